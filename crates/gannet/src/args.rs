@@ -1,4 +1,4 @@
-//! The command line, made from the table of settings.
+//! The command line, generated from the table of settings.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use server::config::text::facts;
 use server::config::value::{Shape, Wrong};
 use server::config::{Fault, Origin, Settings};
 
-/// memcached's own short flags, and what says the same here.
+/// memcached's short flags, with the equivalent setting.
 const MEMCACHED_FLAGS: [(&str, &str); 14] = [
     ("p", "--memcached 127.0.0.1:PORT"),
     ("l", "--memcached ADDRESS:PORT"),
@@ -21,32 +21,32 @@ const MEMCACHED_FLAGS: [(&str, &str); 14] = [
     ("I", "--item-max 1MiB"),
     ("A", "commands.shutdown in the file"),
     ("v", "--log debug"),
-    ("d", "the service manager, which runs it in the background"),
+    ("d", "the service manager, which runs the server in the background"),
     ("u", "the service manager, which chooses the user"),
-    ("U", "nothing: UDP is not spoken at all"),
-    ("B", "nothing: the text and meta protocols are spoken on every port"),
+    ("U", "nothing: UDP is not supported"),
+    ("B", "nothing: every port accepts the text and meta protocols"),
 ];
 
-/// The flag that throws away what a memory file holds. Not a setting: it is said each time that it is meant.
+/// The flag that discards the contents of a memory file. It is not a setting, because it must be given each time.
 pub const FILE_RESET: &str = "file-reset";
 
-/// The flag that throws away what devices of flash hold. Not a setting either, for the same reason.
+/// The flag that discards the contents of flash devices. It is not a setting, for the same reason.
 pub const FLASH_RESET: &str = "flash-reset";
 
-/// The flag by which a server takes over from the one that runs. No setting either: what is started twice by it is one
-/// server.
+/// The flag with which a new process takes over from the running server. It is not a setting, because both processes
+/// act as one server.
 pub const UPGRADE: &str = "upgrade";
 
-/// The whole command line.
+/// Returns the whole command line.
 pub fn program() -> Command {
     Command::new("gannet")
         .version(env!("CARGO_PKG_VERSION"))
-        .about("An in-memory store that is bought by its tail")
+        .about("An in-memory store designed for low tail latency")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .disable_help_subcommand(true)
         .subcommand(serve())
-        .subcommand(Command::new("memcached").about("Run the server by memcached's own flags; -h lists them"))
+        .subcommand(Command::new("memcached").about("Run the server with memcached's flags; -h lists them"))
         .subcommand(crate::load::command())
         .subcommand(crate::load::migrate::command("migrate"))
         .subcommand(crate::top::command())
@@ -58,8 +58,8 @@ pub fn program() -> Command {
 fn serve() -> Command {
     let mut serve = Command::new("serve")
         .about("Run the server")
-        .after_help("`gannet config --default` prints a file with every setting, also those without a flag.")
-        .arg(Arg::new("CONFIG").help("A file of settings; flags win over it").value_name("CONFIG.toml"));
+        .after_help("`gannet config --default` prints a file with every setting, including those without a flag.")
+        .arg(Arg::new("CONFIG").help("Settings file; flags override it").value_name("CONFIG.toml"));
     let defaults = Settings::default();
     for setting in &SETTINGS {
         let Some(flag) = setting.flag else { continue };
@@ -79,17 +79,17 @@ fn serve() -> Command {
         Arg::new(FILE_RESET)
             .long(FILE_RESET)
             .action(ArgAction::SetTrue)
-            .help("Discard the contents of the file given by --file, whatever they are, and create it again"),
+            .help("Discard the contents of the file given by --file and create it again"),
     );
     serve = serve.arg(
         Arg::new(FLASH_RESET)
             .long(FLASH_RESET)
             .action(ArgAction::SetTrue)
-            .help("Discard the contents of the devices and files given by --flash, also another owner's data"),
+            .help("Discard the contents of the devices and files given by --flash, even those of another program"),
     );
     serve = serve.arg(Arg::new(UPGRADE).long(UPGRADE).action(ArgAction::SetTrue).help(
-        "Take over listeners, connections and memory from the server that runs at the same address, which ends; it \
-         must have --file, the same here, or have been started with --upgradable",
+        "Take over listeners, connections and memory from the server at the same address, which then ends; both need \
+         the same --file, or the old server must run with --upgradable",
     ));
     for (flag, _, _) in ABSENT {
         serve = serve.arg(hidden(Arg::new(flag).long(flag)));
@@ -100,7 +100,7 @@ fn serve() -> Command {
     serve
 }
 
-/// An argument that is known only to be refused with a clear line.
+/// Hides an argument that is defined only for a clear error message.
 fn hidden(arg: Arg) -> Arg {
     arg.hide(true).num_args(0..=1).action(ArgAction::Append).allow_hyphen_values(true)
 }
@@ -114,7 +114,8 @@ fn help(setting: &Setting, shape: Shape) -> String {
     format!("{} [default: {}] [{}]", setting.help, setting.default.join(" "), facts.join("; "))
 }
 
-/// The settings: defaults, then the file if one is named, then the flags. All faults at once, those of the file first.
+/// Returns the settings: the defaults, then the file if there is one, then the flags. Reports all faults at once, those
+/// of the file first.
 pub fn settings(matches: &ArgMatches) -> Result<(Settings, Origins), Vec<Fault>> {
     let (mut settings, mut origins, mut faults) = (Settings::default(), Origins::new(), Vec::new());
     if let Some(path) = matches.get_one::<String>("CONFIG") {
@@ -140,7 +141,7 @@ pub fn settings(matches: &ArgMatches) -> Result<(Settings, Origins), Vec<Fault>>
     if faults.is_empty() { Ok((settings, origins)) } else { Err(faults) }
 }
 
-/// Flags that were given and that this build refuses.
+/// Returns errors for flags that this build refuses.
 pub fn refused(matches: &ArgMatches) -> Vec<String> {
     let given = |name: &str| matches.value_source(name) == Some(clap::parser::ValueSource::CommandLine);
     let absent = ABSENT.iter().filter(|(flag, _, _)| given(flag)).map(|(flag, _, what)| {
@@ -148,7 +149,6 @@ pub fn refused(matches: &ArgMatches) -> Vec<String> {
         Fault::new(Origin::Flag(flag), "", wrong).to_string()
     });
     let foreign = MEMCACHED_FLAGS.iter().filter(|(letter, _)| given(letter));
-    let foreign =
-        foreign.map(|(letter, ours)| format!("-{letter}: this is a flag of memcached; in its place stands {ours}"));
+    let foreign = foreign.map(|(letter, ours)| format!("-{letter}: this is a memcached flag; use instead: {ours}"));
     absent.chain(foreign).collect()
 }

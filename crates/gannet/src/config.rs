@@ -1,4 +1,4 @@
-//! `gannet config`: the sample file, the check of a file, the docs page.
+//! `gannet config`: prints the sample file, checks a file, and prints the documentation page.
 
 use std::path::Path;
 
@@ -17,16 +17,17 @@ pub fn command() -> Command {
         .about("Print or check settings")
         .arg(flag("default").help("Print a file with every setting at its default"))
         .arg(
-            Arg::new("check").long("check").value_name("FILE").help(
-                "Check a file against this machine: every fault at once, with its line and what to write instead",
-            ),
+            Arg::new("check")
+                .long("check")
+                .value_name("FILE")
+                .help("Check a file against this machine; reports every fault with its line and remedy"),
         )
-        .arg(flag("docs").help("Print the page of all settings, in Markdown"))
-        .arg(flag("memcached-docs").help("Print the page of memcached's flags, in Markdown"))
+        .arg(flag("docs").help("Print the documentation page of all settings, in Markdown"))
+        .arg(flag("memcached-docs").help("Print the documentation page of memcached's flags, in Markdown"))
         .group(ArgGroup::new("what").args(["default", "check", "docs", "memcached-docs"]).required(true))
 }
 
-/// Runs it.
+/// Runs the subcommand.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     if let Some(path) = matches.get_one::<String>("check") {
         return check(Path::new(path));
@@ -52,7 +53,7 @@ fn check(path: &Path) -> Result<(), Failure> {
     }
     let notes: String = notes.iter().map(|note| format!("note: {note}\n")).collect();
     print(&format!(
-        "{}: no fault, {} settings of {}\n{notes}",
+        "{}: no faults, {} settings of {}\n{notes}",
         path.display(),
         origins.len(),
         server::config::table::SETTINGS.len()

@@ -1,5 +1,4 @@
-//! `gannet file`: reads a memory file that no server uses, prints its contents, copies it into another one, and never
-//! changes it.
+//! `gannet file`: inspects, dumps and copies a memory file that no server uses; never changes it.
 
 use std::fmt::Write;
 use std::io::{BufWriter, ErrorKind, Write as _};
@@ -19,37 +18,41 @@ use crate::{Failure, print};
 
 /// The subcommand's arguments.
 pub fn command() -> Command {
-    let path = || Arg::new("PATH").required(true).help("The memory file, as --file named it");
+    let path = || Arg::new("PATH").required(true).help("The memory file, as given to --file");
     Command::new("file")
-        .about("Look at a memory file that no server has; nothing of it is changed")
+        .about("Inspect a memory file that no server uses, without changing it")
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommand(Command::new("stats").about("What it says of itself: read at once, whatever its size").arg(path()))
+        .subcommand(Command::new("stats").about("Print the file's header; fast at any size").arg(path()))
         .subcommand(
             Command::new("check")
-                .about("Look at every item and every slot of its index; exit code 1 if something is wrong")
+                .about("Check every item and every slot of the index; exit code 1 if there are errors")
                 .arg(path()),
         )
         .subcommand(
             Command::new("dump")
-                .about("Write every live item to standard output, a line of JSON each: docs/format/dump.md")
+                .about("Write every live item to standard output as a line of JSON: docs/format/dump.md")
                 .arg(path())
                 .arg(flash()),
         )
         .subcommand(
             Command::new("migrate")
-                .about("Make a new memory file of it, with other sizes; the old one stays as it is")
+                .about("Copy the items to a new memory file with other sizes; the old file stays unchanged")
                 .arg(path())
                 .arg(flash())
                 .arg(
-                    Arg::new(TO).long(TO).required(true).value_name("NEW").help("The new file, which is not there yet"),
+                    Arg::new(TO)
+                        .long(TO)
+                        .required(true)
+                        .value_name("NEW")
+                        .help("Path of the new file, which must not exist"),
                 )
-                .arg(size(MEMORY, "Its memory [default: that of the old one]"))
-                .arg(size(SEGMENT, "The size of its segments [default: from its memory]")),
+                .arg(size(MEMORY, "Memory of the new file [default: that of the old one]"))
+                .arg(size(SEGMENT, "Size of its segments [default: from its memory]")),
         )
 }
 
-/// A new store takes items of this length at least.
+/// Length of items that a new store must at least accept.
 const ITEM_BYTES_MIN: u64 = 1 << 20;
 const TO: &str = "to";
 const FLASH: &str = "flash";
@@ -65,19 +68,19 @@ fn flash() -> Arg {
         .long(FLASH)
         .action(ArgAction::Append)
         .value_name("PATH:SIZE")
-        .help("What else items are on, as --flash of the server named it; it is read alone")
+        .help("Flash devices that hold further items, as given to --flash of the server; they are only read")
         .value_parser(|text: &str| {
             text.parse::<FlashPlace>().map_err(|wrong| format!("{}; {}", wrong.what, wrong.remedy))
         })
 }
 
-/// Opens a file to be read, with the flash that is named for it.
+/// Opens a file for reading, with the flash devices in the arguments.
 fn open(path: &Path, matches: &ArgMatches) -> Result<Offline, Failure> {
     let flash: Vec<FlashPlace> = matches.get_many(FLASH).into_iter().flatten().cloned().collect();
     Offline::open(path, &flash).map_err(|error| Failure::Failed(vec![remedy::start_error(&error)]))
 }
 
-/// Runs it.
+/// Runs the subcommand.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let Some((name, matches)) = matches.subcommand() else { unreachable!("a subcommand is required") };
     let path = Path::new(matches.get_one::<String>("PATH").expect("it is required"));
@@ -89,7 +92,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
     let file = MapFile::open_there(path).map_err(|error| failed(error.to_string()))?;
     let file = Arc::new(file);
-    // The remedy for a faulty file is printed when a server is started on it.
+    // The remedy for a faulty file is printed when a server starts on it.
     let faulty = |fault: FileFault| failed(fault.to_string());
     let report = segment::file_stats(&file, power().boot).map_err(faulty)?;
     match name {
@@ -101,22 +104,26 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-/// Says what a look at all of a file found.
+/// Prints the results of a complete check of a file.
 fn print_check(stats: &FileStats, check: FileCheck) -> Result<(), Failure> {
     let mut text = String::new();
     if let Some(lost) = lost(stats) {
         let _ = writeln!(text, "{lost}");
     }
     if stats.lost && has_checkpoints(stats) {
-        let _ = writeln!(text, "items: {}; torn, and missing from then on: {}", check.items, check.damaged);
+        let _ = writeln!(
+            text,
+            "items: {}; torn, so that later items of the segment are missing: {}",
+            check.items, check.damaged
+        );
     } else {
-        let _ = writeln!(text, "items: {}, slots that name items: {}", check.items, check.slots);
+        let _ = writeln!(text, "items: {}, slots that refer to items: {}", check.items, check.slots);
         if check.flash_slots > 0 {
-            let _ = writeln!(text, "slots that name items on flash, which is not looked at: {}", check.flash_slots);
+            let _ = writeln!(text, "slots that refer to items on flash, which is not checked: {}", check.flash_slots);
         }
         let _ = writeln!(
             text,
-            "of a crash, and mended when it is opened: {} items without a slot, {} slots that are there twice",
+            "left by a crash, and repaired when the file is opened: {} items without a slot, {} duplicate slots",
             check.unnamed, check.doubled
         );
     }
@@ -133,22 +140,22 @@ fn has_checkpoints(stats: &FileStats) -> bool {
     stats.superblock.iter().any(|(name, value)| *name == "checkpoints" && *value == 1)
 }
 
-/// Describes the contents of a file after a loss of power, if there was one since it was in use.
+/// Describes the contents of a file after a power failure, if there was one since it was used.
 fn lost(stats: &FileStats) -> Option<String> {
     if !stats.lost {
         return None;
     }
-    let since = "the machine was started again while it was in use";
+    let since = "the machine was restarted while the file was in use";
     Some(match (has_checkpoints(stats), stats.checkpoint) {
-        (false, _) => format!("{since}, and no checkpoints were made: on a disk, newer writes may be lost"),
+        (false, _) => format!("{since}, and there are no checkpoints: on a disk, newer writes may be lost"),
         (true, None) => {
-            format!("{since}, and it had no checkpoint: a server discards its contents and creates it again")
+            format!("{since}, and there is no checkpoint: a server discards its contents and creates it again")
         }
         (true, Some((at, segments))) => {
             let there: u64 = stats.segments.iter().sum();
             let secs = at.0 / 1000;
             format!(
-                "{since}: a server goes on with the checkpoint of {secs} s since 1970, {there} of {segments} segments"
+                "{since}: a server continues from the checkpoint at {secs} s since 1970, {there} of {segments} segments"
             )
         }
     })
@@ -169,7 +176,7 @@ fn dump(path: &Path, matches: &ArgMatches) -> Result<(), Failure> {
             Ok(())
         }
         Ok(counts) => Err(Failure::Failed(vec![format!(
-            "{} items were written; {} cannot be read, since a part of them is lost or damaged",
+            "{} items were written; {} cannot be read, because a part of them is lost or damaged",
             counts.reported, counts.lost
         )])),
         // The reader may have closed the pipe, as `| head` does.
@@ -180,7 +187,7 @@ fn dump(path: &Path, matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-/// Makes a new memory file of an old one.
+/// Creates a new memory file with the items of an old one.
 fn migrate(path: &Path, matches: &ArgMatches) -> Result<(), Failure> {
     let to = Path::new(matches.get_one::<String>(TO).expect("it is required"));
     let failed = |path: &Path, what: String| Failure::Failed(vec![format!("{}: {what}", path.display())]);
@@ -193,12 +200,12 @@ fn migrate(path: &Path, matches: &ArgMatches) -> Result<(), Failure> {
         segment_bytes: size(SEGMENT).map(|size| size.min(u64::from(u32::MAX)) as u32),
         item_bytes_max: longest.max(ITEM_BYTES_MIN),
         huge_pages: true,
-        // One for each of what is in memory and on flash.
+        // One name for each item in memory and on flash.
         handles_max: 2,
         ..from.config.clone()
     };
     if to.exists() {
-        return Err(failed(to, "it is there already; name a file that is not".to_owned()));
+        return Err(failed(to, "the file already exists; use another name".to_owned()));
     }
     let made = MapFile::open(to).map_err(|error| failed(to, error.to_string()))?;
     let file = StoreFile { file: Arc::new(made), reset: false, index: from.index, index_left: None, power: power() };
@@ -207,22 +214,22 @@ fn migrate(path: &Path, matches: &ArgMatches) -> Result<(), Failure> {
             from.copy_to(&store, &mut background, now).map_err(|error| error.to_string())
         });
     let copied = copied.map_err(|what| {
-        // What was not made to its end is of no use to anybody.
+        // An incomplete file is useless, so it is removed.
         let _ = std::fs::remove_file(to);
         failed(to, what)
     })?;
-    print(&format!("{} items are in {}\n", copied.items, to.display()))?;
+    print(&format!("{} items were copied to {}\n", copied.items, to.display()))?;
     let mut left = Vec::new();
     if copied.lost > 0 {
-        left.push(format!("{} items cannot be read, since a part of them is lost", copied.lost));
+        left.push(format!("{} items cannot be read, because a part of them is lost", copied.lost));
     }
     if copied.refused > 0 {
-        left.push(format!("{} items have no room there; give more --memory or larger segments", copied.refused));
+        left.push(format!("{} items do not fit; use more --memory or larger segments", copied.refused));
     }
     if left.is_empty() { Ok(()) } else { Err(Failure::Failed(left)) }
 }
 
-/// After a loss of power what is read is what its last checkpoint has.
+/// After a power failure, the items of the last checkpoint are read.
 fn power() -> segment::Power {
     segment::Power { boot: arena::boot_id().unwrap_or(0), checkpoints: false }
 }
@@ -231,7 +238,7 @@ fn put_line(text: &mut String, name: &str, value: &str) {
     let _ = writeln!(text, "{name:<24}{value}");
 }
 
-/// Formats the contents of flash, as far as the memory file has them.
+/// Formats the contents of flash, as far as the memory file describes them.
 fn on_flash(left: LeftOnFlash) -> String {
     let mut text = String::new();
     let lines = [
@@ -252,7 +259,7 @@ fn stats(stats: &FileStats) -> String {
     for (name, value) in &stats.superblock {
         line(name, value.to_string());
     }
-    let in_use = || lost(stats).unwrap_or_else(|| "in use, or by a process that was killed".to_owned());
+    let in_use = || lost(stats).unwrap_or_else(|| "yes, or the last server was killed".to_owned());
     line("left", if stats.clean { "in order".to_owned() } else { in_use() });
     line("items", stats.items.to_string());
     line("item_bytes", format!("{} ({})", stats.item_bytes, ByteSize(stats.item_bytes >> 20 << 20)));
@@ -263,7 +270,7 @@ fn stats(stats: &FileStats) -> String {
         line(&format!("segments_{state}"), count.to_string());
     }
     let [groups, next] = stats.groups;
-    line("index_groups", if groups == next { groups.to_string() } else { format!("{groups}, becoming {next}") });
+    line("index_groups", if groups == next { groups.to_string() } else { format!("{groups}, growing to {next}") });
     line("index_locks_held", stats.stripes_held.to_string());
     line("next_sequence", stats.sequence.to_string());
     line("clock_ms", stats.clock.0.to_string());

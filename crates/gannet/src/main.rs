@@ -1,8 +1,7 @@
-//! `gannet`: reads its arguments, joins the crates, and says what went wrong.
+//! `gannet`: parses arguments, connects the crates, and reports errors.
 //!
-//! One file or folder a subcommand, and nothing here but arguments and wiring. Exit codes: 0 done, 1 it could not be
-//! done, 2 the arguments are wrong; `gannet load` and `gannet doctor` have more, and `gannet memcached` has
-//! memcached's.
+//! Each subcommand has its own file or directory, with only arguments and wiring. Exit codes: 0 done, 1 failed, 2 wrong
+//! arguments. `gannet load` and `gannet doctor` have further codes, and `gannet memcached` uses memcached's.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -21,22 +20,22 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Memory that clients hold in long blocks is the kernel's again once they let go of it: their bound relies on it.
+/// Long blocks return to the kernel when they are freed; the bound on client memory relies on that.
 #[global_allocator]
 static ALLOCATOR: io::allocation::MappedLong = io::allocation::MappedLong::new();
 
 /// The failure of a subcommand.
 pub enum Failure {
-    /// The arguments are wrong: a line for each fault.
+    /// The arguments are wrong; one line per fault.
     Usage(Vec<String>),
-    /// It could not be done: a line for each reason.
+    /// The command failed; one line per reason.
     Failed(Vec<String>),
-    /// Either, with an exit code of its own.
+    /// Either of these, with its own exit code.
     Code(u8, Vec<String>),
 }
 
-/// The arguments behind `memcached`, if it is memcached that is asked for: by a subcommand, or by the name under which
-/// the program is called.
+/// Returns the arguments of the memcached mode, if the program runs in it: by the subcommand `memcached`, or under that
+/// name.
 fn memcached_args() -> Option<impl Iterator<Item = OsString>> {
     let mut args = std::env::args_os();
     let called = args.next().is_some_and(|path| Path::new(&path).file_name() == Some(OsStr::new("memcached")));
@@ -51,7 +50,7 @@ fn main() -> ExitCode {
     let matches = match args::program().try_get_matches() {
         Ok(matches) => matches,
         Err(error) => {
-            // `--help` and `--version` are errors to the parser; they go to standard output and end well.
+            // The parser reports `--help` and `--version` as errors; they go to standard output with exit code 0.
             let _ = error.print();
             return ExitCode::from(error.exit_code() as u8);
         }
@@ -68,7 +67,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// Says what went wrong, if anything did.
+/// Reports an error, if there was one, and returns the exit code.
 fn ended(ended: Result<(), Failure>) -> ExitCode {
     let (lines, code) = match ended {
         Ok(()) => return ExitCode::SUCCESS,
@@ -82,7 +81,7 @@ fn ended(ended: Result<(), Failure>) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Writes to standard output; a reader that has gone, as in `| head`, is no failure.
+/// Writes to standard output. A reader that has closed it, as in `| head`, is not an error.
 pub fn print(text: &str) -> Result<(), Failure> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {

@@ -1,9 +1,10 @@
-//! A live view in a terminal: another screen while it runs, and the one before when it ends, however it ends.
+//! A live view in a terminal. It uses the alternate screen and restores the original one at the end, even after an
+//! error.
 //!
 //! ```text
-//!   take ──a reading each interval──> show(now, before, columns) ──lines──> the terminal
+//!   take ──a reading per interval──> show(now, before, columns) ──lines──> the terminal
 //! ```
-//! Keys: q, Esc or Ctrl-C ends it; space stops and goes on.
+//! Keys: q, Esc or Ctrl-C quits; space pauses and resumes.
 
 use std::io::{Stdout, Write, stdout};
 use std::time::{Duration, Instant};
@@ -14,50 +15,50 @@ use crossterm::style::{Attribute, Print, SetAttribute};
 use crossterm::terminal::{self, Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen};
 use crossterm::{cursor, execute, queue};
 
-/// The arguments of a live view: how often it is read, and whether it is a live one at all.
+/// Returns the arguments of a live view: the interval, and whether to print only once.
 pub fn readings() -> [Arg; 2] {
     let interval = Arg::new("interval")
         .long("interval")
         .value_name("DURATION")
-        .help("Time between two readings, over which rates are taken")
+        .help("Interval between two readings, over which rates are computed")
         .default_value("1s");
     let once = Arg::new("once")
         .long("once")
         .action(ArgAction::SetTrue)
-        .help("Take two readings, print what they come to as plain text, and end");
+        .help("Take two readings, print them as plain text, and exit");
     [interval, once]
 }
 
 /// The style of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
-    /// The names of columns and lists.
+    /// Headings of columns and lists.
     Head,
-    /// Everything else.
+    /// All other lines.
     Plain,
 }
 
 /// A line of a view.
 pub struct Line {
-    /// At most as many characters as there are columns.
+    /// The text, with at most as many characters as there are columns.
     pub text: String,
     /// Its style.
     pub weight: Weight,
 }
 
 impl Line {
-    /// A line that is cut to `columns`.
+    /// Creates a line, cut to `columns`.
     pub fn new(weight: Weight, text: &str, columns: usize) -> Self {
         Self { text: text.chars().take(columns).collect(), weight }
     }
 }
 
-/// Lines as plain text.
+/// Formats lines as plain text.
 pub fn plain(lines: &[Line]) -> String {
     lines.iter().map(|line| line.text.trim_end().to_owned() + "\n").collect()
 }
 
-/// Restores the terminal when it is dropped.
+/// The terminal in its live mode. Dropping it restores the terminal.
 struct Screen(Stdout);
 
 impl Screen {
@@ -68,7 +69,7 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Draws as many of the lines as there are rows, in one write.
+    /// Draws as many lines as fit, in one write.
     fn draw(&mut self, lines: &[Line], rows: u16) -> std::io::Result<()> {
         for (row, line) in (0..rows).zip(lines) {
             queue!(self.0, cursor::MoveTo(0, row))?;
@@ -94,17 +95,17 @@ impl Drop for Screen {
 /// The effect of a key.
 enum Wish {
     End,
-    /// Stops, or goes on.
+    /// Pauses or resumes.
     Hold,
-    /// Draws again.
+    /// Redraws.
     Draw,
 }
 
-/// Shows the readings of `take` until a key ends it. `show` formats the last reading and the one before. An error
-/// of `take` is shown in place of its reading.
+/// Shows the readings of `take` until a key ends the view. `show` formats the last reading with the previous one. An
+/// error of `take` is shown in place of its reading.
 ///
 /// # Errors
-/// The error of the terminal.
+/// If the terminal fails.
 pub fn run<R>(
     interval: Duration,
     mut take: impl FnMut() -> Result<R, String>,
@@ -125,7 +126,7 @@ pub fn run<R>(
         let due = Instant::now() + interval;
         loop {
             let (columns, rows) = terminal::size()?;
-            let said = fault.as_deref().or(held.then_some("held: space goes on"));
+            let said = fault.as_deref().or(held.then_some("paused: space resumes"));
             let said = said.map(|text| Line::new(Weight::Head, text, columns.into()));
             let shown = now.as_ref().map(|now| show(now, before.as_ref(), columns.into()));
             let lines: Vec<Line> = said.into_iter().chain(shown.into_iter().flatten()).collect();

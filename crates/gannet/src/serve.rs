@@ -1,4 +1,4 @@
-//! `gannet serve`: settings, then the server, then signals until it ends.
+//! `gannet serve`: reads the settings, runs the server, and handles signals until it ends.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -39,20 +39,20 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     plan.server.config_file = matches.get_one::<String>("CONFIG").map(std::path::PathBuf::from);
     plan.server.file_reset = matches.get_flag(args::FILE_RESET);
     if plan.server.file_reset && plan.server.file.is_none() {
-        return Err(Failure::Usage(vec!["--file-reset: no file is named; give it with --file".to_owned()]));
+        return Err(Failure::Usage(vec!["--file-reset: there is no memory file; pass it with --file".to_owned()]));
     }
     if plan.server.file_reset && matches.get_flag(args::UPGRADE) {
         return Err(Failure::Usage(vec![
-            "--file-reset and --upgrade: what is taken over is not thrown away".to_owned(),
+            "--file-reset and --upgrade exclude each other: memory that is taken over is not discarded".to_owned(),
         ]));
     }
     plan.server.flash_reset = matches.get_flag(args::FLASH_RESET);
     if plan.server.flash_reset && plan.server.flash.is_empty() {
-        return Err(Failure::Usage(vec!["--flash-reset: no device is named; give it with --flash".to_owned()]));
+        return Err(Failure::Usage(vec!["--flash-reset: there is no flash device; pass it with --flash".to_owned()]));
     }
     if plan.server.flash_reset && matches.get_flag(args::UPGRADE) {
         return Err(Failure::Usage(vec![
-            "--flash-reset and --upgrade: what is taken over is not thrown away".to_owned(),
+            "--flash-reset and --upgrade exclude each other: flash that is taken over is not discarded".to_owned(),
         ]));
     }
     let memory_said = settings.memory.said().is_some();
@@ -62,13 +62,13 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     host(Hosted { plan, origins, read, up: Box::new(|_| {}), bind_code: 1, upgrade })
 }
 
-/// The settings.
+/// Returns the settings.
 fn chosen(matches: &ArgMatches) -> Result<(Settings, Origins), Vec<Fault>> {
     planned(matches).map(|(settings, origins, _)| (settings, origins))
 }
 
-/// Returns the settings, and the reason if a plan was requested and pins nothing. If no listener is
-/// named, the server listens on the ports that clients try first, that of Redis too.
+/// Returns the settings, and the reason if a CPU plan was requested and pins no CPUs. If no listener is configured, the
+/// server listens on the default ports of memcached and Redis.
 fn planned(matches: &ArgMatches) -> Result<(Settings, Origins, Option<String>), Vec<Fault>> {
     let (mut settings, origins) = args::settings(matches)?;
     let unpinned = place(&mut settings, &origins)?;
@@ -78,8 +78,8 @@ fn planned(matches: &ArgMatches) -> Result<(Settings, Origins, Option<String>), 
     Ok((settings, origins, unpinned))
 }
 
-/// `threads.pin = "auto"`: the workers that have CPUs of their own by the plan for this host, and those CPUs; or
-/// why it pins none.
+/// Applies `threads.pin = "auto"`: pins the workers to the CPUs of the plan for this host. Returns the reason if it
+/// pins none.
 fn place(settings: &mut Settings, origins: &Origins) -> Result<Option<String>, Vec<Fault>> {
     if settings.pin != Pin::Auto {
         return Ok(None);
@@ -93,7 +93,7 @@ fn place(settings: &mut Settings, origins: &Origins) -> Result<Option<String>, V
     match pins(&for_this_process(&wanted).map_err(fault)?) {
         Err(why) => {
             settings.pin = Pin::None;
-            Ok(Some(format!("threads.pin = \"auto\" pins nothing here: {why}")))
+            Ok(Some(format!("threads.pin = \"auto\" pins no CPUs: {why}")))
         }
         Ok(mut cpus) => {
             cpus.truncate(server::start::WORKERS_MAX);
@@ -104,25 +104,25 @@ fn place(settings: &mut Settings, origins: &Origins) -> Result<Option<String>, V
     }
 }
 
-/// Reads the settings once more, or says all that is wrong with them.
+/// Reads the settings again; reports all faults.
 pub type Reread = Box<dyn Fn() -> Result<(Settings, Origins), Vec<Fault>> + Send>;
 
-/// The exit code when the memory file fails.
+/// The exit code after a failure of the memory file.
 const BUS_ERROR_CODE: i32 = 74;
 
-/// The environment of a server of this process.
+/// The parts of a server in this process.
 pub struct Hosted {
-    /// The plan that it starts with.
+    /// The plan that the server starts with.
     pub plan: Plan,
     /// The origins of its settings.
     pub origins: Origins,
-    /// Reads the settings once more, for a reload.
+    /// Reads the settings again, for a reload.
     pub read: Reread,
     /// Called when clients can connect.
     pub up: Box<dyn FnOnce(&Running)>,
-    /// The exit code when an address cannot be listened on.
+    /// The exit code if an address cannot be bound.
     pub bind_code: u8,
-    /// It takes over from the server that runs.
+    /// Set if the server takes over from a running one.
     pub upgrade: Option<Upgrade>,
 }
 
@@ -175,20 +175,20 @@ pub(crate) fn bind_admin(addr: Option<SocketAddr>) -> Result<Option<Bound>, Fail
     addr.map(bind).transpose()
 }
 
-/// Ends the process with a line when its memory file fails.
+/// Installs a handler that ends the process with a message when its memory file fails.
 fn end_on_bus_error(plan: &Plan) -> Result<(), Failure> {
     let Some(path) = &plan.server.file else { return Ok(()) };
     let path = path.display();
     let line = format!(
-        "the memory file {path} cannot be read or written any more: it was cut short, its disk failed, or its \
-         file system is full; the server ends, and what the file holds is taken over by the next one"
+        "cannot read or write the memory file {path} any more: it was truncated, its disk failed, or its file system \
+         is full; the server ends, and the next one uses the contents of the file"
     );
     io::signal::end_on_bus_error(&line, BUS_ERROR_CODE)
         .map_err(|error| failed([format!("cannot handle signals: {error}")]))
 }
 
-/// Locks each page when it is first used: far more address space is reserved than will ever be. Memory that the kernel
-/// does not lock is swapped out as any other: no reason not to serve.
+/// Locks each page at its first use, because the reserved address space is larger than the memory in use. If the kernel
+/// refuses to lock, memory may be swapped out; that does not prevent serving.
 fn lock_memory(plan: &Plan) {
     if plan.resolved.lock
         && let Err(error) = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT)
@@ -197,7 +197,7 @@ fn lock_memory(plan: &Plan) {
     }
 }
 
-/// Faults of flags are faults of usage; a fault of the file alone is not.
+/// Faults of flags are usage errors; a fault in the file is not.
 fn faults(faults: Vec<Fault>) -> Failure {
     let lines = faults.iter().map(Fault::to_string).collect();
     if faults.iter().any(|fault| matches!(fault.origin, Origin::Flag(_))) {
@@ -211,7 +211,7 @@ pub(crate) fn failed(lines: impl IntoIterator<Item = String>) -> Failure {
     Failure::Failed(lines.into_iter().collect())
 }
 
-/// Says where it listens, what it took, and how to try it.
+/// Logs the listeners, the memory and an example command.
 fn announce(plan: &Plan, running: &Running, admin: Option<SocketAddr>) {
     let asked = Asked { memory_bytes: plan.server.memory_bytes, huge_pages: plan.server.huge_pages };
     let placed = plan.server.file.iter().flat_map(|path| place::warnings(path, asked));
@@ -225,7 +225,7 @@ fn announce(plan: &Plan, running: &Running, admin: Option<SocketAddr>) {
         workers = plan.server.workers,
         maxconns = plan.server.connections_max,
         pid = std::process::id(),
-        "gannet is up"
+        "gannet is ready"
     );
     if let (Some(file), Some(reopened)) = (running.shared().store.file(), running.shared().store.reopened()) {
         log_file(file.path(), reopened, running.shared().opened_in);
@@ -236,11 +236,11 @@ fn announce(plan: &Plan, running: &Running, admin: Option<SocketAddr>) {
         tracing::info!("{} clients connect to {addr}{space}; try: {}", protocol.name(), trial(protocol, addr));
     }
     if let Some(admin) = admin {
-        tracing::info!("metrics are at http://{admin}/metrics; http://{admin}/ lists every page");
+        tracing::info!("metrics are at http://{admin}/metrics; http://{admin}/ lists all pages");
     }
 }
 
-/// Says what was found in the memory file.
+/// Logs the state of the memory file.
 fn log_file(path: &std::path::Path, reopened: &segment::Reopened, took: std::time::Duration) {
     let path = path.display();
     if reopened.lost_all {
@@ -255,49 +255,49 @@ fn log_file(path: &std::path::Path, reopened: &segment::Reopened, took: std::tim
         );
     }
     if reopened.flash_emptied {
-        tracing::warn!("power was lost: all items on flash are lost, since checkpoints do not cover them");
+        tracing::warn!("power was lost: all items on flash are lost, because checkpoints do not cover them");
     }
     if reopened.unsynced {
         tracing::warn!(
-            "the machine restarted since {path} was in use, and no checkpoints were made: its latest writes may be \
-             lost; --file-reset discards the file, and --checkpoint makes the next loss of power recoverable"
+            "the machine restarted since {path} was in use, and there are no checkpoints: the latest writes may be \
+             lost; --file-reset discards the file, and --checkpoint makes the next power failure recoverable"
         );
     }
     if !reopened.found {
-        return tracing::info!("the memory lies in {path}, which was made");
+        return tracing::info!("the memory is in the new file {path}");
     }
-    let left = if reopened.clean { "was left in order" } else { "was left by a process that was killed" };
+    let left = if reopened.clean { "was closed properly" } else { "was left by a process that was killed" };
     let took_ms = took.as_millis();
     let (items, open, held, undone) =
         (reopened.items, reopened.segments_open, reopened.stripes_held, reopened.groups_undone);
     if reopened.rebuilds_index {
         tracing::info!(
-            "the memory lies in {path}, which {left}: the index is being rebuilt for about {items} items, and those \
-             that are not found yet are misses; {open} segments were open; {undone} transactions were cut and are \
-             undone; it took {took_ms} ms"
+            "the memory is in {path}, which {left}: the index is being rebuilt for about {items} items, and items \
+             that are not found yet are misses; {open} segments were open; {undone} incomplete transactions were \
+             undone; reopening took {took_ms} ms"
         );
     } else {
         tracing::info!(
-            "the memory lies in {path}, which {left}: {items} items are there; {open} segments were open and \
-             {held} changes under way; {undone} transactions were cut and are undone; it took {took_ms} ms"
+            "the memory is in {path}, which {left}: it has {items} items; {open} segments were open and {held} \
+             changes in progress; {undone} incomplete transactions were undone; reopening took {took_ms} ms"
         );
     }
     if reopened.flash_items > 0 {
-        tracing::info!("{} more items are there on flash", reopened.flash_items);
+        tracing::info!("flash has {} more items", reopened.flash_items);
     }
     if reopened.flash_lost > 0 {
-        tracing::warn!("{} items are gone with the devices that they were on", reopened.flash_lost);
+        tracing::warn!("{} items are lost with the devices that held them", reopened.flash_lost);
     }
     if reopened.clock_behind_ms > 0 {
         tracing::warn!(
-            "the wall clock is {} ms behind where it would be by the last process: times to live go on from where they \
-             stood then",
+            "the wall clock is {} ms behind the time that the last process implies: times to live continue from their \
+             last state",
             reopened.clock_behind_ms
         );
     }
 }
 
-/// A line that a person can paste into a shell. It needs bash alone where it can.
+/// Returns a line for a shell that tries the server. It needs only bash if possible.
 fn trial(protocol: Protocol, addr: &ListenAddr) -> String {
     let session = match protocol {
         Protocol::Memcache => r"printf 'set k 0 60 5\r\nhello\r\nget k\r\nquit\r\n'",
@@ -312,12 +312,12 @@ fn trial(protocol: Protocol, addr: &ListenAddr) -> String {
     }
 }
 
-/// The targets of a signal.
+/// The server that signals act on.
 struct Reloader {
     read: Reread,
     settings: RunningSettings,
     log: Log,
-    /// Of the server that runs now: another one when a hand-over failed.
+    /// The shared state of the current server; a failed handover replaces it.
     shared: Arc<Mutex<Arc<Shared>>>,
 }
 
@@ -326,7 +326,7 @@ impl Reloader {
         while let Some(signal) = signals.wait() {
             match signal {
                 Signal::Stop => {
-                    tracing::info!("stopping: requests in flight are finished");
+                    tracing::info!("stopping: requests in flight are being finished");
                     self.shared().request_stop();
                 }
                 Signal::Reload => self.reload(),
@@ -338,7 +338,7 @@ impl Reloader {
         Arc::clone(&self.shared.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Reads the settings again. A fault changes nothing.
+    /// Reads the settings again. If there is a fault, nothing changes.
     fn reload(&self) {
         let shared = self.shared();
         shared.reload_users();
@@ -366,8 +366,8 @@ impl Reloader {
         for change in live::changes(&running.0, &wanted) {
             let (before, after) = (change.before, change.after);
             match change.reload {
-                Reload::Live => tracing::info!("{} was {before} and is {after}", change.path),
-                Reload::Restart => tracing::warn!("{} stays {before}; {after} needs a restart", change.path),
+                Reload::Live => tracing::info!("{}: changed from {before} to {after}", change.path),
+                Reload::Restart => tracing::warn!("{}: still {before}; {after} needs a restart", change.path),
             }
         }
         for line in live::namespaces(&mut running.0, &said, &shared) {

@@ -1,6 +1,6 @@
-//! `gannet serve --upgrade`, and what a running server does when another process asks for what it has.
+//! `gannet serve --upgrade`, and the running server's side of a handover.
 //!
-//! See [`server::handover`] for what is said between the two.
+//! See [`server::handover`] for the protocol between the two processes.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,22 +17,22 @@ use server::start::{Ended, Running, Server, ServerConfig, StartError, bind_ahead
 use crate::Failure;
 use crate::serve::failed;
 
-/// A server is to take over from the one that runs.
+/// A request to take over from the running server.
 #[derive(Clone, Copy, Debug)]
 pub struct Upgrade {
-    /// The memory was said, so that it has to be that of the running one; else it is taken as it is.
+    /// True if the memory is configured, so that it must equal the running server's; otherwise it is adopted.
     pub memory_said: bool,
 }
 
-/// A take-over that has begun: the running server is found, and what it has fits.
+/// A takeover that has begun: the running server was found, and its memory and listeners fit the settings.
 pub struct Begun {
     taking: Taking,
     listeners: Vec<Listener>,
 }
 
 impl Upgrade {
-    /// Connects to the running server and binds the addresses that it does not have. `None`: it was killed before it
-    /// handed anything over, and the caller starts as without `--upgrade`.
+    /// Connects to the running server and binds the addresses that it does not have. Returns `None` if the running
+    /// server was killed before it handed anything over; the caller then starts as without `--upgrade`.
     pub fn begin(
         self,
         plan: &mut Plan,
@@ -58,7 +58,7 @@ impl Upgrade {
 }
 
 impl Begun {
-    /// The running server has its admin port there.
+    /// Returns whether the running server has its admin port at `addr`.
     pub fn has_admin(&self, addr: SocketAddr) -> bool {
         self.taking.has_admin(addr)
     }
@@ -95,18 +95,19 @@ fn refused(refused: Refused) -> Failure {
     failed([format!("--upgrade: {}", refused.0)])
 }
 
-/// A server that serves, with what is not its own alone.
+/// A running server, with the state that it shares with other processes.
 pub struct Served {
     pub running: Running,
     pub admin: Option<Bound>,
-    /// The names by which a later process finds it, if it took over itself.
+    /// The names by which a later process finds this server, if it took over itself.
     pub names: Names,
-    /// The process that takes memory and listeners back if this process exits right away.
+    /// The predecessor, which takes memory and listeners back if this process ends right away.
     pub before: Option<Predecessor>,
 }
 
-/// Serves until it is over: a stop was asked for, or another process has taken over. When one fails to, all goes on.
-/// `up` is called once, with the address of the admin port, when clients and a later process can reach the server.
+/// Serves until a stop is requested, or until another process has taken over. If a takeover fails, the server
+/// continues. `up` is called once, with the address of the admin port, when clients and a later process can reach the
+/// server.
 pub fn serve(
     served: Served,
     config: &ServerConfig,
@@ -125,7 +126,7 @@ pub fn serve(
         if let Some(up) = up.take() {
             up(&running, admin_addr);
         }
-        // A port that was left to the kernel is the same one afterwards.
+        // A port that the kernel chose stays the same after a reload.
         let config = config.clone().at(running.addrs());
         let ended = running.join();
         if let Some(before) = before.take() {
@@ -140,12 +141,14 @@ pub fn serve(
         let given = giver.give(estate, admin.and_then(Admin::pause), &is_stopped);
         let Kept { estate, admin, names: kept, line } = *match given {
             Ok(()) => {
-                tracing::info!("the new process serves, with {count} connections that were this one's");
+                tracing::info!("the new process serves, with {count} of this process's connections");
                 return Ok(());
             }
             Err(Some(kept)) => kept,
             Err(None) => {
-                return Err(failed(["the new process has the memory and cannot be ended; this one ends".to_owned()]));
+                return Err(failed([
+                    "the new process has the memory and cannot be ended; this process ends".to_owned()
+                ]));
             }
         };
         if is_stopped() {
@@ -157,7 +160,7 @@ pub fn serve(
     }
 }
 
-/// Goes on with what was not taken.
+/// Continues to serve with everything that was not taken over.
 fn go_on(
     estate: Estate,
     config: &ServerConfig,

@@ -73,7 +73,7 @@ fn check_user(fd: &OwnedFd) -> Result<()> {
     Err(Error::new(ErrorKind::PermissionDenied, format!("it is of user {}", theirs.as_raw())))
 }
 
-/// Returns whether the peer belongs to this process's user, or to the superuser, who has all its rights anyway.
+/// Returns whether the peer belongs to this process's user or to the superuser, which has all rights of that user.
 fn may_talk(ours: Uid, theirs: Uid) -> bool {
     theirs == ours || theirs.is_root()
 }

@@ -1,4 +1,4 @@
-//! The address of a server, and connecting to it.
+//! The address of a server, and connections to it.
 
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// The address of a server. Serialized, it is its text.
+/// The address of a server. Its serialised form is its text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Address {
@@ -27,7 +27,7 @@ pub struct AddressError(pub String);
 
 impl fmt::Display for AddressError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}' is no target; write HOST:PORT as in 127.0.0.1:11211 or [::1]:11211, or unix:PATH", self.0)
+        write!(f, "'{}' is not an address; write HOST:PORT as in 127.0.0.1:11211 or [::1]:11211, or unix:PATH", self.0)
     }
 }
 
@@ -74,7 +74,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// An address whose host name was looked up.
+/// An address whose host name has been resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolved {
     /// An IP address and a port.
@@ -88,7 +88,7 @@ fn no_address() -> std::io::Error {
 }
 
 impl Address {
-    /// Looks the host name up and returns its first address.
+    /// Resolves the host name and returns its first address.
     ///
     /// # Errors
     /// If the name is unknown or has no address.
@@ -130,7 +130,8 @@ impl Resolved {
     }
 }
 
-/// Connects to the first address of `address` (`HOST:PORT`) that accepts the connection. Each is given `timeout`.
+/// Connects to the first address of `address` (`HOST:PORT`) that accepts the connection. `timeout` applies to each
+/// address.
 ///
 /// # Errors
 /// If the name is unknown, or no address accepts the connection: the error of the last one.

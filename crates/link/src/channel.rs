@@ -1,12 +1,12 @@
-//! TLS on one connection: the handshake, and bytes both ways, through a socket that does not block.
+//! TLS on one connection over a non-blocking socket: the handshake, and bytes in both directions.
 //!
 //! ```text
-//!   send      bytes -> records -> socket     what the socket does not take stays here, and goes first the next time
-//!   receive   socket -> records -> bytes     all that has arrived, since an edge is reported once
+//!   send      bytes -> records -> socket     records that the socket does not accept stay queued and are sent first
+//!   receive   socket -> records -> bytes     everything that has arrived, because an edge is reported only once
 //! ```
 //!
-//! Invariants: nothing more is enciphered while records wait for the socket, so that at most one buffer of them does;
-//! an end or an error is reported after the bytes that came before it.
+//! Invariants: no more bytes are encrypted while records wait for the socket, so at most one buffer of records waits.
+//! An end or an error is reported after the bytes before it.
 
 use crate::tls::{Failure, Settings};
 use rustix::fd::OwnedFd;
@@ -15,21 +15,21 @@ use rustls::HandshakeKind;
 use rustls::client::ClientConnection;
 use std::io::{ErrorKind, IoSlice, Read, Write};
 
-/// Bytes that are taken from a socket at once.
+/// Number of bytes taken from a socket at once.
 pub const RECORDS_BYTES: usize = 32 * 1024;
-/// Room that so many bytes of records, and what was kept of earlier ones, can need when they are plain.
+/// Largest size of the plain bytes from one read of records, including earlier records that were kept.
 pub(crate) const ROOM_BYTES: usize = 2 * RECORDS_BYTES;
-/// First bytes that are retained, to be shown if they are not TLS.
+/// Number of first bytes that are stored, to show them if they are not TLS.
 const FIRST_BYTES_MAX: usize = 64;
 
 /// The progress of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handshake {
-    /// The connection is secured.
+    /// The connection is encrypted.
     Done,
-    /// Something has to come.
+    /// The handshake needs input from the peer.
     WantsInput,
-    /// The socket has to take more.
+    /// The handshake needs the socket to accept output.
     WantsOutput,
 }
 
@@ -40,25 +40,25 @@ enum Ended {
     Broken(std::io::Error),
 }
 
-/// The result of a send or receive on a socket that does not block.
+/// The result of a send or receive on a non-blocking socket.
 #[derive(Debug)]
 pub enum Moved {
-    /// So many bytes, at least 1.
+    /// The number of bytes, at least 1.
     Bytes(usize),
-    /// None now: the socket has to become readable or writable first.
+    /// No bytes now: the socket must become readable or writable first.
     Blocked,
-    /// The peer closed the connection in order.
+    /// The peer closed the connection normally.
     Closed,
-    /// The connection broke.
+    /// The connection failed.
     Broken(std::io::Error),
 }
 
-/// The security of a connection, as client and server agreed on it.
+/// The TLS parameters of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Secured {
     /// Duration of the handshake in nanoseconds.
     pub took_ns: u64,
-    /// The protocol and its version, as `TLS 1.3`.
+    /// The protocol and its version, such as `TLS 1.3`.
     pub version: &'static str,
     /// The cipher suite.
     pub cipher: &'static str,
@@ -75,7 +75,7 @@ pub struct Channel {
     ended: Option<Ended>,
 }
 
-/// A socket as the library wants one.
+/// A socket in the form that the TLS library needs.
 struct Wire<'a>(&'a OwnedFd);
 
 impl Read for Wire<'_> {
@@ -106,15 +106,15 @@ impl std::fmt::Debug for Channel {
 }
 
 impl Channel {
-    /// Begins at `now_ns`, when the socket is connected.
+    /// Begins at `now_ns`; the socket must be connected.
     pub(crate) fn new(tls: ClientConnection, now_ns: u64) -> Self {
         Self { tls, begun_ns: now_ns, took_ns: 0, first: Vec::new(), ended: None }
     }
 
-    /// Goes on with the handshake as far as the socket lets it.
+    /// Continues the handshake as far as the socket allows.
     ///
     /// # Errors
-    /// When it fails: a [`Failure`] where it is one of TLS.
+    /// If the handshake fails; the error contains a [`Failure`] if TLS is the cause.
     pub fn shake(&mut self, socket: &OwnedFd, settings: &Settings) -> std::io::Result<Handshake> {
         loop {
             if !self.flush(socket)? {
@@ -133,7 +133,7 @@ impl Channel {
             let room = FIRST_BYTES_MAX - self.first.len();
             self.first.extend_from_slice(&records[..count.min(room)]);
             if let Err(error) = self.take(&records[..count], |_| true) {
-                // The server is sent an alert; whether it arrives does not matter.
+                // Sends the server an alert; whether it arrives is irrelevant.
                 let _ = self.flush(socket);
                 let failure = match error {
                     rustls::Error::InvalidMessage(_) if !is_tls(&self.first) => Failure::not_spoken(&self.first),
@@ -144,19 +144,19 @@ impl Channel {
         }
     }
 
-    /// The handshake was over at `now_ns`.
+    /// Records that the handshake ended at `now_ns`.
     pub fn shaken(&mut self, now_ns: u64) {
         self.took_ns = now_ns.saturating_sub(self.begun_ns);
     }
 
-    /// Takes `records`; `drain` is called after each piece, to make room, and says whether there still is some.
+    /// Decrypts `records`. `drain` is called after each piece to make room; it returns whether there is room left.
     fn take(
         &mut self,
         mut records: &[u8],
         mut drain: impl FnMut(&mut ClientConnection) -> bool,
     ) -> Result<(), rustls::Error> {
         while !records.is_empty() {
-            // From memory it fails only when plain bytes wait to be taken, and they were taken.
+            // Reading from memory fails only while plain bytes wait to be taken, and they have been taken.
             if self.tls.read_tls(&mut records).is_err() {
                 return Err(rustls::Error::General("plain bytes were not taken".to_owned()));
             }
@@ -168,7 +168,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Returns the agreed security of a connection that is secured.
+    /// Returns the TLS parameters of an encrypted connection.
     pub fn secured(&self) -> Secured {
         let version = match self.tls.protocol_version() {
             Some(rustls::ProtocolVersion::TLSv1_3) => "TLS 1.3",
@@ -184,10 +184,10 @@ impl Channel {
         }
     }
 
-    /// Sends the records that wait. False: some still do, since the socket takes no more now.
+    /// Sends waiting records. Returns false if some still wait because the socket is full.
     ///
     /// # Errors
-    /// When the socket broke.
+    /// If the socket failed.
     pub fn flush(&mut self, socket: &OwnedFd) -> std::io::Result<bool> {
         while self.tls.wants_write() {
             match self.tls.write_tls(&mut Wire(socket)) {
@@ -199,13 +199,13 @@ impl Channel {
         Ok(true)
     }
 
-    /// Records wait for the socket.
+    /// Returns whether records wait for the socket.
     pub fn is_waiting(&self) -> bool {
         self.tls.wants_write()
     }
 
-    /// Sends from the front of `bytes`. Behind it [`Channel::is_waiting`] says whether to ask when the socket takes
-    /// more.
+    /// Sends from the front of `bytes`. Afterwards [`Channel::is_waiting`] shows whether the caller must call again
+    /// when the socket accepts more.
     pub fn send(&mut self, socket: &OwnedFd, bytes: &[u8]) -> Moved {
         match self.flush(socket) {
             Ok(true) => {}
@@ -227,8 +227,8 @@ impl Channel {
         Moved::Bytes(taken)
     }
 
-    /// Receives into `into` all that has come, and whether to look again: there was no room for all of it, or what
-    /// comes behind the bytes is an end. `records` is where records lie meanwhile.
+    /// Receives everything that has arrived into `into`. Also returns whether to receive again, because there was not
+    /// enough room, or because an end follows the bytes. `records` is a buffer for encrypted records.
     pub fn receive(
         &mut self,
         socket: &OwnedFd,
@@ -268,7 +268,7 @@ impl Channel {
                 Ok(()) => {}
             }
         }
-        // An answer to a change of keys, or the reason why it is broken.
+        // Sends the reply to a key update, or the reason why the connection failed.
         let _ = self.flush(socket);
         match self.ended.take_if(|_| filled == 0) {
             Some(Ended::Closed) => (Moved::Closed, false),
@@ -278,14 +278,14 @@ impl Channel {
         }
     }
 
-    /// Says that nothing more will be sent, if the socket takes that now.
+    /// Notifies the peer that nothing more will be sent, if the socket accepts that now.
     pub fn close(&mut self, socket: &OwnedFd) {
         self.tls.send_close_notify();
         let _ = self.flush(socket);
     }
 }
 
-/// Moves plain bytes to `into` behind `filled`. True: the peer said that nothing more will come.
+/// Moves plain bytes to `into` after `filled`. Returns true if the peer has ended the stream.
 fn drain(tls: &mut ClientConnection, into: &mut [u8], filled: &mut usize) -> bool {
     while *filled < into.len() {
         match tls.reader().read(&mut into[*filled..]) {
@@ -297,7 +297,7 @@ fn drain(tls: &mut ClientConnection, into: &mut [u8], filled: &mut usize) -> boo
     false
 }
 
-/// Returns whether what came first can be a record of TLS: an alert or a part of a handshake, of a version 3.
+/// Returns whether the first bytes can be a TLS record: an alert or a handshake message, of a version 3.
 fn is_tls(first: &[u8]) -> bool {
     matches!(first, [0x15 | 0x16, 0x03, ..])
 }

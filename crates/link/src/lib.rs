@@ -1,10 +1,10 @@
-//! Client connections: the address of a server, TLS towards it, and bytes both ways.
+//! Client connections: the address of a server, TLS to it, and bytes in both directions.
 //!
-//! The load generator, the copy tool and the recorder share it. It never interprets a byte of a request or a reply,
-//! never reconnects by itself, and never starts a thread.
+//! The load generator, the copy tool and the recorder share this crate. It never interprets the bytes of a request or a
+//! reply, never reconnects by itself, and never starts a thread.
 //!
 //! ```text
-//!   Address --resolve--> Resolved --begin--> a socket that does not block      for a caller with its own event loop
+//!   Address --resolve--> Resolved --begin--> a non-blocking socket             for a caller with its own event loop
 //!      |                                        |
 //!      |            tls: Settings -> Client -> Maker --make--> Channel         TLS on such a socket
 //!      |                                        |
@@ -13,8 +13,8 @@
 //!                                             Link                             a stream with buffers; can be reopened
 //! ```
 //!
-//! Invariants: a server's certificate is verified unless [`tls::Settings::insecure`] is set; a connection over a unix
-//! socket is never secured; no password or key is part of an error or of a debug text.
+//! Invariants: a server's certificate is verified unless [`tls::Settings::insecure`] is set. A connection over a unix
+//! socket never uses TLS. No error or debug text contains a password or key.
 //!
 //! # Example
 //! ```

@@ -15,15 +15,15 @@ use crate::address::Address;
 use crate::stream::Stream;
 use crate::tls::{Client, Maker};
 
-/// Bytes that are taken at once.
+/// Number of bytes taken from the socket at once.
 const CHUNK_BYTES: usize = 128 << 10;
-/// A buffer that grew beyond this is given back when it is empty.
+/// Size beyond which an empty buffer is freed.
 const KEPT_BYTES_MAX: usize = 8 << 20;
 
 /// A connection with buffers for requests and replies, which can be reopened.
 pub struct Link {
     address: Address,
-    /// Maker of the connection's TLS, if it is to be secured.
+    /// Creates the connection's TLS, if it is used.
     maker: Option<Maker>,
     timeout: Duration,
     stream: Option<Stream>,
@@ -66,7 +66,7 @@ impl Link {
     /// Connects, and empties both buffers.
     ///
     /// # Errors
-    /// If the server cannot be reached or does not answer in time; a [`crate::tls::Failure`] if TLS fails.
+    /// If the server cannot be reached or does not reply in time; a [`crate::tls::Failure`] if TLS fails.
     pub fn connect(&mut self) -> io::Result<()> {
         self.close();
         self.stream = Some(Stream::connect(&self.address, self.maker.as_ref(), self.timeout)?);
@@ -86,7 +86,7 @@ impl Link {
         &mut self.out
     }
 
-    /// Returns the input that was received and not yet taken.
+    /// Returns the received bytes that have not been taken.
     pub fn input(&self) -> &[u8] {
         &self.input[self.taken..]
     }
@@ -110,13 +110,14 @@ impl Link {
     /// Sends and receives until at least one byte was received.
     ///
     /// # Errors
-    /// If the connection is not open, broken or closed by the server, or if nothing arrived within the time limit.
+    /// If the connection is not open, has failed or was closed by the server, or if nothing arrived within the time
+    /// limit.
     pub fn pump(&mut self) -> io::Result<()> {
         loop {
             let sending = !self.flush()?;
             let stream = self.stream.as_mut().ok_or(ErrorKind::NotConnected)?;
             match stream.receive_now(&mut self.chunk) {
-                Ok(0) => return Err(io::Error::new(ErrorKind::UnexpectedEof, "it closed the connection")),
+                Ok(0) => return Err(io::Error::new(ErrorKind::UnexpectedEof, "the server closed the connection")),
                 Ok(bytes) => {
                     if self.taken > 0 {
                         self.input.drain(..self.taken);
@@ -132,7 +133,7 @@ impl Link {
         }
     }
 
-    /// Sends what the socket takes now. Returns true if that was all.
+    /// Sends as many bytes as the socket accepts now. Returns true if none remain.
     fn flush(&mut self) -> io::Result<bool> {
         let stream = self.stream.as_mut().ok_or(ErrorKind::NotConnected)?;
         while self.sent < self.out.len() {

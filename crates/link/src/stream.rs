@@ -1,4 +1,4 @@
-//! A connection that is waited on: bytes both ways over a socket that does not block, with or without TLS.
+//! A blocking connection: bytes in both directions over a non-blocking socket, with or without TLS.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -12,7 +12,7 @@ use crate::address::{Address, connect_tcp};
 use crate::channel::{Channel, Handshake, Moved, RECORDS_BYTES, ROOM_BYTES};
 use crate::tls::{Maker, Settings};
 
-/// A connection. As [`Read`] and [`Write`] it waits for the server, at most for its time limit.
+/// A connection. Its [`Read`] and [`Write`] wait for the server, at most for the time limit.
 #[derive(Debug)]
 pub struct Stream {
     socket: OwnedFd,
@@ -20,24 +20,24 @@ pub struct Stream {
     timeout: Duration,
 }
 
-/// State of a secured connection beside its socket.
+/// The TLS state of a connection.
 #[derive(Debug)]
 struct SecuredStream {
     channel: Channel,
     settings: Settings,
     /// Buffer for records while they are read.
     records: Box<[u8]>,
-    /// Deciphered bytes that [`Read`] has no room for yet, from `plain_begin` on.
+    /// Decrypted bytes that [`Read`] has no room for yet, from `plain_begin` on.
     plain: Vec<u8>,
     plain_begin: usize,
 }
 
 impl Stream {
-    /// Connects to `address`, secured by what `maker` makes for its first address. The connection, the handshake and
+    /// Connects to `address`; `maker` adds the TLS of its first address. The connection attempt, the handshake and
     /// every later wait take at most `timeout` each.
     ///
     /// # Errors
-    /// If the server cannot be reached or does not answer in time; a [`crate::tls::Failure`] if TLS fails.
+    /// If the server cannot be reached or does not reply in time; a [`crate::tls::Failure`] if TLS fails.
     pub fn connect(address: &Address, maker: Option<&Maker>, timeout: Duration) -> io::Result<Self> {
         let socket: OwnedFd = match address {
             Address::Unix(path) => UnixStream::connect(path)?.into(),
@@ -77,7 +77,7 @@ impl Stream {
         self.timeout = timeout;
     }
 
-    /// Sends from the front of `bytes` what the socket takes now.
+    /// Sends as many bytes from the front of `bytes` as the socket accepts now.
     pub(crate) fn send_now(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.secured {
             None => Ok(rustix::net::send(&self.socket, bytes, SendFlags::NOSIGNAL)?),
@@ -85,13 +85,13 @@ impl Stream {
         }
     }
 
-    /// Sends what was taken and not yet sent. Returns true if that was all.
+    /// Sends buffered bytes. Returns true if none remain.
     pub(crate) fn flush_now(&mut self) -> io::Result<bool> {
         self.secured.as_mut().map_or(Ok(true), |secured| secured.channel.flush(&self.socket))
     }
 
-    /// Receives what has arrived. Returns 0 if the server has closed the connection. On a secured connection `into` has
-    /// room for [`ROOM_BYTES`].
+    /// Receives what has arrived. Returns 0 if the server has closed the connection. With TLS, `into` must have room
+    /// for [`ROOM_BYTES`].
     pub(crate) fn receive_now(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match &mut self.secured {
             None => Ok(rustix::net::recv(&self.socket, into, RecvFlags::empty())?.0),
@@ -101,7 +101,7 @@ impl Stream {
         }
     }
 
-    /// Waits until the socket has input, or also takes output if `sending`.
+    /// Waits until the socket has input, or accepts output if `sending` is true.
     pub(crate) fn wait(&self, sending: bool) -> io::Result<()> {
         self.wait_within(sending, self.timeout)
     }
@@ -118,7 +118,7 @@ impl Stream {
 }
 
 impl SecuredStream {
-    /// Receives into `into` from the deciphered bytes, and deciphers more when there are none.
+    /// Receives decrypted bytes into `into`, and decrypts more if there are none.
     fn read(&mut self, socket: &OwnedFd, into: &mut [u8]) -> io::Result<usize> {
         if self.plain_begin == self.plain.len() {
             self.plain_begin = 0;

@@ -1,13 +1,13 @@
-//! How fast and how punctual the generator is on this host: the engine against a null server in the same process.
+//! Measures the generator's speed and timing on this host, with the engine against a null server in the same process.
 //!
 //! ```text
-//!   rate     closed loop, 64 in flight a connection, null server on another CPU        requests/s, CPU a request
-//!   depth 1  the same with one in flight                                               requests/s, CPU a request
+//!   rate     closed loop, 64 in flight per connection, null server on another CPU      requests/s, CPU per request
+//!   depth 1  the same with one in flight                                               requests/s, CPU per request
 //!   timing   open loop at a low rate: lateness of the sends                            microseconds
-//!   host     the generator's CPU, before and after the timing part, by a thread that
-//!            only reads the clock: how late any thread would be there                  microseconds
+//!   host     the generator's CPU, before and after the timing part: lateness of a
+//!            thread that only reads the clock                                          microseconds
 //! ```
-//! What the generator measures of another server is not to be trusted below the timing error, nor near the rate.
+//! Measurements of another server are not reliable below the timing error, or near the maximum rate.
 
 use crate::engine::{Config, Control, Error, Limit, Load, Run, run};
 use crate::fake::{Lines, Served, Server};
@@ -17,30 +17,30 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
-/// Bytes of value in each answer.
+/// Bytes of the value in each reply.
 const VALUE_BYTES: usize = 200;
-/// Timer error that is aimed at, in nanoseconds at the 99th percentile.
+/// Target for the timer error at the 99th percentile, in nanoseconds.
 pub const TIMER_ERROR_NS_MAX: u64 = 20_000;
 
 /// Settings of a self-test.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trial {
-    /// Nanoseconds of each part.
+    /// Length of each part in nanoseconds.
     pub part_ns: u64,
-    /// CPU of the generator's thread.
+    /// The CPU of the generator's thread.
     pub generator_cpu: Option<usize>,
-    /// CPU of the null server's thread.
+    /// The CPU of the null server's thread.
     pub server_cpu: Option<usize>,
-    /// Connections.
+    /// Number of connections.
     pub connections: usize,
-    /// Requests in flight a connection in the first part.
+    /// Requests in flight per connection in the first part.
     pub depth: usize,
-    /// Requests a second in the timing part.
+    /// Requests per second in the timing part.
     pub timing_rate_per_s: f64,
 }
 
 impl Default for Trial {
-    /// Three parts of two seconds, on the last two CPUs that may be used.
+    /// Returns three parts of two seconds each, on the last two CPUs that the process may use.
     fn default() -> Self {
         let cpus = io::affinity::usable_cpus().unwrap_or_default();
         let from_last = |back: usize| (cpus.len() > 1).then(|| cpus[cpus.len() - back]);
@@ -58,60 +58,60 @@ impl Default for Trial {
 /// Throughput of one part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Speed {
-    /// Connections.
+    /// Number of connections.
     pub connections: usize,
-    /// Requests in flight a connection.
+    /// Requests in flight per connection.
     pub depth: usize,
-    /// Answers a second.
+    /// Replies per second.
     pub rate_per_s: f64,
-    /// CPU nanoseconds of the generator's thread a request.
+    /// CPU time of the generator's thread per request, in nanoseconds.
     pub cpu_ns: f64,
-    /// CPU nanoseconds of the null server's thread a request.
+    /// CPU time of the null server's thread per request, in nanoseconds.
     pub null_cpu_ns: f64,
     /// Share of the time that the generator's thread worked.
     pub busy_share: f64,
 }
 
 impl Speed {
-    /// Returns what one CPU of the generator could do at this cost, in requests a second.
+    /// Returns the rate that one CPU of the generator could reach at this cost, in requests per second.
     pub fn one_cpu_rate_per_s(&self) -> f64 {
         if self.cpu_ns > 0.0 { 1e9 / self.cpu_ns } else { 0.0 }
     }
 }
 
-/// Abilities of this host.
+/// The results of a self-test on this host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// With many requests in flight.
+    /// Speed with many requests in flight.
     pub deep: Speed,
-    /// With one in flight a connection.
+    /// Speed with one request in flight per connection.
     pub shallow: Speed,
-    /// Requests a second in the timing part.
+    /// Requests per second in the timing part.
     pub timing_rate_per_s: f64,
-    /// Lateness of the sends in nanoseconds: half of them are at most so late.
+    /// Lateness in nanoseconds that 50 % of the sends do not exceed.
     pub lateness_p50_ns: u64,
-    /// As above, for 99 %.
+    /// Lateness in nanoseconds that 99 % of the sends do not exceed.
     pub lateness_p99_ns: u64,
-    /// As above, for 99.9 %.
+    /// Lateness in nanoseconds that 99.9 % of the sends do not exceed.
     pub lateness_p999_ns: u64,
-    /// The latest.
+    /// The largest lateness of a send in nanoseconds.
     pub lateness_max_ns: u64,
-    /// Lateness of a thread on that CPU that did nothing but wait for its instants: half of them.
+    /// Lateness in nanoseconds that 50 % of the instants do not exceed in a thread on the same CPU that only waits.
     pub host_lateness_p50_ns: u64,
-    /// As above, for 99 %.
+    /// Lateness in nanoseconds that 99 % of the instants do not exceed in that thread.
     pub host_lateness_p99_ns: u64,
-    /// Response time of the null server at the timing rate: half of them are at most so long.
+    /// Response time of the null server at the timing rate that 50 % of the requests do not exceed, in nanoseconds.
     pub response_p50_ns: u64,
-    /// As above, for 99 %.
+    /// Response time of the null server at the timing rate that 99 % of the requests do not exceed, in nanoseconds.
     pub response_p99_ns: u64,
-    /// Share of the machine's CPU time that the hypervisor gave to others, from 0 to 1, the worst part.
+    /// Share of the machine's CPU time that the hypervisor gave to other guests in the worst part, from 0 to 1.
     pub steal_share: f64,
     /// Disturbances of the timing part.
     pub disturbed: Vec<Limit>,
 }
 
 impl Outcome {
-    /// Returns whether the timer error is what is aimed at.
+    /// Returns whether the timer error is within the target.
     pub const fn is_punctual(&self) -> bool {
         self.lateness_p99_ns <= TIMER_ERROR_NS_MAX
     }
@@ -122,8 +122,8 @@ impl fmt::Display for Outcome {
         for speed in [&self.deep, &self.shallow] {
             writeln!(
                 f,
-                "{:>3} connections, {:>2} in flight each: {:>9.0} requests/s, {:.0} % busy, {:>5.0} ns of CPU \
-                 a request (the null server's: {:.0} ns)",
+                "{:>3} connections, {:>2} in flight each: {:>9.0} requests/s, {:.0} % busy, {:>5.0} ns of CPU per \
+                 request (null server: {:.0} ns)",
                 speed.connections,
                 speed.depth,
                 speed.rate_per_s,
@@ -144,13 +144,13 @@ impl fmt::Display for Outcome {
         )?;
         writeln!(
             f,
-            "of that this host's own, without a generator: p50 {:.1} us, p99 {:.1} us",
+            "of which this host causes, without a generator: p50 {:.1} us, p99 {:.1} us",
             us(self.host_lateness_p50_ns),
             us(self.host_lateness_p99_ns)
         )?;
         writeln!(
             f,
-            "null server's response time there: p50 {:.1} us, p99 {:.1} us",
+            "response time of the null server at that rate: p50 {:.1} us, p99 {:.1} us",
             us(self.response_p50_ns),
             us(self.response_p99_ns)
         )?;
@@ -162,10 +162,10 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Tries this host.
+/// Runs the self-test on this host.
 ///
 /// # Errors
-/// When there is no port for the null server, or the engine cannot run.
+/// If there is no free port for the null server, or if the engine cannot run.
 pub fn try_host(trial: &Trial) -> Result<Outcome, Error> {
     let deep = part(trial, Load::Closed, trial.depth, 0.0)?;
     let shallow = part(trial, Load::Closed, 1, 0.0)?;
@@ -192,7 +192,7 @@ pub fn try_host(trial: &Trial) -> Result<Outcome, Error> {
     })
 }
 
-/// Half as long as a part: it is done before the timing part and after it.
+/// Measures for half the length of a part, because it runs before and after the timing part.
 fn host_away(trial: &Trial) -> Result<Away, Error> {
     let error = |error| Error::System { doing: "watching the generator's CPU", error };
     let last = || io::affinity::usable_cpus().map_err(error).map(|cpus| cpus.last().copied().unwrap_or_default());

@@ -1,89 +1,90 @@
-//! The line between what is asked and how it is carried.
+//! The interface between the requests of a workload and the engine that sends them.
 //!
-//! The engine moves bytes and reads clocks; a [`Traffic`] draws requests and reads answers. One of them belongs to one
-//! thread of the engine and serves all of its connections, which answer in the order of their requests.
+//! The engine moves bytes and reads clocks; a [`Traffic`] draws requests and reads replies. Each traffic belongs to one
+//! thread of the engine and serves all its connections, which reply in the order of their requests.
 //!
 //! ```text
-//!   engine: a request is due      -> Traffic::target()                    which target it goes to
-//!                                    Traffic::next(connection, out)       bytes to send, Pending to keep
-//!   engine: bytes have come       -> Traffic::answer(pending, bytes)      so many consumed; done, or more is wanted
-//!           it is elsewhere       -> Traffic::repeat(pending, out)        the same request, for another target
+//!   engine: a request is due      -> Traffic::target()                    the target of the request
+//!                                    Traffic::next(connection, out)       bytes to send, and the Pending request
+//!   engine: bytes were received   -> Traffic::answer(pending, bytes)      consumed bytes; done, or more is needed
+//!           it was redirected     -> Traffic::repeat(pending, out)        the same request, for another target
 //!   engine: the connection is new -> Traffic::greet(connection, out)      authentication, selection, HELLO
 //! ```
 
-/// A request on its way: what its answer is read and filed with.
+/// A request in flight, with the state needed to read and record its reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pending {
-    /// Which of [`Traffic::verbs`] it is; answers are filed by it.
+    /// Index of the request's verb in [`Traffic::verbs`], under which the reply is recorded.
     pub verb: u8,
-    /// Way in which the traffic reads the reply's bytes.
+    /// State with which the traffic reads the reply's bytes.
     pub state: u32,
-    /// Of an answer that has several parts: those that are still to come, or whatever the traffic wants to know again.
+    /// Remaining parts of a reply with several parts, or other state of the traffic.
     pub parts: u32,
-    /// Number of the key asked for, or whatever the traffic wants to know again.
+    /// Number of the requested key, or other state of the traffic.
     pub key: u64,
-    /// Of an answer that has come in part: the bytes still to come, or whatever the traffic wants to know again.
+    /// Remaining bytes of a partial reply, or other state of the traffic.
     pub rest: u64,
-    /// Bytes of value sent with the request; 0 for a read.
+    /// Bytes of the value sent with the request; 0 for a read.
     pub value_bytes: u64,
-    /// Bytes of value that have come with the answer so far; 0 when it is sent.
+    /// Bytes of the value received so far; 0 when the request is sent.
     pub read_bytes: u64,
 }
 
-/// Outcome as which a reply is counted.
+/// The outcome of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Outcome {
-    /// A read that found its key, or a write that was done.
+    /// A read that found its key, or a write that succeeded.
     Hit,
-    /// A read that did not find its key, or a write whose condition did not hold.
+    /// A read that did not find its key, or a write whose condition failed.
     Miss,
     /// The server answered with an error.
     Error,
-    /// The value was not the one that its key and version say.
+    /// The value differs from the value expected for its key and version.
     Wrong,
 }
 
 /// Progress of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// The answer is whole. `value_bytes` of value came with it.
+    /// The reply is complete, with `value_bytes` bytes of value.
     Done {
-        /// Outcome as which it is counted.
+        /// The outcome of the reply.
         outcome: Outcome,
-        /// Bytes of value that came with it.
+        /// Bytes of the value in the reply.
         value_bytes: u64,
     },
-    /// More bytes are wanted.
+    /// More bytes are needed.
     More,
-    /// The answer is whole, and says that another target has what was asked for: [`Traffic::repeat`] asks that one. The
-    /// request's time goes on from where it began.
+    /// The reply is complete and redirects the request to another target; [`Traffic::repeat`] sends it there. The
+    /// request's time continues from its begin.
     Elsewhere {
-        /// Which one.
+        /// Index of the other target.
         target: usize,
     },
-    /// These bytes are no answer to this request; the connection cannot be used further.
+    /// The bytes are not a reply to this request; the connection cannot be used further.
     Garbage(&'static str),
 }
 
-/// Draws requests and reads their answers, for one thread.
+/// Draws requests and reads their replies, for one thread.
 pub trait Traffic {
-    /// The names of the verbs, in the order of [`Pending::verb`]; at most 64.
+    /// Returns the names of the verbs, in the order of [`Pending::verb`]; at most 64.
     fn verbs(&self) -> &[String];
 
-    /// Which target the next request goes to; [`Traffic::next`] is then called for a connection to that target. Where
-    /// every target may be asked for anything it is not called, and the engine spreads requests evenly. It may be asked
-    /// several times before that target has room, and answers the same until a follow-up comes in between.
+    /// Returns the target of the next request; [`Traffic::next`] is then called for a connection to that target. If any
+    /// target may get any request, this is not called, and the engine spreads requests evenly. It may be called several
+    /// times before that target has room; the result changes only if a follow-up is queued in between.
     fn target(&mut self) -> usize {
         0
     }
 
-    /// A request that an answer called for (a fill after a miss, the swap after a `gets`) waits: it is what the next
-    /// [`Traffic::next`] gives, and it is due at once, besides what the schedule asks for.
+    /// Returns whether a follow-up request waits: a fill after a miss, or the swap after a `gets`. The next
+    /// [`Traffic::next`] returns it. It is due at once, in addition to the schedule.
     fn has_follow_up(&self) -> bool {
         false
     }
 
-    /// There is nothing more to ask for, as at the end of a prefill: [`Traffic::next`] must not be called again.
+    /// Returns whether there are no more requests, as at the end of a prefill. [`Traffic::next`] must not be called
+    /// after that.
     fn is_exhausted(&self) -> bool {
         false
     }
@@ -91,22 +92,22 @@ pub trait Traffic {
     /// Appends the next request to `out`. `connection` is the connection's number within the thread.
     fn next(&mut self, connection: usize, out: &mut Vec<u8>) -> Pending;
 
-    /// Reads the answer to `pending` from the front of `bytes`: how many of them are used up, and how far it is now.
-    /// With [`Progress::More`] the rest is shown again with more behind it.
+    /// Parses the reply to `pending` from the front of `bytes`. Returns the number of consumed bytes and the progress.
+    /// After [`Progress::More`], the next call gets the remaining bytes with new ones appended.
     fn answer(&mut self, pending: &mut Pending, bytes: &[u8]) -> (usize, Progress);
 
-    /// Returns what the server said with the last answer that was an error, and what to do about it.
+    /// Returns the text of the last error reply, with a remedy.
     fn refusal(&self) -> String {
         String::new()
     }
 
-    /// Appends the request of `pending` once more, which was answered with [`Progress::Elsewhere`]; only a traffic that
-    /// answers so is asked to.
+    /// Appends the request of `pending` again, after its reply was [`Progress::Elsewhere`]. Only a traffic that returns
+    /// `Elsewhere` needs this.
     fn repeat(&mut self, _pending: &mut Pending, _out: &mut Vec<u8>) {
-        unreachable!("no answer of this traffic was Elsewhere");
+        unreachable!("this traffic never returns Elsewhere");
     }
 
-    /// Appends what a new connection says first to `out`, and returns a request to be answered for each part of it.
+    /// Appends the greeting of a new connection to `out`. Returns a pending request for each reply to it.
     fn greet(&mut self, connection: usize, out: &mut Vec<u8>) -> Vec<Pending>;
 }
 

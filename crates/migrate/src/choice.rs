@@ -1,36 +1,36 @@
-//! Which keys are copied.
+//! The selection of keys to copy.
 
-/// Keys that a user selects.
+/// A user's selection of keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
-    /// Keys that begin with one of these; empty: all.
+    /// Prefixes of the keys to copy; empty for all keys.
     pub prefixes: Vec<Vec<u8>>,
-    /// Not those that begin with one of these.
+    /// Prefixes of keys to exclude.
     pub excluded: Vec<Vec<u8>>,
 }
 
 impl Choice {
-    /// `key` is one of them.
+    /// Returns whether `key` is selected.
     pub fn takes(&self, key: &[u8]) -> bool {
         let begins = |prefix: &Vec<u8>| key.starts_with(prefix);
         (self.prefixes.is_empty() || self.prefixes.iter().any(begins)) && !self.excluded.iter().any(begins)
     }
 }
 
-/// A part of all keys, the same for the same keys: `per_million` of a million, drawn by the key's own bytes.
+/// A sample of keys: `per_million` of a million, chosen by a hash of the key, so that it is the same at each read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sample {
-    /// 0 to 1,000,000.
+    /// Keys in the sample per million keys, from 0 to 1,000,000.
     pub per_million: u32,
 }
 
 impl Sample {
-    /// Every key.
+    /// The sample that contains every key.
     pub const ALL: Self = Self { per_million: 1_000_000 };
 
-    /// `key` is in it.
+    /// Returns whether `key` is in the sample.
     pub fn takes(self, key: &[u8]) -> bool {
-        // FNV-1a, and a last mix since its upper bits follow the last bytes too closely.
+        // FNV-1a with a final mix, because its upper bits depend too closely on the last bytes.
         let hash = key
             .iter()
             .fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3));

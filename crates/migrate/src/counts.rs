@@ -1,36 +1,36 @@
-//! What became of every key: nothing is left out in silence.
+//! Counts the outcome of every key; no key is skipped silently.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Reasons that are counted separately; further reasons are counted as one.
+/// Highest number of reasons that are counted separately; further reasons share one count.
 const REASONS_MAX: usize = 64;
 
 /// Counts of keys. All but `bytes`, `without_flags` and `field_ttls` add up to `seen`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Keys that the source has named.
+    /// Keys that the source has listed.
     pub seen: u64,
-    /// Copied.
+    /// Keys that were copied.
     pub copied: u64,
     /// Bytes of keys and values that were copied.
     pub bytes: u64,
-    /// Not copied since the target had the key already.
+    /// Keys that were not copied because the target already had them.
     pub already_there: u64,
-    /// Gone from the source between its naming and its reading: evicted, deleted, expired.
+    /// Keys that disappeared from the source between listing and reading: evicted, deleted or expired.
     pub gone: u64,
-    /// Expired on the way.
+    /// Keys that expired during the copy.
     pub expired: u64,
-    /// Left out by prefix, exclusion or database.
+    /// Keys excluded by prefix, exclusion or database.
     pub not_chosen: u64,
-    /// Keys that the target has no place for, by reason.
+    /// Keys that the target cannot store, by reason.
     pub skipped: BTreeMap<String, u64>,
-    /// Keys that the target refused, by its words.
+    /// Keys that the target refused, by its error text.
     pub refused: BTreeMap<String, u64>,
-    /// Copied keys whose client flags the target has no place for.
+    /// Copied keys whose client flags the target cannot store.
     pub without_flags: u64,
-    /// Fields of copied hashes whose own expiries were left out.
+    /// Fields of copied hashes whose own expiry was dropped.
     pub field_ttls: u64,
 }
 
@@ -40,27 +40,27 @@ fn add(counts: &mut BTreeMap<String, u64>, reason: String) {
 }
 
 impl Counts {
-    /// One more that the target has no place for.
+    /// Counts a key that the target cannot store.
     pub fn skip(&mut self, reason: String) {
         add(&mut self.skipped, reason);
     }
 
-    /// One more that the target refused.
+    /// Counts a key that the target refused.
     pub fn refuse(&mut self, words: String) {
         add(&mut self.refused, words);
     }
 
-    /// Keys that the target has no place for.
+    /// Returns the number of keys that the target cannot store.
     pub fn skipped_sum(&self) -> u64 {
         self.skipped.values().sum()
     }
 
-    /// Keys that the target refused.
+    /// Returns the number of keys that the target refused.
     pub fn refused_sum(&self) -> u64 {
         self.refused.values().sum()
     }
 
-    /// Keys that are done with, one way or another.
+    /// Returns the number of keys with a final outcome.
     pub fn done(&self) -> u64 {
         let Self { copied, already_there, gone, expired, not_chosen, .. } = self;
         copied + already_there + gone + expired + not_chosen + self.skipped_sum() + self.refused_sum()

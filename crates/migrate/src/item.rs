@@ -1,8 +1,8 @@
-//! What is copied: a key with its value, flags and expiry.
+//! A copied item: a key with its value, flags and expiry.
 
 use base::clock::UnixMillis;
 
-/// Bytes that an item costs beside its key and value, where batches are measured.
+/// Assumed overhead of an item in bytes, for limits on memory.
 const OVERHEAD_BYTES: u64 = 64;
 
 /// A value.
@@ -12,14 +12,14 @@ pub enum Value {
     Bytes(Vec<u8>),
     /// A hash: fields with their values.
     Hash(Vec<(Vec<u8>, Vec<u8>)>),
-    /// Another type of Redis: its name, and its serialized form as `DUMP` gives it.
+    /// A value of another Redis type: the type's name, and its serialised form from `DUMP`.
     Dump(String, Vec<u8>),
-    /// Another type of Redis, to be compared: its name, and its elements as its own command lists them.
+    /// A value of another Redis type, for comparison: the type's name, and its elements.
     Elements(String, Vec<Vec<u8>>),
 }
 
 impl Value {
-    /// Bytes of the value.
+    /// Returns the bytes of the value.
     pub fn bytes(&self) -> u64 {
         match self {
             Self::Bytes(bytes) | Self::Dump(_, bytes) => bytes.len() as u64,
@@ -45,7 +45,7 @@ impl Value {
     }
 }
 
-/// A key with all that belongs to it.
+/// A key with its value, flags and expiry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
     /// The key.
@@ -56,13 +56,13 @@ pub struct Item {
     pub client_flags: u32,
     /// Time at which the item expires, by this host's clock.
     pub expire_at: Option<UnixMillis>,
-    /// Largest delay of the expiry after `expire_at`, in milliseconds: the duration of the answer, if a time to live
-    /// was reported.
+    /// Largest delay of the expiry after `expire_at`, in milliseconds. If the source reported a time to live, it is the
+    /// duration of that reply.
     pub expire_slack_ms: u64,
 }
 
 impl Item {
-    /// Bytes that it counts for where memory is bounded.
+    /// Returns the bytes that the item counts for in limits on memory.
     pub fn weight(&self) -> u64 {
         self.key.len() as u64 + self.value.bytes() + OVERHEAD_BYTES
     }
@@ -71,10 +71,10 @@ impl Item {
 /// Outcome of reading a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lookup {
-    /// Here it is.
+    /// The item.
     Item(Item),
-    /// It was evicted, deleted or has expired since its name was known.
+    /// The key was evicted, was deleted or has expired since it was listed.
     Gone,
-    /// The other side has no place for it: why.
+    /// The other side cannot store the key, for this reason.
     Unfit(String),
 }

@@ -1,8 +1,8 @@
-//! Progress of a copy, in a small file. It is rewritten beside itself and renamed, so that it is whole whenever the
-//! process ends.
+//! Progress of a copy, in a small file. The file is replaced by a rename, so it is complete even if the process is
+//! killed.
 //!
-//! It is never ahead of the target: a position is written only when every item before it was answered. A process that
-//! resumes copies again what was copied since the last write, and finds those items present.
+//! The journal is never ahead of the target: a position is written only after every item before it got a reply. A
+//! resumed process copies the items since the last write again, and finds them present.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -14,10 +14,10 @@ use super::counts::Counts;
 use super::source::Position;
 use super::{Job, MigrateError};
 
-/// The form of the file.
+/// The version of the file's format.
 const VERSION: u32 = 1;
 
-/// Content of the file.
+/// The content of the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Journal {
     version: u32,
@@ -26,19 +26,19 @@ pub(super) struct Journal {
     prefixes: Vec<String>,
     excluded: Vec<String>,
     file_db: u32,
-    /// Position to resume from; none before anything is known of the source.
+    /// Position to resume from; absent until the source has been read.
     pub position: Option<Position>,
     /// Outcomes of the keys before the position.
     pub counts: Counts,
-    /// Seconds that were spent.
+    /// Duration of the copy in seconds.
     pub spent_s: f64,
     /// Number of times that the copy was resumed.
     pub resumed: u32,
-    /// All keys are done.
+    /// True if all keys have been copied.
     pub is_complete: bool,
 }
 
-/// A journal and its file, if it has one.
+/// A journal with its file, if it has one.
 #[derive(Debug)]
 pub(super) struct JournalFile {
     path: Option<PathBuf>,
@@ -66,11 +66,11 @@ impl Journal {
         }
     }
 
-    /// Describes the difference if `job` is another copy than this one.
+    /// Returns a description of the difference if `job` is another copy; otherwise `None`.
     fn differs(&self, job: &Job) -> Option<String> {
         let own = Self::new(job);
         let pairs = [
-            ("is of another form", self.version.to_string(), own.version.to_string()),
+            ("has another format version", self.version.to_string(), own.version.to_string()),
             ("copies from", self.from.clone(), own.from),
             ("copies to", self.to.clone(), own.to),
             ("has --prefix", self.prefixes.join(" "), own.prefixes.join(" ")),
@@ -85,7 +85,7 @@ impl Journal {
 }
 
 impl JournalFile {
-    /// The journal of `job`: that of an earlier process if its file is there.
+    /// Opens the journal of `job`, with the content of an existing file.
     pub fn open(job: &Job) -> Result<Self, MigrateError> {
         let fresh = Journal::new(job);
         let Some(path) = &job.journal else { return Ok(Self { path: None, journal: fresh }) };
@@ -94,11 +94,12 @@ impl JournalFile {
             Err(error) if error.kind() == ErrorKind::NotFound => fresh,
             Err(error) => return Err(refused(error.to_string())),
             Ok(bytes) => {
-                let mut journal: Journal = serde_json::from_slice(&bytes)
-                    .map_err(|error| refused(format!("this is no journal of a copy ({error}); name another file")))?;
+                let mut journal: Journal = serde_json::from_slice(&bytes).map_err(|error| {
+                    refused(format!("this is not a journal of a copy ({error}); pass another file"))
+                })?;
                 if let Some(what) = journal.differs(job) {
                     return Err(refused(format!(
-                        "this is the journal of another copy: {what}; name another file, or delete it"
+                        "this is the journal of another copy: {what}; pass another file, or delete it"
                     )));
                 }
                 journal.resumed += 1;
@@ -108,16 +109,16 @@ impl JournalFile {
         Ok(Self { path: Some(path.clone()), journal })
     }
 
-    /// Writes it, if it has a file.
+    /// Writes the journal to its file, if it has one.
     pub fn write(&self) -> Result<(), MigrateError> {
         let Some(path) = &self.path else { return Ok(()) };
         let text = serde_json::to_vec_pretty(&self.journal).expect("a journal is plain data");
         replace(path, &text)
-            .map_err(|error| MigrateError::Refused(format!("{}: it cannot be written ({error})", path.display())))
+            .map_err(|error| MigrateError::Refused(format!("{}: cannot write the journal ({error})", path.display())))
     }
 }
 
-/// Puts `bytes` in the place of the file at `path`.
+/// Replaces the file at `path` by one with the content `bytes`.
 fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");

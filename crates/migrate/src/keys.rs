@@ -1,10 +1,10 @@
-//! The list of a memcached server's keys, in a file: a dump holds up the server's crawler while it lasts, so it is
-//! taken as fast as it comes, and memory could not hold it.
+//! The list of a memcached server's keys, in a file. A dump blocks the server's crawler while it runs, so it is read as
+//! fast as possible, and the list may not fit in memory.
 //!
 //! ```text
-//!  key length 1 | item's bytes 4 | expiry 8 (seconds since 1970, 0: none) | key      numbers with the least byte first
+//!  key length 1 | item's bytes 4 | expiry 8 (seconds since 1970, 0: none) | key      numbers are little-endian
 //! ```
-//! A place in the list is an offset of the file, which is how a copy goes on where it was.
+//! A position in the list is an offset in the file, so that a copy can be resumed.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -14,17 +14,17 @@ use super::memcached::ListedKey;
 
 const HEAD_BYTES: usize = 13;
 
-/// Writes the list.
+/// A writer of the list.
 #[derive(Debug)]
 pub(super) struct KeyList {
     file: BufWriter<File>,
-    /// Keys so far.
+    /// Number of keys so far.
     pub keys: u64,
-    /// Bytes so far.
+    /// Number of bytes so far.
     pub bytes: u64,
 }
 
-/// Reads it.
+/// A reader of the list.
 #[derive(Debug)]
 pub(super) struct KeyListReader {
     file: BufReader<File>,
@@ -33,7 +33,7 @@ pub(super) struct KeyListReader {
 }
 
 impl KeyList {
-    /// An empty list at `path`, or one without a name that is gone with the process.
+    /// Creates an empty list at `path`, or in an unnamed file that is removed with the process.
     pub fn create(path: Option<&Path>) -> io::Result<Self> {
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(true);
@@ -58,7 +58,7 @@ impl KeyList {
         Ok(())
     }
 
-    /// Adds a key of 1 to 255 bytes.
+    /// Appends a key of 1 to 255 bytes.
     pub fn push(&mut self, listed: &ListedKey) -> io::Result<()> {
         let mut head = [0; HEAD_BYTES];
         head[0] = u8::try_from(listed.key.len()).map_err(|_| ErrorKind::InvalidInput)?;
@@ -71,7 +71,7 @@ impl KeyList {
         Ok(())
     }
 
-    /// Ends the list and gives the file to read it from.
+    /// Completes the list and returns its file for reading.
     pub fn finish(self) -> io::Result<File> {
         let file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.sync_all()?;
@@ -80,7 +80,7 @@ impl KeyList {
 }
 
 impl KeyListReader {
-    /// At `offset` of a list of `bytes`.
+    /// Creates a reader at `offset` of a list of `bytes` bytes.
     pub fn new(mut file: File, offset: u64, bytes: u64) -> io::Result<Self> {
         file.seek(SeekFrom::Start(offset))?;
         Ok(Self { file: BufReader::with_capacity(128 << 10, file), offset, end: bytes })
@@ -91,13 +91,13 @@ impl KeyListReader {
         self.offset
     }
 
-    /// Goes back to the first key.
+    /// Returns to the first key.
     pub fn rewind(&mut self) -> io::Result<()> {
         self.offset = 0;
         self.file.seek(SeekFrom::Start(0)).map(drop)
     }
 
-    /// The next key.
+    /// Returns the next key.
     pub fn next(&mut self) -> io::Result<Option<ListedKey>> {
         if self.offset >= self.end {
             return Ok(None);

@@ -7,16 +7,17 @@
 //!   file       entries            /      pace   journal          \   SET NX      redis
 //! ```
 //!
-//! It never changes the source, and never depends on the server or the load generator. [`rdb`] reads the files of Redis
-//! and can be used alone.
+//! The tool never changes the source, and does not depend on the server or the load generator. [`rdb`] reads the files
+//! of Redis and can be used alone.
 //!
 //! Invariants:
-//! - Keys that the target has are left as they are, unless the user allows overwriting: live traffic may have written
-//!   them.
-//! - Every key that the source lists is counted once, as copied or by the reason why it was not.
-//! - Memory is bounded by a batch and the largest value, whatever source and target do.
-//! - The journal is never ahead of the target, so that a resumed copy leaves nothing out.
-//! - Lost connections are reopened a bounded number of times; then the copy ends, and its message says how to resume.
+//! - Existing keys at the target stay unchanged unless the user allows overwriting, because live traffic may have
+//!   written them.
+//! - Every key that the source lists is counted once: as copied, or by the reason why it was not.
+//! - Memory is bounded by one batch plus the largest value, regardless of the behaviour of source and target.
+//! - The journal is never ahead of the target, so a resumed copy misses no keys.
+//! - Lost connections are reopened a limited number of times. After that the copy ends, and its message says how to
+//!   resume.
 //!
 //! # Example
 //! ```
@@ -60,9 +61,9 @@ pub use reconnect::{ConnectSettings, RetryPolicy};
 pub use run::run;
 pub use verify::Verified;
 
-/// Keys in a batch.
+/// Highest number of keys in a batch.
 pub const BATCH_KEYS_MAX: usize = 512;
-/// Bytes in a batch, one larger value aside.
+/// Largest size of a batch in bytes; a single larger value is allowed.
 pub const BATCH_BYTES_MAX: u64 = 4 << 20;
 
 /// Extent of the comparison at the end.
@@ -72,34 +73,34 @@ pub enum Verify {
     None,
     /// About ten thousand keys, or all if there are fewer.
     Some,
-    /// So many of a million keys.
+    /// This many keys per million.
     PerMillion(u32),
 }
 
-/// Description of a copy.
+/// The parameters of a copy.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// From where.
+    /// The source.
     pub from: place::Place,
-    /// To where.
+    /// The target.
     pub to: place::Server,
-    /// Which keys.
+    /// The selection of keys.
     pub choice: Choice,
-    /// Keys that the target has are replaced.
+    /// True to replace existing keys at the target.
     pub overwrite: bool,
-    /// Ends after so many copied keys.
+    /// Number of copied keys after which the copy ends.
     pub limit: Option<u64>,
-    /// Keys a second, at most.
+    /// Highest number of keys per second.
     pub keys_per_s: Option<u64>,
-    /// Bytes a second, at most.
+    /// Highest number of bytes per second.
     pub bytes_per_s: Option<u64>,
-    /// The journal's file.
+    /// The file of the journal.
     pub journal: Option<PathBuf>,
     /// Extent of the comparison at the end.
     pub verify: Verify,
-    /// The database of a file that is copied.
+    /// Number of the database to copy from a file.
     pub file_db: u32,
-    /// A file whose checksum is wrong is copied as far as it can be read.
+    /// True to copy the readable part of a file whose checksum is wrong.
     pub accept_damaged: bool,
     /// Connection settings for the servers.
     pub connect: ConnectSettings,
@@ -107,16 +108,16 @@ pub struct Job {
     pub retries: RetryPolicy,
 }
 
-/// Reason why a copy cannot go on. Each is a sentence that names the place and the remedy.
+/// The reason why a copy cannot continue: a sentence with the place and the remedy.
 #[derive(Debug, PartialEq, Eq)]
 pub enum MigrateError {
-    /// Something refuses: a server, a file, a journal of another copy.
+    /// A server, a file or an existing journal does not allow the copy.
     Refused(String),
-    /// A server is gone and stayed so.
+    /// The connection to a server was lost and could not be reopened.
     Lost(String),
-    /// A file makes no sense from some byte on.
+    /// A file is invalid from some byte on.
     Damaged(String),
-    /// The user has ended it.
+    /// The user has stopped the copy.
     Stopped,
 }
 
@@ -133,7 +134,7 @@ impl std::error::Error for MigrateError {}
 
 /// Receiver of a copy's progress.
 pub trait View {
-    /// The middle of it, several times a second.
+    /// Reports the progress of the copy, several times a second.
     fn progress(&mut self, progress: &Progress<'_>);
     /// Receives a note for the user.
     fn note(&mut self, text: &str);

@@ -1,4 +1,4 @@
-//! What a copy came to: a table for people, JSON for programs.
+//! The outcome of a copy: a table for users, JSON for programs.
 
 use std::fmt::Write;
 
@@ -8,22 +8,22 @@ use super::counts::Counts;
 use super::verify::Verified;
 use page::words::grouped;
 
-/// Result of a copy.
+/// The outcome of a copy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// From where.
+    /// The source.
     pub from: String,
-    /// To where.
+    /// The target.
     pub to: String,
     /// Outcomes of all keys.
     pub counts: Counts,
     /// Result of the comparison, if there was one.
     pub verified: Option<Verified>,
-    /// Seconds that copying took, of all processes that had a part in it.
+    /// Duration of the copy in seconds, over all processes that took part in it.
     pub seconds: f64,
-    /// Number of times that the copy was resumed after it had ended early.
+    /// Number of times that the copy was resumed.
     pub resumed: u32,
-    /// Why it ended early; `None` if all is done.
+    /// The reason why the copy ended early; `None` if it is complete.
     pub ended_early: Option<String>,
     /// Notes for the user.
     pub notes: Vec<String>,
@@ -36,21 +36,21 @@ pub struct Progress<'a> {
     pub what: &'static str,
     /// Outcomes of the keys so far.
     pub counts: &'a Counts,
-    /// Keys that are done with, of all that are known.
+    /// Known keys with a final outcome.
     pub done: u64,
-    /// Keys in all, if that is known.
+    /// Total number of keys, if known.
     pub keys: Option<u64>,
-    /// The share that is behind, 0 to 1, if that is known.
+    /// Completed share, 0 to 1, if known.
     pub share: Option<f64>,
-    /// Keys a second, lately.
+    /// Recent rate in keys per second.
     pub keys_per_s: f64,
-    /// Bytes a second, lately.
+    /// Recent rate in bytes per second.
     pub bytes_per_s: f64,
-    /// Seconds that are left, if that can be said.
+    /// Remaining time in seconds, if it can be estimated.
     pub left_s: Option<f64>,
 }
 
-/// `bytes` in the largest unit that leaves a whole part.
+/// Formats `bytes` in the largest unit that gives a whole part.
 fn size(bytes: f64) -> String {
     let units = ["B", "kB", "MB", "GB", "TB"];
     let (mut value, mut unit) = (bytes, 0);
@@ -72,7 +72,7 @@ fn span(seconds: f64) -> String {
 }
 
 impl Progress<'_> {
-    /// One line.
+    /// Formats the progress as one line.
     pub fn line(&self) -> String {
         let mut line = format!("{} {}", self.what, grouped(self.done as f64));
         if let Some(keys) = self.keys {
@@ -101,7 +101,7 @@ impl Progress<'_> {
 }
 
 impl Outcome {
-    /// Everything, as a table.
+    /// Formats the outcome as a table.
     pub fn text(&self) -> String {
         let counts = &self.counts;
         let mut out = String::new();
@@ -119,14 +119,14 @@ impl Outcome {
         };
         row("seen", counts.seen, "");
         row("copied", counts.copied, &size(counts.bytes as f64));
-        row("already there", counts.already_there, "left as they are");
+        row("already there", counts.already_there, "already at the target, left unchanged");
         for (what, count, more) in [
             ("gone", counts.gone, "evicted, deleted or expired at the source before they were read"),
-            ("expired", counts.expired, "on the way"),
+            ("expired", counts.expired, "during the copy"),
             ("not chosen", counts.not_chosen, "by --prefix and --exclude"),
-            ("not reached", counts.seen.saturating_sub(counts.done()), "before it ended"),
-            ("without flags", counts.without_flags, "of those copied: the target keeps no client flags"),
-            ("field expiries", counts.field_ttls, "left out: fields of hashes that had their own"),
+            ("not reached", counts.seen.saturating_sub(counts.done()), "before the copy ended"),
+            ("without flags", counts.without_flags, "of the copied keys: the target does not store client flags"),
+            ("field expiries", counts.field_ttls, "dropped: expiries of single hash fields"),
         ] {
             if count > 0 {
                 row(what, count, more);
@@ -148,10 +148,10 @@ impl Outcome {
         lines.join("\n") + "\n"
     }
 
-    /// Reads what [`Self::to_json`] wrote.
+    /// Parses the output of [`Self::to_json`].
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of the fault.
     pub fn from_json(text: &str) -> Result<Self, String> {
         serde_json::from_str(text).map_err(|error| error.to_string())
     }
@@ -165,7 +165,7 @@ impl Outcome {
 fn verified_text(verified: &Verified) -> String {
     let looked_for = grouped(verified.looked_for as f64);
     if verified.differ() == 0 {
-        return format!("verified {looked_for} keys at both ends: all are the same\n");
+        return format!("verified {looked_for} keys at both ends: all are equal\n");
     }
     let mut out = format!("verified {looked_for} keys at both ends: {} DIFFER:", grouped(verified.differ() as f64));
     for (what, count) in [

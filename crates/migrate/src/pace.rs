@@ -1,16 +1,16 @@
-//! How fast keys may be copied: at most so many a second, and at most so many bytes.
+//! Limits the rate of a copy: keys per second, and bytes per second.
 //!
 //! ```text
 //!   due += max(keys / rate, bytes / byte rate)        the next batch waits until `due`
 //! ```
-//! What was not used is not saved up: after a pause the rate is what it was, never more.
+//! Unused rate is not saved: after a pause the rate is the same as before, never higher.
 
 /// Nanoseconds in a second.
 const SECOND_NS: u64 = 1_000_000_000;
-/// A batch takes about this long at the rate that is asked for, so that a rate is no sequence of bursts.
+/// Duration of a batch at the requested rate, so that the traffic is not a sequence of bursts.
 const BATCH_NS: u64 = SECOND_NS / 20;
 
-/// Keeps two rates. Time is an argument.
+/// Enforces two rates. Time is an argument.
 #[derive(Clone, Debug)]
 pub struct Pace {
     keys_per_s: Option<u64>,
@@ -19,7 +19,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// `None`: as fast as it goes. A rate of 0 counts as 1.
+    /// Creates a pace; a rate of `None` is unlimited, and a rate of 0 counts as 1.
     pub fn new(keys_per_s: Option<u64>, bytes_per_s: Option<u64>) -> Self {
         Self {
             keys_per_s: keys_per_s.map(|rate| rate.max(1)),
@@ -28,18 +28,19 @@ impl Pace {
         }
     }
 
-    /// The most keys that a batch should have, if `most` is the most it may.
+    /// Returns the highest number of keys of the next batch, limited to `most`.
     pub fn keys_max(&self, most: usize) -> usize {
         let at_once = |rate: u64| (rate * BATCH_NS / SECOND_NS).max(1);
         self.keys_per_s.map_or(most, |rate| usize::try_from(at_once(rate)).unwrap_or(most).min(most))
     }
 
-    /// The most bytes that a batch should have; one larger value is a batch of its own.
+    /// Returns the largest size of the next batch in bytes, limited to `most`. A single larger value is a batch by
+    /// itself.
     pub fn bytes_max(&self, most: u64) -> u64 {
         self.bytes_per_s.map_or(most, |rate| (rate / (SECOND_NS / BATCH_NS)).clamp(1, most))
     }
 
-    /// A batch was copied by `now_ns`: how many nanoseconds the next one has to wait.
+    /// Records a batch that was copied by `now_ns`. Returns the nanoseconds that the next batch has to wait.
     pub fn after(&mut self, now_ns: u64, keys: u64, bytes: u64) -> u64 {
         let span = |count: u64, rate: Option<u64>| {
             rate.map_or(0, |rate| {
@@ -47,7 +48,7 @@ impl Pace {
             })
         };
         let span_ns = span(keys, self.keys_per_s).max(span(bytes, self.bytes_per_s));
-        // A batch began when the one before it was paid for, or later: what is due counts from its beginning.
+        // A batch begins when the previous one is paid for, or later. The next due time counts from its beginning.
         self.due_ns = self.due_ns.saturating_add(span_ns);
         if self.due_ns <= now_ns {
             self.due_ns = now_ns;
@@ -56,7 +57,7 @@ impl Pace {
         self.due_ns - now_ns
     }
 
-    /// Begins at `now_ns`, because nothing was copied until then: time before it is not made up for.
+    /// Restarts at `now_ns`, because nothing was copied before; the time before it is not made up for.
     pub fn begin(&mut self, now_ns: u64) {
         self.due_ns = self.due_ns.max(now_ns);
     }

@@ -1,4 +1,4 @@
-//! Where keys come from and go to, as a user writes it.
+//! Parses sources and targets of a copy.
 //!
 //! ```text
 //!   memcached://HOST[:PORT]      redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]      FILE.rdb      HOST:PORT (memcached)
@@ -17,20 +17,20 @@ const FORMS: &str = "write memcached://HOST:PORT, redis://HOST:PORT/DB or the pa
 /// User and password for a server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
-    /// The user; empty where a password is enough.
+    /// The user; empty if only a password is needed.
     pub user: String,
     /// The password.
     pub password: String,
 }
 
 impl fmt::Debug for Login {
-    /// Without the password, since what is debugged is printed.
+    /// Omits the password, because debug output may be printed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Login({:?})", self.user)
     }
 }
 
-/// Protocol of a server.
+/// The protocol of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// The memcached protocol.
@@ -39,27 +39,27 @@ pub enum Protocol {
     Redis,
 }
 
-/// A server.
+/// The address of a server, with its protocol and login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
     /// Protocol of the server.
     pub protocol: Protocol,
     /// Address on which the server listens.
     pub target: Address,
-    /// User and password, if the server wants them.
+    /// User and password, if the server requires them.
     pub login: Option<Login>,
     /// The database of a server that speaks RESP.
     pub db: u32,
-    /// Connections to it go over TLS.
+    /// True if connections use TLS.
     pub is_secured: bool,
 }
 
-/// Place that keys come from or go to. Its text form contains no password.
+/// A source or target of keys. Its text form contains no password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A server.
     Server(Server),
-    /// A file that Redis or Valkey saved.
+    /// A file saved by Redis or Valkey.
     File(PathBuf),
 }
 
@@ -92,7 +92,7 @@ impl FromStr for Place {
             if text.ends_with(".rdb") || text.contains('/') && !text.starts_with("unix:") {
                 return Ok(Self::File(text.into()));
             }
-            let target = text.parse().map_err(|_| format!("{text:?} is no place; {FORMS}"))?;
+            let target = text.parse().map_err(|_| format!("{text:?} is not a source or target; {FORMS}"))?;
             return Ok(Self::Server(Server {
                 protocol: Protocol::Memcached,
                 target,
@@ -106,17 +106,17 @@ impl FromStr for Place {
             "memcached" | "memcache" | "memcacheds" => (Protocol::Memcached, 11211),
             "redis" | "valkey" | "resp" | "rediss" | "valkeys" => (Protocol::Redis, 6379),
             "file" => return Ok(Self::File(rest.into())),
-            _ => return Err(format!("{scheme}:// is not known; {FORMS}")),
+            _ => return Err(format!("{scheme}:// is not supported; {FORMS}")),
         };
         let named = server(protocol, rest, port).and_then(|server| match (&server.target, is_secured) {
-            (Address::Unix(_), true) => Err("a unix socket is not spoken TLS over".to_owned()),
+            (Address::Unix(_), true) => Err("TLS over a unix socket is not supported".to_owned()),
             _ => Ok(Server { is_secured, ..server }),
         });
         named.map(Self::Server).map_err(|fault| format!("{}: {fault}; {FORMS}", masked(text)))
     }
 }
 
-/// `text` without what may be a password.
+/// Returns `text` with a possible password masked.
 fn masked(text: &str) -> String {
     match (text.find("://"), text.rfind('@')) {
         (Some(scheme), Some(at)) if scheme + 3 < at => format!("{}...{}", &text[..scheme + 3], &text[at..]),
@@ -131,7 +131,7 @@ fn server(protocol: Protocol, rest: &str, port: u16) -> Result<Server, String> {
         None => (None, rest),
     };
     let mut db = match query {
-        Some(query) => Some(query.strip_prefix("db=").ok_or_else(|| format!("?{query} is not known"))?),
+        Some(query) => Some(query.strip_prefix("db=").ok_or_else(|| format!("?{query} is not supported"))?),
         None => None,
     };
     let target = if rest.starts_with("unix:") {
@@ -139,7 +139,7 @@ fn server(protocol: Protocol, rest: &str, port: u16) -> Result<Server, String> {
     } else {
         let (host, path) = rest.split_once('/').map_or((rest, ""), |(host, path)| (host, path));
         if !path.is_empty() && db.replace(path).is_some() {
-            return Err("the database is named twice".to_owned());
+            return Err("the database is given twice".to_owned());
         }
         let has_port = host.rsplit_once(':').is_some_and(|(name, _)| !name.contains(':') || name.ends_with(']'));
         let address = if has_port { host.to_owned() } else { format!("{host}:{port}") };
@@ -149,16 +149,17 @@ fn server(protocol: Protocol, rest: &str, port: u16) -> Result<Server, String> {
         return Err("memcached has no databases".to_owned());
     }
     let db = db.unwrap_or("0");
-    let db = db.parse::<u32>().map_err(|_| format!("{db:?} is no number of a database"))?;
+    let db = db.parse::<u32>().map_err(|_| format!("{db:?} is not a database number"))?;
     Ok(Server { protocol, target, login, db, is_secured: false })
 }
 
-/// Parses `USER:PASSWORD` or `PASSWORD`, with `%XX` for what a URL cannot hold.
+/// Parses `USER:PASSWORD` or `PASSWORD`, with `%XX` for characters that a URL cannot contain.
 fn login(text: &str) -> Result<Login, String> {
     let (user, password) = text.split_once(':').unwrap_or(("", text));
     match (unescaped(user), unescaped(password)) {
         (Some(user), Some(password)) => Ok(Login { user, password }),
-        _ => Err("a % of user or password is not followed by two digits of base 16, or they make no text".to_owned()),
+        _ => Err("a % in the user or password is not followed by two hexadecimal digits, or the result is not UTF-8"
+            .to_owned()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! One server, kept in reach: what is asked of it is asked again over a new connection when one is lost.
+//! Maintains the connection to a server: a request is repeated over a new connection after a connection is lost.
 
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
@@ -12,9 +12,9 @@ use super::place::Server;
 /// Connection settings for servers.
 #[derive(Clone, Debug)]
 pub struct ConnectSettings {
-    /// Material for the connections to servers that are to be secured.
+    /// TLS settings for connections that must be encrypted.
     pub tls: Option<Client>,
-    /// Time limit for an answer.
+    /// Time limit for a reply.
     pub timeout: Duration,
 }
 
@@ -25,12 +25,12 @@ impl ConnectSettings {
     }
 }
 
-/// Circumstances of a conversation with a server.
+/// The context of an exchange with a server.
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
     /// Rules for reconnecting to a lost server.
     pub retries: RetryPolicy,
-    /// The user has ended it.
+    /// Returns whether the user has stopped the copy.
     pub is_stopped: &'a dyn Fn() -> bool,
     /// Called with notes for the user.
     pub tell: &'a dyn Fn(&str),
@@ -40,14 +40,14 @@ pub(super) struct Context<'a> {
 pub(super) trait Reconnecting {
     /// The connection.
     fn link(&mut self) -> &mut Link;
-    /// Sends the first requests of a new connection.
+    /// Sends the greeting of a new connection.
     fn greet(&mut self) -> Result<(), RequestError>;
     /// Returns the peer's name, for messages.
     fn name(&self) -> &str;
 }
 
-/// Does `work`, over as many connections as it takes and `context` allows. Work that is repeated starts from its
-/// beginning, so it keeps outside itself what was answered.
+/// Runs `work`, with as many reconnects as `context` allows. Repeated work starts from its beginning, so it must keep
+/// the results of earlier replies outside itself.
 pub(super) fn persist<S: Reconnecting, T>(
     side: &mut S,
     context: &Context<'_>,
@@ -70,14 +70,10 @@ pub(super) fn persist<S: Reconnecting, T>(
         };
         side.link().close();
         if context.retries.attempts == 0 {
-            return Err(MigrateError::Lost(format!("{}: {lost}; is it running there?", side.name())));
+            return Err(MigrateError::Lost(format!("{}: {lost}; check that the server is running", side.name())));
         }
         if attempt == context.retries.attempts {
-            return Err(MigrateError::Lost(format!(
-                "{}: {lost}; {} further attempts did not help",
-                side.name(),
-                attempt
-            )));
+            return Err(MigrateError::Lost(format!("{}: {lost}; {} further attempts failed", side.name(), attempt)));
         }
         let pause = context.retries.pause(attempt);
         attempt += 1;
@@ -94,56 +90,57 @@ fn connect<S: Reconnecting>(side: &mut S) -> Result<(), RequestError> {
     side.greet()
 }
 
-/// Number of attempts to reconnect after a loss, and the time between them.
+/// The number of attempts to reconnect after a loss, and the pauses between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Attempts after a connection was lost; 0: none.
+    /// Number of attempts after a connection was lost; 0 for none.
     pub attempts: u32,
-    /// Before the first attempt; twice as long before each further one.
+    /// Pause before the first attempt; it doubles before each further one.
     pub pause_min: Duration,
-    /// Never longer than this.
+    /// Longest pause.
     pub pause_max: Duration,
 }
 
 impl Default for RetryPolicy {
-    /// Ten attempts within about half a minute.
+    /// Returns ten attempts within about half a minute.
     fn default() -> Self {
         Self { attempts: 10, pause_min: Duration::from_millis(100), pause_max: Duration::from_secs(5) }
     }
 }
 
 impl RetryPolicy {
-    /// The pause before attempt `number`, counted from 0.
+    /// Returns the pause before attempt `number`, counted from 0.
     pub fn pause(&self, number: u32) -> Duration {
         self.pause_min.saturating_mul(1 << number.min(20)).min(self.pause_max)
     }
 }
 
-/// Why a request has no answer.
+/// The reason why a request got no reply.
 #[derive(Debug)]
 pub(super) enum RequestError {
-    /// The connection is gone, or the server cannot serve yet: worth another attempt.
+    /// The connection was lost, or the server is not ready yet. Another attempt may succeed.
     Lost(String),
-    /// The server refuses, or answers what is no answer: another attempt would not help.
+    /// The server refused the request, or sent an invalid reply. Another attempt would not help.
     Refused(String),
-    /// The user ended it.
+    /// The user stopped the copy.
     Stopped,
 }
 
 impl From<io::Error> for RequestError {
     fn from(error: io::Error) -> Self {
-        // What was closed or cut off may go better the next time; a certificate does not change.
+        // A closed connection may succeed at the next attempt; a certificate does not change.
         if let Some(failure) = Failure::in_error(&error).filter(|failure| !failure.may_pass()) {
             return Self::Refused(failure.to_string());
         }
         Self::Lost(match error.kind() {
-            ErrorKind::TimedOut => "it does not answer".to_owned(),
+            ErrorKind::TimedOut => "it does not reply".to_owned(),
             _ => error.to_string(),
         })
     }
 }
 
-/// Sleeps, a little at a time, so that an end is noticed; whether it slept to the end.
+/// Sleeps in short steps until `span` is over or `is_stopped` returns true. Returns whether it slept for the whole
+/// span.
 pub(super) fn sleep(span: Duration, is_stopped: &dyn Fn() -> bool) -> bool {
     const STEP: Duration = Duration::from_millis(50);
     let end = Instant::now() + span;

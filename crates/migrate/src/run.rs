@@ -1,4 +1,4 @@
-//! A copy from beginning to end: batch by batch, then the comparison.
+//! Runs a copy: batch by batch, then the comparison.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -15,24 +15,24 @@ use super::target::{StoreOutcome, Target};
 use super::verify::{Measure, Verified};
 use super::{BATCH_BYTES_MAX, BATCH_KEYS_MAX, Job, MigrateError, Verify, View};
 
-/// Keys that are compared unless the user says how many.
+/// Number of keys that are compared by default.
 const COMPARED_KEYS: u64 = 10_000;
-/// Time between two writings of the journal.
+/// Interval at which the journal is written.
 const JOURNAL_EVERY: Duration = Duration::from_millis(500);
-/// Time over which rates are taken.
+/// Period over which rates are computed.
 const RATE_EVERY: Duration = Duration::from_millis(500);
 
-/// Runs the copy that `job` describes. It ends when all is done, when `is_stopped` returns true, or at an error that it
-/// cannot recover from. What was copied until then is counted and in the journal.
+/// Runs the copy `job`. It ends when it is complete, when `is_stopped` returns true, or at an unrecoverable error. The
+/// copied keys up to that point are counted and in the journal.
 ///
 /// # Errors
-/// [`MigrateError`] if the copy cannot even begin: nothing was copied.
+/// [`MigrateError`] if the copy cannot start; nothing was copied.
 pub fn run(job: &Job, view: &mut dyn View, is_stopped: &dyn Fn() -> bool) -> Result<Outcome, MigrateError> {
     let notes = RefCell::new(Vec::new());
     let view = RefCell::new(view);
     let tell = |text: &str| view.borrow_mut().note(text);
     let keep = |text: String| notes.borrow_mut().push(text);
-    // If a server is absent at the beginning, that is the user's mistake and not an outage.
+    // If a server is unreachable at the start, the user's address is wrong; reconnecting would not help.
     let context = Context { retries: super::RetryPolicy { attempts: 0, ..job.retries }, is_stopped, tell: &tell };
     let mut kept = JournalFile::open(job)?;
     let mut target = Target::new(&job.to, &job.connect);
@@ -42,7 +42,7 @@ pub fn run(job: &Job, view: &mut dyn View, is_stopped: &dyn Fn() -> bool) -> Res
     let mut source = Source::open(job, kept.journal.position.as_ref(), &first, &context)?;
     if target.skew_ms() != 0 {
         let off_s = target.skew_ms() as f64 / 1e3;
-        keep(format!("the clock of {} is {off_s:.1} s ahead of this host's; expiries allow for it", job.to));
+        keep(format!("the clock of {} is {off_s:.1} s ahead of this host's; expiries are corrected for it", job.to));
     }
     let mut copy = Copy {
         job,
@@ -52,7 +52,7 @@ pub fn run(job: &Job, view: &mut dyn View, is_stopped: &dyn Fn() -> bool) -> Res
         rates: Rates::new(kept.journal.counts.done()),
     };
     let result = if kept.journal.is_complete {
-        keep("the journal is of a complete copy: nothing was copied again".to_owned());
+        keep("the journal is of a complete copy: nothing was copied".to_owned());
         Ok(())
     } else {
         copy.all(&mut source, &mut target, &mut kept, &view)
@@ -61,17 +61,15 @@ pub fn run(job: &Job, view: &mut dyn View, is_stopped: &dyn Fn() -> bool) -> Res
     let result = result.and_then(|()| {
         let Some(sample) = sample(job.verify, &source, &kept.journal.counts) else { return Ok(()) };
         if !kept.journal.is_complete {
-            keep("nothing was compared, since --limit left keys behind".to_owned());
+            keep("nothing was compared, because --limit left keys uncopied".to_owned());
             return Ok(());
         }
         copy.compare(&mut source, &mut target, sample, &view, verified.insert(Verified::default()))
     });
     let ended_early = match (result, &job.journal) {
         (Ok(()), _) => None,
-        (Err(fault), Some(path)) => Some(format!("{fault}; go on with --resume {}", path.display())),
-        (Err(fault), None) => {
-            Some(format!("{fault}; what was copied stays, and is passed over when it is begun again"))
-        }
+        (Err(fault), Some(path)) => Some(format!("{fault}; continue with --resume {}", path.display())),
+        (Err(fault), None) => Some(format!("{fault}; copied keys stay at the target, and a new copy skips them")),
     };
     Ok(Outcome {
         from: job.from.to_string(),
@@ -85,7 +83,7 @@ pub fn run(job: &Job, view: &mut dyn View, is_stopped: &dyn Fn() -> bool) -> Res
     })
 }
 
-/// The part that is compared; `None`: nothing.
+/// Returns the sample of keys to compare; `None` for no comparison.
 fn sample(verify: Verify, source: &Source, counts: &Counts) -> Option<Sample> {
     match verify {
         Verify::None => None,
@@ -98,7 +96,7 @@ fn sample(verify: Verify, source: &Source, counts: &Counts) -> Option<Sample> {
     }
 }
 
-/// Rates over the last moments.
+/// Recent rates.
 struct Rates {
     since: Instant,
     keys: u64,
@@ -143,7 +141,7 @@ impl Copy<'_> {
         if sleep(Duration::from_nanos(wait_ns), self.context.is_stopped) { Ok(()) } else { Err(MigrateError::Stopped) }
     }
 
-    /// Copies from where the source is to its end.
+    /// Copies from the source's current position to its end.
     fn all(
         &mut self,
         source: &mut Source,
@@ -154,7 +152,7 @@ impl Copy<'_> {
         let (job, context) = (self.job, self.context);
         let mut counts = kept.journal.counts.clone();
         let spent_s = kept.journal.spent_s;
-        // Keys that cost nothing but their names are not paced.
+        // Keys that were only listed do not count against the rate.
         let mut paced = counts.seen - counts.not_chosen;
         kept.journal.position = source.position();
         kept.write()?;
@@ -203,12 +201,12 @@ impl Copy<'_> {
             kept.journal.is_complete = true;
         }
         kept.write()?;
-        // What was copied since the last position to resume from is reported, though it will be looked at again.
+        // Keys copied since the last resumable position are counted, although a resumed copy will check them again.
         kept.journal.counts = counts;
         result.map(drop)
     }
 
-    /// Reads a part of the source once more, and the same keys at the target.
+    /// Reads a sample of the source again, and the same keys at the target.
     fn compare(
         &mut self,
         source: &mut Source,
@@ -273,7 +271,7 @@ impl Copy<'_> {
     }
 }
 
-/// Counts what became of `items`.
+/// Counts the outcomes of `items`.
 fn count(items: &[Item], outcomes: Vec<StoreOutcome>, has_flags: bool, counts: &mut Counts) {
     for (item, outcome) in items.iter().zip(outcomes) {
         match outcome {
@@ -286,7 +284,7 @@ fn count(items: &[Item], outcomes: Vec<StoreOutcome>, has_flags: bool, counts: &
             StoreOutcome::Expired => counts.expired += 1,
             StoreOutcome::Unfit(why) => counts.skip(why),
             StoreOutcome::Refused(words) => counts.refuse(words),
-            StoreOutcome::Unknown => counts.skip("the target has no command for it".to_owned()),
+            StoreOutcome::Unknown => counts.skip("the target does not support the required command".to_owned()),
         }
     }
 }

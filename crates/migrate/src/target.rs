@@ -1,4 +1,4 @@
-//! Where items go.
+//! The targets of items.
 
 use super::item::{Item, Lookup, Value};
 use super::memcached::{self, Memcached};
@@ -7,24 +7,24 @@ use super::reconnect::{ConnectSettings, Context, persist};
 use super::redis::{Others, Redis, Wanted};
 use super::{BATCH_BYTES_MAX, MigrateError};
 
-/// Outcome of storing an item.
+/// The outcome of storing an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum StoreOutcome {
-    /// It is there now.
+    /// The item was stored.
     Copied,
-    /// The key was there already.
+    /// The key already existed.
     There,
-    /// It expired on the way.
+    /// The item expired during the copy.
     Expired,
-    /// The target has no place for it: why.
+    /// The target cannot store the item, for this reason.
     Unfit(String),
-    /// The target refused it: its words.
+    /// The target refused the item with this error text.
     Refused(String),
-    /// The target does not know the command.
+    /// The target does not support the command.
     Unknown,
 }
 
-/// A server that is written to.
+/// A server that items are written to.
 #[derive(Debug)]
 pub(super) enum Target {
     Memcached(Memcached),
@@ -32,7 +32,7 @@ pub(super) enum Target {
 }
 
 impl Target {
-    /// `server`, not yet connected.
+    /// Creates the client of `server`, not yet connected.
     pub fn new(server: &Server, settings: &ConnectSettings) -> Self {
         match server.protocol {
             Protocol::Memcached => Self::Memcached(Memcached::new(server, settings)),
@@ -40,7 +40,7 @@ impl Target {
         }
     }
 
-    /// Connects, so that one that is not there is known before anything is read.
+    /// Connects, so that an unreachable target is reported before anything is read.
     pub fn reach(&mut self, context: &Context<'_>) -> Result<(), MigrateError> {
         match self {
             Self::Memcached(memcached) => persist(memcached, context, |_| Ok(())),
@@ -48,12 +48,12 @@ impl Target {
         }
     }
 
-    /// It knows hashes and other types beside strings.
+    /// Returns whether the target supports hashes and other types.
     pub const fn has_types(&self) -> bool {
         matches!(self, Self::Redis(_))
     }
 
-    /// It keeps the flags of memcached's clients.
+    /// Returns whether the target stores the client flags of memcached items.
     pub const fn has_flags(&self) -> bool {
         matches!(self, Self::Memcached(_))
     }
@@ -66,7 +66,7 @@ impl Target {
         }
     }
 
-    /// Its clock is this far ahead of this host's, in milliseconds.
+    /// Returns the milliseconds by which the target's clock is ahead of this host's.
     pub const fn skew_ms(&self) -> i64 {
         match self {
             Self::Memcached(memcached) => memcached.skew_s * 1000,
@@ -74,7 +74,7 @@ impl Target {
         }
     }
 
-    /// Why it has no place for `key`, whatever its value is.
+    /// Returns the reason why the target cannot store `key` with any value; otherwise `None`.
     pub fn unfit(&self, key: &[u8]) -> Option<String> {
         match self {
             Self::Memcached(_) => memcached::unfit(key),
@@ -82,7 +82,7 @@ impl Target {
         }
     }
 
-    /// Stores `items`, and says for each what became of it.
+    /// Stores `items` and returns an outcome for each.
     pub fn store(
         &mut self,
         items: &[Item],
@@ -96,14 +96,14 @@ impl Target {
             }
             Self::Redis(redis) => persist(redis, context, |side| side.store(items, overwrite, &mut outcomes))?,
         }
-        Ok(outcomes.into_iter().map(|outcome| outcome.expect("each item was answered")).collect())
+        Ok(outcomes.into_iter().map(|outcome| outcome.expect("each item has an outcome")).collect())
     }
 
-    /// Reads the keys of `items` back.
+    /// Reads the keys of `items` from the target.
     pub fn read(&mut self, items: &[Item], context: &Context<'_>) -> Result<Vec<Lookup>, MigrateError> {
         match self {
             Self::Memcached(memcached) => {
-                // What was stored elsewhere is about as large here.
+                // The copies at the target have about the same size.
                 let mut found = Vec::with_capacity(items.len());
                 let mut rest = items;
                 while !rest.is_empty() {

@@ -1,66 +1,69 @@
-//! Reads what was copied at both ends and compares.
+//! Compares copied keys at both ends.
 
 use serde::{Deserialize, Serialize};
 
 use super::item::{Item, Lookup};
 
-/// Differences whose keys are listed.
+/// Highest number of differences with a listed key.
 const EXAMPLES_MAX: usize = 10;
-/// Bytes of a key that are shown.
+/// Number of bytes of a key that are displayed.
 const KEY_BYTES_SHOWN: usize = 60;
-/// Expiries may be this far apart.
+/// Largest allowed difference of expiries, in milliseconds.
 const EXPIRY_MS: u64 = 1_000;
-/// And this much further where a server counts in seconds that are not those of this host's clock.
+/// Additional allowed difference, in milliseconds, if a server counts whole seconds of its own clock.
 const SECONDS_MS: u64 = 1_000;
 
-/// Result of a comparison.
+/// The result of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verified {
-    /// Keys that were read at the source, and so looked for at the target.
+    /// Keys that were read at the source and looked up at the target.
     pub looked_for: u64,
-    /// Equal at both ends.
+    /// Keys that are equal at both ends.
     pub same: u64,
-    /// Not at the target.
+    /// Keys that are missing at the target.
     pub missing: u64,
-    /// With another value.
+    /// Keys with another value at the target.
     pub value_differs: u64,
-    /// With other client flags.
+    /// Keys with other client flags at the target.
     pub flags_differ: u64,
-    /// Expiring at another time.
+    /// Keys with another expiry at the target.
     pub expiry_differs: u64,
-    /// Some of the keys that differ and how.
+    /// Some of the differing keys, with the difference.
     pub examples: Vec<String>,
 }
 
-/// Properties that are compared beside the value.
+/// The properties that are compared in addition to the value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measure {
-    /// Client flags are kept by both ends.
+    /// True if both ends store client flags.
     pub flags: bool,
-    /// Expiries are reported by both ends.
+    /// True if both ends report expiries.
     pub expiry: bool,
-    /// One end counts seconds.
+    /// True if one end counts whole seconds.
     pub seconds: bool,
 }
 
 impl Verified {
-    /// Keys that are not the same.
+    /// Returns the number of keys that differ.
     pub const fn differ(&self) -> u64 {
         self.looked_for - self.same
     }
 
-    /// Adds what was found at the target of `item`.
+    /// Compares `item` with the target's lookup `found`, and counts the result.
     pub(super) fn add(&mut self, item: &Item, found: &Lookup, measure: Measure) {
         self.looked_for += 1;
         let (count, how) = match found {
-            Lookup::Gone => (&mut self.missing, "it is not at the target".to_owned()),
-            Lookup::Unfit(why) => (&mut self.value_differs, format!("another type is at the target ({why})")),
+            Lookup::Gone => (&mut self.missing, "the key is missing at the target".to_owned()),
+            Lookup::Unfit(why) => (&mut self.value_differs, format!("the target has another type ({why})")),
             Lookup::Item(there) if !there.value.is_same(&item.value) => {
                 let (own, other) = (item.value.bytes(), there.value.bytes());
-                (&mut self.value_differs, format!("another value of {other} bytes is at the target, not that of {own}"))
+                (
+                    &mut self.value_differs,
+                    format!("the target has another value of {other} bytes, not the source's of {own} bytes"),
+                )
             }
             Lookup::Item(there) if measure.flags && there.client_flags != item.client_flags => {
-                let what = format!("its flags are {} at the target, not {}", there.client_flags, item.client_flags);
+                let what = format!("the flags are {} at the target, not {}", there.client_flags, item.client_flags);
                 (&mut self.flags_differ, what)
             }
             Lookup::Item(there) if measure.expiry => match apart(item, there) {
@@ -72,7 +75,7 @@ impl Verified {
                     self.same += 1;
                     return;
                 }
-                Some(Ok(ms)) => (&mut self.expiry_differs, format!("its expiries are {ms} ms apart")),
+                Some(Ok(ms)) => (&mut self.expiry_differs, format!("the expiries differ by {ms} ms")),
                 Some(Err(what)) => (&mut self.expiry_differs, what.to_owned()),
             },
             Lookup::Item(_) => {
@@ -88,7 +91,7 @@ impl Verified {
     }
 }
 
-/// Returns the least distance between two expiries, in milliseconds; `None`: neither has one.
+/// Returns the smallest possible difference between two expiries, in milliseconds; `None` if neither item expires.
 fn apart(own: &Item, there: &Item) -> Option<Result<u64, &'static str>> {
     match (own.expire_at, there.expire_at) {
         (None, None) => None,
@@ -96,8 +99,8 @@ fn apart(own: &Item, there: &Item) -> Option<Result<u64, &'static str>> {
             let slack_ms = own.expire_slack_ms + there.expire_slack_ms;
             Some(Ok(at.0.abs_diff(other.0).saturating_sub(slack_ms)))
         }
-        (Some(_), None) => Some(Err("it never expires at the target")),
-        (None, Some(_)) => Some(Err("it expires at the target alone")),
+        (Some(_), None) => Some(Err("the key does not expire at the target")),
+        (None, Some(_)) => Some(Err("the key expires only at the target")),
     }
 }
 

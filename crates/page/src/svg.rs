@@ -75,7 +75,7 @@ pub struct Series {
 
 /// A chart.
 pub struct Chart {
-    /// Description of the chart, also for readers who cannot see it.
+    /// Description of the chart, also for blind readers.
     pub title: String,
     /// The horizontal axis.
     pub x: Axis,

@@ -60,7 +60,7 @@ pub struct Damaged;
 
 impl std::fmt::Display for Damaged {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the bytes are no record")
+        f.write_str("the bytes are not a valid record")
     }
 }
 

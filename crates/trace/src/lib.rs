@@ -1,13 +1,13 @@
-//! Traces: requests with their instants, as a file, as a recording of live clients and as a load.
+//! Traces: timed requests, stored in a file, recorded from live clients, and replayed as a load.
 //!
 //! ```text
 //!   clients ──> record ──> format: FILE ──> replay ──> the load engine, at the trace's instants
 //!                                  │
-//!                                  └──────> pace: the instants alone, for a workload of another kind
+//!                                  └──────> pace: only the instants, for another workload
 //! ```
 //!
-//! It never holds a key or a value of a recorded client: an entry has a hash of its key, made with a secret. It never
-//! has a whole trace in memory, and never paces or sends a request itself: the load engine does.
+//! The crate never stores a key or a value of a recorded client: an entry has a hash of its key, made with a secret. It
+//! never holds a whole trace in memory. It never sends a request itself; the load engine does.
 //!
 //! Invariant: the reader returns the recorder's entries in their order, and for each key the replay sends them in that
 //! order.

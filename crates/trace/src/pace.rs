@@ -1,27 +1,27 @@
-//! A trace as a pace: its instants alone, for requests that come from elsewhere.
+//! A trace as a pace: only its instants, for the requests of another workload.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::format::{Reader, Selection, TraceError};
 use load::schedule::{Next, OpenInstants, Stream};
 
-/// The first fault that threads met while they read a trace.
+/// The first fault of the threads that read a trace.
 #[derive(Clone, Debug, Default)]
 pub struct FirstError(Arc<Mutex<Option<TraceError>>>);
 
 impl FirstError {
-    /// Keeps `fault`, if it is the first.
+    /// Stores `fault` if it is the first.
     pub fn keep(&self, fault: TraceError) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(fault);
     }
 
-    /// The fault, if there is one.
+    /// Returns the fault, if there is one.
     pub fn fault(&self) -> Option<TraceError> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// The instants of a trace. Each thread of a run reads the file and takes its share.
+/// The instants of a trace. Each thread of a run reads the file and takes its share of the instants.
 #[derive(Clone, Debug)]
 pub struct TracePace {
     ask: Selection,
@@ -29,7 +29,7 @@ pub struct TracePace {
 }
 
 impl TracePace {
-    /// Of the trace that `ask` names.
+    /// Opens the trace that `ask` selects.
     ///
     /// # Errors
     /// If the trace cannot be opened, or its first entry cannot be read.

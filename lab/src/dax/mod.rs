@@ -1,14 +1,14 @@
-//! Memory files on persistent memory (ext4 with DAX), in a guest whose NVDIMM is a file of this machine's.
+//! Tests memory files on persistent memory (ext4 with DAX), in a guest whose NVDIMM is a file on this machine.
 //!
 //! ```text
-//!   kills    the tests that kill servers (`make torture`), every memory file on the persistent memory
-//!   before   a store with checkpoints is filled; two checkpoints later the machine is cut off
-//!   after    the same persistent memory in another machine: what was checkpointed is there
+//!   kills    the tests that kill servers (`make torture`), with every memory file on the persistent memory
+//!   before   a store with checkpoints is filled; after two more checkpoints the machine is cut off
+//!   after    the same persistent memory in another machine: every checkpointed item is available
 //! ```
 //!
-//! What is shown is that nothing is lost, torn or another key's where a mapping is no page cache. Caches of a CPU that
-//! go with the power cannot be shown: whatever the guest has stored is in the file. Without QEMU it says so and ends
-//! well; it is no part of `make test`.
+//! The tests show that no item is lost, torn or another key's if a mapping bypasses the page cache. They cannot show
+//! the loss of CPU caches at a power failure, because every store of the guest reaches the file. Without QEMU the
+//! command prints that and succeeds. It is not part of `make test`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -20,30 +20,30 @@ use crate::guests::image::{self, Kernel};
 use crate::guests::{Cpus, Heard, Machine, NEEDS, disk_of, empty, path_text};
 use testbed::needs::install;
 
-/// The kills, and the program.
+/// The number of kills, and the program.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
     /// Kills of all tests together, as for `make torture`.
     #[arg(long, default_value_t = 50)]
     kills: u32,
-    /// Items that are stored before the machine is cut off.
+    /// Number of items that are stored before the machine is cut off.
     #[arg(long, default_value_t = 20_000)]
     items: u32,
 }
 
-/// Debian's package that depends on the kernel.
+/// Debian's package that depends on the kernel package.
 const KERNEL: &str = "linux-image-cloud-amd64";
 const MEMORY_MIB: u64 = 768;
 const PERSISTENT_BYTES: u64 = 512 << 20;
 const DISK_BYTES: u64 = 256 << 20;
-/// Maximum time of the start of an emulated machine, and of each kill and each thousand items.
+/// Time limit of the start of an emulated machine, of each kill, and of each thousand items.
 const START: Duration = Duration::from_secs(600);
 const KILL: Duration = Duration::from_secs(60);
 
-/// Runs all parts; false where one found something wrong.
+/// Runs all parts. Returns false if one of them found a fault.
 ///
 /// # Errors
-/// What failed; without QEMU nothing does.
+/// If a part cannot run; a missing QEMU is not an error.
 pub fn run(target: &Path, options: &Options) -> Result<bool, String> {
     if let Err(why) = install(&NEEDS) {
         println!("skipped: {why}");
@@ -63,11 +63,11 @@ pub fn run(target: &Path, options: &Options) -> Result<bool, String> {
     for index in ["file", "dram"] {
         all_well &= guest.power(index, options.items)?;
     }
-    println!("{}", if all_well { "nothing was lost, torn or another key's" } else { "something is wrong: see above" });
+    println!("{}", if all_well { "no item was lost, torn or another key's" } else { "a fault was found: see above" });
     Ok(all_well)
 }
 
-/// Builds the tests that kill servers; where they are, and the program that they run.
+/// Builds the tests that kill servers. Returns their path and the path of the program that they run.
 fn programs() -> Result<(PathBuf, PathBuf), String> {
     let build = ["test", "--release", "--package", "gannet", "--test", "program", "--no-run", "--message-format=json"];
     let output = Command::new("cargo").args(build).stderr(Stdio::inherit()).output();
@@ -97,7 +97,7 @@ impl Guest<'_> {
         empty(&self.folder.join("nvdimm"), PERSISTENT_BYTES)
     }
 
-    /// Runs a part of `init.sh` with its arguments until the guest has gone, or has said `cut_at`; what it said.
+    /// Runs a part of `init.sh` with its arguments until the guest has ended or printed `cut_at`. Returns its output.
     fn part(&self, part: &str, more: &str, time: Duration, cut_at: Option<&str>) -> Result<Vec<String>, String> {
         println!("{part} {more}");
         let nvdimm = path_text(&self.folder.join("nvdimm"));
@@ -117,7 +117,7 @@ impl Guest<'_> {
         Ok(said)
     }
 
-    /// The tests that kill servers.
+    /// Runs the tests that kill servers.
     fn kills(&self, program: &Path, kills: u32) -> Result<bool, String> {
         self.clear()?;
         let more = format!("gannet.format=yes gannet.path={} gannet.kills={kills}", program.display());
@@ -129,7 +129,7 @@ impl Guest<'_> {
         Ok(well)
     }
 
-    /// A cut of the power: all that was stored before the last checkpoints is there.
+    /// Tests a power cut: every item that was stored before the last checkpoints is available.
     fn power(&self, index: &str, items: u32) -> Result<bool, String> {
         self.clear()?;
         let more = format!("gannet.index={index} gannet.items={items}");

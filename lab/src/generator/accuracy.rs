@@ -1,8 +1,8 @@
-//! Percentiles of runs against a fake server on sockets, beside those of the same runs under a simulated clock.
+//! Compares percentiles of runs against a fake server on sockets with those of the same runs under a simulated clock.
 //!
-//! The fake server delays each answer by a script: always as long, by two lengths, and with a stall in which nothing is
-//! answered. Under the simulated clock everything but the script takes no time, so that what comes out there is the
-//! truth; on sockets the machine comes on top. What it adds by itself is what the self-test sees of a null server.
+//! The fake server delays each reply by a script: by a fixed time, by one of two times, or with a stall. Under the
+//! simulated clock only the script takes time, so its results are the true values. On sockets the machine adds its own
+//! delays, which the self-test measures with a null server.
 
 use load::engine::{Config, Control, Load, Run, run};
 use load::fake::{Delay, Lines, Script, Server, SimNet, simulate};
@@ -13,16 +13,16 @@ use load::selftest::{self, Trial};
 use super::{TRIES_MAX, quietly};
 use testbed::host;
 
-/// The length and the number of runs.
+/// The length and number of runs.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Options {
-    /// Seconds of each run.
+    /// Length of each run in seconds.
     #[arg(long, default_value_t = 10)]
     pub seconds: u64,
-    /// Times that each is run.
+    /// Number of runs of each kind.
     #[arg(long, default_value_t = 3)]
     pub rounds: usize,
-    /// Number of times that a run is tried until nothing disturbs it.
+    /// Highest number of attempts of a run, until nothing disturbs it.
     #[arg(long, default_value_t = TRIES_MAX)]
     pub tries: usize,
 }
@@ -38,7 +38,7 @@ const MS: u64 = 1_000_000;
 const OFF_SHARE_MAX: f64 = 0.02;
 const OFF_NS_MAX: u64 = 50_000;
 
-/// A behaviour of the server, and how it is loaded.
+/// A behaviour of the server with its load.
 struct Shape {
     name: &'static str,
     script: Script,
@@ -80,24 +80,24 @@ impl Row {
     }
 }
 
-/// Measures and prints; true if every figure is as near to the truth as is promised.
+/// Runs the measurement and prints the results. Returns true if every figure is within the allowed error.
 ///
 /// # Errors
 /// If the machine has one CPU, or if the engine cannot run.
 pub fn measure(options: Options) -> Result<bool, String> {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
-        return Err("two CPUs are needed: one for the server, one for the generator".into());
+        return Err("two CPUs are needed: one for the server and one for the generator".into());
     }
     println!("{}\n", host::facts());
     println!(
-        "Response times over {} s at {RATE_PER_S} requests/s on {CONNECTIONS} connections; server on CPU {SERVER_CPU}, \
-         generator on CPU {GENERATOR_CPU}.\nAllowed: {:.0} % or {} us, and what the self-test of that round saw of a \
-         null server.\n",
+        "Response times over {} s at {RATE_PER_S} requests/s on {CONNECTIONS} connections; server on CPU \
+         {SERVER_CPU}, generator on CPU {GENERATOR_CPU}.\nAllowed error: {:.0} % or {} us, plus the round's self-test \
+         result for a null server.\n",
         options.seconds,
         OFF_SHARE_MAX * 100.0,
         OFF_NS_MAX / 1000
     );
-    println!("| server answers in | percentile | computed, us | on sockets, us | off by, us | allowed, us | held |");
+    println!("| server delay | percentile | computed, us | on sockets, us | error, us | allowed, us | within |");
     println!("|---|---|---|---|---|---|---|");
     let (mut rows, mut blind) = (Vec::new(), Vec::new());
     for _ in 0..options.rounds {
@@ -123,7 +123,7 @@ pub fn measure(options: Options) -> Result<bool, String> {
         let ms = |histogram: &Histogram, share| histogram.quantile_ns(share) as f64 / MS as f64;
         println!(
             "The stall: p99 {:.1} ms and p999 {:.1} ms in the open loop; p99 {:.1} ms and p999 {:.1} ms in a closed \
-             one, whose longest is {:.0} ms.",
+             loop, with a maximum of {:.0} ms.",
             ms(&open.bulk.response, 0.99),
             ms(&open.bulk.response, 0.999),
             ms(&closed.bulk.response, 0.99),
@@ -134,14 +134,14 @@ pub fn measure(options: Options) -> Result<bool, String> {
     let quiet: Vec<&Row> = rows.iter().filter(|row| row.quiet).collect();
     let held = quiet.iter().filter(|row| row.holds()).count();
     println!(
-        "\n{held} of {} figures are as near as promised; {} were taken beside other work and say nothing.",
+        "\n{held} of {} figures are within the allowed error; {} were disturbed by other work and do not count.",
         quiet.len(),
         rows.len() - quiet.len()
     );
     Ok(held == rows.len())
 }
 
-/// Returns what the self-test sees of a null server at this rate: response times at p50 and p99, in nanoseconds.
+/// Returns the self-test's result for a null server at this rate: response times at p50 and p99, in nanoseconds.
 fn own_error() -> Result<(u64, u64), String> {
     let trial = Trial {
         generator_cpu: Some(GENERATOR_CPU),
@@ -154,7 +154,7 @@ fn own_error() -> Result<(u64, u64), String> {
     Ok((outcome.response_p50_ns, outcome.response_p99_ns))
 }
 
-/// The same run under a simulated clock and on sockets.
+/// Runs the same load under a simulated clock and on sockets.
 fn both(shape: &Shape, seconds: u64, load: Load) -> Result<(Snapshot, Run), String> {
     let server = Server::start(Some(shape.script.clone()), VALUE_BYTES, Some(SERVER_CPU));
     let server = server.map_err(|error| format!("the fake server: {error}"))?;

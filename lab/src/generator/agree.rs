@@ -1,11 +1,11 @@
-//! Closed-loop throughput beside that of other generators, in interleaved rounds.
+//! Compares closed-loop throughput with that of other generators, in interleaved rounds.
 //!
-//! redis-benchmark loads redis-server, memcaslap memcached; each with as many connections and requests in flight, keys
-//! and values as ours, pinned alike: the server on one CPU, the generator on the other. The figure is the ratio of the
-//! two rates inside a round. A generator that saw its answers late, or counted what was not answered, would differ.
+//! redis-benchmark loads redis-server, memcaslap loads memcached. Connections, requests in flight, keys, values and CPU
+//! pinning equal ours: the server on one CPU, the generator on the other. The result is the ratio of the two rates
+//! within a round. A generator that noticed replies late, or counted requests without a reply, would differ.
 //!
-//! The ratio is a result only if the server limits both generators, which its CPU time shows. If one keeps the server
-//! less busy, the ratio compares the generators' own speeds: it is printed and not judged.
+//! The ratio counts only if the server limits both generators, which its CPU time shows. If a generator keeps the
+//! server less busy, the ratio compares the generators' own speeds; it is printed but not judged.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -17,19 +17,19 @@ use testbed::generator::{Folder, load_with, output, prefilled};
 use testbed::host;
 use testbed::server::{Kind, Options as ServerOptions, Server, pin};
 
-/// The length and the number of rounds.
+/// The length and number of rounds.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// Rounds of each load; one at least.
+    /// Number of rounds of each load; at least one.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u64).range(1..))]
     pub rounds: u64,
-    /// Seconds of each generator's turn.
+    /// Length of each generator's turn in seconds.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..))]
     pub seconds: u64,
-    /// Only the loads whose name contains one of these, with commas between them, as `redis get,memcached`.
+    /// Run only the loads whose names contain one of these, separated by commas, as in `redis get,memcached`.
     #[arg(long, default_value = "")]
     pub only: String,
-    /// Number of times that a round is tried until nothing disturbs it.
+    /// Highest number of attempts of a round, until nothing disturbs it.
     #[arg(long, default_value_t = TRIES_MAX)]
     pub tries: usize,
 }
@@ -38,22 +38,23 @@ const SERVER_CPU: usize = 0;
 const GENERATOR_CPU: usize = 1;
 const CONNECTIONS: usize = 50;
 const VALUE_BYTES: usize = 200;
-/// Maximum difference of the rates.
+/// Maximum relative difference of the rates.
 const OFF_MAX: f64 = 0.10;
-/// The server is the limit if it uses this share of its CPU, the time in which generators start and end included: with
-/// requests in flight that wait for it, it is busy for 0.97 to 0.99.
+/// Share of its CPU from which the server counts as the bottleneck, including the start and end of generators. With
+/// waiting requests in flight, it is busy for 0.97 to 0.99.
 const BUSY_MIN: f64 = 0.92;
-/// Requests of redis-benchmark's first turn, which ends after a number of requests and not after a time.
+/// Number of requests in redis-benchmark's first turn; it ends by number, not by time.
 const REQUESTS_FIRST: u64 = 50_000;
-/// Keys that redis-benchmark draws: `key:` and twelve digits.
+/// Number of keys that redis-benchmark draws: `key:` and twelve digits.
 const REDIS_KEYS: u64 = 100_000;
-/// memcaslap asks each connection's own keys, a window of them.
+/// Number of keys in a window of memcaslap; each connection requests its own keys.
 const MEMCASLAP_WINDOW: u64 = 1_024;
-/// Minimum seconds of its turn: it stores all keys first, and counts that time, which has to be a small part.
+/// Minimum length of memcaslap's turn in seconds. It stores all keys first and includes that time, which must be a
+/// small part.
 const MEMCASLAP_SECONDS_MIN: u64 = 4;
 const MEMCASLAP_KEYS: u64 = MEMCASLAP_WINDOW * CONNECTIONS as u64;
 
-/// One generator's turn.
+/// The results of one generator's turn.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     requests_per_s: f64,
@@ -61,16 +62,16 @@ struct Turn {
     busy: f64,
 }
 
-/// Ours and the other's of each round.
+/// The results of our turn and of the other's, for each round.
 type Rounds = Vec<(Turn, Turn)>;
 
-/// A load, and the other generator that can make it.
+/// A load, with the other generator that supports it.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     name: &'static str,
     server: Kind,
     verb: &'static str,
-    /// Keys of one request.
+    /// Number of keys in one request.
     keys: usize,
     depth: usize,
 }
@@ -95,7 +96,7 @@ impl Case {
         }
     }
 
-    /// Returns what is asked, as a workload file.
+    /// Returns the load as a workload file.
     fn workload(self) -> String {
         let (protocol, prefix, key_bytes, keys) = match self.server {
             Kind::Redis => ("resp", "key:", 16, REDIS_KEYS),
@@ -112,23 +113,24 @@ impl Case {
     }
 }
 
-/// Measures and prints; true if all rates agree that can be judged, and there is one.
+/// Runs the measurement and prints the results. Returns true if all rates that can be judged agree, and if there is at
+/// least one.
 ///
 /// # Errors
-/// When a server or a generator does not run, or says something else than its rate.
+/// If a server or a generator does not run, or if a generator prints no rate.
 pub fn measure(options: &Options) -> Result<bool, String> {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
-        return Err("two CPUs are needed: one for the server, one for the generator".into());
+        return Err("two CPUs are needed: one for the server and one for the generator".into());
     }
     println!("{}\n", host::facts());
     println!(
         "{CONNECTIONS} connections, values of {VALUE_BYTES} B; server on CPU {SERVER_CPU}, generator on CPU \
-         {GENERATOR_CPU}; {} rounds of {} s a generator.\n",
+         {GENERATOR_CPU}; {} rounds of {} s per generator.\n",
         options.rounds, options.seconds
     );
     println!(
-        "| server | verb | keys | in flight | other generator | its requests/s | ours | server busy, its / ours | \
-         ours / its, median (min-max) | agree |"
+        "| server | verb | keys | in flight | other generator | other's requests/s | ours | server busy, other / ours \
+         | ours / other, median (min-max) | agree |"
     );
     println!("|---|---|---|---|---|---|---|---|---|---|");
     let folder = Folder::new()?;
@@ -177,12 +179,12 @@ fn one(case: Case, options: &Options, folder: &Folder) -> Result<Verdict, String
     Ok(verdict)
 }
 
-/// The result of a load's rounds.
+/// The verdict on a load's rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Agree,
     Differ,
-    /// A generator, not the server, was the limit.
+    /// A generator, not the server, was the bottleneck.
     Apart,
     Noisy,
 }
@@ -201,13 +203,13 @@ impl Verdict {
         match self {
             Self::Agree => "yes",
             Self::Differ => "NO",
-            Self::Apart => "a generator is the limit",
+            Self::Apart => "a generator is the bottleneck",
             Self::Noisy => "noisy",
         }
     }
 }
 
-/// The middle of sorted values, of which there is one at least.
+/// Returns the median of sorted values; there must be at least one.
 fn middle(sorted: &[f64]) -> f64 {
     let half = sorted.len() / 2;
     if sorted.len() % 2 == 1 { sorted[half] } else { f64::midpoint(sorted[half - 1], sorted[half]) }
@@ -239,7 +241,7 @@ fn rounds(case: Case, options: &Options, folder: &Folder, server: &Server) -> Re
         Ok(rate)
     };
     if case.server == Kind::Redis {
-        // Only to know how many requests take the time that is asked for.
+        // Only determines how many requests take the requested time.
         theirs(&mut requests)?;
     }
     let (mut rounds, mut all_quiet) = (Vec::new(), true);
@@ -275,11 +277,11 @@ fn redis_benchmark(case: Case, server: &Server, requests: u64) -> Result<f64, St
     csv_rate(&output(command)?)
 }
 
-/// `"GET","123456.78","0.215",...` below a head.
+/// Parses `"GET","123456.78","0.215",...` below a header line.
 fn csv_rate(text: &str) -> Result<f64, String> {
     let line = text.lines().rfind(|line| ["\"GET", "\"SET", "\"MGET"].iter().any(|name| line.starts_with(name)));
     let rate = line.and_then(|line| line.split(',').nth(1)).and_then(|field| field.trim_matches('"').parse().ok());
-    rate.ok_or_else(|| format!("redis-benchmark says no rate: {text}"))
+    rate.ok_or_else(|| format!("redis-benchmark printed no rate: {text}"))
 }
 
 fn memcaslap(case: Case, addr: &str, seconds: u64, folder: &Folder) -> Result<f64, String> {
@@ -290,14 +292,14 @@ fn memcaslap(case: Case, addr: &str, seconds: u64, folder: &Folder) -> Result<f6
     let mut command = Command::new("memcaslap");
     command.args(["-s", addr, "-T", "1", "-c", &CONNECTIONS.to_string(), "-t", &format!("{seconds}s")]);
     command.args(["-w", &format!("{}k", MEMCASLAP_WINDOW / 1024), "-d", &case.keys.to_string(), "-F"]).arg(config);
-    // It counts keys: of one multiget as many as it asks for.
+    // It counts keys: a multiget counts once per key.
     Ok(tps_rate(&output(command)?)? / case.keys as f64)
 }
 
-/// `Run time: 2.0s Ops: 300000 TPS: 150000 Net_rate: 35.1M/s`.
+/// Parses `Run time: 2.0s Ops: 300000 TPS: 150000 Net_rate: 35.1M/s`.
 fn tps_rate(text: &str) -> Result<f64, String> {
     let field = text.split("TPS: ").nth(1).and_then(|rest| rest.split_whitespace().next());
-    field.and_then(|field| field.parse().ok()).ok_or_else(|| format!("memcaslap says no rate: {text}"))
+    field.and_then(|field| field.parse().ok()).ok_or_else(|| format!("memcaslap printed no rate: {text}"))
 }
 
 #[cfg(test)]

@@ -1,25 +1,26 @@
-//! Whether the load generator can be believed: its times beside computed ones, its throughput beside other generators'.
+//! Validates the load generator: compares its times with computed ones, and its throughput with other generators'.
 //!
 //! ```text
 //!   accuracy   a fake server with known delays on sockets   percentiles beside those of the same run under a
 //!                                                           simulated clock, which arithmetic confirms in its tests
-//!   agree      redis-server and memcached, closed loop      requests a second beside redis-benchmark's and memcaslap's
+//!   agree      redis-server and memcached, closed loop      requests per second, beside those of
+//!                                                           redis-benchmark and memcaslap
 //! ```
-//! Both are timed, so that neither is a test.
+//! Both depend on timing, so neither is a test.
 
 pub mod accuracy;
 pub mod agree;
 
 use testbed::host;
 
-/// Share of the machine's CPU time that the hypervisor may take in a run that counts.
+/// Highest share of the machine's CPU time that the hypervisor may take in a valid run.
 const STEAL_MAX: f64 = 0.01;
-/// Share that other work may take.
+/// Highest share that other processes may take.
 const OTHERS_MAX: f64 = 0.05;
-/// Number of times that a run is tried until nothing disturbs it, if nothing else is said.
+/// Default number of attempts of a run, until nothing disturbs it.
 const TRIES_MAX: usize = 3;
 
-/// CPU time at one instant: the machine's, and that of this process, its children and the server.
+/// CPU times at one instant: the machine's, and those of this process, its children and the server.
 struct Moment {
     ticks: host::Ticks,
     own_ns: u64,
@@ -30,7 +31,7 @@ fn moment(server_pid: Option<u32>) -> Moment {
     Moment { ticks: host::ticks(), own_ns: host::cpu_ns(std::process::id()) + host::children_cpu_ns() + server_ns }
 }
 
-/// Returns whether nothing but what belongs to the run took the machine between two moments.
+/// Returns whether only the run's own processes used the machine between two moments.
 fn is_quiet(before: &Moment, after: &Moment) -> bool {
     let total = (after.ticks.total - before.ticks.total).max(1) as f64;
     let busy_ns = (after.ticks.busy - before.ticks.busy) * host::TICK_NS;
@@ -39,7 +40,8 @@ fn is_quiet(before: &Moment, after: &Moment) -> bool {
     steal <= STEAL_MAX && others / (total * host::TICK_NS as f64) <= OTHERS_MAX
 }
 
-/// Runs `run` until nothing disturbs it, at most `tries_max` times: the last outcome, and whether it was quiet.
+/// Repeats `run` until nothing disturbs it, at most `tries_max` times. Returns the last outcome, and whether it was
+/// undisturbed.
 fn quietly<T>(
     tries_max: usize,
     server_pid: Option<u32>,

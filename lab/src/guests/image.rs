@@ -1,4 +1,4 @@
-//! What a guest starts from: a kernel out of Debian's package, and an initramfs with busybox, libraries and modules.
+//! The boot files of a guest: a kernel from Debian's package, and an initramfs with busybox, libraries and modules.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{command, path_text};
 
-/// Modules in the order in which they are loaded; a kernel that has one built in has no file of it.
+/// Modules in the order in which they are loaded; a kernel with a built-in module has no file for it.
 const MODULES: [&str; 19] = [
     "virtio",
     "virtio_ring",
@@ -29,7 +29,7 @@ const MODULES: [&str; 19] = [
     "nd_pmem",
 ];
 
-/// Files of a package of a kernel: the image, and the folder of modules.
+/// Files of a kernel package: the image, and the directory of modules.
 pub struct Kernel {
     /// `vmlinuz-...`.
     pub image: PathBuf,
@@ -40,26 +40,26 @@ fn failed(path: &Path) -> impl Fn(std::io::Error) -> String + '_ {
     move |error| format!("{}: {error}", path.display())
 }
 
-/// The kernel that a package of Debian's depends on, unpacked and not installed.
+/// Downloads and unpacks the kernel that a Debian package depends on, without installing it.
 ///
 /// # Errors
-/// What apt says.
+/// The error message of apt.
 pub fn kernel(folder: &Path, package: &str) -> Result<Kernel, String> {
     let depends = command(folder, "apt-cache", &["depends", package])?;
     let name = depends.lines().find_map(|line| line.trim().strip_prefix("Depends: linux-image-"));
-    let name = format!("linux-image-{}", name.ok_or_else(|| format!("{package} depends on no kernel"))?);
+    let name = format!("linux-image-{}", name.ok_or_else(|| format!("{package} does not depend on a kernel package"))?);
     let place = folder.join(&name);
     if !place.join("boot").is_dir() {
         command(folder, "apt-get", &["download", "-q", &name])?;
         let package = find(folder, &|file| file.starts_with(&format!("{name}_")) && file.ends_with(".deb"))
-            .ok_or_else(|| format!("{name} was not downloaded"))?;
+            .ok_or_else(|| format!("cannot download {name}"))?;
         command(folder, "dpkg-deb", &["-x", &package.to_string_lossy(), &place.to_string_lossy()])?;
     }
     let image = find(&place.join("boot"), &|file| file.starts_with("vmlinuz-"));
-    Ok(Kernel { image: image.ok_or_else(|| format!("{name} has no kernel"))?, modules: place.join("lib/modules") })
+    Ok(Kernel { image: image.ok_or_else(|| format!("{name} contains no kernel"))?, modules: place.join("lib/modules") })
 }
 
-/// The first file of a folder that is wanted.
+/// Returns the first matching file of a directory.
 fn find(folder: &Path, is_wanted: &dyn Fn(&str) -> bool) -> Option<PathBuf> {
     let entries = fs::read_dir(folder).ok()?.filter_map(Result::ok);
     entries
@@ -67,7 +67,7 @@ fn find(folder: &Path, is_wanted: &dyn Fn(&str) -> bool) -> Option<PathBuf> {
         .find(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(is_wanted))
 }
 
-/// A file below a folder, however deep.
+/// Returns a matching file at any depth below a directory.
 fn deep(folder: &Path, is_wanted: &dyn Fn(&str) -> bool) -> Option<PathBuf> {
     find(folder, is_wanted).filter(|path| path.is_file()).or_else(|| {
         let entries = fs::read_dir(folder).ok()?.filter_map(Result::ok);
@@ -75,11 +75,11 @@ fn deep(folder: &Path, is_wanted: &dyn Fn(&str) -> bool) -> Option<PathBuf> {
     })
 }
 
-/// Packs what the guest runs first: busybox, `init` as its only process, the programs of this system in `tools`, and
-/// the libraries of these and of `programs`, which come on a disk of the guest's.
+/// Packs the files that the guest starts with: busybox, `init` as the only process, this system's programs in `tools`,
+/// and the libraries of these and of `programs`, which are on a disk of the guest.
 ///
 /// # Errors
-/// What is missing.
+/// The missing file or program.
 pub fn initramfs(
     folder: &Path,
     name: &str,
@@ -118,7 +118,7 @@ pub fn initramfs(
         order += &format!("{module}.ko\n");
     }
     let first = root.join("init");
-    // Twice: which of virtio and its rings needs the other is not the same in all kernels.
+    // Loaded twice, because the order in which virtio and its rings need each other differs between kernels.
     fs::write(root.join("modules/order"), order.repeat(2)).map_err(failed(&root))?;
     fs::write(&first, init).map_err(failed(&first))?;
     fs::set_permissions(&first, fs::Permissions::from_mode(0o755)).map_err(failed(&first))?;
@@ -128,17 +128,17 @@ pub fn initramfs(
     Ok(packed)
 }
 
-/// Copies a program without its symbols to where a guest's disk is made from.
+/// Copies a program without its symbols to the directory of a guest's disk.
 ///
 /// # Errors
-/// What `strip` says.
+/// The error message of `strip`.
 pub fn stripped(folder: &Path, program: &Path, to: &Path) -> Result<(), String> {
     let parent = to.parent().unwrap_or(folder);
     fs::create_dir_all(parent).map_err(failed(parent))?;
     command(folder, "strip", &["-o", &path_text(to), &path_text(program)]).map(drop)
 }
 
-/// Copies the libraries that a program is linked with to where it looks for them.
+/// Copies a program's shared libraries to the paths where the program expects them.
 fn libraries(folder: &Path, program: &Path, root: &Path) -> Result<(), String> {
     let libraries = command(folder, "ldd", &[&program.to_string_lossy()])?;
     for path in libraries.split_whitespace().filter(|word| word.starts_with('/')) {

@@ -1,4 +1,4 @@
-//! One machine: QEMU, from its start to its end.
+//! One emulated machine: QEMU, from its start to its end.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -10,66 +10,67 @@ use std::time::{Duration, Instant};
 use super::image::Kernel;
 use super::{command, path_text};
 
-/// In software a move of bytes by one instruction is a step a byte, and five levels of page tables are one too many.
+/// In software emulation, a string instruction takes a step per byte, and a fifth level of page tables costs time.
 const CPU: &str = "max,-erms,-fsrm,-la57";
-/// Of a disk that is gone with the guest no journal is needed, and nothing is left to be made in the background.
+/// The disk is discarded with the guest, so it needs no journal and no background initialisation.
 const FILE_SYSTEM: [&str; 6] = ["-q", "-F", "-O", "^has_journal,^metadata_csum", "-E", "lazy_itable_init=0"];
 
-/// The way in which a machine's CPUs are emulated.
+/// The emulation of a machine's CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cpus {
-    /// One after the other by one thread.
+    /// One thread emulates all CPUs in turn.
     InTurn,
-    /// Each by a thread of its own. A clock of instructions (`-icount`) would be steadier: with more than one CPU a
-    /// kernel does not start under it.
+    /// Each CPU has its own thread. A clock based on instructions (`-icount`) would be steadier, but a kernel with more
+    /// than one CPU does not start with it.
     Together,
 }
 
-/// The caller's decision after a line of the machine's console.
+/// The caller's decision after a line on the machine's console.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// It goes on.
+    /// The machine continues.
     GoOn,
-    /// Its power is cut off.
+    /// The machine's power is cut off.
     CutOff,
 }
 
-/// A machine that runs; cut off when this goes.
+/// A running machine. Dropping it cuts the power.
 #[derive(Debug)]
 pub struct Machine(Child);
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // One that has ended is what is wanted.
+        // A machine that has already ended is fine.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Creates an empty file of this size, in the place of an older one.
+/// Creates an empty file of this size, replacing an existing one.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub fn empty(path: &Path, bytes: u64) -> Result<(), String> {
     let _ = std::fs::remove_file(path);
     let made = File::create(path).and_then(|file| file.set_len(bytes));
     made.map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// A new disk with all that lies below `files`.
+/// Creates a disk with all files below `files`.
 ///
 /// # Errors
-/// What `mkfs` says.
+/// The error message of `mkfs`.
 pub fn disk_of(folder: &Path, name: &str, bytes: u64, files: &Path) -> Result<(), String> {
     empty(&folder.join(name), bytes)?;
     command(folder, "mkfs.ext4", &[&FILE_SYSTEM[..], &["-d", &path_text(files), name]].concat()).map(drop)
 }
 
 impl Machine {
-    /// Starts one with the kernel, its line, and disks in this order; `more`: QEMU's arguments for memory and devices.
+    /// Starts a machine with the kernel, its command line, and the disks in this order. `more` has QEMU's arguments for
+    /// memory and devices.
     ///
     /// # Errors
-    /// When QEMU does not start.
+    /// If QEMU does not start.
     pub fn start(
         kernel: &Kernel,
         initramfs: &Path,
@@ -79,7 +80,7 @@ impl Machine {
         more: &[String],
     ) -> Result<Self, String> {
         let mut qemu = Command::new("qemu-system-x86_64");
-        // KVM inside of a virtual machine may be missing; in software counts are the same everywhere.
+        // KVM may be missing inside a virtual machine, and counts are the same everywhere in software emulation.
         let threads = if cpus == Cpus::InTurn { "tcg,thread=single" } else { "tcg,thread=multi" };
         qemu.args(["-accel", threads, "-cpu", CPU, "-nodefaults", "-no-reboot", "-display", "none"]);
         qemu.args(["-serial", "stdio"]).args(more);
@@ -91,16 +92,17 @@ impl Machine {
         qemu.spawn().map(Self).map_err(|error| format!("qemu-system-x86_64: {error}"))
     }
 
-    /// Hands on what the guest says of itself, until it has gone, is cut off, or has taken too long; the last line.
+    /// Passes the guest's console output to `heard` until the guest ends, is cut off, or exceeds the time limit.
+    /// Returns the last line.
     ///
     /// # Errors
-    /// When it takes too long.
+    /// If the guest exceeds the time limit.
     pub fn listen(mut self, time: Duration, mut heard: impl FnMut(&str) -> Heard) -> Result<String, String> {
-        let out = self.0.stdout.take().expect("it is piped, and listened to once");
+        let out = self.0.stdout.take().expect("the output is piped, and read once");
         let (tell, said) = channel();
-        // It ends with the machine, whose console it reads.
+        // The reader ends with the machine.
         std::thread::spawn(move || {
-            // Firmware and kernel write what is no text.
+            // Firmware and kernel may print bytes that are not UTF-8.
             let lines = BufReader::new(out).split(b'\n').map_while(Result::ok);
             lines.map(|line| String::from_utf8_lossy(&line).trim().to_owned()).all(|line| tell.send(line).is_ok())
         });
@@ -120,7 +122,7 @@ impl Machine {
                 }
                 Err(RecvTimeoutError::Disconnected) => return Ok(last),
                 Err(RecvTimeoutError::Timeout) => {
-                    return Err(format!("the guest takes too long; it said last: {last}"));
+                    return Err(format!("the guest exceeded its time limit; last output: {last}"));
                 }
             }
         }

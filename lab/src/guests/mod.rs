@@ -1,13 +1,13 @@
-//! Guests under QEMU with Debian's kernels, in software: what a kernel does that this machine has not, or on memory
-//! that it has not.
+//! Guests under QEMU with Debian's kernels, in software emulation: tests of kernels or memory that this machine does
+//! not have.
 //!
 //! ```text
 //!   Debian's kernel package ──unpacked──┐
-//!   busybox, libraries ──> initramfs ───> QEMU ──its console──> the rig, until it ends or is cut off
+//!   busybox, libraries ──> initramfs ───> QEMU ──its console──> the rig, until the guest ends or is cut off
 //!   programs ──> a disk ────────────────┘
 //! ```
 //!
-//! Counts mean something there, times do not: the machine is emulated.
+//! Counts are valid in a guest, but times are not, because the machine is emulated.
 
 pub mod image;
 mod machine;
@@ -28,10 +28,10 @@ pub const NEEDS: [Need; 6] = [
     Need { program: "strip", arguments: &["--version"], packages: &["binutils"] },
 ];
 
-/// Runs a program of the system, in `folder`.
+/// Runs a system program in `folder`.
 ///
 /// # Errors
-/// What it says on its standard error.
+/// The program's error output.
 pub fn command(folder: &Path, program: &str, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new(program).args(arguments).current_dir(folder).output();
     let output = output.map_err(|error| format!("{program}: {error}"))?;
@@ -41,7 +41,7 @@ pub fn command(folder: &Path, program: &str, arguments: &[&str]) -> Result<Strin
     Err(format!("{program} {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim()))
 }
 
-/// A path as an argument.
+/// Converts a path to an argument.
 pub fn path_text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }

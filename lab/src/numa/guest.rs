@@ -1,4 +1,4 @@
-//! A guest of one kind: how QEMU is started, what is asked of it, and what comes back.
+//! A kind of guest: its QEMU command line, its lab, and the outcome.
 
 use std::fs;
 use std::path::Path;
@@ -10,21 +10,21 @@ use super::Options;
 use crate::guests::image::Kernel;
 use crate::guests::{Cpus, Heard, Machine, disk_of, empty};
 
-/// The disk that the lab's files lie on, and the one that its outcome comes back on.
+/// Size of the disk for the lab's files, and of the disk for its outcome.
 const DISK_BYTES: u64 = 2 << 30;
 const OUTCOME_BYTES: u64 = 32 << 20;
-/// Garbage and data in use that together are more than the nodes have, and data in use that are more than one has. What
-/// is read and written a second is as much as an emulated machine does beside what it measures.
+/// Stale and active data that together exceed the nodes' memory, with active data that exceed one node. The read and
+/// write rates are what an emulated machine can handle.
 const SHAPE: &str = "--segment+2MiB+--garbage+0.45+--active+0.55+--reads+50+--writes+8MiB+--scan+8MiB";
-/// Maximum time of a phase beyond its length (garbage is read and segments made, in an emulated machine that may have a
-/// part of a CPU), and of the start.
+/// Time limit of the start, and of each phase beyond its length, because stale files are read and segments created on
+/// an emulated machine with a part of a CPU.
 const PHASE_EXTRA_S: u64 = 120;
 const START_S: u64 = 300;
 
-/// Which lists of pages the kernel keeps.
+/// The kernel's page lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lru {
-    /// Active and inactive ones.
+    /// Active and inactive lists.
     Classic,
     /// Generations (MGLRU).
     Generations,
@@ -32,34 +32,34 @@ pub enum Lru {
 
 /// A kind of guest.
 pub struct Guest {
-    /// Its name in tables.
+    /// Name of the guest in tables.
     pub name: String,
     lru: Lru,
     is_interleaved: bool,
-    /// The lab that it runs in a control group of version 2, instead of that of all its memory.
+    /// The lab that runs in a control group of version 2, instead of the lab of all its memory.
     in_group: Option<&'static str>,
 }
 
-/// Labs that need a control group, with what they are run with in a small machine.
+/// Labs that need a control group, with their arguments for a small machine.
 pub const IN_GROUPS: [(&str, &str); 2] = [
     ("quota", "lab+quota"),
     ("reclaim", "lab+reclaim+--memory+96MiB+--segment+1MiB+--reads+50+--writes+4MiB+--scan+4MiB"),
 ];
 
 impl Guest {
-    /// One with this kernel.
+    /// Creates a guest with this kernel.
     pub fn new(version: &str, lru: Lru, is_interleaved: bool) -> Self {
         let lists = if lru == Lru::Classic { "classic" } else { "mglru" };
         let policy = if is_interleaved { "interleave" } else { "local" };
         Self { name: format!("{version}-{lists}-{policy}"), lru, is_interleaved, in_group: None }
     }
 
-    /// One that runs a lab of [`IN_GROUPS`] in a control group of version 2.
+    /// Creates a guest that runs a lab of [`IN_GROUPS`] in a control group of version 2.
     pub fn in_group(version: &str, (name, lab): (&str, &'static str)) -> Self {
         Self { name: format!("{version}-group-{name}"), lru: Lru::Classic, is_interleaved: false, in_group: Some(lab) }
     }
 
-    /// The kernel's line: `+` stands for a space in what the guest reads of it.
+    /// Returns the kernel's command line; the guest reads `+` as a space.
     fn line(&self, options: &Options) -> String {
         let modes: Vec<String> = options.modes.iter().map(u32::to_string).collect();
         let what = match self.in_group {
@@ -85,19 +85,19 @@ impl Guest {
         Machine::start(kernel, initramfs, &self.line(options), &disks, Cpus::InTurn, &more)
     }
 
-    /// The outcome of an earlier call.
+    /// Returns the outcome of an earlier call.
     pub fn known(&self, folder: &Path) -> Option<Value> {
         serde_json::from_slice(&fs::read(folder.join(format!("{}.json", self.name))).ok()?).ok()
     }
 
-    /// Runs it to its end, and has the lab's outcome.
+    /// Runs the guest to its end and returns the lab's outcome.
     ///
     /// # Errors
-    /// What went wrong, with what the guest said last.
+    /// The fault, with the guest's last output.
     pub fn run(&self, folder: &Path, kernel: &Kernel, initramfs: &Path, options: &Options) -> Result<Value, String> {
         let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
         empty(&folder.join("outcome"), OUTCOME_BYTES)?;
-        // The program lies on the disk: in the initramfs it would take memory of the guest that is all counted.
+        // The program is on the disk, because in the initramfs it would take memory of the guest, which is all counted.
         disk_of(folder, "disk", DISK_BYTES, &folder.join("files"))?;
         let machine = self.start(folder, kernel, initramfs, options)?;
         let phases = u64::from(options.rounds) * options.modes.len() as u64;
@@ -107,7 +107,8 @@ impl Guest {
         let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
         let _ = fs::remove_file(folder.join("disk"));
         fs::write(folder.join(format!("{}.json", self.name)), text).map_err(failed)?;
-        serde_json::from_slice(text).map_err(|error| format!("{}: no outcome ({error}); last said: {last}", self.name))
+        serde_json::from_slice(text)
+            .map_err(|error| format!("{}: no outcome ({error}); last output: {last}", self.name))
     }
 }
 

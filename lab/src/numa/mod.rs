@@ -1,4 +1,5 @@
-//! The reclaim lab in a guest with two memory nodes, under several of Debian's kernels: what `zone_reclaim_mode` does.
+//! Runs the reclaim lab in a guest with two memory nodes, under several of Debian's kernels, to show the effect of
+//! `zone_reclaim_mode`.
 //!
 //! ```text
 //!   Debian's kernel packages ─┐
@@ -8,8 +9,8 @@
 //!   table of counts, phases as CSV  <── JSON, on a second disk ──┘
 //! ```
 //!
-//! Counts mean something here, times do not: the machine is emulated. Without QEMU it says so and
-//! ends well; it is no part of `make test`.
+//! Counts are valid here, but times are not, because the machine is emulated. Without QEMU the command prints that and
+//! succeeds. It is not part of `make test`.
 
 mod guest;
 mod table;
@@ -23,25 +24,25 @@ use testbed::needs::install;
 /// The guests, and their labs.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// Rounds: each has every mode once.
+    /// Number of rounds; each runs every mode once.
     #[arg(long, default_value_t = 5)]
     pub rounds: u32,
-    /// Seconds of a phase.
+    /// Length of a phase in seconds.
     #[arg(long, default_value_t = 8)]
     pub seconds: u64,
     /// Memory of each of the two nodes, in MiB.
     #[arg(long, default_value_t = 256)]
     pub node_mib: u32,
-    /// Values of vm.zone_reclaim_mode.
+    /// Values of vm.zone_reclaim_mode to compare.
     #[arg(long, value_delimiter = ',', default_value = "0,1,3,5,7")]
     pub modes: Vec<u32>,
-    /// Only guests whose name contains this: `6.12-classic`.
+    /// Run only guests whose names contain this, as in `6.12-classic`.
     #[arg(long, default_value = "")]
     pub only: String,
-    /// Take the outcomes of guests that an earlier call ended with.
+    /// Use the outcomes of guests that completed in an earlier call.
     #[arg(long)]
     pub resume: bool,
-    /// Instead: the labs of a quota and of reclaim, each in a control group of version 2.
+    /// Run the labs of a quota and of reclaim instead, each in a control group of version 2.
     #[arg(long)]
     pub groups: bool,
     /// The program that runs in the guest [default: the release build].
@@ -49,13 +50,13 @@ pub struct Options {
     pub program: Option<PathBuf>,
 }
 
-/// Debian's packages that depend on a kernel, and what a guest with it is called.
+/// Debian's packages that depend on a kernel package, with the name of a guest.
 const KERNELS: [(&str, &str); 2] = [("6.1", "linux-image-cloud-amd64"), ("6.12", "linux-image-6.12-cloud-amd64")];
 
-/// Runs every guest, and prints their table. The outcomes lie below the folder of builds.
+/// Runs every guest and prints the table. The outcomes are stored in the target directory.
 ///
 /// # Errors
-/// What failed; without QEMU nothing does.
+/// The failure; a missing QEMU is not an error.
 pub fn run(target: &Path, options: &Options) -> Result<bool, String> {
     if let Err(why) = install(&guests::NEEDS) {
         println!("skipped: {why}");
@@ -80,7 +81,7 @@ pub fn run(target: &Path, options: &Options) -> Result<bool, String> {
             println!("{}", guest.name);
             let known = if options.resume { guest.known(folder) } else { None };
             let outcome = known.map_or_else(|| guest.run(folder, &kernel, &initramfs, options), Ok)?;
-            println!("  {}", outcome["headline"].as_str().unwrap_or("it says nothing"));
+            println!("  {}", outcome["headline"].as_str().unwrap_or("it printed nothing"));
             outcomes.push((guest.name, outcome));
         }
     }
@@ -97,7 +98,7 @@ pub fn run(target: &Path, options: &Options) -> Result<bool, String> {
     Ok(true)
 }
 
-/// All guests with a kernel.
+/// Returns all guests with a kernel.
 fn guests_with(version: &str, in_groups: bool) -> Vec<Guest> {
     if in_groups {
         return guest::IN_GROUPS.into_iter().map(|lab| Guest::in_group(version, lab)).collect();

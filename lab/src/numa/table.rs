@@ -1,4 +1,5 @@
-//! The outcomes of all guests as one table (the mean count of a phase with its interval), and every phase as CSV.
+//! Formats the outcomes of all guests as one table (the mean count per phase, with an interval), and every phase as
+//! CSV.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -21,7 +22,7 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The mean, with the interval (95 %) that the lab made of it; the mean alone of fewer rounds than tell one.
+/// Returns the mean with the lab's interval (95 %); only the mean if there are too few rounds for an interval.
 fn cell(outcome: &Value, setting: usize, figure: &str) -> String {
     let is_it = |mean: &&Value| mean["figure"] == figure && mean["setting"].as_u64() == Some(setting as u64);
     if let Some(mean) = list(&outcome["means"]).iter().find(is_it) {
@@ -38,7 +39,7 @@ fn mode(setting: &Value) -> &str {
     setting.as_str().and_then(|name| name.rsplit('=').next()).unwrap_or("?")
 }
 
-/// The table, a row for each guest and mode.
+/// Returns the table, with a row for each guest and mode.
 pub fn markdown(outcomes: &[(String, Value)]) -> String {
     let mut text =
         format!("| guest | mode | runs | {} |\n|---|---|---|{}\n", FIGURES.join(" | "), "---|".repeat(FIGURES.len()));
@@ -53,7 +54,7 @@ pub fn markdown(outcomes: &[(String, Value)]) -> String {
     text
 }
 
-/// Every phase, a line each, with all figures that any has.
+/// Returns every phase as a line, with the figures of all phases as columns.
 pub fn csv(outcomes: &[(String, Value)]) -> String {
     let phases = || {
         outcomes

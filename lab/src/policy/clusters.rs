@@ -1,4 +1,4 @@
-//! Ten of Twitter's clusters, by their rows of `data/twitter-2020Mar.md`.
+//! Ten of Twitter's clusters, from their rows in `data/twitter-2020Mar.md`.
 
 const MINUTE: f64 = 60.0;
 const HOUR: f64 = 60.0 * MINUTE;
@@ -6,26 +6,26 @@ const DAY: f64 = 24.0 * HOUR;
 /// The period of the rows' statistics, in hours.
 const WEEK_HOURS: f64 = 168.0;
 
-/// The figures of a row, and the part of the row's week that a stream stands for.
+/// The figures of a row, and the part of the row's week that a stream represents.
 #[derive(Clone, Copy, Debug)]
 pub struct Cluster {
-    /// As in the tables.
+    /// Name in the tables.
     pub name: &'static str,
     /// The Zipf exponent.
     pub alpha: f64,
-    /// Requests for a key in a week, on the mean.
+    /// Mean number of requests for a key in a week.
     frequency: f64,
-    /// Percent of the keys that are asked for once.
+    /// Percentage of the keys that are requested once.
     once_percent: f64,
-    /// Lifetimes in seconds, with their weights; those of less than 2 % are left out.
+    /// Lifetimes in seconds with their weights, except those below 2 %.
     ttl_s: &'static [(f64, f64)],
-    /// Mean length of a value.
+    /// Mean length of a value in bytes.
     value_bytes: u32,
-    /// Hours that a stream stands for: about seven times the longest lifetime that is common, a week at most. So
-    /// enough keys live at once for a memory to be made for them.
+    /// Hours that a stream represents: about seven times the longest common lifetime, at most a week. So enough keys
+    /// are live at once to fill a memory.
     hours: f64,
-    /// Factor by which a stream is longer than the others, for a row with few keys for its requests: its memories would
-    /// have too few segments.
+    /// Factor by which the stream is longer than others. It is for a row with few keys for its requests, whose memories
+    /// would have too few segments.
     pub longer: usize,
 }
 
@@ -39,7 +39,7 @@ const fn row(
     Cluster { name, alpha, frequency, once_percent, ttl_s, value_bytes, hours, longer: 1 }
 }
 
-/// The rows.
+/// The rows of all clusters.
 pub const ALL: [Cluster; 10] = [
     row(
         "cluster4",
@@ -65,7 +65,7 @@ pub const ALL: [Cluster; 10] = [
         (0.735, 4.7, 7.46),
         101,
         48.0,
-        // The row names ten lifetimes of 6.6 to 7.5 hours with 6 to 8 % each.
+        // The row has ten lifetimes of 6.6 to 7.5 hours with 6 to 8 % each.
         &[(7.5 * HOUR, 0.08), (7.3 * HOUR, 0.2), (7.1 * HOUR, 0.14), (6.9 * HOUR, 0.14), (6.7 * HOUR, 0.14)],
     ),
     row("cluster22", (0.7624, 4.3, 41.48), 4, WEEK_HOURS, &[(DAY, 0.85), (HOUR, 0.11), (30.0 * MINUTE, 0.03)]),
@@ -75,7 +75,7 @@ pub const ALL: [Cluster; 10] = [
         (1.1401, 49.4, 0.26),
         322,
         72.0,
-        // The row names ten lifetimes of 9.7 to 11.1 hours with 3 to 4 % each.
+        // The row has ten lifetimes of 9.7 to 11.1 hours with 3 to 4 % each.
         &[(11.1 * HOUR, 0.2), (10.6 * HOUR, 0.4), (10.1 * HOUR, 0.2), (9.8 * HOUR, 0.2)],
     ),
     row("cluster40", (0.8551, 11.8, 0.1), 155, 48.0, &[(8.0 * HOUR, 0.95), (DAY, 0.05)]),
@@ -83,22 +83,23 @@ pub const ALL: [Cluster; 10] = [
 ];
 
 impl Cluster {
-    /// Returns the number of keys of a stream with `accesses`: each key is read as often in an hour as the row says.
+    /// Returns the number of keys of a stream with `accesses` accesses. Each key is read as often per hour as in the
+    /// row.
     pub fn keys(&self, accesses: usize) -> usize {
         (accesses as f64 / self.frequency * WEEK_HOURS / self.hours) as usize
     }
 
-    /// The share of the accesses that are to keys asked for once.
+    /// Returns the share of the accesses to keys that are requested once.
     pub fn once_share(&self) -> f64 {
         self.once_percent / 100.0 / self.frequency
     }
 
-    /// Returns when access `number` of `count` comes, in milliseconds.
+    /// Returns the instant of access `number` of `count`, in milliseconds.
     pub fn at_ms(&self, number: usize, count: usize) -> u64 {
         (self.hours * HOUR * 1000.0 * number as f64 / count as f64) as u64
     }
 
-    /// The lifetime in milliseconds that falls to `unit`, a number in [0, 1).
+    /// Returns the lifetime in milliseconds for `unit`, a number in [0, 1).
     pub fn ttl_ms(&self, unit: f64) -> u64 {
         let mut point = unit * self.ttl_s.iter().map(|(_, weight)| weight).sum::<f64>();
         let drawn = self.ttl_s.iter().find(|(_, weight)| {
@@ -108,7 +109,7 @@ impl Cluster {
         (drawn.unwrap_or(&self.ttl_s[0]).0 * 1000.0) as u64
     }
 
-    /// The mean length of a value, in bytes.
+    /// Returns the mean length of a value, in bytes.
     pub fn value_bytes(&self) -> u64 {
         u64::from(self.value_bytes)
     }

@@ -1,5 +1,5 @@
-//! The same with a second tier ten times as large as the memory, on a simulated disk: how many misses it saves, how
-//! much is written for that, and what a budget of writes costs.
+//! Runs the streams with a second tier ten times as large as the memory, on a simulated disk: the saved misses, the
+//! bytes written, and the cost of a write budget.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,19 +12,19 @@ use super::streams::{self, Access, VALUE_BYTES_MAX};
 
 /// Flash beside memory.
 const TIMES: u64 = 10;
-/// Regions on it: as many as keep the least chunk longer than an item.
+/// Number of regions; with more, a chunk could be shorter than an item.
 const REGIONS: u64 = 256;
 const REGION_BYTES_MIN: u64 = 128 << 10;
-/// Chunks of a region.
+/// Number of chunks in a region.
 const CHUNKS: usize = 4;
-/// Write budgets, in percent of the bytes that are written without one.
+/// Write budgets, in percent of the bytes written without a budget.
 const BUDGETS_PERCENT: [u64; 2] = [50, 25];
-/// Less memory than this has no room for a store and the index of its flash.
+/// Minimum memory for a store with the index of its flash.
 const MEMORY_BYTES_MIN: u64 = 320 << 10;
-/// A day of a stream whose accesses have no times.
+/// Length of a day for streams whose accesses have no times.
 const DAY_MS: u64 = 24 * 3600 * 1000;
 
-/// Results of a replay.
+/// The results of a replay.
 #[derive(Clone, Copy, Debug, Default)]
 struct Replayed {
     misses: u64,
@@ -33,13 +33,13 @@ struct Replayed {
     again_bytes: u64,
 }
 
-/// Replays the streams of Meta and Twitter, and some of the others, in the two smallest memories, and prints the table.
+/// Replays the streams of Meta and Twitter, and some others, in the two smallest memories, and prints the table.
 ///
 /// # Errors
 /// If the data cannot be read, or if a store cannot be created.
 pub(super) fn run(root: &Path, options: &super::Options) -> Result<bool, String> {
     println!(
-        "| stream | memory, MB | memory alone | with flash | written, GB | times what was taken | half of that | a \
+        "| stream | memory, MB | memory alone | with flash | written, GB | written / evicted bytes | half of that | a \
          quarter |"
     );
     println!("|---|---|---|---|---|---|---|---|");
@@ -121,7 +121,7 @@ fn replay(accesses: &[Access], memory_bytes: u64, writes_a_day_bytes: u64) -> Re
     })
 }
 
-/// A plain read, wherever the item is.
+/// Reads an item from memory or flash. Returns whether it was a hit.
 fn hit(rig: &mut Rig, access: &Access, now: base::clock::UnixMillis, flash: &Flash, scratch: &mut Scratch) -> bool {
     let text = gannet::key_text(access);
     loop {

@@ -1,4 +1,4 @@
-//! The store itself, driven by one thread: accesses, and a slice of background work between them.
+//! The real store, driven by one thread: accesses, with a slice of background work between them.
 
 use std::sync::Arc;
 
@@ -7,39 +7,39 @@ use segment::{Background, Expire, Namespace, OpError, Put, Store, StoreConfig, S
 
 use super::streams::{Access, VALUE_BYTES_MAX};
 
-/// Minimum number of segments of a memory, as many as a server's one or two gigabytes have: the shape of the store is
-/// retained, and segments are scaled with the memory.
+/// Minimum number of segments of a memory: as many as a server with one or two gigabytes has. The segments are scaled
+/// with the memory.
 const SEGMENTS_MIN: u64 = 256;
-/// The least segment, in bytes; the longest of the streams' usual values is an item of one piece in it.
+/// Minimum size of a segment, in bytes; the longest usual value of the streams fits into it as one piece.
 const SEGMENT_BYTES_MIN: u64 = 4 << 10;
 const SEGMENT_BYTES_MAX: u64 = 1 << 20;
-/// The first instant of the clock.
+/// The initial time of the clock.
 pub(super) const START: UnixMillis = UnixMillis(1_700_000_000_000);
-/// Bytes of a key.
+/// Length of a key in bytes.
 const KEY_BYTES: usize = 16;
-/// An index slot at its load, header and padding, in bytes: the fill test of the store measures them.
+/// Bytes of an index slot at its load, header and padding, as measured by the store's fill test.
 const OVERHEAD_BYTES: u64 = 15;
-/// An expiry, in bytes.
+/// Bytes of an expiry time.
 const EXPIRY_BYTES: u64 = 4;
-/// Accesses between two slices, where they follow each other closely.
+/// Number of accesses between two slices, for accesses in close succession.
 const SLICE_EVERY: usize = 32;
-/// Slices between two accesses, where seconds pass between them: as many as there is work for, and no more.
+/// Maximum number of slices between two accesses that are seconds apart.
 const SLICES_MAX: usize = 16;
-/// Looks at the counters in a stream.
+/// Number of samples of the counters in a stream.
 const SAMPLES: usize = 512;
 
-/// Returns what an access's item costs, in bytes.
+/// Returns the cost of an access's item in bytes.
 pub fn cost_bytes(access: &Access) -> u64 {
     let expiry = if access.ttl_ms > 0 { EXPIRY_BYTES } else { 0 };
     u64::from(access.value_bytes) + KEY_BYTES as u64 + OVERHEAD_BYTES + expiry
 }
 
-/// Parts of the memory, each in percent of it, on the mean of a stream's second half, by the store's own counters.
+/// The parts of the memory in percent, as means over a stream's second half, from the store's own counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Account {
-    /// Items that are there, with headers and padding.
+    /// Live items, with headers and padding.
     pub live: f64,
-    /// Items that are not, fillers and the ends of sealed segments.
+    /// Dead items, fillers, and the ends of sealed segments.
     pub dead: f64,
     /// Unused segments.
     pub free: f64,
@@ -47,15 +47,15 @@ pub struct Account {
     pub open: f64,
     /// The index.
     pub index: f64,
-    /// The share of its slots that items have, in percent of the slots.
+    /// Share of the index's slots that items use, in percent.
     pub load: f64,
-    /// The small queue's share that was aimed at, in percent of the segments.
+    /// The small queue's target share, in percent of the segments.
     pub share: f64,
     samples: f64,
 }
 
 impl Account {
-    /// The columns of the table.
+    /// Returns the columns of the table.
     pub fn columns(&self) -> String {
         let Self { live, dead, free, open, index, load, share, .. } = self;
         format!(" {live:.1} | {dead:.1} | {free:.1} | {open:.1} | {index:.1} | {load:.0} | {share:.0} |")
@@ -83,7 +83,7 @@ impl Account {
 /// Returns the number of misses in a store of `memory_bytes`, and the parts of its memory.
 ///
 /// # Errors
-/// When a store of that memory cannot be made.
+/// If a store of that size cannot be created.
 pub fn misses(accesses: &[Access], memory_bytes: u64, small_percent: Option<u8>) -> Result<(u64, Account), String> {
     let (store, mut background) = Store::new(&config(memory_bytes), START).map_err(|error| error.to_string())?;
     if let Some(percent) = small_percent {
@@ -105,7 +105,7 @@ pub fn misses(accesses: &[Access], memory_bytes: u64, small_percent: Option<u8>)
     Ok((misses, account))
 }
 
-/// A store of that memory, as the streams need it.
+/// Returns the configuration of a store of that size.
 pub(super) fn config(memory_bytes: u64) -> StoreConfig {
     StoreConfig {
         memory_bytes,
@@ -131,13 +131,13 @@ impl Rig {
         Ok(Self { handle, background, value: vec![0; VALUE_BYTES_MAX as usize] })
     }
 
-    /// Stores what an access missed; `wait` lets others work while that cannot be.
+    /// Stores the item of a missed access; `wait` lets the background run while that is not possible.
     pub(super) fn store(&mut self, access: &Access, now: UnixMillis, wait: &mut dyn FnMut()) -> Result<(), String> {
         let Self { handle, background, value } = self;
         store_one(handle, background, access, now, &value[..access.value_bytes as usize], wait)
     }
 
-    /// The background's slices between two accesses.
+    /// Runs the background's slices between two accesses.
     pub(super) fn meanwhile(&mut self, number: usize, access: &Access, now: UnixMillis) {
         let slices = if access.ttl_ms > 0 { SLICES_MAX } else { usize::from(number.is_multiple_of(SLICE_EVERY)) };
         for _ in 0..slices {
@@ -187,7 +187,7 @@ fn store_one(
     }
 }
 
-/// True if there is more to do.
+/// Runs one slice. Returns true if there is more work.
 fn slice(background: &mut Background, now: UnixMillis) -> bool {
     let mut asked = 0;
     let report = background.slice(now, &mut || {

@@ -1,7 +1,7 @@
-//! Three of Meta's caches, by the popularity and the value sizes that are published of them (`data/meta-*`).
+//! Three of Meta's caches, from their published popularity and value sizes (`data/meta-*`).
 //!
-//! The files tell of 7 to 28 million keys. A stream has fewer: a key of it stands for as many of the file's keys, next
-//! to each other in popularity, and is asked for as often as all of them.
+//! The files describe 7 to 28 million keys. A stream has fewer keys: each represents several adjacent keys of the
+//! file's popularity order, and is requested as often as all of them.
 
 use std::path::Path;
 
@@ -9,24 +9,24 @@ use base::prng::Prng;
 
 use crate::replay::table::Table;
 
-/// One cache's distributions.
+/// The distributions of one cache.
 #[derive(Clone, Debug)]
 pub struct Meta {
-    /// Groups of the file's keys that are equally popular, the most popular first.
+    /// Groups of equally popular keys in the file, the most popular first.
     groups: Table,
-    /// The place among all keys, from 0 to 1, at which each group ends.
+    /// The end of each group, as a position from 0 to 1 among all keys.
     ends: Vec<f64>,
     sizes: Table,
     edges: Vec<f64>,
-    /// The share of the accesses that are to keys asked for once.
+    /// Share of the accesses to keys that are requested once.
     pub once_share: f64,
 }
 
 impl Meta {
-    /// Reads `folder`.
+    /// Reads the files in `folder`.
     ///
     /// # Errors
-    /// When a file is missing or has another shape.
+    /// If a file is missing or has another format.
     pub fn read(folder: &Path) -> Result<Self, String> {
         let json = |file: &str| -> Result<serde_json::Value, String> {
             let path = folder.join(file);
@@ -36,7 +36,7 @@ impl Meta {
         let (config, popularity, sizes) = (json("config.json")?, json("pop.json")?, json("sizes.json")?);
         let list = |from: &serde_json::Value, name: &str| -> Result<Vec<f64>, String> {
             let list = from[name].as_array().and_then(|list| list.iter().map(serde_json::Value::as_f64).collect());
-            list.ok_or_else(|| format!("{}: no list of numbers {name}", folder.display()))
+            list.ok_or_else(|| format!("{}: {name} is not a list of numbers", folder.display()))
         };
         let keys = list(&popularity, "popularityBuckets")?;
         let sum: f64 = keys.iter().sum();
@@ -55,7 +55,7 @@ impl Meta {
         })
     }
 
-    /// One of `keys` keys.
+    /// Draws one of `keys` keys.
     pub fn key(&self, keys: usize, prng: &mut Prng) -> u64 {
         let group = self.groups.draw(prng);
         let begin = if group == 0 { 0.0 } else { self.ends[group - 1] };
@@ -63,7 +63,7 @@ impl Meta {
         ((place * keys as f64) as usize).min(keys - 1) as u64
     }
 
-    /// The length in bytes of the value that falls to `unit`, a number in [0, 1), and `part`, another.
+    /// Returns the length in bytes of the value for `unit` and `part`, two numbers in [0, 1).
     pub fn value_bytes(&self, unit: f64, part: f64) -> u64 {
         let range = self.sizes.at(unit);
         let low = self.edges[range];

@@ -1,14 +1,15 @@
-//! How many requests miss, beside the eviction policies that are published, at equal bytes.
+//! Compares misses with those of published eviction policies, at equal bytes.
 //!
 //! ```text
-//!   streams.rs ──accesses──> gannet.rs   the real store: one lane, its background in slices between the accesses
+//!   streams.rs ──accesses──> gannet.rs   the real store: one thread handle, background slices between the accesses
 //!        └─────trace file──> peers.py    LRU, SIEVE, S3-FIFO, W-TinyLFU and ARC of libCacheSim
 //! ```
 //!
-//! An access reads a key and stores it if it misses. An item costs its stored size and one index slot in both, so that
-//! the peers get what Gannet's best case would hold; Gannet pays for its free reserve, dead bytes and open segments.
+//! An access reads a key and stores it if it misses. An item costs its stored size plus one index slot, for Gannet and
+//! for the peers. So the peers hold as much as Gannet could at best; Gannet also has its free reserve, dead bytes and
+//! open segments.
 //!
-//! Everything is drawn from seeds: two runs print the same table.
+//! All random draws follow from seeds: two runs print the same table.
 
 mod clusters;
 mod flash;
@@ -26,19 +27,19 @@ use summary::Summary;
 /// The streams, and the variants of the store.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Accesses of each stream; half as many where items have lifetimes.
+    /// Number of accesses of each stream; half as many for streams with lifetimes.
     pub accesses: usize,
-    /// Only the streams whose name contains one of these, with commas between them.
+    /// Run only the streams whose names contain one of these, separated by commas.
     pub only: String,
-    /// Hold the small queue's share at this percentage.
+    /// Fix the small queue's share at this percentage.
     pub small_percent: Option<u8>,
-    /// Leave the peers out.
+    /// True to leave the peers out.
     pub without_peers: bool,
-    /// Beside a second tier instead of the peers.
+    /// True to run with a second tier instead of the peers.
     pub flash: bool,
 }
 
-/// Replays every stream at every size and prints the tables. `root`: the repository's folder.
+/// Replays every stream at every size and prints the tables. `root` is the repository's directory.
 ///
 /// # Errors
 /// If the peers' library or the data is not available, or if a store cannot be created.
@@ -71,7 +72,7 @@ pub fn run(root: &Path, target: &Path, options: &Options) -> Result<bool, String
         }
     }
     println!("\n{}", summary.text(names));
-    println!("Where Gannet's memory is, in percent of it, on the mean of each stream's second half:\n");
+    println!("Use of Gannet's memory in percent, as means over each stream's second half:\n");
     println!(
         "| stream | memory, MB | live items | dead | free | open, not written | index | index load | small share |"
     );

@@ -1,6 +1,6 @@
-//! The published policies, from libCacheSim: a Python environment of its own under the target folder.
+//! The published policies from libCacheSim, in a Python environment in the target directory.
 //!
-//! What a policy misses over a trace never changes, so it is kept beside the environment and replayed only once.
+//! The misses of a policy for a trace never change, so they are stored beside the environment and computed only once.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -11,7 +11,7 @@ use std::process::Command;
 use super::gannet;
 use super::streams::{Access, Stream};
 
-/// By the names that `peers.py` knows.
+/// The policies, by their names in `peers.py`.
 pub const POLICIES: [&str; 5] = ["LRU", "SIEVE", "S3-FIFO", "W-TinyLFU", "ARC"];
 const LIBRARY: &str = "libcachesim==0.3.5";
 const SCRIPT: &str = include_str!("peers.py");
@@ -23,7 +23,7 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// Makes the environment, if it is not there.
+    /// Creates the environment if it does not exist.
     ///
     /// # Errors
     /// If Python or the library is not available.
@@ -43,10 +43,10 @@ impl Peers {
         self.folder.join("bin/python")
     }
 
-    /// Misses of each policy at each size: a list for each size, in the order of [`POLICIES`].
+    /// Returns the misses of each policy at each size: a list per size, in the order of [`POLICIES`].
     ///
     /// # Errors
-    /// When the script fails; its last words.
+    /// If the script fails; its last output.
     pub fn misses(&self, stream: &Stream, accesses: &[Access], sizes: &[u64]) -> Result<Vec<Vec<u64>>, String> {
         let kept = self.folder.join("misses").join(format!("{}-{:016x}.json", stream.name, digest(accesses, sizes)));
         let by_policy: Vec<Vec<u64>> = match std::fs::read_to_string(&kept) {
@@ -61,7 +61,7 @@ impl Peers {
         Ok((0..sizes.len()).map(|size| by_policy.iter().map(|misses| misses[size]).collect()).collect())
     }
 
-    /// A list for each policy.
+    /// Runs the script and returns a list per policy.
     fn replay(&self, stream: &Stream, accesses: &[Access], sizes: &[u64]) -> Result<Vec<Vec<u64>>, String> {
         let trace = self.folder.join(format!("{}.trace", stream.name));
         write(&trace, accesses, stream.has_lifetimes()).map_err(|error| format!("{}: {error}", trace.display()))?;
@@ -78,7 +78,7 @@ impl Peers {
     }
 }
 
-/// Returns what the misses follow from.
+/// Returns a digest of everything that the misses depend on.
 fn digest(accesses: &[Access], sizes: &[u64]) -> u64 {
     let mut hasher = DefaultHasher::new();
     (LIBRARY, SCRIPT, sizes).hash(&mut hasher);
@@ -88,7 +88,7 @@ fn digest(accesses: &[Access], sizes: &[u64]) -> u64 {
     hasher.finish()
 }
 
-/// Writes the trace that `peers.py` reads.
+/// Writes the trace file for `peers.py`.
 fn write(path: &Path, accesses: &[Access], lifetimes: bool) -> std::io::Result<()> {
     let mut file = std::io::BufWriter::new(std::fs::File::create(path)?);
     for access in accesses {
@@ -98,7 +98,7 @@ fn write(path: &Path, accesses: &[Access], lifetimes: bool) -> std::io::Result<(
                 file.write_all(&word.to_le_bytes())?;
             }
         } else {
-            // Neither of them looks ahead: the next access is written as "none".
+            // None of the policies looks ahead, so the next access is written as "none".
             file.write_all(&((access.at_ms / 1000) as u32).to_le_bytes())?;
             file.write_all(&access.key.to_le_bytes())?;
             file.write_all(&(bytes as u32).to_le_bytes())?;

@@ -1,12 +1,12 @@
-//! The curves of `docs/policy.md` as a picture: a panel a stream, misses over memory, a line a policy.
+//! Draws the curves of `docs/policy.md`: a panel per stream, misses over memory, a line per policy.
 //!
-//! It draws what the tables say, so that the two never differ: the tables are the data.
+//! The page's tables are the data, so that the picture always agrees with them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-/// Lines, in the order of the table's columns, and their colours.
+/// The lines in the order of the table's columns, with their colours.
 const LINES: [(&str, &str); 6] = [
     ("gannet", "#c0392b"),
     ("LRU", "#7f8c8d"),
@@ -18,30 +18,30 @@ const LINES: [(&str, &str); 6] = [
 const COLUMNS: usize = 4;
 const PANEL_WIDTH: f64 = 260.0;
 const PANEL_HEIGHT: f64 = 190.0;
-/// Room around a panel's curves, for its title and figures.
+/// Margin around a panel's curves, for its title and figures.
 const MARGIN: f64 = 34.0;
 const LEGEND_HEIGHT: f64 = 30.0;
 
-/// A point of a stream: memory in MB, and misses in percent for each line; not a number where the table has none.
+/// A point of a stream: the memory in MB, and the misses in percent for each line; NaN if the table has no value.
 type Point = (f64, [f64; LINES.len()]);
 
 /// Reads `docs/policy.md` and writes `docs/policy.svg`.
 ///
 /// # Errors
-/// When the page cannot be read, has no table, or the picture cannot be written.
+/// If the page cannot be read or has no table, or if the picture cannot be written.
 pub fn run(root: &Path) -> Result<bool, String> {
     let (page, picture) = (root.join("docs/policy.md"), root.join("docs/policy.svg"));
     let text = std::fs::read_to_string(&page).map_err(|error| format!("{}: {error}", page.display()))?;
     let streams = read(&text);
     if streams.is_empty() {
-        return Err(format!("{} has no table of misses", page.display()));
+        return Err(format!("{} contains no table of misses", page.display()));
     }
     std::fs::write(&picture, draw(&streams)).map_err(|error| format!("{}: {error}", picture.display()))?;
     println!("{}: {} streams", picture.display(), streams.len());
     Ok(true)
 }
 
-/// The rows of tables that have a stream, its memory and the misses of every line.
+/// Reads the table rows with a stream, its memory and the misses of every line.
 fn read(text: &str) -> BTreeMap<String, Vec<Point>> {
     let mut streams: BTreeMap<String, Vec<Point>> = BTreeMap::new();
     let mut among_misses = false;
@@ -93,7 +93,7 @@ fn draw(streams: &BTreeMap<String, Vec<Point>>) -> String {
     svg + "</svg>\n"
 }
 
-/// One stream: misses in percent, from 0 up, over the logarithm of the memory.
+/// Draws one stream: misses in percent, from 0 upwards, over the logarithm of the memory.
 fn panel(svg: &mut String, left: f64, top: f64, name: &str, points: &[Point]) {
     let (width, height) = (PANEL_WIDTH - 1.5 * MARGIN, PANEL_HEIGHT - 1.7 * MARGIN);
     let most = points.iter().flat_map(|(_, misses)| misses).copied().fold(1.0, f64::max);
@@ -114,7 +114,7 @@ fn panel(svg: &mut String, left: f64, top: f64, name: &str, points: &[Point]) {
         let (x, y) = (x_of(*memory), top + height + 13.0);
         let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y}\" text-anchor=\"middle\">{memory}</text>");
     }
-    // Gannet last, on top of the others.
+    // Gannet is drawn last, above the others.
     for (line, (_, colour)) in LINES.iter().enumerate().rev() {
         let drawn = points.iter().filter(|(_, misses)| misses[line].is_finite());
         let places: Vec<(f64, f64)> = drawn.map(|(memory, m)| (x_of(*memory), y_of(m[line]))).collect();

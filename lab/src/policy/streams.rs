@@ -1,9 +1,9 @@
 //! Streams of accesses, each drawn from a seed.
 //!
-//! The keys of a stream are numbers; a value's length and lifetime follow from its key's number. Where items live for
-//! ever, one access comes every millisecond of the store's clock. The streams named after a cluster have the Zipf
-//! exponent, requests a key, share of keys asked for once, lifetimes and mean value length of its row: a sample of the
-//! cluster's keys, so that lifetimes and the time between two requests for a key stay in proportion.
+//! The keys of a stream are numbers; a value's length and lifetime follow from its key's number. In streams without
+//! lifetimes, accesses are a millisecond of the store's clock apart. A stream with a cluster's name uses the Zipf
+//! exponent, requests per key, share of keys requested once, lifetimes and mean value length of the cluster's row. It
+//! is a sample of the cluster's keys, so that lifetimes and the time between two requests for a key stay in proportion.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -20,11 +20,11 @@ use crate::replay::table::Table;
 pub struct Access {
     /// The key's number.
     pub key: u64,
-    /// The instant, in milliseconds since the stream began.
+    /// The instant, in milliseconds from the start of the stream.
     pub at_ms: u64,
-    /// Time to live of a stored item, in milliseconds; 0: for ever.
+    /// Time to live of a stored item, in milliseconds; 0 for no expiry.
     pub ttl_ms: u64,
-    /// The value's length.
+    /// The value's length in bytes.
     pub value_bytes: u32,
 }
 
@@ -33,51 +33,50 @@ pub struct Access {
 enum Shape {
     /// Zipf over the keys; this percentage of the accesses is to keys that are read once.
     Zipf { alpha: f64, once_percent: u64 },
-    /// Zipf whose popular keys change: every hundred accesses one of them changes place with any other.
+    /// Zipf with changing popular keys: every hundred accesses one of them is exchanged with a random key.
     Churn { alpha: f64 },
     /// Zipf, with a scan through a tenth as many keys as the stream has accesses, twenty times.
     Scan { alpha: f64 },
-    /// Zipf, half of the accesses; the other half go round through a tenth of the keys.
+    /// Half of the accesses are Zipf; the other half cycle through a tenth of the keys.
     Loop { alpha: f64 },
-    /// Uniform in a window of a tenth of the keys that slides over all of them.
+    /// Uniform in a window of a tenth of the keys, which slides over all of them.
     Window,
-    /// The published popularity and value lengths of a cache; each length divided by the scale.
+    /// The published popularity and value lengths of a cache, with each length divided by the scale.
     Meta { meta: Box<Meta>, scale: u64 },
-    /// By a cluster's row.
+    /// From a cluster's row.
     Cluster(Cluster),
 }
 
 /// A named stream.
 #[derive(Clone, Debug)]
 pub struct Stream {
-    /// As in the tables.
+    /// Name in the tables.
     pub name: &'static str,
     shape: Shape,
 }
 
-/// Mean length of a value where nothing else says it: lengths are from half of it to one and a half.
+/// Default mean length of a value; lengths are from half of it to one and a half times it.
 const VALUE_BYTES: u64 = 240;
-/// Keys asked for once are numbered from here.
+/// First number of the keys that are requested once.
 const ONCE: u64 = 1 << 40;
-/// Accesses for each key.
+/// Number of accesses per key.
 const ACCESSES_A_KEY: usize = 5;
 const CHURN_EVERY: usize = 100;
-/// The longest value, in bytes, and the longest mean of a cluster's: memories are small here, and one value must not be
-/// much of them.
+/// The longest value in bytes, and the longest mean of a cluster. Memories are small here, and one value must be a
+/// small part of them.
 pub const VALUE_BYTES_MAX: u64 = 16 << 10;
 const CLUSTER_VALUE_BYTES_MAX: u64 = 400;
-/// Accesses of a stream with lifetimes, as a part of the others': its peers are driven from Python, key by key.
+/// Divisor for the number of accesses of a stream with lifetimes, because its peers are driven from Python, key by key.
 const CLUSTER_PART: usize = 2;
-/// Memories, in parts of a thousand of the bytes of all keys that the stream reads, without the keys that are drawn
-/// to be read once.
+/// Memory sizes, in thousandths of the bytes of all keys that the stream reads, without the keys drawn to be read once.
 const PERMILLE: [u64; 5] = [25, 50, 100, 200, 400];
-/// Memories, in parts of a thousand of the bytes that live at once if nothing is evicted.
+/// Memory sizes, in thousandths of the bytes that are live at once without eviction.
 const PERMILLE_OF_LIVE: [u64; 5] = [200, 400, 600, 800, 1000];
 
-/// Every stream of the table. `data` has what is published of production caches.
+/// Returns every stream of the table. `data` contains published data of production caches.
 ///
 /// # Errors
-/// When a file there is missing or has another shape.
+/// If a file is missing or has another format.
 pub fn all(data: &Path) -> Result<Vec<Stream>, String> {
     use Shape::{Churn, Loop, Scan, Window, Zipf};
     let meta = |name, folder: &str, scale| {
@@ -105,12 +104,12 @@ pub fn all(data: &Path) -> Result<Vec<Stream>, String> {
 }
 
 impl Stream {
-    /// True if its items have lifetimes.
+    /// Returns whether the stream's items have lifetimes.
     pub fn has_lifetimes(&self) -> bool {
         matches!(self.shape, Shape::Cluster(_))
     }
 
-    /// The stream's accesses: `count`, or a part of them where items have lifetimes.
+    /// Returns the stream's accesses: `count`, or a part of them for streams with lifetimes.
     pub fn draw(&self, count: usize) -> Vec<Access> {
         let count = match self.shape {
             Shape::Cluster(row) => count / CLUSTER_PART * row.longer,
@@ -140,13 +139,13 @@ impl Stream {
             .collect()
     }
 
-    /// The memories in which the stream is replayed, in bytes.
+    /// Returns the memory sizes at which the stream is replayed, in bytes.
     pub fn memories(&self, accesses: &[Access]) -> [u64; 5] {
         if self.has_lifetimes() {
             let live = live_bytes(accesses);
             return PERMILLE_OF_LIVE.map(|permille| live * permille / 1000);
         }
-        // No memory is of use to keys that are drawn to be asked for once.
+        // Memory does not help for keys that are requested once.
         let lone = matches!(self.shape, Shape::Zipf { .. } | Shape::Meta { .. });
         let counts = |access: &Access| !lone || access.key < ONCE;
         let mut seen = std::collections::HashSet::new();
@@ -189,7 +188,7 @@ impl Stream {
                 by_rank[ranks.draw(prng)]
             }
             Shape::Scan { .. } => {
-                // Twenty scans, each a two-hundredth of the stream, evenly spaced.
+                // Twenty scans, each of a two-hundredth of the stream, evenly spaced.
                 let (part, length) = (number % (count / 20), count / 200);
                 if part < length { ONCE + part as u64 } else { ranks.draw(prng) as u64 }
             }
@@ -223,7 +222,8 @@ impl Stream {
     }
 }
 
-/// The bytes of the items that live at once if nothing is evicted, on the mean of the second half of the accesses.
+/// Returns the bytes of the items that are live at once without eviction, as a mean over the second half of the
+/// accesses.
 fn live_bytes(accesses: &[Access]) -> u64 {
     let mut ends: BTreeMap<u64, u64> = BTreeMap::new();
     let mut end_of: HashMap<u64, u64> = HashMap::new();

@@ -1,15 +1,16 @@
-//! How far each policy is from the best, over all points of the table.
+//! Summarises the distance of each policy from the best, over all points of the table.
 
 use super::columns;
 
-/// Misses over the best peer's, for Gannet and each peer in the order of the columns: without lifetimes, and with.
+/// Ratios of misses to the best peer's, for Gannet and each peer in the order of the columns: without lifetimes, and
+/// with.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     ratios: [Vec<Vec<f64>>; 2],
 }
 
 impl Summary {
-    /// Takes in a point, and gives Gannet's part of the best peer's misses; `-` without peers.
+    /// Adds a point. Returns the ratio of Gannet's misses to the best peer's; `-` without peers.
     pub fn add(&mut self, has_lifetimes: bool, ours: u64, peers: &[u64]) -> String {
         let Some(best) = peers.iter().min() else { return "-".into() };
         let of_best = |misses: u64| misses as f64 / (*best).max(1) as f64;
@@ -19,12 +20,12 @@ impl Summary {
         text
     }
 
-    /// A table with a line for each kind of stream; `peers` are their names.
+    /// Returns a table with a line for each kind of stream; `peers` are the names of the columns.
     pub fn text(&self, peers: &[&str]) -> String {
         let all: Vec<Vec<f64>> = self.ratios.concat();
         let names = columns(std::iter::once("gannet").chain(peers.iter().copied()));
         let mut text =
-            format!("| misses over the best peer's | points |{names}\n|---|---|{}\n", "---|".repeat(peers.len() + 1));
+            format!("| misses / best peer's misses | points |{names}\n|---|---|{}\n", "---|".repeat(peers.len() + 1));
         for (what, points) in
             [("without lifetimes", &self.ratios[0]), ("with lifetimes", &self.ratios[1]), ("all", &all)]
         {

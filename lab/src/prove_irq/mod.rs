@@ -1,19 +1,18 @@
-//! `gannet doctor prove --remedy irq.affinity` in a guest whose kernel lets interrupts be moved.
+//! Runs `gannet doctor prove --remedy irq.affinity` in a guest whose kernel allows interrupts to be moved.
 //!
 //! ```text
-//!   the guest's network                                  a network of its own
+//!   the guest's network                                  a separate network
 //!   gannet doctor prove ── --live ──> gannet serve,      gannet load at a steady rate,
 //!        │                            worker on CPU 1    on CPU 2
 //!        v                                 │                  │
-//!   its interrupts: CPU 1 as it was,  virtio NIC ── hub ── virtio NIC, its interrupts on CPU 2
+//!   its interrupts: CPU 1 originally,  virtio NIC ── hub ── virtio NIC, its interrupts on CPU 2
 //!   CPU 0 with the remedy (the plan's for the network)
 //! ```
 //!
-//! Where a hypervisor takes no other CPU for an interrupt (EPERM) the remedy cannot be shown, so it is shown here: that
-//! it is found, in the journal, written, read back, followed by the interrupts, and taken back. What is judged is the
-//! server's own account of its requests: a generator in an emulated machine is late by itself. Its times compare the
-//! two states with each other and with nothing else. Without QEMU it says so and ends well; it is no part of
-//! `make test`.
+//! If a hypervisor does not allow another CPU for an interrupt (EPERM), the remedy cannot be shown on the host, so it
+//! is shown in a guest: the remedy is found, journaled, written, read back, obeyed by the interrupts, and undone. The
+//! server's own counts of its requests are judged, because a generator in an emulated machine is late. Its times only
+//! compare the two states. Without QEMU the command prints that and succeeds. It is not part of `make test`.
 
 mod shown;
 
@@ -28,13 +27,13 @@ use testbed::needs::{Need, install};
 /// The length and the load of the proof.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// Rounds of both states.
+    /// Number of rounds of both states.
     #[arg(long, default_value_t = 7)]
     rounds: u64,
-    /// Seconds for which each state of a round is measured.
+    /// Seconds for which each state is measured in a round.
     #[arg(long, default_value_t = 20)]
     seconds: u64,
-    /// Requests a second; a measurement takes 2,000.
+    /// Requests per second; a measurement needs 2,000 requests.
     #[arg(long, default_value_t = 400)]
     rate: u64,
     /// Seed of the order of the rounds.
@@ -48,26 +47,27 @@ pub struct Options {
     program: Option<PathBuf>,
 }
 
-/// Programs that the guest's image needs, beside those of all guests.
+/// Programs that the guest's image needs in addition to those of all guests.
 const NEEDS: [Need; 2] = [
     Need { program: "ip", arguments: &["-V"], packages: &["iproute2"] },
     Need { program: "tar", arguments: &["--version"], packages: &["tar"] },
 ];
-/// Debian's package that depends on the kernel.
+/// Debian's package that depends on the kernel package.
 const KERNEL: &str = "linux-image-cloud-amd64";
-/// One for the network, which the plan wants of its own from three on, one for the worker, one for the generator.
+/// The number of CPUs, the worker's CPU and the generator's CPU. With three or more CPUs, the plan reserves one for the
+/// network.
 const CPUS: [&str; 3] = ["3", "1", "2"];
 const MEMORY: &str = "640M";
 const DISK_BYTES: u64 = 256 << 20;
 const OUTCOME_BYTES: u64 = 16 << 20;
-/// Maximum time of the start, and of each measurement beyond its length.
+/// Time limit of the start, and of each measurement beyond its length.
 const START_S: u64 = 600;
 const EXTRA_S: u64 = 60;
 
-/// Runs it; false where something of the remedy was not as it has to be.
+/// Runs the guest. Returns false if the remedy did not work as expected.
 ///
 /// # Errors
-/// What failed; without QEMU nothing does.
+/// The failure; a missing QEMU is not an error.
 pub fn run(target: &Path, options: &Options) -> Result<bool, String> {
     for needs in [&guests::NEEDS[..], &NEEDS[..]] {
         if let Err(why) = install(needs) {
@@ -93,20 +93,18 @@ pub fn run(target: &Path, options: &Options) -> Result<bool, String> {
         println!("wrong: {fault}");
     }
     if faults.is_empty() {
-        println!(
-            "the remedy was found, in the journal, written, read back, followed by the interrupts, and taken back"
-        );
+        println!("the remedy was found, journaled, written, read back, obeyed by the interrupts, and undone");
     }
     println!("report: {}", found.join("irq.html").display());
     Ok(faults.is_empty())
 }
 
-/// Runs the guest to its end; its lines.
+/// Runs the guest to its end. Returns its output lines.
 fn said(folder: &Path, kernel: &Kernel, initramfs: &Path, options: &Options) -> Result<Vec<String>, String> {
     let [cpus, worker, generator] = CPUS;
     let mut shape = ["-smp", cpus, "-m", MEMORY].map(str::to_owned).to_vec();
     for (name, last) in [("serves", 1), ("asks", 2)] {
-        // Nothing is started over the network, so that no firmware for it is needed.
+        // The guest does not boot over the network, so no firmware for that is needed.
         let device = format!("virtio-net-pci,netdev={name},romfile=,mac=52:54:00:12:34:0{last}");
         shape.extend(["-netdev".to_owned(), format!("hubport,id={name},hubid=0"), "-device".to_owned(), device]);
     }
@@ -120,7 +118,7 @@ fn said(folder: &Path, kernel: &Kernel, initramfs: &Path, options: &Options) -> 
     let disks = ["disk", "outcome"].map(|name| folder.join(name));
     let disks = disks.each_ref().map(PathBuf::as_path);
     let machine = Machine::start(kernel, initramfs, &line, &disks, Cpus::Together, &shape)?;
-    // Half as many rounds more are tried for those that do not count, each of two measurements.
+    // Half as many additional rounds of two measurements each are tried in place of rounds that do not count.
     let time = Duration::from_secs(START_S + 3 * rounds.max(&1) * (seconds + EXTRA_S));
     let mut said = Vec::new();
     machine.listen(time, |line| {
@@ -130,5 +128,5 @@ fn said(folder: &Path, kernel: &Kernel, initramfs: &Path, options: &Options) -> 
     if said.iter().any(|line| line.starts_with("guest: undone")) {
         return Ok(said);
     }
-    Err(format!("the guest ended before its end; it said:\n{}\nwith the disk {}", said.join("\n"), path_text(disks[0])))
+    Err(format!("the guest ended early; its output:\n{}\nwith the disk {}", said.join("\n"), path_text(disks[0])))
 }

@@ -1,34 +1,34 @@
-//! What has to be so of a remedy that was proved, whatever its verdict: by the proof, the journals, and the kernel.
+//! Checks a proved remedy, whatever its verdict: by the proof, the journals, and the kernel's state.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::Value;
 
-/// Rounds of which a verdict is made at least.
+/// Minimum number of rounds for a verdict.
 const ROUNDS_MIN: usize = 5;
 
 /// The files that the guest wrote.
 pub struct Seen {
-    /// The proof, as `--json` has it.
+    /// The proof, as written by `--json`.
     proof: Value,
     /// Each run's records, in order.
     journals: Vec<Vec<Value>>,
-    /// The interrupts' CPUs, by the interrupts' numbers, at three instants.
+    /// CPUs of each interrupt, by the interrupt's number, before the proof.
     before: Places,
     after: Places,
     undone: Places,
-    /// Interrupts at each CPU, before the proof and after it.
+    /// Number of interrupts on each CPU, before and after the proof.
     came: Vec<Vec<u64>>,
 }
 
 type Places = BTreeMap<String, String>;
 
 impl Seen {
-    /// Reads the files that came out, and what the guest said.
+    /// Reads the output files and the output lines of the guest.
     ///
     /// # Errors
-    /// What is not there or cannot be read.
+    /// A file that is missing or cannot be read.
     pub fn read(found: &Path, said: &[String]) -> Result<Self, String> {
         let text = |path: &Path| std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()));
         let wrong = |path: &Path, error| format!("{}: {error}", path.display());
@@ -57,7 +57,7 @@ fn places(said: &[String], when: &str) -> Places {
     line.split(' ').filter_map(|pair| pair.split_once('=')).map(|(irq, cpu)| (irq.to_owned(), cpu.to_owned())).collect()
 }
 
-/// Of a step: the interrupt, and its CPU as it was and with the remedy.
+/// Returns a step's interrupt, with its original CPU and its CPU with the remedy.
 fn step(value: &Value) -> Option<(&str, &str, &str)> {
     let irq = value["new"]["path"].as_str()?.strip_prefix("/proc/irq/")?.strip_suffix("/smp_affinity_list")?;
     Some((irq, value["old"].as_str()?, value["new"]["value"].as_str()?))
@@ -67,8 +67,8 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Returns whether a run's records tell, of each step in order, that it was written and what was read back, and of each
-/// then that it was taken back.
+/// Returns whether a run's records contain, for each step in order, that it was written and read back, and that it was
+/// undone.
 fn is_whole(records: &[Value], steps: &[(&str, &str, &str)]) -> bool {
     steps.iter().enumerate().all(|(at, known)| {
         let at_of = |kind: &str| records.iter().position(|record| record[kind]["at"].as_u64() == Some(at as u64));
@@ -81,7 +81,7 @@ fn is_whole(records: &[Value], steps: &[(&str, &str, &str)]) -> bool {
     })
 }
 
-/// All that is not as it has to be.
+/// Returns all deviations from the expected state.
 pub fn faults(seen: &Seen) -> Vec<String> {
     let mut faults = Vec::new();
     let mut must = |is_so: bool, fault: String| {
@@ -94,7 +94,7 @@ pub fn faults(seen: &Seen) -> Vec<String> {
     let (old, new) = (side(|s| (s.0.into(), s.1.into())), side(|s| (s.0.into(), s.2.into())));
     must(
         !steps.is_empty() && old == seen.before,
-        format!("the remedy is for {old:?}, and the guest has {:?}", seen.before),
+        format!("the remedy is for {old:?}, but the guest has {:?}", seen.before),
     );
     must(steps.iter().all(|(_, old, new)| old != new), format!("the remedy moves nothing: {steps:?}"));
     let counted = |round: &&Value| round["before"]["fault"].is_null() && round["changed"]["fault"].is_null();
@@ -102,24 +102,30 @@ pub fn faults(seen: &Seen) -> Vec<String> {
     let counted = rounds.iter().filter(counted).count();
     let verdict = seen.proof["verdict"].as_str().unwrap_or("none");
     must(counted >= ROUNDS_MIN, format!("{counted} of {} rounds count, the verdict is {verdict}", rounds.len()));
-    let stays = seen.proof["end"].as_str().is_some_and(|end| end.starts_with("It stays"));
+    let stays = seen.proof["end"].as_str().is_some_and(|end| end.starts_with("The change stays"));
     must(stays == (verdict == "helped"), format!("the verdict is {verdict}, and it says {}", seen.proof["end"]));
     let runs = rounds.len() + usize::from(stays);
-    // Two rounds that have the change one after the other have it as one run.
+    // Two consecutive rounds with the change share one run.
     must(
         (runs.div_ceil(2)..=runs).contains(&seen.journals.len()),
-        format!("{} journals of {runs}", seen.journals.len()),
+        format!("there are {} journals of {runs} runs", seen.journals.len()),
     );
     let torn = seen.journals.iter().filter(|records| !is_whole(records, &steps)).count();
-    must(torn == 0, format!("{torn} journals do not tell of each step that it was written, read back and undone"));
+    must(torn == 0, format!("{torn} journals do not record that each step was written, read back and undone"));
     let expected = if stays { &new } else { &old };
-    must(seen.after == *expected, format!("after the proof it is {:?}, and {expected:?} is what it says", seen.after));
-    must(seen.undone == old, format!("undone it is {:?}, and it was {old:?}", seen.undone));
+    must(
+        seen.after == *expected,
+        format!("after the proof the state is {:?}, but {expected:?} is expected", seen.after),
+    );
+    must(seen.undone == old, format!("after the undo the state is {:?}, but it was {old:?}", seen.undone));
     for cpus in [&old, &new] {
         for cpu in cpus.values().filter_map(|cpu| cpu.parse::<usize>().ok()) {
             let counts: Vec<u64> = seen.came.iter().filter_map(|counts| counts.get(cpu).copied()).collect();
             let has_grown = matches!(counts[..], [first, last] if first < last);
-            must(has_grown, format!("no interrupts came to CPU {cpu} while it was theirs: {:?}", seen.came));
+            must(
+                has_grown,
+                format!("no interrupts arrived on CPU {cpu} while they were assigned to it: {:?}", seen.came),
+            );
         }
     }
     faults
@@ -153,7 +159,7 @@ mod tests {
         let round = json!({"before": {"fault": null}, "changed": {"fault": null}});
         let proof = json!({
             "subject": {"steps": [step_of(25), step_of(26)]}, "rounds": vec![round; 5],
-            "verdict": "no-difference", "end": "It is taken back: the host is as it was."
+            "verdict": "no-difference", "end": "The change was undone: the host is in its original state."
         });
         let came = vec![vec![0, 9, 0], vec![70, 90, 0]];
         let [before, after, undone] = ["1"; 3].map(pairs);
@@ -172,7 +178,7 @@ mod tests {
         assert_eq!(faults(&seen()), Vec::<String>::new());
         is_told(|seen| seen.before = pairs("2"), "the guest has");
         is_told(|seen| seen.proof["rounds"] = json!([]), "0 of 0 rounds count");
-        is_told(|seen| seen.proof["end"] = json!("It stays: run 1"), "the verdict is no-difference");
+        is_told(|seen| seen.proof["end"] = json!("The change stays: run 1"), "the verdict is no-difference");
         is_told(|seen| seen.journals.truncate(2), "2 journals of 5");
         is_told(|seen| seen.journals[3][2] = json!({"done": {"at": 0, "now": "1"}}), "1 journals do not tell");
         is_told(|seen| seen.journals[3].truncate(5), "1 journals do not tell");
@@ -185,7 +191,7 @@ mod tests {
     fn what_helped_stays_until_it_is_undone() {
         let mut seen = seen();
         seen.proof["verdict"] = json!("helped");
-        seen.proof["end"] = json!("It stays: run 6");
+        seen.proof["end"] = json!("The change stays: run 6");
         seen.after = pairs("0");
         seen.journals.push(seen.journals[0].clone());
         assert_eq!(faults(&seen), Vec::<String>::new());

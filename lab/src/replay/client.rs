@@ -1,12 +1,12 @@
 //! Sends a stream over a few pipelined connections and checks every reply, byte by byte.
 //!
 //! ```text
-//!   turn:  fills and swaps that the last turn asked for, then new requests ──> one batch a connection
-//!          all batches out, all replies in; a miss asks for a fill in the next turn
+//!   turn:  fills and swaps requested in the last turn, then new requests ──> one batch per connection
+//!          all batches are sent, all replies are read; a miss causes a fill in the next turn
 //! ```
 //!
-//! All requests for a key take the same connection, so the replies tell in which order the server did them: the
-//! version of a key that a read must show is known.
+//! All requests for a key use the same connection, so the replies show the order in which the server executed them. So
+//! the version of a key that a read must return is known.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -17,9 +17,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::workload::{Name, Request, Workload};
 
-/// Open connections.
+/// Number of open connections.
 pub const CONNECTIONS: usize = 8;
-/// New requests in a turn, over all connections.
+/// Number of new requests per turn, over all connections.
 pub const TURN_REQUESTS: u64 = 256;
 
 const BLOCK_BYTES: usize = 2 * 1024 * 1024;
@@ -29,17 +29,17 @@ const REPLY_WAIT_MAX: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 /// Counts of the replies.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
-    /// Requests of the stream that were sent; fills and swaps not counted.
+    /// Requests of the stream that were sent, without fills and swaps.
     pub requests: u64,
     /// All commands that were sent.
     pub commands: u64,
     /// Reads that found the key.
     pub hits: u64,
-    /// Reads that did not.
+    /// Reads that did not find the key.
     pub misses: u64,
     /// Items stored, by fills, adds and swaps.
     pub stored: u64,
-    /// Swaps that came too late, and adds that found the key.
+    /// Swaps that were too late, and adds that found the key.
     pub refused: u64,
     /// Errors such as `SERVER_ERROR out of memory`.
     pub errors: u64,
@@ -49,7 +49,7 @@ pub struct Tally {
 enum Expect {
     Get(u64),
     Gets(u64),
-    /// A store of this version.
+    /// A store of this version of a key.
     Store(u64, u8),
 }
 
@@ -68,10 +68,10 @@ struct Connection {
     read_bytes: usize,
 }
 
-/// A client in the middle of a replay.
+/// A client during a replay.
 pub struct Client<'w> {
     workload: &'w Workload,
-    /// Production seconds in a second of the replay.
+    /// Number of production seconds per second of the replay.
     compression: f64,
     prng: Prng,
     lone: u64,
@@ -81,7 +81,7 @@ pub struct Client<'w> {
     versions: Vec<u8>,
     block: Vec<u8>,
     scratch: Vec<u8>,
-    /// Counts of the replies until now.
+    /// Counts of the replies so far.
     pub tally: Tally,
 }
 
@@ -89,7 +89,7 @@ impl<'w> Client<'w> {
     /// Connects to a server.
     ///
     /// # Errors
-    /// When a connection is refused.
+    /// If a connection is refused.
     pub fn connect(address: SocketAddr, workload: &'w Workload, compression: f64, seed: u64) -> std::io::Result<Self> {
         let connect = |_| -> std::io::Result<Connection> {
             let stream = TcpStream::connect(address)?;
@@ -114,10 +114,10 @@ impl<'w> Client<'w> {
         })
     }
 
-    /// One turn: at most `requests` new requests, and what the last turn asked for.
+    /// Runs one turn: at most `requests` new requests, and the follow-ups of the last turn.
     ///
     /// # Errors
-    /// The first reply that is not what it has to be.
+    /// The first wrong reply.
     pub fn turn(&mut self, requests: u64) -> Result<(), String> {
         for follow in std::mem::take(&mut self.follows) {
             match follow {
@@ -166,7 +166,7 @@ impl<'w> Client<'w> {
         self.tally.commands += 1;
     }
 
-    /// Sends every batch and takes in every reply.
+    /// Sends every batch and reads every reply.
     fn exchange(&mut self) -> Result<(), String> {
         loop {
             let mut busy = false;
@@ -190,7 +190,7 @@ impl<'w> Client<'w> {
                 .map(|connection| PollFd::new(&connection.stream, waits(connection)))
                 .collect();
             match poll(&mut fds, Some(&REPLY_WAIT_MAX)) {
-                Ok(0) => return Err("the server does not answer".into()),
+                Ok(0) => return Err("the server does not reply".into()),
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.to_string()),
             }
@@ -238,7 +238,7 @@ impl<'w> Client<'w> {
                             b"NOT_STORED" | b"EXISTS" | b"NOT_FOUND" => self.tally.refused += 1,
                             error if error.starts_with(b"SERVER_ERROR") => self.tally.errors += 1,
                             other => {
-                                return Err(format!("a store was answered '{}'", String::from_utf8_lossy(other)));
+                                return Err(format!("a store got the reply '{}'", String::from_utf8_lossy(other)));
                             }
                         }
                         used
@@ -252,7 +252,7 @@ impl<'w> Client<'w> {
     }
 }
 
-/// The value of `key` in `version`: the key's number, the version with a checksum of both, then random bytes.
+/// Writes the value of `key` in `version`: the key's number, the version with a checksum of both, then random bytes.
 fn write_value(block: &[u8], key: u64, version: u8, length: usize, out: &mut Vec<u8>) {
     let mixed = split_mix(split_mix(key) ^ u64::from(version));
     let mut head = [0; VALUE_HEAD_BYTES];
@@ -271,11 +271,11 @@ fn write_value(block: &[u8], key: u64, version: u8, length: usize, out: &mut Vec
 }
 
 enum Reply {
-    /// Not all of it has come.
+    /// The reply is incomplete.
     Partial,
-    /// `END`; its length.
+    /// `END`, with its length.
     Miss(usize),
-    /// The value; the reply's length, and the token of a `gets`.
+    /// The value, with the reply's length and the token of a `gets`.
     Hit(usize, Option<u64>),
 }
 
@@ -284,7 +284,7 @@ fn line(input: &[u8]) -> Option<&[u8]> {
     input[..end].strip_suffix(b"\r")
 }
 
-/// Checks the reply to a read: key, length, every byte of the value, and the line behind it.
+/// Checks the reply to a read: key, length, every byte of the value, and the line after it.
 fn check_read(
     input: &[u8],
     workload: &Workload,
@@ -310,7 +310,7 @@ fn check_read(
     let token = match head.strip_prefix(scratch.as_slice()) {
         Some(b"") => None,
         Some(rest) => std::str::from_utf8(rest).ok().and_then(|rest| rest.strip_prefix(' ')?.parse().ok()),
-        None => return Err(format!("key {key} was answered '{}'", String::from_utf8_lossy(head))),
+        None => return Err(format!("a read of key {key} got the reply '{}'", String::from_utf8_lossy(head))),
     };
     scratch.clear();
     write_value(block, key, version, length, scratch);
@@ -319,7 +319,7 @@ fn check_read(
     }
     match &input[end..end + 7] {
         b"\r\nEND\r\n" => Ok(Reply::Hit(end + 7, token)),
-        other => Err(format!("key {key}: '{}' behind the value", String::from_utf8_lossy(other))),
+        other => Err(format!("key {key}: found '{}' after the value", String::from_utf8_lossy(other))),
     }
 }
 

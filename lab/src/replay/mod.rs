@@ -1,6 +1,7 @@
-//! The main job on real input: requests drawn from production caches, against Gannet and Debian's memcached.
+//! A replay of realistic input: requests drawn from statistics of production caches, against Gannet and Debian's
+//! memcached.
 //!
-//! Both get the same stream from one seed, the same memory and the same pace, so that lifetimes end after the same
+//! Both get the same stream from one seed, the same memory and the same pace, so that items expire after the same
 //! number of requests. Every reply is checked; a wrong byte ends the replay.
 
 mod client;
@@ -18,34 +19,34 @@ use workload::{Name, WEEK_S, Workload};
 /// The length and the memories of a replay.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Requests of each stream.
+    /// Number of requests of each stream.
     pub requests: u64,
-    /// Requests a second that both servers get.
+    /// Requests per second for both servers.
     pub pace: u64,
     /// Memory limit for kvcache_reg, in MiB.
     pub kvcache_mib: u64,
     /// Memory limit for cluster52, in MiB.
     pub cluster52_mib: u64,
-    /// Count each replay as a test and print what test runners print.
+    /// True to count each replay as a test and print the result like a test runner.
     pub as_test: bool,
-    /// Leave Gannet out.
+    /// True to leave Gannet out.
     pub without_gannet: bool,
 }
 
 impl Options {
-    /// The replay of the tables: 20 million requests.
+    /// Returns the replay of the tables: 20 million requests.
     pub fn full() -> Self {
         let (kvcache_mib, cluster52_mib) = (128, 64);
         Self { requests: 20_000_000, pace: 75_000, kvcache_mib, cluster52_mib, as_test: false, without_gannet: false }
     }
 
-    /// Seconds of work, for the test run: correctness only.
+    /// Returns a replay of a few seconds for the test run, which only checks correctness.
     pub fn short() -> Self {
         let (kvcache_mib, cluster52_mib) = (16, 64);
         Self { requests: 300_000, pace: 60_000, kvcache_mib, cluster52_mib, as_test: true, without_gannet: false }
     }
 
-    /// Production seconds in one second of the replay: the whole replay is one week.
+    /// Returns the number of production seconds in one second of the replay; the whole replay represents one week.
     fn compression(&self) -> f64 {
         WEEK_S * self.pace as f64 / self.requests as f64
     }
@@ -62,16 +63,16 @@ struct Row {
     elapsed: Duration,
 }
 
-/// Replays both workloads on both servers and prints the table; false if a reply was wrong.
+/// Replays both workloads on both servers and prints the table. Returns false if a reply was wrong.
 ///
 /// # Errors
-/// When a server does not start or the data is missing.
+/// If a server does not start, or if the data is missing.
 pub fn run(root: &Path, options: Options) -> Result<bool, String> {
     println!("{}\n", host::facts());
     let workloads = [Workload::kvcache_reg(&root.join("data"))?, Workload::cluster52(options.requests)];
     println!(
-        "{} requests, {CONNECTIONS} connections, {TURN_REQUESTS} requests a turn, {} requests/s; one second stands \
-         for {:.0} s, so that the replay is one week.\n",
+        "{} requests, {CONNECTIONS} connections, {TURN_REQUESTS} requests per turn, {} requests/s; one second \
+         represents {:.0} s, so that the replay is one week.\n",
         options.requests,
         options.pace,
         options.compression()
@@ -80,8 +81,8 @@ pub fn run(root: &Path, options: Options) -> Result<bool, String> {
         println!("- {}: {}", workload.name.text(), workload.scale);
     }
     println!(
-        "\n| workload | server | limit, MiB | hit ratio | items held | RSS, MiB | RSS an item, B | evictions \
-         | CPU-ns a command | requests/s | errors |"
+        "\n| workload | server | limit, MiB | hit ratio | items held | RSS, MiB | RSS per item, B | evictions | \
+         CPU-ns per command | requests/s | errors |"
     );
     println!("|---|---|---|---|---|---|---|---|---|---|---|");
     let kinds = if options.without_gannet { vec![Kind::Memcached] } else { vec![Kind::Gannet, Kind::Memcached] };

@@ -1,15 +1,15 @@
-//! Drawing from a distribution that is given as weights.
+//! Draws from a distribution given by weights.
 
 use base::prng::Prng;
 
-/// Indices with weights; drawn in O(log n).
+/// Indices with weights, drawn in O(log n).
 #[derive(Clone, Debug)]
 pub struct Table {
     sums: Vec<f64>,
 }
 
 impl Table {
-    /// A table of these weights, which need not sum up to 1. At least one must be above 0.
+    /// Creates a table of these weights, whose sum may be any positive number.
     pub fn new(weights: impl IntoIterator<Item = f64>) -> Self {
         let mut sum = 0.0;
         let sums: Vec<f64> = weights
@@ -23,13 +23,13 @@ impl Table {
         Self { sums }
     }
 
-    /// The index that `unit`, a number in [0, 1), falls on.
+    /// Returns the index for `unit`, a number in [0, 1).
     pub fn at(&self, unit: f64) -> usize {
         let point = unit * self.sums[self.sums.len() - 1];
         self.sums.partition_point(|sum| *sum <= point).min(self.sums.len() - 1)
     }
 
-    /// A random index.
+    /// Draws a random index.
     pub fn draw(&self, prng: &mut Prng) -> usize {
         self.at(prng.unit())
     }

@@ -1,10 +1,9 @@
-//! Two streams of requests, each drawn from what is published of a production cache.
+//! Two streams of requests, each drawn from the published statistics of a production cache.
 //!
-//! `kvcache_reg` (Meta) has popularity by groups of keys, value sizes and an operation mix; its lifetimes come from
-//! Twitter's cluster19, since Meta's file has none. `cluster52` (Twitter) is made to match its row: the mix, the
-//! Zipf exponent, the requests a key, the share of keys that are asked for once, and the lifetimes.
-//! Everything about a key (length, value length, lifetime) follows from its number, so that every run and every
-//! server sees the same.
+//! `kvcache_reg` (Meta) has popularity by groups of keys, value sizes and an operation mix; its lifetimes are from
+//! Twitter's cluster19, because Meta's file has none. `cluster52` (Twitter) matches its row: the mix, the Zipf
+//! exponent, the requests per key, the share of keys requested once, and the lifetimes. All properties of a key
+//! (length, value length, lifetime) follow from its number, so that every run and every server uses the same.
 
 use std::path::Path;
 
@@ -12,12 +11,12 @@ use base::prng::{Prng, split_mix};
 
 use super::table::Table;
 
-/// Seconds of production time that a replay stands for: the traces behind Twitter's figures cover one week.
+/// Seconds of production time that a replay represents; the traces behind Twitter's figures cover one week.
 pub const WEEK_S: f64 = 7.0 * 86_400.0;
 
-/// memcached's limit; Meta's file goes to 255.
+/// memcached's limit; lengths in Meta's file go up to 255.
 const KEY_BYTES_MAX: u64 = 250;
-/// Numbers from here on are asked for once.
+/// First number of the keys that are requested once.
 const LONE: u64 = 1 << 40;
 
 /// One request of a stream.
@@ -31,7 +30,7 @@ pub enum Request {
     GetsCas(u64),
 }
 
-/// Which stream.
+/// The name of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name {
     /// Meta's key-value cache.
@@ -41,7 +40,7 @@ pub enum Name {
 }
 
 impl Name {
-    /// As in the tables.
+    /// Returns the name in the tables.
     pub fn text(self) -> &'static str {
         match self {
             Self::KvcacheReg => "kvcache_reg",
@@ -50,14 +49,14 @@ impl Name {
     }
 }
 
-/// A stream's distributions.
+/// The distributions of a stream.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// Which one.
+    /// The name of the stream.
     pub name: Name,
-    /// A sentence on how it was scaled.
+    /// A sentence about the scaling.
     pub scale: String,
-    /// Keys that may be asked for more than once; their numbers are below it.
+    /// Number of keys that may be requested more than once; their numbers are below it.
     pub keys: u64,
     popularity: Popularity,
     sizes: Table,
@@ -70,7 +69,7 @@ pub struct Workload {
 
 #[derive(Clone, Debug)]
 enum Popularity {
-    /// Groups of equally popular keys; each with its first key's number and its size.
+    /// Groups of equally popular keys, each with its first key's number and its size.
     Groups { weights: Table, groups: Vec<(u64, u64)> },
     /// Zipf over the keys, mixed with a share of uniform draws.
     Zipf { weights: Table, uniform: f64 },
@@ -90,10 +89,10 @@ const CLUSTER19_HOURS: [(f64, f64); 10] = [
 ];
 
 impl Workload {
-    /// Meta's kvcache_reg, read from `data`.
+    /// Reads Meta's kvcache_reg from `data`.
     ///
     /// # Errors
-    /// When a file is missing or has another shape.
+    /// If a file is missing or has another format.
     pub fn kvcache_reg(data: &Path) -> Result<Self, String> {
         let read = |file: &str| -> Result<serde_json::Value, String> {
             let path = data.join("meta-kvcache_reg").join(file);
@@ -112,11 +111,12 @@ impl Workload {
             })
             .collect();
         let config = &config["test_config"];
-        let ratio = |name: &str| config[name].as_f64().ok_or_else(|| format!("config.json: no {name}"));
+        let ratio =
+            |name: &str| config[name].as_f64().ok_or_else(|| format!("config.json: the value {name} is missing"));
         Ok(Self {
             name: Name::KvcacheReg,
             scale: format!(
-                "{keys} keys (the popularity file's own groups) stand for the configuration's {}",
+                "{keys} keys (the groups of the popularity file) represent the configuration's {}",
                 config["numKeys"]
             ),
             keys,
@@ -130,7 +130,7 @@ impl Workload {
         })
     }
 
-    /// Twitter's cluster 52, scaled so that `requests` requests have the row's number of requests a key.
+    /// Creates Twitter's cluster 52, scaled so that `requests` requests have the row's number of requests per key.
     pub fn cluster52(requests: u64) -> Self {
         const MEAN_FREQUENCY: f64 = 32.6;
         const ONE_HIT_SHARE: f64 = 0.1936;
@@ -140,8 +140,8 @@ impl Workload {
         Self {
             name: Name::Cluster52,
             scale: format!(
-                "{keys} keys, Zipf {ALPHA} with {:.1} % of uniform draws, fitted to {MEAN_FREQUENCY} requests a key \
-                 and {:.2} % of keys asked for once",
+                "{keys} keys, Zipf {ALPHA} with {:.1} % of uniform draws, fitted to {MEAN_FREQUENCY} requests per key \
+                 and {:.2} % of keys requested once",
                 uniform * 100.0,
                 ONE_HIT_SHARE * 100.0
             ),
@@ -150,7 +150,7 @@ impl Workload {
                 weights: Table::new((1..=keys).map(|rank| (rank as f64).powf(-ALPHA))),
                 uniform,
             },
-            // The row gives the mean, 273 bytes; lengths are uniform around it.
+            // The row has only the mean, 273 bytes; lengths are uniform around it.
             sizes: Table::new([1.0]),
             size_edges: vec![137, 410],
             operations: Table::new([0.91, 0.04, 0.02, 0.0]),
@@ -160,7 +160,7 @@ impl Workload {
         }
     }
 
-    /// The next request. `lone` counts the keys that are asked for once.
+    /// Draws the next request. `lone` counts the keys that are requested once.
     pub fn next(&self, prng: &mut Prng, lone: &mut u64) -> Request {
         match self.operations.draw(prng) {
             0 => Request::Get(self.key(prng)),
@@ -184,12 +184,12 @@ impl Workload {
         }
     }
 
-    /// True for a key that no other request asks for.
+    /// Returns whether only one request uses the key.
     pub fn is_lone(key: u64) -> bool {
         key >= LONE
     }
 
-    /// Writes the key's text behind `out`.
+    /// Appends the key's text to `out`.
     pub fn write_key(&self, key: u64, out: &mut Vec<u8>) {
         let (low, high) = self.key_bytes;
         let length = low + fact(key, 1) % (high - low + 1);
@@ -204,7 +204,7 @@ impl Workload {
         }
     }
 
-    /// Length of the key's value in bytes.
+    /// Returns the length of the key's value in bytes.
     pub fn value_bytes(&self, key: u64) -> usize {
         let index = self.sizes.at(fact(key, 2) as f64 / (1u64 << 53) as f64);
         let low = self.size_edges[index];
@@ -212,24 +212,25 @@ impl Workload {
         (low + fact(key, 3) % (high - low).max(1)) as usize
     }
 
-    /// Seconds to live in the replay, when one of its seconds stands for `compression` seconds; at least 1.
+    /// Returns the seconds to live in the replay, if one of its seconds represents `compression` seconds; at least 1.
     pub fn lifetime_s(&self, key: u64, compression: f64) -> u64 {
         let seconds = self.lifetime_s[self.lifetimes.at(fact(key, 4) as f64 / (1u64 << 53) as f64)];
         (seconds / compression).round().max(1.0) as u64
     }
 }
 
-/// 53 bits that follow from a key's number.
+/// Returns 53 bits that follow from a key's number.
 fn fact(key: u64, which: u64) -> u64 {
     split_mix(split_mix(key) ^ which) >> 11
 }
 
 fn numbers(from: &serde_json::Value, name: &str) -> Result<Vec<f64>, String> {
-    let list = from[name].as_array().ok_or_else(|| format!("no list {name}"))?;
-    list.iter().map(|number| number.as_f64().ok_or_else(|| format!("{name}: not a number"))).collect()
+    let list = from[name].as_array().ok_or_else(|| format!("the list {name} is missing"))?;
+    list.iter().map(|number| number.as_f64().ok_or_else(|| format!("{name}: the value is not a number"))).collect()
 }
 
-/// Keys and the uniform share with which `requests` draws meet `distinct` keys, `singles` of them once.
+/// Returns the number of keys and the uniform share with which `requests` draws use `distinct` keys, `singles` of them
+/// once.
 fn fit(requests: f64, distinct: f64, singles: f64, alpha: f64) -> (u64, f64) {
     let keys_for = |uniform: f64| {
         let (mut low, mut high) = (distinct, distinct * 50.0);
@@ -253,7 +254,7 @@ fn fit(requests: f64, distinct: f64, singles: f64, alpha: f64) -> (u64, f64) {
     (keys_for(high).round() as u64, high)
 }
 
-/// Expected number of distinct keys and of keys met once. Ranks are taken in groups of 0.5 % width.
+/// Returns the expected number of distinct keys and of keys drawn once. Ranks are combined in groups of 0.5 % width.
 fn expected(requests: f64, keys: f64, uniform: f64, alpha: f64) -> (f64, f64) {
     let mut groups = Vec::new();
     let mut rank = 1.0;

@@ -1,14 +1,14 @@
-//! The main load: one thread, a few dozen connections, each with a pipeline of 1 to 200 requests in flight.
+//! The main load: one thread and a few dozen connections, each with a pipeline of 1 to 200 requests in flight.
 //!
 //! ```text
 //!   begin   draws a batch and writes it into the connection's output          requests.rs
 //!   epoll   sends pending output, reads replies
-//!   check   compares each reply with the model, in order; the model moves on  replies.rs
+//!   check   compares each reply with the model, in order, and updates it      replies.rs
 //! ```
 //!
-//! A key belongs to one connection, so that the order of its requests is the order in which the server did them: when
-//! a reply is checked, the model holds what all earlier requests for the key left behind. Between two runs no request
-//! is in flight.
+//! A key belongs to one connection, so the server executes its requests in the order in which they were sent. When a
+//! reply is checked, the model contains the effects of all earlier requests for the key. Between two runs no request is
+//! in flight.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -21,10 +21,10 @@ use rustix::event::{Timespec, epoll};
 use super::model::{Item, Span, Values};
 use testbed::clock::Clock;
 
-/// Open connections of the main load.
+/// Number of open connections of the main load.
 pub const CONNECTIONS: u32 = 32;
 
-/// Missed keys that are stored with the next batch.
+/// Maximum number of missed keys that are stored with the next batch.
 pub(super) const REFILLS_MAX: usize = 50;
 const INPUT_BYTES: usize = 128 << 10;
 const REPLY_WAIT_MAX: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
@@ -32,17 +32,17 @@ const REPLY_WAIT_MAX: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 /// Counts of the replies.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
-    /// Requests that were answered, or that ask for no answer.
+    /// Requests with a reply, or without an expected one.
     pub requests: u64,
-    /// Keys that were read and there; each was compared.
+    /// Keys that were read and found; each value was compared.
     pub hits: u64,
-    /// Keys that were asked for and not there.
+    /// Keys that were requested and not found.
     pub misses: u64,
-    /// Items that were missed although they had neither ended nor been deleted or flushed.
+    /// Items that were missed although they had not expired and had not been deleted or flushed.
     pub lost: u64,
     /// Items that were stored.
     pub stored: u64,
-    /// Reads of items that had ended or been deleted or flushed, and rightly missed.
+    /// Reads of expired, deleted or flushed items that were correctly missed.
     pub gone: u64,
     /// Swaps that were refused because of an old token.
     pub refused: u64,
@@ -50,7 +50,7 @@ pub struct Tally {
     pub value_bytes: u64,
 }
 
-/// The condition under which a value is stored, and its place beside an older one.
+/// The condition of a store, and the position of the value relative to an older one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// In any case.
@@ -78,11 +78,11 @@ pub struct Store {
     pub bytes: u32,
     /// The value of a key that holds a number.
     pub number: u64,
-    /// Seconds to live; 0 has no end, below 0 ends at once.
+    /// Seconds to live; 0 for no expiry, negative for an immediate one.
     pub ttl_s: i64,
-    /// The condition and the place.
+    /// The condition and the position.
     pub mode: Mode,
-    /// With `ms`, which returns the new token.
+    /// True to use `ms`, which returns the new token.
     pub meta: bool,
 }
 
@@ -93,19 +93,19 @@ pub enum Expect {
     Values { count: u32, ttl_s: Option<i64> },
     /// `VA` for some of the next keys, and `MN`.
     Group { count: u32 },
-    /// The answer to `mg` with all its flags.
+    /// The reply to `mg` with all its flags.
     Meta { key: u32 },
-    /// The answer to a store; none if silent.
+    /// The reply to a store; none if silent.
     Store { store: Store, silent: bool },
-    /// The answer to `delete` or `md`.
+    /// The reply to `delete` or `md`.
     Delete { key: u32, meta: bool, silent: bool },
-    /// The answer to `incr`, `decr` or `ma`.
+    /// The reply to `incr`, `decr` or `ma`.
     Count { key: u32, delta: u64, up: bool, meta: bool },
-    /// The answer to `touch`.
+    /// The reply to `touch`.
     Touch { key: u32, ttl_s: i64 },
-    /// The answer to `me`.
+    /// The reply to `me`.
     Known { key: u32 },
-    /// A line that begins so.
+    /// A line that begins with this text.
     Line(&'static str),
 }
 
@@ -119,7 +119,7 @@ pub struct Connection {
     filled: usize,
     pub(super) expects: VecDeque<Expect>,
     pub(super) keys: VecDeque<u32>,
-    /// Keys that were missed, to be stored with the next batch.
+    /// Missed keys that will be stored with the next batch.
     pub(super) refills: Vec<u32>,
     begun_ms: u64,
 }
@@ -128,7 +128,7 @@ pub struct Connection {
 pub struct Client {
     /// The server's clock.
     pub clock: Clock,
-    /// Counts of the replies until now.
+    /// Counts of the replies so far.
     pub tally: Tally,
     pub(super) values: Values,
     pub(super) items: Vec<Item>,
@@ -144,7 +144,7 @@ impl Client {
     /// Connects to a server.
     ///
     /// # Errors
-    /// When a connection is refused.
+    /// If a connection is refused.
     pub fn connect(address: SocketAddr, clock: Clock, keys: u32, seed: u64) -> std::io::Result<Self> {
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let mut connections = Vec::new();
@@ -181,10 +181,10 @@ impl Client {
         })
     }
 
-    /// Loads the server until `requests` have been answered or `over` is set, and waits for the last replies.
+    /// Loads the server until `requests` requests got a reply or `over` is set, and waits for the last replies.
     ///
     /// # Errors
-    /// The first reply that is not what it has to be.
+    /// The first wrong reply.
     pub fn run(&mut self, requests: u64, over: &AtomicBool) -> Result<(), String> {
         let mut waiting = 0;
         for index in 0..self.connections.len() {
@@ -218,7 +218,7 @@ impl Client {
         Ok(())
     }
 
-    /// All items were flushed.
+    /// Records that all items were flushed.
     pub fn flushed(&mut self) {
         self.items.iter_mut().for_each(|item| item.present = false);
     }
@@ -232,7 +232,7 @@ impl Client {
         self.connections[index].send().map_err(|error| format!("connection {index}: {error}"))
     }
 
-    /// Reads and checks until nothing more is there.
+    /// Reads and checks replies until no more are available.
     fn receive(&mut self, index: usize) -> Result<(), String> {
         loop {
             let more = self.connections[index].fill()?;
@@ -241,7 +241,7 @@ impl Client {
             let connection = &mut self.connections[index];
             if connection.expects.is_empty() && connection.read < connection.filled {
                 let rest = String::from_utf8_lossy(&connection.input[connection.read..connection.filled]);
-                return Err(format!("more was answered than asked: '{:.200}'", rest));
+                return Err(format!("there are more replies than requests: '{:.200}'", rest));
             }
             connection.compact();
             if !more {
@@ -258,12 +258,12 @@ impl Client {
                 format!("connection {index} waits for {:?}, {unsent} bytes unsent", connection.expects.front())
             })
             .collect();
-        format!("no answer in {} s: {}", REPLY_WAIT_MAX.tv_sec, list.join("; "))
+        format!("no reply in {} s: {}", REPLY_WAIT_MAX.tv_sec, list.join("; "))
     }
 }
 
 impl Connection {
-    /// Returns what has come and is not checked.
+    /// Returns the received bytes that are not checked.
     pub(super) fn unread(&self) -> &[u8] {
         &self.input[self.read..self.filled]
     }
@@ -280,13 +280,13 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads once; false if there was less than there is room for.
+    /// Reads once. Returns false if the buffer was not filled.
     fn fill(&mut self) -> Result<bool, String> {
         if self.filled == self.input.len() {
             self.input.resize(2 * self.filled, 0);
         }
         match self.stream.read(&mut self.input[self.filled..]) {
-            Ok(0) => Err("the server closed it".into()),
+            Ok(0) => Err("the server closed the connection".into()),
             Ok(n) => {
                 self.filled += n;
                 Ok(self.filled == self.input.len())
@@ -297,14 +297,14 @@ impl Connection {
         }
     }
 
-    /// Puts an answer where it would have been received.
+    /// Inserts a reply as if it had been received.
     #[cfg(test)]
     pub(super) fn receive_from(&mut self, answer: &[u8]) {
         self.input[..answer.len()].copy_from_slice(answer);
         (self.read, self.filled) = (0, answer.len());
     }
 
-    /// Moves what is not checked to the front.
+    /// Moves unchecked bytes to the front.
     fn compact(&mut self) {
         if self.read > 0 {
             self.input.copy_within(self.read..self.filled, 0);

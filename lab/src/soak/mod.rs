@@ -1,13 +1,13 @@
-//! The soak: hundreds of millions of requests of every kind against the release binary, every answer checked.
+//! The soak: hundreds of millions of requests of every kind against the release binary, with every reply checked.
 //!
 //! ```text
 //!   client.rs   the main load: its own keys, every read compared with the model (requests.rs, replies.rs, model.rs)
-//!   rough*.rs   clients that hang up, half close, dawdle, storm in, or talk nonsense; keys of their own
-//!   probe.rs    one get a millisecond: is the last tenth of the run as quick as the first?
-//!   stages.rs   memory up and down, the clock put forward, everything flushed, RSS and lost items compared
+//!   rough*.rs   misbehaving clients with separate keys: disconnects, half-closes, slow reads, bursts, invalid requests
+//!   probe.rs    one get per millisecond: compares the first and the last tenth of the run
+//!   stages.rs   changes of the memory and of the clock, flushes, checks of RSS and lost items
 //! ```
 //!
-//! One seed gives the same requests on every connection; what the server is doing meanwhile is up to the machine.
+//! One seed gives the same requests on every connection; the server's timing depends on the machine.
 
 mod client;
 mod model;
@@ -30,44 +30,45 @@ use testbed::clock::Clock;
 use testbed::host;
 use testbed::server::{Kind, Options as ServerOptions, Server, pin};
 
-/// The length and the shape of a soak.
+/// The length and the settings of a soak.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Requests of the main load.
+    /// Number of requests of the main load.
     pub requests: u64,
-    /// The run ends after this number of seconds at the latest.
+    /// Maximum length of the run in seconds.
     pub seconds: Option<u64>,
     /// The seed of all requests.
     pub seed: u64,
-    /// The server's threads that serve clients. With one, it has CPU 0 and the clients CPU 1.
+    /// Number of the server's workers. With one, the server has CPU 0 and the clients CPU 1.
     pub workers: usize,
-    /// With io_uring under the server's workers.
+    /// True to use io_uring in the server's workers.
     pub uring: bool,
-    /// Count as a test: print the tail's latency without judging it, since a short run has too few samples.
+    /// True to count as a test: the tail's latency is printed without a verdict, because a short run has too few
+    /// samples.
     pub as_test: bool,
 }
 
-/// Requests of a short run.
+/// Number of requests of a short run.
 pub const REQUESTS_SHORT: u64 = 1_500_000;
-/// Requests of the whole soak.
+/// Number of requests of the whole soak.
 pub const REQUESTS_WHOLE: u64 = 300_000_000;
 
-/// Keys of the main load: their items take some 200 MiB.
+/// Number of keys of the main load; their items take about 200 MiB.
 const KEYS: u32 = 600_000;
 const ITEM_BYTES_MAX: u64 = 11 << 20;
 const ROUGH_CLIENTS: u64 = 3;
 const SERVER_CPU: usize = 0;
 const CLIENT_CPU: usize = 1;
 /// Maximum ratio of the last tenth's p999 to the first's, divided by the echo's ratio. A tenth of the whole soak has
-/// some 15,000 samples, so that 15 are above its p999: one part in four of that is chance.
+/// about 15,000 samples, so 15 are above its p999, which gives a random variation of a quarter.
 const TAIL_FACTOR_MAX: f64 = 1.5;
-/// Delay of a wake-up on a shared machine that is not counted.
+/// Delay of a wake-up on a shared machine that does not count.
 const TAIL_NOISE_US: f64 = 1000.0;
 
-/// Soaks and prints what came of it; false if the tail grew.
+/// Runs the soak and prints the results. Returns false if the tail grew.
 ///
 /// # Errors
-/// The first wrong answer, with the seed.
+/// The first wrong reply, with the seed.
 pub fn run(target: &Path, options: &Options) -> Result<bool, String> {
     println!("{}\n", host::facts());
     println!("seed {}, {} requests, {} workers", options.seed, options.requests, options.workers);
@@ -125,7 +126,7 @@ fn soak(target: &Path, options: &Options) -> Result<bool, String> {
     });
     pin(None)?;
     if outcome.is_err() {
-        // What the server waited for, or dropped, is often the reason.
+        // The server's waits and drops are often the cause.
         println!("\nThe server's counters:\n{}", server.admin_page("/metrics").unwrap_or_else(|error| error));
     }
     outcome?;

@@ -1,27 +1,27 @@
-//! What the server must answer: the last acknowledged state of every key, and the bytes that belong to it.
+//! The model of the server's replies: the last acknowledged state of every key, and the bytes of its value.
 //!
-//! A value identifies itself: its first eight bytes follow from the key and its version, the rest is a stretch of one
-//! block that begins where those eight bytes say. What `append` and `prepend` add are eight bytes each.
+//! A value identifies itself. Its first eight bytes follow from the key and its version; the rest is a section of one
+//! block that begins at an offset derived from these bytes. `append` and `prepend` add pieces of eight bytes.
 //!
 //! ```text
-//!   | prepended, the latest first, 8 B each | mixed 8 B | block[mixed % period ..], again from its start | appended |
+//!   | prepended, the latest first, 8 B each | mixed 8 B | block[mixed % period ..], repeating | appended |
 //! ```
 
 use base::prng::{Prng, split_mix};
 
-/// Pieces that a value takes by `append` and `prepend`.
+/// Maximum number of pieces that `append` and `prepend` add to a value.
 pub const PIECES_MAX: usize = 4;
-/// Bytes of one of them.
+/// Length of a piece in bytes.
 pub const PIECE_BYTES: usize = 8;
-/// No end.
+/// Stands for no expiry.
 pub const NEVER: u64 = u64::MAX;
 /// The longest value in bytes.
 pub const VALUE_BYTES_MAX: u64 = 10 << 20;
 
-/// A read that was sent so long after an item's end must not find it: the server reads its clock once a turn, and
-/// keeps ends above some weeks in whole seconds.
+/// Time after an item's expiry from which a read must not find it: the server reads its clock once per iteration, and
+/// stores expiry times above some weeks in whole seconds.
 const LATE_MS: u64 = 2000;
-/// An item may end so much before the end that it was given, by rounding to seconds.
+/// Largest time by which an item may expire early, because of rounding to seconds.
 const EARLY_MS: u64 = 1100;
 /// A prime, so that no length of a piece or segment is a multiple of it.
 const PERIOD: usize = 60_013;
@@ -30,47 +30,47 @@ const HEAD_BYTES: usize = 8;
 /// The last acknowledged state of a key.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Item {
-    /// Something was stored, and neither deleted nor seen missing since.
+    /// True if the key was stored, and neither deleted nor found missing since.
     pub present: bool,
-    /// An `append` or `prepend` is on its way.
+    /// True if an `append` or `prepend` is in flight.
     pub piece_in_flight: bool,
-    /// Which value of the key it is.
+    /// Version of the key's value.
     pub version: u32,
-    /// Length of the value without its pieces.
+    /// Length of the value without its pieces, in bytes.
     pub bytes: u32,
     /// The value of a key that holds a number.
     pub number: u64,
     /// The CAS token, if it is known; 0 if not.
     pub token: u64,
-    /// It ends at this time or later, in ms of the soak.
+    /// Earliest expiry, in ms of the soak.
     pub ends_from_ms: u64,
-    /// It ends at this time or before.
+    /// Latest expiry, in ms of the soak.
     pub ends_by_ms: u64,
-    /// The pieces, in the order of their adding.
+    /// The pieces, in the order in which they were added.
     pieces: [u8; PIECES_MAX],
     piece_count: u8,
-    /// Bit n: piece n stands in front.
+    /// Bit n is set if piece n was prepended.
     fronts: u8,
 }
 
-/// The times at which a request was sent and answered, in ms of the soak.
+/// The times at which a request was sent and got its reply, in ms of the soak.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
-    /// Before the request was sent.
+    /// Time before the request was sent.
     pub sent_ms: u64,
-    /// After the answer came.
+    /// Time after the reply arrived.
     pub answered_ms: u64,
 }
 
 impl Item {
-    /// A new value was stored.
+    /// Records a store of a new value.
     pub fn store(&mut self, version: u32, bytes: u32, number: u64, ttl_s: i64, span: Span) {
         *self =
             Self { present: true, piece_in_flight: self.piece_in_flight, version, bytes, number, ..Self::default() };
         self.ends_after(ttl_s, span);
     }
 
-    /// It was given a time to live: 0 has no end, below 0 ends at once.
+    /// Records a new time to live: 0 for no expiry, negative for an immediate one.
     pub fn ends_after(&mut self, ttl_s: i64, span: Span) {
         match ttl_s {
             0 => (self.ends_from_ms, self.ends_by_ms) = (NEVER, NEVER),
@@ -82,12 +82,12 @@ impl Item {
         }
     }
 
-    /// Returns whether a read must not find it.
+    /// Returns whether a read must not find the item.
     pub fn is_gone(&self, span: Span) -> bool {
         !self.present || span.sent_ms > self.ends_by_ms.saturating_add(LATE_MS)
     }
 
-    /// Notes that it was not found; true if that is explained by nothing but an eviction.
+    /// Records a miss. Returns true if only an eviction explains it.
     pub fn was_missed(&mut self, span: Span) -> bool {
         let lost = self.present && span.answered_ms < self.ends_from_ms.saturating_sub(EARLY_MS);
         self.present = false;
@@ -99,7 +99,7 @@ impl Item {
         !self.piece_in_flight && usize::from(self.piece_count) < PIECES_MAX
     }
 
-    /// A piece was added.
+    /// Records an added piece.
     pub fn add_piece(&mut self, piece: u8, front: bool) {
         let at = usize::from(self.piece_count);
         self.pieces[at] = piece;
@@ -108,20 +108,20 @@ impl Item {
         self.token = 0;
     }
 
-    /// Length of the value with its pieces.
+    /// Returns the length of the value with its pieces.
     pub fn value_bytes(&self) -> usize {
         self.bytes as usize + usize::from(self.piece_count) * PIECE_BYTES
     }
 }
 
-/// The bytes that all values are made of.
+/// The bytes of which all values consist.
 #[derive(Debug)]
 pub struct Values {
     block: Vec<u8>,
 }
 
 impl Values {
-    /// The block, drawn from `seed`.
+    /// Draws the block from `seed`.
     pub fn new(seed: u64) -> Self {
         let mut block = vec![0; PERIOD];
         Prng::new(seed ^ 0xB10C).fill(&mut block);
@@ -161,7 +161,7 @@ impl Values {
         true
     }
 
-    /// Returns whether `value` is what `item` says, pieces and all.
+    /// Returns whether `value` equals the value of `item`, including its pieces.
     pub fn is_item(&self, key: u32, item: &Item, value: &[u8]) -> bool {
         if value.len() != item.value_bytes() {
             return false;
@@ -184,12 +184,12 @@ impl Values {
     }
 }
 
-/// The bytes of a piece.
+/// Returns the bytes of a piece.
 pub fn piece(key: u32, piece: u8) -> [u8; PIECE_BYTES] {
     split_mix(u64::from(key) << 8 | u64::from(piece)).to_le_bytes()
 }
 
-/// The client flags that a value is stored with.
+/// Returns the client flags of a value.
 pub fn client_flags(key: u32, version: u32) -> u32 {
     (mixed(key, version) >> 32) as u32
 }
@@ -198,7 +198,7 @@ fn mixed(key: u32, version: u32) -> u64 {
     split_mix(u64::from(key) << 32 | u64::from(version))
 }
 
-/// Appends the text of a key: nine bytes, and padding that follows from the key, up to 250 bytes in all.
+/// Appends the text of a key: nine bytes, and padding that follows from the key, up to 250 bytes in total.
 pub fn write_key(key: u32, out: &mut Vec<u8>) {
     const PADDING: [u8; 241] = [b'.'; 241];
     const DIGITS: &[u8; 16] = b"0123456789abcdef";

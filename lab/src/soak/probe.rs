@@ -1,7 +1,8 @@
-//! Latency beside the load: one get a millisecond on a connection of its own, and as many echoes of a plain thread.
+//! Measures latency beside the load: one get per millisecond on a separate connection, and as many echoes of a plain
+//! thread.
 //!
-//! The echo thread runs on the server's CPU and does nothing but send back what it reads: what its answers take is the
-//! machine's part, whatever the server does.
+//! The echo thread runs on the server's CPU and only sends back what it reads. Its reply times are caused by the
+//! machine, not by the server.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use testbed::server::pin;
 
-/// Parts of the run whose latencies are kept apart.
+/// Number of parts of the run with separate latencies.
 pub const PARTS: usize = 10;
 const PACE: Duration = Duration::from_millis(1);
 const REPLY_WAIT_MAX: Duration = Duration::from_secs(30);
@@ -20,7 +21,7 @@ const GET: &[u8] = b"get probe\r\n";
 const HIT: &[u8] = b"VALUE probe 0 5\r\nvalue\r\nEND\r\n";
 const MISS: &[u8] = b"END\r\n";
 
-/// Latencies of one part, in microseconds.
+/// The latencies of one part, in microseconds.
 #[derive(Clone, Debug, Default)]
 pub struct Latencies {
     server_us: Vec<u32>,
@@ -30,28 +31,28 @@ pub struct Latencies {
 /// The state that the probe shares with the run.
 #[derive(Debug)]
 pub struct Probe {
-    /// The part of the run that it is in.
+    /// The current part of the run.
     pub part: AtomicUsize,
     parts: [Mutex<Latencies>; PARTS],
 }
 
 impl Probe {
-    /// Nothing measured.
+    /// Creates a probe without measurements.
     pub fn new() -> Self {
         Self { part: AtomicUsize::new(0), parts: std::array::from_fn(|_| Mutex::default()) }
     }
 
-    /// Measures until `over`.
+    /// Measures until `over` is set.
     ///
     /// # Errors
-    /// A wrong answer, or none.
+    /// A wrong reply, or no reply.
     pub fn run(&self, server: SocketAddr, server_cpu: Option<usize>, over: &AtomicBool) -> Result<(), String> {
         let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
         let echo = listener.local_addr().map_err(|error| error.to_string())?;
         std::thread::scope(|scope| {
             scope.spawn(|| echo_back(&listener, server_cpu));
             let measured = self.measure(server, echo, over);
-            // The echo thread ends with its connection; a connection that was never made is made up for here.
+            // The echo thread ends with its connection; if none was made, this makes one.
             drop(TcpStream::connect(echo));
             measured.map_err(|error| format!("probe: {error}"))
         })
@@ -88,7 +89,7 @@ impl Probe {
         Ok(())
     }
 
-    /// Samples, p50 and p999 of the server and p999 of the echo in one part, in microseconds.
+    /// Returns the number of samples, p50 and p999 of the server, and p999 of the echo in one part, in microseconds.
     pub fn row(&self, part: usize) -> (usize, u32, u32, u32) {
         let mut latencies = self.parts[part].lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
         latencies.server_us.sort_unstable();

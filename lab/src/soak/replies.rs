@@ -1,7 +1,7 @@
-//! What was answered, compared with what had to be: every value byte by byte, every line whole.
+//! Compares replies with the model: every value byte by byte, every line completely.
 //!
-//! A miss needs no reason: the item may have been evicted. It is counted as lost if nothing else explains it, and the
-//! run compares that count with the server's own. A hit has to be exactly what the model holds.
+//! A miss needs no reason, because the item may have been evicted. It counts as lost if nothing else explains it, and
+//! the run compares that count with the server's own. A hit must equal the model.
 
 use memchr::memchr;
 
@@ -9,17 +9,17 @@ use super::client::{CONNECTIONS, Client, Expect, Mode, REFILLS_MAX, Store};
 use super::model::{Item, NEVER, Span, client_flags, write_key};
 use super::requests::{digits, is_number};
 
-/// Bytes of an answer that were used; none if it is not there as a whole.
+/// Number of bytes of a checked reply; `None` if it is incomplete.
 type Checked = Result<Option<usize>, String>;
 
-/// Bytes of a wrong reply that an error shows.
+/// Number of bytes of a wrong reply that an error shows.
 const SHOWN_BYTES: usize = 160;
 
 impl Client {
-    /// Checks all answers of a connection that are there as a whole.
+    /// Checks all complete replies of a connection.
     pub(super) fn check_replies(&mut self, index: usize, span: Span) -> Result<(), String> {
         while let Some(expect) = self.connections[index].expects.front().copied() {
-            // What has no answer was done when the next answer comes, so there has to be one.
+            // A request without a reply has been executed when the next reply arrives, so there must be a next reply.
             if self.connections[index].unread().is_empty() {
                 return Ok(());
             }
@@ -42,7 +42,7 @@ impl Client {
             let checked = checked.map_err(|error| {
                 let found = self.connections[index].unread();
                 let found = String::from_utf8_lossy(&found[..found.len().min(SHOWN_BYTES)]).into_owned();
-                format!("{error}; request {expect:?}; {span:?}; the answer begins {found:?}")
+                format!("{error}; request {expect:?}; {span:?}; the reply begins {found:?}")
             })?;
             let Some(used) = checked else { return Ok(()) };
             let connection = &mut self.connections[index];
@@ -57,17 +57,17 @@ impl Client {
         let Some(line) = line(self.connections[index].unread()) else { return Ok(None) };
         match line.starts_with(begin.as_bytes()) {
             true => Ok(Some(line.len() + 2)),
-            false => Err(format!("a line '{begin}' was due")),
+            false => Err(format!("expected a line '{begin}'")),
         }
     }
 
-    /// `VALUE KEY FLAGS BYTES [TOKEN]`, each checked once and taken off, and `END`.
+    /// Checks `VALUE KEY FLAGS BYTES [TOKEN]`, each removed after its check, and `END`.
     fn check_values(&mut self, index: usize, count: u32, ttl_s: Option<i64>, span: Span) -> Checked {
         let Some(line) = line(self.connections[index].unread()) else { return Ok(None) };
         let head_bytes = line.len() + 2;
         let Some(found) = line.strip_prefix(b"VALUE ") else {
             if line != b"END" {
-                return Err("VALUE or END was due".into());
+                return Err("expected VALUE or END".into());
             }
             self.missed(index, count, span);
             return Ok(Some(head_bytes));
@@ -76,7 +76,7 @@ impl Client {
         let text = words.next().unwrap_or_default();
         let (text_bytes, flags) = (text.len(), words.next().and_then(number));
         let (bytes, token) = (words.next().and_then(number), words.next().and_then(number));
-        let (Some(flags), Some(bytes)) = (flags, bytes) else { return Err("a VALUE line was due".into()) };
+        let (Some(flags), Some(bytes)) = (flags, bytes) else { return Err("expected a VALUE line".into()) };
         let whole_bytes = head_bytes + bytes as usize + 2;
         if self.connections[index].unread().len() < whole_bytes {
             return Ok(None);
@@ -85,7 +85,7 @@ impl Client {
         let item = self.items[key as usize];
         self.check_item(index, key, head_bytes, bytes as usize, span)?;
         if flags != u64::from(client_flags(key, item.version)) {
-            return Err(format!("key {key}: flags {} were due", client_flags(key, item.version)));
+            return Err(format!("key {key}: expected flags {}", client_flags(key, item.version)));
         }
         let item = &mut self.items[key as usize];
         if let Some(token) = token {
@@ -100,7 +100,7 @@ impl Client {
         self.check_values(index, left, ttl_s, span)
     }
 
-    /// The next of the connection's keys whose text stands at `begin` of the input; those before it were missed.
+    /// Returns the next of the connection's keys whose text is at `begin` of the input; those before it were missed.
     fn key_of(
         &mut self,
         index: usize,
@@ -122,7 +122,7 @@ impl Client {
         Err("the reply has a key that was not requested".into())
     }
 
-    /// The next `count` keys of the connection were not there.
+    /// Records that the next `count` keys of the connection were not found.
     fn missed(&mut self, index: usize, count: u32, span: Span) {
         for _ in 0..count {
             if let Some(key) = self.connections[index].keys.pop_front() {
@@ -143,11 +143,11 @@ impl Client {
         }
     }
 
-    /// The value that stands at `begin` of the input, with its line end.
+    /// Checks the value at `begin` of the input, with its line end.
     fn check_item(&mut self, index: usize, key: u32, begin: usize, bytes: usize, span: Span) -> Result<(), String> {
         let item = &self.items[key as usize];
         if item.is_gone(span) {
-            return Err(format!("key {key} came back: {item:?}"));
+            return Err(format!("key {key} reappeared: {item:?}"));
         }
         let end = begin + bytes;
         let input = self.connections[index].unread();
@@ -158,27 +158,27 @@ impl Client {
         };
         if !right {
             let known = self.versions_of(key, item.version, value);
-            return Err(format!("key {key}: wrong value of {bytes} bytes ({known}); due is {item:?}"));
+            return Err(format!("key {key}: wrong value of {bytes} bytes ({known}); expected {item:?}"));
         }
         if &input[end..end + 2] != b"\r\n" {
-            return Err(format!("key {key}: no line end behind the value"));
+            return Err(format!("key {key}: the value has no line end"));
         }
         self.tally.hits += 1;
         self.tally.value_bytes += bytes as u64;
         Ok(())
     }
 
-    /// Describes a wrong value, if it is an earlier or later version of the key, whole.
+    /// Describes a wrong value, if it is a complete other version of the key.
     fn versions_of(&self, key: u32, version: u32, value: &[u8]) -> String {
         const NEAR: u32 = 5_000_000;
         let near = version.saturating_sub(NEAR)..version.saturating_add(NEAR).min(self.version + 1);
         match near.into_iter().find(|version| self.values.is_value(key, *version, value)) {
             Some(found) => format!("it is version {found}"),
-            None => "it is no version near".into(),
+            None => "it is not a nearby version".into(),
         }
     }
 
-    /// `VA BYTES k<key>` for the keys that are there, and `MN`.
+    /// Checks `VA BYTES k<key>` for existing keys, and `MN`.
     fn check_group(&mut self, index: usize, count: u32, span: Span) -> Checked {
         let Some(line) = line(self.connections[index].unread()) else { return Ok(None) };
         let head_bytes = line.len() + 2;
@@ -190,7 +190,7 @@ impl Client {
             let end = memchr(b' ', found)?;
             Some((number(&found[..end])? as usize, found[end..].strip_prefix(b" k")?.len()))
         });
-        let Some((bytes, text_bytes)) = found else { return Err("VA with a key, or MN, was due".into()) };
+        let Some((bytes, text_bytes)) = found else { return Err("expected VA with a key, or MN".into()) };
         let whole_bytes = head_bytes + bytes + 2;
         if self.connections[index].unread().len() < whole_bytes {
             return Ok(None);
@@ -203,7 +203,7 @@ impl Client {
         self.check_group(index, left, span)
     }
 
-    /// `VA BYTES s f c t k O`, or `EN k O`.
+    /// Checks `VA BYTES s f c t k O`, or `EN k O`.
     fn check_meta(&mut self, index: usize, key: u32, span: Span) -> Checked {
         let Some(line) = line(self.connections[index].unread()) else { return Ok(None) };
         let head_bytes = line.len() + 2;
@@ -214,25 +214,25 @@ impl Client {
             found.take(word, &self.scratch)?;
         }
         if !found.key || !found.opaque {
-            return Err("the key and the opaque were due".into());
+            return Err("expected the key and the opaque".into());
         }
         if line.starts_with(b"EN ") {
             self.missed_key(key, span);
             return Ok(Some(head_bytes));
         }
         let bytes = line.strip_prefix(b"VA ").and_then(|line| number(&line[..memchr(b' ', line)?]));
-        let Some(bytes) = bytes else { return Err("VA or EN was due".into()) };
+        let Some(bytes) = bytes else { return Err("expected VA or EN".into()) };
         if self.connections[index].unread().len() < head_bytes + bytes as usize + 2 {
             return Ok(None);
         }
         self.check_item(index, key, head_bytes, bytes as usize, span)?;
         let item = &mut self.items[key as usize];
         if found.flags != Some(u64::from(client_flags(key, item.version))) || found.bytes != Some(bytes) {
-            return Err(format!("key {key}: wrong flags or size; due is {item:?}"));
+            return Err(format!("key {key}: wrong flags or size; expected {item:?}"));
         }
-        learn_token(key, item, found.token.ok_or("a token was due")?)?;
+        learn_token(key, item, found.token.ok_or("expected a token")?)?;
         if !found.left_s.is_some_and(|left_s| item.may_have_left(left_s, span)) {
-            return Err(format!("key {key}: wrong time left; due is {item:?}"));
+            return Err(format!("key {key}: wrong time to live; expected {item:?}"));
         }
         Ok(Some(head_bytes + bytes as usize + 2))
     }
@@ -268,7 +268,7 @@ impl Client {
         Ok(Some(used))
     }
 
-    /// Something was stored: the model moves on.
+    /// Updates the model after a store.
     fn stored(&mut self, store: &Store, token: u64, span: Span) -> Result<(), String> {
         let item = &mut self.items[store.key as usize];
         self.tally.stored += 1;
@@ -305,7 +305,7 @@ impl Client {
         Ok(Some(used))
     }
 
-    /// The new number: a line of it, or `VA` and the number as a value.
+    /// Checks the new number: as a line, or as a value after `VA`.
     fn check_count(&mut self, index: usize, key: u32, delta: u64, up: bool, meta: bool, span: Span) -> Checked {
         let unread = self.connections[index].unread();
         let Some(head) = line(unread) else { return Ok(None) };
@@ -328,7 +328,7 @@ impl Client {
         let (text, item) = (number(text), self.items[key as usize]);
         let due = if up { item.number.wrapping_add(delta) } else { item.number.saturating_sub(delta) };
         if item.is_gone(span) || text != Some(due) {
-            return Err(format!("key {key}: {due} was due, if anything; the model has {item:?}"));
+            return Err(format!("key {key}: expected {due} or a miss; the model has {item:?}"));
         }
         let item = &mut self.items[key as usize];
         item.number = due;
@@ -349,7 +349,7 @@ impl Client {
     }
 }
 
-/// The answer to a store.
+/// The outcome of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Stored,
@@ -364,7 +364,7 @@ impl Outcome {
         if let Some(token) = line.strip_prefix(b"HD c").filter(|_| store.meta) {
             return match number(token) {
                 Some(token @ 1..) => Ok((Self::Stored, token)),
-                _ => Err("a token was due".into()),
+                _ => Err("expected a token".into()),
             };
         }
         let code = match memchr(b' ', line) {
@@ -376,7 +376,7 @@ impl Outcome {
             b"NOT_STORED" | b"NS" => Ok((Self::NotStored, 0)),
             b"EXISTS" => Ok((Self::Exists, 0)),
             b"NOT_FOUND" => Ok((Self::NotFound, 0)),
-            _ => Err("the answer to a store was due".into()),
+            _ => Err("expected the reply to a store".into()),
         }
     }
 }
@@ -388,7 +388,7 @@ impl Mode {
 }
 
 impl Item {
-    /// Returns whether `left_s` may be the seconds that `t` reports, -1 for no end.
+    /// Returns whether `left_s` may be the remaining seconds that `t` reports, -1 for no expiry.
     fn may_have_left(&self, left_s: i64, span: Span) -> bool {
         match self.ends_by_ms {
             NEVER => left_s == -1,
@@ -401,7 +401,7 @@ impl Item {
     }
 }
 
-/// The flags of an answer to `mg`.
+/// The flags of a reply to `mg`.
 #[derive(Default)]
 struct MetaFlags {
     bytes: Option<u64>,
@@ -438,7 +438,7 @@ fn learn_token(key: u32, item: &mut Item, token: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// The first line, if it is there as a whole, without its end.
+/// Returns the first line without its end, if it is complete.
 fn line(input: &[u8]) -> Option<&[u8]> {
     let end = memchr(b'\n', input)?;
     input[..end].strip_suffix(b"\r")

@@ -1,11 +1,12 @@
-//! What is asked for: keys, sizes and times drawn from one seed, written as request lines.
+//! The requests: keys, sizes and times drawn from one seed, written as request lines.
 
 use std::io::Write;
 
 use super::client::{CONNECTIONS, Client, Expect, Mode, Store};
 use super::model::{PIECE_BYTES, VALUE_BYTES_MAX, client_flags, piece, write_key};
 
-/// Keys of values from 64 KiB to 10 MiB, of values from 1 KiB, of numbers; all others have values up to 1 KiB.
+/// Numbers of keys with values from 64 KiB to 10 MiB, with values from 1 KiB, and with numbers; all other keys have
+/// values up to 1 KiB.
 const LARGE: u32 = CONNECTIONS;
 const MEDIUM: u32 = LARGE + 64 * CONNECTIONS;
 const NUMBERS: u32 = MEDIUM + 640 * CONNECTIONS;
@@ -14,7 +15,7 @@ const KEYS_MAX: u64 = 100;
 const TTL_S_MAX: f64 = 2_592_000.0;
 
 impl Client {
-    /// Draws the next requests of a connection, and stores missed items again first. The last request is answered.
+    /// Writes the next requests of a connection, beginning with stores of missed items. The last request has a reply.
     pub(super) fn draw_batch(&mut self, index: usize) {
         for _ in 0..self.connections[index].refills.len() {
             if let Some(key) = self.connections[index].refills.pop() {
@@ -33,7 +34,8 @@ impl Client {
         self.plain(index, "mn\r\n", "MN");
     }
 
-    /// Large values are drawn so seldom that they take about as many bytes as all others; half of the rest is skewed.
+    /// Large values are drawn so rarely that they take about as many bytes as all others. Half of the other draws are
+    /// skewed.
     fn draw_key(&mut self, index: usize) -> u32 {
         let among = match self.prng.below(60_000) {
             0 => 0..LARGE,
@@ -59,7 +61,7 @@ impl Client {
         (bytes as u64).min(VALUE_BYTES_MAX) as u32
     }
 
-    /// Half of all items have no end; the others from a second to 30 days, and a few none at all.
+    /// Half of all items do not expire; the others live from a second to 30 days, and a few expire at once.
     fn draw_ttl_s(&mut self) -> i64 {
         match self.prng.below(128) {
             0..64 => 0,
@@ -69,7 +71,7 @@ impl Client {
         }
     }
 
-    /// The time as it stands in a request: some are seconds since 1970.
+    /// Returns the time in the form of a request; some are seconds since 1970.
     fn request_time(&mut self, ttl_s: i64) -> i64 {
         match ttl_s > 0 && self.prng.below(16) == 0 {
             true => self.clock.unix_s() as i64 + ttl_s,
@@ -182,7 +184,7 @@ impl Client {
         self.expect(index, Expect::Meta { key });
     }
 
-    /// Some `mg` that say nothing of a miss, and `mn` behind them.
+    /// Writes several quiet `mg` that report no misses, followed by `mn`.
     fn meta_group(&mut self, index: usize, key: u32) {
         let count = 1 + self.prng.below(20) as u32;
         let mut key = key;
@@ -242,7 +244,7 @@ impl Client {
         self.expect(index, Expect::Store { store, silent });
     }
 
-    /// Numbers near 0, of any length, and near the end, where `incr` wraps.
+    /// Draws numbers near 0, of any length, and near the maximum, where `incr` wraps.
     fn draw_number(&mut self) -> u64 {
         let any = self.prng.next_u64();
         match self.prng.below(8) {
@@ -273,7 +275,7 @@ impl Client {
         self.expect(index, Expect::Store { store, silent: false });
     }
 
-    /// With the key's token where it is known, now and then with a wrong one.
+    /// Uses the key's token if it is known, and a wrong one now and then.
     fn swap(&mut self, index: usize, key: u32) {
         match self.items[key as usize].token {
             0 => self.read(index, "gets ", key, 1, None),

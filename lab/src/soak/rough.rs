@@ -1,8 +1,8 @@
-//! Clients as the world has them: they hang up in the middle of a request, close one half, read a byte now and then or
-//! not at all for a while, come by the hundred, and talk nonsense. Whatever they do, what is read is what was stored.
+//! Misbehaving clients: they disconnect in the middle of a request, close one direction, read slowly or not at all for
+//! a while, connect by the hundred, and send invalid requests. Whatever they do, reads must return what was stored.
 //!
-//! Each scene uses keys that were never used before, so that it is known what they may hold. Any of them may be
-//! evicted or flushed at any time.
+//! Each scene uses new keys, so that their possible values are known. Any of them may be evicted or flushed at any
+//! time.
 
 use std::io::Write;
 use std::net::{Shutdown, SocketAddr};
@@ -14,13 +14,13 @@ use base::prng::Prng;
 use super::model::{Values, write_key};
 use super::rough_client::RoughClient;
 
-/// Delay before the keys of a closed connection are checked: until then the server may still process its requests.
+/// Delay before the keys of a closed connection are checked, because the server may still process its requests.
 const SETTLED: Duration = Duration::from_secs(2);
-/// The server may drop a reader that took nothing for a second, if others want to pin values.
+/// Time after which the server may drop a reader that takes nothing, if other clients need pins.
 const MAY_BE_DROPPED: Duration = Duration::from_millis(700);
 const PENDING_MAX: usize = 4096;
 
-/// A key and a version that it was, or was to be, stored with.
+/// A key with a version that was stored, or that may have been stored.
 #[derive(Clone, Copy, Debug)]
 pub struct Stored {
     /// The key.
@@ -31,14 +31,14 @@ pub struct Stored {
     pub bytes: usize,
 }
 
-/// A key that is looked at later, and what it may hold.
+/// A key that is checked later, with its possible values.
 struct Pending {
     due: Instant,
     allowed: Option<Stored>,
     key: u32,
 }
 
-/// One client of this kind.
+/// One misbehaving client.
 pub struct Rough {
     pub(super) address: SocketAddr,
     pub(super) prng: Prng,
@@ -68,7 +68,7 @@ const SCENES: [(&str, Scene); 10] = [
 ];
 
 impl Rough {
-    /// The client of this number.
+    /// Creates the client with this number.
     pub fn new(address: SocketAddr, seed: u64, number: u64) -> Self {
         Self {
             address,
@@ -84,10 +84,10 @@ impl Rough {
         }
     }
 
-    /// Plays scenes until `over`.
+    /// Runs scenes until `over` is set.
     ///
     /// # Errors
-    /// The first answer that is wrong.
+    /// The first wrong reply.
     pub fn run(&mut self, over: &AtomicBool) -> Result<(), String> {
         while !over.load(Relaxed) {
             let which = self.prng.below(SCENES.len() as u64) as usize;
@@ -100,7 +100,7 @@ impl Rough {
         Ok(())
     }
 
-    /// Returns what it did, in a line.
+    /// Returns a line about the client's actions.
     pub fn summary(&self) -> String {
         let scenes: Vec<String> =
             SCENES.iter().zip(self.scenes).map(|((name, _), count)| format!("{name} {count}")).collect();
@@ -135,7 +135,7 @@ impl Rough {
         RoughClient::connect(self.address)
     }
 
-    /// Takes the answer to a get of `key`.
+    /// Reads the reply to a get of `key`.
     fn read(&mut self, client: &mut RoughClient, key: u32, allowed: &[Stored]) -> Result<(), String> {
         match client.value(key, allowed, &self.values)? {
             true => self.hits += 1,
@@ -154,7 +154,7 @@ impl Rough {
         for pending in self.pending.drain(..due).collect::<Vec<_>>() {
             client.send(&Self::get(pending.key))?;
             self.read(&mut client, pending.key, pending.allowed.as_slice())
-                .map_err(|error| format!("rough client {}, after it hung up: {error}", self.number))?;
+                .map_err(|error| format!("rough client {}, after a disconnect: {error}", self.number))?;
         }
         Ok(())
     }
@@ -165,7 +165,7 @@ impl Rough {
         }
     }
 
-    /// Some whole sets, then one that is cut off anywhere; the key of that one keeps what it had.
+    /// Sends some complete sets, then one that is cut off anywhere; the key of that one keeps its old value.
     fn hang_up(&mut self) -> Result<(), String> {
         let mut client = self.connect()?;
         let before = self.draw(200 << 10);
@@ -189,7 +189,7 @@ impl Rough {
         Ok(())
     }
 
-    /// Requests, then no more to say: all answers come, then the end.
+    /// Sends requests and closes the sending direction: all replies arrive, then the end.
     fn half_close(&mut self) -> Result<(), String> {
         let mut client = self.connect()?;
         let count = 1 + self.prng.below(150);
@@ -208,8 +208,8 @@ impl Rough {
         client.end()
     }
 
-    /// Asks for more than the sockets hold, does not read for a while, then a byte at a time, while another client
-    /// overwrites and deletes what is read.
+    /// Requests more than the sockets can buffer, pauses, then reads byte by byte, while another client overwrites and
+    /// deletes the values.
     fn read_slowly(&mut self) -> Result<(), String> {
         let (mut client, mut other) = (self.connect()?, self.connect()?);
         let mut items = Vec::new();
@@ -256,7 +256,7 @@ impl Rough {
         Ok(())
     }
 
-    /// A value that comes in pieces, with pauses between them.
+    /// Sends a value in pieces with pauses.
     fn write_slowly(&mut self) -> Result<(), String> {
         let mut client = self.connect()?;
         let small = self.prng.below(2) == 0;
@@ -301,7 +301,7 @@ impl Rough {
         Ok(())
     }
 
-    /// Requests that are refused, with values that look like requests; the line behind them is understood.
+    /// Sends invalid requests, with values that look like requests; the line after them must be understood.
     fn talk_nonsense(&mut self) -> Result<(), String> {
         const BAD: [(&str, &[&str]); 10] = [
             ("nonsense", &["ERROR"]),
@@ -323,7 +323,7 @@ impl Rough {
             client.line("MN")?;
         }
         let long = [b"get ".to_vec(), vec![b'k'; 70_000], b"\r\n".to_vec()].concat();
-        // The connection may be closed before the last of it is sent.
+        // The connection may be closed before all of it is sent.
         let _ = client.stream.write_all(&long);
         Ok(())
     }
@@ -339,7 +339,7 @@ impl Rough {
         Ok(())
     }
 
-    /// The exchange of a lease, in one packet. The item may be evicted in the middle of it, but hardly thrice.
+    /// Sends the exchange of a lease in one packet. The item may be evicted during it, but hardly three times.
     fn lease(&mut self) -> Result<(), String> {
         const EXCHANGE: [(&str, &[&str]); 7] = [
             ("mg KEY v N30 t\r\n", &["VA 0 t30 W", ""]),

@@ -1,4 +1,4 @@
-//! One connection of a rough client: blocking, with a buffer of its own.
+//! One blocking connection of a misbehaving client, with its own buffer.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,9 +12,9 @@ use super::rough::Stored;
 const READ_BYTES: usize = 64 << 10;
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// A connection.
+/// A blocking connection with a buffer.
 pub struct RoughClient {
-    /// Its socket.
+    /// The socket.
     pub stream: TcpStream,
     input: Vec<u8>,
     at: usize,
@@ -22,10 +22,10 @@ pub struct RoughClient {
 }
 
 impl RoughClient {
-    /// Connects.
+    /// Connects to the server.
     ///
     /// # Errors
-    /// When it is refused.
+    /// If the connection is refused.
     pub fn connect(address: SocketAddr) -> Result<Self, String> {
         let connect = || -> std::io::Result<TcpStream> {
             let stream = TcpStream::connect(address)?;
@@ -38,15 +38,15 @@ impl RoughClient {
         Ok(Self { stream, input: Vec::new(), at: 0, over: false })
     }
 
-    /// Returns whether the server has closed it.
+    /// Returns whether the server has closed the connection.
     pub fn is_over(&self) -> bool {
         self.over
     }
 
-    /// Sends all of it.
+    /// Sends all bytes.
     ///
     /// # Errors
-    /// When it is not taken.
+    /// If the server does not accept them.
     pub fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
         self.stream.write_all(bytes).map_err(|error| format!("sending: {error}"))
     }
@@ -60,30 +60,30 @@ impl RoughClient {
         rustix::net::sockopt::set_socket_linger(&self.stream, none).map_err(|error| error.to_string())
     }
 
-    /// Takes a line that has to be `due`.
+    /// Reads a line that must be `due`.
     ///
     /// # Errors
-    /// When it is another.
+    /// If it is another line.
     pub fn line(&mut self, due: &str) -> Result<(), String> {
         self.one_of(&[due])
     }
 
-    /// Takes a line that has to be one of these.
+    /// Reads a line that must be one of `due`.
     ///
     /// # Errors
-    /// When it is another.
+    /// If it is another line.
     pub fn one_of(&mut self, due: &[&str]) -> Result<(), String> {
         let line = self.take_line()?;
         match due.iter().any(|due| due.as_bytes() == line) {
             true => Ok(()),
-            false => Err(format!("{due:?} was due, '{}' came", String::from_utf8_lossy(&line))),
+            false => Err(format!("expected {due:?}, received '{}'", String::from_utf8_lossy(&line))),
         }
     }
 
-    /// Takes the answer to a get: true for a hit.
+    /// Reads the reply to a get. Returns true for a hit.
     ///
     /// # Errors
-    /// When it is no whole value of those that are allowed.
+    /// If the value is none of the allowed ones.
     pub fn value(&mut self, key: u32, allowed: &[Stored], values: &Values) -> Result<bool, String> {
         let line = self.take_line()?;
         if line == b"END" {
@@ -94,14 +94,14 @@ impl RoughClient {
         head.extend_from_slice(b" 5 ");
         let bytes = line.strip_prefix(head.as_slice()).and_then(|bytes| std::str::from_utf8(bytes).ok()?.parse().ok());
         let Some(bytes) = bytes else {
-            return Err(format!("key {key} was answered '{}'", String::from_utf8_lossy(&line)));
+            return Err(format!("a get of key {key} got the reply '{}'", String::from_utf8_lossy(&line)));
         };
         let end: usize = bytes;
         self.fill(end + 2)?;
         let value = &self.input[self.at..self.at + end];
         let is_right = |stored: &Stored| stored.bytes == bytes && values.is_value(key, stored.version, value);
         if !allowed.iter().any(is_right) {
-            return Err(format!("key {key}: a wrong value of {bytes} bytes; one of {allowed:?} was due"));
+            return Err(format!("key {key}: a wrong value of {bytes} bytes; expected one of {allowed:?}"));
         }
         self.at += end;
         self.line("")?;
@@ -109,10 +109,10 @@ impl RoughClient {
         Ok(true)
     }
 
-    /// Reads at most `count` bytes, each by a call of its own, or up to the end of the connection.
+    /// Reads at most `count` bytes, each by a separate call, or up to the end of the connection.
     ///
     /// # Errors
-    /// When nothing comes.
+    /// If no bytes arrive.
     pub fn read_singly(&mut self, count: usize) -> Result<(), String> {
         for _ in 0..count {
             // A whole reply may be shorter: the bytes that have arrived are read, without a wait for more.
@@ -128,29 +128,29 @@ impl RoughClient {
         self.stream.set_nonblocking(false).map_err(|error| error.to_string())
     }
 
-    /// Reads the lines of a watcher, for a moment.
+    /// Reads the lines of a watcher for a short time.
     ///
     /// # Errors
-    /// When the server ends it.
+    /// If the server ends the stream.
     pub fn watched(&mut self) -> Result<(), String> {
         self.stream.set_read_timeout(Some(Duration::from_millis(20))).map_err(|error| error.to_string())?;
         match self.stream.read(&mut [0; READ_BYTES]) {
-            Ok(0) => Err("a watcher was closed".into()),
+            Ok(0) => Err("the server closed a watcher's connection".into()),
             Ok(_) => Ok(()),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Ok(()),
             Err(error) => Err(error.to_string()),
         }
     }
 
-    /// Takes the end of the connection.
+    /// Reads the end of the connection.
     ///
     /// # Errors
-    /// When something else comes.
+    /// If other bytes arrive.
     pub fn end(&mut self) -> Result<(), String> {
         match self.fill(1) {
             Err(_) if self.over => Ok(()),
             Err(error) => Err(error),
-            Ok(()) => Err("more was answered than asked".into()),
+            Ok(()) => Err("there are more replies than requests".into()),
         }
     }
 
@@ -159,7 +159,7 @@ impl RoughClient {
             if let Some(end) = memchr(b'\n', &self.input[self.at..]) {
                 let line = self.input[self.at..self.at + end].strip_suffix(b"\r").map(<[u8]>::to_vec);
                 self.at += end + 1;
-                return line.ok_or_else(|| "a line without its end".to_owned());
+                return line.ok_or_else(|| "a line has no end".to_owned());
             }
             self.fill(self.input.len() - self.at + 1)?;
         }

@@ -1,12 +1,12 @@
-//! What happens to the server between two stretches of the main load, when none of its requests is in flight.
+//! The actions between two stretches of the main load, when no requests are in flight.
 //!
 //! ```text
 //!   cycle:  512 MiB, nothing evicted ─> clock ─> 192 MiB ─> flush_all by the clock ─> 96 MiB ─> clock ─> 160 MiB
 //!           ─> flush_all ─> clock                                        (a short run: 160, 60, 30 and 50 MiB)
 //! ```
 //!
-//! After each stretch the resident memory is compared with the promise, and what was lost with what the server says
-//! that it evicted.
+//! After each stretch, the resident memory is compared with the promised limit, and the lost items with the server's
+//! count of evictions.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -18,18 +18,19 @@ use super::Options;
 use super::client::{Client, Tally};
 use testbed::server::Server;
 
-/// The server's memory at the start, and the most that it is given, in MiB.
+/// The server's initial memory, which is also its maximum, in MiB.
 const MEMORY_MIB_WHOLE: u64 = 512;
 const MEMORY_MIB_SHORT: u64 = 160;
-/// The parts that [`Stage::Memory`] counts.
+/// The unit of [`Stage::Memory`] is this part of the maximum memory.
 const MEMORY_PARTS: u64 = 32;
 
 const MIB: u64 = 1 << 20;
-/// Memory of the process beside its limit, at most: 16 MiB for the program, 17 MiB a worker, 8 MiB more with io_uring.
+/// Maximum memory of the process beyond its limit: 16 MiB for the program, 17 MiB per worker, 8 MiB more per worker
+/// with io_uring.
 const PROGRAM_MIB: u64 = 16;
 const WORKER_MIB: u64 = 17;
 const WORKER_URING_MIB: u64 = 25;
-/// A watcher costs so much more: 5 MiB, and 128 KiB a worker.
+/// Additional memory for a watcher: 5 MiB, and 128 KiB per worker.
 const WATCHER_BYTES: u64 = 5 * MIB;
 const WATCHER_WORKER_BYTES: u64 = 128 << 10;
 /// Maximum time in which the memory shrinks to a new limit.
@@ -42,7 +43,7 @@ const STEP_S_MAX: f64 = 2_592_000.0;
 /// The action at the end of a stretch.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
-    /// Sets the memory to this number of 32nds of the most.
+    /// Sets the memory to this number of 32nds of the maximum.
     Memory(u64),
     Clock,
     Flush,
@@ -50,7 +51,7 @@ enum Stage {
     Quiet,
 }
 
-/// One cycle, in stretches of the same length.
+/// One cycle, in stretches of equal length.
 const CYCLE: [Stage; 10] = [
     Stage::Memory(32),
     Stage::Clock,
@@ -64,7 +65,7 @@ const CYCLE: [Stage; 10] = [
     Stage::Clock,
 ];
 
-/// The server's memory at the start, and the most that it is given, in MiB.
+/// Returns the server's initial memory, which is also its maximum, in MiB.
 pub fn memory_mib_max(options: &Options) -> u64 {
     if is_whole(options) { MEMORY_MIB_WHOLE } else { MEMORY_MIB_SHORT }
 }
@@ -91,14 +92,14 @@ pub struct Stages {
 }
 
 impl Stages {
-    /// The first stretch comes.
+    /// Creates the state before the first stretch.
     pub fn new(server: &Server, options: &Options) -> Self {
         let cycles = if is_whole(options) { CYCLES_WHOLE } else { CYCLES_SHORT };
         let worker_mib = if options.uring { WORKER_URING_MIB } else { WORKER_MIB };
         let workers = options.workers as u64;
         let constant_bytes =
             (PROGRAM_MIB + worker_mib * workers) * MIB + WATCHER_BYTES + workers * WATCHER_WORKER_BYTES;
-        println!("RSS has to stay under the memory limit of the moment and {:.1} MiB.\n", mib(constant_bytes));
+        println!("RSS must stay below the current memory limit plus {:.1} MiB.\n", mib(constant_bytes));
         Self {
             prng: Prng::new(options.seed ^ 0x57A6),
             requests: options.requests,
@@ -116,36 +117,36 @@ impl Stages {
         }
     }
 
-    /// The number of requests at which the stretch ends that begins now.
+    /// Returns the number of requests at which the new stretch ends.
     pub fn next_stop(&self, requests: u64) -> u64 {
         (requests / self.stretch + 1) * self.stretch
     }
 
-    /// Compares what the server holds and has lost with what it may.
+    /// Compares the server's memory and lost items with the limits.
     ///
     /// # Errors
-    /// A broken promise.
+    /// A violated limit.
     pub fn check(&mut self, server: &Server, client: &Client) -> Result<(), String> {
         let rss = server.rss_bytes();
         let most = self.limit_mib * MIB + self.constant_bytes;
         self.rss_bytes_max = self.rss_bytes_max.max(rss);
         self.rss_over_limit_max = self.rss_over_limit_max.max(rss as i64 - (self.limit_mib * MIB) as i64);
         if rss > most {
-            return Err(format!("RSS is {:.1} MiB, {:.1} are promised", mib(rss), mib(most)));
+            return Err(format!("RSS is {:.1} MiB, but the promised limit is {:.1} MiB", mib(rss), mib(most)));
         }
         self.evictions = server.stat("evictions")?;
         if client.tally.lost > self.evictions {
             let (lost, evictions) = (client.tally.lost, self.evictions);
-            return Err(format!("{lost} items were lost, and the server says that it evicted {evictions}"));
+            return Err(format!("{lost} items were lost, but the server reports {evictions} evictions"));
         }
         self.print_progress(&client.tally, rss);
         Ok(())
     }
 
-    /// Does what comes between two stretches.
+    /// Executes the action between two stretches.
     ///
     /// # Errors
-    /// When the server refuses it, or what is flushed is still there.
+    /// If the server refuses it, or if flushed items still exist.
     pub fn advance(&mut self, server: &Server, client: &mut Client) -> Result<(), String> {
         let stage = CYCLE[self.done % CYCLE.len()];
         self.done += 1;
@@ -160,7 +161,7 @@ impl Stages {
             Stage::FlushLater => {
                 let delay_s = 10 + self.prng.below(3600);
                 ask(server, &format!("flush_all {delay_s}\r\n"), "OK\r\n")?;
-                // The server's clock may be read a second early.
+                // The server may read its clock a second early.
                 client.clock.step(delay_s + 1)?;
                 client.flushed();
                 Ok(())
@@ -175,7 +176,7 @@ impl Stages {
         let begun = Instant::now();
         while limit_mib < self.limit_mib && server.stat("memory_held_bytes")? > limit_mib * MIB {
             if begun.elapsed() > SETTLE_MAX {
-                return Err(format!("the memory does not come down to {limit_mib} MiB"));
+                return Err(format!("the memory does not shrink to {limit_mib} MiB"));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -183,7 +184,7 @@ impl Stages {
         Ok(())
     }
 
-    /// Puts the clock forward, by a second to 30 days.
+    /// Moves the clock forward, by a second to 30 days.
     fn step(&mut self, client: &mut Client) -> Result<(), String> {
         let seconds = (self.prng.unit() * STEP_S_MAX.log2()).exp2() as u64;
         self.steps_s += seconds;
@@ -208,15 +209,15 @@ impl Stages {
         );
     }
 
-    /// Prints the sums, and refuses a run that did not reach what it is for.
+    /// Prints the totals. Refuses a run that did not cover everything.
     ///
     /// # Errors
-    /// What was not reached.
+    /// The parts that were not covered.
     pub fn finish(&self, client: &Client, took: Duration) -> Result<(), String> {
         let tally = &client.tally;
         println!(
-            "\n{} requests in {:.0} s, {:.0} a second; {} reads were hits, {:.1} GB compared; {} missed, of them {} \
-             ended, deleted or flushed and {} lost to eviction; {} stored, {} swaps refused",
+            "\n{} requests in {:.0} s, {:.0} per second; {} reads were hits, {:.1} GB compared; {} missed, of them {} \
+             expired, deleted or flushed and {} lost to eviction; {} stored, {} swaps refused",
             tally.requests,
             took.as_secs_f64(),
             tally.requests as f64 / took.as_secs_f64(),
@@ -229,8 +230,8 @@ impl Stages {
             tally.refused
         );
         println!(
-            "RSS at most {:.0} MiB, at most {:.1} MiB above the limit of the moment; the clock was put forward by {} \
-             days in all",
+            "RSS at most {:.0} MiB, at most {:.1} MiB above the current limit; the clock was moved forward by {} days \
+             in total",
             mib(self.rss_bytes_max),
             self.rss_over_limit_max as f64 / MIB as f64,
             self.steps_s / 86_400
@@ -239,7 +240,7 @@ impl Stages {
         let reached = [tally.hits, tally.lost, tally.gone, tally.refused, self.steps_s, self.evictions];
         match !whole || reached.iter().all(|count| *count > 0) {
             true => Ok(()),
-            false => Err(format!("the run did not reach hits, evictions, ends and swaps: {tally:?}")),
+            false => Err(format!("the run did not cover hits, evictions, expiries and swaps: {tally:?}")),
         }
     }
 }

@@ -15,7 +15,8 @@ use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const LIBRARY: &str = include_str!("clock.c");
-/// Twice the time for which a worker follows the store's clock by the processor's counter, which no library moves.
+/// Twice the time for which a worker derives the store's clock from the processor's counter, which the library cannot
+/// change.
 const SEEN_AFTER: Duration = Duration::from_millis(20);
 
 /// The clock of one child process. Dropping it removes the file with its numbers.
@@ -98,7 +99,7 @@ impl Clock {
 
 impl Drop for Clock {
     fn drop(&mut self) {
-        // It is a few bytes in the target folder if this fails.
+        // If this fails, a few bytes remain in the target directory.
         let _ = std::fs::remove_file(&self.path);
     }
 }

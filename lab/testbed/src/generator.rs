@@ -1,15 +1,15 @@
-//! Our own generator as a program of its own, as others are: what a user runs, and what it says in its result.
+//! Runs our generator as a separate program, as users do, and reads its result.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use load::result::RunResult;
 
-/// A folder for what the generators read and write, gone in the end.
+/// A temporary directory for the generators' files. Dropping it removes the directory.
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// In the system's folder for temporary files.
+    /// Creates the directory in the system's directory for temporary files.
     ///
     /// # Errors
     /// If it cannot be created.
@@ -19,7 +19,7 @@ impl Folder {
         Ok(Self(path))
     }
 
-    /// Writes a file in it; its path.
+    /// Writes a file in the directory. Returns its path.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -36,7 +36,7 @@ impl Drop for Folder {
     }
 }
 
-/// Writes the same workload, with every key stored before.
+/// Writes a copy of the workload in which every key is stored before the run.
 ///
 /// # Errors
 /// If the workload cannot be read, or if the other one cannot be written.
@@ -45,25 +45,25 @@ pub fn prefilled(workload: &Path, folder: &Folder) -> Result<PathBuf, String> {
     folder.write("prefilled.toml", &format!("prefill = true\n{text}"))
 }
 
-/// Runs `command` to its end; its standard output.
+/// Runs `command` to its end. Returns its standard output.
 ///
 /// # Errors
-/// It does not start, or fails.
+/// If it does not start, or fails.
 pub fn output(mut command: Command) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output().map_err(|error| format!("{name}: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    // Our own says by 3 that the generator was the limit, which is what a closed loop may be about.
+    // Our generator exits with 3 if it was the bottleneck, which is expected in a closed loop.
     match output.status.code() {
         Some(0 | 3) => Ok(text),
         _ => Err(format!("{name}: {}: {text}{}", output.status, String::from_utf8_lossy(&output.stderr))),
     }
 }
 
-/// Runs `gannet load` with `flags` on a workload; its result.
+/// Runs `gannet load` with `flags` on a workload. Returns its result.
 ///
 /// # Errors
-/// It fails, or not every request found its key.
+/// If it fails, or if a request did not find its key.
 pub fn load_with(addr: &str, workload: &Path, flags: &[&str], folder: &Folder) -> Result<RunResult, String> {
     let json = folder.0.join("ours.json");
     let mut command = Command::new(crate::server::gannet_binary()?);
@@ -74,7 +74,7 @@ pub fn load_with(addr: &str, workload: &Path, flags: &[&str], folder: &Folder) -
     let result = RunResult::from_json(&text).map_err(|error| format!("{}: {error}", json.display()))?;
     let counts = &result.figures.counts;
     if counts.errors + counts.misses + counts.unanswered > 0 {
-        return Err(format!("gannet load: not every request found its key: {counts:?}"));
+        return Err(format!("gannet load: a request did not find its key: {counts:?}"));
     }
     Ok(result)
 }

@@ -1,4 +1,4 @@
-//! What the machine is, and what else it was doing: facts that stand beside every figure.
+//! Facts about the machine and its other load, which are printed beside every figure.
 
 use std::fs;
 use std::process::Command;
@@ -6,18 +6,18 @@ use std::process::Command;
 /// CPU time of the whole machine since it started, in clock ticks (1/100 s).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ticks {
-    /// All states together.
+    /// Ticks in all states.
     pub total: u64,
-    /// Not idle; steal left out.
+    /// Ticks in states other than idle and steal.
     pub busy: u64,
-    /// Taken by the hypervisor.
+    /// Ticks taken by the hypervisor.
     pub steal: u64,
 }
 
 /// One clock tick of `/proc/stat`, in nanoseconds.
 pub const TICK_NS: u64 = 10_000_000;
 
-/// The machine's CPU time now.
+/// Returns the machine's CPU time so far.
 pub fn ticks() -> Ticks {
     fs::read_to_string("/proc/stat").map(|text| parse_ticks(&text)).unwrap_or_default()
 }
@@ -30,7 +30,7 @@ fn parse_ticks(stat: &str) -> Ticks {
     Ticks { total, busy: total - field(3) - field(4) - field(7), steal: field(7) }
 }
 
-/// Nanoseconds that every live thread of process `pid` was on a CPU.
+/// Returns the nanoseconds that every live thread of process `pid` was on a CPU.
 pub fn cpu_ns(pid: u32) -> u64 {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return 0 };
     let of_task = |entry: fs::DirEntry| -> Option<u64> {
@@ -40,13 +40,13 @@ pub fn cpu_ns(pid: u32) -> u64 {
     tasks.filter_map(Result::ok).filter_map(of_task).sum()
 }
 
-/// Nanoseconds of CPU of the processes that this one has started and that have ended.
+/// Returns the CPU nanoseconds of this process's children that have ended.
 pub fn children_cpu_ns() -> u64 {
     // cutime and cstime
     stat_ticks("self", 13) * TICK_NS
 }
 
-/// Nanoseconds that process `pid` was on a CPU, with threads of it that have ended, in ticks.
+/// Returns the nanoseconds that process `pid` was on a CPU, including ended threads, to the precision of a tick.
 pub fn whole_cpu_ns(pid: u32) -> u64 {
     // utime and stime
     stat_ticks(&pid.to_string(), 11) * TICK_NS
@@ -55,12 +55,12 @@ pub fn whole_cpu_ns(pid: u32) -> u64 {
 /// Returns the sum of two fields of a process's line. `from` is the number of fields between the name and the first.
 fn stat_ticks(process: &str, from: usize) -> u64 {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // proc(5): the name stands in brackets, and may hold anything.
+    // proc(5): the name is in brackets and may contain any character.
     let rest = text.rsplit_once(')').map_or("", |(_, rest)| rest);
     rest.split_whitespace().skip(from).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
 }
 
-/// Resident memory of process `pid` in bytes.
+/// Returns the resident memory of process `pid` in bytes.
 pub fn rss_bytes(pid: u32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or_default();
@@ -74,7 +74,7 @@ pub fn memory_available_bytes() -> u64 {
     line.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
-/// One line that names the machine and the peer's version.
+/// Returns one line with the machine's description and the peer's version.
 pub fn facts() -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let model = read("/proc/cpuinfo");

@@ -1,4 +1,4 @@
-//! The test bed of measurements and rigs: servers as child processes, facts of the host, foreign programs.
+//! The test bed of measurements and of the lab: servers as child processes, facts about the host, foreign programs.
 //!
 //! ```text
 //!   xtask  bench, gate ─┐
@@ -24,13 +24,13 @@ use std::path::{Path, PathBuf};
 /// Returns the repository's root.
 ///
 /// # Panics
-/// If this crate does not lie two folders below it.
+/// If this crate is not two directories below the root.
 pub fn root() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
-    root.expect("the crate lies two folders below the root").to_path_buf()
+    root.expect("the crate is two directories below the root").to_path_buf()
 }
 
-/// Returns the folder in which cargo puts what it builds.
+/// Returns cargo's target directory.
 pub fn target_folder(root: &Path) -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(folder))
 }

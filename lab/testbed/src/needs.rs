@@ -1,21 +1,21 @@
-//! Foreign programs, and how a fresh Debian 12 gets them.
+//! Foreign programs, and their installation on a fresh Debian 12.
 
 use std::process::Command;
 
-/// A program, and the Debian package that brings it.
+/// A program, and the Debian package that contains it.
 pub struct Need {
-    /// Its name.
+    /// The program's name.
     pub program: &'static str,
-    /// Arguments with which it does nothing and succeeds.
+    /// Arguments with which the program succeeds without any effect.
     pub arguments: &'static [&'static str],
     /// Packages that are installed if the program is missing.
     pub packages: &'static [&'static str],
 }
 
-/// Installs what is missing, as root with apt-get; otherwise says what to install.
+/// Installs missing programs with apt-get as root; otherwise reports what to install.
 ///
 /// # Errors
-/// The command that a person has to run, or that failed.
+/// The command that a person must run, or that failed.
 pub fn install(needs: &[Need]) -> Result<(), String> {
     let packages = missing(needs);
     if packages.is_empty() {
@@ -23,7 +23,7 @@ pub fn install(needs: &[Need]) -> Result<(), String> {
     }
     let list = packages.join(" ");
     if !rustix::process::geteuid().is_root() {
-        return Err(format!("programs that this needs are missing; run:  sudo apt-get install -y {list}"));
+        return Err(format!("required programs are missing; run:  sudo apt-get install -y {list}"));
     }
     println!("installing: {list}");
     let apt = |arguments: &[&str]| -> Result<(), String> {
@@ -31,7 +31,7 @@ pub fn install(needs: &[Need]) -> Result<(), String> {
         match status {
             Ok(status) if status.success() => Ok(()),
             Ok(status) => Err(format!("apt-get {}: {status}", arguments.join(" "))),
-            Err(error) => Err(format!("apt-get: {error}; install by hand: {list}")),
+            Err(error) => Err(format!("apt-get: {error}; install manually: {list}")),
         }
     };
     apt(&["update", "-q"])?;
@@ -40,14 +40,14 @@ pub fn install(needs: &[Need]) -> Result<(), String> {
     apt(&install)?;
     match missing(needs) {
         still if still.is_empty() => Ok(()),
-        still => Err(format!("installed, but not found all the same: {}", still.join(" "))),
+        still => Err(format!("installed, but still not found: {}", still.join(" "))),
     }
 }
 
 fn missing(needs: &[Need]) -> Vec<&'static str> {
     let is_there = |need: &Need| {
         let run = Command::new(need.program).args(need.arguments).output();
-        // memccapable knows no option that succeeds without a server: that it starts is enough.
+        // memccapable has no option that succeeds without a server, so it is enough that it starts.
         run.is_ok_and(|output| output.status.success() || need.program == "memccapable")
     };
     needs.iter().filter(|need| !is_there(need)).flat_map(|need| need.packages.iter().copied()).collect()

@@ -1,7 +1,7 @@
-//! A server that does nothing but move bytes: the limit that every other server is measured against.
+//! A server that only moves bytes: the limit with which every other server is compared.
 //!
-//! It reads, finds line ends, and answers each request, of a fixed number of lines, with the same fixed bytes: one
-//! `recv` and one `send` a readiness event, one thread, epoll. Nothing is parsed, hashed or looked up.
+//! It reads, finds line ends, and replies to each request of a fixed number of lines with the same fixed bytes: one
+//! `recv` and one `send` per readiness event, one thread, epoll. It does not parse, hash or look up anything.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use rustix::event::epoll;
 use crate::server::NullReply;
 
 const READ_BYTES: usize = 64 * 1024;
-/// Replies that lie ready behind each other; a longer batch takes several sends.
+/// Number of replies in one buffer, ready to send; a longer batch takes several sends.
 const REPLIES_READY: usize = 4096;
 const CONNECTIONS_MAX: usize = 4096;
 const LISTENER: u64 = u64::MAX;
@@ -21,12 +21,12 @@ struct Connection {
     stream: TcpStream,
     /// Reply bytes not yet sent.
     owed_bytes: usize,
-    /// Lines of a request that is not whole.
+    /// Lines of an incomplete request.
     lines: usize,
     waits_for_room: bool,
 }
 
-/// The reply to a get of a 24-byte key with a value that makes it `bytes` long; a line, if it is too short for one.
+/// Returns the reply to a get of a 24-byte key, with a value that makes it `bytes` long; a line if that is too short.
 pub fn fixed_reply(bytes: usize) -> Vec<u8> {
     let head = "VALUE key-00000000000000000000 0 200\r\n";
     let tail = "\r\nEND\r\n";
@@ -40,10 +40,10 @@ pub fn fixed_reply(bytes: usize) -> Vec<u8> {
     reply
 }
 
-/// The command line's way to [`serve`].
+/// Runs [`serve`] for the command line.
 ///
 /// # Errors
-/// In a sentence.
+/// The reason in a sentence.
 pub fn run(port: u16, answer: NullReply) -> Result<bool, String> {
     let answer = NullReply { lines: answer.lines.max(1), ..answer };
     serve(port, answer).map_err(|error| error.to_string())
@@ -104,7 +104,7 @@ fn accept(listener: &TcpListener, poll: &impl AsFd, connections: &mut Vec<Option
     }
 }
 
-/// One read and one send. An error means that the connection is over.
+/// Reads once and sends once. An error means that the connection has ended.
 fn turn(
     connection: &mut Connection,
     buffer: &mut [u8],
@@ -124,7 +124,7 @@ fn turn(
         }
     }
     while connection.owed_bytes > 0 {
-        // A send that begins inside a reply ends at a reply's end, so the bytes line up.
+        // A send that begins within a reply ends at the end of a reply, so the bytes line up.
         let begin = (reply_bytes - connection.owed_bytes % reply_bytes) % reply_bytes;
         let end = replies.len().min(begin + connection.owed_bytes);
         match connection.stream.write(&replies[begin..end]) {

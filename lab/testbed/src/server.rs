@@ -1,4 +1,4 @@
-//! Servers as child processes: null, Gannet and Debian's memcached, started alike and ended by their process ids.
+//! Servers as child processes: null, Gannet and its peers, started in the same way and ended by their process ids.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,29 +11,29 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::host;
 
-/// Which server.
+/// The kind of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The null server: the command `null-server` of the program that starts it, which is xtask.
+    /// The null server: the command `null-server` of xtask.
     Null,
     /// The server of this repository, release build.
     Gannet,
-    /// The same with epoll under its workers.
+    /// The same build with epoll in its workers.
     GannetEpoll,
-    /// The same with io_uring under its workers.
+    /// The same build with io_uring in its workers.
     GannetUring,
-    /// Another release build of it: `GANNET_OTHER_BIN`.
+    /// Another release build of Gannet: `GANNET_OTHER_BIN`.
     GannetOther,
-    /// `memcached` from the path.
+    /// `memcached` in the search path.
     Memcached,
-    /// Valkey, which is spoken to in RESP.
+    /// Valkey, used through RESP.
     Valkey,
-    /// `redis-server` from the path.
+    /// `redis-server` in the search path.
     Redis,
 }
 
 impl Kind {
-    /// Its name in tables.
+    /// Returns the name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -51,46 +51,46 @@ impl Kind {
 /// The reply of the null server: its size, and the number of lines of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NullReply {
-    /// Bytes of a reply.
+    /// Length of a reply in bytes.
     pub bytes: usize,
-    /// Lines of a request.
+    /// Number of lines of a request.
     pub lines: usize,
 }
 
 /// Settings of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Its memory limit, in MiB.
+    /// The server's memory limit, in MiB.
     pub memory_mib: u64,
     /// Largest item, in bytes.
     pub item_bytes_max: u64,
-    /// Connections at once.
+    /// Maximum number of simultaneous connections.
     pub connections_max: usize,
-    /// The CPU that it may use; any if absent.
+    /// The CPU that the server is pinned to; any if absent.
     pub cpu: Option<usize>,
     /// Threads that serve clients.
     pub workers: usize,
     /// The reply of the null server.
     pub null: NullReply,
-    /// True if Gannet serves Redis clients too: [`Server::resp`].
+    /// True if Gannet also serves Redis clients: [`Server::resp`].
     pub resp: bool,
-    /// A file for items that memory has no room for, in MiB; 0: none. It is in the folder of temporary files.
+    /// Size of a temporary file for items on flash, in MiB; 0 for none.
     pub flash_mib: u64,
-    /// The file in which Gannet's memory lies, if it lies in one.
+    /// The file with Gannet's memory, if any.
     pub file: Option<MemoryFile>,
 }
 
-/// A file that Gannet's memory lies in; gone with the server.
+/// A file with Gannet's memory, which is removed with the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryFile {
-    /// In the folder of temporary files; else in `/dev/shm`.
+    /// True for the directory for temporary files, false for `/dev/shm`.
     pub on_disk: bool,
-    /// More arguments: where the index is, how often checkpoints are made.
+    /// Further arguments: the place of the index, the interval of checkpoints.
     pub more: &'static [&'static str],
 }
 
 impl Options {
-    /// A server with this limit and memcached's default item size, on any CPU.
+    /// Returns the options for a server with this limit and memcached's default item size, on any CPU.
     pub fn memory(memory_mib: u64) -> Self {
         Self {
             memory_mib,
@@ -106,26 +106,26 @@ impl Options {
     }
 }
 
-/// A running server. Dropping it ends it.
+/// A running server. Dropping it ends the server.
 #[derive(Debug)]
 pub struct Server {
-    /// Which one.
+    /// The kind of the server.
     pub kind: Kind,
-    /// The address at which it listens.
+    /// The address on which the server listens.
     pub address: SocketAddr,
-    /// The address at which it listens for Redis clients.
+    /// The address on which the server listens for Redis clients.
     pub resp: SocketAddr,
-    /// Its admin port; Gannet only.
+    /// The server's admin port; Gannet only.
     pub admin: Option<SocketAddr>,
     child: Child,
-    /// Gone with the server.
+    /// Files that are removed with the server.
     files: Vec<PathBuf>,
 }
 
 const START_MAX: Duration = Duration::from_secs(20);
 const STOP_MAX: Duration = Duration::from_secs(10);
 
-/// Restricts the calling thread, and what it starts from now on, to one CPU, or to all of them.
+/// Restricts the calling thread, and all processes that it starts later, to one CPU, or to all of them.
 pub fn pin(cpu: Option<usize>) -> Result<(), String> {
     let mut set = CpuSet::new();
     match cpu {
@@ -141,10 +141,10 @@ pub fn free_address() -> Result<SocketAddr, String> {
     probe.local_addr().map_err(|error| error.to_string())
 }
 
-/// The release build of this repository's server: `GANNET_BIN`, or beside this program's own folder.
+/// Returns the path of the release build: `GANNET_BIN`, or the one beside this program's directory.
 ///
 /// # Errors
-/// When it is not built.
+/// If it is not built.
 pub fn gannet_binary() -> Result<PathBuf, String> {
     if let Some(path) = std::env::var_os("GANNET_BIN") {
         return Ok(path.into());
@@ -162,15 +162,15 @@ impl Server {
     /// Starts a server and waits until it accepts connections.
     ///
     /// # Errors
-    /// Why it did not start, in a sentence.
+    /// The reason why it did not start, in a sentence.
     pub fn start(kind: Kind, options: &Options) -> Result<Self, String> {
         Self::start_under(&[], kind, options)
     }
 
-    /// The same, as an argument of the command `under`, such as a program that watches it.
+    /// Starts a server as an argument of the command `under`, such as a program that watches it.
     ///
     /// # Errors
-    /// Why it did not start, in a sentence.
+    /// The reason why it did not start, in a sentence.
     pub fn start_under(under: &[String], kind: Kind, options: &Options) -> Result<Self, String> {
         let address = free_address()?;
         let is_gannet = matches!(kind, Kind::Gannet | Kind::GannetEpoll | Kind::GannetUring | Kind::GannetOther);
@@ -220,7 +220,7 @@ impl Server {
                 return Ok(());
             }
             if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(format!("{} ended at its start: {status}", self.kind.name()));
+                return Err(format!("{} ended during its start: {status}", self.kind.name()));
             }
             if started.elapsed() > START_MAX {
                 return Err(format!("{} does not listen on {}", self.kind.name(), self.address));
@@ -233,33 +233,33 @@ impl Server {
         matches!(self.kind, Kind::Valkey | Kind::Redis)
     }
 
-    /// Its process id.
+    /// Returns the server's process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Nanoseconds of CPU that all its threads have used.
+    /// Returns the nanoseconds of CPU that all threads of the server have used.
     pub fn cpu_ns(&self) -> u64 {
         host::cpu_ns(self.pid())
     }
 
-    /// Its resident memory in bytes.
+    /// Returns the server's resident memory in bytes.
     pub fn rss_bytes(&self) -> u64 {
         host::rss_bytes(self.pid())
     }
 
-    /// The body of a page of the admin port.
+    /// Returns the body of a page of the admin port.
     ///
     /// # Errors
-    /// When there is no admin port or it does not answer.
+    /// If there is no admin port, or if it does not reply.
     pub fn admin_page(&self, path: &str) -> Result<String, String> {
         self.admin_ask("GET", path, "")
     }
 
-    /// Puts `body` to a page of the admin port.
+    /// Sends `body` to a page of the admin port with PUT.
     ///
     /// # Errors
-    /// When there is no admin port, or it refuses.
+    /// If there is no admin port, or if it refuses the request.
     pub fn admin_put(&self, path: &str, body: &str) -> Result<(), String> {
         self.admin_ask("PUT", path, body).map(drop)
     }
@@ -276,17 +276,18 @@ impl Server {
             Ok(reply)
         };
         let reply = fetch().map_err(|error| format!("{path}: {error}"))?;
-        let (head, body) = reply.split_once("\r\n\r\n").ok_or_else(|| format!("{path}: no HTTP reply"))?;
+        let (head, body) = reply.split_once("\r\n\r\n").ok_or_else(|| format!("{path}: the reply is not HTTP"))?;
         match head.starts_with("HTTP/1.1 200") {
             true => Ok(body.to_owned()),
             false => Err(format!("{path}: {} {}", head.lines().next().unwrap_or_default(), body.trim_end())),
         }
     }
 
-    /// One counter of the memcached protocol's `stats`, or its likeness in Valkey; 0 if the server does not have it.
+    /// Returns one counter of the memcached protocol's `stats`, or its equivalent in Valkey; 0 if the server does not
+    /// have it.
     ///
     /// # Errors
-    /// When the server does not answer.
+    /// If the server does not reply.
     pub fn stat(&self, name: &str) -> Result<u64, String> {
         let reply = self.stats(if self.speaks_resp() { "INFO" } else { "stats" })?;
         let value_of = |line| match self.speaks_resp() {
@@ -297,10 +298,10 @@ impl Server {
         Ok(value.and_then(|value| value.trim().parse().ok()).unwrap_or(0))
     }
 
-    /// All that it answers to a request for its counters.
+    /// Returns the whole reply to a request for counters.
     ///
     /// # Errors
-    /// When the server does not answer.
+    /// If the server does not reply.
     pub fn stats(&self, request: &str) -> Result<String, String> {
         let fetch = || -> std::io::Result<String> {
             let mut stream = TcpStream::connect(self.address)?;
@@ -327,7 +328,7 @@ fn command(kind: Kind, options: &Options, address: SocketAddr, admin: Option<Soc
         Kind::Gannet | Kind::GannetEpoll | Kind::GannetUring | Kind::GannetOther => {
             let mut command = Command::new(match kind {
                 Kind::GannetOther => std::env::var_os("GANNET_OTHER_BIN")
-                    .ok_or("GANNET_OTHER_BIN does not name the other build; set it to a path")?
+                    .ok_or("GANNET_OTHER_BIN is not set; set it to the path of the other build")?
                     .into(),
                 _ => gannet_binary()?,
             });
@@ -377,7 +378,7 @@ impl Drop for Server {
         self.files.iter().for_each(|path| drop(std::fs::remove_file(path)));
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         if let Some(pid) = pid {
-            // The process may have ended by itself; it stays a zombie with this id until `wait`.
+            // The process may have ended by itself; it remains a zombie with this id until `wait`.
             let _ = kill_process(pid, Signal::TERM);
         }
         let asked = Instant::now();

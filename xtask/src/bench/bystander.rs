@@ -1,14 +1,14 @@
-//! One client that runs a long command, and another one that sends `PING`: how long the second one waits, on sockets,
-//! beside the servers that such clients know.
+//! Measures on sockets how long a client's `PING` waits while another client runs a long command, beside the servers
+//! that such clients know.
 //!
 //! ```text
-//!   bystander  a PING is due each 500 us; each is timed from the instant it was due, so a stall counts for every
-//!              PING that was due in it
-//!   noise      one connection: the command, and behind it a request whose answer shows that it is done, repeatedly
+//!   bystander  a PING is due every 500 us; each is timed from its due instant, so a stall counts for every
+//!              PING that was due during it
+//!   noise      one connection: the command, then a request whose reply marks its end, repeatedly
 //! ```
 //!
-//! Each server has one thread on CPU 0; both clients share CPU 1, the noise with the least priority. The commands are
-//! those of the test under the simulated clock, where no machine is in the way.
+//! Each server has one thread on CPU 0. Both clients share CPU 1, the noise with the lowest priority. The commands are
+//! those of the test under the simulated clock, which excludes the machine's influence.
 
 #[path = "../../../crates/server/tests/server/bystander/table.rs"]
 mod table;
@@ -27,21 +27,21 @@ use wire_request::request;
 
 /// Time between two instants at which a `PING` is due.
 const PERIOD: Duration = Duration::from_micros(500);
-/// Time that a command may take.
+/// Time limit of a command.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
-/// Time that a server has after it was filled.
+/// Pause after a server was filled.
 const SETTLES: Duration = Duration::from_millis(500);
 const MIB: usize = 1 << 20;
 
-/// Extent of the measurement.
+/// The size of the measurement.
 struct Plan {
-    /// Keys and fields.
+    /// Number of keys and fields.
     scale: usize,
-    /// Time that a command is run again and again.
+    /// Time for which a command is repeated.
     turn: Duration,
 }
 
-/// Result of one command on one server.
+/// The result of one command on one server.
 struct Outcome {
     /// Times of the bystander's requests in ns, in ascending order.
     times_ns: Vec<u64>,
@@ -56,25 +56,26 @@ impl Outcome {
         self.times_ns.get(at).map_or(0, |ns| ns / 1000)
     }
 
-    /// The columns of one server.
+    /// Returns the columns of one server.
     fn columns(&self) -> String {
         format!("{} | {} / {} / {}", self.done, self.us(0.5), self.us(0.999), self.us(1.0))
     }
 }
 
-/// Measures and prints.
+/// Runs the measurement and prints the results.
 ///
 /// # Errors
-/// When a server does not start, or a client is not answered.
+/// If a server does not start, or if a client gets no reply.
 pub fn run(quick: bool, rows: &[String]) -> Result<(), String> {
     let plan = match quick {
         true => Plan { scale: 30_000, turn: Duration::from_millis(200) },
         false => Plan { scale: 1_000_000, turn: Duration::from_secs(2) },
     };
     println!(
-        "A PING due each {PERIOD:?}, timed from then, beside one client that runs a command for {:?}, or once where it \
-         is long only once; {} keys or fields where a command walks over all. Peers: redis-server, and memcached for \
-         its protocol's commands; a dash where it has no such command, or closes the connection for its length.\n",
+        "A PING is due every {PERIOD:?} and is timed from then, beside one client that repeats a command for {:?}, or \
+         runs it once if it is long only once; {} keys or fields for commands that walk over all. Peers: \
+         redis-server, and memcached for its protocol's commands; a dash if the peer has no such command, or closes \
+         the connection because of its length.\n",
         plan.turn, plan.scale
     );
     println!(
@@ -104,7 +105,8 @@ pub fn run(quick: bool, rows: &[String]) -> Result<(), String> {
     pin(None)
 }
 
-/// Runs the commands of a protocol on Gannet and then on its peer: an idle server has chores too, on the same CPU.
+/// Runs the commands of a protocol first on Gannet and then on its peer, because even an idle server uses some of the
+/// same CPU.
 fn compare(group: &Group, wire: Wire, entries: &[&Entry], plan: &Plan, alone: bool) -> Result<(), String> {
     let peer = if wire == Wire::Resp { Kind::Redis } else { Kind::Memcached };
     let alone = alone.then_some(None);
@@ -118,7 +120,7 @@ fn compare(group: &Group, wire: Wire, entries: &[&Entry], plan: &Plan, alone: bo
     Ok(())
 }
 
-/// Results of each command on a server of this kind; for `None`, without a command.
+/// Returns the results of each command on a server of this kind; for `None`, without a command.
 fn measure(
     kind: Kind,
     group: &Group,
@@ -180,7 +182,7 @@ fn words(request: &[u8]) -> Vec<&[u8]> {
     words
 }
 
-/// The request as memcached's protocol has it; only `SET` has a likeness there.
+/// Converts a request to memcached's protocol; only `SET` has an equivalent.
 fn in_memcached(request: &[u8]) -> Vec<u8> {
     let words = words(request);
     let (key, value) = (words[1], words[2]);
@@ -188,7 +190,7 @@ fn in_memcached(request: &[u8]) -> Vec<u8> {
     [b"set ", key, b" 0 0 ", length.as_bytes(), b"\r\n", value, b"\r\n"].concat()
 }
 
-/// Stores what the commands find. A peer that does not know the commands for it stores nothing.
+/// Stores the keys that the commands use. Nothing is stored on a peer that does not support the commands for it.
 fn fill(server: &Server, group: &Group) -> std::io::Result<()> {
     let mut stream = connect(server.resp)?;
     let mut buffer = vec![0; 64 << 10];
@@ -213,7 +215,7 @@ fn fill(server: &Server, group: &Group) -> std::io::Result<()> {
     Ok(())
 }
 
-/// True if the server has the command. memcached has all that are asked of it.
+/// Returns whether the server has the command. memcached supports all commands used here.
 fn has_command(address: SocketAddr, entry: &Entry) -> std::io::Result<bool> {
     if entry.wire == Wire::Memcache {
         return Ok(true);
@@ -227,7 +229,7 @@ fn has_command(address: SocketAddr, entry: &Entry) -> std::io::Result<bool> {
     Ok(!answer.starts_with(b"*1\r\n*-1") && !answer.starts_with(b"*1\r\n_") && !answer.starts_with(b"*1\r\n$-1"))
 }
 
-/// Times the bystander while a client runs the command, or without one.
+/// Times the bystander while a client runs the command, or without a command.
 fn beside(address: SocketAddr, wire: Wire, entry: Option<&Entry>, plan: &Plan) -> std::io::Result<Outcome> {
     let over = AtomicBool::new(false);
     let mut bystander = connect(address)?;
@@ -249,9 +251,9 @@ fn wait(time: Duration) -> u64 {
     0
 }
 
-/// Runs the command until the turn is over, or once; how often it was done.
+/// Runs the command once or until the time is over. Returns the number of runs.
 fn run_again_and_again(address: SocketAddr, entry: &Entry, plan: &Plan) -> std::io::Result<u64> {
-    // The bystander is not to wait for this thread, which has a few MiB of answers to take.
+    // The bystander must not wait for this thread, which receives a few MiB of replies.
     let _ = rustix::process::nice(19);
     let mut stream = connect(address)?;
     let (mark, end) = entry.mark();
@@ -279,7 +281,7 @@ fn run_again_and_again(address: SocketAddr, entry: &Entry, plan: &Plan) -> std::
     Ok(done)
 }
 
-/// Sends a short request each time that one is due, until it is over. The times in ns, in ascending order.
+/// Sends a short request whenever one is due, until `over` is set. Returns the times in ns, in ascending order.
 fn time_pings(stream: &mut TcpStream, wire: Wire, over: &AtomicBool) -> std::io::Result<Vec<u64>> {
     let (request, answer): (&[u8], &[u8]) = match wire {
         Wire::Resp => (b"*1\r\n$4\r\nPING\r\n", b"+PONG\r\n"),
@@ -287,13 +289,13 @@ fn time_pings(stream: &mut TcpStream, wire: Wire, over: &AtomicBool) -> std::io:
     };
     let (mut times_ns, mut got) = (Vec::new(), vec![0; answer.len()]);
     let mut due = Instant::now();
-    // A stall is counted for all that were due in it, though the command is done by then.
+    // A stall counts for all requests that were due during it, even if the command ends before they are sent.
     while !over.load(Relaxed) || due < Instant::now() {
         let now = Instant::now();
         if now < due {
             std::thread::sleep(due - now);
         }
-        // A sleep that ends late is this thread's.
+        // A sleep that ends late is a delay of this thread.
         let from = if now < due { Instant::now() } else { due };
         stream.write_all(request)?;
         stream.read_exact(&mut got)?;

@@ -1,4 +1,4 @@
-//! What it costs that the memory lies in a file: CPU a request, and the times of sets while pages are written back.
+//! Measures the cost of memory in a file: CPU per request, and the times of sets while pages are written back.
 //!
 //! ```text
 //!   cost   the same requests to servers whose memory is private, on tmpfs, on a disk: CPU, by round
@@ -15,12 +15,12 @@ use testbed::server::{Kind, MemoryFile, Options, Server, pin};
 const MEMORY_MIB: u64 = 1024;
 const VALUE_BYTES: usize = 200;
 const LOAD: Load = Load { connections: 50, depth: 16 };
-/// Of the tails: more than the kernel's threshold for pages that are written back at once.
+/// Number of keys for the tails: more than the kernel's threshold for immediate write-back.
 const TAIL_KEYS: usize = 500_000;
 const TAIL_VALUE_BYTES: usize = 1000;
-/// Of the highest rate.
+/// Share of the highest rate.
 const SHARE: f64 = 0.5;
-/// A server with a file may cost so much more.
+/// Minimum ratio of CPU without a file to CPU with one.
 const GOAL: f64 = 0.97;
 
 const PLACES: [(&str, Option<MemoryFile>); 5] = [
@@ -29,7 +29,7 @@ const PLACES: [(&str, Option<MemoryFile>); 5] = [
     ("disk", Some(MemoryFile { on_disk: true, more: &[] })),
     ("disk, index in DRAM", Some(MemoryFile { on_disk: true, more: &["--file-index", "dram"] })),
     (
-        "disk, index in DRAM, checkpoints each 10 s",
+        "disk, index in DRAM, checkpoints every 10 s",
         Some(MemoryFile { on_disk: true, more: &["--file-index", "dram", "--checkpoint", "10s"] }),
     ),
 ];
@@ -38,12 +38,12 @@ fn server(file: Option<MemoryFile>) -> Result<Server, String> {
     Server::start(Kind::Gannet, &Options { cpu: Some(SERVER_CPU), file, ..Options::memory(MEMORY_MIB) })
 }
 
-/// Measures and prints.
+/// Runs the measurement and prints the results.
 ///
 /// # Errors
-/// When a server does not start or gives a wrong reply.
+/// If a server does not start, or gives a wrong reply.
 pub fn run(quick: bool) -> Result<(), String> {
-    println!("Stores of {MEMORY_MIB} MiB; the disk is that of {}.\n", std::env::temp_dir().display());
+    println!("Stores of {MEMORY_MIB} MiB; the disk is the one with {}.\n", std::env::temp_dir().display());
     cost(quick)?;
     tails(quick)
 }
@@ -53,7 +53,7 @@ fn cost(quick: bool) -> Result<(), String> {
         true => Plan { rounds: 3, rounds_extra_max: 0, turn: Duration::from_millis(300) },
         false => Plan { rounds: 15, rounds_extra_max: 10, turn: Duration::from_secs(1) },
     };
-    // Without checkpoints: what they cost is no part of a request.
+    // Without checkpoints, because their cost is not part of a request.
     let places = &PLACES[..4];
     let servers = places.iter().map(|(_, file)| server(*file)).collect::<Result<Vec<_>, _>>()?;
     servers.iter().try_for_each(|server| store_keys(server.address))?;
@@ -63,7 +63,7 @@ fn cost(quick: bool) -> Result<(), String> {
     };
     let talks = [("get", Talk::gets()), ("set", Talk::of(KEYS, "STORED\r\n".len(), b"RED\r\n", set))];
     println!(
-        "{} connections, {} requests in flight on each; {} B + {VALUE_BYTES} B; {} rounds of {:?} a server (goal: \
+        "{} connections, {} requests in flight on each; {} B + {VALUE_BYTES} B; {} rounds of {:?} per server (goal: \
          {GOAL:.2}):\n",
         LOAD.connections,
         LOAD.depth,
@@ -72,8 +72,8 @@ fn cost(quick: bool) -> Result<(), String> {
         plan.turn
     );
     println!(
-        "| request | memory | CPU-ns a request, median (min-max) | no file's CPU / its, median (min-max) |\n\
-         |---|---|---|---|"
+        "| request | memory | CPU-ns per request, median (min-max) | CPU without a file / with it, median (min-max) \
+         |\n|---|---|---|---|"
     );
     pin(Some(GENERATOR_CPU))?;
     for (name, talk) in &talks {
@@ -108,7 +108,7 @@ fn tails(quick: bool) -> Result<(), String> {
     let mut seen = vec![Vec::new(); PLACES.len()];
     for _ in 0..rounds {
         for ((_, file), times) in PLACES.iter().zip(&mut seen) {
-            // One at a time, and what another left to be written is written.
+            // One server at a time, after the previous one's pages were written.
             rustix::fs::sync();
             let server = server(*file)?;
             pin(Some(GENERATOR_CPU))?;
@@ -125,7 +125,7 @@ fn tails(quick: bool) -> Result<(), String> {
         }
     }
     println!(
-        "Sets of {TAIL_VALUE_BYTES} B on {keys} keys in the open loop, {rate} a second for {turn}, {rounds} rounds, \
+        "Sets of {TAIL_VALUE_BYTES} B on {keys} keys in the open loop, {rate} per second for {turn}, {rounds} rounds, \
          one server at a time:\n"
     );
     println!("| memory | p50, us | p99, us | p999, us, median (min-max) | longest, us |\n|---|---|---|---|---|");

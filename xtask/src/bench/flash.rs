@@ -1,11 +1,11 @@
-//! Items on flash: how long a hit there takes beside the device's own time, what that does to hits in memory, and what
-//! of memory an item there takes; memcached's extstore beside it.
+//! Measures items on flash: the time of a hit there beside the device's own time, its effect on hits in memory, and the
+//! memory per item; beside memcached's extstore.
 //!
 //! ```text
-//!   fill     sets of values of 1000 B, far more than memory has room for; then keys that stay in memory
+//!   fill     sets of values of 1000 B, far more than fit in memory; then keys that stay in memory
 //!   device   fio's reads of 4 KiB at random places of such a file, past the page cache, one at a time
 //!   hits     one connection, one get at a time, of the keys that were stored first
-//!   memory   gets of the keys in memory at a fifth of the highest rate, alone and beside gets of flash, all that go
+//!   memory   gets of keys in memory at a fifth of the highest rate, alone and beside as many gets of flash as possible
 //! ```
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -23,13 +23,13 @@ const FIO: Need = Need { program: "fio", arguments: &["--version"], packages: &[
 const VALUE_BYTES: usize = 1000;
 /// Requests sent together while the server is filled.
 const BATCH: usize = 50;
-/// The most that hits in memory may slow down.
+/// Highest allowed slowdown of hits in memory.
 const GOAL: f64 = 1.3;
 /// The rate of gets in memory, as a share of the highest.
 const QUIET_SHARE: f64 = 0.2;
 
-/// The keys that the flood asks for, from the first on: more than memory has room for, so that they are never all
-/// there, and none of the first and the last, of which memcached drops some and keeps some in memory.
+/// Number of keys that the flood requests, from the first on. It exceeds the memory, so the keys are never all in
+/// memory. It excludes the first and the last keys, some of which memcached drops or keeps in memory.
 const FLOODED: usize = 700_000;
 const FLOODED_QUICK: usize = 100_000;
 const FIRST: usize = 800_000;
@@ -37,9 +37,9 @@ const FIRST_QUICK: usize = 50_000;
 
 struct Plan {
     keys: usize,
-    /// So much that what extstore keeps of each item in memory has room, and far less than the keys take.
+    /// Memory in MiB: enough for extstore's data per item, and far less than the keys need.
     memory_mib: u64,
-    /// The first key that the flood asks for, how many it does, and one of its requests.
+    /// The first key that the flood requests, their number, and the function that writes a request.
     first: usize,
     flooded: usize,
     request: fn(usize) -> Vec<u8>,
@@ -71,8 +71,8 @@ impl Plan {
                 request: flash_request::<FIRST, FLOODED>,
                 flash_mib: 4096,
                 reads: 20_000,
-                // So short in all that the flood asks for no key twice: what is asked for again comes back to memory,
-                // and pushes out what the quiet gets find there.
+                // So short that the flood requests no key twice: a repeated key returns to memory and displaces the
+                // keys of the quiet gets.
                 rounds: 7,
                 turn: Duration::from_millis(1500),
             },
@@ -80,10 +80,10 @@ impl Plan {
     }
 }
 
-/// Measures and prints.
+/// Runs the measurement and prints the results.
 ///
 /// # Errors
-/// When a server does not start or gives a wrong reply.
+/// If a server does not start, or gives a wrong reply.
 pub fn run(quick: bool) -> Result<(), String> {
     let plan = Plan::new(quick);
     println!(
@@ -95,7 +95,7 @@ pub fn run(quick: bool) -> Result<(), String> {
         std::env::temp_dir().display()
     );
     let device = device_times(&plan)?;
-    println!("| what | p50, us | p99 | p999 | items on flash | memory an item there, B | hits/s, 50 connections |");
+    println!("| what | p50, us | p99 | p999 | items on flash | memory per item on flash, B | hits/s, 50 connections |");
     println!("|---|---|---|---|---|---|---|");
     let [p50, p99, p999] = device;
     println!("| the device, 4 KiB, by fio | {p50:.0} | {p99:.0} | {p999:.0} | - | - | - |");
@@ -104,7 +104,7 @@ pub fn run(quick: bool) -> Result<(), String> {
         let options = Options { cpu: Some(SERVER_CPU), flash_mib: plan.flash_mib, ..Options::memory(plan.memory_mib) };
         let server = Server::start(kind, &options)?;
         pin(Some(GENERATOR_CPU))?;
-        // Before the rest too: memcached has no page left for another length of item once its memory is full.
+        // Stored before the rest, because memcached has no free page for another item size once its memory is full.
         store_keys(server.address)?;
         fill(&server, plan.keys)?;
         store_keys(server.address)?;
@@ -112,7 +112,7 @@ pub fn run(quick: bool) -> Result<(), String> {
         let (times, found) = hit_times(&server, &plan).map_err(|error| error.to_string())?;
         let (turns, hits) = memory_hits(&server, &plan)?;
         println!(
-            "| {} | {} | {items} ({found} of {} asked) | {item_bytes:.1} | {hits:.0} |",
+            "| {} | {} | {items} ({found} of {} requested) | {item_bytes:.1} | {hits:.0} |",
             kind.name(),
             columns(&times),
             plan.reads
@@ -126,7 +126,7 @@ pub fn run(quick: bool) -> Result<(), String> {
         beside += &format!("| {} | {alone:.0} | {with:.0} | {ratio:.2} ({low:.2}-{high:.2}) |\n", kind.name());
         pin(None)?;
     }
-    println!("\nHits in memory, alone and beside gets of flash, all that go (goal: at most {GOAL}):\n");
+    println!("\nHits in memory, alone and beside as many gets of flash as possible (goal: at most {GOAL}):\n");
     println!("| server | p999 alone, us | beside | beside / alone, median (min-max) |\n|---|---|---|---|\n{beside}");
     Ok(())
 }
@@ -137,8 +137,8 @@ fn columns(times_ns: &[u64]) -> String {
     format!("{:.0} | {:.0} | {:.0}", at(0.5), at(0.99), at(0.999))
 }
 
-/// The device's own p50, p99 and p999 in us: fio's reads of 4 KiB at random places of a file as large as the server's,
-/// past the page cache, one at a time, by a process on the generator's CPU.
+/// Returns the device's p50, p99 and p999 in us: fio's reads of 4 KiB at random places of a file as large as the
+/// server's, past the page cache, one at a time, on the generator's CPU.
 fn device_times(plan: &Plan) -> Result<[f64; 3], String> {
     install(&[FIO])?;
     let path = std::env::temp_dir().join(format!("flash-device-{}", std::process::id()));
@@ -155,7 +155,7 @@ fn device_times(plan: &Plan) -> Result<[f64; 3], String> {
         return Err(format!("fio: {}", String::from_utf8_lossy(&output.stderr).trim()));
     }
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).map_err(|error| format!("fio: {error}"))?;
-    // The times of whole calls, in ns.
+    // fio reports the times of whole calls, in ns.
     let times = &report["jobs"][0]["read"]["clat_ns"]["percentile"];
     let at = |share: &str| times[share].as_f64().map(|ns| ns / 1e3);
     let all = [at("50.000000"), at("99.000000"), at("99.900000")];
@@ -167,7 +167,7 @@ fn key(number: usize) -> String {
     format!("flash:{number:018}")
 }
 
-/// Any order will do, but not that in which they were stored.
+/// Any order works, except the order in which the keys were stored.
 fn flash_request<const FIRST: usize, const KEYS: usize>(number: usize) -> Vec<u8> {
     format!("get {}\r\n", key(FIRST + number.wrapping_mul(7919) % KEYS)).into_bytes()
 }
@@ -184,15 +184,15 @@ fn fill(server: &Server, keys: usize) -> Result<(), String> {
         }
         let asked = stream.write_all(&batch).and_then(|()| stream.read_exact(&mut replies));
         asked.map_err(|error| format!("filling {}: {error}", server.kind.name()))?;
-        // A device that is slower than the sets would leave most of them out, in both servers.
+        // A device that is slower than the sets would cause both servers to drop most items.
         std::thread::sleep(Duration::from_millis(1));
     }
     std::thread::sleep(Duration::from_secs(1));
     Ok(())
 }
 
-/// Items on flash, and what each takes of memory: of Gannet the index, whose slots they are, at its fullest; of
-/// memcached the chunk that holds what is left of an item there.
+/// Returns the number of items on flash and the memory per item. For Gannet that is the index, including its slots,
+/// when it is fullest; for memcached the chunk with the remaining header of an item.
 fn on_flash(server: &Server) -> Result<(u64, f64), String> {
     if server.kind == Kind::Memcached {
         let items = server.stat("extstore_objects_used")?;
@@ -203,7 +203,7 @@ fn on_flash(server: &Server) -> Result<(u64, f64), String> {
         };
         let classes = column("chunk_size").into_iter().zip(column("used_chunks"));
         let most = classes.max_by_key(|(_, used)| *used).map_or(0, |(bytes, _)| bytes);
-        // Beside it a word of the hash table, which has one to one and a half for each item.
+        // In addition there is a word of the hash table, which has 1 to 1.5 words per item.
         return Ok((items, most as f64 + 8.0));
     }
     let page = server.admin_page("/metrics")?;
@@ -215,14 +215,14 @@ fn on_flash(server: &Server) -> Result<(u64, f64), String> {
     Ok((figure("gannet_flash_items")? as u64, per_slot / 0.85))
 }
 
-/// Times of gets of keys on flash, one at a time, in ascending order; how many were found.
+/// Returns the times of gets of keys on flash, one at a time, in ascending order, and the number of hits.
 fn hit_times(server: &Server, plan: &Plan) -> std::io::Result<(Vec<u64>, usize)> {
     let mut stream = BufReader::new(TcpStream::connect(server.address)?);
     stream.get_ref().set_nodelay(true)?;
     let (mut times, mut line) = (Vec::with_capacity(plan.reads), String::new());
     let mut value = vec![0; VALUE_BYTES + 7];
     for number in 0..plan.reads {
-        // Each once, so that none has come back to memory.
+        // Each key once, so that none has returned to memory.
         let request = format!("get {}\r\n", key(plan.first + number * 3 % plan.flooded));
         let begun = Instant::now();
         stream.get_mut().write_all(request.as_bytes())?;
@@ -238,7 +238,7 @@ fn hit_times(server: &Server, plan: &Plan) -> std::io::Result<(Vec<u64>, usize)>
     Ok((times, found))
 }
 
-/// Turns of gets in memory alone and beside gets of flash; and how many of those were answered a second.
+/// Runs gets in memory alone and beside gets of flash, alternating. Returns their times and the rate of flash gets.
 fn memory_hits(server: &Server, plan: &Plan) -> Result<(Vec<(Turn, Turn)>, f64), String> {
     let talk = Talk::gets();
     let io = |error: std::io::Error| format!("{}: {error}", server.kind.name());

@@ -1,7 +1,8 @@
-//! The neutral load: N connections, each with D requests in flight; the next D go out when the last D are answered.
+//! A neutral load: N connections with D requests in flight each. The next D requests are sent when the last D have
+//! their replies.
 //!
-//! One thread, epoll, every buffer made at the start. It does the same for every server, and checks of each batch
-//! of replies that it has exactly the length of D answers and ends as an answer ends.
+//! One thread, epoll, all buffers allocated at the start. It does the same work for every server, and checks that each
+//! batch of replies has exactly the length of D replies and ends like a reply.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,7 +15,7 @@ use rustix::event::epoll;
 pub const KEY_BYTES: usize = 24;
 /// Length of each value in bytes.
 pub const VALUE_BYTES: usize = 200;
-/// Number of keys that are stored and asked for.
+/// Number of keys that are stored and requested.
 pub const KEYS: usize = 100_000;
 /// `VALUE <key> 0 200\r\n<value>\r\nEND\r\n`
 pub const REPLY_BYTES: usize = 6 + KEY_BYTES + 8 + VALUE_BYTES + 7;
@@ -22,9 +23,9 @@ pub const REPLY_BYTES: usize = 6 + KEY_BYTES + 8 + VALUE_BYTES + 7;
 const READ_BYTES: usize = 256 * 1024;
 const REPLY_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// The requests, and the form of a reply.
+/// The requests, and the form of their replies.
 pub struct Talk {
-    /// Requests of one length, end to end.
+    /// Requests of equal length, end to end.
     requests: Vec<u8>,
     request_bytes: usize,
     reply_bytes: usize,
@@ -38,8 +39,8 @@ impl Talk {
         Self::of(KEYS, REPLY_BYTES, b"END\r\n", |out, index| out.extend(format!("get {}\r\n", key(index)).bytes()))
     }
 
-    /// `count` requests of one length, each written by `request`; an answer has `reply_bytes` and ends with
-    /// `reply_end`.
+    /// Creates `count` requests of equal length, each written by `request`. A reply has `reply_bytes` bytes and ends
+    /// with `reply_end`.
     pub fn of(
         count: usize,
         reply_bytes: usize,
@@ -48,11 +49,11 @@ impl Talk {
     ) -> Self {
         let mut requests = Vec::new();
         (0..count).for_each(|index| request(&mut requests, index));
-        assert!(requests.len().is_multiple_of(count) && reply_end.len() <= TAIL_BYTES, "requests of one length");
+        assert!(requests.len().is_multiple_of(count) && reply_end.len() <= TAIL_BYTES, "requests of equal length");
         Self { request_bytes: requests.len() / count, requests, reply_bytes, reply_end }
     }
 
-    /// Lines of a request.
+    /// Returns the number of lines of a request.
     pub fn lines(&self) -> usize {
         memchr::memchr_iter(b'\n', self.request(0)).count()
     }
@@ -66,7 +67,7 @@ impl Talk {
     }
 }
 
-/// The longest end of an answer that is looked at, in bytes.
+/// Number of bytes at the end of a reply that are checked.
 const TAIL_BYTES: usize = 5;
 
 struct Connection {
@@ -74,7 +75,7 @@ struct Connection {
     request: Vec<u8>,
     sent_bytes: usize,
     received_bytes: usize,
-    /// The last bytes of what was received, to tell a hit from anything else of its length.
+    /// The last received bytes, to distinguish a hit from another reply of the same length.
     tail: [u8; TAIL_BYTES],
 }
 
@@ -89,15 +90,15 @@ pub struct Generator<'t> {
     events: Vec<epoll::Event>,
 }
 
-/// The key of a number.
+/// Returns the key with this number.
 pub fn key(index: usize) -> String {
     format!("key-{index:020}")
 }
 
-/// Stores every key that a [`Generator`] asks for.
+/// Stores every key that a [`Generator`] requests.
 ///
 /// # Errors
-/// When the server does not store them all.
+/// If the server does not store all of them.
 pub fn store_keys(address: SocketAddr) -> Result<(), String> {
     let store = || -> std::io::Result<usize> {
         let mut stream = TcpStream::connect(address)?;
@@ -118,7 +119,7 @@ pub fn store_keys(address: SocketAddr) -> Result<(), String> {
     match store() {
         Ok(KEYS) => Ok(()),
         Ok(stored) => Err(format!("{stored} of {KEYS} keys were stored")),
-        Err(error) => Err(format!("storing keys: {error}")),
+        Err(error) => Err(format!("cannot store the keys: {error}")),
     }
 }
 
@@ -126,7 +127,7 @@ impl<'t> Generator<'t> {
     /// Opens `connections` connections with `depth` requests in flight on each.
     ///
     /// # Errors
-    /// When a connection is refused.
+    /// If a connection is refused.
     pub fn connect(
         address: SocketAddr,
         connections: usize,
@@ -158,7 +159,7 @@ impl<'t> Generator<'t> {
     /// Loads the server for `duration`, waits for the last replies, and returns the number of gets answered.
     ///
     /// # Errors
-    /// When a reply has another length than a hit, or does not come.
+    /// If a reply has another length than a hit, or does not arrive.
     pub fn run(&mut self, duration: Duration) -> Result<u64, String> {
         let end = Instant::now() + duration;
         let mut answered = 0;
@@ -172,7 +173,7 @@ impl<'t> Generator<'t> {
             self.events.clear();
             let room = rustix::buffer::spare_capacity(&mut self.events);
             match epoll::wait(&self.poll, room, Some(&patience)) {
-                Ok(0) => return Err(format!("{waiting} batches were not answered in {REPLY_WAIT_MAX:?}")),
+                Ok(0) => return Err(format!("{waiting} batches got no reply in {REPLY_WAIT_MAX:?}")),
                 Ok(_) => {}
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(error) => return Err(error.to_string()),
@@ -206,7 +207,7 @@ impl<'t> Generator<'t> {
         connection.send()
     }
 
-    /// Reads what has come; true when the batch is answered whole.
+    /// Reads received bytes. Returns true if the batch has all its replies.
     fn receive(&mut self, index: usize) -> Result<bool, String> {
         let (reply_bytes, reply_end) = (self.talk.reply_bytes, self.talk.reply_end);
         let expected = self.depth * reply_bytes;
@@ -222,10 +223,10 @@ impl<'t> Generator<'t> {
             Err(error) => return Err(error.to_string()),
         }
         let ended = connection.tail.ends_with(reply_end);
-        // A value that has in it what an answer ends with is not asked for, and a line that is cut has no end.
+        // Values that contain the end of a reply are not requested, and a truncated line has no end.
         let short = ended && reply_end.len() > 2 && !connection.received_bytes.is_multiple_of(reply_bytes);
         if connection.received_bytes > expected || short {
-            return Err(format!("{} bytes came where {expected} were due", connection.received_bytes));
+            return Err(format!("{} bytes arrived where {expected} were due", connection.received_bytes));
         }
         Ok(connection.received_bytes == expected && ended)
     }

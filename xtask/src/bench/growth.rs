@@ -1,11 +1,12 @@
-//! The index growing under load, and the memory going up and down: how long the slices of the background thread were.
+//! Measures the background thread's slices while the index grows under load, and while the memory is raised and
+//! lowered.
 //!
-//! Two servers are filled with items of 24 and 200 bytes through one connection, while another reads stored items:
-//! one that has its memory from the start, and one that begins with 64 MiB and is raised step by step. Then the second
-//! is lowered again. What counts is the longest slice by kind, in CPU time of its thread: on a machine with fewer free
-//! CPUs than threads the clock on the wall counts other threads' time. On a virtual machine even CPU time counts what
-//! its host takes, so a control thread spins for 200 us now and then beside each server: what its longest turn has on
-//! top of that is the machine's, and slices that long are counted beside the longest one.
+//! Two servers are filled with items of 24 and 200 bytes through one connection, while another reads stored items. One
+//! has all its memory from the start; the other begins with 64 MiB and is raised step by step, then lowered again. The
+//! result is the longest slice by kind, in CPU time of its thread. (On a machine with fewer free CPUs than threads,
+//! wall time includes other threads.) On a virtual machine even CPU time includes time taken by the host. So a control
+//! thread spins for 200 us at intervals beside each server. Its longest turn beyond that is due to the machine, and the
+//! slices of that length are counted beside the longest one.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -21,16 +22,16 @@ use testbed::server::{Kind, Options, Server};
 const SHAPE: Shape = SHAPES[2];
 /// Bytes that such an item takes in its segment.
 const ITEM_BYTES: u64 = 228;
-/// Memory beside the items: index, free reserve, headers, in parts of the items' bytes.
+/// Memory in addition to the items (index, free reserve, headers), as a fraction of the items' bytes.
 const BESIDE_PARTS: u64 = 11;
 const SMALL_MIB: u64 = 64;
 const BATCH: u64 = 10_000;
 const SETTLE_MAX: Duration = Duration::from_secs(120);
 
-/// Fills with `item_mib` of items, twice, and prints the longest slices.
+/// Fills both servers with `item_mib` MiB of items and prints the longest slices.
 ///
 /// # Errors
-/// When a server does not start, gives a wrong reply, or does not come to its size.
+/// If a server does not start, gives a wrong reply, or does not reach its size.
 pub fn run(item_mib: u64) -> Result<(), String> {
     let items = (item_mib << 20) / ITEM_BYTES;
     let memory_mib = item_mib + item_mib / BESIDE_PARTS + SMALL_MIB;
@@ -49,7 +50,7 @@ pub fn run(item_mib: u64) -> Result<(), String> {
     let begun = Instant::now();
     let mut limit_mib = SMALL_MIB;
     fill(&server, items, |stored| {
-        // Ahead of the fill, so that nothing has to go.
+        // Raised before the fill, so that nothing is evicted.
         while limit_mib < memory_mib && stored * ITEM_BYTES > (limit_mib << 20) / 2 {
             limit_mib = (limit_mib * 2).min(memory_mib);
             set_limit(&server, limit_mib)?;
@@ -61,7 +62,7 @@ pub fn run(item_mib: u64) -> Result<(), String> {
     set_limit(&server, memory_mib / 8)?;
     while server.stat("memory_held_bytes")? > (memory_mib / 8) << 20 {
         if begun.elapsed() > SETTLE_MAX {
-            return Err("the memory does not come down".to_owned());
+            return Err("the memory is not lowered".to_owned());
         }
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -70,7 +71,7 @@ pub fn run(item_mib: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Stores the items while another thread reads those that are there.
+/// Stores the items while another thread reads stored ones.
 fn fill(server: &Server, items: u64, mut before: impl FnMut(u64) -> Result<(), String>) -> Result<(), String> {
     let mut client = Client::connect(server)?;
     let (stored, over) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -87,7 +88,7 @@ fn fill(server: &Server, items: u64, mut before: impl FnMut(u64) -> Result<(), S
         };
         let written: Result<(), String> = write();
         over.store(true, Relaxed);
-        let read = reader.join().map_err(|_| "the reader ended".to_owned())?;
+        let read = reader.join().map_err(|_| "the reader thread ended".to_owned())?;
         written.and(read)
     })
 }
@@ -106,7 +107,7 @@ fn read(server: &Server, stored: &AtomicU64, over: &AtomicBool) -> Result<(), St
             line.clear();
             reader.read_line(&mut line).map_err(|error| error.to_string())?;
             if line != "HD s200\r\n" && line != "EN\r\n" {
-                return Err(format!("a meta get was answered with '{}'", line.trim_end()));
+                return Err(format!("a meta get got the reply '{}'", line.trim_end()));
             }
         }
     }
@@ -144,7 +145,7 @@ fn set_limit(server: &Server, mib: u64) -> Result<(), String> {
     };
     match ask().map_err(|error| error.to_string())?.as_str() {
         "OK\r\n" => Ok(()),
-        other => Err(format!("a limit of {mib} MiB was answered with '{}'", other.trim_end())),
+        other => Err(format!("a limit of {mib} MiB got the reply '{}'", other.trim_end())),
     }
 }
 

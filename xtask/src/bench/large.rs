@@ -1,7 +1,8 @@
-//! Values of 1 MiB and 100 MiB: bytes a second beside a plain transfer over loopback, and what the server grows by.
+//! Measures values of 1 MiB and 100 MiB: bytes per second beside a plain transfer over loopback, and the growth of the
+//! server.
 //!
-//! The plain transfer is the limit: a thread on the server's CPU that reads as many bytes into one buffer, or writes
-//! them from one, with nothing between two system calls.
+//! The plain transfer is the limit: a thread on the server's CPU that only reads as many bytes into one buffer, or
+//! writes them from one.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,9 +13,9 @@ use testbed::server::{Kind, Options, Server, pin};
 
 const MIB: usize = 1 << 20;
 const VALUE_MIB: [usize; 2] = [1, 100];
-/// Bytes that either side gives one system call.
+/// Bytes of one system call on either side.
 const CALL_BYTES: usize = 256 << 10;
-/// Values that are in use at once, in MiB.
+/// Values in use at the same time, in MiB.
 const KEPT_MIB: usize = 400;
 const SERVER_CPU: usize = 0;
 const GENERATOR_CPU: usize = 1;
@@ -40,10 +41,10 @@ struct Row {
     of_plain: Vec<f64>,
 }
 
-/// Measures and prints.
+/// Runs the measurement and prints the results.
 ///
 /// # Errors
-/// When a server does not start, or gives a wrong reply.
+/// If a server does not start, or gives a wrong reply.
 pub fn run(quick: bool) -> Result<(), String> {
     let (rounds, turn_mib) = if quick { (3, 200) } else { (7, 1000) };
     let mut peers = vec![plain()?];
@@ -55,11 +56,11 @@ pub fn run(quick: bool) -> Result<(), String> {
     }
     pin(Some(GENERATOR_CPU))?;
     for peer in peers.iter_mut().skip(1) {
-        // All that it will ever use is used once.
+        // All memory is used once before the measurement.
         VALUE_MIB.into_iter().try_for_each(|mib| transfer(peer, Way::Set, mib, 3 * KEPT_MIB).map(|_| ()))?;
         peer.rss_bytes = peer.server.as_ref().map_or(0, Server::rss_bytes);
     }
-    println!("| value | way | server | GB/s, median (min-max) | of the plain transfer | CPU-ns a KiB |");
+    println!("| value | way | server | GB/s, median (min-max) | of the plain transfer | CPU-ns per KiB |");
     println!("|---|---|---|---|---|---|");
     for (mib, way) in VALUE_MIB.into_iter().flat_map(|mib| [(mib, Way::Set), (mib, Way::Get)]) {
         let mut rows: Vec<Row> =
@@ -86,12 +87,12 @@ pub fn run(quick: bool) -> Result<(), String> {
     println!();
     for peer in peers.iter().skip(1) {
         let grown = peer.server.as_ref().map_or(0, Server::rss_bytes) as f64 - peer.rss_bytes as f64;
-        println!("{} grew by {:.1} MiB meanwhile.", peer.name, grown / MIB as f64);
+        println!("{} grew by {:.1} MiB during the measurement.", peer.name, grown / MIB as f64);
     }
     pin(None)
 }
 
-/// Moves `turn_mib` MiB in values of `mib`, and says how fast, and what it cost the server.
+/// Transfers `turn_mib` MiB in values of `mib` MiB. Returns the speed and the server's CPU cost.
 fn transfer(peer: &mut Peer, way: Way, mib: usize, turn_mib: usize) -> Result<(f64, f64), String> {
     let bytes = vec![b'v'; CALL_BYTES];
     let cpu = || peer.server.as_ref().map_or(0, Server::cpu_ns);
@@ -145,7 +146,7 @@ fn connect(address: SocketAddr) -> Result<TcpStream, String> {
     connect().map_err(|error| error.to_string())
 }
 
-/// A thread that moves bytes and does nothing else.
+/// Starts a thread that only transfers bytes.
 fn plain() -> Result<Peer, String> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
     let address: SocketAddr = listener.local_addr().map_err(|error| error.to_string())?;
@@ -154,7 +155,7 @@ fn plain() -> Result<Peer, String> {
         if let Ok((stream, _)) = listener.accept()
             && stream.set_nodelay(true).is_ok()
         {
-            // It ends with its peer.
+            // The thread ends with its peer.
             let _ = move_bytes(stream);
         }
     });

@@ -1,4 +1,5 @@
-//! Bytes an item: fill a server until it first evicts, count what is readable, and look at what it cost.
+//! Measures bytes per item: fills a server until its first eviction, counts the readable items, and reads the memory
+//! use.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -33,11 +34,11 @@ pub const SHAPES: [Shape; 7] = [
 pub struct Fill {
     /// The shape.
     pub shape: Shape,
-    /// Its memory limit in bytes.
+    /// The server's memory limit in bytes.
     pub memory_bytes: u64,
-    /// Items that could be read when the first eviction had been seen.
+    /// Number of readable items at the first eviction.
     pub items: u64,
-    /// Resident memory then, in bytes.
+    /// Resident memory at that time, in bytes.
     pub rss_bytes: u64,
     /// Resident memory of the empty server, in bytes.
     pub rss_empty_bytes: u64,
@@ -46,12 +47,12 @@ pub struct Fill {
 }
 
 impl Fill {
-    /// Bytes of the memory limit for each item, beyond key and value.
+    /// Returns the bytes of the memory limit per item, beyond key and value.
     pub fn overhead_of_limit(&self) -> f64 {
         self.memory_bytes as f64 / self.items as f64 - self.payload()
     }
 
-    /// Bytes of resident memory for each item, beyond key and value.
+    /// Returns the bytes of resident memory per item, beyond key and value.
     pub fn overhead_of_rss(&self) -> f64 {
         self.rss_bytes as f64 / self.items as f64 - self.payload()
     }
@@ -64,10 +65,10 @@ impl Fill {
 const BATCH_BYTES_MAX: usize = 64 * 1024;
 const REPLY_WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// Fills a fresh server of `memory_mib` with items of one shape.
+/// Fills a new server of `memory_mib` MiB with items of one shape.
 ///
 /// # Errors
-/// When the server does not start, or answers anything but `STORED`.
+/// If the server does not start, or replies with anything but `STORED`.
 pub fn fill(kind: Kind, shape: Shape, memory_mib: u64) -> Result<Fill, String> {
     let options = Options { item_bytes_max: 2 * 1024 * 1024, ..Options::memory(memory_mib) };
     let server = Server::start(kind, &options)?;
@@ -94,7 +95,7 @@ pub fn fill(kind: Kind, shape: Shape, memory_mib: u64) -> Result<Fill, String> {
 pub(super) struct Client {
     reader: BufReader<TcpStream>,
     batch: Vec<u8>,
-    /// RESP, in place of the memcached protocol.
+    /// True for RESP instead of the memcached protocol.
     resp: bool,
 }
 
@@ -137,7 +138,7 @@ impl Client {
             for _ in begin..sent {
                 let line = self.line()?;
                 if line != if self.resp { "+OK" } else { "STORED" } {
-                    return Err(format!("a set was answered with '{line}'"));
+                    return Err(format!("a set got the reply '{line}'"));
                 }
             }
         }
@@ -164,7 +165,7 @@ impl Client {
                     "EN" | ":0" => {}
                     hit if hit == format!("HD s{}", shape.value_bytes) => readable += 1,
                     hit if hit == format!(":{}", shape.value_bytes) => readable += 1,
-                    other => return Err(format!("a meta get was answered with '{other}'")),
+                    other => return Err(format!("a meta get got the reply '{other}'")),
                 }
             }
         }

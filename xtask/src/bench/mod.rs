@@ -1,7 +1,7 @@
-//! The first figures: CPU a get beside a null server, and bytes an item; printed as Markdown tables.
+//! Basic measurements: CPU per get beside a null server, and bytes per item, printed as Markdown tables.
 //!
-//! CPU time is what a request costs whatever else the machine does; wall-clock rates stand beside it. Each round
-//! takes the servers in turn, and R is a ratio inside one round: the null server's CPU / the server's CPU.
+//! CPU time is the cost of a request regardless of other load; wall-clock rates are printed beside it. Each round runs
+//! the servers in turn, and R is a ratio within one round: the null server's CPU / the server's CPU.
 
 mod bystander;
 mod file;
@@ -26,20 +26,20 @@ use rounds::{LOAD_OF_MANY, LOADS, Load, Outcome, Plan, median_min_max};
 use testbed::host;
 use testbed::server::Kind;
 
-/// The measurements, and their length.
+/// The selected measurements and their length.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Fewer and shorter rounds, less memory: to see that all works, not for quoting.
+    /// Fewer and shorter rounds, less memory: only to test the measurements.
     pub quick: bool,
-    /// Servers, null among them.
+    /// Servers, including the null server.
     pub kinds: Vec<Kind>,
-    /// Measure CPU a get.
+    /// Measure CPU per get.
     pub rates: bool,
-    /// Measure bytes an item.
+    /// Measure bytes per item.
     pub memory: bool,
-    /// Valkey too, where it is bytes an item.
+    /// Include Valkey in the bytes per item.
     pub valkey: bool,
-    /// Measure the background's slices while index and memory grow.
+    /// Measure background slices while index and memory grow.
     pub growth: bool,
     /// Measure values of 1 MiB and 100 MiB.
     pub large: bool,
@@ -49,17 +49,17 @@ pub struct Options {
     pub neighbour: bool,
     /// Measure how long a client waits beside one that runs a long command.
     pub bystander: bool,
-    /// Measure how long a store takes to be there again.
+    /// Measure the restart time of a store.
     pub restart: bool,
-    /// Measure what a memory file costs.
+    /// Measure the cost of a memory file.
     pub file: bool,
     /// Measure items on flash.
     pub flash: bool,
     /// Measure requests of Redis clients.
     pub resp: bool,
-    /// Measure what clients notice of a new process that takes over.
+    /// Measure the effect of a takeover by a new process on clients.
     pub upgrade: bool,
-    /// Of these, only those whose names begin so.
+    /// Only rows whose names begin with one of these.
     pub rows: Vec<String>,
     /// Only the load with this number of connections.
     pub connections: Option<usize>,
@@ -67,10 +67,10 @@ pub struct Options {
     pub depth: Option<usize>,
 }
 
-/// Measures and prints.
+/// Runs the measurements and prints the results.
 ///
 /// # Errors
-/// When a server does not start or gives a wrong reply.
+/// If a server does not start, or gives a wrong reply.
 pub fn run(options: &Options) -> Result<bool, String> {
     println!("{}\n", host::facts());
     let (mut outcomes, mut fills) = (Vec::new(), Vec::new());
@@ -141,7 +141,7 @@ pub fn run(options: &Options) -> Result<bool, String> {
 
 fn print_rates(outcomes: &[Outcome], plan: Plan) {
     println!(
-        "Gets of {} keys, {} B key, {} B value; server on CPU 0, generator on CPU 1; {} rounds of {:?} a server.\n",
+        "Gets of {} keys, {} B key, {} B value; server on CPU 0, generator on CPU 1; {} rounds of {:?} per server.\n",
         generator::KEYS,
         generator::KEY_BYTES,
         generator::VALUE_BYTES,
@@ -149,7 +149,7 @@ fn print_rates(outcomes: &[Outcome], plan: Plan) {
         plan.turn
     );
     println!(
-        "| connections | depth | server | CPU-ns a get, median (min-max) | R, median (min-max) | gets/s | rounds |"
+        "| connections | depth | server | CPU-ns per get, median (min-max) | R, median (min-max) | gets/s | rounds |"
     );
     println!("|---|---|---|---|---|---|---|");
     for outcome in outcomes {

@@ -1,14 +1,15 @@
-//! A noisy neighbour: two namespaces of one server, one of which is flooded; what that does to the other's times.
+//! Measures a noisy neighbour: two namespaces of one server, one of which is flooded, and the effect on the other's
+//! times.
 //!
 //! ```text
-//!   quiet   50 connections, gets at a fifth of the highest rate, each timed from the instant it was due
-//!   loud    50 connections, sets of ever new keys, so that each evicts another of its namespace
-//!   round   quiet alone, then beside the flood, for each flood in turn; the figure is the ratio of its p999
+//!   quiet   50 connections, gets at a fifth of the highest rate, each timed from its due instant
+//!   loud    50 connections, sets of new keys, so that each evicts another item of its namespace
+//!   round   quiet alone, then beside each flood in turn; the result is the ratio of its p999
 //! ```
 //!
-//! Both namespaces have memory of their own, and are reached by the prefix of their keys. One thread makes both loads,
-//! so what the flood costs the generator is in the figure too: null, beside which the flood is one of gets, shows how
-//! much that is.
+//! Both namespaces have their own memory and are selected by key prefix. One thread generates both loads, so the
+//! flood's cost in the generator is included. The null server, whose flood consists of gets, shows the size of that
+//! cost.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -26,40 +27,41 @@ use testbed::server::{Kind, NullReply, Options, Server, pin};
 const CONNECTIONS: usize = 50;
 /// The quiet load's rate, as a share of the highest.
 const QUIET_SHARE: f64 = 0.2;
-/// Requests that a connection of the flood has in flight at most.
+/// Highest number of requests in flight on a connection of the flood.
 const DEPTH: usize = 16;
-/// Bytes of a value of the flood.
+/// Bytes of a value in the flood.
 const LOUD_BYTES: usize = 1000;
 const QUIET: &str = "quiet";
 const LOUD: &str = "loud";
 /// Memory of the flooded namespace.
 const LOUD_MIB: usize = 64;
-/// The greatest ratio that is aimed at.
+/// Highest ratio that meets the goal.
 const GOAL: f64 = 2.0;
-/// Tokens from here on are the flood's.
+/// Tokens from this number on belong to the flood.
 const LOUD_TOKEN: u64 = 1 << 32;
 
-/// The load of the neighbour.
+/// The load of the flooded namespace.
 struct Flood {
     name: &'static str,
-    /// Its rate, as a share of the highest; `None`: as much as goes, [`DEPTH`] in flight on each connection.
+    /// The flood's rate as a share of the highest; `None` for as much as possible, with [`DEPTH`] in flight on each
+    /// connection.
     share: Option<f64>,
-    /// Its quota, as such a share.
+    /// The namespace's quota of operations, as such a share.
     quota: Option<f64>,
-    /// True if the goal is for this one: a neighbour that may take all of the CPU takes it.
+    /// True if the goal applies: a neighbour without a CPU limit uses all of the CPU.
     has_goal: bool,
 }
 
 const FLOODS: [Flood; 3] = [
     Flood { name: "evicting, at a quarter of the highest rate", share: Some(0.25), quota: None, has_goal: true },
-    Flood { name: "all that goes, allowed a quarter", share: None, quota: Some(0.25), has_goal: true },
-    Flood { name: "all that goes, without a quota", share: None, quota: None, has_goal: false },
+    Flood { name: "as much as possible, with a quota of a quarter", share: None, quota: Some(0.25), has_goal: true },
+    Flood { name: "as much as possible, without a quota", share: None, quota: None, has_goal: false },
 ];
 
-/// Measures and prints.
+/// Runs the measurement and prints the results.
 ///
 /// # Errors
-/// When a server does not start, gives a wrong reply, or evicts a key of the quiet namespace.
+/// If a server does not start, gives a wrong reply, or evicts a key of the quiet namespace.
 pub fn run(quick: bool) -> Result<(), String> {
     let (rounds, turn) = if quick { (2, Duration::from_millis(1500)) } else { (7, Duration::from_secs(3)) };
     let options =
@@ -74,8 +76,8 @@ pub fn run(quick: bool) -> Result<(), String> {
         Ok(closed.run(turn / 2)? as f64 / (turn / 2).as_secs_f64())
     });
     println!(
-        "Gets in a namespace of its own, on {CONNECTIONS} connections at a fifth of each server's highest rate, \
-         alone and beside a flood of sets of {LOUD_BYTES} B into another of {LOUD_MIB} MiB; {rounds} rounds.\n"
+        "Gets in a separate namespace, on {CONNECTIONS} connections at a fifth of each server's highest rate, alone \
+         and beside a flood of sets of {LOUD_BYTES} B into another namespace of {LOUD_MIB} MiB; {rounds} rounds.\n"
     );
     println!(
         "| server | flood | gets/s | sets/s (refused) | p50, us, alone / beside | p99 | p999 | p999 beside / alone, \
@@ -106,14 +108,14 @@ pub fn run(quick: bool) -> Result<(), String> {
     }
     pin(None)?;
     let (lost, went) = (figure(&servers[1], "evicted_total", QUIET)?, figure(&servers[1], "evicted_total", LOUD)?);
-    println!("\nEvicted of the flooded namespace: {went}; of the quiet one: {lost}.\n");
+    println!("\nEvictions in the flooded namespace: {went}; in the quiet one: {lost}.\n");
     if lost > 0 || went == 0 {
-        return Err("the flood has to evict its own items, and no others".to_owned());
+        return Err("the flood must evict only its own items".to_owned());
     }
     Ok(())
 }
 
-/// Gives each load its namespace, and stores what is asked for.
+/// Creates the namespaces and stores the keys.
 fn prepare(server: &Server) -> Result<(), String> {
     let quiet = format!("memory = \"128MiB\"\nprefix = \"{}\"\n", &generator::key(0)[..4]);
     server.admin_put(&format!("/namespaces/{QUIET}"), &quiet)?;
@@ -123,14 +125,14 @@ fn prepare(server: &Server) -> Result<(), String> {
     if figure(server, "items", QUIET)? != KEYS as u64 {
         return Err("the keys are not in the quiet namespace".to_owned());
     }
-    // Full from the start, so that every store of the flood evicts.
+    // The namespace is full from the start, so that every store of the flood evicts.
     let mut stream = TcpStream::connect(server.address).map_err(|error| error.to_string())?;
     let sets = LOUD_MIB * 1024 * 1024 / LOUD_BYTES;
     for first in (0..sets).step_by(100) {
         let batch: Vec<u8> = (first..first + 100).flat_map(|number| set(usize::MAX - number)).collect();
         let mut replies = [0; 800];
         let asked = stream.write_all(&batch).and_then(|()| stream.read_exact(&mut replies));
-        asked.map_err(|error| format!("filling the flooded namespace: {error}"))?;
+        asked.map_err(|error| format!("cannot fill the flooded namespace: {error}"))?;
     }
     Ok(())
 }
@@ -146,7 +148,7 @@ fn get(number: usize) -> Vec<u8> {
     format!("get {}\r\n", generator::key(number % KEYS)).into_bytes()
 }
 
-/// A figure of a namespace; 0 of a server without an admin port.
+/// Returns a figure of a namespace; 0 for a server without an admin port.
 fn figure(server: &Server, name: &str, namespace: &str) -> Result<u64, String> {
     if server.admin.is_none() {
         return Ok(0);
@@ -188,7 +190,7 @@ fn print(server: &Server, flood: &Flood, rate: f64, turn: Duration, turns: &[(Tu
     );
 }
 
-/// Results of one turn.
+/// The results of one turn.
 pub(super) struct Turn {
     /// Response times of the quiet load in ns, in ascending order.
     times_ns: Vec<u64>,
@@ -199,7 +201,7 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// The time that so great a share of the quiet load's requests took at most, in us.
+    /// Returns the time in us that the share `share` of the quiet load's requests took at most.
     pub(super) fn us(&self, share: f64) -> f64 {
         let at = (self.times_ns.len() as f64 * share) as usize;
         self.times_ns.get(at).map_or(f64::NAN, |ns| *ns as f64 / 1000.0)
@@ -218,20 +220,20 @@ struct Quiet {
 struct Loud {
     stream: TcpStream,
     in_flight: usize,
-    /// Of a request that the kernel did not take whole.
+    /// The unsent rest of a request.
     unsent: Vec<u8>,
     received_bytes: usize,
-    /// Bytes that may begin the end of a reply.
+    /// Bytes that may be the beginning of a reply's end.
     tail: Vec<u8>,
 }
 
-/// Makes turns, one after another.
+/// The loads, which run in several turns.
 pub(super) struct Loads {
-    /// Requests of the flood so far: each has a number of its own.
+    /// Number of requests of the flood so far; each has its own number.
     pub(super) number: usize,
-    /// The flood's request of a number.
+    /// Writes the flood's request with this number.
     pub(super) request: fn(usize) -> Vec<u8>,
-    /// The bytes that end each reply to the flood, once in each.
+    /// The bytes that end each reply to the flood, and occur once in it.
     pub(super) end: &'static [u8],
 }
 
@@ -251,12 +253,12 @@ impl Loads {
     }
 }
 
-/// Both loads while they run.
+/// Both loads during a turn.
 struct Running {
     poll: OwnedFd,
     quiet: Vec<Quiet>,
     loud: Vec<Loud>,
-    /// The server is the null server: it answers the flood as it answers gets.
+    /// True if the server is the null server, which replies to the flood as to gets.
     is_null: bool,
     number: usize,
     request: fn(usize) -> Vec<u8>,
@@ -302,7 +304,7 @@ impl Running {
                 quiet.due.push_back(next);
                 (next, sent) = (next + interval, sent + 1);
             }
-            // One connection of the flood at a time, so that the quiet load is not late by its generator.
+            // One connection of the flood per pass, so that the generator does not delay the quiet load.
             if !over && loud_rate > 0.0 {
                 let due = (now - begun).as_secs_f64() * loud_rate - flooded as f64;
                 flooded +=
@@ -311,7 +313,7 @@ impl Running {
             if over && (self.quiet.iter().all(|quiet| quiet.due.is_empty()) || now - begun > 2 * turn) {
                 break;
             }
-            // It polls: a sleep's end would be in the figures.
+            // Polls, because the end of a sleep would affect the figures.
             events.clear();
             let none = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
             epoll::wait(&self.poll, rustix::buffer::spare_capacity(&mut events), Some(&none))?;
@@ -325,12 +327,12 @@ impl Running {
         let mut times_ns = std::mem::take(&mut self.times_ns);
         times_ns.sort_unstable();
         if times_ns.len() < sent {
-            return Err(std::io::Error::other(format!("{} of {sent} gets were answered", times_ns.len())));
+            return Err(std::io::Error::other(format!("{} of {sent} gets got a reply", times_ns.len())));
         }
         Ok(Turn { times_ns, answered: self.answered, refused: 0 })
     }
 
-    /// Sends as many requests of the flood as are due and may be in flight; returns how many.
+    /// Sends as many requests of the flood as are due and may be in flight. Returns their number.
     fn flood(&mut self, from: usize, due: usize) -> std::io::Result<u64> {
         let free = |loud: &&mut Loud| loud.unsent.is_empty() && loud.in_flight < DEPTH;
         let (before, behind) = self.loud.split_at_mut(from);
@@ -352,7 +354,7 @@ impl Running {
         let now = Instant::now();
         while quiet.received_bytes >= REPLY_BYTES {
             quiet.received_bytes -= REPLY_BYTES;
-            let due = quiet.due.pop_front().ok_or_else(|| std::io::Error::other("a reply to nothing"))?;
+            let due = quiet.due.pop_front().ok_or_else(|| std::io::Error::other("a reply without a request"))?;
             self.times_ns.push((now - due).as_nanos() as u64);
         }
         Ok(())
@@ -374,13 +376,13 @@ impl Running {
             replies
         };
         let left = loud.in_flight.checked_sub(replies);
-        loud.in_flight = left.ok_or_else(|| std::io::Error::other("a reply of the flood to nothing"))?;
+        loud.in_flight = left.ok_or_else(|| std::io::Error::other("a reply of the flood without a request"))?;
         self.answered += replies as u64;
         send(loud)
     }
 }
 
-/// Sends what the kernel takes; the rest goes with the next replies.
+/// Sends as much as the kernel accepts; the rest is sent with the next replies.
 fn send(loud: &mut Loud) -> std::io::Result<()> {
     while !loud.unsent.is_empty() {
         match loud.stream.write(&loud.unsent) {
@@ -392,7 +394,7 @@ fn send(loud: &mut Loud) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Returns what there is, at most a buffer of it; 0 if there is nothing.
+/// Reads available bytes, at most a buffer; returns 0 if there are none.
 fn read(stream: &mut TcpStream, buffer: &mut [u8]) -> std::io::Result<usize> {
     match stream.read(buffer) {
         Ok(0) => Err(ErrorKind::UnexpectedEof.into()),

@@ -1,7 +1,6 @@
-//! Requests of Redis clients: CPU beside Debian's Redis, Valkey and the null server, in one run.
+//! Measures requests of Redis clients: CPU beside Debian's Redis, Valkey and the null server, in one run.
 //!
-//! A row is a kind of request, each of a fixed length with an answer of a fixed length; a new one is one entry of
-//! [`ROWS`].
+//! A row is a kind of request of a fixed length with a reply of a fixed length. A new row is one entry of [`ROWS`].
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -14,26 +13,26 @@ use testbed::server::{Kind, NullReply, Options, Server, pin};
 
 const CONNECTIONS: usize = 50;
 const DEPTHS: [usize; 3] = [1, 16, 100];
-/// Keys that one `MGET` asks for.
+/// Number of keys in one `MGET`.
 const MGET_KEYS: usize = 50;
-/// Different requests of rows whose requests are long.
+/// Number of different requests in rows with long requests.
 const LONG_REQUESTS: usize = 4000;
 const REPLY_WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// Writes the request of a number.
+/// Writes the request with this number.
 type WriteRequest = fn(&mut Vec<u8>, usize);
 
 /// A kind of request.
 struct Row {
     name: &'static str,
-    /// Different requests.
+    /// Number of different requests.
     count: usize,
-    /// Writes the request of a number.
+    /// Writes the request with this number.
     request: WriteRequest,
     reply_bytes: usize,
-    /// Gannet's own request for the same data, where it has one, with the bytes of its answer.
+    /// Gannet's own request for the same data, if it has one, with the length of its reply.
     ours: Option<(WriteRequest, usize)>,
-    /// The peers' CPU over ours that is aimed at, by depth.
+    /// Target ratio of the peers' CPU to Gannet's, by depth.
     goals: [f64; 3],
 }
 
@@ -51,7 +50,7 @@ impl Row {
 /// `$200\r\n<value>\r\n`
 const HIT_BYTES: usize = 6 + VALUE_BYTES + 2;
 
-/// As good as either, and no more.
+/// Targets of rows that need not be faster than the better peer.
 const NO_SLOWER: [f64; 3] = [1.0; 3];
 
 const ROWS: &[Row] = &[
@@ -128,17 +127,17 @@ const ROWS: &[Row] = &[
         goals: NO_SLOWER,
     },
     Row {
-        name: "REC.GET of 10 bins, there HGETALL",
+        name: "REC.GET of 10 bins, on peers HGETALL",
         count: HASHES,
         request: |out, n| words(out, &["HGETALL", &record(n)]),
         reply_bytes: 5 + FIELDS * (12 + FIELD_HIT_BYTES),
-        // The revision and the end stand before the bins: `*3`, `:1`, `:-1`.
+        // The reply has the revision and the end before the bins: `*3`, `:1`, `:-1`.
         ours: Some((|out, n| words(out, &["REC.GET", &record(n)]), 13 + 5 + FIELDS * (12 + FIELD_HIT_BYTES))),
         goals: [2.0; 3],
     },
 ];
 
-/// Hashes that are stored, of ten fields of ten bytes.
+/// Number of stored hashes, each with ten fields of ten bytes.
 const HASHES: usize = 20_000;
 const FIELDS: usize = 10;
 /// `$10\r\n<value>\r\n`
@@ -148,7 +147,7 @@ fn hash(n: usize) -> String {
     format!("hsh-{n:020}")
 }
 
-/// As a hash, but nothing changes it: its revision stays of one digit.
+/// Stored like a hash, but never changed, so that its revision has one digit.
 fn record(n: usize) -> String {
     format!("rec-{n:020}")
 }
@@ -161,7 +160,7 @@ fn counter(n: usize) -> String {
     format!("cnt-{n:020}")
 }
 
-/// A request as an array of bulk strings.
+/// Writes a request as an array of bulk strings.
 fn words(out: &mut Vec<u8>, words: &[&str]) {
     out.extend(format!("*{}\r\n", words.len()).bytes());
     words.iter().for_each(|word| out.extend(format!("${}\r\n{word}\r\n", word.len()).bytes()));
@@ -170,7 +169,7 @@ fn words(out: &mut Vec<u8>, words: &[&str]) {
 /// The name of the row with the times of the open loop.
 const TAILS: &str = "tails";
 
-/// Stores the keys and counters that the rows ask for.
+/// Stores the keys and counters that the rows use.
 fn store(server: &Server) -> Result<(), String> {
     let store = || -> std::io::Result<usize> {
         let mut stream = TcpStream::connect(server.resp)?;
@@ -180,7 +179,7 @@ fn store(server: &Server) -> Result<(), String> {
             let mut batch = Vec::new();
             for n in first..first + 100 {
                 words(&mut batch, &["SET", &key(n), &value]);
-                // As many digits whatever is counted.
+                // Counters keep the same number of digits.
                 words(&mut batch, &["SET", &counter(n), "1000000000000000000"]);
             }
             stream.write_all(&batch)?;
@@ -205,15 +204,15 @@ fn store(server: &Server) -> Result<(), String> {
     match store() {
         Ok(stored) if stored == 2 * KEYS => Ok(()),
         Ok(stored) => Err(format!("{}: {stored} of {} keys were stored", server.kind.name(), 2 * KEYS)),
-        Err(error) => Err(format!("{}: storing keys: {error}", server.kind.name())),
+        Err(error) => Err(format!("{}: cannot store the keys: {error}", server.kind.name())),
     }
 }
 
-/// Measures and prints the rows whose names begin with one of `only`, and of those the depth that is asked for; if all
-/// are asked for, or [`TAILS`], the times of the open loop too.
+/// Measures and prints the rows whose names begin with one of `only`, at the requested depth. Also measures the times
+/// of the open loop if all rows or [`TAILS`] are requested.
 ///
 /// # Errors
-/// When a server does not start or gives a wrong reply.
+/// If a server does not start, or gives a wrong reply.
 pub fn run(
     kinds: &[Kind],
     only: &[String],
@@ -226,11 +225,12 @@ pub fn run(
     peers.iter().try_for_each(store)?;
     println!(
         "Requests of Redis clients: {KEYS} keys of {KEY_BYTES} B, values of {VALUE_BYTES} B, {CONNECTIONS} \
-         connections; {} rounds of {:?} a server. The ratio is the better peer's CPU / Gannet's, by round.\n",
+         connections; {} rounds of {:?} per server. The ratio is the better peer's CPU / Gannet's, by round.\n",
         plan.rounds, plan.turn
     );
     println!(
-        "| request | depth | server | CPU-ns a request, median (min-max) | R, median (min-max) | requests/s | rounds |"
+        "| request | depth | server | CPU-ns per request, median (min-max) | R, median (min-max) | requests/s | \
+         rounds |"
     );
     println!("|---|---|---|---|---|---|---|");
     let mut verdicts = Vec::new();
@@ -284,7 +284,7 @@ fn print_row(name: &str, outcome: &Outcome) {
     }
 }
 
-/// The better peer's CPU over Gannet's, by round; `None` without either.
+/// Returns the better peer's CPU over Gannet's, by round; `None` without a peer or without Gannet.
 fn ratio(outcome: &Outcome) -> Option<(f64, f64, f64)> {
     let of = |kind: Kind| outcome.cpu_ns.iter().find(|(of, _)| *of == kind).map(|(_, rounds)| rounds);
     let ours = of(Kind::Gannet)?;

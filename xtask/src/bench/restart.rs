@@ -1,10 +1,10 @@
-//! Restart times of a store: until its first reply, and until all items are found.
+//! Measures restart times of a store: until its first reply, and until all items are found.
 //!
-//! Each server is filled with items of 24 and 200 bytes through one connection, then ended and started again. Gannet
-//! is killed (`kill -9`), with its index in the file and with one that is rebuilt, with longer items too. memcached
-//! with a memory file (`-e`) restarts only after a graceful stop. redis-server saves first, or is killed with a log
-//! of its writes. Memory files lie in `/dev/shm`, or in the folder that `GANNET_BENCH_MEMORY` names, since that is
-//! half of the memory by default; the files of redis-server in the folder for temporary files.
+//! Each server is filled with items of 24 and 200 bytes through one connection, then ended and started again. Gannet is
+//! killed (`kill -9`), with its index in the file and with a rebuilt one, also with longer items. memcached with a
+//! memory file (`-e`) restarts only after a graceful stop. redis-server saves first, or is killed with a log of its
+//! writes. Memory files are in `/dev/shm`, or in the directory `GANNET_BENCH_MEMORY`, because `/dev/shm` has only half
+//! of the memory by default. The files of redis-server are in the directory for temporary files.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -18,18 +18,18 @@ use testbed::server::{free_address, gannet_binary};
 
 /// 24 and 200 bytes, without a TTL.
 const SHAPE: Shape = SHAPES[2];
-/// Longer items: an index that is rebuilt has fewer of them to find in a gigabyte.
+/// Longer items, of which a gigabyte has fewer for a rebuild to find.
 const LONG_SHAPE: Shape = Shape { key_bytes: 24, value_bytes: 1000, ttl_s: 0 };
-/// The part of the memory that is filled, in percent, by the payload alone: nothing is evicted yet.
+/// The share of the memory that is filled, in percent, counting only keys and values: nothing is evicted yet.
 const FILLED_PERCENT: u64 = 70;
-/// Keys that are asked for after the start.
+/// Number of keys requested after the start.
 const ASKED: u64 = 2000;
 /// Maximum wait for an end, for a start, and until all items are found.
 const WAIT_MAX: Duration = Duration::from_secs(600);
-/// Between an end and a start: memcached's clock of whole seconds runs ahead by up to one, and a file that was left at
-/// what is not past yet is thrown away.
+/// Pause between an end and a start. memcached's clock of whole seconds runs ahead by up to one second, and it discards
+/// a file whose last time is not in the past.
 const PAUSE: Duration = Duration::from_secs(3);
-/// Between two looks.
+/// Interval between two checks.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// The server that is restarted, and the way in which it is ended.
@@ -72,7 +72,7 @@ impl Subject {
         }
     }
 
-    /// Returns what has to be free: the file in memory and an index beside it, or items that are not as short as here.
+    /// Returns the bytes that must be free: for the file in memory and an index beside it, or for longer items.
     fn needed_bytes(self, memory_bytes: u64) -> u64 {
         if self.speaks_resp() { memory_bytes + memory_bytes / 3 } else { memory_bytes + memory_bytes / 8 }
     }
@@ -90,7 +90,7 @@ impl Subject {
     }
 }
 
-/// Files of one subject; gone when it is done.
+/// The files of one subject. Dropping it removes them.
 #[derive(Debug)]
 struct Place {
     file: PathBuf,
@@ -115,7 +115,7 @@ impl Drop for Place {
     }
 }
 
-/// A server that was started; killed when it is dropped.
+/// A started server. Dropping it kills the server.
 #[derive(Debug)]
 struct Started {
     child: Child,
@@ -131,31 +131,31 @@ impl Drop for Started {
     }
 }
 
-/// Results of one start.
+/// The results of one start.
 struct Restart {
     end: Duration,
     first_answer: Duration,
     whole: Duration,
-    /// CPU time until then.
+    /// CPU time until then, in nanoseconds.
     cpu_ns: u64,
     found: u64,
 }
 
-/// Measures with each of these memories, in MiB, if the machine has as much: the rows whose names, such as
-/// `16384 MiB memcached -e`, begin as one of these does, or all.
+/// Measures with each of these memory sizes in MiB, if the machine has enough. Runs the rows whose names, such as
+/// `16384 MiB memcached -e`, begin with one of `rows`, or all.
 ///
 /// # Errors
-/// When a server does not start, does not end, or does not answer.
+/// If a server does not start, does not end, or does not reply.
 pub fn run(sizes_mib: &[u64], rows: &[String]) -> Result<(), String> {
     println!(
-        "Stores of {} + {} B items that fill {FILLED_PERCENT} % of the memory, ended and started again; {} CPUs.\n",
+        "Stores of {} + {} B items that fill {FILLED_PERCENT} % of the memory, ended and restarted; {} CPUs.\n",
         SHAPE.key_bytes,
         SHAPE.value_bytes,
         std::thread::available_parallelism().map_or(1, usize::from)
     );
     println!(
-        "| memory | items | server | ended by | s to its end | s to the first answer | s to whole | \
-         CPU s until then, a GiB of items | found |"
+        "| memory | items | server | ended by | s to end | s to first reply | s until all found | CPU s until then, \
+         per GiB of items | found |"
     );
     println!("|---|---|---|---|---|---|---|---|---|");
     for memory_mib in sizes_mib {
@@ -170,7 +170,7 @@ pub fn run(sizes_mib: &[u64], rows: &[String]) -> Result<(), String> {
             let needed = subject.needed_bytes(memory_mib << 20);
             if host::memory_available_bytes() < needed {
                 let (name, needed_mib) = (subject.name(), needed >> 20);
-                println!("| {memory_mib} MiB | | {name} | not measured: {needed_mib} MiB are to be free | | | | | |");
+                println!("| {memory_mib} MiB | | {name} | not measured: {needed_mib} MiB must be free | | | | | |");
                 continue;
             }
             let Restart { end, first_answer, whole, cpu_ns, found } = measure(subject, *memory_mib, items)?;
@@ -217,7 +217,7 @@ fn measure(subject: Subject, memory_mib: u64, items: u64) -> Result<Restart, Str
 fn start(subject: Subject, memory_mib: u64, place: &Place) -> Result<Started, String> {
     let (address, admin) = (free_address()?, free_address()?);
     let (port, memory) = (address.port().to_string(), memory_mib.to_string());
-    let file = place.file.to_str().expect("its name is text");
+    let file = place.file.to_str().expect("the name is text");
     let mut command = match subject {
         Subject::GannetFile | Subject::GannetDram | Subject::GannetDramLong => {
             let mut command = Command::new(gannet_binary()?);
@@ -249,7 +249,7 @@ fn start(subject: Subject, memory_mib: u64, place: &Place) -> Result<Started, St
     Ok(Started { child, address, admin, begun })
 }
 
-/// Ends it in its way; how long that took.
+/// Ends the server in the subject's way. Returns the duration.
 fn end(subject: Subject, server: &mut Started) -> Result<Duration, String> {
     let begun = Instant::now();
     match subject {
@@ -287,17 +287,17 @@ fn first_answer(subject: Subject, server: &mut Started) -> Result<Duration, Stri
 fn wait(server: &mut Started, mut is_so: impl FnMut(&Started) -> Result<bool, String>) -> Result<(), String> {
     while !is_so(server)? {
         if let Ok(Some(status)) = server.child.try_wait() {
-            return Err(format!("the server ended at its start: {status}"));
+            return Err(format!("the server ended during its start: {status}"));
         }
         if server.begun.elapsed() > WAIT_MAX {
-            return Err("the server does not come back".to_owned());
+            return Err("the server does not start again".to_owned());
         }
         std::thread::sleep(LOOK);
     }
     Ok(())
 }
 
-/// Returns whether a key is there; `None`: it is still loading.
+/// Returns whether a key exists; `None` if the server is still loading.
 fn is_there(subject: Subject, stream: &mut TcpStream, key: &str) -> Result<Option<bool>, String> {
     let (request, absent) = match subject.speaks_resp() {
         true => (format!("GET {key}\r\n"), "$-1"),
@@ -319,7 +319,7 @@ fn is_there(subject: Subject, stream: &mut TcpStream, key: &str) -> Result<Optio
     Ok((!answer.is_empty() && !answer.starts_with("-LOADING")).then(|| !answer.starts_with(absent)))
 }
 
-/// The answer to one get: a line, and of a value, which has these many bytes, all of it.
+/// Returns whether the reply to a get is complete: a line, and a value of `value_bytes` bytes if there is one.
 fn is_whole(answer: &[u8], value_bytes: usize) -> bool {
     let head = answer.first();
     match head {
@@ -329,7 +329,7 @@ fn is_whole(answer: &[u8], value_bytes: usize) -> bool {
     }
 }
 
-/// Segments whose items are still to be found.
+/// Returns the number of segments whose items are not found yet.
 fn segments_left(server: &Started) -> Result<u64, String> {
     let fetch = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect(server.admin)?;

@@ -1,4 +1,5 @@
-//! Rounds in turn: null, Gannet, memcached, null, Gannet, memcached ... so that the machine's moods hit all alike.
+//! Runs servers in alternating rounds: null, Gannet, memcached, null, Gannet, memcached ... so that disturbances of the
+//! machine affect all equally.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use testbed::server::{Kind, NullReply, Options, Server, pin};
 pub struct Load {
     /// Open connections.
     pub connections: usize,
-    /// Requests in flight on each.
+    /// Requests in flight on each connection.
     pub depth: usize,
 }
 
@@ -24,15 +25,15 @@ pub const LOADS: [Load; 5] = [
     Load { connections: 1000, depth: 1 },
 ];
 
-/// One more, where the two ways of waiting for sockets are compared.
+/// An additional load, for comparing epoll with io_uring.
 pub const LOAD_OF_MANY: Load = Load { connections: 10_000, depth: 1 };
 
 /// The length of a turn, and the number of rounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Rounds that have to be clean.
+    /// Number of clean rounds that are needed.
     pub rounds: usize,
-    /// Rounds above `rounds` that are tried when some are not clean.
+    /// Highest number of additional rounds if some are not clean.
     pub rounds_extra_max: usize,
     /// Length of a server's turn in a round.
     pub turn: Duration,
@@ -55,27 +56,27 @@ struct Turn {
     clean: bool,
 }
 
-/// Results of one load: for each server the CPU of every round, and R of every round.
+/// The results of one load: for each server the CPU of every round, and R of every round.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The load.
     pub load: Load,
-    /// For each server, in the order of the servers: CPU-ns a get, by round.
+    /// CPU-ns per get of each server, by round, in the order of the servers.
     pub cpu_ns: Vec<(Kind, Vec<f64>)>,
-    /// For each server: gets a second, by round.
+    /// Gets per second of each server, by round.
     pub rates: Vec<(Kind, Vec<f64>)>,
-    /// For each server but null: null's CPU / its CPU, by round.
+    /// R of each server except null, by round: null's CPU / its CPU.
     pub ratios: Vec<(Kind, Vec<f64>)>,
-    /// Rounds that were left out because the machine was busy with something else.
+    /// Number of rounds that were dropped because the machine was busy with other work.
     pub dropped: usize,
-    /// So few rounds were clean that all are shown.
+    /// True if all rounds are included because too few were clean.
     pub noisy: bool,
 }
 
 /// Starts the servers and runs the loads on them in turn.
 ///
 /// # Errors
-/// When a server does not start or gives a wrong reply.
+/// If a server does not start, or gives a wrong reply.
 pub fn run(kinds: &[Kind], loads: &[Load], plan: Plan) -> Result<Vec<Outcome>, String> {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         return Err("two CPUs are needed: one for the server, one for the generator".into());
@@ -95,11 +96,11 @@ pub fn run(kinds: &[Kind], loads: &[Load], plan: Plan) -> Result<Vec<Outcome>, S
     outcomes
 }
 
-/// Runs one load on servers that are there, each with its own talk, the null server first, if there is one. The caller
-/// is pinned.
+/// Runs one load on running servers, each with its own requests; the null server, if present, is first. The calling
+/// thread must be pinned.
 ///
 /// # Errors
-/// When a server gives a wrong reply.
+/// If a server gives a wrong reply.
 pub fn run_load(servers: &[(&Server, &Talk)], load: Load, plan: Plan) -> Result<Outcome, String> {
     eprintln!("bench: {} connections, depth {}", load.connections, load.depth);
     let mut clean: Vec<Vec<Turn>> = Vec::new();
@@ -172,7 +173,7 @@ fn turn(server: &Server, talk: &Talk, load: Load, length: Duration, seed: u64) -
     })
 }
 
-/// The middle of `values` after sorting, with the lowest and the highest.
+/// Returns the median of `values`, with the lowest and the highest.
 pub fn median_min_max(values: &[f64]) -> (f64, f64, f64) {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

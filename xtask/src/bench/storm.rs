@@ -1,13 +1,13 @@
-//! A storm of connections beside a steady load: its effect on the others' response times.
+//! Measures the effect of a storm of connections on the response times of a steady load.
 //!
 //! ```text
-//!   steady   50 connections, gets at half of the highest rate, each timed from the instant it was due
-//!   storm    connects at a fixed rate; each connection asks once, stays a while and closes
-//!   round    calm turn, then stormy turn, of each server; the figure is the ratio of their p999
+//!   steady   50 connections, gets at half of the highest rate, each timed from its due instant
+//!   storm    connects at a fixed rate; each connection sends one request, stays for a while and closes
+//!   round    calm turn, then stormy turn, of each server; the result is the ratio of their p999
 //! ```
 //!
-//! One thread makes both, so what the storm costs the generator is in the stormy figure too: null, the least that can
-//! be done for a connection and a request, shows how much that is.
+//! One thread generates both loads, so the storm's cost in the generator is included. The null server, which does the
+//! least possible work for a connection and a request, shows the size of that cost.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -22,23 +22,23 @@ use super::generator::{self, Generator, REPLY_BYTES, Talk, store_keys};
 use super::rounds::median_min_max;
 use testbed::server::{Kind, NullReply, Options, Server, pin};
 
-/// Connects a second.
+/// Connections opened per second.
 const STORM_RATE: f64 = 5000.0;
-/// Connections of the storm that stay at once.
+/// Highest number of simultaneous connections of the storm.
 const STAYING_MAX: usize = 2000;
 /// Connections of the steady load.
 const STEADY: usize = 50;
-/// Addresses that the storm comes from, so that its ports do not run out.
+/// Number of source addresses of the storm, so that its ports do not run out.
 const SOURCES: u8 = 200;
 const SERVER_CPU: usize = 0;
 const GENERATOR_CPU: usize = 1;
-/// Tokens from here on are the storm's.
+/// Tokens from this number on belong to the storm.
 const STORM_TOKEN: u64 = 1 << 32;
 
-/// Measures and prints.
+/// Runs the measurement and prints the results.
 ///
 /// # Errors
-/// When a server does not start, or gives a wrong reply.
+/// If a server does not start, or gives a wrong reply.
 pub fn run(quick: bool) -> Result<(), String> {
     let (rounds, turn) = if quick { (3, Duration::from_secs(2)) } else { (7, Duration::from_secs(5)) };
     let null = NullReply { bytes: REPLY_BYTES, lines: 1 };
@@ -49,7 +49,7 @@ pub fn run(quick: bool) -> Result<(), String> {
         store_keys(server.address)?;
     }
     pin(Some(GENERATOR_CPU))?;
-    println!("Gets on {STEADY} connections at half of each server's highest rate; {STORM_RATE} connects a second.\n");
+    println!("Gets on {STEADY} connections at half of each server's highest rate; {STORM_RATE} connects per second.\n");
     println!(
         "| server | gets/s | connects/s | p50, us, calm / storm | p99 | p999 | p999 storm / calm, median (min-max) |"
     );
@@ -90,7 +90,7 @@ pub fn run(quick: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Results of one turn.
+/// The results of one turn.
 struct Turn {
     /// Response times in ns, in ascending order.
     times_ns: Vec<u64>,
@@ -118,14 +118,14 @@ struct Guest {
     asked: bool,
 }
 
-/// Both loads, and what they wait for.
+/// Both loads, with their sockets.
 struct Load {
     address: SocketAddrV4,
     poll: OwnedFd,
     steady: Vec<Steady>,
-    /// By number; those that have gone are `None`.
+    /// Connections of the storm by number; closed ones are `None`.
     guests: Vec<Option<Guest>>,
-    /// The number of the oldest guest.
+    /// Number of the storm's oldest connection.
     oldest: usize,
     interval: Duration,
     storm_interval: Option<Duration>,
@@ -185,7 +185,7 @@ impl Load {
             if over && (self.steady.iter().all(|steady| steady.due.is_empty()) || now - begun > 2 * turn) {
                 break;
             }
-            // It polls: a sleep's end would be in the figures.
+            // Polls, because the end of a sleep would affect the figures.
             events.clear();
             let none = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
             epoll::wait(&self.poll, rustix::buffer::spare_capacity(&mut events), Some(&none))?;
@@ -195,7 +195,7 @@ impl Load {
         }
         self.times_ns.sort_unstable();
         if self.times_ns.len() < sent {
-            return Err(std::io::Error::other(format!("{} of {sent} gets were answered", self.times_ns.len())));
+            return Err(std::io::Error::other(format!("{} of {sent} gets got a reply", self.times_ns.len())));
         }
         Ok(Turn { times_ns: self.times_ns, connects_s: self.answered as f64 / turn.as_secs_f64() })
     }
@@ -207,7 +207,7 @@ impl Load {
         Ok(())
     }
 
-    /// One more connection of the storm; the oldest goes if there are too many.
+    /// Opens another connection of the storm, and closes the oldest if there are too many.
     fn invite(&mut self) -> std::io::Result<()> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
@@ -241,7 +241,7 @@ impl Load {
         let now = Instant::now();
         while steady.received_bytes >= REPLY_BYTES {
             steady.received_bytes -= REPLY_BYTES;
-            let due = steady.due.pop_front().ok_or_else(|| std::io::Error::other("a reply to nothing"))?;
+            let due = steady.due.pop_front().ok_or_else(|| std::io::Error::other("a reply without a request"))?;
             self.times_ns.push((now - due).as_nanos() as u64);
         }
         Ok(())

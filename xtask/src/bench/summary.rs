@@ -1,12 +1,12 @@
-//! The figures that are aimed at, beside those of this run.
+//! Prints the targets beside the figures of this run.
 
 use super::memory::{Fill, SHAPES};
 use super::rounds::{LOADS, Outcome, median_min_max};
 use testbed::server::Kind;
 
-/// A load's goal for R, the null server's CPU / the server's.
+/// Target R of each load: the null server's CPU / the server's.
 const RATIO_GOALS: [(usize, usize, f64); 4] = [(50, 1, 0.90), (1000, 1, 0.85), (50, 16, 0.55), (50, 100, 0.35)];
-/// Items of 16 + 64 bytes under 512 MiB, with a TTL and without.
+/// Target numbers of items of 16 + 64 bytes under 512 MiB, with and without a TTL.
 const ITEMS_GOALS: [(bool, u64); 2] = [(true, 5_000_000), (false, 5_300_000)];
 
 /// Prints a line for each goal that this run measured.
@@ -50,7 +50,7 @@ pub fn print(outcomes: &[Outcome], fills: &[(Kind, Fill)], quick: bool) {
             verdict(Some(ours.items >= goal), quick)
         );
     }
-    println!("\nInstructions a request: `make bench-gate ARGS=--with-peer`. Misses: `make policy`.");
+    println!("\nInstructions per request: `make bench-gate ARGS=--with-peer`. Misses: `make policy`.");
 }
 
 fn verdict(reached: Option<bool>, quick: bool) -> &'static str {

@@ -1,10 +1,10 @@
-//! Times of Redis clients' requests in the open loop, at parts of what each server does at most.
+//! Measures times of Redis clients' requests in the open loop, at shares of the servers' highest rates.
 //!
 //! ```text
-//!   highest   closed loop, 50 connections, one in flight each          requests/s of this server, this round
-//!   tails     open loop at 50 % and at 80 % of the least of them       p50, p99, p999 from the instant each was due
+//!   highest   closed loop, 50 connections, one in flight each          requests/s of each server in this round
+//!   tails     open loop at 50 % and at 80 % of the lowest of these     p50, p99, p999 from the due instants
 //! ```
-//! All servers get the same rate in a round, that of the slowest, so that all times are those of an equal load. The
+//! All servers get the same rate in a round, a share of the slowest server's, so that their times are comparable. The
 //! servers take turns, and the figure of a server is the median of its rounds.
 
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use super::rounds::{GENERATOR_CPU, median_min_max};
 use testbed::generator::{Folder, load_with};
 use testbed::server::{Server, pin};
 
-/// Of the highest rate.
+/// Shares of the highest rate.
 const SHARES: [f64; 2] = [0.5, 0.8];
 const CONNECTIONS: usize = 50;
 
@@ -26,7 +26,7 @@ pub struct Plan {
     pub turn: Duration,
 }
 
-/// One turn's times in us.
+/// The times of one turn, in us.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Times {
     p50: f64,
@@ -34,7 +34,7 @@ struct Times {
     p999: f64,
 }
 
-/// A workload of one verb, as a file; the keys are those that are stored already.
+/// Writes a workload file with one verb; its keys have been stored already.
 fn workload(verb: &str, folder: &Folder) -> Result<PathBuf, String> {
     let text = format!(
         "protocol = \"resp\"\n[connections]\ncount = {CONNECTIONS}\ndepth = 1\n[[keys]]\ncount = {KEYS}\n\
@@ -43,14 +43,14 @@ fn workload(verb: &str, folder: &Folder) -> Result<PathBuf, String> {
     folder.write(&format!("{verb}.toml"), &text)
 }
 
-/// Measures and prints; the servers hold the generator's keys.
+/// Runs the measurement and prints the results; the servers must have the generator's keys.
 ///
 /// # Errors
-/// When a generator does not run, or a server gives a wrong answer.
+/// If a generator does not run, or if a server gives a wrong reply.
 pub fn run(servers: &[Server], plan: Plan) -> Result<(), String> {
     println!(
-        "Open loop, {CONNECTIONS} connections, at a part of the highest closed-loop rate of the slowest server in the \
-         same round; {} rounds of {:?} a server. Times are from the instant at which a request was due.\n",
+        "Open loop, {CONNECTIONS} connections, at a share of the highest closed-loop rate of the slowest server in \
+         the same round; {} rounds of {:?} per server. Times are from the instant at which a request was due.\n",
         plan.rounds, plan.turn
     );
     println!("| request | load | requests/s | server | p50, us | p99, us | p999, us, median (min-max) |");
@@ -100,7 +100,7 @@ fn of_verb(verb: &str, servers: &[Server], plan: Plan, folder: &Folder) -> Resul
     Ok(())
 }
 
-/// The last three columns.
+/// Formats the last three columns.
 fn row(times: &[Times]) -> String {
     let of = |pick: fn(&Times) -> f64| median_min_max(&times.iter().map(pick).collect::<Vec<_>>());
     let (p999, low, high) = of(|times| times.p999);

@@ -1,10 +1,10 @@
-//! A server that is taken over by a new process while clients ask it: how long they wait.
+//! Measures how long clients wait while a new process takes over a server.
 //!
 //! ```text
-//!   idle       1,000 connections that say nothing and go along
-//!   asking     one connection, gets one after another; the longest answer of a round is what it noticed
-//!   coming     connects, asks once, goes, again and again
-//!   round      calm: nothing happens for a while; then the same with `gannet serve --upgrade` in its midst
+//!   idle       1,000 idle connections that are handed over
+//!   asking     one connection, gets one after another; the result is the longest reply time of a round
+//!   coming     connects, sends one request, closes, repeatedly
+//!   round      calm: no takeover for a while; then the same with `gannet serve --upgrade` in the middle
 //! ```
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use super::rounds::median_min_max;
 use testbed::server::gannet_binary;
 
-/// Connections that say nothing.
+/// Number of idle connections.
 const IDLE: usize = 1000;
 const KEY_BYTES: usize = 24;
 const VALUE_BYTES: usize = 200;
@@ -26,18 +26,18 @@ const ITEM_BYTES: u64 = 232;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Length of the calm half of a round, and of the requests after an upgrade.
 const CALM: Duration = Duration::from_millis(500);
-/// Between two that come.
+/// Pause between two new connections.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Measures and prints.
+/// Runs the measurement and prints the results.
 ///
 /// # Errors
-/// When a server does not start or take over, or gives a wrong reply.
+/// If a server does not start or take over, or gives a wrong reply.
 pub fn run(quick: bool) -> Result<(), String> {
     let (rounds, sizes) = if quick { (3, vec![64]) } else { (9, vec![256, 4096]) };
     println!(
-        "A server full of items of {KEY_BYTES} + {VALUE_BYTES} B with {IDLE} idle connections is taken over by a new \
-         process {rounds} times; the longest answer, ms, median (min-max).\n"
+        "A new process takes over a server full of items of {KEY_BYTES} + {VALUE_BYTES} B with {IDLE} idle \
+         connections, {rounds} times; the longest reply time, ms, median (min-max).\n"
     );
     println!("| memory | gets on one connection | calm | connect and get | calm | items before and after |");
     println!("|---|---|---|---|---|---|");
@@ -54,12 +54,12 @@ pub fn run(quick: bool) -> Result<(), String> {
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
     File,
-    /// The same, with its index in DRAM.
+    /// In a file on tmpfs, with the index in DRAM.
     FileAndDram,
     Memory,
 }
 
-/// A server that is taken over again and again.
+/// A server that is taken over repeatedly.
 struct Taken {
     child: Child,
     addr: SocketAddr,
@@ -97,7 +97,7 @@ impl Taken {
         Ok(taken)
     }
 
-    /// Has a new process take over; returns when the one before has ended.
+    /// Starts a new process that takes over. Returns when the old process has ended.
     fn upgrade(&mut self) -> Result<(), String> {
         let mut next = spawn(&[&self.args[..], &["--upgrade".to_owned()]].concat())?;
         let begun = Instant::now();
@@ -112,7 +112,7 @@ impl Taken {
             if begun.elapsed() > PATIENCE {
                 let _ = next.kill();
                 let _ = next.wait();
-                return Err("nothing was taken over".to_owned());
+                return Err("the new process did not take over".to_owned());
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -159,13 +159,13 @@ fn fill(addr: SocketAddr, memory_mib: u64) -> Result<u64, String> {
         stream.write_all(batch.as_bytes()).map_err(|error| error.to_string())?;
         stream.read_exact(&mut reply).map_err(|error| error.to_string())?;
         if &reply != b"MN\r\n" {
-            return Err(format!("a set was answered {reply:?}"));
+            return Err(format!("a set got the reply {reply:?}"));
         }
     }
     Ok(items)
 }
 
-/// Items that it says it has.
+/// Returns the number of items that the server reports.
 fn items(addr: SocketAddr) -> Result<u64, String> {
     let mut stream = connect(addr)?;
     stream.write_all(b"stats\r\n").map_err(|error| error.to_string())?;
@@ -178,25 +178,25 @@ fn items(addr: SocketAddr) -> Result<u64, String> {
             break;
         }
     }
-    Err("it does not say how many items it has".to_owned())
+    Err("the server does not report the number of its items".to_owned())
 }
 
-/// One get of a key that is there; how long it took.
+/// Gets an existing key. Returns the duration.
 fn get(stream: &mut TcpStream, number: u64) -> Result<Duration, String> {
     let begun = Instant::now();
     let key = key(number);
     let len = format!("VALUE {key} 0 {VALUE_BYTES}\r\n").len() + VALUE_BYTES + "\r\nEND\r\n".len();
     let mut reply = vec![0; len];
     stream.write_all(format!("get {key}\r\n").as_bytes()).map_err(|error| format!("a get: {error}"))?;
-    stream.read_exact(&mut reply).map_err(|error| format!("a get was not answered: {error}"))?;
+    stream.read_exact(&mut reply).map_err(|error| format!("a get got no reply: {error}"))?;
     if reply.starts_with(b"VALUE ") && reply.ends_with(b"\r\nEND\r\n") {
         Ok(begun.elapsed())
     } else {
-        Err(format!("{key} was answered {:?}", String::from_utf8_lossy(&reply[..40])))
+        Err(format!("the get of {key} got the reply {:?}", String::from_utf8_lossy(&reply[..40])))
     }
 }
 
-/// The longest answers since they were asked for last, in ns.
+/// The longest reply times since the last call, in ns.
 #[derive(Default)]
 struct Longest {
     asking: AtomicU64,

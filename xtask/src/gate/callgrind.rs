@@ -1,4 +1,4 @@
-//! A server under callgrind, whose counts can be set to zero and read while it runs.
+//! A server under callgrind, whose counters can be reset and read while it runs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,9 +6,9 @@ use std::process::Command;
 use testbed::clock::Clock;
 use testbed::server::{Kind, Options, Server};
 
-/// A server that is counted. Dropping it ends the server and removes the files.
+/// A server whose instructions are counted. Dropping it ends the server and removes the files.
 pub struct Counted {
-    /// `None` only while it is dropped.
+    /// `None` only during the drop.
     server: Option<Server>,
     folder: PathBuf,
     /// The server's clock, until the server has ended.
@@ -27,7 +27,7 @@ impl Counted {
     /// Starts a server with one worker under callgrind.
     ///
     /// # Errors
-    /// When valgrind or the server is missing or does not start.
+    /// If valgrind or the server is missing or does not start.
     pub fn start(kind: Kind) -> Result<Self, String> {
         // LD_PRELOAD separates its paths by spaces.
         let name = kind.name().replace([' ', ','], "-");
@@ -43,23 +43,23 @@ impl Counted {
         Ok(Self { server: Some(server), folder, _clock: clock })
     }
 
-    /// The server.
+    /// Returns the server.
     pub fn server(&self) -> &Server {
-        self.server.as_ref().expect("it is there until it is dropped")
+        self.server.as_ref().expect("the server exists until the drop")
     }
 
-    /// Sets all counts to zero.
+    /// Resets all counters.
     ///
     /// # Errors
-    /// When callgrind does not answer.
+    /// If callgrind does not reply.
     pub fn zero(&self) -> Result<(), String> {
         control(self.server().pid(), "--zero")
     }
 
-    /// The busiest thread's instructions since the last [`Counted::zero`].
+    /// Returns the busiest thread's instructions since the last [`Counted::zero`].
     ///
     /// # Errors
-    /// When callgrind does not answer, or writes what cannot be read.
+    /// If callgrind does not reply, or if its file cannot be parsed.
     pub fn take(&self) -> Result<u64, String> {
         take(self.server().pid(), &self.folder)
     }
@@ -83,7 +83,7 @@ pub fn take(pid: u32, folder: &Path) -> Result<u64, String> {
         most = most.max(instructions(&path)?);
         std::fs::remove_file(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     }
-    if most == 0 { Err("callgrind wrote no counts".into()) } else { Ok(most) }
+    if most == 0 { Err("callgrind wrote no counters".into()) } else { Ok(most) }
 }
 
 /// Sends callgrind an action on the counts of a process: `--zero` or `--dump`.
@@ -95,7 +95,7 @@ pub fn control(pid: u32, action: &str) -> Result<(), String> {
         .args([action, &pid.to_string()])
         .output()
         .map_err(|error| format!("callgrind_control, which comes with valgrind: {error}"))?;
-    // It exits with 0 whatever happens, and says OK when it was done.
+    // Its exit code is always 0; it prints OK on success.
     let said = String::from_utf8_lossy(&output.stdout);
     match said.contains("OK.") {
         true => Ok(()),
@@ -103,8 +103,8 @@ pub fn control(pid: u32, action: &str) -> Result<(), String> {
     }
 }
 
-/// The limit of open files that a program finds under valgrind, which keeps `RESERVED` for itself and lets no program
-/// change it. memcached sets the limit to its connections, so it must be started with as many.
+/// Returns the limit of open files that a program has under valgrind, which reserves `RESERVED` for itself and does not
+/// allow changes. memcached sets the limit to its connections, so it must be started with as many.
 fn open_files_under_valgrind() -> usize {
     const RESERVED: u64 = 12;
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
@@ -112,7 +112,7 @@ fn open_files_under_valgrind() -> usize {
     ((current + RESERVED).min(limit.maximum.unwrap_or(u64::MAX)) - RESERVED) as usize
 }
 
-/// The count that a file of callgrind's ends with: `totals: N`. A file without one (a thread that did nothing) has 0.
+/// Returns the count at the end of a callgrind file: `totals: N`. A file without one (of an idle thread) has 0.
 fn instructions(path: &Path) -> Result<u64, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let Some(total) = text.lines().find_map(|line| line.strip_prefix("totals: ")) else { return Ok(0) };
@@ -121,7 +121,7 @@ fn instructions(path: &Path) -> Result<u64, String> {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        // First the server, which writes its last counts there.
+        // The server is dropped first, because it writes its last counters there.
         drop(self.server.take());
         let _ = std::fs::remove_dir_all(&self.folder);
         let _ = std::fs::remove_dir_all(self.folder.with_extension("clock"));

@@ -1,38 +1,38 @@
-//! What is counted: for each case the bytes of a batch of requests and the length of its replies.
+//! The measured cases: for each, the bytes of a batch of requests and the length of its replies.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::ops::Range;
 use std::time::Duration;
 
-/// Keys that are stored before the first case, each of 24 bytes; the values are of 200 bytes.
+/// Number of keys of 24 bytes that are stored before the first case; the values have 200 bytes.
 const KEYS: usize = 4096;
 const VALUE_BYTES: usize = 200;
-/// Counters that are stored. Many, since where a key lies in the index differs from start to start, and what it costs
-/// with it.
+/// Number of stored counters. There are many, because a key's position in the index, and so its cost, differs from
+/// start to start.
 const COUNTERS: usize = 1024;
-/// Requests before those that are counted.
+/// Number of requests before the measured ones.
 const WARM_REQUESTS: usize = 2048;
-/// A reply that has not come by then does not come: callgrind makes a server fifty times slower, not more.
+/// Time limit for a reply; callgrind slows a server down about fifty times.
 const REPLY_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// One case.
 pub struct Case {
-    /// Its name in the file of kept counts.
+    /// Name of the case in the file of stored counts.
     pub name: &'static str,
-    /// The kind of its requests.
+    /// Description of its requests.
     pub what: &'static str,
-    /// It is a request of Redis's clients.
+    /// True for a request of Redis clients.
     pub resp: bool,
-    /// Requests in flight, written as one batch.
+    /// Number of requests in flight, written as one batch.
     pub depth: usize,
-    /// Batches that are counted.
+    /// Number of measured batches.
     pub batches: usize,
-    /// Keys asked for by one request.
+    /// Number of keys in one request.
     keys: usize,
     /// Writes one request for the key with this number.
     request: fn(&mut Vec<u8>, usize),
-    /// Bytes of the reply to it.
+    /// Returns the number of bytes of the reply.
     reply_bytes: fn(usize) -> usize,
 }
 
@@ -64,7 +64,7 @@ pub const ALL: &[Case] = &[
     },
     Case {
         name: "multi-get",
-        what: "get of 50 keys, all hits; each key",
+        what: "get of 50 keys, all hits; per key",
         resp: false,
         depth: 4,
         batches: 60,
@@ -85,14 +85,14 @@ pub const ALL: &[Case] = &[
     },
     Case {
         name: "set",
-        what: "set of 200 bytes over another",
+        what: "set of 200 bytes, overwriting",
         request: |out, n| set(out, "set", n),
         reply_bytes: |_| 8,
         ..PLAIN
     },
     Case {
         name: "meta-set",
-        what: "ms KEY 200 over another",
+        what: "ms KEY 200, overwriting",
         request: |out, n| {
             out.extend(format!("ms {} {VALUE_BYTES}\r\n", key(n)).bytes());
             value(out);
@@ -116,7 +116,7 @@ pub const ALL: &[Case] = &[
     },
     Case {
         name: "set-delete",
-        what: "set, then delete; each",
+        what: "set, then delete; per request",
         request: |out, n| match n % 2 {
             0 => set(out, "set", n),
             _ => out.extend(format!("delete {}\r\n", key(n - 1)).bytes()),
@@ -129,15 +129,15 @@ pub const ALL: &[Case] = &[
     Case { name: "resp-get-16", depth: 16, batches: 400, ..RESP },
     Case {
         name: "resp-set",
-        what: "SET of 200 bytes over another",
+        what: "SET of 200 bytes, overwriting",
         request: |out, n| words(out, &["SET", &key(n), &"x".repeat(VALUE_BYTES)]),
         reply_bytes: |_| 5,
         ..RESP
     },
     Case {
         name: "resp-mget",
-        what: "MGET of 50 keys, all hits; each key",
-        // One in a visit, which no slice of time cuts: with four the count depends on the machine's speed.
+        what: "MGET of 50 keys, all hits; per key",
+        // One per iteration, which no time slice interrupts: with four, the count depends on the machine's speed.
         depth: 1,
         batches: 240,
         keys: 50,
@@ -204,9 +204,9 @@ pub const ALL: &[Case] = &[
     },
 ];
 
-/// The reply to an unknown command whose name is near no other.
+/// The reply to an unknown command without a similar known name.
 const UNKNOWN: &str = "-ERR unknown command '1099511627776', with args beginning with: \r\n";
-/// Hashes that are stored.
+/// Number of stored hashes.
 const HASHES: usize = 1024;
 const FIELDS: [&str; 10] =
     ["field0", "field1", "field2", "field3", "field4", "field5", "field6", "field7", "field8", "field9"];
@@ -230,12 +230,12 @@ const RESP: Case = Case {
 };
 
 impl Case {
-    /// Batches before those that are counted.
+    /// Returns the number of batches before the measured ones.
     pub fn warm_batches(&self) -> usize {
         WARM_REQUESTS.div_ceil(self.requests_a_batch())
     }
 
-    /// Returns what the count of a batch is divided by.
+    /// Returns the number by which the count of a batch is divided.
     pub fn requests_a_batch(&self) -> usize {
         self.depth * self.keys
     }
@@ -255,7 +255,7 @@ fn set(out: &mut Vec<u8>, verb: &str, n: usize) {
     value(out);
 }
 
-/// A request of Redis's clients.
+/// Writes a request of Redis clients.
 fn words(out: &mut Vec<u8>, words: &[&str]) {
     out.extend(format!("*{}\r\n", words.len()).bytes());
     words.iter().for_each(|word| out.extend(format!("${}\r\n{word}\r\n", word.len()).bytes()));
@@ -268,10 +268,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects.
+    /// Connects to the server.
     ///
     /// # Errors
-    /// When the server does not take the connection.
+    /// If the server does not accept the connection.
     pub fn connect(address: SocketAddr) -> Result<Self, String> {
         let stream = TcpStream::connect(address).map_err(|error| error.to_string())?;
         let set = stream.set_nodelay(true).and_then(|()| stream.set_read_timeout(Some(REPLY_WAIT_MAX)));
@@ -279,10 +279,10 @@ impl Client {
         Ok(Self { stream, reply: Vec::new() })
     }
 
-    /// Stores what the cases ask for.
+    /// Stores the items that the case uses.
     ///
     /// # Errors
-    /// When a store is not answered as it should be.
+    /// If a store gets a wrong reply.
     pub fn prepare(&mut self, case: &Case) -> Result<(), String> {
         let stores = Case { name: "prepare", request: |out, n| set(out, "set", n), reply_bytes: |_| 8, ..PLAIN };
         if case.name == "resp-get" {
@@ -303,10 +303,10 @@ impl Client {
             let hashes = Case { request: hash_of, reply_bytes: |_| 5, ..RESP };
             self.run(&hashes, 0..HASHES / hashes.depth)?;
         }
-        // Each case finds its items whatever ran before it: only these cases change the items.
+        // Each case finds its items regardless of earlier cases, because only these cases change the items.
         if matches!(case.name, "get" | "touch" | "set-delete") {
             self.run(&stores, 0..KEYS / stores.depth)?;
-            // As many digits from now on, whatever the cases count.
+            // Counters keep the same number of digits in all cases.
             let counter = |out: &mut Vec<u8>, n: usize| {
                 out.extend(format!("set counter-{n} 0 0 19\r\n1000000000000000000\r\n").bytes());
             };
@@ -316,10 +316,10 @@ impl Client {
         Ok(())
     }
 
-    /// Runs batches.
+    /// Runs the batches of a case.
     ///
     /// # Errors
-    /// When a reply is not of the length that the case expects.
+    /// If a reply does not have the length that the case expects.
     pub fn run(&mut self, case: &Case, batches: Range<usize>) -> Result<(), String> {
         let mut bytes = Vec::new();
         for batch in batches {
@@ -335,10 +335,10 @@ impl Client {
     fn exchange(&mut self, bytes: &[u8], reply_bytes: usize) -> Result<(), String> {
         self.reply.resize(reply_bytes, 0);
         let done = self.stream.write_all(bytes).and_then(|()| self.stream.read_exact(&mut self.reply));
-        done.map_err(|error| format!("no whole reply of {reply_bytes} bytes: {error}"))?;
+        done.map_err(|error| format!("the reply is shorter than {reply_bytes} bytes: {error}"))?;
         match self.reply.ends_with(b"\r\n") {
             true => Ok(()),
-            false => Err(format!("another reply than expected: {:?}", String::from_utf8_lossy(&self.reply))),
+            false => Err(format!("unexpected reply: {:?}", String::from_utf8_lossy(&self.reply))),
         }
     }
 }

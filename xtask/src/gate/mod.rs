@@ -1,9 +1,9 @@
-//! Instructions a request: repeatable where time is not, so a change that costs or saves some is seen in any test run.
+//! Counts instructions per request. Unlike times, these are repeatable, so every test run detects a change of cost.
 //!
 //! ```text
 //!   server under callgrind, one worker  <── one connection ── case: requests in flight, batch after batch
-//!     warm-up batches;  counters to zero;  measured batches;  counters to a file
-//!   instructions a request = the busiest thread's count / requests
+//!     warm-up batches;  counters reset;  measured batches;  counters to a file
+//!   instructions per request = the busiest thread's count / requests
 //! ```
 //!
 //! The real binary and real sockets are counted: user instructions only, system calls apart. One connection whose
@@ -28,22 +28,22 @@ use testbed::server::{Kind, Server};
 
 /// The largest difference of a count from the stored one, as a share of it.
 const TOLERANCE: f64 = 0.03;
-/// The counts that are kept, by the names of the cases.
+/// The file of stored counts, by the names of the cases.
 const KEPT: &str = "xtask/src/gate/kept.toml";
 
-/// The actions of a run of the gate.
+/// The options of the gate.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Count Debian's memcached and Redis beside Gannet; compares with nothing kept.
+    /// True to measure Debian's memcached and Redis too; nothing is compared with stored counts.
     pub with_peer: bool,
-    /// Keep the counts of this run.
+    /// True to store the counts of this run.
     pub keep: bool,
 }
 
-/// Counts every case, prints them, and says whether all are near what is kept.
+/// Measures every case and prints the counts. Returns whether all are near their stored counts.
 ///
 /// # Errors
-/// When a server or valgrind does not do what it should, in a sentence.
+/// If a server or valgrind fails; a sentence with the reason.
 pub fn run(root: &Path, options: &Options) -> Result<bool, String> {
     let mut ours = count(Kind::GannetEpoll, |_| true)?;
     // Background work that falls into a case adds instructions and never saves any: the least of two counts is kept.
@@ -72,7 +72,7 @@ pub fn run(root: &Path, options: &Options) -> Result<bool, String> {
         count_again(&mut ours)?;
     }
     println!(
-        "| user instructions a request | in flight | gannet | kept |{}",
+        "| user instructions per request | in flight | gannet | stored |{}",
         if peer.is_some() { " memcached, redis-server |" } else { "" }
     );
     println!("|---|---|---|---|{}", if peer.is_some() { "---|" } else { "" });
@@ -93,7 +93,7 @@ pub fn run(root: &Path, options: &Options) -> Result<bool, String> {
     }
     for case in &failed {
         eprintln!(
-            "{}: {} instructions, {} are kept. If that is meant, say why in the commit and run \
+            "{}: {} instructions, but {} are stored. If the change is intended, explain it in the commit and run \
              `make bench-gate ARGS=--keep`.",
             case.name,
             ours[case.name],
@@ -107,7 +107,8 @@ pub fn run(root: &Path, options: &Options) -> Result<bool, String> {
     Ok(failed == 0)
 }
 
-/// Prices the steps of long commands and prints them. Returns how many there are and how many differ from kept ones.
+/// Measures the steps of long commands and prints them. Returns their number, and the number that differ from the
+/// stored ones.
 fn run_steps(root: &Path, options: &Options) -> Result<(usize, usize), String> {
     let prices = steps::count(root)?;
     let path = root.join(steps::KEPT);
@@ -115,7 +116,7 @@ fn run_steps(root: &Path, options: &Options) -> Result<(usize, usize), String> {
         write_kept(&path, &steps::by_name(&prices))?;
     }
     let kept = read_kept(&path)?;
-    println!("\n| a step of | unit | instructions a unit | kept |\n|---|---|---|---|");
+    println!("\n| a step of | unit | instructions per unit | stored |\n|---|---|---|---|");
     for steps::Price { command, unit, instructions } in &prices {
         let was = kept.get(command).map_or("-".into(), u64::to_string);
         println!("| {command} | {unit} | {instructions} | {was} |");
@@ -123,8 +124,8 @@ fn run_steps(root: &Path, options: &Options) -> Result<(usize, usize), String> {
     let strayed = steps::strayed(&prices, &kept);
     if !strayed.is_empty() {
         eprintln!(
-            "the price of a step differs from {} by more than {:.0} %, or only one of the two exists: {}. If that is \
-             meant, say why in the commit and run `make bench-gate ARGS=--keep`.",
+            "the cost of a step differs from {} by more than {:.0} %, or only one of the two exists: {}. If the \
+             change is intended, explain it in the commit and run `make bench-gate ARGS=--keep`.",
             steps::KEPT,
             TOLERANCE * 100.0,
             strayed.join("; ")
@@ -133,7 +134,7 @@ fn run_steps(root: &Path, options: &Options) -> Result<(usize, usize), String> {
     Ok((prices.len().max(kept.len()), strayed.len()))
 }
 
-/// Returns whether a count is within [`TOLERANCE`] of the one that is kept.
+/// Returns whether a count is within [`TOLERANCE`] of the stored one.
 fn near(now: u64, was: u64) -> bool {
     now.abs_diff(was) as f64 <= was as f64 * TOLERANCE
 }
@@ -148,13 +149,13 @@ fn read_kept(path: &Path) -> Result<BTreeMap<String, u64>, String> {
     toml::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Counts the cases that `is_asked` on one server.
+/// Measures the cases selected by `is_asked` on one server.
 fn count(kind: Kind, is_asked: fn(&&Case) -> bool) -> Result<BTreeMap<&'static str, u64>, String> {
     let counted = Counted::start(kind)?;
     cases::ALL.iter().filter(is_asked).map(|case| Ok((case.name, one(&counted, case)?))).collect()
 }
 
-/// One case: warm-up, then what is counted.
+/// Runs one case: warm-up, then the measured batches.
 fn one(counted: &Counted, case: &Case) -> Result<u64, String> {
     let at = |error: String| format!("{}: {error}", case.name);
     let server: &Server = counted.server();

@@ -1,11 +1,11 @@
-//! The price of a step: instructions a key, field, record or KiB of the commands that take many slices.
+//! The cost of a step: instructions per key, field, record or KiB of the commands that take many slices.
 //!
-//! The commands run under a simulated clock in `crates/server/examples/long_commands.rs`, which describes the lines
-//! that it exchanges with this module. On the real server, callgrind's slowness would end each slice after one step.
-//! The program is always built from this checkout, also when `GANNET_BIN` names another server.
+//! The commands run under a simulated clock in `crates/server/examples/long_commands.rs`, which documents the protocol
+//! with this module. On the real server, callgrind's slowness would end each slice after one step. The program is
+//! always built from this checkout, even if `GANNET_BIN` names another server.
 //!
-//! Each wait ends with the program: it stops at the end of its input, and a command that is not answered within a
-//! million iterations ends it.
+//! Each wait ends with the program. It stops at the end of its input, and also if a command is not complete after a
+//! million iterations.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -15,26 +15,26 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use super::{callgrind, near};
 use crate::machines::cargo;
 
-/// The prices that are kept, by the names of the commands.
+/// The file of stored costs, by the names of the commands.
 pub const KEPT: &str = "xtask/src/gate/steps.toml";
-/// The function in which instructions are counted.
+/// The option that selects the function whose instructions are counted.
 const COUNTED: &str = "--toggle-collect=*worker_iteration*";
 
-/// The price of one command.
+/// The cost of one command.
 pub struct Price {
     pub command: String,
-    /// The unit that is priced: `operation` or `walked over` for a key, field or record, or `KiB`.
+    /// The unit: `operation`, `walked over` for a key, field or record, or `KiB`.
     pub unit: &'static str,
-    /// Instructions a unit.
+    /// Instructions per unit.
     pub instructions: u64,
 }
 
-/// The program under callgrind. Dropping it ends its input, and with that itself, and removes the files.
+/// The program under callgrind. Dropping it closes its input, which ends it, and removes the files.
 struct Program {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
-    /// The program's own process: `child` is cargo.
+    /// Process id of the program; `child` is cargo.
     pid: u32,
     folder: PathBuf,
 }
@@ -57,7 +57,7 @@ impl Program {
         let mut program = Self { child, input, output: BufReader::new(output), pid: 0, folder };
         let line = program.read()?.ok_or("the program of long commands did not start")?;
         let pid = line.strip_prefix("pid ").and_then(|pid| pid.parse().ok());
-        program.pid = pid.ok_or_else(|| format!("the program of long commands says {line:?}"))?;
+        program.pid = pid.ok_or_else(|| format!("the program of long commands printed {line:?}"))?;
         Ok(program)
     }
 
@@ -74,7 +74,7 @@ impl Program {
         input.write_all(b"\n").and_then(|()| input.flush()).map_err(|error| error.to_string())
     }
 
-    /// Runs the next command and prices it; `None` after the last one.
+    /// Runs the next command and measures its cost; `None` after the last one.
     fn next(&mut self) -> Result<Option<Price>, String> {
         let Some(line) = self.read()? else { return Ok(None) };
         let (command, unit, units) = parse(&line)?;
@@ -82,7 +82,7 @@ impl Program {
         self.go_on()?;
         match self.read()?.as_deref() {
             Some("done") => {}
-            other => return Err(format!("{command}: not done: {other:?}")),
+            other => return Err(format!("{command}: the command did not complete: {other:?}")),
         }
         let instructions = callgrind::take(self.pid, &self.folder)?;
         self.go_on()?;
@@ -90,7 +90,7 @@ impl Program {
     }
 }
 
-/// Parses a command's line: its name, the unit that is priced, and how many there are, at least 1.
+/// Parses a command's line: its name, the unit, and the number of units, at least 1.
 fn parse(line: &str) -> Result<(&str, &'static str, u64), String> {
     let error = || format!("cannot parse the command's line {line:?}: want NAME, UNITS and UNIT, separated by tabs");
     let words: Vec<&str> = line.split('\t').collect();
@@ -113,7 +113,7 @@ impl Drop for Program {
     }
 }
 
-/// Prices every command.
+/// Measures the cost of every command.
 ///
 /// # Errors
 /// If the program cannot be built or ends early, or if callgrind does not reply.
@@ -130,12 +130,12 @@ pub fn count(root: &Path) -> Result<Vec<Price>, String> {
     }
 }
 
-/// Returns the prices by the names of the commands.
+/// Returns the costs by the names of the commands.
 pub fn by_name(prices: &[Price]) -> BTreeMap<String, u64> {
     prices.iter().map(|price| (price.command.clone(), price.instructions)).collect()
 }
 
-/// Returns the commands whose price differs from the kept one, and those that have only one of the two.
+/// Returns the commands whose cost differs from the stored one, and those with only one of the two.
 pub fn strayed(prices: &[Price], kept: &BTreeMap<String, u64>) -> Vec<String> {
     let now = by_name(prices);
     let gone = kept.keys().filter(|command| !now.contains_key(*command));

@@ -1,29 +1,29 @@
-//! Reads from what a runner printed how many tests it executed, and which of them failed.
+//! Parses a runner's output: the number of executed tests, and the failed ones.
 
-/// Tests that passed and that failed.
+/// Numbers of passed and failed tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Passed.
+    /// Number of passed tests.
     pub passed: u64,
-    /// Failed, errors included.
+    /// Number of failed tests, including errors.
     pub failed: u64,
 }
 
 impl Count {
-    /// Both sums.
+    /// Adds both numbers.
     pub fn plus(self, other: Self) -> Self {
         Self { passed: self.passed + other.passed, failed: self.failed + other.failed }
     }
 }
 
-/// Whose output is read.
+/// The format of a runner's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// `test result: ok. 3 passed; 0 failed; ...`, once for each test binary.
+    /// `test result: ok. 3 passed; 0 failed; ...`, one line per test binary.
     Cargo,
     /// `3 passed, 1 failed in 0.1s`, on the last line.
     Pytest,
-    /// `--- PASS: TestX`, one for each test (`go test -v`).
+    /// `--- PASS: TestX`, one line per test (`go test -v`).
     Go,
     /// `# pass 3` and `# fail 0` (TAP).
     Node,
@@ -67,10 +67,10 @@ pub fn count(format: Format, output: &str) -> Count {
     }
 }
 
-/// At most this many lines of a runner's output are repeated below the table: a failed test may print thousands.
+/// Maximum number of output lines repeated below the table: a failed test may print thousands.
 const FAILURE_LINES: usize = 12;
 
-/// The lines of `output` that name a failed test, each with the one behind it, which often gives the reason.
+/// Returns the lines of `output` that name a failed test, each with the next line, which often has the reason.
 pub fn failures(format: Format, output: &str) -> Vec<&str> {
     let names_one = |line: &str| match format {
         Format::Cargo => {
@@ -99,13 +99,13 @@ pub fn failures(format: Format, output: &str) -> Vec<&str> {
 /// The run time of one test.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TestTime {
-    /// Its path within its binary.
+    /// The test's path within its binary.
     pub name: String,
     /// Seconds of wall-clock time.
     pub seconds: f64,
 }
 
-/// Reads the run times of tests from `output`: lines `test NAME ... ok <0.012s>` of Rust's harness with
+/// Parses the run times of tests from `output`: lines `test NAME ... ok <0.012s>` of Rust's harness with
 /// `--report-time`. Other formats have none.
 pub fn times(format: Format, output: &str) -> Vec<TestTime> {
     let time = |line: &str| {
@@ -123,7 +123,7 @@ fn sum(counts: impl Iterator<Item = Count>) -> Count {
     counts.fold(Count::default(), Count::plus)
 }
 
-/// The number in front of the first `word` of `line`, or 0.
+/// Returns the number before the first `word` of `line`, or 0.
 fn number_before(line: &str, word: &str) -> u64 {
     let Some(at) = line.find(word) else { return 0 };
     let text = line[..at].trim_end();
@@ -131,7 +131,7 @@ fn number_before(line: &str, word: &str) -> u64 {
     digits.parse().unwrap_or(0)
 }
 
-/// The number behind `prefix` at the start of `line`, or 0.
+/// Returns the number after `prefix` at the start of `line`, or 0.
 fn number_after(line: &str, prefix: &str) -> u64 {
     let Some(rest) = line.strip_prefix(prefix) else { return 0 };
     let digits = rest.find(|c: char| !c.is_ascii_digit()).map_or(rest, |end| &rest[..end]);

@@ -1,6 +1,6 @@
-//! Every test there is, runner by runner, with the number of tests that each executed.
+//! Runs every test, runner by runner, and reports the number of executed tests.
 //!
-//! A runner that executed none has failed: a suite that finds no tests must not look like one that passes.
+//! A runner that executed no tests has failed: a suite that finds no tests must not look like one that passes.
 
 mod count;
 mod needs;
@@ -50,7 +50,7 @@ pub fn run(root: &Path, parts: &[String]) -> Result<bool, String> {
         println!("{name:<14} {:>5} passed {:>3} failed {seconds:>5} s  {verdict}", count.passed, count.failed);
         total = total.plus(*count);
     }
-    // The end of the output alone names the failed tests.
+    // Only the end of the output names the failed tests.
     for (name, outcome, _) in &rows {
         for line in &outcome.failures {
             println!("{name}: {line}");
@@ -70,7 +70,7 @@ fn chosen(runners: Vec<Runner>, parts: &[String]) -> Result<Vec<Runner>, String>
     Ok(runners.into_iter().filter(is_chosen).collect())
 }
 
-/// Tests in the list of the slowest.
+/// Number of tests in the list of the slowest.
 const SLOWEST: usize = 20;
 
 /// Returns the slowest of the tests, the slowest first.
@@ -82,18 +82,18 @@ fn slowest(mut times: Vec<TestTime>) -> Vec<TestTime> {
 
 /// The result of one runner.
 struct Outcome {
-    /// A failure without a failed test counts as one.
+    /// The number of tests; a failure without a failed test counts as one.
     count: Count,
     /// The error, if there is one.
     error: Option<String>,
-    /// Lines of its output that name failed tests.
+    /// Lines of the output that name failed tests.
     failures: Vec<String>,
-    /// Run times of its tests, if its output has them.
+    /// Run times of the tests, if the output has them.
     times: Vec<TestTime>,
 }
 
 impl Outcome {
-    /// The outcome of a runner whose preparation failed.
+    /// Returns the outcome of a runner whose preparation failed.
     fn unprepared(error: String) -> Self {
         Self { count: Count { passed: 0, failed: 1 }, error: Some(error), failures: Vec::new(), times: Vec::new() }
     }
@@ -116,7 +116,7 @@ fn run_one(runner: &Runner) -> Outcome {
     let status_failed = output.ends_with(FAILED_MARK);
     let error = match error {
         Some(error) => Some(error),
-        None if count.passed + count.failed == 0 => Some("executed no test".into()),
+        None if count.passed + count.failed == 0 => Some("executed no tests".into()),
         None if count.failed > 0 => Some("FAILED".into()),
         None if status_failed => Some("ended with an error".into()),
         None => None,
@@ -137,7 +137,7 @@ fn output_of(step: &Step) -> String {
     output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
 }
 
-/// Returns the command of a step. Its errors are in its output.
+/// Returns the command of a step. Its error messages are part of its output.
 fn command(step: &Step) -> Command {
     let line = format!("exec 2>&1; {}", step.shell);
     let mut command = Command::new("bash");
@@ -146,10 +146,10 @@ fn command(step: &Step) -> Command {
     command
 }
 
-/// Put behind the output of a step that did not succeed.
+/// Appended to the output of a failed step.
 const FAILED_MARK: &str = "\u{0}failed";
 
-/// Runs one step, shows its output as it comes, and returns it; [`FAILED_MARK`] is behind it if the step failed.
+/// Runs one step, shows its output as it arrives, and returns it, with [`FAILED_MARK`] appended if the step failed.
 fn run_step(step: &Step) -> Result<String, String> {
     let mut child = command(step).spawn().map_err(|error| format!("{}: {error}", step.shell))?;
     let pipe = child.stdout.take().expect("stdout is piped");
@@ -201,7 +201,7 @@ mod tests {
     fn a_runner_that_executes_nothing_fails() {
         let Outcome { count, error, .. } = run_one(&runner("true"));
         assert_eq!(count, Count { passed: 0, failed: 1 });
-        assert_eq!(error.as_deref(), Some("executed no test"));
+        assert_eq!(error.as_deref(), Some("executed no tests"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The foreign programs that the tests run, and how a fresh Debian 12 gets them.
+//! The foreign programs that the tests use, and their installation on a fresh Debian 12.
 
 use testbed::needs::{Need, install};
 
@@ -21,7 +21,7 @@ const NEEDS: [Need; 16] = [
     Need { program: "mvn", arguments: &["--version"], packages: &["default-jdk-headless", "maven"] },
 ];
 
-/// Installs what the tests need and is missing.
+/// Installs the missing programs.
 ///
 /// # Errors
 /// As for [`install`].

@@ -1,4 +1,4 @@
-//! The runners, in the order in which they run: the cheapest to fail first.
+//! The runners in the order in which they run: the cheapest first.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -12,21 +12,21 @@ use super::count::Format;
 pub struct Step {
     /// The command line that bash runs.
     pub shell: String,
-    /// The folder in which it runs.
+    /// The directory in which it runs.
     pub folder: PathBuf,
     /// Variables added to the environment.
     pub environment: Vec<(&'static str, String)>,
-    /// A failure ends the runner at once; else the tests' own report says what failed.
+    /// True if a failure ends the runner at once; otherwise the tests' own report shows what failed.
     pub must_succeed: bool,
 }
 
 impl Step {
-    /// A step whose failure its output explains.
+    /// Creates a step whose output explains a failure.
     pub fn new(folder: &Path, shell: impl Into<String>) -> Self {
         Self { shell: shell.into(), folder: folder.to_path_buf(), environment: Vec::new(), must_succeed: false }
     }
 
-    /// The same step, without which the runner cannot go on.
+    /// Returns the step as one that must succeed.
     pub fn required(mut self) -> Self {
         self.must_succeed = true;
         self
@@ -41,26 +41,26 @@ impl Step {
 /// One suite.
 #[derive(Clone, Debug)]
 pub struct Runner {
-    /// Its name in the table.
+    /// Name of the suite in the table.
     pub name: &'static str,
     /// Steps that run before the suite.
     pub prepare: Vec<Step>,
-    /// A step of later runners that runs beside this one. Its failure shows when they prepare.
+    /// A step of later runners that runs beside this one. They see its failure when they prepare.
     pub beside: Option<Step>,
-    /// The suite itself.
+    /// The command of the suite.
     pub step: Step,
     /// The format of its output, for counting.
     pub format: Format,
 }
 
 impl Runner {
-    /// A suite that needs a release build of the server.
+    /// Creates a suite that needs a release build of the server.
     fn of_release(name: &'static str, build: &Step, step: Step) -> Self {
         Self { name, prepare: vec![build.clone()], beside: None, step, format: Format::Cargo }
     }
 }
 
-/// Every runner.
+/// Returns all runners.
 pub fn all(root: &Path) -> Vec<Runner> {
     let target = target_folder(root);
     let server = target.join("release/gannet").display().to_string();
@@ -85,7 +85,7 @@ pub fn all(root: &Path) -> Vec<Runner> {
         Runner {
             name: "models",
             prepare: Vec::new(),
-            // The end of a release build uses one CPU, and the models count no time.
+            // The end of a release build uses one CPU, and the models do not measure time.
             beside: Some(build.clone()),
             step: Step::new(root, format!("{xtask} loom")),
             format: Format::Cargo,
@@ -125,12 +125,13 @@ pub fn all(root: &Path) -> Vec<Runner> {
     ]
 }
 
-/// Unit and integration tests with the time that each takes, then the examples of the documentation. rustdoc runs those
-/// and reports no times.
+/// Runs unit and integration tests with their times, then the examples of the documentation. rustdoc runs those and
+/// reports no times.
 const CARGO: &str = "cargo test --workspace --no-fail-fast --lib --bins --tests -- -Z unstable-options \
     --report-time; status=$?; cargo test --workspace --no-fail-fast --doc && exit $status";
 
-/// Cargo starts test binaries by this variable's command: stable Rust's harness reports times only on request.
+/// Cargo starts test binaries by the command in this variable, because stable Rust's harness reports times only on
+/// request.
 const TEST_RUNNER: &str = if cfg!(target_arch = "aarch64") {
     "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER"
 } else {

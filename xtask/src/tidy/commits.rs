@@ -1,4 +1,4 @@
-//! The subjects of the latest commits: at most 72 characters, so that `git log --oneline` shows them whole.
+//! Checks the subjects of the latest commits: at most 72 characters, so that `git log --oneline` shows them whole.
 
 use std::io;
 use std::path::Path;
@@ -6,12 +6,12 @@ use std::process::Command;
 
 use super::Fault;
 
-/// Characters of a subject at most.
+/// Maximum number of characters of a subject.
 const SUBJECT_CHARS_MAX: usize = 72;
-/// Commits that are looked at, the latest first.
+/// Number of commits that are checked, the latest first.
 const COMMITS: &str = "20";
 
-/// Checks the latest commits of the repository at `root`. A tree without a `.git` has none.
+/// Checks the latest commits of the repository at `root`. A tree without `.git` has none.
 ///
 /// # Errors
 /// If git cannot be run, or fails.

@@ -1,4 +1,4 @@
-//! Rules for documents: every command they name exists, every relative link and every path of the tree leads somewhere.
+//! Rules for documents: every command in them exists, and every relative link and every path has a target.
 
 use super::Fault;
 use super::tree::{File, Tree};
@@ -16,26 +16,26 @@ pub fn check(tree: &Tree, faults: &mut Vec<Fault>) {
             }
             for link in links(line) {
                 if !leads_somewhere(tree, file, link) {
-                    faults.push(Fault::new(&file.path, index + 1, format!("the link '{link}' leads nowhere")));
+                    faults.push(Fault::new(&file.path, index + 1, format!("the link '{link}' has no target")));
                 }
             }
             for path in paths(line) {
                 if !is_there(tree, path.trim_end_matches('/')) {
-                    faults.push(Fault::new(&file.path, index + 1, format!("there is no `{path}`")));
+                    faults.push(Fault::new(&file.path, index + 1, format!("the path `{path}` does not exist")));
                 }
             }
         }
     }
 }
 
-/// Targets of a Makefile: words before a `:` at the start of a line.
+/// Returns the targets of a Makefile: words before a `:` at the start of a line.
 fn make_targets(makefile: &str) -> Vec<String> {
     let rules = makefile.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_lowercase()));
     let names = rules.filter_map(|line| line.split_once(':')).filter(|(_, rest)| !rest.starts_with('='));
     names.flat_map(|(names, _)| names.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect()
 }
 
-/// Words that follow `make` at the start of a command: a code span, or a line of a code block.
+/// Returns the words after `make` at the start of a command: in a code span, or in a line of a code block.
 fn commands(line: &str) -> Vec<String> {
     let starts = line.match_indices("make ").filter(|(at, _)| {
         let before = line[..*at].trim_end_matches("$ ");
@@ -55,20 +55,20 @@ fn commands(line: &str) -> Vec<String> {
         .collect()
 }
 
-/// Targets of inline links that are paths.
+/// Returns the targets of inline links that are paths.
 fn links(line: &str) -> Vec<&str> {
     let targets = line.match_indices("](").filter_map(|(at, found)| line[at + found.len()..].split(')').next());
     targets.filter(|link| !link.contains("://") && !link.starts_with('#') && !link.starts_with("mailto:")).collect()
 }
 
-/// Code spans that are a path from the root.
+/// Returns the code spans that are paths from the root.
 fn paths(line: &str) -> Vec<&str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
     let is_path = |span: &&str| FOLDERS.iter().any(|folder| span.starts_with(folder)) && span.chars().all(is_plain);
     line.split('`').skip(1).step_by(2).filter(is_path).collect()
 }
 
-/// Folders of the root in which every file that a document may name is read.
+/// Top-level directories in which every file that a document names is checked.
 const FOLDERS: [&str; 5] = ["crates/", "xtask/", "lab/", "docs/", "conformance/"];
 
 fn is_there(tree: &Tree, path: &str) -> bool {

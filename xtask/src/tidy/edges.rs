@@ -1,9 +1,9 @@
-//! The levels of the crates: a crate depends only on crates of lower levels, and ARCHITECTURE.md draws the same levels.
+//! The levels of the crates: a crate depends only on crates of lower levels. ARCHITECTURE.md shows the same levels.
 
 use super::Fault;
 use super::tree::Tree;
 
-/// Each crate with the crates that its code may name. A crate that is not here may not be added unnoticed.
+/// Each crate with the crates that its code may use. A crate that is missing here is a fault.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("arena", &["base"]),
@@ -36,7 +36,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("lab", &["base", "segment", "flash", "load", "trace", "migrate", "testbed"]),
 ];
 
-/// Crates above which a crate may not reach even in its tests: the same list, seen as levels.
+/// The same list as levels. Even a crate's tests may not use crates of higher levels.
 const LEVELS: [(&str, &[&str]); 6] = [
     ("L0", &["base", "arena", "page"]),
     ("L1", &["segment", "protocol", "record", "graph", "cluster"]),
@@ -46,10 +46,10 @@ const LEVELS: [(&str, &[&str]); 6] = [
     ("L5", &["xtask", "lab"]),
 ];
 
-/// The page that draws the levels.
+/// The page that shows the levels.
 const DRAWING: &str = "ARCHITECTURE.md";
 
-/// Returns the levels with those crates of theirs that `tree` has, the highest first.
+/// Returns the levels with the crates that `tree` has, the highest first.
 fn picture(tree: &Tree) -> String {
     let exists = |name: &&&str| tree.files.iter().any(|file| file.crate_name() == Some(name));
     let line = |(level, names): &(&str, &[&str])| {
@@ -59,7 +59,7 @@ fn picture(tree: &Tree) -> String {
     LEVELS.iter().rev().map(line).collect()
 }
 
-/// Checks that the page draws the levels as they are.
+/// Checks that the page shows the current levels.
 fn check_drawing(tree: &Tree, faults: &mut Vec<Fault>) {
     let picture = picture(tree);
     if tree.file(DRAWING).is_some_and(|page| !page.text.contains(&picture)) {
@@ -75,7 +75,7 @@ pub fn check(tree: &Tree, faults: &mut Vec<Fault>) {
         let manifest: toml::Table = match file.text.parse() {
             Ok(manifest) => manifest,
             Err(error) => {
-                faults.push(Fault::new(&file.path, 0, format!("not a manifest: {error}")));
+                faults.push(Fault::new(&file.path, 0, format!("the manifest is not valid: {error}")));
                 continue;
             }
         };
@@ -86,13 +86,13 @@ pub fn check(tree: &Tree, faults: &mut Vec<Fault>) {
         };
         for dependency in edges(&manifest, &["dependencies", "build-dependencies"]) {
             if !allowed.contains(&dependency.as_str()) {
-                let message = format!("'{name}' may not depend on '{dependency}': its list is {allowed:?}");
+                let message = format!("'{name}' may not depend on '{dependency}'; allowed are {allowed:?}");
                 faults.push(Fault::new(&file.path, line_of(&file.text, &dependency), message));
             }
         }
         for dependency in edges(&manifest, &["dev-dependencies"]) {
             if level(&dependency) > level(name) {
-                let message = format!("tests of '{name}' may not depend on '{dependency}', which is above it");
+                let message = format!("tests of '{name}' may not depend on '{dependency}', which is on a higher level");
                 faults.push(Fault::new(&file.path, line_of(&file.text, &dependency), message));
             }
         }
@@ -103,7 +103,7 @@ fn level(name: &str) -> usize {
     LEVELS.iter().position(|(_, names)| names.contains(&name)).unwrap_or(LEVELS.len())
 }
 
-/// Names of the workspace's own crates in the `kinds` tables of a manifest, `[target.*]` tables included.
+/// Returns the workspace's own crates in the `kinds` tables of a manifest, including `[target.*]` tables.
 fn edges(manifest: &toml::Table, kinds: &[&str]) -> Vec<String> {
     let targets = manifest.get("target").and_then(toml::Value::as_table);
     let per_target = targets.into_iter().flat_map(toml::Table::values).filter_map(toml::Value::as_table);

@@ -1,15 +1,15 @@
-//! A breach of a rule, as `tidy` prints it.
+//! A violation of a rule, as `tidy` prints it.
 
 use std::fmt;
 
-/// One breach of a rule.
+/// One violation of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fault {
     /// Path below the repository's root.
     pub path: String,
-    /// 1-based; 0 for the file as a whole.
+    /// Line number from 1; 0 for the whole file.
     pub line: usize,
-    /// The breach, and the remedy.
+    /// The violation and the remedy.
     pub message: String,
 }
 

@@ -1,13 +1,13 @@
-//! The floors of large crates: modules in an order, in which each names only modules of its own floor or below.
+//! The floors of large crates: an order of modules, in which each module uses only modules of its own floor or below.
 //!
-//! A floor is a list of modules, by their paths from the crate's root. A module stands on the floor that names the
-//! longest part of its path: `locks::words` may stand below `locks`. A module that no floor names is a fault.
+//! A floor is a list of modules, by their paths from the crate's root. A module is on the floor that has the longest
+//! prefix of its path: `locks::words` may be below `locks`. A module without a floor is a fault.
 
 use super::Fault;
 use super::imports;
 use super::tree::Tree;
 
-/// The floors of `segment`, the lowest first. The state that the store holds stands below it, in the folder of the
+/// The floors of `segment`, the lowest first. The state that the store holds is below it, in the directory of the
 /// procedures that work on it.
 const SEGMENT: [&[&str]; 12] = [
     &["layout"],
@@ -33,11 +33,12 @@ const SEGMENT: [&[&str]; 12] = [
     &["locks"],
     &["durable"],
     &["background"],
-    // Names all types that lie in mapped memory, and is named by no module: on top, though it belongs to the layout.
+    // Uses all types in mapped memory, and no module uses it: it is at the top, although it belongs to the layout.
     &["store", "durable::file::copy", "durable::tier_ground", "layout::raw::zero_valid"],
 ];
 
-/// The floors of `load`. Other tools' command lines become workloads of the generator: nothing of it names them.
+/// The floors of `load`. Other tools' command lines become workloads of the generator, and the generator does not use
+/// them.
 const LOAD: [&[&str]; 7] = [
     &["traffic", "schedule", "search::rate"],
     &["measure", "workload"],
@@ -54,12 +55,12 @@ const TRACE: [&[&str]; 3] = [&["format"], &["pace", "record"], &["replay"]];
 /// The crates that have floors.
 const CRATES: [(&str, &[&[&str]]); 3] = [("segment", &SEGMENT), ("load", &LOAD), ("trace", &TRACE)];
 
-/// A folder's own file declares its modules, which is no use of them.
+/// Returns whether `module` only declares `named`: the file of a directory declares its modules, which is not a use.
 fn is_declaration(module: &str, named: &str) -> bool {
     named.strip_prefix(module).is_some_and(|rest| rest.starts_with("::"))
 }
 
-/// Returns the floor of a module, and the length of the path that names it.
+/// Returns the floor of a module, and the length of the matching prefix.
 fn floor_of(floors: &[&[&str]], module: &str) -> Option<usize> {
     let names = |path: &str| module.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"));
     let of = |(floor, paths): (usize, &&[&str])| {
@@ -68,19 +69,19 @@ fn floor_of(floors: &[&[&str]], module: &str) -> Option<usize> {
     floors.iter().enumerate().filter_map(of).max().map(|(_, floor)| floor)
 }
 
-/// Checks that no module of the crates with floors names one of a higher floor.
+/// Checks that no module of the crates with floors uses one of a higher floor.
 pub fn check(tree: &Tree, faults: &mut Vec<Fault>) {
     let sources = imports::sources(tree);
     for (name, floors) in CRATES {
         for (module, named) in sources.get(name).map(|files| imports::imports(files)).unwrap_or_default() {
             let mut fault = |message: String| faults.push(Fault::new(&format!("crates/{name}/src"), 0, message));
             let Some(floor) = floor_of(floors, &module) else {
-                fault(format!("'{module}' stands on no floor; add it to xtask/src/tidy/floors.rs"));
+                fault(format!("'{module}' has no floor; add it to xtask/src/tidy/floors.rs"));
                 continue;
             };
             let is_above = |other: &&String| floor_of(floors, other).is_some_and(|above| above > floor);
             for above in named.iter().filter(is_above).filter(|above| !is_declaration(&module, above)) {
-                fault(format!("'{module}' names '{above}' of a higher floor; turn the dependency round"));
+                fault(format!("'{module}' uses '{above}' of a higher floor; reverse the dependency"));
             }
         }
     }

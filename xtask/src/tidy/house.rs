@@ -1,18 +1,18 @@
-//! The shape of each crate: figures that tell how easily a stranger finds the way, and limits that they may not cross.
+//! The structure of each crate: figures that show how easily a newcomer understands it, with limits.
 //!
 //! ```text
-//!   crate/src ──> modules directly below src/       a list that a reader takes in at one look
-//!             ├─> largest import cycle, in files    what has to be understood at once
-//!             ├─> methods of the largest type       what a reader of one type has to know
-//!             ├─> files of one type                 the most that the `impl` blocks of one type are spread over
+//!   crate/src ──> modules directly below src/       a list that a reader sees at once
+//!             ├─> largest import cycle, in files    the part that must be understood together
+//!             ├─> methods of the largest type       the size of a type's interface
+//!             ├─> files of one type                 the highest number of files with `impl` blocks of one type
 //!             ├─> doc comments that open badly      with a question word instead of a verb or a noun
-//!             └─> lines of the old dialect            words for which the field has its own
+//!             └─> lines of the old dialect          words for which the field has standard terms
 //!   all crates ─┬─> definitions of one type name
 //!               └─> lines with more such phrases
 //! ```
 //!
 //! `xtask house` prints the figures. `limits.toml` beside this file has a limit for each, which may only fall: a change
-//! that improves a figure writes the lower limit there. `words.toml` has the words. Tests do not count.
+//! that improves a figure lowers the limit. `words.toml` has the words. Tests are not counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,14 +23,14 @@ use super::Fault;
 use super::imports::{self, SourceFile, is_test};
 use super::tree::{File, Tree};
 
-/// The words, as a document.
+/// The contents of `words.toml`.
 const WORDS: &str = include_str!("words.toml");
-/// The limits, as a document.
+/// The contents of `limits.toml`.
 const LIMITS: &str = include_str!("limits.toml");
-/// Its path, for messages.
+/// The path of `limits.toml`, for messages.
 const LIMITS_PATH: &str = "xtask/src/tidy/limits.toml";
 
-/// The words that are counted. `words.toml` describes each list.
+/// The counted words. `words.toml` describes each list.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Words {
@@ -45,34 +45,34 @@ impl Words {
     }
 }
 
-/// Limits of one crate, or its figures.
+/// The limits of one crate, or its figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CrateShape {
     /// Modules directly below `src/`.
     pub modules: usize,
-    /// Modules, one a file, in the largest set of modules that all import one another, directly or not.
+    /// Number of modules (files) in the largest set of modules that all import one another, directly or indirectly.
     pub cycle: usize,
-    /// Methods of the types of one name, without trait implementations: the most in the crate.
+    /// Highest number of methods of the types with one name, without trait implementations.
     pub methods: usize,
-    /// Files with `impl` blocks of the types of one name, without trait implementations: the most in the crate.
+    /// Highest number of files with `impl` blocks of the types with one name, without trait implementations.
     pub files_of_type: usize,
-    /// Doc comments in thousandths that open with a word of [`Words::bad_openings`].
+    /// Number per thousand of doc comments that open with a word of [`Words::bad_openings`].
     pub bad_openings_permille: usize,
-    /// Lines with a phrase of [`Words::dialect`].
+    /// Number of lines with a phrase of [`Words::dialect`].
     pub dialect_lines: usize,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Limits {
-    /// Definitions of one type name over all crates.
+    /// Highest number of definitions of one type name over all crates.
     definitions_of_one_name: usize,
-    /// Lines with a phrase of [`Words::phrases`] over all crates.
+    /// Number of lines with a phrase of [`Words::phrases`] over all crates.
     phrase_lines: usize,
-    /// The most that any crate's own limit of bad openings may be.
+    /// Upper limit for each crate's own limit of bad openings.
     bad_openings_permille_max: usize,
-    /// Crates whose own limit is higher still.
+    /// Crates that are exempt from this upper limit.
     bad_openings_exempt: Vec<String>,
     crates: BTreeMap<String, CrateShape>,
 }
@@ -83,7 +83,7 @@ pub struct CrateFigures {
     shape: CrateShape,
     lines: usize,
     phrase_lines: usize,
-    /// The type with most methods, and the one whose `impl` blocks are in most files.
+    /// The type with the most methods, and the type whose `impl` blocks are in the most files.
     largest_type: String,
     widest_type: String,
 }
@@ -92,7 +92,7 @@ pub struct CrateFigures {
 #[derive(Debug, Default)]
 pub struct House {
     crates: BTreeMap<String, CrateFigures>,
-    /// Names of types that are defined more than once, with the number of definitions, the most first.
+    /// Names of types with several definitions, with their number, the most first.
     names: Vec<(String, usize)>,
 }
 
@@ -140,14 +140,14 @@ fn compare(house: &House, limits: &Limits, faults: &mut Vec<Fault>) {
     }
 }
 
-/// Checks that no crate's own limit of bad openings is above that of all crates, unless the crate is exempt.
+/// Checks that no crate's own limit of bad openings exceeds the common one, unless the crate is exempt.
 fn compare_with_max(limits: &Limits, faults: &mut Vec<Fault>) {
     let most = limits.bad_openings_permille_max;
     for (name, CrateShape { bad_openings_permille: limit, .. }) in &limits.crates {
         let is_exempt = limits.bad_openings_exempt.contains(name);
         let message = match (*limit > most, is_exempt) {
             (true, false) => format!("the limit of bad openings of '{name}' is {limit}, at most {most} is allowed"),
-            (false, true) => format!("'{name}' keeps the limit of bad openings; remove it from the exempt crates"),
+            (false, true) => format!("'{name}' meets the limit of bad openings; remove it from the exempt crates"),
             _ => continue,
         };
         faults.push(Fault::new(LIMITS_PATH, 0, message));
@@ -250,7 +250,7 @@ fn lines_with(file: &File, phrases: &[String]) -> usize {
 struct Items {
     path: String,
     types: Vec<String>,
-    /// Methods of each type, and the files with its `impl` blocks.
+    /// Number of methods of each type, and the files with its `impl` blocks.
     methods: BTreeMap<String, (usize, BTreeSet<String>)>,
 }
 
@@ -287,7 +287,7 @@ impl<'ast> Visit<'ast> for Items {
     }
 }
 
-/// Prints the largest import cycle of one crate: a line for each module, with the modules of the cycle that it names.
+/// Prints the largest import cycle of one crate: a line for each module, with the modules of the cycle that it imports.
 /// Returns false if the crate does not exist.
 pub fn print_cycle(tree: &Tree, name: &str) -> bool {
     let sources = imports::sources(tree);
@@ -302,7 +302,7 @@ pub fn print_cycle(tree: &Tree, name: &str) -> bool {
     true
 }
 
-/// Returns the largest set of modules that all lead to one another; none if there is no cycle.
+/// Returns the largest set of modules that all import one another, directly or indirectly; empty if there is no cycle.
 fn largest_cycle(imports: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<&String> {
     let reached = |from: &String| {
         let (mut seen, mut open) = (BTreeSet::new(), vec![from]);

@@ -1,6 +1,6 @@
-//! The imports of a crate, from module to module: which file names something of which other.
+//! The imports between the modules of a crate.
 //!
-//! A name that the root of the crate exports counts for the module that it comes from. Tests do not count.
+//! A name that the crate's root exports counts as imported from its original module. Tests are not counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ pub(super) struct SourceFile<'t> {
 }
 
 impl SourceFile<'_> {
-    /// Returns the names of its modules from the crate's root on; none for the root itself.
+    /// Returns the names of the file's module path from the crate's root; empty for the root itself.
     pub(super) fn module(&self) -> Vec<&str> {
         let path = self.file.path.split_once("/src/").map_or("", |(_, path)| path).trim_end_matches(".rs");
         let path = path.strip_suffix("/mod").unwrap_or(path);
@@ -40,8 +40,8 @@ pub(super) fn modules_of_root(files: &[SourceFile<'_>]) -> usize {
     root(files).map_or(0, |root| root.items.iter().filter(module).count())
 }
 
-/// Returns the modules that each module names, by their paths from the root (`heap::segments`). A name that a module
-/// re-exports counts for the module that it comes from, and the re-export itself does not count.
+/// Returns the modules that each module imports, by their paths from the root (`heap::segments`). A re-exported name
+/// counts for its original module, and the re-export itself does not count.
 pub(super) fn imports(files: &[SourceFile<'_>]) -> BTreeMap<String, BTreeSet<String>> {
     let tests: BTreeSet<String> = root(files).map(test_modules).unwrap_or_default();
     let is_test = |source: &SourceFile<'_>| source.module().first().is_some_and(|name| tests.contains(*name));
@@ -65,7 +65,7 @@ fn owned(source: &SourceFile<'_>) -> Vec<String> {
     source.module().iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// Returns the modules for tests alone that the root declares.
+/// Returns the modules of the root that exist only for tests.
 fn test_modules(root: &syn::File) -> BTreeSet<String> {
     let module = |item: &syn::Item| match item {
         syn::Item::Mod(module) if is_test(&module.attrs) => Some(module.ident.to_string()),
@@ -78,7 +78,7 @@ fn root<'s>(files: &'s [SourceFile<'_>]) -> Option<&'s syn::File> {
     files.iter().find(|source| source.module().is_empty()).map(|source| &source.syntax)
 }
 
-/// Returns whether an item is for tests alone.
+/// Returns whether an item exists only for tests.
 pub(super) fn is_test(attributes: &[syn::Attribute]) -> bool {
     let is_one = |attribute: &syn::Attribute| {
         let tokens = attribute.meta.require_list().map(|list| list.tokens.to_string()).unwrap_or_default();
@@ -88,7 +88,7 @@ pub(super) fn is_test(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(is_one)
 }
 
-/// Returns the paths of a `use`, each with the name that it imports at its end.
+/// Returns the paths of a `use`, each with the imported name at its end.
 fn use_paths(tree: &syn::UseTree) -> Vec<Vec<String>> {
     match tree {
         syn::UseTree::Path(path) => {
@@ -102,7 +102,7 @@ fn use_paths(tree: &syn::UseTree) -> Vec<Vec<String>> {
     }
 }
 
-/// Returns the names that a module re-exports, each with the path from the root that it comes from.
+/// Returns the names that a module re-exports, each with its original path from the root.
 fn exports(file: &syn::File, names: &Names, module: &[String]) -> BTreeMap<String, Vec<String>> {
     let paths = |item: &syn::Item| match item {
         syn::Item::Use(item) if is_export(item) => use_paths(&item.tree),
@@ -119,14 +119,14 @@ fn is_export(item: &syn::ItemUse) -> bool {
     !matches!(item.vis, syn::Visibility::Inherited)
 }
 
-/// The modules of a crate, and what each re-exports.
+/// The modules of a crate, with the names that each re-exports.
 struct Names {
     modules: BTreeSet<String>,
     exports: BTreeMap<String, BTreeMap<String, Vec<String>>>,
 }
 
 impl Names {
-    /// Returns a path from the root on, if the path begins at the root, by `super`, or with a module of `module`.
+    /// Converts a path to one from the root, if it begins at the root, with `super`, or with a module of `module`.
     fn absolute(&self, module: &[String], path: &[String]) -> Option<Vec<String>> {
         let supers = path.iter().take_while(|name| *name == "super").count();
         match path {
@@ -142,7 +142,7 @@ impl Names {
         }
     }
 
-    /// Returns the module that a path from the root leads to, through at most `steps` re-exports.
+    /// Returns the module of a path from the root, following at most `steps` re-exports.
     fn module(&self, path: &[String], steps: usize) -> Option<String> {
         let prefix = (0..=path.len()).rev().map(|length| (length, path[..length].join("::")));
         let (length, module) = prefix.into_iter().find(|(_, module)| self.modules.contains(module))?;
@@ -154,12 +154,12 @@ impl Names {
     }
 }
 
-/// Re-exports that lead from one name to another, at most.
+/// Maximum number of re-exports that are followed for one name.
 const STEPS_MAX: usize = 4;
 
-/// The modules that a file names.
+/// The imports of a file.
 struct Imports<'a> {
-    /// The module that is visited, from the root on.
+    /// Path of the visited module from the root.
     module: Vec<String>,
     names: &'a Names,
     found: BTreeSet<String>,
@@ -187,7 +187,7 @@ impl<'ast> Visit<'ast> for Imports<'_> {
         }
     }
 
-    /// `pub(super)` names no module.
+    /// `pub(super)` is not an import.
     fn visit_vis_restricted(&mut self, _: &'ast syn::VisRestricted) {}
 
     fn visit_path(&mut self, path: &'ast syn::Path) {

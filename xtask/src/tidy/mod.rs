@@ -1,16 +1,16 @@
-//! The style and the architecture as a test: `cargo run -p xtask -- tidy`.
+//! Checks style and architecture: `cargo run -p xtask -- tidy`.
 //!
 //! ```text
 //!   tree ──> text   line and file lengths, stale terms      (any text file)
 //!        ├─> rust   function lengths, unsafe, calls, names  (parsed with syn)
-//!        ├─> edges  which crate may know which              (Cargo.toml)
-//!        ├─> floors which module of a crate may know which  (parsed with syn)
+//!        ├─> edges  which crate may use which               (Cargo.toml)
+//!        ├─> floors which module of a crate may use which   (parsed with syn)
 //!        ├─> docs   commands, links and paths in documents   (Markdown, Makefile)
-//!        └─> house  the shape of each crate, within limits  (parsed with syn)
+//!        └─> house  the structure of each crate             (parsed with syn)
 //! ```
 //!
-//! `commits` looks at the subjects of the latest commits. A check never changes a file. Each fault names the file, the
-//! line and the remedy; all are listed at once.
+//! `commits` checks the subjects of the latest commits. A check never changes a file. Each fault has the file, the line
+//! and the remedy; all faults are listed at once.
 
 mod commits;
 mod docs;
@@ -29,10 +29,10 @@ use std::path::Path;
 pub use fault::Fault;
 use tree::Tree;
 
-/// Every fault below `root`, sorted, and the number of files that were looked at.
+/// Returns all faults below `root`, sorted, and the number of checked files.
 ///
 /// # Errors
-/// When the tree cannot be read.
+/// If the tree cannot be read.
 pub fn faults(root: &Path) -> std::io::Result<(Vec<Fault>, usize)> {
     let tree = Tree::read(root)?;
     let mut faults = Vec::new();
@@ -48,10 +48,10 @@ pub fn faults(root: &Path) -> std::io::Result<(Vec<Fault>, usize)> {
     Ok((faults, tree.files.len()))
 }
 
-/// Prints every fault below `root`; false if there is one, or if nothing was found to look at.
+/// Prints every fault below `root`. Returns false if there is one, or if no file was found.
 ///
 /// # Errors
-/// When the tree cannot be read.
+/// If the tree cannot be read.
 pub fn run(root: &Path) -> std::io::Result<bool> {
     let (faults, files) = faults(root)?;
     for fault in &faults {
@@ -61,7 +61,7 @@ pub fn run(root: &Path) -> std::io::Result<bool> {
     Ok(faults.is_empty() && files > 0)
 }
 
-/// Prints the shape of each crate below `root`.
+/// Prints the figures of each crate below `root`.
 ///
 /// # Errors
 /// If the tree cannot be read.

@@ -1,4 +1,4 @@
-//! Rules for Rust source, read as a syntax tree: function lengths, `unsafe`, forbidden calls, names.
+//! Rules for Rust source, parsed as a syntax tree: function lengths, `unsafe`, forbidden calls, names.
 
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
@@ -7,24 +7,24 @@ use super::Fault;
 use super::tree::{File, Tree};
 
 const FUNCTION_LINES_MAX: usize = 70;
-/// Lines of a dispatcher outside its one `match`, at most, so that [`FUNCTION_LINES_MAX`] does not apply ...
+/// Maximum number of lines of a dispatcher outside its one `match`, for [`FUNCTION_LINES_MAX`] not to apply ...
 const DISPATCHER_OUTSIDE_LINES_MAX: usize = 20;
-/// ... and no arm has more lines than this.
+/// ... and maximum number of lines of an arm.
 const DISPATCHER_ARM_LINES_MAX: usize = 12;
 
-/// Crates that may hold `unsafe`, each with the folder it has to stay in.
+/// Crates that may contain `unsafe`, each with the directory for it.
 const UNSAFE_FOLDERS: [(&str, &str); 3] =
     [("arena", "crates/arena/"), ("io", "crates/io/"), ("segment", "crates/segment/src/layout/raw/")];
 
-/// Crates that take bytes, time and randomness as arguments.
+/// Crates that get bytes, time and randomness as arguments.
 const CORES: &[&str] = &["segment", "protocol", "record", "graph", "cluster"];
-/// Crates whose code runs on data threads, or may.
+/// Crates whose code may run on data threads.
 const DATA: &[&str] = &["arena", "segment", "protocol", "record", "graph", "cluster", "io", "flash", "server"];
 
-/// Crates whose per-thread state has an owner. (`io` counts allocations by thread, for tests.)
+/// Crates whose per-thread state must have an owner. (`io` counts allocations by thread, for tests.)
 const WORKERS: &[&str] = &["segment", "protocol", "flash", "server"];
 
-/// A path, macro or method that may not be called, where, and what to write instead.
+/// A path, macro or method that must not be called: the crates, and the alternative.
 struct Forbidden {
     what: &'static str,
     crates: &'static [&'static str],
@@ -35,8 +35,8 @@ const FORBIDDEN_PATHS: [Forbidden; 8] = [
     Forbidden { what: "Instant::now", crates: CORES, instead: "take the time as an argument" },
     Forbidden { what: "SystemTime::now", crates: CORES, instead: "take the time as an argument" },
     Forbidden { what: "UnixMillis::now", crates: CORES, instead: "take the time as an argument" },
-    Forbidden { what: "thread::spawn", crates: CORES, instead: "leave threads to `server`" },
-    Forbidden { what: "thread::sleep", crates: CORES, instead: "return and let the caller wait" },
+    Forbidden { what: "thread::spawn", crates: CORES, instead: "let `server` start threads" },
+    Forbidden { what: "thread::sleep", crates: CORES, instead: "return, and let the caller wait" },
     Forbidden { what: "File::open", crates: CORES, instead: "take bytes as an argument" },
     Forbidden { what: "TcpStream::connect", crates: CORES, instead: "take bytes as an argument" },
     Forbidden { what: "process::exit", crates: DATA, instead: "return an error to the binary" },
@@ -46,26 +46,26 @@ const FORBIDDEN_PATHS: [Forbidden; 8] = [
 const FORBIDDEN_ROOTS: [Forbidden; 8] = [
     Forbidden { what: "std::fs", crates: CORES, instead: "take bytes as an argument" },
     Forbidden { what: "std::net", crates: CORES, instead: "take bytes as an argument" },
-    Forbidden { what: "std::os", crates: CORES, instead: "leave the system to `io` and `arena`" },
-    Forbidden { what: "std::process", crates: CORES, instead: "leave processes to the binary" },
-    Forbidden { what: "rustix", crates: CORES, instead: "leave the system to `io` and `arena`" },
-    Forbidden { what: "tokio", crates: DATA, instead: "a state machine on `io`'s reactor" },
-    Forbidden { what: "async_std", crates: DATA, instead: "a state machine on `io`'s reactor" },
-    Forbidden { what: "smol", crates: DATA, instead: "a state machine on `io`'s reactor" },
+    Forbidden { what: "std::os", crates: CORES, instead: "use `io` and `arena` for system calls" },
+    Forbidden { what: "std::process", crates: CORES, instead: "let the binary start processes" },
+    Forbidden { what: "rustix", crates: CORES, instead: "use `io` and `arena` for system calls" },
+    Forbidden { what: "tokio", crates: DATA, instead: "write a state machine on `io`'s reactor" },
+    Forbidden { what: "async_std", crates: DATA, instead: "write a state machine on `io`'s reactor" },
+    Forbidden { what: "smol", crates: DATA, instead: "write a state machine on `io`'s reactor" },
 ];
 
 const FORBIDDEN_MACROS: [Forbidden; 7] = [
-    Forbidden { what: "todo", crates: &[], instead: "the real code" },
-    Forbidden { what: "unimplemented", crates: &[], instead: "the real code, or an error with a name" },
-    Forbidden { what: "dbg", crates: &[], instead: "a `tracing` event, or nothing" },
+    Forbidden { what: "todo", crates: &[], instead: "write the real code" },
+    Forbidden { what: "unimplemented", crates: &[], instead: "write the real code, or return a named error" },
+    Forbidden { what: "dbg", crates: &[], instead: "write a `tracing` event, or nothing" },
     Forbidden { what: "println", crates: DATA, instead: "a `tracing` event" },
     Forbidden { what: "eprintln", crates: DATA, instead: "a `tracing` event" },
     Forbidden { what: "print", crates: DATA, instead: "a `tracing` event" },
-    Forbidden { what: "thread_local", crates: WORKERS, instead: "a field of the worker" },
+    Forbidden { what: "thread_local", crates: WORKERS, instead: "use a field of the worker" },
 ];
 
 const FORBIDDEN_METHODS: [Forbidden; 1] =
-    [Forbidden { what: "unwrap", crates: &[], instead: "`?`, or `expect` with the reason why it cannot fail" }];
+    [Forbidden { what: "unwrap", crates: &[], instead: "use `?`, or `expect` with the reason why it cannot fail" }];
 
 /// Checks every Rust file of `tree`.
 pub fn check(tree: &Tree, faults: &mut Vec<Fault>) {
@@ -116,20 +116,20 @@ impl Visitor<'_> {
     fn function(&mut self, name: &syn::Ident, whole: proc_macro2::Span, block: &syn::Block) {
         let lines = whole.end().line - name.span().start().line + 1;
         if lines > FUNCTION_LINES_MAX && !self.in_tests && !is_dispatcher(lines, block) {
-            let message = format!("`{name}` has {lines} lines; split it at {FUNCTION_LINES_MAX}");
+            let message = format!("`{name}` has {lines} lines; split it, at most {FUNCTION_LINES_MAX} are allowed");
             self.fault(name.span(), message);
         }
         let text = name.to_string();
         let is_word = |word: &str| text.starts_with(word);
         if is_word("get_") && !["get_mut", "get_unchecked", "get_and_"].into_iter().any(is_word) {
-            self.fault(name.span(), format!("`{text}`: leave `get_` away"));
+            self.fault(name.span(), format!("`{text}`: remove `get_`"));
         }
     }
 
     fn type_name(&mut self, name: &syn::Ident) {
         for word in ["Manager", "Helper", "Util"] {
             if name.to_string().contains(word) {
-                self.fault(name.span(), format!("`{name}`: say what it does instead of '{word}'"));
+                self.fault(name.span(), format!("`{name}`: use a name that describes the action instead of '{word}'"));
             }
         }
     }
@@ -138,7 +138,7 @@ impl Visitor<'_> {
         if !self.may_unsafe {
             self.fault(
                 span,
-                "`unsafe` belongs in arena/, io/ or segment/src/layout/raw/ behind a safe function".into(),
+                "`unsafe` is allowed only in arena/, io/ or segment/src/layout/raw/, behind a safe function".into(),
             );
         }
     }
@@ -149,12 +149,12 @@ impl Visitor<'_> {
         }
         let is_here = |f: &&Forbidden| f.crates.is_empty() || f.crates.contains(&self.crate_name);
         if let Some(found) = list.iter().filter(is_here).find(|f| matches(f.what)) {
-            self.fault(span, format!("`{}` is not used here; instead: {}", found.what, found.instead));
+            self.fault(span, format!("`{}` is forbidden here; instead: {}", found.what, found.instead));
         }
     }
 }
 
-/// A function whose body is little more than one `match` with short arms.
+/// Returns whether a function is a dispatcher: little more than one `match` with short arms.
 fn is_dispatcher(lines: usize, block: &syn::Block) -> bool {
     let matches = block.stmts.iter().filter_map(|stmt| match stmt {
         syn::Stmt::Expr(expr, _) => inner_match(expr),
@@ -177,7 +177,7 @@ fn inner_match(expr: &syn::Expr) -> Option<&syn::ExprMatch> {
     }
 }
 
-/// Every path that a `use` names, from its root.
+/// Collects every path of a `use`, from its root.
 fn used(prefix: &str, tree: &syn::UseTree, paths: &mut Vec<String>) {
     match tree {
         syn::UseTree::Path(path) => used(&format!("{prefix}{}::", path.ident), &path.tree, paths),
@@ -188,7 +188,7 @@ fn used(prefix: &str, tree: &syn::UseTree, paths: &mut Vec<String>) {
     }
 }
 
-/// `path` is `root` or something in it.
+/// Returns whether `path` is `root` or below it.
 fn is_in(path: &str, root: &str) -> bool {
     path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }

@@ -1,8 +1,8 @@
-//! A random sample of the texts that readers meet: doc comments, and strings that users see. A person reads it and
-//! judges whether each is clear at the first reading.
+//! Draws a random sample of doc comments and user-visible strings. A person reads it and judges whether each text is
+//! clear at the first reading.
 //!
 //! The seed is the hash of the latest commit's parent, so that the author of a commit cannot choose its sample. Each
-//! crate draws from a generator of its own: the sample of one crate alone equals its part of the sample of all.
+//! crate has its own generator, so the sample of one crate equals its part of the sample of all crates.
 
 use std::io;
 use std::path::Path;
@@ -15,10 +15,10 @@ use syn::visit::{self, Visit};
 use super::imports::{self, SourceFile, is_test};
 use super::tree::{File, Tree};
 
-/// Texts of each kind that are drawn from a crate.
+/// Number of texts of each kind that are drawn from a crate.
 const DRAWN: usize = 20;
 
-/// Words that make a string literal a sentence for users; a shorter one is a name or a format.
+/// Minimum number of words of a string literal to count as a sentence for users; a shorter one is a name or a format.
 const WORDS_MIN: usize = 3;
 
 /// Macros whose strings are for developers.
@@ -153,7 +153,7 @@ impl<'ast> Visit<'ast> for Strings<'_> {
         }
     }
 
-    /// A doc comment is an attribute too; only texts of help are read here.
+    /// A doc comment is an attribute too, so only help texts are read here.
     fn visit_attribute(&mut self, attribute: &'ast syn::Attribute) {
         if let (syn::Meta::List(list), false) = (&attribute.meta, attribute.path().is_ident("cfg")) {
             self.add_tokens(list.tokens.clone());

@@ -1,4 +1,4 @@
-//! Rules for any text: line length, file length, stale terms of the glossary.
+//! Rules for all text files: line length, file length, stale terms of the glossary.
 
 use super::Fault;
 use super::tree::{File, Tree};
@@ -6,7 +6,7 @@ use super::tree::{File, Tree};
 const LINE_CHARS_MAX: usize = 120;
 const FILE_LINES_MAX: usize = 1000;
 
-/// Endings whose lines are held to [`LINE_CHARS_MAX`]; Markdown is not, because of its tables.
+/// Extensions of files whose lines are limited to [`LINE_CHARS_MAX`]; Markdown is excluded because of its tables.
 const CODE_ENDINGS: [&str; 7] = [".rs", ".py", ".java", ".go", ".js", ".mjs", ".sh"];
 
 /// Checks every file of `tree`.
@@ -34,12 +34,12 @@ fn lengths(file: &File, faults: &mut Vec<Fault>) {
     }
     let lines = file.lines_without_tests();
     if file.is_rust() && !file.is_test() && lines > FILE_LINES_MAX {
-        let message = format!("{lines} lines without tests; split the file at {FILE_LINES_MAX} at the latest");
+        let message = format!("{lines} lines without tests; split the file, at most {FILE_LINES_MAX} are allowed");
         faults.push(Fault::new(&file.path, 0, message));
     }
 }
 
-/// A word that is no longer used: what to say instead, and below which folders (empty: everywhere).
+/// A stale word, its replacement, and the directories in which it is forbidden (empty: everywhere).
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stale {
     term: String,
@@ -47,7 +47,7 @@ struct Stale {
     below: String,
 }
 
-/// The cells of the table below the glossary's heading with these words in it.
+/// Returns the cells of the table with this heading in the glossary.
 fn table<'g>(glossary: &'g str, heading: &'static str) -> impl Iterator<Item = Vec<String>> + 'g {
     let section = glossary.lines().skip_while(move |line| !(line.starts_with('#') && line.contains(heading)));
     let rows = section.skip(1).take_while(|line| !line.starts_with('#')).filter(|line| line.starts_with('|'));
@@ -56,13 +56,14 @@ fn table<'g>(glossary: &'g str, heading: &'static str) -> impl Iterator<Item = V
     })
 }
 
-/// Rows of the table below `Words on the wire`: `| text | whose |`. They are what others' protocols and flags say.
+/// Returns the rows of the table below `Words on the wire`: `| text | whose |`, the words of others' protocols and
+/// flags.
 fn wire_words(glossary: &str) -> Vec<String> {
     let rows = table(glossary, "Words on the wire").filter(|cells| cells.len() == 2);
     rows.map(|mut cells| cells.swap_remove(0).to_lowercase()).filter(|text| text != "text" && text != "---").collect()
 }
 
-/// Rows of the table below `Stale terms`: `| term | say instead | below |`.
+/// Returns the rows of the table below `Stale terms`: `| term | say instead | below |`.
 fn stale_terms(glossary: &str) -> Vec<Stale> {
     table(glossary, "Stale terms")
         .filter(|cells| cells.len() == 3 && cells[0] != "term" && !cells[0].starts_with("--"))
@@ -89,7 +90,7 @@ fn terms(file: &File, stale: &[Stale], wire: &[String], faults: &mut Vec<Fault>)
     }
 }
 
-/// `word` stands in `line` with no letter, digit or `_` beside it (a plural `s` behind it counts as the word).
+/// Returns whether `word` occurs in `line` without an adjacent letter, digit or `_` (a plural `s` is allowed).
 fn contains_word(line: &str, word: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word).any(|(at, found)| {

@@ -1,36 +1,36 @@
-//! The repository's text files, read once.
+//! The repository's text files, each read once.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Folders that hold nothing written by hand.
+/// Directories without handwritten files.
 const SKIPPED: [&str; 9] =
     [".git", "target", "node_modules", ".venv", "__pycache__", "corpus", "artifacts", "coverage", ".pytest_cache"];
 
-/// Endings of files that are read.
+/// Extensions of files that are read.
 const ENDINGS: [&str; 12] =
     [".rs", ".toml", ".md", ".py", ".java", ".go", ".js", ".mjs", ".sh", ".yml", "Makefile", "LICENSE"];
 
-/// Folders of crates that are never shipped. A folder stands before the folder that it lies in.
+/// Directories of crates that are never shipped. A directory precedes the directory that contains it.
 const WORKSHOP: [&str; 3] = ["lab/testbed", "lab", "xtask"];
 
 /// One text file.
 #[derive(Clone, Debug)]
 pub struct File {
-    /// Path below the root, with `/`.
+    /// Path below the root, with `/` as separator.
     pub path: String,
-    /// Its text.
+    /// Text of the file.
     pub text: String,
 }
 
 impl File {
-    /// True for a Rust source file.
+    /// Returns whether this is a Rust source file.
     pub fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
     }
 
-    /// True for a file that holds tests and nothing else.
+    /// Returns whether the file contains only tests.
     pub fn is_test(&self) -> bool {
         self.path.contains("/tests/")
             || self.path.contains("/models/")
@@ -38,12 +38,13 @@ impl File {
             || self.path.contains("/benches/")
     }
 
-    /// Returns the folder name of the crate that the file belongs to: a folder below `crates/`, or of [`WORKSHOP`].
+    /// Returns the directory name of the crate that the file belongs to: a directory below `crates/`, or one of
+    /// [`WORKSHOP`].
     pub fn crate_name(&self) -> Option<&str> {
         self.crate_folder()?.rsplit('/').next()
     }
 
-    /// Returns the folder of the crate that the file belongs to, as a path below the root.
+    /// Returns the directory of the crate that the file belongs to, as a path below the root.
     fn crate_folder(&self) -> Option<&str> {
         let holds = |folder: &&str| self.path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
         if let Some(folder) = WORKSHOP.into_iter().find(holds) {
@@ -53,7 +54,7 @@ impl File {
         Some(&self.path[.."crates/".len() + name.len()])
     }
 
-    /// Returns whether the file lies in its crate's own folder, as the manifest does.
+    /// Returns whether the file is directly in its crate's directory, as the manifest is.
     pub fn is_in_crate_root(&self) -> bool {
         self.crate_folder().is_some_and(|folder| self.path[folder.len() + 1..].find('/').is_none())
     }
@@ -63,7 +64,7 @@ impl File {
         self.crate_folder().is_some_and(|folder| ["/src/lib.rs", "/src/main.rs"].contains(&&self.path[folder.len()..]))
     }
 
-    /// Number of lines before the test module at the file's end; all lines if there is none.
+    /// Returns the number of lines before the test module at the file's end; all lines if there is none.
     pub fn lines_without_tests(&self) -> usize {
         let lines: Vec<&str> = self.text.lines().collect();
         let tests = lines.windows(2).position(|two| {
@@ -76,15 +77,15 @@ impl File {
 /// All text files below a root, sorted by path.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
-    /// The files.
+    /// The files, sorted by path.
     pub files: Vec<File>,
 }
 
 impl Tree {
-    /// Reads every text file below `root`, apart from what builds leave there.
+    /// Reads every text file below `root`, except build output.
     ///
     /// # Errors
-    /// When a folder or file cannot be read. A file that is not UTF-8 is left out.
+    /// If a directory or file cannot be read. A file that is not UTF-8 is skipped.
     pub fn read(root: &Path) -> io::Result<Self> {
         let mut tree = Self::default();
         tree.read_folder(root, "")?;
@@ -112,12 +113,12 @@ impl Tree {
         Ok(())
     }
 
-    /// The file at `path`, if it is there.
+    /// Returns the file at `path`, if it exists.
     pub fn file(&self, path: &str) -> Option<&File> {
         self.files.iter().find(|file| file.path == path)
     }
 
-    /// A tree made of literals, for tests.
+    /// Creates a tree from literals, for tests.
     #[cfg(test)]
     pub fn of(files: &[(&str, &str)]) -> Self {
         let files = files.iter().map(|(path, text)| File { path: (*path).into(), text: (*text).into() }).collect();

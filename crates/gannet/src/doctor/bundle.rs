@@ -1,4 +1,4 @@
-//! `gannet doctor bundle`: an archive for a report of a fault, without secrets.
+//! `gannet doctor bundle`: writes an archive for a bug report, without secrets.
 
 use std::fs::OpenOptions;
 use std::path::PathBuf;
@@ -11,26 +11,26 @@ use doctor::{Host, Report, checks, run as look};
 use super::{failed, pid, root, target, tune};
 use crate::{Failure, print};
 
-/// Journals that are added at most: the latest.
+/// Highest number of journals in the archive; the latest ones are included.
 const JOURNALS_MAX: usize = 20;
 
 /// The subcommand's arguments.
 pub fn command() -> Command {
     Command::new("bundle")
-        .about("Put what the checks read and found into one archive, without secrets, for a report of a fault")
-        .arg(pid("The server's process, whose threads, limits and memory are looked at too"))
+        .about("Write an archive for a bug report, with the input and results of the checks and without secrets")
+        .arg(pid("Process id of the server, whose threads, limits and memory are also checked"))
         .arg(
             Arg::new("out")
                 .long("out")
                 .value_name("FILE.tar.gz")
                 .value_parser(value_parser!(PathBuf))
-                .help("Where it is written [default: gannet-doctor-SECONDS.tar.gz here]"),
+                .help("Path of the archive [default: gannet-doctor-SECONDS.tar.gz in the working directory]"),
         )
         .arg(root())
         .arg(tune::journals())
 }
 
-/// Runs it.
+/// Runs the subcommand.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let target = target(matches, Duration::from_secs(1))?;
     let (pid, journals) = (target.pid, tune::folder(matches, &target.root));
@@ -53,9 +53,9 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let path = matches.get_one::<PathBuf>("out").cloned();
     let path = path.unwrap_or_else(|| PathBuf::from(format!("gannet-doctor-{now_s}.tar.gz")));
-    let fault = |error: std::io::Error| failed(vec![format!("{}: {error}; name another --out", path.display())]);
-    // An existing file belongs to another program.
+    let fault = |error: std::io::Error| failed(vec![format!("{}: {error}; pass another --out", path.display())]);
+    // An existing file may belong to another program, so it is not overwritten.
     let file = OpenOptions::new().write(true).create_new(true).open(&path).map_err(fault)?;
     bundle.write(file).and_then(|file| file.sync_all()).map_err(fault)?;
-    print(&format!("{}: look through it before you send it; README.txt says what was taken out.\n", path.display()))
+    print(&format!("{}: review it before you send it; README.txt lists what was removed.\n", path.display()))
 }

@@ -1,4 +1,4 @@
-//! `gannet doctor lab`: shows one mechanism that makes tails, and the check that finds it.
+//! `gannet doctor lab`: reproduces one cause of tail latency, and the check that detects it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,11 +19,11 @@ pub fn command() -> Command {
         .hide(true)
         .args([Arg::new("role").required(true), Arg::new("lab").required(true).value_parser(value_parser!(u32))]);
     Command::new("lab")
-        .about("Make one cause of tails on purpose, measure it, and see which check finds it")
+        .about("Reproduce one cause of tail latency, measure it, and show which check detects it")
         .after_help(
-            "A lab takes CPU for some seconds; what it makes (control groups, networks, loop devices, files) it takes \
-             away again, also when it is interrupted, and what one that was killed has left the next one clears \
-             away.\nExit codes: 0 it was shown; 1 it was not; 3 it cannot be shown on this host.",
+            "A lab uses CPU for some seconds. It removes everything that it creates (control groups, networks, loop \
+             devices, files), even when it is interrupted; the next lab removes the remains of one that was \
+             killed.\nExit codes: 0 the effect was shown; 1 it was not; 3 it cannot be shown on this host.",
         )
         .subcommand_required(true)
         .subcommands(LABS.iter().map(|entry| {
@@ -40,29 +40,29 @@ fn arguments(seconds: &'static str) -> [Arg; 6] {
             .default_value("5")
             .value_name("N")
             .value_parser(value_parser!(u32).range(1..=100))
-            .help("How often each setting has its turn"),
+            .help("Number of measurements of each setting"),
         Arg::new("seconds")
             .long("seconds")
             .default_value(seconds)
             .value_name("SECONDS")
             .value_parser(value_parser!(u64).range(1..=600))
-            .help("How long a phase is, at most"),
+            .help("Maximum length of a phase"),
         Arg::new("seed")
             .long("seed")
             .default_value("1")
             .value_name("N")
             .value_parser(value_parser!(u64))
-            .help("What chance begins with"),
+            .help("Seed of the random draws"),
         Arg::new("folder")
             .long("folder")
             .value_parser(value_parser!(PathBuf))
             .value_name("DIR")
-            .help("Where its files are [default: /var/lib/gannet/lab]"),
+            .help("Directory of the lab's files [default: /var/lib/gannet/lab]"),
         Arg::new("html")
             .long("html")
             .value_parser(value_parser!(PathBuf))
             .value_name("FILE")
-            .help("Write a report with charts, one file"),
+            .help("Write a report with charts as one HTML file"),
         Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print the outcome as JSON"),
     ]
 }
@@ -71,10 +71,10 @@ fn bytes(text: &str) -> Result<u64, UnitError> {
     text.parse::<ByteSize>().map(|size| size.0)
 }
 
-/// A part of the memory.
+/// Parses a ratio of memory.
 fn part(text: &str) -> Result<f64, String> {
     let part: f64 = text.parse().map_err(|_| "no number".to_owned())?;
-    if (0.01..=4.0).contains(&part) { Ok(part) } else { Err("not between 0.01 and 4".to_owned()) }
+    if (0.01..=4.0).contains(&part) { Ok(part) } else { Err("the value is not between 0.01 and 4".to_owned()) }
 }
 
 fn reclaim_arguments() -> [Arg; 13] {
@@ -82,37 +82,42 @@ fn reclaim_arguments() -> [Arg; 13] {
         |name: &'static str, of: &'static str, help: &'static str| Arg::new(name).long(name).value_name(of).help(help);
     let threads = || value_parser!(u32).range(1..=64);
     [
-        value("memory", "SIZE", "Memory of its control group, 2GiB at most [default: 512MiB]").value_parser(bytes),
-        value("garbage", "PART", "Files that fill the cache, as a part of that")
+        value("memory", "SIZE", "Memory of the lab's control group [default: 512MiB, at most 2GiB]")
+            .value_parser(bytes),
+        value("garbage", "PART", "Size of the files that fill the page cache, as a ratio of --memory")
             .default_value("0.52")
             .value_parser(part),
-        value("active", "PART", "Segments in use, as a part of that").default_value("0.8").value_parser(part),
-        value("segment", "SIZE", "Bytes of a segment").default_value("4MiB").value_parser(bytes),
-        value("readers", "N", "Threads that read").default_value("2").value_parser(threads()),
-        value("reads", "N", "Reads a second of each")
+        value("active", "PART", "Size of the segments in use, as a ratio of --memory")
+            .default_value("0.8")
+            .value_parser(part),
+        value("segment", "SIZE", "Size of a segment in bytes").default_value("4MiB").value_parser(bytes),
+        value("readers", "N", "Number of reading threads").default_value("2").value_parser(threads()),
+        value("reads", "N", "Reads per second of each reading thread")
             .default_value("1000")
             .value_parser(value_parser!(u32).range(1..=1_000_000)),
-        value("writers", "N", "Threads that replace segments").default_value("1").value_parser(threads()),
-        value("writes", "SIZE", "What they write a second, together").default_value("32MiB").value_parser(bytes),
-        value("scan", "SIZE", "What of the garbage is read a second meanwhile, as a backup does; 0B: none")
+        value("writers", "N", "Number of threads that replace segments").default_value("1").value_parser(threads()),
+        value("writes", "SIZE", "Bytes that these threads write per second, together")
+            .default_value("32MiB")
+            .value_parser(bytes),
+        value("scan", "SIZE", "Bytes of stale files that are read per second, as by a backup; 0B for none")
             .default_value("64MiB")
             .value_parser(bytes),
-        value("engine", "ENGINE", "One engine alone").value_parser(Engine::ALL.map(|(name, _)| name)),
+        value("engine", "ENGINE", "Run only this engine").value_parser(Engine::ALL.map(|(name, _)| name)),
         value(
             "compare",
             "vm.NAME=A,B",
-            "Values of a setting of the kernel in turns, instead of engines; it is set back",
+            "Compare values of a kernel setting instead of engines; the original value is restored",
         )
-        .value_parser(|text: &str| compared(text).ok_or("no setting with values, as vm.zone_reclaim_mode=0,1")),
-        value("whole-host", "", "All memory of this host, without a control group: for a guest that is there for this")
+        .value_parser(|text: &str| compared(text).ok_or("not a setting with values, as in vm.zone_reclaim_mode=0,1")),
+        value("whole-host", "", "Use all memory of this host, without a control group; for a dedicated guest")
             .action(ArgAction::SetTrue)
             .conflicts_with("memory"),
-        value("article-mode", "", "Tell each read that takes 100 ms, as the article's simulator did")
+        value("article-mode", "", "Print each read that takes at least 100 ms, as the article's simulator did")
             .action(ArgAction::SetTrue),
     ]
 }
 
-/// A setting of the kernel and the values that it is given.
+/// Parses a kernel setting and the values to compare.
 fn compared(text: &str) -> Option<(String, Vec<String>)> {
     let (name, values) = text.split_once('=')?;
     let values: Vec<String> = values.split(',').map(str::to_owned).collect();
@@ -120,7 +125,7 @@ fn compared(text: &str) -> Option<(String, Vec<String>)> {
     (name.starts_with("vm.") && values.len() > 1 && values.iter().all(is_number)).then(|| (name.to_owned(), values))
 }
 
-/// The options of `reclaim`.
+/// Reads the options of `reclaim`.
 fn shape(matches: &ArgMatches) -> Shape {
     let size = |name: &str| matches.get_one::<u64>(name).copied();
     let part = |name: &str| *matches.get_one::<f64>(name).expect("it has a default");
@@ -145,7 +150,7 @@ fn shape(matches: &ArgMatches) -> Shape {
     }
 }
 
-/// Runs it.
+/// Runs the subcommand.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     match matches.subcommand() {
         Some(("part", matches)) => {

@@ -1,7 +1,7 @@
-//! `gannet doctor`: looks at this host, explains a check, puts two reports side by side, plans its CPUs, changes
-//! settings, takes them back, and proves what they bring.
+//! `gannet doctor`: checks this host, explains a check, compares two reports, plans CPUs, applies and undoes settings,
+//! and proves their effect.
 //!
-//! Exit codes of a look: 0 nothing to do, 1 warnings, 2 something is bad; 3 it could not look.
+//! Exit codes of a check: 0 no findings, 1 warnings, 2 a serious finding; 3 the host could not be checked.
 
 mod bundle;
 mod lab;
@@ -19,7 +19,7 @@ use doctor::{Asked, Host, Report, Target, checks, diff::diff, report, run as loo
 
 use crate::{Failure, print};
 
-/// Seconds that counters are watched at most.
+/// Longest time for which counters are watched, in seconds.
 const SECONDS_MAX: u64 = 3600;
 
 /// The subcommand's arguments.
@@ -27,57 +27,61 @@ pub fn command() -> Command {
     let report =
         |name: &'static str, help: &'static str| Arg::new(name).required(true).help(help).value_name("REPORT.json");
     Command::new("doctor")
-        .about("Find what causes tails on this host, for any server's process, and mend it")
+        .about("Find causes of tail latency on this host, for any server process, and remedy them")
         .after_help(
-            "Exit codes: 0 nothing to do, 1 warnings, 2 something is bad, 3 it could not look.\n\nExamples:\n  \
-             gannet doctor --pid $(pidof redis-server)\n  gannet doctor --only mem,net.somaxconn --json > here.json\n  \
-             gannet doctor explain mem.thp-defrag\n  gannet doctor diff fast-host.json slow-host.json",
+            "Exit codes: 0 no findings, 1 warnings, 2 a serious finding, 3 the host could not be \
+             checked.\n\nExamples:\n  gannet doctor --pid $(pidof redis-server)\n  gannet doctor --only \
+             mem,net.somaxconn --json > here.json\n  gannet doctor explain mem.thp-defrag\n  gannet doctor diff \
+             fast-host.json slow-host.json",
         )
         .args_conflicts_with_subcommands(true)
-        .arg(pid("The server's process: its threads, limits, memory and control group are looked at too"))
+        .arg(pid("Process id of the server: its threads, limits, memory and control group are also checked"))
         .arg(
             Arg::new("only")
                 .long("only")
                 .value_delimiter(',')
                 .value_name("ID,...")
-                .help("Only these checks or groups of checks, as in cpu,mem.thp"),
+                .help("Run only these checks or groups of checks, as in cpu,mem.thp"),
         )
         .arg(
             Arg::new("seconds")
                 .long("seconds")
                 .default_value("1")
                 .value_name("SECONDS")
-                .help("How long counters are watched")
+                .help("Time for which counters are watched")
                 .value_parser(value_parser!(u64).range(1..=SECONDS_MAX)),
         )
         .arg(root())
-        .arg(Arg::new("measure").long("measure").action(ArgAction::SetTrue).help(
-            "Measure too what takes a CPU or a disk from what runs there, for seconds: cpu.noise, disk.fsync-probe",
-        ))
+        .arg(
+            Arg::new("measure")
+                .long("measure")
+                .action(ArgAction::SetTrue)
+                .help("Also run measurements that use a CPU or a disk for some seconds: cpu.noise, disk.fsync-probe"),
+        )
         .arg(
             Arg::new("data")
                 .long("data")
                 .value_parser(value_parser!(PathBuf))
                 .value_name("DIR")
-                .help("The folder of the server's log or data: its mount, and with --measure its disk"),
+                .help("Directory of the server's log or data; checks its mount, and with --measure its disk"),
         )
         .arg(
             Arg::new("metadata")
                 .long("metadata")
                 .action(ArgAction::SetTrue)
-                .help("Ask the cloud's metadata service where this machine stands"),
+                .help("Query the cloud's metadata service for the location of this machine"),
         )
         .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print the whole report as JSON"))
-        .arg(Arg::new("all").long("all").action(ArgAction::SetTrue).help("List also checks that pass or cannot be run"))
+        .arg(Arg::new("all").long("all").action(ArgAction::SetTrue).help("Also list checks that pass or cannot run"))
         .subcommand(
             Command::new("explain")
-                .about("All that is known of a check")
-                .arg(Arg::new("id").required(true).value_name("ID").help("The check, as mem.thp")),
+                .about("Explain a check in full")
+                .arg(Arg::new("id").required(true).value_name("ID").help("The check, as in mem.thp")),
         )
-        .subcommand(Command::new("list").about("The ids of all checks, and where each reads"))
+        .subcommand(Command::new("list").about("List the ids of all checks, with the files that each reads"))
         .subcommand(
             Command::new("diff")
-                .about("What differs between two reports that --json wrote")
+                .about("Compare two reports that --json wrote")
                 .arg(report("a", "The first"))
                 .arg(report("b", "The second")),
         )
@@ -87,23 +91,23 @@ pub fn command() -> Command {
         .subcommand(prove::command())
         .subcommand(watch::command())
         .subcommand(bundle::command())
-        .subcommand(Command::new("schema").about("The JSON schema of a report").hide(true))
+        .subcommand(Command::new("schema").about("Print the JSON schema of a report").hide(true))
 }
 
-/// `--pid`.
+/// Returns the argument `--pid`.
 fn pid(help: &'static str) -> Arg {
     Arg::new("pid").long("pid").value_parser(value_parser!(u32).range(1..)).value_name("PID").help(help)
 }
 
-/// `--root`.
+/// Returns the argument `--root`.
 fn root() -> Arg {
     Arg::new("root").long("root").default_value("/").value_parser(value_parser!(PathBuf)).value_name("DIR").help(
-        "Look at a tree of captured files instead: DIR/proc/stat, DIR/sys/...; DIR/later/... is a second reading, a \
-         second after",
+        "Check a tree of captured files instead: DIR/proc/stat, DIR/sys/...; DIR/later/... is a second reading, one \
+         second later",
     )
 }
 
-/// Runs it.
+/// Runs the subcommand.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     match matches.subcommand() {
         Some(("explain", matches)) => explain(matches.get_one::<String>("id").expect("it is required")),
@@ -149,7 +153,7 @@ fn check(matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-/// The host to check: `--root` and `--pid`, if they exist.
+/// Returns the host to check, according to `--root` and `--pid`.
 fn target(matches: &ArgMatches, window: Duration) -> Result<Target, Failure> {
     let target = Target {
         root: matches.get_one::<PathBuf>("root").expect("it has a default").clone(),
@@ -158,7 +162,7 @@ fn target(matches: &ArgMatches, window: Duration) -> Result<Target, Failure> {
         asked: Asked::default(),
     };
     if !target.root.is_dir() {
-        return Err(failed(vec![format!("--root: {} is no folder", target.root.display())]));
+        return Err(failed(vec![format!("--root: {} is not a directory", target.root.display())]));
     }
     if let Some(pid) = target.pid
         && !target.root.join(format!("proc/{pid}")).is_dir()
@@ -170,12 +174,12 @@ fn target(matches: &ArgMatches, window: Duration) -> Result<Target, Failure> {
 
 fn explain(id: &str) -> Result<(), Failure> {
     let Some(check) = checks::all().find(|check| check.id == id) else {
-        return Err(failed(vec![format!("{id:?} is no check{}; `gannet doctor list` names all", nearest_of(id))]));
+        return Err(failed(vec![format!("{id:?} is not a check{}; `gannet doctor list` lists all", nearest_of(id))]));
     };
     print(&report::explain(check))
 }
 
-/// Reads a file that the command line names.
+/// Reads a file given on the command line.
 fn read_named(path: &str) -> Result<String, Failure> {
     doctor::host::read_named(path.as_ref()).map_err(|why| failed(vec![format!("{path}: {why}")]))
 }
@@ -188,5 +192,5 @@ fn compare(matches: &ArgMatches) -> Result<(), Failure> {
     };
     let (a, b) = (read("a")?, read("b")?);
     let text = diff(&a, &b);
-    print(if text.is_empty() { "the two are alike\n" } else { &text })
+    print(if text.is_empty() { "the two reports are equal\n" } else { &text })
 }

@@ -1,4 +1,4 @@
-//! `gannet doctor plan`, and the planning behind `--pin auto`.
+//! `gannet doctor plan`, and the CPU plan of `--pin auto`.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use doctor::{Asked, Host, Plan, Target, Topology, Wanted};
 use super::{failed, pid, root, target};
 use crate::{Failure, print};
 
-/// Threads and queues at most.
+/// Highest number of threads or queues.
 const COUNT_MAX: u64 = io::affinity::CPU_NUMBER_END as u64;
 
 /// The subcommand's arguments.
@@ -19,7 +19,7 @@ pub fn command() -> Command {
         Arg::new(name).long(name).value_parser(value).value_name("N").help(help)
     };
     Command::new("plan")
-        .about("Which CPU does what, and why: threads, queues of the network, everything else; nothing is changed")
+        .about("Plan the use of each CPU, with reasons: threads, network queues, everything else; changes nothing")
         .after_help(
             "Examples:\n  gannet doctor plan\n  gannet doctor plan --processes 2 --storage 1 --format systemd\n  \
              gannet doctor plan --json > plan.json; $EDITOR plan.json; gannet doctor plan --check plan.json",
@@ -29,23 +29,19 @@ pub fn command() -> Command {
                 .long("role")
                 .value_parser(["server", "generator"])
                 .default_value("server")
-                .help("What is to run"),
+                .help("Planned programs"),
         )
-        .arg(count("queues", "CPUs with a queue of the network interface each [default: by the rules]", COUNT_MAX))
-        .arg(count(
-            "workers",
-            "Worker threads, of all processes [default: as many as the rest has room for]",
-            COUNT_MAX,
-        ))
-        .arg(count("processes", "Processes; each stays within a memory node if it can", PROCESSES_MAX as u64))
-        .arg(count("storage", "Storage threads of each process, for servers that have such", COUNT_MAX))
-        .arg(Arg::new("sampler").long("sampler").action(ArgAction::SetTrue).help("A CPU for a generator's sampler"))
+        .arg(count("queues", "Number of CPUs with one network queue each [default: by the rules]", COUNT_MAX))
+        .arg(count("workers", "Worker threads of all processes together [default: all that fit]", COUNT_MAX))
+        .arg(count("processes", "Processes; each stays within one memory node if it fits", PROCESSES_MAX as u64))
+        .arg(count("storage", "Storage threads of each process, for servers that have them", COUNT_MAX))
+        .arg(Arg::new("sampler").long("sampler").action(ArgAction::SetTrue).help("Reserve a CPU for a sampler"))
         .arg(
             Arg::new("measure")
                 .long("measure")
                 .action(ArgAction::SetTrue)
                 .conflicts_with_all(["queues", "check"])
-                .help("CPUs for the network by what the host does now, under the load that is planned for"),
+                .help("Choose the CPUs for the network by the host's current activity; run the planned load meanwhile"),
         )
         .arg(
             Arg::new("seconds")
@@ -53,29 +49,34 @@ pub fn command() -> Command {
                 .value_parser(value_parser!(u64).range(1..=600))
                 .value_name("SECONDS")
                 .default_value("5")
-                .help("How long --measure watches"),
+                .help("Time that --measure watches"),
         )
-        .arg(pid("For the CPUs that this process may run on"))
+        .arg(pid("Plan only the CPUs that this process may use"))
         .arg(root())
-        .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print it as JSON, to be changed"))
+        .arg(
+            Arg::new("json")
+                .long("json")
+                .action(ArgAction::SetTrue)
+                .help("Print the plan as JSON, which can be edited"),
+        )
         .arg(
             Arg::new("format")
                 .long("format")
                 .value_parser(Format::ALL.map(|(name, _)| name))
                 .default_value("table")
                 .conflicts_with("json")
-                .help("Print it as this"),
+                .help("Print the plan in this format"),
         )
         .arg(
             Arg::new("check")
                 .long("check")
                 .value_name("PLAN.json")
                 .conflicts_with_all(["queues", "workers", "processes", "storage", "sampler"])
-                .help("Take this plan, which --json wrote and a person changed, and check it against the host"),
+                .help("Check an edited plan from --json against the host"),
         )
 }
 
-/// Runs it.
+/// Runs the subcommand.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let measures = matches.get_flag("measure");
     let seconds = *matches.get_one::<u64>("seconds").expect("it has a default");
@@ -120,7 +121,7 @@ fn wanted(matches: &ArgMatches) -> Wanted {
     }
 }
 
-/// The plan of a host in words, or why there is none.
+/// Returns the plan of a host in words, or the reason why there is none.
 pub fn of_host(host: &Host) -> String {
     let topology = match Topology::read(host, None) {
         Ok(topology) => topology,
@@ -132,17 +133,17 @@ pub fn of_host(host: &Host) -> String {
     }
 }
 
-/// The plan for this process on this host, for `--pin auto`.
+/// Returns the plan for this process on this host, for `--pin auto`.
 ///
 /// # Errors
-/// A message that says what does not fit, or what could not be read.
+/// A message about what does not fit or cannot be read.
 pub fn for_this_process(wanted: &Wanted) -> Result<Plan, String> {
     let host = Host::watch(Target { root: "/".into(), pid: None, window: Duration::ZERO, asked: Asked::default() });
     let topology = Topology::read(&host, None).map_err(|why| why.to_string())?;
     plan(&topology, wanted).map_err(|faults| faults.join("; "))
 }
 
-/// The CPUs of the workers, if they are to be pinned, then the sampler's; else why not.
+/// Returns the CPUs of the workers, followed by the sampler's, if they are to be pinned; otherwise the reason why not.
 pub fn pins(plan: &Plan) -> Result<Vec<usize>, String> {
     if !plan.pinned {
         return Err(plan.notes.join(" "));

@@ -14,7 +14,7 @@ use doctor::{Host, Target};
 use super::{failed, pid, root, target};
 use crate::{Failure, print};
 
-/// Seconds that a run with changes to the network waits for its confirmation.
+/// Seconds that a run with changes to the network waits for confirmation.
 const CONFIRM_S: &str = "60";
 /// Interval at which the timer checks whether the run was confirmed.
 const LOOK: Duration = Duration::from_millis(200);
@@ -28,45 +28,45 @@ pub fn journals() -> Arg {
         .long("journals")
         .value_parser(value_parser!(PathBuf))
         .value_name("DIR")
-        .help("Where the journals are [default: /var/lib/gannet/doctor, below --root]")
+        .help("Directory of the journals [default: /var/lib/gannet/doctor, below --root]")
 }
 
 /// The subcommands' arguments.
 pub fn commands() -> [Command; 3] {
     let run = || Arg::new("run").value_name("RUN").help("The run [default: the latest that is not undone]");
     let apply = Command::new("apply")
-        .about("Write the remedies of what is not fine, each in a journal before")
+        .about("Apply the remedies of findings, with a journal of each run")
         .after_help(
-            "Only settings of the running kernel are written; the boot loader and files are left alone.\nA run that \
-             changes the network is undone by itself unless it is confirmed in time.\nExit codes: 0 all is written, or \
-             nothing was to be; 1 some was refused or clamped; 3 it could not.",
+            "Only settings of the running kernel are written; the boot loader and files are not changed.\nA run that \
+             changes the network is undone automatically unless it is confirmed in time.\nExit codes: 0 everything \
+             was written, or nothing had to be; 1 a value was refused or clamped; 3 the run failed.",
         )
         .arg(
             Arg::new("only")
                 .long("only")
                 .value_delimiter(',')
                 .value_name("ID,...")
-                .help("Only the remedies of these checks or groups"),
+                .help("Apply only the remedies of these checks or groups"),
         )
-        .arg(flag("dry-run", "Print a shell script that would write the same, and write nothing"))
-        .arg(flag("confirm", "Keep the latest run: its timer does not undo it").exclusive(false))
+        .arg(flag("dry-run", "Print an equivalent shell script and write nothing"))
+        .arg(flag("confirm", "Confirm the latest run, so that its timer does not undo it").exclusive(false))
         .arg(
             Arg::new("timer")
                 .long("timer")
                 .value_name("SECONDS")
                 .default_value(CONFIRM_S)
                 .value_parser(value_parser!(u64).range(0..=3600))
-                .help("A run that changes the network is undone after this unless it is confirmed; 0: it is not"),
+                .help("Time after which an unconfirmed run that changes the network is undone; 0 for never"),
         )
-        .arg(pid("The server's process, whose checks count too"))
+        .arg(pid("Process id of the server, which is also checked"))
         .arg(root())
         .arg(journals());
     let undo = Command::new("undo")
-        .about("Take a run back, the last change first")
-        .after_help("Exit codes: 0 it is as before; 1 something was left as it is; 3 it could not.")
+        .about("Undo a run, the last change first")
+        .after_help("Exit codes: 0 everything was restored; 1 some values were left unchanged; 3 the command failed.")
         .arg(run())
-        .arg(flag("force", "Undo also values that another program changed since"))
-        .arg(flag("list", "List the runs, and what of them is not undone"))
+        .arg(flag("force", "Also undo values that another program has changed since"))
+        .arg(flag("list", "List the runs, with the changes that are not undone"))
         .arg(
             Arg::new("unless-confirmed")
                 .long("unless-confirmed")
@@ -85,21 +85,21 @@ pub fn commands() -> [Command; 3] {
         .arg(root())
         .arg(journals());
     let persist = Command::new("persist")
-        .about("Print what sets a run's changes again when the host starts; it is not installed")
+        .about("Print a configuration that repeats a run's changes at boot; it is not installed")
         .arg(run())
         .arg(
             Arg::new("as")
                 .long("as")
                 .required(true)
                 .value_parser(Kept::ALL.map(|(name, _)| name))
-                .help("For sysctl (settings of /proc/sys alone), as a unit, or as a profile of tuned"),
+                .help("Format: sysctl (only /proc/sys settings), systemd unit, or tuned profile"),
         )
         .arg(root())
         .arg(journals());
     [apply, undo, persist]
 }
 
-/// The folder of the journals.
+/// Returns the directory of the journals.
 pub fn folder(matches: &ArgMatches, root: &Path) -> PathBuf {
     matches.get_one::<PathBuf>("journals").cloned().unwrap_or_else(|| root.join("var/lib/gannet/doctor"))
 }
@@ -108,19 +108,19 @@ pub fn words(why: String) -> Failure {
     failed(vec![why])
 }
 
-/// Which start of the host this is.
+/// Returns the identifier of the host's boot.
 pub fn boot(root: &Path) -> String {
     let text = std::fs::read_to_string(root.join("proc/sys/kernel/random/boot_id"));
     text.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
 }
 
-/// The tree that the arguments name.
+/// Returns the file tree given by the arguments.
 pub fn root_of(matches: &ArgMatches) -> Result<PathBuf, Failure> {
     let root = matches.get_one::<PathBuf>("root").expect("it has a default").clone();
-    if root.is_dir() { Ok(root) } else { Err(words(format!("--root: {} is no folder", root.display()))) }
+    if root.is_dir() { Ok(root) } else { Err(words(format!("--root: {} is not a directory", root.display()))) }
 }
 
-/// The run that is named, or the latest that is not undone.
+/// Returns the given run, or the latest that is not undone.
 fn run_of(matches: &ArgMatches, folder: &Path) -> Result<Option<String>, Failure> {
     match matches.get_one::<String>("run") {
         Some(run) => Ok(Some(run.clone())),
@@ -143,21 +143,24 @@ pub fn run_apply(matches: &ArgMatches) -> Result<(), Failure> {
         eprintln!("gannet: {check}: {why}");
     }
     if drafted.steps.is_empty() {
-        return print("Nothing is to be written.\n");
+        return print("There is nothing to write.\n");
     }
     let mut journal = Journal::begin(&folder, &boot(&root)).map_err(words)?;
     let run = journal.run.clone();
     let timer = *matches.get_one::<u64>("timer").expect("it has a default");
     let is_network = drafted.steps.iter().any(|step| is_network(&step.new.path));
-    // Before anything is written: what is written may be what cuts this terminal off.
+    // Printed before the changes, because a change may cut off this terminal.
     if is_network && timer > 0 {
         start_timer(&root, &folder, &run, timer).map_err(words)?;
     }
     let settled = apply(&root, &mut journal, &drafted, &mut |_| {}).map_err(words)?;
     let mut text: String = settled.iter().map(|step| line(step, false)).collect();
-    text += &format!("Run {run}; `gannet doctor undo {run}` takes it back.\n");
+    text += &format!("Run {run}; `gannet doctor undo {run}` undoes it.\n");
     if is_network && timer > 0 {
-        text += &format!("It changes the network, and is undone in {timer} s unless: gannet doctor apply --confirm\n");
+        text += &format!(
+            "It changes the network, and is undone in {timer} s unless you run: gannet doctor apply \
+                          --confirm\n"
+        );
     }
     ended(&text, &settled)
 }
@@ -166,7 +169,7 @@ fn drafted(matches: &ArgMatches, target: Target) -> Result<Draft, Failure> {
     let only: Vec<String> = matches.get_many::<String>("only").unwrap_or_default().cloned().collect();
     let checks = select(&only).map_err(failed)?;
     let mut drafted = draft(&Host::watch(target), &checks);
-    // If no check is named, only the steps that are written are listed.
+    // If no check is given, only the steps that are written are listed.
     if only.is_empty() {
         drafted.beside.clear();
     }
@@ -178,19 +181,19 @@ fn is_network(path: &str) -> bool {
     ["/sys/class/net/", "/proc/irq/", "/ethtool/"].iter().any(|start| path.starts_with(start))
 }
 
-/// Undoes the run later, in a process that outlives this one and its terminal.
+/// Undoes the run later, in a process that survives this one and its terminal.
 fn start_timer(root: &Path, folder: &Path, run: &str, seconds: u64) -> Result<(), String> {
     start_undo(root, folder, run, ["--unless-confirmed", &seconds.to_string()]).map(drop)
 }
 
-/// Undoes the run when this process is gone, however it went, unless it is confirmed or undone by then.
+/// Undoes the run when this process ends for any reason, unless it is confirmed or undone before.
 pub fn start_guard(root: &Path, folder: &Path, run: &str) -> Result<Child, String> {
     start_undo(root, folder, run, ["--when-gone", &std::process::id().to_string()])
 }
 
 fn start_undo(root: &Path, folder: &Path, run: &str, when: [&str; 2]) -> Result<Child, String> {
     use std::os::unix::process::CommandExt;
-    // This very program, also when its file was replaced meanwhile.
+    // The same executable, even if its file has been replaced.
     let later = std::process::Command::new("/proc/self/exe")
         .args(["doctor", "undo", run])
         .args(when)
@@ -204,12 +207,12 @@ fn start_undo(root: &Path, folder: &Path, run: &str, when: [&str; 2]) -> Result<
         .stderr(Stdio::null())
         .process_group(0)
         .spawn();
-    later.map_err(|error| format!("cannot start the process that would undo the run later: {error}"))
+    later.map_err(|error| format!("cannot start the process that undoes the run later: {error}"))
 }
 
 fn confirm(folder: &Path) -> Result<(), Failure> {
     let Some(run) = latest(folder).map_err(words)? else {
-        return Err(words("there is no run to confirm: none is there, or its timer has undone it".to_owned()));
+        return Err(words("there is no run to confirm: none exists, or its timer has undone it".to_owned()));
     };
     let (mut journal, _) = Journal::open(folder, &run).map_err(words)?;
     journal.confirm().map_err(words)?;
@@ -227,7 +230,7 @@ pub fn run_undo(matches: &ArgMatches) -> Result<(), Failure> {
         };
         return print(&runs(&folder).into_iter().map(tell).collect::<String>());
     }
-    let Some(run) = run_of(matches, &folder)? else { return print("Nothing is to be undone.\n") };
+    let Some(run) = run_of(matches, &folder)? else { return print("There is nothing to undo.\n") };
     if let Some(seconds) = matches.get_one::<u64>("unless-confirmed")
         && is_confirmed_within(&folder, &run, Duration::from_secs(*seconds))
     {
@@ -250,9 +253,9 @@ pub fn run_undo(matches: &ArgMatches) -> Result<(), Failure> {
     ended(&(text + &end), &settled)
 }
 
-/// Waits for the confirmation. A journal that cannot be read is not a confirmation.
+/// Waits for the confirmation. An unreadable journal does not count as a confirmation.
 fn is_confirmed_within(folder: &Path, run: &str, time: Duration) -> bool {
-    // Its terminal's end does not end it: it is the last that can help then.
+    // The process survives the end of its terminal, because it may be the last one that can undo the changes.
     let _ = rustix::process::setsid();
     let begun = Instant::now();
     loop {
@@ -266,12 +269,12 @@ fn is_confirmed_within(folder: &Path, run: &str, time: Duration) -> bool {
     }
 }
 
-/// Waits until the run is confirmed or undone, or the process is gone.
+/// Waits until the run is confirmed or undone, or until the process has ended.
 fn is_settled_before_gone(folder: &Path, run: &str, process: i32) -> bool {
     let _ = rustix::process::setsid();
     let parent = || rustix::process::getppid().map(rustix::process::Pid::as_raw_pid);
     loop {
-        // Whose parent is another one has lost its own; the number may be some other process's by now.
+        // If a child's parent differs, its original parent has ended; the process number may have been reused.
         let is_gone = parent() != Some(process);
         if Log::read(folder, run).is_ok_and(|log| log.is_confirmed || log.is_over()) {
             return true;
@@ -287,7 +290,7 @@ fn is_settled_before_gone(folder: &Path, run: &str, process: i32) -> bool {
 pub fn run_persist(matches: &ArgMatches) -> Result<(), Failure> {
     let root = root_of(matches)?;
     let folder = folder(matches, &root);
-    let none = || words("nothing is applied that is not undone; `gannet doctor apply` comes first".to_owned());
+    let none = || words("there is no applied run; use `gannet doctor apply` first".to_owned());
     let run = run_of(matches, &folder)?.ok_or_else(none)?;
     let log = Log::read(&folder, &run).map_err(words)?;
     let settings: Vec<&Setting> = log.effective().map(|step| &step.new).collect();
@@ -299,17 +302,17 @@ pub fn run_persist(matches: &ArgMatches) -> Result<(), Failure> {
     print(&persist(&settings, kept))
 }
 
-/// A step in a line.
+/// Formats a step as a line.
 fn line(settled: &Settled, is_back: bool) -> String {
     let step = &settled.step;
     let (from, to) = if is_back { (&step.new.value, &step.old) } else { (&step.old, &step.new.value) };
     let what = match &settled.outcome {
         Outcome::Done => "done".to_owned(),
-        Outcome::Clamped(now) => format!("CLAMPED: it is {now}"),
+        Outcome::Clamped(now) => format!("CLAMPED: the value is {now}"),
         Outcome::Refused(why) => format!("REFUSED: {why}"),
-        Outcome::Untouched => "it is as before already".to_owned(),
-        Outcome::Foreign(now) => format!("LEFT: another program changed it to {now}; --force undoes that too"),
-        Outcome::Restarted => "the host restarted since; its settings are left as its start set them".to_owned(),
+        Outcome::Untouched => "the value was already restored".to_owned(),
+        Outcome::Foreign(now) => format!("LEFT: another program changed the value to {now}; --force undoes that too"),
+        Outcome::Restarted => "the host was restarted; its boot settings are unchanged".to_owned(),
     };
     let text = format!("{}: {} ({from} -> {to}): {what}", step.check, step.new.path);
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>() + "\n"

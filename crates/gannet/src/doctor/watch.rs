@@ -1,7 +1,7 @@
-//! `gannet doctor watch`: switches, moves, interrupts and waits, live, by thread and by CPU.
+//! `gannet doctor watch`: shows switches, migrations, interrupts and waits live, by thread and by CPU.
 //!
 //! ```text
-//!   Counters ──two of them──> Grown ──> lines: host, CPUs, threads (the longest wait first)
+//!   Counters ──two readings──> Grown ──> lines: host, CPUs, threads (the longest wait first)
 //! ```
 
 use std::io::IsTerminal;
@@ -16,20 +16,20 @@ use crate::screen::{self, Line, Weight};
 use crate::top::{PLAIN_COLUMNS, interval, no_terminal};
 use crate::{Failure, print};
 
-/// Threads that are shown at most: those that waited, ran and were switched most.
+/// Highest number of threads shown: those with the most waiting, running and switches.
 const THREADS_MAX: usize = 40;
 
 /// The subcommand's arguments.
 pub fn command() -> Command {
     Command::new("watch")
-        .about("Watch switches, moves, soft interrupts, steal, faults, reclaim and pressure, by thread and CPU")
-        .after_help("Keys: q or Esc ends it, space stops and goes on.")
-        .arg(pid("The server's process: its threads are shown"))
+        .about("Watch switches, migrations, soft interrupts, steal, faults, reclaim and pressure, by thread and CPU")
+        .after_help("Keys: q or Esc quits, space pauses and resumes.")
+        .arg(pid("Process id of the server, whose threads are shown"))
         .arg(root())
         .args(screen::readings())
 }
 
-/// Runs it.
+/// Runs the subcommand.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let interval = interval(matches.get_one::<String>("interval").expect("it has a default"))?;
     let target = target(matches, interval)?;
@@ -38,7 +38,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let take = || {
         let counters = Counters::read(&host, begun.elapsed());
         match pid {
-            Some(pid) if counters.threads.is_empty() => Err(format!("process {pid} is gone")),
+            Some(pid) if counters.threads.is_empty() => Err(format!("process {pid} has ended")),
             _ => Ok(counters),
         }
     };
@@ -50,23 +50,23 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
     let show = |now: &Counters, before: Option<&Counters>, columns| match before {
         Some(before) => lines(&now.since(before), columns),
-        None => vec![Line::new(Weight::Head, "the second reading is awaited", columns)],
+        None => vec![Line::new(Weight::Head, "waiting for the second reading", columns)],
     };
     screen::run(interval, take, show).map_err(no_terminal)
 }
 
-/// Formats the differences of two readings, as lines.
+/// Formats the differences of two readings as lines.
 fn lines(grown: &Grown, columns: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut put = |weight, text: String| lines.push(Line::new(weight, &text, columns));
     let share = |share: Option<f64>| share.map_or_else(|| "-".to_owned(), |share| format!("{:.1}", share * 100.0));
     let pressure = ["cpu", "memory", "io"].map(|of| format!("{of} {}", share(grown.pressure.get(of).copied())));
     put(Weight::Head, format!("the last {:.1} s; shares are in % of the time", grown.seconds));
-    put(Weight::Plain, format!("something waited for  {}", pressure.join("   ")));
+    put(Weight::Plain, format!("waiting for           {}", pressure.join("   ")));
     put(Weight::Plain, format!("stopped by a quota    {}", share(grown.throttled)));
     let memory: Vec<String> =
         grown.memory_per_s.iter().map(|(name, rate)| format!("{name} {}", rate_of(Some(*rate)))).collect();
-    put(Weight::Plain, format!("of memory, a second   {}", memory.join("   ")));
+    put(Weight::Plain, format!("memory, per second    {}", memory.join("   ")));
     put(Weight::Plain, String::new());
     put(Weight::Head, format!("{:<6}{:>8}{:>10}{:>8}", "CPU", "busy", "softirq", "steal"));
     for cpu in &grown.cpus {
@@ -92,7 +92,7 @@ fn lines(grown: &Grown, columns: usize) -> Vec<Line> {
             Weight::Plain,
             format!(
                 "{:<16}{:>7}{:>9}{:>11}{:>10}{:>9}{:>10}{:>10}",
-                // What a process names its threads may hold anything.
+                // Thread names may contain any bytes.
                 thread.name.chars().map(|c| if c.is_control() { '?' } else { c }).collect::<String>(),
                 share(Some(thread.ran)),
                 share(Some(thread.waited)),
@@ -157,7 +157,7 @@ mod tests {
         let text =
             screen::plain(&lines(&grown(vec![thread("idle\x1b[2J", 0.0, None), thread("held", 0.4, Some(3.0))]), 120));
         for part in [
-            "something waited for  cpu 12.5   memory -   io -\n",
+            "waiting for           cpu 12.5   memory -   io -\n",
             "stopped by a quota    -\n",
             "pgscan_direct 640",
             "3         50.0      20.0     1.0\n",

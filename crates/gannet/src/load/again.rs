@@ -1,9 +1,9 @@
-//! `gannet load rerun RESULT.json`: the workload and the flags that a result keeps, run once more.
+//! `gannet load rerun RESULT.json`: repeats a run with the workload and flags that its result contains.
 //!
 //! ```text
-//!   result.workload   a workload file's text: what was asked, of whom, from which seed
+//!   result.workload   a workload file's text: requests, servers, seed
 //!   result.again      the flags of the session: rate or search, times, objectives
-//!   what is given now wins over both
+//!   new flags override both
 //! ```
 
 use std::path::Path;
@@ -22,7 +22,7 @@ use super::compare::read_text;
 use super::{args, run as session};
 use crate::Failure;
 
-/// Flags that are kept as they were given.
+/// Flags that a result stores as they were given.
 const KEPT: [&str; 14] = [
     "slo",
     "assert",
@@ -39,10 +39,10 @@ const KEPT: [&str; 14] = [
     "server-admin",
     "name",
 ];
-/// Flags that say what is done: one of them takes the place of all.
+/// Flags that select the kind of session; one of them replaces all others.
 const MODES: [&str; 4] = ["slo", "rate", "closed", "rates"];
 
-/// The subcommand.
+/// Returns the subcommand's arguments.
 pub fn command() -> Command {
     Command::new("rerun")
         .about("Repeat the run of a result, with its workload, seed and flags")
@@ -57,7 +57,7 @@ pub fn command() -> Command {
         .after_help("Example:\n  gannet load rerun out.json --target 127.0.0.1:11212 --json again.json")
 }
 
-/// Runs it.
+/// Runs the subcommand.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let path = matches.get_one::<String>("RESULT").map_or("", String::as_str);
     let given: Vec<String> = matches.get_many::<String>("FLAGS").into_iter().flatten().cloned().collect();
@@ -93,19 +93,19 @@ fn read(path: &Path) -> Result<RunResult, Failure> {
     RunResult::from_json(&text).map_err(|fault| Failure::Failed(vec![format!("{}: {fault}", path.display())]))
 }
 
-/// The workload that the result at `path` keeps.
+/// Reads the workload in the result at `path`.
 pub fn workload(path: &Path) -> Result<Workload, Failure> {
     let Some(text) = read(path)?.workload else {
-        let remedy = "name a result of a run, not of a prefill";
-        return Err(Failure::Failed(vec![format!("{}: it keeps no workload; {remedy}", path.display())]));
+        let remedy = "pass the result of a run, not of a prefill";
+        return Err(Failure::Failed(vec![format!("{}: the result contains no workload; {remedy}", path.display())]));
     };
-    // The lines are those of the text in the result; what the workload names has its whole path.
+    // Line numbers refer to the text in the result; files in the workload have absolute paths.
     let name = format!("{} (its workload)", path.display());
     Workload::read_text(Path::new(&name), &text)
         .map_err(|faults| Failure::Failed(faults.iter().map(ToString::to_string).collect()))
 }
 
-/// The workload with the pace that `config` gave it.
+/// Returns the workload with the pace of `config`.
 pub fn in_force(workload: &Workload, mode: &Mode, config: &Config) -> Workload {
     let known = match &workload.pace {
         Pace::Open { rate_per_s, .. } => *rate_per_s,
@@ -145,11 +145,11 @@ fn arrivals(plan: &Plan, rate_per_s: f64, known: &Pace) -> Arrivals {
     }
 }
 
-/// The flags that make the same session of a workload in force.
+/// Returns the flags that repeat the session with its workload.
 pub fn flags(matches: &ArgMatches, mode: &Mode, config: &Config) -> Vec<String> {
     let mut flags = Vec::new();
     for name in KEPT {
-        // Other tools' commands have not all of them.
+        // Commands of other tools do not have all of them.
         if let Ok(Some(values)) = matches.try_get_many::<String>(name) {
             flags.extend(values.map(|value| format!("--{name}={value}")));
         }
@@ -157,7 +157,7 @@ pub fn flags(matches: &ArgMatches, mode: &Mode, config: &Config) -> Vec<String> 
     match mode {
         Mode::AtRate(rate) => flags.push(format!("--rate={:?}", rate.per_s())),
         Mode::Closed => flags.push("--closed".to_owned()),
-        // The workload's own pace says it.
+        // The workload's own pace contains it.
         Mode::Traced => {}
         Mode::Steps(steps) => {
             let rates: Vec<String> = steps.rates.iter().map(|rate| format!("{:?}", rate.per_s())).collect();

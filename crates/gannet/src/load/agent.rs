@@ -1,4 +1,4 @@
-//! `gannet load agent`, and what `--agents` asks for: one run on several hosts.
+//! `gannet load agent`, and the flag `--agents`: one run on several hosts.
 
 use std::path::Path;
 
@@ -10,37 +10,36 @@ use load::result::{AgentHost, RunResult};
 use super::compare::read_text;
 use crate::{Failure, print};
 
-/// A token of fewer characters can be found by trying.
+/// Minimum length of a token in characters; shorter ones can be guessed.
 const TOKEN_CHARS_MIN: usize = 16;
-/// A token file is not larger than this, in bytes.
+/// Largest size of a token file in bytes.
 const TOKEN_BYTES_MAX: u64 = 4096;
-const MAKE_ONE: &str = "make one: head -c 32 /dev/urandom | base64 > token";
+const MAKE_ONE: &str = "create one: head -c 32 /dev/urandom | base64 > token";
 
 /// The subcommand's arguments.
 pub fn command() -> Command {
     let value = |name: &'static str, placeholder: &'static str| Arg::new(name).long(name).value_name(placeholder);
     Command::new("agent")
-        .about("Send a share of the load of a coordinator on another host, which names this agent with --agents")
-        .arg(value("listen", "HOST:PORT").required(true).help("Address to listen at for coordinators"))
+        .about("Carry out a share of the load of a coordinator on another host, which names this agent with --agents")
+        .arg(value("listen", "HOST:PORT").required(true).help("Address to listen on for coordinators"))
         .arg(
             value("token", "FILE")
                 .help("File with a secret that coordinators must know; required unless only this host can connect"),
         )
         .after_help(
-            "Example, on each of two hosts and then on a third:\n  head -c 32 /dev/urandom | base64 > token\n  \
-             gannet load agent --listen 10.0.0.1:9099 --token token\n  \
-             gannet load --agents 10.0.0.1:9099,10.0.0.2:9099 --agents-token token \\\n    \
-             --target 10.0.0.9:11211 --slo p999=2ms --report out.html\n\n\
-             It serves one coordinator at a time, until Ctrl-C. The connection is not encrypted, and anyone with the\n\
-             token can load any server from this host: run agents in a private network.",
+            "Example, on each of two hosts and then on a third:\n  head -c 32 /dev/urandom | base64 > token\n  gannet \
+             load agent --listen 10.0.0.1:9099 --token token\n  gannet load --agents 10.0.0.1:9099,10.0.0.2:9099 \
+             --agents-token token \\\n    --target 10.0.0.9:11211 --slo p999=2ms --report out.html\n\nAn agent serves \
+             one coordinator at a time, until Ctrl-C. The connection is not encrypted, and anyone with the\ntoken can \
+             load any server from this host: run agents in a private network.",
         )
 }
 
-/// Runs it.
+/// Runs the subcommand.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let listen = matches.get_one::<String>("listen").map_or("", String::as_str);
     let token = token(matches, "token")?;
-    let system = |error: std::io::Error| Failure::Failed(vec![format!("signals cannot be watched: {error}")]);
+    let system = |error: std::io::Error| Failure::Failed(vec![format!("cannot watch signals: {error}")]);
     let mut signals = io::signal::Signals::take_over().map_err(system)?;
     let tell = |line: &str| eprintln!("{line}");
     let agent = Agent::start(listen, token, HostClock::default(), tell)
@@ -50,20 +49,20 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The token in the file that `flag` names.
+/// Returns the token in the file of `flag`.
 fn token(matches: &ArgMatches, flag: &str) -> Result<Option<Vec<u8>>, Failure> {
     let Some(path) = matches.get_one::<String>(flag) else { return Ok(None) };
     let text = read_text(Path::new(path), TOKEN_BYTES_MAX)
         .map_err(|error| Failure::Failed(vec![format!("--{flag}: {error}")]))?;
     let token = text.trim();
     if token.chars().count() < TOKEN_CHARS_MIN {
-        let line = format!("--{flag}: {path} holds fewer than {TOKEN_CHARS_MIN} characters; {MAKE_ONE}");
+        let line = format!("--{flag}: {path} has fewer than {TOKEN_CHARS_MIN} characters; {MAKE_ONE}");
         return Err(Failure::Usage(vec![line]));
     }
     Ok(Some(token.as_bytes().to_vec()))
 }
 
-/// Adds what a run on several hosts takes.
+/// Adds the arguments of a run on several hosts.
 pub fn add(command: Command) -> Command {
     let value = |name: &'static str, placeholder: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name(placeholder).help(help)
@@ -73,16 +72,16 @@ pub fn add(command: Command) -> Command {
         .arg(value(
             "agents",
             "HOST:PORT,...",
-            "Let these agents (`gannet load agent`) do it together; --threads is then each one's",
+            "Run the load on these agents (`gannet load agent`) together; --threads then applies to each agent",
         ))
-        .arg(value("agents-token", "FILE", "The token that the agents were started with").requires("agents"))
+        .arg(value("agents-token", "FILE", "File with the agents' token").requires("agents"))
         .arg(
-            value("clock-error-max", "DURATION", "By how much an agent's start may be off [default: 20ms]")
+            value("clock-error-max", "DURATION", "Largest error of an agent's start [default: 20ms]")
                 .requires("agents"),
         )
 }
 
-/// The agents that are asked for; `None` where this host does it alone.
+/// Connects to the requested agents; `None` if only this host runs the load.
 pub fn fleet(matches: &ArgMatches) -> Result<Option<Fleet>, Failure> {
     let Some(list) = matches.get_one::<String>("agents") else { return Ok(None) };
     let addresses: Vec<String> =
@@ -98,7 +97,7 @@ pub fn fleet(matches: &ArgMatches) -> Result<Option<Fleet>, Failure> {
     Fleet::connect(&addresses, token.as_deref(), settings).map(Some).map_err(Failure::Failed)
 }
 
-/// Files who the agents are, and what is odd about them.
+/// Adds the agents to the result, with notes about differing builds.
 pub fn describe(fleet: &Fleet, known: &mut RunResult) {
     let host = |(name, program, machine): (&str, &str, &load::result::Machine)| AgentHost {
         name: name.to_owned(),
@@ -108,7 +107,7 @@ pub fn describe(fleet: &Fleet, known: &mut RunResult) {
     known.agents = fleet.hosts().map(host).collect();
     known.configuration.insert("agents".to_owned(), known.agents.len().to_string());
     for agent in known.agents.iter().filter(|agent| agent.program != known.program) {
-        let note = format!("agent {} is {}, and this is {}", agent.name, agent.program, known.program);
+        let note = format!("agent {} is {}, but this is {}", agent.name, agent.program, known.program);
         known.verdict.notes.push(note);
     }
 }

@@ -4,27 +4,44 @@ use clap::{Arg, ArgAction, ArgGroup, Command};
 
 use super::agent;
 
-const EXAMPLES: &str = "\
-Examples:
-  The highest rate at which 99.9 % of requests take at most 2 ms, with a page to show:
+const EXAMPLES: &str = "Examples:
+  The highest rate at which 99.9 % of requests take at most 2 ms, with an HTML \
+                        report:
     gannet load --target 127.0.0.1:11211 --slo p999=2ms --report out.html
-  The same by steps of 10,000 requests a second, from 10,000 on:
-    gannet load --target 127.0.0.1:11211 --slo p999=2ms --start 10k --step 10k
-  One rate for ten seconds, judged by several objectives, for CI:
-    gannet load --target 127.0.0.1:11211 --rate 5k --duration 10s --assert 'p999<20ms' --assert 'errors<=0.01%'
-  As fast as it goes, four requests in flight on each of 50 connections:
-    gannet load --target 127.0.0.1:11211 --closed --connections 50 --depth 4 --duration 10s --json out.json
-  Meta commands over a unix socket, skewed keys, values of 1 KiB that are checked when they are read:
-    gannet load --target unix:/run/cache.sock --protocol meta --zipf 0.99 --value-bytes 1KiB --verify --slo p99=1ms
-  A published workload, as fast as its authors paced it, for five seconds:
-    gannet load --target 127.0.0.1:11211 --preset pelikan-t2a --keys 10000 --rate 10k --duration 5s
-  The load from two hosts, on each of which `gannet load agent` runs, as one:
-    gannet load --agents 10.0.0.1:9099,10.0.0.2:9099 --agents-token token --target 10.0.0.9:11211 --slo p999=2ms
+  The same \
+                        by steps of 10,000 requests a second, from 10,000 on:
+    gannet load --target \
+                        127.0.0.1:11211 --slo p999=2ms --start 10k --step 10k
+  One rate for ten seconds, judged by \
+                        several objectives, for CI:
+    gannet load --target 127.0.0.1:11211 --rate 5k --duration 10s \
+                        --assert 'p999<20ms' --assert 'errors<=0.01%'
+  As fast as it goes, four requests in flight \
+                        on each of 50 connections:
+    gannet load --target 127.0.0.1:11211 --closed --connections 50 \
+                        --depth 4 --duration 10s --json out.json
+  Meta commands over a unix socket, skewed keys, \
+                        values of 1 KiB that are checked when they are read:
+    gannet load --target \
+                        unix:/run/cache.sock --protocol meta --zipf 0.99 --value-bytes 1KiB --verify --slo p99=1ms
+  \
+                        A published workload, as fast as its authors paced it, for five seconds:
+    gannet load \
+                        --target 127.0.0.1:11211 --preset pelikan-t2a --keys 10000 --rate 10k --duration 5s
+  The \
+                        load from two hosts, on each of which `gannet load agent` runs, as one:
+    gannet load \
+                        --agents 10.0.0.1:9099,10.0.0.2:9099 --agents-token token --target 10.0.0.9:11211 --slo \
+                        p999=2ms
   A workload file, with the server's own account beside it:
-    gannet load --workload shop.toml --target 127.0.0.1:11211 --server-admin 127.0.0.1:9090 --slo p999=5ms
+    gannet load \
+                        --workload shop.toml --target 127.0.0.1:11211 --server-admin 127.0.0.1:9090 --slo \
+                        p999=5ms
 
-Exit codes: 0 done, objectives kept; 1 the run failed; 2 wrong arguments; 3 the generator was the limit, so the figures
-do not describe the server; 4 an assertion or objective was violated; 5 the run ended early, with partial results.";
+Exit codes: 0 done, objectives kept; 1 the run failed; 2 wrong arguments; 3 the \
+                        generator was the limit, so the figures
+do not describe the server; 4 an assertion or \
+                        objective was violated; 5 the run ended early, with partial results.";
 
 /// Adds the arguments of a run to `command`.
 pub fn add(command: Command) -> Command {
@@ -141,7 +158,7 @@ fn pace(command: Command) -> Command {
         .arg(value(
             "slo",
             "LIST",
-            "Objectives, as p50=200us,p999=2ms,errors=0.01%; finds the highest rate that keeps them",
+            "Objectives, as p50=200us,p999=2ms,errors=0.01%; finds the highest rate that meets them",
         ))
         .arg(value("rate", "RATE", "Run at one rate, as 50k, instead of a search"))
         .arg(flag("closed", "Run a closed loop: each request waits for a reply; hides the delay that stalls cause"))
@@ -167,7 +184,7 @@ fn pace(command: Command) -> Command {
 fn search(command: Command) -> Command {
     command
         .next_help_heading("Search")
-        .arg(value("start", "RATE", "First rate [default: 1k]"))
+        .arg(value("start", "RATE", "First rate of a search [default: 1k]"))
         .arg(value("step", "RATE", "Raise the rate by this step until an objective breaks, instead of bisection"))
         .arg(value("rate-max", "RATE", "Highest rate of a trial"))
         .arg(value("trial", "DURATION", "Length of a trial [default: 5s]"))
@@ -179,7 +196,7 @@ fn search(command: Command) -> Command {
 fn requests(command: Command) -> Command {
     command
         .next_help_heading("Workload")
-        .arg(value("workload", "FILE.toml", "A workload file, or a result's JSON; flags win over it"))
+        .arg(value("workload", "FILE.toml", "A workload file, or a result's JSON; flags override it"))
         .arg(
             value("preset", "NAME", "A published workload; `gannet load presets` lists them")
                 .conflicts_with("workload"),
@@ -215,7 +232,7 @@ fn sampler(command: Command) -> Command {
 
 fn view(command: Command) -> Command {
     command
-        .next_help_heading("During the run")
+        .next_help_heading("Output during the run")
         .arg(value("admin", "HOST:PORT", "Listen for GET /metrics, PUT /rate, PUT /ratelimit/N and POST /quitquitquit"))
         .arg(flag("quiet", "Print nothing until the end"))
 }
@@ -231,7 +248,7 @@ fn files(command: Command) -> Command {
         .arg(value("report", "FILE.html", "Write an HTML report in one file"))
         .arg(value("json", "FILE", "Write the result as JSON; `gannet load schema` prints its schema"))
         .arg(value("hdr", "FILE", "Write the response times of each interval as an HDR log"))
-        .arg(value("csv", "FILE", "Write a row for each interval"))
+        .arg(value("csv", "FILE", "Write the figures for Prometheus's textfile collector"))
         .arg(value("steps-csv", "FILE", "Write a row for each trial of a search"))
         .arg(value("prometheus", "FILE", "Write the figures for Prometheus' textfile collector"))
 }

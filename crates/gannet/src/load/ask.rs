@@ -1,4 +1,4 @@
-//! From arguments to a session: every fault at once, each with its flag and remedy.
+//! Converts arguments to a session. All faults are reported at once, each with its flag and remedy.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -28,36 +28,36 @@ pub struct Asked {
     pub job: Job,
     /// The workload.
     pub workload: Workload,
-    /// Flags with a slightly different meaning here, a sentence each.
+    /// Notes about flags with a slightly different meaning here, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// Reads flags and collects what is wrong with them.
+/// Reads flags and collects their faults.
 pub struct Flags<'a> {
     /// The arguments.
     pub matches: &'a ArgMatches,
-    /// Errors of the flags, a line each.
+    /// Faults of the flags, one line each.
     pub faults: Vec<String>,
     notes: Vec<String>,
 }
 
 impl<'a> Flags<'a> {
-    /// Of `matches`, without a fault.
+    /// Creates a reader of `matches`.
     pub const fn new(matches: &'a ArgMatches) -> Self {
         Self { matches, faults: Vec::new(), notes: Vec::new() }
     }
 
-    /// The flag's text.
+    /// Returns the flag's text.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.matches.get_one::<String>(name).map(String::as_str)
     }
 
-    /// The flag `name` is wrong.
+    /// Records a fault of the flag `name`.
     pub fn fault(&mut self, name: &str, what: impl Display) {
         self.faults.push(format!("--{name}: {what}"));
     }
 
-    /// The flag's value, read by `read`; `None` if it is not there or wrong.
+    /// Returns the flag's value, parsed by `read`; `None` if it is absent or invalid.
     pub fn read<T, E: Display>(&mut self, name: &str, read: impl Fn(&str) -> Result<T, E>) -> Option<T> {
         match read(self.text(name)?) {
             Ok(value) => Some(value),
@@ -68,47 +68,51 @@ impl<'a> Flags<'a> {
         }
     }
 
-    /// The flag's value.
+    /// Returns the flag's parsed value.
     pub fn parsed<T: FromStr<Err: Display>>(&mut self, name: &str) -> Option<T> {
         self.read(name, str::parse)
     }
 
-    /// A whole number.
+    /// Returns a whole number.
     pub fn whole<T: FromStr>(&mut self, name: &str) -> Option<T> {
         self.read(name, |text| {
-            text.replace('_', "").parse::<T>().map_err(|_| format!("{text:?} is no whole number; write one, as in 50"))
+            text.replace('_', "")
+                .parse::<T>()
+                .map_err(|_| format!("{text:?} is not a whole number; write one, as in 50"))
         })
     }
 
-    /// A duration.
+    /// Returns a duration.
     pub fn span(&mut self, name: &str) -> Option<Duration> {
         self.time_span(name).map(|span| Duration::from_nanos(span.as_ns()))
     }
 
-    /// A time as a workload has it.
+    /// Returns a duration in the form of a workload.
     pub fn time_span(&mut self, name: &str) -> Option<TimeSpan> {
         let units =
             |text: &str| text.parse::<TimeSpan>().map_err(|error| format!("{text:?}: {error}; {}", error.remedy()));
         self.read(name, units)
     }
 
-    /// A size in bytes.
+    /// Returns a size in bytes.
     pub fn size(&mut self, name: &str) -> Option<u64> {
         let units =
             |text: &str| text.parse::<ByteSize>().map_err(|error| format!("{text:?}: {error}; {}", error.remedy()));
         self.read(name, units).map(|size| size.0)
     }
 
-    /// A share, from 0 to 1.
+    /// Returns a share, from 0 to 1.
     pub fn percent(&mut self, name: &str) -> Option<f64> {
         self.read(name, |text| {
             let value = text.strip_suffix('%').and_then(|digits| digits.trim().parse::<f64>().ok());
             let value = value.filter(|value| (0.0..=100.0).contains(value));
-            value.map(|value| value / 100.0).ok_or_else(|| format!("{text:?} is no percentage; write one, as in 99%"))
+            value
+                .map(|value| value / 100.0)
+                .ok_or_else(|| format!("{text:?} is not a percentage; write one, as in 99%"))
         })
     }
 
-    /// All conditions of a flag that may be repeated.
+    /// Returns all conditions of a flag that may be repeated.
     pub fn conditions(&mut self, name: &str) -> Vec<Condition> {
         let texts: Vec<String> = self.matches.get_many::<String>(name).into_iter().flatten().cloned().collect();
         let mut list = Vec::new();
@@ -140,7 +144,7 @@ pub fn ask(matches: &ArgMatches) -> Result<Asked, Failure> {
         workload.pace = Pace::Open { rate_per_s: 0.0, arrivals: model::Arrivals::Trace { path, speed } };
     }
     let mode = mode(&mut flags, &workload, &objectives);
-    // Without a figure a closed loop has one request in flight, and an open one has room for a burst.
+    // By default, a closed loop has one request in flight, and an open loop has room for a burst.
     if workload.depth == 0 {
         workload.depth = if matches!(mode, Mode::Closed) { workload.batch } else { workload.batch.max(64) };
     }
@@ -167,7 +171,7 @@ pub fn ask(matches: &ArgMatches) -> Result<Asked, Failure> {
     Ok(Asked { job: Job { known, config, mode, objectives, assertions, sources: Vec::new() }, workload, notes })
 }
 
-/// The file's workload, or the one that flags alone describe; then the flags.
+/// Returns the workload of the file, or the default one, with the flags applied.
 fn workload(flags: &mut Flags<'_>) -> Result<Workload, Failure> {
     let lines = |faults: Vec<Fault>| faults.iter().map(ToString::to_string).collect();
     let mut workload = match (flags.text("workload"), flags.text("preset")) {
@@ -189,13 +193,13 @@ fn workload(flags: &mut Flags<'_>) -> Result<Workload, Failure> {
     let protocols = Protocol::NAMES;
     if let Some(protocol) = flags.read("protocol", |text| {
         let known = protocols.iter().find(|(name, _)| *name == text).map(|(_, protocol)| *protocol);
-        known.ok_or_else(|| format!("{text:?} is no protocol; take memcache, meta, resp or resp3"))
+        known.ok_or_else(|| format!("{text:?} is not a protocol; write memcache, meta, resp or resp3"))
     }) {
         workload.protocol = protocol;
     }
     if let Some(placement) = flags.read("placement", |text| {
         let known = Placement::NAMES.iter().find(|(name, _)| *name == text).map(|(_, placement)| *placement);
-        known.ok_or_else(|| format!("{text:?} is no placement; take any, ketama or slots"))
+        known.ok_or_else(|| format!("{text:?} is not a placement; write any, ketama or slots"))
     }) {
         workload.placement = placement;
     }
@@ -204,7 +208,7 @@ fn workload(flags: &mut Flags<'_>) -> Result<Workload, Failure> {
     reached(flags, &mut workload);
     workload.depth = flags.whole("depth").unwrap_or(workload.depth);
     if let Some(batch) = flags.whole("batch") {
-        // A depth that was not asked for follows.
+        // A depth that the user did not set follows the batch.
         let follows = workload.depth != 0 && flags.text("depth").is_none();
         workload.depth = if follows { workload.depth.max(batch) } else { workload.depth };
         workload.batch = batch;
@@ -221,7 +225,8 @@ fn workload(flags: &mut Flags<'_>) -> Result<Workload, Failure> {
 pub fn auth(flags: &mut Flags<'_>, workload: &mut Workload) {
     let user = flags.text("user").map(str::to_owned);
     let password = flags.read("password-env", |variable| {
-        std::env::var(variable).map_err(|_| format!("the environment has no {variable}; set it before the command"))
+        std::env::var(variable)
+            .map_err(|_| format!("the environment variable {variable} is not set; set it before the command"))
     });
     if user.is_some() || password.is_some() {
         let known = workload.auth.take();
@@ -230,7 +235,7 @@ pub fn auth(flags: &mut Flags<'_>, workload: &mut Workload) {
     }
 }
 
-/// Threads with their CPUs, reconnects and TLS.
+/// Reads threads with their CPUs, reconnects and TLS.
 pub fn reached(flags: &mut Flags<'_>, workload: &mut Workload) {
     pins(flags, workload);
     workload.threads = flags.whole("threads").unwrap_or(workload.threads);
@@ -241,11 +246,11 @@ pub fn reached(flags: &mut Flags<'_>, workload: &mut Workload) {
     tls(flags, &mut workload.tls);
 }
 
-/// The flags of TLS; any of them turns it on, and each wins over what `known` says.
+/// Reads the TLS flags. Any of them enables TLS, and each overrides `known`.
 fn tls(flags: &mut Flags<'_>, known: &mut Option<Tls>) {
     const TEXTS: [&str; 5] = ["tls-ca", "tls-cert", "tls-key", "tls-server-name", "tls-versions"];
     const SWITCHES: [&str; 3] = ["tls", "tls-insecure", "tls-no-resume"];
-    // Not every subcommand that knows TLS has the flag that turns it on and says no more.
+    // Not every subcommand with TLS has the flag that only enables it.
     let is_set = |name: &&str| flags.matches.try_get_one::<bool>(name).ok().flatten() == Some(&true);
     let wanted = TEXTS.iter().any(|name| flags.text(name).is_some()) || SWITCHES.iter().any(is_set);
     if !wanted {
@@ -256,7 +261,7 @@ fn tls(flags: &mut Flags<'_>, known: &mut Option<Tls>) {
     let settings = known.get_or_insert_default();
     settings.ca = file("tls-ca").or(settings.ca.take());
     if let Some(certificate) = file("tls-cert") {
-        // A key of the file's belongs to the file's certificate.
+        // The key in the workload file belongs to the certificate in that file.
         (settings.certificate, settings.key) = (Some(certificate), None);
     }
     settings.key = file("tls-key").or(settings.key.take());
@@ -266,20 +271,21 @@ fn tls(flags: &mut Flags<'_>, known: &mut Option<Tls>) {
     settings.insecure |= flags.matches.get_flag("tls-insecure");
 }
 
-/// The flags of TLS over what is known of it.
+/// Applies the TLS flags to `known`.
 pub fn tls_flags(matches: &ArgMatches, known: &mut Option<Tls>) -> Result<(), Vec<String>> {
     let mut flags = Flags { matches, faults: Vec::new(), notes: Vec::new() };
     tls(&mut flags, known);
     if flags.faults.is_empty() { Ok(()) } else { Err(flags.faults) }
 }
 
-/// Returns the TLS that `settings` describe, or every error with its remedy.
+/// Reads the TLS material of `settings`; reports every error with its remedy.
 pub fn secured(settings: Option<&Tls>) -> Result<Option<Client>, Vec<String>> {
     let client = settings.map(Client::new).transpose();
     client.map_err(|errors| errors.into_iter().map(|error| Fault::from(error).to_string()).collect())
 }
 
-/// `--pin`: as many threads as CPUs where `--threads` does not say, one CPU left for a sampler that has none.
+/// Reads `--pin`. Without `--threads` there are as many threads as CPUs, with one CPU reserved for a sampler without
+/// its own.
 fn pins(flags: &mut Flags<'_>, workload: &mut Workload) {
     let text = |name: &str| flags.matches.try_get_one::<String>(name).ok().flatten();
     let for_sampler = usize::from(text("sampler").is_some() && text("sampler-cpu").is_none());
@@ -292,7 +298,7 @@ fn pins(flags: &mut Flags<'_>, workload: &mut Workload) {
     let note = std::cell::Cell::new(None);
     let pin = flags.read("pin", |text| match text {
         "auto" => crate::doctor::plan::pins(&crate::doctor::plan::for_this_process(&wanted)?).or_else(|why| {
-            note.set(Some(format!("--pin auto pins nothing here: {why}")));
+            note.set(Some(format!("--pin auto pins no CPUs: {why}")));
             Ok(Vec::new())
         }),
         list => io::affinity::read_cpus(list).map_err(|refused| refused.to_string()),
@@ -308,19 +314,19 @@ fn plain() -> Workload {
     let mut workload = Workload { name: "plain".to_owned(), connections: 50, prefill: true, ..Workload::default() };
     workload.keys[0].count = 100_000;
     workload.keys[0].verbs = vec![Command::weighted(Verb::Get, 0.9), Command::weighted(Verb::Set, 0.1)];
-    // To be said when it is known how requests come.
+    // The check follows when the pace is known.
     workload.depth = 0;
     workload
 }
 
-/// The flags that describe keys and values; they stand for every key space.
+/// Reads the flags that describe keys and values; they apply to every key space.
 fn keys(flags: &mut Flags<'_>, workload: &mut Workload) {
     let count = flags.whole::<u64>("keys");
     let (key_bytes, value_bytes) = (flags.size("key-bytes"), flags.size("value-bytes"));
     let reads = flags.percent("reads");
     let zipf = flags.read("zipf", |text| {
         let exponent = text.parse::<f64>().ok().filter(|exponent| exponent.is_finite() && *exponent >= 0.0);
-        exponent.ok_or_else(|| format!("{text:?} is no exponent; write a number from 0 on, as in 0.99"))
+        exponent.ok_or_else(|| format!("{text:?} is not an exponent; write a number of at least 0, as in 0.99"))
     });
     for space in &mut workload.keys {
         space.count = count.unwrap_or(space.count);
@@ -345,7 +351,7 @@ fn mode(flags: &mut Flags<'_>, workload: &Workload, objectives: &[Condition]) ->
     let is_trace = matches!(&workload.pace, Pace::Open { arrivals: model::Arrivals::Trace { .. }, .. });
     if is_trace && flags.text("arrivals").is_none_or(|kind| kind.starts_with("trace:")) {
         if rate.is_some() {
-            flags.fault("rate", "a trace says itself when requests are due; leave the rate away, or say --speed 2");
+            flags.fault("rate", "a trace determines when requests are due; remove the rate, or pass --speed 2");
         }
         return Mode::Traced;
     }
@@ -365,7 +371,7 @@ fn mode(flags: &mut Flags<'_>, workload: &Workload, objectives: &[Condition]) ->
         (Pace::Closed, false) => {
             flags
                 .faults
-                .push("say what to do: --slo p999=2ms to search, --rate 50k for one rate, or --closed".to_owned());
+                .push("select a mode: --slo p999=2ms to search, --rate 50k for one rate, or --closed".to_owned());
             Mode::Closed
         }
     }
@@ -386,16 +392,16 @@ fn settings(flags: &mut Flags<'_>, objectives: &[Condition]) -> Settings {
         ..usual
     };
     if settings.tolerance < 0.001 {
-        flags.fault("tolerance", "a bracket is narrowed to 0.1 % at most; write 1%");
+        flags.fault("tolerance", "the bracket cannot be narrower than 0.1 %; write 1%");
     }
     if !(1..=20).contains(&settings.confirmations) {
-        flags.fault("confirm", "from 1 to 20 trials are possible; 5 give an interval of 94 %");
+        flags.fault("confirm", "write 1 to 20 trials; 5 give an interval of 94 %");
     }
     if settings.trial < Duration::from_millis(100) {
-        flags.fault("trial", "a trial is at least 100ms long");
+        flags.fault("trial", "a trial must be at least 100ms long");
     }
     if settings.start > settings.rate_max {
-        flags.fault("start", "it is above --rate-max; begin lower");
+        flags.fault("start", "it is above --rate-max; start with a lower rate");
     }
     settings
 }
@@ -413,7 +419,7 @@ fn config(flags: &mut Flags<'_>, workload: &Workload, mode: &Mode) -> Config {
     let usual = config_of(workload, mode, plan, duration_ns);
     let requests_max = flags.whole("requests");
     Config {
-        // So many requests may all be over before a warm-up is.
+        // All these requests may be finished before a warm-up ends.
         warm_up_ns: flags.span("warm-up").map_or(if requests_max.is_some() { 0 } else { 1_000_000_000 }, nanos),
         requests_max,
         timeout_ns: flags.span("timeout").map_or(usual.timeout_ns, nanos),
@@ -428,11 +434,11 @@ fn config(flags: &mut Flags<'_>, workload: &Workload, mode: &Mode) -> Config {
 pub fn speed(flags: &mut Flags<'_>) -> Option<f64> {
     flags.read("speed", |text| {
         let speed = text.parse::<f64>().ok().filter(|speed| (1e-6..=1e6).contains(speed));
-        speed.ok_or_else(|| format!("{text:?} is no speed; write a number above 0, as in 2 for twice as fast"))
+        speed.ok_or_else(|| format!("{text:?} is not a speed; write a number above 0, as in 2 for twice as fast"))
     })
 }
 
-/// The configuration that a workload asks for by itself, for `duration_ns` nanoseconds without a warm-up.
+/// Returns the configuration of a workload, for `duration_ns` nanoseconds without a warm-up.
 pub fn config_of(workload: &Workload, mode: &Mode, plan: Plan, duration_ns: u64) -> Config {
     let usual = Config::default();
     let load = match (matches!(mode, Mode::Closed), workload.blind) {
@@ -462,7 +468,7 @@ pub fn config_of(workload: &Workload, mode: &Mode, plan: Plan, duration_ns: u64)
     }
 }
 
-/// The sampler runs on the CPU behind those of the load's threads, if none is said for it.
+/// By default the sampler uses the CPU after those of the load threads.
 fn sampler(flags: &mut Flags<'_>, bulk: &Config) -> Option<Sampler> {
     let rate = flags.parsed::<Rate>("sampler")?;
     let target = flags.parsed("sampler-target").or_else(|| bulk.targets.first().cloned())?;
@@ -470,7 +476,7 @@ fn sampler(flags: &mut Flags<'_>, bulk: &Config) -> Option<Sampler> {
     Some(Sampler { target, connections: 1, rate_per_s: rate.per_s(), cpu })
 }
 
-/// The CPUs of the threads, in words.
+/// Describes the CPUs of the threads.
 fn pinned(config: &Config) -> String {
     let bulk = match config.cpus.get(..config.threads) {
         Some(cpus) if !cpus.is_empty() => io::affinity::show_cpus(cpus),
@@ -502,7 +508,7 @@ pub fn known(matches: &ArgMatches, workload: &Workload, mode: &Mode, config: &Co
         ("connections", config.connections.to_string()),
         ("threads", config.threads.to_string()),
         ("pinned to CPUs", pinned(config)),
-        ("in flight a connection at most", config.depth.to_string()),
+        ("in flight per connection at most", config.depth.to_string()),
         ("sent together", config.batch.to_string()),
         ("seed", config.seed.to_string()),
         ("workload", workload.name.clone()),

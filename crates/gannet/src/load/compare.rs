@@ -1,4 +1,4 @@
-//! `gannet load compare A.json B.json`: results side by side.
+//! `gannet load compare A.json B.json`: compares results side by side.
 
 use std::io::Read;
 use std::path::Path;
@@ -30,7 +30,7 @@ pub fn command() -> Command {
         .after_help("Example:\n  gannet load compare before.json after.json --report both.html")
 }
 
-/// Runs it.
+/// Runs the subcommand.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let paths = matches.get_many::<String>("RESULT").into_iter().flatten();
     let read: Vec<Result<RunResult, String>> = paths.map(|path| read(Path::new(path))).collect();
@@ -46,7 +46,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     print(&compare::text(&results))
 }
 
-/// Results of one name, as those of one target, get their files' names beside it.
+/// Adds the file names to results with equal names.
 fn tell_apart<'a>(results: &mut [RunResult], paths: impl Iterator<Item = &'a String>) {
     let names: Vec<String> = results.iter().map(|result| result.name.clone()).collect();
     for ((result, path), name) in results.iter_mut().zip(paths).zip(&names) {
@@ -57,7 +57,7 @@ fn tell_apart<'a>(results: &mut [RunResult], paths: impl Iterator<Item = &'a Str
     }
 }
 
-/// Reads a result; its name is the file's, if it has none.
+/// Reads a result; without a name of its own it gets the file's name.
 pub fn read(path: &Path) -> Result<RunResult, String> {
     let fault = |what: &dyn std::fmt::Display| format!("{}: {what}", path.display());
     let text = read_text(path, JSON_BYTES_MAX)?;
@@ -68,14 +68,17 @@ pub fn read(path: &Path) -> Result<RunResult, String> {
     Ok(result)
 }
 
-/// The text of a file of at most `bytes_max` bytes.
+/// Reads the text of a file of at most `bytes_max` bytes.
 pub fn read_text(path: &Path, bytes_max: u64) -> Result<String, String> {
     let fault = |error: std::io::Error| format!("{}: {error}", path.display());
     let mut text = String::new();
     let file = std::fs::File::open(path).map_err(fault)?;
     file.take(bytes_max + 1).read_to_string(&mut text).map_err(fault)?;
     if text.len() as u64 > bytes_max {
-        return Err(format!("{}: it is longer than {bytes_max} bytes; is it the right file?", path.display()));
+        return Err(format!(
+            "{}: the file is longer than {bytes_max} bytes; check that it is the right file",
+            path.display()
+        ));
     }
     Ok(text)
 }
@@ -83,6 +86,6 @@ pub fn read_text(path: &Path, bytes_max: u64) -> Result<String, String> {
 /// Writes a file of results.
 pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
     std::fs::write(path, text).map_err(|error| {
-        Failure::Failed(vec![format!("{} cannot be written ({error}); name another file", path.display())])
+        Failure::Failed(vec![format!("{}: cannot write the file ({error}); use another name", path.display())])
     })
 }

@@ -1,4 +1,4 @@
-//! `gannet load cost --prices FILE`: requests for a dollar by machine type, or the price of a node's memory.
+//! `gannet load cost --prices FILE`: computes requests per dollar by machine type, or the price of a node's memory.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,16 +13,15 @@ use crate::{Failure, print};
 pub fn command() -> Command {
     let value = |name: &'static str, placeholder: &'static str| Arg::new(name).long(name).value_name(placeholder);
     Command::new("cost")
-        .about("Compute the price of requests from results and a price list")
-        .arg(
-            value("prices", "FILE.csv").required(true).help(
-                "Machine types with usd_hour or usd_month, and tps where not measured; or kind,module_gb,usd_per_gb",
-            ),
-        )
+        .about("Compute the cost of requests from results and a price list")
+        .arg(value("prices", "FILE.csv").required(true).help(
+            "Price list: machine types with usd_hour or usd_month, and tps if not measured; or \
+                 kind,module_gb,usd_per_gb",
+        ))
         .arg(
             Arg::new("RESULT")
                 .value_name("TYPE=RESULT.json")
-                .help("The result that was measured on a machine type")
+                .help("The result measured on a machine type")
                 .action(ArgAction::Append),
         )
         .arg(
@@ -39,7 +38,7 @@ pub fn command() -> Command {
         )
 }
 
-/// Runs it.
+/// Runs the subcommand.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let path = matches.get_one::<String>("prices").expect("it is required");
     let failed = |line: String| Failure::Failed(vec![line]);
@@ -58,7 +57,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     print(&text)
 }
 
-/// The rate within the objectives of each result, by machine type.
+/// Returns the rate within the objectives of each result, by machine type.
 fn rates(matches: &ArgMatches) -> Result<BTreeMap<String, f64>, Failure> {
     let mut rates = BTreeMap::new();
     let mut faults = Vec::new();
@@ -70,7 +69,7 @@ fn rates(matches: &ArgMatches) -> Result<BTreeMap<String, f64>, Failure> {
         match read(Path::new(path)) {
             Err(error) => faults.push(error),
             Ok(result) if result.invalid.is_some() => {
-                faults.push(format!("{path}: this result is INVALID; run it again"))
+                faults.push(format!("{path}: this result is INVALID; repeat the run"))
             }
             Ok(result) => {
                 let answer = result.search.as_ref().and_then(|search| search.answer_per_s);

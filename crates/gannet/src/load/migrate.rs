@@ -20,20 +20,27 @@ use super::stop;
 use super::view::Screen;
 use crate::{Failure, print};
 
-const EXAMPLES: &str = "\
-Examples:
-  From memcached to Gannet; keys that Gannet has are left unchanged:
-    gannet migrate --from memcached://127.0.0.1:11211 --to memcached://127.0.0.1:11311
-  Resumable by the same command line, ten thousand keys a second, all keys compared:
-    gannet migrate --from memcached://127.0.0.1:11211 --to memcached://127.0.0.1:11311 --resume move.json \
---rate 10k --verify all
+const EXAMPLES: &str = "Examples:
+  From memcached to Gannet; existing keys stay unchanged:
+    gannet migrate --from \
+                        memcached://127.0.0.1:11211 --to memcached://127.0.0.1:11311
+  Resumable by the same command \
+                        line, ten thousand keys a second, all keys compared:
+    gannet migrate --from \
+                        memcached://127.0.0.1:11211 --to memcached://127.0.0.1:11311 --resume move.json --rate 10k \
+                        --verify all
   Database 0 of a Redis, without its sessions:
-    gannet migrate --from redis://127.0.0.1:6379/0 --to redis://127.0.0.1:6380/0 --exclude session:
-  From the file that Redis saved:
-    gannet migrate --from dump.rdb --to memcached://127.0.0.1:11311 --json moved.json
+    gannet migrate --from \
+                        redis://127.0.0.1:6379/0 --to redis://127.0.0.1:6380/0 --exclude session:
+  From the file \
+                        that Redis saved:
+    gannet migrate --from dump.rdb --to memcached://127.0.0.1:11311 --json \
+                        moved.json
 
-Exit codes: 0 done; 1 the copy could not begin; 2 wrong arguments; 4 done, but keys were refused or differ; 5 the copy
-ended early: copied keys stay, and --resume continues.";
+Exit codes: 0 done; 1 the copy could not begin; 2 wrong arguments; 4 done, but \
+                        keys were refused or differ; 5 the copy
+ended early: copied keys stay, and --resume \
+                        continues.";
 
 fn value(name: &'static str, placeholder: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).value_name(placeholder).help(help)
@@ -48,13 +55,13 @@ pub fn command(name: &'static str) -> Command {
     let places = "memcached://[USER:PASSWORD@]HOST:PORT, redis://[USER:PASSWORD@]HOST:PORT/DB; memcacheds:// and \
                   rediss:// over TLS";
     let command = Command::new(name)
-        .about("Copy the keys of a memcached, a Redis or an RDB file to another server")
+        .about("Copy keys from memcached, Redis or an RDB file to another server")
         .arg(value("from", "PLACE", "").required(true).help(format!("{places} or FILE.rdb")))
         .arg(value("to", "PLACE", "").required(true).help(places))
         .arg(value("rate", "RATE", "Maximum of keys per second, as 10k; none: no limit").default_value("20k"))
         .arg(value("bytes", "SIZE", "Maximum of bytes per second, as 20MB; none: no limit").default_value("100MB"))
         .arg(value("resume", "FILE", "Journal of the copy's progress; if the file exists, resume from it"))
-        .arg(flag("overwrite", "Replace keys that the target has; without it they are left unchanged"))
+        .arg(flag("overwrite", "Replace existing keys at the target; by default they stay unchanged"))
         .arg(value("prefix", "TEXT", "Copy only keys with this prefix; may be repeated").action(ArgAction::Append))
         .arg(value("exclude", "TEXT", "Skip keys with this prefix; may be repeated").action(ArgAction::Append))
         .arg(value("limit", "N", "End after N copied keys, rounded up to a batch"))
@@ -72,10 +79,10 @@ pub fn command(name: &'static str) -> Command {
         .arg(value("json", "FILE", "Write the outcome as JSON"))
         .arg(flag("quiet", "Print nothing on standard error"))
         .after_help(EXAMPLES);
-    secured(command.next_help_heading("TLS, for places written as rediss:// or memcacheds://"))
+    secured(command.next_help_heading("TLS, for addresses written as rediss:// or memcacheds://"))
 }
 
-/// Runs it.
+/// Runs the subcommand.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let job = job(matches)?;
     let stopped = stop::switch()?;
@@ -109,12 +116,12 @@ fn ended(outcome: &Outcome) -> Result<(), Failure> {
         lines.push(format!("the target refused {} keys", outcome.counts.refused_sum()));
     }
     if let Some(differ) = outcome.verified.as_ref().map(|verified| verified.differ()).filter(|differ| *differ > 0) {
-        lines.push(format!("{differ} keys are not the same at both ends"));
+        lines.push(format!("{differ} keys differ between both ends"));
     }
     if lines.is_empty() { Ok(()) } else { Err(Failure::Code(BROKEN, lines)) }
 }
 
-/// Reads arguments and collects what is wrong with them.
+/// Reads arguments and collects their faults.
 struct Words<'a> {
     matches: &'a ArgMatches,
     faults: Vec<String>,
@@ -135,14 +142,14 @@ impl Words<'_> {
         }
     }
 
-    /// A limit, which `none` lifts.
+    /// Reads a limit; `none` removes it.
     fn limit(&mut self, name: &str, read: impl Fn(&str) -> Result<u64, String>) -> Option<u64> {
         self.read(name, |text| if text == "none" { Ok(None) } else { read(text).map(Some) }).flatten()
     }
 
     fn whole<T: FromStr>(&mut self, name: &str) -> Option<T> {
         self.read(name, |text| {
-            text.replace('_', "").parse().map_err(|_| format!("{text:?} is no whole number, as 50 is"))
+            text.replace('_', "").parse().map_err(|_| format!("{text:?} is not a whole number; write one, as in 50"))
         })
     }
 
@@ -167,7 +174,7 @@ fn job(matches: &ArgMatches) -> Result<Job, Failure> {
     });
     let timeout = words.read("timeout", |text| {
         let span = text.parse::<TimeSpan>().map_err(|error| format!("{text:?}: {error}; {}", error.remedy()))?;
-        if span.0 == 0 { Err("it is above 0, as in 10s".to_owned()) } else { Ok(Duration::from_nanos(span.0)) }
+        if span.0 == 0 { Err("it must be above 0, as in 10s".to_owned()) } else { Ok(Duration::from_nanos(span.0)) }
     });
     let verify = words.read("verify", verify);
     let limit = words.whole("limit");
@@ -176,7 +183,7 @@ fn job(matches: &ArgMatches) -> Result<Job, Failure> {
     if let (Some(from), Some(to)) = (&from, &to)
         && *from == Place::Server(to.clone())
     {
-        words.faults.push("--to: it is the same place as --from".to_owned());
+        words.faults.push("--to: it is the same server as --from".to_owned());
     }
     let choice = Choice { prefixes: words.begins("prefix"), excluded: words.begins("exclude") };
     let all = (from, to, timeout, verify, file_db, attempts);
@@ -207,14 +214,14 @@ fn job(matches: &ArgMatches) -> Result<Job, Failure> {
     })
 }
 
-/// Returns the TLS of the servers whose places ask for it, or every error with its remedy.
+/// Returns the TLS material for servers whose addresses use TLS; reports every error with its remedy.
 fn reached_by(matches: &ArgMatches, from: &Place, to: &Server) -> Result<Option<Client>, Vec<String>> {
     let servers = [if let Place::Server(server) = from { Some(server) } else { None }, Some(to)];
     let secured: Vec<&Server> = servers.into_iter().flatten().filter(|server| server.is_secured).collect();
     let mut settings = None;
     ask::tls_flags(matches, &mut settings)?;
     if secured.is_empty() {
-        let unused = "flags of TLS, and no place over TLS: write rediss:// or memcacheds://".to_owned();
+        let unused = "there are TLS flags, but no address uses TLS; write rediss:// or memcacheds://".to_owned();
         return if settings.is_some() { Err(vec![unused]) } else { Ok(None) };
     }
     let client = ask::secured(Some(&settings.unwrap_or_default()))?;
@@ -225,7 +232,7 @@ fn reached_by(matches: &ArgMatches, from: &Place, to: &Server) -> Result<Option<
 }
 
 fn verify(text: &str) -> Result<Verify, String> {
-    let wrong = || format!("{text:?} is none of all, none, some and a share, as 5%");
+    let wrong = || format!("{text:?} is not valid; write all, none, some or a share, as in 5%");
     match text {
         "none" => Ok(Verify::None),
         "some" => Ok(Verify::Some),

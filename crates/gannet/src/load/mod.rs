@@ -1,16 +1,16 @@
 //! `gannet load`: the load generator's command line.
 //!
 //! ```text
-//!   args      what can be asked            run       prefill, session, files, exit code
-//!   ask       arguments -> a session       view      what is seen while it runs
+//!   args      the arguments                run       prefill, session, files, exit code
+//!   ask       arguments -> a session       view      output during the run
 //!   plan      arrivals -> a schedule       compare   results side by side
-//!   cost      requests for a dollar        versus    two servers in turn, ratios
-//!   self_test what this host can do        tool      other tools' command lines and files
+//!   cost      requests per dollar          versus    two servers, alternating, with ratios
+//!   self_test capacity of this host        tool      other tools' command lines and files
 //!   migrate   copies keys to another server; `gannet migrate`
-//!   again     a result's run once more
+//!   again     repeats a result's run
 //!   agent     one run on several hosts
-//!   replay    a trace at its instants      record    what clients ask of a server, as a trace
-//!   stop      Ctrl-C ends it         started   a server that a run starts and ends
+//!   replay    a trace at its instants      record    requests of clients, as a trace
+//!   stop      Ctrl-C ends the run          started   a server that a run starts and ends
 //! ```
 
 mod again;
@@ -40,7 +40,7 @@ use crate::{Failure, print};
 /// The subcommand's arguments.
 pub fn command() -> Command {
     let command = Command::new("load")
-        .about("Generate load on a server, and find the highest rate that keeps its objectives")
+        .about("Generate load on a server, and find the highest rate that meets its objectives")
         .arg_required_else_help(true)
         .disable_help_subcommand(true)
         .subcommand_negates_reqs(true)
@@ -60,7 +60,7 @@ pub fn command() -> Command {
     args::add(command)
 }
 
-/// Runs it.
+/// Runs the subcommand.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     match matches.subcommand() {
         Some(("agent", matches)) => agent::run(matches),
@@ -79,18 +79,18 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-/// A run with the flags in `words`, for another subcommand; nothing is said meanwhile.
+/// Runs the flags in `words` for another subcommand, without output.
 pub fn one(words: &[String], desk: &Desk) -> Result<RunResult, Failure> {
     let command = args::add(Command::new("load")).no_binary_name(true);
     let matches = command.try_get_matches_from(words).map_err(|error| {
         let text = error.to_string();
         let first = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
-        Failure::Usage(vec![format!("of `gannet load`: {first}")])
+        Failure::Usage(vec![format!("in the flags of `gannet load`: {first}")])
     })?;
     run::one(&matches, ask::ask(&matches)?, desk, &mut view::Screen::new(true), None)
 }
 
-/// The presets, a line each.
+/// Returns the presets, one per line.
 fn presets() -> String {
     load::workload::presets::names().iter().map(|name| format!("{name}\n")).collect()
 }

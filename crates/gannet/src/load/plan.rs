@@ -1,4 +1,4 @@
-//! From a workload's arrivals to the engine's plan.
+//! Converts a workload's arrivals to the engine's plan.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use load::schedule::{Instants, Pace as Spacing, Plan, Shape};
 use load::workload::model::{Arrivals, Pace};
 use trace::{Selection, TracePace};
 
-/// The plan of `pace`, with `kind` in the place of its arrivals if it is given.
+/// Returns the plan of `pace`; `kind`, if given, replaces its arrivals.
 pub fn plan(pace: &Pace, kind: Option<&str>, speed: Option<f64>) -> Result<Plan, String> {
     match kind {
         Some("poisson") => return Ok(Plan::poisson()),
         Some("constant") => return Ok(Plan::constant()),
         Some(other) => {
             let Some(path) = other.strip_prefix("trace:").filter(|path| !path.is_empty()) else {
-                let known = "take poisson, constant or trace:FILE, or a workload file for others";
-                return Err(format!("{other:?} is none; {known}"));
+                let known = "write poisson, constant or trace:FILE, or use a workload file for others";
+                return Err(format!("{other:?} is not a kind of arrivals; {known}"));
             };
             return trace(Path::new(path), speed.unwrap_or(1.0));
         }
@@ -36,15 +36,15 @@ pub fn plan(pace: &Pace, kind: Option<&str>, speed: Option<f64>) -> Result<Plan,
     })
 }
 
-/// The instants of the trace at `path`.
+/// Returns the instants of the trace at `path`.
 fn trace(path: &Path, speed: f64) -> Result<Plan, String> {
     let pace = TracePace::open(Selection::new(path)).map_err(|fault| fault.to_string())?;
     Ok(Plan::Trace { instants: Instants::Stream(Arc::new(pace)), speed })
 }
 
-/// A plan in words.
+/// Describes a plan in words.
 pub fn words(load: &Load) -> String {
-    let (Load::Open(plan) | Load::Blind(Some(plan))) = load else { return "as fast as it goes".to_owned() };
+    let (Load::Open(plan) | Load::Blind(Some(plan))) = load else { return "as fast as possible".to_owned() };
     match plan {
         Plan::Rate { pace: Spacing::Even, shape: Shape::Flat } => "constant".to_owned(),
         Plan::Rate { shape: Shape::Flat, .. } => "Poisson".to_owned(),
@@ -54,7 +54,7 @@ pub fn words(load: &Load) -> String {
         Plan::Rate { shape: Shape::Ramp { from, to, .. }, .. } => format!("ramp by {:.2}", to / from),
         Plan::Rate { shape: Shape::Sine { .. }, .. } => "sine".to_owned(),
         Plan::Trace { speed, .. } if *speed == 1.0 => "a trace's".to_owned(),
-        Plan::Trace { speed, .. } => format!("a trace's {speed} times as fast"),
+        Plan::Trace { speed, .. } => format!("a trace at {speed} times its speed"),
     }
 }
 

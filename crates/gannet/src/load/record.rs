@@ -41,10 +41,10 @@ pub fn command() -> Command {
         .arg(Arg::new("FILE").value_name("FILE").required(true).help("The trace to write; the file must not exist"))
         .arg(
             value("listen", "HOST:PORT|unix:PATH")
-                .help("Address at which clients connect instead of the server's")
+                .help("Address that clients connect to instead of the server's")
                 .requires("target"),
         )
-        .arg(value("target", "HOST:PORT|unix:PATH").help("Server to which clients are forwarded").requires("listen"))
+        .arg(value("target", "HOST:PORT|unix:PATH").help("Server that clients are forwarded to").requires("listen"))
         .arg(value("watch", "HOST:PORT|unix:PATH").help("Server whose watch stream is recorded instead"))
         .group(ArgGroup::new("how").args(["listen", "watch"]).required(true))
         .arg(
@@ -56,14 +56,14 @@ pub fn command() -> Command {
         .arg(value("duration", "DURATION").help("Length of the recording [default: until Ctrl-C]"))
         .arg(
             value("connections-max", "N")
-                .help("Maximum of clients at once; further ones wait [default: 1024]")
+                .help("Maximum number of simultaneous clients; further ones wait [default: 1024]")
                 .requires("listen"),
         )
         .arg(
             Arg::new("csv")
                 .long("csv")
                 .action(ArgAction::SetTrue)
-                .help("Write the format of Twitter's traces: a line a request, times in seconds"),
+                .help("Write Twitter's format: one line per request, times in seconds"),
         )
         .arg(Arg::new("quiet").long("quiet").action(ArgAction::SetTrue).help("Print nothing until the end"))
 }
@@ -78,25 +78,25 @@ struct Asked {
     quiet: bool,
 }
 
-/// Runs it.
+/// Runs the subcommand.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let mut flags = Flags::new(matches);
     let [listen, target, watch] = ["listen", "target", "watch"].map(|name| flags.parsed::<Address>(name));
     let stream = flags.read("protocol", |text| match text {
         "memcache" | "meta" => Ok(Stream::Watch),
         "resp" => Ok(Stream::Monitor),
-        _ => Err(format!("{text:?} is none; take memcache or resp")),
+        _ => Err(format!("{text:?} is not a protocol; write memcache or resp")),
     });
-    let secret = flags.read("key", |text| Secret::parse(text).ok_or("a secret is 32 hexadecimal digits"));
+    let secret = flags.read("key", |text| Secret::parse(text).ok_or("the secret must be 32 hexadecimal digits"));
     let connections_max = flags.whole("connections-max").unwrap_or(1024);
     if !(1..=CONNECTIONS_MAX).contains(&connections_max) {
-        flags.fault("connections-max", format!("from 1 to {CONNECTIONS_MAX} are possible"));
+        flags.fault("connections-max", format!("the number must be from 1 to {CONNECTIONS_MAX}"));
     }
     let duration = flags.span("duration");
     if !flags.faults.is_empty() {
         return Err(Failure::Usage(flags.faults));
     }
-    let random = |error| Failure::Failed(vec![format!("the system gives no random numbers ({error}); choose a --key")]);
+    let random = |error| Failure::Failed(vec![format!("cannot draw a random secret ({error}); pass a --key")]);
     let asked = Asked {
         chosen_secret: secret.is_some(),
         secret: secret.map_or_else(Secret::random, Ok).map_err(random)?,
@@ -120,7 +120,7 @@ fn tape(asked: &Asked, path: &Path) -> Result<Tape, Failure> {
     Tape::create(path, &header, asked.lines).map_err(|error| Failure::Failed(vec![error.to_string()]))
 }
 
-/// Tells how it goes, and when its time is over.
+/// Reports the progress of a recording, and the end of its time.
 struct Teller {
     quiet: bool,
     started: Instant,
@@ -142,7 +142,7 @@ impl Teller {
     fn tell(&mut self, seen: &Seen, (written, lost): (u64, u64), broken: bool) {
         if broken && !self.broken {
             self.broken = true;
-            eprintln!("the trace cannot be written any more; clients are served on, and Ctrl-C ends it");
+            eprintln!("the trace cannot be written any more; clients are still served, and Ctrl-C ends the recording");
         }
         if self.quiet || self.printed.elapsed() < PERIOD {
             return;
@@ -157,12 +157,12 @@ fn proxied(asked: &Asked, path: &Path, listen: &Address, target: &Address, stop:
     let tape = tape(asked, path)?;
     let failed = |what: String| Failure::Failed(vec![what]);
     let mut proxy = Proxy::listen(listen, target, tape, asked.secret, asked.connections_max).map_err(|error| {
-        // Nothing was recorded: the file is not left behind.
+        // Nothing was recorded, so the file is removed.
         let _ = std::fs::remove_file(path);
-        failed(format!("{listen} cannot be listened at for {target} ({error}); name a free address and a known server"))
+        failed(format!("cannot listen on {listen} for {target} ({error}); pass a free address and a known server"))
     })?;
     let address = proxy.address().map_err(|error| failed(error.to_string()))?;
-    eprintln!("recording: clients connect to {address}, and are passed on to {target}");
+    eprintln!("recording: clients connect to {address} and are forwarded to {target}");
     let mut teller = Teller::new(asked);
     let mut look = |proxy: &Proxy| {
         let (seen, counts) = proxy.seen();
@@ -171,19 +171,19 @@ fn proxied(asked: &Asked, path: &Path, listen: &Address, target: &Address, stop:
             stop.store(true, Ordering::Relaxed);
         }
     };
-    proxy.run(stop, &mut look).map_err(|error| failed(format!("the system cannot wait for clients ({error})")))?;
+    proxy.run(stop, &mut look).map_err(|error| failed(format!("cannot wait for clients ({error})")))?;
     if proxy.refused() > 0 {
-        eprintln!("note: {} clients were closed, since {target} did not take them", proxy.refused());
+        eprintln!("note: {} clients were disconnected, because {target} refused the connection", proxy.refused());
     }
     proxy.end().map_err(|error| failed(error.to_string()))
 }
 
 fn overheard(asked: &Asked, path: &Path, server: &Address, stream: Stream, stop: &AtomicBool) -> Result<Seen, Failure> {
     let failed = |what: String| Failure::Failed(vec![format!("{server}: {what}")]);
-    let refused = |error| failed(format!("it cannot be connected to ({error}); is the server running there?"));
+    let refused = |error| failed(format!("cannot connect to it ({error}); check that the server is running"));
     let mut connection = link::Stream::connect(server, None, CONNECT).map_err(refused)?;
     let mut tape = tape(asked, path)?;
-    eprintln!("recording: what {server} tells its watchers");
+    eprintln!("recording: the watch stream of {server}");
     let (mut by, mut ledger, mut seen) = (Watched::new(asked.secret), Ledger::default(), Seen::default());
     let (mut teller, mut flushed) = (Teller::new(asked), Instant::now());
     let mut look = |by: &Watched, ledger: &mut Ledger, seen: &Seen| {
@@ -210,22 +210,22 @@ fn overheard(asked: &Asked, path: &Path, server: &Address, stream: Stream, stop:
 
 /// Describes a recording in words.
 fn summary(path: &Path, seen: &Seen) -> String {
-    let mut text = format!("{}: {} requests of {} connections\n", path.display(), seen.entries, seen.connections);
+    let mut text = format!("{}: {} requests from {} connections\n", path.display(), seen.entries, seen.connections);
     if seen.other_requests > 0 {
         text.push_str(&format!(
-            "{} requests are in no entry: they have no key, or no verb of a trace\n",
+            "{} requests are not in the trace: they have no key, or a trace has no verb for them\n",
             seen.other_requests
         ));
     }
     if seen.unfollowed > 0 {
         text.push_str(&format!(
-            "{} connections could not be followed to their end; their bytes were passed\n",
+            "{} connections could not be followed to their end; their bytes were forwarded\n",
             seen.unfollowed
         ));
     }
     if seen.lost > 0 {
         text.push_str(&format!(
-            "{} requests are lost: they came faster than they could be written or reported\n",
+            "{} requests were lost: they arrived faster than they could be written or reported\n",
             seen.lost
         ));
     }

@@ -1,4 +1,4 @@
-//! `gannet load replay FILE --target ...`: a trace's requests at its instants.
+//! `gannet load replay FILE --target ...`: sends a trace's requests at its instants.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,16 +26,20 @@ use super::stop;
 use super::view::Screen;
 use crate::{Failure, print};
 
-const EXAMPLES: &str = "\
-Examples:
-  What was recorded, at its own instants:
-    gannet load replay day.trace --target 127.0.0.1:11211
-  A production trace ten times as fast for a minute, on a cache that begins with what the trace finds:
-    gannet load replay cluster52.csv.zst --target 127.0.0.1:11211 --speed 10 --scale-ttl --duration 60s --prefill
-  Its first 100,000 requests at another rate, on a server that speaks RESP, every value checked:
-    gannet load replay day.trace --target 127.0.0.1:6379 --protocol resp --rate 5k --limit 100000 --verify";
+const EXAMPLES: &str = "Examples:
+  A recorded trace, at its own instants:
+    gannet load replay day.trace --target \
+                        127.0.0.1:11211
+  A production trace ten times as fast for a minute, on a cache that begins \
+                        with what the trace finds:
+    gannet load replay cluster52.csv.zst --target 127.0.0.1:11211 \
+                        --speed 10 --scale-ttl --duration 60s --prefill
+  Its first 100,000 requests at another rate, \
+                        on a server that speaks RESP, every value checked:
+    gannet load replay day.trace --target \
+                        127.0.0.1:6379 --protocol resp --rate 5k --limit 100000 --verify";
 
-/// The longest replay of which no length is given.
+/// The longest replay when no length is given, in nanoseconds.
 const LENGTH_NS_MAX: u64 = 24 * 3_600_000_000_000;
 const VALUE_BYTES: u64 = 256;
 const VALUE_BYTES_MAX: u64 = 1000 << 10;
@@ -59,7 +63,7 @@ struct Asked {
     notes: Vec<&'static str>,
 }
 
-/// Runs it.
+/// Runs the subcommand.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let mut asked = ask(matches)?;
     let mut screen = Screen::new(matches.get_flag("quiet"));
@@ -70,7 +74,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
     let _admin = admin(matches.get_one::<String>("admin").map(String::as_str), &desk, &mut screen)?;
     let mut known = known(matches, &asked.workload, &asked.mode, &asked.config);
-    // What was asked is in the trace: the result cannot be run again without it.
+    // The requests are in the trace, so the result alone is not enough to repeat the run.
     known.workload = None;
     known.tls = asked.config.tls.as_ref().map(|client| Tls::from(client.settings()));
     describe(&asked.workload, &asked.config, &mut known)?;
@@ -88,7 +92,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let sources = sources(matches, &asked.workload, &asked.config, true)?;
     let job = Job { known, config: asked.config.clone(), mode: asked.mode.clone(), objectives, assertions, sources };
     let make = |place: Place| {
-        debug_assert_eq!(place.stream, Stream::Bulk, "a replay has no second stream");
+        debug_assert_eq!(place.stream, Stream::Bulk, "a replay does not support a sampler");
         Playback::new(&asked.script, &feed, place.thread)
     };
     let mut result = session::run(job, make, &desk, &mut screen).map_err(failed)?;
@@ -103,23 +107,24 @@ fn start(ask: &Selection, threads: usize, deal: Deal) -> Result<Feed, Failure> {
     let fault = |fault: trace::TraceError| Failure::Failed(vec![fault.to_string()]);
     let reader = Reader::open(ask).map_err(fault)?;
     Feed::start(reader, threads, deal)
-        .map_err(|error| Failure::Failed(vec![format!("the thread that reads the trace cannot be started ({error})")]))
+        .map_err(|error| Failure::Failed(vec![format!("cannot start the thread that reads the trace ({error})")]))
 }
 
 /// Returns remarks on the figures that follow from the trace.
 fn tell(feed: &Feed, result: &mut RunResult) {
     feed.close();
-    // At another pace than the trace's its errors were not read.
+    // At another pace than the trace's, its faults have not been reported yet.
     if let Some(fault) = load::schedule::OpenInstants::fault(feed) {
         result.partial = Some(fault);
     }
     let Some(end) = feed.end() else { return };
     let notes = &mut result.verdict.notes;
     if end.is_cut {
-        notes.push("the trace stops without an end, its recorder was killed: what is whole was replayed".to_owned());
+        notes
+            .push("the trace has no end because its recorder was killed; all complete blocks were replayed".to_owned());
     }
     if let Some(summary) = end.summary.filter(|summary| summary.lost > 0) {
-        notes.push(format!("the trace lacks {} requests that its recorder could not write in time", summary.lost));
+        notes.push(format!("the trace lacks {} requests that the recorder could not write in time", summary.lost));
     }
 }
 
@@ -163,12 +168,17 @@ fn ask(matches: &ArgMatches) -> Result<Asked, Failure> {
     let mut reader = Reader::open(&ask).map_err(|fault| Failure::Failed(vec![fault.to_string()]))?;
     if reader.format() == Format::OracleGeneral && !script.fill_on_miss {
         script.fill_on_miss = true;
-        notes.push("the trace only reads: what misses is stored");
+        notes.push("the trace contains only reads: missed keys are stored");
     }
-    // A trace that cannot be read at all is refused before anything is asked.
+    // An unreadable trace is refused before any request is sent.
     match reader.entry() {
         Ok(Some(_)) => {}
-        Ok(None) => return Err(Failure::Failed(vec![format!("{}: it has no requests; name another", path.display())])),
+        Ok(None) => {
+            return Err(Failure::Failed(vec![format!(
+                "{}: the trace contains no requests; pass another file",
+                path.display()
+            )]));
+        }
         Err(fault) => return Err(Failure::Failed(vec![fault.to_string()])),
     }
     Ok(Asked { ask, script, workload, config, mode, prefill: matches.get_flag("prefill"), notes })
@@ -177,7 +187,7 @@ fn ask(matches: &ArgMatches) -> Result<Asked, Failure> {
 fn named<T: Copy>(names: &[(&'static str, T)], text: &str) -> Result<T, String> {
     let known = names.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
     let all: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
-    known.ok_or_else(|| format!("{text:?} is none; take {}", all.join(", ")))
+    known.ok_or_else(|| format!("{text:?} is not a format; write {}", all.join(", ")))
 }
 
 /// Returns the workload that describes the replay in its result.
@@ -216,7 +226,7 @@ fn script(flags: &mut Flags<'_>, workload: &Workload, speed: Option<f64>) -> Scr
     let mut size = |name: &str, usual: u64, most: u64| {
         let bytes = flags.size(name).unwrap_or(usual);
         if bytes == 0 || bytes > most {
-            flags.fault(name, format!("from 1 to {most} bytes are possible"));
+            flags.fault(name, format!("it must be from 1 to {most} bytes"));
         }
         bytes.min(most) as u32
     };
@@ -239,7 +249,7 @@ fn script(flags: &mut Flags<'_>, workload: &Workload, speed: Option<f64>) -> Scr
     }
 }
 
-/// Stores what the trace reads and found.
+/// Stores the keys that the trace reads with a hit.
 fn prefill(asked: &Asked, desk: &Desk, screen: &mut Screen) -> Result<(), Failure> {
     let ask = Selection { times: Times::Ignored, repeat: false, ..asked.ask.clone() };
     let feed = start(&ask, asked.config.threads, Deal::InTurn)?;
@@ -255,6 +265,6 @@ fn prefill(asked: &Asked, desk: &Desk, screen: &mut Screen) -> Result<(), Failur
     if let Some(fault) = load::schedule::OpenInstants::fault(&feed) {
         return Err(Failure::Failed(vec![format!("prefill: {fault}")]));
     }
-    screen.line(&format!("prefill: {stored} stores of what the trace reads"));
+    screen.line(&format!("prefill: stored {stored} keys that the trace reads"));
     Ok(())
 }

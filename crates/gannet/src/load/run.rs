@@ -29,14 +29,14 @@ use super::tool::Spoken;
 use super::view::Screen;
 use crate::{Failure, print};
 
-/// The generator and not the server was the limit: the result says nothing about the server.
+/// The exit code if the generator was the bottleneck, so that the result does not describe the server.
 pub const GENERATOR_LIMITED: u8 = 3;
-/// An assertion or an objective was broken.
+/// The exit code if an assertion or an objective was violated.
 pub const BROKEN: u8 = 4;
-/// It ended early; what was measured is kept.
+/// The exit code if the run ended early, with partial results.
 pub const PARTIAL: u8 = 5;
 
-/// Runs it.
+/// Runs the subcommand.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let asked = ask(matches)?;
     let mut screen = Screen::new(matches.get_flag("quiet"));
@@ -52,7 +52,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     ended(&result)
 }
 
-/// One session, prefill included. With `intervals` these are printed during the run.
+/// Runs one session, including the prefill. `intervals` are printed during the run, if given.
 pub fn one(
     matches: &ArgMatches,
     asked: Asked,
@@ -79,7 +79,7 @@ pub fn one(
     }
     let now = UnixMillis::now();
     let make = |place: load::engine::Place| {
-        // The sampler draws as one more thread of the workload's would.
+        // The sampler draws as an additional thread of the workload.
         let thread = match place.stream {
             Stream::Bulk => place.thread,
             Stream::Sampler => 0,
@@ -115,12 +115,12 @@ fn by<'a>(
     move |config, control| fleet.run(config, control, workload, kind)
 }
 
-/// Of an engine that could not run.
+/// Converts the error of an engine that could not run.
 pub fn failed(error: Error) -> Failure {
     Failure::Failed(error.to_string().lines().map(str::to_owned).collect())
 }
 
-/// Opens the admin port, if one is wanted.
+/// Opens the admin port, if requested.
 pub fn admin(addr: Option<&str>, desk: &Arc<Desk>, screen: &mut Screen) -> Result<Option<Admin>, Failure> {
     let Some(addr) = addr else { return Ok(None) };
     let admin = Admin::start(addr, desk.clone()).map_err(|error| {
@@ -130,7 +130,7 @@ pub fn admin(addr: Option<&str>, desk: &Arc<Desk>, screen: &mut Screen) -> Resul
     Ok(Some(admin))
 }
 
-/// Asks each target for its name and version. A target that refuses TLS ends the run before it begins.
+/// Reads the name and version of each target. A target that refuses TLS ends the run before it begins.
 pub fn describe(workload: &Workload, config: &Config, known: &mut RunResult) -> Result<(), Failure> {
     let account = account(workload.protocol);
     let meet = |address: &str| match account {
@@ -139,7 +139,7 @@ pub fn describe(workload: &Workload, config: &Config, known: &mut RunResult) -> 
     };
     for target in &workload.targets {
         let server = meet(&target.address).map_err(|failure| {
-            Failure::Failed(vec![format!("no connection could be made: {}: {failure}", target.address)])
+            Failure::Failed(vec![format!("cannot open a connection: {}: {failure}", target.address)])
         })?;
         let (address, protocol) = (target.address.clone(), workload.protocol.name().to_owned());
         known.targets.push(Target { address, protocol, server });
@@ -155,7 +155,8 @@ const fn account(protocol: Protocol) -> Option<Account> {
     }
 }
 
-/// Host, generator if it is here, and what can be had of the first target.
+/// Returns the sources of the timelines: the host, the generator if it runs here, and the statistics of the first
+/// target.
 pub fn sources(
     matches: &ArgMatches,
     workload: &Workload,
@@ -169,7 +170,7 @@ pub fn sources(
     let Some(first) = workload.targets.first() else { return Ok(sources) };
     let pid = match matches.get_one::<String>("server-pid") {
         Some(text) => {
-            let wrong = || Failure::Usage(vec![format!("--server-pid: {text:?} is no process id; see pidof")]);
+            let wrong = || Failure::Usage(vec![format!("--server-pid: {text:?} is not a process id; see pidof")]);
             Some(text.parse::<u32>().map_err(|_| wrong())?)
         }
         None => locate::listener(&first.address),
@@ -204,7 +205,7 @@ fn prefill(
         warm_up_ns: 0,
         duration_ns: 24 * 3_600_000_000_000,
         slice_ns: 1_000_000_000,
-        // Each thread ends by itself when it has stored its part.
+        // Each thread ends by itself after it has stored its part.
         requests_max: None,
         sampler: None,
         ..config.clone()
@@ -215,11 +216,12 @@ fn prefill(
         None => session::run(job, make, desk, bar),
         Some(fleet) => session::run_by(job, &mut by(fleet, workload, Kind::Prefill), desk, bar),
     })?;
-    screen.line(&format!("prefill: {keys} keys are stored"));
+    screen.line(&format!("prefill: stored {keys} keys"));
     Ok(())
 }
 
-/// Stores until there is no more, `requests` of them if that is known; `go` carries it out. How many there were.
+/// Runs stores until the traffic is exhausted; `requests` is their number if known, and `go` carries them out. Returns
+/// the number of stores.
 pub fn stored(
     config: Config,
     requests: Option<u64>,
@@ -241,7 +243,7 @@ pub fn stored(
         let first =
             result.figures.faults.first().map_or(String::new(), |fault| format!("; the first: {}", fault.first));
         return Err(Failure::Failed(vec![format!(
-            "prefill: {} of {} stores failed{first}; give the server room for them, or do not prefill",
+            "prefill: {} of {} stores failed{first}; give the server more memory, or do not prefill",
             counts.errors + counts.unanswered,
             requests.unwrap_or(counts.due),
         )]));
@@ -249,10 +251,10 @@ pub fn stored(
     Ok(counts.answered)
 }
 
-/// A progress bar by requests.
+/// A progress bar that counts requests.
 struct Counted<'a> {
     screen: &'a mut Screen,
-    /// Number of keys, if known.
+    /// Expected number of requests, if known.
     requests: Option<u64>,
     what: Option<&'a str>,
 }
@@ -270,7 +272,7 @@ impl View for Counted<'_> {
     fn step(&mut self, _: &load::result::StepResult) {}
 }
 
-/// Writes every file that is asked for; from the second round on its number is in their names.
+/// Writes all requested files; from the second round on, their names contain its number.
 pub fn files(matches: &ArgMatches, result: &RunResult, round: u32) -> Result<(), Failure> {
     type Written = fn(&RunResult) -> String;
     let kinds: [(&str, Written); 6] = [
@@ -289,7 +291,7 @@ pub fn files(matches: &ArgMatches, result: &RunResult, round: u32) -> Result<(),
     Ok(())
 }
 
-/// `path` in the first round, and `out-2.json` for `out.json` in the second.
+/// Returns `path` in the first round, and `out-2.json` for `out.json` in the second.
 pub fn of_round(path: &Path, round: u32) -> PathBuf {
     if round <= 1 {
         return path.to_owned();
@@ -302,7 +304,7 @@ pub fn of_round(path: &Path, round: u32) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// The exit code: what makes the figures worthless comes first.
+/// Returns the exit code; invalid figures have priority.
 pub fn ended(result: &RunResult) -> Result<(), Failure> {
     if let Some(cause) = &result.invalid {
         return Err(Failure::Code(GENERATOR_LIMITED, vec![format!("INVALID: {cause}")]));
@@ -314,7 +316,7 @@ pub fn ended(result: &RunResult) -> Result<(), Failure> {
         .assertions
         .iter()
         .filter(|assertion| !assertion.held)
-        .map(|assertion| format!("assertion broken: {}; it is {}", assertion.condition, assertion.value))
+        .map(|assertion| format!("assertion violated: {}; actual value {}", assertion.condition, assertion.value))
         .collect();
     if !broken.is_empty() {
         return Err(Failure::Code(BROKEN, broken));

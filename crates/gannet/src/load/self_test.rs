@@ -1,4 +1,4 @@
-//! `gannet load self-test`: how fast and how punctual the generator is on this host.
+//! `gannet load self-test`: measures the generator's highest rate and timing error on this host.
 
 use std::time::Duration;
 
@@ -28,14 +28,14 @@ pub fn command() -> Command {
         .after_help("Example:\n  gannet load self-test --part 1s")
 }
 
-/// Runs it.
+/// Runs the subcommand.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let text = matches.get_one::<String>("part").expect("it has a default");
     let part: TimeSpan = text.parse().map_err(|error: base::units::UnitError| {
         Failure::Usage(vec![format!("--part: {error}; {}", error.remedy())])
     })?;
     if !(Duration::from_millis(50)..=Duration::from_secs(60)).contains(&Duration::from_nanos(part.0)) {
-        return Err(Failure::Usage(vec!["--part: from 50ms to 60s are possible".to_owned()]));
+        return Err(Failure::Usage(vec!["--part: the length must be from 50ms to 60s".to_owned()]));
     }
     let trial = Trial { part_ns: part.0, ..Trial::default() };
     let outcome =
@@ -44,7 +44,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     if matches.get_flag("strict") && !outcome.is_punctual() {
         let most = TIMER_ERROR_NS_MAX / 1000;
         let line =
-            format!("the timer error is above {most} us at p99; leave the generator a CPU that nothing else uses");
+            format!("the timer error is above {most} us at p99; use a CPU for the generator that nothing else uses");
         return Err(Failure::Code(super::run::GENERATOR_LIMITED, vec![line]));
     }
     Ok(())

@@ -1,11 +1,11 @@
-//! A server that is started for a run, and ended by its id.
+//! A server that is started for a run and ended afterwards.
 
 use std::process::{Child, Command as Process, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::Failure;
 
-/// Time limit for a server to listen, and to end.
+/// Time limit for a server to start listening, and to end.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -17,13 +17,13 @@ pub fn listens(target: &str) -> bool {
     }
 }
 
-/// A server that was started here.
+/// A server that this process started.
 pub struct Server {
     child: Child,
 }
 
 impl Server {
-    /// Its process.
+    /// Returns the server's process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -31,31 +31,31 @@ impl Server {
     /// Starts `command` and waits until it listens at `target`.
     pub fn start(command: &str, target: &str) -> Result<Self, Failure> {
         let failed = |what: String| Failure::Failed(vec![format!("{command}: {what}")]);
-        // The shell gives its place to the server, so that the process started is the one to end.
+        // The shell replaces itself by the server (exec), so that the child process is the server.
         let child = Process::new("sh")
             .args(["-c", &format!("exec {command}")])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .map_err(|error| failed(format!("it cannot be started ({error})")))?;
+            .map_err(|error| failed(format!("cannot start it ({error})")))?;
         let mut server = Self { child };
         let begun = Instant::now();
         while !listens(target) {
             if let Ok(Some(status)) = server.child.try_wait() {
                 return Err(failed(format!(
-                    "it ended with {status} before it listened at {target}; run it by hand to see why"
+                    "it ended with {status} before it listened on {target}; run it manually to see why"
                 )));
             }
             if begun.elapsed() > PATIENCE {
-                return Err(failed(format!("it does not listen at {target} after 30 s; let it listen there")));
+                return Err(failed(format!("it does not listen on {target} after 30 s; start it with that address")));
             }
             std::thread::sleep(LOOK);
         }
         Ok(server)
     }
 
-    /// Ends it by its id: first as its users would, then by force.
+    /// Ends the server by its process id: by SIGTERM first, then by SIGKILL.
     pub fn end(&mut self) {
         if let Some(pid) = rustix::process::Pid::from_raw(self.child.id() as i32) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);

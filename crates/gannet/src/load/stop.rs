@@ -8,13 +8,13 @@ use load::session::Desk;
 
 use crate::Failure;
 
-/// Ends a session.
+/// Ends the session of `desk` at a signal.
 pub fn desk(desk: &Arc<Desk>) -> Result<(), Failure> {
     let desk = desk.clone();
     at_each(move || desk.stop())
 }
 
-/// A switch that is set.
+/// Returns a flag that a signal sets.
 pub fn switch() -> Result<Arc<AtomicBool>, Failure> {
     let switch = Arc::new(AtomicBool::new(false));
     let set = switch.clone();
@@ -22,9 +22,9 @@ pub fn switch() -> Result<Arc<AtomicBool>, Failure> {
     Ok(switch)
 }
 
-/// Calls `act` at each signal, on a thread of its own that lives as long as the program.
+/// Calls `act` at each signal, in a separate thread that lives as long as the program.
 fn at_each(act: impl Fn() + Send + 'static) -> Result<(), Failure> {
-    let system = |error: std::io::Error| Failure::Failed(vec![format!("signals cannot be watched: {error}")]);
+    let system = |error: std::io::Error| Failure::Failed(vec![format!("cannot watch signals: {error}")]);
     let mut signals = Signals::take_over().map_err(system)?;
     let watcher = std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         while signals.wait().is_some() {

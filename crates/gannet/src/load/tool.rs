@@ -1,6 +1,7 @@
-//! `gannet load aerospike|memtier|rpc-perf|mc-crusher`: other tools' command lines and files, run as they are.
+//! `gannet load aerospike|memtier|rpc-perf|mc-crusher`: runs other tools' command lines and files unchanged.
 //!
-//! What means something slightly else here is a line on standard error; what has no equal is refused.
+//! Arguments with a slightly different meaning are reported on standard error. Arguments without an equivalent are
+//! refused.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,19 +29,19 @@ use super::view::Screen;
 use super::{args, plan, stop};
 use crate::{Failure, print};
 
-/// The longest run, one that only its requests or a signal end.
+/// The longest run that only a number of requests or a signal ends.
 const LENGTH_MAX: Duration = Duration::from_secs(24 * 3600);
-/// A tool's file is not larger than this, in bytes.
+/// Largest size of a tool's file in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Runs one after the other at most.
+/// Highest number of consecutive runs.
 const ROUNDS_MAX: u32 = 1000;
 
-/// The subcommands.
+/// Returns the subcommands.
 pub fn commands() -> [Command; 4] {
     [
         words(
             "aerospike",
-            "Run a command line of the Aerospike benchmarks, of either dialect, on a server that speaks RESP",
+            "Run a command line of an Aerospike benchmark (asbench or Java client) on a server that speaks RESP",
             "Example:\n  gannet load aerospike -h 127.0.0.1 -p 6379 -n test -k 1000 -o S:10 -b 10 -w I -z 4\n  \
              gannet load aerospike -h 127.0.0.1 -p 6379 -n test -k 1000 -o S:10 -b 10 -w RU,80 -z 4 \
              -t 2000 -latency 5,1",
@@ -54,19 +55,19 @@ pub fn commands() -> [Command; 4] {
         file(
             "rpc-perf",
             "rpc-perf.toml",
-            "Run a configuration file of rpc-perf, of version 5 or the older form",
+            "Run a configuration file of rpc-perf, in version 5 or the older form",
             "Example:\n  gannet load rpc-perf cache.toml --duration 5s --report out.html",
         ),
         file(
             "mc-crusher",
             "CONF",
-            "Run a conf file of mc-crusher",
+            "Run a configuration file of mc-crusher",
             "Example:\n  gannet load mc-crusher paced.conf --target 127.0.0.1:11211 --duration 5s",
         ),
     ]
 }
 
-/// A tool with a command line of its own, which begins with its first word that is no flag of ours.
+/// Defines a tool with a command line, which begins with the first word that is not one of our flags.
 fn words(name: &'static str, about: &'static str, example: &'static str) -> Command {
     let command = Command::new(name)
         .about(about)
@@ -74,7 +75,7 @@ fn words(name: &'static str, about: &'static str, example: &'static str) -> Comm
         .arg(Arg::new("help").long("help").action(ArgAction::Help).help("Print help"))
         .arg(
             Arg::new("ARGS")
-                .help("The tool's own arguments, behind all flags of ours")
+                .help("The tool's own arguments, after the generator's flags")
                 .num_args(0..)
                 .allow_hyphen_values(true)
                 .trailing_var_arg(true),
@@ -82,21 +83,21 @@ fn words(name: &'static str, about: &'static str, example: &'static str) -> Comm
     args::add_outcome(command).after_help(example)
 }
 
-/// A tool with a file.
+/// Defines a tool with a file.
 fn file(name: &'static str, placeholder: &'static str, about: &'static str, example: &'static str) -> Command {
     let flag = |name: &'static str, placeholder: &'static str| Arg::new(name).long(name).value_name(placeholder);
     let command = Command::new(name)
         .about(about)
         .arg(Arg::new("FILE").value_name(placeholder).required(true).help("The file"))
-        .arg(flag("target", "HOST:PORT|unix:PATH").help("The server, instead of the file's"))
-        .arg(flag("duration", "DURATION").help("How long, instead of what the file says"));
+        .arg(flag("target", "HOST:PORT|unix:PATH").help("Server to use instead of the one in the file"))
+        .arg(flag("duration", "DURATION").help("Length of the run, instead of the one in the file"));
     args::add_outcome(command).after_help(example)
 }
 
-/// A tool's command line or file, read.
+/// A tool's parsed command line or file.
 struct Tool {
     mapped: Mapped,
-    /// It is one of Aerospike's benchmarks.
+    /// Set if the tool is one of Aerospike's benchmarks.
     aerospike: Option<Aerospike>,
 }
 
@@ -167,14 +168,14 @@ fn read(name: &str, matches: &ArgMatches) -> Result<Tool, Failure> {
     tls_flags(matches, &mut mapped.workload.tls).map_err(Failure::Usage)?;
     if mapped.run.rounds > ROUNDS_MAX {
         return Err(Failure::Usage(vec![format!(
-            "{} runs are too many; give {ROUNDS_MAX} at most",
+            "{} runs are too many; the maximum is {ROUNDS_MAX}",
             mapped.run.rounds
         )]));
     }
     Ok(Tool { mapped, aerospike })
 }
 
-/// The file that is named, with the flags that win over it.
+/// Parses the given file and applies the flags that override it.
 fn of_file(name: &str, matches: &ArgMatches) -> Result<Mapped, Vec<String>> {
     let path = PathBuf::from(matches.get_one::<String>("FILE").map_or("", String::as_str));
     let target = matches.get_one::<String>("target");
@@ -198,7 +199,7 @@ fn of_file(name: &str, matches: &ArgMatches) -> Result<Mapped, Vec<String>> {
     Ok(mapped)
 }
 
-/// The session that is asked for.
+/// Returns the session of the tool's run.
 fn asked(matches: &ArgMatches, mapped: &Mapped) -> Result<Asked, Failure> {
     let (workload, run) = (&mapped.workload, &mapped.run);
     let mode = mode(workload, run);
@@ -235,7 +236,7 @@ fn mode(workload: &Workload, run: &Run) -> Mode {
     }
 }
 
-/// Lines of the intervals on standard output, as the tool prints them.
+/// Prints the intervals on standard output, in the tool's format.
 pub struct Spoken<'a> {
     /// Intervals that were printed.
     pub intervals: Intervals,
@@ -249,7 +250,7 @@ impl View for Spoken<'_> {
         let lines = self.intervals.lines(&progress.verbs, progress.covered_ns, now_ms, progress.is_last);
         if let Some(lines) = lines {
             self.screen.wipe();
-            // If the reader is gone, the program ends when the summary is printed.
+            // If standard output is closed, printing the summary ends the program.
             let _ = print(&lines);
         }
     }
@@ -277,7 +278,7 @@ fn text(tool: &Tool, result: &RunResult) -> String {
     text
 }
 
-/// The files that the tool's own flags name.
+/// Writes the files that the tool's own flags name.
 fn own_files(run: &Run, result: &RunResult, text: &str, round: u32) -> Result<(), Failure> {
     let put = |path: &Path, text: &str| write(&of_round(path, round), text);
     if let Some(path) = &run.out {

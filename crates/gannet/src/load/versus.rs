@@ -1,4 +1,4 @@
-//! `gannet load versus --a CMD --b CMD`: two servers in turn at the same address, round by round.
+//! `gannet load versus --a CMD --b CMD`: alternates two servers at the same address, round by round.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::{Failure, print};
 pub fn command() -> Command {
     let value = |name: &'static str, placeholder: &'static str| Arg::new(name).long(name).value_name(placeholder);
     let command = Command::new("versus")
-        .about("Run two servers in turn, and report the ratios of their figures with confidence intervals")
+        .about("Alternate two servers, and report the ratios of their figures with confidence intervals")
         .arg(
             value("a", "COMMAND")
                 .required(true)
@@ -39,17 +39,17 @@ pub fn command() -> Command {
     )
 }
 
-/// Runs it.
+/// Runs the subcommand.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let usage = |line: &str| Failure::Usage(vec![line.to_owned()]);
     let command = |side: &str| matches.get_one::<String>(side).map_or("", String::as_str);
     let rounds = matches.get_one::<String>("rounds").and_then(|text| text.parse::<u32>().ok());
     let rounds = rounds.filter(|rounds| (1..=ROUNDS_MAX).contains(rounds));
     let rounds =
-        rounds.ok_or_else(|| usage("--rounds: from 1 to 101 rounds are possible; 7 give intervals of 98 %"))?;
+        rounds.ok_or_else(|| usage("--rounds: the number must be from 1 to 101; 7 rounds give intervals of 98 %"))?;
     let asked = ask(matches)?;
     if matches!(asked.job.mode, Mode::Closed) && !matches.get_flag("closed") {
-        return Err(usage("say what each round does: --rate 20k, --slo p999=2ms or --closed"));
+        return Err(usage("select what each round runs: --rate 20k, --slo p999=2ms or --closed"));
     }
     let mut screen = Screen::new(matches.get_flag("quiet"));
     for note in &asked.notes {
@@ -59,7 +59,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     stop::desk(&desk)?;
     let (mut a, mut b) = (Vec::new(), Vec::new());
     for round in 0..rounds {
-        // The first of a round is now the one, now the other, so that neither always comes to a warmer machine.
+        // The sides take turns at being first, so that neither always runs on a warmer machine.
         let order = if round % 2 == 0 { ["a", "b"] } else { ["b", "a"] };
         for side in order {
             if desk.is_stopped() {
@@ -78,7 +78,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     a.truncate(whole);
     b.truncate(whole);
     if whole == 0 {
-        return Err(Failure::Failed(vec!["it was stopped before the first round was over".to_owned()]));
+        return Err(Failure::Failed(vec!["the command was stopped before the end of the first round".to_owned()]));
     }
     if let Some(path) = matches.get_one::<String>("report") {
         write(Path::new(path), &html(&a, &b, [command("a"), command("b")]))?;
@@ -86,12 +86,12 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     print(&text(&a, &b))
 }
 
-/// Starts the server, runs one session, ends it.
+/// Starts the server, runs one session and ends the server.
 fn round(matches: &ArgMatches, command: &str, desk: &Desk, screen: &mut Screen) -> Result<Round, Failure> {
     let asked = ask(matches)?;
     let target = asked.workload.targets.first().map_or("", |target| target.address.as_str()).to_owned();
     if listens(&target) {
-        let line = format!("something listens at {target} already; end it, or name another --target");
+        let line = format!("another server listens on {target}; end it, or pass another --target");
         return Err(Failure::Failed(vec![line]));
     }
     let mut server = Server::start(command, &target)?;
@@ -101,8 +101,8 @@ fn round(matches: &ArgMatches, command: &str, desk: &Desk, screen: &mut Screen) 
     server.end();
     let counts = &result.figures.counts;
     let per_request = used.map(|ns| ns as f64 / (counts.answered + counts.warm_up).max(1) as f64);
-    // Prefill and the trials of a search are the server's work too: a plain run without a prefill has only requests
-    // that are counted.
+    // A prefill and the trials of a search also cost server CPU. Only a plain run without a prefill consists of counted
+    // requests only.
     let is_plain = result.search.is_none() && matches.get_flag("no-prefill");
     Ok(Round { result, server_cpu_ns: per_request.filter(|_| is_plain) })
 }

@@ -1,4 +1,4 @@
-//! What is seen while it runs: one line that is written over in a terminal, plain lines in a log.
+//! Output during a run: one overwritten line in a terminal, plain lines in a log.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -7,34 +7,34 @@ use load::report::terminal::{self, Progress};
 use load::result::StepResult;
 use load::session::View;
 
-/// Time between two plain lines about a run's middle, unless another is wanted.
+/// Default time between two plain lines of progress.
 const PLAIN_PERIOD: Duration = Duration::from_secs(2);
-/// Time between two states of the line in a terminal.
+/// Time between two updates of the line in a terminal.
 const LINE_PERIOD: Duration = Duration::from_millis(200);
 
-/// Standard error.
+/// The display on standard error.
 pub struct Screen {
     quiet: bool,
     terminal: bool,
-    /// The line that is in the terminal now has so many characters.
+    /// Number of characters of the line that is now in the terminal.
     width: usize,
     shown: Option<Instant>,
-    /// Time between two plain lines about a run's middle.
+    /// Time between two plain lines of progress.
     period: Duration,
 }
 
 impl Screen {
-    /// Says nothing if `quiet`.
+    /// Creates a display; a `quiet` one prints nothing.
     pub fn new(quiet: bool) -> Self {
         Self { quiet, terminal: std::io::stderr().is_terminal(), width: 0, shown: None, period: PLAIN_PERIOD }
     }
 
-    /// The same with a plain line about a run's middle every `period`.
+    /// Returns the display with a plain line of progress every `period`.
     pub fn every(self, period: Duration) -> Self {
         Self { period, ..self }
     }
 
-    /// A line that stays.
+    /// Prints a permanent line.
     pub fn line(&mut self, text: &str) {
         if self.quiet {
             return;
@@ -43,7 +43,7 @@ impl Screen {
         let _ = writeln!(std::io::stderr(), "{text}");
     }
 
-    /// Takes away what is to be written over.
+    /// Erases the line that will be overwritten.
     pub fn wipe(&mut self) {
         if self.width > 0 {
             let _ = write!(std::io::stderr(), "\r{:width$}\r", "", width = self.width);
@@ -51,7 +51,7 @@ impl Screen {
         }
     }
 
-    /// Shows a progress line: overwritten in a terminal, printed once in a while elsewhere.
+    /// Shows a progress line: overwritten in a terminal, printed at intervals elsewhere.
     pub fn now(&mut self, line: impl FnOnce() -> String) {
         let period = if self.terminal { LINE_PERIOD } else { self.period };
         if self.quiet || self.shown.is_some_and(|shown| shown.elapsed() < period) {

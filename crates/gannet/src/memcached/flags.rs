@@ -1,6 +1,6 @@
-//! memcached's flags, one object each: what is read, what `-h` prints, and the page in `docs/`.
+//! memcached's flags, one object each: the parser, the output of `-h` and the page in `docs/` use them.
 //!
-//! A flag that is not here does not exist. What a flag does is said once, for both readers.
+//! A flag that is not listed here does not exist. The description of a flag is used both by `-h` and by the page.
 
 use std::fmt::Write;
 
@@ -11,11 +11,11 @@ use super::suboptions::{SUBOPTIONS, Suboption, Use};
 /// The argument of a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Argument {
-    /// Nothing.
+    /// The flag takes no argument.
     None,
-    /// A value, or nothing, and it makes no difference.
+    /// An optional value, which has no effect.
     Optional(&'static str),
-    /// A value.
+    /// A required value.
     Needed(&'static str),
 }
 
@@ -28,7 +28,7 @@ pub struct Flag {
     pub name: &'static str,
     /// Its argument.
     pub argument: Argument,
-    /// Its effect here, in whole sentences.
+    /// Its effect here, in complete sentences.
     pub what: &'static str,
 }
 
@@ -40,116 +40,125 @@ use Argument::{Needed, None as Nothing, Optional};
 
 /// All flags, in the order in which `-h` lists them.
 pub static FLAGS: [Flag; 37] = [
-    flag('p', "port", Needed("num"), "The TCP port, 11211 without it. -1 takes a free one, 0 listens on no TCP port."),
-    flag('U', "udp-port", Needed("num"), "Only 0 is taken: UDP is not spoken."),
+    flag('p', "port", Needed("num"), "TCP port; default 11211. -1 chooses a free port, 0 disables TCP."),
+    flag('U', "udp-port", Needed("num"), "Only 0 is accepted: UDP is not supported."),
     flag(
         's',
         "unix-socket",
         Needed("file"),
-        "A Unix socket to listen on, and no TCP port. The file is removed at the end.",
+        "Unix socket to listen on instead of a TCP port. The file is removed at exit.",
     ),
-    flag('a', "unix-mask", Needed("mask"), "The permission bits of the Unix socket, octal; 700 without it."),
-    flag('A', "enable-shutdown", Nothing, "Clients may stop the server with the shutdown command."),
+    flag('a', "unix-mask", Needed("mask"), "Permission bits of the Unix socket, in octal; default 700."),
+    flag('A', "enable-shutdown", Nothing, "Allow clients to stop the server with the shutdown command."),
     flag(
         'l',
         "listen",
         Needed("addr"),
-        "Addresses or names to listen on, each with or without a port, parted by commas; may be repeated. Without it: \
-         all of this machine's.",
+        "Addresses or names to listen on, each with or without a port, separated by commas; may be repeated. Default: \
+         all addresses of this machine.",
     ),
-    flag('d', "daemon", Nothing, "Run in the background. The command ends when clients can connect, or says why not."),
+    flag(
+        'd',
+        "daemon",
+        Nothing,
+        "Run in the background. The command returns when clients can connect, or reports why not.",
+    ),
     flag('r', "enable-coredumps", Nothing, "Raise the limit on the size of core files."),
-    flag('u', "user", Needed("user"), "The user to become; required if started by root."),
+    flag('u', "user", Needed("user"), "User to run as; required when started by root."),
     flag(
         'm',
         "memory-limit",
         Needed("num"),
-        "The memory for items, their index and buffers, in MiB; 64 without it, and 16 at least.",
+        "Memory for items, their index and buffers, in MiB; default 64, minimum 16.",
     ),
-    flag('c', "conn-limit", Needed("num"), "Connections at once; 1024 without it."),
-    flag('k', "lock-memory", Nothing, "Lock all memory, so that none of it is swapped out."),
-    flag('v', "verbose", Optional("num"), "Log more: -v what happens, -vv details, -vvv everything."),
-    flag('h', "help", Nothing, "Print this and end."),
-    flag('i', "license", Nothing, "Print the license and end."),
-    flag('V', "version", Nothing, "Print the version and end."),
-    flag('P', "pidfile", Needed("file"), "Write the process id to a file. With -d it is removed at the end."),
-    flag('f', "slab-growth-factor", Needed("num"), "Taken and without effect: the store has no slab classes."),
-    flag('n', "slab-min-size", Needed("bytes"), "Taken and without effect: the store has no slab classes."),
-    flag('L', "enable-largepages", Nothing, "Ask for huge pages, which is done without it too."),
+    flag('c', "conn-limit", Needed("num"), "Maximum number of simultaneous connections; default 1024."),
+    flag('k', "lock-memory", Nothing, "Lock all memory, so that it is never swapped out."),
+    flag('v', "verbose", Optional("num"), "Log more: -v events, -vv details, -vvv everything."),
+    flag('h', "help", Nothing, "Print this help and exit."),
+    flag('i', "license", Nothing, "Print the license and exit."),
+    flag('V', "version", Nothing, "Print the version and exit."),
+    flag('P', "pidfile", Needed("file"), "Write the process id to a file. With -d it is removed at exit."),
+    flag('f', "slab-growth-factor", Needed("num"), "Accepted without effect: the store has no slab classes."),
+    flag('n', "slab-min-size", Needed("bytes"), "Accepted without effect: the store has no slab classes."),
+    flag('L', "enable-largepages", Nothing, "Accepted without effect: huge pages are always requested."),
     flag(
         't',
         "threads",
         Needed("num"),
-        "Threads that serve clients, at most 128. Without it one for each CPU, and not more than 4.",
+        "Maximum number of threads that serve clients, at most 128. Default: one per CPU, at most 4.",
     ),
     flag(
         'R',
         "max-reqs-per-event",
         Needed("num"),
-        "Requests of one client before it is the others' turn; 64 without it, and at most.",
+        "Requests of one client before other clients are served; default and maximum 64.",
     ),
     flag(
         'C',
         "disable-cas",
         Nothing,
-        "No CAS tokens: they are reported as 0, and a cas of an item that exists never matches.",
+        "Disable CAS tokens: they are reported as 0, and a cas of an existing item never matches.",
     ),
-    flag('b', "listen-backlog", Needed("num"), "Connections that wait in the kernel to be accepted; 1024 without it."),
-    flag('B', "protocol", Needed("name"), "auto or ascii. The binary protocol is refused: its authors retired it."),
+    flag('b', "listen-backlog", Needed("num"), "Length of the kernel's queue of connections to accept; default 1024."),
+    flag(
+        'B',
+        "protocol",
+        Needed("name"),
+        "auto or ascii. The binary protocol is refused; memcached has deprecated it.",
+    ),
     flag(
         'I',
         "max-item-size",
         Needed("size"),
-        "The largest item, in bytes, or with k or m behind the number; 1m without it, from 1k to 1024m and to half of \
-         the memory.",
+        "Largest item, in bytes or with the suffix k or m; default 1m, from 1k to 1024m and at most half of the \
+         memory.",
     ),
     flag('F', "disable-flush-all", Nothing, "Refuse the flush_all command."),
     flag('X', "disable-dumping", Nothing, "Refuse stats cachedump and lru_crawler metadump and mgdump."),
     flag('W', "disable-watch", Nothing, "Refuse the watch command."),
-    flag('o', "extended", Needed("options"), "Options parted by commas; see below."),
-    flag('N', "napi-ids", Needed("num"), "Taken and without effect: connections go to the thread that has the fewest."),
+    flag('o', "extended", Needed("options"), "Options separated by commas; see below."),
+    flag('N', "napi-ids", Needed("num"), "Accepted without effect: connections go to the thread with the fewest."),
     flag(
         'M',
         "disable-evictions",
         Nothing,
-        "Nothing is evicted: what does not fit is refused, until items end or are deleted.",
+        "Disable eviction: items that do not fit are refused until others expire or are deleted.",
     ),
     flag(
         'D',
         "",
         Needed("char"),
-        "Count requests by key prefix, which ends before this character. Without it the character is a colon, and \
-         clients turn the counting on with stats detail on.",
+        "Count requests by key prefix, which ends before this character. By default the character is a colon, and \
+         clients enable the counters with stats detail on.",
     ),
     flag(
         'Y',
         "auth-file",
         Needed("file"),
-        "A file of user:password lines, 8 at most. A client has to send \"user password\" as the value of its first \
-         set.",
+        "File of user:password lines, at most 8. A client must send \"user password\" as the value of its first set.",
     ),
-    flag('S', "enable-sasl", Nothing, "Refused: SASL belongs to the binary protocol."),
-    flag('Z', "enable-ssl", Nothing, "Refused: this build has no TLS."),
-    flag('e', "memory-file", Needed("file"), "Refused: this build has no store in a file."),
+    flag('S', "enable-sasl", Nothing, "Refused: SASL is part of the binary protocol."),
+    flag('Z', "enable-ssl", Nothing, "Refused: this build does not support TLS."),
+    flag('e', "memory-file", Needed("file"), "Refused: this build does not support a store in a file."),
 ];
 
-/// The flag with this letter.
+/// Returns the flag with this letter.
 pub fn by_letter(letter: char) -> Option<&'static Flag> {
     FLAGS.iter().find(|flag| flag.letter == letter)
 }
 
-/// The text of `-V`.
+/// Returns the output of `-V`.
 pub fn version() -> String {
     format!("memcached {VERSION}\n")
 }
 
-/// The text of `-i`.
+/// Returns the output of `-i`.
 pub fn license() -> String {
     version()
         + concat!(
             "gannet ",
             env!("CARGO_PKG_VERSION"),
-            ", in the place of memcached and without code of it.\n",
+            ", a replacement of memcached that contains no code of it.\n",
             "Licensed under the Apache License, version 2.0: https://www.apache.org/licenses/LICENSE-2.0\n"
         )
 }
@@ -170,7 +179,7 @@ impl Flag {
     }
 }
 
-/// The text of `-h`.
+/// Returns the output of `-h`.
 pub fn help() -> String {
     let mut out = version();
     let mut line = |head: &str, text: &str| {
@@ -194,16 +203,19 @@ pub fn help() -> String {
     out
 }
 
-/// The page on memcached's flags, in Markdown.
+/// Returns the page on memcached's flags, in Markdown.
 pub fn docs() -> String {
     let mut out = String::from(PAGE_HEAD);
-    out.push_str("| flag | what it does |\n|---|---|\n");
+    out.push_str("| flag | effect |\n|---|---|\n");
     for flag in &FLAGS {
         let _ = writeln!(out, "| `{}` | {} |", flag.usage(), flag.what);
     }
     out.push_str("\n## Options of `-o`\n\n");
-    out.push_str("Those without effect are taken with a warning, and their values are checked as memcached does.\n\n");
-    out.push_str("| option | what it does |\n|---|---|\n");
+    out.push_str(
+        "Options without effect are accepted with a warning, and their values are checked as memcached \
+                  does.\n\n",
+    );
+    out.push_str("| option | effect |\n|---|---|\n");
     let has_effect = |option: &&Suboption| !matches!(option.use_, Use::Ignored(_));
     for option in SUBOPTIONS.iter().filter(has_effect) {
         let _ = writeln!(out, "| `{}` | {} |", option.name, option.what());

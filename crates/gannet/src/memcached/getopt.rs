@@ -1,22 +1,23 @@
-//! Reads a command line by the conventions of `getopt_long`: letters joined (`-dv`), values joined or apart (`-p1`,
-//! `-p 1`, `--port=1`, `--port 1`), long names cut short as long as they are unique, operands anywhere, `--` the end.
+//! Parses a command line by the conventions of `getopt_long`. Letters may be joined (`-dv`), and values joined or
+//! separate (`-p1`, `-p 1`, `--port=1`, `--port 1`). Long names may be abbreviated while they are unique. Operands may
+//! be anywhere, and `--` ends the flags.
 
 use base::nearest::nearest;
 
 use super::flags::{Argument, FLAGS, Flag, by_letter};
 
-/// One thing on the command line.
+/// An element of the command line.
 #[derive(Debug)]
 pub enum Word {
-    /// A flag and its value.
+    /// A flag with its value.
     Flag(&'static Flag, Option<String>),
-    /// Something that belongs to no flag.
+    /// An argument that is not a flag.
     Operand(String),
-    /// A message about an argument that cannot be read.
+    /// A message about an argument that cannot be parsed.
     Fault(String),
 }
 
-/// Reads all of `args`.
+/// Parses all of `args`.
 pub fn read(args: impl IntoIterator<Item = String>) -> Vec<Word> {
     let mut words = Vec::new();
     let mut args = args.into_iter();
@@ -49,7 +50,7 @@ fn read_letters(letters: &str, args: &mut impl Iterator<Item = String>, words: &
         let value = if rest.is_empty() { args.next() } else { Some(rest.to_owned()) };
         words.push(match value {
             Some(value) => Word::Flag(flag, Some(value)),
-            None => Word::Fault(format!("-{letter} wants a value; write one behind it")),
+            None => Word::Fault(format!("-{letter} needs a value; write one after it")),
         });
         return;
     }
@@ -58,9 +59,9 @@ fn read_letters(letters: &str, args: &mut impl Iterator<Item = String>, words: &
 fn unknown_letter(letter: char) -> String {
     let swapped = if letter.is_lowercase() { letter.to_ascii_uppercase() } else { letter.to_ascii_lowercase() };
     match by_letter(swapped) {
-        Some(near) if near.name.is_empty() => format!("there is no flag -{letter}; did you mean -{swapped}?"),
-        Some(near) => format!("there is no flag -{letter}; did you mean -{swapped} (--{})?", near.name),
-        None => format!("there is no flag -{letter}; -h lists them"),
+        Some(near) if near.name.is_empty() => format!("unknown flag -{letter}; did you mean -{swapped}?"),
+        Some(near) => format!("unknown flag -{letter}; did you mean -{swapped} (--{})?", near.name),
+        None => format!("unknown flag -{letter}; -h lists them"),
     }
 }
 
@@ -72,21 +73,24 @@ fn read_long(long: &str, args: &mut impl Iterator<Item = String>) -> Word {
     let flag = match (exact, near.next(), near.next()) {
         (Some(flag), _, _) | (None, Some(flag), None) => flag,
         (None, Some(one), Some(other)) => {
-            return Word::Fault(format!("--{name} may be --{} or --{}; write it whole", one.name, other.name));
+            return Word::Fault(format!(
+                "--{name} is ambiguous: --{} or --{}; write the whole name",
+                one.name, other.name
+            ));
         }
         (None, None, _) => {
             let remedy = match nearest(name, named().map(|flag| flag.name)) {
                 Some(known) => format!("did you mean --{known}?"),
                 None => "-h lists them".to_owned(),
             };
-            return Word::Fault(format!("there is no flag --{name}; {remedy}"));
+            return Word::Fault(format!("unknown flag --{name}; {remedy}"));
         }
     };
     match (flag.argument, value) {
         (Argument::None, Some(_)) => Word::Fault(format!("--{} takes no value; remove it", flag.name)),
         (Argument::Needed(_), None) => match args.next() {
             Some(value) => Word::Flag(flag, Some(value)),
-            None => Word::Fault(format!("--{} wants a value; write --{}=VALUE", flag.name, flag.name)),
+            None => Word::Fault(format!("--{} needs a value; write --{}=VALUE", flag.name, flag.name)),
         },
         (_, value) => Word::Flag(flag, value),
     }
@@ -119,18 +123,21 @@ mod tests {
 
     #[test]
     fn what_is_no_flag_names_the_nearest() {
-        assert_eq!(told("-T"), "!there is no flag -T; did you mean -t (--threads)?");
-        assert_eq!(told("-d9v"), "d !there is no flag -9; -h lists them v");
-        assert_eq!(told("--thraeds=4"), "!there is no flag --thraeds; did you mean --threads?");
-        assert_eq!(told("--nonsense-all"), "!there is no flag --nonsense-all; -h lists them");
-        assert_eq!(told("--disable"), "!--disable may be --disable-cas or --disable-flush-all; write it whole");
-        assert_eq!(told("--="), "!there is no flag --; -h lists them");
+        assert_eq!(told("-T"), "!unknown flag -T; did you mean -t (--threads)?");
+        assert_eq!(told("-d9v"), "d !unknown flag -9; -h lists them v");
+        assert_eq!(told("--thraeds=4"), "!unknown flag --thraeds; did you mean --threads?");
+        assert_eq!(told("--nonsense-all"), "!unknown flag --nonsense-all; -h lists them");
+        assert_eq!(
+            told("--disable"),
+            "!--disable is ambiguous: --disable-cas or --disable-flush-all; write the whole name"
+        );
+        assert_eq!(told("--="), "!unknown flag --; -h lists them");
     }
 
     #[test]
     fn a_value_too_few_or_too_many_is_a_fault() {
-        assert_eq!(told("-d -p"), "d !-p wants a value; write one behind it");
-        assert_eq!(told("--port"), "!--port wants a value; write --port=VALUE");
+        assert_eq!(told("-d -p"), "d !-p needs a value; write one after it");
+        assert_eq!(told("--port"), "!--port needs a value; write --port=VALUE");
         assert_eq!(told("--daemon=1 -d"), "!--daemon takes no value; remove it d");
     }
 }

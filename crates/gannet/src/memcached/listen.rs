@@ -1,15 +1,16 @@
-//! The addresses to listen on, from `-l`, `-p` and `-s`.
+//! Determines the addresses to listen on from `-l`, `-p` and `-s`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 
 use super::{Refusal, code, number};
 
-/// The addresses that the texts of `-l` name, each with its own port or with `port`; no text: all of this machine's.
+/// Returns the addresses in the texts of `-l`, each with its own port or with `port`. Without a text, returns all
+/// addresses of this machine.
 pub fn addresses(texts: &[String], port: i64) -> Result<Vec<SocketAddr>, Refusal> {
     let mut addresses = Vec::new();
     let mut add = |found: Vec<SocketAddr>| {
         for address in found {
-            // Ports that the kernel chooses differ, so the same address may be there again.
+            // The kernel chooses different ports, so the same address may occur again.
             if address.port() == 0 || !addresses.contains(&address) {
                 addresses.push(address);
             }
@@ -22,7 +23,7 @@ pub fn addresses(texts: &[String], port: i64) -> Result<Vec<SocketAddr>, Refusal
         add(one(part, port)?);
     }
     if addresses.is_empty() {
-        return Err((code::USAGE, "-l: no address is named; write one, as in -l 127.0.0.1".to_owned()));
+        return Err((code::USAGE, "-l: the address is missing; write one, as in -l 127.0.0.1".to_owned()));
     }
     Ok(addresses)
 }
@@ -31,20 +32,21 @@ fn wrong(part: &str, what: &str, remedy: &str) -> Refusal {
     (code::SYSTEM, format!("-l {part}: {what}; {remedy}"))
 }
 
-/// -1, and with memcached any other number below 1, asks the kernel for a port.
+/// -1, and with memcached any other number below 1, lets the kernel choose a port.
 fn port_of(port: i64) -> Result<u16, Refusal> {
-    u16::try_from(port.max(0)).map_err(|_| (code::SYSTEM, format!("there is no port {port}; write one up to 65535")))
+    u16::try_from(port.max(0))
+        .map_err(|_| (code::SYSTEM, format!("the port {port} is too high; write one up to 65535")))
 }
 
-/// `HOST`, `HOST:PORT`, `[IPV6]`, `[IPV6]:PORT` or an IPv6 address; `*` for the host is any.
+/// Parses `HOST`, `HOST:PORT`, `[IPV6]`, `[IPV6]:PORT` or an IPv6 address; the host `*` is any address.
 fn one(part: &str, port: i64) -> Result<Vec<SocketAddr>, Refusal> {
     if part.starts_with("notls:") || part.starts_with("proto[") || part.starts_with("tag[") {
-        return Err(wrong(part, "listeners have no tags in this build", "write the address alone"));
+        return Err(wrong(part, "tags of listeners are not supported", "write only the address"));
     }
     let (host, rest) = match part.strip_prefix('[') {
         Some(inner) => inner
             .split_once(']')
-            .ok_or_else(|| wrong(part, "the bracket of an IPv6 address is not closed", "write it as in [::1]:11211"))?,
+            .ok_or_else(|| wrong(part, "the IPv6 address has no closing bracket", "write it as in [::1]:11211"))?,
         None => match part.split_once(':') {
             Some((host, port)) if !port.contains(':') => (host, &part[host.len()..]),
             _ => (part, ""),
@@ -53,16 +55,24 @@ fn one(part: &str, port: i64) -> Result<Vec<SocketAddr>, Refusal> {
     let port = match rest.strip_prefix(':') {
         None if rest.is_empty() => port_of(port)?,
         Some(text) if number(text).1 => port_of(number(text).0)?,
-        _ => return Err(wrong(part, "the port is no number", "write it as in 127.0.0.1:11211")),
+        _ => return Err(wrong(part, "the port is not a number", "write it as in 127.0.0.1:11211")),
     };
     if host == "*" {
         return Ok(wildcards(port));
     }
     let found = (host, port).to_socket_addrs().map_err(|error| {
-        wrong(part, &format!("this is no address of this machine ({error})"), "choose one that `ip addr` shows")
+        wrong(
+            part,
+            &format!("it is not an address of this machine ({error})"),
+            "choose an address that `ip addr` lists",
+        )
     })?;
     let found: Vec<SocketAddr> = found.filter(|address| address.is_ipv4() || has_ipv6()).collect();
-    if found.is_empty() { Err(wrong(part, "this machine has no IPv6", "choose an IPv4 address")) } else { Ok(found) }
+    if found.is_empty() {
+        Err(wrong(part, "this machine does not support IPv6", "choose an IPv4 address"))
+    } else {
+        Ok(found)
+    }
 }
 
 fn wildcards(port: u16) -> Vec<SocketAddr> {
@@ -73,7 +83,7 @@ fn wildcards(port: u16) -> Vec<SocketAddr> {
     both
 }
 
-/// A machine without IPv6 refuses even the address that every machine with it has.
+/// A machine without IPv6 refuses even the IPv6 loopback address.
 fn has_ipv6() -> bool {
     TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok()
 }
@@ -107,13 +117,13 @@ mod tests {
     #[test]
     fn what_is_no_address_is_refused_by_name() {
         for (text, code, part) in [
-            ("127.0.0.1:xx", 71, "the port is no number"),
-            ("127.0.0.1:99999", 71, "no port 99999"),
-            ("[::1", 71, "not closed"),
-            ("[::1]x", 71, "the port is no number"),
-            ("no.such.invalid", 71, "no address of this machine"),
-            ("notls:127.0.0.1", 71, "no tags"),
-            (",", 64, "no address is named"),
+            ("127.0.0.1:xx", 71, "the port is not a number"),
+            ("127.0.0.1:99999", 71, "port 99999 is too high"),
+            ("[::1", 71, "no closing bracket"),
+            ("[::1]x", 71, "the port is not a number"),
+            ("no.such.invalid", 71, "not an address of this machine"),
+            ("notls:127.0.0.1", 71, "tags of listeners"),
+            (",", 64, "the address is missing"),
         ] {
             let told = told(&[text]);
             assert!(told.starts_with(&format!("{code} ")) && told.contains(part), "{text}: {told}");

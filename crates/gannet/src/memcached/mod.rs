@@ -1,11 +1,11 @@
-//! `gannet memcached`, and the program under the name `memcached`: the server behind memcached's own flags.
+//! `gannet memcached`, and the program under the name `memcached`: the server with memcached's flags.
 //!
 //! ```text
-//!   arguments ── getopt ──> flags in order ── translate ──> Settings  ── plan ──> the server, as `gannet serve` has it
+//!   arguments ── getopt ──> flags in order ── translate ──> Settings  ── plan ──> the server, as for `gannet serve`
 //!                                                       └─> Process: user, pid file, background, limits
 //! ```
-//! Invariants: a flag does nothing that a setting does not do; what is no setting is done to this process before it has
-//! a second thread; exit codes are memcached's.
+//! Invariants: every flag either corresponds to a setting, or changes the process before its second thread starts. Exit
+//! codes are memcached's.
 
 pub mod flags;
 mod getopt;
@@ -24,31 +24,31 @@ use crate::Failure;
 use crate::serve::{Hosted, host};
 use translate::{CommandLine, Translation, translate};
 
-/// The exit codes that memcached takes from sysexits.h, beside 1.
+/// memcached's exit codes from sysexits.h, in addition to 1.
 mod code {
     /// The command line is invalid.
     pub const USAGE: u8 = 64;
-    /// There is no such user.
+    /// The user does not exist.
     pub const NO_USER: u8 = 67;
-    /// The operating system refuses.
+    /// The operating system refused an operation.
     pub const SYSTEM: u8 = 71;
-    /// Anything else.
+    /// Any other failure.
     pub const FAILED: u8 = 1;
 }
 
-/// A line with the exit code that it ends with.
+/// A message with the exit code of the program.
 type Refusal = (u8, String);
 
 fn refused((code, line): Refusal) -> Failure {
     Failure::Code(code, vec![line])
 }
 
-/// Runs the server, or prints what was asked for.
+/// Runs the server, or prints the requested text.
 pub fn run(args: impl Iterator<Item = OsString>) -> Result<(), Failure> {
     let mut words = Vec::new();
     for arg in args {
         let word = arg.into_string().map_err(|arg| {
-            refused((code::USAGE, format!("{} is not UTF-8 text; write it as such", arg.to_string_lossy())))
+            refused((code::USAGE, format!("{} is not UTF-8 text; use only UTF-8", arg.to_string_lossy())))
         })?;
         words.push(word);
     }
@@ -92,7 +92,7 @@ fn serve(mut translation: Translation) -> Result<(), Failure> {
 }
 
 /// Raises the limit of open files as far as the connections need and the system allows. memcached counts its own
-/// descriptors among its connections, so what is lacking for ours is taken from the connections.
+/// descriptors as connections. So if ours do not fit the limit, the number of connections is lowered.
 fn room_for_connections(translation: &mut Translation) -> Result<Host, Failure> {
     let settings = &mut translation.settings;
     let wanted = settings.maxconns.said().unwrap_or(0);
@@ -105,8 +105,8 @@ fn room_for_connections(translation: &mut Translation) -> Result<Host, Failure> 
         host = Host::probe();
     }
     if host.files_max < wanted {
-        let what = format!("{wanted} connections need {wanted} open files and the limit is {}", host.files_max);
-        return Err(refused((code::SYSTEM, format!("-c: {what}; start as root, or ask for fewer with -c"))));
+        let what = format!("{wanted} connections need {wanted} open files, but the limit is {}", host.files_max);
+        return Err(refused((code::SYSTEM, format!("-c: {what}; start as root, or lower -c"))));
     }
     let room = connections_room(&host, workers, listeners).max(1);
     if room < wanted {
@@ -116,7 +116,7 @@ fn room_for_connections(translation: &mut Translation) -> Result<Host, Failure> 
     Ok(host)
 }
 
-/// Parses `text` as C's `atoi` does, and returns whether that was all of it.
+/// Parses `text` as C's `atoi` does. Also returns whether the whole text was used.
 fn number(text: &str) -> (i64, bool) {
     let body = text.trim_start();
     let (negative, digits) = match body.as_bytes().first() {

@@ -1,13 +1,12 @@
-//! The flags of memcached that change the process itself: to go into the background, to become another user, a pid
-//! file, larger limits.
+//! memcached's flags that change the process itself: background, user, pid file and limits.
 //!
 //! ```text
-//!   started ── -d? ──> starts itself once more, detached ──> waits for a byte on its standard output ──> ends
+//!   started ── -d? ──> starts itself again, detached ──> waits for a byte on its standard output ──> ends
 //!                            │ limits, user, settings, server
 //!                            └─ clients can connect: pid file, port file, the byte, standard streams to /dev/null
 //! ```
-//! A process that has threads cannot be forked safely, and a new one starts with none. All that is done here is done
-//! before there is a second thread, since the kernel gives each thread a user of its own.
+//! A process with threads cannot be forked safely, so a new process is started. Everything here happens before the
+//! second thread starts, because the kernel stores the user per thread.
 
 use std::fs;
 use std::io::Read;
@@ -22,27 +21,27 @@ use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
 
 use super::{Refusal, code};
 
-/// Set for the process that runs in the background.
+/// Environment variable that is set for the background process.
 const DETACHED: &str = "GANNET_DETACHED";
-/// Names a file for the ports on which the server listens.
+/// Environment variable with the name of a file for the server's ports.
 const PORT_FILE: &str = "MEMCACHED_PORT_FILENAME";
 
 /// Changes to this process.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
-    /// The user to become, if root starts it.
+    /// User to run as, if root starts the process.
     pub user: Option<String>,
     /// The file for the process id.
     pub pid_file: Option<PathBuf>,
-    /// It runs in the background.
+    /// True to run in the background.
     pub daemon: bool,
-    /// Core files are as large as may be.
+    /// True to raise the limit on core files.
     pub core_files: bool,
     /// The number of times that `-v` was given.
     pub verbosity: u8,
 }
 
-/// This is the process in the background.
+/// Returns whether this is the background process.
 pub fn is_detached() -> bool {
     std::env::var_os(DETACHED).is_some()
 }
@@ -52,7 +51,7 @@ fn is_root() -> bool {
 }
 
 impl Process {
-    /// Root has to name a user, and there has to be such a user.
+    /// Checks that root has named a user, and that the user exists.
     pub fn check_user(&self) -> Result<(), Refusal> {
         self.wanted_user().map(|_| ())
     }
@@ -62,16 +61,18 @@ impl Process {
             return Ok(None);
         }
         let name = self.user.as_deref().filter(|name| !name.is_empty()).ok_or_else(|| {
-            (code::USAGE, "root has to say which user to run as; write -u USER, or -u root to stay root".to_owned())
+            (code::USAGE, "the process runs as root; pass -u USER, or -u root to stay root".to_owned())
         })?;
         let ids = ids_of(name);
-        ids.map(Some).ok_or_else(|| (code::NO_USER, format!("-u: there is no user {name}; `getent passwd` lists them")))
+        ids.map(Some).ok_or_else(|| {
+            (code::NO_USER, format!("-u: the user {name} does not exist; `getent passwd` lists the users"))
+        })
     }
 
-    /// Starts this program once more in the background and waits until it serves.
+    /// Starts this program again in the background, and waits until it serves clients.
     ///
     /// # Errors
-    /// The code that it ended with; it has said why itself.
+    /// The exit code of the background process, which has reported the reason itself.
     pub fn detach(&self) -> Result<(), (u8, Option<String>)> {
         let failed = |error| (code::FAILED, Some(format!("-d: cannot start the background process: {error}")));
         let mut args = std::env::args_os();
@@ -86,15 +87,16 @@ impl Process {
             return Ok(());
         }
         let status = child.wait().map_err(failed)?;
-        let line = status.code().is_none().then(|| format!("-d: the background process was ended ({status})"));
+        let line = status.code().is_none().then(|| format!("-d: the background process ended ({status})"));
         Err((status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(code::FAILED), line))
     }
 
-    /// Makes this process what the one in the background has to be, and raises its limits.
+    /// Detaches this process if it is the background process, and raises its limits.
     pub fn begin(&self) -> Result<(), Refusal> {
         if self.daemon {
             let detached = setsid().map(|_| ());
-            // A core file is written into the current folder, so that one is kept for it.
+            // A core file is written to the working directory, so the directory stays the same if core files are
+            // enabled.
             let moved = if self.core_files { Ok(()) } else { rustix::process::chdir("/") };
             detached.and(moved).map_err(|error| (code::FAILED, format!("-d: cannot detach this process: {error}")))?;
         }
@@ -104,18 +106,18 @@ impl Process {
         Ok(())
     }
 
-    /// Becomes the user that was asked for.
+    /// Switches to the requested user.
     pub fn become_user(&self) -> Result<(), Refusal> {
         let Some((user, group)) = self.wanted_user()? else { return Ok(()) };
         let name = self.user.as_deref().unwrap_or_default();
         match set_thread_groups(&[]) {
-            // A process that may not change its groups has none to give up.
+            // A process without the right to change its groups has no root groups to drop.
             Ok(()) | Err(Errno::PERM) => {}
-            Err(error) => return Err((code::SYSTEM, format!("-u: cannot leave the groups of root: {error}"))),
+            Err(error) => return Err((code::SYSTEM, format!("-u: cannot drop the groups of root: {error}"))),
         }
         set_thread_gid(group)
             .and_then(|()| set_thread_uid(user))
-            .map_err(|error| (code::SYSTEM, format!("-u: this process may not become {name} ({error})")))
+            .map_err(|error| (code::SYSTEM, format!("-u: cannot switch to the user {name} ({error})")))
     }
 
     /// Reports to the waiting process that clients can connect to `addrs`.
@@ -129,7 +131,7 @@ impl Process {
         if self.daemon
             && let Err(error) = self.leave_terminal()
         {
-            tracing::warn!(%error, "cannot leave the terminal");
+            tracing::warn!(%error, "cannot detach from the terminal");
         }
     }
 
@@ -141,12 +143,12 @@ impl Process {
         rustix::stdio::dup2_stdin(&null)?;
         let waits = rustix::io::dup(rustix::stdio::stdout())?;
         rustix::stdio::dup2_stdout(&null)?;
-        // The waiting process may have ended.
+        // The waiting process may have ended already.
         let _ = rustix::io::write(&waits, b"\n");
         Ok(())
     }
 
-    /// The server has ended.
+    /// Cleans up after the server has ended.
     pub fn end(&self) {
         if let Some(path) = self.pid_file.as_ref().filter(|_| self.daemon)
             && let Err(error) = fs::remove_file(path)
@@ -156,7 +158,7 @@ impl Process {
     }
 }
 
-/// User and group of `name`: from the file that every system has, or else from wherever the system looks.
+/// Returns the user and group ids of `name`: from /etc/passwd, or from the system's other sources.
 fn ids_of(name: &str) -> Option<(Uid, Gid)> {
     let local = fs::read_to_string("/etc/passwd").ok().and_then(|text| ids_in(&text, name));
     local.or_else(|| {
@@ -178,12 +180,12 @@ fn raise_core_limit() -> Result<(), Refusal> {
     let _ = setrlimit(Resource::Core, Rlimit { current: None, maximum: None })
         .or_else(|_| setrlimit(Resource::Core, Rlimit { current: most, maximum: most }));
     match getrlimit(Resource::Core).current {
-        Some(0) => Err((code::SYSTEM, "-r: core files are not allowed here; raise `ulimit -c`".to_owned())),
+        Some(0) => Err((code::SYSTEM, "-r: the limit does not allow core files; raise `ulimit -c`".to_owned())),
         _ => Ok(()),
     }
 }
 
-/// A reader never finds half a file: it is written under another name first.
+/// The file is written under another name first, so that a reader never sees a partial file.
 fn replace(path: &Path, suffix: &str, text: &str) -> std::io::Result<()> {
     let mut new = path.as_os_str().to_owned();
     new.push(suffix);
@@ -195,7 +197,7 @@ fn write_pid(path: &Path) {
     let pid = std::process::id();
     let before = fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u32>().ok());
     if let Some(before) = before.filter(|before| *before != pid && Path::new(&format!("/proc/{before}")).exists()) {
-        tracing::warn!("the pid file {} named process {before}, which runs", path.display());
+        tracing::warn!("the pid file {} contains the process id {before}, which is running", path.display());
     }
     if let Err(error) = replace(path, ".tmp", &format!("{pid}\n")) {
         tracing::error!("cannot write the pid file {}: {error}", path.display());

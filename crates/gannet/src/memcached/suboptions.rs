@@ -5,24 +5,25 @@ use base::nearest::nearest;
 /// The values of an option.
 #[derive(Clone, Copy, Debug)]
 pub enum Takes {
-    /// None.
+    /// No value.
     Nothing,
-    /// Any, or none.
+    /// Any value, or none.
     Anything,
-    /// A whole number from the first to the second.
+    /// A whole number in the range from the first to the second.
     Whole(i64, i64),
-    /// A number above 0 and up to this.
+    /// A number above 0 and at most this.
     Part(f64),
     /// One of these words.
     Word(&'static [&'static str]),
 }
 
-/// The use of an option.
+/// The effect of an option.
 #[derive(Clone, Copy, Debug)]
 pub enum Use {
-    /// It describes machinery that is not here: it is checked, and a warning says that it has no effect.
+    /// The option concerns a mechanism that does not exist here. Its value is checked, and a warning reports that it
+    /// has no effect.
     Ignored(Takes),
-    /// It asks for what is so anyway.
+    /// The option requests the default behaviour.
     AsIs(&'static str),
     /// Seconds without a request after which a connection is closed.
     IdleTimeout,
@@ -50,10 +51,10 @@ const PROXY: Use = Use::Refused("a proxy");
 
 /// All options. Their bounds are memcached's.
 pub static SUBOPTIONS: [Suboption; 71] = [
-    option("maxconns_fast", Use::AsIs("A connection above the limit is closed at once, with it and without.")),
+    option("maxconns_fast", Use::AsIs("A connection above the limit is always closed at once.")),
     option("no_maxconns_fast", Use::Ignored(Takes::Nothing)),
     option("idle_timeout", Use::IdleTimeout),
-    option("modern", Use::AsIs("Nothing, as with memcached.")),
+    option("modern", Use::AsIs("No effect, as in memcached.")),
     option("no_modern", Use::Ignored(Takes::Nothing)),
     option("hashpower", Use::Ignored(Takes::Whole(12, 32))),
     option("no_hashexpand", Use::Ignored(Takes::Nothing)),
@@ -124,19 +125,19 @@ pub static SUBOPTIONS: [Suboption; 71] = [
 ];
 
 impl Suboption {
-    /// Describes its effect here, in a sentence.
+    /// Describes the option's effect in a sentence.
     pub fn what(&self) -> String {
         match self.use_ {
-            Use::Ignored(_) => "Taken and without effect.".to_owned(),
+            Use::Ignored(_) => "Accepted without effect.".to_owned(),
             Use::AsIs(what) => what.to_owned(),
             Use::IdleTimeout => {
-                "Seconds without a request after which a connection is closed; 0, the default, never.".to_owned()
+                "Seconds without a request after which a connection is closed; default 0 for never.".to_owned()
             }
             Use::Refused(what) => format!("Refused: this build does not have {what}."),
         }
     }
 
-    /// Checks that memcached accepts `value` too.
+    /// Checks `value` as memcached does.
     pub fn check(&self, value: Option<&str>) -> Result<(), String> {
         let takes = match self.use_ {
             Use::Ignored(takes) => takes,
@@ -144,7 +145,7 @@ impl Suboption {
             Use::AsIs(_) | Use::Refused(_) => return Ok(()),
         };
         let name = self.name;
-        let missing = || format!("-o {name} wants a value; write {name}=VALUE");
+        let missing = || format!("-o {name} needs a value; write {name}=VALUE");
         match takes {
             Takes::Nothing | Takes::Anything => Ok(()),
             Takes::Whole(least, most) => match super::number(value.ok_or_else(missing)?) {
@@ -153,18 +154,18 @@ impl Suboption {
             },
             Takes::Part(most) => match value.ok_or_else(missing)?.parse::<f64>() {
                 Ok(part) if part > 0.0 && part <= most => Ok(()),
-                _ if most > 1.0 => Err(format!("-o {name} is no number above 0; write one")),
-                _ => Err(format!("-o {name} is not above 0 and at most {most}; write such a number")),
+                _ if most > 1.0 => Err(format!("-o {name} is not a number above 0; write one")),
+                _ => Err(format!("-o {name} must be above 0 and at most {most}")),
             },
             Takes::Word(words) => match value.ok_or_else(missing)? {
                 value if words.contains(&value) => Ok(()),
-                _ => Err(format!("-o {name} is none of its words; write one of {}", words.join(", "))),
+                _ => Err(format!("-o {name} has an unknown value; write one of {}", words.join(", "))),
             },
         }
     }
 }
 
-/// The options in `text` with their values; what is no option is a sentence.
+/// Parses the options in `text` with their values; an unknown option becomes an error message.
 pub fn read(text: &str) -> Vec<Result<(&'static Suboption, Option<&str>), String>> {
     let one = |part| {
         let (name, value) = match str::split_once(part, '=') {
@@ -175,8 +176,8 @@ pub fn read(text: &str) -> Vec<Result<(&'static Suboption, Option<&str>), String
             return Ok((option, value));
         }
         Err(match nearest(name, SUBOPTIONS.iter().map(|option| option.name)) {
-            Some(known) => format!("there is no option {name} of -o; did you mean {known}?"),
-            None => format!("there is no option {name} of -o; -h lists them"),
+            Some(known) => format!("unknown option {name} of -o; did you mean {known}?"),
+            None => format!("unknown option {name} of -o; -h lists them"),
         })
     };
     text.split(',').filter(|part| !part.is_empty()).map(one).collect()
@@ -200,7 +201,7 @@ mod tests {
     fn options_are_read_and_their_bounds_are_kept() {
         assert_eq!(told("modern,hashpower=20,,hash_algorithm=xxh3"), ["modern", "hashpower", "hash_algorithm"]);
         assert_eq!(told("hashpower=11"), ["-o hashpower is 11; write a value from 12 to 32"]);
-        assert_eq!(told("hashpower"), ["-o hashpower wants a value; write hashpower=VALUE"]);
+        assert_eq!(told("hashpower"), ["-o hashpower needs a value; write hashpower=VALUE"]);
         assert_eq!(told("slab_automove_ratio=2").len(), 1);
         assert!(told("slab_automove_ratio=2")[0].contains("at most 1"));
         assert!(told("hot_max_factor=-1")[0].contains("above 0"));
@@ -209,8 +210,8 @@ mod tests {
 
     #[test]
     fn what_is_no_option_names_the_nearest() {
-        assert_eq!(told("idle_timout=3"), ["there is no option idle_timout of -o; did you mean idle_timeout?"]);
-        assert_eq!(told("bogus"), ["there is no option bogus of -o; -h lists them"]);
+        assert_eq!(told("idle_timout=3"), ["unknown option idle_timout of -o; did you mean idle_timeout?"]);
+        assert_eq!(told("bogus"), ["unknown option bogus of -o; -h lists them"]);
     }
 
     #[test]

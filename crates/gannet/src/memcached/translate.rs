@@ -1,4 +1,4 @@
-//! From memcached's flags to settings.
+//! Translates memcached's flags to settings.
 
 use std::path::PathBuf;
 
@@ -19,19 +19,19 @@ const MEMORY_MIB: i64 = 64;
 const CONNECTIONS: i64 = 1024;
 const WORKERS: u64 = 4;
 const ITEM_BYTES: i64 = 1 << 20;
-/// The least that a store is made of, in MiB.
+/// The smallest memory of a store, in MiB.
 const MEMORY_MIB_MIN: i64 = 16;
 const ITEM_BYTES_MIN: i64 = 1 << 10;
 const ITEM_BYTES_MAX: i64 = 1 << 30;
-/// memcached ends at once; a client gets this long for what is in flight.
+/// Time that clients get at the end for requests in flight; memcached itself ends at once.
 const STOP_TIMEOUT: &str = "1s";
 
-/// The request of a command line.
+/// The result of a command line.
 #[derive(Debug)]
 pub enum CommandLine {
-    /// To print this and end.
+    /// Print this text and exit.
     Print(String),
-    /// To serve.
+    /// Run the server.
     Serve(Box<Translation>),
 }
 
@@ -40,18 +40,18 @@ pub enum CommandLine {
 pub struct Translation {
     /// The settings.
     pub settings: Settings,
-    /// The flags that they come from.
+    /// The flag that each setting comes from.
     pub origins: Origins,
     /// The changes to this process.
     pub process: Process,
-    /// Warnings, such as flags without effect, a sentence each.
+    /// Warnings, such as flags without effect, one sentence each.
     pub warnings: Vec<String>,
 }
 
 /// Translates `args`.
 ///
 /// # Errors
-/// All that is wrong, each with the code that memcached ends with for it; at least one.
+/// All faults, each with memcached's exit code for it; at least one.
 pub fn translate(args: Vec<String>, host: &Host) -> Result<CommandLine, Vec<Refusal>> {
     let mut reading = Reading::new(host);
     for word in getopt::read(args) {
@@ -68,14 +68,14 @@ pub fn translate(args: Vec<String>, host: &Host) -> Result<CommandLine, Vec<Refu
                 };
                 return if reading.faults.is_empty() { Ok(CommandLine::Print(printed)) } else { Err(reading.faults) };
             }
-            Word::Operand(text) => reading.warnings.push(format!("{text:?} belongs to no flag and is not looked at")),
+            Word::Operand(text) => reading.warnings.push(format!("{text:?} does not belong to a flag and is ignored")),
             Word::Fault(what) => reading.faults.push((code::FAILED, what)),
         }
     }
     reading.finish()
 }
 
-/// A command line that has been read so far.
+/// The command line as far as it has been read.
 struct Reading {
     settings: Settings,
     origins: Origins,
@@ -114,15 +114,15 @@ impl Reading {
             ("threads.workers", host.parallelism().clamp(1, WORKERS).to_string().as_str()),
             ("log.level", "warn"),
         ] {
-            let setting = setting(path).expect("a setting of the table");
-            setting.set(&mut reading.settings, &[text]).expect("a value of the setting");
+            let setting = setting(path).expect("the path is in the table of settings");
+            setting.set(&mut reading.settings, &[text]).expect("the value is valid for the setting");
         }
         reading
     }
 
-    /// Gives the setting at `path` the value that `texts` say, by the flag `letter`.
+    /// Sets the setting at `path` to the value of `texts`, given by the flag `letter`.
     fn set(&mut self, letter: char, path: &'static str, texts: &[&str]) {
-        let setting = setting(path).expect("a setting of the table");
+        let setting = setting(path).expect("the path is in the table of settings");
         match setting.set(&mut self.settings, texts) {
             Ok(()) => {
                 self.origins.insert(setting.path, Origin::Letter(letter));
@@ -137,16 +137,16 @@ impl Reading {
         self.faults.push((code, what.into()));
     }
 
-    /// A number as memcached reads it: what stands behind its digits is dropped, but not without a word.
+    /// Parses a number as memcached does. Text after the digits is ignored, with a warning.
     fn number(&mut self, letter: char, text: &str) -> i64 {
         let (value, whole) = number(text);
         if !whole {
-            self.warnings.push(format!("-{letter}: {text:?} is read as {value}"));
+            self.warnings.push(format!("-{letter}: {text:?} is interpreted as {value}"));
         }
         value
     }
 
-    /// The same for what has to be above 0.
+    /// Parses a number that must be above 0.
     fn positive(&mut self, letter: char, text: &str) -> Option<i64> {
         let value = self.number(letter, text);
         if value <= 0 {
@@ -159,7 +159,10 @@ impl Reading {
         match letter {
             'p' => self.port = self.number(letter, &value),
             'U' if self.number(letter, &value) != 0 => {
-                self.refuse(code::USAGE, "-U: UDP is not spoken, since replies of any size can be forged; write -U 0");
+                self.refuse(
+                    code::USAGE,
+                    "-U: UDP is not supported, because replies could be sent to forged addresses; write -U 0",
+                );
             }
             's' => self.socket = Some(value),
             'a' => self.unix_mode(&value),
@@ -190,7 +193,7 @@ impl Reading {
             'f' | 'n' | 'N' => self.ignored(letter, &value),
             _ => {
                 let flag = flags::by_letter(letter).expect("a flag of the table");
-                let what = flag.what.strip_prefix("Refused: ").expect("a flag that is refused says so");
+                let what = flag.what.strip_prefix("Refused: ").expect("a refused flag has a text");
                 self.refuse(code::USAGE, format!("-{letter}: {} remove the flag", what.replace('.', ";")));
             }
         }
@@ -200,7 +203,7 @@ impl Reading {
         let digits: String = text.chars().take_while(|c| ('0'..='7').contains(c)).collect();
         let mode = u32::from_str_radix(&digits, 8).unwrap_or(0) & 0o777;
         if digits.len() != text.len() || digits.is_empty() {
-            self.warnings.push(format!("-a: {text:?} is read as {mode:o}"));
+            self.warnings.push(format!("-a: {text:?} is interpreted as {mode:o}"));
         }
         self.set('a', "listen.unix_mode", &[&format!("{mode:04o}")]);
     }
@@ -222,7 +225,7 @@ impl Reading {
     }
 
     fn requests_a_visit(&mut self, text: &str) {
-        // memcached refuses 0 alone; a negative number never ends a visit there.
+        // memcached refuses only 0; with a negative number it never limits the requests.
         let wanted = self.number('R', text);
         let most = command::visit::progress::OPS_A_BATCH as i64;
         match wanted {
@@ -234,10 +237,10 @@ impl Reading {
         self.set('R', "limits.requests_a_visit", &[&requests.to_string()]);
     }
 
-    /// Of a longer text the first character counts.
+    /// Uses only the first character of a longer text.
     fn prefixes(&mut self, text: &str) {
         let Some(first) = text.chars().next() else {
-            return self.refuse(code::FAILED, "-D: there is no character; write one, as in -D :");
+            return self.refuse(code::FAILED, "-D: the character is missing; write one, as in -D :");
         };
         self.set('D', "commands.prefix_delimiter", &[first.encode_utf8(&mut [0; 4])]);
         self.set('D', "commands.prefix_stats", &["true"]);
@@ -251,12 +254,12 @@ impl Reading {
     fn protocol(&mut self, text: &str) {
         match text {
             "auto" | "ascii" => self.protocol = Some(text.to_owned()),
-            "binary" => self.refuse(code::USAGE, "-B: the binary protocol is not spoken; write -B auto or -B ascii"),
-            _ => self.refuse(code::USAGE, format!("-B: there is no protocol {text:?}; write auto or ascii")),
+            "binary" => self.refuse(code::USAGE, "-B: the binary protocol is not supported; write -B auto or -B ascii"),
+            _ => self.refuse(code::USAGE, format!("-B: unknown protocol {text:?}; write auto or ascii")),
         }
     }
 
-    /// Bytes, or with k or m behind the number that many times 1024 or 1024 squared.
+    /// Parses a size in bytes, optionally with the suffix k or m for 1024 or 1024 squared.
     fn size(&mut self, text: &str) -> i64 {
         let (digits, unit) = match text.as_bytes().last() {
             Some(b'k' | b'K') => (&text[..text.len() - 1], 1 << 10),
@@ -278,7 +281,7 @@ impl Reading {
     }
 
     fn no_effect(&mut self, what: &str) {
-        self.warnings.push(format!("{what} has no effect here; docs/memcached.md says why"));
+        self.warnings.push(format!("{what} has no effect here; see docs/memcached.md"));
     }
 
     fn suboptions(&mut self, text: &str) {
@@ -314,7 +317,7 @@ impl Reading {
         self.sizes();
         self.addresses();
         if self.settings.auth_file.0.is_some() && self.protocol.as_deref().is_some_and(|name| name != "ascii") {
-            self.refuse(code::USAGE, "-Y is for text clients, and -B asks for others too; write -B ascii");
+            self.refuse(code::USAGE, "-Y requires text clients, but -B allows others; write -B ascii");
         }
         let level = ["warn", "info", "debug", "trace"][usize::from(self.process.verbosity.min(3))];
         if self.process.verbosity > 0 {
@@ -334,8 +337,8 @@ impl Reading {
                 .refuse(code::USAGE, format!("-I: an item of {item_bytes} bytes is too small; write 1k or more"));
         }
         if item_bytes > memory_bytes / 2 {
-            let what = format!("an item of {item_bytes} bytes is more than half of {} MiB", self.memory_mib);
-            return self.refuse(code::USAGE, format!("-I: {what}; write a smaller one, or more memory with -m"));
+            let what = format!("an item of {item_bytes} bytes exceeds half of {} MiB", self.memory_mib);
+            return self.refuse(code::USAGE, format!("-I: {what}; lower -I or raise -m"));
         }
         if item_bytes > ITEM_BYTES_MAX {
             return self
@@ -343,7 +346,7 @@ impl Reading {
         }
         let mib = self.memory_mib.max(MEMORY_MIB_MIN);
         if mib > self.memory_mib {
-            self.warnings.push(format!("-m: {MEMORY_MIB_MIN} MiB are the least; so much is taken"));
+            self.warnings.push(format!("-m: the minimum is {MEMORY_MIB_MIN} MiB, which is used"));
         }
         self.set('m', "store.memory", &[&format!("{mib}MiB")]);
         self.set('I', "store.item_max", &[&format!("{item_bytes}B")]);
@@ -354,7 +357,7 @@ impl Reading {
             return self.set('s', "listen.memcached", &[&format!("unix:{path}")]);
         }
         if self.port == 0 {
-            return self.refuse(code::USAGE, "-p 0 leaves nothing to listen on; write a port, or -s FILE");
+            return self.refuse(code::USAGE, "-p 0 disables the only listener; write a port, or -s FILE");
         }
         match listen::addresses(&self.listen, self.port) {
             Ok(found) => {

@@ -1,7 +1,7 @@
-//! `gannet top`: what a server does, live in a terminal, from its admin port.
+//! `gannet top`: shows the activity of a server live in a terminal, from its admin port.
 //!
 //! ```text
-//!   admin port ──/stats.json, /hotkeys.json──> Reading ──two of them──> lines ──> the terminal, or standard output
+//!   admin port ──/stats.json, /hotkeys.json──> Reading ──two readings──> lines ──> the terminal, or standard output
 //! ```
 
 mod reading;
@@ -18,28 +18,28 @@ use crate::{Failure, print, screen};
 use reading::Reading;
 pub use reading::page;
 
-/// The admin port of a server with default settings.
+/// The default admin port of a server.
 const ADMIN: &str = "127.0.0.1:9090";
-/// Columns where standard output is no terminal.
+/// Number of columns if standard output is not a terminal.
 pub const PLAIN_COLUMNS: usize = 120;
 
 /// The subcommand's arguments.
 pub fn command() -> Command {
     Command::new("top")
-        .about("Watch a server: rates, percentiles, hot keys, workers, memory, evictions")
-        .after_help("Keys: q or Esc ends it, space stops and goes on.")
+        .about("Watch a server live: rates, percentiles, hot keys, workers, memory, evictions")
+        .after_help("Keys: q or Esc quits, space pauses and resumes.")
         .arg(Arg::new("ADMIN-ADDR").help("The server's admin port (listen.admin)").default_value(ADMIN))
         .args(screen::readings())
 }
 
-/// Runs it.
+/// Runs the subcommand.
 ///
 /// # Errors
-/// Usage for arguments that are none; a failure if the server cannot be read.
+/// A usage error for invalid arguments; a failure if the server cannot be read.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let text = |name: &str| matches.get_one::<String>(name).map(String::as_str).unwrap_or_default();
     let addr: SocketAddr = text("ADMIN-ADDR").parse().map_err(|_| {
-        let line = format!("'{}' is no address with a port: write it as {ADMIN}", text("ADMIN-ADDR"));
+        let line = format!("'{}' is not an address with a port; write it as {ADMIN}", text("ADMIN-ADDR"));
         Failure::Usage(vec![line])
     })?;
     let interval = interval(text("interval"))?;
@@ -53,14 +53,14 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     screen::run(interval, || Reading::take(addr), show).map_err(no_terminal)
 }
 
-/// Of a terminal that refused something.
+/// Converts an error of the terminal.
 pub fn no_terminal(error: std::io::Error) -> Failure {
     Failure::Failed(vec![format!("cannot use the terminal: {error}")])
 }
 
 pub fn interval(text: &str) -> Result<Duration, Failure> {
     let wrong = || {
-        let line = format!("--interval: '{text}' is no time from 100ms to 1h: write it as 1s or 500ms");
+        let line = format!("--interval: '{text}' is not a time from 100ms to 1h; write it as 1s or 500ms");
         Failure::Usage(vec![line])
     };
     let span: TimeSpan = text.parse().map_err(|_| wrong())?;

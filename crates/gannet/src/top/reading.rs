@@ -1,4 +1,4 @@
-//! One reading of a server: two pages of its admin port.
+//! One reading of a server, from two pages of its admin port.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Maximum time of the server's reply.
+/// Time limit for the server's reply.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// A page is not longer than this, in bytes.
+/// Largest size of a page in bytes.
 const PAGE_BYTES_MAX: u64 = 8 << 20;
 
 /// The server's figures, and the time of the reading.
@@ -18,30 +18,30 @@ pub struct Reading {
     hot: Value,
 }
 
-/// Whose times are meant.
+/// The group of requests whose times are meant.
 #[derive(Clone, Copy)]
 pub enum Of<'n> {
-    /// Those of a command.
+    /// The requests of a command.
     Command(&'n str),
-    /// Those of all commands in a namespace.
+    /// All requests in a namespace.
     Namespace(&'n str),
 }
 
-/// One name of a list of hot keys.
+/// An entry in a list of hot keys.
 pub struct Leader {
-    /// As the server shows it.
+    /// The name as the server reports it.
     pub name: String,
-    /// Requests or bytes.
+    /// Number of requests or bytes.
     pub amount: u64,
-    /// Its location; empty if the server does not report it.
+    /// The namespace; empty if the server does not report it.
     pub namespace: String,
 }
 
 impl Reading {
-    /// Asks the server.
+    /// Reads both pages of the server.
     ///
     /// # Errors
-    /// Why not, in a sentence that says what to do.
+    /// The reason in a sentence with the remedy.
     pub fn take(addr: SocketAddr) -> Result<Self, String> {
         let (stats, hot) = (page(addr, "/stats.json")?, page(addr, "/hotkeys.json?minutes=1&count=20")?);
         Ok(Self { at: Instant::now(), stats, hot })
@@ -52,35 +52,35 @@ impl Reading {
         Self { at, stats, hot }
     }
 
-    /// Seconds from `earlier` to this one.
+    /// Returns the seconds from `earlier` to this reading.
     pub fn seconds_since(&self, earlier: &Self) -> f64 {
         self.at.duration_since(earlier.at).as_secs_f64().max(1e-3)
     }
 
-    /// A figure without labels, or one of its labels' values; 0 if the server does not tell it.
+    /// Returns a figure without labels, or the value for one label; 0 if the server does not report it.
     pub fn figure(&self, name: &str, label: Option<&str>) -> f64 {
         let figure = &self.stats["figures"][name];
         label.map_or(figure, |label| &figure[label]).as_f64().unwrap_or(0.0)
     }
 
-    /// The values of a figure's only label, in order.
+    /// Returns the values of a figure's only label, in order.
     pub fn labels(&self, name: &str) -> Vec<&str> {
         let labels = self.stats["figures"][name].as_object().into_iter().flatten();
         labels.map(|(label, _)| label.as_str()).collect()
     }
 
-    /// The sum over a figure's labels.
+    /// Returns the sum over a figure's labels.
     pub fn sum(&self, name: &str) -> f64 {
         self.labels(name).into_iter().map(|label| self.figure(name, Some(label))).sum()
     }
 
-    /// Commands that occurred since the server's start.
+    /// Returns the commands that were used since the server's start.
     pub fn commands(&self) -> Vec<&str> {
         let commands = self.stats["latency"]["start"].as_object().into_iter().flatten();
         commands.map(|(command, _)| command.as_str()).collect()
     }
 
-    /// The times of a command or of a namespace, since the start or in the last minute.
+    /// Returns the times of a command or a namespace, since the start or in the last minute.
     fn times(&self, of: Of<'_>, since: &str) -> &Value {
         let latency = &self.stats["latency"];
         match of {
@@ -89,18 +89,18 @@ impl Reading {
         }
     }
 
-    /// Requests since the start.
+    /// Returns the number of requests since the start.
     pub fn count(&self, of: Of<'_>) -> f64 {
         self.times(of, "start")["execute"]["count"].as_f64().unwrap_or(0.0)
     }
 
-    /// A quantile of a part of the times in the last minute, in ns; `None`: there was no request.
+    /// Returns a quantile of a part of the times in the last minute, in nanoseconds; `None` if there were no requests.
     pub fn minute_ns(&self, of: Of<'_>, part: &str, quantile: &str) -> Option<f64> {
         let part = &self.times(of, "minute")[part];
         part[quantile].as_f64().filter(|_| part["count"].as_f64() != Some(0.0))
     }
 
-    /// A list of hot keys.
+    /// Returns a list of hot keys.
     pub fn leaders(&self, list: &str) -> Vec<Leader> {
         let leaders = self.hot["lists"][list].as_array().into_iter().flatten();
         let leader = |leader: &Value| {
@@ -111,10 +111,10 @@ impl Reading {
     }
 }
 
-/// A page of the admin port at `addr`.
+/// Reads a page of the admin port at `addr`.
 ///
 /// # Errors
-/// Why not, in a sentence that says what to do.
+/// The reason in a sentence with the remedy.
 pub fn page(addr: SocketAddr, path: &str) -> Result<Value, String> {
     let ask = || -> std::io::Result<Vec<u8>> {
         let mut stream = TcpStream::connect_timeout(&addr, PATIENCE)?;
@@ -126,9 +126,10 @@ pub fn page(addr: SocketAddr, path: &str) -> Result<Value, String> {
         Ok(answer)
     };
     let answer = ask().map_err(|error| {
-        format!("{addr}: {error}: is a server there, and is that its admin port (listen.admin of its configuration)?")
+        format!("{addr}: {error}; check that it is the admin port of a running server (listen.admin)")
     })?;
-    let foreign = || format!("{addr} does not answer {path} as a Gannet of this version does: is that its admin port?");
+    let foreign =
+        || format!("{addr} does not serve {path} as this version of Gannet does; check that it is the admin port");
     let end = answer.windows(4).position(|four| four == b"\r\n\r\n").ok_or_else(foreign)?;
     if !answer.starts_with(b"HTTP/1.1 200 ") {
         return Err(foreign());

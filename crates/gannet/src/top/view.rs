@@ -1,10 +1,10 @@
-//! The differences of two readings, as lines.
+//! Formats the differences of two readings as lines.
 
 use super::reading::{Of, Reading};
 use crate::screen::{Line, Weight};
 use command::keyspace::namespaces::DEFAULT_NAME;
 
-/// Lists that stand beside each other, their titles, and the figures' which reading.rs names.
+/// The lists of hot keys with their titles; reading.rs names the figures.
 const LISTS: [(&str, &str); 5] = [
     ("keys", "hot keys"),
     ("big", "longest values"),
@@ -12,9 +12,9 @@ const LISTS: [(&str, &str); 5] = [
     ("prefixes", "hot prefixes"),
     ("missed-prefixes", "missed prefixes"),
 ];
-/// Names of a list that are shown.
+/// Number of names shown in a list.
 const NAMES: usize = 8;
-/// Columns that a list takes at least.
+/// Minimum number of columns of a list.
 const LIST_COLUMNS_MIN: usize = 24;
 
 /// Rates between two readings.
@@ -25,7 +25,7 @@ struct Rates<'r> {
 
 impl Rates<'_> {
     fn rate(&self, of: impl Fn(&Reading) -> f64) -> f64 {
-        // A restarted server counts from 0.
+        // The counters of a restarted server begin at 0.
         self.before.map_or(0.0, |before| (of(self.now) - of(before)).max(0.0) / self.now.seconds_since(before))
     }
 
@@ -38,7 +38,7 @@ impl Rates<'_> {
     }
 }
 
-/// The whole view of the server at `addr`: rates from `before` to `now`, and what is so now.
+/// Formats the whole view of the server at `addr`: rates from `before` to `now`, and current values.
 pub fn lines(now: &Reading, before: Option<&Reading>, addr: &str, columns: usize) -> Vec<Line> {
     let rates = Rates { now, before };
     let mut lines = Vec::new();
@@ -204,7 +204,7 @@ fn workers(rates: &Rates<'_>) -> (Vec<String>, String) {
     (workers.into_iter().map(row).collect(), titles)
 }
 
-/// The lists of hot keys, as many beside each other as there is room for.
+/// Formats the lists of hot keys, as many side by side as fit.
 fn lists(now: &Reading, columns: usize) -> Vec<(Weight, String)> {
     let beside = (columns / LIST_COLUMNS_MIN).clamp(1, LISTS.len());
     let width = columns / beside;
@@ -236,7 +236,7 @@ fn cut(text: &str, columns: usize) -> String {
     text.chars().take(columns).collect()
 }
 
-/// A number in at most six characters.
+/// Formats a number in at most six characters.
 fn count(number: f64) -> String {
     match number {
         n if n < 10.0 && n.fract() > 0.05 => format!("{n:.1}"),
@@ -257,7 +257,7 @@ fn bytes(bytes: f64) -> String {
     if unit == 0 { format!("{rest:.0} B") } else { format!("{rest:.1} {}", UNITS[unit]) }
 }
 
-/// A time, with its unit; `-` for none.
+/// Formats a time with its unit; `-` for none.
 fn time(ns: Option<f64>) -> String {
     match ns {
         None => "-".to_owned(),

@@ -38,9 +38,9 @@ fn what_this_build_does_not_have_is_said_in_a_line() {
         (["--grpc", "127.0.0.1:1"], "--grpc: this build does not have"),
         (["--flash", "/tmp/x"], "--flash: \"/tmp/x\" is no file with a size"),
         (["--udp", "11211"], "--udp: this build does not have memcached over UDP"),
-        (["-U", "11211"], "-U: this is a flag of memcached; in its place stands nothing: UDP"),
+        (["-U", "11211"], "-U: this is a memcached flag; use instead: nothing: UDP"),
         (["-B", "binary"], "-B: this is a flag of memcached"),
-        (["-m", "64"], "-m: this is a flag of memcached; in its place stands --memory 64MiB"),
+        (["-m", "64"], "-m: this is a memcached flag; use instead: --memory 64MiB"),
         (["--pin", "0-"], "--pin: \"\" is not a CPU number"),
     ] {
         let err = refused(&args, 2);
@@ -56,7 +56,7 @@ fn what_the_machine_can_not_give_is_refused_before_anything_starts() {
     let err = refused(&["--memory", "60TiB"], 1);
     assert!(err.contains("--memory: store.memory: 60TiB is not less than") && err.contains("write at most"), "{err}");
     let err = refused(&["--memory", "64MiB", "--checkpoint", "5m"], 1);
-    assert!(err.contains("no file is named") && err.contains("name one: store.file"), "{err}");
+    assert!(err.contains("there is no memory file") && err.contains("name one: store.file"), "{err}");
     let err = refused(&["--memory", "64MiB", "--pin", "1023"], 1);
     assert!(err.contains("may not run on CPU 1023") && err.contains("choose from"), "{err}");
     let err = refused(&["--memory", "16MiB", "--workers", "128", "--segment", "1MiB", "--admin", "none"], 1);
@@ -98,7 +98,7 @@ fn a_file_is_checked_whole_and_its_faults_have_lines() {
     assert_eq!((code, out.as_str()), (1, ""));
     let at = |line: u32| err.lines().find(|text| text.contains(&format!("faults.toml:{line}: "))).unwrap_or_default();
     assert!(at(2).contains("\"512MiB\"") && at(4).contains("did you mean maxconns?"), "{err}");
-    assert!(at(6).contains("no such word"), "{err}");
+    assert!(at(6).contains("unknown word"), "{err}");
     assert_eq!(err.lines().count(), 3);
     let served = refused(&[file.path()], 1);
     assert_eq!(served, err, "serve and check say the same");

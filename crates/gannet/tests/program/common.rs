@@ -86,7 +86,7 @@ impl Serving {
             }
         });
         let mut serving = Self { child, log, lines: Vec::new() };
-        serving.wait_for("gannet is up");
+        serving.wait_for("gannet is ready");
         serving
     }
 

@@ -76,10 +76,10 @@ fn what_is_asked_wrongly_is_said_with_a_remedy() {
     for (args, part) in [
         (&["--only", "mem.thq"][..], "the nearest is mem.thp"),
         (&["--pid", "4194399"], "there is no process 4194399"),
-        (&["--root", "/no/such/folder"], "is no folder"),
+        (&["--root", "/no/such/folder"], "is not a directory"),
         (&["explain", "net.somaxcon"], "the nearest is net.somaxconn"),
-        (&["diff", "/dev/zero", "/dev/zero"], "/dev/zero: it is longer than 64 MiB"),
-        (&["plan", "--check", "/dev/zero"], "/dev/zero: it is longer than 64 MiB"),
+        (&["diff", "/dev/zero", "/dev/zero"], "/dev/zero: the file is longer than 64 MiB"),
+        (&["plan", "--check", "/dev/zero"], "/dev/zero: the file is longer than 64 MiB"),
     ] {
         let (code, _, err) = run(&[&["doctor"], args].concat());
         assert!(code == 3 && err.contains(part) && err.lines().count() == 1, "{args:?}: {code} {err}");
@@ -161,7 +161,7 @@ fn what_is_applied_is_told_kept_and_taken_back() {
     let (code, out, _) = doctor(&["apply", "--dry-run"]);
     assert!(code == 0 && out.starts_with("#!/bin/sh") && out.contains("zone_reclaim_mode") && mode() == "1", "{out}");
     let (code, _, err) = doctor(&["persist", "--as", "tuned"]);
-    assert!(code == 3 && err.contains("`gannet doctor apply` comes first"), "{err}");
+    assert!(code == 3 && err.contains("`gannet doctor apply` first"), "{err}");
     let (code, out, err) = doctor(&["apply", "--only", "numa.zone-reclaim,mem.overcommit"]);
     assert!(code == 0 && out.contains("(1 -> 0): done") && mode() == "0\n", "{out}");
     assert!(err.contains("mem.overcommit: not by a setting that is written"), "{err}");
@@ -172,7 +172,7 @@ fn what_is_applied_is_told_kept_and_taken_back() {
     let (code, out, _) = doctor(&["undo"]);
     assert!(code == 0 && mode() == "1\n", "{out}");
     let (code, out, _) = doctor(&["undo"]);
-    assert!(code == 0 && out == "Nothing is to be undone.\n", "{out}");
+    assert!(code == 0 && out == "There is nothing to undo.\n", "{out}");
     let (code, _, err) = doctor(&["undo", "../../etc/passwd"]);
     assert!(code == 3 && err.contains("is no name of a run"), "{err}");
     let _ = std::fs::remove_dir_all(root);
@@ -191,7 +191,7 @@ fn a_change_of_the_network_is_undone_unless_it_is_confirmed() {
     for (timer, is_confirmed) in [("1", false), ("30", true)] {
         std::fs::write(&file, "00").unwrap();
         let (code, out, err) = doctor(&["apply", "--only", "net.rps", "--timer", timer]);
-        assert!(code == 0 && out.contains("unless: gannet doctor apply --confirm"), "{out} {err}");
+        assert!(code == 0 && out.contains("unless you run: gannet doctor apply --confirm"), "{out} {err}");
         if is_confirmed {
             assert_eq!(held(), "f\n");
             let (code, out, err) = doctor(&["apply", "--confirm"]);
@@ -234,7 +234,7 @@ fn a_process_is_watched_by_thread_and_cpu_and_one_that_is_gone_is_told() {
     let own = std::process::id().to_string();
     let (code, out, err) = run(&["doctor", "watch", "--pid", &own, "--once", "--interval", "100ms"]);
     assert!(code == 0 && err.is_empty(), "{code} {err}");
-    for part in ["something waited for", "\nCPU ", "\n0 ", "\nthread ", "taken off", "pgscan_direct"] {
+    for part in ["waiting for", "\nCPU ", "\n0 ", "\nthread ", "taken off", "pgscan_direct"] {
         assert!(out.contains(part), "{part:?} is not in\n{out}");
     }
     assert!(!out.contains('\x1b') && out.lines().all(|line| line.chars().count() <= 120), "{out}");
@@ -254,7 +254,7 @@ fn a_bundle_is_written_once_and_never_over_what_is_there() {
     let (at, file) = (root.to_str().unwrap(), root.join("out.tar.gz"));
     let bundle = || run(&["doctor", "bundle", "--root", at, "--out", file.to_str().unwrap()]);
     let (code, out, err) = bundle();
-    assert!(code == 0 && out.contains("look through it before you send it"), "{out} {err}");
+    assert!(code == 0 && out.contains("review it before you send it"), "{out} {err}");
     let bytes = std::fs::read(&file).unwrap();
     assert!(bytes.starts_with(&[0x1f, 0x8b]) && bytes.len() > 500);
     let tar = std::process::Command::new("tar").arg("xzf").arg(&file).current_dir(&root).status().unwrap();
@@ -266,7 +266,7 @@ fn a_bundle_is_written_once_and_never_over_what_is_there() {
     let told = std::process::Command::new("grep").args(["-r", SECRET]).arg(root.join("bundle")).output().unwrap();
     assert!(told.stdout.is_empty(), "{}", String::from_utf8_lossy(&told.stdout));
     let (code, _, err) = bundle();
-    assert!(code == 3 && err.contains("name another --out") && std::fs::read(&file).unwrap() == bytes, "{err}");
+    assert!(code == 3 && err.contains("pass another --out") && std::fs::read(&file).unwrap() == bytes, "{err}");
     let _ = std::fs::remove_dir_all(root);
 }
 
@@ -301,7 +301,7 @@ fn without_root_all_that_may_be_read_is_told_and_what_takes_root_says_so() {
     let args =
         ["doctor", "prove", "--set", "vm.swappiness=7", "--seconds", "1", "--journals", journals.to_str().unwrap()];
     let (code, _, err) = through(&NOBODY, &args).unwrap();
-    assert!(code == 3 && err.contains("run it as root"), "{code} {err}");
+    assert!(code == 3 && err.contains("run the command as root"), "{code} {err}");
     let _ = std::fs::remove_dir_all(journals);
 }
 

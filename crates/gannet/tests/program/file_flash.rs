@@ -71,7 +71,7 @@ fn dump_of(index: &str) {
     let others = kinds_told.iter().map(Vec::len).sum::<usize>();
     let (code, out, err) = run(&["file", "check", file.path()]);
     assert!(code == 0 && out.contains("no fault"), "{out}{err}");
-    assert_eq!(out.contains("slots that name items on flash"), index == "file", "{out}");
+    assert_eq!(out.contains("slots that refer to items on flash"), index == "file", "{out}");
     let (code, stats, err) = run(&["file", "stats", file.path()]);
     let items = stats.lines().find_map(|line| line.strip_prefix("flash_items")).expect("a line");
     assert!(code == 0 && items.trim().parse::<u64>().expect("a number") > KEYS / 4, "{stats}{err}");
@@ -154,7 +154,7 @@ fn migrate_of(index: &str) {
         match has_room {
             true => assert!(code == 0 && items == all, "{items} of {all}: {err}"),
             false => {
-                let refused = format!("{} items have no room there", all - items);
+                let refused = format!("{} items do not fit", all - items);
                 assert!(code == 1 && items > KEYS / 4 && items < all && err.contains(&refused), "{items}: {err}");
             }
         }

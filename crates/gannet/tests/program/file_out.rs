@@ -137,7 +137,7 @@ fn migrate_of(index: &str) {
     for (to, memory, segment) in [(&larger, "64MiB", "256KiB"), (&smaller, "24MiB", "64KiB")] {
         let migrated =
             run(&["file", "migrate", file.path(), "--to", to.path(), "--memory", memory, "--segment", segment]);
-        assert!(migrated.0 == 0 && migrated.1.contains("8 items are in"), "{migrated:?}");
+        assert!(migrated.0 == 0 && migrated.1.contains("8 items were copied to"), "{migrated:?}");
         let (code, out, err) = run(&["file", "check", to.path()]);
         assert!(code == 0 && out.contains("no fault"), "{out}{err}");
         let sizes = ["--memory", memory, "--segment", segment, "--file-index", index];
@@ -154,5 +154,5 @@ fn migrate_of(index: &str) {
     }
     assert!(std::fs::read(file.path()).expect("there") == before, "the old file was changed");
     let (code, _, err) = run(&["file", "migrate", file.path(), "--to", larger.path()]);
-    assert!(code == 1 && err.contains("it is there already"), "{err}");
+    assert!(code == 1 && err.contains("the file already exists"), "{err}");
 }

@@ -117,7 +117,7 @@ fn what_is_no_file_is_refused_by_flash_and_memory_and_nothing_is_made_in_its_pla
     assert!(refusal(&["--flash", &flash(missing)]).contains("there is no such device"));
     assert!(!missing.exists());
     let (code, _, err) = run(&[&FIXED[..], &["--flash-reset"]].concat());
-    assert!(code == 2 && err.contains("--flash-reset: no device is named"), "{code} {err}");
+    assert!(code == 2 && err.contains("--flash-reset: there is no flash device"), "{code} {err}");
 }
 
 /// A loop device, and where it is mounted; both are given back when the test is over.

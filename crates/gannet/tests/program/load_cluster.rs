@@ -60,18 +60,24 @@ fn a_connection_says_who_it_is_and_what_is_refused_is_told_in_the_servers_words(
     for protocol in ["resp", "resp3"] {
         let (code, _, err) =
             load_with("wrong", &[&usual[..], &quiet, &["--protocol", protocol, "--user", "me"]].concat());
-        let said =
-            if protocol == "resp" { "auth was answered with WRONGPASS" } else { "hello was answered with WRONGPASS" };
+        let said = if protocol == "resp" {
+            "the request auth got the reply WRONGPASS"
+        } else {
+            "the request hello got the reply WRONGPASS"
+        };
         assert!(code == 1 && err.contains(said), "{protocol}: {code}: {err}");
-        assert!(err.contains("check the user, the password") && !err.contains("is the server running"), "{err}");
+        assert!(
+            err.contains("check the user, the password") && !err.contains("check that the server is running"),
+            "{err}"
+        );
     }
     let (code, out, _) = run(&[&["load", "--protocol", "resp", "--no-prefill"][..], &usual].concat());
     assert!(matches!(code, 0 | LIMITED) && out.contains("NOAUTH Authentication required."), "{code}: {out}");
-    assert!(out.contains("say who connects: --user and --password-env"), "{out}");
+    assert!(out.contains("pass a user: --user and --password-env"), "{out}");
     let (code, _, err) = run(&[&["load", "--protocol", "resp"][..], &usual].concat());
     assert!(code == 1 && err.contains("NOAUTH"), "the prefill fails: {code}: {err}");
     let (code, _, err) = run(&[&["load", "--password-env", "NO_SUCH_VARIABLE"][..], &usual].concat());
-    assert!(code == 2 && err.contains("the environment has no NO_SUCH_VARIABLE"), "{code}: {err}");
+    assert!(code == 2 && err.contains("the environment variable NO_SUCH_VARIABLE is not set"), "{code}: {err}");
 }
 
 #[test]
@@ -151,5 +157,5 @@ fn requests_go_to_the_node_that_redirects_name_and_count_once() {
     assert!(asked.contains("cmdstat_asking"), "the slot that moves was asked for where it goes: {asked}");
     let two = ["--target", &first, "--target", &second];
     let (_, out, _) = run(&[&["load", "--protocol", "resp", "--no-prefill"][..], &two, &usual, &paced].concat());
-    assert!(out.contains("that node is no target: name every node of the cluster"), "{out}");
+    assert!(out.contains("that node is not a target: pass every node of the cluster"), "{out}");
 }

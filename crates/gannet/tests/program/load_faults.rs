@@ -182,12 +182,12 @@ fn nonsense_instead_of_answers_is_shown_with_who_said_it_and_the_run_is_no_succe
         ("resp", "HTTP/1.1 400 Bad Request\r\n\r\n", "HTTP/1.1 400 Bad Request"),
         ("memcache", "STORED\r\n", "STORED"),
         // Its head may have been read before what is behind it was there.
-        ("resp", "*2\r\n$1\r\na\r\n$1\r\nb\r\n", "a RESP reply of another type or length than was asked for"),
+        ("resp", "*2\r\n$1\r\na\r\n$1\r\nb\r\n", "the RESP reply has another type or length than expected"),
     ] {
         let server = Rough::start(Manner::Says(said));
         let came = against(&server, "nonsense", &[&SHORT[..], &["--protocol", protocol]].concat());
-        came.is_partial("no request was answered");
-        came.is_partial("see that the server speaks this protocol");
+        came.is_partial("no request got a reply");
+        came.is_partial("check that the server speaks this protocol");
         came.has_fault("garbage", &server.target());
         let first = &came.result.figures.faults.iter().find(|fault| fault.name == "garbage").unwrap().first;
         assert!(first.contains(seen), "{protocol}: {first}");
@@ -221,15 +221,15 @@ fn answers_before_a_connection_closed_in_the_middle_of_one_are_kept() {
 fn a_server_that_falls_silent_costs_its_timeouts_and_no_answers_that_came() {
     let server = Rough::start(Manner::SilentAfter(50));
     let came = against(&server, "silent", &[&SHORT[..], &["--timeout", "50ms"]].concat());
-    came.has_fault("timeout", "it did not answer in time");
+    came.has_fault("timeout", "it did not reply in time");
     assert!((1..=50).contains(&came.result.figures.counts.answered), "{}", came.out);
     assert!(came.result.figures.response.max_ns >= 50_000_000, "the waiting counts");
     let mute = Rough::start(Manner::SilentAfter(0));
     let came = against(&mute, "mute", &SHORT);
-    came.is_partial("no request was answered (unanswered-at-end");
+    came.is_partial("no request got a reply (unanswered-at-end");
     let endless = Rough::start(Manner::Endless);
     let came = against(&endless, "endless", &[&SHORT[..], &["--timeout", "50ms"]].concat());
-    came.is_partial("no request was answered (timeout");
+    came.is_partial("no request got a reply (timeout");
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn a_search_that_can_not_go_on_keeps_its_trials() {
     let search = ["--slo", "p50=5s", "--start", "200", "--trial", "300ms", "--throughput-min", "1%", "--depth", "512"];
     let server = Rough::start(Manner::Says("?\r\n"));
     let came = against(&server, "search-nonsense", &search);
-    came.is_partial("no request was answered (garbage");
+    came.is_partial("no request got a reply (garbage");
     let server = Rough::start(Manner::GoneAfter(400));
     let came = against(&server, "search-gone", &search);
     if came.code == PARTIAL {
@@ -260,8 +260,8 @@ fn a_search_that_can_not_go_on_keeps_its_trials() {
 #[test]
 fn a_prefill_that_fails_ends_it_with_the_first_failure_and_the_remedy() {
     let cases = [
-        ("SERVER_ERROR out of memory\r\n", ["20 of 20 stores failed", "give the server room"]),
-        ("?\r\n", ["no request was answered (garbage", "speaks this protocol"]),
+        ("SERVER_ERROR out of memory\r\n", ["20 of 20 stores failed", "give the server more memory"]),
+        ("?\r\n", ["no request got a reply (garbage", "speaks this protocol"]),
     ];
     for (said, seen) in cases {
         let server = Rough::start(Manner::Says(said));

@@ -12,7 +12,7 @@ struct Case {
 }
 
 const CASES: [Case; 14] = [
-    Case { text: "colour = \"red\"\n", says: &[":2: colour: there is no such key", "pace, keys\n"] },
+    Case { text: "colour = \"red\"\n", says: &[":2: colour: unknown key", "pace, keys\n"] },
     Case {
         text: "[[keys]]\ncount = 10\nvlen = \"30B\"\nverbs = [{ verb = \"get\" }]\n",
         says: &[":4: keys[0].vlen: "],
@@ -23,7 +23,7 @@ const CASES: [Case; 14] = [
     Case { text: "[pace]\nkind = \"poisson\"\nrate = 50\n", says: &[":4: pace.rate: ", "/s"] },
     Case {
         text: "[connections]\ncount = 2\nthreads = 4\n",
-        says: &["connections.threads: ", "each thread one connection"],
+        says: &["connections.threads: ", "at least one connection per thread"],
     },
     Case {
         text: "verify = true\n[[keys]]\nverbs = [{ verb = \"append\" }]\n",
@@ -33,10 +33,10 @@ const CASES: [Case; 14] = [
     Case {
         text: "[targets]\naddresses = [\"a:1\", \"b:1\"]\nplacement = \"ketama\"\n[[keys]]\n\
                verbs = [{ verb = \"get\", keys = 3 }]\n",
-        says: &["targets.placement: ", "ask for one key at a time"],
+        says: &["targets.placement: ", "request one key at a time"],
     },
-    Case { text: "verify = true\n[connections]\nblind = true\n", says: &["verify: ", "leave one of them away"] },
-    Case { text: "[[keys]]\ncount = 10000\nkey_bytes = \"2B\"\n", says: &["keys[0].key_bytes: ", "give at least"] },
+    Case { text: "verify = true\n[connections]\nblind = true\n", says: &["verify: ", "remove one of them"] },
+    Case { text: "[[keys]]\ncount = 10000\nkey_bytes = \"2B\"\n", says: &["keys[0].key_bytes: ", "use at least"] },
     Case { text: "name = \n[[keys]]\ncount = 5\n", says: &[":2: "] },
     Case { text: "[targets]\naddresses = [\"nowhere\"]\n", says: &["targets.addresses[0]: ", "HOST:PORT"] },
 ];
@@ -97,7 +97,7 @@ fn flags_that_exclude_one_another_or_say_nothing_are_named_with_what_to_write() 
         (&["--rate", "10", "--threads", "9", "--connections", "3"], &["each thread"]),
         (&["--rate", "10", "--assert", "p99>"], &["--assert: "]),
         (&["--rate", "10", "--reads", "1.5"], &["--reads: \"1.5\"", "99%"]),
-        (&["--slo", "p99=2ms", "--start", "9k", "--rate-max", "1k"], &["--start: ", "begin lower"]),
+        (&["--slo", "p99=2ms", "--start", "9k", "--rate-max", "1k"], &["--start: ", "start with a lower"]),
     ];
     for (args, says) in cases {
         let (code, out, err) = run(&[&["load", "--target", &refused][..], args].concat());

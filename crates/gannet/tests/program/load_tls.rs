@@ -147,7 +147,7 @@ fn a_workload_files_tls_is_labelled_and_a_server_that_is_not_verified_is_said_to
     let workload = folder.written("w.toml", &text);
     let args = ["--workload", &workload, "--closed", "--duration", "300ms", "--keys", "100", "--quiet"];
     let (out, result) = measured(&folder, &args);
-    assert!(out.contains("the server was NOT verified: any certificate was taken"), "{out}");
+    assert!(out.contains("the server was NOT verified: any certificate is accepted"), "{out}");
     assert!(result.tls.is_some_and(|tls| tls.insecure) && result.figures.counts.answered > 0);
 }
 
@@ -177,13 +177,13 @@ fn a_handshake_that_fails_says_what_failed_and_what_to_do() {
     for (args, parts) in [
         (&["--target", &plain, "--tls"][..], ["none of this system's CAs has signed", "--tls-ca FILE"]),
         (&["--target", &plain, "--tls-ca", &other_ca], ["no CA in ", "has signed the server's certificate"]),
-        (&by_name, ["is for localhost, 127.0.0.1, and not for cache.example", "--tls-server-name"]),
+        (&by_name, ["is for localhost, 127.0.0.1, not for cache.example", "--tls-server-name"]),
         (&["--target", &late, "--tls-ca", &ca], ["the server's certificate expired", "renew it there"]),
-        (&resp, ["wants a certificate of its clients", "name one with --tls-cert and --tls-key"]),
-        (&[&resp[..], &["--tls-versions", "1.2"]].concat(), ["wants a certificate of its clients", "--tls-cert"]),
+        (&resp, ["requires a client certificate", "pass one with --tls-cert and --tls-key"]),
+        (&[&resp[..], &["--tls-versions", "1.2"]].concat(), ["requires a client certificate", "--tls-cert"]),
         (&[&resp[..], &strange].concat(), ["the server refused the certificate in ", "client.pem"]),
-        (&["--target", &plain], ["it speaks TLS there", "say --tls-ca FILE"]),
-        (&["--target", &plain, "--tls-ca", "/no/such.pem"], ["targets.tls.ca: '/no/such.pem'", "cannot be opened"]),
+        (&["--target", &plain], ["the server speaks TLS there", "say --tls-ca FILE"]),
+        (&["--target", &plain, "--tls-ca", "/no/such.pem"], ["targets.tls.ca: '/no/such.pem'", "cannot open the file"]),
     ] {
         let err = match args.contains(&"/no/such.pem") {
             true => run(&[&["load", "--closed"], args].concat()).2,
@@ -192,7 +192,7 @@ fn a_handshake_that_fails_says_what_failed_and_what_to_do() {
         assert!(parts.iter().all(|part| err.contains(part)), "{args:?}: {parts:?}: {err}");
     }
     let (code, _, err) = run(&["load", "--closed", "--target", "unix:/run/cache.sock", "--tls"]);
-    assert!(code == 2 && err.contains("unix sockets are not secured; name a target by HOST:PORT"), "{err}");
+    assert!(code == 2 && err.contains("unix sockets cannot use TLS; write the target as HOST:PORT"), "{err}");
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn a_server_without_tls_is_told_from_one_that_does_not_answer() {
     let pings = folder.written("ping.toml", "protocol = \"ping\"\n");
     let err = refused(&["--target", &target, "--tls-ca", &ca, "--workload", &pings]);
     assert!(
-        err.contains("it answered a TLS handshake with \"ERROR\\r\\n\"") && err.contains("leave --tls away"),
+        err.contains("the server replied to a TLS handshake with \"ERROR\\r\\n\"") && err.contains("remove --tls"),
         "{err}"
     );
     TcpStream::connect(&target).unwrap().write_all(b"stop").unwrap();

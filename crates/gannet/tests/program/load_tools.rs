@@ -173,7 +173,10 @@ fn what_is_wrong_in_a_tools_words_or_file_is_told_at_once() {
     let (code, _, err) = run(&["load", "aerospike", "-h", "127.0.0.1", "-o", "X:1", "-zz", "4", "-w", "RUF"]);
     assert!(code == 2 && err.contains("-o: ") && err.contains("-w: RUF has no equal here"), "{code}: {err}");
     let (code, _, err) = run(&["load", "memtier", "--ratio", "1", "--pipelin", "4"]);
-    assert!(code == 2 && err.contains("--ratio: '1' is no ratio") && err.contains("did you mean --pipeline?"), "{err}");
+    assert!(
+        code == 2 && err.contains("--ratio: '1' is not a ratio") && err.contains("did you mean --pipeline?"),
+        "{err}"
+    );
     let folder = Folder::new("wrong");
     let conf = folder.written("c.conf", "send=ascii_gte\nsend=bin_get\n");
     let (code, _, err) = run(&["load", "mc-crusher", &conf]);
@@ -203,12 +206,12 @@ fn batches_of_a_file_a_preset_and_a_flag_are_sent_together() {
         assert!(matches!(code, 0 | LIMITED), "{what:?} ended with {code}: {out}{err}");
         let result = folder.result("b.json");
         let told = |name: &str| result.configuration[name].clone();
-        assert_eq!((told("sent together"), told("in flight a connection at most")), (batch.into(), depth.into()));
+        assert_eq!((told("sent together"), told("in flight per connection at most")), (batch.into(), depth.into()));
         let counts = &result.figures.counts;
         let batch: u64 = batch.parse().unwrap();
         assert!(counts.due > 100 && counts.due.is_multiple_of(batch), "{counts:?}");
         assert_eq!((counts.answered, result.figures.response.count, counts.errors), (counts.due, counts.due, 0));
     }
     let (code, _, err) = run(&["load", "--target", &addr, "--rate", "10", "--batch", "8", "--depth", "4"]);
-    assert!(code == 2 && err.contains("connections.batch: a batch of 8 does not fit a depth of 4"), "{code}: {err}");
+    assert!(code == 2 && err.contains("connections.batch: a batch of 8 exceeds the depth of 4"), "{code}: {err}");
 }

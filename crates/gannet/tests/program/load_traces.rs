@@ -131,7 +131,7 @@ fn what_is_recorded_and_replayed_is_the_same_sequence_of_verbs_keys_and_sizes() 
     let (recording, proxy) = Recording::proxy(&first, &addr);
     talk(proxy);
     let said = recording.ended();
-    assert!(said.contains("13 requests of 1 connections"), "{said}");
+    assert!(said.contains("13 requests from 1 connections"), "{said}");
     let original = entries(&first);
     let outcomes: Vec<Outcome> = original.iter().map(|entry| entry.outcome).collect();
     use Outcome::{Hit, Miss};
@@ -225,7 +225,7 @@ fn production_lines_are_replayed_at_their_pace_checked_and_filled() {
     let (result, said) = replay(&folder, &args, 0);
     let counts = &result.figures.counts;
     assert_eq!((counts.due, counts.answered, counts.errors, counts.wrong), (600, 600, 0, 0), "{said}");
-    assert!(counts.misses > 0 && said.contains("a trace's 4 times as fast"), "{said}");
+    assert!(counts.misses > 0 && said.contains("a trace at 4 times its speed"), "{said}");
     assert!(result.figures.duration_s > 0.5, "600 requests of three seconds, four times as fast: {said}");
     // Keys that nobody stores are found when they are stored before.
     let args = [&trace, "--target", &addr, "--rate", "2k", "--prefill", "--limit", "300", "--protocol", "meta"];
@@ -261,11 +261,11 @@ fn a_bad_trace_is_named_with_its_line_and_what_was_replayed_is_kept() {
     assert_eq!(result.figures.counts.answered, 100, "the seconds before the last are whole");
     let empty = folder.written("empty", "");
     let refused = [
-        (vec![empty.as_str()], 1, "it is empty; name a trace"),
+        (vec![empty.as_str()], 1, "the file is empty; name a trace"),
         (vec!["/no/such/trace"], 1, "/no/such/trace: it cannot be opened"),
         (vec![bad.as_str(), "--speed", "0"], 2, "--speed: \"0\" is no speed"),
         (vec![bad.as_str(), "--format", "pcap"], 2, "take recorded, twitter, oracle-general"),
-        (vec![bad.as_str(), "--format", "recorded"], 1, "it does not begin as a recorded trace does"),
+        (vec![bad.as_str(), "--format", "recorded"], 1, "the file is not a recorded trace"),
         (vec![bad.as_str(), "--value-max", "0B"], 2, "--value-max: from 1 to"),
     ];
     for (args, code, part) in refused {
@@ -289,7 +289,7 @@ fn a_trace_is_the_pace_of_another_workload_by_flag_and_by_file() {
     let arrivals = format!("trace:{trace}");
     let flags = ["--target", &addr, "--keys", "100", "--arrivals", &arrivals, "--speed", "5", "--threads", "2"];
     let (count, out) = due(&flags);
-    assert!(count == 200 && out.contains("a trace's 5 times as fast"), "{count}: {out}");
+    assert!(count == 200 && out.contains("a trace at 5 times its speed"), "{count}: {out}");
     let pace = "[pace]\nkind = \"trace\"\nfile = \"t.csv\"\nspeed = 5.0\n";
     let keys = "[[keys]]\ncount = 100\nverbs = [{ verb = \"set\" }]\n";
     let workload = folder.written("w.toml", &[pace, keys].concat());
@@ -297,7 +297,7 @@ fn a_trace_is_the_pace_of_another_workload_by_flag_and_by_file() {
     let (code, _, err) = run(&["load", "--target", &addr, "--arrivals", "trace:/no/such", "--no-prefill"]);
     assert!(code == 2 && err.contains("--arrivals: /no/such: it cannot be opened"), "{err}");
     let (code, _, err) = run(&["load", "--target", &addr, "--arrivals", &arrivals, "--rate", "10"]);
-    assert!(code == 2 && err.contains("a trace says itself when requests are due"), "{err}");
+    assert!(code == 2 && err.contains("a trace determines when requests are due"), "{err}");
 }
 
 /// Records by `args` what is asked while `asks` runs, which gives how many entries are wanted at least.
@@ -353,10 +353,14 @@ fn a_recorder_says_what_is_wrong_with_its_arguments() {
     let there = folder.written("there", "kept");
     let refused = format!("127.0.0.1:{}", free_port());
     let cases = [
-        (vec![there.as_str(), "--watch", &refused], 1, "is the server running there?"),
-        (vec![there.as_str(), "--listen", "127.0.0.1:0", "--target", &refused], 1, "name another file, or remove it"),
+        (vec![there.as_str(), "--watch", &refused], 1, "check that the server is running"),
+        (
+            vec![there.as_str(), "--listen", "127.0.0.1:0", "--target", &refused],
+            1,
+            "name another file, or remove this one",
+        ),
         (vec!["new", "--watch", "nowhere"], 2, "HOST:PORT"),
-        (vec!["new", "--watch", &refused, "--key", "12"], 2, "a secret is 32 hexadecimal digits"),
+        (vec!["new", "--watch", &refused, "--key", "12"], 2, "the secret must be 32 hexadecimal digits"),
         (vec!["new"], 2, "--listen"),
     ];
     for (args, code, part) in cases {

@@ -292,7 +292,7 @@ fn what_was_acknowledged_before_a_kill_is_there_after_it() {
 fn a_graceful_stop_leaves_everything_and_tokens_stay_unique() {
     let file = MemoryFile::new("graceful");
     let (mut serving, addr) = serve(&file, &[]);
-    assert!(serving.lines.iter().any(|line| line.contains("which was made")), "{:#?}", serving.lines);
+    assert!(serving.lines.iter().any(|line| line.contains("in the new file")), "{:#?}", serving.lines);
     let mut stream = connect(addr);
     ask(&mut stream, b"set k 5 0 5\r\nhello\r\n", b"STORED\r\n");
     let token = |stream: &mut TcpStream| {
@@ -312,7 +312,7 @@ fn a_graceful_stop_leaves_everything_and_tokens_stay_unique() {
     serving.signal("TERM");
     assert!(serving.ended().success());
     let (serving, addr) = serve(&file, &[]);
-    assert!(serving.lines.iter().any(|line| line.contains("was left in order: 1 items")), "{:#?}", serving.lines);
+    assert!(serving.lines.iter().any(|line| line.contains("was closed properly: 1 items")), "{:#?}", serving.lines);
     let mut stream = connect(addr);
     ask(&mut stream, b"get k\r\n", b"VALUE k 5 5\r\nhello\r\nEND\r\n");
     assert_eq!(token(&mut stream), before, "the value is the same, and so is its token");
@@ -362,7 +362,7 @@ fn a_file_that_is_cut_short_ends_the_server_with_a_line_that_names_it() {
     ask(&mut connect(addr), b"set k 0 0 1\r\nv\r\n", b"STORED\r\n");
     std::fs::OpenOptions::new().write(true).open(&file.0).expect("there").set_len(0).expect("cut");
     // The background touches the headers within a slice.
-    let line = serving.wait_for("cannot be read or written any more");
+    let line = serving.wait_for("cannot read or write the memory file");
     assert!(line.contains(file.path()), "{line}");
     let status = serving.ended();
     assert_eq!(status.code(), Some(74), "{status}");

@@ -34,7 +34,7 @@ fn workers_run_where_the_plan_puts_them_and_the_kernels_moves_are_told() {
     let any = "127.0.0.1:0";
     let mut serving = Serving::start(&["--memory", "64MiB", "--memcached", any, "--admin", any, "--pin", "auto"]);
     let pinned = io::affinity::usable_cpus().unwrap().len() > 2;
-    assert_eq!(serving.lines.iter().any(|line| line.contains("pins nothing here")), !pinned, "{:?}", serving.lines);
+    assert_eq!(serving.lines.iter().any(|line| line.contains("pins no CPUs")), !pinned, "{:?}", serving.lines);
     let admin = serving.addr_behind("metrics are at http://");
     assert_eq!(page(admin, "/config").contains("pin = \"none\""), !pinned);
     let metrics = page(admin, "/metrics");

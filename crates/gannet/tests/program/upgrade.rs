@@ -258,7 +258,7 @@ fn who_does_not_fit_is_refused_with_the_reason_and_the_running_server_goes_on() 
     let err = private.refusal(&["--memcached", &port, "--admin", "none", "--upgrade"]);
     assert!(err.contains("its memory is its own alone") && err.contains("--upgradable"), "{err}");
     let (code, _, err) = run(&["serve", "--upgrade", "--file", file.path(), "--file-reset"]);
-    assert!(code == 2 && err.contains("not thrown away"), "{err}");
+    assert!(code == 2 && err.contains("not discarded"), "{err}");
 }
 
 /// Where the process of [`plays_a_new_process_that_dies`] dies.

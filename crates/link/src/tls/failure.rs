@@ -1,4 +1,4 @@
-//! Why a connection could not be secured, or broke: what it was, and what to do.
+//! Failures of TLS: a description and a remedy.
 
 use std::fmt;
 
@@ -6,14 +6,13 @@ use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, OtherErr
 
 use super::Settings;
 
-/// Bytes that are shown of an answer that is no TLS.
+/// Number of bytes shown of a reply that is not TLS.
 const SHOWN_BYTES_MAX: usize = 40;
 
-/// Why a connection could not be secured, or broke. Shows as what it was, with the remedy behind it.
+/// A failure of TLS. Displayed as the description, followed by the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// A short name that does not change: `tls-unknown-ca`, `tls-certificate-expired`, `tls-wrong-name`,
-    /// `tls-not-spoken` ...
+    /// A short, stable name: `tls-unknown-ca`, `tls-certificate-expired`, `tls-wrong-name`, `tls-not-spoken` ...
     pub name: &'static str,
     /// Description of the failure, and the remedy.
     pub what: String,
@@ -38,33 +37,34 @@ impl Failure {
         Self { name, what: what.into() }
     }
 
-    /// The failure that `error` carries, if it is one of TLS.
+    /// Returns the TLS failure in `error`, if there is one.
     pub fn in_error(error: &std::io::Error) -> Option<&Self> {
         error.get_ref()?.downcast_ref()
     }
 
-    /// Another attempt may end otherwise, with all settings as they are.
+    /// Returns whether another attempt with the same settings may succeed.
     pub fn may_pass(&self) -> bool {
         matches!(self.name, "tls-closed" | "tls-broken")
     }
 
-    /// Returns the failure that `error` means for a connection with `settings`.
+    /// Converts `error` of a connection with `settings` to a failure.
     pub fn of(error: &Error, settings: &Settings) -> Self {
         match error {
             Error::InvalidCertificate(error) => of_certificate(error, settings),
             Error::AlertReceived(alert) => of_alert(*alert, settings),
-            // The bytes are no TLS record: the state of a connection shows what they were, if bytes are at hand.
+            // The bytes are not a TLS record. If the first bytes are available, the caller describes them.
             Error::InvalidMessage(InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion) => {
                 Self::not_spoken(&[])
             }
             Error::PeerIncompatible(why) => Self::new(
                 "tls-version",
                 format!(
-                    "it speaks no version or cipher of TLS that is spoken here ({why:?}); allow TLS {} there",
+                    "the server supports none of the allowed versions and ciphers ({why:?}); allow TLS {} on the \
+                     server",
                     settings.versions.text()
                 ),
             ),
-            other => Self::new("tls-broken", format!("TLS broke ({other}); see the server's log")),
+            other => Self::new("tls-broken", format!("TLS failed ({other}); see the server's log")),
         }
     }
 
@@ -72,27 +72,27 @@ impl Failure {
     pub fn not_spoken(first: &[u8]) -> Self {
         let seen = String::from_utf8_lossy(&first[..first.len().min(SHOWN_BYTES_MAX)]).into_owned();
         let seen = if seen.is_empty() { "something else".to_owned() } else { format!("{seen:?}") };
-        let remedy = "name the port on which it speaks TLS, or leave --tls away";
+        let remedy = "use the server's TLS port, or remove --tls";
         Self::new(
             "tls-not-spoken",
-            format!("it answered a TLS handshake with {seen}: it speaks no TLS there; {remedy}"),
+            format!("the server replied to a TLS handshake with {seen}: this port does not use TLS; {remedy}"),
         )
     }
 
-    /// It speaks TLS, and was spoken to without.
+    /// Returns the failure of an unencrypted connection to a port that uses TLS.
     pub fn wanted() -> Self {
-        Self::new("tls-wanted", "it speaks TLS there; say --tls-ca FILE or another flag of TLS, or name a port without")
+        Self::new("tls-wanted", "this port uses TLS; pass --tls-ca FILE or another TLS flag, or use a port without TLS")
     }
 
-    /// The server closed the connection before it was secured.
+    /// Returns the failure of a connection that was closed before the handshake ended.
     pub fn closed() -> Self {
-        let remedy = "name its port for TLS, or see its log";
-        Self::new("tls-closed", format!("it closed the connection within the TLS handshake; {remedy}"))
+        let remedy = "use the server's TLS port, or see its log";
+        Self::new("tls-closed", format!("the server closed the connection during the TLS handshake; {remedy}"))
     }
 }
 
 fn of_certificate(error: &CertificateError, settings: &Settings) -> Failure {
-    let insecure = "or take any certificate with --tls-insecure";
+    let insecure = "or accept any certificate with --tls-insecure";
     let days = |from: u64, to: u64| to.saturating_sub(from) / 86_400;
     match error {
         CertificateError::ExpiredContext { time, not_after } => {
@@ -102,18 +102,21 @@ fn of_certificate(error: &CertificateError, settings: &Settings) -> Failure {
         }
         CertificateError::NotValidYetContext { time, not_before } => {
             let days = days(time.as_secs(), not_before.as_secs());
-            let what =
-                format!("the server's certificate is valid in {days} days only; set this host's clock, {insecure}");
+            let what = format!(
+                "the server's certificate becomes valid only in {days} days; set this host's clock, \
+                         {insecure}"
+            );
             Failure::new("tls-certificate-early", what)
         }
-        // A CA with the name of the one that signed it is known, and is another.
+        // There is a known CA with the name of the signing CA, but with another key.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             let by = settings
                 .ca
                 .as_ref()
                 .map_or_else(|| "none of this system's CAs".to_owned(), |path| format!("no CA in {}", path.display()));
             let what = format!(
-                "{by} has signed the server's certificate; name its CA's certificate with --tls-ca FILE, {insecure}"
+                "{by} has signed the server's certificate; pass the certificate of its CA with --tls-ca FILE, \
+                 {insecure}"
             );
             Failure::new("tls-unknown-ca", what)
         }
@@ -121,31 +124,31 @@ fn of_certificate(error: &CertificateError, settings: &Settings) -> Failure {
             let wanted = expected.to_str();
             let what = if presented.is_empty() {
                 format!(
-                    "the server's certificate has no names, and {wanted} is required; issue one with a subjectAltName, \
-                     {insecure}"
+                    "the server's certificate has no names, but {wanted} is required; issue one with a \
+                     subjectAltName, {insecure}"
                 )
             } else {
                 let names = presented.iter().map(|name| plain(name)).collect::<Vec<_>>().join(", ");
                 format!(
-                    "the server's certificate is for {names}, and not for {wanted}; say one of its names with \
+                    "the server's certificate is for {names}, not for {wanted}; pass one of its names with \
                      --tls-server-name, {insecure}"
                 )
             };
             Failure::new("tls-wrong-name", what)
         }
         CertificateError::Other(OtherError(inner)) if format!("{inner:?}").contains("CaUsedAsEndEntity") => {
-            let what = "the server's certificate is a CA's own; give the server one that its CA has signed for it \
+            let what = "the server's certificate is a CA's own; use a server certificate that the CA has signed \
                         (CA:FALSE), ";
             Failure::new("tls-bad-certificate", format!("{what}{insecure}"))
         }
         other => {
-            let what = format!("the server's certificate cannot be verified ({other}); make another, {insecure}");
+            let what = format!("cannot verify the server's certificate ({other}); create another one, {insecure}");
             Failure::new("tls-bad-certificate", what)
         }
     }
 }
 
-/// `DnsName("a.example")` and `IpAddress(127.0.0.1)` without what is around them.
+/// Returns the name within `DnsName("a.example")` or `IpAddress(127.0.0.1)`.
 fn plain(name: &str) -> &str {
     let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(name);
     inner.trim_matches('"')
@@ -158,8 +161,8 @@ fn of_alert(alert: AlertDescription, settings: &Settings) -> Failure {
         (A::CertificateRequired | A::HandshakeFailure | A::BadCertificate, None) => Failure::new(
             "tls-certificate-wanted",
             format!(
-                "the server refused the connection ({alert:?}), as one does that wants a certificate of its clients; \
-                 name one with --tls-cert and --tls-key"
+                "the server refused the connection ({alert:?}), possibly because it requires a client certificate; \
+                 pass one with --tls-cert and --tls-key"
             ),
         ),
         (
@@ -176,17 +179,17 @@ fn of_alert(alert: AlertDescription, settings: &Settings) -> Failure {
         ) => Failure::new(
             "tls-certificate-refused",
             format!(
-                "the server refused the certificate in {own} ({alert:?}); name one that a CA of the server's signed"
+                "the server refused the certificate in {own} ({alert:?}); pass one that is signed by a CA of the server"
             ),
         ),
         (A::ProtocolVersion, _) => {
             let versions = settings.versions.text();
-            let what = format!("the server speaks no TLS {versions}; allow another version here or there");
+            let what = format!("the server does not support TLS {versions}; allow another version on either side");
             Failure::new("tls-version", what)
         }
         (A::UnrecognisedName, _) => Failure::new(
             "tls-wrong-name",
-            "the server knows no such name as it was asked for; say one of its names with --tls-server-name",
+            "the server does not know the requested name; pass one of its names with --tls-server-name",
         ),
         (other, _) => {
             Failure::new("tls-refused", format!("the server refused the connection ({other:?}); see its log"))

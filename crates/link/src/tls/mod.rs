@@ -1,14 +1,14 @@
-//! TLS towards servers: what is asked for, the files behind it, and what a failure means.
+//! TLS to servers: the settings, their files, and the meaning of failures.
 //!
 //! ```text
-//!   Settings   as people write them: files, a name, versions
-//!     Client     the files read and checked: what connections are secured with, for all threads of a run
-//!       Maker      one thread's: the names of its targets and its sessions, so that a reopened connection resumes
-//!   Failure    why a connection could not be secured, or broke: its name, what it was, what to do
+//!   Settings   as users write them: files, a name, versions
+//!     Client     the files, read and checked; shared by all threads of a run
+//!       Maker      one thread's target names and sessions, so that a reopened connection can resume
+//!   Failure    a failure of TLS: its name, description and remedy
 //! ```
 //!
-//! Invariants: nothing here moves bytes; a server is verified unless [`Settings::insecure`] says otherwise, and every
-//! output of such a run says so; connections over a unix socket are never secured.
+//! Invariants: this module moves no bytes. A server is verified unless [`Settings::insecure`] is set, and then every
+//! output says so. Connections over a unix socket never use TLS.
 
 mod failure;
 mod sessions;
@@ -34,11 +34,11 @@ use crate::address::Address;
 use crate::channel::Channel;
 use sessions::Sessions;
 
-/// A file of certificates or keys is not larger than this, in bytes.
+/// Largest size of a file with certificates or keys, in bytes.
 const PEM_BYTES_MAX: u64 = 8 << 20;
 
-/// Material that secures connections. Two are equal if they were made from equal settings. As data it is these
-/// settings, so that another host reads the files of the same names.
+/// Material for TLS connections. Two are equal if their settings are equal. The serialised form is the settings, so
+/// another host reads its own files with the same names.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "Settings", into = "Settings")]
 pub struct Client {
@@ -74,10 +74,10 @@ impl PartialEq for Client {
 }
 
 impl Client {
-    /// Reads the files that `settings` name.
+    /// Reads the files in `settings`.
     ///
     /// # Errors
-    /// Every fault of the settings and of the files, each with the name of its setting.
+    /// All faults of the settings and files, each with the name of its setting.
     pub fn new(settings: &Settings) -> Result<Self, Vec<SettingError>> {
         let mut faults = settings.faults();
         let provider = Arc::new(ring::default_provider());
@@ -92,7 +92,7 @@ impl Client {
         if !faults.is_empty() {
             return Err(faults);
         }
-        let broken = |error: rustls::Error| vec![SettingError::new("", error.to_string(), "leave it away")];
+        let broken = |error: rustls::Error| vec![SettingError::new("", error.to_string(), "remove one of them")];
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&settings.versions.protocols())
             .map_err(broken)?;
@@ -104,23 +104,24 @@ impl Client {
         let config = match identity {
             None => builder.with_no_client_auth(),
             Some((chain, key)) => builder.with_client_auth_cert(chain, key).map_err(|error| {
-                let what = format!("the certificate and its key cannot be used ({error})");
-                let remedy = "name the key that belongs to the certificate";
+                let what = format!("cannot use the certificate with its key ({error})");
+                let remedy = "pass the key that belongs to the certificate";
                 vec![SettingError::new("key", what, remedy)]
             })?,
         };
         Ok(Self { settings: settings.clone(), config: Arc::new(config) })
     }
 
-    /// Returns the settings from which it was made.
+    /// Returns the settings of this material.
     pub const fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// The name that the server at `target` has to prove; `None` over a unix socket, which is not secured.
+    /// Returns the name that the server's certificate at `target` must have; `None` for a unix socket, which does not
+    /// use TLS.
     ///
     /// # Errors
-    /// When the target's host is none that a certificate can name.
+    /// If no certificate can name the target's host.
     pub fn server_name(&self, target: &Address) -> Result<Option<ServerName<'static>>, String> {
         let Address::Tcp(address) = target else { return Ok(None) };
         let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host);
@@ -128,12 +129,12 @@ impl Client {
         let name = self.settings.server_name.as_deref().unwrap_or(host);
         ServerName::try_from(name.to_owned()).map(Some).map_err(|_| {
             format!(
-                "tls: no certificate can be for '{name}'; say the server's name, as in --tls-server-name cache.example"
+                "tls: no certificate can be for '{name}'; pass the server's name, as in --tls-server-name cache.example"
             )
         })
     }
 
-    /// For the connections of one thread to `targets`, of which there are `connections`.
+    /// Creates the maker of one thread's connections to `targets`; `connections` is their number.
     pub fn maker(&self, targets: &[Address], connections: usize) -> Maker {
         let mut config = (*self.config).clone();
         config.resumption = if self.settings.resume {
@@ -141,24 +142,24 @@ impl Client {
         } else {
             Resumption::disabled()
         };
-        // An invalid name is refused before a run; here it would only leave its connections unsecured.
+        // Invalid names are refused before a run. Here, such a name would only disable TLS for its connections.
         let names = targets.iter().map(|target| self.server_name(target).ok().flatten()).collect();
         Maker { config: Arc::new(config), names, settings: self.settings.clone() }
     }
 }
 
-/// Secures the connections of one thread.
+/// Creates the TLS of one thread's connections.
 #[derive(Debug)]
 pub struct Maker {
     config: Arc<ClientConfig>,
-    /// By target; `None`: not secured.
+    /// The server name of each target; `None` without TLS.
     names: Vec<Option<ServerName<'static>>>,
     settings: Settings,
 }
 
 impl Maker {
-    /// Returns the TLS of a new connection to the target of number `target`, which is connected at `now_ns`; `None` if
-    /// connections to it are not secured.
+    /// Returns the TLS of a new connection to target number `target`, which was connected at `now_ns`; `None` if its
+    /// connections do not use TLS.
     ///
     /// # Errors
     /// If the library cannot create a connection.
@@ -169,13 +170,13 @@ impl Maker {
             .map_err(|error| Failure::of(&error, &self.settings))
     }
 
-    /// Returns the settings from which it was made.
+    /// Returns the settings of this maker.
     pub const fn settings(&self) -> &Settings {
         &self.settings
     }
 }
 
-/// The certificates that may vouch for a server.
+/// Returns the certificates of the CAs that the server is verified with.
 fn roots(settings: &Settings) -> Result<RootCertStore, SettingError> {
     let mut roots = RootCertStore::empty();
     if settings.insecure {
@@ -184,15 +185,15 @@ fn roots(settings: &Settings) -> Result<RootCertStore, SettingError> {
     let Some(path) = &settings.ca else {
         let found = rustls_native_certs::load_native_certs();
         if roots.add_parsable_certificates(found.certs).0 == 0 {
-            let what = "this system has no certificates of its own to verify a server by";
-            return Err(SettingError::new("ca", what, "name a file with the CA's certificate: --tls-ca ca.pem"));
+            let what = "this system has no CA certificates to verify a server with";
+            return Err(SettingError::new("ca", what, "pass a file with the CA's certificate: --tls-ca ca.pem"));
         }
         return Ok(roots);
     };
     for certificate in certificates("ca", path)? {
         roots.add(certificate).map_err(|error| {
-            let what = format!("'{}' has a certificate that cannot be a CA's ({error})", path.display());
-            SettingError::new("ca", what, "name a file with certificates of CAs alone")
+            let what = format!("'{}' contains a certificate that is not valid for a CA ({error})", path.display());
+            SettingError::new("ca", what, "pass a file that contains only CA certificates")
         })?;
     }
     Ok(roots)
@@ -209,12 +210,12 @@ fn identity(settings: &Settings) -> Result<Option<Identity>, SettingError> {
     let key = PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(|error| {
         let shown = path.display();
         if text.contains("ENCRYPTED") {
-            let what = format!("the key in '{shown}' is locked by a passphrase");
-            let remedy = "write it without one, as with openssl pkey -in KEY -out OPEN.key";
+            let what = format!("the key in '{shown}' is protected by a passphrase");
+            let remedy = "remove the passphrase, as with openssl pkey -in KEY -out OPEN.key";
             return SettingError::new("key", what, remedy);
         }
-        let what = format!("'{shown}' holds no private key in PEM form ({error})");
-        SettingError::new("key", what, "name the file with the certificate's key: --tls-key client.key")
+        let what = format!("'{shown}' contains no private key in PEM form ({error})");
+        SettingError::new("key", what, "pass the file with the certificate's key: --tls-key client.key")
     })?;
     Ok(Some((chain, key)))
 }
@@ -222,13 +223,12 @@ fn identity(settings: &Settings) -> Result<Option<Identity>, SettingError> {
 /// Reads a file of certificates or keys.
 fn pem(field: &'static str, path: &Path) -> Result<String, SettingError> {
     let wrong = |what: String, remedy: &str| SettingError::new(field, format!("'{}': {what}", path.display()), remedy);
-    let remedy = "name a file that is there and may be read";
-    let file =
-        std::fs::File::open(path).map_err(|error| wrong(format!("the file cannot be opened ({error})"), remedy))?;
+    let remedy = "name a file that exists and is readable";
+    let file = std::fs::File::open(path).map_err(|error| wrong(format!("cannot open the file ({error})"), remedy))?;
     let mut bytes = Vec::new();
     file.take(PEM_BYTES_MAX + 1)
         .read_to_end(&mut bytes)
-        .map_err(|error| wrong(format!("the file cannot be read ({error})"), remedy))?;
+        .map_err(|error| wrong(format!("cannot read the file ({error})"), remedy))?;
     if bytes.len() as u64 > PEM_BYTES_MAX {
         return Err(wrong(format!("the file is larger than {} MiB", PEM_BYTES_MAX >> 20), "name a smaller file"));
     }
@@ -239,8 +239,8 @@ fn certificates(field: &'static str, path: &Path) -> Result<Vec<CertificateDer<'
     let text = pem(field, path)?;
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text.as_bytes()).collect();
     let wrong = |why: String| {
-        let what = format!("'{}' holds no certificate in PEM form{why}", path.display());
-        let remedy = "write it as PEM, as with openssl x509 -inform DER -in CERT.der -out CERT.pem";
+        let what = format!("'{}' contains no certificate in PEM form{why}", path.display());
+        let remedy = "convert it to PEM, as with openssl x509 -inform DER -in CERT.der -out CERT.pem";
         SettingError::new(field, what, remedy)
     };
     match read {
@@ -250,7 +250,7 @@ fn certificates(field: &'static str, path: &Path) -> Result<Vec<CertificateDer<'
     }
 }
 
-/// Takes any certificate; what is signed with its key is still checked.
+/// Accepts any certificate, but still checks signatures made with its key.
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 

@@ -1,8 +1,8 @@
-//! Sessions of one thread, for resumption when connections are reopened.
+//! TLS sessions of one thread, which reopened connections resume.
 //!
-//! Clients resume on a reconnect what the connection before had. A ticket of TLS 1.3 is used once and a session of 1.2
-//! any number of times, so that a thread keeps as many tickets for a server as it has connections: all of them resume
-//! when all reconnect at once. The oldest ticket goes first when there are more.
+//! A client resumes the session of its previous connection. A ticket of TLS 1.3 can be used once, a session of 1.2 any
+//! number of times. So a thread stores as many tickets per server as it has connections, and all of them can resume if
+//! they reconnect at once. When there are more tickets, the oldest is dropped.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,10 +11,10 @@ use rustls::NamedGroup;
 use rustls::client::{ClientSessionStore, Tls12ClientSessionValue, Tls13ClientSessionValue};
 use rustls::pki_types::ServerName;
 
-/// Servers whose sessions are kept at most.
+/// Highest number of servers with stored sessions.
 const SERVERS_MAX: usize = 1024;
 
-/// Data about one server.
+/// The sessions of one server.
 #[derive(Debug)]
 struct Server {
     name: ServerName<'static>,
@@ -23,7 +23,7 @@ struct Server {
     tickets: VecDeque<Tls13ClientSessionValue>,
 }
 
-/// Sessions of one thread. Its lock is never waited for: only that thread comes here.
+/// Sessions of one thread. The lock is never contended, because only that thread uses it.
 #[derive(Debug)]
 pub(super) struct Sessions {
     tickets_max: usize,
@@ -31,7 +31,7 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    /// For a thread with so many connections.
+    /// Creates the store of a thread with `connections` connections.
     pub fn new(connections: usize) -> Self {
         Self { tickets_max: connections.max(1), servers: Mutex::default() }
     }

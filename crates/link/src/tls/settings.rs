@@ -1,4 +1,4 @@
-//! What is asked for of TLS, as people write it.
+//! The TLS settings as users write them.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,24 +13,24 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// A PEM file with the certificates of CAs that may vouch for the server; without it the system's own.
+    /// A PEM file with the certificates of CAs that the server is verified with; by default the system's CAs.
     pub ca: Option<PathBuf>,
-    /// A PEM file with the client's certificate and what leads to its CA.
+    /// A PEM file with the client's certificate and the chain to its CA.
     pub certificate: Option<PathBuf>,
-    /// A PEM file with the certificate's key; without it the key stands in the certificate's file.
+    /// A PEM file with the certificate's key; by default the certificate's file contains it.
     pub key: Option<PathBuf>,
-    /// The name that the server has to prove, and is asked for; without it the host of its address.
+    /// The name that is requested, and that the server's certificate must have; by default the host of its address.
     pub server_name: Option<String>,
-    /// Any certificate is taken: who answers is not known.
+    /// True to accept any certificate: the server's identity is unknown.
     pub insecure: bool,
-    /// Which versions are spoken.
+    /// The allowed versions.
     pub versions: Versions,
-    /// A reopened connection resumes an earlier session if the server allows it.
+    /// True if a reopened connection resumes an earlier session, if the server allows it.
     pub resume: bool,
 }
 
 impl Default for Settings {
-    /// Servers are verified by the system's CAs and the host of their address.
+    /// Verifies servers by the system's CAs and the host of their address.
     fn default() -> Self {
         Self {
             ca: None,
@@ -44,7 +44,7 @@ impl Default for Settings {
     }
 }
 
-/// A setting that cannot be used. Shows as `tls.ca: what is wrong; what to do`.
+/// A setting that cannot be used. Displayed as `tls.ca: description; remedy`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingError {
     /// The field of [`Settings`]; empty if the error belongs to no field.
@@ -74,16 +74,16 @@ impl fmt::Display for SettingError {
 
 impl std::error::Error for SettingError {}
 
-/// Which versions of TLS are spoken.
+/// The allowed versions of TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Versions {
-    /// 1.2 and 1.3: the server chooses.
+    /// 1.2 and 1.3; the server chooses.
     #[default]
     Both,
-    /// 1.2 alone.
+    /// Only 1.2.
     Tls12,
-    /// 1.3 alone.
+    /// Only 1.3.
     Tls13,
 }
 
@@ -97,7 +97,7 @@ impl FromStr for Versions {
                 "1.2" => v12 = true,
                 "1.3" => v13 = true,
                 other => {
-                    return Err(format!("version '{other}' of TLS is not spoken here; write 1.2, 1.3 or 1.2,1.3"));
+                    return Err(format!("TLS version '{other}' is not supported; write 1.2, 1.3 or 1.2,1.3"));
                 }
             }
         }
@@ -110,7 +110,7 @@ impl FromStr for Versions {
 }
 
 impl Versions {
-    /// As it is written.
+    /// Returns the text form.
     pub const fn text(self) -> &'static str {
         match self {
             Self::Both => "1.2,1.3",
@@ -129,18 +129,18 @@ impl Versions {
 }
 
 impl Settings {
-    /// Returns the settings that are invalid or contradict each other, without a look at the files.
+    /// Returns settings that are invalid or contradict each other, without reading the files.
     pub fn faults(&self) -> Vec<SettingError> {
         let mut faults = Vec::new();
         let mut fault = |field: &'static str, what: String, remedy: &str| {
             faults.push(SettingError::new(field, what, remedy));
         };
         if self.key.is_some() && self.certificate.is_none() {
-            fault("key", "there is a key, and no certificate that it belongs to".into(), "name the certificate too");
+            fault("key", "there is a key, but no certificate".into(), "pass the certificate too");
         }
         if self.insecure && self.ca.is_some() {
-            let what = "any certificate is taken, so that the CA would change nothing".into();
-            fault("insecure", what, "leave it away to verify the server by its CA, or leave the CA away");
+            let what = "any certificate is accepted, so the CA has no effect".into();
+            fault("insecure", what, "remove this setting to verify the server by its CA, or remove the CA");
         }
         if let Some(name) = &self.server_name
             && ServerName::try_from(name.as_str()).is_err()
@@ -148,7 +148,7 @@ impl Settings {
             fault(
                 "server_name",
                 format!("no certificate can be for '{name}'"),
-                "write a host's name, as cache.example",
+                "write a host name, such as cache.example",
             );
         }
         faults
@@ -157,12 +157,12 @@ impl Settings {
     /// Describes how the server is verified.
     pub fn words(&self) -> String {
         let by = match (&self.ca, self.insecure) {
-            (_, true) => return "the server is NOT verified: any certificate is taken".to_owned(),
+            (_, true) => return "the server is NOT verified: any certificate is accepted".to_owned(),
             (Some(path), false) => format!("the CA in {}", path.display()),
             (None, false) => "the system's CAs".to_owned(),
         };
         let name = self.server_name.as_ref().map_or(String::new(), |name| format!(" as {name}"));
-        let own = if self.certificate.is_some() { ", the client by a certificate" } else { "" };
+        let own = if self.certificate.is_some() { ", the client is authenticated by a certificate" } else { "" };
         format!("the server is verified{name} by {by}{own}")
     }
 }

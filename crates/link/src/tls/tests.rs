@@ -68,21 +68,21 @@ fn every_file_that_can_not_be_used_is_named_with_what_to_do() {
     assert_eq!(told(&Settings { certificate: Some(bundle), key: None, ..good.clone() }), "", "the key beside it");
     let away = Some(folder.0.join("away.pem"));
     for (settings, parts) in [
-        (Settings { ca: away, ..good.clone() }, ["tls.ca: '", "cannot be opened"]),
+        (Settings { ca: away, ..good.clone() }, ["tls.ca: '", "cannot open the file"]),
         (
             Settings { ca: Some(text.clone()), ..good.clone() },
-            ["holds no certificate in PEM form; write it as PEM", "ca"],
+            ["contains no certificate in PEM form; convert it to PEM", "ca"],
         ),
-        (Settings { ca: Some(key), ..good.clone() }, ["holds no certificate in PEM form", "tls.ca"]),
-        (Settings { key: None, ..good.clone() }, ["holds no private key in PEM form", "--tls-key client.key"]),
-        (Settings { key: Some(text), ..good.clone() }, ["holds no private key in PEM form", "tls.key"]),
+        (Settings { ca: Some(key), ..good.clone() }, ["contains no certificate in PEM form", "tls.ca"]),
+        (Settings { key: None, ..good.clone() }, ["contains no private key in PEM form", "--tls-key client.key"]),
+        (Settings { key: Some(text), ..good.clone() }, ["contains no private key in PEM form", "tls.key"]),
         (
             Settings { key: Some(locked), ..good.clone() },
-            ["is locked by a passphrase; write it without", "openssl pkey"],
+            ["is protected by a passphrase; remove the passphrase", "openssl pkey"],
         ),
-        (Settings { key: Some(other), ..good.clone() }, ["cannot be used", "name the key that belongs to"]),
-        (Settings { certificate: None, ..good.clone() }, ["no certificate that it belongs to", "tls.key"]),
-        (Settings { insecure: true, ..good.clone() }, ["the CA would change nothing", "tls.insecure"]),
+        (Settings { key: Some(other), ..good.clone() }, ["cannot use the certificate", "pass the key that belongs to"]),
+        (Settings { certificate: None, ..good.clone() }, ["no certificate", "tls.key"]),
+        (Settings { insecure: true, ..good.clone() }, ["the CA has no effect", "tls.insecure"]),
         (Settings { server_name: Some("a b".into()), ..good }, ["no certificate can be for 'a b'", "server_name"]),
     ] {
         let told = told(&settings);
@@ -116,7 +116,7 @@ fn each_failure_has_a_name_of_its_own_and_says_what_to_do() {
     let early = Bad::NotValidYetContext { time: at(0), not_before: at(86_400 * 3) };
     for (error, settings, name, part) in [
         (Error::InvalidCertificate(expired), &plain, "tls-certificate-expired", "expired 7 days ago; renew it there"),
-        (Error::InvalidCertificate(early), &plain, "tls-certificate-early", "in 3 days only; set this host's clock"),
+        (Error::InvalidCertificate(early), &plain, "tls-certificate-early", "only in 3 days; set this host's clock"),
         (Error::InvalidCertificate(Bad::UnknownIssuer), &plain, "tls-unknown-ca", "none of this system's CAs"),
         (Error::InvalidCertificate(Bad::UnknownIssuer), &own, "tls-unknown-ca", "no CA in ca.pem has signed"),
         (Error::InvalidCertificate(Bad::BadSignature), &own, "tls-unknown-ca", "no CA in ca.pem has signed"),
@@ -127,7 +127,7 @@ fn each_failure_has_a_name_of_its_own_and_says_what_to_do() {
             "--tls-cert and --tls-key",
         ),
         (Error::AlertReceived(Alert::UnknownCA), &own, "tls-certificate-refused", "the certificate in mine.pem"),
-        (Error::AlertReceived(Alert::ProtocolVersion), &plain, "tls-version", "speaks no TLS 1.2,1.3"),
+        (Error::AlertReceived(Alert::ProtocolVersion), &plain, "tls-version", "does not support TLS 1.2,1.3"),
         (Error::AlertReceived(Alert::InternalError), &plain, "tls-refused", "see its log"),
     ] {
         let failure = Failure::of(&error, settings);
@@ -137,5 +137,5 @@ fn each_failure_has_a_name_of_its_own_and_says_what_to_do() {
         assert_eq!((Failure::in_error(&wrapped), wrapped.to_string()), (Some(&failure), failure.what.clone()));
     }
     let other = Failure::not_spoken(b"ERROR\r\n").what;
-    assert!(other.contains("\"ERROR\\r\\n\"") && other.contains("it speaks no TLS there"), "{other}");
+    assert!(other.contains("\"ERROR\\r\\n\"") && other.contains("this port does not use TLS"), "{other}");
 }

@@ -19,22 +19,22 @@ use crate::result::from_run;
 use crate::result::{Machine, RunResult};
 use crate::workload::{Prefill, Source, Workload};
 
-/// Number of times that the agent looks whether it is to end.
+/// Interval at which the agent checks whether it must stop.
 const LOOK: Duration = Duration::from_millis(50);
-/// Between two signs of life.
+/// Interval between two `Alive` messages.
 const ALIVE: Duration = Duration::from_millis(500);
-/// A coordinator that says nothing for so long is gone.
+/// A coordinator that sends nothing for this long counts as lost.
 const SILENCE: Duration = Duration::from_secs(30);
-/// Time for which a coordinator waits for the one before it to leave.
+/// Time for which a new coordinator waits for the previous one to leave.
 const SEAT: Duration = Duration::from_secs(5);
-/// Time limit for a start, and how far ahead it may be.
+/// Time limit for the start message, and the longest time by which the start may lie in the future.
 const START: Duration = Duration::from_secs(120);
-/// Peers at once; only one of them is a coordinator that was let in.
+/// Highest number of simultaneous peers; only one of them is an authenticated coordinator.
 const PEERS_MAX: usize = 8;
-/// Slices that wait to be sent.
+/// Highest number of slices that wait to be sent.
 const SLICES_WAITING_MAX: usize = 64;
 
-/// A running agent; it ends when it is dropped, and so do its runs.
+/// A running agent. Dropping it ends the agent and its runs.
 #[derive(Debug)]
 pub struct Agent {
     addr: SocketAddr,
@@ -42,24 +42,24 @@ pub struct Agent {
     thread: Option<JoinHandle<()>>,
 }
 
-/// State that all connections of an agent share.
+/// State shared by all connections of an agent.
 struct Shared {
     token: Option<Vec<u8>>,
     about: About,
     clock: HostClock,
     stop: Arc<AtomicBool>,
-    /// Held by the coordinator that is served.
+    /// Locked by the coordinator that the agent serves.
     seat: Mutex<()>,
     peers: AtomicUsize,
     tell: Box<dyn Fn(&str) + Send + Sync>,
 }
 
 impl Agent {
-    /// Serves coordinators at `addr`, one at a time. They prove that they have `token`. `clock` is what the agent takes
-    /// for its monotonic clock; `tell` receives a line for each coordinator that comes or goes.
+    /// Serves coordinators at `addr`, one at a time. A coordinator must prove that it has `token`. The agent uses
+    /// `clock` as its monotonic clock. `tell` receives a log line for each coordinator that connects or leaves.
     ///
     /// # Errors
-    /// When the address cannot be listened on, or is open to other hosts and there is no token.
+    /// If the agent cannot listen on the address, or if other hosts can reach the address and there is no token.
     pub fn start(
         addr: &str,
         token: Option<Vec<u8>>,
@@ -70,7 +70,7 @@ impl Agent {
         listener.set_nonblocking(true)?;
         let addr = listener.local_addr()?;
         if !addr.ip().is_loopback() && token.is_none() {
-            let what = "other hosts can reach it, and any of them could make it load any server: name a --token FILE";
+            let what = "other hosts can reach this address and could make the agent load any server; pass --token FILE";
             return Err(std::io::Error::new(ErrorKind::PermissionDenied, what));
         }
         let stop = Arc::new(AtomicBool::new(false));
@@ -88,7 +88,7 @@ impl Agent {
         Ok(Self { addr, stop, thread: Some(thread) })
     }
 
-    /// Returns where it listens.
+    /// Returns the address that the agent listens on.
     pub const fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -133,7 +133,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
-/// Greets a peer and serves it until it goes; why that was.
+/// Greets a peer and serves it until it leaves. Returns the reason for its leaving.
 fn serve(stream: TcpStream, peer: SocketAddr, shared: &Shared) -> Result<(), String> {
     let seat = || {
         let begun = Instant::now();
@@ -154,7 +154,7 @@ fn serve(stream: TcpStream, peer: SocketAddr, shared: &Shared) -> Result<(), Str
     let (leave, left) = channel::<()>();
     let alive = sender.clone();
     std::thread::scope(|scope| {
-        // A peer that does not take what is written is found by this thread too.
+        // This thread also notices a peer that does not read what is sent to it.
         scope.spawn(move || {
             while left.recv_timeout(ALIVE) == Err(RecvTimeoutError::Timeout) {
                 if alive.send(&ToCoordinator::Alive).is_err() {
@@ -167,8 +167,8 @@ fn serve(stream: TcpStream, peer: SocketAddr, shared: &Shared) -> Result<(), Str
         let mut heard = Instant::now();
         let why = loop {
             let mut wait = || match () {
-                () if shared.stop.load(Ordering::Relaxed) => Err("the agent ends".to_owned()),
-                () if heard.elapsed() > SILENCE => Err("it said nothing for 30 s".to_owned()),
+                () if shared.stop.load(Ordering::Relaxed) => Err("the agent is stopping".to_owned()),
+                () if heard.elapsed() > SILENCE => Err("the coordinator sent nothing for 30 s".to_owned()),
                 () => Ok(()),
             };
             match receiver.read(&mut wait) {
@@ -184,14 +184,14 @@ fn serve(stream: TcpStream, peer: SocketAddr, shared: &Shared) -> Result<(), Str
     })
 }
 
-/// One coordinator's runs.
+/// The runs of one coordinator.
 struct Session<'a> {
     shared: &'a Shared,
     sender: Arc<Sender>,
     running: Option<Running>,
 }
 
-/// A run under way, in a thread of its own.
+/// A run in progress, in its own thread.
 struct Running {
     run: u64,
     control: Arc<Control>,
@@ -223,12 +223,12 @@ impl Session<'_> {
                     running.control.stop();
                 }
             }
-            // A second greeting says nothing.
+            // A second greeting has no effect.
             ToAgent::Hello { .. } | ToAgent::Proof { .. } | ToAgent::Alive => {}
         }
     }
 
-    /// Ends the run that there is.
+    /// Ends the current run, if any.
     fn end(&mut self) {
         if let Some(running) = self.running.take() {
             running.control.stop();
@@ -245,8 +245,9 @@ impl Session<'_> {
         let (sender, clock, held) = (self.sender.clone(), self.shared.clock, control.clone());
         let spawned = std::thread::Builder::new().name("run".to_owned()).spawn(move || {
             let carried = std::panic::AssertUnwindSafe(|| carry(&prepare, &held, clock, &opened, &sender));
-            let outcome = std::panic::catch_unwind(carried).unwrap_or(Err("the run broke off by a fault".to_owned()));
-            // A coordinator that is gone by now is noticed where it is read from.
+            let outcome =
+                std::panic::catch_unwind(carried).unwrap_or(Err("an internal error aborted the run".to_owned()));
+            // The reader thread notices a coordinator that has disconnected.
             let _ = match outcome {
                 Ok((measured, achieved_per_s)) => {
                     sender.send(&ToCoordinator::Over { run, measured: Box::new(measured), achieved_per_s })
@@ -257,14 +258,14 @@ impl Session<'_> {
         match spawned {
             Ok(thread) => self.running = Some(Running { run, control, gate, thread }),
             Err(error) => {
-                let why = format!("a thread cannot be started ({error})");
+                let why = format!("cannot start a thread ({error})");
                 let _ = self.sender.send(&ToCoordinator::Failed { run, why });
             }
         }
     }
 }
 
-/// Runs what was asked for; what it measured, and its answers a second.
+/// Carries out the share `prepare`. Returns its measurements and its replies per second.
 fn carry(
     prepare: &Prepare,
     control: &Control,
@@ -274,9 +275,10 @@ fn carry(
 ) -> Result<(Run, f64), String> {
     let workload = Workload::read_text(Path::new("the coordinator's workload"), &prepare.workload)
         .map_err(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))?;
-    let part = prepare.config.part.ok_or("its share names no part of the threads; use the same build on all hosts")?;
+    let part =
+        prepare.config.part.ok_or("the share has an invalid range of threads; use the same build on all hosts")?;
     if workload.threads as usize != part.threads {
-        return Err("its share and its workload differ in threads; use the same build on all hosts".to_owned());
+        return Err("the share and its workload differ in their threads; use the same build on all hosts".to_owned());
     }
     let now = UnixMillis(prepare.now_unix_ms);
     let mut late = None;
@@ -297,7 +299,7 @@ fn carry(
         }
         clock.instant_at(at_ns)
     };
-    // The sampler draws as the first of this host's threads does.
+    // The sampler draws the same random numbers as the first thread of this host.
     let thread = |place: Place| match place.stream {
         Stream::Bulk => place.thread as u32,
         Stream::Sampler => part.first_thread as u32,
@@ -323,11 +325,11 @@ fn carry(
     });
     if let Some(ahead_ns) = late {
         let off_ms = ahead_ns as f64 / 1e6;
-        return Err(format!("the start that it received is {off_ms:.0} ms from now by its clock; run it again"));
+        return Err(format!("the received start time is {off_ms:.0} ms away by the agent's clock; repeat the run"));
     }
     let mut run = outcome.map_err(|error: Error| error.to_string().replace('\n', "; "))?;
     let achieved_per_s = from_run::answered_in_time_per_s(&run);
-    // The coordinator has the slices, whole and with their histograms.
+    // The coordinator already has the complete slices with their histograms.
     run.bulk.timeline = Vec::new();
     if let Some(sampler) = &mut run.sampler {
         sampler.timeline = Vec::new();

@@ -1,5 +1,6 @@
-//! How another host's clock stands to ours, after Cristian: it is asked what it shows, and what it says is from between
-//! the asking and the answer. The round trip bounds the error, so the shortest of several counts.
+//! The offset of another host's clock, by Cristian's algorithm. This host asks the other for its time. The reported
+//! time lies between the sending of the question and the receipt of the reply, so the round trip bounds the error. The
+//! shortest of several round trips counts.
 //!
 //! ```text
 //!   here    sent ------------------- back        offset      = there - (sent + back) / 2
@@ -8,7 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-/// A monotonic clock in nanoseconds. Its beginning means nothing outside its host.
+/// A monotonic clock in nanoseconds. Its origin has no meaning outside its host.
 #[derive(Clone, Copy, Debug)]
 pub struct HostClock {
     start: Instant,
@@ -22,46 +23,47 @@ impl Default for HostClock {
 }
 
 impl HostClock {
-    /// A clock that shows `ahead_ns` now.
+    /// Creates a clock that now reads `ahead_ns`.
     pub fn ahead(ahead_ns: u64) -> Self {
         Self { start: Instant::now(), ahead_ns }
     }
 
-    /// Returns what it shows.
+    /// Returns the current reading in nanoseconds.
     pub fn now_ns(&self) -> u64 {
         self.ahead_ns + self.start.elapsed().as_nanos() as u64
     }
 
-    /// The instant at which it shows `ns`; `None` if that was before its beginning, or is out of reach.
+    /// Returns the instant at which the clock reads `ns`. Returns `None` if that is before the clock's origin or cannot
+    /// be represented.
     pub fn instant_at(&self, ns: u64) -> Option<Instant> {
         self.start.checked_add(Duration::from_nanos(ns.checked_sub(self.ahead_ns)?))
     }
 }
 
-/// One asking.
+/// One question to another host's clock, with its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Round {
-    /// Time of the question, by our clock, in nanoseconds.
+    /// Time at which the question was sent, by this host's clock, in nanoseconds.
     pub sent_ns: u64,
-    /// Time that the other clock showed.
+    /// Time that the other clock showed, in nanoseconds.
     pub there_ns: u64,
-    /// Time of the answer, by our clock.
+    /// Time at which the reply was received, by this host's clock, in nanoseconds.
     pub back_ns: u64,
 }
 
-/// An estimate of another clock.
+/// An estimate of another host's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimate {
-    /// It is ahead of ours by so many nanoseconds.
+    /// Nanoseconds by which the other clock is ahead of this host's clock.
     pub offset_ns: i64,
-    /// The offset is at most so many nanoseconds off.
+    /// Largest possible error of the offset, in nanoseconds.
     pub uncertainty_ns: u64,
     /// The shortest round trip, in nanoseconds.
     pub round_trip_ns: u64,
 }
 
 impl Estimate {
-    /// By the round with the shortest trip; `None` of none.
+    /// Returns the estimate from the round with the shortest round trip; `None` if there are no rounds.
     pub fn of(rounds: &[Round]) -> Option<Self> {
         let trip = |round: &Round| round.back_ns.saturating_sub(round.sent_ns);
         let best = rounds.iter().min_by_key(|round| trip(round))?;
@@ -73,7 +75,7 @@ impl Estimate {
         })
     }
 
-    /// Returns what the other clock shows when ours shows `here_ns`.
+    /// Returns the reading of the other clock when this host's clock reads `here_ns`.
     pub fn there_ns(&self, here_ns: u64) -> u64 {
         here_ns.wrapping_add(self.offset_ns as u64)
     }

@@ -1,4 +1,4 @@
-//! The coordinator: several agents that run as one.
+//! The coordinator, which combines several agents into one run.
 
 use std::collections::HashMap;
 use std::net::TcpStream;
@@ -21,33 +21,33 @@ use crate::result::Machine;
 use crate::workload::Workload;
 use crate::workload::file::Password;
 
-/// Agents of one run at most.
+/// Highest number of agents in one run.
 pub const AGENTS_MAX: usize = 64;
 /// Time limit for a connection to an agent.
 const CONNECT: Duration = Duration::from_secs(5);
-/// Between two signs of life, and two looks at what goes on.
+/// Interval between two `Alive` messages, and between two checks of the run's progress.
 const ALIVE: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(20);
-/// Time limit for agents to make their connections, beside the time that each connection has.
+/// Time limit for agents to make their connections, in addition to the time limit of each connection.
 const READY: Duration = Duration::from_secs(60);
 /// Time limit for an agent to report its clock.
 const CLOCK: Duration = Duration::from_secs(5);
-/// Askings of each agent's clock before a run.
+/// Questions to each agent's clock before a run.
 const ROUNDS: u64 = 8;
-/// From the telling of the start to the start, at least; and as long as a start may be off, since who allows more has
-/// hosts that are further away or busier.
+/// Shortest time between the sending of the start message and the start. An agreed start may also be off by at most
+/// this. If a user allows a larger error, the hosts are far apart or busy, and the lead grows with it.
 const START_AHEAD_NS: u64 = 100_000_000;
-/// Time limit for a result behind the end of a run.
+/// Time limit for an agent's result after the end of a run.
 const RESULT: Duration = Duration::from_secs(60);
-/// Messages of agents that wait.
+/// Highest number of queued messages of agents.
 const EVENTS_MAX: usize = 1024;
 
-/// The limits that a coordinator sets its agents.
+/// Limits that a coordinator sets for its agents.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// By how much an agreed start may be off on an agent.
+    /// Largest allowed error of the agreed start on an agent.
     pub uncertainty_max: Duration,
-    /// An agent that says nothing for so long is lost.
+    /// An agent that sends nothing for this long counts as lost.
     pub silence_max: Duration,
 }
 
@@ -57,7 +57,7 @@ impl Default for Settings {
     }
 }
 
-/// Several agents that run as one. They are let go when it is dropped.
+/// Several agents that carry out one run together. Dropping the fleet releases them.
 #[derive(Debug)]
 pub struct Fleet {
     agents: Vec<Remote>,
@@ -69,18 +69,18 @@ pub struct Fleet {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// An agent, as it is seen from here.
+/// The coordinator's view of one agent.
 #[derive(Debug)]
 struct Remote {
     name: String,
     sender: Arc<Sender>,
     about: About,
-    /// Time of its last message, by our clock.
+    /// Time of the agent's last message, by this host's clock, in nanoseconds.
     heard_ns: Arc<AtomicU64>,
     lost: Option<String>,
 }
 
-/// An agent has said something, or will not any more.
+/// A message of an agent, or the end of its connection.
 #[derive(Debug)]
 struct Event {
     agent: usize,
@@ -89,18 +89,18 @@ struct Event {
 }
 
 impl Fleet {
-    /// Connects to the agents at `addresses`, in whose order threads are numbered.
+    /// Connects to the agents at `addresses`. Threads are numbered in the order of the addresses.
     ///
     /// # Errors
-    /// A line for each agent that cannot be had, with the remedy.
+    /// One line, with a remedy, for each agent that cannot be used.
     pub fn connect(addresses: &[String], token: Option<&[u8]>, settings: Settings) -> Result<Self, Vec<String>> {
         let mut faults = Vec::new();
         if addresses.is_empty() || addresses.len() > AGENTS_MAX {
-            return Err(vec![format!("{} agents are named; 1 to {AGENTS_MAX} are possible", addresses.len())]);
+            return Err(vec![format!("{} agents are given; pass 1 to {AGENTS_MAX}", addresses.len())]);
         }
         for (at, address) in addresses.iter().enumerate() {
             if addresses[..at].contains(address) {
-                faults.push(format!("agent {address}: it is named twice; name each once"));
+                faults.push(format!("agent {address}: the address is given twice; pass each address once"));
             }
         }
         if !faults.is_empty() {
@@ -130,7 +130,7 @@ impl Fleet {
                 .and_then(|thread| Ok([thread, spawn("agent-alive", Box::new(move || stay(&alive, &quiet)))?]));
             match spawned {
                 Ok(both) => threads.extend(both),
-                Err(error) => faults.push(format!("agent {address}: no thread can be started for it ({error})")),
+                Err(error) => faults.push(format!("agent {address}: cannot start a thread for it ({error})")),
             }
             agents.push(Remote { name: address.clone(), sender, about, heard_ns, lost: None });
         }
@@ -138,17 +138,17 @@ impl Fleet {
         if faults.is_empty() { Ok(fleet) } else { Err(faults) }
     }
 
-    /// The agents: where they listen, which build they are, and what they run on.
+    /// Returns the address, build and machine of each agent.
     pub fn hosts(&self) -> impl Iterator<Item = (&str, &str, &Machine)> {
         self.agents.iter().map(|agent| (agent.name.as_str(), agent.about.program.as_str(), &agent.about.machine))
     }
 
-    /// Runs `config` on all agents, as [`crate::engine::run`] does on this host: `workload` is asked for by the
-    /// threads of all of them.
+    /// Runs `config` on all agents, as [`crate::engine::run`] does on this host. The threads of all agents send the
+    /// requests of `workload`.
     ///
     /// # Errors
-    /// When the shares cannot be run, or an agent is lost or cannot run before the start. What comes later is in the
-    /// run.
+    /// If the shares are invalid, or if an agent is lost or cannot run before the start. Later failures are part of the
+    /// returned run.
     pub fn run(&mut self, config: &Config, control: &Control, workload: &Workload, kind: Kind) -> Result<Run, Error> {
         self.run += 1;
         let outcome = self.prepare(config, control, workload, kind).and_then(|()| self.started(config, control));
@@ -160,7 +160,7 @@ impl Fleet {
 
     fn prepare(&mut self, config: &Config, control: &Control, workload: &Workload, kind: Kind) -> Result<(), Error> {
         if let Some(lost) = self.agents.iter().find(|agent| agent.lost.is_some()) {
-            return Err(lost.error("it was lost"));
+            return Err(lost.error("the connection was lost"));
         }
         let shares = split(config, self.agents.len()).map_err(Error::Config)?;
         let mut workload = workload.clone();
@@ -185,7 +185,7 @@ impl Fleet {
             let Some(event) = self.next(LOOK) else {
                 if self.clock.now_ns() > deadline_ns {
                     let late = ready.iter().position(|ready| !ready).unwrap_or(0);
-                    return Err(self.agents[late].error("it is not ready within a minute; look at its own output"));
+                    return Err(self.agents[late].error("it was not ready within a minute; see the agent's own output"));
                 }
                 continue;
             };
@@ -201,7 +201,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Agrees on the start, and follows the run to its end.
+    /// Agrees on the start and follows the run to its end.
     fn started(&mut self, config: &Config, control: &Control) -> Result<Run, Error> {
         if control.is_stopped() {
             self.tell_all(&ToAgent::Stop { run: self.run });
@@ -238,7 +238,7 @@ impl Fleet {
         following.follow(self, started_unix_ms)
     }
 
-    /// Returns the offset of an agent's clock from ours, and of its wall clock in ms.
+    /// Returns the offset of an agent's clock from this host's clock, and the agent's wall clock in milliseconds.
     fn ask_clock(&mut self, agent: usize) -> Result<(Estimate, i64), Error> {
         let mut sent: HashMap<u64, u64> = HashMap::new();
         let (mut rounds, mut walls) = (Vec::new(), Vec::new());
@@ -250,7 +250,7 @@ impl Fleet {
             loop {
                 let waited_ns = self.clock.now_ns() - sent_ns;
                 if waited_ns > nanos(CLOCK) {
-                    return Err(self.agents[agent].error("it does not say what its clock shows"));
+                    return Err(self.agents[agent].error("it does not report its clock"));
                 }
                 let Some(event) = self.next(LOOK) else { continue };
                 match event.what {
@@ -274,12 +274,12 @@ impl Fleet {
         if estimate.uncertainty_ns > nanos(most) {
             let (off, trip) = (estimate.uncertainty_ns as f64 / 1e6, estimate.round_trip_ns as f64 / 1e6);
             return Err(self.agents[agent].error(&format!(
-                "its start could be {off:.1} ms off, since the shortest way there and back took {trip:.1} ms, and {} \
-                 ms are allowed; use hosts that are closer, or allow more with --clock-error-max",
+                "its start could be {off:.1} ms off, because the shortest round trip took {trip:.1} ms; {} ms are \
+                 allowed; use hosts that are closer, or allow more with --clock-error-max",
                 most.as_millis()
             )));
         }
-        // All of them are late by the way back at most, so the highest is the best.
+        // Each reading is too low by at most the reply's travel time, so the highest reading is the best.
         Ok((estimate, walls.into_iter().max().unwrap_or(0)))
     }
 
@@ -287,7 +287,7 @@ impl Fleet {
         self.events.recv_timeout(patience).ok()
     }
 
-    /// An agent is lost.
+    /// Marks an agent as lost and returns the error.
     fn lose(&mut self, agent: usize, why: String) -> Error {
         let remote = &mut self.agents[agent];
         remote.sender.close();
@@ -296,7 +296,7 @@ impl Fleet {
         error
     }
 
-    /// The first agent that has said nothing for too long.
+    /// Returns the first agent that has sent nothing for too long.
     fn first_silent(&self) -> Option<(usize, String)> {
         let now_ns = self.clock.now_ns();
         let most = self.settings.silence_max;
@@ -304,7 +304,7 @@ impl Fleet {
             let heard_ns = agent.heard_ns.load(Ordering::Relaxed);
             agent.lost.is_none() && now_ns.saturating_sub(heard_ns) > nanos(most)
         });
-        silent.map(|agent| (agent, format!("it has said nothing for {} s", most.as_secs_f64())))
+        silent.map(|agent| (agent, format!("it has sent nothing for {} s", most.as_secs_f64())))
     }
 
     fn silent(&mut self) -> Result<(), Error> {
@@ -314,7 +314,7 @@ impl Fleet {
         }
     }
 
-    /// Says it to all that are there; one that does not hear it is noticed where it is read from.
+    /// Sends `message` to all connected agents. A reader thread notices an agent whose connection has failed.
     fn tell_all(&self, message: &ToAgent) {
         for agent in self.agents.iter().filter(|agent| agent.lost.is_none()) {
             let _ = agent.sender.send(message);
@@ -328,7 +328,7 @@ impl Drop for Fleet {
         for agent in &self.agents {
             agent.sender.close();
         }
-        // Readers that wait for room in the events are let go by this.
+        // Releases reader threads that wait for room in the queue of events.
         while self.threads.iter().any(|thread| !thread.is_finished()) {
             while self.events.try_recv().is_ok() {}
             std::thread::sleep(Duration::from_millis(1));
@@ -346,15 +346,15 @@ fn nanos(span: Duration) -> u64 {
     span.as_nanos() as u64
 }
 
-/// A connection to the agent at `address`.
+/// Connects to the agent at `address`.
 fn reach(address: &str) -> Result<TcpStream, String> {
     let wrong = |error: std::io::Error| {
-        format!("it cannot be reached ({error}); start one there: gannet load agent --listen HOST:PORT --token FILE")
+        format!("cannot connect ({error}); start an agent there: gannet load agent --listen HOST:PORT --token FILE")
     };
     link::connect_tcp(address, CONNECT).map_err(wrong)
 }
 
-/// Says that the coordinator is there, until `stop`.
+/// Sends `Alive` messages until `stop` is set.
 fn stay(sender: &Sender, stop: &AtomicBool) {
     let mut waited = Duration::ZERO;
     while !stop.load(Ordering::Relaxed) {
@@ -370,7 +370,7 @@ fn stay(sender: &Sender, stop: &AtomicBool) {
     }
 }
 
-/// Takes what one agent says.
+/// Receives the messages of one agent.
 struct Reader {
     agent: usize,
     receiver: greet::Receiver,
@@ -381,7 +381,8 @@ struct Reader {
 impl Reader {
     fn read(mut self, out: &SyncSender<Event>, stop: &AtomicBool) {
         loop {
-            let mut wait = || if stop.load(Ordering::Relaxed) { Err("it was let go".to_owned()) } else { Ok(()) };
+            let mut wait =
+                || if stop.load(Ordering::Relaxed) { Err("the coordinator released it".to_owned()) } else { Ok(()) };
             let what = self.receiver.read(&mut wait);
             let at_ns = self.clock.now_ns();
             self.heard_ns.store(at_ns, Ordering::Relaxed);
@@ -402,7 +403,7 @@ fn timeline(config: &Config, agents: usize) -> Timeline {
     Timeline::new(agents, config.slice_ns, config.warm_up_ns, end_ns)
 }
 
-/// A run under way.
+/// A run in progress.
 struct Following<'a> {
     config: &'a Config,
     control: &'a Control,
@@ -412,7 +413,7 @@ struct Following<'a> {
     totals: Totals,
     seen: usize,
     rate_per_s: f64,
-    /// The agents were asked to end.
+    /// True after the coordinator has asked the agents to stop.
     is_stopped: bool,
 }
 
@@ -432,7 +433,7 @@ impl Following<'_> {
             }
             if fleet.clock.now_ns() > last_ns {
                 for agent in 0..self.gathered.len() {
-                    self.lose(fleet, agent, "it gave no result within a minute of the end".to_owned());
+                    self.lose(fleet, agent, "it sent no result within a minute after the end of the run".to_owned());
                 }
             }
         }
@@ -441,7 +442,7 @@ impl Following<'_> {
         Ok(joined(self.config, self.gathered, timeline, started_unix_ms, self.control.is_stopped()))
     }
 
-    /// Tells the agents of another rate, and of a stop.
+    /// Sends the agents a new rate or a stop request.
     fn pass_on(&mut self, fleet: &Fleet) {
         let rate_per_s = self.control.rate_per_s();
         if rate_per_s.to_bits() != self.rate_per_s.to_bits() {
@@ -460,7 +461,7 @@ impl Following<'_> {
             Ok(ToCoordinator::Slice { run, slice }) if run == fleet.run => self.slice(fleet, agent, *slice),
             Ok(ToCoordinator::Over { run, measured, achieved_per_s }) if run == fleet.run => {
                 if measured.ending == Ending::Stopped && !self.is_stopped {
-                    self.lose_for_now(fleet, agent, "it was ended there".to_owned());
+                    self.lose_for_now(fleet, agent, "the run was stopped on the agent's host".to_owned());
                 }
                 self.gathered[agent].over = Some((*measured, achieved_per_s));
             }
@@ -470,13 +471,13 @@ impl Following<'_> {
         }
     }
 
-    /// An agent is lost, and the run with it: the others end soon.
+    /// Marks an agent as lost and ends the run; the other agents stop soon.
     fn lose(&mut self, fleet: &mut Fleet, agent: usize, why: String) {
         fleet.lose(agent, why.clone());
         self.lose_for_now(fleet, agent, why);
     }
 
-    /// An agent is lost for this run.
+    /// Marks an agent as lost for this run.
     fn lose_for_now(&mut self, fleet: &Fleet, agent: usize, why: String) {
         let one = &mut self.gathered[agent];
         if one.over.is_none() && one.lost.is_none() {
@@ -489,7 +490,7 @@ impl Following<'_> {
 
     fn slice(&mut self, fleet: &mut Fleet, agent: usize, raw: RawSlice) {
         if raw.number >= SLICES_MAX {
-            return self.lose(fleet, agent, "it tells of a slice that no run has".to_owned());
+            return self.lose(fleet, agent, "it reports a timeline slice that is not part of the run".to_owned());
         }
         self.gathered[agent].reported.add(&raw, self.config);
         add_totals(&mut self.totals, &raw);

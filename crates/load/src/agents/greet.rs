@@ -1,10 +1,11 @@
-//! The greeting: version, then a proof from each side that it has the token, which itself is never sent.
+//! The greeting of agents and coordinators. Each side sends its version, then a proof that it has the token. The token
+//! itself is never sent.
 //!
 //! ```text
-//!   proof = HMAC-SHA-256(token, role | nonce of the coordinator | nonce of the agent)      role: whose proof it is
+//!   proof = HMAC-SHA-256(token, role | nonce of the coordinator | nonce of the agent)      role: the prover's role
 //! ```
 //!
-//! Without a token its place is taken by nothing: both prove that they have none.
+//! Without a token, the HMAC uses an empty key: both sides prove that they have none.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -24,27 +25,27 @@ use crate::result::Machine;
 
 /// Time limit for a greeting.
 const GREETING: Duration = Duration::from_secs(5);
-/// Time limit for a peer to accept what is written.
+/// Time limit for a peer to accept written bytes.
 const WRITE: Duration = Duration::from_secs(10);
-/// Time for which one read waits before the caller's time limit is checked.
+/// Time for which one read blocks before the caller's time limit is checked.
 const LOOK: Duration = Duration::from_millis(200);
-/// Bytes that one read takes.
+/// Largest number of bytes taken by one read.
 const READ_BYTES: usize = 64 << 10;
 const NONCE_BYTES: usize = 32;
 
-/// Both directions of a connection; a frame is sent whole, whichever thread sends it.
+/// The sending side of a connection. Each frame is sent whole, whichever thread sends it.
 #[derive(Debug)]
 pub(super) struct Sender(Mutex<TcpStream>);
 
 impl Sender {
-    /// Sends `message`; in words why it could not.
+    /// Sends `message`. Returns the reason in words if that fails.
     pub fn send<T: Serialize>(&self, message: &T) -> Result<(), String> {
         let bytes = frame(message).map_err(|fault| fault.to_string())?;
         let mut stream = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        stream.write_all(&bytes).map_err(|error| format!("it cannot be written to ({error})"))
+        stream.write_all(&bytes).map_err(|error| format!("cannot write to the connection ({error})"))
     }
 
-    /// Ends the connection; a reader of it sees the end.
+    /// Closes the connection; its reader sees the end.
     pub fn close(&self) {
         let _ = self.0.lock().unwrap_or_else(PoisonError::into_inner).shutdown(std::net::Shutdown::Both);
     }
@@ -59,10 +60,10 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    /// The next message. `wait` is asked several times a second whether to go on waiting.
+    /// Returns the next message. `wait` is called several times a second and returns an error when the wait must end.
     ///
     /// # Errors
-    /// In words: the connection is closed, the peer sends garbage, or the wait is over.
+    /// Returns a reason in words if the connection is closed, if the peer sends invalid data, or if the wait has ended.
     pub fn read<T: DeserializeOwned>(&mut self, wait: &mut dyn FnMut() -> Result<(), String>) -> Result<T, String> {
         loop {
             if let Some(message) = self.frames.next_message().map_err(|fault| fault.to_string())? {
@@ -72,7 +73,7 @@ impl Receiver {
                 Ok(0) => return Err("it closed the connection".to_owned()),
                 Ok(count) => self.frames.push(&self.buffer[..count]),
                 Err(error) if is_a_wait(&error) => wait()?,
-                Err(error) => return Err(format!("the connection broke ({error})")),
+                Err(error) => return Err(format!("the connection failed ({error})")),
             }
         }
     }
@@ -82,12 +83,12 @@ fn is_a_wait(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
-/// A connection with an agent, or one with a coordinator, that has been greeted.
+/// A greeted connection to an agent or to a coordinator.
 pub(super) type Link = (Sender, Receiver);
 
-/// Waits until `deadline`.
+/// Returns a wait that ends at `deadline`.
 fn until(deadline: Instant) -> impl FnMut() -> Result<(), String> {
-    move || if Instant::now() < deadline { Ok(()) } else { Err("it did not answer within 5 s".to_owned()) }
+    move || if Instant::now() < deadline { Ok(()) } else { Err("it did not reply within 5 s".to_owned()) }
 }
 
 fn open(stream: TcpStream) -> Result<Link, String> {
@@ -97,18 +98,18 @@ fn open(stream: TcpStream) -> Result<Link, String> {
         .and_then(|()| stream.set_read_timeout(Some(LOOK)))
         .and_then(|()| stream.set_write_timeout(Some(WRITE)))
         .and_then(|()| stream.try_clone());
-    let reading = set.map_err(|error| format!("its socket cannot be set up ({error})"))?;
+    let reading = set.map_err(|error| format!("cannot configure the socket ({error})"))?;
     let frames = Frames::new(GREETING_BYTES_MAX);
     Ok((Sender(Mutex::new(stream)), Receiver { stream: reading, frames, buffer: vec![0; READ_BYTES] }))
 }
 
-/// Says what this side speaks.
+/// Sends this side's preamble with the version `spoken`.
 fn introduce(sender: &Sender, spoken: u16) -> Result<(), String> {
     let mut stream = sender.0.lock().unwrap_or_else(PoisonError::into_inner);
-    stream.write_all(&preamble(spoken)).map_err(|error| format!("it cannot be written to ({error})"))
+    stream.write_all(&preamble(spoken)).map_err(|error| format!("cannot write to the connection ({error})"))
 }
 
-/// The version that the other side speaks; or the first of what it said instead.
+/// Returns the version of the other side. Returns the first bytes that it sent instead if they are not a preamble.
 fn introduced(receiver: &mut Receiver, deadline: Instant) -> Result<Result<u16, Vec<u8>>, String> {
     let (mut bytes, mut wait) = ([0; PREAMBLE_BYTES], until(deadline));
     let mut filled = 0;
@@ -117,12 +118,12 @@ fn introduced(receiver: &mut Receiver, deadline: Instant) -> Result<Result<u16, 
             Ok(0) if filled > 0 => return Ok(Err(bytes[..filled].to_vec())),
             Ok(0) => return Err("it closed the connection".to_owned()),
             Ok(count) => filled += count,
-            // What is shorter than a preamble and comes to nothing more is something else's.
+            // Fewer bytes than a preamble, with no more to come, belong to another protocol.
             Err(error) if is_a_wait(&error) => match wait() {
                 Err(_) if filled > 0 => return Ok(Err(bytes[..filled].to_vec())),
                 waited => waited?,
             },
-            Err(error) => return Err(format!("the connection broke ({error})")),
+            Err(error) => return Err(format!("the connection failed ({error})")),
         }
     }
     Ok(version(&bytes).ok_or(bytes.to_vec()))
@@ -131,7 +132,7 @@ fn introduced(receiver: &mut Receiver, deadline: Instant) -> Result<Result<u16, 
 fn nonce() -> Result<String, String> {
     let mut bytes = [0; NONCE_BYTES];
     let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
-    read.map_err(|error| format!("/dev/urandom cannot be read ({error})"))?;
+    read.map_err(|error| format!("cannot read /dev/urandom ({error})"))?;
     Ok(hex(&bytes))
 }
 
@@ -164,19 +165,19 @@ fn is_proved(token: Option<&[u8]>, role: &str, nonces: [&str; 2], proof: &str) -
     mac(token, role, nonces).verify_slice(&bytes_of(proof)).is_ok()
 }
 
-/// An agent's description of itself.
+/// An agent's description of its program and machine.
 #[derive(Clone, Debug, Default)]
 pub(super) struct About {
-    /// Its build.
+    /// The agent's build.
     pub program: String,
-    /// The machine that it runs on.
+    /// The machine that the agent runs on.
     pub machine: Machine,
 }
 
-/// Greets the agent behind `stream`.
+/// Greets the agent at the other end of `stream`.
 ///
 /// # Errors
-/// In words, with the remedy.
+/// Returns the reason in words, with the remedy.
 pub(super) fn agent(stream: TcpStream, token: Option<&[u8]>) -> Result<(Link, About), String> {
     let (sender, mut receiver) = open(stream)?;
     let deadline = Instant::now() + GREETING;
@@ -185,12 +186,12 @@ pub(super) fn agent(stream: TcpStream, token: Option<&[u8]>) -> Result<(Link, Ab
         Ok(VERSION) => {}
         Ok(other) => {
             return Err(format!(
-                "it speaks version {other}, and this build {VERSION}; use the same build on all hosts"
+                "it uses protocol version {other}, and this build uses {VERSION}; use the same build on all hosts"
             ));
         }
         Err(said) => {
             let said = String::from_utf8_lossy(&said).trim_end().escape_debug().to_string();
-            return Err(format!("no agent listens there (it says \"{said}\"); start one: gannet load agent"));
+            return Err(format!("this is not an agent (it replied \"{said}\"); start one there: gannet load agent"));
         }
     }
     let mine = nonce()?;
@@ -200,7 +201,8 @@ pub(super) fn agent(stream: TcpStream, token: Option<&[u8]>) -> Result<(Link, Ab
         other => return Err(unexpected(&other)),
     };
     if has_token != token.is_some() {
-        let who = if has_token { "it has a token, and none was given here" } else { "it has no token" };
+        let who =
+            if has_token { "the agent requires a token, and this command has none" } else { "the agent has no token" };
         return Err(format!("{who}; give the same --token FILE to the agent and --agents-token FILE here"));
     }
     let nonces = [mine.as_str(), theirs.as_str()];
@@ -210,7 +212,9 @@ pub(super) fn agent(stream: TcpStream, token: Option<&[u8]>) -> Result<(Link, Ab
             receiver.frames.take_up_to(FRAME_BYTES_MAX);
             Ok(((sender, receiver), About { program, machine: *machine }))
         }
-        ToCoordinator::Proof { .. } => Err("it does not have the token; who listens there?".to_owned()),
+        ToCoordinator::Proof { .. } => {
+            Err("it does not have the token; check which program listens at this address".to_owned())
+        }
         other => Err(unexpected(&other)),
     }
 }
@@ -218,14 +222,15 @@ pub(super) fn agent(stream: TcpStream, token: Option<&[u8]>) -> Result<(Link, Ab
 fn unexpected(message: &ToCoordinator) -> String {
     match message {
         ToCoordinator::Refused { why } => why.clone(),
-        _ => "its greeting is out of order".to_owned(),
+        _ => "it sent greeting messages in the wrong order".to_owned(),
     }
 }
 
-/// Greets the coordinator behind `stream`. `seat` is asked when it has proved itself: what that says is its refusal.
+/// Greets the coordinator at the other end of `stream`. `seat` is called after the coordinator has proved that it has
+/// the token; an error of `seat` is sent as the refusal.
 ///
 /// # Errors
-/// In words.
+/// Returns the reason in words.
 pub(super) fn coordinator<S>(
     stream: TcpStream,
     token: Option<&[u8]>,
@@ -238,9 +243,9 @@ pub(super) fn coordinator<S>(
         Ok(VERSION) => introduce(&sender, VERSION)?,
         Ok(other) => {
             introduce(&sender, VERSION)?;
-            return Err(format!("it speaks version {other}, and this build {VERSION}"));
+            return Err(format!("it uses protocol version {other}, and this build uses {VERSION}"));
         }
-        Err(_) => return Err("it is no coordinator".to_owned()),
+        Err(_) => return Err("it is not a coordinator".to_owned()),
     }
     let refuse = |why: String| {
         let _ = sender.send(&ToCoordinator::Refused { why: why.clone() });
@@ -248,7 +253,7 @@ pub(super) fn coordinator<S>(
     };
     let theirs = match receiver.read(&mut until(deadline))? {
         ToAgent::Hello { nonce } => nonce,
-        _ => return refuse("the greeting is out of order".to_owned()),
+        _ => return refuse("it sent greeting messages in the wrong order".to_owned()),
     };
     let mine = nonce()?;
     sender.send(&ToCoordinator::Hello { nonce: mine.clone(), has_token: token.is_some() })?;
@@ -256,9 +261,11 @@ pub(super) fn coordinator<S>(
     match receiver.read(&mut until(deadline))? {
         ToAgent::Proof { proof } if is_proved(token, COORDINATOR, nonces, &proof) => {}
         ToAgent::Proof { .. } => {
-            return refuse("the tokens differ; give one file to the agent's --token and to --agents-token".to_owned());
+            return refuse(
+                "the tokens differ; pass the same file to the agent's --token and to --agents-token".to_owned(),
+            );
         }
-        _ => return refuse("the greeting is out of order".to_owned()),
+        _ => return refuse("it sent greeting messages in the wrong order".to_owned()),
     }
     let seat = match seat() {
         Ok(seat) => seat,

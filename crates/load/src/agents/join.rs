@@ -1,10 +1,10 @@
-//! What several agents measured, as one run.
+//! Joins the measurements of several agents into one run.
 
 use super::clock::Estimate;
 use crate::engine::{Config, Ending, HostClock, HostRun, Limit, Load, LoopKind, Run, Watched, join::add_totals};
 use crate::measure::{Histogram, RawSlice, Slice, Snapshot, Totals};
 
-/// The figures of a host that slices alone report.
+/// Figures that a host has reported in slices, without its final result.
 #[derive(Debug, Default)]
 pub(super) struct Reported {
     totals: Totals,
@@ -13,7 +13,7 @@ pub(super) struct Reported {
 }
 
 impl Reported {
-    /// A slice has come.
+    /// Adds a reported slice.
     pub fn add(&mut self, raw: &RawSlice, config: &Config) {
         let begin_ns = raw.number.saturating_mul(config.slice_ns);
         let end_ns = config.warm_up_ns.saturating_add(config.duration_ns);
@@ -24,7 +24,7 @@ impl Reported {
         }
     }
 
-    /// As a snapshot; what was sent and has no answer that is known of counts as lost.
+    /// Returns the figures as a snapshot. Requests that were sent and have no known reply count as lost.
     fn snapshot(self) -> Snapshot {
         let mut totals = self.totals;
         totals.lost = totals.sent.saturating_sub(totals.answered);
@@ -38,11 +38,11 @@ pub(super) struct Gathered {
     pub name: String,
     pub clock: Estimate,
     pub wall_offset_ms: i64,
-    /// Its measurements, and its answers a second.
+    /// The agent's measurements and its replies per second.
     pub over: Option<(Run, f64)>,
-    /// The figures that it had reported until it was lost.
+    /// The figures that the agent had reported before it was lost.
     pub reported: Reported,
-    /// Why it was lost.
+    /// The reason why the agent was lost.
     pub lost: Option<String>,
 }
 
@@ -56,7 +56,7 @@ impl Gathered {
     }
 }
 
-/// All of them as one run with this timeline.
+/// Joins all agents' parts into one run with the given timeline.
 pub(super) fn joined(
     config: &Config,
     gathered: Vec<Gathered>,
@@ -74,7 +74,7 @@ pub(super) fn joined(
             Some((theirs, achieved_per_s)) => {
                 endings.push(theirs.ending);
                 if theirs.ending == Ending::Deserted {
-                    host.lost.get_or_insert("it had no connection to the server in the end".to_owned());
+                    host.lost.get_or_insert("it had no connection to the server at the end".to_owned());
                 }
                 add(&mut run, theirs, &mut host);
                 host.achieved_per_s = achieved_per_s;
@@ -99,7 +99,7 @@ pub(super) fn joined(
     run
 }
 
-/// A run in which nothing was measured.
+/// Returns a run without measurements.
 pub(super) fn empty(config: &Config, started_unix_ms: u64) -> Run {
     let kind = match config.load {
         Load::Open(_) => LoopKind::Open,

@@ -1,31 +1,32 @@
-//! One run on several hosts: an agent on each, and a coordinator that splits the load and joins what was measured.
+//! One load run on several hosts: an agent on each host, and a coordinator that splits the load and joins the
+//! measurements.
 //!
 //! ```text
 //!   coordinator (Fleet)                                   agent (Agent), one a host
 //!     greeting      version, nonces, proofs of the token    <->  one coordinator at a time
 //!     Prepare       its share of the run, the workload file  ->  connections are made
 //!                                                            <-  Ready
-//!     Clock         rounds; the shortest one counts         <->  what its clock shows
+//!     Clock         rounds; the shortest one counts         <->  the reading of its clock
 //!     Start         an instant of the agent's own clock      ->  threads start at that instant
-//!                   slices with their histograms             <-  Slice, as they become whole
-//!     Rate, Stop    as they come                             ->
-//!     join          counts of histograms are added           <-  Over: everything that it measured
+//!                   slices with their histograms             <-  Slice, as each is complete
+//!     Rate, Stop    when the user asks for them              ->
+//!     join          counts of histograms are added           <-  Over: all its measurements
 //!     Alive, every second                                   <->  Alive, twice a second
 //! ```
 //!
-//! The threads of all agents are numbered through, and thread i of n is the same wherever it runs: it has part i of the
-//! schedule, of the sequential keys, of the prefill, and draws of its own. So n threads on two hosts ask for what
-//! n threads on one would. Connections, the requests of a run that ends by their number, and reconnects are split;
-//! `threads` is meant for each agent.
+//! The threads of all agents have consecutive numbers, and thread i of n does the same work on any host. It has part i
+//! of the schedule, of the sequential keys and of the prefill, and its own random draws. So n threads on two hosts send
+//! the same requests as n threads on one host. Connections, reconnects and the number of requests of a run are divided
+//! among the agents; `threads` is the number of threads per agent.
 //!
-//! A response time is measured on one host by one clock. Clocks matter for one thing, that all begin together; how far
-//! an agent may be off is half the shortest round trip, and an agent for which that is too much is refused.
+//! One host measures a response time with one clock. Clock offsets matter only for the common start. An agent's start
+//! may be off by half the shortest round trip; the coordinator refuses an agent for which that exceeds the limit.
 //!
-//! The wire: a preamble of [`wire::MAGIC`] and a version, then frames of a length (u32, big-endian) and JSON. Nothing
-//! is encrypted; both sides prove that they have the same token without sending it.
+//! Wire format: a preamble of [`wire::MAGIC`] and a version, then frames of a length (u32, big-endian) and JSON.
+//! Nothing is encrypted. Both sides prove that they have the same token without sending it.
 //!
-//! Invariants: histograms are joined count by count; an agent that is lost stops the run, is named, and what it had
-//! reported until then is kept; an agent obeys no peer without the token; frames, peers and waits are bounded.
+//! Invariants: histograms are joined count by count. Losing an agent stops the run; the result names the agent and
+//! includes what it had reported. An agent obeys only peers that have the token. Frames, peers and waits are bounded.
 
 mod agent;
 pub mod clock;

@@ -1,11 +1,11 @@
-//! Every agent's share of a run.
+//! Divides a run into one share for each agent.
 
 use crate::engine::{Config, Part, Reconnect, Sampler};
 
-/// Returns the share of `config` for each of `agents`, which all have its `threads`.
+/// Returns the shares of `config` for `agents` agents, each with `threads` threads.
 ///
 /// # Errors
-/// Every fault of the shares, each with its remedy.
+/// All faults of the shares, each with its remedy.
 pub(super) fn split(config: &Config, agents: usize) -> Result<Vec<Config>, Vec<String>> {
     let share = |whole: u64, agent: usize| whole / agents as u64 + u64::from((agent as u64) < whole % agents as u64);
     let shares: Vec<Config> = (0..agents)
@@ -21,12 +21,12 @@ pub(super) fn split(config: &Config, agents: usize) -> Result<Vec<Config>, Vec<S
             ..config.clone()
         })
         .collect();
-    // The shares differ by one connection or request: the last one has the fewest.
+    // Shares differ by at most one connection or request; the last share has the fewest.
     let faults = shares.last().map_or(Vec::new(), Config::faults);
     if faults.is_empty() {
         return Ok(shares);
     }
-    let of = format!("of {agents} agents, each with its share of connections: ");
+    let of = format!("for each of {agents} agents, with its share of the connections: ");
     Err(faults.into_iter().map(|fault| of.clone() + &fault).collect())
 }
 

@@ -115,7 +115,7 @@ fn two_agents_whose_clocks_are_years_apart_do_what_one_host_with_two_threads_doe
     assert!(result.verdict.notes.iter().any(|note| note.starts_with("slowest agent: 127.0.0.1:")), "{result:?}");
     let with_times = result.intervals.iter().filter(|interval| !interval.response.histogram.is_empty());
     assert!(with_times.count() > 0, "slices come with their histograms");
-    assert!(result.timelines.iter().any(|line| line.name.starts_with("agents, CPU of the busiest thread/")));
+    assert!(result.timelines.iter().any(|line| line.name.starts_with("agents, CPU use of the busiest thread/")));
     assert!(RunResult::from_json(&result.to_json()).unwrap() == result);
 }
 
@@ -173,7 +173,7 @@ fn an_agent_that_is_ended_ends_the_run_is_named_and_what_it_measured_is_kept() {
     let desk = Desk::default();
     let result = in_the_middle(&mut fleet, &server, &desk, move || drop(dies));
     let partial = result.partial.as_deref().unwrap();
-    assert!(partial.contains(&format!("agent {name} was lost: it was ended there")), "{partial}");
+    assert!(partial.contains(&format!("agent {name} was lost: the run was stopped on the agent's host")), "{partial}");
     let of = |name: &str| result.figures.agents.iter().find(|agent| agent.name == name).unwrap();
     let lost = of(&name);
     assert!(lost.counts.answered > 0 && lost.lost.is_some(), "{lost:?}");
@@ -196,7 +196,7 @@ fn a_stop_reaches_every_agent_and_they_can_be_used_again() {
         desk.set_rate(Rate::new(450.0)).unwrap();
         desk.stop();
     });
-    assert!(result.partial.as_deref().unwrap().contains("it was stopped"), "{:?}", result.partial);
+    assert!(result.partial.as_deref().unwrap().contains("the run was stopped"), "{:?}", result.partial);
     assert!(result.figures.agents.iter().all(|agent| agent.lost.is_none() && agent.counts.answered > 0));
     let closed = Config { requests_max: Some(10), ..config(&server, Load::Closed) };
     let closed = job(Config { warm_up_ns: 0, ..closed }, Mode::Closed);
@@ -213,7 +213,7 @@ fn an_agent_that_can_not_reach_the_server_is_named_before_the_start() {
     config.targets = vec![nobody.to_string().parse().unwrap()];
     let error = carried(&mut fleet, job(config, Mode::Closed), &Desk::default()).map(drop).unwrap_err().to_string();
     let name = agents[0].addr().to_string();
-    assert!(error.contains(&format!("agent {name}: no connection could be made")), "{error}");
+    assert!(error.contains(&format!("agent {name}: cannot open a connection")), "{error}");
 }
 
 /// A peer that greets as an agent does, and then does as `body` says with each message.
@@ -257,7 +257,7 @@ fn an_agent_that_falls_silent_is_lost_and_named() {
     config.duration_ns = 3_600_000_000_000;
     let run = fleet.run(&config, &Control::new(0.0), &workload(), Kind::Requests).unwrap();
     assert_eq!(run.ending, Ending::HostLost);
-    assert!(run.hosts[0].lost.as_deref().unwrap().contains("it has said nothing for 1 s"), "{:?}", run.hosts[0].lost);
+    assert!(run.hosts[0].lost.as_deref().unwrap().contains("it has sent nothing for 1 s"), "{:?}", run.hosts[0].lost);
     drop(fleet);
     thread.join().unwrap();
 }
@@ -334,7 +334,7 @@ fn what_an_agent_makes_up_is_refused_and_breaks_nothing() {
     let mut fleet = Fleet::connect(&[address], None, patient()).unwrap();
     let config = config(&server, Load::Closed);
     let run = fleet.run(&config, &Control::new(0.0), &workload(), Kind::Requests).unwrap();
-    assert!(run.hosts[0].lost.as_deref().unwrap().contains("a slice that no run has"));
+    assert!(run.hosts[0].lost.as_deref().unwrap().contains("a timeline slice that is not part of the run"));
     drop(fleet);
     thread.join().unwrap();
 }
@@ -372,8 +372,8 @@ fn who_is_no_agent_or_another_version_is_said_with_the_remedy() {
         (address, thread)
     };
     for (bytes, said) in [
-        (b"ERROR\r\n".to_vec(), "no agent listens there (it says \"ERROR\")"),
-        (preamble(99).to_vec(), "it speaks version 99, and this build 1; use the same build"),
+        (b"ERROR\r\n".to_vec(), "this is not an agent (it replied \"ERROR\")"),
+        (preamble(99).to_vec(), "it uses protocol version 99, and this build uses 1; use the same build"),
         (Vec::new(), "it closed the connection"),
     ] {
         let (address, thread) = answering(bytes);
@@ -383,7 +383,7 @@ fn who_is_no_agent_or_another_version_is_said_with_the_remedy() {
     }
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let twice = Fleet::connect(&[nobody.clone(), nobody.clone()], None, patient()).unwrap_err();
-    assert!(twice[0].contains("named twice"), "{twice:?}");
+    assert!(twice[0].contains("given twice"), "{twice:?}");
     let faults = Fleet::connect(&[nobody], None, patient()).unwrap_err();
     assert!(faults[0].contains("gannet load agent --listen"), "{faults:?}");
 }
@@ -394,8 +394,8 @@ fn only_who_has_the_token_is_let_in_and_no_port_is_open_without_one() {
     let reach = |agent: &Agent, token: Option<&[u8]>| {
         Fleet::connect(&[agent.addr().to_string()], token, patient()).map(drop).map_err(|faults| faults.join("\n"))
     };
-    assert!(reach(&closed, None).unwrap_err().contains("it has a token, and none was given here"));
-    assert!(reach(&open, Some(b"x")).unwrap_err().contains("it has no token"));
+    assert!(reach(&closed, None).unwrap_err().contains("the agent requires a token, and this command has none"));
+    assert!(reach(&open, Some(b"x")).unwrap_err().contains("the agent has no token"));
     assert!(reach(&closed, Some(b"another")).unwrap_err().contains("the tokens differ"));
     reach(&closed, Some(b"a token of sixteen")).unwrap();
     let any = (Ipv4Addr::UNSPECIFIED, 0);
@@ -500,7 +500,9 @@ fn an_agent_that_was_the_limit_makes_the_whole_invalid_and_is_named() {
     ];
     let run = joined(&Config::default(), parts, Vec::new(), 7, false);
     let said: Vec<String> = run.limits.iter().map(ToString::to_string).collect();
-    assert!(said.len() == 1 && said[0].starts_with("agent slow:2: one request in a hundred went out 9000 us late"));
+    assert!(
+        said.len() == 1 && said[0].starts_with("agent slow:2: 1 % of the requests were sent at least 9000 us late")
+    );
     let carry = &mut |_: &Config, _: &Control| Ok(run.clone());
     let server = Server::start(None, VALUE_BYTES, None).unwrap();
     let job = job(config(&server, Load::Open(Plan::poisson())), Mode::AtRate(Rate::new(10.0)));

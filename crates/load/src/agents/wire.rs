@@ -1,14 +1,14 @@
-//! What coordinator and agents say to one another, and its bytes.
+//! The messages between coordinator and agents, and their encoding.
 //!
 //! ```text
 //!   +------------------------+-------------+
 //!   | "gannet-agent"  12 B   | version u16 |     once, from each side, first of all
 //!   +------------------------+-------------+
-//!   | length u32  | JSON, length bytes     |     again and again; numbers are big-endian
+//!   | length u32  | JSON, length bytes     |     repeated; numbers are big-endian
 //!   +-------------+------------------------+
 //! ```
 //!
-//! History: 1 is the first version. A side takes its own version and no other.
+//! History: 1 is the first version. Each side accepts only its own version.
 
 use std::fmt;
 
@@ -19,11 +19,11 @@ use crate::engine::{Config, Run};
 use crate::measure::RawSlice;
 use crate::result::Machine;
 
-/// The first bytes of both sides.
+/// The first bytes that each side sends.
 pub const MAGIC: [u8; 12] = *b"gannet-agent";
-/// The version of what follows.
+/// The version of the protocol.
 pub const VERSION: u16 = 1;
-/// Magic and version.
+/// Bytes of a preamble: magic and version.
 pub const PREAMBLE_BYTES: usize = MAGIC.len() + 2;
 /// The longest frame, in bytes.
 pub const FRAME_BYTES_MAX: usize = 64 << 20;
@@ -32,7 +32,7 @@ pub const GREETING_BYTES_MAX: usize = 4 << 10;
 
 const LENGTH_BYTES: usize = 4;
 
-/// The first bytes of a side.
+/// Returns the first bytes that a side sends.
 pub fn preamble(version: u16) -> [u8; PREAMBLE_BYTES] {
     let mut bytes = [0; PREAMBLE_BYTES];
     bytes[..MAGIC.len()].copy_from_slice(&MAGIC);
@@ -40,19 +40,19 @@ pub fn preamble(version: u16) -> [u8; PREAMBLE_BYTES] {
     bytes
 }
 
-/// The version in the first bytes of a side; `None` if they are something else's.
+/// Returns the version in the first bytes of a side; `None` if they are not a preamble.
 pub fn version(preamble: &[u8; PREAMBLE_BYTES]) -> Option<u16> {
     let (magic, version) = preamble.split_at(MAGIC.len());
     (magic == MAGIC).then(|| u16::from_be_bytes([version[0], version[1]]))
 }
 
-/// The requests that an agent's threads send.
+/// The kind of requests that an agent's threads send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// The workload's requests.
     Requests,
-    /// Every key's store.
+    /// A write of every key.
     Prefill,
 }
 
@@ -60,141 +60,141 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prepare {
-    /// The run's number; what concerns another run is stale.
+    /// The run's number. Messages of another run are stale.
     pub run: u64,
     /// The engine's configuration.
     pub config: Config,
     /// The requests to the server.
     pub kind: Kind,
-    /// The workload file. Its threads are those of all agents.
+    /// The workload file. Its threads are the threads of all agents.
     pub workload: String,
-    /// The rate of all agents at first, requests a second; 0: none.
+    /// The initial rate of all agents together, in requests per second; 0 if there is none.
     pub rate_per_s: f64,
     /// Origin of times to live, in milliseconds since 1970.
     pub now_unix_ms: u64,
 }
 
-/// A message of a coordinator.
+/// A message from a coordinator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum ToAgent {
-    /// First.
+    /// The coordinator's first message.
     Hello {
         /// 32 random bytes in hexadecimal.
         nonce: String,
     },
-    /// It has the token.
+    /// Proof that the coordinator has the token.
     Proof {
-        /// In hexadecimal.
+        /// The proof in hexadecimal.
         proof: String,
     },
-    /// A question for the time on the agent's clock.
+    /// Asks for the time of the agent's clock.
     Clock {
-        /// Comes back with the answer.
+        /// Number of the question; the reply repeats it.
         number: u64,
     },
-    /// Get ready for a run.
+    /// Prepares a run.
     Prepare(Box<Prepare>),
-    /// Start.
+    /// Starts the run.
     Start {
         /// The run's number.
         run: u64,
-        /// Time by the agent's clock, in nanoseconds.
+        /// Start time by the agent's clock, in nanoseconds.
         at_ns: u64,
     },
-    /// The rate of all agents is another from now on.
+    /// Changes the rate of all agents.
     Rate {
         /// The run's number.
         run: u64,
-        /// Requests a second.
+        /// The new rate in requests per second.
         per_s: f64,
     },
-    /// End the run soon, or do not begin it.
+    /// Ends the run soon, or cancels it before its start.
     Stop {
         /// The run's number.
         run: u64,
     },
-    /// Nothing, but still there.
+    /// Shows that the coordinator is alive.
     Alive,
 }
 
-/// A message of an agent.
+/// A message from an agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum ToCoordinator {
-    /// First.
+    /// The agent's first message.
     Hello {
         /// 32 random bytes in hexadecimal.
         nonce: String,
-        /// True if it has a token.
+        /// True if the agent has a token.
         has_token: bool,
     },
-    /// It has the token too.
+    /// Proof that the agent has the token too.
     Proof {
-        /// In hexadecimal.
+        /// The proof in hexadecimal.
         proof: String,
-        /// Its build.
+        /// The agent's build.
         program: String,
-        /// The machine that it runs on.
+        /// The machine that the agent runs on.
         machine: Box<Machine>,
     },
-    /// It will not.
+    /// Refuses the coordinator or a request of it.
     Refused {
-        /// Why, and the remedy.
+        /// The reason and the remedy.
         why: String,
     },
-    /// The time on its clock.
+    /// The time of the agent's clock.
     Clock {
-        /// As asked.
+        /// Number of the question.
         number: u64,
-        /// Nanoseconds.
+        /// The agent's clock in nanoseconds.
         at_ns: u64,
-        /// Its wall clock, in milliseconds since 1970.
+        /// The agent's wall clock, in milliseconds since 1970.
         unix_ms: u64,
     },
-    /// Its connections are up.
+    /// Reports that the agent's connections are established.
     Ready {
         /// The run's number.
         run: u64,
     },
-    /// A slice of the timeline is whole.
+    /// A complete slice of the timeline.
     Slice {
         /// The run's number.
         run: u64,
-        /// All its threads together.
+        /// The figures of all the agent's threads together.
         slice: Box<RawSlice>,
     },
-    /// The run is over.
+    /// Reports the end of the run.
     Over {
         /// The run's number.
         run: u64,
-        /// Its measurements, without timelines of requests.
+        /// The measurements, without timelines of requests.
         measured: Box<Run>,
-        /// Its answers a second that came within the measured part.
+        /// Replies per second within the measured part.
         achieved_per_s: f64,
     },
-    /// The run was not, or not to its end.
+    /// Reports that the run did not start, or ended early.
     Failed {
         /// The run's number.
         run: u64,
-        /// Why, and the remedy.
+        /// The reason and the remedy.
         why: String,
     },
-    /// Nothing, but still there.
+    /// Shows that the agent is alive.
     Alive,
 }
 
-/// Bytes are no frame, or a frame no message.
+/// An error in received bytes: an invalid frame, or a frame without a valid message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WireFault {
-    /// A frame says that it is longer than is taken.
+    /// The frame is longer than the limit.
     TooLong {
-        /// So many bytes.
+        /// The frame's length in bytes.
         bytes: usize,
-        /// That many are taken.
+        /// The limit in bytes.
         bytes_max: usize,
     },
-    /// A frame is not a message that is known; in words.
+    /// The frame does not hold a known message; the reason in words.
     NoMessage(String),
 }
 
@@ -202,19 +202,20 @@ impl fmt::Display for WireFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooLong { bytes, bytes_max } => {
-                write!(f, "it sends a frame of {bytes} bytes, and at most {bytes_max} are taken")
+                write!(f, "it sends a frame of {bytes} bytes; the limit is {bytes_max} bytes")
             }
-            Self::NoMessage(what) => write!(f, "it sends what is no message ({what})"),
+            Self::NoMessage(what) => write!(f, "it sends an invalid message ({what})"),
         }
     }
 }
 
 impl std::error::Error for WireFault {}
 
-/// The bytes of a message's frame.
+/// Returns the encoded frame of a message.
 ///
 /// # Errors
-/// When it is longer than [`FRAME_BYTES_MAX`], or holds what cannot be sent: a trace's instants.
+/// If the frame is longer than [`FRAME_BYTES_MAX`], or if it contains a value that cannot be sent: the instants of a
+/// trace.
 pub fn frame<T: Serialize>(message: &T) -> Result<Vec<u8>, WireFault> {
     let mut bytes = vec![0; LENGTH_BYTES];
     serde_json::to_writer(&mut bytes, message).map_err(|error| WireFault::NoMessage(error.to_string()))?;
@@ -226,7 +227,7 @@ pub fn frame<T: Serialize>(message: &T) -> Result<Vec<u8>, WireFault> {
     Ok(bytes)
 }
 
-/// Bytes that come in, and the frames in them. Memory grows with what has come, whatever lengths say.
+/// Received bytes, split into frames. The buffer grows with the received bytes, never with an announced length.
 #[derive(Debug)]
 pub struct Frames {
     bytes: Vec<u8>,
@@ -235,17 +236,17 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// None yet; frames of at most `bytes_max` bytes are taken.
+    /// Creates an empty buffer that accepts frames of at most `bytes_max` bytes.
     pub const fn new(bytes_max: usize) -> Self {
         Self { bytes: Vec::new(), read: 0, bytes_max }
     }
 
-    /// Takes frames of another length from now on.
+    /// Sets the longest accepted frame.
     pub const fn take_up_to(&mut self, bytes_max: usize) {
         self.bytes_max = bytes_max;
     }
 
-    /// Bytes have come.
+    /// Appends received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.read > 0 {
             self.bytes.drain(..self.read);
@@ -254,10 +255,10 @@ impl Frames {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The message in the next frame; `None`: more bytes are wanted.
+    /// Returns the message of the next frame; `None` if it is incomplete.
     ///
     /// # Errors
-    /// When the frame is too long or no message; nothing that follows can be read then.
+    /// If the frame is too long or has no valid message; nothing after it can be read.
     pub fn next_message<T: DeserializeOwned>(&mut self) -> Result<Option<T>, WireFault> {
         let rest = &self.bytes[self.read..];
         let Some((length, rest)) = rest.split_first_chunk::<LENGTH_BYTES>() else { return Ok(None) };

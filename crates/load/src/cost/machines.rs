@@ -1,4 +1,4 @@
-//! Requests for a dollar, by machine type and price.
+//! Compares machine types and prices by requests per dollar.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,24 +8,24 @@ use crate::report::tables;
 use page::words::grouped;
 use page::{escape, section, whole};
 
-/// Seconds of an hour.
+/// Seconds in an hour.
 const HOUR_S: f64 = 3600.0;
-/// Hours of a month, as price lists count them.
+/// Hours in a month, as price lists count them.
 pub const MONTH_HOURS: f64 = 720.0;
 
-/// A machine type with what it does and costs.
+/// A machine type with its rate and its prices.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Machine {
     /// The type's name.
     pub name: String,
-    /// Requests a second within the objectives.
+    /// Requests per second within the objectives.
     pub rate_per_s: f64,
-    /// Dollars an hour under each of [`Costs::prices`]; `None` where there is no such price.
+    /// Dollars per hour under each of [`Costs::prices`]; `None` if the list has no such price.
     pub usd_hour: Vec<Option<f64>>,
 }
 
 impl Machine {
-    /// Requests for a dollar under the price number `at`.
+    /// Returns the requests per dollar under price number `at`.
     pub fn requests_a_dollar(&self, at: usize) -> Option<f64> {
         Some(self.rate_per_s * HOUR_S / self.usd_hour[at]?)
     }
@@ -34,23 +34,24 @@ impl Machine {
 /// Machine types and their prices.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Costs {
-    /// Names of the prices, as `usd_hour`.
+    /// Names of the prices, in the order of `usd_hour`.
     pub prices: Vec<String>,
-    /// The types, the most requests for a dollar of the first price first.
+    /// The types, sorted by requests per dollar of the first price, best first.
     pub machines: Vec<Machine>,
 }
 
-/// Reads a price list. Rates come from `rates`, by machine type; for others from the list's column `tps` or
-/// `rate_per_s`. Prices are the columns that begin with `usd_hour` or `usd_month`; an empty cell is no price.
+/// Reads a price list. `rates` has measured rates by machine type; other types take theirs from the list's column `tps`
+/// or `rate_per_s`. Prices are the columns whose names begin with `usd_hour` or `usd_month`; an empty cell means no
+/// price.
 ///
 /// # Errors
-/// What is wrong, with the line and the remedy.
+/// The fault with its line and the remedy.
 pub fn costs(name: &str, text: &str, rates: &BTreeMap<String, f64>) -> Result<Costs, String> {
     let table = Table::parse(name, text)?;
     let is_price = |column: &&String| column.starts_with("usd_hour") || column.starts_with("usd_month");
     let prices: Vec<String> = table.columns.iter().filter(is_price).cloned().collect();
     if prices.is_empty() {
-        return Err(format!("{name}: no column is a price; call one usd_hour or usd_month"));
+        return Err(format!("{name}: there is no price column; name one usd_hour or usd_month"));
     }
     let rate_column = table.column("tps").or_else(|| table.column("rate_per_s"));
     let mut machines = Vec::new();
@@ -59,7 +60,7 @@ pub fn costs(name: &str, text: &str, rates: &BTreeMap<String, f64>) -> Result<Co
         let rate_per_s = match (rates.get(machine), rate_column) {
             (Some(rate), _) => *rate,
             (None, Some(column)) => number(name, *line, &table.columns[column], &row[column])?,
-            // A list may have more types than were measured.
+            // A list may contain more types than were measured.
             (None, None) => continue,
         };
         let mut usd_hour = Vec::with_capacity(prices.len());
@@ -74,10 +75,10 @@ pub fn costs(name: &str, text: &str, rates: &BTreeMap<String, f64>) -> Result<Co
         machines.push(Machine { name: machine.clone(), rate_per_s, usd_hour });
     }
     if let Some(unknown) = rates.keys().find(|known| !table.rows.iter().any(|(_, row)| row[0] == **known)) {
-        return Err(format!("{name}: no row is called {unknown:?}; name results by the list's first column"));
+        return Err(format!("{name}: there is no row {unknown:?}; name the results as in the list's first column"));
     }
     if machines.is_empty() {
-        return Err(format!("{name}: no row has a rate; give results as TYPE=RESULT.json, or a column tps"));
+        return Err(format!("{name}: no row has a rate; pass results as TYPE=RESULT.json, or add a column tps"));
     }
     machines.sort_by(|a, b| b.requests_a_dollar(0).unwrap_or(0.0).total_cmp(&a.requests_a_dollar(0).unwrap_or(0.0)));
     Ok(Costs { prices, machines })
@@ -89,7 +90,7 @@ fn millions(requests: Option<f64>) -> String {
 
 impl Costs {
     fn heads(&self) -> Vec<String> {
-        let prices = self.prices.iter().map(|price| format!("for a dollar of {price}"));
+        let prices = self.prices.iter().map(|price| format!("requests per dollar by {price}"));
         ["machine", "requests/s"]
             .map(str::to_owned)
             .into_iter()
@@ -106,17 +107,17 @@ impl Costs {
         cells
     }
 
-    /// The table as text.
+    /// Returns the table as text.
     pub fn text(&self) -> String {
         let rows: Vec<Vec<String>> =
             std::iter::once(self.heads()).chain(self.machines.iter().map(|machine| self.cells(machine))).collect();
         columns(&rows)
     }
 
-    /// The table and a plot as a page of its own.
+    /// Returns the table and a plot as an HTML page.
     pub fn html(&self) -> String {
         let best = &self.machines[0];
-        let best = format!("{}: {} requests for a dollar", best.name, millions(best.requests_a_dollar(0)));
+        let best = format!("{}: {} requests per dollar", best.name, millions(best.requests_a_dollar(0)));
         let mut body =
             format!("<div class=\"card verdict\"><div class=\"what\">cost</div><h1>{}</h1></div>", escape(&best));
         let bars: Vec<(String, f64)> = self
@@ -124,17 +125,17 @@ impl Costs {
             .iter()
             .filter_map(|machine| Some((machine.name.clone(), machine.requests_a_dollar(0)? / 1e6)))
             .collect();
-        let title = format!("Million requests for a dollar of {}", self.prices[0]);
+        let title = format!("Million requests per dollar by {}", self.prices[0]);
         let _ = write!(body, "<div class=\"card\">{}</div>", plot(&title, &bars));
         let heads = self.heads();
         let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
         let rows: Vec<_> = self.machines.iter().map(|machine| ("", self.cells(machine))).collect();
         section(&mut body, "By machine type", &tables::table(&heads, &rows));
-        whole("What a request costs", &body)
+        whole("Cost of a request", &body)
     }
 }
 
-/// Rows under one another, the first column to the left.
+/// Formats rows as aligned columns, the first column to the left.
 pub(super) fn columns(rows: &[Vec<String>]) -> String {
     let wide = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..rows.first().map_or(0, Vec::len)).map(wide).collect();
@@ -152,7 +153,7 @@ pub(super) fn columns(rows: &[Vec<String>]) -> String {
     out
 }
 
-/// Horizontal bars with their names and values.
+/// Draws horizontal bars with their names and values.
 pub(super) fn plot(title: &str, bars: &[(String, f64)]) -> String {
     const ROW: usize = 24;
     const WIDTH: f64 = 420.0;
@@ -216,11 +217,11 @@ mod tests {
             let rates = rates.iter().map(|(name, rate)| ((*name).to_owned(), *rate)).collect();
             costs("p.csv", list, &rates).unwrap_err()
         };
-        assert!(wrong("# x\n", &[]).contains("no line with the columns"));
+        assert!(wrong("# x\n", &[]).contains("the header line is missing"));
         assert!(wrong("type,price\na,1\n", &[]).contains("usd_hour"));
         assert!(wrong("type,usd_hour\na,1\n", &[]).contains("TYPE=RESULT.json"));
         assert!(wrong("type,usd_hour,tps\na,free,5\n", &[]).contains("p.csv:2: usd_hour: \"free\""));
-        assert!(wrong("type,usd_hour\n\na,1,2\n", &[]).contains("p.csv:3: 3 cells"));
-        assert!(wrong("type,usd_hour\na,1\n", &[("b", 1.0)]).contains("no row is called \"b\""));
+        assert!(wrong("type,usd_hour\n\na,1,2\n", &[]).contains("p.csv:3: the row has 3 cells"));
+        assert!(wrong("type,usd_hour\na,1\n", &[("b", 1.0)]).contains("there is no row \"b\""));
     }
 }

@@ -1,4 +1,4 @@
-//! What a node's memory costs: modules from a list, nodes as `2xdram:16+2xpmem:128`.
+//! Computes the cost of a node's memory from a list of modules. A node is written as `2xdram:16+2xpmem:128`.
 
 use std::fmt::Write as _;
 
@@ -8,10 +8,10 @@ use crate::report::tables;
 use page::words::grouped;
 use page::{escape, section, whole};
 
-/// Modules of one kind in a node at most.
+/// Highest number of modules of one kind in a node.
 const MODULES_MAX: u64 = 1024;
 
-/// A module.
+/// A memory module.
 #[derive(Clone, Debug, PartialEq)]
 struct Module {
     kind: String,
@@ -19,27 +19,27 @@ struct Module {
     usd_per_gb: f64,
 }
 
-/// A node and what it costs.
+/// A node with its memory size and its price.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// As it was asked for.
+    /// The node as the user wrote it.
     pub text: String,
-    /// Its gigabytes in all.
+    /// Total memory in gigabytes.
     pub gb: f64,
     /// Its price in dollars.
     pub usd: f64,
 }
 
-/// Prices each of `nodes` with the modules of the list `text`, which is what the file `name` holds.
+/// Computes the price of each of `nodes` from the list of modules `text`, the content of the file `name`.
 ///
 /// # Errors
-/// What is wrong, with the line or the node, and the remedy.
+/// The fault with its line or node, and the remedy.
 pub fn nodes(name: &str, text: &str, nodes: &[String]) -> Result<Vec<Node>, String> {
     let table = Table::parse(name, text)?;
     let column = |wanted: &str| {
         table
             .column(wanted)
-            .ok_or_else(|| format!("{name}: there is no column {wanted}; write kind,module_gb,usd_per_gb"))
+            .ok_or_else(|| format!("{name}: there is no column {wanted}; use the columns kind,module_gb,usd_per_gb"))
     };
     let (kind, gb, usd) = (column("kind")?, column("module_gb")?, column("usd_per_gb")?);
     let mut modules = Vec::new();
@@ -56,7 +56,7 @@ pub fn nodes(name: &str, text: &str, nodes: &[String]) -> Result<Vec<Node>, Stri
 fn node(name: &str, modules: &[Module], text: &str) -> Result<Node, String> {
     let mut node = Node { text: text.to_owned(), gb: 0.0, usd: 0.0 };
     for part in text.split('+') {
-        let wrong = || format!("node {text:?}: {part:?} is no number of modules; write it as in 8xdram:32");
+        let wrong = || format!("node {text:?}: {part:?} is not a number of modules; write it as in 8xdram:32");
         let (count, module) = part.trim().split_once('x').ok_or_else(wrong)?;
         let (kind, gb) = module.split_once(':').ok_or_else(wrong)?;
         let count: u64 = count.parse().ok().filter(|count| (1..=MODULES_MAX).contains(count)).ok_or_else(wrong)?;
@@ -85,25 +85,25 @@ fn rows(nodes: &[Node]) -> Vec<Vec<String>> {
     nodes.iter().map(row).collect()
 }
 
-const HEADS: [&str; 5] = ["node", "GB", "$", "$ a GB", "against the first"];
+const HEADS: [&str; 5] = ["node", "GB", "$", "$ a GB", "relative to the first"];
 
-/// The table as text.
+/// Returns the table as text.
 pub fn text(nodes: &[Node]) -> String {
     let heads = HEADS.map(str::to_owned).to_vec();
     columns(&std::iter::once(heads).chain(rows(nodes)).collect::<Vec<_>>())
 }
 
-/// The table and a plot as a page of its own.
+/// Returns the table and a plot as an HTML page.
 pub fn html(nodes: &[Node]) -> String {
     let bars: Vec<(String, f64)> = nodes.iter().map(|node| (node.text.clone(), node.usd / node.gb)).collect();
     let cheapest = nodes.iter().min_by(|a, b| (a.usd / a.gb).total_cmp(&(b.usd / b.gb)));
     let verdict = cheapest.map_or(String::new(), |node| format!("{}: {:.2} $ a GB", node.text, node.usd / node.gb));
     let mut body =
         format!("<div class=\"card verdict\"><div class=\"what\">cost</div><h1>{}</h1></div>", escape(&verdict));
-    let _ = write!(body, "<div class=\"card\">{}</div>", plot("Dollars a gigabyte of memory", &bars));
+    let _ = write!(body, "<div class=\"card\">{}</div>", plot("Dollars per gigabyte of memory", &bars));
     let table: Vec<_> = rows(nodes).into_iter().map(|row| ("", row)).collect();
     section(&mut body, &escape("By node"), &tables::table(&HEADS, &table));
-    whole("What memory costs", &body)
+    whole("Cost of memory", &body)
 }
 
 #[cfg(test)]
@@ -132,7 +132,7 @@ mod tests {
     fn a_node_that_can_not_be_built_is_refused() {
         for (wanted, part) in [
             ("8dram:32", "8xdram:32"),
-            ("0xdram:32", "no number of modules"),
+            ("0xdram:32", "not a number of modules"),
             ("8xdram:48", "it has dram:16, dram:32"),
             ("8xhbm:32", "no module hbm:32"),
         ] {

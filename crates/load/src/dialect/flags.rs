@@ -1,35 +1,36 @@
-//! Another tool's flags, read by a table of their names: every fault at once, the nearest name for one that is unknown.
+//! Parses another tool's flags from a table of their names. Reports all faults at once, and suggests the nearest name
+//! for an unknown flag.
 
 use base::nearest::nearest;
 
 use crate::workload::fault::Fault;
 
-/// The kind of value behind a flag.
+/// The kind of value that a flag takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
-    /// Nothing.
+    /// No value.
     Nothing,
-    /// A value: in the next word, behind `=`, or behind a single letter in the same word.
+    /// A value: in the next argument, after `=`, or directly after a single-letter flag.
     Value,
-    /// A value behind a single letter or `=` in the same word, or nothing.
+    /// An optional value, after `=` or directly after a single-letter flag.
     Attached,
-    /// A value that is two or more numbers with commas between them, or nothing.
+    /// An optional list of two or more numbers, separated by commas.
     Numbers,
 }
 
-/// A flag: its names, each with its dashes, the one that it is asked for by first.
+/// A flag: all its names with their dashes, and the kind of its value. The first name identifies the flag in the code.
 pub type Flag = (&'static [&'static str], Takes);
 
-/// The flags that were given.
+/// The flags of a command line.
 #[derive(Debug, Default)]
 pub struct Flags {
     given: Vec<(&'static str, String)>,
-    /// The errors so far.
+    /// The faults so far.
     pub faults: Vec<Fault>,
 }
 
 impl Flags {
-    /// Reads `args` by `table`.
+    /// Parses `args` with the flags of `table`.
     pub fn read(args: &[String], table: &[Flag]) -> Self {
         let mut flags = Self::default();
         let mut rest = args;
@@ -42,7 +43,11 @@ impl Flags {
             let numbers = |text: &String| text.contains(',') && text.starts_with(|c: char| c.is_ascii_alphanumeric());
             let value = match (takes, attached, rest) {
                 (Takes::Nothing, Some(value), _) => {
-                    flags.fault(word, format!("{} takes no value, and '{value}' is given", names[0]), "leave it away");
+                    flags.fault(
+                        word,
+                        format!("{} takes no value, but '{value}' is given", names[0]),
+                        "remove the value",
+                    );
                     String::new()
                 }
                 (_, Some(value), _) => value.to_owned(),
@@ -51,7 +56,7 @@ impl Flags {
                     value.clone()
                 }
                 (Takes::Value, None, []) => {
-                    flags.fault(word, "its value is missing", "write it behind the flag");
+                    flags.fault(word, "its value is missing", "write it after the flag");
                     continue;
                 }
                 (Takes::Numbers, None, [value, behind @ ..]) if numbers(value) => {
@@ -67,35 +72,35 @@ impl Flags {
 
     fn unknown(&mut self, word: &str, table: &[Flag]) {
         if !word.starts_with('-') {
-            let remedy = "write a flag before each value, and leave this away";
-            self.fault("", format!("'{word}' belongs to no flag"), remedy);
+            let remedy = "write a flag before each value, or remove this argument";
+            self.fault("", format!("'{word}' does not belong to a flag"), remedy);
             return;
         }
         let name = word.split('=').next().unwrap_or(word);
         let names = table.iter().flat_map(|(names, _)| names.iter().copied());
         let remedy = match nearest(name, names) {
             Some(near) => format!("did you mean {near}?"),
-            None => "leave it away: it is not among those that are understood here".to_owned(),
+            None => "remove it; this flag is not supported here".to_owned(),
         };
-        self.fault(name, "there is no such flag", remedy);
+        self.fault(name, "unknown flag", remedy);
     }
 
-    /// Notes what is wrong with the flag `name`.
+    /// Records a fault of the flag `name`.
     pub fn fault(&mut self, name: &str, what: impl Into<String>, remedy: impl Into<String>) {
         self.faults.push(Fault::new(name, what, remedy));
     }
 
-    /// The value of the flag `name`, as it was given last.
+    /// Returns the last value of the flag `name`.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.given.iter().rev().find(|(given, _)| *given == name).map(|(_, value)| value.as_str())
     }
 
-    /// The flag `name` was given.
+    /// Returns whether the flag `name` was given.
     pub fn has(&self, name: &str) -> bool {
         self.text(name).is_some()
     }
 
-    /// The percentiles that a flag lists, from 0 to 100; a fault names `remedy`.
+    /// Returns the percentiles in the list of a flag, each from 0 to 100. A fault has `remedy`.
     pub fn percentiles(&mut self, name: &str, remedy: &str) -> Option<Vec<f64>> {
         let text = self.text(name)?.to_owned();
         let read: Option<Vec<f64>> = text
@@ -103,39 +108,39 @@ impl Flags {
             .map(|word| word.trim().parse().ok().filter(|percent| (0.0..=100.0).contains(percent)))
             .collect();
         if read.is_none() {
-            self.fault(name, format!("'{text}' are no percentiles"), remedy);
+            self.fault(name, format!("'{text}' is not a list of percentiles"), remedy);
         }
         read
     }
 
-    /// A whole number.
+    /// Returns the value as a whole number.
     pub fn count(&mut self, name: &str) -> Option<u64> {
         let text = self.text(name)?.to_owned();
         let count = text.parse().ok();
         if count.is_none() {
-            self.fault(name, format!("'{text}' is no whole number"), "write digits alone, as in 1000");
+            self.fault(name, format!("'{text}' is not a whole number"), "write digits only, as in 1000");
         }
         count
     }
 
-    /// A whole number of 32 bits.
+    /// Returns the value as a whole number of 32 bits.
     pub fn small(&mut self, name: &str) -> Option<u32> {
-        // What is larger is out of every range: the check of the whole workload names the range.
+        // A larger number is out of every range; the check of the whole workload reports the range.
         self.count(name).map(|count| u32::try_from(count).unwrap_or(u32::MAX))
     }
 
-    /// A number that is not negative.
+    /// Returns the value as a number of at least 0.
     pub fn number(&mut self, name: &str) -> Option<f64> {
         let text = self.text(name)?.to_owned();
         let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
         if number.is_none() {
-            self.fault(name, format!("'{text}' is no number"), "write a number from 0, as in 0.5");
+            self.fault(name, format!("'{text}' is not a number"), "write a number of at least 0, as in 0.5");
         }
         number
     }
 }
 
-/// The flag that `word` is, and the value that is attached to it.
+/// Returns the flag that `word` names, with the value in the same word.
 fn found<'w>(word: &'w str, table: &[Flag]) -> Option<(&'static [&'static str], Takes, Option<&'w str>)> {
     let exact = |name: &str| table.iter().find(|(names, _)| names.contains(&name));
     if let Some((names, takes)) = exact(word) {
@@ -154,7 +159,7 @@ fn found<'w>(word: &'w str, table: &[Flag]) -> Option<(&'static [&'static str], 
     }
 }
 
-/// `text` as words, as a shell takes plain ones apart.
+/// Splits `text` into words, as a shell does without quotes.
 #[cfg(test)]
 pub fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
@@ -193,13 +198,13 @@ mod tests {
         assert_eq!(
             told,
             [
-                "'stray' belongs to no flag; write a flag before each value, and leave this away",
-                "--kesy: there is no such flag; did you mean --keys?",
-                "'7' belongs to no flag; write a flag before each value, and leave this away",
-                "--async=1: --async takes no value, and '1' is given; leave it away",
-                "-Z: there is no such flag; leave it away: it is not among those that are understood here",
-                "-latency: its value is missing; write it behind the flag",
-                "--keys: 'x' is no whole number; write digits alone, as in 1000",
+                "'stray' does not belong to a flag; write a flag before each value, or remove this argument",
+                "--kesy: unknown flag; did you mean --keys?",
+                "'7' does not belong to a flag; write a flag before each value, or remove this argument",
+                "--async=1: --async takes no value, but '1' is given; remove the value",
+                "-Z: unknown flag; remove it; this flag is not supported here",
+                "-latency: its value is missing; write it after the flag",
+                "--keys: 'x' is not a whole number; write digits only, as in 1000",
             ]
         );
     }

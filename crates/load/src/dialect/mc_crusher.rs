@@ -1,12 +1,12 @@
-//! mc-crusher's conf files: each line a kind of connection, `key=value` with commas between.
+//! mc-crusher's configuration files. Each line describes one kind of connection as comma-separated `key=value` pairs.
 //!
 //! ```text
 //!   send=ascii_get,recv=blind_read,conns=400,pipelines=50,usleep=75000,key_prefix=foo,key_count=125000000,thread=2
 //! ```
 //!
-//! A line becomes a key space; its weight is its part of all requests. Requests are sent `pipelines` at a time by every
-//! connection, every `usleep` microseconds or without a pause; answers are read blindly. One run has one such rhythm:
-//! lines that differ in it are refused.
+//! Each line becomes a key space; its weight is its share of all requests. Every connection sends `pipelines` requests
+//! at a time, every `usleep` microseconds or without a pause, and discards replies without parsing them. All lines of a
+//! run must have the same rhythm; other lines are refused.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use crate::workload::model::{
     Arrivals, Command, KeySpace, Order, Pace, Placement, Protocol, Sizes, Target, Verb, Workload,
 };
 
-/// Keys of a line that does not say how many.
+/// Number of keys of a line without `key_count`.
 const KEYS: u64 = 200_000;
 
 const KEYS_KNOWN: [&str; 24] = [
@@ -58,7 +58,7 @@ const SENDS: [(&str, Verb); 7] = [
     ("ascii_touch", Verb::Touch),
 ];
 
-/// Places from which the fields of a workload come; lines are found by the key space.
+/// The settings that fields of a workload come from; the line is found by its key space.
 const NAMES: [(&str, &str); 5] = [
     ("targets", "host and port"),
     ("connections.batch", "pipelines"),
@@ -67,7 +67,7 @@ const NAMES: [(&str, &str); 5] = [
     ("pace", "usleep"),
 ];
 
-/// A line as it was read.
+/// A parsed line.
 struct Kind {
     line: usize,
     connections: u64,
@@ -81,14 +81,14 @@ struct Kind {
 }
 
 impl Kind {
-    /// Returns the number of requests that it sends, against other lines with the same pause.
+    /// Returns the line's number of requests, relative to other lines with the same pause.
     fn requests(&self) -> f64 {
         (self.connections * self.pipelines) as f64
     }
 }
 
-/// Reads `text`, which is what the conf file at `path` holds. Requests go to `target` where no line names another; it
-/// is 127.0.0.1:11211 by default.
+/// Parses `text`, the content of the configuration file at `path`. Requests go to `target` unless a line names another
+/// one; the default is 127.0.0.1:11211.
 ///
 /// # Errors
 /// Every fault, each with its line and remedy.
@@ -106,15 +106,15 @@ pub fn read_text(path: &Path, text: &str, target: Option<&str>) -> Result<Mapped
     let place = |line| Place::File { path: path.to_owned(), line };
     let Some(first) = kinds.first() else {
         if faults.is_empty() {
-            let remedy = "write one a line, as in send=ascii_get,recv=blind_read,conns=50";
-            faults.push(Fault::new("", "no kind of connection is described", remedy).at(place(1)));
+            let remedy = "write one kind per line, as in send=ascii_get,recv=blind_read,conns=50";
+            faults.push(Fault::new("", "the file describes no connections", remedy).at(place(1)));
         }
         return Err(faults);
     };
     let rhythm = |kind: &Kind| (kind.pipelines, kind.pause_us, kind.blind, kind.target.clone(), kind.stop_after);
     for other in kinds.iter().filter(|kind| rhythm(kind) != rhythm(first)) {
-        let what = format!("pipelines, usleep, recv, host or stop_after is another than on line {}", first.line);
-        let remedy = "put the lines into files of their own and run them at the same time";
+        let what = format!("pipelines, usleep, recv, host or stop_after differs from line {}", first.line);
+        let remedy = "put these lines into separate files and run them at the same time";
         faults.push(Fault::new("", what, remedy).at(place(other.line)));
     }
     let lines: Vec<usize> = kinds.iter().map(|kind| kind.line).collect();
@@ -144,7 +144,7 @@ fn mapped(kinds: Vec<Kind>, target: Option<&str>, notes: Vec<String>) -> Mapped 
     let run = Run { requests_max: first.stop_after, ..Run::default() };
     let workload = Workload {
         name: "mc-crusher".into(),
-        about: "kinds of connections from a conf file of mc-crusher".into(),
+        about: "kinds of connections from an mc-crusher configuration file".into(),
         protocol: Protocol::Memcache,
         targets: vec![Target { address, weight: 1 }],
         placement: Placement::Any,
@@ -160,7 +160,7 @@ fn mapped(kinds: Vec<Kind>, target: Option<&str>, notes: Vec<String>) -> Mapped 
     Mapped { workload, run, notes }
 }
 
-/// A line that is being read.
+/// A line that is being parsed.
 struct Line<'l> {
     path: &'l Path,
     line: usize,
@@ -182,7 +182,7 @@ impl<'l> Line<'l> {
         let text = self.text(name)?;
         let count = text.replace('_', "").parse().ok();
         if count.is_none() {
-            self.fault(name, format!("'{text}' is no whole number"), "write digits alone, as in 1000");
+            self.fault(name, format!("'{text}' is not a whole number"), "write digits only, as in 1000");
         }
         count
     }
@@ -194,7 +194,7 @@ impl<'l> Line<'l> {
     fn take_apart(&mut self, text: &'l str) {
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             let Some((key, value)) = part.split_once('=') else {
-                self.fault("", format!("'{part}' has no value"), "write key=value, with commas between");
+                self.fault("", format!("'{part}' has no value"), "write key=value, separated by commas");
                 continue;
             };
             if KEYS_KNOWN.contains(&key) {
@@ -203,9 +203,9 @@ impl<'l> Line<'l> {
             }
             let remedy = match nearest(key, KEYS_KNOWN) {
                 Some(near) => format!("did you mean {near}?"),
-                None => format!("these are possible: {}", KEYS_KNOWN.join(", ")),
+                None => format!("valid values are: {}", KEYS_KNOWN.join(", ")),
             };
-            self.fault(key, "there is no such key", remedy);
+            self.fault(key, "unknown key", remedy);
         }
     }
 
@@ -232,17 +232,17 @@ impl<'l> Line<'l> {
     fn command(&mut self) -> Option<Command> {
         let names = || SENDS.iter().map(|(name, _)| *name);
         let Some(send) = self.text("send") else {
-            self.fault("send", "what is sent is missing", "write send=ascii_get");
+            self.fault("send", "the setting send is missing", "write send=ascii_get");
             return None;
         };
         let Some((_, verb)) = SENDS.iter().find(|(name, _)| *name == send) else {
             let (what, remedy) = if send.starts_with("bin_") {
-                (format!("{send} is of memcached's binary protocol"), "write its twin, as in ascii_get".to_owned())
+                (format!("{send} uses memcached's binary protocol"), "use the text form, as in ascii_get".to_owned())
             } else {
                 let near = nearest(send, names());
-                let all = || format!("these are possible: {}", names().collect::<Vec<_>>().join(", "));
+                let all = || format!("valid values are: {}", names().collect::<Vec<_>>().join(", "));
                 let remedy = near.map_or_else(all, |near| format!("did you mean {near}?"));
-                (format!("'{send}' is nothing to send"), remedy)
+                (format!("'{send}' is not a valid value of send"), remedy)
             };
             self.fault("send", what, remedy);
             return None;
@@ -258,8 +258,8 @@ impl<'l> Line<'l> {
         match self.text("recv") {
             Some("blind_read" | "blind_recv") => true,
             Some(other) => {
-                let remedy = "write recv=blind_read, or leave it away to have answers read and timed";
-                self.fault("recv", format!("'{other}' is no way to receive"), remedy);
+                let remedy = "write recv=blind_read, or remove it to have replies parsed and timed";
+                self.fault("recv", format!("'{other}' is not a valid value of recv"), remedy);
                 false
             }
             None => false,
@@ -284,7 +284,7 @@ impl<'l> Line<'l> {
         let exponent = match self.text("zipf_skew").unwrap_or("0.99").parse::<f64>() {
             Ok(exponent) => exponent,
             Err(_) => {
-                self.fault("zipf_skew", "this is no number", "write one such as 0.90");
+                self.fault("zipf_skew", "the value is not a number", "write a number such as 0.90");
                 0.0
             }
         };
@@ -294,7 +294,7 @@ impl<'l> Line<'l> {
             () => Order::Sequential,
         };
         if self.text("key_file").is_some() {
-            notes.push(format!("line {}: key_file is not read; keys are made from their numbers", self.line));
+            notes.push(format!("line {}: key_file is ignored; keys are generated from their numbers", self.line));
         }
         let ttl = self.count("exptime").filter(|seconds| *seconds > 0);
         let value = self.text("value").map(|value| value.len() as u64);
@@ -372,14 +372,14 @@ mod tests {
         let faults = read_text(Path::new("c"), text, None).unwrap_err();
         let told: Vec<String> = faults.iter().map(ToString::to_string).collect();
         for part in [
-            "c:1: send: 'ascii_gte' is nothing to send; did you mean ascii_get?",
-            "c:2: send: bin_get is of memcached's binary protocol; write its twin, as in ascii_get",
-            "c:3: send: what is sent is missing; write send=ascii_get",
-            "c:4: cons: there is no such key; did you mean conns?",
-            "c:4: 'stray' has no value; write key=value, with commas between",
-            "c:4: recv: 'x' is no way to receive; write recv=blind_read",
-            "c:5: conns: 'x' is no whole number; write digits alone, as in 1000",
-            "c:5: zipf_skew: this is no number; write one such as 0.90",
+            "c:1: send: 'ascii_gte' is not a valid value of send; did you mean ascii_get?",
+            "c:2: send: bin_get uses memcached's binary protocol; use the text form, as in ascii_get",
+            "c:3: send: the setting send is missing; write send=ascii_get",
+            "c:4: cons: unknown key; did you mean conns?",
+            "c:4: 'stray' has no value; write key=value, separated by commas",
+            "c:4: recv: 'x' is not a valid value of recv; write recv=blind_read",
+            "c:5: conns: 'x' is not a whole number; write digits only, as in 1000",
+            "c:5: zipf_skew: the value is not a number; write a number such as 0.90",
         ] {
             assert!(told.iter().any(|fault| fault.starts_with(part)), "{part}: {told:#?}");
         }
@@ -393,7 +393,7 @@ mod tests {
         assert!(told(mixed).starts_with("c:2: pipelines, usleep"), "{}", told(mixed));
         let keys = "send=ascii_get\nsend=ascii_get,key_count=0\n";
         assert!(told(keys).starts_with("c:2: keys[1].count: 0 keys"), "{}", told(keys));
-        assert!(told("\n# nothing\n").starts_with("c:1: no kind of connection"));
+        assert!(told("\n# nothing\n").starts_with("c:1: the file describes no connections"));
         assert!(told("send=ascii_get,conns=0").starts_with("c:1: conns and thread: 0 connections"));
         let many = "send=ascii_mget,mget_count=5000";
         assert!(told(many).contains("5000 keys in a request"), "{}", told(many));

@@ -1,16 +1,16 @@
 //! memtier_benchmark's most used flags.
 //!
 //! | there | here |
-//! |---|---|
+//! | memtier_benchmark | this generator |
 //! | `-t T`, `-c C` | T threads with C connections each |
 //! | `--pipeline P` | P requests in flight on each connection |
 //! | `--ratio S:G` | `set` and `get` with these weights |
 //! | `-n N` | N requests for each connection; `allkeys`: each key once |
-//! | `--key-pattern S:G` | `R` uniform, `S` and `P` sequential, `Z` Zipf, `G` a hot middle |
-//! | `--rate-limiting R` | R requests a second for each connection, open loop |
+//! | `--key-pattern S:G` | `R` uniform, `S` and `P` sequential, `Z` Zipf, `G` Gaussian around the middle |
+//! | `--rate-limiting R` | R requests per second for each connection, open loop |
 //!
-//! memtier itself measures in a closed loop, so that its latencies fall as the load rises; without `--rate-limiting` so
-//! does this, and says so.
+//! memtier measures in a closed loop, so its reported latencies are too low when the server stalls. Without
+//! `--rate-limiting` this run is a closed loop too, and a note reports that.
 
 use base::units::TimeSpan;
 
@@ -78,28 +78,28 @@ const FLAGS: [Flag; 50] = [
     (&["--sni"], VALUE),
 ];
 
-/// Flags that change nothing here, and why.
+/// Flags without an effect here, each with the reason.
 const IGNORED: [(&str, &str); 6] = [
-    ("--random-data", "values are random bytes always"),
-    ("--randomize", "every run follows from its seed"),
-    ("--distinct-client-seed", "every thread has a seed of its own always"),
-    ("--hide-histogram", "nothing is printed that is not asked for"),
-    ("--debug", "the report has what a debug log would say"),
-    ("--key-median", "the hot part is any part of the keys"),
+    ("--random-data", "values are always random bytes"),
+    ("--randomize", "every run is determined by its seed"),
+    ("--distinct-client-seed", "every thread always has its own seed"),
+    ("--hide-histogram", "nothing is printed unless a flag requests it"),
+    ("--debug", "the report already contains what a debug log would show"),
+    ("--key-median", "the hot keys may lie anywhere in the range"),
 ];
 
-/// Flags that have no equal, and what to do.
+/// Flags without an equivalent, each with the reason and the remedy.
 const REFUSED: [(&str, &str, &str); 3] = [
     (
         "--reconnect-interval",
-        "connections are not remade by their requests",
-        "give reconnects a second in a workload file",
+        "connections are not reopened after a number of requests",
+        "set the reconnects per second in a workload file",
     ),
-    ("--data-offset", "values are written whole", "leave it away"),
-    ("--command-key-pattern", "all commands share the keys of one pattern", "give --key-pattern alone"),
+    ("--data-offset", "values are always written whole", "remove the flag"),
+    ("--command-key-pattern", "all commands share the keys of one pattern", "use --key-pattern only"),
 ];
 
-/// The flags that the fields of a workload come from.
+/// The flags that set each field of a workload.
 const NAMES: [(&str, &str); 16] = [
     ("targets.tls.certificate", "--cert"),
     ("targets.tls.key", "--key"),
@@ -119,10 +119,10 @@ const NAMES: [(&str, &str); 16] = [
     ("keys[0].verbs", "--ratio or --command"),
 ];
 
-/// The exponent of memtier's Zipf pattern without `--key-zipf-exp`.
+/// The exponent of memtier's Zipf pattern when `--key-zipf-exp` is absent.
 const ZIPF_EXPONENT: f64 = 1.0;
 
-/// Reads the words behind `gannet load memtier`.
+/// Parses the arguments of `gannet load memtier`.
 ///
 /// # Errors
 /// Every fault, each with its flag and remedy.
@@ -140,7 +140,7 @@ pub fn read(args: &[String]) -> Result<Mapped, Vec<Fault>> {
     workload.keys = vec![space];
     for (name, why) in IGNORED {
         if flags.has(name) {
-            notes.push(format!("{name} changes nothing: {why}"));
+            notes.push(format!("{name} has no effect: {why}"));
         }
     }
     for (name, what, remedy) in REFUSED {
@@ -158,11 +158,11 @@ fn whole(flags: &mut Flags, notes: &mut Vec<String>) -> Workload {
         "memcache_text" => Protocol::Memcache,
         "memcache_binary" => {
             let remedy = "write --protocol=memcache_text";
-            flags.fault("--protocol", "memcached's binary protocol is not spoken here", remedy);
+            flags.fault("--protocol", "memcached's binary protocol is not supported", remedy);
             Protocol::Memcache
         }
         other => {
-            let what = format!("there is no protocol '{other}'");
+            let what = format!("unknown protocol '{other}'");
             flags.fault("--protocol", what, "write redis, resp2, resp3 or memcache_text");
             Protocol::Resp
         }
@@ -177,11 +177,11 @@ fn whole(flags: &mut Flags, notes: &mut Vec<String>) -> Workload {
     let connections = threads.saturating_mul(clients);
     let pace = match flags.number("--rate-limiting") {
         Some(rate) if rate > 0.0 => {
-            notes.push("--rate-limiting: an open loop; response times count from the intended instant".to_owned());
+            notes.push("--rate-limiting: open loop; response times count from the intended instant".to_owned());
             Pace::Open { rate_per_s: rate * f64::from(connections), arrivals: Arrivals::Constant }
         }
         _ => {
-            notes.push("closed loop, as with memtier: a server that stalls is asked less meanwhile".to_owned());
+            notes.push("closed loop, as in memtier: while the server stalls, fewer requests are sent".to_owned());
             Pace::Closed
         }
     };
@@ -207,7 +207,7 @@ fn whole(flags: &mut Flags, notes: &mut Vec<String>) -> Workload {
     }
 }
 
-/// Two parts of `text` with `mark` between, each read by `read`.
+/// Splits `text` at `mark` and parses both parts with `read`.
 fn pair<T>(text: &str, mark: char, read: impl Fn(&str) -> Option<T>) -> Option<(T, T)> {
     let (first, second) = text.split_once(mark)?;
     Some((read(first.trim())?, read(second.trim())?))
@@ -217,7 +217,11 @@ fn keys(flags: &mut Flags, space: &mut KeySpace, notes: &mut Vec<String>) {
     space.prefix = flags.text("--key-prefix").unwrap_or("memtier-").to_owned();
     let (least, most) = (flags.count("--key-minimum").unwrap_or(0), flags.count("--key-maximum").unwrap_or(10_000_000));
     if least > most {
-        flags.fault("--key-minimum", format!("{least} is above the maximum, {most}"), "give the smaller one first");
+        flags.fault(
+            "--key-minimum",
+            format!("the minimum {least} is above the maximum {most}"),
+            "write the smaller one first",
+        );
     }
     space.count = most.saturating_sub(least).saturating_add(1);
     let digits = u64::from(most.max(1).ilog10()) + 1;
@@ -225,20 +229,20 @@ fn keys(flags: &mut Flags, space: &mut KeySpace, notes: &mut Vec<String>) {
     let text = flags.text("--key-pattern").unwrap_or("R:R").to_owned();
     let letter = |text: &str| if matches!(text, "R" | "S" | "P" | "G" | "Z") { text.chars().next() } else { None };
     let Some((of_set, of_get)) = pair(&text, ':', letter) else {
-        flags.fault("--key-pattern", format!("'{text}' is no pattern"), "write two of R, S, P, G, Z, as in R:R");
+        flags.fault("--key-pattern", format!("'{text}' is not a key pattern"), "write two of R, S, P, G, Z, as in R:R");
         return;
     };
     if of_set != of_get {
-        notes.push(format!("--key-pattern {text}: sets and gets share one order of keys, that of the gets"));
+        notes.push(format!("--key-pattern {text}: sets and gets use the same key order, the order of the gets"));
     }
     let exponent = flags.number("--key-zipf-exp").unwrap_or(ZIPF_EXPONENT);
     space.order = match of_get {
         'S' | 'P' => Order::Sequential,
         'Z' => Order::Zipf { exponent },
         'G' => {
-            // Two thirds of a normal distribution lie within one deviation to either side.
+            // 68 percent of a normal distribution lie within one standard deviation of the mean.
             let wide = flags.number("--key-stddev").unwrap_or(space.count as f64 / 6.0) * 2.0;
-            notes.push("--key-pattern G: 68 in 100 requests are for the keys within one deviation".to_owned());
+            notes.push("--key-pattern G: 68 percent of the requests use keys within one standard deviation".to_owned());
             Order::Hot { keys: Share((wide / space.count as f64).clamp(0.0, 1.0)), requests: Share(0.6827) }
         }
         _ => Order::Uniform,
@@ -257,27 +261,29 @@ fn values(flags: &mut Flags, space: &mut KeySpace) {
         match steps {
             Some(steps) => space.value_bytes = Sizes::Steps(steps),
             None => {
-                let remedy = "write SIZE:WEIGHT with commas between, as in 32:50,1024:50";
-                flags.fault("--data-size-list", format!("'{text}' is no list of sizes"), remedy);
+                let remedy = "write SIZE:WEIGHT pairs separated by commas, as in 32:50,1024:50";
+                flags.fault("--data-size-list", format!("'{text}' is not a list of sizes"), remedy);
             }
         }
     } else if let Some(text) = flags.text("--data-size-range").map(str::to_owned) {
         match pair(&text, '-', bytes) {
             Some((from, to)) => space.value_bytes = Sizes::Range(from, to),
-            None => flags.fault("--data-size-range", format!("'{text}' is no range"), "write MIN-MAX, as in 32-1024"),
+            None => {
+                flags.fault("--data-size-range", format!("'{text}' is not a range"), "write MIN-MAX, as in 32-1024")
+            }
         }
     } else {
         space.value_bytes = Sizes::Fixed(flags.count("--data-size").unwrap_or(32));
     }
     if let Some(text) = flags.text("--expiry-range").map(str::to_owned) {
         match pair(&text, '-', bytes).filter(|(from, to)| from <= to) {
-            // A few times within the range stand for all of it.
+            // A few times to live within the range represent all of it.
             Some((from, to)) => {
                 let mut seconds: Vec<u64> = (0..=8).map(|part| from + (to - from) * part / 8).collect();
                 seconds.dedup();
                 space.ttl = seconds.into_iter().map(|seconds| (TimeSpan::secs(seconds), 1.0)).collect();
             }
-            None => flags.fault("--expiry-range", format!("'{text}' is no range"), "write MIN-MAX, as in 60-3600"),
+            None => flags.fault("--expiry-range", format!("'{text}' is not a range"), "write MIN-MAX, as in 60-3600"),
         }
     }
 }
@@ -287,13 +293,13 @@ fn verbs(flags: &mut Flags, space: &mut KeySpace, notes: &mut Vec<String>) {
         let weight = flags.number("--command-ratio").unwrap_or(1.0);
         space.verbs = vec![Command { text: command, ..Command::weighted(Verb::Raw, weight) }];
         if flags.has("--ratio") {
-            notes.push("--command: it alone is sent, and --ratio changes nothing".to_owned());
+            notes.push("--command: only this command is sent, and --ratio has no effect".to_owned());
         }
         return;
     }
     let text = flags.text("--ratio").unwrap_or("1:10").to_owned();
     let Some((sets, gets)) = pair(&text, ':', |text| text.parse::<u32>().ok()) else {
-        flags.fault("--ratio", format!("'{text}' is no ratio"), "write SETS:GETS, as in 1:10");
+        flags.fault("--ratio", format!("'{text}' is not a ratio"), "write SETS:GETS, as in 1:10");
         return;
     };
     let keys = flags.small("--multi-key-get").unwrap_or(0).max(1);
@@ -301,7 +307,7 @@ fn verbs(flags: &mut Flags, space: &mut KeySpace, notes: &mut Vec<String>) {
     space.verbs = vec![Command::weighted(Verb::Set, sets.into()), get];
     space.verbs.retain(|command| command.weight > 0.0);
     if space.verbs.is_empty() {
-        flags.fault("--ratio", "nothing is ever asked for", "write SETS:GETS, as in 1:10");
+        flags.fault("--ratio", "the ratio sends no requests at all", "write SETS:GETS, as in 1:10");
     }
 }
 
@@ -320,7 +326,7 @@ fn requests(flags: &mut Flags, workload: &Workload, space: &mut KeySpace, run: &
         None => Some(10_000u64.saturating_mul(workload.connections.into())),
     };
     if run.duration.is_some() && text.is_some() {
-        flags.fault("--requests", "the run ends by --test-time already", "give one of them");
+        flags.fault("--requests", "--test-time already ends the run", "pass only one of the two flags");
     }
 }
 
@@ -389,7 +395,7 @@ mod tests {
         assert_eq!(order("--key-pattern S:S"), Order::Sequential);
         assert_eq!(order("--key-pattern Z:Z"), Order::Zipf { exponent: 1.0 });
         assert_eq!(order("--key-pattern G:G"), Order::Hot { keys: Share(1.0 / 3.0), requests: Share(0.6827) });
-        assert!(mapped("--key-pattern S:R").notes.iter().any(|note| note.contains("share one order")));
+        assert!(mapped("--key-pattern S:R").notes.iter().any(|note| note.contains("use the same key order")));
         assert_eq!(mapped("--data-size-range 1-9").workload.keys[0].value_bytes, Sizes::Range(1, 9));
         let raw: Vec<String> = ["--command", "HGET __key__ f"].map(str::to_owned).to_vec();
         let raw = read(&raw).unwrap();
@@ -403,21 +409,21 @@ mod tests {
     #[test]
     fn what_has_no_equal_is_refused_with_its_remedy() {
         for (text, part) in [
-            ("-P memcache_binary", "--protocol: memcached's binary protocol is not spoken here; write"),
-            ("-P http", "--protocol: there is no protocol 'http'"),
-            ("--ratio 1", "--ratio: '1' is no ratio; write SETS:GETS"),
-            ("--ratio 0:0", "--ratio: nothing is ever asked for"),
-            ("--key-pattern X:R", "--key-pattern: 'X:R' is no pattern"),
-            ("--key-minimum 5 --key-maximum 4", "--key-minimum: 5 is above the maximum, 4"),
-            ("--data-size-list 3", "--data-size-list: '3' is no list of sizes"),
-            ("--data-size-range 3", "--data-size-range: '3' is no range"),
-            ("--expiry-range 9-3", "--expiry-range: '9-3' is no range"),
-            ("--test-time 5 -n 5", "--requests: the run ends by --test-time already"),
-            ("--reconnect-interval 5", "--reconnect-interval: connections are not remade"),
-            ("--print-percentiles x", "--print-percentiles: 'x' are no percentiles"),
+            ("-P memcache_binary", "--protocol: memcached's binary protocol is not supported; write"),
+            ("-P http", "--protocol: unknown protocol 'http'"),
+            ("--ratio 1", "--ratio: '1' is not a ratio; write SETS:GETS"),
+            ("--ratio 0:0", "--ratio: the ratio sends no requests at all"),
+            ("--key-pattern X:R", "--key-pattern: 'X:R' is not a key pattern"),
+            ("--key-minimum 5 --key-maximum 4", "--key-minimum: the minimum 5 is above the maximum 4"),
+            ("--data-size-list 3", "--data-size-list: '3' is not a list of sizes"),
+            ("--data-size-range 3", "--data-size-range: '3' is not a range"),
+            ("--expiry-range 9-3", "--expiry-range: '9-3' is not a range"),
+            ("--test-time 5 -n 5", "--requests: --test-time already ends the run"),
+            ("--reconnect-interval 5", "--reconnect-interval: connections are not reopened"),
+            ("--print-percentiles x", "--print-percentiles: 'x' is not a list of percentiles"),
             ("--pipeline 0", "--pipeline: 0 requests in flight"),
-            ("-d 9999999999", "--data-size: 9999999999 bytes are too long"),
-            ("--pipelin 4", "--pipelin: there is no such flag; did you mean --pipeline?"),
+            ("-d 9999999999", "--data-size: a length of 9999999999 bytes is too long"),
+            ("--pipelin 4", "--pipelin: unknown flag; did you mean --pipeline?"),
         ] {
             let faults = read(&words(text)).unwrap_err();
             let told: Vec<String> = faults.iter().map(ToString::to_string).collect();

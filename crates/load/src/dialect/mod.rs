@@ -1,14 +1,15 @@
-//! Other tools' command lines and files, mapped to our workloads, so that a benchmark runs here as it was written.
+//! Maps other tools' command lines and files to workloads, so that an existing benchmark runs unchanged.
 //!
 //! ```text
 //!   aerospike   -h H -n test -k 10000000 -o S:10 -b 10 -w RU,80      records are hashes, bins their fields
-//!   rpc-perf    its TOML, today's and the older one                   --\
+//!   rpc-perf    its TOML, version 5 and the older form                --\
 //!   mc-crusher  send=ascii_get,recv=blind_read,conns=50,...           ---+->  Mapped { workload, run, notes }
 //!   memtier     --ratio 1:10 -c 50 -t 4 -d 32 ...                     --/
 //! ```
 //!
-//! Invariants: nothing is taken in silence. What has no equal here is a fault with its remedy; what means nothing here,
-//! or something slightly else, is a note that the user is shown. Every workload that comes out is valid.
+//! Invariants: no setting is dropped silently. A setting without an equivalent is a fault with its remedy. A setting
+//! without an effect, or with a slightly different meaning, produces a note for the user. Every resulting workload is
+//! valid.
 
 pub mod aerospike;
 mod flags;
@@ -25,72 +26,74 @@ use base::units::TimeSpan;
 use crate::workload::fault::{FAULTS_MAX, Fault};
 use crate::workload::model::Workload;
 
-/// A workload and run that another tool's command line or file asks for.
+/// The workload and run that another tool's command line or file describes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mapped {
-    /// The requests, their servers, and their pace.
+    /// The requests, their servers, and the pace.
     pub workload: Workload,
     /// The length of the run, and its reports.
     pub run: Run,
-    /// Arguments that were left out or mean something slightly else here, a sentence each, for the user.
+    /// Notes for the user, one sentence each, about arguments that are ignored or mean something slightly different
+    /// here.
     pub notes: Vec<String>,
 }
 
-/// The part of a command line beside the workload.
+/// The settings of a run that are not part of the workload.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Run {
-    /// Length of the run; without it and without `requests_max` the run goes on until it is stopped.
+    /// Length of the run. Without it and without `requests_max` the run continues until the user stops it.
     pub duration: Option<TimeSpan>,
-    /// Requests after which it ends, over all connections.
+    /// Number of requests over all connections after which the run ends.
     pub requests_max: Option<u64>,
-    /// Runs one after the other; 0 and 1 are one.
+    /// Number of consecutive runs; 0 means 1.
     pub rounds: u32,
-    /// Between two lines of progress.
+    /// Interval between two lines of progress.
     pub interval: Option<TimeSpan>,
-    /// Time limit for an answer.
+    /// Time limit for a reply.
     pub timeout: Option<TimeSpan>,
-    /// Time limit for a connection.
+    /// Time limit for opening a connection.
     pub connect_timeout: Option<TimeSpan>,
-    /// Address that the generator itself listens on: `HOST:PORT`.
+    /// Address of the generator's own admin port: `HOST:PORT`.
     pub admin: Option<String>,
-    /// The rate goes up in steps; the workload's own is the first.
+    /// The steps in which the rate rises; the workload's rate is the first step.
     pub steps: Option<Steps>,
-    /// Percentiles that are shown, in percent; empty: the usual ones.
+    /// Percentiles to show, in percent; the default ones if empty.
     pub percentiles: Vec<f64>,
-    /// File that the printed text is also written to.
+    /// File that also receives the printed text.
     pub out: Option<PathBuf>,
-    /// File that the results are written to as JSON.
+    /// File that receives the results as JSON.
     pub json: Option<PathBuf>,
-    /// Beginning of the names of HDR histogram logs.
+    /// Prefix of the names of HDR histogram logs.
     pub hdr: Option<PathBuf>,
 }
 
-/// Rates one after the other.
+/// A sequence of rates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Steps {
-    /// Requests a second at first.
+    /// First rate in requests per second.
     pub from_per_s: f64,
-    /// Requests a second at last.
+    /// Last rate in requests per second.
     pub to_per_s: f64,
-    /// Increase with each step, in requests a second.
+    /// Increase per step, in requests per second.
     pub by_per_s: f64,
     /// Time for which each rate is held.
     pub each: TimeSpan,
-    /// The rates come in random order.
+    /// True if the rates are in random order.
     pub shuffled: bool,
     /// The action after the last rate.
     pub then: Then,
 }
 
-/// Rates of one run at most.
+/// Highest number of rates in one run.
 pub const RATES_MAX: usize = 10_000;
 
 impl Steps {
-    /// The rates in their order, a second; `seed` shuffles them. With `duration` as many as fill it: what comes after
-    /// the last says [`Steps::then`]. Without it each once. At most [`RATES_MAX`].
+    /// Returns the rates per second in their order; `seed` shuffles them. With `duration`, returns as many rates as
+    /// fill it, where [`Steps::then`] decides what follows the last one. Without it, returns each rate once. There are
+    /// at most [`RATES_MAX`].
     pub fn rates(&self, duration: Option<TimeSpan>, seed: u64) -> Vec<f64> {
         let (low, high) = (self.from_per_s.min(self.to_per_s), self.from_per_s.max(self.to_per_s));
-        // A last step that ends above the end by rounding alone belongs to it.
+        // A last step that exceeds the end only by rounding still counts.
         let count = ((high - low) / self.by_per_s + 1e-9).floor().clamp(0.0, RATES_MAX as f64 - 1.0) as usize + 1;
         let mut rates: Vec<f64> = (0..count).map(|step| low + step as f64 * self.by_per_s).collect();
         if self.from_per_s > self.to_per_s {
@@ -108,7 +111,7 @@ impl Steps {
         let at = |step: usize| match self.then {
             Then::Stable => step.min(last),
             Then::Loop => step % count,
-            // There and back, each end once: 0 1 2 1 0 1 2 ...
+            // Up and down, each end once: 0 1 2 1 0 1 2 ...
             Then::Mirror if last == 0 => 0,
             Then::Mirror => last - (step % (2 * last)).abs_diff(last),
         };
@@ -119,17 +122,17 @@ impl Steps {
 /// The action after the last of several rates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Then {
-    /// It is kept.
+    /// The last rate holds.
     #[default]
     Stable,
-    /// The first again.
+    /// The sequence starts again at the first rate.
     Loop,
-    /// The same rates backwards, and so on.
+    /// The rates repeat in reverse order, then forwards, and so on.
     Mirror,
 }
 
-/// Faults that name fields of a workload, named as the user wrote them: by the first of `names` that the field's path
-/// begins with.
+/// Renames the fields in `faults` to the names that the user wrote: to the first of `names` whose path is a prefix of
+/// the field's path.
 fn renamed(faults: Vec<Fault>, names: &[(&str, &str)]) -> Vec<Fault> {
     let rename = |fault: Fault| {
         let known = names.iter().find(|(field, _)| fault.name.starts_with(field));
@@ -138,9 +141,10 @@ fn renamed(faults: Vec<Fault>, names: &[(&str, &str)]) -> Vec<Fault> {
     faults.into_iter().map(rename).collect()
 }
 
-/// The mapped run if nothing was wrong with it, neither so far nor as a workload.
+/// Returns the mapped run if there are no faults, neither in `faults` nor in the workload.
 fn checked(mapped: Mapped, mut faults: Vec<Fault>, names: &[(&str, &str)]) -> Result<Mapped, Vec<Fault>> {
-    // A value that could not be read has its default, which may not fit the others: nothing new is said of it.
+    // A value that could not be parsed has its default, which may contradict other values. Such follow-up faults are
+    // not reported.
     if faults.is_empty()
         && let Err(found) = mapped.workload.validate()
     {
@@ -150,10 +154,10 @@ fn checked(mapped: Mapped, mut faults: Vec<Fault>, names: &[(&str, &str)]) -> Re
     if faults.is_empty() { Ok(mapped) } else { Err(faults) }
 }
 
-/// `HOST:PORT` of a host that may bring its own port.
+/// Returns `HOST:PORT`; `host` may already contain a port.
 fn address(host: &str, port: u64) -> String {
     let has_port = match host.rsplit_once(':') {
-        // An address of version 6 has colons in it; with a port it is in brackets.
+        // An IPv6 address contains colons; with a port it is in brackets.
         Some((before, digits)) => digits.parse::<u16>().is_ok() && (!before.contains(':') || before.ends_with(']')),
         None => false,
     };

@@ -1,17 +1,17 @@
-//! What other tools' flags say of TLS.
+//! The TLS flags of other tools.
 
 use std::path::PathBuf;
 
 use super::flags::Flags;
 use link::tls::{Settings, Versions};
 
-/// memtier_benchmark's: nothing is secured without `--tls`.
+/// Reads memtier_benchmark's flags; without `--tls`, connections are not encrypted.
 pub fn of_memtier(flags: &mut Flags, notes: &mut Vec<String>) -> Option<Settings> {
     const REST: [&str; 6] = ["--cert", "--key", "--cacert", "--tls-skip-verify", "--tls-protocols", "--sni"];
     if !flags.has("--tls") {
         for name in REST {
             if flags.has(name) {
-                flags.fault(name, "nothing is secured without --tls", "give --tls too, or leave it away");
+                flags.fault(name, "connections are encrypted only with --tls", "pass --tls too, or remove this flag");
             }
         }
         return None;
@@ -27,22 +27,26 @@ pub fn of_memtier(flags: &mut Flags, notes: &mut Vec<String>) -> Option<Settings
     };
     unverified(&mut settings, "--cacert", notes);
     if !settings.insecure && settings.server_name.is_none() {
-        notes.push("--tls: the server has to prove its name too; give it by --sni if it is not the host's".to_owned());
+        notes.push("--tls: the server's name is verified; pass --sni if it differs from the host name".to_owned());
     }
     Some(settings)
 }
 
-/// asbench's and those of the Java client's benchmark.
+/// Reads the flags of asbench and of the Java client's benchmark.
 pub fn of_aerospike(flags: &mut Flags, name: Option<String>, notes: &mut Vec<String>) -> Option<Settings> {
     const REFUSED: [(&str, &str, &str); 8] = [
-        ("--tls-capath", "a folder of CAs is not read", "put them into one file, and give --tls-cafile"),
-        ("--tls-keyfile-password", "a locked key is not read", "write it open: openssl pkey -in KEY -out OPEN.key"),
-        ("--tls-crl-check", "lists of revoked certificates are not read", "leave it away"),
-        ("--tls-crl-check-all", "lists of revoked certificates are not read", "leave it away"),
-        ("--tls-cert-blacklist", "lists of revoked certificates are not read", "leave it away"),
-        ("-tr", "lists of revoked certificates are not read", "leave it away"),
-        ("--tls-login-only", "RESP logs in on the connection that it uses", "leave it away"),
-        ("-tlsLoginOnly", "RESP logs in on the connection that it uses", "leave it away"),
+        ("--tls-capath", "a directory of CAs is not supported", "put the CAs into one file and pass --tls-cafile"),
+        (
+            "--tls-keyfile-password",
+            "an encrypted key is not supported",
+            "decrypt it: openssl pkey -in KEY -out OPEN.key",
+        ),
+        ("--tls-crl-check", "certificate revocation lists are not supported", "remove the flag"),
+        ("--tls-crl-check-all", "certificate revocation lists are not supported", "remove the flag"),
+        ("--tls-cert-blacklist", "certificate revocation lists are not supported", "remove the flag"),
+        ("-tr", "certificate revocation lists are not supported", "remove the flag"),
+        ("--tls-login-only", "RESP authenticates on the same connection", "remove the flag"),
+        ("-tlsLoginOnly", "RESP authenticates on the same connection", "remove the flag"),
     ];
     for (flag, what, remedy) in REFUSED {
         if flags.has(flag) {
@@ -54,11 +58,11 @@ pub fn of_aerospike(flags: &mut Flags, name: Option<String>, notes: &mut Vec<Str
     }
     for flag in ["-tlsCiphers", "--tls-cipher-suite"] {
         if flags.has(flag) {
-            notes.push(format!("{flag} changes nothing: the server chooses of all ciphers that are held to be safe"));
+            notes.push(format!("{flag} has no effect: the server chooses among all ciphers that are considered safe"));
         }
     }
     if flags.has("--tls-log-session-info") {
-        notes.push("--tls-log-session-info changes nothing: results name version and cipher always".to_owned());
+        notes.push("--tls-log-session-info has no effect: results always include version and cipher".to_owned());
     }
     let flag = if flags.has("-tp") { "-tp" } else { "--tls-protocols" };
     let mut settings = Settings {
@@ -78,14 +82,15 @@ fn file(flags: &Flags, name: &str) -> Option<PathBuf> {
     flags.text(name).map(PathBuf::from)
 }
 
-/// Of a server that is not verified no CA is wanted.
+/// Disables the verification of the server; no CA is needed then.
 fn unverified(settings: &mut Settings, flag: &str, notes: &mut Vec<String>) {
     if settings.insecure && settings.ca.take().is_some() {
-        notes.push(format!("{flag} changes nothing: any certificate is taken"));
+        notes.push(format!("{flag} has no effect: any certificate is accepted"));
     }
 }
 
-/// Versions as OpenSSL and the JVM name them: `TLSv1.2,TLSv1.3`, `-all +TLSv1.2`. Older ones are not spoken.
+/// Parses versions as OpenSSL and the JVM write them: `TLSv1.2,TLSv1.3`, `-all +TLSv1.2`. Older versions are not
+/// supported.
 fn versions(flags: &mut Flags, name: &str, notes: &mut Vec<String>) -> Versions {
     let Some(text) = flags.text(name).map(str::to_owned) else { return Versions::Both };
     let words = text.split([',', ' ']).map(|word| word.trim_start_matches('+').to_ascii_lowercase());
@@ -97,12 +102,12 @@ fn versions(flags: &mut Flags, name: &str, notes: &mut Vec<String>) -> Versions 
         (true, false) => Versions::Tls12,
         (false, true) => Versions::Tls13,
         (false, false) => {
-            flags.fault(name, format!("'{text}' names no version that is spoken here"), "write TLSv1.2 or TLSv1.3");
+            flags.fault(name, format!("'{text}' contains no supported TLS version"), "write TLSv1.2 or TLSv1.3");
             return Versions::Both;
         }
     };
     if older {
-        notes.push(format!("{name}: versions before 1.2 are not spoken, and left out"));
+        notes.push(format!("{name}: versions before 1.2 are not supported and are ignored"));
     }
     versions
 }
@@ -140,7 +145,7 @@ mod tests {
         assert!(notes.iter().any(|note| note.contains("before 1.2")), "{notes:?}");
         let (tls, notes) = of_memtier("--tls --tls-skip-verify --cacert a");
         assert_eq!(tls, Some(Settings { insecure: true, ..Settings::default() }));
-        assert!(notes.iter().any(|note| note.starts_with("--cacert changes nothing")), "{notes:?}");
+        assert!(notes.iter().any(|note| note.starts_with("--cacert has no effect")), "{notes:?}");
         let asbench =
             "--tls-enable --tls-cafile a --tls-certfile c --tls-keyfile k --tls-name s --tls-protocols=TLSv1.3";
         assert_eq!(of_aerospike(asbench).0, Some(expected));
@@ -156,18 +161,21 @@ mod tests {
     #[test]
     fn what_has_no_equal_is_refused_with_its_remedy() {
         for (text, part) in [
-            ("--cert c", "--cert: nothing is secured without --tls; give --tls too"),
-            ("--tls --tls-protocols sslv3", "--tls-protocols: 'sslv3' names no version that is spoken here; write"),
-            ("--tls --key k", "--key: there is a key, and no certificate"),
+            ("--cert c", "--cert: connections are encrypted only with --tls; pass --tls too"),
+            ("--tls --tls-protocols sslv3", "--tls-protocols: 'sslv3' contains no supported TLS version; write"),
+            ("--tls --key k", "--key: there is a key, but no certificate"),
         ] {
             let faults = memtier::read(&words(text)).unwrap_err();
             assert!(faults.iter().any(|fault| fault.to_string().starts_with(part)), "{text}: {faults:?}");
         }
         for (text, part) in [
-            ("--tls-enable --tls-capath d", "--tls-capath: a folder of CAs is not read; put them into one file"),
-            ("--tls-enable --tls-crl-check", "--tls-crl-check: lists of revoked certificates are not read"),
-            ("-tls -tlsLoginOnly", "-tlsLoginOnly: RESP logs in on the connection that it uses"),
-            ("-h a:x:1,b:y:2 -tls", "-h: hosts with several TLS names"),
+            (
+                "--tls-enable --tls-capath d",
+                "--tls-capath: a directory of CAs is not supported; put the CAs into one file",
+            ),
+            ("--tls-enable --tls-crl-check", "--tls-crl-check: certificate revocation lists are not supported"),
+            ("-tls -tlsLoginOnly", "-tlsLoginOnly: RESP authenticates on the same connection"),
+            ("-h a:x:1,b:y:2 -tls", "-h: several hosts with TLS names"),
         ] {
             let faults = Aerospike::read(&words(text), None, 8).unwrap_err();
             assert!(faults.iter().any(|fault| fault.to_string().starts_with(part)), "{text}: {faults:?}");

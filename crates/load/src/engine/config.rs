@@ -1,4 +1,4 @@
-//! What a run is asked to do.
+//! The configuration of a run.
 
 use crate::schedule::Plan;
 use io::affinity::{check_usable, usable_cpus};
@@ -6,134 +6,137 @@ use link::Address;
 use link::tls::Client;
 use serde::{Deserialize, Serialize};
 
-/// Threads of one stream.
+/// Highest number of threads of one stream.
 pub const THREADS_MAX: usize = 256;
-/// Connections of one stream, over all threads.
+/// Highest number of connections of one stream, over all threads.
 pub const CONNECTIONS_MAX: usize = 1 << 20;
-/// Requests in flight on one connection.
+/// Highest number of requests in flight on one connection.
 pub const DEPTH_MAX: usize = 1 << 16;
-/// Slices of a timeline.
+/// Highest number of slices of a timeline.
 pub const SLICES_MAX: u64 = 200_000;
 
-/// The way in which requests are let out.
+/// The rule by which requests are sent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Load {
-    /// Each request has an intended instant, whatever became of the ones before it.
+    /// Open loop: each request has an intended instant that does not depend on earlier requests.
     Open(Plan),
-    /// Each connection keeps `depth` requests in flight. An answer lets out the next request, so that a server that
-    /// stalls is asked less: what the run says of tails is not what users would see.
+    /// Closed loop: each connection keeps `depth` requests in flight, and each reply triggers the next request. A
+    /// stalled server receives fewer requests, so measured tails are lower than what users would see.
     Closed,
-    /// By the plan, without matching answers to requests: what comes is counted in bytes. Without a plan each
-    /// connection sends as fast as the server takes it.
+    /// Sends by the plan and counts received bytes without matching replies to requests. Without a plan each connection
+    /// sends as fast as the server accepts bytes.
     Blind(Option<Plan>),
 }
 
-/// The times at which connections are closed on purpose and made again.
+/// The schedule by which connections are closed on purpose and reopened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reconnect {
-    /// So many connections a second, over all threads, are closed when they are idle and made again; 0: none.
+    /// Number of idle connections that are closed and reopened per second, over all threads; 0 for none.
     pub per_s: f64,
-    /// Every so many nanoseconds all connections are closed at once and made again; 0: never.
+    /// Interval in nanoseconds at which all connections are closed at once and reopened; 0 for never.
     pub storm_every_ns: u64,
-    /// Pause before a connection that broke or was refused is tried again, in nanoseconds.
+    /// Pause before a broken or refused connection is retried, in nanoseconds.
     pub pause_ns: u64,
 }
 
-/// A second, paced stream beside the bulk, with its own thread and connections. It shares the bulk's traffic, times,
-/// timeout and window, and is reported apart.
+/// A second, paced stream beside the bulk load, with its own thread and connections. It uses the traffic, times,
+/// timeout and window of the bulk load, and its figures are separate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sampler {
-    /// Its target: perhaps by TCP while the bulk uses a unix socket.
+    /// The sampler's target. It may use TCP while the bulk load uses a unix socket.
     pub target: Address,
-    /// Its connections.
+    /// Number of connections of the sampler.
     pub connections: usize,
-    /// Requests a second.
+    /// Requests per second of the sampler.
     pub rate_per_s: f64,
-    /// The CPU of its thread, if it is pinned.
+    /// The CPU that the sampler's thread is pinned to, if any.
     pub cpu: Option<usize>,
 }
 
-/// The way in which a thread waits for the next intended instant.
+/// The method by which a thread waits for the next intended instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Wait {
-    /// It sleeps until shortly before the instant, by as much as this host wakes threads late, and polls for the rest.
+    /// The thread sleeps until shortly before the instant, then polls. The margin follows the lateness with which this
+    /// host wakes threads.
     Sleep,
-    /// It polls all the time: the least lateness, and a CPU for each thread.
+    /// The thread polls all the time. This gives the least lateness and uses a whole CPU per thread.
     Poll,
 }
 
-/// A host's place in a run of several hosts: what its threads do is their share of what all threads do.
+/// A host's part in a run on several hosts: its threads are a range of the threads of all hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// Threads of the hosts before this one.
+    /// Number of threads on the hosts before this one.
     pub first_thread: usize,
-    /// Threads of all hosts together.
+    /// Number of threads on all hosts.
     pub threads: usize,
 }
 
-/// A run.
+/// The configuration of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// The servers; connections are spread over them evenly.
+    /// The servers; connections are spread evenly over them.
     pub targets: Vec<Address>,
-    /// TLS of the connections to targets that are reached by TCP; `None`: none.
+    /// TLS settings for targets that are reached by TCP; `None` disables TLS.
     pub tls: Option<Client>,
-    /// True if [`crate::traffic::Traffic::target`] says which target each request goes to; otherwise any connection
-    /// serves any request.
+    /// True if [`crate::traffic::Traffic::target`] chooses the target of each request; otherwise any connection may
+    /// send any request.
     pub routed: bool,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
-    /// Of a run of several hosts: which part this one is. Connections, requests and reconnects are its own; the rate
-    /// is that of all hosts.
+    /// This host's part of a run on several hosts. `connections`, `requests_max` and `reconnect` are this host's own;
+    /// the rate is the rate of all hosts.
     pub part: Option<Part>,
-    /// The CPU of each thread, so many at least as there are threads; empty: the kernel places them.
+    /// The CPU of each thread, at least one per thread. If empty, the kernel places the threads.
     pub cpus: Vec<usize>,
-    /// Connections over all threads; at least one a thread, and one for each target and thread where `routed`.
+    /// Number of connections over all threads: at least one per thread, or one per thread and target if `routed`.
     pub connections: usize,
-    /// Requests in flight on one connection, at most.
+    /// Highest number of requests in flight on one connection.
     pub depth: usize,
-    /// Requests that are due at the same instant and leave in one send, on one connection (where `routed`: on one to
-    /// each target that they are for). Each answer counts by itself, from that instant. A rate is of requests, not of
-    /// batches.
+    /// Number of requests that are due at the same instant and are sent together on one connection; if `routed`, on one
+    /// connection to each of their targets. Each request is measured separately, from that instant. A rate counts
+    /// requests, not batches.
     pub batch: usize,
-    /// The way in which requests are let out.
+    /// The rule by which requests are sent.
     pub load: Load,
-    /// Draws of the schedule follow from it.
+    /// Seed of the schedule's random draws.
     pub seed: u64,
-    /// Nanoseconds before the measured part.
+    /// Length of the warm-up before the measured part, in nanoseconds.
     pub warm_up_ns: u64,
-    /// Nanoseconds of the measured part.
+    /// Length of the measured part in nanoseconds.
     pub duration_ns: u64,
-    /// Time after the end for which requests in flight or still due are waited for, in nanoseconds.
+    /// Time after the end during which outstanding requests may still complete, in nanoseconds.
     pub drain_ns: u64,
-    /// Requests after which the run ends, over all threads; `None`: by time alone.
+    /// Number of requests over all threads after which the run ends; `None` if only time ends it.
     pub requests_max: Option<u64>,
-    /// Time limit for a reply, in nanoseconds. Then the connection is closed, since a reply that comes
-    /// later would be taken for the next one's.
+    /// Time limit for a reply, in nanoseconds. After it the connection is closed, because a later reply would be
+    /// matched with the wrong request.
     pub timeout_ns: u64,
-    /// Time limit for a connection, in nanoseconds.
+    /// Time limit for opening a connection, in nanoseconds.
     pub connect_timeout_ns: u64,
-    /// The times at which connections are closed on purpose, and the pause before one is made again.
+    /// The schedule of deliberate reconnects, and the pause before a retry.
     pub reconnect: Reconnect,
-    /// Connections that are being made at once, at the start and after a break; a storm knows no such limit.
+    /// Highest number of simultaneous connection attempts, at the start and after a failure. It does not limit a
+    /// reconnect storm.
     pub connects_at_once_max: usize,
-    /// Length of a timeline's slice in nanoseconds.
+    /// Length of a timeline slice in nanoseconds.
     pub slice_ns: u64,
-    /// True if the live figures tell what each verb did.
+    /// True if the live figures include counts of each verb.
     pub live_verbs: bool,
-    /// The way in which threads wait.
+    /// The method by which threads wait.
     pub wait: Wait,
-    /// The generator's own lateness at the 99th percentile above which it is the limit, in nanoseconds.
+    /// Limit for the generator's own lateness at the 99th percentile, in nanoseconds. Above it, the generator was the
+    /// bottleneck.
     pub lateness_ns_max: u64,
-    /// The second stream.
+    /// The second stream, if any.
     pub sampler: Option<Sampler>,
 }
 
 impl Default for Config {
-    /// One thread with one connection in an open loop for ten seconds. It has no target.
+    /// Returns one thread with one connection in an open loop for ten seconds, without a target.
     fn default() -> Self {
         Self {
             targets: Vec::new(),
@@ -165,7 +168,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Checks what the types do not hold; all faults, each with its remedy.
+    /// Checks the configuration and returns all faults, each with its remedy.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         let mut check = |holds: bool, text: &str| {
@@ -173,26 +176,26 @@ impl Config {
                 faults.push(text.to_owned());
             }
         };
-        check(!self.targets.is_empty(), "there is no target; name one, as in 127.0.0.1:11211 or unix:/run/cache.sock");
-        check((1..=THREADS_MAX).contains(&self.threads), "threads are 1 to 256");
+        check(!self.targets.is_empty(), "there is no target; pass one, as in 127.0.0.1:11211 or unix:/run/cache.sock");
+        check((1..=THREADS_MAX).contains(&self.threads), "threads must be 1 to 256");
         check(
             self.part
                 .is_none_or(|part| part.first_thread.checked_add(self.threads).is_some_and(|end| end <= part.threads)),
-            "the threads of one host are among those of all hosts",
+            "a host's threads must be in the range of all hosts' threads",
         );
-        check(self.connections >= self.threads, "each thread has a connection of its own: raise connections");
+        check(self.connections >= self.threads, "each thread needs its own connection: raise connections");
         check(
             !self.routed || self.connections >= self.threads * self.targets.len(),
-            "each thread has a connection to every target: raise connections or lower threads",
+            "each thread needs a connection to every target: raise connections or lower threads",
         );
-        check(self.connections <= CONNECTIONS_MAX, "connections are at most 1048576");
-        check((1..=DEPTH_MAX).contains(&self.depth), "the depth is 1 to 65536");
-        check(self.batch >= 1, "a batch has one request at least");
-        check(self.batch <= self.depth, "a batch fits the depth: raise the depth to the batch at least");
-        check(self.duration_ns > 0, "the measured part has a length, as in 10s");
-        check(self.slice_ns >= 1_000_000, "a slice of the timeline is at least 1ms");
-        check(self.timeout_ns > 0 && self.connect_timeout_ns > 0, "a timeout is above 0, as in 10s");
-        check(self.connects_at_once_max > 0, "at least one connection is made at once");
+        check(self.connections <= CONNECTIONS_MAX, "connections must be at most 1048576");
+        check((1..=DEPTH_MAX).contains(&self.depth), "the depth must be 1 to 65536");
+        check(self.batch >= 1, "a batch must have at least one request");
+        check(self.batch <= self.depth, "a batch exceeds the depth: raise the depth to the size of a batch");
+        check(self.duration_ns > 0, "the measured part has no length: set one, as in 10s");
+        check(self.slice_ns >= 1_000_000, "a slice of the timeline must be at least 1ms");
+        check(self.timeout_ns > 0 && self.connect_timeout_ns > 0, "the timeout must be above 0, as in 10s");
+        check(self.connects_at_once_max > 0, "at least one simultaneous connection attempt must be allowed");
         let length_ns = self.warm_up_ns.saturating_add(self.duration_ns).saturating_add(self.drain_ns);
         check(
             length_ns / self.slice_ns.max(1) <= SLICES_MAX,
@@ -200,12 +203,15 @@ impl Config {
         );
         check(
             self.reconnect.per_s.is_finite() && self.reconnect.per_s >= 0.0,
-            "the reconnect rate is at least 0 a second",
+            "the reconnect rate must be at least 0 per second",
         );
         if let Some(sampler) = &self.sampler {
-            check(sampler.connections >= 1, "the sampler has at least one connection");
-            check(sampler.rate_per_s > 0.0, "the sampler's rate is above 0 a second, as in 100");
-            check(!matches!(self.load, Load::Blind(None)) || self.duration_ns > 0, "the sampler needs a run by time");
+            check(sampler.connections >= 1, "the sampler needs at least one connection");
+            check(sampler.rate_per_s > 0.0, "the sampler's rate must be above 0 per second, as in 100");
+            check(
+                !matches!(self.load, Load::Blind(None)) || self.duration_ns > 0,
+                "the sampler needs a run that ends by time",
+            );
         }
         faults.extend(self.pin_faults());
         faults.extend(self.tls_faults());
@@ -216,25 +222,26 @@ impl Config {
         }
         if let (Load::Open(Plan::Trace { .. }) | Load::Blind(Some(Plan::Trace { .. })), 2..) = (&self.load, self.batch)
         {
-            faults.push("each request of a trace has its own instant: leave the batch away".to_owned());
+            faults.push("each request of a trace has its own instant: remove the batch".to_owned());
         }
         faults
     }
 
-    /// Returns what is wrong with TLS to these targets.
+    /// Returns the faults of the TLS settings for these targets.
     fn tls_faults(&self) -> Vec<String> {
         let Some(client) = &self.tls else { return Vec::new() };
         let sampled = self.sampler.iter().map(|sampler| &sampler.target);
         let names: Vec<_> = self.targets.iter().chain(sampled).map(|target| client.server_name(target)).collect();
         if !names.is_empty() && names.iter().all(|name| matches!(name, Ok(None))) {
-            return vec!["tls: unix sockets are not secured; name a target by HOST:PORT, or leave tls away".to_owned()];
+            return vec!["tls: unix sockets cannot use TLS; write the target as HOST:PORT, or remove tls".to_owned()];
         }
         let mut faults: Vec<String> = names.into_iter().filter_map(Result::err).collect();
         faults.dedup();
         faults
     }
 
-    /// Returns what is wrong with the CPUs of the threads: each has one of its own, and this process may run on it.
+    /// Returns the faults of the threads' CPUs: each thread needs its own CPU, and this process must be allowed to run
+    /// on it.
     fn pin_faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         let of_sampler = self.sampler.as_ref().and_then(|sampler| sampler.cpu);
@@ -250,18 +257,18 @@ impl Config {
         }
         if self.cpus.len() < self.threads {
             let (cpus, threads) = (self.cpus.len(), self.threads);
-            faults
-                .push(format!("pin: {cpus} CPUs are named for {threads} threads; name one for each, or lower threads"));
+            faults.push(format!(
+                "pin: {cpus} CPUs are given for {threads} threads; name one CPU per thread, or lower \
+                               threads"
+            ));
             return faults;
         }
         match of_sampler {
-            None if self.sampler.is_some() => faults.push(
-                "pin: the sampler has no CPU of its own; name one more CPU than there are threads, or say --sampler-cpu"
-                    .to_owned(),
-            ),
-            Some(cpu) if self.cpus[..self.threads].contains(&cpu) => faults.push(format!(
-                "pin: the sampler would share CPU {cpu} with a thread of the load; give it a CPU of its own"
-            )),
+            None if self.sampler.is_some() => faults
+                .push("pin: the sampler has no CPU of its own; name one more CPU, or pass --sampler-cpu".to_owned()),
+            Some(cpu) if self.cpus[..self.threads].contains(&cpu) => {
+                faults.push(format!("pin: the sampler would share CPU {cpu} with a load thread; give it another CPU"))
+            }
             _ => {}
         }
         faults

@@ -1,10 +1,10 @@
-//! One connection: what is in flight on it, and in which order.
+//! One connection, with its requests in flight in their order.
 //!
 //! ```text
-//!   Waiting --> Connecting --> Greeting --> Up --> Waiting        any state --> Waiting when it breaks
-//!                     \____________________/                      (no greeting to be answered)
+//!   Waiting --> Connecting --> Greeting --> Up --> Waiting        any state --> Waiting when the connection fails
+//!                     \____________________/                      (no greeting is needed)
 //! ```
-//! Only a connection that is Up takes requests. There is no edge from Waiting to Up.
+//! Only a connection in the state Up accepts requests. There is no edge from Waiting to Up.
 
 use crate::traffic::Pending;
 use std::collections::VecDeque;
@@ -12,25 +12,25 @@ use std::collections::VecDeque;
 /// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It is to be made when its turn comes.
+    /// The connection is closed and waits for its next attempt.
     Waiting,
-    /// The other end has not taken it yet.
+    /// The other end has not accepted the connection yet.
     Connecting,
-    /// Its first request is being answered.
+    /// The connection's greeting has no reply yet.
     Greeting,
-    /// It takes requests.
+    /// The connection accepts requests.
     Up,
 }
 
-/// A request that was handed to a connection.
+/// A request that was given to a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InFlight {
     pub pending: Pending,
     pub intended_ns: u64,
-    /// Since when there was room for it.
+    /// Instant from which a connection had room for the request.
     pub room_ns: u64,
     pub sent_ns: u64,
-    /// Number of times that an answer sent it to another target; its times are those of the first send.
+    /// Number of redirects of the request. Its times are those of the first send.
     pub redirects: u8,
 }
 
@@ -38,25 +38,25 @@ pub(super) struct InFlight {
 pub(super) struct Connection {
     pub target: usize,
     pub state: State,
-    /// Bytes to send; those before `out_begin` are sent.
+    /// Bytes to send; those before `out_begin` have been sent.
     pub out: Vec<u8>,
     pub out_begin: usize,
-    /// Bytes received that are not the whole of an answer.
+    /// Received bytes of an incomplete reply.
     pub kept: Vec<u8>,
-    /// Requests without an answer, the oldest first; the first `stamped` of them know when they were sent.
+    /// Requests without a reply, oldest first. The first `stamped` of them have their send time.
     pub in_flight: VecDeque<InFlight>,
     pub stamped: usize,
-    /// It stands in its list of connections with room.
+    /// True if the connection is in the list of connections with room.
     pub queued: bool,
-    /// It stands in the list of those with something to send.
+    /// True if the connection is in the list of connections with bytes to send.
     pub dirty: bool,
-    /// The socket takes no more bytes now.
+    /// True if the socket accepts no more bytes now.
     pub blocked: bool,
-    /// It is closed on purpose when nothing is in flight.
+    /// True if the connection closes as soon as it has no requests in flight.
     pub closing: bool,
-    /// Start of the attempt to make it.
+    /// Start of the connection attempt, in nanoseconds.
     pub since_ns: u64,
-    /// The last batch that it was given a request of.
+    /// The last batch that gave a request to the connection.
     pub batch: u64,
 }
 
@@ -79,29 +79,29 @@ impl Connection {
         }
     }
 
-    /// Returns whether it takes so many requests more.
+    /// Returns whether the connection accepts `requests` more requests.
     pub fn has_room(&self, requests: usize, depth: usize) -> bool {
         self.state == State::Up && !self.blocked && !self.closing && self.in_flight.len() + requests <= depth
     }
 
-    /// Bytes that are not sent.
+    /// Returns the number of unsent bytes.
     pub const fn unsent_bytes(&self) -> usize {
         self.out.len() - self.out_begin
     }
 
-    /// So many bytes were sent.
+    /// Marks `bytes` bytes as sent.
     pub fn sent(&mut self, bytes: usize) {
         self.out_begin += bytes;
-        debug_assert!(self.out_begin <= self.out.len(), "no more than there was");
+        debug_assert!(self.out_begin <= self.out.len(), "no more bytes than were queued");
         if self.out_begin == self.out.len() {
             self.out.clear();
             self.out_begin = 0;
         }
     }
 
-    /// Forgets what it carried; what was in flight has been taken by then.
+    /// Clears the connection's buffers; the caller has already taken the requests in flight.
     pub fn reset(&mut self) {
-        debug_assert!(self.in_flight.is_empty(), "requests in flight would be lost uncounted");
+        debug_assert!(self.in_flight.is_empty(), "requests in flight would be lost without being counted");
         self.state = State::Waiting;
         self.out.clear();
         self.out_begin = 0;

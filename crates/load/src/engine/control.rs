@@ -1,10 +1,10 @@
-//! What is said to a run while it goes, and what it says.
+//! The control of a run in progress, and its live figures.
 
 use crate::measure::{Histogram, Slice, Totals, VerbCounts};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-/// Slices that a live view shows.
+/// Number of slices in a live view.
 pub const RECENT_MAX: usize = 120;
 
 /// The live rate, the stop button and the live figures of one run.
@@ -18,38 +18,39 @@ pub struct Control {
 /// The phase of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// Connections are being made.
+    /// Connections are being opened.
     #[default]
     Connecting,
-    /// Requests are sent and not measured yet.
+    /// Requests are sent but not measured yet.
     WarmUp,
     /// The measured part.
     Measuring,
-    /// Nothing is due any more; the last answers are waited for.
+    /// No more requests are due; the last replies are outstanding.
     Draining,
-    /// It is over.
+    /// The run has ended.
     Over,
 }
 
-/// Figures of a run under way; they are renewed with every slice of the timeline.
+/// Figures of a run in progress, updated after every slice of the timeline.
 #[derive(Clone, Debug, Default)]
 pub struct Live {
     /// The phase of the run.
     pub phase: Phase,
-    /// Since the first request could be due, in nanoseconds.
+    /// Time since the first request could be due, in nanoseconds.
     pub elapsed_ns: u64,
-    /// Counts of the bulk so far, warm-up included; `due` counts what was sent.
+    /// Counts of the bulk load so far, including the warm-up; `due` counts sent requests.
     pub totals: Totals,
-    /// Response times of what ended in the measured part.
+    /// Response times of the requests that ended in the measured part.
     pub response: Histogram,
-    /// Counts of each verb up to the end of the newest slice, if [`super::Config::live_verbs`] asks for them.
+    /// Counts of each verb up to the end of the newest slice, if [`super::Config::live_verbs`] is set.
     pub verbs: Vec<VerbCounts>,
-    /// The last slices, the newest last; at most [`RECENT_MAX`].
+    /// The last slices, newest last; at most [`RECENT_MAX`].
     pub recent: Vec<Slice>,
 }
 
 impl Control {
-    /// A control that asks for `rate_per_s` requests a second over all threads. A closed loop knows no rate.
+    /// Creates a control with a rate of `rate_per_s` requests per second over all threads. A closed loop ignores the
+    /// rate.
     pub fn new(rate_per_s: f64) -> Self {
         Self {
             rate_bits: AtomicU64::new(rate_per_s.to_bits()),
@@ -58,18 +59,19 @@ impl Control {
         }
     }
 
-    /// Asks for another rate from now on. Each thread takes it up when it next looks, and works off what was due
-    /// before at the rate that held then.
+    /// Changes the rate. Each thread applies the new rate when it next reads it. Requests that were already due keep
+    /// the instants of the old rate.
     pub fn set_rate(&self, rate_per_s: f64) {
         self.rate_bits.store(rate_per_s.to_bits(), Ordering::Relaxed);
     }
 
-    /// The rate asked for, in requests a second over all threads.
+    /// Returns the requested rate, in requests per second over all threads.
     pub fn rate_per_s(&self) -> f64 {
         f64::from_bits(self.rate_bits.load(Ordering::Relaxed))
     }
 
-    /// Ends the run soon: nothing is due from now on, what is in flight is waited for, and the figures cover what was.
+    /// Ends the run soon. No more requests become due, requests in flight may complete, and the figures cover the
+    /// shortened run.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
     }
@@ -79,12 +81,12 @@ impl Control {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// The figures so far.
+    /// Returns the figures so far.
     pub fn live(&self) -> Live {
         self.lock().clone()
     }
 
-    /// Renews the live figures.
+    /// Updates the live figures.
     pub(crate) fn show(&self, change: impl FnOnce(&mut Live)) {
         change(&mut self.lock());
     }

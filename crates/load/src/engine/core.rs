@@ -1,17 +1,17 @@
-//! One thread's work as a state machine over a [`Net`]: it reads no clock and no socket but through it, so that a
-//! simulated clock drives it exactly as a real one does.
+//! The work of one thread, as a state machine over a [`Net`]. It uses clock and sockets only through the [`Net`], so a
+//! simulated clock drives the same code as a real one.
 //!
 //! ```text
-//!   turn:  upkeep      slices, timeouts, connections to make or to close
-//!          let out     what is due goes, a batch at a time, to the connection that has had room for the longest
-//!          flush       one send for each connection that was given something
+//!   turn:  upkeep      slices, timeouts, connections to open or to close
+//!          send        due requests, a batch at a time, to the connection that has had room for the longest
+//!          flush       one send for each connection with new bytes
 //!          wait        until the next instant of any of these, or an event
-//!          events      one receive each; answers are matched in order and filed
+//!          events      one receive each; replies are matched in order and recorded
 //! ```
 //!
-//! Invariants: intended instants are taken in order and each ends in the figures once; what cannot be let out stays
-//! in the schedule, which is a position and no list; a connection never has more than `depth` requests in flight; a
-//! batch goes to one connection (to one of each target where routed), and is begun only where it fits whole.
+//! Invariants: intended instants are taken in order, and each is recorded once. Requests that cannot be sent yet stay
+//! in the schedule, which is a position and not a list. A connection never has more than `depth` requests in flight. A
+//! batch goes to one connection, or if routed to one per target; it begins only when it fits as a whole.
 
 mod answers;
 mod connections;
@@ -33,38 +33,38 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::mpsc::SyncSender;
 
-/// Bytes that one receive takes.
+/// Largest number of bytes taken by one receive.
 const RECEIVE_BYTES: usize = 256 * 1024;
-/// Receives of one connection in a turn, before the others have theirs.
+/// Highest number of receives of one connection in a turn, before other connections are served.
 const RECEIVES_MAX: usize = 64;
-/// Bytes that an answer may leave unread while more of it is wanted.
+/// Largest number of received bytes of an incomplete reply.
 const KEPT_BYTES_MAX: usize = 64 << 20;
-/// Bytes that wait to be sent on a connection that is not waited for.
+/// Largest number of unsent bytes on a connection whose replies are not matched.
 const BLIND_BYTES_MAX: usize = 256 * 1024;
-/// Events that are taken at once.
+/// Highest number of events taken at once.
 const EVENTS_MAX: usize = 256;
-/// Interval at which an instant that is not known yet is asked for again.
+/// Interval at which the traffic is polled for an instant that is not known yet.
 const POLL_NS: u64 = 200_000;
 const TICK_NS_MIN: u64 = 1_000_000;
 const TICK_NS_MAX: u64 = 250_000_000;
 
-/// The way in which a thread lets requests out.
+/// The rule by which a thread sends requests.
 #[derive(Debug)]
 pub(crate) enum Pacing {
-    /// Each at its instant.
+    /// Each request is sent at its instant.
     Open(Intents),
-    /// As answers come.
+    /// Each reply triggers the next request.
     Closed,
-    /// At their instants, or without them as fast as bytes are taken; answers are not matched.
+    /// Requests are sent at their instants, or as fast as bytes are accepted; replies are not matched.
     Blind(Option<Intents>),
 }
 
 /// The settings of a core; times are in nanoseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// The target of each of its connections.
+    /// The target of each connection of the core.
     pub targets: Vec<usize>,
-    /// The targets' names, for what is said of faults.
+    /// The targets' names, for fault messages.
     pub names: Vec<String>,
     pub routed: bool,
     pub depth: usize,
@@ -76,14 +76,14 @@ pub(crate) struct Settings {
     pub timeout_ns: u64,
     pub connect_timeout_ns: u64,
     pub pause_ns: u64,
-    /// From one purposeful close to the next; `u64::MAX`: none.
+    /// Interval between deliberate closes; `u64::MAX` for none.
     pub reconnect_every_ns: u64,
-    /// From one storm to the next; `u64::MAX`: none.
+    /// Interval between storms; `u64::MAX` for none.
     pub storm_every_ns: u64,
     pub connects_at_once_max: usize,
     pub slice_ns: u64,
     pub live_verbs: bool,
-    /// True if the control's rate is this stream's.
+    /// True if this stream uses the control's rate.
     pub follows_control: bool,
 }
 
@@ -96,33 +96,32 @@ pub(crate) struct Core<'c, N, T> {
     pacing: Pacing,
     pub recorder: Recorder,
     connections: Vec<Connection>,
-    /// Connections with room, the one that has had it longest first; one list for each target where `routed`.
+    /// Connections with room, the longest waiting first; one list for each target if `routed`.
     ready: Vec<VecDeque<u32>>,
-    /// Instant since which each list has not been empty.
+    /// Instant from which each list was not empty.
     room_ns: Vec<u64>,
     dirty: Vec<u32>,
-    /// Requests that an answer sent to another target, by target, until a connection there has room. They are in
-    /// flight.
+    /// Redirected requests by target, waiting for room on a connection there. They count as in flight.
     elsewhere: Vec<VecDeque<InFlight>>,
-    /// The number of these.
+    /// Number of redirected requests that wait.
     elsewhere_count: usize,
-    /// Connections to make, by the instant from which on.
+    /// Connections to open, by their earliest instant.
     to_make: BinaryHeap<Reverse<(u64, u32)>>,
     connecting: usize,
     up: usize,
     in_flight: usize,
-    /// Requests that may still be let out.
+    /// Number of requests that may still be sent.
     left: u64,
-    /// Which batch is under way, from 1.
+    /// Number of the current batch, from 1.
     batch: u64,
-    /// Requests of it that are still to be let out.
+    /// Requests of the current batch that are not sent yet.
     batch_left: usize,
-    /// True if the request that is due waits for room, so that only an event lets it out.
+    /// True if the due request waits for room, so that only an event lets it continue.
     is_stuck: bool,
     started: bool,
     start_ns: u64,
     end_ns: u64,
-    /// Start of this iteration.
+    /// Start of the current turn, in nanoseconds.
     now_ns: u64,
     rate_bits: u64,
     tick_ns: u64,
@@ -130,9 +129,9 @@ pub(crate) struct Core<'c, N, T> {
     next_slice_ns: u64,
     next_reconnect_ns: u64,
     next_storm_ns: u64,
-    /// Connections are made without waiting for one another, until all are up.
+    /// True if all connections are being reopened at once.
     storming: bool,
-    /// Whose turn it is to be closed on purpose.
+    /// Index of the next connection to close on purpose.
     reconnect_at: usize,
     events: Vec<Event>,
     buffer: Vec<u8>,
@@ -192,7 +191,7 @@ impl<'c, N: Net, T: Traffic> Core<'c, N, T> {
         }
     }
 
-    /// Makes every connection, each tried once. How many are up then.
+    /// Opens every connection, with one attempt each. Returns the number of open connections.
     pub fn connect_all(&mut self) -> std::io::Result<usize> {
         while self.connecting > 0 || self.to_make.peek().is_some_and(|Reverse((from_ns, _))| *from_ns == 0) {
             let now_ns = self.net.now_ns();
@@ -208,7 +207,7 @@ impl<'c, N: Net, T: Traffic> Core<'c, N, T> {
         Ok(self.up)
     }
 
-    /// Begins the run at the instant that the clock shows.
+    /// Begins the run at the current instant of the clock.
     pub fn begin_now(&mut self) {
         let now_ns = self.net.now_ns();
         self.begin(now_ns);
@@ -227,12 +226,12 @@ impl<'c, N: Net, T: Traffic> Core<'c, N, T> {
         self.next_storm_ns = start_ns.saturating_add(settings.storm_every_ns);
     }
 
-    /// Connections that are up.
+    /// Returns the number of connections that are up.
     pub const fn up(&self) -> usize {
         self.up
     }
 
-    /// Returns whether all requests asked for were let out.
+    /// Returns whether all requested requests have been sent.
     pub fn is_exhausted(&self) -> bool {
         let is_over = match &self.pacing {
             Pacing::Open(intents) | Pacing::Blind(Some(intents)) => intents.is_over(),
@@ -241,13 +240,13 @@ impl<'c, N: Net, T: Traffic> Core<'c, N, T> {
         self.left == 0 || is_over || self.traffic.is_exhausted()
     }
 
-    /// Works until the run is over.
+    /// Runs until the run is over.
     pub fn run(&mut self) -> std::io::Result<()> {
         while self.turn()? {}
         Ok(())
     }
 
-    /// One turn. False: the run is over.
+    /// Executes one turn. Returns false if the run is over.
     pub fn turn(&mut self) -> std::io::Result<bool> {
         let now_ns = self.net.now_ns();
         self.now_ns = now_ns;
@@ -272,7 +271,7 @@ impl<'c, N: Net, T: Traffic> Core<'c, N, T> {
         waited
     }
 
-    /// The next instant at which there is something to do without an event.
+    /// Returns the next instant at which work is due without an event.
     fn wake_ns(&self) -> u64 {
         let mut wake_ns = self.next_tick_ns.min(self.next_slice_ns);
         if self.now_ns < self.end_ns {
@@ -303,7 +302,8 @@ impl<'c, N: Net, T: Traffic> Core<'c, N, T> {
         wake_ns.min(self.end_ns.saturating_add(if is_draining { self.settings.drain_ns } else { 0 }))
     }
 
-    /// Returns when the next request is due by the schedule; `u64::MAX`: none before the end.
+    /// Returns the instant at which the next request is due by the schedule; `u64::MAX` if no request is due before the
+    /// end.
     fn next_due_ns(&self) -> u64 {
         let next_ns = match &self.pacing {
             Pacing::Open(intents) | Pacing::Blind(Some(intents)) => intents.peek_ns().saturating_add(self.start_ns),

@@ -1,4 +1,4 @@
-//! Starts the threads of a run, gives them one start, follows them, and joins what they measured.
+//! Starts the threads of a run at one common instant, follows them, and joins their measurements.
 
 use super::config::{Config, Load, SLICES_MAX, Sampler, Wait};
 use super::control::{Control, Phase, RECENT_MAX};
@@ -18,16 +18,16 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, s
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
-/// Slices that wait to be joined, for each thread.
+/// Highest number of slices per thread that wait to be joined.
 const SLICES_WAITING_MAX: usize = 16;
-/// From the last thread's readiness to the start.
+/// Time from the last thread's readiness to the start.
 const HEAD_START_NS: u64 = 2_000_000;
-/// Number of times that the run is looked at when no slice comes.
+/// Longest interval between two checks of the run when no slice arrives.
 const LOOK_NS_MAX: u64 = 100_000_000;
-/// Mixed into the seed of the sampler's schedule, so that it does not follow the bulk's.
+/// Mixed into the seed of the sampler's schedule, so that it is independent of the bulk load's schedule.
 pub(crate) const SAMPLER_SEED: u64 = 0x5A4D_504C_4552_0001;
 
-/// One thread to start.
+/// The work of one thread.
 struct Job {
     place: Place,
     cpu: Option<usize>,
@@ -42,14 +42,14 @@ struct Job {
     polled: Arc<Polled>,
 }
 
-/// A thread has made its connections, or could not.
+/// The report of a thread that has opened its connections, or failed to.
 struct Ready {
     job: usize,
     thread_id: i32,
     up: usize,
     faults: Vec<Fault>,
     error: Option<Error>,
-    /// The channel on which it waits for the start; it is closed if there is none.
+    /// The channel on which the thread waits for the start; it is closed if the run does not start.
     start: Sender<u64>,
 }
 
@@ -112,7 +112,7 @@ pub(super) fn run<T: Traffic>(
         let tap = together.map(|together| together.slices);
         let mut follower = Follower::new(config, clock, control, Watch::new(watchees.collect()), start_ns, tap);
         for ready in &readies {
-            // A thread that has ended in the meantime says why when it is joined.
+            // A thread that has ended early returns its reason when it is joined.
             let _ = ready.start.send(follower.start_ns);
         }
         follower.follow(&bulk_in, &sampler_in, &handles);
@@ -128,7 +128,7 @@ pub(super) fn run<T: Traffic>(
     })
 }
 
-/// Waits until all threads are ready. An error drops what they wait on, so that they end.
+/// Waits until all threads are ready. On an error, drops the channels that the threads wait on, so that they end.
 fn gather(ready_in: &Receiver<Ready>, threads: usize) -> Result<Vec<Ready>, Error> {
     let mut readies: Vec<Ready> = ready_in.iter().take(threads).collect();
     readies.sort_by_key(|ready| ready.job);
@@ -149,13 +149,13 @@ fn not_connected(faults: Vec<Fault>) -> Error {
     Error::Connect { faults, refused }
 }
 
-/// `instant` by the run's clock; what lies in the past is now.
+/// Converts `instant` to the run's clock; a past instant becomes the present.
 fn start_ns(clock: MonoClock, instant: Option<Instant>) -> Option<u64> {
     let from_now = instant?.saturating_duration_since(Instant::now());
     Some(clock.now().0 + from_now.as_nanos() as u64)
 }
 
-// --- what each thread gets ---
+// --- each thread's share ---
 
 fn bulk_jobs(config: &Config, control: &Control, slices: &SyncSender<RawSlice>) -> Result<Vec<Job>, Error> {
     let resolved = config.targets.iter().map(resolve).collect::<Result<Vec<Resolved>, Error>>()?;
@@ -167,7 +167,7 @@ fn bulk_jobs(config: &Config, control: &Control, slices: &SyncSender<RawSlice>) 
     let jobs = (0..config.threads).map(|thread| {
         let connections = share(config.connections as u64, thread) as usize;
         let mut settings = settings(config, names.clone());
-        // Each thread's connections begin with another target, so that few of them reach all targets too.
+        // Each thread's connections begin with another target, so that few connections also cover all targets.
         settings.targets =
             (0..connections).map(|connection| (connection + first_thread + thread) % names.len()).collect();
         settings.requests_max = config.requests_max.map_or(u64::MAX, |whole| share(whole, thread));
@@ -293,15 +293,15 @@ fn work<T: Traffic>(
     Ok(Left { stream, snapshot, up, exhausted })
 }
 
-/// A fault of the first attempts to connect, with its remedy.
+/// Describes a fault of the first connection attempts, with its remedy.
 fn said(fault: Fault) -> String {
-    // Those of TLS name theirs, and who refused a greeting is there.
+    // Faults of TLS have their own remedy, and a server that refused a greeting is running.
     let has_remedy = fault.name.starts_with("tls-") || fault.name == GREETING_REFUSED;
-    let remedy = if has_remedy { "" } else { "; is the server running there?" };
+    let remedy = if has_remedy { "" } else { "; check that the server is running" };
     format!("{}{remedy}", fault.first)
 }
 
-/// Result of a thread that did not start, because another one could not.
+/// Returns the result of a thread that did not start because another one failed.
 fn no_start() -> Error {
     Error::System { doing: "waiting for the start", error: std::io::ErrorKind::Interrupted.into() }
 }
@@ -326,7 +326,7 @@ fn prepare<'c, T: Traffic>(
 
 fn pacing(job: &Job) -> Pacing {
     let Place { thread, threads, .. } = job.place;
-    // The schedule is one of batches.
+    // Each entry of the schedule is a batch.
     let batches_per_s = job.rate_per_s / job.settings.batch as f64;
     let intents = |plan: &Plan| Intents::new(plan, batches_per_s, thread, threads, job.seed);
     match &job.load {
@@ -336,7 +336,7 @@ fn pacing(job: &Job) -> Pacing {
     }
 }
 
-/// Does the work of `run` on one thread and on `net`, from the instant that its clock shows.
+/// Executes `run` on one thread and on `net`, from the current instant of its clock.
 pub(crate) fn run_on<N: Net, T: Traffic>(
     net: N,
     config: &Config,
@@ -347,7 +347,7 @@ pub(crate) fn run_on<N: Net, T: Traffic>(
     one_job_on(net, &config, traffic, control, |slices| Ok(bulk_jobs(&config, control, slices)?.remove(0)))
 }
 
-/// The same of the sampler's stream alone.
+/// Executes only the sampler's stream.
 pub(crate) fn run_sampler_on<N: Net, T: Traffic>(
     net: N,
     config: &Config,
@@ -356,7 +356,7 @@ pub(crate) fn run_sampler_on<N: Net, T: Traffic>(
 ) -> Result<(Snapshot, N), Error> {
     one_job_on(net, config, traffic, control, |slices| match &config.sampler {
         Some(sampler) => sampler_job(config, sampler, slices),
-        None => Err(Error::Config(vec!["there is no sampler; name its target and rate".to_owned()])),
+        None => Err(Error::Config(vec!["there is no sampler; set its target and rate".to_owned()])),
     })
 }
 
@@ -389,14 +389,14 @@ fn one_job_on<N: Net, T: Traffic>(
     Ok((snapshot, net))
 }
 
-/// The kernel may end a thread's sleeps 50 us late to save wakes; this thread asks for 1 ns (proc(5), timerslack_ns).
+/// The kernel may end a thread's sleep 50 us late to save wake-ups; this thread requests 1 ns (proc(5), timerslack_ns).
 fn sharpen_timers() {
     let thread_id = rustix::thread::gettid().as_raw_nonzero();
-    // Without it the margin of the wait grows; nothing is wrong.
+    // If this fails, only the margin of the wait grows.
     let _ = std::fs::write(format!("/proc/{thread_id}/timerslack_ns"), "1");
 }
 
-// --- the run as it goes ---
+// --- the run in progress ---
 
 struct Follower<'a> {
     config: &'a Config,
@@ -457,7 +457,7 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// Takes up what the threads left behind when they ended.
+    /// Takes the slices that the threads left in the channels when they ended.
     fn drain(&mut self, bulk: &Receiver<RawSlice>, sampler: &Receiver<RawSlice>) {
         for raw in bulk.try_iter() {
             self.add(raw);
@@ -467,7 +467,7 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// Until the next instant at which the phase changes, or a little while.
+    /// Returns the next instant at which the phase changes, or the present plus a short interval.
     fn next_look_ns(&self) -> u64 {
         let elapsed_ns = self.elapsed_ns();
         let begin_ns = self.config.warm_up_ns;
@@ -555,7 +555,7 @@ impl<'a> Follower<'a> {
     }
 }
 
-/// Adds what one thread or host did in a slice, as far as slices tell.
+/// Adds the counts of one thread or host in a slice, as far as slices contain them.
 pub(crate) fn add_totals(totals: &mut Totals, raw: &RawSlice) {
     let [hits, misses, errors, wrong, lost, _] = raw.ended;
     totals.due += raw.sent;

@@ -1,15 +1,15 @@
-//! Threads, connections, bytes out and in: carries a [`Traffic`]'s requests at the instants of a schedule.
+//! The engine: threads and connections that send the requests of a [`Traffic`] at the instants of a schedule.
 //!
 //! ```text
-//!   run()            looks names up, starts the threads, sets one start for all, joins what they measured
-//!     core           one thread's state machine, on a clock and connections that are handed to it
+//!   run()            resolves names, starts the threads at one instant, joins their measurements
+//!     core           one thread's state machine, on a given clock and given connections
 //!       sockets      epoll and a precise wait
 //!     watch          the generator's own CPU, lateness, steal
 //!   Control          live rate, stop, live figures; shared with the observers of the run
 //! ```
 //!
-//! Invariants: a thread owns its connections and its traffic; nothing is shared on the way of a request but the live
-//! rate and the stop flag, which are read. No async runtime.
+//! Invariants: a thread owns its connections and its traffic. Threads share only the live rate and the stop flag while
+//! they send, and only read them. There is no async runtime.
 
 mod config;
 mod connection;
@@ -31,38 +31,38 @@ use std::fmt;
 use std::sync::mpsc::SyncSender;
 use std::time::Instant;
 
-/// Which stream of a run a traffic is made for.
+/// The stream of a run that a traffic belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stream {
-    /// The load.
+    /// The bulk load.
     Bulk,
     /// The latency sampler.
     Sampler,
 }
 
-/// The thread that a traffic is made for.
+/// The thread that a traffic is created for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Which stream.
+    /// The stream of the thread.
     pub stream: Stream,
     /// Number of the thread within the stream.
     pub thread: usize,
-    /// Threads of the stream.
+    /// Number of threads of the stream.
     pub threads: usize,
-    /// Connections of this thread.
+    /// Number of connections of this thread.
     pub connections: usize,
 }
 
-/// The way in which requests were let out.
+/// The rule by which requests were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LoopKind {
     /// By a schedule.
     Open,
-    /// By answers.
+    /// By replies.
     Closed,
-    /// Without waiting for answers.
+    /// Without waiting for replies.
     Blind,
 }
 
@@ -70,114 +70,115 @@ pub enum LoopKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ending {
-    /// After the time asked for.
+    /// The requested time was over.
     Complete,
-    /// All requests asked for were answered before.
+    /// All requests were answered before the requested time was over.
     Exhausted,
-    /// It was stopped: the figures cover what was.
+    /// The user stopped the run; the figures cover the shortened run.
     Stopped,
-    /// No connection was up at the end: the figures cover what was.
+    /// No connection was up at the end; the figures cover what was measured before.
     Deserted,
-    /// One of several hosts was lost: the figures cover what is known.
+    /// One of several hosts was lost; the figures cover what is known.
     HostLost,
 }
 
-/// The share of one of several hosts in a run.
+/// The share of one host in a run on several hosts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostRun {
-    /// Its name: where its agent listens.
+    /// The host's name: the address of its agent.
     pub name: String,
-    /// Length of its measured part in nanoseconds.
+    /// Length of the host's measured part in nanoseconds.
     pub measured_ns: u64,
-    /// Its counts.
+    /// The host's counts.
     pub totals: Totals,
-    /// Its answers a second that came within the measured part.
+    /// Replies per second that arrived within the host's measured part.
     pub achieved_per_s: f64,
-    /// Its response times.
+    /// The host's response times.
     pub response: Histogram,
-    /// Its own lateness.
+    /// The lateness of the host's generator.
     pub lateness: Histogram,
-    /// The use of its threads and its machine over time.
+    /// Use of the host's threads and machine over time.
     pub used: Vec<UseSlice>,
-    /// Why it was the limit; empty: it was not.
+    /// Reasons why the host's generator was the bottleneck; empty if it was not.
     pub limits: Vec<Limit>,
-    /// The offset of its clock from ours before the run.
+    /// The offset of the host's clock from this host's clock before the run.
     pub clock: HostClock,
-    /// Why it was lost before the end, if it was; its figures are those that it had reported until then.
+    /// The reason why the host was lost before the end, if it was. Its figures are then those that it had reported
+    /// before.
     pub lost: Option<String>,
 }
 
-/// The offsets of a host's clocks from ours.
+/// The offsets of another host's clocks from this host's clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostClock {
-    /// The shortest way there and back, in nanoseconds.
+    /// The shortest round trip, in nanoseconds.
     pub round_trip_ns: u64,
-    /// By how much the agreed start may be off on that host, in nanoseconds.
+    /// Largest possible error of the agreed start on that host, in nanoseconds.
     pub uncertainty_ns: u64,
-    /// Its wall clock less ours, in milliseconds.
+    /// The other host's wall clock minus this host's, in milliseconds.
     pub wall_offset_ms: i64,
 }
 
 /// The measurements of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// The way in which requests were let out.
+    /// The rule by which requests were sent.
     pub kind: LoopKind,
-    /// The way in which it ended.
+    /// The way in which the run ended.
     pub ending: Ending,
     /// Earliest instant at which the first request could be due, in milliseconds since 1970.
     pub started_unix_ms: u64,
-    /// The load.
+    /// Measurements of the bulk load.
     pub bulk: Snapshot,
-    /// The latency sampler, where there was one.
+    /// Measurements of the latency sampler, if there was one.
     pub sampler: Option<Snapshot>,
     /// The resources that the generator itself used.
     pub watched: Watched,
-    /// Why the generator was the limit; empty: it was not.
+    /// Reasons why the generator was the bottleneck; empty if it was not.
     pub limits: Vec<Limit>,
-    /// Of a run of several hosts: each of them. What is above is then all of them together.
+    /// For a run on several hosts, each host's share. The other fields then cover all hosts together.
     #[serde(skip)]
     pub hosts: Vec<HostRun>,
 }
 
-/// A host's part in a run of several.
+/// The connection of one host's run to the coordinator.
 pub struct Together<'a> {
-    /// Asked when the connections are up: the instant at which the run starts. `None`: it does not.
+    /// Called when the connections are up. Returns the instant at which the run starts; `None` cancels the run.
     pub start: &'a mut dyn FnMut() -> Option<Instant>,
-    /// Every slice of the load's timeline when it is whole, all threads together. Slices that it has no room for are
-    /// left out.
+    /// Receives every complete slice of the load's timeline, all threads together. Slices are dropped while the channel
+    /// is full.
     pub slices: SyncSender<RawSlice>,
 }
 
-/// Why there was no run.
+/// The reason why a run did not take place.
 #[derive(Debug)]
 pub enum Error {
-    /// The configuration is impossible; every error with its remedy.
+    /// The configuration is invalid; all faults, each with its remedy.
     Config(Vec<String>),
-    /// A target's name is not known.
+    /// A target's name cannot be resolved.
     Name {
         /// The target.
         target: String,
         /// The system's error.
         error: std::io::Error,
     },
-    /// No connection could be made.
+    /// No connection could be opened.
     Connect {
-        /// The results of the first attempts, one text a kind of failure, with its remedy.
+        /// The faults of the first attempts, one text per kind, with its remedy.
         faults: Vec<String>,
-        /// A server was there each time, and refused what a connection says first.
+        /// True if a server replied each time, but refused the greeting.
         refused: bool,
     },
     /// One of several hosts cannot take part.
     Host {
-        /// Its name.
+        /// The host's name.
         name: String,
-        /// The event, and the remedy.
+        /// The event and the remedy.
         what: String,
     },
-    /// A thread could not begin or go on.
+    /// A thread could not start or continue.
     System {
-        /// The action that failed.
+        /// The failed action.
         doing: &'static str,
         /// The system's error.
         error: std::io::Error,
@@ -188,12 +189,12 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Config(faults) => f.write_str(&faults.join("\n")),
-            Self::Name { target, error } => write!(f, "{target}: {error}; check the name, or write an address"),
+            Self::Name { target, error } => write!(f, "{target}: {error}; check the name, or write an IP address"),
             Self::Connect { faults, refused: true } => {
-                write!(f, "no connection was accepted: {}", faults.join("; "))
+                write!(f, "the server refused every connection: {}", faults.join("; "))
             }
             Self::Connect { faults, refused: false } => {
-                write!(f, "no connection could be made: {}", faults.join("; "))
+                write!(f, "cannot open a connection: {}", faults.join("; "))
             }
             Self::Host { name, what } => write!(f, "agent {name}: {what}"),
             Self::System { doing, error } => write!(f, "{doing}: {error}"),
@@ -203,12 +204,12 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Runs `config` to its end and returns what it measured. `make_traffic` is called once in each thread. In an open
-/// loop the rate is the one that `control` asks for.
+/// Runs `config` to its end and returns the measurements. `make_traffic` is called once in each thread. In an open loop
+/// `control` sets the rate.
 ///
 /// # Errors
-/// When the configuration cannot be run, a name is unknown, no connection can be made, or the system refuses a
-/// thread what it needs. Everything that goes wrong later is part of the figures.
+/// If the configuration is invalid, a name cannot be resolved, no connection can be opened, or the system refuses a
+/// resource to a thread. Later failures are part of the figures.
 pub fn run<T: Traffic>(
     config: &Config,
     make_traffic: impl Fn(Place) -> T + Sync,
@@ -221,10 +222,10 @@ pub fn run<T: Traffic>(
     join::run(config, &make_traffic, control, None)
 }
 
-/// Returns what [`run`] does, as one of several hosts.
+/// Runs `config` as [`run`] does, as one of several hosts.
 ///
 /// # Errors
-/// As [`run`]; and when there is no start.
+/// As for [`run`]; also if the coordinator cancels the start.
 pub fn run_together<T: Traffic>(
     config: &Config,
     make_traffic: impl Fn(Place) -> T + Sync,

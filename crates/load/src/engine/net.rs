@@ -1,5 +1,5 @@
-//! What the core of a thread stands on: a clock and connections. `sockets` is the real one,
-//! [`crate::fake::SimNet`] one in simulated time.
+//! The clock and the connections that the core of a thread uses. `sockets` has the real ones, [`crate::fake::SimNet`]
+//! simulates both.
 
 use link::{Moved, Secured};
 
@@ -8,64 +8,63 @@ use link::{Moved, Secured};
 pub struct Event {
     /// The connection's number.
     pub connection: usize,
-    /// There may be bytes, or the end of the stream.
+    /// True if there may be bytes to receive, or the end of the stream.
     pub readable: bool,
-    /// It was made, or can take bytes again.
+    /// True if the connection was opened, or accepts bytes again.
     pub writable: bool,
 }
 
 /// The state of a connection attempt.
 #[derive(Debug)]
 pub enum Connecting {
-    /// It is made.
+    /// The connection is open.
     Done,
-    /// An event will tell.
+    /// The attempt is in progress; an event will report its end.
     UnderWay,
-    /// It cannot be made.
+    /// The attempt failed.
     Failed(std::io::Error),
 }
 
-/// Name and sentence for a connection that is not made in time.
-pub const OVERDUE: (&str, &str) = ("connect-timeout", "it did not take the connection in time");
+/// Fault name and sentence for a connection attempt that takes too long.
+pub const OVERDUE: (&str, &str) = ("connect-timeout", "the server did not accept the connection in time");
 
 /// A clock and numbered connections, for one thread.
 ///
-/// Events are edges: a connection is reported readable once each time something arrives, so that its bytes are
-/// received until a receive is shorter than its buffer. It is reported writable when it is connected, and after a
-/// blocked send.
+/// Events are edges. A connection is reported readable once each time data arrives, so the caller receives until a
+/// receive is shorter than its buffer. It is reported writable when it is connected, and after a blocked send.
 pub trait Net {
-    /// Nanoseconds since the run's clock began.
+    /// Returns nanoseconds since the run's clock began.
     fn now_ns(&mut self) -> u64;
 
-    /// Begins to connect `connection` to target number `target`.
+    /// Begins to connect `connection` to the target with index `target`.
     fn connect(&mut self, connection: usize, target: usize) -> Connecting;
 
-    /// After an event for an attempt under way: how it stands. A handshake that secures the connection belongs to it.
+    /// Continues an attempt in progress after an event and returns its state. A TLS handshake is part of the attempt.
     fn finish_connect(&mut self, connection: usize) -> Connecting;
 
-    /// Returns what secures a connection that is made; `None`: nothing does.
+    /// Returns the TLS parameters of an open connection; `None` if it is not encrypted.
     fn secured(&mut self, _connection: usize) -> Option<Secured> {
         None
     }
 
-    /// Returns what is said of an attempt under way that takes too long: a name and a sentence.
+    /// Returns a fault name and a sentence for an attempt that takes too long.
     fn overdue(&self, _connection: usize) -> (&'static str, &'static str) {
         OVERDUE
     }
 
-    /// Sends from the front of `bytes`, which is not empty.
+    /// Sends from the front of `bytes`, which must not be empty.
     fn send(&mut self, connection: usize, bytes: &[u8]) -> Moved;
 
-    /// Receives into `into`, which is not empty.
+    /// Receives into `into`, which must not be empty.
     fn receive(&mut self, connection: usize, into: &mut [u8]) -> Moved;
 
-    /// Closes, whatever state it is in.
+    /// Closes the connection in any state.
     fn close(&mut self, connection: usize);
 
-    /// Waits until something happens or `until_ns` is reached, and fills `events`, which it clears first. With an
-    /// instant that is past it only looks.
+    /// Clears `events`, waits until an event occurs or `until_ns` is reached, and fills `events`. With a past instant
+    /// it only polls.
     ///
     /// # Errors
-    /// When the system cannot wait: the run ends.
+    /// If the system cannot wait; the run ends then.
     fn wait(&mut self, until_ns: u64, events: &mut Vec<Event>) -> std::io::Result<()>;
 }

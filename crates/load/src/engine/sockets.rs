@@ -1,12 +1,12 @@
-//! Sockets through epoll, and a wait that ends close to its instant.
+//! Sockets on epoll, with a wait that ends close to its instant.
 //!
 //! ```text
 //!   now                                    instant
-//!    |------ epoll sleeps ------|-- polls --|      it sleeps until `margin` before the instant, then only looks
+//!    |------ epoll sleeps ------|-- polls --|      it sleeps until `margin` before the instant, then polls
 //! ```
-//! The margin follows how late the kernel woke the thread before: a late wake widens it at once, and it narrows slowly.
-//! A machine of its own wakes a thread some 5 us late; a virtual one that was left idle takes tens to hundreds. Answers
-//! end the sleep as they come, so that only the instants of the schedule pay for the polling.
+//! The margin follows the lateness with which the kernel wakes the thread. A late wake-up widens it at once, and it
+//! narrows slowly. A physical machine wakes a thread about 5 us late; an idle virtual machine takes tens to hundreds of
+//! microseconds. Replies end the sleep when they arrive, so only scheduled instants cost polling.
 
 use super::config::Wait;
 use super::net::{Connecting, Event, Net, OVERDUE};
@@ -23,31 +23,31 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 const EVENTS_MAX: usize = 256;
-/// The margin is never narrower: about the time from the timer to the first instruction.
+/// Smallest margin: about the time from the timer to the first instruction.
 const MARGIN_NS_MIN: u64 = 5_000;
-/// The margin is never wider: a wake that is later than this is the host's fault, and shows as lateness.
+/// Largest margin: a later wake-up is the host's fault and counts as lateness.
 const MARGIN_NS_MAX: u64 = 2_000_000;
-/// A sleep shorter than this is not worth its system call.
+/// Shortest sleep that is worth its system call.
 const SLEEP_NS_MIN: u64 = 5_000;
 
 const INPUT: epoll::EventFlags = epoll::EventFlags::IN.union(epoll::EventFlags::RDHUP).union(epoll::EventFlags::ET);
 const BOTH: epoll::EventFlags = INPUT.union(epoll::EventFlags::OUT);
 
-/// Connections of one thread.
+/// The connections of one thread.
 pub(crate) struct Sockets {
     clock: MonoClock,
     poll: OwnedFd,
     targets: Vec<Resolved>,
     streams: Vec<Option<OwnedFd>>,
-    /// Maker of TLS connections, if they are secured.
+    /// Creates TLS connections, if TLS is used.
     maker: Option<Maker>,
-    /// Of each connection that is secured, or about to be.
+    /// The TLS channel of each encrypted connection.
     channels: Vec<Option<Box<Channel>>>,
     /// The target of each connection.
     of: Vec<usize>,
-    /// Buffer of records before they are deciphered.
+    /// Buffer for TLS records before decryption.
     records: Vec<u8>,
-    /// Connections that are reported readable without waiting: they have input that was not received yet.
+    /// Connections with input that was not received yet; they are reported readable without waiting.
     again: Vec<usize>,
     raw: Vec<epoll::Event>,
     wait: Wait,
@@ -55,15 +55,15 @@ pub(crate) struct Sockets {
     polled: Arc<Polled>,
 }
 
-/// CPU time of the calling thread, in nanoseconds.
+/// Returns the CPU time of the calling thread, in nanoseconds.
 fn thread_cpu_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 impl Sockets {
-    /// For connections numbered below `connections`, which `maker` secures. `polled` receives the CPU time that was
-    /// spent polling.
+    /// Creates sockets for connections numbered below `connections`; `maker` adds TLS. `polled` accumulates the CPU
+    /// time spent polling.
     pub fn new(
         clock: MonoClock,
         targets: Vec<Resolved>,
@@ -98,7 +98,7 @@ impl Sockets {
         if is_connected { self.secure(connection) } else { Ok(Connecting::UnderWay) }
     }
 
-    /// The socket is connected: a handshake begins where the target wants one.
+    /// Begins the TLS handshake on a connected socket, if the target uses TLS.
     fn secure(&mut self, connection: usize) -> std::io::Result<Connecting> {
         let Some(maker) = &self.maker else { return Ok(Connecting::Done) };
         let Some(channel) = maker.make(self.of[connection], self.clock.now().0)? else { return Ok(Connecting::Done) };
@@ -106,7 +106,7 @@ impl Sockets {
         self.shake(connection)
     }
 
-    /// Goes on with the handshake.
+    /// Continues the handshake.
     fn shake(&mut self, connection: usize) -> std::io::Result<Connecting> {
         let (Some(stream), Some(channel), Some(maker)) =
             (&self.streams[connection], &mut self.channels[connection], &self.maker)
@@ -114,7 +114,7 @@ impl Sockets {
             return Err(std::io::ErrorKind::NotConnected.into());
         };
         let shaken = channel.shake(stream, maker.settings()).map_err(|error| match error.kind() {
-            // Within a handshake that is an answer to it.
+            // During the handshake, the sent bytes are a handshake message.
             ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => Failure::closed().into(),
             _ => error,
         })?;
@@ -125,15 +125,15 @@ impl Sockets {
         if shaken != Handshake::Done {
             return Ok(Connecting::UnderWay);
         }
-        // What has come with the end of the handshake makes no event of its own.
+        // Data that arrived with the end of the handshake causes no further event.
         self.again.push(connection);
         Ok(Connecting::Done)
     }
 
-    /// Sends the records that wait, and waits for the event that the socket takes more.
+    /// Sends pending records; if the socket is full, waits for the event that it accepts more.
     fn flush(&mut self, connection: usize) {
         if let (Some(stream), Some(channel)) = (&self.streams[connection], &mut self.channels[connection]) {
-            // A socket that broke says so to the next receive.
+            // A failed socket returns its error on the next receive.
             let is_flushed = channel.flush(stream).unwrap_or(true);
             if !is_flushed {
                 self.interest(connection, BOTH);
@@ -143,12 +143,12 @@ impl Sockets {
 
     fn interest(&self, connection: usize, flags: epoll::EventFlags) {
         if let Some(stream) = &self.streams[connection] {
-            // It fails when the kernel has no memory for it; the timeout then ends the connection.
+            // This fails if the kernel has no memory; the timeout then closes the connection.
             let _ = epoll::modify(&self.poll, stream, epoll::EventData::new_u64(connection as u64), flags);
         }
     }
 
-    /// One look or sleep; 0: it only looks.
+    /// Waits for events for at most `sleep_ns`; 0 polls once.
     fn look(&mut self, sleep_ns: u64) -> std::io::Result<usize> {
         let timeout =
             Timespec { tv_sec: (sleep_ns / 1_000_000_000) as i64, tv_nsec: (sleep_ns % 1_000_000_000) as i64 };
@@ -160,7 +160,7 @@ impl Sockets {
         }
     }
 
-    /// Sleeps until something happens or shortly before `until_ns`. How many events there are.
+    /// Sleeps until an event occurs or shortly before `until_ns`. Returns the number of events.
     fn sleep(&mut self, now_ns: u64, until_ns: u64) -> std::io::Result<usize> {
         let left_ns = until_ns.saturating_sub(now_ns);
         if self.wait == Wait::Poll || left_ns < self.margin_ns + SLEEP_NS_MIN {
@@ -213,8 +213,8 @@ impl Net for Sockets {
         if self.channels[connection].is_none() {
             return OVERDUE;
         }
-        let what = "it took the connection and did not end the TLS handshake in time; name the port on which it \
-                    speaks TLS, or leave --tls away";
+        let what = "the server accepted the connection but did not finish the TLS handshake in time; use its TLS \
+                    port, or remove --tls";
         ("tls-timeout", what)
     }
 
@@ -273,7 +273,7 @@ impl Net for Sockets {
             channel.close(stream);
         }
         self.again.retain(|again| *again != connection);
-        // The last descriptor of a socket takes its registration with it.
+        // Closing the last descriptor of a socket removes its registration too.
         self.streams[connection] = None;
     }
 
@@ -285,7 +285,8 @@ impl Net for Sockets {
         let now_ns = self.now_ns();
         let mut count = self.sleep(now_ns, until_ns)?;
         if count == 0 {
-            // By the thread's own clock: time in which another had the CPU is not the polling's.
+            // Uses the thread's own CPU clock, so that time in which another thread had the CPU does not count as
+            // polling.
             let begin_ns = thread_cpu_ns();
             let mut now_ns = self.now_ns();
             while count == 0 && now_ns < until_ns {
@@ -309,7 +310,7 @@ impl Net for Sockets {
             });
         }
         for event in events.iter().filter(|event| event.writable) {
-            // Reported once; a send that is blocked again asks again.
+            // Reported once; the next blocked send requests the event again.
             self.interest(event.connection, INPUT);
             self.flush(event.connection);
         }

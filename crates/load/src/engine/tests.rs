@@ -153,7 +153,7 @@ fn cpus_that_can_not_be_had_are_named_with_the_remedy() {
     let away = Config { cpus: vec![1023], ..alone.clone() };
     assert!(told(&away).contains("may not run on CPU 1023; choose from"), "{}", told(&away));
     let few = Config { threads: 2, connections: 2, ..alone.clone() };
-    assert!(told(&few).contains("1 CPUs are named for 2 threads; name one for each"), "{}", told(&few));
+    assert!(told(&few).contains("1 CPUs are given for 2 threads; name one CPU per thread"), "{}", told(&few));
     let beside = Config { sampler: Some(sampler.clone()), ..alone.clone() };
     assert!(told(&beside).contains("the sampler has no CPU of its own; name one more"), "{}", told(&beside));
     let shared = Config { sampler: Some(Sampler { cpu: Some(usable[0]), ..sampler }), ..alone };

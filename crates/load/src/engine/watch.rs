@@ -1,4 +1,4 @@
-//! The generator watches itself: whether its own CPU, its place on a CPU or its timer was the limit of a run.
+//! Checks whether the generator itself limited a run, by its own CPU time, its access to a CPU, or its timers.
 
 use crate::measure::Snapshot;
 use serde::{Deserialize, Serialize};
@@ -6,40 +6,40 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Share of the time that a thread works from which on it is the limit.
+/// Share of time that a thread works, above which the thread was the bottleneck.
 pub const BUSY_SHARE_MAX: f64 = 0.95;
-/// Share of the time that a thread waits for a CPU from which on that is the limit.
+/// Share of time that a thread waits for a CPU, above which that wait was the bottleneck.
 pub const PREEMPTED_SHARE_MAX: f64 = 0.10;
-/// Share of the machine's CPU time that the hypervisor gave to others from which on that is the limit.
+/// Share of the machine's CPU time given to other guests by the hypervisor, above which that was the bottleneck.
 pub const STEAL_SHARE_MAX: f64 = 0.10;
 
 /// The resources that one thread of the generator used.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ThreadUse {
-    /// Its name: `load-0`, `sampler-0`.
+    /// The thread's name: `load-0`, `sampler-0`.
     pub name: String,
-    /// The CPU that it is pinned to.
+    /// The CPU that the thread is pinned to.
     #[serde(default)]
     pub cpu: Option<usize>,
-    /// The measured part, in nanoseconds.
+    /// Length of the measured part, in nanoseconds.
     pub wall_ns: u64,
-    /// CPU time.
+    /// CPU time in nanoseconds.
     pub run_ns: u64,
-    /// Of this: time in which it only looked for the next instant to come.
+    /// CPU time in which the thread only polled for the next instant; part of `run_ns`.
     pub polled_ns: u64,
-    /// Time in which it could have run and had no CPU.
+    /// Time in which the thread was runnable and had no CPU, in nanoseconds.
     pub preempted_ns: u64,
-    /// Times that the kernel took the CPU away from it.
+    /// Number of times that the kernel preempted the thread.
     pub involuntary_switches: u64,
 }
 
 impl ThreadUse {
-    /// Share of the time that it worked, from 0 to 1.
+    /// Returns the share of time that the thread worked, from 0 to 1.
     pub fn busy_share(&self) -> f64 {
         share(self.run_ns.saturating_sub(self.polled_ns), self.wall_ns)
     }
 
-    /// Share of the time that it waited for a CPU, from 0 to 1.
+    /// Returns the share of time that the thread waited for a CPU, from 0 to 1.
     pub fn preempted_share(&self) -> f64 {
         share(self.preempted_ns, self.wall_ns)
     }
@@ -54,7 +54,7 @@ pub struct UseSlice {
     pub busy_share: f64,
     /// The largest share of the time that one of its threads waited for a CPU, from 0 to 1.
     pub preempted_share: f64,
-    /// Share of the machine's CPU time that the hypervisor gave to others, from 0 to 1.
+    /// Share of the machine's CPU time given to other guests by the hypervisor, from 0 to 1.
     pub steal_share: f64,
     /// Share of the machine's CPU time that was used, from 0 to 1.
     pub machine_share: f64,
@@ -63,49 +63,49 @@ pub struct UseSlice {
 /// The resources that the generator used in the measured part.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Watched {
-    /// Each thread.
+    /// The use of each thread.
     pub threads: Vec<ThreadUse>,
-    /// Share of the machine's CPU time that the hypervisor gave to others, from 0 to 1.
+    /// Share of the machine's CPU time given to other guests by the hypervisor, from 0 to 1.
     pub steal_share: f64,
-    /// Over time, warm-up included.
+    /// The use over time, including the warm-up.
     pub timeline: Vec<UseSlice>,
 }
 
-/// Why the generator, and not the server, was the limit.
+/// The reason why the generator, and not the server, was the bottleneck.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "cause")]
 pub enum Limit {
     /// A thread worked all the time.
     Cpu {
-        /// Its name.
+        /// The thread's name.
         thread: String,
-        /// From 0 to 1.
+        /// Share of time that the thread worked, from 0 to 1.
         busy_share: f64,
     },
-    /// Requests went out late although there was room for them.
+    /// Requests were sent late although connections had room.
     Late {
         /// Lateness at the 99th percentile, in nanoseconds.
         p99_ns: u64,
-        /// The allowed value.
+        /// Limit in nanoseconds.
         max_ns: u64,
     },
-    /// Other work had the CPU of a thread.
+    /// Other programs used the CPU of a thread.
     Preempted {
-        /// Its name.
+        /// The thread's name.
         thread: String,
-        /// From 0 to 1.
+        /// Share of time that the thread waited for a CPU, from 0 to 1.
         preempted_share: f64,
     },
-    /// The hypervisor gave the CPUs to other machines.
+    /// The hypervisor gave the CPUs to other guests.
     Steal {
-        /// From 0 to 1.
+        /// Share of CPU time given to other guests, from 0 to 1.
         steal_share: f64,
     },
-    /// One of several hosts was.
+    /// The generator on one of several hosts was the bottleneck.
     Host {
-        /// Its name.
+        /// The host's name.
         name: String,
-        /// Why.
+        /// The reason on that host.
         limit: Box<Limit>,
     },
 }
@@ -120,19 +120,19 @@ impl fmt::Display for Limit {
             ),
             Self::Late { p99_ns, max_ns } => write!(
                 f,
-                "one request in a hundred went out {} us late or more, and {} us are allowed; pin the threads to CPUs \
-                 that nothing else uses, or let them poll",
+                "1 % of the requests were sent at least {} us late; the limit is {} us; pin the threads to CPUs that \
+                 nothing else uses, or let them poll",
                 p99_ns / 1000,
                 max_ns / 1000
             ),
             Self::Preempted { thread, preempted_share } => write!(
                 f,
-                "thread {thread} waited for a CPU {:.0} % of the time; pin it to one that nothing else uses",
+                "thread {thread} waited for a CPU {:.0} % of the time; pin it to a CPU that nothing else uses",
                 preempted_share * 100.0
             ),
             Self::Steal { steal_share } => write!(
                 f,
-                "the hypervisor took {:.0} % of the CPU time away; use a machine that is not shared",
+                "the hypervisor took {:.0} % of the CPU time; use a machine that is not shared",
                 steal_share * 100.0
             ),
             Self::Host { name, limit } => write!(f, "agent {name}: {limit}"),
@@ -140,8 +140,7 @@ impl fmt::Display for Limit {
     }
 }
 
-/// Every reason for which the generator was the limit; none: it was not. `lateness_ns_max` is what is allowed at the
-/// 99th percentile.
+/// Returns every reason why the generator was the bottleneck. `lateness_ns_max` is the limit at the 99th percentile.
 pub fn limits(watched: &Watched, bulk: &Snapshot, lateness_ns_max: u64) -> Vec<Limit> {
     let mut limits = Vec::new();
     for thread in &watched.threads {
@@ -167,7 +166,7 @@ fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// A thread that is watched.
+/// A thread whose use is measured.
 #[derive(Clone, Debug)]
 pub(super) struct Watchee {
     pub name: String,
@@ -176,7 +175,7 @@ pub(super) struct Watchee {
     pub polled: Arc<Polled>,
 }
 
-/// Counters at one instant.
+/// Counters of a thread at one instant.
 #[derive(Clone, Debug, Default)]
 struct Counters {
     at_ns: u64,
@@ -184,7 +183,7 @@ struct Counters {
     machine: Machine,
 }
 
-/// `/proc/stat`: ticks of all CPUs together.
+/// Ticks of all CPUs together, from `/proc/stat`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Machine {
     all: u64,
@@ -192,7 +191,7 @@ struct Machine {
     steal: u64,
 }
 
-/// Reads the kernel's counters as the run goes.
+/// Reads the kernel's counters during the run.
 #[derive(Debug)]
 pub(super) struct Watch {
     watchees: Vec<Watchee>,
@@ -210,20 +209,20 @@ impl Watch {
         watch
     }
 
-    /// The measured part begins, at `at_ns` of the run.
+    /// Marks the beginning of the measured part at `at_ns` of the run.
     pub fn begin(&mut self, at_ns: u64) {
         self.begin = self.read(at_ns);
         self.last = self.begin.clone();
     }
 
-    /// The measured part ends. Counted once.
+    /// Marks the end of the measured part; only the first call counts.
     pub fn end(&mut self, at_ns: u64) {
         if self.end.is_none() {
             self.end = Some(self.read(at_ns));
         }
     }
 
-    /// A slice has ended.
+    /// Records the end of a slice.
     pub fn slice(&mut self, at_ns: u64) {
         let now = self.read(at_ns);
         let used = difference(&self.last, &now);
@@ -267,8 +266,9 @@ fn difference(begin: &Counters, end: &Counters) -> Watched {
     Watched { threads: threads.collect(), steal_share: share(steal, all), timeline: Vec::new() }
 }
 
-/// CPU time that a thread reports when it has polled. The kernel's figure of a thread that runs is up to a tick old;
-/// this one is as old as the last polling, so that a thread that polls most of the time is not said to poll all of it.
+/// CPU time that a thread reports after it has polled. The kernel's figure for a running thread is up to one tick old,
+/// while this one is as old as the last poll. It keeps the share of polling below 100 percent for a thread that mostly
+/// polls.
 #[derive(Debug, Default)]
 pub struct Polled {
     polled_ns: AtomicU64,
@@ -276,14 +276,13 @@ pub struct Polled {
 }
 
 impl Polled {
-    /// Adds CPU time that was spent polling, until the thread had used `run_ns` in all. Only the thread itself calls
-    /// it.
+    /// Adds CPU time spent polling, until the thread had used `run_ns` in all. Only the thread itself calls it.
     pub fn add(&self, polled_ns: u64, run_ns: u64) {
         self.run_ns.store(run_ns, Ordering::Relaxed);
         self.polled_ns.store(self.polled_ns.load(Ordering::Relaxed) + polled_ns, Ordering::Release);
     }
 
-    /// CPU time spent polling, and at least so much in all.
+    /// Returns the CPU time spent polling, and a lower bound of the total CPU time.
     fn read(&self) -> (u64, u64) {
         let polled_ns = self.polled_ns.load(Ordering::Acquire);
         (polled_ns, self.run_ns.load(Ordering::Relaxed))

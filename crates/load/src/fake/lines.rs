@@ -1,8 +1,8 @@
-//! A traffic of equal lines with equal answers.
+//! A traffic of identical request lines with identical replies.
 
 use crate::traffic::{Outcome, Pending, Progress, Traffic};
 
-/// Asks for one key for ever, by memcached's text protocol, and takes the answer that [`Lines::answer_of`] makes.
+/// Requests the same key repeatedly over memcached's text protocol, and expects the reply of [`Lines::answer_of`].
 #[derive(Clone, Debug)]
 pub struct Lines {
     verbs: Vec<String>,
@@ -10,16 +10,16 @@ pub struct Lines {
     value_bytes: u64,
 }
 
-/// The request that is sent.
+/// The request line.
 const LINE: &[u8] = b"get key-00000000000000000000\r\n";
 
 impl Lines {
-    /// With values of `value_bytes` bytes.
+    /// Creates the traffic for values of `value_bytes` bytes.
     pub fn new(value_bytes: usize) -> Self {
         Self { verbs: vec!["get".to_owned()], answer: Self::answer_of(value_bytes), value_bytes: value_bytes as u64 }
     }
 
-    /// The answer to a line: a hit with a value of `value_bytes` bytes.
+    /// Returns the reply to a line: a hit with a value of `value_bytes` bytes.
     pub fn answer_of(value_bytes: usize) -> Vec<u8> {
         let mut answer = format!("VALUE key-00000000000000000000 0 {value_bytes}\r\n").into_bytes();
         answer.resize(answer.len() + value_bytes, b'x');
@@ -41,14 +41,14 @@ impl Traffic for Lines {
     fn answer(&mut self, _pending: &mut Pending, bytes: &[u8]) -> (usize, Progress) {
         let length = self.answer.len();
         if bytes.len() >= length {
-            // The ends tell a shifted answer; the generator's speed is not to be that of a comparison.
+            // Comparing only both ends detects a shifted reply without the cost of a whole comparison.
             if bytes.first() != self.answer.first() || bytes[length - 5..length] != self.answer[length - 5..] {
-                return (0, Progress::Garbage("another answer than the server's own"));
+                return (0, Progress::Garbage("the reply differs from the server's own"));
             }
             return (length, Progress::Done { outcome: Outcome::Hit, value_bytes: self.value_bytes });
         }
         if bytes.first() != self.answer.first() {
-            return (0, Progress::Garbage("another answer than the server's own"));
+            return (0, Progress::Garbage("the reply differs from the server's own"));
         }
         (0, Progress::More)
     }

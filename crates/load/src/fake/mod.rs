@@ -1,9 +1,9 @@
-//! Servers whose delays are known, so that what the generator reports can be compared with what is so.
+//! Servers with known delays, to compare the generator's report with the true times.
 //!
 //! ```text
-//!   Script      when the answer to a request is due: pure arithmetic on its arrival
+//!   Script      the instant of each reply, computed from the request's arrival
 //!     Server    on sockets, one thread                 SimNet    under a simulated clock: exact
-//!   Lines       the traffic that both understand: a line asks, a fixed answer comes
+//!   Lines       the traffic of both: request lines with a fixed reply
 //! ```
 
 mod lines;

@@ -1,80 +1,80 @@
-//! When answers are due.
+//! The instants at which replies are due.
 
 use base::prng::split_mix;
 
-/// The time that an answer takes.
+/// The time that a reply takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delay {
-    /// Always so many nanoseconds.
+    /// A fixed number of nanoseconds.
     Fixed(u64),
-    /// One or the other, by a draw that follows from the request's number.
+    /// One of two delays, chosen by a draw that depends on the request's number.
     Bimodal {
-        /// Nanoseconds of most answers.
+        /// Delay of most replies, in nanoseconds.
         fast_ns: u64,
-        /// Nanoseconds of the others.
+        /// Delay of the other replies, in nanoseconds.
         slow_ns: u64,
-        /// Slow answers of 10,000.
+        /// Number of slow replies in 10,000.
         slow_per_10k: u64,
     },
 }
 
-/// A time in which nothing is answered.
+/// A period in which the server sends no replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stall {
-    /// Its begin, in nanoseconds from the server's first request.
+    /// Beginning of the stall, in nanoseconds from the server's first request.
     pub begin_ns: u64,
-    /// Its length.
+    /// Length of the stall in nanoseconds.
     pub length_ns: u64,
 }
 
-/// A server's misconduct.
+/// A deliberate error of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misconduct {
-    /// It closes the connection instead of answering.
+    /// The server closes the connection instead of replying.
     Close,
-    /// It answers with something else.
+    /// The server sends invalid bytes as a reply.
     Garbage,
-    /// It does not answer, and nothing behind it on the same connection either.
+    /// The server stops replying on the connection.
     Silence,
 }
 
-/// A server's behaviour.
+/// The behaviour of a fake server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
-    /// From the arrival, or from the request's turn in the queue, to the answer.
+    /// Time to the reply, counted from the request's arrival or from its turn in the queue.
     pub delay: Delay,
-    /// One request after another: each has its delay to itself, so that the capacity is 1 / delay. Otherwise any
-    /// number of requests are answered at once.
+    /// True if the server handles one request after another, so that its capacity is 1 / delay. Otherwise it handles
+    /// any number of requests at once.
     pub one_by_one: bool,
-    /// Nothing is answered within it; what falls into it is answered at its end.
+    /// Period without replies; replies due in it are sent at its end.
     pub stall: Option<Stall>,
-    /// Every so many requests it does something wrong; the first is request number `every` - 1.
+    /// The server misbehaves once in this number of requests; the first is request number `every` - 1.
     pub misconduct: Option<(u64, Misconduct)>,
 }
 
-/// The bytes that are sent instead of an answer.
+/// The bytes sent instead of a reply.
 pub(super) const GARBAGE: &[u8] = b"?what was that\r\n";
 
 impl Script {
-    /// The same, with nothing answered for `length_ns` from `begin_ns` on.
+    /// Returns the script with a stall of `length_ns` from `begin_ns` on.
     #[must_use]
     pub const fn with_stall(self, begin_ns: u64, length_ns: u64) -> Self {
         Self { stall: Some(Stall { begin_ns, length_ns }), ..self }
     }
 
-    /// The same, with something wrong at every request number `every`, which is at least 1.
+    /// Returns the script with a deliberate error once in `every` requests; `every` must be at least 1.
     #[must_use]
     pub const fn with_misconduct(self, every: u64, what: Misconduct) -> Self {
-        assert!(every > 0, "every 0th request is none");
+        assert!(every > 0, "an interval of 0 requests is invalid");
         Self { misconduct: Some((every, what)), ..self }
     }
 
-    /// Answers `delay_ns` after the arrival.
+    /// Returns a script that replies `delay_ns` after the arrival.
     pub const fn fixed(delay_ns: u64) -> Self {
         Self { delay: Delay::Fixed(delay_ns), one_by_one: false, stall: None, misconduct: None }
     }
 
-    /// Answers one request after another, each in `service_ns`.
+    /// Returns a script that handles one request after another, each in `service_ns`.
     pub const fn queue(service_ns: u64) -> Self {
         Self { delay: Delay::Fixed(service_ns), one_by_one: true, stall: None, misconduct: None }
     }
@@ -93,12 +93,12 @@ impl Script {
         }
     }
 
-    /// Returns what it does wrong with request number `number`.
+    /// Returns the deliberate error at request number `number`, if any.
     pub fn misconduct_at(&self, number: u64) -> Option<Misconduct> {
         self.misconduct.filter(|(every, _)| number % every == every - 1).map(|(_, what)| what)
     }
 
-    /// Returns when request number `number` that came at `arrival_ns` is answered, if the server was free from
+    /// Returns the instant of the reply to request `number` that arrived at `arrival_ns`, if the server was free from
     /// `free_ns` on.
     pub fn answer_ns(&self, arrival_ns: u64, free_ns: u64, number: u64) -> u64 {
         let begin_ns = if self.one_by_one { arrival_ns.max(free_ns) } else { arrival_ns };

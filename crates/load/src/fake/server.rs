@@ -1,4 +1,4 @@
-//! A fake server on sockets: one thread, epoll, every line answered by the script.
+//! A fake server on sockets: one thread with epoll that replies to every line by the script.
 
 use super::script::GARBAGE;
 use super::{Lines, Misconduct, Script};
@@ -17,13 +17,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 const READ_BYTES: usize = 64 * 1024;
-/// Answers that lie ready behind each other.
+/// Number of replies stored in one buffer, ready to send.
 const ANSWERS_READY: usize = 1024;
 const CONNECTIONS_MAX: usize = 16_384;
 const LISTENER: u64 = u64::MAX;
-/// Number of times that the thread looks whether it shall end.
+/// Interval at which the thread checks whether it must end.
 const LOOK_NS: u64 = 20_000_000;
-/// Shorter than this before an answer is due, the thread polls: a virtual machine may wake it that late.
+/// Time before a due reply from which the thread polls; a virtual machine may wake it this late.
 const POLL_NS: u64 = 2_000_000;
 
 /// The address of a server.
@@ -33,7 +33,7 @@ enum Place {
     Unix(PathBuf),
 }
 
-/// A running fake server; it ends when this is dropped.
+/// A running fake server. Dropping it ends the server.
 #[derive(Debug)]
 pub struct Server {
     place: Place,
@@ -46,18 +46,18 @@ pub struct Server {
 /// The counters of a fake server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Served {
-    /// Requests answered.
+    /// Number of requests with a reply.
     pub answered: u64,
-    /// CPU time of its thread in nanoseconds.
+    /// CPU time of the server's thread in nanoseconds.
     pub cpu_ns: u64,
 }
 
 impl Server {
-    /// Starts one on a free port of 127.0.0.1. With `None` it answers at once, as fast as it can: the null server.
-    /// `cpu` is the CPU that its thread stays on.
+    /// Starts a fake server on a free port of 127.0.0.1. Without a script it replies at once, as fast as it can (the
+    /// null server). `cpu` is the CPU that its thread is pinned to.
     ///
     /// # Errors
-    /// When there is no port or no epoll instance.
+    /// If there is no free port, or if no epoll instance can be created.
     pub fn start(script: Option<Script>, value_bytes: usize, cpu: Option<usize>) -> std::io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         listener.set_nonblocking(true)?;
@@ -65,10 +65,10 @@ impl Server {
         Self::start_on(listener.into(), place, script, value_bytes, cpu)
     }
 
-    /// The same on a unix socket at `path`, where nothing is yet.
+    /// Starts a fake server on a unix socket at `path`, which must not exist.
     ///
     /// # Errors
-    /// When the path cannot be had, or there is no epoll instance.
+    /// If the path cannot be bound, or if no epoll instance can be created.
     pub fn start_unix(path: &Path, script: Option<Script>, value_bytes: usize) -> std::io::Result<Self> {
         let listener = UnixListener::bind(path)?;
         listener.set_nonblocking(true)?;
@@ -111,7 +111,7 @@ impl Server {
         Ok(Self { place, stop, answered, cpu_ns, thread: Some(thread) })
     }
 
-    /// Returns where it listens.
+    /// Returns the address of the server.
     pub fn target(&self) -> Address {
         match &self.place {
             Place::Tcp(address) => Address::Tcp(address.to_string()),
@@ -119,7 +119,7 @@ impl Server {
         }
     }
 
-    /// Ends it, and says what it did.
+    /// Ends the server and returns its counters.
     pub fn stop(mut self) -> Served {
         self.join();
         Served { answered: self.answered.load(Ordering::Relaxed), cpu_ns: self.cpu_ns.load(Ordering::Relaxed) }
@@ -127,7 +127,7 @@ impl Server {
 
     fn join(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // It may wait without an end: a connection wakes it.
+        // The thread may be waiting without a time limit; a connection wakes it.
         match &self.place {
             Place::Tcp(address) => drop(TcpStream::connect(address)),
             Place::Unix(path) => drop(UnixStream::connect(path)),
@@ -144,7 +144,7 @@ impl Drop for Server {
     }
 }
 
-/// proc(5), schedstat: time on a CPU, time of waiting for one, times it was put on one.
+/// Reads `/proc/self/schedstat` (proc(5)): time on a CPU, time waiting for a CPU, number of time slices.
 fn this_threads_cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0)
@@ -154,10 +154,10 @@ struct Connection {
     stream: OwnedFd,
     /// Instants at which the missing replies are due, the oldest first; in nanoseconds from the first request.
     due_ns: VecDeque<u64>,
-    /// Bytes of answers that are due and not sent.
+    /// Bytes of due replies that are not sent yet.
     owed_bytes: usize,
     waits_for_room: bool,
-    /// Nothing is answered here any more.
+    /// True if the server no longer replies on this connection.
     silent: bool,
 }
 
@@ -218,7 +218,7 @@ impl Body {
             if index == CONNECTIONS_MAX {
                 continue;
             }
-            // A unix socket knows no such delay.
+            // A unix socket has no such delay.
             let _ = rustix::net::sockopt::set_tcp_nodelay(&stream, true);
             epoll::add(&self.poll, &stream, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
             let connection =
@@ -230,7 +230,7 @@ impl Body {
         }
     }
 
-    /// One receive, and a send of what is due.
+    /// Receives once and sends the due replies.
     fn turn(&mut self, index: usize, buffer: &mut [u8]) -> std::io::Result<()> {
         let Some(connection) = &mut self.connections[index] else { return Ok(()) };
         let read = if connection.waits_for_room {
@@ -266,7 +266,7 @@ impl Body {
                     if connection.silent {
                         continue;
                     }
-                    // Answers keep the order of their requests.
+                    // Replies keep the order of their requests.
                     let due_ns = connection.due_ns.back().map_or(self.free_ns, |last| self.free_ns.max(*last));
                     connection.due_ns.push_back(due_ns);
                 }
@@ -275,7 +275,7 @@ impl Body {
         self.send(index)
     }
 
-    /// Sends what is due by now, and says when the next answer is.
+    /// Sends the due replies and returns the instant of the next one.
     fn answer_what_is_due(&mut self) -> u64 {
         let mut next_ns = u64::MAX;
         if self.script.is_none() {
@@ -299,7 +299,7 @@ impl Body {
         let Some(connection) = &mut self.connections[index] else { return Ok(()) };
         let mut answered = 0;
         while connection.owed_bytes > 0 {
-            // A send that begins inside an answer ends at an answer's end, so the bytes line up.
+            // A send that begins within a reply ends at the end of a reply, so the bytes line up.
             let inside = (self.answer_bytes - connection.owed_bytes % self.answer_bytes) % self.answer_bytes;
             let end = self.answers.len().min(inside + connection.owed_bytes);
             match rustix::net::send(&connection.stream, &self.answers[inside..end], SendFlags::NOSIGNAL) {

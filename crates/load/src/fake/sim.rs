@@ -1,4 +1,4 @@
-//! A clock and a server that are only simulated: everything but the script's delays takes no time at all.
+//! A simulated clock and server; only the delays of the script take time.
 
 use super::script::GARBAGE;
 use super::{Lines, Misconduct, Script};
@@ -10,7 +10,7 @@ use link::Moved;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// An event that a connection gets at an instant.
+/// An event that a connection receives at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Delivery {
     Answer,
@@ -18,18 +18,18 @@ enum Delivery {
     Close,
 }
 
-/// Instant, order of the requests, connection, its life, what.
+/// Instant, order of the requests, connection, the connection's generation, and the event.
 type UnderWay = (u64, u64, usize, u64, Delivery);
 
 #[derive(Debug, Default)]
 struct Link {
-    /// Which life of the connection this is: deliveries to an earlier one are void.
+    /// Generation of the connection; deliveries to an earlier generation are ignored.
     life: u64,
     is_open: bool,
-    /// Instant at which the last reply is due; the next one is not due before it.
+    /// Instant at which the last reply is due; the next reply is not due earlier.
     last_due_ns: u64,
     silent: bool,
-    /// Bytes of answers that lie ready, and how far into one the reader is.
+    /// Bytes of replies that are ready, and the reader's offset within a reply.
     ready_bytes: usize,
     inside_bytes: usize,
     garbage: bool,
@@ -43,21 +43,21 @@ pub struct SimNet {
     script: Script,
     answer: Vec<u8>,
     links: Vec<Link>,
-    /// Deliveries under way.
+    /// Pending deliveries.
     under_way: BinaryHeap<Reverse<UnderWay>>,
     order: u64,
     number: u64,
-    /// Number of sends, by their number of requests.
+    /// Number of sends, by the number of requests in a send.
     sends: BTreeMap<usize, u64>,
     free_ns: u64,
-    /// Delay with which a wait without an event ends.
+    /// Delay with which a wait without an event ends, in nanoseconds.
     oversleep_ns: u64,
-    /// Connections that it takes; further ones are refused.
+    /// Highest number of connections that the server accepts; it refuses further ones.
     connections_max: usize,
 }
 
 impl SimNet {
-    /// A server that behaves by `script` and answers [`Lines`] with values of `value_bytes` bytes.
+    /// Creates a server that behaves by `script` and replies to [`Lines`] with values of `value_bytes` bytes.
     pub fn new(script: Script, value_bytes: usize, connections: usize) -> Self {
         Self {
             now_ns: 0,
@@ -74,26 +74,26 @@ impl SimNet {
         }
     }
 
-    /// The same, with a clock whose waits end `oversleep_ns` late.
+    /// Returns the net with a clock whose waits end `oversleep_ns` late.
     #[must_use]
     pub const fn with_oversleep(mut self, oversleep_ns: u64) -> Self {
         self.oversleep_ns = oversleep_ns;
         self
     }
 
-    /// The same, with no more than `connections_max` connections taken.
+    /// Returns the net with at most `connections_max` accepted connections.
     #[must_use]
     pub const fn with_connections_max(mut self, connections_max: usize) -> Self {
         self.connections_max = connections_max;
         self
     }
 
-    /// Requests that reached the server.
+    /// Returns the number of requests that reached the server.
     pub const fn requests(&self) -> u64 {
         self.number
     }
 
-    /// Returns the number of sends, by their number of requests.
+    /// Returns the number of sends, by the number of requests in a send.
     pub const fn sends(&self) -> &BTreeMap<usize, u64> {
         &self.sends
     }
@@ -124,7 +124,7 @@ impl SimNet {
         self.deliver(due_ns, connection, what);
     }
 
-    /// Hands over what is due now.
+    /// Moves the due deliveries to `events`.
     fn take_due(&mut self, events: &mut Vec<Event>) {
         while let Some(Reverse((at_ns, _, connection, life, what))) = self.under_way.peek().copied() {
             if at_ns > self.now_ns {
@@ -218,10 +218,10 @@ impl Net for SimNet {
     }
 }
 
-/// Runs `config` on one thread in simulated time against `net`. Its targets are only named.
+/// Runs `config` on one thread in simulated time against `net`. The targets of `config` are only names.
 ///
 /// # Errors
-/// When the configuration cannot be run, or `net` takes no connection.
+/// If the configuration is invalid, or if `net` accepts no connection.
 pub fn simulate<T: Traffic>(
     net: SimNet,
     config: &Config,
@@ -231,12 +231,12 @@ pub fn simulate<T: Traffic>(
     crate::engine::join::run_on(net, config, traffic, control)
 }
 
-/// Runs the sampler of `config` alone in simulated time against `net`. What the script does follows from the time, so
-/// that beside [`simulate`] with the same script it is the second stream to the same server, as long as that answers
+/// Runs only the sampler of `config` in simulated time against `net`. The script's behaviour depends only on time. So
+/// together with [`simulate`] and the same script, this acts as the second stream to one server, if that server handles
 /// any number of requests at once.
 ///
 /// # Errors
-/// As [`simulate`], and when `config` has no sampler.
+/// As for [`simulate`]; also if `config` has no sampler.
 pub fn simulate_sampler<T: Traffic>(
     net: SimNet,
     config: &Config,

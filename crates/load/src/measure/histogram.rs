@@ -3,12 +3,12 @@
 use hdrhistogram::Histogram as Hdr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The longest time of a bucket, in nanoseconds; longer ones are counted as this.
+/// The longest recorded time, in nanoseconds; longer times count as this one.
 pub const TIME_NS_MAX: u64 = 1_000_000_000_000;
 const DIGITS: u8 = 3;
 
-/// Counts of times in nanoseconds, at three significant digits. Memory is about 260 KiB, of which only the pages
-/// are used that times fall into.
+/// Counts of times in nanoseconds, at three significant digits. A histogram reserves about 260 KiB, but only the pages
+/// in use are resident.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Histogram(Hdr<u64>);
 
@@ -19,27 +19,27 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// An empty one.
+    /// Returns an empty histogram.
     pub fn new() -> Self {
         Self(Hdr::new_with_bounds(1, TIME_NS_MAX, DIGITS).expect("the bounds and digits are in range"))
     }
 
-    /// Files one time in nanoseconds. 0 is filed as it is, and what is longer than [`TIME_NS_MAX`] as that.
+    /// Records one time in nanoseconds. Times above [`TIME_NS_MAX`] count as [`TIME_NS_MAX`].
     pub fn record(&mut self, ns: u64) {
         self.0.saturating_record(ns);
     }
 
-    /// Files `count` times of `ns` nanoseconds each.
+    /// Records `count` times of `ns` nanoseconds each.
     pub fn record_n(&mut self, ns: u64, count: u64) {
         self.0.saturating_record_n(ns, count);
     }
 
-    /// Adds what `other` holds.
+    /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &Self) {
         self.0.add(&other.0).expect("all histograms have the same bounds");
     }
 
-    /// Forgets everything.
+    /// Removes all counts.
     pub fn clear(&mut self) {
         self.0.clear();
     }
@@ -49,44 +49,44 @@ impl Histogram {
         self.0.len()
     }
 
-    /// The time in nanoseconds that a share `quantile` (from 0 to 1) of all times do not exceed, as the highest value
-    /// of its class; 0 when nothing was filed.
+    /// Returns the time in nanoseconds that a share `quantile` (from 0 to 1) of all times do not exceed. The result is
+    /// the highest value of its class; 0 if the histogram is empty.
     pub fn quantile_ns(&self, quantile: f64) -> u64 {
         self.0.value_at_quantile(quantile)
     }
 
-    /// The share of times that are at most `ns`, from 0 to 1; 1 when nothing was filed.
+    /// Returns the share of times that are at most `ns`, from 0 to 1; 1 if the histogram is empty.
     pub fn share_within(&self, ns: u64) -> f64 {
         if self.0.is_empty() { 1.0 } else { self.0.quantile_below(ns.min(TIME_NS_MAX)) }
     }
 
-    /// The longest time in nanoseconds, as the highest value of its class; 0 when nothing was filed.
+    /// Returns the longest time in nanoseconds, as the highest value of its class; 0 if the histogram is empty.
     pub fn max_ns(&self) -> u64 {
         if self.0.is_empty() { 0 } else { self.0.max() }
     }
 
-    /// The shortest time in nanoseconds, as the lowest value of its class; 0 when nothing was filed.
+    /// Returns the shortest time in nanoseconds, as the lowest value of its class; 0 if the histogram is empty.
     pub fn min_ns(&self) -> u64 {
         if self.0.is_empty() { 0 } else { self.0.min() }
     }
 
-    /// The mean in nanoseconds, to the width of the classes; 0 when nothing was filed.
+    /// Returns the mean in nanoseconds, to the precision of the classes; 0 if the histogram is empty.
     pub fn mean_ns(&self) -> f64 {
         self.0.mean()
     }
 
-    /// Each class that holds something: the highest value in it, in nanoseconds, and its count. Ascending.
+    /// Returns each non-empty class in ascending order: its highest value in nanoseconds and its count.
     pub fn classes(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.0.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value()))
     }
 
-    /// The histogram underneath, for what writes HDR logs.
+    /// Returns the underlying histogram, for the writer of HDR logs.
     pub const fn as_hdr(&self) -> &Hdr<u64> {
         &self.0
     }
 }
 
-/// The written form: only the classes that hold something.
+/// The serialised form: only the non-empty classes.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {

@@ -7,25 +7,25 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fate {
-    /// A read that found its key, or a write that was done.
+    /// A read that found its key, or a write that succeeded.
     Hit,
     /// A read that did not find its key, or a write whose condition did not hold.
     Miss,
     /// The server answered with an error.
     Error,
-    /// The value was not the one that its key and version say.
+    /// The value in the reply differed from the value expected for its key and version.
     Wrong,
-    /// It was sent and not answered: timeout, a closed connection, garbage, the end of the run.
+    /// The request was sent and got no reply: timeout, closed connection, invalid bytes or end of the run.
     Lost,
-    /// It was due and never sent: no connection had room until the end of the run.
+    /// The request was due and never sent, because no connection had room until the end of the run.
     Unsent,
 }
 
 impl Fate {
-    /// All of them, in the order in which they are shown.
+    /// All fates, in the order in which they are shown.
     pub const ALL: [Self; 6] = [Self::Hit, Self::Miss, Self::Error, Self::Wrong, Self::Lost, Self::Unsent];
 
-    /// The name that is shown.
+    /// Returns the displayed name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Hit => "hit",
@@ -37,7 +37,7 @@ impl Fate {
         }
     }
 
-    /// Returns whether an objective on errors counts it.
+    /// Returns whether an objective on errors counts this fate.
     pub const fn is_failure(self) -> bool {
         !matches!(self, Self::Hit | Self::Miss)
     }
@@ -54,7 +54,7 @@ impl From<Outcome> for Fate {
     }
 }
 
-/// The size of the value that went with a request or its answer, in few classes.
+/// A class of the size of the value in a request or its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum SizeClass {
     /// No value: misses, deletes.
@@ -75,16 +75,16 @@ pub enum SizeClass {
     /// More than 64 KiB.
     #[serde(rename = ">64KiB")]
     Larger,
-    /// Any size: there were more kinds of answers than are kept apart.
+    /// Any size: the limit of separate cells was reached.
     #[serde(rename = "any")]
     Any,
 }
 
 impl SizeClass {
-    /// Number of classes.
+    /// Number of size classes.
     pub const COUNT: usize = 7;
 
-    /// The class of `bytes` of value.
+    /// Returns the class of a value of `bytes` bytes.
     pub const fn of(bytes: u64) -> Self {
         match bytes {
             0 => Self::None,
@@ -96,7 +96,7 @@ impl SizeClass {
         }
     }
 
-    /// The name that is shown.
+    /// Returns the displayed name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",

@@ -1,17 +1,17 @@
-//! What a run measured: times by verb, fate and size, counts, a timeline, and what went wrong.
+//! The measurements of a run: times by verb, fate and size, counts, a timeline, and faults.
 //!
 //! ```text
-//!   thread   Recorder  -- a slice a second -->  timeline        every thread files into its own memory;
+//!   thread   Recorder  -- a slice per second ->  timeline       every thread records into its own memory;
 //!            Recorder  -- at the end -------->  Snapshot        only slices are handed over while it runs
 //!
-//!   intended        sent            answered
-//!      |--- held up --|---- service ----|        response = from intended to answered
-//!      |------------ response ----------|        service  = from sent to answered
+//!   intended        sent            replied
+//!      |--- held up --|---- service ----|        response = from intended to replied
+//!      |------------ response ----------|        service  = from sent to replied
 //! ```
 //!
-//! A request belongs to the figures when its intended instant lies behind the warm-up and before the end. Each of them
-//! is in [`Snapshot::response`] exactly once, whatever became of it: one without an answer counts with the time that it
-//! had waited when it was given up, which is less than the answer would have taken.
+//! The figures include a request if its intended instant lies after the warm-up and before the end. Each such request
+//! is in [`Snapshot::response`] exactly once. A request without a reply counts with the time that it had waited when it
+//! was given up, which is less than the reply would have taken.
 
 mod histogram;
 mod kinds;
@@ -27,9 +27,9 @@ use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 
-/// A request is late when it is sent so many nanoseconds behind its intended instant.
+/// Lateness from which a request counts as late, in nanoseconds after its intended instant.
 pub const LATE_NS: u64 = 1_000_000;
-/// Cells of one snapshot at most, whichever host has written it.
+/// Highest number of cells in one snapshot, including one from another host.
 const CELLS_MAX: usize = 4096;
 
 /// The times of one verb, fate and size class.
@@ -37,24 +37,24 @@ const CELLS_MAX: usize = 4096;
 pub struct Cell {
     /// Index into [`Snapshot::verbs`].
     pub verb: usize,
-    /// The outcome of the requests.
+    /// The fate of the requests.
     pub fate: Fate,
     /// The size of their values.
     pub size: SizeClass,
-    /// From the intended instant.
+    /// Response times, from the intended instant.
     pub response: Histogram,
-    /// From the send.
+    /// Service times, from the send.
     pub service: Histogram,
 }
 
 /// A failure, by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
-    /// A short name that does not change: `connect-refused`, `closed-by-server`, `garbage`, `timeout` ...
+    /// A short, stable name: `connect-refused`, `closed-by-server`, `garbage`, `timeout` ...
     pub name: String,
     /// Number of times.
     pub count: u64,
-    /// The first one in full: to whom, and what was seen.
+    /// The first occurrence in full: the target and the observation.
     pub first: String,
 }
 
@@ -63,39 +63,40 @@ pub struct Fault {
 pub struct Totals {
     /// Requests that were due between the warm-up and the end.
     pub due: u64,
-    /// Of these: sent.
+    /// Requests that were sent.
     pub sent: u64,
-    /// Of these: answered, in time or behind the end.
+    /// Requests with a reply, before or after the end.
     pub answered: u64,
-    /// Of these: found or done.
+    /// Reads that found their key, and writes that succeeded.
     pub hits: u64,
-    /// Of these: not found, or the condition did not hold.
+    /// Reads that did not find their key, and writes whose condition failed.
     pub misses: u64,
-    /// Of these: answered with an error.
+    /// Requests that got an error as reply.
     pub errors: u64,
-    /// Of these: answered with another value than was expected.
+    /// Requests whose reply had another value than expected.
     pub wrong: u64,
-    /// Sent, and never answered.
+    /// Requests that were sent and never got a reply.
     pub lost: u64,
-    /// Due, and never sent.
+    /// Requests that were due and never sent.
     pub unsent: u64,
-    /// Sent more than [`LATE_NS`] behind the intended instant because no connection had room.
+    /// Requests sent more than [`LATE_NS`] after their intended instant because no connection had room.
     pub late_for_room: u64,
-    /// Sent more than [`LATE_NS`] behind the intended instant although there was room: the generator was late.
+    /// Requests sent more than [`LATE_NS`] after their intended instant although there was room: the generator was
+    /// late.
     pub late_by_generator: u64,
     /// Bytes sent in the measured part, protocol included.
     pub bytes_sent: u64,
     /// Bytes received in the measured part.
     pub bytes_received: u64,
-    /// Bytes of value read.
+    /// Bytes of values that were read.
     pub value_bytes_read: u64,
-    /// Bytes of value written.
+    /// Bytes of values that were written.
     pub value_bytes_written: u64,
     /// Requests whose intended instant lay within the warm-up.
     pub warm_up: u64,
-    /// Connections that were made, the first ones included.
+    /// Connections that were opened, including the first ones.
     pub connects: u64,
-    /// Answers that sent a request to another target; it is one request still.
+    /// Redirects to another target; the redirected request counts once.
     #[serde(default)]
     pub redirects: u64,
 }
@@ -123,67 +124,68 @@ impl Totals {
         self.redirects += other.redirects;
     }
 
-    /// Requests that an objective on errors counts, as a share of those that were due: from 0 to 1.
+    /// Returns the share of due requests that an objective on errors counts, from 0 to 1.
     pub fn failed_share(&self) -> f64 {
         let failed = self.errors + self.wrong + self.lost + self.unsent;
         if self.due == 0 { 0.0 } else { failed as f64 / self.due as f64 }
     }
 }
 
-/// Connections that were secured in the same way.
+/// Connections with the same TLS version and cipher.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TlsUse {
-    /// The protocol and its version, as `TLS 1.3`.
+    /// The protocol and its version, such as `TLS 1.3`.
     pub version: String,
     /// The cipher suite.
     pub cipher: String,
-    /// Whole handshakes.
+    /// Number of full handshakes.
     pub full: u64,
-    /// Handshakes that resumed an earlier session.
+    /// Number of handshakes that resumed an earlier session.
     pub resumed: u64,
 }
 
-/// Everything that one stream of requests measured, all threads together.
+/// All measurements of one stream of requests, of all threads together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// The verbs' names.
+    /// The names of the verbs.
     pub verbs: Vec<String>,
-    /// Length of the measured part in nanoseconds; shorter than asked for when the run was stopped.
+    /// Length of the measured part in nanoseconds; shorter than requested if the run was stopped.
     pub measured_ns: u64,
-    /// Counts.
+    /// Counts of requests, bytes and connections.
     pub totals: Totals,
-    /// Every request that was due, from its intended instant.
+    /// Response times of all due requests, from the intended instant.
     pub response: Histogram,
-    /// Every request that was sent, from its send.
+    /// Service times of all sent requests, from the send.
     pub service: Histogram,
-    /// By verb, fate and size class; empty ones are left out. Unsent requests are in no cell: they have no verb.
+    /// Times by verb, fate and size class, without empty cells. Unsent requests are in no cell, because they have no
+    /// verb.
     #[serde(deserialize_with = "cells")]
     pub cells: Vec<Cell>,
-    /// Lateness of the generator itself: from the intended instant, or from when there was room for the
-    /// request if that was later, to the send.
+    /// Lateness of the generator: from the intended instant, or from the instant at which a connection had room if that
+    /// was later, to the send.
     pub lateness: Histogram,
     /// Time for which requests waited for room on a connection.
     pub held_up: Histogram,
-    /// Time that opening a connection took, handshake and greeting included.
+    /// Time to open a connection, including handshake and greeting.
     pub connect: Histogram,
-    /// Time that the handshakes of secured connections took.
+    /// Time of the TLS handshakes.
     pub handshake: Histogram,
-    /// Security of the connections; none: they were not secured.
+    /// The TLS versions and ciphers of the connections; empty without TLS.
     pub tls: Vec<TlsUse>,
-    /// The run in slices, warm-up included.
+    /// The run in slices, including the warm-up.
     pub timeline: Vec<Slice>,
     /// Failures, the most frequent first.
     pub faults: Vec<Fault>,
 }
 
-/// Cells that were written: each takes half a megabyte, so that more than there can be are refused.
+/// Deserialises cells. Each takes half a megabyte, so more than the highest possible number is refused.
 fn cells<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Cell>, D::Error> {
     struct Bounded;
     impl<'de> Visitor<'de> for Bounded {
         type Value = Vec<Cell>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "at most {CELLS_MAX} cells")
+            write!(f, "the result has more than {CELLS_MAX} cells")
         }
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Vec<Cell>, A::Error> {
@@ -201,12 +203,13 @@ fn cells<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Cell>, D::Err
 }
 
 impl Snapshot {
-    /// Answers a second in the measured part.
+    /// Returns the replies per second in the measured part.
     pub fn answered_per_s(&self) -> f64 {
         if self.measured_ns == 0 { 0.0 } else { self.totals.answered as f64 * 1e9 / self.measured_ns as f64 }
     }
 
-    /// Adds another thread's or host's figures, of the same verbs and the same length. Timelines are joined by number.
+    /// Adds the figures of another thread or host with the same verbs and the same length. Timelines are joined by
+    /// slice number.
     pub fn merge(&mut self, other: &Self) {
         if self.verbs.is_empty() {
             self.verbs.clone_from(&other.verbs);

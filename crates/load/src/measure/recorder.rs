@@ -1,13 +1,13 @@
-//! What one thread files into.
+//! The recorder of one thread.
 
 use super::timeline::RawSlice;
 use super::{Cell, Fate, Fault, Histogram, LATE_NS, SizeClass, Snapshot, TlsUse, Totals, VerbCounts};
 use link::Secured;
 
-/// Cells that are kept apart by size; beyond them sizes of a verb and fate share one.
+/// Highest number of cells that are separate by size; beyond it all sizes of a verb and fate share one cell.
 const SIZED_CELLS_MAX: usize = 96;
 const VERBS_MAX: usize = 64;
-/// Kinds of failures with a count of their own; a further one is counted as `other`.
+/// Highest number of kinds of failures with their own count; further kinds are counted as `other`.
 const FAULTS_MAX: usize = 32;
 
 /// Histograms of one verb, fate and size class.
@@ -20,30 +20,30 @@ struct Times {
 /// A request that ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
-    /// Its verb's number.
+    /// Index of the request's verb.
     pub verb: u8,
-    /// Outcome of the request.
+    /// Fate of the request.
     pub fate: Fate,
-    /// Bytes of value that came with the answer.
+    /// Bytes of the value in the reply.
     pub read_bytes: u64,
-    /// Bytes of value that went with the request.
+    /// Bytes of the value in the request.
     pub written_bytes: u64,
     /// Instant at which it was due, in nanoseconds.
     pub intended_ns: u64,
-    /// Instant at which it was sent.
+    /// Instant at which it was sent, in nanoseconds.
     pub sent_ns: u64,
-    /// Instant at which it ended.
+    /// Instant at which it ended, in nanoseconds.
     pub ended_ns: u64,
 }
 
-/// One thread's figures. Instants are nanoseconds of the run's clock.
+/// The figures of one thread. Instants are nanoseconds of the run's clock.
 #[derive(Debug)]
 pub struct Recorder {
     verbs: Vec<String>,
-    /// Requests that are due in this window belong to the figures.
+    /// Beginning of the window; the figures include requests that are due within it.
     begin_ns: u64,
     end_ns: u64,
-    /// Index into `times` plus one, by verb, fate and size class.
+    /// Index into `times` plus one, by verb, fate and size class; 0 if there is none.
     places: Vec<u16>,
     times: Vec<(u8, Fate, SizeClass, Times)>,
     unsent: Histogram,
@@ -54,12 +54,12 @@ pub struct Recorder {
     tls: Vec<TlsUse>,
     totals: Totals,
     faults: Vec<Fault>,
-    /// The slice under way.
+    /// The current slice.
     pub slice: RawSlice,
 }
 
 impl Recorder {
-    /// An empty one for at most 64 verbs, of requests that are due from `begin_ns` and before `end_ns`.
+    /// Creates an empty recorder for at most 64 verbs, for requests that are due from `begin_ns` to before `end_ns`.
     pub fn new(verbs: &[String], begin_ns: u64, end_ns: u64) -> Self {
         assert!(verbs.len() <= VERBS_MAX, "{} verbs", verbs.len());
         Self {
@@ -80,7 +80,7 @@ impl Recorder {
         }
     }
 
-    /// Sets the window of the figures, before anything is due.
+    /// Sets the window of the figures; must be called before any request is due.
     pub const fn set_window(&mut self, begin_ns: u64, end_ns: u64) {
         (self.begin_ns, self.end_ns) = (begin_ns, end_ns);
     }
@@ -90,17 +90,17 @@ impl Recorder {
         self.end_ns = self.end_ns.min(end_ns).max(self.begin_ns);
     }
 
-    /// The window of the figures.
+    /// Returns the window of the figures.
     pub const fn window(&self) -> (u64, u64) {
         (self.begin_ns, self.end_ns)
     }
 
-    /// From now on slices tell what each verb did.
+    /// Adds counts of each verb to the following slices.
     pub fn tell_verbs(&mut self) {
         self.slice.verbs = self.verbs.iter().map(|_| VerbCounts::default()).collect();
     }
 
-    /// Counts so far.
+    /// Returns the counts so far.
     pub const fn totals(&self) -> &Totals {
         &self.totals
     }
@@ -109,7 +109,7 @@ impl Recorder {
         self.begin_ns <= at_ns && at_ns < self.end_ns
     }
 
-    /// A request goes out at `now_ns`. `room_ns` is since when there has been room for it.
+    /// Records the send of a request at `now_ns`. `room_ns` is the instant from which a connection had room for it.
     pub fn send(&mut self, intended_ns: u64, room_ns: u64, now_ns: u64) {
         self.slice.sent += 1;
         if !self.is_measured(intended_ns) {
@@ -131,11 +131,11 @@ impl Recorder {
         }
     }
 
-    /// A request that was sent has ended.
+    /// Records the end of a sent request.
     pub fn end(&mut self, ended: &Ended) {
         let response_ns = ended.ended_ns.saturating_sub(ended.intended_ns);
         self.slice.end(ended.verb, ended.fate, response_ns);
-        // The first of its kind takes its memory here, perhaps while nothing is measured yet.
+        // The first request of its kind allocates memory here, usually during the warm-up.
         let place = self.place(ended);
         if !self.is_measured(ended.intended_ns) {
             return;
@@ -159,7 +159,7 @@ impl Recorder {
         times.service.record(ended.ended_ns.saturating_sub(ended.sent_ns));
     }
 
-    /// A request that was due at `intended_ns` was given up at `now_ns` without having been sent.
+    /// Records that a request due at `intended_ns` was given up at `now_ns` without having been sent.
     pub fn give_up(&mut self, intended_ns: u64, now_ns: u64) {
         if self.is_measured(intended_ns) {
             self.totals.due += 1;
@@ -168,7 +168,7 @@ impl Recorder {
         }
     }
 
-    /// Bytes went out at `now_ns`.
+    /// Records bytes sent at `now_ns`.
     pub const fn bytes_out(&mut self, now_ns: u64, bytes: u64) {
         self.slice.bytes_sent += bytes;
         if self.is_measured(now_ns) {
@@ -176,7 +176,7 @@ impl Recorder {
         }
     }
 
-    /// Bytes came in at `now_ns`.
+    /// Records bytes received at `now_ns`.
     pub const fn bytes_in(&mut self, now_ns: u64, bytes: u64) {
         self.slice.bytes_received += bytes;
         if self.is_measured(now_ns) {
@@ -184,19 +184,19 @@ impl Recorder {
         }
     }
 
-    /// A connection was made and greeted in `took_ns`.
+    /// Records a connection that was opened and greeted in `took_ns`.
     pub fn connected(&mut self, took_ns: u64) {
         self.totals.connects += 1;
         self.slice.connects += 1;
         self.connect.record(took_ns);
     }
 
-    /// An answer sent a request that was due at `intended_ns` to another target.
+    /// Records the redirect of a request that was due at `intended_ns`.
     pub const fn redirected(&mut self, intended_ns: u64) {
         self.totals.redirects += self.is_measured(intended_ns) as u64;
     }
 
-    /// A connection was secured.
+    /// Records the TLS parameters of a connection.
     pub fn secured(&mut self, secured: &Secured) {
         self.handshake.record(secured.took_ns);
         let alike = |used: &&mut TlsUse| used.version == secured.version && used.cipher == secured.cipher;
@@ -210,7 +210,7 @@ impl Recorder {
         }
     }
 
-    /// Something went wrong; `first` is asked for its words when it is the first of its name.
+    /// Records a fault; `first` is called for its text at the first occurrence of `name`.
     pub fn fault(&mut self, name: &str, first: impl FnOnce() -> String) {
         self.slice.faults += 1;
         if let Some(fault) = self.faults.iter_mut().find(|fault| fault.name == name) {
@@ -223,12 +223,12 @@ impl Recorder {
         }
     }
 
-    /// Returns what went wrong so far.
+    /// Returns the faults so far.
     pub fn faults(&self) -> &[Fault] {
         &self.faults
     }
 
-    /// Index of the histograms of an ended request, which are made if they are not there.
+    /// Returns the index of the histograms for an ended request; creates them if needed.
     fn place(&mut self, ended: &Ended) -> usize {
         let size = SizeClass::of(ended.read_bytes.max(ended.written_bytes));
         let index = |size: SizeClass| {
@@ -248,7 +248,7 @@ impl Recorder {
         usize::from(*place - 1)
     }
 
-    /// The figures of this thread, without a timeline.
+    /// Returns the figures of this thread, without a timeline.
     pub fn finish(self) -> Snapshot {
         let mut snapshot = Snapshot {
             verbs: self.verbs,

@@ -1,5 +1,5 @@
-//! The run in slices of equal length. What has ended is in the slice in which it ended, so that a stall shows as a
-//! slice without answers and then one with the long times.
+//! The run in slices of equal length. A request counts in the slice in which it ended, so a stall shows as slices
+//! without replies, followed by a slice with long times.
 
 use super::{Fate, Histogram};
 use serde::{Deserialize, Serialize};
@@ -10,14 +10,14 @@ use std::sync::mpsc::SyncSender;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VerbCounts {
-    /// Requests ended, by [`Fate`].
+    /// Number of ended requests, by [`Fate`].
     pub ended: [u64; Fate::ALL.len()],
-    /// Their response times.
+    /// Response times of these requests.
     pub response: Histogram,
 }
 
 impl VerbCounts {
-    /// Adds each of `other` to the one of the same verb.
+    /// Adds the counts of `other` to the same verbs.
     fn add_all(verbs: &mut Vec<Self>, other: &[Self]) {
         verbs.resize_with(verbs.len().max(other.len()), Self::default);
         for (mine, theirs) in verbs.iter_mut().zip(other) {
@@ -35,19 +35,19 @@ impl VerbCounts {
 pub struct RawSlice {
     /// Number of the slice, from 0 at the start of the run.
     pub number: u64,
-    /// Requests sent.
+    /// Number of requests sent.
     pub sent: u64,
-    /// Requests ended, by [`Fate`].
+    /// Number of ended requests, by [`Fate`].
     pub ended: [u64; Fate::ALL.len()],
     /// Bytes sent.
     pub bytes_sent: u64,
     /// Bytes received.
     pub bytes_received: u64,
-    /// Requests that were sent late.
+    /// Number of requests that were sent late.
     pub late: u64,
-    /// Connections made.
+    /// Number of connections opened.
     pub connects: u64,
-    /// Things that went wrong.
+    /// Number of faults.
     pub faults: u64,
     /// Age of the oldest request that was due and not sent at the end of the slice, in nanoseconds.
     pub behind_ns: u64,
@@ -55,16 +55,16 @@ pub struct RawSlice {
     pub in_flight: u64,
     /// Connections that were up at the end of the slice.
     pub connections: u64,
-    /// The rate asked for at the end of the slice, all threads together.
+    /// The requested rate at the end of the slice, over all threads, in requests per second.
     pub rate_per_s: f64,
-    /// Response times of what ended.
+    /// Response times of the requests that ended.
     pub response: Histogram,
-    /// The same of each verb, where that is asked for; else empty.
+    /// Counts of each verb, if requested; otherwise empty.
     pub verbs: Vec<VerbCounts>,
 }
 
 impl RawSlice {
-    /// A request of verb number `verb` ended after `response_ns`.
+    /// Records that a request of verb number `verb` ended after `response_ns`.
     pub fn end(&mut self, verb: u8, fate: Fate, response_ns: u64) {
         self.ended[fate as usize] += 1;
         self.response.record(response_ns);
@@ -74,16 +74,16 @@ impl RawSlice {
         }
     }
 
-    /// The next slice, empty, with as many verbs. This one is handed out.
+    /// Returns this slice and replaces it by the next, empty slice with the same number of verbs.
     pub fn hand_out(&mut self) -> Self {
         let verbs = self.verbs.iter().map(|_| VerbCounts::default()).collect();
         let next = Self { number: self.number + 1, verbs, ..Self::default() };
         std::mem::replace(self, next)
     }
 
-    /// Adds another thread's slice of the same number.
+    /// Adds another thread's slice with the same number.
     pub fn merge(&mut self, other: &Self) {
-        debug_assert_eq!(self.number, other.number, "slices of one time");
+        debug_assert_eq!(self.number, other.number, "both slices have the same number");
         self.sent += other.sent;
         for (mine, theirs) in self.ended.iter_mut().zip(other.ended) {
             *mine += theirs;
@@ -101,7 +101,7 @@ impl RawSlice {
         VerbCounts::add_all(&mut self.verbs, &other.verbs);
     }
 
-    /// Forgets everything and begins slice `number`. The histogram's memory stays.
+    /// Clears the slice and begins slice `number`, reusing the histogram's memory.
     pub fn restart(&mut self, number: u64) {
         let mut response = std::mem::take(&mut self.response);
         response.clear();
@@ -113,56 +113,57 @@ impl RawSlice {
     }
 }
 
-/// Counts of all threads in one slice.
+/// The counts of all threads in one slice.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Slice {
-    /// Beginning, in nanoseconds from the start of the run.
+    /// Beginning of the slice, in nanoseconds from the start of the run.
     pub begin_ns: u64,
-    /// Length in nanoseconds.
+    /// Length of the slice in nanoseconds.
     pub length_ns: u64,
-    /// True if it lies in the measured part: neither in the warm-up nor behind the end.
+    /// True if the slice lies in the measured part: neither in the warm-up nor after the end.
     pub measured: bool,
     /// Requests sent.
     pub sent: u64,
-    /// Requests answered.
+    /// Requests that got a reply.
     pub answered: u64,
-    /// Found or done.
+    /// Reads that found their key, and writes that succeeded.
     pub hits: u64,
-    /// Not found, or the condition did not hold.
+    /// Reads that did not find their key, and writes whose condition failed.
     pub misses: u64,
-    /// Answered with an error.
+    /// Requests that got an error as reply.
     pub errors: u64,
-    /// Answered with another value than was expected.
+    /// Requests whose reply had another value than expected.
     pub wrong: u64,
-    /// Given up without an answer.
+    /// Requests given up without a reply.
     pub lost: u64,
-    /// Sent more than a millisecond late.
+    /// Requests sent more than a millisecond late.
     pub late: u64,
     /// Bytes sent.
     pub bytes_sent: u64,
     /// Bytes received.
     pub bytes_received: u64,
-    /// Connections made.
+    /// Connections opened.
     pub connects: u64,
-    /// Things that went wrong.
+    /// Number of faults.
     pub faults: u64,
-    /// Age of the oldest request that was due and not sent at its end, in nanoseconds; 0: none was.
+    /// Age of the oldest request that was due and not sent at the end of the slice, in nanoseconds; 0 if there was
+    /// none.
     pub behind_ns: u64,
-    /// Requests in flight at its end.
+    /// Requests in flight at the end of the slice.
     pub in_flight: u64,
-    /// Connections that were up at its end.
+    /// Connections that were up at the end of the slice.
     pub connections: u64,
-    /// The rate asked for at its end, in requests a second; 0 where there is none.
+    /// The requested rate at the end of the slice, in requests per second; 0 without a rate.
     pub rate_per_s: f64,
-    /// Response time in nanoseconds that half of what ended did not exceed.
+    /// Response time in nanoseconds that 50 % of the ended requests did not exceed.
     pub p50_ns: u64,
-    /// As above, for 90 %.
+    /// Response time in nanoseconds that 90 % of the ended requests did not exceed.
     pub p90_ns: u64,
-    /// As above, for 99 %.
+    /// Response time in nanoseconds that 99 % of the ended requests did not exceed.
     pub p99_ns: u64,
-    /// As above, for 99.9 %.
+    /// Response time in nanoseconds that 99.9 % of the ended requests did not exceed.
     pub p999_ns: u64,
-    /// The longest.
+    /// The longest response time in nanoseconds.
     pub max_ns: u64,
 }
 
@@ -196,7 +197,7 @@ impl Slice {
         }
     }
 
-    /// Joins the slice of another host. Percentiles cannot be joined: the worse one is taken.
+    /// Joins the slice of another host. Percentiles cannot be joined, so the higher one counts.
     fn join(&mut self, other: &Self) {
         self.measured &= other.measured;
         self.sent += other.sent;
@@ -223,7 +224,7 @@ impl Slice {
     }
 }
 
-/// Joins two hosts' timelines of slices of equal length.
+/// Joins the timelines of two hosts; the slices have equal lengths.
 pub(super) fn join(mine: &mut Vec<Slice>, theirs: &[Slice]) {
     for (index, slice) in theirs.iter().enumerate() {
         match mine.get_mut(index) {
@@ -233,42 +234,44 @@ pub(super) fn join(mine: &mut Vec<Slice>, theirs: &[Slice]) {
     }
 }
 
-/// Slices that are kept open for threads that have not handed theirs over.
+/// Highest number of slices that stay open for slow threads.
 const OPEN_MAX: usize = 16;
 
-/// Joins the threads' slices as they come in, and keeps what the run had so far.
+/// Joins the threads' slices as they arrive, and stores the timeline of the run so far.
 #[derive(Debug)]
 pub struct Timeline {
     slice_ns: u64,
     begin_ns: u64,
     end_ns: u64,
     threads: usize,
-    /// Slices under way, by number, with how many threads have handed theirs over.
+    /// Open slices by number, each with the number of threads that have handed theirs over.
     open: VecDeque<(RawSlice, usize)>,
     slices: Vec<Slice>,
     response: Histogram,
     verbs: Vec<VerbCounts>,
-    /// Slices whose memory is used again.
+    /// Unused slices whose memory is reused.
     spare: Vec<RawSlice>,
-    /// Receiver of every slice that is whole.
+    /// Receives every complete slice.
     tap: Option<SyncSender<RawSlice>>,
 }
 
 impl Timeline {
-    /// Of `threads` threads, with slices of `slice_ns`, measured from `begin_ns` to `end_ns` after the start.
+    /// Creates a timeline of `threads` threads with slices of `slice_ns`. The measured part is from `begin_ns` to
+    /// `end_ns` after the start.
     pub fn new(threads: usize, slice_ns: u64, begin_ns: u64, end_ns: u64) -> Self {
         let (open, slices) = (VecDeque::with_capacity(OPEN_MAX), Vec::new());
         let (response, verbs, spare) = (Histogram::new(), Vec::new(), Vec::new());
         Self { slice_ns, begin_ns, end_ns, threads, open, slices, response, verbs, spare, tap: None }
     }
 
-    /// The same, with every slice shown to `tap` when it is whole, as far as it has room.
+    /// Returns the timeline with `tap` as the receiver of complete slices; slices are dropped while the channel is
+    /// full.
     pub fn shown_to(self, tap: Option<SyncSender<RawSlice>>) -> Self {
         Self { tap, ..self }
     }
 
-    /// Takes one thread's slice. Each thread hands over every number at most once, ascending. A slice that comes after
-    /// sixteen later ones were begun is left out.
+    /// Adds one thread's slice. Each thread hands over each number at most once, in ascending order. A slice is dropped
+    /// if sixteen later ones have begun.
     pub fn add(&mut self, raw: RawSlice) {
         if raw.number >= self.slices.len() as u64 {
             while (self.slices.len() + self.open.len()) as u64 <= raw.number {
@@ -291,7 +294,7 @@ impl Timeline {
         }
     }
 
-    /// Closes what is open.
+    /// Closes all open slices and returns the timeline.
     pub fn finish(mut self) -> Vec<Slice> {
         while !self.open.is_empty() {
             self.close_first();
@@ -299,17 +302,17 @@ impl Timeline {
         self.slices
     }
 
-    /// The slices that are whole.
+    /// Returns the complete slices.
     pub fn slices(&self) -> &[Slice] {
         &self.slices
     }
 
-    /// Response times of everything that ended in measured slices that are whole.
+    /// Returns the response times of all requests that ended in complete, measured slices.
     pub const fn response(&self) -> &Histogram {
         &self.response
     }
 
-    /// Returns the counts of each verb in all slices that are whole, measured or not; empty if they are not asked for.
+    /// Returns the counts of each verb in all complete slices, measured or not; empty if they were not requested.
     pub fn verbs(&self) -> &[VerbCounts] {
         &self.verbs
     }

@@ -1,13 +1,13 @@
-//! Which charts a result has.
+//! The charts of a result.
 
 use crate::result::{Interval, Latencies, RunResult, Timeline};
 use crate::search::objective::percentile_name;
 use page::svg::{Axis, Chart, Mark, Scale, Series};
 use page::words::{compact, duration, grouped, percent, seconds};
 
-/// Shares at which a percentile curve is drawn, a nine.
+/// Number of points of a percentile curve per nine.
 const CURVE_POINTS_A_NINE: u32 = 24;
-/// Nines of a percentile curve at most.
+/// Highest number of nines of a percentile curve.
 const NINES_MAX: u32 = 7;
 
 fn share_name(share: f64) -> String {
@@ -26,7 +26,8 @@ fn rate_axis(scale: Scale) -> Axis {
     Axis { label: "requests a second".to_owned(), scale, show: compact }
 }
 
-/// The rate of every trial against the percentile of the tightest objective, with the objective's line.
+/// Returns the chart of every trial's rate against the percentile of the tightest objective, with the objective as a
+/// line.
 pub fn rate_against_percentile(result: &RunResult) -> Option<Chart> {
     let search = result.search.as_ref().filter(|search| !search.steps.is_empty())?;
     let share = result.objective_line.map_or(0.999, |line| line.share);
@@ -52,12 +53,12 @@ pub fn rate_against_percentile(result: &RunResult) -> Option<Chart> {
     })
 }
 
-/// The percentile at `share` in ns.
+/// Returns the percentile at `share` in nanoseconds.
 pub fn value_at(latencies: &Latencies, share: f64) -> Option<f64> {
     latencies.histogram().map(|histogram| histogram.value_at_quantile(share) as f64)
 }
 
-/// A figure of each interval, with a break where nothing was due for a while, as between two trials.
+/// Returns one figure of each interval, with a break where no requests were due for a while, as between two trials.
 fn broken_at_gaps(intervals: &[Interval], of: impl Fn(&Interval) -> Option<f64>) -> Vec<(f64, f64)> {
     let mut points = Vec::with_capacity(intervals.len());
     let mut end_s = f64::INFINITY;
@@ -71,7 +72,7 @@ fn broken_at_gaps(intervals: &[Interval], of: impl Fn(&Interval) -> Option<f64>)
     points
 }
 
-/// The rate that was asked for and the rate that was answered.
+/// Returns the chart of the requested rate and the rate of replies.
 pub fn throughput(result: &RunResult) -> Chart {
     let points = |of: fn(&Interval) -> f64| broken_at_gaps(&result.intervals, |i| Some(of(i)));
     let target: Vec<(f64, f64)> = points(|i| i.target_per_s);
@@ -88,7 +89,7 @@ pub fn throughput(result: &RunResult) -> Chart {
     Chart { title, x: time_axis(), y: rate_axis(Scale::Linear), series, limit: None, band: None }
 }
 
-/// Percentiles over time.
+/// Returns the chart of percentiles over time.
 pub fn percentiles(result: &RunResult) -> Chart {
     let line = |name: &str, colour, of: fn(&Latencies) -> u64| {
         let points = broken_at_gaps(&result.intervals, |i| (i.response.count > 0).then(|| of(&i.response) as f64));
@@ -115,7 +116,7 @@ fn limit(result: &RunResult) -> Option<(f64, String)> {
     Some((limit_ns, format!("{} at most {}", percentile_name(line.share), duration(limit_ns))))
 }
 
-/// The percentile curve of each of `several`, by name.
+/// Returns the percentile curves of `several` distributions, each with its name.
 pub fn curve(title: &str, several: &[(String, &Latencies)], limit: Option<(f64, String)>) -> Chart {
     let series = several.iter().enumerate().map(|(colour, (name, latencies))| Series {
         name: name.clone(),
@@ -133,7 +134,7 @@ pub fn curve(title: &str, several: &[(String, &Latencies)], limit: Option<(f64, 
     }
 }
 
-/// The curves of a run.
+/// Returns the percentile curves of a run.
 pub fn curves(result: &RunResult) -> Chart {
     let figures = &result.figures;
     let mut several = vec![
@@ -157,7 +158,7 @@ fn curve_points(latencies: &Latencies) -> Vec<(f64, f64)> {
     steps.map(share).map(|share| (share, histogram.value_at_quantile(share) as f64)).collect()
 }
 
-/// A small chart for each figure of host, server and generator; those named `group/name` share one.
+/// Returns a small chart for each figure of host, server and generator; figures named `group/name` share one chart.
 pub fn timelines(result: &RunResult) -> Vec<Chart> {
     let group = |timeline: &Timeline| {
         let name = timeline.name.split('/').next().unwrap_or_default();
@@ -178,7 +179,7 @@ fn one_timeline(title: String, members: &[&Timeline]) -> Chart {
     let unit = members[0].unit.as_str();
     let show = if unit == "share" { percent } else { compact };
     let label = match unit {
-        "share" => "of the time",
+        "share" => "share of the time",
         "per_s" => "a second",
         "bytes" => "bytes",
         _ => "",

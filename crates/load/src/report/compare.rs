@@ -1,4 +1,4 @@
-//! Results side by side: the first is what the others are measured by.
+//! Compares results side by side; the first result is the baseline.
 
 use std::fmt::Write;
 
@@ -7,10 +7,10 @@ use crate::result::RunResult;
 use page::words::{duration, grouped};
 use page::{escape, section, whole};
 
-/// Results that are compared at once at most.
+/// Highest number of results in one comparison.
 pub const RESULTS_MAX: usize = 8;
 
-/// A figure of each result.
+/// One figure of each result.
 struct Row {
     name: String,
     values: Vec<Option<f64>>,
@@ -52,7 +52,7 @@ fn cell(row: &Row, at: usize) -> String {
     }
 }
 
-/// Differences that make a comparison unfair, each in words.
+/// Returns the differences that make the comparison unfair, in words.
 pub fn warnings(results: &[RunResult]) -> Vec<String> {
     let mut warnings = Vec::new();
     for result in results {
@@ -80,7 +80,7 @@ pub fn warnings(results: &[RunResult]) -> Vec<String> {
     warnings
 }
 
-/// The comparison as text.
+/// Returns the comparison as text.
 pub fn text(results: &[RunResult]) -> String {
     let mut out = String::new();
     for warning in warnings(results) {
@@ -101,7 +101,7 @@ pub fn text(results: &[RunResult]) -> String {
     out
 }
 
-/// The comparison as a page of its own.
+/// Returns the comparison as an HTML page.
 pub fn html(results: &[RunResult]) -> String {
     whole(&title(results), &body(results))
 }
@@ -111,7 +111,7 @@ fn title(results: &[RunResult]) -> String {
     names.join(" against ")
 }
 
-/// The ratios that people came for; of more than two results who is measured by whom.
+/// Returns the main ratios. With more than two results it also names the compared results and the baseline.
 fn headline(results: &[RunResult]) -> String {
     let [first, other] = results else { return title(results) };
     let wanted =
@@ -126,7 +126,7 @@ fn headline(results: &[RunResult]) -> String {
     format!("{} against {}: {}", other.name, first.name, ratios.join(", "))
 }
 
-/// Returns the body of that page.
+/// Returns the body of the comparison page.
 fn body(results: &[RunResult]) -> String {
     let warnings = warnings(results);
     let class = if warnings.is_empty() { "" } else { " warn" };
@@ -145,7 +145,7 @@ fn body(results: &[RunResult]) -> String {
     body
 }
 
-/// Charts and tables of several results, side by side.
+/// Returns the charts and tables of several results, side by side.
 pub fn side_by_side(results: &[RunResult]) -> String {
     let names: Vec<&str> = results.iter().map(|result| result.name.as_str()).collect();
     let mut body = "<div class=\"charts\">".to_owned();

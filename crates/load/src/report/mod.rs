@@ -1,15 +1,15 @@
-//! What people see of a result: one HTML file, and lines in a terminal.
+//! Reports of a result: one HTML file, and lines in a terminal.
 //!
 //! ```text
-//!   ┌ verdict: the rate, what was kept, what the limit was ──────────┐   read in ten seconds
-//!   │ p50  p99  p999  max  errors  answered                          │
+//!   ┌ verdict: rate, objectives that were met, limit ────────────────┐   read in ten seconds
+//!   │ p50  p99  p999  max  errors  replied                           │
 //!   └────────────────────────────────────────────────────────────────┘
 //!   rate against p999, every trial      throughput      response time over time      percentile curve
-//!   tables: verbs and sizes, trials     host, server and generator meanwhile         settings, machine
+//!   tables: verbs and sizes, trials     use of host, server, generator     settings, machine
 //! ```
 //!
-//! Invariants: the file needs nothing but itself: no script, no font, no picture from elsewhere; an invalid or partial
-//! result says so before any figure; whatever came from outside is escaped.
+//! Invariants: the file is self-contained, without external scripts, fonts or pictures. An invalid or partial result is
+//! marked before any figure. All external text is escaped.
 
 pub mod charts;
 pub mod compare;
@@ -23,7 +23,7 @@ use crate::result::{Arrivals, RunResult};
 use page::words::{duration, grouped};
 use page::{escape, section, whole};
 
-/// The whole page of a run.
+/// Returns the complete HTML page of a run.
 pub fn html(result: &RunResult) -> String {
     let mut body = verdict(result);
     body.push_str("<div class=\"charts\">");
@@ -43,10 +43,10 @@ pub fn html(result: &RunResult) -> String {
     if let Some(search) = &result.search {
         let steps = tables::steps(result).unwrap_or_default();
         let method = escape(&search.method);
-        section(&mut body, "Trials", &format!("<p>How the interval came about: {method}.</p>{steps}"));
+        section(&mut body, "Trials", &format!("<p>How the interval was found: {method}.</p>{steps}"));
     }
     if !result.timelines.is_empty() {
-        body.push_str("<h2>Meanwhile, on host, server and generator</h2><div class=\"charts small\">");
+        body.push_str("<h2>Host, server and generator during the run</h2><div class=\"charts small\">");
         for chart in charts::timelines(result) {
             let _ = write!(body, "<div class=\"card\">{}</div>", chart.render_small());
         }
@@ -87,7 +87,7 @@ fn verdict(result: &RunResult) -> String {
         let _ = write!(out, "<p class=\"bad-text\"><b>PARTIAL:</b> {}.</p>", escape(cause));
     }
     if let Some(limit) = &result.verdict.limit {
-        let _ = write!(out, "<p><b>The limit:</b> {}, from {:.1} s on.", escape(&limit.what), limit.at_s);
+        let _ = write!(out, "<p><b>The bottleneck:</b> {}, from {:.1} s on.", escape(&limit.what), limit.at_s);
         if !limit.then.is_empty() {
             let _ = write!(out, " Then rose: {}.", escape(&limit.then.join(", ")));
         }
@@ -106,7 +106,7 @@ fn verdict(result: &RunResult) -> String {
     out
 }
 
-/// With a capital in front, as a sentence begins.
+/// Returns the text with a capital first letter.
 fn sentence(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
@@ -117,7 +117,7 @@ fn tiles(result: &RunResult, out: &mut String) {
     let closed = matches!(result.arrivals, Arrivals::Closed { .. });
     let time = |ns: u64| if response.count == 0 { "-".to_owned() } else { duration(ns as f64) };
     let bad = figures.counts.errors + figures.counts.wrong + figures.counts.unanswered;
-    let answers = if closed { "answers a second, closed loop" } else { "answers a second" };
+    let answers = if closed { "replies per second, closed loop" } else { "answers a second" };
     out.push_str("<div class=\"tiles\">");
     for (name, value) in [
         (answers, grouped(figures.achieved_per_s)),

@@ -1,16 +1,16 @@
-//! Tables of a report, as HTML.
+//! The tables of a report, as HTML.
 
 use crate::result::{Latencies, Machine, RunResult};
 use page::escape;
 use page::words::{duration, grouped};
 
-/// Trials that a table shows at most; the JSON has all.
+/// Highest number of trials in a table; the JSON file has all of them.
 const STEPS_MAX: usize = 500;
 
-/// Heads of a last column that holds sentences: they are broken into lines.
+/// Headings of last columns that contain sentences, which wrap.
 const TEXT_HEADS: [&str; 4] = ["verdict", "state", "the first", "value"];
 
-/// One table: heads, then rows; a row's first item is its class.
+/// Formats a table from its headings and rows; the first element of a row is its class.
 pub fn table(heads: &[&str], rows: &[(&str, Vec<String>)]) -> String {
     let mut out = "<div class=\"scroll\"><table><tr>".to_owned();
     let is_text = |cells: usize, at: usize| at + 1 == cells && TEXT_HEADS.contains(heads.last().unwrap_or(&""));
@@ -36,7 +36,7 @@ fn times(latencies: &Latencies) -> Vec<String> {
     latencies.named().into_iter().map(|(_, ns)| show(ns)).collect()
 }
 
-/// The response times by verb and outcome, by size, and of service and sampler.
+/// Formats the response times by verb, outcome and size, the service times and the sampler's times.
 pub fn figures(result: &RunResult) -> String {
     let heads = ["", "outcome", "requests", "share", "p50", "p90", "p99", "p999", "p9999", "max", "mean"];
     let figures = &result.figures;
@@ -62,12 +62,12 @@ pub fn figures(result: &RunResult) -> String {
         }
     }
     if figures.generator.lateness.count > 0 {
-        rows.push(row("the generator's own lateness", "", &figures.generator.lateness));
+        rows.push(row("lateness of the generator", "", &figures.generator.lateness));
     }
     table(&heads, &rows)
 }
 
-/// Every trial of a search.
+/// Formats every trial of a search.
 pub fn steps(result: &RunResult) -> Option<String> {
     let search = result.search.as_ref()?;
     let heads = ["trial", "phase", "rate", "answered", "p50", "p99", "p999", "max", "errors", "verdict"];
@@ -78,7 +78,7 @@ pub fn steps(result: &RunResult) -> Option<String> {
         .map(|step| {
             let verdict = match &step.generator_limit {
                 _ if step.passed => "kept".to_owned(),
-                Some(cause) => format!("generator limited: {cause}"),
+                Some(cause) => format!("limited by the generator: {cause}"),
                 None => step.broken.join("; "),
             };
             let time = |ns: u64| duration(ns as f64);
@@ -101,7 +101,7 @@ pub fn steps(result: &RunResult) -> Option<String> {
     Some(table(&heads, &rows))
 }
 
-/// Counts of everything.
+/// Formats the counts of requests, bytes and connections.
 pub fn counts(result: &RunResult) -> String {
     let c = &result.figures.counts;
     let rows: Vec<(&str, Vec<String>)> = [
@@ -113,8 +113,8 @@ pub fn counts(result: &RunResult) -> String {
         ("errors", c.errors),
         ("wrong values", c.wrong),
         ("never sent", c.unsent),
-        ("sent late for want of room", c.late_for_room),
-        ("sent late by the generator", c.late_by_generator),
+        ("sent late because no connection had room", c.late_for_room),
+        ("sent late because of the generator", c.late_by_generator),
         ("connections made", c.connects),
         ("bytes sent", c.sent_bytes),
         ("bytes received", c.received_bytes),
@@ -125,7 +125,7 @@ pub fn counts(result: &RunResult) -> String {
     table(&["", "count"], &rows)
 }
 
-/// The generator's threads.
+/// Formats the use of the generator's threads.
 pub fn threads(result: &RunResult) -> String {
     let rows: Vec<(&str, Vec<String>)> = result
         .figures
@@ -142,7 +142,7 @@ pub fn threads(result: &RunResult) -> String {
     table(&["thread of the generator", "on CPU", "working", "waiting for a CPU", "involuntary switches"], &rows)
 }
 
-/// The agents of a run on several hosts; nothing if it was on one.
+/// Formats the agents of a run on several hosts; empty if one host ran the load.
 pub fn agents(result: &RunResult) -> String {
     if result.figures.agents.is_empty() {
         return String::new();
@@ -181,7 +181,7 @@ pub fn agents(result: &RunResult) -> String {
         "p99",
         "p999",
         "late at p99",
-        "start off by",
+        "error of the start",
         "wall clock",
         "state",
     ];
@@ -202,7 +202,7 @@ pub fn faults(result: &RunResult) -> String {
     table(&["fault", "times", "the first"], &rows)
 }
 
-/// The machine, the command line and the settings.
+/// Formats the machine, the command line and the settings.
 pub fn environment(result: &RunResult) -> String {
     let machine = &result.machine;
     let mut rows = vec![
@@ -213,13 +213,13 @@ pub fn environment(result: &RunResult) -> String {
         ("", vec!["memory".to_owned(), format!("{:.1} GiB", machine.memory_bytes as f64 / (1u64 << 30) as f64)]),
     ];
     if machine.virtual_machine {
-        rows.push(("", vec!["virtual machine".to_owned(), "yes: others may take its CPU time".to_owned()]));
+        rows.push(("", vec!["virtual machine".to_owned(), "yes: other guests may take CPU time".to_owned()]));
     }
     if let Some(governor) = &machine.governor {
         rows.push(("", vec!["frequency governor".to_owned(), governor.clone()]));
     }
     for target in &result.targets {
-        let server = target.server.as_deref().unwrap_or("a server that does not say what it is");
+        let server = target.server.as_deref().unwrap_or("unidentified server");
         rows.push(("", vec!["target".to_owned(), format!("{} by {}, {server}", target.address, target.protocol)]));
     }
     for agent in &result.agents {

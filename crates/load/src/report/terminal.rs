@@ -1,7 +1,7 @@
-//! Lines for a terminal: while a run goes on, and when it is over.
+//! Terminal output: progress lines during a run, and the summary at its end.
 //!
-//! Where standard error is a terminal one line is written over and over; else a plain line each time, so that a log can
-//! be read.
+//! If standard error is a terminal, one line is overwritten. Otherwise each update is a new line, so that the output
+//! can be logged.
 
 use std::fmt::Write;
 
@@ -14,30 +14,30 @@ use page::words::{duration, grouped};
 pub struct Progress {
     /// Name of the current activity, such as `trial 7, bisect`.
     pub what: String,
-    /// The share of the time that is over, 0 to 1; `None` if there is no end.
+    /// Elapsed share of the time, 0 to 1; `None` if the run has no fixed end.
     pub done: Option<f64>,
-    /// The rate that is asked for, a second; 0 in a closed loop.
+    /// The requested rate per second; 0 in a closed loop.
     pub target_per_s: f64,
-    /// Answers a second, lately.
+    /// Recent replies per second.
     pub achieved_per_s: f64,
-    /// p50, p99 and p999 of the response time, lately, in ns.
+    /// Recent p50, p99 and p999 of the response time, in nanoseconds.
     pub percentiles_ns: [u64; 3],
-    /// Answers so far.
+    /// Replies so far.
     pub answered: u64,
     /// Errors and wrong values so far.
     pub errors: u64,
     /// Counts of each verb so far, up to `covered_ns`; empty if they were not requested.
     pub verbs: Vec<VerbCounts>,
-    /// From the start to the end of the last slice of the timeline.
+    /// Time from the start to the end of the last slice of the timeline, in nanoseconds.
     pub covered_ns: u64,
-    /// The run is over.
+    /// True if the run has ended.
     pub is_last: bool,
 }
 
-/// Cells of a progress bar.
+/// Number of cells of a progress bar.
 const BAR_CELLS: usize = 20;
 
-/// One line about a run's middle.
+/// Formats the progress of a run as one line.
 pub fn progress(progress: &Progress) -> String {
     let mut line = String::new();
     if let Some(done) = progress.done {
@@ -53,10 +53,11 @@ pub fn progress(progress: &Progress) -> String {
     line
 }
 
-/// One line about a trial that is over.
+/// Formats a completed trial as one line.
 pub fn step(step: &StepResult) -> String {
     let verdict = if step.passed { "kept".to_owned() } else { format!("BROKEN: {}", step.broken.join("; ")) };
-    let limited = step.generator_limit.as_ref().map_or(String::new(), |cause| format!(" (generator limited: {cause})"));
+    let limited =
+        step.generator_limit.as_ref().map_or(String::new(), |cause| format!(" (limited by the generator: {cause})"));
     format!(
         "trial {:>3}  {:<8} {:>12}/s  p50 {:>8}  p99 {:>8}  p999 {:>8}  {verdict}{limited}",
         step.number,
@@ -68,7 +69,7 @@ pub fn step(step: &StepResult) -> String {
     )
 }
 
-/// The end of a run: verdict first.
+/// Formats the summary at the end of a run, with the verdict first.
 pub fn summary(result: &RunResult) -> String {
     let mut out = String::new();
     if let Some(cause) = &result.invalid {
@@ -80,7 +81,7 @@ pub fn summary(result: &RunResult) -> String {
     let _ = writeln!(out, "{}", result.verdict.headline);
     if let Some(limit) = &result.verdict.limit {
         let then = if limit.then.is_empty() { String::new() } else { format!("; then rose {}", limit.then.join(", ")) };
-        let _ = writeln!(out, "the limit: {}, from {:.1} s on{then}", limit.what, limit.at_s);
+        let _ = writeln!(out, "the bottleneck: {}, from {:.1} s on{then}", limit.what, limit.at_s);
     }
     for note in &result.verdict.notes {
         let _ = writeln!(out, "{note}");
@@ -104,7 +105,7 @@ pub fn summary(result: &RunResult) -> String {
     let c = &figures.counts;
     let _ = writeln!(
         out,
-        "\n{} due, {} answered ({}/s of {}/s), {} hits, {} misses, {} errors, {} wrong values, {} unanswered",
+        "\n{} due, {} replied ({}/s of {}/s), {} hits, {} misses, {} errors, {} wrong values, {} unanswered",
         grouped(c.due as f64),
         grouped(c.answered as f64),
         grouped(figures.achieved_per_s),
@@ -116,19 +117,23 @@ pub fn summary(result: &RunResult) -> String {
         grouped(c.unanswered as f64),
     );
     if c.redirects > 0 {
-        let _ =
-            writeln!(out, "{} redirects to other nodes, in the times of their requests", grouped(c.redirects as f64));
+        let _ = writeln!(out, "{} redirects to other nodes; response times include them", grouped(c.redirects as f64));
     }
     for sessions in &figures.connections.tls {
         let _ = writeln!(out, "{}", sessions.words());
     }
     for fault in &figures.faults {
-        let _ =
-            writeln!(out, "fault: {} {} times; the first: {}", fault.name, grouped(fault.count as f64), fault.first);
+        let _ = writeln!(
+            out,
+            "fault {}: {} times; first occurrence: {}",
+            fault.name,
+            grouped(fault.count as f64),
+            fault.first
+        );
     }
     for assertion in &result.assertions {
         let word = if assertion.held { "held" } else { "BROKEN" };
-        let _ = writeln!(out, "assertion {word}: {}; it is {}", assertion.condition, assertion.value);
+        let _ = writeln!(out, "assertion {word}: {}; actual value {}", assertion.condition, assertion.value);
     }
     out
 }

@@ -1,8 +1,9 @@
-//! Two servers against each other: rounds of both in turn, ratios of each round, and an interval for each ratio.
+//! Compares two servers in alternating rounds, with the ratios of each round and an interval for each ratio.
 //!
-//! A round runs both within a few seconds of each other, so that what the machine does to one it does to the other. Of
-//! the rounds' ratios the median is given, and two of them, equally far from the ends, as an interval: it misses the
-//! true median only if that many rounds fell on one side of it, which a coin would do as often (sign test).
+//! A round runs both sides within a few seconds of each other, so that disturbances of the machine affect both. The
+//! report shows the median of the rounds' ratios and an interval between two ratios at equal distances from the ends.
+//! The interval misses the true median only if enough rounds fall on one side of it by chance, as in coin tosses (sign
+//! test).
 
 use std::fmt::Write;
 
@@ -12,32 +13,32 @@ use crate::result::from_run;
 use page::words::{duration, grouped};
 use page::{escape, section, whole};
 
-/// Rounds at most.
+/// Highest number of rounds.
 pub const ROUNDS_MAX: u32 = 101;
-/// An interval has at least this confidence, if there are rounds enough.
+/// Minimum confidence of an interval, if there are enough rounds.
 const CONFIDENCE_MIN: f64 = 0.9;
 
 /// The measurements of one side in one round.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Round {
-    /// The generator's measurements.
+    /// The result of the load run.
     pub result: RunResult,
-    /// CPU time that the server took for a request, in ns.
+    /// CPU time of the server per request, in nanoseconds.
     pub server_cpu_ns: Option<f64>,
 }
 
-/// A ratio of the second to the first, over all rounds.
+/// A ratio of the second side to the first, over all rounds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ratio {
-    /// The median.
+    /// The median of the ratios.
     pub median: f64,
-    /// The interval.
+    /// The interval around the median.
     pub interval: (f64, f64),
-    /// The probability with which the interval holds the true median, 0 to 1.
+    /// Probability that the interval contains the true median, 0 to 1.
     pub confidence: f64,
 }
 
-/// The ratio of these; `None` if there is none.
+/// Returns the median and interval of `ratios`; `None` if there are no ratios.
 pub fn ratio(ratios: &[f64]) -> Option<Ratio> {
     let mut sorted: Vec<f64> = ratios.iter().copied().filter(|ratio| ratio.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);
@@ -46,14 +47,14 @@ pub fn ratio(ratios: &[f64]) -> Option<Ratio> {
         return None;
     }
     let median = (sorted[(count - 1) / 2] + sorted[count / 2]) / 2.0;
-    // Ends that lie `inside` places inward: wrong if at most `inside` of the rounds fall on one side.
+    // The ends lie `inside` positions from the extremes: wrong if at most `inside` of the rounds fall on one side.
     let confidence = |inside: usize| 1.0 - 2.0 * binomial_at_most(count, inside);
     let inside = (0..count.div_ceil(2)).rev().find(|inside| confidence(*inside) >= CONFIDENCE_MIN).unwrap_or(0);
     let interval = (sorted[inside], sorted[count - 1 - inside]);
     Some(Ratio { median, interval, confidence: confidence(inside).max(0.0) })
 }
 
-/// The probability of at most `most` heads in `count` throws of a coin.
+/// Returns the probability of at most `most` heads in `count` coin tosses.
 fn binomial_at_most(count: usize, most: usize) -> f64 {
     let (mut term, mut sum) = (0.5f64.powi(count as i32), 0.0);
     for heads in 0..=most.min(count) {
@@ -63,7 +64,7 @@ fn binomial_at_most(count: usize, most: usize) -> f64 {
     sum
 }
 
-/// A figure that two sides are compared by.
+/// A figure by which two sides are compared.
 struct Figure {
     name: &'static str,
     more_is_better: bool,
@@ -74,7 +75,7 @@ struct Figure {
 const FIGURES: [Figure; 7] = [
     Figure::new("rate within the objectives, /s", true, grouped, |round| round.result.search.as_ref()?.answer_per_s),
     Figure::new("answers a second", true, grouped, |round| Some(round.result.figures.achieved_per_s)),
-    Figure::new("server CPU a request", false, duration, |round| round.server_cpu_ns),
+    Figure::new("server CPU per request", false, duration, |round| round.server_cpu_ns),
     Figure::new("p50", false, duration, |round| Some(round.result.figures.response.p50_ns as f64)),
     Figure::new("p99", false, duration, |round| Some(round.result.figures.response.p99_ns as f64)),
     Figure::new("p999", false, duration, |round| Some(round.result.figures.response.p999_ns as f64)),
@@ -92,7 +93,7 @@ impl Figure {
     }
 }
 
-/// Rows of the comparison: the figure, both medians, the ratio, and which side it speaks for.
+/// Returns the rows of the comparison: the figure, both medians, the ratio, and the side that is better.
 fn rows(a: &[Round], b: &[Round]) -> Vec<Vec<String>> {
     let row = |figure: &Figure| {
         let pairs: Vec<(f64, f64)> =
@@ -108,7 +109,7 @@ fn rows(a: &[Round], b: &[Round]) -> Vec<Vec<String>> {
             (true, _) if figure.more_is_better => "b",
             (_, true) if !figure.more_is_better => "b",
             (true, _) | (_, true) => "a",
-            _ => "no difference shown",
+            _ => "no significant difference",
         };
         Some(vec![
             figure.name.to_owned(),
@@ -124,7 +125,7 @@ fn rows(a: &[Round], b: &[Round]) -> Vec<Vec<String>> {
 
 const HEADS: [&str; 6] = ["median of the rounds", "a", "b", "b / a", "interval", "better"];
 
-/// The comparison as text.
+/// Returns the comparison as text.
 pub fn text(a: &[Round], b: &[Round]) -> String {
     let mut out = String::new();
     for warning in warnings(a, b) {
@@ -137,13 +138,14 @@ pub fn text(a: &[Round], b: &[Round]) -> String {
     out
 }
 
-/// Rounds that say nothing.
+/// Returns warnings about rounds that are invalid or partial.
 fn warnings(a: &[Round], b: &[Round]) -> Vec<String> {
     let mut warnings = Vec::new();
     for (side, rounds) in [("a", a), ("b", b)] {
         let invalid = rounds.iter().filter(|round| round.result.invalid.is_some()).count();
         if invalid > 0 {
-            warnings.push(format!("the generator was the limit in {invalid} of {} rounds of {side}", rounds.len()));
+            warnings
+                .push(format!("the generator was the bottleneck in {invalid} of {} rounds of {side}", rounds.len()));
         }
         let partial = rounds.iter().filter(|round| round.result.partial.is_some()).count();
         if partial > 0 {
@@ -153,7 +155,7 @@ fn warnings(a: &[Round], b: &[Round]) -> Vec<String> {
     warnings
 }
 
-/// Each side's rounds as one result.
+/// Combines each side's rounds into one result.
 pub fn sides(a: &[Round], b: &[Round]) -> Vec<RunResult> {
     [("a", a), ("b", b)]
         .into_iter()
@@ -166,17 +168,17 @@ pub fn sides(a: &[Round], b: &[Round]) -> Vec<RunResult> {
         .collect()
 }
 
-/// Returns a sentence that lists the figures in which a and b differ, as far as the rounds show it.
+/// Returns a sentence with the figures in which a and b differ significantly.
 fn headline(rows: &[Vec<String>]) -> String {
     let shown = rows.iter().filter(|row| row[5] == "a" || row[5] == "b");
     let shown: Vec<String> = shown.map(|row| format!("{} {}", row[0].trim_end_matches(", /s"), row[3])).collect();
     match shown.is_empty() {
-        true => "no difference between a and b is shown".to_owned(),
+        true => "no significant difference between a and b".to_owned(),
         false => format!("b against a: {}", shown.join(", ")),
     }
 }
 
-/// The comparison as a page of its own.
+/// Returns the comparison as an HTML page.
 pub fn html(a: &[Round], b: &[Round], commands: [&str; 2]) -> String {
     let (rows, warnings) = (rows(a, b), warnings(a, b));
     let class = if warnings.is_empty() { "" } else { " warn" };
@@ -190,7 +192,11 @@ pub fn html(a: &[Round], b: &[Round], commands: [&str; 2]) -> String {
         let _ = write!(body, "<p class=\"bad-text\"><b>Careful:</b> {}.</p>", escape(&warning));
     }
     body.push_str("</div>");
-    section(&mut body, &format!("{} rounds of both in turn", a.len().min(b.len())), &tables::table(&HEADS, &table));
+    section(
+        &mut body,
+        &format!("{} rounds of both sides, alternating", a.len().min(b.len())),
+        &tables::table(&HEADS, &table),
+    );
     body.push_str("<h2>All rounds of a side together</h2>");
     body.push_str(&compare::side_by_side(&sides(a, b)));
     whole("a versus b", &body)
@@ -222,7 +228,7 @@ mod tests {
         let lines = text(&a, &b);
         let line = |name: &str| lines.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
         assert!(line("p99 ").contains("x 0.50") && line("p99 ").ends_with(" b"), "{lines}");
-        assert!(line("server CPU").ends_with("no difference shown"), "{lines}");
+        assert!(line("server CPU").ends_with("no significant difference"), "{lines}");
         let page = html(&a, &b, ["one", "two & more"]);
         assert!(page.contains("<h1>b against a: p50 x 0.5"), "the verdict is first");
         assert!(page.contains("two &amp; more") && page.contains("5 rounds of both"));

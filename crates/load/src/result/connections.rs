@@ -1,4 +1,4 @@
-//! Connections: what making them took, and what secured them.
+//! Figures of the connections: the time to open them, and their TLS parameters.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,29 +7,29 @@ use super::Latencies;
 use crate::measure::TlsUse;
 use link::tls::Settings;
 
-/// Connections of the whole run, the first ones included.
+/// Connections of the whole run, including the first ones.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Connections {
-    /// From the attempt to the first request: handshake and greeting included.
+    /// Time from the attempt to the first request, including handshake and greeting.
     pub time: Latencies,
-    /// The TLS handshake's part of it; none without TLS.
+    /// The part of this time taken by the TLS handshake; empty without TLS.
     pub handshake: Latencies,
-    /// Security of the connections; none: they were not secured.
+    /// The TLS versions and ciphers of the connections; empty without TLS.
     pub tls: Vec<TlsSessions>,
 }
 
-/// Connections that were secured in the same way.
+/// Connections with the same TLS version and cipher.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TlsSessions {
-    /// The protocol and its version, as `TLS 1.3`.
+    /// The protocol and its version, such as `TLS 1.3`.
     pub version: String,
     /// The cipher suite, by its IANA name.
     pub cipher: String,
-    /// Whole handshakes.
+    /// Number of full handshakes.
     pub full: u64,
-    /// Handshakes that resumed an earlier session.
+    /// Number of handshakes that resumed an earlier session.
     pub resumed: u64,
 }
 
@@ -37,19 +37,19 @@ pub struct TlsSessions {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Tls {
-    /// The file of CAs that may vouch for the server; `null`: the system's own.
+    /// The file of CAs that the server is verified with; `null` for the system's CAs.
     pub ca: Option<String>,
     /// The file of the client's certificate.
     pub certificate: Option<String>,
-    /// The name that the server had to prove; `null`: the host of its address.
+    /// The name that the server's certificate must have; `null` for the host of its address.
     pub server_name: Option<String>,
-    /// Any certificate was taken: who answered is not known.
+    /// True if any certificate was accepted: the server's identity is unknown.
     pub insecure: bool,
-    /// Versions that were allowed, as `1.2,1.3`.
+    /// Allowed versions, such as `1.2,1.3`.
     pub versions: String,
     /// True if reopened connections could resume a session.
     pub resume: bool,
-    /// The same in words.
+    /// The options in words.
     pub words: String,
 }
 
@@ -75,15 +75,15 @@ impl From<&TlsUse> for TlsSessions {
 }
 
 impl TlsSessions {
-    /// In words.
+    /// Describes the options in words.
     pub fn words(&self) -> String {
         let Self { version, cipher, full, resumed } = self;
-        format!("{version} with {cipher}: {full} whole handshakes, {resumed} resumed")
+        format!("{version} with {cipher}: {full} full handshakes, {resumed} resumed")
     }
 }
 
 impl Connections {
-    /// Several runs' together.
+    /// Combines the figures of several runs.
     pub fn together<'a>(several: impl Iterator<Item = &'a Self> + Clone) -> Self {
         let mut tls: Vec<TlsSessions> = Vec::new();
         for sessions in several.clone().flat_map(|connections| &connections.tls) {
@@ -103,7 +103,7 @@ impl Connections {
         }
     }
 
-    /// The versions of TLS that were spoken, for a label; empty without TLS.
+    /// Returns the TLS versions in use, for a label; empty without TLS.
     pub fn label(&self) -> String {
         let mut versions: Vec<&str> = self.tls.iter().map(|sessions| sessions.version.as_str()).collect();
         versions.sort_unstable();

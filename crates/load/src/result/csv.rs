@@ -1,4 +1,4 @@
-//! Tables for spreadsheets: a row an interval, or a row a trial.
+//! CSV tables for spreadsheets, with one row per interval or per trial.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use super::{Latencies, RunResult};
 
 const LATENCY_COLUMNS: &str = "p50_ns,p90_ns,p99_ns,p999_ns,p9999_ns,max_ns,mean_ns";
 
-/// A row an interval.
+/// Returns a table with one row per interval.
 pub fn intervals(result: &RunResult) -> String {
     let mut text = format!("at_s,duration_s,target_per_s,achieved_per_s,errors,{LATENCY_COLUMNS}\n");
     for i in &result.intervals {
@@ -17,7 +17,7 @@ pub fn intervals(result: &RunResult) -> String {
     text
 }
 
-/// A row a trial of the search; only the head if there was none.
+/// Returns a table with one row per trial of the search; only the header if there were no trials.
 pub fn steps(result: &RunResult) -> String {
     let mut text =
         format!("number,phase,rate_per_s,offered_per_s,achieved_per_s,passed,errors,unanswered,{LATENCY_COLUMNS}\n");

@@ -10,10 +10,10 @@ use crate::engine::{HostRun, Limit, Run};
 use crate::measure::{Cell, Histogram, Slice, Totals};
 
 const NS_A_S: f64 = 1e9;
-/// Kinds of faults that are kept.
+/// Highest number of kinds of faults in a result.
 const FAULTS_MAX: usize = 16;
 
-/// The figures of one run.
+/// Returns the figures of one run.
 pub fn figures(run: &Run) -> Figures {
     let (bulk, totals) = (&run.bulk, &run.bulk.totals);
     let duration_s = bulk.measured_ns as f64 / NS_A_S;
@@ -77,7 +77,7 @@ fn agent(host: &HostRun) -> AgentFigures {
     }
 }
 
-/// Counts of the measured part.
+/// Returns the counts of the measured part.
 pub fn counts(totals: &Totals) -> Counts {
     Counts {
         due: totals.due,
@@ -98,8 +98,8 @@ pub fn counts(totals: &Totals) -> Counts {
     }
 }
 
-/// Answers a second that came within the measured part: what came behind its end is no throughput. Of a run that is
-/// shorter than a slice all answers count.
+/// Returns the replies per second within the measured part; later replies are not throughput. If a run is shorter than
+/// a slice, all replies count.
 pub fn answered_in_time_per_s(run: &Run) -> f64 {
     let measured = || run.bulk.timeline.iter().filter(|slice| slice.measured);
     let span_ns: u64 = measured().map(|slice| slice.length_ns).sum();
@@ -109,12 +109,12 @@ pub fn answered_in_time_per_s(run: &Run) -> f64 {
     measured().map(|slice| slice.answered).sum::<u64>() as f64 * NS_A_S / span_ns as f64
 }
 
-/// A histogram of the engine's as it is kept.
+/// Converts a histogram of the engine to its stored form.
 pub fn latencies(histogram: &Histogram) -> Latencies {
     Latencies::of(histogram.as_hdr())
 }
 
-/// Cells with the same key together, in the keys' order.
+/// Merges cells with the same key, in the order of the keys.
 fn grouped(
     cells: &[Cell],
     key: impl Fn(&Cell) -> (usize, usize),
@@ -137,7 +137,8 @@ fn grouped(
     groups.into_values().map(group).collect()
 }
 
-/// A slice of a run that began `began_s` after the whole. Its percentiles are known; its histogram is not.
+/// Converts a slice of a run that began `began_s` seconds after the session. The slice has percentiles but no
+/// histogram.
 pub fn interval(slice: &Slice, began_s: f64) -> Interval {
     let duration_s = slice.length_ns as f64 / NS_A_S;
     Interval {
@@ -159,7 +160,7 @@ pub fn interval(slice: &Slice, began_s: f64) -> Interval {
     }
 }
 
-/// Several runs of the same kind as one: the first, with the figures of all. `None` of none.
+/// Combines several runs of the same kind into the first one's result; `None` if there are none.
 pub fn results_together(several: &[&RunResult]) -> Option<RunResult> {
     let mut joined = (*several.first()?).clone();
     joined.figures = together(&several.iter().map(|result| &result.figures).collect::<Vec<_>>());
@@ -167,7 +168,7 @@ pub fn results_together(several: &[&RunResult]) -> Option<RunResult> {
     Some(joined)
 }
 
-/// Figures of several runs of the same kind as one.
+/// Combines the figures of several runs of the same kind.
 pub fn together(several: &[&Figures]) -> Figures {
     let Some((first, rest)) = several.split_first() else { return Figures::default() };
     if rest.is_empty() {
@@ -208,7 +209,7 @@ pub fn together(several: &[&Figures]) -> Figures {
     }
 }
 
-/// Agents by name: mean rates, all counts and times, the worst clock.
+/// Combines agents by name: mean rates, all counts and times, the worst clock.
 fn agents_together(several: &[&Figures]) -> Vec<AgentFigures> {
     let mut joined: Vec<Vec<&AgentFigures>> = Vec::new();
     for agent in several.iter().flat_map(|figures| &figures.agents) {
@@ -255,7 +256,7 @@ fn groups_together<'a>(groups: impl Iterator<Item = &'a Group>) -> Vec<Group> {
     joined.into_iter().map(one).collect()
 }
 
-/// Threads by name: the mean share, all switches.
+/// Combines threads by name: the mean shares, all switches.
 fn threads_together(several: &[&Figures]) -> Vec<GeneratorThread> {
     let mut joined: Vec<(GeneratorThread, f64)> = Vec::new();
     for thread in several.iter().flat_map(|figures| &figures.generator.threads) {

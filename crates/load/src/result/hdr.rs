@@ -1,4 +1,4 @@
-//! HDR histograms as text, and the interval log that HDR's own tools read.
+//! HDR histograms as text, and the interval log of HDR tools.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -10,17 +10,17 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer}
 
 use super::RunResult;
 
-/// Divisor of the log's maxima, which are written in ms.
+/// Divisor of the log's maxima, which are in milliseconds.
 const NS_A_MS: f64 = 1e6;
 
-/// The text of `histogram`: V2, deflated, base 64.
+/// Returns `histogram` as text: V2, deflated, base 64.
 pub fn encode(histogram: &Histogram<u64>) -> String {
     let mut bytes = Vec::new();
     V2DeflateSerializer::new().serialize(histogram, &mut bytes).expect("memory takes all that is written");
     STANDARD.encode(bytes)
 }
 
-/// The histogram of a text; `None` if it is not one.
+/// Parses a histogram; `None` if the text is not one.
 pub fn decode(text: &str) -> Option<Histogram<u64>> {
     let bytes = STANDARD.decode(text).ok()?;
     let mut histogram: Histogram<u64> = Deserializer::new().deserialize(&mut bytes.as_slice()).ok()?;
@@ -28,7 +28,7 @@ pub fn decode(text: &str) -> Option<Histogram<u64>> {
     Some(histogram)
 }
 
-/// The response times of every interval, as HDR's interval log.
+/// Returns the response times of every interval as an HDR interval log.
 pub fn log(result: &RunResult) -> String {
     let started = UNIX_EPOCH + Duration::from_millis(result.started_at_unix_ms);
     let (mut bytes, mut serializer) = (Vec::new(), V2DeflateSerializer::new());

@@ -1,4 +1,4 @@
-//! A histogram with the figures that people read, as plain data.
+//! A histogram with its usual figures, as plain data.
 
 use hdrhistogram::Histogram;
 use schemars::JsonSchema;
@@ -6,42 +6,42 @@ use serde::{Deserialize, Serialize};
 
 use super::hdr;
 
-/// The greatest time that histograms tell apart, in ns: a thousand seconds.
+/// The largest recorded time, in nanoseconds: a thousand seconds.
 pub const TIME_MAX_NS: u64 = 1_000_000_000_000;
 
-/// Times of many requests, in ns: the usual figures, and all of them as a histogram with 3 significant digits.
+/// Times of many requests in nanoseconds: the usual percentiles, and a histogram with 3 significant digits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Latencies {
-    /// Number of values.
+    /// Number of times.
     pub count: u64,
-    /// The least.
+    /// The shortest time in nanoseconds.
     pub min_ns: u64,
-    /// The mean.
+    /// The mean time in nanoseconds.
     pub mean_ns: f64,
-    /// Half of them take at most this.
+    /// 50 % of the times are at most this, in nanoseconds.
     pub p50_ns: u64,
-    /// 90 % of them take at most this.
+    /// 90 % of the times are at most this, in nanoseconds.
     pub p90_ns: u64,
-    /// 99 % of them take at most this.
+    /// 99 % of the times are at most this, in nanoseconds.
     pub p99_ns: u64,
-    /// 99.9 % of them take at most this.
+    /// 99.9 % of the times are at most this, in nanoseconds.
     pub p999_ns: u64,
-    /// 99.99 % of them take at most this.
+    /// 99.99 % of the times are at most this, in nanoseconds.
     pub p9999_ns: u64,
-    /// The greatest.
+    /// The longest time in nanoseconds.
     pub max_ns: u64,
-    /// The whole histogram, as HDR histograms are written in logs: V2, deflated, in base 64. Empty if there is none.
+    /// The whole histogram in the text form of HDR logs: V2, deflated, in base 64. Empty without a histogram.
     pub histogram: String,
 }
 
-/// An empty histogram for times in ns.
+/// Returns an empty histogram for times in nanoseconds.
 pub fn empty() -> Histogram<u64> {
     Histogram::new_with_bounds(1, TIME_MAX_NS, 3).expect("the bounds are in order")
 }
 
 impl Latencies {
-    /// Those in `histogram`, which counts ns.
+    /// Returns the figures of `histogram`, which counts nanoseconds.
     pub fn of(histogram: &Histogram<u64>) -> Self {
         if histogram.is_empty() {
             return Self::default();
@@ -61,12 +61,12 @@ impl Latencies {
         }
     }
 
-    /// All of them again; `None` if there are none or the text is damaged.
+    /// Parses the whole histogram; `None` if there is none, or if its text is damaged.
     pub fn histogram(&self) -> Option<Histogram<u64>> {
         if self.histogram.is_empty() { None } else { hdr::decode(&self.histogram) }
     }
 
-    /// The figures and their names, from the least.
+    /// Returns the figures with their names, in ascending order.
     pub fn named(&self) -> [(&'static str, u64); 7] {
         [
             ("p50", self.p50_ns),
@@ -79,7 +79,7 @@ impl Latencies {
         ]
     }
 
-    /// Several together.
+    /// Combines several distributions.
     pub fn together<'a>(several: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut sum = empty();
         for histogram in several.into_iter().filter_map(Self::histogram) {

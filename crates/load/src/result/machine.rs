@@ -1,4 +1,4 @@
-//! The machine that the generator runs on, from `/proc` and `/sys`.
+//! Reads the description of the generator's machine from `/proc` and `/sys`.
 
 use super::Machine;
 
@@ -13,7 +13,7 @@ impl Machine {
         Self { kernel: release, cpus, governor, ..Self::parse(&read("/proc/cpuinfo"), &read("/proc/meminfo")) }
     }
 
-    /// Returns the machine that the contents of the two files describe.
+    /// Parses the contents of the two files.
     fn parse(cpuinfo: &str, meminfo: &str) -> Self {
         let field = |name: &str| {
             let mut lines = cpuinfo.lines().filter_map(|line| line.split_once(':'));

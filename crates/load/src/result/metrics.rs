@@ -1,10 +1,10 @@
-//! A result in the Prometheus text format.
+//! Formats a result in the Prometheus text format.
 
 use std::fmt::Write;
 
 use super::{Connections, Counts, Latencies, RunResult, TlsSessions};
 
-/// Everything worth a graph.
+/// Returns the metrics of a result.
 pub fn text(result: &RunResult) -> String {
     let mut out = String::new();
     let figures = &result.figures;
@@ -12,16 +12,16 @@ pub fn text(result: &RunResult) -> String {
         let _ = write!(out, "# HELP gannet_load_{name} {help}\n# TYPE gannet_load_{name} gauge\n");
         let _ = writeln!(out, "gannet_load_{name} {value}");
     };
-    gauge(&mut out, "valid", "1 if the figures say something about the server.", f64::from(result.invalid.is_none()));
-    gauge(&mut out, "whole", "1 if the run came to its end.", f64::from(result.partial.is_none()));
-    gauge(&mut out, "offered_per_second", "Requests that were due, a second.", figures.offered_per_s);
+    gauge(&mut out, "valid", "1 if the figures are valid for the server.", f64::from(result.invalid.is_none()));
+    gauge(&mut out, "whole", "1 if the run was complete.", f64::from(result.partial.is_none()));
+    gauge(&mut out, "offered_per_second", "Requests that were due, per second.", figures.offered_per_s);
     gauge(&mut out, "achieved_per_second", "Answers, a second.", figures.achieved_per_s);
     if let Some(search) = &result.search {
         let answer = search.answer_per_s.unwrap_or(0.0);
-        gauge(&mut out, "answer_per_second", "The highest rate that kept the objectives.", answer);
+        gauge(&mut out, "answer_per_second", "The highest rate that met the objectives.", answer);
         for (name, value) in [("lower", search.lower_per_s), ("upper", search.upper_per_s)] {
             if let Some(value) = value {
-                let help = "An end of the answer's interval.";
+                let help = "A bound of the interval around the answer.";
                 gauge(&mut out, &format!("answer_{name}_per_second"), help, value);
             }
         }
@@ -43,14 +43,13 @@ pub fn text(result: &RunResult) -> String {
     out
 }
 
-/// Handshakes and what they took, of secured connections.
+/// Writes the number and duration of TLS handshakes.
 fn secured(out: &mut String, connections: &Connections) {
     if connections.tls.is_empty() {
         return;
     }
     out.push_str(
-        "# HELP gannet_load_tls_handshakes_total Connections that were secured.\n\
-         # TYPE gannet_load_tls_handshakes_total counter\n",
+        "# HELP gannet_load_tls_handshakes_total TLS handshakes.\n# TYPE gannet_load_tls_handshakes_total counter\n",
     );
     for TlsSessions { version, cipher, full, resumed } in &connections.tls {
         for (kind, count) in [("full", full), ("resumed", resumed)] {
@@ -59,25 +58,25 @@ fn secured(out: &mut String, connections: &Connections) {
         }
     }
     out.push_str(
-        "# HELP gannet_load_tls_handshake_quantile_seconds What handshakes took; 1 is the maximum.\n\
-         # TYPE gannet_load_tls_handshake_quantile_seconds gauge\n",
+        "# HELP gannet_load_tls_handshake_quantile_seconds Duration of TLS handshakes; 1 is the maximum.\n# TYPE \
+         gannet_load_tls_handshake_quantile_seconds gauge\n",
     );
     quantiles(out, "tls_handshake", "verb=\"\",outcome=\"\"", &connections.handshake);
 }
 
-/// Counts as counters.
+/// Writes the counts as counters.
 pub fn counts(out: &mut String, counts: &Counts) {
     for (name, help, value) in [
         ("requests_due_total", "Requests that were due.", counts.due),
-        ("requests_answered_total", "Requests with an answer.", counts.answered),
-        ("requests_unanswered_total", "Requests that were due and have no answer.", counts.unanswered),
-        ("hits_total", "Reads that found their key and writes that were done.", counts.hits),
-        ("misses_total", "Reads that found nothing, and writes whose condition did not hold.", counts.misses),
-        ("errors_total", "Answers that are errors.", counts.errors),
-        ("wrong_values_total", "Values that are not what their key says.", counts.wrong),
-        ("late_for_room_total", "Requests sent late since no connection had room.", counts.late_for_room),
-        ("late_by_generator_total", "Requests that the generator sent late.", counts.late_by_generator),
-        ("connects_total", "Connections that were made.", counts.connects),
+        ("requests_answered_total", "Requests with a reply.", counts.answered),
+        ("requests_unanswered_total", "Requests that were due and got no reply.", counts.unanswered),
+        ("hits_total", "Reads that found their key, and writes that succeeded.", counts.hits),
+        ("misses_total", "Reads that did not find their key, and writes whose condition failed.", counts.misses),
+        ("errors_total", "Replies that are errors.", counts.errors),
+        ("wrong_values_total", "Replies with a wrong value for the key.", counts.wrong),
+        ("late_for_room_total", "Requests sent late because no connection had room.", counts.late_for_room),
+        ("late_by_generator_total", "Requests sent late because of the generator.", counts.late_by_generator),
+        ("connects_total", "Connections that were opened.", counts.connects),
         ("sent_bytes_total", "Bytes sent.", counts.sent_bytes),
         ("received_bytes_total", "Bytes received.", counts.received_bytes),
     ] {
@@ -86,7 +85,7 @@ pub fn counts(out: &mut String, counts: &Counts) {
     }
 }
 
-/// The quantiles of `latencies`, a line each.
+/// Writes the quantiles of `latencies`, one per line.
 pub fn quantiles(out: &mut String, what: &str, labels: &str, latencies: &Latencies) {
     let quantiles = [
         ("0.5", latencies.p50_ns),

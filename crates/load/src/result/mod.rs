@@ -1,20 +1,20 @@
-//! What is kept of a run, as plain data: the same for the JSON file, the report, the comparison and the price of a
-//! request.
+//! The result of a run as plain data. The JSON file, the report, the comparison and the cost of a request all use it.
 //!
 //! ```text
-//!   RunResult ── verdict      the one sentence, and what the limit was
+//!   RunResult ── verdict      one sentence, and the bottleneck
 //!             ├─ search       every trial, the answer and its interval     (of a search)
 //!             ├─ figures      totals, percentiles, verbs, sizes            (of the answer's trials, or of the one run)
-//!             ├─ intervals    the same second by second
-//!             ├─ timelines    host, server and generator meanwhile
+//!             ├─ intervals    the same figures second by second
+//!             ├─ timelines    host, server and generator during the run
 //!             └─ machine, arguments, configuration
 //! ```
 //!
-//! `docs/load/result.schema.json` describes the JSON; it is made from these types, and a test holds it to them. Times
-//! are in ns, shares between 0 and 1, rates a second, and names end with the unit.
+//! `docs/load/result.schema.json` describes the JSON; it is generated from these types, and a test compares the two.
+//! Times are in nanoseconds unless the name has another unit, shares are between 0 and 1, rates are per second, and
+//! names end with the unit.
 //!
-//! Invariants: histograms are kept whole, so that results can be added up exactly; a result that is not whole or not
-//! valid says so in [`RunResult::partial`] and [`RunResult::invalid`].
+//! Invariants: histograms are stored whole, so that results can be combined exactly. A result that is incomplete or
+//! invalid is marked in [`RunResult::partial`] or [`RunResult::invalid`].
 
 pub mod connections;
 pub mod csv;
@@ -36,12 +36,12 @@ pub use searched::{SearchResult, StepResult};
 
 /// The value of [`RunResult::format`].
 pub const FORMAT: &str = "gannet-load-result";
-/// The format's version. A reader takes its own and no other.
+/// The format's version. A reader accepts only its own version.
 pub const VERSION: u32 = 1;
-/// The longest JSON file that is read, in bytes.
+/// The longest JSON file that is accepted, in bytes.
 pub const JSON_BYTES_MAX: u64 = 256 << 20;
 
-/// All that is kept of a run.
+/// The stored result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunResult {
@@ -49,25 +49,25 @@ pub struct RunResult {
     pub format: String,
     /// The format's version.
     pub version: u32,
-    /// Which build wrote it.
+    /// The build that wrote the result.
     pub program: String,
-    /// A name for people, as in a comparison's columns.
+    /// A display name, for the columns of a comparison.
     pub name: String,
-    /// Why the figures say nothing about the server, if they do not.
+    /// The reason why the figures are not valid for the server, if they are not.
     pub invalid: Option<String>,
-    /// Why the run is not whole, if it is not.
+    /// The reason why the run is incomplete, if it is.
     pub partial: Option<String>,
-    /// Objectives of a run at a rate were broken, or a search found no rate that keeps them.
+    /// True if a run at a rate broke its objectives, or if a search found no rate that meets them.
     pub is_broken: bool,
-    /// The sentence that people came for.
+    /// The outcome in words.
     pub verdict: Verdict,
-    /// Beginning: Unix time in ms.
+    /// Beginning of the run, as Unix time in milliseconds.
     pub started_at_unix_ms: u64,
-    /// Length of the whole run, in s.
+    /// Length of the whole run, in seconds.
     pub elapsed_s: f64,
     /// The servers.
     pub targets: Vec<Target>,
-    /// TLS options of the run; `null`: connections were not secured.
+    /// TLS options of the run; `null` without TLS.
     pub tls: Option<Tls>,
     /// Arrival of the requests: open or closed loop, and the schedule.
     pub arrivals: Arrivals,
@@ -75,28 +75,28 @@ pub struct RunResult {
     pub objectives: Vec<String>,
     /// The lowest percentile objective as (share, limit in ns), for plots.
     pub objective_line: Option<ObjectiveLine>,
-    /// The search, if it was one.
+    /// The search, if the run was one.
     pub search: Option<SearchResult>,
-    /// Figures of the run, or of the trials at the answer.
+    /// Figures of the run, or of the trials at the answer of a search.
     pub figures: Figures,
-    /// The same, interval by interval, of the whole time.
+    /// The same figures for each interval of the whole time.
     pub intervals: Vec<Interval>,
     /// Activity of host, server and generator during the run.
     pub timelines: Vec<Timeline>,
-    /// Assertions, and whether each held.
+    /// The assertions, and whether each held.
     pub assertions: Vec<Assertion>,
     /// The command line, word by word.
     pub arguments: Vec<String>,
     /// Settings in force, by name.
     pub configuration: BTreeMap<String, String>,
-    /// The workload, with everything that files, presets and flags set: a workload file's text.
+    /// The complete workload as the text of a workload file, including all settings from files, presets and flags.
     pub workload: Option<String>,
-    /// The flags that a run of this workload takes to be the same again, a word each: `--rate=5000`.
+    /// The flags that repeat the run with this workload, one per element: `--rate=5000`.
     #[serde(default)]
     pub again: Vec<String>,
-    /// Machine of the generator; of a run on several hosts, that of its coordinator.
+    /// The generator's machine; for a run on several hosts, the coordinator's machine.
     pub machine: Machine,
-    /// Of a run on several hosts: the agents.
+    /// For a run on several hosts, the agents.
     #[serde(default)]
     pub agents: Vec<AgentHost>,
 }
@@ -105,11 +105,11 @@ pub struct RunResult {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AgentHost {
-    /// Address at which its agent listens.
+    /// Address that the host's agent listens on.
     pub name: String,
-    /// Which build it is.
+    /// The agent's build.
     pub program: String,
-    /// Its machine.
+    /// The agent's machine.
     pub machine: Machine,
 }
 
@@ -119,23 +119,23 @@ pub struct AgentHost {
 pub struct Verdict {
     /// One sentence.
     pub headline: String,
-    /// Further remarks, a sentence each.
+    /// Further remarks, one sentence each.
     pub notes: Vec<String>,
-    /// Description of the limit.
+    /// Description of the bottleneck.
     pub limit: Option<Limit>,
 }
 
-/// The limit of the rate.
+/// The bottleneck that limited the rate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Limit {
-    /// In words.
+    /// The bottleneck in words.
     pub what: String,
-    /// Its timeline: `source/name`.
+    /// The timeline that shows the bottleneck: `source/name`.
     pub timeline: String,
-    /// Time at which it rose, in s since the start.
+    /// Time at which the timeline rose, in seconds since the start.
     pub at_s: f64,
-    /// Other series that rose, in order, each in words.
+    /// Other timelines that rose later, in order, each in words.
     pub then: Vec<String>,
 }
 
@@ -155,14 +155,14 @@ pub struct Target {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, tag = "loop", rename_all = "lowercase")]
 pub enum Arrivals {
-    /// Each request has an instant at which it is due, whatever the answers do.
+    /// Each request has an instant at which it is due, regardless of earlier replies.
     Open {
         /// The schedule, in words.
         schedule: String,
-        /// The rate that was asked for, a second; `null` in a search.
+        /// The requested rate per second; `null` in a search.
         rate_per_s: Option<f64>,
     },
-    /// The next request waits for an answer: response times hide what a stall holds back.
+    /// The next request waits for a reply, so response times do not include the waiting caused by a stall.
     Closed {
         /// Requests in flight on each connection.
         depth: u64,
@@ -176,12 +176,12 @@ impl Default for Arrivals {
 }
 
 impl Arrivals {
-    /// In words.
+    /// Describes the arrivals in words.
     pub fn words(&self) -> String {
         match self {
             Self::Open { schedule, .. } => format!("open loop, {schedule} arrivals"),
             Self::Closed { depth } => {
-                format!("CLOSED LOOP, {depth} in flight a connection: times hide what stalls hold back")
+                format!("CLOSED LOOP, {depth} in flight per connection: times exclude the waiting caused by stalls")
             }
         }
     }
@@ -197,77 +197,78 @@ pub struct ObjectiveLine {
     pub limit_ns: u64,
 }
 
-/// Figures of a run.
+/// The figures of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Figures {
-    /// Time during which requests were due, in s.
+    /// Time during which requests were due, in seconds.
     pub duration_s: f64,
-    /// Requests that were due, a second.
+    /// Requests that were due, per second.
     pub offered_per_s: f64,
-    /// Answers, a second.
+    /// Replies per second.
     pub achieved_per_s: f64,
-    /// Counts of everything.
+    /// Counts of requests, bytes and connections.
     pub counts: Counts,
-    /// From the instant at which a request was due to its answer.
+    /// Response times: from the instant at which a request was due to its reply.
     pub response: Latencies,
-    /// From the instant at which it was sent to its answer.
+    /// Service times: from the instant at which a request was sent to its reply.
     pub service: Latencies,
-    /// By verb and outcome.
+    /// Times by verb and outcome.
     pub verbs: Vec<Group>,
-    /// By size of the value.
+    /// Times by size of the value.
     pub sizes: Vec<Group>,
-    /// A paced stream beside the bulk, on connections of its own.
+    /// Response times of the sampler, a paced stream on its own connections.
     pub sampler: Option<Latencies>,
-    /// Connections of the load: what making them took, and what secured them.
+    /// The load's connections: the time to open them, and their TLS parameters.
     #[serde(default)]
     pub connections: Connections,
     /// Failures, the most frequent first.
     pub faults: Vec<FaultCount>,
     /// The generator's own figures.
     pub generator: Generator,
-    /// Of a run on several hosts: what each agent did; everything above is all of them together.
+    /// For a run on several hosts, the figures of each agent. The other fields cover all agents together.
     #[serde(default)]
     pub agents: Vec<AgentFigures>,
 }
 
-/// Share of one agent in a run on several hosts.
+/// The figures of one agent in a run on several hosts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AgentFigures {
-    /// Address at which it listens.
+    /// Address that the agent listens on.
     pub name: String,
-    /// Requests that were due, a second.
+    /// Requests that were due on the agent, per second.
     pub offered_per_s: f64,
-    /// Answers, a second.
+    /// Replies to the agent, per second.
     pub achieved_per_s: f64,
-    /// Counts of everything.
+    /// Counts of the agent's requests, bytes and connections.
     pub counts: Counts,
-    /// From the instant at which a request was due to its answer.
+    /// Response times: from the instant at which a request was due to its reply.
     pub response: Latencies,
-    /// Lateness of the generator itself: from the intended instant to the send.
+    /// Lateness of the generator: from the intended instant to the send.
     pub lateness: Latencies,
-    /// Why it was the limit, if it was.
+    /// The reason why the agent was the bottleneck, if it was.
     pub limit: Option<String>,
-    /// Why it was lost before the end, if it was: the figures are those that it had reported until then.
+    /// The reason why the agent was lost before the end, if it was. The figures are then those that it had reported
+    /// before.
     pub lost: Option<String>,
-    /// By how much the common start may have been off on it, in ns.
+    /// Largest possible error of the common start on the agent, in nanoseconds.
     pub start_uncertainty_ns: u64,
-    /// The shortest way there and back, in ns.
+    /// The shortest round trip to the agent, in nanoseconds.
     pub round_trip_ns: u64,
-    /// Its wall clock less the coordinator's, in ms.
+    /// The agent's wall clock minus the coordinator's, in milliseconds.
     pub wall_clock_offset_ms: i64,
 }
 
-/// Something that went wrong.
+/// A kind of failure with its count.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FaultCount {
-    /// A short name that does not change.
+    /// A short, stable name.
     pub name: String,
     /// Number of times.
     pub count: u64,
-    /// The first one in full.
+    /// The first occurrence in full.
     pub first: String,
 }
 
@@ -277,29 +278,29 @@ pub struct FaultCount {
 pub struct Counts {
     /// Requests that were due.
     pub due: u64,
-    /// Requests with an answer, whatever it says.
+    /// Requests with a reply, including errors.
     pub answered: u64,
-    /// Requests that were due and have no answer; their waiting counts up to the end.
+    /// Requests that were due and got no reply; their waiting time counts up to the end.
     pub unanswered: u64,
-    /// Of these: never sent, since no connection had room.
+    /// Requests that were never sent, because no connection had room; part of `unanswered`.
     pub unsent: u64,
-    /// Reads that found their key and writes that were done.
+    /// Reads that found their key, and writes that succeeded.
     pub hits: u64,
-    /// Reads that did not find their key, and writes whose condition did not hold.
+    /// Reads that did not find their key, and writes whose condition failed.
     pub misses: u64,
-    /// Answers that are errors.
+    /// Replies that are errors.
     pub errors: u64,
-    /// Values that are not what their key says.
+    /// Replies with a wrong value for the key.
     pub wrong: u64,
-    /// Sent more than 1 ms late since no connection had room.
+    /// Requests sent more than 1 ms late because no connection had room.
     pub late_for_room: u64,
-    /// Sent more than 1 ms late although there was room.
+    /// Requests sent more than 1 ms late although there was room.
     pub late_by_generator: u64,
-    /// Requests that were due before the measured part; they are in no other figure.
+    /// Requests that were due before the measured part; no other count includes them.
     pub warm_up: u64,
-    /// Connections that were made, the first ones included.
+    /// Connections that were opened, including the first ones.
     pub connects: u64,
-    /// Answers that sent a request to another node of a cluster; its time goes on.
+    /// Redirects to another node of a cluster; the time of a redirected request continues.
     #[serde(default)]
     pub redirects: u64,
     /// Bytes sent.
@@ -309,7 +310,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Adds `other`.
+    /// Adds the counts of `other`.
     pub fn add(&mut self, other: &Self) {
         self.due += other.due;
         self.answered += other.answered;
@@ -329,13 +330,13 @@ impl Counts {
     }
 }
 
-/// A part of all requests.
+/// The figures of a group of requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Group {
-    /// The verb or the size class.
+    /// The verb or the size class of the group.
     pub name: String,
-    /// `hit`, `miss`, `error`, `wrong`, `lost`; empty for all.
+    /// `hit`, `miss`, `error`, `wrong` or `lost`; empty for all outcomes.
     pub outcome: String,
     /// Response times.
     pub response: Latencies,
@@ -343,13 +344,13 @@ pub struct Group {
     pub service: Latencies,
 }
 
-/// Resources that the generator used.
+/// The resources that the generator used.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Generator {
     /// Lateness of the sends.
     pub lateness: Latencies,
-    /// Its threads.
+    /// The generator's threads.
     pub threads: Vec<GeneratorThread>,
 }
 
@@ -357,33 +358,33 @@ pub struct Generator {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GeneratorThread {
-    /// Its name.
+    /// The thread's name.
     pub name: String,
-    /// The CPU that it was pinned to, if it was.
+    /// The CPU that the thread was pinned to, if any.
     pub cpu: Option<u64>,
-    /// Share of the time that it worked, 0 to 1.
+    /// Share of the time that the thread worked, 0 to 1.
     pub cpu_share: f64,
-    /// Share of the time that it was ready and had no CPU, 0 to 1.
+    /// Share of the time that the thread was runnable and had no CPU, 0 to 1.
     pub waiting_share: f64,
-    /// Number of times that it was taken off its CPU against its will.
+    /// Number of times that the kernel preempted the thread.
     pub involuntary_switches: u64,
 }
 
-/// A piece of the time.
+/// The figures of one interval of time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Interval {
-    /// Beginning, in s since the start.
+    /// Beginning of the interval, in seconds since the start.
     pub at_s: f64,
-    /// Length, in s.
+    /// Length of the interval, in seconds.
     pub duration_s: f64,
-    /// The rate that was asked for then, a second; 0 in a closed loop.
+    /// The requested rate per second; 0 in a closed loop.
     pub target_per_s: f64,
-    /// Answers, a second.
+    /// Replies per second.
     pub achieved_per_s: f64,
-    /// Answers that are errors.
+    /// Replies that are errors.
     pub errors: u64,
-    /// Response times of answers that came then.
+    /// Response times of the replies that arrived in the interval.
     pub response: Latencies,
 }
 
@@ -391,25 +392,25 @@ pub struct Interval {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Timeline {
-    /// `host`, `server`, `generator`.
+    /// Origin of the figure: `host`, `server` or `generator`.
     pub source: String,
     /// Name of the series.
     pub name: String,
-    /// `share`, `bytes`, `per_s`, `count`.
+    /// Unit of the figure: `share`, `bytes`, `per_s` or `count`.
     pub unit: String,
-    /// Points: s since the start, and the figure.
+    /// Points of time and value; times are in seconds since the start.
     pub points: Vec<(f64, f64)>,
 }
 
-/// An assertion.
+/// An assertion about the run and its outcome.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Assertion {
-    /// In words.
+    /// The asserted condition in words.
     pub condition: String,
-    /// The figure, in words.
+    /// The actual value in words.
     pub value: String,
-    /// True if it held.
+    /// True if the condition held.
     pub held: bool,
 }
 
@@ -421,17 +422,17 @@ pub struct Machine {
     pub kernel: String,
     /// The processor's name.
     pub cpu: String,
-    /// CPUs that may be used.
+    /// Number of CPUs that the generator may use.
     pub cpus: u64,
     /// Memory, in bytes.
     pub memory_bytes: u64,
     /// The frequency governor, if there is one.
     pub governor: Option<String>,
-    /// The hypervisor flag is set: others may take CPU time.
+    /// True if the hypervisor flag is set: other guests may take CPU time.
     pub virtual_machine: bool,
 }
 
-/// The JSON schema of a result.
+/// Returns the JSON schema of a result.
 pub fn schema() -> String {
     let schema = schemars::schema_for!(RunResult);
     let mut text = serde_json::to_string_pretty(&schema).expect("a schema is plain JSON");
@@ -440,7 +441,7 @@ pub fn schema() -> String {
 }
 
 impl RunResult {
-    /// A result with nothing in it yet.
+    /// Returns an empty result.
     pub fn new(name: &str) -> Self {
         Self {
             format: FORMAT.to_owned(),
@@ -451,7 +452,7 @@ impl RunResult {
         }
     }
 
-    /// Returns the arrival of the requests and the transport, in words.
+    /// Describes the arrival of the requests and the transport in words.
     pub fn manner(&self) -> String {
         let label = self.figures.connections.label();
         let over = match &self.tls {
@@ -462,27 +463,27 @@ impl RunResult {
         format!("{}{over}", self.arrivals.words())
     }
 
-    /// The JSON text.
+    /// Returns the result as JSON.
     pub fn to_json(&self) -> String {
         let mut text = serde_json::to_string(self).expect("plain data is JSON");
         text.push('\n');
         text
     }
 
-    /// Reads the JSON text of a result, or says what is wrong with it.
+    /// Parses the JSON text of a result.
     pub fn from_json(text: &str) -> Result<Self, String> {
-        let loose: serde_json::Value =
-            serde_json::from_str(text).map_err(|error| format!("this is not JSON ({error}); name a file of --json"))?;
+        let loose: serde_json::Value = serde_json::from_str(text)
+            .map_err(|error| format!("this is not JSON ({error}); pass a file that --json wrote"))?;
         if loose["format"] != FORMAT {
-            return Err("this is JSON, but no result of a run; name a file that --json wrote".to_owned());
+            return Err("this JSON is not the result of a run; pass a file that --json wrote".to_owned());
         }
         if loose["version"] != VERSION {
             let version = &loose["version"];
             return Err(format!(
-                "this result has version {version}, and this build reads {VERSION}; use its own build"
+                "this result has version {version}, but this build reads version {VERSION}; use the build that wrote it"
             ));
         }
-        serde_json::from_value(loose).map_err(|error| format!("this result is damaged: {error}; run it again"))
+        serde_json::from_value(loose).map_err(|error| format!("this result is damaged: {error}; repeat the run"))
     }
 }
 

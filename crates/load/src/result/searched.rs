@@ -1,4 +1,4 @@
-//! A search as plain data.
+//! The result of a search as plain data.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,57 +11,58 @@ use crate::search::{End, Found, Phase, Settings, Step, Stop, method};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SearchResult {
-    /// `found`, `kept at max`, `never kept`, `generator limited`, `trials used up`, `stopped`; `stepped`: unjudged.
+    /// `found`, `kept at max`, `never kept`, `generator limited`, `trials used up` or `stopped`; `stepped` if the rates
+    /// were not judged.
     pub end: String,
-    /// The highest rate that kept the objectives, a second.
+    /// The highest rate that met the objectives, per second.
     pub answer_per_s: Option<f64>,
-    /// The highest rate that is known to be kept, a second.
+    /// Lower bound of the answer: the highest rate that is known to meet the objectives, per second.
     pub lower_per_s: Option<f64>,
-    /// The lowest rate that is known to be broken, a second.
+    /// Upper bound of the answer: the lowest rate that is known to break the objectives, per second.
     pub upper_per_s: Option<f64>,
-    /// The probability with which both are right, 0 to 1.
+    /// Probability that both bounds are correct, 0 to 1.
     pub confidence: Option<f64>,
     /// Method by which the interval was computed.
     pub method: String,
     /// Every trial, in order.
     pub steps: Vec<StepResult>,
-    /// The number of the first trial that broke an objective at the lowest rate above the answer.
+    /// Number of the first trial that broke an objective at the lowest rate above the answer.
     pub first_broken: Option<u32>,
 }
 
-/// A trial.
+/// A trial of the search.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StepResult {
-    /// Its number, from 1.
+    /// The trial's number, from 1.
     pub number: u32,
-    /// `rise`, `bisect`, `confirm` or `step`.
+    /// Phase of the search: `rise`, `bisect`, `confirm` or `step`.
     pub phase: String,
-    /// Beginning, in s since the start.
+    /// Beginning of the trial, in seconds since the start.
     pub at_s: f64,
-    /// Time during which requests were due, in s.
+    /// Time during which requests were due, in seconds.
     pub duration_s: f64,
-    /// The rate that was asked for, a second.
+    /// The requested rate per second.
     pub rate_per_s: f64,
-    /// Requests that were due, a second.
+    /// Requests that were due, per second.
     pub offered_per_s: f64,
-    /// Answers, a second.
+    /// Replies per second.
     pub achieved_per_s: f64,
-    /// All objectives held.
+    /// True if all objectives were met.
     pub passed: bool,
-    /// Objectives that did not hold, in words.
+    /// Objectives that were not met, in words.
     pub broken: Vec<String>,
-    /// Why the generator was the limit, if it was.
+    /// The reason why the generator was the bottleneck, if it was.
     pub generator_limit: Option<String>,
-    /// Answers that are errors.
+    /// Replies that are errors.
     pub errors: u64,
-    /// Requests without an answer.
+    /// Requests without a reply.
     pub unanswered: u64,
     /// Response times.
     pub response: Latencies,
 }
 
-/// A phase's name.
+/// Returns a phase's name.
 pub fn phase_name(phase: Phase) -> &'static str {
     match phase {
         Phase::WarmUp => "warm-up",
@@ -93,7 +94,7 @@ impl From<&Step> for StepResult {
 }
 
 impl SearchResult {
-    /// Returns what `found` says.
+    /// Converts the result of a search.
     pub fn of(settings: &Settings, found: &Found) -> Self {
         let end = match &found.end {
             End::Found => "found",
@@ -116,38 +117,37 @@ impl SearchResult {
     }
 }
 
-/// The sentence about `found`, and why its figures are invalid or not whole, if they are.
+/// Returns the sentence about `found`, and the reasons why its figures are invalid or partial, if they are.
 pub fn headline(settings: &Settings, found: &Found) -> (String, Option<String>, Option<String>) {
     let kept: Vec<String> = settings.objectives.iter().map(ToString::to_string).collect();
-    let kept = if kept.is_empty() { "every request answered in time".to_owned() } else { kept.join(" and ") };
+    let kept = if kept.is_empty() { "every request replied to in time".to_owned() } else { kept.join(" and ") };
     let most = found.answer.map_or("no rate".to_owned(), |rate| rate.to_string());
     match &found.end {
         End::Found => {
-            let interval = found.interval.expect("what is found is bounded");
+            let interval = found.interval.expect("the interval is");
             let bounds = format!("{} to {}", interval.lower, interval.upper);
             let how = interval.confidence.map_or(" by single trials".to_owned(), |confidence| {
                 format!(" with a confidence of {:.0} %", confidence * 100.0)
             });
             (format!("{most} with {kept} ({bounds}{how})"), None, None)
         }
-        End::KeptAtMax => {
-            (format!("at least {most} with {kept}: the highest rate that was allowed was kept"), None, None)
-        }
-        End::NeverKept => (format!("no rate keeps {kept}"), None, None),
+        End::KeptAtMax => (format!("at least {most} with {kept}: the highest allowed rate met them"), None, None),
+        End::NeverKept => (format!("no rate meets {kept}"), None, None),
         End::GeneratorLimited(cause) => {
-            let headline = format!("no verdict: the generator was the limit; {most} was kept until then");
+            let headline =
+                format!("no verdict: the generator was the bottleneck; {most} met the objectives before that");
             (headline, Some(format!("GENERATOR LIMITED: {cause}")), None)
         }
         End::TrialsUsedUp => {
             let why = format!("{} trials were used up before the answer was confirmed", settings.trials_max);
-            (format!("{most} kept {kept} in single trials, unconfirmed"), None, Some(why))
+            (format!("{most} met {kept} in single trials, unconfirmed"), None, Some(why))
         }
         End::Stopped(stop) => {
             let why = match stop {
-                Stop::Asked => "it was stopped before its end".to_owned(),
+                Stop::Asked => "the search was stopped before its end".to_owned(),
                 Stop::Failed(why) => why.clone(),
             };
-            (format!("PARTIAL: {most} kept {kept} until it ended: {why}"), None, Some(why))
+            (format!("PARTIAL: {most} met {kept} before the search ended: {why}"), None, Some(why))
         }
     }
 }

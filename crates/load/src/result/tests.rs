@@ -140,7 +140,7 @@ fn what_is_written_reads_back_the_same() {
 fn what_is_no_result_is_refused_with_its_remedy() {
     let refused = |text: &str| RunResult::from_json(text).unwrap_err();
     assert!(refused("{").contains("not JSON"));
-    assert!(refused("{\"a\":1}").contains("no result"));
+    assert!(refused("{\"a\":1}").contains("not the result"));
     let newer = sample(1).to_json().replace("\"version\":1", "\"version\":2");
     assert!(refused(&newer).contains("version 2"), "{}", refused(&newer));
     let extra = sample(1).to_json().replace("\"elapsed_s\"", "\"elapsed\"");

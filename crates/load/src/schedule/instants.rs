@@ -1,44 +1,45 @@
-//! Instants that are given and not drawn: a list in memory, or a stream that each thread opens for itself.
+//! Given instants, as opposed to drawn ones: a list in memory, or a stream that each thread opens.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// The next item of a stream of instants.
+/// The result of reading the next instant of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// An instant: nanoseconds from the start.
+    /// An instant, in nanoseconds from the start.
     At(u64),
-    /// It is not known yet: ask again a little later.
+    /// The instant is not known yet; the caller must ask again later.
     NotYet,
-    /// There are no more.
+    /// The stream has ended.
     End,
 }
 
-/// Gives each thread of a run its share of a stream of instants.
+/// Opens each thread's share of a stream of instants.
 pub trait OpenInstants: fmt::Debug + Send + Sync {
-    /// The share of thread `thread` of `threads`, ascending. It is called in the thread, once a run.
+    /// Opens the share of thread `thread` of `threads`, with instants in ascending order. Each thread calls this once
+    /// per run.
     fn open(&self, thread: usize, threads: usize) -> Stream;
 
-    /// Returns the reason why the stream stopped before its end, and the remedy.
+    /// Returns the reason why the stream ended early, with the remedy.
     fn fault(&self) -> Option<String> {
         None
     }
 }
 
-/// One thread's share: each call gives the next instant.
+/// One thread's share of a stream; each call returns the next instant.
 pub type Stream = Box<dyn FnMut() -> Next + Send>;
 
-/// Instants of all threads together.
+/// The instants of all threads together.
 #[derive(Clone, Debug)]
 pub enum Instants {
-    /// In memory. Thread `i` of `n` takes the numbers `i`, `i + n` ...
+    /// A list in memory. Thread `i` of `n` takes the entries `i`, `i + n` ...
     List(Arc<[u64]>),
-    /// From elsewhere.
+    /// A stream from another source.
     Stream(Arc<dyn OpenInstants>),
 }
 
 impl PartialEq for Instants {
-    /// Streams are equal if they are the same one.
+    /// Compares by identity: streams are equal only if they are the same stream.
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::List(one), Self::List(other)) => one == other,
@@ -49,7 +50,7 @@ impl PartialEq for Instants {
 }
 
 impl Instants {
-    /// The number of the first instant of a list that is above the one behind it.
+    /// Returns the index of the first instant of a list that is later than its successor.
     pub(super) fn descent(&self) -> Option<usize> {
         match self {
             Self::List(list) => list.windows(2).position(|pair| pair[0] > pair[1]),
@@ -57,7 +58,7 @@ impl Instants {
         }
     }
 
-    /// Returns the reason why a stream stopped before its end, and the remedy.
+    /// Returns the reason why a stream ended early, with the remedy.
     pub fn fault(&self) -> Option<String> {
         match self {
             Self::List(_) => None,
@@ -65,7 +66,7 @@ impl Instants {
         }
     }
 
-    /// The share of thread `thread` of `threads`.
+    /// Opens the share of thread `thread` of `threads`.
     pub(super) fn open(&self, thread: usize, threads: usize) -> Stream {
         match self {
             Self::Stream(stream) => stream.open(thread, threads),

@@ -1,4 +1,4 @@
-//! One thread's share of a plan, as a sequence of intended instants.
+//! The intended instants of one thread: its share of a plan.
 
 use super::{Next, Plan, Shape, Stream};
 use crate::schedule::Pace;
@@ -6,10 +6,10 @@ use base::prng::Prng;
 use std::collections::VecDeque;
 use std::fmt;
 
-/// Rate changes that are kept for instants that have not been drawn yet; a further one takes the last one's place.
+/// Highest number of pending rate changes; a further change replaces the last one.
 const CHANGES_MAX: usize = 64;
 
-/// A rate from an instant on.
+/// A rate that holds from an instant on.
 #[derive(Clone, Copy, Debug)]
 struct Change {
     at_ns: u64,
@@ -20,7 +20,7 @@ struct Change {
 #[derive(Debug)]
 pub struct Intents {
     source: Source,
-    /// The next instant; `u64::MAX`: none, unless the rate changes.
+    /// The next instant; `u64::MAX` if there is none unless the rate changes.
     next_ns: u64,
 }
 
@@ -30,13 +30,13 @@ enum Source {
     Trace(Trace),
 }
 
-/// Instants that are given.
+/// State of a plan by given instants.
 struct Trace {
     instants: Stream,
     speed: f64,
-    /// The next one, not divided.
+    /// The next instant of the stream, before division by the speed.
     next: Next,
-    /// The last one: a stream that descends is held at it.
+    /// The last instant; a stream that descends stays at it.
     last_ns: u64,
 }
 
@@ -62,19 +62,19 @@ struct Rate {
     shape: Shape,
     share: f64,
     prng: Prng,
-    /// Requests a nanosecond of this thread where the last instant lies.
+    /// Requests per nanosecond of this thread at the last instant.
     rate_per_ns: f64,
     changes: VecDeque<Change>,
-    /// The last instant: whole nanoseconds, and the fraction that keeps roundings from adding up.
+    /// The last instant: whole nanoseconds, and the fraction that prevents accumulated rounding errors.
     last_ns: u64,
     last_fraction: f64,
-    /// Mass of the next request.
+    /// Mass of the next request: the integral of the rate up to it.
     mass: f64,
     /// Position of the next request.
     found: Found,
 }
 
-/// An instant as whole nanoseconds and fraction, and how many changes lie before it.
+/// An instant as whole nanoseconds and fraction, with the number of rate changes before it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Found {
     at_ns: u64,
@@ -83,15 +83,15 @@ struct Found {
 }
 
 impl Found {
-    /// To the nearest nanosecond: what falls on a boundary by arithmetic must not lie before it by a rounding.
+    /// Rounds to the nearest nanosecond: an instant exactly on a boundary must not move before it by a rounding error.
     fn instant_ns(&self) -> u64 {
         self.at_ns.saturating_add(u64::from(self.fraction >= 0.5))
     }
 }
 
 impl Intents {
-    /// The share of thread `thread` of `threads` in `plan`, at `rate_per_s` requests a second over all threads.
-    /// A plan by trace knows no rate.
+    /// Creates the share of thread `thread` of `threads` in `plan`, at `rate_per_s` requests per second over all
+    /// threads. A plan by trace ignores the rate.
     pub fn new(plan: &Plan, rate_per_s: f64, thread: usize, threads: usize, seed: u64) -> Self {
         assert!(thread < threads, "thread {thread} of {threads}");
         let source = match plan {
@@ -116,7 +116,7 @@ impl Intents {
                     found: Found::default(),
                 };
                 rate.mass = match pace {
-                    // The first requests of the threads lie between one another as all later ones do.
+                    // The first requests of the threads interleave as all later ones do.
                     Pace::Even => thread as f64 * share,
                     Pace::Poisson => rate.draw_mass(),
                 };
@@ -128,12 +128,12 @@ impl Intents {
         intents
     }
 
-    /// The next intended instant in nanoseconds from the start; `u64::MAX` when there is none.
+    /// Returns the next intended instant in nanoseconds from the start; `u64::MAX` if there is none.
     pub const fn peek_ns(&self) -> u64 {
         self.next_ns
     }
 
-    /// Takes the next intended instant. It must not be asked for while there is none.
+    /// Takes the next intended instant. The caller must check that there is one.
     pub fn take_ns(&mut self) -> u64 {
         let taken = self.next_ns;
         assert_ne!(taken, u64::MAX, "there is an instant to take");
@@ -145,17 +145,17 @@ impl Intents {
         taken
     }
 
-    /// Returns whether the next instant is not known yet. If so, [`Intents::poll`] may find it.
+    /// Returns whether the next instant is not known yet. If so, [`Intents::poll`] may obtain it.
     pub const fn is_waiting(&self) -> bool {
         matches!(&self.source, Source::Trace(Trace { next: Next::NotYet, .. }))
     }
 
-    /// Returns whether there are no more instants, whatever the rate.
+    /// Returns whether there are no more instants at any rate.
     pub const fn is_over(&self) -> bool {
         matches!(&self.source, Source::Trace(Trace { next: Next::End, .. }))
     }
 
-    /// Asks again for an instant that was not known yet.
+    /// Reads an instant that was not known before.
     pub fn poll(&mut self) {
         if let Source::Trace(trace @ Trace { next: Next::NotYet, .. }) = &mut self.source {
             trace.advance();
@@ -163,8 +163,8 @@ impl Intents {
         }
     }
 
-    /// From `at_ns` on, all threads together send `rate_per_s` requests a second. Instants that have been taken stay;
-    /// a change for the time before them holds from the last of them on. A plan by trace knows no rate.
+    /// Sets the rate of all threads together to `rate_per_s` requests per second from `at_ns` on. Instants that have
+    /// been taken stay; a change before them takes effect from the last of them on. A plan by trace ignores the rate.
     pub fn change_rate(&mut self, at_ns: u64, rate_per_s: f64) {
         let Source::Rate(rate) = &mut self.source else { return };
         let change = Change { at_ns: at_ns.max(rate.last_ns), rate_per_ns: per_ns(rate_per_s, rate.share) };
@@ -176,7 +176,7 @@ impl Intents {
         self.next_ns = self.look();
     }
 
-    /// The rate of all threads, in requests a second, at the last instant taken; 0 for a plan by trace.
+    /// Returns the rate of all threads at the last taken instant, in requests per second; 0 for a plan by trace.
     pub fn rate_per_s(&self) -> f64 {
         match &self.source {
             Source::Rate(rate) => rate.rate_per_ns * 1e9 / rate.share,
@@ -191,7 +191,7 @@ impl Intents {
                 rate.found.instant_ns()
             }
             Source::Trace(trace) => match trace.next {
-                // What is so late lies before where "none" does.
+                // Such a late instant is clamped below the value that means "none".
                 Next::At(next_ns) => ((next_ns as f64 / trace.speed) as u64).min(u64::MAX - 1),
                 Next::NotYet | Next::End => u64::MAX,
             },
@@ -207,7 +207,7 @@ impl Rate {
         }
     }
 
-    /// Finds the instant at which the next request's mass is used up.
+    /// Returns the instant at which the integral of the rate reaches the next request's mass.
     fn find(&self) -> Found {
         let (mut at_ns, mut fraction, mut mass, mut rate) =
             (self.last_ns, self.last_fraction, self.mass, self.rate_per_ns);

@@ -1,19 +1,19 @@
-//! When requests are meant to be sent: the intended instants of an open loop.
+//! The intended instants of an open loop's requests.
 //!
-//! A [`Plan`] is a rate, the [`Shape`] that the rate has over time, and the [`Pace`] of single requests within it.
-//! Each thread draws its share as [`Intents`], in ascending order, from a seed.
+//! A [`Plan`] has a rate, the [`Shape`] of the rate over time, and the [`Pace`] of single requests within it. Each
+//! thread draws its share as [`Intents`], in ascending order, from a seed.
 //!
 //! ```text
 //!   mass m of each request      Even: 1            Poisson: exponential with mean 1
-//!   rate(t)                     share of the total, times the shape's factor at t, as it is changed live
-//!   next instant                the t' at which the integral of rate from t to t' comes to m
+//!   rate(t)                     the thread's share of the rate, times the shape's factor at t
+//!   next instant                the t' at which the integral of rate from t to t' equals m
 //!
-//!   rate |        ______              a change at c does not move what lies before c, and what is left of m behind c
-//!        |_______|                    is worked off at the new rate: no request is lost, none is sent twice or early
+//!   rate |        ______              a change at c does not move instants before c; the rest of m after c
+//!        |_______|                    is used up at the new rate: no request is lost, doubled or sent early
 //!        +-------c--------> t
 //! ```
 //!
-//! Invariants: no clock is read here; one seed gives one sequence; instants never descend.
+//! Invariants: the module reads no clock. One seed gives one sequence. Instants never descend.
 
 mod instants;
 mod intents;
@@ -23,25 +23,25 @@ pub use instants::{Instants, Next, OpenInstants, Stream};
 pub use intents::Intents;
 pub use shape::Shape;
 
-/// The highest rate that can be asked for, in requests a second over all threads.
+/// The highest allowed rate, in requests per second over all threads.
 pub const RATE_PER_S_MAX: f64 = 1e9;
 
 /// Distribution of single requests within the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pace {
-    /// At equal distances; the threads' requests lie between one another.
+    /// Requests at equal distances; the requests of the threads interleave.
     Even,
-    /// Independent of one another, as those of many users are: exponential distances.
+    /// Independent requests, as from many users: exponentially distributed distances.
     Poisson,
 }
 
-/// Plan of the times at which requests are sent. As data it is a plan by rate: a trace's instants stay on the host that
-/// has read them.
+/// The plan of the instants at which requests are sent. In serialised form it is always a plan by rate, because a
+/// trace's instants stay on the host that has read them.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Plan {
-    /// By a rate. The rate itself is live: it is the engine's `Control` that holds it.
+    /// A plan by rate. The rate itself can change during a run; the engine's `Control` holds it.
     Rate {
         /// Distribution of single requests within the rate.
         pace: Pace,
@@ -49,16 +49,16 @@ pub enum Plan {
         shape: Shape,
     },
     #[serde(skip)]
-    /// At given instants, such as those of a recorded trace.
+    /// A plan by given instants, such as those of a recorded trace.
     Trace {
-        /// Nanoseconds from the start.
+        /// The instants, in nanoseconds from the start.
         instants: Instants,
-        /// The instants are divided by it: 2 is twice as fast.
+        /// The instants are divided by the speed: 2 is twice as fast.
         speed: f64,
     },
 }
 
-/// Description of an invalid plan, and of what to write instead.
+/// Description of an invalid plan, with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanError(pub String);
 
@@ -71,31 +71,31 @@ impl std::fmt::Display for PlanError {
 impl std::error::Error for PlanError {}
 
 impl Plan {
-    /// A constant rate.
+    /// Returns a plan with a constant rate.
     pub const fn constant() -> Self {
         Self::Rate { pace: Pace::Even, shape: Shape::Flat }
     }
 
-    /// A constant rate of independent requests.
+    /// Returns a plan with a constant rate of independent requests.
     pub const fn poisson() -> Self {
         Self::Rate { pace: Pace::Poisson, shape: Shape::Flat }
     }
 
-    /// Checks what the types do not hold.
+    /// Checks the ranges that the types do not enforce.
     ///
     /// # Errors
-    /// When a number is out of its range or offsets descend; the message names the remedy.
+    /// If a number is out of its range or if offsets descend; the message has the remedy.
     pub fn check(&self) -> Result<(), PlanError> {
         match self {
             Self::Rate { shape, .. } => shape.check(),
             Self::Trace { instants, speed } => {
                 if !(speed.is_finite() && *speed > 0.0) {
-                    return Err(PlanError(format!("the speed of a trace is {speed}; it is a number above 0, as in 2")));
+                    return Err(PlanError(format!("the speed of a trace is {speed}; it must be above 0, as in 2")));
                 }
                 if let Some(at) = instants.descent() {
                     let number = at + 2;
                     return Err(PlanError(format!(
-                        "offset {number} of the trace is before the one before it; sort them"
+                        "offset {number} of the trace is smaller than the previous one; sort the offsets"
                     )));
                 }
                 Ok(())

@@ -1,22 +1,22 @@
-//! How a rate moves over time: a factor of the rate at each instant, its integral and the integral's inverse.
+//! The change of a rate over time: a factor of the rate at each instant, its integral, and the inverse of the integral.
 
 use super::PlanError;
 use std::f64::consts::TAU;
 
-/// Change of a rate over time. Its time begins with the run, warm-up included.
+/// Change of a rate over time. Its time begins with the run, including the warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shape {
-    /// It does not.
+    /// The rate is constant.
     Flat,
-    /// Bursts with silence between them. Within a burst the rate is higher, so that the mean is the rate asked for.
+    /// Bursts with pauses between them. The rate within a burst is higher, so that the mean is the requested rate.
     OnOff {
         /// Length of a burst in nanoseconds, above 0.
         on_ns: u64,
-        /// Length of the silence behind it in nanoseconds.
+        /// Length of the pause after a burst in nanoseconds.
         off_ns: u64,
     },
-    /// From one factor of the rate to another in a straight line, and then there.
+    /// A linear change from one factor of the rate to another, which then holds.
     Ramp {
         /// Factor at the start, at least 0.
         from: f64,
@@ -25,9 +25,9 @@ pub enum Shape {
         /// Duration of the change in nanoseconds, above 0.
         over_ns: u64,
     },
-    /// A wave around the rate.
+    /// A sine wave around the rate.
     Sine {
-        /// Length of a wave in nanoseconds, above 0.
+        /// Period of the wave in nanoseconds, above 0.
         period_ns: u64,
         /// Amplitude as a share of the rate: from 0 to 1.
         swing: f64,
@@ -35,24 +35,24 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// Checks the numbers.
+    /// Checks the ranges of the numbers.
     pub(super) fn check(&self) -> Result<(), PlanError> {
         let fault = |text: &str| Err(PlanError(text.to_owned()));
         match *self {
-            Self::OnOff { on_ns: 0, .. } => fault("a burst has a length above 0, as in 100ms"),
-            Self::Ramp { over_ns: 0, .. } => fault("a ramp takes some time, as in 60s"),
+            Self::OnOff { on_ns: 0, .. } => fault("a burst must have a length above 0, as in 100ms"),
+            Self::Ramp { over_ns: 0, .. } => fault("a ramp must have a length above 0, as in 60s"),
             Self::Ramp { from, to, .. } if !(from >= 0.0 && from.is_finite() && to > 0.0 && to.is_finite()) => {
-                fault("a ramp goes from a factor of at least 0 to one above 0, as in 0 to 1")
+                fault("a ramp must go from a factor of at least 0 to one above 0, as in 0 to 1")
             }
-            Self::Sine { period_ns: 0, .. } => fault("a wave has a period above 0, as in 10s"),
+            Self::Sine { period_ns: 0, .. } => fault("a wave must have a period above 0, as in 10s"),
             Self::Sine { swing, .. } if !(0.0..=1.0).contains(&swing) => {
-                fault("a wave swings by 0 to 1 of the rate, as in 0.5")
+                fault("the swing of a wave must be 0 to 1 of the rate, as in 0.5")
             }
             _ => Ok(()),
         }
     }
 
-    /// The integral of the factor from `begin_ns` to `end_ns`, in nanoseconds.
+    /// Returns the integral of the factor from `begin_ns` to `end_ns`, in nanoseconds.
     pub fn mass(&self, begin_ns: f64, end_ns: f64) -> f64 {
         self.integral(end_ns) - self.integral(begin_ns)
     }
@@ -70,7 +70,7 @@ impl Shape {
         }
     }
 
-    /// The integral of the factor from 0 to `at_ns`.
+    /// Returns the integral of the factor from 0 to `at_ns`.
     fn integral(&self, at_ns: f64) -> f64 {
         match *self {
             Self::Flat => at_ns,
@@ -92,7 +92,7 @@ impl Shape {
         }
     }
 
-    /// Bisection between bounds that hold for any swing, ended by Newton's steps where the rate is not near 0.
+    /// Uses bisection between bounds that hold for any swing, then Newton's steps if the rate is not near 0.
     fn sine_span(&self, begin_ns: f64, mass_ns: f64, period_ns: f64, swing: f64) -> f64 {
         let turn = TAU / period_ns;
         let (mut low, mut high) = (0.0, mass_ns + period_ns);
@@ -142,7 +142,7 @@ fn ramp_span(begin_ns: f64, mass_ns: f64, from: f64, to: f64, over: f64) -> f64 
     if mass_ns > inside_mass {
         return inside + (mass_ns - inside_mass) / to;
     }
-    // here * x + slope / 2 * x^2 = mass, in the form that holds for a slope near 0.
+    // Solves here * x + slope / 2 * x^2 = mass, in a form that is stable for a slope near 0.
     let root = (here * here + 2.0 * slope * mass_ns).max(0.0).sqrt();
     2.0 * mass_ns / (here + root)
 }

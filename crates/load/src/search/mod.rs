@@ -1,24 +1,23 @@
-//! The highest rate at which a service keeps its objectives, found by trials.
+//! Searches by trials for the highest rate at which a service meets its objectives.
 //!
 //! ```text
-//!   warm up ──> rise: x 2 until a trial fails twice ──> bisect: [kept, broken] until they are one step apart
+//!   warm up ──> rise: x 2 until a trial fails twice ──> bisect: [met, broken] until they are one step apart
 //!                                                                        │
-//!   answer       the highest rate at which N repeats, taken together, keep the objectives  <── a step at a time
-//!   lower end    the highest rate that kept them in N repeats of N     <── downwards from the answer
+//!   answer       the highest rate at which N repeats, taken together, meet the objectives  <── a step at a time
+//!   lower end    the highest rate that met them in N repeats of N      <── downwards from the answer
 //!   upper end    the lowest rate that broke them in N repeats of N     <── upwards from the answer
 //! ```
 //!
-//! A trial runs the service at a rate for a time; what carries it out is behind [`Trial`], so that the search is pure
-//! logic: the same trials give the same answer.
+//! A trial runs the service at a rate for a time. The [`Trial`] trait executes it, so the search itself is pure logic:
+//! the same trial results give the same answer.
 //!
-//! The interval needs no model of the service but one: that a higher rate does not make a trial likelier to pass. If at
-//! the rate where passing is as likely as failing N trials in a row pass, that has a probability of 2^-N; so with N = 5
-//! each end is on the wrong side of that rate with a probability of at most 3.1 %, and both are right with at least
-//! 93.75 %.
+//! The interval assumes only that a higher rate never makes a trial more likely to pass. At the rate where a trial
+//! passes or fails with equal probability, N trials in a row pass with a probability of 2^-N. So with N = 5 each end is
+//! on the wrong side of that rate with a probability of at most 3.1 %, and both are correct with at least 93.75 %.
 //!
-//! Invariants: a lone stall never decides the bracket, since a trial that fails during the rise is run again; a trial
-//! that fails while the generator was the limit is no verdict on the service, and ends the search as such; the search
-//! ends after [`Settings::trials_max`] trials at the latest.
+//! Invariants: a single stall never decides the bracket, because a trial that fails during the rise is repeated. A
+//! trial that fails while the generator was the bottleneck gives no verdict on the service and ends the search. The
+//! search ends after at most [`Settings::trials_max`] trials.
 
 pub mod objective;
 pub mod rate;
@@ -32,27 +31,27 @@ use hdrhistogram::Histogram;
 use objective::Condition;
 use rate::Rate;
 
-/// Purpose of a trial.
+/// The purpose of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Warm-up, which is not judged: caches fill, connections open.
     WarmUp,
-    /// The rate is doubled, or halved while the first rate is too high.
+    /// The rate is doubled, or halved if the first rate is too high.
     Rise,
     /// The bracket is halved.
     Bisect,
-    /// A rate is run again and again.
+    /// A rate is repeated.
     Confirm,
-    /// The rate goes up by fixed steps.
+    /// The rate rises by fixed steps.
     Step,
 }
 
 /// Parameters of a [`Trial`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ask {
-    /// The rate at which requests are due.
+    /// The rate at which requests become due.
     pub rate: Rate,
-    /// Duration of the requests.
+    /// Time during which requests become due.
     pub duration: Duration,
     /// Purpose of the trial.
     pub phase: Phase,
@@ -63,28 +62,28 @@ pub struct Ask {
 /// Measurements of a trial.
 #[derive(Clone, Debug)]
 pub struct Observed {
-    /// Time at which requests were first due, in s since the start of the whole run.
+    /// Time at which requests were first due, in seconds since the start of the whole run.
     pub began_s: f64,
-    /// Requests that were due a second; a random schedule is off the rate that was asked for.
+    /// Requests that were due per second; with a random schedule this differs from the requested rate.
     pub offered_per_s: f64,
-    /// Answers per second.
+    /// Replies per second.
     pub achieved_per_s: f64,
-    /// Requests with an answer, whatever it says.
+    /// Requests with a reply, including errors.
     pub answered: u64,
-    /// Requests that were due and have none.
+    /// Requests that were due and got no reply.
     pub unanswered: u64,
-    /// Answers that are errors.
+    /// Replies that are errors.
     pub errors: u64,
-    /// Reads that found nothing.
+    /// Reads that did not find their key.
     pub misses: u64,
-    /// Response times from the intended instants, in ns.
+    /// Response times from the intended instants, in nanoseconds.
     pub response_ns: Histogram<u64>,
-    /// Why the generator and not the service limited the trial, if it did.
+    /// The reason why the generator and not the service limited the trial, if it did.
     pub generator_limit: Option<String>,
 }
 
 impl Observed {
-    /// Several of them as one; `None` of none.
+    /// Combines several trials; `None` if there are none.
     pub fn together<'a>(several: impl Iterator<Item = &'a Self>) -> Option<Self> {
         let mut count = 0.0;
         let mut sum = several.fold(None, |sum: Option<Self>, one| {
@@ -106,18 +105,18 @@ impl Observed {
     }
 }
 
-/// Why a trial has no result.
+/// The reason why a trial has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// A stop was requested.
     Asked,
-    /// It could not be run: what happened, and the remedy.
+    /// The trial could not run: the event, and the remedy.
     Failed(String),
 }
 
-/// Something that runs a service at a rate.
+/// A way to run a service at a rate.
 pub trait Trial {
-    /// Runs it, and gives what was seen; the service has answered or given up everything before it returns.
+    /// Runs the trial and returns its measurements. All requests have a reply or are given up before it returns.
     fn run(&mut self, ask: Ask) -> Result<Observed, Stop>;
 
     /// Receives the verdict on the trial.
@@ -129,25 +128,25 @@ pub trait Trial {
 /// Parameters of the search.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// All must hold.
+    /// Objectives that must all be met.
     pub objectives: Vec<Condition>,
-    /// The least share of the offered rate that must be achieved, 0 to 1.
+    /// Lowest share of the offered rate that must be achieved, 0 to 1.
     pub throughput_min: f64,
     /// First rate of the rise.
     pub start: Rate,
-    /// No trial is above it.
+    /// Highest rate of any trial.
     pub rate_max: Rate,
-    /// Go up by this much from `start` until a trial fails, instead of bisecting.
+    /// If set, the rate rises by this much from `start` until a trial fails, instead of by bisection.
     pub step: Option<Rate>,
-    /// The bracket is narrowed to this ratio less 1.
+    /// The bracket is narrowed until the ratio of its ends is at most 1 plus this.
     pub tolerance: f64,
-    /// Trials that must agree on each end of the interval.
+    /// Number of trials that must agree on each end of the interval.
     pub confirmations: u32,
     /// Duration of a trial.
     pub trial: Duration,
     /// Duration of the warm-up; zero for none.
     pub warm_up: Duration,
-    /// Trials at most.
+    /// Highest number of trials.
     pub trials_max: u32,
 }
 
@@ -168,68 +167,68 @@ impl Default for Settings {
     }
 }
 
-/// One trial and its judgement.
+/// One trial and its verdict.
 #[derive(Clone, Debug)]
 pub struct Step {
     /// Parameters of the trial.
     pub ask: Ask,
     /// Measurements of the trial.
     pub observed: Observed,
-    /// Descriptions of the objectives that did not hold; empty if all did.
+    /// Descriptions of the objectives that were not met; empty if all were met.
     pub broken: Vec<String>,
 }
 
 impl Step {
-    /// All objectives held.
+    /// Returns whether all objectives were met.
     pub fn passed(&self) -> bool {
         self.broken.is_empty()
     }
 }
 
-/// Outcome of a search.
+/// The outcome of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub enum End {
     /// The answer is bounded from both sides.
     Found,
-    /// The highest rate that is allowed was kept.
+    /// The highest allowed rate met the objectives.
     KeptAtMax,
-    /// Even the lowest rate that was tried broke the objectives.
+    /// Even the lowest rate of any trial broke the objectives.
     NeverKept,
-    /// The generator was the limit, and why.
+    /// The generator was the bottleneck, for this reason.
     GeneratorLimited(String),
     /// The trials were used up before the answer was confirmed.
     TrialsUsedUp,
-    /// It was stopped.
+    /// The search was stopped.
     Stopped(Stop),
 }
 
 /// The bounds of an answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
-    /// The highest rate that is known to be kept.
+    /// The highest rate that is known to meet the objectives.
     pub lower: Rate,
-    /// The lowest rate that is known to be broken.
+    /// The lowest rate that is known to break them.
     pub upper: Rate,
-    /// The probability with which both are right, 0 to 1; `None` where single trials decided.
+    /// Probability that both bounds are correct, 0 to 1; `None` if single trials decided.
     pub confidence: Option<f64>,
 }
 
-/// Result of a search.
+/// The result of a search.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// Outcome of the search.
     pub end: End,
-    /// The highest rate at which the objectives were kept: by repeats taken together if `end` is [`End::Found`], else
-    /// by the trials that there were.
+    /// The highest rate that met the objectives: in its repeats taken together if `end` is [`End::Found`], otherwise in
+    /// the trials that were run.
     pub answer: Option<Rate>,
-    /// Its bounds.
+    /// The bounds of the answer.
     pub interval: Option<Interval>,
     /// Every trial, in order.
     pub steps: Vec<Step>,
 }
 
 impl Found {
-    /// The trials at the answer: its repeats if there are any, else all.
+    /// Returns the trials at the answer: its repeats if there are any, otherwise all.
     pub fn at_answer(&self) -> Vec<&Step> {
         let at = |step: &&Step| Some(step.ask.rate) == self.answer;
         let repeats: Vec<&Step> =
@@ -237,7 +236,7 @@ impl Found {
         if repeats.is_empty() { self.steps.iter().filter(at).filter(|step| step.passed()).collect() } else { repeats }
     }
 
-    /// The first trial that broke an objective at the lowest rate above the answer.
+    /// Returns the first trial that broke an objective at the lowest rate above the answer.
     pub fn first_broken(&self) -> Option<&Step> {
         let floor = self.answer.map_or(0.0, Rate::per_s);
         let above = self.steps.iter().filter(|step| !step.passed() && step.ask.rate.per_s() > floor);
@@ -245,7 +244,7 @@ impl Found {
     }
 }
 
-/// Searches. `seen` is shown every trial as soon as it was judged.
+/// Runs the search. `seen` receives every trial as soon as it is judged.
 pub fn search(settings: &Settings, trial: &mut dyn Trial, seen: &mut dyn FnMut(&Step)) -> Found {
     let mut search = Search { settings, trial, seen, steps: Vec::new() };
     let (end, answer, interval) = match search.run() {
@@ -279,7 +278,7 @@ impl Search<'_> {
         self.confirm(kept, broken)
     }
 
-    /// One trial; whether all objectives held.
+    /// Runs one trial. Returns whether all objectives were met.
     fn judge(&mut self, rate: Rate, phase: Phase) -> Result<bool, End> {
         for attempt in 0..2 {
             if self.steps.len() >= self.settings.trials_max as usize {
@@ -312,17 +311,17 @@ impl Search<'_> {
             .collect();
         if observed.achieved_per_s < observed.offered_per_s * self.settings.throughput_min {
             let (achieved, offered) = (Rate::new(observed.achieved_per_s), Rate::new(observed.offered_per_s));
-            broken.push(format!("{achieved} of {offered} were answered in time"));
+            broken.push(format!("{achieved} of {offered} got a reply in time"));
         }
         broken
     }
 
-    /// Doubles the rate until it is broken twice, or halves it until it is kept.
+    /// Doubles the rate until it is broken twice, or halves it until the objectives are met.
     fn rise(&mut self) -> Result<(Rate, Rate), End> {
         let (mut rate, mut kept) = (self.settings.start, None);
         let mut broken = None;
         loop {
-            // A lone stall of the machine must not set the bracket.
+            // A single stall of the machine must not set the bracket.
             let holds = self.judge(rate, Phase::Rise)? || self.judge(rate, Phase::Rise)?;
             match holds {
                 true if rate >= self.settings.rate_max => return Err(End::KeptAtMax),
@@ -349,7 +348,7 @@ impl Search<'_> {
         Ok((kept, broken))
     }
 
-    /// The answer and both ends of the interval, each by repeats.
+    /// Finds the answer and both ends of the interval, each by repeats.
     fn confirm(&mut self, kept: Rate, broken: Rate) -> Result<Bounded, End> {
         let (answer, above) = self.settle(kept, broken)?;
         let mut lower = answer;
@@ -364,7 +363,7 @@ impl Search<'_> {
         Ok((answer, Interval { lower, upper, confidence: Some(confidence) }))
     }
 
-    /// The highest rate that holds by its repeats, and the next one above it, which does not.
+    /// Returns the highest rate that passes by its repeats, and the next rate above it, which fails.
     fn settle(&mut self, kept: Rate, broken: Rate) -> Result<(Rate, Rate), End> {
         let (mut rate, mut above) = (kept, broken);
         while !self.holds_together(rate)? {
@@ -408,8 +407,8 @@ impl Search<'_> {
         self.steps.iter().filter(move |step| step.ask.rate == rate && step.ask.phase == Phase::Confirm)
     }
 
-    /// Returns whether the required number of repeats all end with `passing`. Repeats that were already run count. The
-    /// first that differs ends the check.
+    /// Returns whether the required number of repeats all have the outcome `passing`. Repeats that were already run
+    /// count. The first other outcome ends the check.
     fn unanimous(&mut self, rate: Rate, passing: bool) -> Result<bool, End> {
         if self.repeats(rate).any(|step| step.passed() != passing) {
             return Ok(false);
@@ -422,7 +421,7 @@ impl Search<'_> {
         Ok(true)
     }
 
-    /// One trial a step, until one fails.
+    /// Runs one trial per step until one fails.
     fn stepwise(&mut self, step: Rate) -> Result<Bounded, End> {
         let (mut rate, mut kept) = (self.settings.start, None);
         while self.judge(rate, Phase::Step)? {
@@ -436,7 +435,7 @@ impl Search<'_> {
         Ok((lower, Interval { lower, upper: rate, confidence: None }))
     }
 
-    /// The highest rate of a trial that passed.
+    /// Returns the highest rate of a trial that passed.
     fn highest_kept(&self) -> Option<Rate> {
         let kept = self.steps.iter().filter(|step| step.passed()).map(|step| step.ask.rate);
         kept.max_by(|a, b| a.per_s().total_cmp(&b.per_s()))
@@ -447,14 +446,14 @@ impl Search<'_> {
 pub fn method(settings: &Settings) -> String {
     match settings.step {
         Some(step) => format!(
-            "stepwise: one trial of {} s at each rate, up by {step} until one broke an objective; single trials \
+            "stepwise: one trial of {} s at each rate, rising by {step} until one broke an objective; single trials \
              decide, so the interval has no stated confidence",
             settings.trial.as_secs_f64()
         ),
         None => format!(
             "rise by doubling, bisection to {} %, then repeats: the rate is the highest at which {n} trials taken \
-             together keep all objectives; at the lower end {n} of {n} kept them, at the upper end {n} of {n} broke \
-             one; by two sign tests the rate at which a trial of {} s is as likely to pass as to fail lies between \
+             together meet all objectives; at the lower end {n} of {n} met them, at the upper end {n} of {n} broke \
+             one; by two sign tests, the rate at which a trial of {} s is equally likely to pass or fail lies between \
              them with a confidence of at least {:.1} %",
             settings.tolerance * 100.0,
             settings.trial.as_secs_f64(),

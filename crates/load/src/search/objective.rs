@@ -1,4 +1,4 @@
-//! What a service must keep, as people write it: `p50=200us,p999=2ms,errors=0.01%`, `p999<2ms`, `rate>100k`.
+//! Parses the objectives of a service: `p50=200us,p999=2ms,errors=0.01%`, `p999<2ms`, `rate>100k`.
 //!
 //! ```text
 //! condition = what relation limit          relation = "=" | "<" | "<=" | ">" | ">="       ("=" reads as "at most")
@@ -16,29 +16,29 @@ use super::Observed;
 use super::rate::Rate;
 use page::words::{duration, grouped};
 
-/// Conditions of one list at most.
+/// Highest number of conditions in one list.
 pub const CONDITIONS_MAX: usize = 16;
 
-/// Figure that a condition examines.
+/// The figure that a condition examines.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum What {
-    /// The response time that this share (0 to 1) of all requests do not exceed, in ns.
+    /// The response time that this share (0 to 1) of all requests do not exceed, in nanoseconds.
     Percentile(f64),
-    /// The mean response time, in ns.
+    /// The mean response time, in nanoseconds.
     Mean,
-    /// The greatest response time, in ns.
+    /// The longest response time, in nanoseconds.
     Max,
     /// The share of requests that ended with an error, 0 to 1.
     Errors,
-    /// The share of reads that found nothing, 0 to 1.
+    /// The share of reads that did not find their key, 0 to 1.
     Misses,
-    /// The share of requests that were due and got no answer, 0 to 1.
+    /// The share of requests that were due and got no reply, 0 to 1.
     Unanswered,
-    /// Answers per second.
+    /// Replies per second.
     Rate,
 }
 
-/// Relation of a figure to its limit.
+/// The relation of a figure to its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
     /// At most.
@@ -62,7 +62,7 @@ pub struct Condition {
     pub limit: f64,
 }
 
-/// Why a text is not a list of conditions.
+/// The reason why a text is not a list of conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConditionError {
     text: String,
@@ -104,7 +104,7 @@ impl What {
         }
     }
 
-    /// The figure that `observed` has for it.
+    /// Returns the figure in `observed`.
     pub fn of(self, observed: &Observed) -> f64 {
         let share = |part: u64, of: u64| if of == 0 { 0.0 } else { part as f64 / of as f64 };
         match self {
@@ -118,7 +118,7 @@ impl What {
         }
     }
 
-    /// `value` in words, in this quantity's unit.
+    /// Formats `value` with the unit of this figure.
     pub fn show(self, value: f64) -> String {
         match self {
             Self::Percentile(_) | Self::Mean | Self::Max => duration(value),
@@ -145,14 +145,14 @@ impl fmt::Display for What {
     }
 }
 
-/// `p50`, `p999`: two digits before the point that is left away.
+/// Returns the name of a percentile, such as `p50` or `p999`, without the decimal point.
 pub fn percentile_name(share: f64) -> String {
     let digits = format!("{:09.6}", share * 100.0);
     let (whole, rest) = digits.split_once('.').unwrap_or((&digits, ""));
     format!("p{whole}{}", rest.trim_end_matches('0'))
 }
 
-/// `50`, `999` and `99.9` as shares: 0.5, 0.999, 0.999. `100` would read as 10 percent, and is refused.
+/// Parses `50`, `999` and `99.9` as the shares 0.5, 0.999 and 0.999. Refuses `100`, which would mean 10 percent.
 fn share(digits: &str) -> Option<f64> {
     let plain: String = digits.chars().filter(|c| *c != '.').collect();
     let point = digits.find('.').unwrap_or(digits.len().min(2));
@@ -191,11 +191,11 @@ impl Condition {
         }
     }
 
-    /// The list behind `--slo`: conditions with commas between.
+    /// Parses the argument of `--slo`: conditions separated by commas.
     pub fn parse_list(text: &str) -> Result<Vec<Self>, ConditionError> {
         let list: Vec<Self> = text.split(',').map(|part| part.trim().parse()).collect::<Result<_, _>>()?;
         if list.len() > CONDITIONS_MAX {
-            let what = format!("at most {CONDITIONS_MAX} conditions are taken");
+            let what = format!("there are more than {CONDITIONS_MAX} conditions");
             return Err(ConditionError { text: text.to_owned(), what });
         }
         Ok(list)
@@ -208,7 +208,7 @@ impl FromStr for Condition {
     fn from_str(text: &str) -> Result<Self, ConditionError> {
         let fault = |what: String| ConditionError { text: text.to_owned(), what };
         let shape = "write it as in p999=2ms, p50<200us, errors=0.01% or rate>100k";
-        let at = text.find(['<', '>', '=']).ok_or_else(|| fault(format!("no relation in it; {shape}")))?;
+        let at = text.find(['<', '>', '=']).ok_or_else(|| fault(format!("it contains no relation; {shape}")))?;
         let (name, rest) = (text[..at].trim(), &text[at..]);
         let (relation, width) = match rest.as_bytes() {
             [b'<', b'=', ..] => (Relation::AtMost, 2),
@@ -218,10 +218,13 @@ impl FromStr for Condition {
             _ => (Relation::AtMost, 1),
         };
         let what = What::parse(name).ok_or_else(|| {
-            fault(format!("{name:?} is no figure; take p50, p99, p999, mean, max, errors, misses, unanswered or rate"))
+            fault(format!(
+                "{name:?} is not a figure; write p50, p99, p999, mean, max, errors, misses, unanswered or \
+                           rate"
+            ))
         })?;
         if what == What::Rate && rest.starts_with('=') {
-            return Err(fault("a rate has a lower limit; write rate>=100k".to_owned()));
+            return Err(fault("a rate must have a lower limit; write rate>=100k".to_owned()));
         }
         let limit = what.parse_limit(rest[width..].trim()).map_err(fault)?;
         Ok(Self { what, relation, limit })
@@ -267,9 +270,9 @@ mod tests {
         for (wrong, remedy) in [
             ("p999", "p999=2ms"),
             ("p999=2", "name the unit"),
-            ("p0=1ms", "no figure"),
-            ("p100.5=1ms", "no figure"),
-            ("latency=1ms", "take p50"),
+            ("p0=1ms", "not a figure"),
+            ("p100.5=1ms", "not a figure"),
+            ("latency=1ms", "write p50"),
             ("errors=0.01", "percentage"),
             ("errors=101%", "percentage"),
             ("rate=100k", "rate>=100k"),

@@ -1,4 +1,4 @@
-//! Rates as people write and read them: `10k`, `1.5M`, `96,400/s`.
+//! Parses and formats rates: `10k`, `1.5M`, `96,400/s`.
 
 use page::words::grouped;
 use std::fmt;
@@ -8,18 +8,19 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Rate(f64);
 
-/// The highest rate that is taken, a second.
+/// The highest accepted rate per second.
 pub const RATE_MAX: f64 = 1e9;
-/// The lowest rate that is taken, a second.
+/// The lowest accepted rate per second.
 pub const RATE_MIN: f64 = 1e-3;
 
 impl Rate {
-    /// `per_s` requests per second, held to [`RATE_MIN`] and [`RATE_MAX`]; what is no number is the least.
+    /// Creates a rate of `per_s` requests per second, limited to [`RATE_MIN`] and [`RATE_MAX`]. NaN becomes the lowest
+    /// rate.
     pub fn new(per_s: f64) -> Self {
         Self(if per_s.is_nan() { RATE_MIN } else { per_s.clamp(RATE_MIN, RATE_MAX) })
     }
 
-    /// Requests per second.
+    /// Returns the rate in requests per second.
     pub const fn per_s(self) -> f64 {
         self.0
     }
@@ -31,7 +32,7 @@ impl fmt::Display for Rate {
     }
 }
 
-/// Why a text is not a rate.
+/// The reason why a text is not a rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RateError(String);
 

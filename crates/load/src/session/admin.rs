@@ -1,13 +1,13 @@
-//! The generator's own admin port: what is going on, and another rate.
+//! The generator's admin port: live figures, and changes of the rate.
 //!
 //! ```text
-//!   GET  /metrics            live figures for Prometheus         GET /rate     the rate that is asked for
-//!   PUT  /rate               body: 50k                           PUT /ratelimit/50000   the same, as rpc-perf has it
-//!   POST /quitquitquit       ends the run; what was measured is kept
+//!   GET  /metrics            live figures for Prometheus         GET /rate     the requested rate
+//!   PUT  /rate               body: 50k                           PUT /ratelimit/50000   the same, as in rpc-perf
+//!   POST /quitquitquit       ends the run; its measurements are reported
 //! ```
 //!
-//! Invariants: one thread, one request a connection, each with a time and a length; a web page may change nothing,
-//! since browsers say where a request comes from.
+//! Invariants: one thread serves one request per connection, with limits on time and length. Requests from web pages
+//! cannot change anything; browsers mark them with their origin.
 
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Read, Write};
@@ -24,16 +24,17 @@ use crate::search::rate::Rate;
 
 /// The longest request, in bytes.
 const REQUEST_BYTES_MAX: usize = 8 << 10;
-/// Header lines of a request at most.
+/// Highest number of header lines in a request.
 const HEADERS_MAX: usize = 64;
 /// Time limit for a peer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Interval at which the thread checks whether it must end.
 const LOOK: Duration = Duration::from_millis(50);
 
-const HELP: &str = "GET /metrics, GET /rate, PUT /rate with a body as 50k, PUT /ratelimit/50000, POST /quitquitquit\n";
+const HELP: &str = "GET /metrics, GET /rate, PUT /rate with a body such as 50k, PUT /ratelimit/50000, POST \
+                    /quitquitquit\n";
 
-/// A running admin port; it ends when it is dropped.
+/// A running admin port. Dropping it ends the port.
 pub struct Admin {
     addr: SocketAddr,
     stop: Arc<AtomicBool>,
@@ -41,7 +42,7 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Serves at `addr` what is said to and seen of `desk`.
+    /// Serves the figures and controls of `desk` at `addr`.
     ///
     /// # Errors
     /// If the port cannot listen on the address.
@@ -77,7 +78,7 @@ impl Drop for Admin {
     }
 }
 
-/// One request and its answer. A peer that goes away is no matter.
+/// Reads one request and sends its reply. Ignores a peer that disconnects.
 fn serve(mut stream: TcpStream, desk: &Desk) {
     let prepared = stream.set_nonblocking(false).and_then(|()| stream.set_read_timeout(Some(PATIENCE)));
     if prepared.and_then(|()| stream.set_write_timeout(Some(PATIENCE))).is_err() {
@@ -115,14 +116,14 @@ struct Request {
     body: String,
 }
 
-/// A whole request, what it is refused with, or `None` if there is more to come.
+/// Parses a request. Returns the request, the error to reply with, or `None` if it is incomplete.
 fn parse(bytes: &[u8]) -> Option<Result<Request, (u16, &'static str)>> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
     let head_bytes = match request.parse(bytes) {
         Ok(httparse::Status::Partial) => return None,
         Ok(httparse::Status::Complete(bytes)) => bytes,
-        Err(_) => return Some(Err((400, "this is no HTTP/1.1 request; try: curl http://HOST:PORT/metrics\n"))),
+        Err(_) => return Some(Err((400, "this is not an HTTP/1.1 request; try: curl http://HOST:PORT/metrics\n"))),
     };
     let (method, path) = (request.method.unwrap_or_default(), request.path.unwrap_or_default());
     let header = |name: &str| {
@@ -130,7 +131,7 @@ fn parse(bytes: &[u8]) -> Option<Result<Request, (u16, &'static str)>> {
         found.and_then(|header| std::str::from_utf8(header.value).ok())
     };
     if method != "GET" && header("Origin").is_some() {
-        return Some(Err((403, "web pages may not change anything here\n")));
+        return Some(Err((403, "requests from web pages may not change anything here\n")));
     }
     let length: usize = header("Content-Length").and_then(|text| text.trim().parse().ok()).unwrap_or(0);
     let body = match bytes.get(head_bytes..head_bytes.saturating_add(length)) {
@@ -151,7 +152,7 @@ fn answer(request: &Request, desk: &Desk) -> (u16, String) {
         ("PUT", limit) if limit.starts_with("/ratelimit/") => set_rate(&limit["/ratelimit/".len()..], desk),
         ("POST", "/quitquitquit") => {
             desk.stop();
-            (200, "the run ends now\n".to_owned())
+            (200, "the run is ending\n".to_owned())
         }
         ("GET" | "PUT" | "POST", _) => (404, HELP.to_owned()),
         _ => (405, HELP.to_owned()),
@@ -172,14 +173,14 @@ fn set_rate(text: &str, desk: &Desk) -> (u16, String) {
 /// Returns the metrics of a run in progress.
 fn live_metrics(desk: &Desk) -> String {
     let mut out = String::new();
-    let Some((what, live)) = desk.live() else { return "# no run is under way\n".to_owned() };
+    let Some((what, live)) = desk.live() else { return "# no run is in progress\n".to_owned() };
     let _ = writeln!(out, "# {what}");
     let lately = live.recent.last();
     let achieved = lately.map_or(0.0, |slice| slice.answered as f64 * 1e9 / slice.length_ns.max(1) as f64);
     for (name, help, value) in [
-        ("target_per_second", "The rate that is asked for; 0 in a closed loop.", desk.rate_per_s()),
-        ("achieved_per_second", "Answers a second in the latest slice of the run.", achieved),
-        ("elapsed_seconds", "How long this run goes on.", live.elapsed_ns as f64 / 1e9),
+        ("target_per_second", "The requested rate; 0 in a closed loop.", desk.rate_per_s()),
+        ("achieved_per_second", "Replies per second in the latest slice of the run.", achieved),
+        ("elapsed_seconds", "Elapsed time of this run.", live.elapsed_ns as f64 / 1e9),
     ] {
         let _ = write!(out, "# HELP gannet_load_{name} {help}\n# TYPE gannet_load_{name} gauge\n");
         let _ = writeln!(out, "gannet_load_{name} {value}");

@@ -1,25 +1,25 @@
-//! Runs on several hosts: which of them was lost, which was the slowest, and what they did meanwhile.
+//! Figures of runs on several hosts: lost hosts, the slowest host, and the use of each host.
 
 use crate::engine::{HostRun, UseSlice};
 use crate::result::{AgentFigures, Timeline};
 use crate::timeline::{POINTS_MAX, TIMELINES_MAX};
 use page::words::{duration, grouped};
 
-/// The share of what was due below which an agent that did not get it answered in time is the slowest.
+/// Share of due requests with a reply in time, below which an agent counts as the slowest.
 const ACHIEVED_MIN: f64 = 0.99;
 
-/// Which hosts were lost, and why; `None` if none was.
+/// Returns a sentence about the lost hosts; `None` if no host was lost.
 pub(super) fn lost(hosts: &[HostRun]) -> Option<String> {
     let lost = hosts.iter().filter_map(|host| {
         let (why, answered) = (host.lost.as_ref()?, grouped(host.totals.answered as f64));
-        Some(format!("agent {} was lost: {why}; {answered} answers that it reported are kept", host.name))
+        Some(format!("agent {} was lost: {why}; the {answered} replies that it had reported count", host.name))
     });
     let lost: Vec<String> = lost.collect();
     (!lost.is_empty()).then(|| lost.join("; "))
 }
 
-/// A sentence about the slowest of several agents: one that was the limit, else one that did not get its share answered
-/// in time, else the one with the longest tail.
+/// Returns a sentence about the slowest of several agents. It is an agent that was the bottleneck; otherwise one whose
+/// requests did not all get replies in time; otherwise the one with the longest tail.
 pub(super) fn slowest(agents: &[AgentFigures]) -> Option<String> {
     if agents.len() < 2 {
         return None;
@@ -35,9 +35,9 @@ pub(super) fn slowest(agents: &[AgentFigures]) -> Option<String> {
     let worst = agents.iter().max_by(of_all)?;
     let others = agents.iter().filter(|agent| agent.name != worst.name);
     let others_ns = others.map(|agent| agent.response.p999_ns).max().unwrap_or(0);
-    let limited = worst.limit.as_ref().map_or(String::new(), |limit| format!(", and it was the limit: {limit}"));
+    let limited = worst.limit.as_ref().map_or(String::new(), |limit| format!(", and it was the bottleneck: {limit}"));
     Some(format!(
-        "slowest agent: {}, p999 {} (the others {} at most), {}/s answered of {}/s, {} late at p99{limited}",
+        "slowest agent: {}, p999 {} (at most {} on the others), {}/s replied of {}/s, {} late at p99{limited}",
         worst.name,
         duration(worst.response.p999_ns as f64),
         duration(others_ns as f64),
@@ -47,18 +47,18 @@ pub(super) fn slowest(agents: &[AgentFigures]) -> Option<String> {
     ))
 }
 
-/// Timelines of the hosts over a session.
+/// Timelines of the hosts during a session.
 #[derive(Debug, Default)]
 pub(super) struct Lines(Vec<Timeline>);
 
 impl Lines {
-    /// Adds a run that began `began_s` after the whole.
+    /// Adds a run that began `began_s` seconds after the session.
     pub fn add(&mut self, hosts: &[HostRun], began_s: f64) {
         type Figure = (&'static str, fn(&UseSlice) -> f64);
         let figures: [Figure; 4] = [
-            ("CPU of the busiest thread", |slice| slice.busy_share),
-            ("waiting for a CPU, worst thread", |slice| slice.preempted_share),
-            ("CPU of the host", |slice| slice.machine_share),
+            ("CPU use of the busiest thread", |slice| slice.busy_share),
+            ("worst thread's wait for a CPU", |slice| slice.preempted_share),
+            ("CPU use of the host", |slice| slice.machine_share),
             ("steal", |slice| slice.steal_share),
         ];
         for (name, value) in figures {
@@ -83,7 +83,7 @@ impl Lines {
         line.points.extend(points.take(room));
     }
 
-    /// The timelines.
+    /// Returns the timelines.
     pub fn into_timelines(mut self) -> Vec<Timeline> {
         self.0.retain(|line| !line.points.is_empty());
         self.0
@@ -104,12 +104,12 @@ mod tests {
     fn the_slowest_is_the_limited_one_then_the_one_behind_then_the_one_with_the_tail() {
         let named = |agents: &[AgentFigures]| slowest(agents).unwrap()["slowest agent: ".len()..][..1].to_owned();
         let mut agents = [agent("a", 999.0, 5_000_000), agent("b", 1001.0, 9_000_000), agent("c", 998.0, 1_000)];
-        assert_eq!(named(&agents), "b", "who is within a hundredth of its rate is not behind");
+        assert_eq!(named(&agents), "b", "an agent within a hundredth of its rate is not behind");
         agents[2].achieved_per_s = 900.0;
         assert_eq!(named(&agents), "c");
         agents[0].limit = Some("late".to_owned());
         assert_eq!(named(&agents), "a");
-        assert!(slowest(&agents).unwrap().contains("it was the limit: late"));
+        assert!(slowest(&agents).unwrap().contains("it was the bottleneck: late"));
         assert_eq!(slowest(&agents[..1]), None, "one alone is not the slowest");
     }
 }

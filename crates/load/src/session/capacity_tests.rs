@@ -1,4 +1,4 @@
-//! The search through engine and figures, against a fake server whose capacity is known, under the simulated clock.
+//! Runs the search with engine and figures against a fake server of known capacity, under a simulated clock.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::schedule::Plan;
 use crate::search::objective::Condition;
 use crate::search::{Ask, End, Observed, Settings, Stop, Trial, search};
 
-/// Each request is served alone, in so many nanoseconds.
+/// Service time of each request in nanoseconds; the server handles one at a time.
 const SERVICE_NS: u64 = 100_000;
 
-/// Trials of the engine against a fake server that serves one request after another.
+/// Trials of the engine against a fake server that handles one request after another.
 struct Simulated {
     trials: u64,
 }
@@ -40,7 +40,7 @@ impl Trial for Simulated {
     }
 }
 
-/// The answer to a search with trials of so many seconds, down to a bracket of so wide a share.
+/// Returns the answer of a search with trials of `trial_s` seconds, and a bracket of width `tolerance`.
 fn found(slo: &str, trial_s: u64, tolerance: f64) -> f64 {
     let settings = Settings {
         objectives: Condition::parse_list(slo).expect("an objective"),
@@ -56,8 +56,8 @@ fn found(slo: &str, trial_s: u64, tolerance: f64) -> f64 {
     answer.per_s()
 }
 
-/// The share of requests that wait at most `services` whole service times at a load of `load`: of Poisson arrivals at
-/// one server with equal service times (Crommelin 1932).
+/// Returns the share of requests that wait at most `services` whole service times at a load of `load`, for Poisson
+/// arrivals at one server with equal service times (Crommelin 1932).
 fn waits_at_most(services: u32, load: f64) -> f64 {
     let term = |number: u32| {
         let mean = load * (f64::from(number) - f64::from(services));
@@ -76,7 +76,8 @@ fn the_search_finds_where_a_fake_server_is_full() {
 
 #[test]
 fn the_search_finds_where_a_fake_servers_queue_breaks_a_percentile() {
-    // Who finds the server idle does not wait; within one service time (1 - load) e^load do not.
+    // A request that finds the server idle does not wait; a share of (1 - load) e^load waits less than one service
+    // time.
     assert!((waits_at_most(0, 0.7) - 0.3).abs() < 1e-12);
     assert!((waits_at_most(1, 0.5) - 0.5 * 0.5f64.exp()).abs() < 1e-12);
     let (mut low, mut high) = (0.01, 0.99);
@@ -84,7 +85,7 @@ fn the_search_finds_where_a_fake_servers_queue_breaks_a_percentile() {
         let load = f64::midpoint(low, high);
         if waits_at_most(4, load) >= 0.99 { low = load } else { high = load }
     }
-    // 99 % are answered within five service times, one of them their own.
+    // 99 % get a reply within five service times, including their own.
     let capacity = low * 1e9 / SERVICE_NS as f64;
     let answer = found("p99=500us", 10, 0.01);
     assert!((answer / capacity - 1.0).abs() < 0.03, "{answer} and not {capacity}");

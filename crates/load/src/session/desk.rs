@@ -1,5 +1,5 @@
-//! What is said to a session while it goes: the end, another rate; and what it shows. Shared by the terminal, the admin
-//! port and the signals.
+//! The control of a session: stop requests, rate changes and live figures. The terminal, the admin port and the signal
+//! handlers share it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,72 +18,72 @@ pub struct Desk {
 struct Current {
     control: Option<Arc<Control>>,
     freedom: Freedom,
-    /// A rate was set from outside during this run.
+    /// True if the rate was set from outside during this run.
     is_set: bool,
-    /// A run at a rate that may be set comes later.
+    /// True if a later run will accept a rate.
     is_awaited: bool,
     /// Name of the current activity.
     what: String,
-    /// The rate that was asked for from outside.
+    /// The rate that was requested from outside.
     asked: Option<Rate>,
 }
 
-/// Party that sets the rate of a run.
+/// The party that may set the rate of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Freedom {
-    /// Any caller: the rate holds from then on, also for later runs.
+    /// Any caller. The rate then holds for this run and all later runs.
     Free,
-    /// Any caller: the rate holds until the run ends, as the next run has a rate of its own.
+    /// Any caller. The rate holds until the run ends, because the next run has its own rate.
     ThisRun,
-    /// A search.
+    /// Only the search.
     Searching,
-    /// None: it is a closed loop.
+    /// No one: a closed loop has no rate.
     Closed,
-    /// None: nothing runs yet.
+    /// No one: no run is in progress.
     #[default]
     NotYet,
 }
 
-/// Outcome of a request for a rate.
+/// The outcome of a request for a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateTaken {
-    /// It holds from now on.
+    /// The rate takes effect now.
     FromNowOn,
-    /// It holds until the next step begins, which has a rate of its own.
+    /// The rate holds until the next step begins, which has its own rate.
     ThisStep,
-    /// It holds from when the run at a rate begins; what goes on now has none.
+    /// The rate takes effect when the run at a rate begins; the current run has none.
     Later,
 }
 
 impl RateTaken {
-    /// In words.
+    /// Describes the outcome in words.
     pub const fn words(self) -> &'static str {
         match self {
             Self::FromNowOn => "from now on",
-            Self::ThisStep => "until the next step, which has a rate of its own",
+            Self::ThisStep => "until the next step, which has its own rate",
             Self::Later => "when the run at a rate begins",
         }
     }
 }
 
-/// Why a rate was not taken.
+/// The reason why a rate was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateRefused {
-    /// A search sets it.
+    /// A search sets the rate.
     Searching,
-    /// A closed loop has none, nor has a trace.
+    /// A closed loop has no rate, and neither has a trace.
     Closed,
-    /// No run that has a rate is under way.
+    /// No run with a rate is in progress.
     NotYet,
 }
 
 impl RateRefused {
-    /// In words.
+    /// Describes the reason in words.
     pub const fn words(self) -> &'static str {
         match self {
-            Self::Searching => "a search sets the rate itself; start the run with --rate to set it by hand",
-            Self::Closed => "a closed loop has no rate, nor has a trace; start the run with --rate to set one",
-            Self::NotYet => "nothing runs yet that has a rate; ask again when it does",
+            Self::Searching => "a search sets the rate itself; start the run with --rate to set it manually",
+            Self::Closed => "neither a closed loop nor a trace has a rate; start the run with --rate to set one",
+            Self::NotYet => "no run with a rate is in progress; try again when one is",
         }
     }
 }
@@ -93,7 +93,7 @@ impl Desk {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the session soon; what was measured is kept.
+    /// Ends the session soon; its measurements are reported.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
         if let Some(control) = &self.lock().control {
@@ -106,15 +106,15 @@ impl Desk {
         self.stopped.load(Ordering::SeqCst)
     }
 
-    /// A run whose rate may be set comes, after what has none: a rate that is asked for before it holds for it.
+    /// Announces a later run with a settable rate. A rate that is requested before that run is stored for it.
     pub fn await_rate(&self) {
         self.lock().is_awaited = true;
     }
 
-    /// Asks for another rate.
+    /// Requests another rate.
     ///
     /// # Errors
-    /// When what runs has none, or sets it itself.
+    /// If the current run has no rate, or sets its rate itself.
     pub fn set_rate(&self, rate: Rate) -> Result<RateTaken, RateRefused> {
         let mut current = self.lock();
         let taken = match current.freedom {
@@ -135,12 +135,12 @@ impl Desk {
         Ok(taken)
     }
 
-    /// The rate that is asked for, a second; 0 if there is none.
+    /// Returns the requested rate per second; 0 if there is none.
     pub fn rate_per_s(&self) -> f64 {
         self.lock().control.as_ref().map_or(0.0, |control| control.rate_per_s())
     }
 
-    /// The figures of the run that is under way, and what it is for.
+    /// Returns the figures of the current run, and its purpose.
     pub fn live(&self) -> Option<(String, Live)> {
         let (what, control) = {
             let current = self.lock();
@@ -154,7 +154,7 @@ impl Desk {
         self.lock().is_set
     }
 
-    /// A run begins. A stop that came before it holds for it too, and so does a rate that was asked for.
+    /// Registers the run that begins. An earlier stop request or rate request also applies to it.
     pub(super) fn begin(&self, control: &Arc<Control>, what: &str, freedom: Freedom) {
         let mut current = self.lock();
         current.control = Some(control.clone());

@@ -1,4 +1,4 @@
-//! Follows a run: shows how it goes, and cuts its response times into the intervals in which they ended.
+//! Follows a run: reports progress, and divides its response times into intervals.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
@@ -11,17 +11,17 @@ use crate::report::terminal::Progress;
 use crate::result::from_run;
 use crate::result::{Interval, Latencies, latencies};
 
-/// Longest time between two looks at a run.
+/// Longest time between two checks of a run.
 const LOOK_MAX: Duration = Duration::from_millis(250);
 
-/// Intervals of a run whose histograms are known, with the number of its slices that are in them.
+/// The intervals of a run with complete histograms, and the number of slices in each.
 #[derive(Default)]
 pub struct Cut {
-    /// By the slice that they end with: the slice's begin in ns, and the times.
+    /// The intervals: the beginning of each one's last slice in nanoseconds, and the response times.
     intervals: Vec<(u64, Latencies)>,
 }
 
-/// Looks at `control` until `over` receives a message or hangs up. Passes the progress to the callback.
+/// Checks `control` until `over` receives a message or is closed. Passes the progress to the callback.
 pub fn follow(
     control: &Control,
     slice_ns: u64,
@@ -47,7 +47,7 @@ pub fn follow(
                 before.clone_from(now);
             }
         }
-        // What verbs did since the last look is reported at the end too.
+        // The counts of verbs since the last check are also reported at the end.
         let is_shown = matches!(live.phase, Phase::WarmUp | Phase::Measuring) || !live.verbs.is_empty();
         if let (Some(slice), true) = (newest, is_shown && (!ended || !live.verbs.is_empty())) {
             tell(&Progress {
@@ -70,8 +70,8 @@ pub fn follow(
 }
 
 impl Cut {
-    /// The slices as intervals of a session in which their run began at `began_s`. Where several slices were seen at
-    /// once they are one interval, so that its histogram is whole.
+    /// Converts the slices to intervals of a session in which the run began at `began_s`. Slices that arrived together
+    /// become one interval, so that its histogram is complete.
     pub fn intervals(self, slices: &[Slice], began_s: f64) -> Vec<Interval> {
         let mut known = self.intervals.into_iter().peekable();
         let mut intervals: Vec<Interval> = Vec::with_capacity(slices.len());
@@ -93,7 +93,7 @@ impl Cut {
     }
 }
 
-/// Several intervals that follow one another as one, with the times of all of them.
+/// Combines consecutive intervals into one with the given response times.
 fn joined(several: &[Interval], response: Latencies) -> Interval {
     let duration_s: f64 = several.iter().map(|interval| interval.duration_s).sum();
     let weighted = |of: fn(&Interval) -> f64| {

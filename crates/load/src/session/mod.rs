@@ -1,15 +1,16 @@
-//! One call of the generator from its beginning to its result: one run, or the trials of a search, beside the timelines
-//! of host and server.
+//! A session of the generator from start to result: one run, or the trials of a search, with the timelines of host and
+//! server.
 //!
 //! ```text
 //!   Job ──> run ──┬─ engine::run        once, or for every trial of the search (or agents::Fleet, on several hosts)
 //!                 ├─ follow             intervals and progress, from the engine's live figures
-//!                 ├─ timeline::Recorder host and server meanwhile
+//!                 ├─ timeline::Recorder host and server during the run
 //!                 └─ result::from_run   the measurements, as plain data   ──> RunResult with its verdict
 //!   Desk          stop, rate, live figures: for the terminal, the admin port and signals
 //! ```
 //!
-//! Invariant: whatever ends a session, what was measured until then is in the result, which says that it is not whole.
+//! Invariant: however a session ends, its result contains the measurements so far and is marked as partial if it is
+//! incomplete.
 
 pub mod admin;
 mod agents;
@@ -34,10 +35,10 @@ use crate::timeline::{Recorder, Source};
 use crate::traffic::Traffic;
 use trials::Trials;
 
-/// Kind of session.
+/// The kind of a session.
 #[derive(Clone, Debug)]
 pub enum Mode {
-    /// One run at a rate, which may be changed meanwhile.
+    /// One run at a rate that can change during the run.
     AtRate(Rate),
     /// One run at the instants of a trace.
     Traced,
@@ -45,14 +46,14 @@ pub enum Mode {
     Closed,
     /// A search.
     Search(Settings),
-    /// Rates one after the other, whatever comes of them.
+    /// A sequence of rates, independent of their results.
     Steps(Stepped),
 }
 
-/// Rates one after the other.
+/// A sequence of rates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stepped {
-    /// In the order in which they are run; one at least.
+    /// The rates in order; at least one.
     pub rates: Vec<Rate>,
     /// Duration of each rate.
     pub each: Duration,
@@ -60,9 +61,9 @@ pub struct Stepped {
 
 /// A session to run.
 pub struct Job {
-    /// The part of the result that is known in advance: name, targets, arguments, machine.
+    /// The parts of the result that are known in advance: name, targets, arguments, machine.
     pub known: RunResult,
-    /// The engine's configuration; a search sets the times of its trials itself.
+    /// The engine's configuration; a search sets the durations of its trials itself.
     pub config: Config,
     /// Kind of session.
     pub mode: Mode,
@@ -74,21 +75,21 @@ pub struct Job {
     pub sources: Vec<Box<dyn Source>>,
 }
 
-/// Receiver of a session's progress.
+/// A receiver of a session's progress.
 pub trait View: Send {
-    /// In the middle of a run.
+    /// Reports the progress of a run.
     fn progress(&mut self, progress: &Progress);
-    /// After a trial.
+    /// Reports a completed trial.
     fn step(&mut self, step: &StepResult);
 }
 
-/// Function that carries out one run: the engine of this host, or the agents of several.
+/// A function that carries out one run: with the engine of this host, or with the agents of several.
 pub type Carry<'a> = &'a mut dyn FnMut(&Config, &Control) -> Result<Run, Error>;
 
 /// Runs `job` on this host. `make_traffic` is called once in each thread of each run.
 ///
 /// # Errors
-/// When nothing at all could be run: the engine's own error.
+/// If no run could start: the engine's error.
 pub fn run<T: Traffic>(
     job: Job,
     make_traffic: impl Fn(Place) -> T + Sync,
@@ -98,10 +99,10 @@ pub fn run<T: Traffic>(
     run_by(job, &mut |config, control| engine::run(config, &make_traffic, control), desk, view)
 }
 
-/// Runs `job`; every run of it is carried out by `carry`.
+/// Runs `job`; `carry` carries out each of its runs.
 ///
 /// # Errors
-/// As [`run`].
+/// As for [`run`].
 pub fn run_by(mut job: Job, carry: Carry<'_>, desk: &Desk, view: &mut dyn View) -> Result<RunResult, Error> {
     let started = Instant::now();
     let recorder = Recorder::start(std::mem::take(&mut job.sources), started)
@@ -124,7 +125,7 @@ pub fn run_by(mut job: Job, carry: Carry<'_>, desk: &Desk, view: &mut dyn View) 
     Ok(result)
 }
 
-/// One run of the length that the configuration says.
+/// Carries out one run with the configured length.
 fn once(job: &Job, rate: Option<Rate>, trials: &mut Trials<'_>, result: &mut RunResult) -> Result<(), Error> {
     let what = if matches!(job.mode, Mode::Closed) { "closed loop" } else { "open loop" };
     let freedom = if rate.is_some() { Freedom::Free } else { Freedom::Closed };
@@ -162,7 +163,7 @@ fn searched(settings: &Settings, trials: &mut Trials<'_>, result: &mut RunResult
     Ok(())
 }
 
-/// The time between a trial's start and its measured part: a tenth of it, and at most a second.
+/// Returns the time between a trial's start and its measured part: a tenth of the trial, at most a second.
 fn settling(trial: Duration) -> Duration {
     (trial / 10).clamp(Duration::from_millis(100), Duration::from_secs(1))
 }

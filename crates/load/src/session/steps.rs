@@ -1,4 +1,4 @@
-//! Rates one after the other, as other generators ramp: each is run for its time, and none is judged.
+//! Runs a sequence of rates, as ramps of other generators do. Each rate runs for its time, without a verdict.
 
 use super::Stepped;
 use super::trials::Trials;
@@ -8,7 +8,7 @@ use crate::search::rate::Rate;
 use crate::search::{Ask, Phase, Step, Stop, Trial};
 use page::words::{duration, grouped};
 
-/// Runs every rate; its figures are those of all of them together, and each is a step of the result.
+/// Runs every rate. The result's figures combine all rates, and each rate is a step of the result.
 pub(super) fn stepped(steps: &Stepped, trials: &mut Trials<'_>, result: &mut RunResult) -> Result<(), Error> {
     assert!(!steps.rates.is_empty(), "there is a rate");
     trials.is_stepped = true;
@@ -37,12 +37,12 @@ pub(super) fn stepped(steps: &Stepped, trials: &mut Trials<'_>, result: &mut Run
     result.figures = trials.figures_together(&done);
     result.verdict.headline = headline(&done, steps);
     result.partial = stopped.map(|stop| match stop {
-        Stop::Asked => format!("it was stopped after {} of {} rates", done.len(), steps.rates.len()),
+        Stop::Asked => format!("the session was stopped after {} of {} rates", done.len(), steps.rates.len()),
         Stop::Failed(why) => format!("{why}, after {} of {} rates", done.len(), steps.rates.len()),
     });
     if !by_hand.is_empty() {
         let list = by_hand.join(", ");
-        let note = format!("the rate was set by hand in trial {list}: what was due there is not what its line says");
+        let note = format!("the rate was changed manually in trial {list}: the rate in its line does not apply");
         result.verdict.notes.push(note);
     }
     let limited: Vec<&Step> = done.iter().filter(|step| step.observed.generator_limit.is_some()).collect();
@@ -54,7 +54,7 @@ pub(super) fn stepped(steps: &Stepped, trials: &mut Trials<'_>, result: &mut Run
     }
     let mut search = SearchResult {
         end: "stepped".to_owned(),
-        method: format!("rates one after the other, {} s each; nothing is judged", steps.each.as_secs_f64()),
+        method: format!("a sequence of rates, {} s each; without a verdict", steps.each.as_secs_f64()),
         steps: done.iter().map(Into::into).collect(),
         ..SearchResult::default()
     };
@@ -65,11 +65,11 @@ pub(super) fn stepped(steps: &Stepped, trials: &mut Trials<'_>, result: &mut Run
 
 fn headline(done: &[Step], steps: &Stepped) -> String {
     let Some(highest) = done.iter().max_by(|a, b| a.ask.rate.per_s().total_cmp(&b.ask.rate.per_s())) else {
-        return format!("none of {} rates was run", steps.rates.len());
+        return format!("none of the {} rates was run", steps.rates.len());
     };
     let lowest = done.iter().map(|step| step.ask.rate.per_s()).fold(f64::INFINITY, f64::min);
     format!(
-        "{} rates from {} to {}, {} s each: at the highest {}/s were answered, p999 {}",
+        "{} rates from {} to {}, {} s each: {}/s of replies at the highest, p999 {}",
         done.len(),
         Rate::new(lowest),
         highest.ask.rate,

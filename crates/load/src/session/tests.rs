@@ -151,7 +151,7 @@ fn rates_one_after_the_other_are_steps_that_nothing_judges() {
     let of_steps: u64 = search.steps.iter().map(|step| step.response.count).sum();
     assert_eq!(result.figures.response.count, of_steps, "the figures are those of all rates");
     let headline = &result.verdict.headline;
-    assert!(headline.starts_with("3 rates from 200/s to 600/s, 0.2 s each: at the highest "), "{headline}");
+    assert!(headline.starts_with("3 rates from 200/s to 600/s, 0.2 s each: "), "{headline}");
     assert_eq!((result.partial, result.is_broken), (None, false));
     assert!(result.verdict.notes.is_empty(), "{:?}", result.verdict.notes);
 }
@@ -163,8 +163,8 @@ fn a_stop_between_rates_says_how_many_were_run() {
     let desk = Desk::default();
     desk.stop();
     let result = session(job(&server.target().to_string(), mode), &desk, &mut Seen::default()).unwrap();
-    assert_eq!(result.partial.as_deref(), Some("it was stopped after 0 of 3 rates"));
-    assert_eq!(result.verdict.headline, "none of 3 rates was run");
+    assert_eq!(result.partial.as_deref(), Some("the session was stopped after 0 of 3 rates"));
+    assert_eq!(result.verdict.headline, "none of the 3 rates was run");
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn what_rose_beside_a_limited_generator_is_not_called_the_limit() {
         let step = StepResult { number: 1, at_s: 1.0, duration_s: 2.0, ..StepResult::default() };
         let busy = crate::result::Timeline {
             source: "server".to_owned(),
-            name: "CPU of the busiest thread".to_owned(),
+            name: "CPU use of the busiest thread".to_owned(),
             unit: "share".to_owned(),
             points: vec![(0.5, 0.1), (1.5, 1.0), (2.5, 1.0)],
         };

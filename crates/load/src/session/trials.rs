@@ -1,4 +1,4 @@
-//! The engine as something that a search can put to the trial.
+//! Runs the engine as the trials of a search.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::report::terminal::Progress;
 use crate::result::{Figures, Interval, StepResult, Timeline, from_run, searched};
 use crate::search::{Ask, Found, Observed, Phase, Step, Stop, Trial};
 
-/// Slices of one trial's timeline, about.
+/// Approximate number of timeline slices of one trial.
 const SLICES: u32 = 10;
 
-/// Runs of the engine, and what came of each.
+/// Runs of the engine, with the results of each.
 pub(super) struct Trials<'a> {
     config: &'a Config,
     carry: Carry<'a>,
@@ -23,15 +23,15 @@ pub(super) struct Trials<'a> {
     view: &'a mut dyn View,
     started: Instant,
     intervals: Vec<Interval>,
-    /// By the trial's number.
+    /// Figures by the trial's number.
     figures: HashMap<u32, Figures>,
-    /// Why the generator was the limit, in a few words, by the trial's number.
+    /// The reasons why the generator was the bottleneck, in a few words, by the trial's number.
     limits: HashMap<u32, String>,
     error: Option<Error>,
-    /// Time at which the last run's schedule began, in s since the start.
+    /// Time at which the last run's schedule began, in seconds since the start.
     began_s: f64,
     lines: agents::Lines,
-    /// Rates follow one another, and none is judged.
+    /// True if the runs are a sequence of rates without verdicts.
     pub is_stepped: bool,
 }
 
@@ -73,7 +73,7 @@ impl<'a> Trials<'a> {
         self.error.take()
     }
 
-    /// The figures of the trials at the answer together; without an answer those of the last trial.
+    /// Returns the combined figures of the trials at the answer, or those of the last trial if there is no answer.
     pub fn figures_of(&self, found: &Found) -> Figures {
         let numbers: Vec<u32> = match found.at_answer() {
             at_answer if at_answer.is_empty() => found.steps.last().map(|step| step.ask.number).into_iter().collect(),
@@ -83,20 +83,20 @@ impl<'a> Trials<'a> {
         from_run::together(&several)
     }
 
-    /// The figures of these trials together.
+    /// Returns the combined figures of these trials.
     pub fn figures_together(&self, steps: &[Step]) -> Figures {
         let several = steps.iter().filter_map(|step| self.figures.get(&step.ask.number));
         from_run::together(&several.collect::<Vec<_>>())
     }
 
-    /// Takes the remedies out of what the trials' lines say of the generator: the verdict has them, once.
+    /// Removes the remedies from the trials' lines about the generator; the verdict contains them once.
     pub fn shorten(&self, steps: &mut [StepResult]) {
         for step in steps {
             step.generator_limit = self.limits.get(&step.number).cloned();
         }
     }
 
-    /// One run of the engine, followed.
+    /// Carries out one run of the engine and follows it.
     pub fn engine(&mut self, config: &Config, rate_per_s: f64, what: &str, freedom: Freedom) -> Result<Run, Error> {
         let control = Arc::new(Control::new(rate_per_s));
         self.desk.begin(&control, what, freedom);
@@ -115,22 +115,23 @@ impl<'a> Trials<'a> {
             let cut = follower.join().unwrap_or_default();
             Ok((run?, cut))
         })?;
-        // The engine says when its schedule began by the wall clock; the session's clock is the monotonic one.
+        // The engine reports the begin of its schedule by the wall clock; the session uses the monotonic clock.
         let ago_ms = base::clock::UnixMillis::now().0.saturating_sub(run.started_unix_ms);
         self.began_s = (self.started.elapsed().as_secs_f64() - ago_ms as f64 / 1e3).max(0.0);
         self.lines.add(&run.hosts, self.began_s);
-        // After the end of the run there are only a few answers, in a slice that was cut off: they give no rate.
+        // The last, shortened slice contains only a few replies, so its rate is meaningless.
         let within = run.bulk.timeline.partition_point(|slice| slice.begin_ns < length_ns);
         self.intervals.extend(cut.intervals(&run.bulk.timeline[..within], self.began_s));
         Ok(run)
     }
 }
 
-/// The configuration of one trial of this length.
+/// Returns the configuration of one trial of this length.
 fn trial_config(config: &Config, trial: Duration) -> Config {
     let settling = settling(trial);
     let slice = (trial / SLICES).clamp(Duration::from_millis(20), Duration::from_secs(1));
-    // Slices are measured if they lie wholly within the measured part, so that begins with one.
+    // Only slices that lie wholly within the measured part are measured, so the measured part begins at the start of a
+    // slice.
     let slices = (settling.as_nanos() as u64).div_ceil(slice.as_nanos() as u64);
     Config {
         warm_up_ns: slices * slice.as_nanos() as u64,
@@ -140,7 +141,7 @@ fn trial_config(config: &Config, trial: Duration) -> Config {
     }
 }
 
-/// Returns what a run shows about the service.
+/// Converts the measurements of a run to an observation of the service.
 pub(super) fn observed(run: &Run, began_s: f64) -> Observed {
     let totals = &run.bulk.totals;
     let seconds = run.bulk.measured_ns as f64 / 1e9;

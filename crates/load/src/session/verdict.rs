@@ -1,4 +1,4 @@
-//! The sentence that people came for: of a run, of a search; what held, and what the limit was.
+//! The verdict on a run or a search: whether the objectives were met, and which bottleneck there was.
 
 use super::{Job, Mode};
 use crate::engine::{Ending, LoopKind, Run};
@@ -8,7 +8,7 @@ use crate::search::objective::{Condition, What};
 use crate::timeline::limit;
 use page::words::{duration, grouped};
 
-/// The objective that a plot shows: the percentile furthest out.
+/// Returns the objective for a plot: the highest percentile.
 pub fn line(objectives: &[Condition]) -> Option<ObjectiveLine> {
     let percentiles = objectives.iter().filter_map(|objective| match objective.what {
         What::Percentile(share) => Some(ObjectiveLine { share, limit_ns: objective.limit as u64 }),
@@ -17,7 +17,7 @@ pub fn line(objectives: &[Condition]) -> Option<ObjectiveLine> {
     percentiles.max_by(|a, b| a.share.total_cmp(&b.share))
 }
 
-/// The figure that `what` has in `figures`.
+/// Returns the value of `what` in `figures`.
 pub fn value(what: What, figures: &Figures) -> f64 {
     let (counts, response) = (&figures.counts, &figures.response);
     let share = |part: u64, of: u64| if of == 0 { 0.0 } else { part as f64 / of as f64 };
@@ -35,7 +35,7 @@ pub fn value(what: What, figures: &Figures) -> f64 {
     }
 }
 
-/// The verdict on one run.
+/// Writes the verdict on one run.
 pub(super) fn of_run(job: &Job, run: &Run, result: &mut RunResult) {
     let figures = &result.figures;
     let closed = matches!(job.mode, Mode::Closed);
@@ -60,27 +60,28 @@ pub(super) fn of_run(job: &Job, run: &Run, result: &mut RunResult) {
     }
     result.partial = match run.ending {
         Ending::Complete | Ending::Exhausted => unheard(run),
-        Ending::Stopped => Some("it was stopped before its end; the figures cover what was".to_owned()),
+        Ending::Stopped => Some("the run was stopped before its end; the figures cover the shortened run".to_owned()),
         Ending::HostLost => super::agents::lost(&run.hosts),
         Ending::Deserted => unheard(run).or_else(|| {
-            Some(format!("no connection was up at the end{}; the figures cover what was", first_fault(run)))
+            Some(format!("no connection was up at the end{}; the figures cover the time before", first_fault(run)))
         }),
     };
 }
 
-/// Why figures without a single answer say nothing, if they are that.
+/// Returns the reason why figures without any reply are invalid.
 pub(super) fn unheard(run: &Run) -> Option<String> {
     let totals = &run.bulk.totals;
     let deaf = run.kind != LoopKind::Blind && totals.due > 0 && totals.answered == 0;
     deaf.then(|| {
         let first = first_fault(run);
-        format!("no request was answered{first}; see that the server speaks this protocol, and is not stuck")
+        format!("no request got a reply{first}; check that the server speaks this protocol and is responsive")
     })
 }
 
-/// The most frequent fault in brackets, if there is any.
+/// Returns the most frequent fault in brackets, if there is one.
 pub(super) fn first_fault(run: &Run) -> String {
-    let described = |fault: &Fault| format!(" ({}, {} times; the first: {})", fault.name, fault.count, fault.first);
+    let described =
+        |fault: &Fault| format!(" ({}, {} times; first occurrence: {})", fault.name, fault.count, fault.first);
     run.bulk.faults.first().map(described).unwrap_or_default()
 }
 
@@ -103,11 +104,11 @@ pub(super) fn finish(job: &Job, result: &mut RunResult) {
         })
         .collect();
     if result.tls.as_ref().is_some_and(|tls| tls.insecure) {
-        let note = "the server was NOT verified: any certificate was taken".to_owned();
+        let note = "the server was NOT verified: any certificate is accepted".to_owned();
         result.verdict.notes.push(note);
     }
     let spans = broken_spans(job, result);
-    // Where the generator was the limit, what rose meanwhile is not what held the server back.
+    // If the generator was the bottleneck, a rising timeline does not explain the server's limit.
     result.verdict.limit = if result.invalid.is_none() { limit::limit(&result.timelines, &spans) } else { None };
     result.verdict.notes.extend(super::agents::slowest(&result.figures.agents));
     let first = result.search.as_ref().and_then(|search| {
@@ -119,13 +120,12 @@ pub(super) fn finish(job: &Job, result: &mut RunResult) {
         result.verdict.notes.push(format!("the first rate that failed: {rate}/s, trial {}: {broken}", step.number));
     }
     if result.verdict.limit.is_none() && result.search.is_some() && result.invalid.is_none() && !spans.is_empty() {
-        let note =
-            "nothing that was watched of host and server was over its threshold when objectives broke".to_owned();
+        let note = "no figure of host or server was above its threshold when objectives were broken".to_owned();
         result.verdict.notes.push(note);
     }
 }
 
-/// Of a search the rate is its answer.
+/// For a search, the rate is its answer.
 fn asserted(what: What, result: &RunResult) -> f64 {
     match (&result.search, what) {
         (Some(search), What::Rate) => search.answer_per_s.unwrap_or(0.0),
@@ -133,7 +133,7 @@ fn asserted(what: What, result: &RunResult) -> f64 {
     }
 }
 
-/// Returns the spans of time in which objectives were broken, in s since the start.
+/// Returns the periods in which objectives were broken, in seconds since the start.
 fn broken_spans(job: &Job, result: &RunResult) -> Vec<(f64, f64)> {
     match &result.search {
         Some(search) => {

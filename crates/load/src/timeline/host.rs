@@ -1,43 +1,43 @@
-//! The host's CPUs: `/proc/stat`.
+//! The use of the host's CPUs, from `/proc/stat`.
 
 use super::{Reading, Source, Unit};
 
-/// The kernel's ticks a second in `/proc/stat`: always 100 to programs.
+/// The kernel's ticks per second in `/proc/stat`: always 100 for programs.
 const TICKS_A_SECOND: f64 = 100.0;
 
-/// All CPUs of this host, and the busiest of them.
+/// A source with the use of all CPUs of this host and of the busiest one.
 #[derive(Default)]
 pub struct Host {
     before: Vec<Ticks>,
 }
 
-/// Time of a CPU since the start, in ticks.
+/// The time of a CPU since its start, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ticks {
-    /// In all.
+    /// Total time in ticks.
     pub total: f64,
-    /// With nothing to do.
+    /// Idle time in ticks.
     pub idle: f64,
-    /// In soft interrupts: packets, mostly.
+    /// Time in soft interrupts, mostly packet processing, in ticks.
     pub softirq: f64,
-    /// Taken by the hypervisor for others.
+    /// Time that the hypervisor gave to other guests, in ticks.
     pub steal: f64,
 }
 
-/// The first of them is all CPUs together.
+/// Parses `/proc/stat`; the first entry is all CPUs together.
 pub fn parse(stat: &str) -> Vec<Ticks> {
     let lines = stat.lines().filter(|line| line.starts_with("cpu"));
     lines
         .map(|line| {
             let ticks: Vec<f64> = line.split_whitespace().skip(1).filter_map(|ticks| ticks.parse().ok()).collect();
             let at = |index: usize| ticks.get(index).copied().unwrap_or(0.0);
-            // user nice system idle iowait irq softirq steal; guest time is in user time already.
+            // user nice system idle iowait irq softirq steal; user time already includes guest time.
             Ticks { total: ticks.iter().take(8).sum(), idle: at(3) + at(4), softirq: at(6), steal: at(7) }
         })
         .collect()
 }
 
-/// Shares of the time between two readings.
+/// Returns shares of the time between two readings.
 pub fn readings(before: &[Ticks], now: &[Ticks]) -> Vec<Reading> {
     if before.len() != now.len() || now.is_empty() {
         return Vec::new();
@@ -75,7 +75,7 @@ impl Source for Host {
     }
 }
 
-/// Steal of all CPUs since the machine started, in s.
+/// Returns the steal time of all CPUs since the machine started, in seconds.
 pub fn steal_s() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/stat").ok()?;
     parse(&stat).first().map(|all| all.steal / TICKS_A_SECOND)

@@ -1,69 +1,69 @@
-//! What the limit was: of all figures that were over their threshold while objectives were broken, the one that rose
+//! Finds the bottleneck: of all figures that were above their threshold while objectives were broken, the one that rose
 //! first.
 //!
 //! ```text
-//!   thread CPU   ▁▂▅█████   over 90 % from 4 s on    <- the limit
+//!   thread CPU   ▁▂▅█████   over 90 % from 4 s on    <- the bottleneck
 //!   softirq      ▁▁▂▃▄▅▅▅   over 30 % from 6 s on    <- then rose
 //!   steal        ▁▁▁▁▁▁▁▁   never
 //!                    └──┴── trials that broke an objective
 //! ```
 //!
-//! A threshold is where the figure itself explains a queue: a thread that is on its CPU nine tenths of the time has no
-//! room left; a twentieth of the time stolen shows in a p999.
+//! Each threshold is a level at which the figure alone explains a queue. A thread that is on its CPU for 90 % of the
+//! time has no capacity left; 5 % of stolen time is visible in a p999.
 
 use crate::result::{Limit, Timeline};
 use page::words::grouped;
 
-/// A figure that can be a limit.
+/// A figure that can be the bottleneck.
 struct Rule {
     source: &'static str,
     name: &'static str,
-    /// From here on it explains a queue.
+    /// Level from which the figure explains a queue.
     threshold: f64,
-    /// And it is that many times its lowest level, for figures that are never 0 on a healthy host.
+    /// Required ratio to the figure's lowest level, for figures that are never 0 on a healthy host.
     rise: f64,
     words: &'static str,
 }
 
 const RULES: [Rule; 10] = [
-    Rule::new("server", "CPU of the busiest thread", 0.9, "the server's busiest thread was on a CPU {} of the time"),
+    Rule::new(
+        "server",
+        "CPU use of the busiest thread",
+        0.9,
+        "the server's busiest thread was on a CPU {} of the time",
+    ),
     Rule::new("host", "CPU busy/all", 0.95, "all CPUs of this host were busy {} of the time"),
     Rule::new("host", "softirq/busiest CPU", 0.3, "packet work (softirq) took {} of a CPU of this host"),
-    Rule::new("host", "steal", 0.05, "the hypervisor gave {} of the CPU time to others (steal)"),
-    Rule::new(
-        "server",
-        "waiting for a CPU, worst thread",
-        0.2,
-        "a thread of the server waited for a CPU {} of the time",
-    ),
+    Rule::new("host", "steal", 0.05, "the hypervisor gave {} of the CPU time to other guests (steal)"),
+    Rule::new("server", "worst thread's wait for a CPU", 0.2, "a thread of the server waited for a CPU {} of the time"),
     Rule::rising(
         "server",
-        "involuntary switches a second",
+        "involuntary switches per second",
         200.0,
-        "the server's threads were taken off their CPUs {} times a second",
+        "the server's threads were preempted {} times per second",
     ),
     Rule::rising(
         "server",
-        "page faults a second/major",
+        "page faults per second/major",
         5.0,
-        "the server waited for pages from a disk {} times a second",
+        "the server waited for pages from a disk {} times per second",
     ),
-    Rule::new("server", "connections refused a second", 0.1, "the server refused {} connections a second"),
+    Rule::new("server", "connections refused per second", 0.1, "the server refused {} connections per second"),
     Rule::new(
         "server",
-        "waits for a buffer a second",
+        "waits for a buffer per second",
         1.0,
-        "the server's workers waited for a buffer {} times a second",
+        "the server's workers waited for a buffer {} times per second",
     ),
     Rule::rising(
         "generator",
-        "CPU of the busiest thread",
+        "CPU use of the busiest thread",
         0.95,
         "the generator's busiest thread was on a CPU {} of the time",
     ),
 ];
 
-/// The share of readings under broken objectives in which a figure must be over its threshold.
+/// Share of the readings during broken objectives in which a figure must be above its threshold.
 const SHARE_MIN: f64 = 0.3;
 
 impl Rule {
@@ -75,8 +75,8 @@ impl Rule {
         Self { source, name, threshold, rise: 3.0, words }
     }
 
-    /// Returns the time at which `line` rose over the threshold and its value then, if it explains what happened in
-    /// `broken`.
+    /// Returns the time at which `line` rose above the threshold, with its value then, if the line explains the periods
+    /// in `broken`.
     fn risen(&self, line: &Timeline, broken: &[(f64, f64)]) -> Option<(f64, f64)> {
         let least = line.points.iter().map(|point| point.1).fold(f64::MAX, f64::min);
         let threshold = if self.rise > 1.0 && line.unit != "share" {
@@ -103,8 +103,8 @@ impl Rule {
     }
 }
 
-/// Returns the cause that held the rate down. `broken` lists the spans of time (from, to, in s since the start) in
-/// which objectives were broken. Returns `None` if nothing that was watched explains it.
+/// Returns the bottleneck of the rate. `broken` lists the periods (from, to, in seconds since the start) in which
+/// objectives were broken. Returns `None` if no figure explains them.
 pub fn limit(timelines: &[Timeline], broken: &[(f64, f64)]) -> Option<Limit> {
     let mut risen: Vec<(f64, usize, &Rule, &Timeline, f64)> = Vec::new();
     for (order, rule) in RULES.iter().enumerate() {
@@ -115,7 +115,7 @@ pub fn limit(timelines: &[Timeline], broken: &[(f64, f64)]) -> Option<Limit> {
             risen.push((at_s, order, rule, line, value));
         }
     }
-    // Readings of one moment are a few ms apart; there the order of the rules decides.
+    // Readings of one moment are a few milliseconds apart; within them the order of the rules decides.
     risen.sort_by_key(|found| ((found.0 / 0.4) as u64, found.1));
     let mut words = risen.iter().map(|(_, _, rule, line, value)| rule.say(*value, &line.unit));
     let what = words.next()?;
@@ -137,19 +137,19 @@ mod tests {
     fn what_rose_first_is_the_limit_and_the_rest_follows() {
         let lines = [
             line("host", "softirq/busiest CPU", "share", &[0.0, 0.1, 0.2, 0.2, 0.4, 0.4, 0.5, 0.5]),
-            line("server", "CPU of the busiest thread", "share", &[0.1, 0.3, 0.92, 0.95, 0.98, 0.98, 0.98, 0.98]),
+            line("server", "CPU use of the busiest thread", "share", &[0.1, 0.3, 0.92, 0.95, 0.98, 0.98, 0.98, 0.98]),
             line("host", "steal", "share", &[0.0; 8]),
         ];
         let found = limit(&lines, &[(4.0, 7.0)]).unwrap();
         assert_eq!(found.what, "the server's busiest thread was on a CPU 98 % of the time");
-        assert_eq!((found.at_s, found.timeline.as_str()), (2.0, "server/CPU of the busiest thread"));
+        assert_eq!((found.at_s, found.timeline.as_str()), (2.0, "server/CPU use of the busiest thread"));
         assert_eq!(found.then, ["packet work (softirq) took 45 % of a CPU of this host"]);
     }
 
     #[test]
     fn a_figure_that_was_high_only_while_all_was_well_is_no_limit() {
         let lines = [
-            line("server", "CPU of the busiest thread", "share", &[0.99, 0.99, 0.2, 0.2, 0.2, 0.2]),
+            line("server", "CPU use of the busiest thread", "share", &[0.99, 0.99, 0.2, 0.2, 0.2, 0.2]),
             line("host", "steal", "share", &[0.0, 0.0, 0.0, 0.2, 0.3, 0.2]),
         ];
         assert_eq!(limit(&lines, &[(3.0, 5.0)]).unwrap().timeline, "host/steal");
@@ -160,16 +160,16 @@ mod tests {
     #[test]
     fn what_is_always_there_must_rise_above_its_own_level() {
         let busy = [1000.0, 1100.0, 1050.0, 1080.0];
-        let switches = |values: &[f64]| [line("server", "involuntary switches a second", "count", values)];
+        let switches = |values: &[f64]| [line("server", "involuntary switches per second", "count", values)];
         assert_eq!(limit(&switches(&busy), &[(1.0, 3.0)]), None);
         let risen = limit(&switches(&[100.0, 110.0, 4000.0, 5000.0]), &[(2.0, 3.0)]).unwrap();
-        assert!(risen.what.contains("4,500 times a second"), "{}", risen.what);
+        assert!(risen.what.contains("4,500 times per second"), "{}", risen.what);
     }
 
     #[test]
     fn one_reading_of_many_explains_nothing() {
         let mut values = [0.1; 20];
         values[7] = 0.99;
-        assert_eq!(limit(&[line("server", "CPU of the busiest thread", "share", &values)], &[(0.0, 19.0)]), None);
+        assert_eq!(limit(&[line("server", "CPU use of the busiest thread", "share", &values)], &[(0.0, 19.0)]), None);
     }
 }

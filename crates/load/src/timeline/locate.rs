@@ -1,17 +1,17 @@
-//! Which process of this host listens at an address: the socket's inode from `/proc/net`, its owner from
+//! Finds the local process that listens at an address: the socket's inode from `/proc/net`, its owner from
 //! `/proc/PID/fd`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-/// Processes that are looked at, at most.
+/// Highest number of processes that are examined.
 const PROCESSES_MAX: usize = 65_536;
 
 /// The state of a listening socket in `/proc/net/tcp`.
 const LISTEN: &str = "0A";
 
-/// The process that listens at `address`, as `127.0.0.1:11211` or `unix:/run/socket`; `None` if it is not on this host,
-/// or may not be looked into.
+/// Returns the process that listens at `address`, such as `127.0.0.1:11211` or `unix:/run/socket`. Returns `None` if it
+/// is not on this host or cannot be examined.
 pub fn listener(address: &str) -> Option<u32> {
     if let Some(path) = address.strip_prefix("unix:") {
         let sockets = std::fs::read_to_string("/proc/net/unix").ok()?;
@@ -26,12 +26,12 @@ pub fn listener(address: &str) -> Option<u32> {
     owner(&inodes)
 }
 
-/// An address is this host's if a socket can be bound to it.
+/// Returns whether an address belongs to this host: whether a socket can be bound to it.
 fn is_local(ip: IpAddr) -> bool {
     std::net::UdpSocket::bind((ip, 0)).is_ok()
 }
 
-/// Inodes of the sockets that listen on `port`.
+/// Returns the inodes of the sockets that listen on `port`.
 pub fn tcp_inodes(table: &str, port: u16) -> Vec<u64> {
     let port = format!(":{port:04X}");
     let fields = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
@@ -39,7 +39,7 @@ pub fn tcp_inodes(table: &str, port: u16) -> Vec<u64> {
     ours.filter_map(|fields| fields[9].parse().ok()).collect()
 }
 
-/// Inodes of the sockets bound to `path`.
+/// Returns the inodes of the sockets bound to `path`.
 pub fn unix_inodes(table: &str, path: &str) -> Vec<u64> {
     let fields = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
     let ours = fields.filter(|fields| fields.len() > 7 && fields[7] == path);

@@ -1,13 +1,13 @@
-//! What host, server and generator did while requests ran, second by second, and which of it rose first.
+//! Timelines of host, server and generator during a run, and the figure that rose first.
 //!
 //! ```text
 //!   host     /proc/stat: busy, softirq and steal of all CPUs and of the busiest
 //!   server   /proc of its process, if it is local: CPU and waiting by thread, switches, faults, memory
-//!            its own account: `stats` (memcached), `INFO` (RESP), `/metrics` (an admin port)
+//!            its own statistics: `stats` (memcached), `INFO` (RESP), `/metrics` (an admin port)
 //!                     \  |  /
-//!                    recorder: a thread, a reading of each source every half second
+//!                    recorder: a thread that reads each source every half second
 //!                        |
-//!                    timelines ──> limit: what was over its threshold while objectives were broken, in order of time
+//!                    timelines ──> limit: figures above their threshold while objectives were broken, by time
 //! ```
 //!
 //! Invariants: a source that cannot be read leaves a gap and never stops a run; threads, timelines and points are
@@ -26,25 +26,25 @@ use std::time::{Duration, Instant};
 
 use crate::result::Timeline;
 
-/// Timelines of a run at most.
+/// Highest number of timelines of a run.
 pub const TIMELINES_MAX: usize = 128;
-/// Points of a timeline at most; then every second one goes and readings are half as frequent.
+/// Highest number of points of a timeline. Beyond it, every second point is removed and the period doubles.
 pub const POINTS_MAX: usize = 4096;
-/// Time between two readings at first.
+/// Initial time between two readings.
 pub const PERIOD: Duration = Duration::from_millis(500);
 
-/// Meaning of a figure's value.
+/// The meaning of a figure's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// A share of 1.
     Share,
-    /// So many.
+    /// A number of things.
     Count,
-    /// So many bytes.
+    /// A number of bytes.
     Bytes,
-    /// Counts up; shown as so many a second.
+    /// A counter, shown as its increase per second.
     PerSecond,
-    /// Seconds that count up; shown as a share of the time.
+    /// A counter of seconds, shown as a share of the time.
     SecondsSpent,
 }
 
@@ -63,10 +63,10 @@ impl Unit {
     }
 }
 
-/// A figure, as it was read.
+/// A figure as it was read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
-    /// Name of the figure; `group/name` if several belong into one picture.
+    /// Name of the figure; `group/name` if several figures share a chart.
     pub name: String,
     /// Meaning of the value.
     pub unit: Unit,
@@ -75,13 +75,13 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// A figure.
+    /// Creates a figure.
     pub fn new(name: impl Into<String>, unit: Unit, value: f64) -> Self {
         Self { name: name.into(), unit, value }
     }
 }
 
-/// Something that can be read again and again.
+/// A source of figures that can be read repeatedly.
 pub trait Source: Send {
     /// Returns the owner of the figures: `host`, `server` or `generator`.
     fn whose(&self) -> &'static str;
@@ -90,7 +90,7 @@ pub trait Source: Send {
     fn read(&mut self) -> Vec<Reading>;
 }
 
-/// Timelines that grow.
+/// Timelines under construction.
 #[derive(Default)]
 pub struct Lines {
     lines: Vec<Timeline>,
@@ -99,7 +99,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Adds what was read at `at_s`, in s since the start.
+    /// Adds the readings taken at `at_s` seconds since the start.
     pub fn add(&mut self, at_s: f64, whose: &'static str, readings: Vec<Reading>) {
         for reading in readings {
             let key = (whose, reading.name);
@@ -111,7 +111,7 @@ impl Lines {
                 if passed_s <= 0.0 {
                     continue;
                 }
-                // A counter that fell was reset.
+                // A counter that decreased was reset.
                 (reading.value - before).max(0.0) / passed_s
             } else {
                 reading.value
@@ -135,7 +135,7 @@ impl Lines {
         Some(self.lines.len() - 1)
     }
 
-    /// Halves what is kept if it has become too much; whether it had.
+    /// Removes every second point if there are too many. Returns whether it did.
     fn thin(&mut self) -> bool {
         let full = self.lines.iter().any(|line| line.points.len() >= POINTS_MAX);
         if full {
@@ -150,7 +150,7 @@ impl Lines {
         full
     }
 
-    /// The timelines.
+    /// Returns the timelines.
     pub fn into_timelines(mut self) -> Vec<Timeline> {
         self.lines.retain(|line| !line.points.is_empty());
         self.lines
@@ -164,7 +164,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts to read `sources`; times count from `started`.
+    /// Starts reading `sources`; times are relative to `started`.
     pub fn start(mut sources: Vec<Box<dyn Source>>, started: Instant) -> std::io::Result<Self> {
         let (end, ended) = channel();
         let thread = std::thread::Builder::new().name("timeline".to_owned()).spawn(move || {
@@ -186,7 +186,7 @@ impl Recorder {
         Ok(Self { end, thread })
     }
 
-    /// Ends it; what was read.
+    /// Ends the thread and returns the timelines.
     pub fn finish(self) -> Vec<Timeline> {
         let _ = self.end.send(());
         self.thread.join().map(Lines::into_timelines).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! A process of this host: its threads' CPU time and waiting, switches, faults and memory, from `/proc/PID`.
+//! Figures of a local process from `/proc/PID`: its threads' CPU time and waiting, switches, faults and memory.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -6,13 +6,13 @@ use std::time::Instant;
 
 use super::{Reading, Source, Unit};
 
-/// Threads that have a line of their own at most: the first ones.
+/// Highest number of threads with a timeline of their own: the first ones.
 const THREADS_SHOWN_MAX: usize = 16;
-/// Threads that are read at most.
+/// Highest number of threads that are read.
 const THREADS_READ_MAX: usize = 512;
 const PAGE_BYTES: f64 = 4096.0;
 
-/// A local process.
+/// A source with the figures of a local process.
 pub struct Process {
     whose: &'static str,
     folder: PathBuf,
@@ -23,28 +23,28 @@ pub struct Process {
 /// Counters of a thread since its start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Thread {
-    /// Its name.
+    /// The thread's name.
     pub name: String,
-    /// On a CPU, in ns.
+    /// Time on a CPU, in nanoseconds.
     pub ran_ns: f64,
-    /// Ready, with no CPU to run on, in ns.
+    /// Time in which the thread was runnable and had no CPU, in nanoseconds.
     pub waited_ns: f64,
-    /// Taken off its CPU against its will, times.
+    /// Number of times that the kernel preempted the thread.
     pub involuntary: f64,
-    /// Page faults that needed no disk, times.
+    /// Number of page faults that needed no disk.
     pub minor_faults: f64,
-    /// Page faults that waited for a disk, times.
+    /// Number of page faults that waited for a disk.
     pub major_faults: f64,
 }
 
 impl Process {
-    /// The process `pid`, whose figures are `whose`.
+    /// Creates the source for the process `pid`; `whose` is the owner of the figures.
     pub fn new(whose: &'static str, pid: u32) -> Self {
         Self { whose, folder: PathBuf::from(format!("/proc/{pid}")), before: HashMap::new(), at: None }
     }
 }
 
-/// CPU time that all threads of process `pid` have taken that are still there, in ns.
+/// Returns the CPU time of all current threads of process `pid`, in nanoseconds.
 pub fn cpu_ns(pid: u32) -> Option<u64> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
     let ran = tasks
@@ -57,12 +57,12 @@ fn read(folder: &Path, name: &str) -> Option<String> {
     std::fs::read_to_string(folder.join(name)).ok()
 }
 
-/// A thread from its files `comm`, `schedstat`, `status` and `stat`; what is missing is 0.
+/// Parses the files `comm`, `schedstat`, `status` and `stat` of a thread; missing values are 0.
 pub fn thread(comm: &str, schedstat: &str, status: &str, stat: &str) -> Thread {
     let mut times = schedstat.split_whitespace().filter_map(|ns| ns.parse::<f64>().ok());
     let (ran_ns, waited_ns) = (times.next().unwrap_or(0.0), times.next().unwrap_or(0.0));
     let involuntary = status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"));
-    // The name stands in brackets and may hold anything; fields are counted from behind it.
+    // The name is in brackets and may contain any character, so fields are counted after the last bracket.
     let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
     let field = |number: usize| fields.get(number - 3).and_then(|text| text.parse().ok()).unwrap_or(0.0);
     Thread {
@@ -75,7 +75,7 @@ pub fn thread(comm: &str, schedstat: &str, status: &str, stat: &str) -> Thread {
     }
 }
 
-/// Figures of all threads between two readings that are `passed_s` apart.
+/// Returns the figures of all threads from two readings that are `passed_s` seconds apart.
 pub fn readings(before: &HashMap<u32, Thread>, now: &HashMap<u32, Thread>, passed_s: f64) -> Vec<Reading> {
     let share = |of: fn(&Thread) -> f64, tid: &u32| {
         let since = of(now.get(tid)?) - of(before.get(tid)?);
@@ -94,15 +94,15 @@ pub fn readings(before: &HashMap<u32, Thread>, now: &HashMap<u32, Thread>, passe
     };
     let most = |shares: &mut dyn Iterator<Item = f64>| shares.fold(0.0, f64::max);
     let mut readings = vec![
-        Reading::new("CPU of the busiest thread", Unit::Share, most(&mut ran.iter().map(|(_, share)| *share))),
-        Reading::new("waiting for a CPU, worst thread", Unit::Share, most(&mut waited.iter().copied())),
+        Reading::new("CPU use of the busiest thread", Unit::Share, most(&mut ran.iter().map(|(_, share)| *share))),
+        Reading::new("worst thread's wait for a CPU", Unit::Share, most(&mut waited.iter().copied())),
         Reading::new("CPUs used", Unit::Count, ran.iter().map(|(_, share)| share).sum()),
-        // What counts up was made a rate above, thread by thread: threads may come and go.
-        Reading::new("involuntary switches a second", Unit::Count, total(|t| t.involuntary)),
-        Reading::new("page faults a second/minor", Unit::Count, total(|t| t.minor_faults)),
-        Reading::new("page faults a second/major", Unit::Count, total(|t| t.major_faults)),
+        // Counters were converted to rates above, thread by thread, because threads may start and end.
+        Reading::new("involuntary switches per second", Unit::Count, total(|t| t.involuntary)),
+        Reading::new("page faults per second/minor", Unit::Count, total(|t| t.minor_faults)),
+        Reading::new("page faults per second/major", Unit::Count, total(|t| t.major_faults)),
     ];
-    // A name that only one thread has stays the same when the thread is restarted.
+    // A unique name keeps its timeline when the thread is restarted.
     for (tid, share) in ran.iter().take(THREADS_SHOWN_MAX) {
         let name = &now[tid].name;
         let is_alone = now.values().filter(|thread| thread.name == *name).count() == 1;
@@ -165,9 +165,9 @@ mod tests {
         let now = HashMap::from([(1, thread(1.9e9)), (2, thread(0.2e9)), (3, thread(5e9))]);
         let readings = readings(&before, &now, 1.0);
         let value = |name: &str| readings.iter().find(|reading| reading.name == name).unwrap().value;
-        assert!((value("CPU of the busiest thread") - 0.9).abs() < 1e-9);
+        assert!((value("CPU use of the busiest thread") - 0.9).abs() < 1e-9);
         assert!((value("CPUs used") - 1.1).abs() < 1e-9);
-        assert!((value("involuntary switches a second") - 11.0).abs() < 1e-9);
+        assert!((value("involuntary switches per second") - 11.0).abs() < 1e-9);
         assert!(!readings.iter().any(|reading| reading.name.ends_with("/t 3")));
     }
 
@@ -182,7 +182,7 @@ mod tests {
                 std::hint::black_box(0);
             }
             let readings = source.read();
-            let busiest = readings.iter().find(|reading| reading.name == "CPU of the busiest thread");
+            let busiest = readings.iter().find(|reading| reading.name == "CPU use of the busiest thread");
             if busiest.is_some_and(|reading| reading.value > 0.0) || begun.elapsed().as_secs() > 20 {
                 break busiest.map(|reading| reading.value);
             }

@@ -1,6 +1,6 @@
-//! What a server says of itself: memcached's `stats`, RESP's `INFO`, an admin port's `/metrics`.
+//! A server's own statistics: memcached's `stats`, RESP's `INFO`, or an admin port's `/metrics`.
 //!
-//! Each is asked over a connection of its own, at the recorder's pace; an answer has a bounded length and time.
+//! Each source has its own connection and is read at the recorder's pace. The length and time of a reply are limited.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::time::Duration;
@@ -9,25 +9,25 @@ use super::{Reading, Source, Unit};
 use link::tls::{Client, Failure, Maker, Settings};
 use link::{Address, Stream};
 
-/// An answer's bytes at most.
+/// Largest reply in bytes.
 const ANSWER_BYTES_MAX: u64 = 4 << 20;
-/// Time limit for a server's answer.
+/// Time limit for a server's reply.
 const PATIENCE: Duration = Duration::from_millis(1000);
-/// Readings that are left out after one that failed.
+/// Number of readings that are skipped after a failed one.
 const REST_READINGS: u32 = 4;
 
-/// Source of the server's own figures.
+/// The command that returns the server's own figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Account {
-    /// `stats`, at the port that clients use.
+    /// `stats`, on the port that clients use.
     Stats,
-    /// `INFO`, at the port that clients use.
+    /// `INFO`, on the port that clients use.
     Info,
-    /// `GET /metrics`, at an admin port.
+    /// `GET /metrics`, on an admin port.
     Metrics,
 }
 
-/// A server that gives an account of itself.
+/// A server that reports its own statistics.
 pub struct Server {
     address: String,
     account: Account,
@@ -35,74 +35,75 @@ pub struct Server {
     rest: u32,
 }
 
-/// Figures of `stats` that are recorded: name there, our name, unit.
+/// Recorded figures of `stats`: the server's name, the timeline's name, the unit.
 const STATS: [(&str, &str, Unit); 12] = [
-    ("rusage_user", "CPU by its own account/user", Unit::SecondsSpent),
-    ("rusage_system", "CPU by its own account/system", Unit::SecondsSpent),
+    ("rusage_user", "CPU reported by the server/user", Unit::SecondsSpent),
+    ("rusage_system", "CPU reported by the server/system", Unit::SecondsSpent),
     ("cmd_get", "commands a second/get", Unit::PerSecond),
     ("cmd_set", "commands a second/set", Unit::PerSecond),
     ("get_misses", "misses a second", Unit::PerSecond),
     ("evictions", "evictions a second", Unit::PerSecond),
     ("curr_connections", "connections", Unit::Count),
-    ("listen_disabled_num", "connections refused a second", Unit::PerSecond),
-    ("conn_yields", "connection yields a second", Unit::PerSecond),
+    ("listen_disabled_num", "connections refused per second", Unit::PerSecond),
+    ("conn_yields", "connection yields per second", Unit::PerSecond),
     ("curr_items", "items", Unit::Count),
     ("bytes", "bytes stored", Unit::Bytes),
-    ("lrutail_reflocked", "locked tail items a second", Unit::PerSecond),
+    ("lrutail_reflocked", "locked tail items per second", Unit::PerSecond),
 ];
 
-/// Figures of `INFO` that are recorded: name there, our name, unit.
+/// Recorded figures of `INFO`: the server's name, the timeline's name, the unit.
 const INFO: [(&str, &str, Unit); 11] = [
-    ("used_cpu_user", "CPU by its own account/user", Unit::SecondsSpent),
-    ("used_cpu_sys", "CPU by its own account/system", Unit::SecondsSpent),
+    ("used_cpu_user", "CPU reported by the server/user", Unit::SecondsSpent),
+    ("used_cpu_sys", "CPU reported by the server/system", Unit::SecondsSpent),
     ("total_commands_processed", "commands a second/all", Unit::PerSecond),
     ("keyspace_misses", "misses a second", Unit::PerSecond),
     ("evicted_keys", "evictions a second", Unit::PerSecond),
     ("connected_clients", "connections", Unit::Count),
     ("blocked_clients", "clients blocked", Unit::Count),
-    ("rejected_connections", "connections refused a second", Unit::PerSecond),
+    ("rejected_connections", "connections refused per second", Unit::PerSecond),
     ("used_memory", "bytes stored", Unit::Bytes),
-    ("total_net_output_bytes", "bytes sent a second", Unit::PerSecond),
-    ("latest_fork_usec", "latest fork, us", Unit::Count),
+    ("total_net_output_bytes", "bytes sent per second", Unit::PerSecond),
+    ("latest_fork_usec", "duration of the latest fork, us", Unit::Count),
 ];
 
-/// Figures of `/metrics` that are recorded: name there, our name, unit. Labels other than `worker` are added up.
+/// Recorded figures of `/metrics`: the server's name, the timeline's name, the unit. Series that differ in labels other
+/// than `worker` are added.
 const METRICS: [(&str, &str, Unit); 14] = [
-    ("gannet_cpu_seconds_total", "CPU by its own account/all", Unit::SecondsSpent),
-    ("gannet_worker_ops_total", "operations a second by worker", Unit::PerSecond),
-    ("gannet_worker_turns_total", "turns a second by worker", Unit::PerSecond),
-    ("gannet_worker_parked_total", "operations parked a second", Unit::PerSecond),
-    ("gannet_worker_buffer_waits_total", "waits for a buffer a second", Unit::PerSecond),
-    ("gannet_worker_sends_short_total", "short sends a second", Unit::PerSecond),
-    ("gannet_session_yields_total", "connection yields a second", Unit::PerSecond),
+    ("gannet_cpu_seconds_total", "CPU reported by the server/all", Unit::SecondsSpent),
+    ("gannet_worker_ops_total", "operations per second by worker", Unit::PerSecond),
+    ("gannet_worker_turns_total", "event-loop iterations per second by worker", Unit::PerSecond),
+    ("gannet_worker_parked_total", "operations parked per second", Unit::PerSecond),
+    ("gannet_worker_buffer_waits_total", "waits for a buffer per second", Unit::PerSecond),
+    ("gannet_worker_sends_short_total", "short sends per second", Unit::PerSecond),
+    ("gannet_session_yields_total", "connection yields per second", Unit::PerSecond),
     ("gannet_connections", "connections", Unit::Count),
-    ("gannet_connections_rejected_total", "connections refused a second", Unit::PerSecond),
+    ("gannet_connections_rejected_total", "connections refused per second", Unit::PerSecond),
     ("gannet_evicted_total", "evictions a second", Unit::PerSecond),
-    ("gannet_slow_requests_total", "slow requests a second", Unit::PerSecond),
+    ("gannet_slow_requests_total", "slow requests per second", Unit::PerSecond),
     ("gannet_items", "items", Unit::Count),
     ("gannet_item_bytes", "bytes stored", Unit::Bytes),
-    ("gannet_background_slices_long_total", "long background slices a second", Unit::PerSecond),
+    ("gannet_background_slices_long_total", "long background slices per second", Unit::PerSecond),
 ];
 
 impl Server {
-    /// The server at `address` (`HOST:PORT` or `unix:PATH`).
+    /// Creates the source for the server at `address` (`HOST:PORT` or `unix:PATH`).
     pub fn new(address: &str, account: Account) -> Self {
         Self { address: address.to_owned(), account, tls: None, rest: 0 }
     }
 
-    /// Returns this source, which then asks over TLS if it reaches the server by TCP.
+    /// Returns the source with TLS for connections by TCP.
     #[must_use]
     pub fn secured(self, tls: Option<&Client>) -> Self {
         let maker = |client: &Client| Some(client.maker(&[self.address.parse().ok()?], 1));
         Self { tls: tls.and_then(maker), ..self }
     }
 
-    /// Returns the account as text; `None` if it cannot be read.
+    /// Returns the statistics as text; `None` if they cannot be read.
     pub fn text(&self) -> Option<String> {
         self.fetch().ok().flatten()
     }
 
-    /// The account as text, or `None` if the server answers something else.
+    /// Reads the statistics as text; `None` if the server replies with something else.
     fn fetch(&self) -> std::io::Result<Option<String>> {
         let request: &[u8] = match self.account {
             Account::Stats => b"stats\r\n",
@@ -113,15 +114,15 @@ impl Server {
         ask(Stream::connect(&address, self.tls.as_ref(), PATIENCE)?, request, self.account)
     }
 
-    /// Which server it says it is.
+    /// Returns the server's description of itself.
     pub fn describe(&self) -> Option<String> {
         self.name_in(&self.text()?)
     }
 
-    /// Returns the server's description as [`Self::describe`] does. The server may refuse this client by TLS.
+    /// Returns the server's description, as [`Self::describe`] does, and reports a failure of TLS.
     ///
     /// # Errors
-    /// If the server cannot be reached by TLS. No other failure is an error here.
+    /// If TLS fails. No other failure is an error here.
     pub fn meet(&self) -> Result<Option<String>, Failure> {
         match (self.fetch(), &self.tls) {
             (Ok(text), _) => Ok(text.and_then(|text| self.name_in(&text))),
@@ -138,7 +139,7 @@ impl Server {
     fn speaks_tls(&self) -> bool {
         let Ok(client) = Client::new(&Settings { insecure: true, ..Settings::default() }) else { return false };
         let asked = Self::new(&self.address, self.account).secured(Some(&client));
-        // It refuses by an alert: that is TLS too.
+        // An alert that refuses the client is TLS too.
         asked
             .fetch()
             .map_or_else(|error| failure(&error).is_some_and(|failure| failure.name != "tls-not-spoken"), |_| true)
@@ -157,12 +158,12 @@ impl Server {
     }
 }
 
-/// Returns the failure of TLS in `error`. A connection that was closed within the handshake may be no fault of TLS.
+/// Returns the TLS failure in `error`. A connection closed during the handshake may have another cause.
 fn failure(error: &std::io::Error) -> Option<&Failure> {
     Failure::in_error(error).filter(|failure| failure.name != "tls-closed")
 }
 
-/// Sends `request` and reads the whole answer; `None` if it is another.
+/// Sends `request` and reads the whole reply; `None` if it is of another kind.
 fn ask(mut stream: impl Read + Write, request: &[u8], account: Account) -> std::io::Result<Option<String>> {
     stream.write_all(request)?;
     let mut reader = BufReader::new(stream.take(ANSWER_BYTES_MAX));
@@ -176,7 +177,7 @@ fn ask(mut stream: impl Read + Write, request: &[u8], account: Account) -> std::
         }
         Account::Stats => {
             while !text.ends_with("END\r\n") {
-                // A server that wants users and passwords answers otherwise.
+                // A server that requires a user and a password replies differently.
                 let line_from = text.len();
                 if reader.read_line(&mut text)? == 0 || !text[line_from..].starts_with(['S', 'E']) {
                     return Ok(None);
@@ -209,7 +210,7 @@ fn info<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     lines.filter(|(known, _)| *known == name).map(|(_, value)| value.trim()).next()
 }
 
-/// The figures in an account.
+/// Parses the figures in the statistics.
 pub fn readings(account: Account, text: &str) -> Vec<Reading> {
     let known = |table: &[(&str, &str, Unit)], of: fn(&'_ str, &str) -> Option<f64>| {
         let found = table.iter().filter_map(|(name, ours, unit)| Some(Reading::new(*ours, *unit, of(text, name)?)));
@@ -273,20 +274,20 @@ mod tests {
     fn each_account_is_read() {
         let stats = readings(Account::Stats, "STAT pid 1\r\nSTAT cmd_get 17\r\nSTAT rusage_user 1.5\r\nEND\r\n");
         assert_eq!(
-            (value(&stats, "commands a second/get"), value(&stats, "CPU by its own account/user")),
+            (value(&stats, "commands a second/get"), value(&stats, "CPU reported by the server/user")),
             (Some(17.0), Some(1.5))
         );
         let info = readings(Account::Info, "# CPU\r\nused_cpu_sys:2.25\r\nevicted_keys:3\r\n");
         assert_eq!(
-            (value(&info, "CPU by its own account/system"), value(&info, "evictions a second")),
+            (value(&info, "CPU reported by the server/system"), value(&info, "evictions a second")),
             (Some(2.25), Some(3.0))
         );
         let metrics = "# HELP x\ngannet_worker_ops_total{worker=\"0\"} 5\ngannet_worker_ops_total{worker=\"1\"} 6\n\
                        gannet_background_slices_long_total{kind=\"evict\"} 1\n\
                        gannet_background_slices_long_total{kind=\"grow\"} 2\n";
         let metrics = readings(Account::Metrics, metrics);
-        assert_eq!(value(&metrics, "operations a second by worker/1"), Some(6.0));
-        assert_eq!(value(&metrics, "long background slices a second"), Some(3.0));
+        assert_eq!(value(&metrics, "operations per second by worker/1"), Some(6.0));
+        assert_eq!(value(&metrics, "long background slices per second"), Some(3.0));
         assert!(readings(Account::Stats, "garbage").is_empty());
     }
 

@@ -1,12 +1,12 @@
-//! What is wrong with a workload: where, what, and what to do about it.
+//! Faults of a workload: the place, a description and a remedy.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// Faults that are listed at most; a file with more is not a workload.
+/// Highest number of listed faults; a file with more is not a workload.
 pub const FAULTS_MAX: usize = 100;
 
-/// Place of the value at fault.
+/// Place of the faulty value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
     /// A line of a file, counted from 1.
@@ -16,14 +16,14 @@ pub enum Place {
         /// The line, from 1.
         line: usize,
     },
-    /// No file: a flag or a program set it.
+    /// No file: a flag or a program set the value.
     Given,
 }
 
-/// One fault. Shows as `load.toml:12: keys[0].count: what is wrong; what to do`.
+/// One fault. Displayed as `load.toml:12: keys[0].count: description; remedy`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fault {
-    /// Place of the value.
+    /// Place of the faulty value.
     pub place: Place,
     /// The field's path, such as `keys[0].verbs[1].weight`; empty if the fault belongs to no field.
     pub name: String,
@@ -34,7 +34,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A fault of the field `name` that no file is known for.
+    /// Creates a fault of the field `name` without a file.
     pub fn new(name: impl Into<String>, what: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { place: Place::Given, name: name.into(), what: what.into(), remedy: remedy.into() }
     }
@@ -47,7 +47,7 @@ impl Fault {
 }
 
 impl From<link::tls::SettingError> for Fault {
-    /// Names the field as a workload file does.
+    /// Uses the field's name in a workload file.
     fn from(error: link::tls::SettingError) -> Self {
         Self::new(error.path("targets.tls"), error.what, error.remedy)
     }

@@ -1,11 +1,12 @@
-//! A key's text from its number, and back.
+//! Converts a key's number to its text and back.
 //!
 //! ```text
-//!   prefix | digits of the number, zeros before them          decimal where all numbers fit, else 64 characters
+//!   prefix | digits of the number, zeros before them          decimal if all numbers fit, otherwise base 64
 //!   user:    000000000042                                     user:00000000000g
 //! ```
 //!
-//! Two numbers of one space never have one text: texts of one length have as many digits, and those differ.
+//! Two numbers of one space never have the same text: texts of one length have the same number of digits, and the
+//! digits differ.
 
 use base::prng::split_mix;
 use protocol::number::write_digits;
@@ -13,71 +14,72 @@ use protocol::number::write_digits;
 use super::draw::lengths::Lengths;
 use super::model::KeySpace;
 
-/// The longest key of memcached's, in bytes.
+/// The longest memcached key, in bytes.
 pub const MEMCACHED_BYTES_MAX: u64 = protocol::memcache::KEY_BYTES_MAX as u64;
-/// The longest key of all, in bytes.
+/// The longest key of any protocol, in bytes.
 pub const BYTES_MAX: u64 = 65_536;
-/// Numbers that a space has room for if some of its keys are asked for once: so many that chance hardly repeats one.
+/// Number of key numbers that a space reserves if some keys are requested only once. With this many numbers, random
+/// draws hardly ever repeat.
 pub const ONCE_NUMBERS: u64 = 1 << 36;
 
 const DIGITS_64: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
-/// Facts about a key that follow from its number.
+/// The properties of a key that follow from its number.
 const FACT_KEY_LENGTH: u64 = 1;
 const FACT_VALUE_LENGTH: u64 = 2;
 const FACT_TTL: u64 = 3;
 
-/// 64 bits that follow from a key's number and a fact's.
+/// Returns 64 bits that follow from a key's number and a property.
 #[inline]
 const fn fact(number: u64, which: u64) -> u64 {
     split_mix(number ^ which.wrapping_mul(0xA076_1D64_78BD_642F))
 }
 
-/// The word that the length of a key's value is picked by; with hashes, of each field's.
+/// Returns the random word that selects the length of a key's value, or of each field of a hash.
 #[inline]
 pub const fn value_word(number: u64, field: u64) -> u64 {
     fact(number ^ (field << 48), FACT_VALUE_LENGTH)
 }
 
-/// The word that a key's time to live is picked by.
+/// Returns the random word that selects a key's time to live.
 #[inline]
 pub const fn ttl_word(number: u64) -> u64 {
     fact(number, FACT_TTL)
 }
 
-/// Returns how many numbers `digits` digits can distinguish; saturates.
+/// Returns the number of values that `digits` digits can distinguish, saturating.
 pub fn numbers_of(digits: u64, is_decimal: bool) -> u64 {
     let base: u64 = if is_decimal { 10 } else { 64 };
     base.checked_pow(u32::try_from(digits).unwrap_or(u32::MAX)).unwrap_or(u64::MAX)
 }
 
-/// Returns how many numbers `space` has to distinguish.
+/// Returns the number of keys that `space` must distinguish.
 pub fn numbers_wanted(space: &KeySpace) -> u64 {
     if space.once.0 > 0.0 { space.count.saturating_add(ONCE_NUMBERS) } else { space.count }
 }
 
-/// The shortest keys of `space` that are long enough, in bytes.
+/// Returns the length of the shortest sufficient keys of `space`, in bytes.
 pub fn bytes_least(space: &KeySpace) -> u64 {
     let wanted = numbers_wanted(space);
     let digits = (1..).find(|digits| numbers_of(*digits, false) >= wanted).unwrap_or(u64::MAX);
     space.prefix.len() as u64 + digits
 }
 
-/// Spelling of the keys of one space.
+/// The spelling of the keys of one space.
 #[derive(Clone, Debug)]
 pub struct KeyText {
     prefix_bytes: usize,
     lengths: Lengths,
-    /// The prefix and as many zeros as the longest key has.
+    /// The prefix, followed by as many zeros as the longest key has.
     blank: Box<[u8]>,
     is_decimal: bool,
-    /// Digits of the largest number.
+    /// Number of digits of the largest number.
     digits: usize,
     salt: u64,
     once_from: u64,
 }
 
 impl KeyText {
-    /// Of `space`, which has been validated.
+    /// Creates the spelling of `space`, which must have been validated.
     pub fn new(space: &KeySpace) -> Self {
         let (least, most) = space.key_bytes.bounds();
         let wanted = numbers_wanted(space);
@@ -99,12 +101,12 @@ impl KeyText {
         }
     }
 
-    /// The number of a key that is asked for once, from 64 random bits.
+    /// Returns the number of a key that is requested once, from 64 random bits.
     pub const fn once(&self, word: u64) -> u64 {
         self.once_from + word % ONCE_NUMBERS
     }
 
-    /// Appends the text of key `number`; says how many bytes that were.
+    /// Appends the text of key `number` and returns its length in bytes.
     #[inline]
     pub fn put(&self, number: u64, out: &mut Vec<u8>) -> usize {
         let bytes = match self.lengths.fixed() {
@@ -126,7 +128,7 @@ impl KeyText {
         bytes
     }
 
-    /// The number whose text `text` is; `None` if it is none of this space's.
+    /// Returns the number of the key `text`; `None` if it does not belong to this space.
     pub fn number(&self, text: &[u8]) -> Option<u64> {
         let zeros_end = text.len().checked_sub(self.digits)?;
         if zeros_end < self.prefix_bytes
@@ -151,7 +153,7 @@ impl KeyText {
         Some(number)
     }
 
-    /// Returns the mark in the value of key `number`. It differs between keys, also of different prefixes.
+    /// Returns the mark in the value of key `number`. Marks differ between keys, including keys with other prefixes.
     #[inline]
     pub const fn mark(&self, number: u64) -> u64 {
         split_mix(number ^ self.salt)

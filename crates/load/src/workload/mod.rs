@@ -1,13 +1,13 @@
-//! Workloads: what is asked of a server, as plain data, as files, as presets, and as the requests drawn from it.
+//! Workloads: the requests to a server, as plain data, as files, as presets, and as drawn requests.
 //!
 //! ```text
 //!   TOML file  ->  file  --\
-//!   preset     ->  file  ---+->  Workload  --validate-->  Source  (one a thread; a crate::traffic::Traffic)
-//!   flags, other tools    --/                               draw: which key, how long   key, value: their bytes
+//!   preset     ->  file  ---+->  Workload  --validate-->  Source  (one per thread; a crate::traffic::Traffic)
+//!   flags, other tools    --/                               draw: keys and lengths   key, value: their bytes
 //! ```
 //!
-//! Invariants: one seed gives one sequence of requests; everything about a key follows from its number; a workload that
-//! was validated draws nothing illegal.
+//! Invariants: one seed gives one sequence of requests. All properties of a key follow from its number. A validated
+//! workload never draws an invalid request.
 
 pub mod draw;
 pub mod fault;

@@ -1,4 +1,4 @@
-//! The fields of a workload: plain data that a file, a preset or a program fills in.
+//! The fields of a workload, as plain data.
 
 use std::path::PathBuf;
 
@@ -7,77 +7,77 @@ use base::units::TimeSpan;
 use super::units::Share;
 use link::tls;
 
-/// Connections of one run at most.
+/// Highest number of connections of one run.
 pub const CONNECTIONS_MAX: u32 = 1_000_000;
-/// Threads at most.
+/// Highest number of threads.
 pub const THREADS_MAX: u32 = 1024;
-/// Requests in flight on one connection, and requests that are sent together, at most.
+/// Highest number of requests in flight on one connection, and of requests sent together.
 pub const DEPTH_MAX: u32 = 65_536;
-/// Key spaces at most.
+/// Highest number of key spaces.
 pub const KEY_SPACES_MAX: usize = 64;
-/// Commands of all key spaces together at most.
+/// Highest number of commands in all key spaces together.
 pub const COMMANDS_MAX: usize = 48;
-/// Keys of one key space at most.
+/// Highest number of keys in one key space.
 pub const KEYS_MAX: u64 = 1 << 40;
-/// Keys of one multi-get at most.
+/// Highest number of keys in one multi-get.
 pub const MULTI_KEYS_MAX: u32 = 4096;
-/// Fields of a hash at most.
+/// Highest number of fields of a hash.
 pub const FIELDS_MAX: u32 = 1024;
 /// The longest value, in bytes.
 pub const VALUE_BYTES_MAX: u64 = 1 << 30;
-/// Weights of one distribution at most.
+/// Highest number of weights in one distribution.
 pub const STEPS_MAX: usize = 1 << 20;
 
-/// Requests to a server, the connections that send them, and their times.
+/// A workload: requests to servers, the connections that send them, and their times.
 ///
-/// [`Workload::default`] is a whole workload: uniform reads of a million keys of 16 bytes over memcached's protocol.
+/// [`Workload::default`] is complete: uniform reads of a million keys of 16 bytes over memcached's protocol.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
-    /// Name under which results are filed.
+    /// Name of the workload in results.
     pub name: String,
-    /// A sentence on what it stands for.
+    /// A sentence that describes the workload.
     pub about: String,
     /// Protocol of the server.
     pub protocol: Protocol,
-    /// The servers; empty if they are named elsewhere.
+    /// The servers; empty if they are given elsewhere.
     pub targets: Vec<Target>,
-    /// Security of connections to targets that are reached by TCP; `None`: they are not secured.
+    /// TLS settings for targets that are reached by TCP; `None` disables TLS.
     pub tls: Option<tls::Settings>,
-    /// Which target a key belongs to.
+    /// The rule that assigns keys to targets.
     pub placement: Placement,
     /// User and password that a new connection sends.
     pub auth: Option<Auth>,
     /// The database that a RESP connection selects; 0 needs no selection.
     pub database: u32,
-    /// Name that a RESP connection gives itself, as `CLIENT LIST` shows it; empty: none.
+    /// Name of a RESP connection in `CLIENT LIST`; empty for none.
     pub client_name: String,
-    /// Connections in all, over all threads and targets.
+    /// Number of connections over all threads and targets.
     pub connections: u32,
-    /// Threads that they are spread over.
+    /// Number of threads that share the connections.
     pub threads: u32,
-    /// The CPU of each thread; empty: the kernel places them.
+    /// The CPU of each thread. If empty, the kernel places the threads.
     pub pin: Vec<usize>,
-    /// Requests in flight on one connection at most.
+    /// Highest number of requests in flight on one connection.
     pub depth: u32,
-    /// Requests that are due at the same instant and sent together.
+    /// Number of requests that are due at the same instant and sent together.
     pub batch: u32,
-    /// Connections that are closed and reopened, a second.
+    /// Number of connections that are closed and reopened per second.
     pub reconnect_per_s: f64,
-    /// Time from one storm, in which all connections are closed and reopened at once, to the next.
+    /// Time between two storms, in which all connections are closed and reopened at once.
     pub storm_every: Option<TimeSpan>,
-    /// Answers are thrown away unread, as long as they come: nothing is timed or checked.
+    /// True if replies are discarded without parsing: nothing is timed or checked.
     pub blind: bool,
     /// Times at which requests are due.
     pub pace: Pace,
     /// Key spaces of the requests; each request draws one of them by weight.
     pub keys: Vec<KeySpace>,
-    /// Every key is stored once before the run.
+    /// True if every key is stored once before the run.
     pub prefill: bool,
-    /// A read that misses is followed by a store of its key (look-aside).
+    /// True if a read that misses is followed by a store of its key (look-aside).
     pub fill_on_miss: bool,
-    /// Every value that is read is checked byte by byte.
+    /// True if every value that is read is checked byte by byte.
     pub verify: bool,
-    /// Everything that is drawn follows from it.
+    /// Seed of all random draws.
     pub seed: u64,
 }
 
@@ -114,21 +114,21 @@ impl Default for Workload {
 /// A wire protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Protocol {
-    /// memcached's text commands.
+    /// memcached's text protocol.
     #[default]
     Memcache,
-    /// memcached's meta commands: `get` is sent as `mg`, `set` as `ms` and so on.
+    /// memcached's meta commands: `get` is sent as `mg`, `set` as `ms`, and so on.
     Meta,
-    /// RESP2, which every Redis and Valkey speaks.
+    /// RESP2, which every Redis and Valkey server speaks.
     Resp,
     /// RESP3: a connection begins with `HELLO 3`.
     Resp3,
-    /// `PING` lines answered with `PONG`, as echo servers speak it.
+    /// `PING` lines with `PONG` as reply, as echo servers use.
     Ping,
 }
 
 impl Protocol {
-    /// Each with its name.
+    /// All protocols with their names.
     pub const NAMES: [(&'static str, Self); 5] = [
         ("memcache", Self::Memcache),
         ("meta", Self::Meta),
@@ -137,17 +137,17 @@ impl Protocol {
         ("ping", Self::Ping),
     ];
 
-    /// As in files.
+    /// Returns the name in files.
     pub fn name(self) -> &'static str {
         named(&Self::NAMES, self)
     }
 
-    /// Sent as lines of memcached's: text or meta.
+    /// Returns whether requests are lines of memcached's protocols: text or meta.
     pub fn is_memcached(self) -> bool {
         matches!(self, Self::Memcache | Self::Meta)
     }
 
-    /// Sent as arrays of strings: RESP2 or RESP3.
+    /// Returns whether requests are RESP arrays: RESP2 or RESP3.
     pub const fn is_resp(self) -> bool {
         matches!(self, Self::Resp | Self::Resp3)
     }
@@ -162,28 +162,28 @@ fn named<T: Copy + PartialEq>(names: &[(&'static str, T)], value: T) -> &'static
 pub struct Target {
     /// `HOST:PORT` or `unix:PATH`.
     pub address: String,
-    /// Its share of the keys with [`Placement::Ketama`], against the others'.
+    /// Relative share of the keys with [`Placement::Ketama`].
     pub weight: u32,
 }
 
-/// Which of several targets a key belongs to.
+/// The rule that assigns a key to one of several targets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
-    /// Every target is asked for every key, in turn.
+    /// Every target gets requests for every key, in rotation.
     #[default]
     Any,
-    /// Consistent hashing on a ring with 160 points a target (ketama with weights, as libmemcached does it).
+    /// Consistent hashing on a ring with 160 points per target (ketama with weights, as in libmemcached).
     Ketama,
-    /// 16384 slots by CRC-16 of the key (Redis Cluster's): at first in equal runs, in the order of the targets, then as
-    /// the servers' redirects say.
+    /// Redis Cluster's 16384 slots by CRC-16 of the key. Initially each target has an equal range of slots, in the
+    /// order of the targets; redirects of the servers change that.
     Slots,
 }
 
 impl Placement {
-    /// Each with its name.
+    /// All placements with their names.
     pub const NAMES: [(&'static str, Self); 3] = [("any", Self::Any), ("ketama", Self::Ketama), ("slots", Self::Slots)];
 
-    /// As in files.
+    /// Returns the name in files.
     pub fn name(self) -> &'static str {
         named(&Self::NAMES, self)
     }
@@ -192,14 +192,14 @@ impl Placement {
 /// User and password of a connection.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Auth {
-    /// The user; empty for RESP's password alone.
+    /// The user; empty if RESP uses only a password.
     pub user: String,
     /// The password.
     pub password: String,
 }
 
 impl std::fmt::Debug for Auth {
-    /// Without the password: results and logs show workloads.
+    /// Omits the password, because results and logs contain workloads.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Auth").field("user", &self.user).finish_non_exhaustive()
     }
@@ -208,12 +208,12 @@ impl std::fmt::Debug for Auth {
 /// Times at which requests are due.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Pace {
-    /// After an answer: closed loop, [`Workload::depth`] in flight on every connection.
+    /// Closed loop: a reply triggers the next request, with [`Workload::depth`] in flight on every connection.
     #[default]
     Closed,
-    /// At instants that do not wait for answers: open loop.
+    /// Open loop: at instants that do not depend on replies.
     Open {
-        /// Requests a second, over all threads; with [`Arrivals::Ramp`] at its beginning.
+        /// Requests per second over all threads; with [`Arrivals::Ramp`] at its beginning.
         rate_per_s: f64,
         /// Distribution of the instants.
         arrivals: Arrivals,
@@ -225,66 +225,66 @@ pub enum Pace {
 pub enum Arrivals {
     /// Evenly spaced.
     Constant,
-    /// With exponential gaps: what many independent users do.
+    /// With exponentially distributed gaps, as from many independent users.
     #[default]
     Poisson,
-    /// Poisson for a while, then none for a while. The rate is the mean over both.
+    /// Poisson arrivals for a period, then a pause. The rate is the mean over both.
     OnOff {
-        /// The time with requests.
+        /// Length of the period with requests.
         on: TimeSpan,
-        /// The time without.
+        /// Length of the pause.
         off: TimeSpan,
     },
-    /// Poisson at a rate that goes evenly to another.
+    /// Poisson arrivals at a rate that changes linearly to another rate.
     Ramp {
-        /// Requests a second at the end.
+        /// Requests per second at the end of the ramp.
         to_per_s: f64,
         /// Duration of the ramp; the rate stays at `to_per_s` afterwards.
         over: TimeSpan,
     },
-    /// Poisson at a rate that swings around the mean.
+    /// Poisson arrivals at a rate that follows a sine wave around the mean.
     Sine {
-        /// Amplitude to either side, as a part of the mean.
+        /// Amplitude, as a share of the mean.
         swing: Share,
-        /// The length of one wave.
+        /// Period of the wave.
         period: TimeSpan,
     },
-    /// At the instants of a trace file.
+    /// The instants of a trace file.
     Trace {
-        /// The file.
+        /// The trace file.
         path: PathBuf,
         /// Factor by which the replay is faster than the recording.
         speed: f64,
     },
 }
 
-/// Keys that belong together, what is done to them, and what their values are like.
+/// A key space: keys with common properties, the commands on them, and their values.
 ///
-/// Everything about a key follows from its number: its text, the length of its value, its time to live. So every run,
-/// thread and server sees the same.
+/// All properties of a key follow from its number: its text, the length of its value, its time to live. So every run,
+/// thread and server uses the same.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeySpace {
-    /// Relative frequency of requests for this space, against the others.
+    /// Relative frequency of requests for this space.
     pub weight: f64,
-    /// Keys in it.
+    /// Number of keys.
     pub count: u64,
     /// Text with which every key begins.
     pub prefix: String,
     /// Length of a whole key in bytes, prefix included.
     pub key_bytes: Sizes,
-    /// Which key is next.
+    /// The order in which keys are requested.
     pub order: Order,
-    /// Part of the requests that are for a key which is not requested again.
+    /// Share of the requests for keys that are requested only once.
     pub once: Share,
-    /// Commands on the keys, by weight.
+    /// Commands on the keys, with weights.
     pub verbs: Vec<Command>,
-    /// Length of a value in bytes; with hashes, of each field's.
+    /// Length of a value in bytes; for hashes, of each field.
     pub value_bytes: Sizes,
-    /// Part of a value that a compressor can take away.
+    /// Share of a value that a compressor can remove.
     pub compressible: Share,
-    /// Times to live with their weights; empty, or 0: for ever.
+    /// Times to live with their weights; empty or 0 for no expiry.
     pub ttl: Vec<(TimeSpan, f64)>,
-    /// Fields of a hash.
+    /// Number of fields of a hash.
     pub fields: u32,
 }
 
@@ -307,75 +307,77 @@ impl Default for KeySpace {
 }
 
 impl KeySpace {
-    /// Its values are hashes.
+    /// Returns whether the values are hashes.
     pub fn is_hash(&self) -> bool {
         self.verbs.iter().any(|command| command.verb.is_hash())
     }
 
-    /// Its values are numbers, since they are counted up and down.
+    /// Returns whether the values are numbers, because commands increment or decrement them.
     pub fn is_counter(&self) -> bool {
         self.verbs.iter().any(|command| matches!(command.verb, Verb::Incr | Verb::Decr | Verb::MetaArith))
     }
 }
 
-/// Which key of a space is next.
+/// The order in which the keys of a space are requested.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Order {
-    /// Any, equally often.
+    /// Any key, with equal frequency.
     #[default]
     Uniform,
-    /// The key of rank r (from 1) as often as r^-exponent says. Ranks are scattered over the numbers.
+    /// Zipf: the key of rank r (from 1) with a frequency proportional to r^-exponent. Ranks are scattered over the
+    /// numbers.
     Zipf {
-        /// 0 is uniform; any number that is not negative.
+        /// The exponent, at least 0; 0 is uniform.
         exponent: f64,
     },
-    /// Some keys get most of the requests, each part uniform in itself.
+    /// Some keys get most of the requests; both groups are uniform.
     Hot {
-        /// The part of the keys that is hot.
+        /// Share of the keys that is hot.
         keys: Share,
-        /// The part of the requests that is for them.
+        /// Share of the requests for hot keys.
         requests: Share,
     },
-    /// Writes go to ever new keys, in a ring of the space's count; reads are Zipf by age, the newest first.
+    /// Writes use new keys, in a ring of the space's count. Reads are Zipf-distributed by age, the newest first.
     Latest {
-        /// As in [`Order::Zipf`].
+        /// The exponent, as in [`Order::Zipf`].
         exponent: f64,
     },
-    /// One after the other, round and round; with several threads each takes its own part.
+    /// One key after the other, repeatedly; each thread has its own part.
     Sequential,
-    /// Runs of keys that follow one another, each from a key drawn uniformly.
+    /// Ranges of consecutive keys, each from a uniformly drawn start.
     Scan {
-        /// Keys in a run.
+        /// Number of keys in a range.
         length: u64,
     },
-    /// Groups of equally popular keys: so many keys, with the weight of the whole group. Scaled to the space's count.
+    /// Groups of equally popular keys: the number of keys, and the weight of the whole group. Scaled to the space's
+    /// count.
     Groups(Vec<(u64, f64)>),
 }
 
-/// Lengths in bytes.
+/// A distribution of lengths in bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Sizes {
-    /// Always the same.
+    /// A fixed length.
     Fixed(u64),
-    /// From the first to the second, both included, equally often.
+    /// From the first to the second length, inclusive, uniformly.
     Range(u64, u64),
     /// Ranges with weights.
     Steps(Vec<Step>),
 }
 
-/// Lengths from `from` to `to`, both included, with the weight of all of them together.
+/// Lengths from `from` to `to`, inclusive, with the weight of all of them together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
-    /// The shortest, in bytes.
+    /// The shortest length in bytes.
     pub from: u64,
-    /// The longest, in bytes.
+    /// The longest length in bytes.
     pub to: u64,
-    /// Relative frequency, against the others.
+    /// Relative frequency of the range.
     pub weight: f64,
 }
 
 impl Sizes {
-    /// The shortest and the longest, in bytes. (0, 0) if there is none.
+    /// Returns the shortest and the longest length in bytes; (0, 0) if there is none.
     pub fn bounds(&self) -> (u64, u64) {
         match self {
             Self::Fixed(bytes) => (*bytes, *bytes),
@@ -388,7 +390,7 @@ impl Sizes {
         }
     }
 
-    /// The mean in bytes; 0 if there is none.
+    /// Returns the mean length in bytes; 0 if there is none.
     pub fn mean_bytes(&self) -> f64 {
         match self {
             Self::Fixed(bytes) => *bytes as f64,
@@ -402,31 +404,31 @@ impl Sizes {
     }
 }
 
-/// One thing that is done to the keys of a space.
+/// A command on the keys of a space.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Command {
     /// Operation of the command.
     pub verb: Verb,
-    /// Relative frequency, against the space's others.
+    /// Relative frequency among the space's commands.
     pub weight: f64,
-    /// Keys in one request; more than 1 only with [`Verb::Get`] and [`Verb::Gets`].
+    /// Number of keys in one request; more than 1 only with [`Verb::Get`] and [`Verb::Gets`].
     pub keys: u32,
-    /// Amount that [`Verb::Incr`], [`Verb::Decr`] and their kin of hashes add and take away.
+    /// Amount by which [`Verb::Incr`], [`Verb::Decr`] and the hash counterparts change a number.
     pub delta: u64,
-    /// Fields that a hash verb names; 0: all of the space's.
+    /// Number of fields that a hash verb names; 0 for all fields of the space.
     pub fields: u32,
-    /// The flags of a meta verb, as they are written; the text of [`Verb::Raw`].
+    /// The flags of a meta verb in wire form, or the text of [`Verb::Raw`].
     pub text: String,
 }
 
 impl Command {
-    /// `verb` with its usual arguments and weight 1.
+    /// Creates a command for `verb` with its usual arguments and weight 1.
     pub fn new(verb: Verb) -> Self {
         let text = if verb == Verb::MetaGet { "v".into() } else { String::new() };
         Self { verb, weight: 1.0, keys: 1, delta: 1, fields: 0, text }
     }
 
-    /// `verb` with its usual arguments.
+    /// Creates a command for `verb` with its usual arguments.
     pub fn weighted(verb: Verb, weight: f64) -> Self {
         Self { weight, ..Self::new(verb) }
     }
@@ -435,29 +437,29 @@ impl Command {
 /// Operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verb {
-    /// Reads one key or several.
+    /// Reads one or several keys.
     Get,
-    /// Reads with the CAS token.
+    /// Reads with CAS tokens.
     Gets,
     /// Stores.
     Set,
-    /// Stores if nothing is there.
+    /// Stores if the key does not exist.
     Add,
-    /// Stores if something is there.
+    /// Stores if the key exists.
     Replace,
     /// Appends to the value.
     Append,
     /// Prepends to the value.
     Prepend,
-    /// Reads with the token, then stores if no other client stored meanwhile: two requests.
+    /// Reads with the token, then stores if no other client stored in between: two requests.
     Cas,
-    /// Counts up.
+    /// Increments a number.
     Incr,
-    /// Counts down.
+    /// Decrements a number.
     Decr,
-    /// Removes.
+    /// Deletes a key.
     Delete,
-    /// Gives a new time to live.
+    /// Sets a new time to live.
     Touch,
     /// `mg` with flags.
     MetaGet,
@@ -479,18 +481,18 @@ pub enum Verb {
     HashDelete,
     /// Reads all fields, then stores them: two requests.
     HashUpdate,
-    /// Reads all fields, then counts up a field of its own, which no store names: two requests.
+    /// Reads all fields, then increments a separate field that stores never write: two requests.
     HashIncr,
-    /// As [`Verb::HashIncr`], down.
+    /// As [`Verb::HashIncr`], with a decrement.
     HashDecr,
-    /// Asks whether the server is there.
+    /// Sends a `PING`.
     Ping,
     /// Sends a text in which `__key__`, `__length__` and `__data__` are replaced.
     Raw,
 }
 
 impl Verb {
-    /// Each with its name.
+    /// All verbs with their names.
     pub const NAMES: [(&'static str, Self); 26] = [
         ("get", Self::Get),
         ("gets", Self::Gets),
@@ -520,12 +522,12 @@ impl Verb {
         ("raw", Self::Raw),
     ];
 
-    /// As in files.
+    /// Returns the name in files.
     pub fn name(self) -> &'static str {
         named(&Self::NAMES, self)
     }
 
-    /// Returns whether servers that speak `protocol` have it.
+    /// Returns whether servers that speak `protocol` support the verb.
     pub fn is_in(self, protocol: Protocol) -> bool {
         use Verb::{Add, Append, Decr, Delete, Get, Incr, Raw, Replace, Set, Touch};
         match (protocol, self) {
@@ -537,35 +539,36 @@ impl Verb {
         }
     }
 
-    /// Is done to a hash.
+    /// Returns whether the verb operates on a hash.
     pub const fn is_hash(self) -> bool {
         matches!(self, Self::HashSet | Self::HashGet | Self::HashMultiGet | Self::HashGetAll | Self::HashDelete)
             || self.modifies_hash()
     }
 
-    /// Reads a hash and then changes it.
+    /// Returns whether the verb reads a hash and then changes it.
     pub const fn modifies_hash(self) -> bool {
         matches!(self, Self::HashUpdate | Self::HashIncr | Self::HashDecr)
     }
 
-    /// Is two requests, of which the second follows the first one's answer.
+    /// Returns whether the verb sends two requests, the second after the first one's reply.
     pub const fn is_two(self) -> bool {
         matches!(self, Self::Cas) || self.modifies_hash()
     }
 
-    /// Leaves something else in the store than the value which belongs to the key: a longer one, or a number.
+    /// Returns whether the verb leaves a value in the store that differs from the key's generated value: a longer one,
+    /// or a number.
     pub const fn alters(self) -> bool {
         matches!(self, Self::Append | Self::Prepend | Self::Incr | Self::Decr | Self::MetaArith | Self::Raw)
             || matches!(self, Self::HashIncr | Self::HashDecr)
     }
 
-    /// Reads a value that can be filled in after a miss.
+    /// Returns whether the verb reads a value that can be filled in after a miss.
     pub const fn reads(self) -> bool {
         matches!(self, Self::Get | Self::Gets | Self::MetaGet | Self::HashGet | Self::HashMultiGet | Self::HashGetAll)
             || self.modifies_hash()
     }
 
-    /// Stores the key's whole value.
+    /// Returns whether the verb stores the key's whole value.
     pub const fn stores(self) -> bool {
         matches!(self, Self::Set | Self::Add | Self::Replace | Self::Cas | Self::MetaSet | Self::HashSet)
     }

@@ -1,4 +1,4 @@
-//! Which of several targets a key belongs to.
+//! Assigns keys to targets.
 
 use std::net::IpAddr;
 
@@ -6,17 +6,17 @@ use md5::{Digest as _, Md5};
 
 use super::model::{Placement, Target};
 
-/// Hash slots of a Redis Cluster.
+/// Number of hash slots of a Redis Cluster.
 pub const SLOTS: u16 = 16_384;
-/// Points that a target of mean weight has on the ring.
+/// Number of ring points of a target of mean weight.
 const POINTS: usize = 160;
-/// Points that one digest gives.
+/// Number of ring points per digest.
 const POINTS_A_DIGEST: usize = 4;
 
-/// The targets' shares of all keys, ready to be asked.
+/// The prepared assignment of keys to targets.
 #[derive(Clone, Debug)]
 pub enum Ring {
-    /// A key belongs to every target.
+    /// Any target may get any key.
     Any,
     /// Points on the ring with their targets, in order.
     Ketama(Box<[(u32, u32)]>),
@@ -25,7 +25,8 @@ pub enum Ring {
 }
 
 impl Ring {
-    /// Of `targets`, which have been validated. With fewer than two there is nothing to choose.
+    /// Prepares the assignment for `targets`, which must have been validated. With fewer than two targets there is no
+    /// choice.
     pub fn new(placement: Placement, targets: &[Target]) -> Self {
         match placement {
             _ if targets.len() < 2 => Self::Any,
@@ -35,7 +36,7 @@ impl Ring {
         }
     }
 
-    /// The target of `key`; 0 where every target will do.
+    /// Returns the target of `key`; 0 if any target may get it.
     pub fn target(&self, key: &[u8]) -> usize {
         match self {
             Self::Any => 0,
@@ -54,7 +55,7 @@ impl Ring {
         matches!(self, Self::Slots(_))
     }
 
-    /// Slot `slot` belongs to `target` from now on.
+    /// Assigns slot `slot` to `target`.
     pub fn moved(&mut self, slot: u16, target: usize) {
         if let Self::Slots(slots) = self {
             slots.owners[usize::from(slot)] = target as u16;
@@ -62,8 +63,8 @@ impl Ring {
     }
 
     /// Returns the target that a server calls `host` and `port`, or `None` if there is none or slots are not in use. A
-    /// server may name no host, or one that has another name here. It is then identified by its port if no other target
-    /// has that port.
+    /// server may send no host, or another name than the user. The target is then identified by its port, if no other
+    /// target has that port.
     pub fn node(&self, host: &[u8], port: u16) -> Option<usize> {
         let Self::Slots(Slots { nodes, .. }) = self else { return None };
         let named = nodes.iter().position(|node| node.port == port && node.host.as_bytes() == host);
@@ -78,14 +79,14 @@ impl Ring {
     }
 }
 
-/// Which target owns each slot, as far as is known.
+/// The known owner of each slot.
 #[derive(Clone, Debug)]
 pub struct Slots {
     owners: Box<[u16]>,
     nodes: Box<[Node]>,
 }
 
-/// A target as servers name it.
+/// A target under the name that servers use.
 #[derive(Clone, Debug)]
 struct Node {
     host: String,
@@ -93,7 +94,7 @@ struct Node {
 }
 
 impl Slots {
-    /// Equal runs, parted as `redis-cli --cluster create` parts them.
+    /// Divides the slots into equal ranges, as `redis-cli --cluster create` does.
     fn new(targets: &[Target]) -> Self {
         let run = f64::from(SLOTS) / targets.len() as f64;
         let owner = |slot| (0..targets.len()).rev().find(|at| (*at as f64 * run).round() <= f64::from(slot));
@@ -108,8 +109,8 @@ impl Slots {
     }
 }
 
-/// libmemcached's ring with weights: 40 digests of `ADDRESS-N` a target of mean weight, four points each. A port of
-/// 11211 is not named in the address.
+/// Returns libmemcached's weighted ring: 40 digests of `ADDRESS-N` for a target of mean weight, four points each. The
+/// port 11211 is omitted from the address.
 fn points(targets: &[Target]) -> Box<[(u32, u32)]> {
     let sum = targets.iter().map(|target| f64::from(target.weight)).sum::<f64>() as f32;
     let mut points = Vec::new();
@@ -126,14 +127,14 @@ fn points(targets: &[Target]) -> Box<[(u32, u32)]> {
     points.into()
 }
 
-/// Digests of a target with this part of all weight, of so many targets. It is reckoned in single precision as others
-/// do it: of 61 equal targets each has 39 digests for that reason.
+/// Returns the number of digests of a target with this share of the total weight. It uses single precision as
+/// libmemcached does, which gives 39 digests to each of 61 equal targets.
 fn digests(part: f32, targets: usize) -> usize {
     let points = part * POINTS as f32 / POINTS_A_DIGEST as f32 * targets as f32;
     ((f64::from(points) + 1e-10).floor() as usize).max(1)
 }
 
-/// The hash slot of `key`: of what stands between its first braces if anything does, else of all of it.
+/// Returns the hash slot of `key`: of the text between its first braces if there is any, otherwise of the whole key.
 pub fn slot(key: &[u8]) -> u16 {
     let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
         let rest = &key[open + 1..];
@@ -157,7 +158,7 @@ const CRC16: [u16; 256] = {
     table
 };
 
-/// CRC-16 with the polynomial 0x1021 from 0 (XMODEM), as the Redis Cluster specification says.
+/// Returns the CRC-16 with the polynomial 0x1021 from 0 (XMODEM), as the Redis Cluster specification requires.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| (crc << 8) ^ CRC16[usize::from((crc >> 8) as u8 ^ byte)])
 }

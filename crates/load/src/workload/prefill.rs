@@ -1,7 +1,7 @@
-//! Every key of a workload, stored once: what a run begins with.
+//! Stores every key of a workload once, before a run.
 //!
 //! The threads share the keys: thread t of n stores the numbers t, t + n, ... of each space, in order, one space after
-//! the other. Keys that are asked for once are not stored.
+//! the other. Keys that are requested only once are not stored.
 
 use base::clock::UnixMillis;
 
@@ -10,7 +10,7 @@ use super::model::Workload;
 use super::source::Source;
 use crate::traffic::{Pending, Progress, Traffic};
 
-/// The stores of one thread.
+/// The prefill of one thread.
 #[derive(Debug)]
 pub struct Prefill {
     source: Source,
@@ -21,10 +21,10 @@ pub struct Prefill {
 }
 
 impl Prefill {
-    /// The stores of thread `thread` of the workload's.
+    /// Creates the prefill of thread `thread` of the workload's threads.
     ///
     /// # Panics
-    /// As [`Source::new`].
+    /// As for [`Source::new`].
     pub fn new(workload: &Workload, thread: u32, now: UnixMillis) -> Self {
         let own = |count| (u64::from(thread) < count).then(|| Part::new(count, thread.into(), workload.threads.into()));
         let parts: Vec<Option<Part>> = workload.keys.iter().map(|space| own(space.count)).collect();
@@ -33,7 +33,7 @@ impl Prefill {
         Self { source: Source::new(workload, thread, now), parts, space: 0, index: 0, left }
     }
 
-    /// Keys that are still to be stored by this thread.
+    /// Returns the number of keys that this thread still has to store.
     pub const fn left(&self) -> u64 {
         self.left
     }
@@ -65,7 +65,7 @@ impl Traffic for Prefill {
     }
 
     fn next(&mut self, connection: usize, out: &mut Vec<u8>) -> Pending {
-        assert!(self.left > 0, "every key was stored");
+        assert!(self.left > 0, "every key has been stored");
         self.plan();
         self.left -= 1;
         self.source.next(connection, out)

@@ -1,12 +1,12 @@
-//! Shares with their text form, `25%`. A bare number is refused, as with sizes and durations.
+//! Shares in text form, such as `25%`. As for sizes and durations, a bare number is refused.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Digits behind the decimal point that a share keeps.
+/// Number of decimal digits of a share.
 const SHARE_DIGITS: usize = 6;
 
-/// Why a text is not a share.
+/// The reason why a text is not a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unreadable {
     /// Description of the fault.
@@ -23,7 +23,7 @@ impl fmt::Display for Unreadable {
 
 impl std::error::Error for Unreadable {}
 
-/// A part of a whole, from 0 to 1. The text is in percent: `25%`.
+/// A share from 0 to 1. The text form is in percent: `25%`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Share(pub f64);
 
@@ -33,10 +33,11 @@ impl FromStr for Share {
     fn from_str(text: &str) -> Result<Self, Unreadable> {
         const REMEDY: &str = "write a number from 0 to 100 and %, as in 25%";
         let wrong = |what| Unreadable { what, remedy: REMEDY };
-        let number = text.trim().strip_suffix('%').ok_or(wrong("a share is in percent, and this has no %"))?;
-        // By the exponent and not by a division, so that every share has a text that is read as it.
-        let share = decimal(number.trim(), "e-2").ok_or(wrong("a share begins with a number"))?;
-        if share > 1.0 { Err(wrong("a share is at most 100%")) } else { Ok(Self(share)) }
+        let number =
+            text.trim().strip_suffix('%').ok_or(wrong("a share must be in percent, and this text has no %"))?;
+        // Uses the exponent instead of a division, so that every share parses back from its text.
+        let share = decimal(number.trim(), "e-2").ok_or(wrong("a share must begin with a number"))?;
+        if share > 1.0 { Err(wrong("a share must be at most 100%")) } else { Ok(Self(share)) }
     }
 }
 
@@ -47,8 +48,8 @@ impl fmt::Display for Share {
     }
 }
 
-/// A number of digits with `_` between them and a fraction, without sign and exponent, times the power of ten that
-/// `exponent` is.
+/// Parses a decimal number with `_` between digits and an optional fraction, without sign or exponent, and multiplies
+/// it by the power of ten `exponent`.
 fn decimal(text: &str, exponent: &str) -> Option<f64> {
     let plain = |c: char| c.is_ascii_digit() || c == '.' || c == '_';
     if !text.starts_with(|c: char| c.is_ascii_digit()) || !text.chars().all(plain) {

@@ -1,4 +1,4 @@
-//! What a workload may not be, all faults at once.
+//! Validates a workload and reports all faults at once.
 
 use base::units::TimeSpan;
 
@@ -9,20 +9,20 @@ use super::model::{
     MULTI_KEYS_MAX, Order, Pace, Placement, Protocol, STEPS_MAX, Sizes, THREADS_MAX, VALUE_BYTES_MAX, Verb, Workload,
 };
 
-/// The highest exponent of a Zipf distribution: above it the first key has every request.
+/// The highest exponent of a Zipf distribution; above it the first key gets every request.
 const EXPONENT_MAX: f64 = 64.0;
-/// The highest rate, a second.
+/// The highest rate per second.
 const RATE_PER_S_MAX: f64 = 1e9;
-/// From one storm to the next at least: below it connections would hardly be up.
+/// Shortest time between two storms; below it connections would hardly be up.
 const STORM_EVERY_MIN: TimeSpan = TimeSpan::millis(10);
-/// Names and texts at most, in bytes.
+/// Largest length of names and texts, in bytes.
 const TEXT_BYTES_MAX: usize = 4096;
 
 impl Workload {
-    /// Checks what the types do not hold.
+    /// Checks the rules that the types do not enforce.
     ///
     /// # Errors
-    /// Every fault, at most [`FAULTS_MAX`], each with the path of its field.
+    /// All faults, at most [`FAULTS_MAX`], each with the path of its field.
     pub fn validate(&self) -> Result<(), Vec<Fault>> {
         let mut check = Check { faults: Vec::new() };
         check.whole(self);
@@ -57,7 +57,7 @@ impl Check {
 
     fn count(&mut self, name: &str, count: u64, least: u64, most: u64, things: &str) -> bool {
         if count < least || count > most {
-            self.fault(name, format!("{count} {things}"), format!("from {least} to {most} are possible"));
+            self.fault(name, format!("{count} {things}"), format!("write a number from {least} to {most}"));
             return false;
         }
         true
@@ -65,7 +65,7 @@ impl Check {
 
     fn number(&mut self, name: &str, number: f64, least: f64, most: f64) -> bool {
         if !(least..=most).contains(&number) {
-            self.fault(name, format!("{number} is out of range"), format!("give a number from {least} to {most}"));
+            self.fault(name, format!("{number} is out of range"), format!("write a number from {least} to {most}"));
             return false;
         }
         true
@@ -82,31 +82,36 @@ impl Check {
         self.count("connections.batch", workload.batch.into(), 1, DEPTH_MAX.into(), "requests in a batch");
         self.number("connections.reconnect", workload.reconnect_per_s, 0.0, RATE_PER_S_MAX);
         if let Some(every) = workload.storm_every.filter(|&every| every < STORM_EVERY_MIN) {
-            let what = format!("storms come every {every}");
-            self.fault("connections.storm", what, format!("give {STORM_EVERY_MIN} at least"));
+            let what = format!("a storm every {every} is too frequent");
+            self.fault("connections.storm", what, format!("use at least {STORM_EVERY_MIN}"));
         }
         if workload.threads > workload.connections && workload.connections > 0 {
-            let what = format!("{} threads share {} connections", workload.threads, workload.connections);
-            self.fault("connections.threads", what, "give each thread one connection at least");
+            let what = format!("there are {} threads for {} connections", workload.threads, workload.connections);
+            self.fault("connections.threads", what, "use at least one connection per thread");
         }
         if !workload.pin.is_empty() && workload.pin.len() < workload.threads as usize {
-            let what = format!("{} CPUs are named for {} threads", workload.pin.len(), workload.threads);
-            self.fault("connections.pin", what, "name one for each, or lower connections.threads");
+            let what = format!("there are {} CPUs for {} threads", workload.pin.len(), workload.threads);
+            self.fault("connections.pin", what, "name one CPU per thread, or lower connections.threads");
         }
         if workload.batch > workload.depth {
-            let what = format!("a batch of {} does not fit a depth of {}", workload.batch, workload.depth);
-            self.fault("connections.batch", what, "raise connections.depth to the batch at least");
+            let what = format!("a batch of {} exceeds the depth of {}", workload.batch, workload.depth);
+            self.fault("connections.batch", what, "raise connections.depth to the size of the batch");
         }
         for (name, text) in [("name", &workload.name), ("about", &workload.about)] {
             self.holds(text.len() <= TEXT_BYTES_MAX, name, "the text is longer than 4096 bytes", "shorten it");
         }
         if workload.blind {
-            let remedy = "leave one of them away";
-            self.holds(!workload.verify, "verify", "what is sent blindly is not read, so it cannot be checked", remedy);
-            self.holds(!workload.fill_on_miss, "fill_on_miss", "what is sent blindly tells of no miss", remedy);
+            let remedy = "remove one of them";
+            self.holds(!workload.verify, "verify", "blind replies are not parsed, so values cannot be checked", remedy);
+            self.holds(
+                !workload.fill_on_miss,
+                "fill_on_miss",
+                "blind replies are not parsed, so misses are unknown",
+                remedy,
+            );
             let two = workload.commands().any(|command| command.verb.is_two());
-            let what = "what is two requests needs the answer to the first one";
-            self.holds(!two, "connections.blind", what, "leave cas, hupdate and their kin or blind away");
+            let what = "a command of two requests needs the reply to the first one";
+            self.holds(!two, "connections.blind", what, "remove blind, or cas, hupdate and similar verbs");
         }
     }
 
@@ -120,7 +125,7 @@ impl Check {
                     .rsplit_once(':')
                     .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)),
             };
-            let what = format!("'{}' is no address", target.address);
+            let what = format!("'{}' is not an address", target.address);
             self.holds(known, &path, &what, "write HOST:PORT, as in 127.0.0.1:11211, or unix:PATH");
             self.count(&path, target.weight.into(), 1, 1_000_000, "parts of the ring");
         }
@@ -128,63 +133,69 @@ impl Check {
         if workload.targets.len() > 1 {
             let many = workload.commands().any(|command| command.keys > 1);
             let placed = workload.placement != Placement::Any;
-            let remedy = "ask for one key at a time, or use placement = \"any\"";
+            let remedy = "request one key at a time, or use placement = \"any\"";
             self.holds(
                 !(many && placed),
                 "targets.placement",
-                "the keys of one request live on several targets",
+                "the keys of one request belong to several targets",
                 remedy,
             );
-            let remedy = "name a placement, ketama or slots, so that a key has one target";
+            let remedy = "use placement ketama or slots, so that a key belongs to one target";
             let filled = workload.fill_on_miss || workload.commands().any(|command| command.verb.is_two());
             self.holds(
                 placed || !filled,
                 "targets.placement",
-                "what follows a read (a fill, half of a cas or hupdate) has to go to the target that was read",
+                "a request that follows a read (a fill, half of a cas or hupdate) must go to the same target as the \
+                 read",
                 remedy,
             );
         }
         if let Some(auth) = &workload.auth {
             let plain = |text: &str| !text.is_empty() && !text.contains([' ', '\r', '\n']) && text.len() <= 250;
             let user = plain(&auth.user) || (auth.user.is_empty() && workload.protocol.is_resp());
-            self.holds(user, "auth.user", "this is no user's name", "give 1 to 250 characters without spaces");
-            self.holds(plain(&auth.password), "auth.password", "this is no password", "give 1 to 250 without spaces");
+            self.holds(user, "auth.user", "the user's name is not valid", "use 1 to 250 characters without spaces");
+            self.holds(
+                plain(&auth.password),
+                "auth.password",
+                "the password is not valid",
+                "use 1 to 250 characters without spaces",
+            );
             let spoken = workload.protocol != Protocol::Ping;
-            self.holds(spoken, "auth", "the ping protocol knows no users", "leave auth away");
+            self.holds(spoken, "auth", "the ping protocol has no users", "remove auth");
         }
         let has_databases = workload.protocol.is_resp() || workload.database == 0;
-        self.holds(has_databases, "auth.database", "only RESP has databases", "leave the database away");
+        self.holds(has_databases, "auth.database", "only RESP has databases", "remove the database");
         let name = &workload.client_name;
         let named = workload.protocol.is_resp() || name.is_empty();
-        self.holds(named, "connections.name", "only RESP's connections have names", "leave the name away");
+        self.holds(named, "connections.name", "only RESP connections have names", "remove the name");
         let plain = name.len() <= 250 && name.bytes().all(|byte| byte.is_ascii_graphic());
-        self.holds(plain, "connections.name", "this is no name", "give up to 250 characters without spaces");
+        self.holds(plain, "connections.name", "the name is not valid", "use up to 250 characters without spaces");
     }
 
     fn pace(&mut self, pace: &Pace) {
         let Pace::Open { rate_per_s, arrivals } = pace else { return };
         let ramp = matches!(arrivals, Arrivals::Ramp { .. });
         if !matches!(arrivals, Arrivals::Trace { .. }) && self.number("pace.rate", *rate_per_s, 0.0, RATE_PER_S_MAX) {
-            let remedy = "give requests a second, as in 50k/s";
-            self.holds(*rate_per_s > 0.0 || ramp, "pace.rate", "nothing is ever due at a rate of 0", remedy);
+            let remedy = "write requests per second, as in 50k/s";
+            self.holds(*rate_per_s > 0.0 || ramp, "pace.rate", "at a rate of 0 no request is ever due", remedy);
         }
         match arrivals {
             Arrivals::Constant | Arrivals::Poisson => {}
             Arrivals::OnOff { on, off } => {
-                self.holds(on.0 > 0, "pace.on", "a burst takes some time", "give a duration, as in 100ms");
-                self.holds(off.0 > 0, "pace.off", "a pause takes some time", "give a duration, as in 100ms");
+                self.holds(on.0 > 0, "pace.on", "the length of a burst is 0", "write a duration, as in 100ms");
+                self.holds(off.0 > 0, "pace.off", "the length of a pause is 0", "write a duration, as in 100ms");
             }
             Arrivals::Ramp { to_per_s, over } => {
                 self.number("pace.to", *to_per_s, 1e-3, RATE_PER_S_MAX);
-                self.holds(over.0 > 0, "pace.over", "a ramp takes some time", "give a duration, as in 60s");
+                self.holds(over.0 > 0, "pace.over", "the length of the ramp is 0", "write a duration, as in 60s");
             }
             Arrivals::Sine { swing, period } => {
                 self.number("pace.swing", swing.0, 0.0, 1.0);
-                self.holds(period.0 > 0, "pace.period", "a wave takes some time", "give a duration, as in 60s");
+                self.holds(period.0 > 0, "pace.period", "the period of the wave is 0", "write a duration, as in 60s");
             }
             Arrivals::Trace { path, speed } => {
                 let named = !path.as_os_str().is_empty();
-                self.holds(named, "pace.file", "no trace is named", "name a file");
+                self.holds(named, "pace.file", "the trace file is missing", "name a file");
                 self.number("pace.speed", *speed, 1e-6, 1e6);
             }
         }
@@ -201,28 +212,33 @@ impl Check {
         for (ttl, weight) in &space.ttl {
             self.weight(&at("ttl"), *weight);
             let whole = ttl.0.is_multiple_of(1_000_000_000) && ttl.0 < u64::from(u32::MAX) * 1_000_000_000;
-            self.holds(whole, &at("ttl"), "times to live are whole seconds, up to 2^32", "give one such as 60s or 2h");
+            self.holds(
+                whole,
+                &at("ttl"),
+                "a time to live must be in whole seconds, up to 2^32",
+                "write a duration such as 60s or 2h",
+            );
         }
         let drawn = space.ttl.is_empty() || ttl_sum > 0.0;
-        self.holds(drawn, &at("ttl"), "every time to live has the weight 0", "give one of them a weight");
+        self.holds(drawn, &at("ttl"), "every time to live has the weight 0", "give at least one of them a weight");
         self.sizes(&at("value_bytes"), &space.value_bytes, VALUE_BYTES_MAX);
         self.key_text(path, workload, space);
         self.order(&at("order"), workload, space);
         if space.is_hash() {
             let mixed = space.verbs.iter().any(|command| !command.verb.is_hash() && command.verb != Verb::Raw);
-            let remedy = "give the other verbs a key space of their own";
-            self.holds(!mixed, &at("verbs"), "a key is a hash or a string, not both", remedy);
-            let remedy = "leave ttl away, or send a raw EXPIRE";
-            self.holds(ttl_sum == 0.0, &at("ttl"), "a hash that hset stores lives for ever", remedy);
+            let remedy = "give the other verbs their own key space";
+            self.holds(!mixed, &at("verbs"), "a key is either a hash or a string", remedy);
+            let remedy = "remove ttl, or send a raw EXPIRE";
+            self.holds(ttl_sum == 0.0, &at("ttl"), "a hash stored by hset does not expire", remedy);
         }
         if space.is_counter() && workload.prefill {
             let mixed = space.verbs.iter().any(|command| command.verb.stores());
-            let remedy = "give the counters a key space of their own";
-            self.holds(!mixed, &at("verbs"), "a key is a counter or a value, not both", remedy);
+            let remedy = "give the counters their own key space";
+            self.holds(!mixed, &at("verbs"), "a key is either a counter or a value", remedy);
         }
         self.count(&at("verbs"), space.verbs.len() as u64, 1, COMMANDS_MAX as u64, "verbs");
         let sum: f64 = space.verbs.iter().map(|command| command.weight).sum();
-        self.holds(sum > 0.0, &at("verbs"), "every verb has the weight 0", "give one of them a weight");
+        self.holds(sum > 0.0, &at("verbs"), "every verb has the weight 0", "give at least one of them a weight");
         for (at, command) in space.verbs.iter().enumerate() {
             self.command(&format!("{path}.verbs[{at}]"), workload, space.key_bytes.bounds().1, command);
         }
@@ -233,15 +249,15 @@ impl Check {
         let most = if workload.protocol.is_memcached() { key::MEMCACHED_BYTES_MAX } else { key::BYTES_MAX };
         let plain = space.prefix.bytes().all(|byte| byte.is_ascii_graphic());
         let remedy = "use ASCII letters, digits and signs, without spaces";
-        self.holds(plain, &at("prefix"), "a key cannot carry this", remedy);
+        self.holds(plain, &at("prefix"), "a key cannot contain these characters", remedy);
         if !self.sizes(&at("key_bytes"), &space.key_bytes, most) || space.count == 0 || space.count > KEYS_MAX {
             return;
         }
         let (least, wanted) = (space.key_bytes.bounds().0, key::bytes_least(space));
         if least < wanted {
-            let once = if space.once.0 > 0.0 { ", some of them asked for once," } else { "" };
-            let what = format!("{} keys{once} do not all have a text of {least} bytes of their own", space.count);
-            let remedy = format!("give at least \"{wanted}B\", the prefix included, or fewer keys");
+            let once = if space.once.0 > 0.0 { " (some of them requested once)" } else { "" };
+            let what = format!("{} keys{once} cannot all have distinct texts of {least} bytes", space.count);
+            let remedy = format!("use at least \"{wanted}B\", including the prefix, or fewer keys");
             self.fault(&at("key_bytes"), what, remedy);
         }
     }
@@ -255,17 +271,21 @@ impl Check {
         };
         self.count(path, steps.len() as u64, 1, STEPS_MAX as u64, "lengths");
         if let Some((from, to)) = steps.iter().find(|(from, to)| from > to) {
-            self.fault(path, format!("from {from} to {to} bytes runs backwards"), "put the shorter first");
+            self.fault(
+                path,
+                format!("the range from {from} to {to} bytes is reversed"),
+                "write the shorter length first",
+            );
         }
         if let Some((_, to)) = steps.iter().find(|(_, to)| *to > most) {
-            self.fault(path, format!("{to} bytes are too long"), format!("at most {most} bytes are possible"));
+            self.fault(path, format!("a length of {to} bytes is too long"), format!("use at most {most} bytes"));
         }
         if let Sizes::Steps(steps) = sizes {
             let legal = steps.iter().all(|step| (0.0..=1e15).contains(&step.weight));
-            self.holds(legal, path, "a weight is negative or not a number", "give weights from 0 to 1e15");
+            self.holds(legal, path, "a weight is negative or not a number", "use weights from 0 to 1e15");
             let sum: f64 = steps.iter().map(|step| step.weight).sum();
             let drawn = sum > 0.0 || !legal || steps.is_empty();
-            self.holds(drawn, path, "every length has the weight 0", "give one of them a weight");
+            self.holds(drawn, path, "every length has the weight 0", "give at least one of them a weight");
         }
         self.faults.len() == before
     }
@@ -281,21 +301,21 @@ impl Check {
                 self.number(&format!("{path}.requests"), requests.0, 0.0, 1.0);
             }
             Order::Scan { length } => {
-                self.count(path, *length, 1, KEYS_MAX, "keys in a run");
+                self.count(path, *length, 1, KEYS_MAX, "keys in a range");
             }
             Order::Groups(groups) => {
                 self.count(path, groups.len() as u64, 1, STEPS_MAX as u64, "groups");
                 let legal =
                     |(keys, weight): &(u64, f64)| (1..=KEYS_MAX).contains(keys) && (0.0..=1e15).contains(weight);
-                let remedy = "give every group one key at least and a weight from 0 to 1e15";
-                self.holds(groups.iter().all(legal), path, "a group has no key or no weight", remedy);
+                let remedy = "give every group at least one key and a weight from 0 to 1e15";
+                self.holds(groups.iter().all(legal), path, "a group has no keys or an invalid weight", remedy);
                 let sum: f64 = groups.iter().map(|(_, weight)| weight).sum();
-                self.holds(sum > 0.0, path, "every group has the weight 0", "give one of them a weight");
+                self.holds(sum > 0.0, path, "every group has the weight 0", "give at least one of them a weight");
             }
         }
         let parted = matches!(space.order, Order::Sequential | Order::Latest { .. });
         if parted && u64::from(workload.threads) > space.count {
-            let what = format!("{} threads cannot part {} keys", workload.threads, space.count);
+            let what = format!("{} threads cannot divide {} keys", workload.threads, space.count);
             self.fault(path, what, "use fewer threads or more keys");
         }
     }
@@ -307,20 +327,25 @@ impl Check {
         if !verb.is_in(protocol) {
             let has = Verb::NAMES.iter().filter(|(_, verb)| verb.is_in(protocol)).map(|(name, _)| *name);
             let remedy = format!("it has {}", has.collect::<Vec<_>>().join(", "));
-            self.fault(&at("verb"), format!("protocol {} has no {}", protocol.name(), verb.name()), remedy);
+            self.fault(&at("verb"), format!("protocol {} does not support {}", protocol.name(), verb.name()), remedy);
         }
         self.count(&at("keys"), command.keys.into(), 1, MULTI_KEYS_MAX.into(), "keys in a request");
         let several = verb == Verb::Get || verb == Verb::Gets;
-        let remedy = "leave keys away, or use get";
-        self.holds(command.keys <= 1 || several, &at("keys"), "only a get asks for several keys", remedy);
+        let remedy = "remove keys, or use get";
+        self.holds(command.keys <= 1 || several, &at("keys"), "only a get can request several keys", remedy);
         let line_bytes = (key_bytes.saturating_add(1)).saturating_mul(command.keys.into()).saturating_add(32);
         let fits = !protocol.is_memcached() || line_bytes <= protocol::memcache::line::LINE_BYTES_MAX as u64;
-        self.holds(fits, &at("keys"), "the keys take more than a line of memcached's, 64KiB", "ask for fewer at once");
+        self.holds(
+            fits,
+            &at("keys"),
+            "the keys need more than memcached's longest line, 64KiB",
+            "request fewer keys at once",
+        );
         self.count(&at("fields"), command.fields.into(), 0, FIELDS_MAX.into(), "fields");
         self.text(path, protocol, command);
     }
 
-    /// Flags of a meta verb, or a raw text.
+    /// Checks the flags of a meta verb, or a raw text.
     fn text(&mut self, path: &str, protocol: Protocol, command: &Command) {
         let at = |field: &str| format!("{path}.{field}");
         let text = &command.text;
@@ -332,43 +357,48 @@ impl Check {
                 self.holds(
                     legal && plain,
                     &at("flags"),
-                    "these are no flags",
-                    "write letters with tokens, as in v t T60",
+                    "the flags are not valid",
+                    "write letters with their tokens, as in v t T60",
                 );
                 let hidden = text.split_ascii_whitespace().any(|flag| flag == "q" || flag == "b");
-                let remedy = "leave the flag away: q hides answers, and b changes the key";
-                self.holds(!hidden, &at("flags"), "q and b cannot be used here", remedy);
+                let remedy = "remove the flag: q suppresses replies, and b changes the key";
+                self.holds(!hidden, &at("flags"), "the flags q and b cannot be used here", remedy);
             }
             Verb::Raw => {
                 self.holds(
                     !text.trim().is_empty(),
                     &at("command"),
-                    "no command is given",
+                    "the command is empty",
                     "write one, as in GET __key__",
                 );
                 let whole = !protocol.is_resp() || !text.contains(['\r', '\n']);
-                self.holds(whole, &at("command"), "a RESP command is one line", "write its words with spaces between");
+                self.holds(
+                    whole,
+                    &at("command"),
+                    "a RESP command must be one line",
+                    "write its words separated by spaces",
+                );
                 let answered = !protocol.is_memcached() || super::source::expect_of(text).is_some();
-                let remedy = "begin with a command of memcached's, without noreply and q";
-                self.holds(answered, &at("command"), "no line would tell when its answer is whole", remedy);
+                let remedy = "begin with a memcached command, without noreply and q";
+                self.holds(answered, &at("command"), "no line would mark the end of its reply", remedy);
             }
             _ => {}
         }
     }
 
-    /// Checks the parts against each other.
+    /// Checks the parts of the workload against each other.
     fn together(&mut self, workload: &Workload) {
         let commands = workload.commands().count();
         self.count("keys", commands as u64, 1, COMMANDS_MAX as u64, "verbs of all key spaces");
         let sum: f64 = workload.keys.iter().map(|space| space.weight).sum();
-        self.holds(sum > 0.0, "keys", "every key space has the weight 0", "give one of them a weight");
+        self.holds(sum > 0.0, "keys", "every key space has the weight 0", "give at least one of them a weight");
         if !workload.verify {
             return;
         }
         for (at, space) in workload.keys.iter().enumerate() {
             for (number, command) in space.verbs.iter().enumerate().filter(|(_, command)| command.verb.alters()) {
-                let what = format!("{} leaves a value that cannot be checked", command.verb.name());
-                let remedy = "leave it away, give it a key space of its own in another run, or do not verify";
+                let what = format!("{} stores a value that cannot be checked", command.verb.name());
+                let remedy = "remove it, run it separately with its own key space, or disable verify";
                 self.fault(&format!("keys[{at}].verbs[{number}].verb"), what, remedy);
             }
         }
@@ -376,7 +406,7 @@ impl Check {
 }
 
 impl Workload {
-    /// The commands of all key spaces.
+    /// Returns the commands of all key spaces.
     pub fn commands(&self) -> impl Iterator<Item = &Command> {
         self.keys.iter().flat_map(|space| &space.verbs)
     }

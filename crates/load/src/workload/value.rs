@@ -1,16 +1,16 @@
-//! A value's bytes: which key it belongs to, which store wrote it, and a body that follows from both.
+//! The bytes of a value: the key that it belongs to, the store that wrote it, and a body that follows from both.
 //!
 //! ```text
 //!    0          8          16         24                         length
 //!    | mark     | version  | check    | body                     |
-//!      of the     of the     of mark, version and length; the body is the part of a fixed block, taken round and
-//!      key        store      round, that begins where the check says
+//!      of the     of the     of mark, version and length; the body is a part of a fixed circular block that
+//!      key        store      begins at an offset derived from the check
 //! ```
 //!
-//! A value of fewer than [`HEAD_BYTES`] bytes is as many bytes of its key's and length's check: it shows which key it
-//! belongs to, not which store wrote it. A reader that knows the key compares every byte as it comes and keeps none of
-//! them. The block is the same in every run, so that one run can check what another has stored; values with another
-//! compressibility are other values.
+//! A value of fewer than [`HEAD_BYTES`] bytes consists of bytes of the check of its key and length. It identifies its
+//! key, but not the store that wrote it. A reader that knows the key compares every byte as it arrives and stores none
+//! of them. The block is the same in every run, so one run can check what another has stored. Values with another
+//! compressibility are different.
 
 use base::prng::{Prng, split_mix};
 
@@ -20,9 +20,9 @@ use super::units::Share;
 pub const HEAD_BYTES: usize = 24;
 
 const BLOCK_BYTES: usize = 1 << 17;
-/// Bodies begin in the first half of the block, so that most of them lie in one piece.
+/// Bodies begin in the first half of the block, so that most of them are contiguous.
 const STARTS: u64 = BLOCK_BYTES as u64 / 2;
-/// Length of the cell that a compressor sees repeated: random bytes, then zeros.
+/// Length of the cell that a compressor finds repeated: random bytes, then zeros.
 const CELL_BYTES: usize = 64;
 
 /// The bodies of all values of one compressibility.
@@ -31,7 +31,7 @@ pub struct Values {
     block: Box<[u8]>,
 }
 
-/// The value was not the one that its key and version say.
+/// An error: the value differs from the one expected for its key and version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wrong;
 
@@ -39,7 +39,7 @@ const fn check(mark: u64, version: u64, len: u64) -> u64 {
     split_mix(split_mix(mark ^ version.rotate_left(32)) ^ len)
 }
 
-/// The bytes of a value that has no room for a head.
+/// Returns the bytes of a value that is too short for a head.
 fn short(mark: u64, len: usize) -> [u8; HEAD_BYTES] {
     let mut bytes = [0; HEAD_BYTES];
     for (at, part) in bytes.chunks_exact_mut(8).enumerate() {
@@ -49,7 +49,7 @@ fn short(mark: u64, len: usize) -> [u8; HEAD_BYTES] {
 }
 
 impl Values {
-    /// Values of which a compressor can take away `compressible`.
+    /// Creates values of which a compressor can remove the share `compressible`.
     pub fn new(compressible: Share) -> Self {
         let mut block = vec![0; BLOCK_BYTES];
         let random = ((1.0 - compressible.0) * CELL_BYTES as f64).round() as usize;
@@ -81,8 +81,8 @@ impl Values {
         }
     }
 
-    /// Compares the first bytes of a value of `len` bytes: [`HEAD_BYTES`] of them, or all if it is shorter. Says where
-    /// in the block its body begins.
+    /// Compares the first bytes of a value of `len` bytes: [`HEAD_BYTES`] of them, or all if it is shorter. Returns the
+    /// position in the block at which its body begins.
     pub fn check_head(&self, mark: u64, len: u64, head: &[u8]) -> Result<u32, Wrong> {
         let Some(head) = head.first_chunk::<HEAD_BYTES>().filter(|_| len >= HEAD_BYTES as u64) else {
             return if head == &short(mark, head.len())[..head.len()] { Ok(0) } else { Err(Wrong) };
@@ -92,7 +92,8 @@ impl Values {
         if word(0) == mark && word(16) == check { Ok((check % STARTS) as u32) } else { Err(Wrong) }
     }
 
-    /// Compares the next bytes of a body, which are at `at` in the block; says where the body goes on.
+    /// Compares the next bytes of a body, which are at `at` in the block. Returns the position at which the body
+    /// continues.
     pub fn check_body(&self, at: u32, body: &[u8]) -> Result<u32, Wrong> {
         let (mut at, mut rest) = (at as usize, body);
         while !rest.is_empty() {

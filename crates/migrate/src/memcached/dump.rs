@@ -1,4 +1,4 @@
-//! All keys of a server, with what it says of them.
+//! Lists all keys of a memcached server with their sizes and expiries.
 
 use protocol::memcache::KEY_BYTES_MAX;
 use protocol::memcache::client::{Expect, Reply, ServerError, uri_decoded};
@@ -11,16 +11,17 @@ use crate::reconnect::RequestError;
 pub(crate) struct ListedKey {
     /// The key.
     pub key: Vec<u8>,
-    /// Bytes that the server keeps for the item, 0 if it does not say.
+    /// Bytes of the item on the server; 0 if the server does not report them.
     pub bytes: u32,
-    /// Time at which it expires: seconds since 1970 by the server's clock; `None`: never, or not said.
+    /// Expiry in seconds since 1970 by the server's clock; `None` if the item does not expire or the server does not
+    /// report it.
     pub expire_at_s: Option<u64>,
 }
 
 impl Memcached {
-    /// Lists all items with `lru_crawler metadump`. The walk over the hash table sees each item once whatever becomes
-    /// of it in the meantime; servers that do not know that walk are asked for the one by age, which may miss a few
-    /// that are used at that moment.
+    /// Lists all items with `lru_crawler metadump`. The walk over the hash table lists each item once, even while items
+    /// change. If the server does not support that walk, the list is by age, which may miss a few items that are in use
+    /// at that moment.
     pub fn list(&mut self, mut each: impl FnMut(&ListedKey) -> Result<(), RequestError>) -> Result<(), RequestError> {
         for walk in ["hash", "all"] {
             self.link.out().extend_from_slice(format!("lru_crawler metadump {walk}\r\n").as_bytes());
@@ -28,12 +29,10 @@ impl Memcached {
                 return Ok(());
             }
         }
-        Err(RequestError::Refused(
-            "it knows no way to walk over all of its items (lru_crawler metadump all)".to_owned(),
-        ))
+        Err(RequestError::Refused("the server cannot list all its items (lru_crawler metadump all)".to_owned()))
     }
 
-    /// Returns whether the server knows the walk.
+    /// Lists the items by one walk. Returns whether the server supports it.
     fn listing(&mut self, each: &mut impl FnMut(&ListedKey) -> Result<(), RequestError>) -> Result<bool, RequestError> {
         enum Next {
             More,
@@ -50,7 +49,7 @@ impl Memcached {
                     };
                     let written = facts.value(b"key").unwrap_or_default();
                     let key = uri_decoded(written, &mut room).ok_or_else(|| {
-                        RequestError::Refused(format!("a dumped key cannot be read: {}", text(written)))
+                        RequestError::Refused(format!("cannot parse a dumped key: {}", text(written)))
                     })?;
                     each(&ListedKey {
                         key: key.to_vec(),
@@ -61,14 +60,16 @@ impl Memcached {
                 }
                 Reply::End => Ok(Next::End),
                 Reply::Error(ServerError::Refused(line)) if line.starts_with(b"BUSY") => {
-                    Err(RequestError::Lost("it is busy with another dump".to_owned()))
+                    Err(RequestError::Lost("another dump is in progress".to_owned()))
                 }
                 Reply::Error(ServerError::Refused(line)) if line.starts_with(b"BADCLASS") => Ok(Next::Unknown),
-                Reply::Error(error) if error.line().starts_with(b"ERROR metadump not allowed") => Err(
-                    RequestError::Refused("it was started with -X, which forbids dumps; start it without".to_owned()),
-                ),
+                Reply::Error(error) if error.line().starts_with(b"ERROR metadump not allowed") => {
+                    Err(RequestError::Refused(
+                        "the server was started with -X, which forbids dumps; restart it without -X".to_owned(),
+                    ))
+                }
                 Reply::Error(error) => Err(refused(error)),
-                _ => Err(RequestError::Refused("it answers a dump with something else".to_owned())),
+                _ => Err(RequestError::Refused("it sent an unexpected reply to a dump".to_owned())),
             })?;
             match next {
                 Next::More => {}

@@ -1,7 +1,7 @@
-//! A server that speaks the memcached protocol, as source and as target: memcached itself, Gannet, and others.
+//! A server that speaks the memcached protocol, as source or target: memcached, Gannet and others.
 //!
-//! Reads and writes are meta commands, which carry any key, the flags and the time to live. A server without them is
-//! spoken with in the older text commands: keys are then text, and what an item's time to live is only the dump says.
+//! Reads and writes are meta commands, which support any key, the flags and the time to live. For servers without them,
+//! the older text commands are used. Keys are then limited to text, and only the dump has an item's expiry.
 
 mod dump;
 mod read;
@@ -17,24 +17,24 @@ use super::reconnect::{ConnectSettings, Reconnecting, RequestError};
 pub(super) use dump::ListedKey;
 pub(super) use store::unfit;
 
-/// Clocks that differ by less are taken for the same: the server's ticks once a second.
+/// Largest difference of clocks that is ignored, in seconds; the server's clock ticks once per second.
 const SKEW_S_MIN: i64 = 3;
 
-/// One server.
+/// A memcached server with its connection.
 #[derive(Debug)]
 pub(super) struct Memcached {
     link: Link,
     login: Option<Login>,
     name: String,
-    /// It knows meta commands.
+    /// True if the server supports meta commands.
     pub has_meta: bool,
-    /// Seconds by which its clock is ahead of this host's, 0 if they are about the same.
+    /// Seconds by which the server's clock is ahead of this host's; 0 if the difference is negligible.
     pub skew_s: i64,
     is_known: bool,
 }
 
 impl Memcached {
-    /// `server`, not yet connected.
+    /// Creates the client of `server`, not yet connected.
     pub fn new(server: &Server, settings: &ConnectSettings) -> Self {
         Self {
             link: settings.link(server),
@@ -46,7 +46,7 @@ impl Memcached {
         }
     }
 
-    /// The next reply of an answer and the value behind it.
+    /// Reads the next reply and its value, if there is one.
     fn answer<T>(
         &mut self,
         expect: Expect,
@@ -59,11 +59,13 @@ impl Memcached {
                     self.link.pump()?;
                     continue;
                 }
-                Parsed::Garbage(garbage) => return Err(RequestError::Refused(format!("it answers with {garbage}"))),
+                Parsed::Garbage(garbage) => {
+                    return Err(RequestError::Refused(format!("it sent an invalid reply: {garbage}")));
+                }
             };
             if expect.place(&reply) == Place::Foreign {
                 let garbage = client::Garbage::Unexpected;
-                return Err(RequestError::Refused(format!("it answers with {garbage}")));
+                return Err(RequestError::Refused(format!("it sent an invalid reply: {garbage}")));
             }
             let len = match reply {
                 Reply::Value(header) => header.len as usize + 2,
@@ -78,7 +80,7 @@ impl Memcached {
             let value = match (len, value) {
                 (0, _) => value,
                 (_, [value @ .., b'\r', b'\n']) => value,
-                _ => return Err(RequestError::Refused(format!("it answers with {}", client::Garbage::ValueEnd))),
+                _ => return Err(RequestError::Refused(format!("it replied: {}", client::Garbage::ValueEnd))),
             };
             let taken = take(reply, value)?;
             self.link.take(consumed + len);
@@ -86,7 +88,7 @@ impl Memcached {
         }
     }
 
-    /// Asks for the statistic `name` of the general ones.
+    /// Requests the general statistic `name`.
     fn statistic(&mut self, name: &[u8]) -> Result<Option<u64>, RequestError> {
         client::stats(self.link.out(), b"");
         let mut found = None;
@@ -115,7 +117,7 @@ impl Reconnecting for Memcached {
             client::authenticate(self.link.out(), user.as_bytes(), password.as_bytes());
             let stored = self.answer(Expect::Store, |reply, _| Ok(matches!(reply, Reply::Stored)))?;
             if !stored {
-                return Err(RequestError::Refused(format!("user {user:?} or the password is wrong")));
+                return Err(RequestError::Refused(format!("the user {user:?} or the password is wrong")));
             }
         }
         if self.is_known {
@@ -126,7 +128,7 @@ impl Reconnecting for Memcached {
             Reply::MetaNoop => Ok(true),
             Reply::Error(ServerError::Command(_)) => Ok(false),
             Reply::Error(error) => Err(refused(error)),
-            _ => Err(RequestError::Refused("it answers mn with something else".to_owned())),
+            _ => Err(RequestError::Refused("it sent an unexpected reply to mn".to_owned())),
         })?;
         if let Some(time_s) = self.statistic(b"time")? {
             let skew_s = time_s as i64 - UnixMillis::now().secs() as i64;
@@ -141,18 +143,18 @@ impl Reconnecting for Memcached {
     }
 }
 
-/// The server's own words, and what helps where that is known.
+/// Converts a server's error to an error with a remedy, if one is known.
 fn refused(error: ServerError<'_>) -> RequestError {
     let line = text(error.line());
     let remedy = if line.contains("unauthenticated") {
-        "; write user and password, as in memcached://USER:PASSWORD@HOST:PORT"
+        "; pass user and password, as in memcached://USER:PASSWORD@HOST:PORT"
     } else {
         ""
     };
-    RequestError::Refused(format!("it refuses: {line}{remedy}"))
+    RequestError::Refused(format!("the server refused the request: {line}{remedy}"))
 }
 
-/// Returns a server's words as text for a message.
+/// Returns a server's reply as text for a message.
 fn text(bytes: &[u8]) -> String {
     const BYTES_MAX: usize = 120;
     bytes[..bytes.len().min(BYTES_MAX)].escape_ascii().to_string()

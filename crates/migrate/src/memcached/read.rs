@@ -1,4 +1,4 @@
-//! Keys in, items out.
+//! Reads items by their keys.
 
 use base::clock::UnixMillis;
 use protocol::memcache::client::{self, Expect, MetaCode, MetaRequest, Reply, is_text_key};
@@ -7,12 +7,13 @@ use super::{Memcached, refused, text};
 use crate::item::{Item, Lookup, Value};
 use crate::reconnect::RequestError;
 
-/// Expiries that two kinds of request report this far apart, in milliseconds, are the same: both count whole seconds.
+/// Largest difference between two reported expiries of the same item, in milliseconds. Both reports count whole
+/// seconds.
 const SAME_MS: u64 = 2_000;
 
 impl Memcached {
-    /// Reads `keys`, each with the expiry that a dump reported, in one exchange. This read does not count as a use of
-    /// the items.
+    /// Reads `keys` in one exchange, each with its expiry from the dump. This read does not count as a use of the
+    /// items.
     pub fn read<'k>(
         &mut self,
         keys: impl Iterator<Item = (&'k [u8], Option<u64>)> + Clone,
@@ -32,21 +33,23 @@ impl Memcached {
                     let client_flags = flags.number(b'f').and_then(|flags| u32::try_from(flags).ok());
                     let (Some(ttl_s), Some(client_flags)) = (ttl_s, client_flags) else {
                         return Err(RequestError::Refused(
-                            "it answers a read without flags or time to live".to_owned(),
+                            "it replied to a read without flags or time to live".to_owned(),
                         ));
                     };
                     let expiry = u64::try_from(ttl_s).ok().map(|ttl_s| expiry(sent, ttl_s, reported_s, skew_s));
                     Ok(item(key, value, client_flags, expiry))
                 }
                 Reply::Meta { code: MetaCode::Miss, .. } => Ok(Lookup::Gone),
-                Reply::Error(error) => Ok(Lookup::Unfit(format!("the server cannot give it: {}", text(error.line())))),
-                _ => Err(RequestError::Refused("it answers a read with something else".to_owned())),
+                Reply::Error(error) => {
+                    Ok(Lookup::Unfit(format!("the server cannot return it: {}", text(error.line()))))
+                }
+                _ => Err(RequestError::Refused("it sent an unexpected reply to a read".to_owned())),
             })?);
         }
         Ok(found)
     }
 
-    /// Reads `keys` as [`Self::read`] does, with the older commands.
+    /// Reads `keys` as [`Self::read`] does, with the older text commands.
     fn read_text<'k>(
         &mut self,
         keys: impl Iterator<Item = (&'k [u8], Option<u64>)> + Clone,
@@ -58,7 +61,9 @@ impl Memcached {
         let mut found = Vec::with_capacity(keys.size_hint().0);
         for (key, reported_s) in keys {
             if !is_text_key(key) {
-                found.push(Lookup::Unfit("the source has no meta commands, and text cannot carry the key".to_owned()));
+                found.push(Lookup::Unfit(
+                    "the source has no meta commands, and text commands cannot carry the key".to_owned(),
+                ));
                 continue;
             }
             let mut one = Lookup::Gone;
@@ -83,13 +88,13 @@ fn item(key: &[u8], value: &[u8], client_flags: u32, expiry: Option<(UnixMillis,
     Lookup::Item(Item { key, value, client_flags, expire_at, expire_slack_ms })
 }
 
-/// An instant of the server's clock in this host's.
+/// Converts an instant of the server's clock to this host's clock.
 fn by_own_clock(reported_s: u64, skew_s: i64) -> UnixMillis {
     UnixMillis::from_secs(reported_s.saturating_add_signed(-skew_s))
 }
 
-/// Returns the expiry of an item that had `ttl_s` left some time after `sent`, and how much later it may be. The expiry
-/// that the dump reported is exact, unless the item was touched since.
+/// Returns the expiry of an item whose remaining time to live was `ttl_s` at some time after `sent`, and the largest
+/// delay of the expiry. The expiry from the dump is exact unless the item was touched since.
 fn expiry(sent: UnixMillis, ttl_s: u64, reported_s: Option<u64>, skew_s: i64) -> (UnixMillis, u64) {
     let slack_ms = UnixMillis::now().ms_since(sent);
     let read = sent.plus_ms(ttl_s.saturating_mul(1000));

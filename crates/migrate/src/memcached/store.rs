@@ -1,4 +1,4 @@
-//! Items in, what became of them out.
+//! Stores items and returns their outcomes.
 
 use base::clock::UnixMillis;
 use protocol::memcache::KEY_BYTES_MAX;
@@ -10,12 +10,12 @@ use crate::item::{Item, Value};
 use crate::reconnect::RequestError;
 use crate::target::StoreOutcome;
 
-/// Why memcached has no place for a key, whatever its value is.
+/// Returns the reason why memcached cannot store a key with any value; otherwise `None`.
 pub(crate) fn unfit(key: &[u8]) -> Option<String> {
     match key.len() {
-        0 => Some("its key is empty".to_owned()),
+        0 => Some("the key is empty".to_owned()),
         1..=KEY_BYTES_MAX => None,
-        _ => Some(format!("its key is longer than {KEY_BYTES_MAX} bytes")),
+        _ => Some(format!("the key is longer than {KEY_BYTES_MAX} bytes")),
     }
 }
 
@@ -35,7 +35,7 @@ impl Memcached {
             }
             let Value::Bytes(value) = &item.value else {
                 outcomes[at] =
-                    Some(StoreOutcome::Unfit("the target speaks memcached, which knows strings only".to_owned()));
+                    Some(StoreOutcome::Unfit("the target speaks memcached, which supports only strings".to_owned()));
                 continue;
             };
             outcomes[at] = self.unfit(item, value, now);
@@ -52,10 +52,10 @@ impl Memcached {
                     Reply::Meta { code: MetaCode::Done, .. } | Reply::Stored => StoreOutcome::Copied,
                     Reply::Meta { code: MetaCode::NotStored, .. } | Reply::NotStored => StoreOutcome::There,
                     Reply::Error(error) if error.line().ends_with(b"object too large for cache") => {
-                        StoreOutcome::Unfit("it is larger than the target takes".to_owned())
+                        StoreOutcome::Unfit("the item is larger than the target allows".to_owned())
                     }
                     Reply::Error(error) => StoreOutcome::Refused(text(error.line())),
-                    _ => return Err(RequestError::Refused("it answers a store with something else".to_owned())),
+                    _ => return Err(RequestError::Refused("it sent an unexpected reply to a store".to_owned())),
                 })
             })?);
         }
@@ -68,10 +68,10 @@ impl Memcached {
         }
         let why = unfit(&item.key).or_else(|| {
             if value.len() > VALUE_BYTES_MAX as usize {
-                return Some("it is larger than the target takes".to_owned());
+                return Some("the item is larger than the target allows".to_owned());
             }
             let plain = self.has_meta || is_text_key(&item.key);
-            (!plain).then(|| "the target has no meta commands, and text cannot carry the key".to_owned())
+            (!plain).then(|| "the target has no meta commands, and text commands cannot carry the key".to_owned())
         });
         why.map(StoreOutcome::Unfit)
     }
@@ -97,7 +97,7 @@ impl Memcached {
     }
 }
 
-/// The expiry as the protocol writes an instant: the nearest second since 1970, and never one that is past.
+/// Returns the expiry as the protocol represents an instant: the nearest second since 1970, but never a past one.
 fn exptime(expire_at: UnixMillis, now: UnixMillis, skew_s: i64) -> i64 {
     expire_at.plus_ms(500).secs().max(now.secs() + 1).saturating_add_signed(skew_s) as i64
 }

@@ -1,22 +1,23 @@
-//! Bytes with their offset: lengths and strings as RDB files write them.
+//! Reads lengths and strings of RDB files, and counts the offset.
 
 use std::io::{ErrorKind, Read};
 
 use super::{Damage, What, malformed};
 
-/// Reserved for a string before its bytes have come: a claimed length is believed as they do.
+/// Largest buffer reserved for a string before its bytes arrive. Beyond it, the buffer grows with the bytes, because a
+/// claimed length may be wrong.
 const RESERVED_BYTES_MAX: usize = 1 << 20;
-/// A compressed string is at most so many times longer when it is not.
+/// Largest expansion ratio of a compressed string.
 const EXPANSION_MAX: u64 = 300;
 
-/// A length, or what stands in its place.
+/// A length, or the special form in its place.
 enum Length {
     Plain(u64),
-    /// A string in a special form: its number.
+    /// The number of a string's special form.
     Special(u8),
 }
 
-/// Bytes that are counted.
+/// An input that counts its bytes.
 #[derive(Debug)]
 pub(super) struct Input<R> {
     inner: R,
@@ -24,12 +25,12 @@ pub(super) struct Input<R> {
 }
 
 impl<R: Read> Input<R> {
-    /// `inner` stands at `offset`.
+    /// Creates an input; `inner` is positioned at `offset`.
     pub(super) const fn new(inner: R, offset: u64) -> Self {
         Self { inner, offset }
     }
 
-    /// Bytes from the start of the file.
+    /// Returns the offset from the start of the file.
     pub(super) const fn offset(&self) -> u64 {
         self.offset
     }
@@ -39,7 +40,7 @@ impl<R: Read> Input<R> {
         Damage { offset: self.offset, what }
     }
 
-    /// The next bytes.
+    /// Reads the next `N` bytes.
     pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], Damage> {
         let mut bytes = [0; N];
         self.inner.read_exact(&mut bytes).map_err(|error| self.failed(error))?;
@@ -47,12 +48,12 @@ impl<R: Read> Input<R> {
         Ok(bytes)
     }
 
-    /// The next byte.
+    /// Reads the next byte.
     pub(super) fn byte(&mut self) -> Result<u8, Damage> {
         self.array().map(|[byte]| byte)
     }
 
-    /// The next `len` bytes.
+    /// Reads the next `len` bytes.
     pub(super) fn bytes(&mut self, len: u64) -> Result<Vec<u8>, Damage> {
         let mut bytes = Vec::with_capacity(usize::try_from(len).unwrap_or(usize::MAX).min(RESERVED_BYTES_MAX));
         let result = self.inner.by_ref().take(len).read_to_end(&mut bytes);
@@ -61,7 +62,7 @@ impl<R: Read> Input<R> {
         if bytes.len() as u64 == len { Ok(bytes) } else { Err(Damage { offset: self.offset, what: What::Truncated }) }
     }
 
-    /// Passes over the next `len` bytes.
+    /// Skips the next `len` bytes.
     pub(super) fn skip(&mut self, len: u64) -> Result<(), Damage> {
         let copied = std::io::copy(&mut self.inner.by_ref().take(len), &mut std::io::sink());
         let copied = copied.map_err(|error| self.failed(error))?;
@@ -79,22 +80,22 @@ impl<R: Read> Input<R> {
             2 => match first {
                 0x80 => Length::Plain(u32::from_be_bytes(self.array()?).into()),
                 0x81 => Length::Plain(u64::from_be_bytes(self.array()?)),
-                _ => return Err(malformed(at, format!("a length begins with {first:#04x}, which is not known"))),
+                _ => return Err(malformed(at, format!("a length begins with the unknown byte {first:#04x}"))),
             },
             _ => Length::Special(first & 0x3F),
         })
     }
 
-    /// A length or a number.
+    /// Reads a length or a number.
     pub(super) fn length(&mut self) -> Result<u64, Damage> {
         let at = self.offset;
         match self.any_length()? {
             Length::Plain(length) => Ok(length),
-            Length::Special(_) => Err(malformed(at, "a string stands where a number belongs")),
+            Length::Special(_) => Err(malformed(at, "found a string instead of a number")),
         }
     }
 
-    /// A string in any of its forms.
+    /// Reads a string in any of its forms.
     pub(super) fn string(&mut self) -> Result<Vec<u8>, Damage> {
         let at = self.offset;
         match self.any_length()? {
@@ -105,16 +106,16 @@ impl<R: Read> Input<R> {
             Length::Special(3) => {
                 let (packed, len) = (self.length()?, self.length()?);
                 if len > packed.saturating_mul(EXPANSION_MAX) {
-                    return Err(malformed(at, format!("{packed} compressed bytes cannot become {len}")));
+                    return Err(malformed(at, format!("{packed} compressed bytes cannot expand to {len} bytes")));
                 }
                 let packed = self.bytes(packed)?;
-                expand(&packed, len).ok_or_else(|| malformed(at, "a compressed string cannot be expanded"))
+                expand(&packed, len).ok_or_else(|| malformed(at, "cannot expand a compressed string"))
             }
-            Length::Special(form) => Err(malformed(at, format!("a string has form {form}, which is not known"))),
+            Length::Special(form) => Err(malformed(at, format!("a string has the unknown form {form}"))),
         }
     }
 
-    /// Passes over a string.
+    /// Skips a string.
     pub(super) fn skip_string(&mut self) -> Result<(), Damage> {
         let at = self.offset;
         match self.any_length()? {
@@ -125,17 +126,17 @@ impl<R: Read> Input<R> {
                 self.length()?;
                 self.skip(packed)
             }
-            Length::Special(form) => Err(malformed(at, format!("a string has form {form}, which is not known"))),
+            Length::Special(form) => Err(malformed(at, format!("a string has the unknown form {form}"))),
         }
     }
 }
 
-/// A string that was kept as a number.
+/// Formats a string that was stored as a number.
 pub(super) fn decimal(value: i64) -> Vec<u8> {
     value.to_string().into_bytes()
 }
 
-/// Expands LZF: runs of bytes as they are, and copies of what is already there. `None` if it does not come to exactly
+/// Expands LZF data: literal runs of bytes, and copies of earlier output. Returns `None` unless the result has exactly
 /// `len` bytes.
 ///
 /// ```text
@@ -159,7 +160,7 @@ pub(super) fn expand(packed: &[u8], len: u64) -> Option<Vec<u8>> {
             let (low, behind) = behind.split_first()?;
             let back = usize::from(control & 0x1F) << 8 | usize::from(*low);
             let from = out.len().checked_sub(back + 1)?;
-            // The copy may reach into what it writes itself.
+            // The copied range may overlap the bytes being written.
             for at in from..from + high + more + 2 {
                 out.push(out[at]);
             }

@@ -1,20 +1,20 @@
-//! The file that Redis and Valkey save: keys with their values and expiries.
+//! Reads the files that Redis and Valkey save: keys with their values and expiries.
 //!
 //! ```text
 //!  "REDIS0010" | aux: name, value ... | select db 0 | sizes | [expiry] type key value ... | 0xFF | CRC-64, 8 bytes
-//!   magic, version                                     `---- an entry, once a key ----'
+//!   magic, version                                     `---- entry, once per key ----'
 //!
-//!   input   bytes with their offset: lengths, strings in all their encodings, compressed ones included
-//!   packed  values that are one string within: listpack, ziplist, zipmap
-//!   value   the types of values: read (strings, hashes) or passed over (all else)
-//!   sum     the checksum of a whole file, before anything in it is believed
+//!   input   bytes with their offset: lengths, strings in all encodings, including compressed ones
+//!   packed  values stored in a single string: listpack, ziplist, zipmap
+//!   value   the types of values: read (strings, hashes) or skipped (all others)
+//!   sum     the checksum of the whole file, checked before anything else is used
 //! ```
 //!
-//! Versions 1 to 12 are read. Strings and hashes become values; lists, sets, sorted sets, streams and values of modules
-//! are passed over, so that they can be counted by name.
+//! Versions 1 to 12 are supported. Strings and hashes become values. Lists, sets, sorted sets, streams and values of
+//! modules are skipped, so that they can be counted by type.
 //!
-//! Invariants: no bytes lead to a panic; what is held in memory is at most a small multiple of what the file really
-//! has, whatever lengths it claims; every error names the byte at which reading ended.
+//! Invariants: no input causes a panic. Memory use is at most a small multiple of the file's actual size, whatever
+//! lengths the file claims. Every error has the offset of the byte at which reading ended.
 
 mod input;
 mod packed;
@@ -29,9 +29,9 @@ use base::clock::UnixMillis;
 use input::Input;
 pub use sum::{Checked, check};
 
-/// The newest version that is read.
+/// The newest supported version.
 pub const VERSION_MAX: u32 = 12;
-/// Bytes of a checksum, behind the last entry from version 5 on.
+/// Bytes of the checksum after the last entry, in version 5 and later.
 const SUM_BYTES: u64 = 8;
 /// Bytes of magic and version.
 const HEAD_BYTES: u64 = 9;
@@ -51,32 +51,32 @@ mod op {
     pub const END: u8 = 255;
 }
 
-/// Why a file cannot be read on, and where.
+/// The reason why a file cannot be read further, with the offset.
 #[derive(Debug)]
 pub struct Damage {
     /// Bytes from the start of the file.
     pub offset: u64,
-    /// Kind of the damage.
+    /// The kind of the damage.
     pub what: What,
 }
 
-/// Kind of damage.
+/// A kind of damage.
 #[derive(Debug)]
 pub enum What {
-    /// The file ends within something.
+    /// The file ends in the middle of an element.
     Truncated,
-    /// The bytes make no sense.
+    /// The bytes are invalid.
     Malformed(String),
-    /// The system could not read it.
+    /// The system could not read the file.
     System(io::Error),
 }
 
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.what {
-            What::Truncated => write!(f, "byte {}: the file ends in the middle of something", self.offset),
+            What::Truncated => write!(f, "byte {}: the file ends in the middle of an element", self.offset),
             What::Malformed(what) => write!(f, "byte {}: {what}", self.offset),
-            What::System(error) => write!(f, "byte {}: it cannot be read ({error})", self.offset),
+            What::System(error) => write!(f, "byte {}: cannot read the file ({error})", self.offset),
         }
     }
 }
@@ -88,17 +88,16 @@ impl std::error::Error for Damage {}
 pub enum Content {
     /// A string.
     Bytes(Vec<u8>),
-    /// A hash: fields and values in the file's order; and how many fields had an expiry of their own, which is left
-    /// out.
+    /// A hash: fields and values in the file's order, and the number of fields whose own expiry was dropped.
     Hash(Vec<(Vec<u8>, Vec<u8>)>, u64),
-    /// Of a type that is passed over, or not asked for; the type's name as `TYPE` says it.
+    /// A value that was skipped; the type's name as in `TYPE`.
     Passed(&'static str),
 }
 
 /// A key of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The database's number.
+    /// The number of the database.
     pub db: u32,
     /// The key.
     pub key: Vec<u8>,
@@ -108,18 +107,18 @@ pub struct Entry {
     pub content: Content,
 }
 
-/// Position of a reader between two entries: enough to resume from there in another process.
+/// A position of a reader between two entries. It is sufficient to resume in another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Mark {
     /// Bytes from the start of the file.
     pub offset: u64,
-    /// The database that entries belong to from here on.
+    /// The database of the entries from here on.
     pub db: u32,
-    /// The file's version.
+    /// The version of the file.
     pub version: u32,
 }
 
-/// Reads entries in the file's order.
+/// Reads the entries in the file's order.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: Input<R>,
@@ -129,10 +128,10 @@ pub struct Reader<R> {
 }
 
 impl<R: Read> Reader<R> {
-    /// At the start of a file.
+    /// Creates a reader at the start of a file.
     ///
     /// # Errors
-    /// [`Damage`]: it is no such file, or of a version that is not known.
+    /// [`Damage`] if the input is not such a file, or has an unknown version.
     pub fn new(input: R) -> Result<Self, Damage> {
         let mut input = Input::new(input, 0);
         let head: [u8; HEAD_BYTES as usize] = input.array()?;
@@ -140,21 +139,21 @@ impl<R: Read> Reader<R> {
         Ok(Self { input, db: 0, version, ended: false })
     }
 
-    /// At `mark`, where `input` has been put.
+    /// Creates a reader at `mark`; the caller has positioned `input` there.
     pub fn resume(input: R, mark: Mark) -> Self {
         Self { input: Input::new(input, mark.offset), db: mark.db, version: mark.version, ended: false }
     }
 
-    /// Returns the reader's position. The next entry begins here.
+    /// Returns the reader's position, at which the next entry begins.
     pub const fn mark(&self) -> Mark {
         Mark { offset: self.input.offset(), db: self.db, version: self.version }
     }
 
-    /// The next key, if there is one. Its value is passed over unless `is_wanted` of database and key, which saves the
-    /// memory.
+    /// Returns the next key, if there is one. If `is_wanted` returns false for its database and key, its value is
+    /// skipped to save memory.
     ///
     /// # Errors
-    /// [`Damage`]: the file ends or makes no sense. No call goes on from there.
+    /// [`Damage`] if the file ends early or is invalid. The reader cannot be used afterwards.
     pub fn next(&mut self, mut is_wanted: impl FnMut(u32, &[u8]) -> bool) -> Result<Option<Entry>, Damage> {
         let mut expire_at = None;
         while !self.ended {
@@ -162,13 +161,14 @@ impl<R: Read> Reader<R> {
             match self.input.byte()? {
                 op::EXPIRE_MS => expire_at = Some(UnixMillis(u64::from_le_bytes(self.input.array()?))),
                 op::EXPIRE_S => {
-                    // It has a sign; what is before 1970 is past like all else.
+                    // The time is signed; an instant before 1970 is in the past like any other.
                     let at_s = i32::from_le_bytes(self.input.array()?);
                     expire_at = Some(UnixMillis::from_secs(at_s.max(0).unsigned_abs().into()));
                 }
                 op::SELECT_DB => {
                     let db = self.input.length()?;
-                    self.db = u32::try_from(db).map_err(|_| malformed(at, format!("there is no database {db}")))?;
+                    self.db = u32::try_from(db)
+                        .map_err(|_| malformed(at, format!("the database number {db} is not valid")))?;
                 }
                 op::END => self.ended = true,
                 code @ op::SLOT_INFO..=op::SIZES => self.pass_over(code)?,
@@ -183,7 +183,7 @@ impl<R: Read> Reader<R> {
         Ok(None)
     }
 
-    /// Skips a record between entries that is not needed here.
+    /// Skips a record between entries.
     fn pass_over(&mut self, code: u8) -> Result<(), Damage> {
         let lengths = |input: &mut Input<R>, count: u32| -> Result<(), Damage> {
             (0..count).try_for_each(|_| input.length().map(drop))
@@ -219,23 +219,26 @@ fn malformed(offset: u64, what: impl Into<String>) -> Damage {
     Damage { offset, what: What::Malformed(what.into()) }
 }
 
-/// The version that a file's first bytes say.
+/// Returns the version in a file's first bytes.
 fn version(head: &[u8; HEAD_BYTES as usize]) -> Result<u32, Damage> {
     let (magic, digits) = head.split_at(5);
     if magic != b"REDIS" {
-        let hint =
-            if head.starts_with(b"VALKEY") { ": Valkey writes it from version 9 on; copy from the server" } else { "" };
-        return Err(malformed(0, format!("this is no RDB file: it does not begin with REDIS{hint}")));
+        let hint = if head.starts_with(b"VALKEY") {
+            ": Valkey writes this format from version 9 on; copy from the server"
+        } else {
+            ""
+        };
+        return Err(malformed(0, format!("this is not an RDB file: it does not begin with REDIS{hint}")));
     }
     let version = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<u32>().ok());
     match version {
         Some(version @ 1..=VERSION_MAX) => Ok(version),
         Some(version) => {
             let what =
-                format!("RDB version {version} is not known (1 to {VERSION_MAX} are); copy from the server itself");
+                format!("RDB version {version} is not supported (1 to {VERSION_MAX} are); copy from the server itself");
             Err(malformed(5, what))
         }
-        None => Err(malformed(5, "the RDB version is no number")),
+        None => Err(malformed(5, "the RDB version is not a number")),
     }
 }
 

@@ -1,9 +1,9 @@
-//! Small hashes that are one string within: listpack, ziplist, zipmap. Their elements in order; `None` for what is
-//! none.
+//! Small hashes stored in a single string: listpack, ziplist or zipmap. The functions return their elements in order,
+//! or `None` if the string is invalid.
 
 use super::input::decimal;
 
-/// Takes bytes off a string's front.
+/// Reads bytes from the front of a string.
 struct Cursor<'b>(&'b [u8]);
 
 impl<'b> Cursor<'b> {
@@ -17,12 +17,12 @@ impl<'b> Cursor<'b> {
         self.take(1).map(|byte| byte[0])
     }
 
-    /// A whole number of up to 8 bytes, least byte first.
+    /// Reads an unsigned little-endian number of up to 8 bytes.
     fn unsigned(&mut self, bytes: usize) -> Option<u64> {
         Some(self.take(bytes)?.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
     }
 
-    /// Reads a signed number of this many bytes.
+    /// Reads a signed number with this number of bytes.
     fn signed(&mut self, bytes: usize) -> Option<i64> {
         let unused = 64 - 8 * bytes as u32;
         Some((self.unsigned(bytes)? << unused) as i64 >> unused)
@@ -33,7 +33,7 @@ impl<'b> Cursor<'b> {
     }
 }
 
-/// Bytes of the length that is kept behind an element of a listpack, for reading it backwards.
+/// Returns the number of bytes of the length after an element of a listpack, which is used to read it backwards.
 const fn back_bytes(len: usize) -> usize {
     match len {
         0..=127 => 1,
@@ -44,10 +44,10 @@ const fn back_bytes(len: usize) -> usize {
     }
 }
 
-/// The elements of a listpack.
+/// Returns the elements of a listpack.
 pub(super) fn listpack(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut cursor = Cursor(bytes);
-    // Its bytes, and how many elements it has if they are fewer than 65,535: neither is needed.
+    // Skips the total bytes and the number of elements (if below 65,535); neither is needed.
     cursor.take(6)?;
     let mut elements = Vec::new();
     loop {
@@ -78,13 +78,13 @@ pub(super) fn listpack(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
     }
 }
 
-/// The elements of a ziplist.
+/// Returns the elements of a ziplist.
 pub(super) fn ziplist(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut cursor = Cursor(bytes);
     cursor.take(10)?;
     let mut elements = Vec::new();
     loop {
-        // The length of the element before, for reading it backwards; or the end.
+        // The length of the previous element, which is used to read it backwards, or the end.
         match cursor.byte()? {
             0xFF => return cursor.0.is_empty().then_some(elements),
             0xFE => {
@@ -114,7 +114,7 @@ pub(super) fn ziplist(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
     }
 }
 
-/// The elements of a zipmap: fields and values in turn.
+/// Returns the elements of a zipmap: fields and values alternate.
 pub(super) fn zipmap(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut cursor = Cursor(bytes);
     cursor.byte()?;

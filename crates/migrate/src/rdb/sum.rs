@@ -1,4 +1,4 @@
-//! The checksum of a whole file.
+//! Checks the checksum of a whole file.
 
 use std::io::{BufReader, Read};
 
@@ -10,22 +10,22 @@ static CRC: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_REDIS);
 
 /// The first version with a checksum.
 const VERSION_MIN: u32 = 5;
-/// Bytes that are read at once.
+/// Number of bytes per read.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Facts about a file whose bytes were all read.
+/// Facts about a file that was read completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checked {
-    /// Its version.
+    /// The version of the file.
     pub version: u32,
-    /// Its checksum; `None` if it was written without one.
+    /// The checksum of the file; `None` if it was written without one.
     pub sum: Option<u64>,
 }
 
-/// Reads a file of `len` bytes to its end and compares its checksum, so that nothing damaged is believed.
+/// Reads a file of `len` bytes to its end and compares its checksum, so that damaged data is never used.
 ///
 /// # Errors
-/// [`Damage`]: it is no such file, or its bytes are not those that were written.
+/// [`Damage`] if the input is not such a file, or if its bytes have changed.
 pub fn check(input: impl Read, len: u64) -> Result<Checked, Damage> {
     let mut input = BufReader::with_capacity(CHUNK_BYTES, input);
     let mut head = [0; HEAD_BYTES as usize];
@@ -63,7 +63,7 @@ pub fn check(input: impl Read, len: u64) -> Result<Checked, Damage> {
     }
     if sum != own {
         let what = format!(
-            "the checksum is {sum:#018x}, and that of the bytes before it {own:#018x}: the file is damaged or cut short"
+            "the file has the checksum {sum:#018x}, but its bytes have {own:#018x}: the file is damaged or truncated"
         );
         return Err(malformed(len - SUM_BYTES, what));
     }

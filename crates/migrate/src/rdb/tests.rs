@@ -248,10 +248,10 @@ fn damage_behind_a_right_checksum_is_an_error_and_no_panic() {
 #[test]
 fn what_is_no_such_file_is_told_from_one_that_is_too_new() {
     let told = |bytes: &[u8]| Reader::new(bytes).expect_err("it is refused").to_string();
-    assert!(told(b"<html><body>").contains("byte 0: this is no RDB file"));
+    assert!(told(b"<html><body>").contains("byte 0: this is not an RDB file"));
     assert!(told(b"VALKEY080\xff").contains("copy from the server"));
-    assert!(told(b"REDIS0099\xff").contains("byte 5: RDB version 99 is not known (1 to 12 are)"));
-    assert!(told(b"REDISabcd\xff").contains("no number"));
+    assert!(told(b"REDIS0099\xff").contains("byte 5: RDB version 99 is not supported (1 to 12 are)"));
+    assert!(told(b"REDISabcd\xff").contains("not a number"));
     assert!(told(b"RED").contains("byte 0: the file ends"));
 }
 
@@ -263,7 +263,7 @@ fn a_compressed_string_may_overlap_itself_and_never_reaches_before_its_start() {
     assert_eq!(expand(&[0, b'a', 0b0010_0000, 1], 4), None, "before the start");
     assert_eq!(expand(&[0, b'a', 0b0010_0000, 0], 3), None, "longer than it says");
     assert_eq!(expand(&[0, b'a'], 2), None, "shorter than it says");
-    assert_eq!(expand(&[5, b'a'], 6), None, "cut short");
+    assert_eq!(expand(&[5, b'a'], 6), None, "truncated");
     let claims = [&b"REDIS0010\x00\x01k\xc3\x02\x80\x7f\xff\xff\xff"[..], b"aa"].concat();
-    assert!(entries(&claims).unwrap_err().to_string().contains("cannot become"), "nothing is reserved on a claim");
+    assert!(entries(&claims).unwrap_err().to_string().contains("cannot expand to"), "nothing is reserved on a claim");
 }

@@ -1,36 +1,36 @@
-//! Values by their type: strings and hashes are read, all others passed over.
+//! Reads values by type: strings and hashes are read, all others are skipped.
 
 use std::io::Read;
 
 use super::input::Input;
 use super::{Content, Damage, malformed, packed};
 
-/// Layout of a type's bytes.
+/// The layout of a type's bytes.
 #[derive(Clone, Copy)]
 enum Layout {
     /// One string.
     String,
-    /// So many strings an element, as many elements as a number says.
+    /// A number of elements, then this many strings per element.
     Strings(u32),
-    /// A sorted set whose scores are texts (`false`) or 8 bytes (`true`).
+    /// A sorted set with scores as text (`false`) or as 8 bytes (`true`).
     Scored(bool),
-    /// A number of nodes, a number and a string each.
+    /// A number of nodes, then a number and a string per node.
     Nodes,
     /// A stream, in its first, second or third form.
     Stream(u32),
-    /// Written by a module, with marks by which others can pass over it.
+    /// A module's value, with marks by which it can be skipped.
     Module,
     /// A hash of strings.
     Hash,
-    /// A hash whose fields may have expiries; whether the earliest stands in front.
+    /// A hash whose fields may expire; true if the earliest expiry comes first.
     HashExpiring(bool),
     /// A hash in one string.
     HashPacked(fn(&[u8]) -> Option<Vec<Vec<u8>>>),
-    /// A hash in one listpack with expiries; whether the earliest stands in front.
+    /// A hash in one listpack with expiries; true if the earliest expiry comes first.
     HashPackedExpiring(bool),
 }
 
-/// The name of type `kind`, as `TYPE` says it, and how it is laid out.
+/// Returns the name of type `kind` as in `TYPE`, and its layout.
 fn layout(kind: u8) -> Option<(&'static str, Layout)> {
     use Layout::{Hash, HashExpiring, HashPacked, HashPackedExpiring, Module, Nodes, Scored, Stream, String, Strings};
     Some(match kind {
@@ -62,17 +62,17 @@ fn layout(kind: u8) -> Option<(&'static str, Layout)> {
     })
 }
 
-/// Reads the value of type `kind`, or passes over it if it is not wanted. `at` is where its entry begins.
+/// Reads the value of type `kind`, or skips it if it is not wanted. `at` is the offset of its entry.
 pub(super) fn read<R: Read>(input: &mut Input<R>, kind: u8, wanted: bool, at: u64) -> Result<Content, Damage> {
     let Some((name, layout)) = layout(kind) else {
         let what = match kind {
-            6 => "a module's value of an early form, which only the module can pass over".to_owned(),
-            _ => format!("there is no type of value {kind}"),
+            6 => "the value of a module has an early form that only the module can skip".to_owned(),
+            _ => format!("the type of value {kind} is unknown"),
         };
         return Err(malformed(at, what));
     };
     let begins = input.offset();
-    let broken = || malformed(begins, "a hash in packed form that cannot be unpacked");
+    let broken = || malformed(begins, "cannot unpack a hash in packed form");
     match layout {
         Layout::String if name == "string" && wanted => return input.string().map(Content::Bytes),
         Layout::Hash | Layout::HashExpiring(_) => return hash(input, layout, wanted),
@@ -113,7 +113,7 @@ pub(super) fn read<R: Read>(input: &mut Input<R>, kind: u8, wanted: bool, at: u6
     Ok(Content::Passed(name))
 }
 
-/// The first two of every `each` elements.
+/// Returns the first two of every `each` elements.
 fn pairs(elements: Vec<Vec<u8>>, each: usize) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
     if elements.is_empty() || !elements.len().is_multiple_of(each) {
         return None;
@@ -129,7 +129,7 @@ fn pairs(elements: Vec<Vec<u8>>, each: usize) -> Option<Vec<(Vec<u8>, Vec<u8>)>>
     Some(fields)
 }
 
-/// A hash of strings, perhaps with expiries before its fields.
+/// Reads a hash of strings; each field may have an expiry before it.
 fn hash<R: Read>(input: &mut Input<R>, layout: Layout, wanted: bool) -> Result<Content, Damage> {
     if matches!(layout, Layout::HashExpiring(true)) {
         input.skip(8)?;
@@ -153,7 +153,7 @@ fn skip_scored<R: Read>(input: &mut Input<R>, binary: bool) -> Result<(), Damage
     for _ in 0..input.length()? {
         input.skip_string()?;
         let len = if binary { 8 } else { input.byte()?.into() };
-        // In the text form the last three lengths stand for what is no number.
+        // In text form, the three largest lengths stand for values that are not numbers.
         if binary || len < 253 {
             input.skip(len)?;
         }
@@ -167,13 +167,14 @@ fn skip_stream<R: Read>(input: &mut Input<R>, form: u32) -> Result<(), Damage> {
         input.skip_string()?;
         input.skip_string()?;
     }
-    // Entries and the last id; then the first id, the greatest deleted one, and entries ever added.
+    // Skips the number of entries and the last id; then the first id, the largest deleted id, and the number of entries
+    // ever added.
     numbers(input, if form >= 2 { 8 } else { 3 })?;
     for _ in 0..input.length()? {
         input.skip_string()?;
         numbers(input, if form >= 2 { 3 } else { 2 })?;
         for _ in 0..input.length()? {
-            // An id and when it was delivered, then how often.
+            // Skips an id with its delivery time, then the number of deliveries.
             input.skip(24)?;
             input.length()?;
         }
@@ -188,7 +189,7 @@ fn skip_stream<R: Read>(input: &mut Input<R>, form: u32) -> Result<(), Damage> {
     Ok(())
 }
 
-/// Passes over what a module wrote, to its end mark.
+/// Skips a module's data up to its end mark.
 pub(super) fn skip_module<R: Read>(input: &mut Input<R>) -> Result<(), Damage> {
     loop {
         let at = input.offset();
@@ -198,7 +199,7 @@ pub(super) fn skip_module<R: Read>(input: &mut Input<R>) -> Result<(), Damage> {
             3 => input.skip(4)?,
             4 => input.skip(8)?,
             5 => input.skip_string()?,
-            mark => return Err(malformed(at, format!("a module's value has mark {mark}, which is not known"))),
+            mark => return Err(malformed(at, format!("a module's value has the unknown mark {mark}"))),
         }
     }
 }

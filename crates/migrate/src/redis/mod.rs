@@ -1,7 +1,7 @@
-//! A server that speaks RESP, as source and as target: Redis, Valkey, Gannet.
+//! A server that speaks RESP, as source or target: Redis, Valkey or Gannet.
 //!
-//! Strings and hashes are read and written by their own commands, which every such server has. Other types go as they
-//! are serialized, `DUMP` to `RESTORE`: from Redis to a Redis that is not older.
+//! Strings and hashes are read and written with their own commands, which every such server supports. Other types are
+//! copied in serialised form with `DUMP` and `RESTORE`, from Redis to a Redis of the same or a newer version.
 
 mod read;
 mod store;
@@ -16,34 +16,34 @@ use super::reconnect::{ConnectSettings, Reconnecting, RequestError};
 
 pub(super) use read::{Others, Wanted};
 
-/// Clocks that differ by less are taken for the same: what the network takes is within it.
+/// Largest difference of clocks that is ignored, in milliseconds; network delays are within it.
 const SKEW_MS_MIN: i64 = 1_000;
 
-/// One server.
+/// A RESP server with its connection.
 #[derive(Debug)]
 pub(super) struct Redis {
     link: Link,
     login: Option<Login>,
     name: String,
     db: u32,
-    /// Identifier of this run of the server, because cursors are valid in one run only; empty if the server reports
-    /// none.
+    /// Identifier of this run of the server, because cursors are valid in one run only. Empty if the server does not
+    /// report it.
     pub run_id: String,
-    /// Keys in the database when the connection was first made, 0 if it does not say.
+    /// Number of keys in the database at the first connection; 0 if the server does not report it.
     pub keys: u64,
-    /// It takes absolute expiries with `SET`.
+    /// True if `SET` supports absolute expiries.
     has_set_at: bool,
-    /// It reports absolute expiries.
+    /// True if the server reports absolute expiries.
     has_expire_time: bool,
-    /// It renames a key to a name that is free.
+    /// True if the server supports `RENAMENX`.
     has_rename: bool,
-    /// Milliseconds by which its clock is ahead of this host's, 0 if they are about the same.
+    /// Milliseconds by which the server's clock is ahead of this host's; 0 if the difference is negligible.
     pub skew_ms: i64,
     is_known: bool,
 }
 
 impl Redis {
-    /// `server`, not yet connected.
+    /// Creates the client of `server`, not yet connected.
     pub fn new(server: &Server, settings: &ConnectSettings) -> Self {
         Self {
             link: settings.link(server),
@@ -60,12 +60,12 @@ impl Redis {
         }
     }
 
-    /// Puts a request; its answer is to be taken in turn.
+    /// Writes a request; replies must be taken in the same order.
     fn put(&mut self, args: &[&[u8]]) {
         command(self.link.out(), args.iter().copied());
     }
 
-    /// The next answer.
+    /// Reads the next reply.
     fn answer<T>(&mut self, mut take: impl FnMut(Value<'_>) -> Result<T, RequestError>) -> Result<T, RequestError> {
         loop {
             let (answer, consumed) = match value(self.link.input()) {
@@ -79,7 +79,7 @@ impl Redis {
                     continue;
                 }
                 ParsedValue::Garbage(garbage) => {
-                    return Err(RequestError::Refused(format!("it answers with {garbage}")));
+                    return Err(RequestError::Refused(format!("it sent an invalid reply: {garbage}")));
                 }
             };
             let taken = take(answer)?;
@@ -88,7 +88,7 @@ impl Redis {
         }
     }
 
-    /// Asks and takes the answer, an error as [`trouble`].
+    /// Sends a request and reads its reply. An error reply is converted by [`trouble`].
     fn ask<T>(&mut self, args: &[&[u8]], mut take: impl FnMut(Value<'_>) -> Option<T>) -> Result<T, RequestError> {
         self.put(args);
         let verb = text(args[0]);
@@ -98,7 +98,7 @@ impl Redis {
         })
     }
 
-    /// One step of the walk over all keys: those it gives, and where to go on; 0 is its end.
+    /// Executes one step of the walk over all keys. Returns its keys and the next cursor; 0 is the end.
     pub fn scan(&mut self, cursor: u64, count: usize) -> Result<(u64, Vec<Vec<u8>>), RequestError> {
         CommandLine::new(self.link.out(), 4)
             .arg(b"SCAN")
@@ -168,7 +168,7 @@ impl Reconnecting for Redis {
     }
 }
 
-/// Parses an answer of `SCAN` and similar commands: a cursor and elements.
+/// Parses a reply of `SCAN` and similar commands: a cursor and elements.
 fn page(answer: &Value<'_>) -> Option<(u64, Vec<Vec<u8>>)> {
     let mut parts = answer.items();
     let cursor = std::str::from_utf8(parts.next()?.text()?).ok()?.parse().ok()?;
@@ -176,32 +176,32 @@ fn page(answer: &Value<'_>) -> Option<(u64, Vec<Vec<u8>>)> {
     Some((cursor, keys))
 }
 
-/// Converts an answer of `TIME`, which is seconds and microseconds, to milliseconds.
+/// Converts a reply of `TIME`, in seconds and microseconds, to milliseconds.
 fn time_ms(answer: &Value<'_>) -> Option<i64> {
     let mut parts = answer.items().map(|part| std::str::from_utf8(part.text()?).ok()?.parse::<i64>().ok());
     Some(parts.next()?? * 1000 + parts.next()?? / 1000)
 }
 
-/// An answer of the wrong kind.
+/// Returns the error for an unexpected kind of reply.
 fn odd(verb: &str) -> RequestError {
-    RequestError::Refused(format!("it answers {verb} with something else"))
+    RequestError::Refused(format!("it sent an unexpected reply to {verb}"))
 }
 
 /// Returns what an error means for the connection, with a remedy if one is known.
 fn trouble(error: &[u8]) -> RequestError {
     let words = text(error);
     if error.starts_with(b"LOADING") || error.starts_with(b"BUSY ") || error.starts_with(b"MASTERDOWN") {
-        return RequestError::Lost(format!("it is not ready: {words}"));
+        return RequestError::Lost(format!("the server is not ready: {words}"));
     }
     let remedy = match error {
-        _ if error.starts_with(b"NOAUTH") => "; write the password, as in redis://:PASSWORD@HOST:PORT",
-        _ if error.starts_with(b"MOVED") => "; it is one node of a cluster: copy from each node in turn",
+        _ if error.starts_with(b"NOAUTH") => "; pass the password, as in redis://:PASSWORD@HOST:PORT",
+        _ if error.starts_with(b"MOVED") => "; the server is one node of a cluster: copy from each node separately",
         _ => "",
     };
-    RequestError::Refused(format!("it refuses: {words}{remedy}"))
+    RequestError::Refused(format!("the server refused the request: {words}{remedy}"))
 }
 
-/// Returns a server's words as text for a message.
+/// Returns a server's reply as text for a message.
 fn text(bytes: &[u8]) -> String {
     const BYTES_MAX: usize = 120;
     bytes[..bytes.len().min(BYTES_MAX)].escape_ascii().to_string()

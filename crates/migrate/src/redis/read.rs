@@ -1,10 +1,10 @@
-//! Keys in, items out, in a few exchanges whose answers are bounded.
+//! Reads items by their keys, in a few exchanges with bounded replies.
 //!
 //! ```text
-//!   1  STRLEN of all keys                         how long the strings are, and which keys are no strings
-//!   2  TYPE, when it expires, HLEN, MEMORY USAGE of the rest
-//!      as many keys of these as `bytes_max` allows, and at least one:
-//!   3  when the strings expire, GET
+//!   1  STRLEN of all keys                         lengths of strings; errors for keys of other types
+//!   2  TYPE, expiry, HLEN, MEMORY USAGE of the others
+//!      as many of these keys as `bytes_max` allows, at least one:
+//!   3  expiry and GET of strings
 //!   4  HGETALL of small hashes, DUMP of other types; HSCAN of large hashes, page by page, one after the other
 //! ```
 
@@ -15,38 +15,38 @@ use super::{Redis, odd, page, text, trouble};
 use crate::item::{Item, Lookup, Value};
 use crate::reconnect::RequestError;
 
-/// A hash with more fields is read page by page, so that the server is never kept long.
+/// Number of fields above which a hash is read page by page, so that no single command takes long on the server.
 const FIELDS_AT_ONCE_MAX: i64 = 1_000;
 
 /// Kinds of values that the reader can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
-    /// Hashes.
+    /// True to read hashes.
     pub hashes: bool,
-    /// Other types: to be restored elsewhere, or to be compared.
+    /// The form in which other types are read: for a restore, or for a comparison.
     pub others: Others,
-    /// Bytes of values in one exchange; one larger value is an exchange of its own.
+    /// Bytes of values in one exchange; a single larger value is an exchange by itself.
     pub bytes_max: u64,
 }
 
-/// In which form other types are read.
+/// The form in which other types are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Others {
-    /// Not at all.
+    /// Other types are not read.
     No,
-    /// Serialized.
+    /// Values are serialised by `DUMP`.
     Dumped,
-    /// Element by element.
+    /// Values are listed element by element.
     Listed,
 }
 
-/// Bytes that a field of a hash is taken for where the server does not say.
+/// Assumed bytes of a hash field if the server does not report them.
 const FIELD_BYTES: u64 = 256;
 
-/// Time at which a key expires, and how much later that may be, in milliseconds.
+/// The expiry of a key, and its largest delay in milliseconds.
 type Expiry = Option<(UnixMillis, u64)>;
 
-/// A key that holds no string.
+/// A key that does not hold a string.
 struct NonString {
     kind: String,
     expiry: Expiry,
@@ -54,17 +54,16 @@ struct NonString {
     bytes: u64,
 }
 
-/// Facts about a key that are known before its value is read.
+/// Facts about a key before its value is read.
 enum Known {
-    /// A string of so many bytes, or nothing at all.
+    /// A string of this many bytes; 0 if the key does not exist.
     String(u64),
-    /// Something else.
+    /// Another type.
     Other(NonString),
 }
 
 impl Redis {
-    /// Reads the first of `keys`, at least one of them and as many as `wanted` has room for. What was found is in their
-    /// order.
+    /// Reads the first keys of `keys`: at least one, and as many as `wanted` allows. The results are in the same order.
     pub fn read(&mut self, keys: &[&[u8]], wanted: Wanted) -> Result<Vec<Lookup>, RequestError> {
         let known = self.look(keys)?;
         let mut bytes = 0;
@@ -159,7 +158,7 @@ impl Redis {
         self.put(&[if self.has_expire_time { b"PEXPIRETIME" } else { b"PTTL" }, key]);
     }
 
-    /// Reads the answer to [`Self::put_expiry`], which was sent at `sent`. The result is by this host's clock.
+    /// Reads the reply to [`Self::put_expiry`], which was sent at `sent`. The result is relative to this host's clock.
     fn expiry(&mut self, sent: UnixMillis) -> Result<Expiry, RequestError> {
         let (is_instant, skew_ms) = (self.has_expire_time, self.skew_ms);
         self.answer(|answer| match answer {
@@ -220,7 +219,7 @@ impl Redis {
         Ok(())
     }
 
-    /// A large hash, page by page.
+    /// Reads a large hash page by page.
     fn pages(&mut self, key: &[u8]) -> Result<Option<Value>, RequestError> {
         let mut fields = Vec::new();
         let mut cursor = 0u64;
@@ -234,13 +233,13 @@ impl Redis {
                 break;
             }
         }
-        // The walk may give a field twice while the table grows.
+        // The walk may return a field twice while the hash table grows.
         fields.sort_unstable();
         fields.dedup_by(|later, earlier| later.0 == earlier.0);
         Ok((!fields.is_empty()).then_some(Value::Hash(fields)))
     }
 
-    /// All elements of a value, in an order that is the same wherever the value is.
+    /// Reads all elements of a value, in an order that is the same on every server.
     fn elements(&mut self, key: &[u8], kind: &str) -> Result<Option<Value>, RequestError> {
         let args: &[&[u8]] = match kind {
             "list" => &[b"LRANGE", key, b"0", b"-1"],
@@ -257,7 +256,7 @@ impl Redis {
     }
 }
 
-/// Way in which a key that holds no string is read.
+/// The way in which a key of another type is read.
 enum Way {
     Whole,
     Pages,
@@ -270,15 +269,15 @@ enum Way {
 fn way(kept: &NonString, wanted: Wanted) -> Way {
     match (kept.kind.as_str(), wanted.others) {
         ("none", _) => Way::None,
-        // The key was deleted and recreated as a string just now.
-        ("string", _) => Way::Unfit("its type changed while it was read".to_owned()),
-        ("hash", _) if !wanted.hashes => Way::Unfit("hash: the target knows strings only".to_owned()),
+        // The key was just deleted and recreated as a string.
+        ("string", _) => Way::Unfit("the key's type changed during the read".to_owned()),
+        ("hash", _) if !wanted.hashes => Way::Unfit("hash: the target supports only strings".to_owned()),
         ("hash", _) if kept.fields <= FIELDS_AT_ONCE_MAX => Way::Whole,
         ("hash", _) => Way::Pages,
         (_, Others::Dumped) => Way::Dump,
         ("list" | "set" | "zset" | "stream", Others::Listed) => Way::List,
-        (kind, Others::Listed) => Way::Unfit(format!("{kind}: there is no way to list its elements")),
-        (kind, Others::No) => Way::Unfit(format!("{kind}: the target knows strings only")),
+        (kind, Others::Listed) => Way::Unfit(format!("{kind}: the elements of this type cannot be listed")),
+        (kind, Others::No) => Way::Unfit(format!("{kind}: the target supports only strings")),
     }
 }
 
@@ -287,7 +286,7 @@ fn item(key: &[u8], value: Value, expiry: Expiry) -> Lookup {
     Lookup::Item(Item { key: key.to_vec(), value, client_flags: 0, expire_at, expire_slack_ms })
 }
 
-/// Returns the hash in an answer to `HGETALL`; `None` if the hash is gone.
+/// Converts a reply to `HGETALL`; `None` if the hash does not exist any more.
 fn hash(answer: &Answer<'_>) -> Option<Value> {
     let mut elements = Vec::new();
     listed(answer, &mut elements)?;
@@ -295,7 +294,7 @@ fn hash(answer: &Answer<'_>) -> Option<Value> {
     (!fields.is_empty()).then_some(Value::Hash(fields))
 }
 
-/// Fields and values in turn.
+/// Converts alternating fields and values to pairs.
 fn pairs(elements: Vec<Vec<u8>>) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut pairs = Vec::with_capacity(elements.len() / 2);
     let mut elements = elements.into_iter();
@@ -305,7 +304,7 @@ fn pairs(elements: Vec<Vec<u8>>) -> Vec<(Vec<u8>, Vec<u8>)> {
     pairs
 }
 
-/// All strings within an answer, in order.
+/// Appends all strings of a reply to `into`, in order.
 fn listed(answer: &Answer<'_>, into: &mut Vec<Vec<u8>>) -> Option<()> {
     match answer {
         Answer::Array(items) | Answer::Map(items) | Answer::Set(items) => {

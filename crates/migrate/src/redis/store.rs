@@ -1,12 +1,12 @@
-//! Items in, what became of them out.
+//! Stores items and returns their outcomes.
 //!
-//! A hash must come into being whole and must not touch one that live traffic made meanwhile, so it is built under
-//! another name and renamed when it is ready:
+//! A hash must appear as a whole, and must not change a hash that live traffic has created in the meantime. So it is
+//! built under a temporary name and renamed when it is complete:
 //!
 //! ```text
 //!   DEL tmp   HSET tmp f v ...   PEXPIREAT tmp ...   RENAMENX tmp key (RENAME to overwrite)   DEL tmp
 //! ```
-//! Where a server does not rename so, keys are looked for first, and then fields that are not there are set one by one.
+//! If a server does not support the rename, existing keys are checked first, and then absent fields are set one by one.
 
 use base::clock::UnixMillis;
 use protocol::resp::BULK_BYTES_MAX;
@@ -17,14 +17,14 @@ use crate::item::{Item, Value};
 use crate::reconnect::RequestError;
 use crate::target::StoreOutcome;
 
-/// Before the key's name while a hash is built.
+/// Prefix of the temporary name while a hash is built.
 const BUILT: &[u8] = b"gannet:warm:";
-/// Fields in one `HSET`.
+/// Highest number of fields in one `HSET`.
 const FIELDS_AT_ONCE_MAX: usize = 1_000;
-/// Lifetime in milliseconds of a half-built key that a broken connection left behind.
+/// Time to live in milliseconds of an incomplete hash after a broken connection.
 const LEFT_MS: u64 = 600_000;
 
-/// Number of answers to a key's requests, and the answer that reports the key's outcome.
+/// Number of replies to a key's requests, and the reply that decides the key's outcome.
 struct Sent {
     at: usize,
     answers: usize,
@@ -53,7 +53,7 @@ impl Redis {
                 continue;
             }
             if !matches!(item.value, Value::Hash(_)) && item.weight() > u64::from(BULK_BYTES_MAX) {
-                outcomes[at] = Some(StoreOutcome::Unfit("it is larger than the protocol carries".to_owned()));
+                outcomes[at] = Some(StoreOutcome::Unfit("the item is larger than the protocol allows".to_owned()));
                 continue;
             }
             let (answers, telling) = match &item.value {
@@ -62,7 +62,9 @@ impl Redis {
                 Value::Hash(fields) => self.put_fields(item, fields, overwrite),
                 Value::Dump(_, bytes) => self.put_dump(item, bytes, overwrite),
                 Value::Elements(kind, _) => {
-                    outcomes[at] = Some(StoreOutcome::Unfit(format!("{kind}: read to be compared, not to be stored")));
+                    outcomes[at] = Some(StoreOutcome::Unfit(format!(
+                        "{kind}: this value was read for a comparison and cannot be stored"
+                    )));
                     continue;
                 }
             };
@@ -72,7 +74,7 @@ impl Redis {
         for Sent { at, answers, telling } in sent {
             for answer in 0..answers {
                 let outcome = self.answer(|answer| outcome_of(&answer))?;
-                // If a request was refused before the deciding answer, that answer cannot have made the key whole.
+                // If a request was refused before the deciding reply, the key is incomplete despite that reply.
                 if answer == telling || matches!(outcome, StoreOutcome::Refused(_)) {
                     outcomes[at].get_or_insert(outcome);
                 }
@@ -88,12 +90,12 @@ impl Redis {
             return self.store(items, overwrite, outcomes);
         }
         for outcome in outcomes.iter_mut().filter(|outcome| **outcome == Some(StoreOutcome::Unknown)) {
-            *outcome = Some(StoreOutcome::Unfit("the target has no command for it".to_owned()));
+            *outcome = Some(StoreOutcome::Unfit("the target does not support the required command".to_owned()));
         }
         Ok(())
     }
 
-    /// Marks the hashes that are there already.
+    /// Marks the hashes that already exist at the target.
     fn look_for_hashes(&mut self, items: &[Item], outcomes: &mut [Option<StoreOutcome>]) -> Result<(), RequestError> {
         let is_open = |at: usize| matches!(items[at].value, Value::Hash(_)) && outcomes[at].is_none();
         let open: Vec<usize> = (0..items.len()).filter(|at| is_open(*at)).collect();
@@ -108,7 +110,7 @@ impl Redis {
         Ok(())
     }
 
-    /// An instant as the server's clock has it.
+    /// Converts an instant to the server's clock.
     fn at(&self, expire_at: UnixMillis) -> i64 {
         expire_at.0.saturating_add_signed(self.skew_ms) as i64
     }
@@ -143,7 +145,7 @@ impl Redis {
         let built = [BUILT, &item.key].concat();
         self.put(&[b"DEL", &built]);
         let mut answers = 1 + self.put_pages(&built, fields);
-        // Until the key has its name it expires by itself, in case no process resumes the copy.
+        // The temporary key expires by itself, in case no process resumes the copy.
         let left = UnixMillis::now().plus_ms(LEFT_MS);
         let at = self.at(item.expire_at.unwrap_or(left));
         CommandLine::new(self.link.out(), 3).arg(b"PEXPIREAT").arg(&built).number(at);
@@ -182,19 +184,19 @@ impl Redis {
             CommandLine::new(self.link.out(), 3).arg(b"PEXPIREAT").arg(&item.key).number(at);
             answers += 1;
         }
-        // The first field shows whether the hash was there. With overwriting, the number of new fields shows the same.
+        // The first field shows whether the hash existed. With overwriting, the number of new fields shows it.
         (answers, usize::from(overwrite))
     }
 }
 
-/// Returns the outcome that one answer reports.
+/// Returns the outcome according to one reply.
 fn outcome_of(answer: &Answer<'_>) -> Result<StoreOutcome, RequestError> {
     Ok(match answer {
         Answer::Null | Answer::Int(0) => StoreOutcome::There,
         Answer::Error(error) if error.starts_with(b"BUSYKEY") => StoreOutcome::There,
         Answer::Error(error) if error.starts_with(b"ERR unknown command") => StoreOutcome::Unknown,
         Answer::Error(error) if error.starts_with(b"ERR DUMP payload version") => {
-            StoreOutcome::Unfit("serialized by a newer server than the target".to_owned())
+            StoreOutcome::Unfit("the value was serialised by a newer server than the target".to_owned())
         }
         Answer::Error(error) if is_of_the_connection(error) => return Err(trouble(error)),
         Answer::Error(error) => StoreOutcome::Refused(text(error)),
@@ -202,7 +204,7 @@ fn outcome_of(answer: &Answer<'_>) -> Result<StoreOutcome, RequestError> {
     })
 }
 
-/// Not this key is refused but every one.
+/// Returns whether an error concerns the connection, so that every key would be refused.
 fn is_of_the_connection(error: &[u8]) -> bool {
     [&b"NOAUTH"[..], b"NOPERM", b"LOADING", b"READONLY", b"MASTERDOWN"].iter().any(|code| error.starts_with(code))
 }

@@ -1,4 +1,4 @@
-//! The entries of a file that Redis or Valkey saved.
+//! The entries of a file saved by Redis or Valkey.
 
 use std::fs::File;
 use std::io::{BufReader, Seek, SeekFrom};
@@ -14,10 +14,10 @@ use crate::reconnect::Context;
 use crate::{Job, MigrateError};
 
 const BUFFER_BYTES: usize = 256 << 10;
-/// Entries that are looked at for one batch, chosen or not.
+/// Highest number of entries that are examined for one batch.
 const LOOKED_AT_MAX: usize = 20_000;
 
-/// A file's entries, in their order.
+/// The entries of a file, in their order.
 pub(crate) struct Entries {
     path: PathBuf,
     file: File,
@@ -25,13 +25,13 @@ pub(crate) struct Entries {
     db: u32,
     bytes: u64,
     sum: Option<u64>,
-    /// Behind the last entry that was read.
+    /// Position after the last entry that was read.
     mark: Mark,
-    /// Reason why reading ended. It is reported when what was read before is taken.
+    /// The reason why reading ended. It is reported after the items read before it have been taken.
     fault: Option<MigrateError>,
 }
 
-/// Why an entry is not copied.
+/// The reason why an entry is not copied.
 enum Left {
     OtherDb,
     Unasked,
@@ -42,7 +42,7 @@ fn damaged(path: &Path, damage: Damage) -> MigrateError {
 }
 
 impl Entries {
-    /// Opens `path`, and reads it once to its end for its checksum, so that nothing that was damaged is copied.
+    /// Opens `path`. Reads the whole file once to check its checksum, so that damaged data is not copied.
     pub fn open(
         path: &Path,
         job: &Job,
@@ -55,23 +55,23 @@ impl Entries {
         let sum = match check(&file, bytes) {
             Ok(checked) => checked.sum,
             Err(damage) if job.accept_damaged => {
-                (context.tell)(&format!("{}: {damage}; what can be read of it is copied", path.display()));
+                (context.tell)(&format!("{}: {damage}; the readable part of the file is copied", path.display()));
                 None
             }
             Err(damage) => {
-                let what = format!("{}: {damage}; --accept-damaged copies what can be read of it", path.display());
+                let what = format!("{}: {damage}; pass --accept-damaged to copy the readable part", path.display());
                 return Err(MigrateError::Damaged(what));
             }
         };
         if sum.is_none() && !job.accept_damaged {
-            (context.tell)(&format!("{} was saved without a checksum: damage may go unseen", path.display()));
+            (context.tell)(&format!("{} was saved without a checksum: damage may go unnoticed", path.display()));
         }
         let mark = match position {
             Some(Position::File { mark, bytes: known, sum: known_sum }) if (*known, *known_sum) == (bytes, sum) => {
                 Some(*mark)
             }
             Some(_) => {
-                let what = "it is not the file of the journal; name another journal, or delete it";
+                let what = "this is not the file of the journal; pass another journal, or delete it";
                 return Err(MigrateError::Refused(format!("{}: {what}", path.display())));
             }
             None => None,
@@ -105,7 +105,7 @@ impl Entries {
                 taken
             });
             if entry.is_err() && taken {
-                // Its value cannot be read, so it does not count among the readable keys.
+                // The value cannot be read, so the key does not count as readable.
                 counts.seen -= 1;
             }
             let entry = match entry {
@@ -123,7 +123,10 @@ impl Entries {
                 Some(Left::Unasked) => continue,
                 Some(Left::OtherDb) => {
                     counts.seen += 1;
-                    counts.skip(format!("in database {}; --db copies another than {own_db}", entry.db));
+                    counts.skip(format!(
+                        "in database {}; the copy is of database {own_db}; pass --db for another one",
+                        entry.db
+                    ));
                     continue;
                 }
                 None => {}
@@ -135,7 +138,7 @@ impl Entries {
             let value = match entry.content {
                 Content::Bytes(bytes) => Value::Bytes(bytes),
                 Content::Hash(..) if !ask.target.has_types() => {
-                    counts.skip("hash: the target knows strings only".to_owned());
+                    counts.skip("hash: the target supports only strings".to_owned());
                     continue;
                 }
                 Content::Hash(fields, expiring) => {
@@ -143,7 +146,7 @@ impl Entries {
                     Value::Hash(fields)
                 }
                 Content::Passed(kind) => {
-                    counts.skip(format!("{kind}: of a file, strings and hashes are copied"));
+                    counts.skip(format!("{kind}: only strings and hashes can be copied from a file"));
                     continue;
                 }
             };

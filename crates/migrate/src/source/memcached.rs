@@ -13,10 +13,10 @@ use crate::reconnect::RequestError;
 use crate::reconnect::{Context, Reconnecting, persist};
 use crate::{Job, MigrateError};
 
-/// Keys that are looked at for one batch, chosen or not.
+/// Highest number of keys that are examined for one batch.
 const LOOKED_AT_MAX: usize = 20_000;
 
-/// A server's keys, listed once and read one after the other.
+/// A server's keys, listed once and then read in order.
 pub(crate) struct Keys {
     server: Memcached,
     list: KeyListReader,
@@ -24,7 +24,7 @@ pub(crate) struct Keys {
     bytes: u64,
 }
 
-/// Returns the path of the list that is kept beside a journal.
+/// Returns the path of the list beside the journal.
 fn list_path(job: &Job) -> Option<PathBuf> {
     let journal = job.journal.as_ref()?;
     let mut name = journal.clone().into_os_string();
@@ -33,7 +33,7 @@ fn list_path(job: &Job) -> Option<PathBuf> {
 }
 
 impl Keys {
-    /// Lists the keys, or opens the list that is there.
+    /// Lists the keys, or opens an existing list.
     pub fn open(
         server: &Server,
         job: &Job,
@@ -50,14 +50,14 @@ impl Keys {
             let found = file.metadata().map_err(failed)?.len();
             if found != *bytes {
                 let what =
-                    format!("{shown} has {found} bytes and not the {bytes} of the journal; delete both to start over");
+                    format!("{shown} has {found} bytes, but the journal expects {bytes}; delete both to start over");
                 return Err(MigrateError::Refused(what));
             }
             let list = KeyListReader::new(file, *offset, *bytes).map_err(failed)?;
             return Ok(Self { server, list, keys: *keys, bytes: *bytes });
         }
         let mut list = KeyList::create(path.as_deref()).map_err(failed)?;
-        let wrong = |error: std::io::Error| RequestError::Refused(format!("{shown} cannot be written: {error}"));
+        let wrong = |error: std::io::Error| RequestError::Refused(format!("{shown}: cannot write the list: {error}"));
         persist(&mut server, context, |server| {
             list.clear().map_err(wrong)?;
             server.list(|listed| {

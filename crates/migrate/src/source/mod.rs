@@ -1,9 +1,9 @@
-//! Where items come from, batch by batch.
+//! The sources of items, which are read batch by batch.
 //!
 //! ```text
-//!   memcached   a list of all keys in a file, then reads      place: an offset of the list
-//!   redis       SCAN, page by page                            place: the cursor of a page
-//!   file        entries in their order                        place: a byte of the file
+//!   memcached   a list of all keys in a file, then reads      position: an offset of the list
+//!   redis       SCAN, page by page                            position: the cursor of a page
+//!   file        entries in their order                        position: a byte of the file
 //! ```
 
 mod file;
@@ -21,57 +21,57 @@ use super::reconnect::Context;
 use super::target::Target;
 use super::{Job, MigrateError};
 
-/// A place in a source, from which another process can go on.
+/// A position in a source, from which another process can resume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Position {
-    /// In the list of a memcached server's keys, which has so many.
+    /// A position in the list of a memcached server's keys.
     Keys {
-        /// Bytes from its start.
+        /// Offset from the start of the list, in bytes.
         offset: u64,
-        /// Keys in the whole list.
+        /// Number of keys in the whole list.
         keys: u64,
-        /// Its bytes.
+        /// Bytes of the whole list.
         bytes: u64,
     },
-    /// In the walk over a Redis server's keys.
+    /// A position in the walk over a Redis server's keys.
     Cursor {
-        /// Cursor from which `SCAN` goes on.
+        /// Cursor for the next `SCAN`.
         cursor: u64,
-        /// The walk is over.
+        /// True if the walk is complete.
         is_over: bool,
-        /// The run of the server to which the cursor means something.
+        /// Identifier of the server's run in which the cursor is valid.
         run_id: String,
     },
-    /// In a file.
+    /// A position in an RDB file.
     File {
         /// Position in the file.
         mark: Mark,
-        /// The file's length and checksum, by which it is known again.
+        /// Length of the file, which identifies the file together with `sum`.
         bytes: u64,
-        /// See `bytes`.
+        /// Checksum of the file, if it has one.
         sum: Option<u64>,
     },
 }
 
-/// Options of a read from a source.
+/// The options of a read from a source.
 pub(super) struct BatchRequest<'a> {
-    /// Keys that are copied.
+    /// The selection of keys.
     pub choice: &'a Choice,
-    /// The part of them that is looked at.
+    /// The sample of these keys that is read.
     pub sample: Sample,
-    /// Keys in a batch, at most.
+    /// Highest number of keys in a batch.
     pub keys_max: usize,
-    /// Bytes in a batch, one larger item aside.
+    /// Largest size of a batch in bytes; a single larger item is allowed.
     pub bytes_max: u64,
-    /// Target that gets the items.
+    /// The target of the items.
     pub target: &'a Target,
-    /// They are compared with what the target has, not stored.
+    /// True if the items are compared with the target's, not stored.
     pub to_compare: bool,
 }
 
 impl BatchRequest<'_> {
-    /// Returns whether `key` is looked at. Keys that are not are counted.
+    /// Returns whether `key` is read. Counts the keys that are not.
     fn takes(&self, key: &[u8], counts: &mut Counts) -> bool {
         if !self.sample.takes(key) {
             return false;
@@ -89,7 +89,7 @@ impl BatchRequest<'_> {
     }
 }
 
-/// Source of items.
+/// A source of items.
 pub(super) enum Source {
     Memcached(memcached::Keys),
     Redis(redis::Walk),
@@ -97,8 +97,8 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// Opens what `job` copies from, at the place where an earlier process was if there is one. `first` is for whether
-    /// there is anybody, `context` for what comes then.
+    /// Opens the source of `job`, at the position of an earlier process if there is one. `first` is the context of the
+    /// first connection, `context` that of all later requests.
     pub fn open(
         job: &Job,
         position: Option<&Position>,
@@ -116,7 +116,7 @@ impl Source {
         }
     }
 
-    /// The next items, and what became of the keys that gave none. An empty batch is not the end: `None` is.
+    /// Returns the next items, and counts the keys that gave none. `None` is the end; an empty batch is not.
     pub fn next(
         &mut self,
         ask: &BatchRequest<'_>,
@@ -139,7 +139,7 @@ impl Source {
         }
     }
 
-    /// Goes back to the beginning.
+    /// Returns to the beginning.
     pub fn rewind(&mut self) -> Result<(), MigrateError> {
         match self {
             Self::Memcached(keys) => keys.rewind(),
@@ -151,7 +151,7 @@ impl Source {
         }
     }
 
-    /// The share of it that is behind, 0 to 1, given that `seen` keys are; `None` if it is not known.
+    /// Returns the completed share, 0 to 1, when `seen` keys have been processed; `None` if it is unknown.
     pub fn share(&self, seen: u64) -> Option<f64> {
         match self {
             Self::Memcached(keys) => Some(keys.share()),
@@ -160,7 +160,7 @@ impl Source {
         }
     }
 
-    /// Keys in all, if that is known.
+    /// Returns the total number of keys, if known.
     pub fn keys(&self) -> Option<u64> {
         match self {
             Self::Memcached(keys) => Some(keys.keys()),
@@ -175,7 +175,7 @@ impl Source {
     }
 }
 
-/// Sorts out what was read.
+/// Splits lookups into items and counts of the others.
 fn sort_out(found: Vec<Lookup>, counts: &mut Counts) -> Vec<Item> {
     let mut items = Vec::with_capacity(found.len());
     for found in found {

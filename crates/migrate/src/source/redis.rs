@@ -10,18 +10,18 @@ use crate::reconnect::{Context, Reconnecting, persist};
 use crate::redis::{Others, Redis, Wanted};
 use crate::{BATCH_KEYS_MAX, Job, MigrateError};
 
-/// A server's keys, page by page.
+/// A server's keys, read page by page.
 pub(crate) struct Walk {
     server: Redis,
     cursor: u64,
     is_over: bool,
     page: VecDeque<Vec<u8>>,
-    /// Keys that one read is asked for: about as many as the last one had room for.
+    /// Number of keys per read: about as many as the last read returned.
     keys_at_once: usize,
 }
 
 impl Walk {
-    /// Connects, and goes on from `position` if the server is still the same run of itself.
+    /// Connects, and continues from `position` if the server has not been restarted.
     pub fn open(
         server: &Server,
         job: &Job,
@@ -36,7 +36,7 @@ impl Walk {
                 (walk.cursor, walk.is_over) = (*cursor, *is_over);
             } else {
                 let name = walk.server.name();
-                (context.tell)(&format!("{name} was restarted since: its keys are walked over from the beginning"));
+                (context.tell)(&format!("{name} was restarted: its keys are read again from the beginning"));
             }
         }
         Ok(walk)
@@ -73,7 +73,7 @@ impl Walk {
         Ok(Some(sort_out(found, counts)))
     }
 
-    /// `None` within a page.
+    /// Returns the current position; `None` in the middle of a page.
     pub fn position(&self) -> Option<Position> {
         let (cursor, is_over, run_id) = (self.cursor, self.is_over, self.server.run_id.clone());
         self.page.is_empty().then_some(Position::Cursor { cursor, is_over, run_id })

@@ -1,4 +1,4 @@
-//! Inline commands: words on a line, for people who type them.
+//! Inline commands: words on a line, for use from a terminal.
 //!
 //! An inline command is rewritten to the usual form and parsed again, so that arguments have the same form everywhere.
 //! In double quotes, `\xHH \n \r \t \b \a` stand for bytes, and a backslash before any other character stands for that

@@ -1,69 +1,70 @@
-//! A recorded trace's bytes: a header, blocks of entries each with its checksum, and an end. `docs/load/traces.md` is
-//! the format's document.
+//! The bytes of a recorded trace: a header, blocks of entries with a checksum each, and an end. `docs/load/traces.md`
+//! documents the format.
 //!
 //! ```text
 //!   header 32    | "GNTTRACE" 8 | version 2 | bytes 2 | flags 4 | began, unix us 8 | check 8 |
 //!   block  32+n  | "GTB1" 4 | kind 4 | payload bytes n 4 | entries 4 | base, us 8 | check 8 | payload n |
 //!   entry        | bits 1 | us since the last, varint | key hash 8 | key, value bytes, TTL s, connection: varints |
 //!   bits         | joined 1 | outcome 2 | verb 5 |
-//!   end          a block of kind 2; its payload is the summary's five counts of 8 bytes
+//!   end          a block of kind 2; its payload is the five counts of the summary, 8 bytes each
 //! ```
 //!
-//! All numbers are little-endian; a varint has seven bits a byte, the lowest first. A checksum is XXH3-64: of the
-//! header's first 24 bytes, and of a payload with that of its block's first 24 bytes as the seed.
+//! All numbers are little-endian; a varint has seven bits per byte, the lowest first. Checksums are XXH3-64. The
+//! header's covers its first 24 bytes. A payload's uses the checksum of the first 24 bytes of its block as the seed.
 //!
-//! Invariants: no I/O; a block never has more than [`PAYLOAD_BYTES_MAX`]; what was cut off is a prefix of whole blocks.
+//! Invariants: no I/O. A block never has more than [`PAYLOAD_BYTES_MAX`] bytes. A truncated trace is a prefix of whole
+//! blocks, followed by at most a partial one.
 
 use super::Entry;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// First bytes of a recorded trace.
 pub const MAGIC: &[u8; 8] = b"GNTTRACE";
-/// The version that is written, and the only one that is read.
+/// The version of the format; readers accept only this one.
 pub const VERSION: u16 = 1;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 32;
 /// Bytes before a block's payload.
 pub const BLOCK_HEAD_BYTES: usize = 32;
-/// Bytes of a block's payload at most.
+/// Largest payload of a block in bytes.
 pub const PAYLOAD_BYTES_MAX: usize = 64 << 10;
-/// Bytes of an entry at most: the bits, the hash, and five varints.
+/// Largest entry in bytes: the bits, the hash, and five varints.
 const ENTRY_BYTES_MAX: usize = 1 + 8 + 10 + 4 * 5;
 
 const BLOCK_MAGIC: &[u8; 4] = b"GTB1";
 const KIND_ENTRIES: u32 = 1;
 const KIND_END: u32 = 2;
-/// The secret of the key hashes was chosen, so that other traces may have the same.
+/// Flag: the user chose the secret of the key hashes, so other traces may have the same.
 const CHOSEN_SECRET: u32 = 1;
 const CHECKED: usize = 24;
 const SUMMARY_BYTES: usize = 40;
 
-/// Facts about a trace that are known before its entries.
+/// Facts about a trace that precede its entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// Time at which the trace began, in microseconds since 1970.
     pub began_unix_us: u64,
-    /// The secret of the key hashes was chosen and not drawn: keys of traces with the same one can be matched.
+    /// True if the user chose the secret of the key hashes. Keys of traces with the same secret can be matched.
     pub chosen_secret: bool,
 }
 
-/// Facts about a trace that are known at its end.
+/// Facts about a trace that follow its entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Entries that were written.
     pub entries: u64,
-    /// Entries that were not written, since the file did not take them in time.
+    /// Entries that were dropped because the file could not be written fast enough.
     pub lost: u64,
-    /// Requests that are in no entry: commands without a key, and what no verb of a trace stands for.
+    /// Requests without an entry: commands without a key, and commands that no verb of a trace represents.
     pub other_requests: u64,
-    /// Connections that were seen.
+    /// Connections that were recorded.
     pub connections: u64,
-    /// Connections of which requests or answers could not be followed to their end.
+    /// Connections whose requests or replies could not be followed to their end.
     pub unfollowed: u64,
 }
 
 impl Header {
-    /// Its bytes.
+    /// Returns the encoded header.
     pub fn bytes(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(MAGIC);
@@ -77,15 +78,15 @@ impl Header {
         bytes
     }
 
-    /// Reads them.
+    /// Decodes a header.
     ///
     /// # Errors
-    /// In words: it is another version's, or damaged.
+    /// Returns the reason in words if the header has another version or is damaged.
     pub fn read(bytes: &[u8; HEADER_BYTES]) -> Result<Self, String> {
-        debug_assert!(bytes.starts_with(MAGIC), "who reads a header has seen its first bytes");
+        debug_assert!(bytes.starts_with(MAGIC), "the caller has checked the first bytes of the header");
         let version = u16::from_le_bytes([bytes[8], bytes[9]]);
         if version != VERSION {
-            return Err(format!("it is of version {version}, and this program reads {VERSION}"));
+            return Err(format!("the trace has version {version}; this program reads {VERSION}"));
         }
         if word(bytes, CHECKED) != xxh3_64(&bytes[..CHECKED]) {
             return Err("the header's checksum is wrong".to_owned());
@@ -103,7 +104,7 @@ fn half(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
-/// Entries on their way into blocks.
+/// Entries that are being collected into blocks.
 #[derive(Debug)]
 pub struct Blocks {
     payload: Vec<u8>,
@@ -119,8 +120,8 @@ impl Default for Blocks {
 }
 
 impl Blocks {
-    /// Takes an entry. An instant before the last one's is taken for the last one's. Gives the block that it did not
-    /// fit in any more.
+    /// Adds an entry. An instant before the previous entry's becomes the previous entry's. Returns the previous block
+    /// if the entry did not fit into it.
     pub fn push(&mut self, entry: &Entry) -> Option<Vec<u8>> {
         let full = self.payload.len() + ENTRY_BYTES_MAX > PAYLOAD_BYTES_MAX;
         let block = if full { self.take() } else { None };
@@ -141,7 +142,7 @@ impl Blocks {
         block
     }
 
-    /// The block of what was taken since the last one; `None` if there is nothing.
+    /// Returns the block of the entries since the last block; `None` if there are none.
     pub fn take(&mut self) -> Option<Vec<u8>> {
         if self.entries == 0 {
             return None;
@@ -152,9 +153,9 @@ impl Blocks {
         Some(block)
     }
 
-    /// The end of the trace. What was taken before has been given by [`Blocks::take`].
+    /// Returns the end of the trace. The caller must have taken the last block by [`Blocks::take`].
     pub fn end(&self, summary: &Summary) -> Vec<u8> {
-        debug_assert_eq!(self.entries, 0, "a block is still to be taken");
+        debug_assert_eq!(self.entries, 0, "the last block has not been taken");
         let counts = [summary.entries, summary.lost, summary.other_requests, summary.connections, summary.unfollowed];
         let payload: Vec<u8> = counts.iter().flat_map(|count| count.to_le_bytes()).collect();
         framed(KIND_END, 0, self.last_us, &payload)
@@ -199,7 +200,7 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Header of a block, before its payload.
+/// The header of a block, before its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHead {
     kind: u32,
@@ -221,10 +222,10 @@ pub enum Payload {
 }
 
 impl BlockHead {
-    /// Reads the head of a block.
+    /// Decodes the header of a block.
     ///
     /// # Errors
-    /// In words: there is no block.
+    /// Returns the reason in words if there is no block.
     pub fn read(bytes: &[u8; BLOCK_HEAD_BYTES]) -> Result<Self, String> {
         if !bytes.starts_with(BLOCK_MAGIC) {
             return Err("no block begins here".to_owned());
@@ -236,21 +237,21 @@ impl BlockHead {
             _ => false,
         };
         if !fits {
-            return Err("the head of the block is damaged".to_owned());
+            return Err("the header of the block is damaged".to_owned());
         }
         let (base_us, check) = (word(bytes, 16), word(bytes, CHECKED));
         Ok(Self { kind, payload_bytes, entries, base_us, seed: xxh3_64(&bytes[..CHECKED]), check })
     }
 
-    /// Reads the payload behind it.
+    /// Decodes the payload of the block.
     ///
     /// # Errors
-    /// In words: it is damaged.
+    /// Returns the reason in words if the payload is damaged.
     ///
     /// # Panics
-    /// If it has another length than the head says.
+    /// If `bytes` does not have the length in the header.
     pub fn payload(&self, bytes: &[u8]) -> Result<Payload, String> {
-        assert_eq!(bytes.len(), self.payload_bytes, "all of the payload is there");
+        assert_eq!(bytes.len(), self.payload_bytes, "the payload is complete");
         if xxh3_64_with_seed(bytes, self.seed) != self.check {
             return Err("the block's checksum is wrong".to_owned());
         }
@@ -262,9 +263,13 @@ impl BlockHead {
         let mut entries = Vec::with_capacity(self.entries as usize);
         for number in 0..self.entries {
             let read = entry(&mut rest, &mut at_us);
-            entries.push(read.ok_or_else(|| format!("entry {} of the block cannot be read", number + 1))?);
+            entries.push(read.ok_or_else(|| format!("cannot decode entry {} of the block", number + 1))?);
         }
-        if rest.is_empty() { Ok(Payload::Entries(entries)) } else { Err("bytes are left behind its entries".into()) }
+        if rest.is_empty() {
+            Ok(Payload::Entries(entries))
+        } else {
+            Err("there are bytes after the entries of the block".into())
+        }
     }
 }
 

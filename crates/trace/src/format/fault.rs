@@ -1,4 +1,4 @@
-//! What is wrong with a trace: the file, the place in it, and what to do.
+//! Faults of a trace: the file, the place in it, and the remedy.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,19 +12,19 @@ pub enum Place {
     Line(u64),
     /// An entry of a binary trace, from 1.
     Entry(u64),
-    /// A block of a recorded trace, from 1, and the entries before it.
+    /// A block of a recorded trace.
     Block {
-        /// Its number, from 1.
+        /// Number of the block, from 1.
         number: u64,
-        /// Entries before it.
+        /// Number of entries before the block.
         entries: u64,
     },
 }
 
-/// TraceError of a trace. Shows as `day.csv:17: what is wrong; what to do`.
+/// A fault of a trace. Displayed as `day.csv:17: description; remedy`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceError {
-    /// The file, as it was named.
+    /// The file as the user named it.
     pub path: PathBuf,
     /// Place of the fault in the file.
     pub place: Place,
@@ -49,7 +49,7 @@ impl fmt::Display for TraceError {
 
 impl std::error::Error for TraceError {}
 
-/// A fault without its place: what is wrong, and what to do.
+/// A fault without its place: the description and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
     /// Description of the fault.
@@ -59,7 +59,7 @@ pub struct Wrong {
 }
 
 impl Wrong {
-    /// Of these words.
+    /// Creates a fault from its texts.
     pub fn new(what: impl Into<String>, remedy: &'static str) -> Self {
         Self { what: what.into(), remedy }
     }

@@ -1,30 +1,30 @@
-//! Keys: hashed with a secret when they are recorded, spelled from the hash when they are replayed.
+//! Keys: the recorder hashes them with a secret, and the replay generates their text from the hash.
 
 use std::fmt;
 use std::hash::Hasher;
 
 use siphasher::sip::SipHasher24;
 
-/// Length of the shortest key that is spelled: this many characters distinguish 64 bits.
+/// Length of the shortest generated key; this many characters can represent 64 bits.
 pub const KEY_TEXT_BYTES_MIN: usize = 11;
 
 const DIGITS: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
 
-/// Secret with which keys are hashed. It is in no file: without it, a reader cannot find out whether a key is in a
-/// trace.
+/// The secret with which keys are hashed. No file contains it; without the secret, a reader cannot check whether a key
+/// is in a trace.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Secret([u8; 16]);
 
 impl Secret {
-    /// Of these bytes.
+    /// Creates a secret from these bytes.
     pub const fn new(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// From the system's random numbers.
+    /// Draws a secret from the system's random numbers.
     ///
     /// # Errors
-    /// When the system has none.
+    /// If the system's random numbers cannot be read.
     pub fn random() -> std::io::Result<Self> {
         let mut bytes = [0; 16];
         let mut have = 0;
@@ -34,7 +34,7 @@ impl Secret {
         Ok(Self(bytes))
     }
 
-    /// Of 32 hexadecimal digits.
+    /// Parses 32 hexadecimal digits.
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.as_bytes();
         if digits.len() != 32 {
@@ -48,7 +48,7 @@ impl Secret {
         Some(Self(bytes))
     }
 
-    /// The hash of `key`.
+    /// Returns the hash of `key`.
     pub fn hash(&self, key: &[u8]) -> u64 {
         let mut hash = KeyHash::new(self);
         hash.add(key);
@@ -57,13 +57,13 @@ impl Secret {
 }
 
 impl fmt::Debug for Secret {
-    /// Without the secret.
+    /// Omits the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret")
     }
 }
 
-/// The hash of a key that comes in pieces: SipHash-2-4 with the secret as its key.
+/// The hash of a key that arrives in pieces: SipHash-2-4 with the secret as its key.
 #[derive(Clone)]
 pub struct KeyHash {
     hasher: SipHasher24,
@@ -77,25 +77,25 @@ impl fmt::Debug for KeyHash {
 }
 
 impl KeyHash {
-    /// Of no bytes yet.
+    /// Creates the hash of an empty key.
     pub fn new(secret: &Secret) -> Self {
         Self { hasher: SipHasher24::new_with_key(&secret.0), bytes: 0 }
     }
 
-    /// Takes the next bytes.
+    /// Adds the next bytes of the key.
     pub fn add(&mut self, piece: &[u8]) {
         self.hasher.write(piece);
         self.bytes = self.bytes.saturating_add(u32::try_from(piece.len()).unwrap_or(u32::MAX));
     }
 
-    /// The hash, and the key's length in bytes.
+    /// Returns the hash and the key's length in bytes.
     pub fn finish(&self) -> (u64, u32) {
         (self.hasher.finish(), self.bytes)
     }
 }
 
-/// Appends the text of the key that hashed to `key`: of `bytes` bytes, but at least [`KEY_TEXT_BYTES_MIN`] and at most
-/// memcached's longest. Two hashes never have one text.
+/// Appends the generated key for the hash `key`. It has `bytes` bytes, but at least [`KEY_TEXT_BYTES_MIN`] and at most
+/// memcached's maximum. Different hashes give different keys.
 pub fn put_key(key: u64, bytes: u32, out: &mut Vec<u8>) {
     let bytes = (bytes as usize).clamp(KEY_TEXT_BYTES_MIN, protocol::memcache::KEY_BYTES_MAX);
     out.resize(out.len() + bytes - KEY_TEXT_BYTES_MIN, b'k');

@@ -1,4 +1,4 @@
-//! The formats of traces, read and written as streams.
+//! The formats of traces, which are read and written as streams.
 //!
 //! ```text
 //!   recorder ──> Blocks ──> FILE (docs/load/traces.md) ──┐
@@ -6,8 +6,8 @@
 //!                oracleGeneral, .zst too ────────────────┘               Spread: seconds become instants
 //! ```
 //!
-//! Invariants: no file is ever in memory whole; instants never descend; what cannot be read is a [`TraceError`] that
-//! names the file, the line, entry or block, and what to do; an entry holds a hash of its key and never the key.
+//! Invariants: no file is held in memory as a whole. Instants never descend. A fault is a [`TraceError`] with the file,
+//! the line, entry or block, and a remedy. An entry contains a hash of its key and never the key.
 
 pub mod blocks;
 mod fault;
@@ -26,7 +26,7 @@ pub use key::{KEY_TEXT_BYTES_MIN, KeyHash, Secret, put_key};
 pub use reader::{Format, Reader, Selection, Times};
 pub use spread::SECOND_ENTRIES_MAX;
 
-/// One request of a trace. Of a request for several keys there is one for each, the first of them not `joined`.
+/// One request of a trace. A request for several keys has one entry per key; only the first is not `joined`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Microseconds since the trace's beginning.
@@ -35,17 +35,18 @@ pub struct Entry {
     pub key: u64,
     /// Length of the key in bytes.
     pub key_bytes: u32,
-    /// Length of the value that was written or read, in bytes; 0 in a read: not known, or none.
+    /// Length of the value that was written or read, in bytes; 0 for a read if the length is unknown or there was no
+    /// value.
     pub value_bytes: u32,
-    /// Seconds to live; 0: for ever, or none is given.
+    /// Time to live in seconds; 0 for no expiry, or if it is unknown.
     pub ttl_s: u32,
-    /// Number of the connection or client that asked.
+    /// Number of the connection or client that sent the request.
     pub connection: u32,
     /// Operation that was requested.
     pub verb: Verb,
     /// Outcome of the request.
     pub outcome: Outcome,
-    /// It is of one request with the entry before it.
+    /// True if the entry belongs to the same request as the previous entry.
     pub joined: bool,
 }
 
@@ -69,32 +70,32 @@ impl Default for Entry {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Verb {
-    /// Reads.
+    /// Reads a key.
     #[default]
     Get = 0,
     /// Reads with the CAS token.
     Gets = 1,
-    /// Stores.
+    /// Stores a key.
     Set = 2,
-    /// Stores if nothing is there.
+    /// Stores if the key does not exist.
     Add = 3,
-    /// Stores if something is there.
+    /// Stores if the key exists.
     Replace = 4,
-    /// Stores if no other client stored since it was read.
+    /// Stores if no other client has stored since the read.
     Cas = 5,
-    /// Adds to the end of what is there.
+    /// Appends to the value.
     Append = 6,
-    /// Adds before what is there.
+    /// Prepends to the value.
     Prepend = 7,
-    /// Removes.
+    /// Deletes a key.
     Delete = 8,
-    /// Counts up.
+    /// Increments a number.
     Incr = 9,
-    /// Counts down.
+    /// Decrements a number.
     Decr = 10,
-    /// Gives a new time to live.
+    /// Sets a new time to live.
     Touch = 11,
-    /// Reads, and gives a new time to live.
+    /// Reads a key and sets a new time to live.
     Gat = 12,
     /// Reads fields of a hash.
     HashGet = 13,
@@ -107,7 +108,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// All of them, in the order of their numbers, each with its name.
+    /// All verbs in the order of their numbers, with their names.
     pub const ALL: [(&'static str, Self); 17] = [
         ("get", Self::Get),
         ("gets", Self::Gets),
@@ -128,55 +129,55 @@ impl Verb {
         ("hgetall", Self::HashGetAll),
     ];
 
-    /// As in files and figures.
+    /// Returns the name in files and figures.
     pub const fn name(self) -> &'static str {
         Self::ALL[self as usize].0
     }
 
-    /// The verb of this number.
+    /// Returns the verb with this number.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number)).map(|(_, verb)| *verb)
     }
 
-    /// The verb of this name.
+    /// Returns the verb with this name.
     pub fn from_name(name: &[u8]) -> Option<Self> {
         Self::ALL.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, verb)| *verb)
     }
 
-    /// Reads a value.
+    /// Returns whether the verb reads a value.
     pub const fn reads(self) -> bool {
         matches!(self, Self::Get | Self::Gets | Self::Gat | Self::HashGet | Self::HashGetAll)
     }
 
-    /// Sends a value.
+    /// Returns whether the verb sends a value.
     pub const fn writes(self) -> bool {
         use Verb::{Add, Append, Cas, HashSet, Prepend, Replace, Set};
         matches!(self, Set | Add | Replace | Cas | Append | Prepend | HashSet)
     }
 
-    /// Leaves another value than one that can be checked.
+    /// Returns whether the verb leaves a value that cannot be checked.
     pub const fn alters(self) -> bool {
         matches!(self, Self::Append | Self::Prepend | Self::Incr | Self::Decr)
     }
 }
 
-/// Outcome of a request, as far as the trace knows.
+/// The outcome of a request, as far as the trace contains it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Outcome {
-    /// The trace does not say.
+    /// The trace does not contain the outcome.
     #[default]
     Unknown = 0,
-    /// The key was there, or the write was done.
+    /// The key existed, or the write succeeded.
     Hit = 1,
-    /// The key was not there, or the write's condition did not hold.
+    /// The key did not exist, or the condition of the write failed.
     Miss = 2,
-    /// The server refused.
+    /// The server replied with an error.
     Error = 3,
 }
 
 impl Outcome {
-    /// The outcome of the lowest two bits of `number`.
+    /// Returns the outcome encoded in the lowest two bits of `number`.
     pub const fn from_number(number: u8) -> Self {
         match number & 3 {
             1 => Self::Hit,

@@ -1,12 +1,12 @@
-//! oracleGeneral, libCacheSim's binary form: one access after the other, little-endian.
+//! oracleGeneral, libCacheSim's binary format: consecutive accesses, little-endian.
 //!
 //! ```text
 //!   0      4            12     16                   24
 //!   | time | object     | size | next access        |
-//!     s                   B      not read: nothing here looks ahead
+//!     s                   B      ignored: no look-ahead is needed
 //! ```
 //!
-//! It knows no verb and no key's length: every access is a `get`, and its size is taken for the value's.
+//! The format has neither verbs nor key lengths: every access is a `get`, and its size counts as the size of the value.
 
 use super::fault::Wrong;
 use super::{Entry, Verb};
@@ -14,10 +14,10 @@ use super::{Entry, Verb};
 /// Bytes of an access.
 pub const ACCESS_BYTES: usize = 24;
 
-/// Mark of an object that is not requested again, or for which this is unknown.
+/// Marks an object that is not requested again, or whose next access is unknown.
 const NEXT_NONE: i64 = -1;
 
-/// The entry of an access, and the second that it names.
+/// Decodes an access. Returns its second and its entry.
 pub(super) fn entry(bytes: &[u8; ACCESS_BYTES]) -> Result<(u64, Entry), Wrong> {
     let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let key = u64::from(word(4)) | u64::from(word(8)) << 32;
@@ -25,7 +25,7 @@ pub(super) fn entry(bytes: &[u8; ACCESS_BYTES]) -> Result<(u64, Entry), Wrong> {
     Ok((word(0).into(), entry))
 }
 
-/// An access to `object` of `bytes` bytes in second `second`.
+/// Encodes an access to `object` of `bytes` bytes in second `second`.
 pub fn access(second: u32, object: u64, bytes: u32) -> [u8; ACCESS_BYTES] {
     let mut access = [0; ACCESS_BYTES];
     access[..4].copy_from_slice(&second.to_le_bytes());

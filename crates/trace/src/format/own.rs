@@ -1,4 +1,4 @@
-//! Recorded traces, block by block.
+//! Reads recorded traces block by block.
 
 use std::io::Read;
 
@@ -9,7 +9,7 @@ use super::fault::{Place, Wrong};
 /// Remedy for a damaged trace.
 const DAMAGED: &str = "record it again, or replay what is before it with --limit";
 
-/// Reads a recorded trace.
+/// A reader of a recorded trace.
 #[derive(Debug)]
 pub struct Recorded<R> {
     source: R,
@@ -24,11 +24,11 @@ pub struct Recorded<R> {
 /// Progress of reading a recorded trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// More may follow.
+    /// More entries may follow.
     NotYet,
-    /// It was read to its end.
+    /// The trace was read to its end.
     Whole(Summary),
-    /// It stops without an end: its recorder was killed. All whole blocks were read.
+    /// The trace has no end because its recorder was killed. All whole blocks were read.
     Cut,
 }
 
@@ -36,12 +36,12 @@ impl<R: Read> Recorded<R> {
     /// Reads the header.
     ///
     /// # Errors
-    /// When there is none, or it is damaged or another version's.
+    /// If there is no header, or if it is damaged or has another version.
     pub fn open(mut source: R) -> Result<Self, (Place, Wrong)> {
         let mut bytes = [0; HEADER_BYTES];
         let remedy = "record it again";
         if fill(&mut source, &mut bytes).map_err(unreadable)? < HEADER_BYTES {
-            return Err((Place::File, Wrong::new("the header of a trace is cut off", remedy)));
+            return Err((Place::File, Wrong::new("the header of the trace is truncated", remedy)));
         }
         let header = Header::read(&bytes).map_err(|what| (Place::File, Wrong::new(what, remedy)))?;
         let (payload, entries) = (Vec::new(), Vec::new().into_iter());
@@ -58,7 +58,7 @@ impl<R: Read> Recorded<R> {
         self.end
     }
 
-    /// The next entry; `None` at the end.
+    /// Returns the next entry; `None` at the end.
     ///
     /// # Errors
     /// If a block is damaged, or the file cannot be read.
@@ -100,11 +100,11 @@ impl<R: Read> Recorded<R> {
 
 /// Returns the fault for an error of the system, or of a decompressor, on reading the next bytes.
 pub(super) fn unreadable(error: std::io::Error) -> (Place, Wrong) {
-    let what = format!("its next bytes cannot be read ({error})");
-    (Place::File, Wrong::new(what, "look at the disk, or unpack it again if it is damaged"))
+    let what = format!("cannot read the next bytes ({error})");
+    (Place::File, Wrong::new(what, "check the disk, or decompress the file again if it is damaged"))
 }
 
-/// Reads until `into` is full or the end; how many bytes that were.
+/// Reads until `into` is full or the source ends. Returns the number of bytes.
 pub(super) fn fill(source: &mut impl Read, into: &mut [u8]) -> std::io::Result<usize> {
     let mut have = 0;
     while have < into.len() {

@@ -1,4 +1,4 @@
-//! A trace of any form, entry by entry.
+//! Reads a trace of any format, entry by entry.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -10,17 +10,17 @@ use super::own::{End, Recorded, fill, unreadable};
 use super::spread::Spread;
 use super::{Entry, oracle, twitter};
 
-/// Bytes that are read at once.
+/// Number of bytes per read.
 const BUFFER_BYTES: usize = 256 << 10;
 /// First bytes of a zstd stream.
 const ZSTD_MAGIC: &[u8; 4] = &[0x28, 0xB5, 0x2F, 0xFD];
-/// The largest window of a zstd stream, as a power of two in bytes: what `zstd --long` takes at most by default.
+/// The largest window of a zstd stream, as a power of two in bytes: the default limit of `zstd --long`.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
 
-/// The form of a trace.
+/// The format of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// The form that [`super::Blocks`] writes.
+    /// The format of [`super::Blocks`].
     Recorded,
     /// Twitter's lines.
     Twitter,
@@ -29,7 +29,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Each with its name.
+    /// All formats with their names.
     pub const NAMES: [(&'static str, Self); 3] =
         [("recorded", Self::Recorded), ("twitter", Self::Twitter), ("oracle-general", Self::OracleGeneral)];
 }
@@ -37,30 +37,30 @@ impl Format {
 /// Treatment of the times of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Times {
-    /// They are instants; those that are seconds are spread evenly.
+    /// Times are instants; times in whole seconds are spread evenly.
     #[default]
     Kept,
-    /// They are not looked at: every instant is 0.
+    /// Times are ignored: every instant is 0.
     Ignored,
 }
 
-/// Which trace, and how much of it.
+/// The selected trace and part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
-    /// The file; a zstd stream is unpacked as it is read.
+    /// The file; a zstd stream is decompressed during reading.
     pub path: PathBuf,
-    /// Its form; `None`: as its first bytes say.
+    /// The format; if `None`, the first bytes decide.
     pub format: Option<Format>,
     /// Treatment of the trace's times.
     pub times: Times,
-    /// Requests at most.
+    /// Highest number of requests.
     pub requests_max: Option<u64>,
-    /// At its end it begins again, later by its length.
+    /// True to repeat the trace at its end, with instants shifted by its length.
     pub repeat: bool,
 }
 
 impl Selection {
-    /// All of the trace at `path`, once.
+    /// Selects the whole trace at `path`, once.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), format: None, times: Times::Kept, requests_max: None, repeat: false }
     }
@@ -68,20 +68,20 @@ impl Selection {
 
 type Bytes = BufReader<Box<dyn Read + Send>>;
 
-/// Reads a trace.
+/// A reader of a trace.
 pub struct Reader {
     ask: Selection,
     source: Source,
     spread: Spread,
-    /// Entries, lines or accesses that were read of this pass.
+    /// Entries, lines or accesses that were read in this pass.
     read: u64,
-    /// Requests that were given, of all passes.
+    /// Requests that were returned in all passes.
     given: u64,
-    /// The first instant of a pass.
+    /// The first instant of a pass, in microseconds.
     first_us: Option<u64>,
-    /// Beginning of this pass.
+    /// Beginning of this pass, in microseconds.
     pass_us: u64,
-    /// The last instant of this pass.
+    /// The last instant of this pass, in microseconds.
     last_us: u64,
     cut: bool,
     over: bool,
@@ -100,19 +100,19 @@ impl std::fmt::Debug for Reader {
 }
 
 impl Reader {
-    /// Opens the trace and finds out its form.
+    /// Opens the trace and detects its format.
     ///
     /// # Errors
-    /// If the file cannot be opened, or does not begin as a trace does.
+    /// If the file cannot be opened, or does not begin like a trace.
     pub fn open(ask: &Selection) -> Result<Self, TraceError> {
         let source = open(ask).map_err(|(place, wrong)| located(ask, place, wrong))?;
         Ok(Self::of(ask, source))
     }
 
-    /// Reads a trace from another source than its file, which `ask` names all the same. The trace cannot be repeated.
+    /// Reads a trace from a source other than its file; `ask` still has the file's name. The trace cannot be repeated.
     ///
     /// # Errors
-    /// When it does not begin as a trace does.
+    /// If the source does not begin like a trace.
     pub fn over(ask: &Selection, bytes: Box<dyn Read + Send>, length: Option<u64>) -> Result<Self, TraceError> {
         let ask = Selection { repeat: false, ..ask.clone() };
         let source = source(&ask, bytes, length).map_err(|(place, wrong)| located(&ask, place, wrong))?;
@@ -134,7 +134,7 @@ impl Reader {
         }
     }
 
-    /// Its form.
+    /// Returns the format of the trace.
     pub const fn format(&self) -> Format {
         match self.source {
             Source::Recorded(_) => Format::Recorded,
@@ -143,12 +143,12 @@ impl Reader {
         }
     }
 
-    /// The trace stops without an end: its recorder was killed. Known when it was read.
+    /// Returns whether the trace has no end because its recorder was killed. This is known only after the last entry.
     pub const fn is_cut(&self) -> bool {
         self.cut
     }
 
-    /// Returns the recorder's summary; `None` before the end, and for other forms.
+    /// Returns the recorder's summary; `None` before the end, and for other formats.
     pub fn summary(&self) -> Option<Summary> {
         match &self.source {
             Source::Recorded(recorded) => match recorded.end() {
@@ -159,7 +159,8 @@ impl Reader {
         }
     }
 
-    /// The next entry, its instant counted from the first one's; `None` at the end. After a fault there are no more.
+    /// Returns the next entry, with its instant relative to the first one; `None` at the end. After an error there are
+    /// no more entries.
     ///
     /// # Errors
     /// If the file cannot be read further.
@@ -197,7 +198,7 @@ impl Reader {
         }
     }
 
-    /// Opens the trace again, if it is to be repeated and has anything in it.
+    /// Opens the trace again, if it is to be repeated and is not empty.
     fn begin_again(&mut self) -> Result<bool, (Place, Wrong)> {
         if !self.ask.repeat || self.read == 0 {
             return Ok(false);
@@ -205,7 +206,7 @@ impl Reader {
         let length_us = self.last_us - self.pass_us;
         let gap_us = match self.source {
             Source::Recorded(_) => (length_us / self.read.saturating_sub(1).max(1)).max(1),
-            // To the next whole second.
+            // Rounds up to the next whole second.
             _ => 1_000_000 - length_us % 1_000_000,
         };
         self.pass_us = self.last_us.saturating_add(gap_us);
@@ -214,7 +215,7 @@ impl Reader {
         Ok(true)
     }
 
-    /// The next entry as the file has it, spread within its second.
+    /// Returns the next entry of the file, spread within its second.
     fn raw(&mut self) -> Result<Option<Entry>, (Place, Wrong)> {
         loop {
             if let Some(entry) = self.spread.pop() {
@@ -266,12 +267,12 @@ fn line_entry(bytes: &mut Bytes, line: &mut Vec<u8>, read: &mut u64) -> Result<O
     let place = Place::Line(*read);
     let is_whole = line.last() == Some(&b'\n');
     if !is_whole && got == twitter::LINE_BYTES_MAX {
-        let what = format!("a line of more than {} bytes", twitter::LINE_BYTES_MAX);
-        return Err((place, Wrong::new(what, "name a trace of Twitter's lines")));
+        let what = format!("the line is longer than {} bytes", twitter::LINE_BYTES_MAX);
+        return Err((place, Wrong::new(what, "pass a trace in Twitter's format")));
     }
     let text = line.strip_suffix(b"\n").unwrap_or(line);
     twitter::entry(text).map(Some).map_err(|wrong| {
-        let what = if is_whole { wrong.what } else { format!("{} in the last line, which has no end", wrong.what) };
+        let what = if is_whole { wrong.what } else { format!("the last line has no line end ({})", wrong.what) };
         (place, Wrong { what, remedy: wrong.remedy })
     })
 }
@@ -284,21 +285,21 @@ fn access_entry(bytes: &mut Bytes, read: &mut u64) -> Result<Option<(u64, Entry)
     }
     *read += 1;
     if got < oracle::ACCESS_BYTES {
-        let what = format!("{got} bytes are left of an access of {}", oracle::ACCESS_BYTES);
-        return Err((Place::Entry(*read), Wrong::new(what, "get the file again: it was cut off")));
+        let what = format!("the last access has {got} of its {} bytes", oracle::ACCESS_BYTES);
+        return Err((Place::Entry(*read), Wrong::new(what, "download the file again: it is truncated")));
     }
     oracle::entry(&access).map(Some).map_err(|wrong| (Place::Entry(*read), wrong))
 }
 
 fn open(ask: &Selection) -> Result<Source, (Place, Wrong)> {
-    let remedy = "name a file that is there and may be read";
+    let remedy = "name a file that exists and is readable";
     let file = File::open(&ask.path)
-        .map_err(|error| (Place::File, Wrong::new(format!("it cannot be opened ({error})"), remedy)))?;
+        .map_err(|error| (Place::File, Wrong::new(format!("cannot open the file ({error})"), remedy)))?;
     let length = file.metadata().ok().filter(std::fs::Metadata::is_file).map(|facts| facts.len());
     source(ask, Box::new(file), length)
 }
 
-/// Finds out the form of `bytes`, `length` of them if that is known.
+/// Detects the format of `bytes`, whose length is `length` if known.
 fn source(ask: &Selection, bytes: Box<dyn Read + Send>, length: Option<u64>) -> Result<Source, (Place, Wrong)> {
     let wrong = |what: String, remedy| (Place::File, Wrong::new(what, remedy));
     let mut packed = BufReader::with_capacity(BUFFER_BYTES, bytes);
@@ -312,12 +313,12 @@ fn source(ask: &Selection, bytes: Box<dyn Read + Send>, length: Option<u64>) -> 
     };
     let first = bytes.fill_buf().map_err(unreadable)?;
     if first.is_empty() {
-        return Err(wrong("it is empty".to_owned(), "name a trace with requests in it"));
+        return Err(wrong("the file is empty".to_owned(), "pass a trace that contains requests"));
     }
     let seen = match () {
         () if first.starts_with(MAGIC) => Some(Format::Recorded),
         () if twitter::begins(first) => Some(Format::Twitter),
-        // Only its length identifies this form; the length of a packed file is not known.
+        // Only its length identifies this format, and the length of a compressed file is unknown.
         () if first.len() >= oracle::ACCESS_BYTES && (is_packed || length.is_none_or(whole_accesses)) => {
             Some(Format::OracleGeneral)
         }
@@ -325,14 +326,16 @@ fn source(ask: &Selection, bytes: Box<dyn Read + Send>, length: Option<u64>) -> 
     };
     match ask.format.or(seen) {
         Some(Format::Recorded) if seen != Some(Format::Recorded) => {
-            Err(wrong("it does not begin as a recorded trace does".to_owned(), "leave --format away"))
+            Err(wrong("the file is not a recorded trace".to_owned(), "remove --format"))
         }
         Some(Format::Recorded) => Ok(Source::Recorded(Box::new(Recorded::open(bytes)?))),
         Some(Format::Twitter) => Ok(Source::Lines { bytes, line: Vec::new() }),
         Some(Format::OracleGeneral) => Ok(Source::Accesses(bytes)),
         None => Err(wrong(
-            "it is no recorded trace, has no lines as Twitter's and not whole accesses of 24 bytes".to_owned(),
-            "name another file, or pass --format twitter or oracle-general to see where it is damaged",
+            "the file is not a recorded trace, does not contain Twitter's lines, and is not a sequence of accesses of \
+             24 bytes"
+                .to_owned(),
+            "pass another file, or pass --format twitter or oracle-general to find the damage",
         )),
     }
 }

@@ -1,22 +1,22 @@
-//! Instants for entries that name a second and no more: the n entries of a second lie evenly in it.
+//! Instants for entries with times in whole seconds: the n entries of a second are spread evenly over it.
 //!
 //! ```text
 //!   second 17: a b c d   ->   17.00 a   17.25 b   17.50 c   17.75 d
 //! ```
 //!
-//! How many there are is known when the next second begins, so that one second's entries are held; no more.
+//! The number of entries is known when the next second begins, so the entries of one second are buffered.
 
 use std::collections::VecDeque;
 
 use super::Entry;
 use super::fault::Wrong;
 
-/// Entries of one second at most.
+/// Highest number of entries in one second.
 pub const SECOND_ENTRIES_MAX: usize = 1 << 21;
 
 const US_A_SECOND: u64 = 1_000_000;
 
-/// The second that is being gathered, and the one before it that is being given.
+/// The second that is being collected, and the entries of the previous second.
 #[derive(Debug, Default)]
 pub(super) struct Spread {
     ready: VecDeque<Entry>,
@@ -26,38 +26,38 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// The next entry that knows its instant.
+    /// Returns the next entry with an instant.
     pub fn pop(&mut self) -> Option<Entry> {
         self.ready.pop_front()
     }
 
-    /// Takes an entry of `second`. To be called when [`Spread::pop`] has nothing.
+    /// Adds an entry of `second`. [`Spread::pop`] must have returned `None` before.
     ///
     /// # Errors
-    /// When time goes back, or a second has more entries than may be held.
+    /// If the time decreases, or if a second has too many entries.
     pub fn push(&mut self, second: u64, entry: Entry) -> Result<(), Wrong> {
         if self.first.is_none() {
             (self.first, self.second) = (Some(second), second);
         }
         if second < self.second {
-            let what = format!("time goes back from second {} to {second}", self.second);
-            return Err(Wrong::new(what, "sort the trace by time, or pace it by --rate and not by its own time"));
+            let what = format!("the time decreases from second {} to {second}", self.second);
+            return Err(Wrong::new(what, "sort the trace by time, or pass --rate instead of using its own times"));
         }
         if second > self.second {
             self.end();
             self.second = second;
         }
         if self.gathered.len() == SECOND_ENTRIES_MAX {
-            let what = format!("more than {SECOND_ENTRIES_MAX} requests in second {second}");
-            return Err(Wrong::new(what, "pace it by --rate and not by its own time"));
+            let what = format!("second {second} has more than {SECOND_ENTRIES_MAX} requests");
+            return Err(Wrong::new(what, "pass --rate instead of using the trace's own times"));
         }
         self.gathered.push_back(entry);
         Ok(())
     }
 
-    /// No more entries of the present second come.
+    /// Ends the current second.
     pub fn end(&mut self) {
-        debug_assert!(self.ready.is_empty(), "what is ready is given before more is taken");
+        debug_assert!(self.ready.is_empty(), "all ready entries were taken");
         std::mem::swap(&mut self.ready, &mut self.gathered);
         let count = self.ready.len() as u64;
         let begins_us = (self.second - self.first.unwrap_or(self.second)).saturating_mul(US_A_SECOND);
@@ -97,6 +97,6 @@ mod tests {
             spread.push(0, Entry::default()).unwrap();
         }
         let wrong = spread.push(0, Entry::default()).unwrap_err();
-        assert!(wrong.what.contains("in second 0") && wrong.remedy.contains("--rate"), "{wrong:?}");
+        assert!(wrong.what.contains("second 0") && wrong.remedy.contains("--rate"), "{wrong:?}");
     }
 }

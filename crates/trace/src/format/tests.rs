@@ -155,14 +155,14 @@ fn a_wrong_line_is_named_by_its_number_and_what_is_before_it_is_given() {
     let (_, fault, mut reader) = all(&Selection::new(&file.0));
     let fault = fault.unwrap();
     assert_eq!(fault.place, Place::Line(5));
-    assert!(fault.to_string().contains(":5: \"fetch\" is no operation"), "{fault}");
+    assert!(fault.to_string().contains(":5: \"fetch\" is not an operation"), "{fault}");
     assert_eq!(reader.entry(), Ok(None), "after a fault there is nothing");
     let cut = &text[..text.len() - 30];
     let file = TempFile::new("cut.csv", cut.as_bytes());
     let fault = all(&Selection::new(&file.0)).1.unwrap();
-    assert!(fault.what.contains("the last line, which has no end"), "{fault}");
+    assert!(fault.what.contains("the last line has no line end"), "{fault}");
     let endless = TempFile::new("endless.csv", ["1,2,3,4,5,6,7", &"x".repeat(9000)].concat().as_bytes());
-    assert!(all(&Selection::new(&endless.0)).1.unwrap().what.contains("more than 4096 bytes"));
+    assert!(all(&Selection::new(&endless.0)).1.unwrap().what.contains("longer than 4096 bytes"));
 }
 
 #[test]
@@ -176,26 +176,26 @@ fn accesses_are_read_packed_and_unpacked_and_a_cut_one_is_named() {
     }
     let cut = TempFile::new("cut.bin", &bytes[..bytes.len() - 5]);
     let fault = Reader::open(&Selection::new(&cut.0)).unwrap_err();
-    assert!(fault.what.contains("not whole accesses") && fault.remedy.contains("--format"), "{fault}");
+    assert!(fault.what.contains("not a sequence of accesses") && fault.remedy.contains("--format"), "{fault}");
     let told = Selection { format: Some(Format::OracleGeneral), ..Selection::new(&cut.0) };
     let (got, fault, _) = all(&told);
     assert_eq!((got.len(), fault.unwrap().place), (90, Place::Entry(100)), "the last second was still gathered");
     let half = TempFile::new("half.zst", &packed[..packed.len() / 2]);
     let fault = Reader::open(&Selection::new(&half.0)).map_or_else(Some, |_| all(&Selection::new(&half.0)).1).unwrap();
-    assert!(fault.remedy.contains("unpack it again"), "{fault}");
+    assert!(fault.remedy.contains("decompress the file again"), "{fault}");
 }
 
 #[test]
 fn a_file_that_is_no_trace_is_refused_with_its_name() {
     let cases: [(&[u8], &str); 3] =
-        [(b"", "it is empty"), (b"hello", "it is no recorded trace"), (b"GNTTRACE", "cut off")];
+        [(b"", "the file is empty"), (b"hello", "the file is not a recorded trace"), (b"GNTTRACE", "truncated")];
     for (bytes, what) in cases {
         let file = TempFile::new("none", bytes);
         let fault = Reader::open(&Selection::new(&file.0)).unwrap_err();
         assert!(fault.to_string().contains(what), "{fault}");
     }
     let fault = Reader::open(&Selection::new(Path::new("/no/such/trace"))).unwrap_err();
-    assert!(fault.to_string().starts_with("/no/such/trace: it cannot be opened"), "{fault}");
+    assert!(fault.to_string().starts_with("/no/such/trace: cannot open the file"), "{fault}");
     let mut newer = Header::default().bytes();
     newer[8] = 9;
     let file = TempFile::new("newer", &newer);

@@ -1,20 +1,21 @@
-//! Twitter's lines: `timestamp,key,key size,value size,client,operation,TTL`, seconds and bytes.
+//! Twitter's format: lines of `timestamp,key,key size,value size,client,operation,TTL`, with times in seconds and sizes
+//! in bytes.
 //!
-//! Of the repository twitter/cache-trace (Yang, Yue, Rashmi, OSDI '20). Keys may have commas in them: the fields behind
-//! the key are counted from the end.
+//! The format of the repository twitter/cache-trace (Yang, Yue, Rashmi, OSDI '20). Keys may contain commas, so the
+//! fields after the key are counted from the end.
 
 use super::fault::Wrong;
 use super::{Entry, Verb};
 use protocol::number::{parse_u32, parse_u64};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The longest line in bytes, its end included.
+/// The longest line in bytes, including its line end.
 pub const LINE_BYTES_MAX: usize = 4096;
 
-/// Fields behind the key.
+/// Number of fields after the key.
 const BEHIND: usize = 5;
 
-/// Returns whether `bytes`, the first of a file, begin with such a line.
+/// Returns whether `bytes`, the beginning of a file, start with such a line.
 pub(super) fn begins(bytes: &[u8]) -> bool {
     let window = &bytes[..bytes.len().min(LINE_BYTES_MAX)];
     let line = window.split(|byte| *byte == b'\n').next().unwrap_or_default();
@@ -22,7 +23,7 @@ pub(super) fn begins(bytes: &[u8]) -> bool {
     line.iter().filter(|byte| **byte == b',').count() > BEHIND && line.iter().all(plain)
 }
 
-/// The entry of `line`, without its end, and the second that it names. Client names are hashed to numbers.
+/// Parses `line` without its line end. Returns its second and its entry. Client names are hashed to numbers.
 pub(super) fn entry(line: &[u8]) -> Result<(u64, Entry), Wrong> {
     const FIELDS: &str = "write timestamp,key,key size,value size,client,operation,TTL";
     let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -34,17 +35,17 @@ pub(super) fn entry(line: &[u8]) -> Result<(u64, Entry), Wrong> {
     });
     let ([Some(ttl), Some(operation), Some(client), Some(value), Some(size)], Some((at, key))) = (fields, front) else {
         let count = line.iter().filter(|byte| **byte == b',').count() + 1;
-        return Err(Wrong::new(format!("{count} fields and not 7"), FIELDS));
+        return Err(Wrong::new(format!("the line has {count} fields instead of 7"), FIELDS));
     };
     let no_number = |name: &str, text: &[u8]| {
-        Wrong::new(format!("the {name} is {:?} and no number", String::from_utf8_lossy(text)), FIELDS)
+        Wrong::new(format!("the {name} {:?} is not a number", String::from_utf8_lossy(text)), FIELDS)
     };
     let number = |name, text| parse_u32(text).ok_or_else(|| no_number(name, text));
     let second = parse_u64(at).ok_or_else(|| no_number("timestamp", at))?;
     let verb = Verb::from_name(operation).ok_or_else(|| {
         let names: Vec<&str> = Verb::ALL.iter().map(|(name, _)| *name).collect();
-        let what = format!("{:?} is no operation", String::from_utf8_lossy(operation));
-        Wrong::new(format!("{what}; there are {}", names.join(" ")), FIELDS)
+        let what = format!("{:?} is not an operation", String::from_utf8_lossy(operation));
+        Wrong::new(format!("{what}; valid ones are {}", names.join(" ")), FIELDS)
     })?;
     let size = match number("key size", size)? {
         0 => u32::try_from(key.len()).unwrap_or(u32::MAX),
@@ -62,12 +63,12 @@ pub(super) fn entry(line: &[u8]) -> Result<(u64, Entry), Wrong> {
     Ok((second, entry))
 }
 
-/// The line of `entry`, its end included, in these columns: what other tools read.
+/// Appends `entry` as a line with its line end, for use by other tools.
 pub fn put_line(entry: &Entry, out: &mut Vec<u8>) {
     use std::io::Write as _;
     let Entry { at_us, key, key_bytes, value_bytes, connection, verb, ttl_s, .. } = *entry;
     let (second, verb) = (at_us / 1_000_000, verb.name());
-    // Into memory: it does not fail.
+    // Writing to memory does not fail.
     let _ = writeln!(out, "{second},{key:016x},{key_bytes},{value_bytes},{connection},{verb},{ttl_s}");
 }
 
@@ -92,12 +93,12 @@ mod tests {
     #[test]
     fn a_wrong_line_says_which_field() {
         let cases: [(&[u8], &str); 6] = [
-            (b"", "1 fields and not 7"),
-            (b"1,k,2,3,4,get", "6 fields and not 7"),
-            (b"x,k,2,3,4,get,0", "the timestamp is \"x\""),
-            (b"1,k,2,-3,4,get,0", "the value size is \"-3\""),
-            (b"1,k,2,3,4,fetch,0", "\"fetch\" is no operation"),
-            (b"1,k,2,3,4,get,never", "the TTL is \"never\""),
+            (b"", "the line has 1 fields instead of 7"),
+            (b"1,k,2,3,4,get", "the line has 6 fields instead of 7"),
+            (b"x,k,2,3,4,get,0", "the timestamp \"x\""),
+            (b"1,k,2,-3,4,get,0", "the value size \"-3\""),
+            (b"1,k,2,3,4,fetch,0", "\"fetch\" is not an operation"),
+            (b"1,k,2,3,4,get,never", "the TTL \"never\""),
         ];
         for (line, what) in cases {
             let wrong = entry(line).unwrap_err();

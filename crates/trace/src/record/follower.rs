@@ -1,10 +1,11 @@
-//! Follows what one connection asks and is answered, in whichever protocol it begins.
+//! Follows the requests and replies of one connection, in the protocol that its first bytes show.
 
 use super::memcache::Memcache;
 use super::resp::Resp;
 use super::{Ledger, Pen, Seen};
 
-/// One connection. What it cannot follow it gives up, and counts; the bytes pass all the same.
+/// The follower of one connection. If it cannot parse the bytes, it stops following and counts the connection; the
+/// proxy still passes the bytes.
 #[derive(Debug, Default)]
 pub struct Follower {
     words: Words,
@@ -13,7 +14,7 @@ pub struct Follower {
 
 #[derive(Debug, Default)]
 enum Words {
-    /// Nothing was asked yet.
+    /// No request was seen yet.
     #[default]
     Unknown,
     Memcache(Box<Memcache>),
@@ -21,10 +22,10 @@ enum Words {
 }
 
 impl Follower {
-    /// Takes bytes that the client sent.
+    /// Reads bytes that the client sent.
     pub fn asked(&mut self, bytes: &[u8], pen: &Pen, ledger: &mut Ledger, seen: &mut Seen) {
         if let (Words::Unknown, Some(first)) = (&self.words, bytes.first()) {
-            // A request of RESP is an array; no command of memcached's begins so.
+            // A RESP request is an array, and no memcached command begins with the same byte.
             self.words = if *first == b'*' { Words::Resp(Box::default()) } else { Words::Memcache(Box::default()) };
         }
         let followed = match &mut self.words {
@@ -35,10 +36,10 @@ impl Follower {
         self.note(followed, seen);
     }
 
-    /// Takes bytes that the server sent.
+    /// Reads bytes that the server sent.
     pub fn answered(&mut self, bytes: &[u8], pen: &Pen, ledger: &mut Ledger, seen: &mut Seen) {
         let followed = match &mut self.words {
-            // A server that speaks first is one of another kind.
+            // A server that sends bytes before the first request uses another protocol.
             Words::Unknown => true,
             Words::Memcache(memcache) => memcache.answered(bytes, pen, ledger),
             Words::Resp(resp) => resp.answered(bytes, ledger),
@@ -46,7 +47,7 @@ impl Follower {
         self.note(followed, seen);
     }
 
-    /// The connection is over: what was not answered is not known.
+    /// Ends the connection; requests without a reply have an unknown outcome.
     pub fn closed(&mut self, ledger: &mut Ledger) {
         match &mut self.words {
             Words::Unknown => {}

@@ -1,21 +1,21 @@
-//! Requests in the order in which they were asked, until it is known what came of them.
+//! Requests in the order in which they were sent, until their outcomes are known.
 //!
 //! ```text
 //!   front                                     back
-//!   | settled | settled | open | settled | open |      the front goes to the tape as long as it is settled;
-//!    first                                 next        what is open too long, or too far back, goes as unknown
+//!   | settled | settled | open | settled | open |      the front goes to the tape while it is settled;
+//!    first                                 next        requests that wait too long go with an unknown outcome
 //! ```
 
 use std::collections::VecDeque;
 
 use crate::format::{Entry, Outcome};
 
-/// Entries that wait at most; with more the oldest goes as it is.
+/// Highest number of waiting entries; beyond it the oldest goes to the tape as it is.
 const WAITING_MAX: usize = 1 << 16;
 /// Time limit for a reply, in microseconds.
 const WAIT_US: u64 = 10_000_000;
 
-/// See the module.
+/// The ordered queue of a recording's requests.
 #[derive(Debug, Default)]
 pub struct Ledger {
     slots: VecDeque<Slot>,
@@ -29,7 +29,7 @@ struct Slot {
 }
 
 impl Ledger {
-    /// Takes a request; `open`: its outcome will be set by [`Ledger::settle`]. Returns its number.
+    /// Adds a request and returns its number. If `open` is true, [`Ledger::settle`] sets its outcome later.
     pub fn add(&mut self, entry: Entry, open: bool) -> u64 {
         self.slots.push_back(Slot { entry, open });
         self.first + self.slots.len() as u64 - 1
@@ -40,12 +40,13 @@ impl Ledger {
         self.slots.get_mut(usize::try_from(at).ok()?)
     }
 
-    /// The request of this number, as long as it waits.
+    /// Returns the request with this number while it waits.
     pub fn entry(&mut self, number: u64) -> Option<&mut Entry> {
         self.slot(number).map(|slot| &mut slot.entry)
     }
 
-    /// Records the outcome of request `number` and the length of the value in its reply. It is called once.
+    /// Records the outcome of request `number` and the length of the value in its reply. Must be called once per open
+    /// request.
     pub fn settle(&mut self, number: u64, outcome: Outcome, value_bytes: Option<u32>) {
         if let Some(slot) = self.slot(number).filter(|slot| slot.open) {
             slot.open = false;
@@ -59,7 +60,7 @@ impl Ledger {
         self.slot(number).is_some_and(|slot| slot.open)
     }
 
-    /// Gives what is settled, in order, and what has waited too long by `now_us`.
+    /// Passes settled requests to `give` in order, and those that have waited too long by `now_us`.
     pub fn drain(&mut self, now_us: u64, mut give: impl FnMut(&Entry)) {
         while let Some(front) = self.slots.front() {
             let is_old = now_us.saturating_sub(front.entry.at_us) > WAIT_US || self.slots.len() > WAITING_MAX;
@@ -72,7 +73,7 @@ impl Ledger {
         }
     }
 
-    /// Gives all that there is.
+    /// Passes all requests to `give`.
     pub fn close(&mut self, give: impl FnMut(&Entry)) {
         self.drain(u64::MAX, give);
     }

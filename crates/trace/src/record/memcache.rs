@@ -1,4 +1,4 @@
-//! memcached's words, classic and meta, as they pass.
+//! Follows memcached's text and meta commands.
 
 use std::collections::VecDeque;
 
@@ -11,11 +11,12 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{Ledger, Pen, Seen};
 use crate::format::{Entry, Outcome, Verb};
 
-/// Requests of a connection that wait for their answers, at most; with more its answers are given up.
+/// Highest number of requests of a connection that wait for their replies. Beyond it, the replies of the connection are
+/// no longer followed.
 const WAITING_MAX: usize = 1 << 16;
 const CRLF: &[u8; 2] = b"\r\n";
 
-/// One connection.
+/// The state of one connection.
 #[derive(Debug, Default)]
 pub struct Memcache {
     requests: Stream,
@@ -23,33 +24,33 @@ pub struct Memcache {
     waiting: VecDeque<Ask>,
 }
 
-/// One direction.
+/// The state of one direction.
 #[derive(Debug, Default)]
 struct Stream {
     is_lost: bool,
-    /// The front of a line whose end has not come.
+    /// The beginning of an incomplete line.
     kept: Vec<u8>,
-    /// Bytes of a value that pass, its line end included.
+    /// Remaining bytes of a value, including its line end.
     rest: u64,
-    /// The value's line end is looked at.
+    /// True if the value's line end is checked.
     ends: bool,
 }
 
-/// A request that waits for its answer.
+/// A request that waits for its reply.
 #[derive(Debug)]
 struct Ask {
-    /// Its first entry's number.
+    /// Number of its first entry.
     number: u64,
-    /// Its entries; 0: it is in none.
+    /// Number of its entries; 0 if it has none.
     keys: u32,
-    /// Keys that are answered.
+    /// Number of keys with a reply.
     answered: u32,
     expect: Expect,
-    /// With `q`: what comes of it if nothing is said.
+    /// For a quiet request (`q`), its outcome if the server sends no reply.
     quiet: Option<Outcome>,
-    /// It is `mn`.
+    /// True if the request is `mn`.
     is_noop: bool,
-    /// Identity of a quiet request's reply: its key and its opaque, hashed; 0: it has none.
+    /// Hash of the key and the opaque of a quiet request, by which its reply is recognised; 0 if there is none.
     key: u64,
     opaque: u64,
 }
@@ -61,7 +62,8 @@ impl Ask {
 }
 
 impl Stream {
-    /// Passes over what is left of a value at the front of `bytes`; how many bytes. `None`: it does not end as it must.
+    /// Skips the rest of a value at the front of `bytes`. Returns the number of bytes; `None` if the value's line end
+    /// is wrong.
     fn skip(&mut self, bytes: &[u8]) -> Option<usize> {
         let passed = self.rest.min(bytes.len() as u64) as usize;
         if self.ends {
@@ -76,8 +78,8 @@ impl Stream {
         Some(passed)
     }
 
-    /// Shows `take` the bytes line by line, with what was kept before them; it says how many it used, and `None` where
-    /// it cannot go on. False: the stream is lost.
+    /// Passes the bytes to `take` line by line, after the stored beginning of a line. `take` returns the number of
+    /// bytes that it used, or `None` if it cannot continue. Returns false if the stream cannot be followed any further.
     fn feed(&mut self, bytes: &[u8], mut take: impl FnMut(&mut Self, &[u8]) -> Option<usize>) -> bool {
         if self.is_lost {
             return true;
@@ -111,7 +113,7 @@ impl Stream {
 }
 
 impl Memcache {
-    /// Takes bytes that the client sent. False: they cannot be followed from here on.
+    /// Reads bytes that the client sent. Returns false if they cannot be followed any further.
     pub fn asked(&mut self, bytes: &[u8], pen: &Pen, ledger: &mut Ledger, seen: &mut Seen) -> bool {
         let (waiting, follows) = (&mut self.waiting, !self.answers.is_lost);
         let mut noting = Noting { pen, ledger, seen, waiting, follows, overheard: false };
@@ -124,7 +126,7 @@ impl Memcache {
         followed
     }
 
-    /// Takes bytes that the server sent. False: they cannot be followed from here on.
+    /// Reads bytes that the server sent. Returns false if they cannot be followed any further.
     pub fn answered(&mut self, bytes: &[u8], pen: &Pen, ledger: &mut Ledger) -> bool {
         let waiting = &mut self.waiting;
         let followed = self.answers.feed(bytes, |stream, line| {
@@ -144,7 +146,7 @@ impl Memcache {
         followed
     }
 
-    /// Gives up: the outcomes of waiting and later requests are unknown.
+    /// Stops following replies: the outcomes of waiting and later requests are unknown.
     pub fn give_up_answers(&mut self, ledger: &mut Ledger) {
         self.answers.is_lost = true;
         for ask in self.waiting.drain(..) {
@@ -153,15 +155,15 @@ impl Memcache {
     }
 }
 
-/// A request's line, on its way into the ledger.
+/// A request's line with the state needed to add it to the ledger.
 struct Noting<'n> {
     pen: &'n Pen,
     ledger: &'n mut Ledger,
     seen: &'n mut Seen,
     waiting: &'n mut VecDeque<Ask>,
-    /// Answers are followed.
+    /// True if replies are followed.
     follows: bool,
-    /// From here on the server sends what no request asked for.
+    /// Set to true if the server sends unrequested data from here on.
     overheard: bool,
 }
 
@@ -171,7 +173,7 @@ impl Noting<'_> {
             Parsed::Incomplete => Some(0),
             Parsed::Fatal(_) => None,
             Parsed::Bad { consumed, swallow, quiet, .. } => {
-                // A command of a newer server may be one; it is answered by a line.
+                // An unknown word may be a command of a newer server; its reply is one line.
                 self.other(if quiet { None } else { Some(Expect::Ok) });
                 (stream.rest, stream.ends) = (swallow, false);
                 Some(consumed)
@@ -191,7 +193,7 @@ impl Noting<'_> {
         }
     }
 
-    /// A request that is in no entry.
+    /// Counts a request without an entry.
     fn other(&mut self, expect: Option<Expect>) {
         self.seen.other_requests += 1;
         if let (Some(expect), true) = (expect, self.follows) {
@@ -283,7 +285,7 @@ impl Noting<'_> {
         }
     }
 
-    /// A meta command; with `q` nothing is said if `silent` comes of it.
+    /// Records a meta command; a quiet one (`q`) gets no reply if its outcome is `silent`.
     fn meta(&mut self, verb: Verb, meta: &Meta<'_>, value_bytes: u32, silent: Outcome) {
         let mut scratch = KeyScratch::default();
         let ttl_s = meta.expire().map_or(0, |exptime| self.pen.ttl_s(exptime));
@@ -333,16 +335,16 @@ fn read(meta: &Meta<'_>) -> Verb {
     }
 }
 
-// --- answers ---
+// --- replies ---
 
-/// The keys of `ask` from `from` until before `to`, those that are not settled yet.
+/// Settles the keys of `ask` from `from` to before `to` that are still open.
 fn settle(ask: &Ask, from: u32, to: u32, outcome: Outcome, ledger: &mut Ledger) {
     for at in from..to {
         ledger.settle(ask.number + u64::from(at), outcome, None);
     }
 }
 
-/// Returns whether `reply` is the quiet `ask`'s; `None`: nothing tells.
+/// Returns whether `reply` belongs to the quiet request `ask`; `None` if that cannot be determined.
 fn belongs(ask: &Ask, reply: &Reply<'_>) -> Option<bool> {
     let flags = match reply {
         Reply::Meta { flags, .. } | Reply::MetaValue { flags, .. } => flags,
@@ -368,7 +370,7 @@ fn outcome(reply: &Reply<'_>) -> Outcome {
     }
 }
 
-/// Finds what `reply` answers. False: nothing does, so that the answers cannot be followed any more.
+/// Finds the request of `reply`. Returns false if there is none, because replies cannot be followed any further then.
 fn matched(waiting: &mut VecDeque<Ask>, reply: &Reply<'_>, pen: &Pen, ledger: &mut Ledger) -> bool {
     while let Some(ask) = waiting.front_mut() {
         let Some(silent) = ask.quiet else { break };
@@ -390,7 +392,7 @@ fn matched(waiting: &mut VecDeque<Ask>, reply: &Reply<'_>, pen: &Pen, ledger: &m
     let Some(ask) = waiting.front_mut() else { return false };
     match (ask.expect.place(reply), reply) {
         (Place::Foreign, _) => return false,
-        // Of a quiet command whose answer was taken for another one's.
+        // The reply of a quiet command, after its place was given to another reply.
         (Place::Before, _) if ask.is_noop => return true,
         (Place::Before, Reply::Value(header)) => {
             found(ask, header, pen, ledger);
@@ -405,12 +407,12 @@ fn matched(waiting: &mut VecDeque<Ask>, reply: &Reply<'_>, pen: &Pen, ledger: &m
     true
 }
 
-/// A value of one of the keys that were asked for, in their order.
+/// Records a value for one of the requested keys, in their order.
 fn found(ask: &mut Ask, header: &client::ValueHeader<'_>, pen: &Pen, ledger: &mut Ledger) {
     let key = pen.secret.hash(header.key);
     let mut numbers = (ask.answered..ask.keys).map(|at| (at, ask.number + u64::from(at)));
     let at = numbers.find(|(_, number)| ledger.entry(*number).is_some_and(|entry| entry.key == key));
-    // Where it is not found, its entries have gone as unknown.
+    // If it is not found, its entries have left the ledger with an unknown outcome.
     if let Some((at, number)) = at {
         settle(ask, ask.answered, at, Outcome::Miss, ledger);
         ledger.settle(number, Outcome::Hit, Some(header.len));

@@ -1,13 +1,13 @@
-//! The recorder: what clients ask of a server, as a trace without keys or values.
+//! The recorder: writes the requests of live clients as a trace without keys or values.
 //!
 //! ```text
 //!   client ──> proxy ──────────── the same bytes ────────────> server        server ──> watch   its watch stream
 //!                └─> Follower: memcache | resp ──> Ledger <─────────────────────────────┘
-//!                    requests and answers matched    in order of asking ──> Tape ──> FILE, by a thread of its own
+//!                    requests and replies matched    in the order of requests ──> Tape ──> FILE, by a separate thread
 //! ```
 //!
-//! Invariants: bytes are passed as they came, whether they were understood or not; the file never holds up a byte: what
-//! it does not take in time is counted as lost; a key is hashed where it lies, and no value is looked at; every queue
+//! Invariants: bytes are passed on unchanged, whether they were understood or not. The file never delays them: entries
+//! that it cannot take in time are counted as lost. A key is hashed in place, and values are not examined. Every queue
 //! has a maximum.
 
 mod follower;
@@ -29,21 +29,21 @@ pub use watch::{Stream, WATCH_COMMANDS, Watched, watch, watched};
 
 use crate::format::{Secret, Summary};
 
-/// What requests are recorded with.
+/// The context in which requests are recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct Pen {
-    /// What keys are hashed with.
+    /// The secret with which keys are hashed.
     pub secret: Secret,
     /// Microseconds since the trace's beginning.
     pub at_us: u64,
-    /// Seconds since 1970: long times to live are instants in memcached's words.
+    /// Seconds since 1970, because memcached interprets long times to live as instants.
     pub now_s: u64,
     /// The connection's number.
     pub connection: u32,
 }
 
 impl Pen {
-    /// Seconds to live of a time as memcached takes it; what is past lives a second.
+    /// Converts a time in memcached's form to a time to live in seconds; a past instant becomes one second.
     pub fn ttl_s(&self, exptime: i64) -> u32 {
         const RELATIVE_S_MAX: i64 = 30 * 86_400;
         match exptime {
@@ -54,5 +54,5 @@ impl Pen {
     }
 }
 
-/// What was seen, for the trace's end.
+/// The counts so far, for the end of the trace.
 pub type Seen = Summary;

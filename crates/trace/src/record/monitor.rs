@@ -1,22 +1,22 @@
-//! A line of RESP's `MONITOR`: `+1700000000.123456 [0 127.0.0.1:4711] "SET" "key" "value"`.
+//! Parses lines of RESP's `MONITOR`: `+1700000000.123456 [0 127.0.0.1:4711] "SET" "key" "value"`.
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::resp::Command;
 use super::{Ledger, Pen, Seen};
 
-/// The time of a line, in microseconds since 1970, and what is behind it.
+/// Returns the time of a line, in microseconds since 1970, and the rest of the line.
 pub(super) fn timed(text: &[u8]) -> Option<(u64, &[u8])> {
     let text = text.strip_prefix(b"+")?;
     let space = text.iter().position(|byte| *byte == b' ')?;
     Some((micros(&text[..space])?, &text[space + 1..]))
 }
 
-/// Takes what is behind a line's time; `pen` gives time and secret. `None`: it is no such line. Commands without a key
-/// are counted.
+/// Parses the part of a line after its time; `pen` has the time and the secret. Returns `None` if it is not such a
+/// line. Commands without a key are counted.
 pub(super) fn monitored(rest: &[u8], pen: &mut Pen, ledger: &mut Ledger, seen: &mut Seen) -> Option<()> {
     let rest = rest.strip_prefix(b"[")?;
-    // An address may be a path with brackets in it: the command's quote tells where it ends.
+    // The address may be a path with brackets; the quote of the command marks its end.
     let close = rest.windows(3).position(|three| three == b"] \"")?;
     pen.connection = xxh3_64(&rest[..close]) as u32;
     let mut words = Vec::new();
@@ -29,7 +29,7 @@ pub(super) fn monitored(rest: &[u8], pen: &mut Pen, ledger: &mut Ledger, seen: &
     Some(())
 }
 
-/// Microseconds of a time with six digits behind its point.
+/// Returns the microseconds of a time with six decimal digits.
 pub(super) fn micros(text: &[u8]) -> Option<u64> {
     let point = text.iter().position(|byte| *byte == b'.')?;
     let (seconds, digits) = (&text[..point], &text[point + 1..]);
@@ -38,7 +38,7 @@ pub(super) fn micros(text: &[u8]) -> Option<u64> {
     seconds.checked_mul(1_000_000)?.checked_add(part)
 }
 
-/// Takes a quoted word off the front, and the space behind it.
+/// Removes a quoted word and the following space from the front.
 fn word(text: &mut &[u8]) -> Option<Vec<u8>> {
     let mut rest = text.strip_prefix(b"\"")?;
     let mut word = Vec::new();

@@ -1,14 +1,14 @@
-//! Between clients and a server: passes bytes both ways, and lets a follower see them.
+//! A proxy between clients and a server, which passes bytes both ways and records the requests.
 //!
 //! ```text
-//!   client -- receive --> Pipe up   (64 KiB) -- send ----> server      a pipe that is full is not filled further: who
-//!   client <-- send ----- Pipe down (64 KiB) <-- receive -- server      sends too fast is held up as without a proxy
+//!   client -- receive --> Pipe up   (64 KiB) -- send ----> server      a full pipe is not filled further, so a fast
+//!   client <-- send ----- Pipe down (64 KiB) <-- receive -- server      sender has to wait, as without a proxy
 //!                           |
-//!                       Follower sees what came, when it came
+//!                       Follower reads the bytes as they arrive
 //! ```
 //!
-//! One thread and an epoll instance. Beyond [`CONNECTIONS_MAX`] clients wait in the listener's queue, as they would for
-//! a server that is full. An end of one side's stream is passed on as such, and a broken connection breaks its partner.
+//! It uses one thread and one epoll instance. Beyond [`CONNECTIONS_MAX`], clients wait in the listener's queue, as for
+//! a server that is full. The end of a stream is passed on, and a broken connection closes its partner.
 
 use std::io;
 use std::net::TcpListener;
@@ -27,16 +27,16 @@ use super::{Follower, Ledger, Pen, Seen, Tape};
 use crate::format::Secret;
 use link::{Address, Resolved};
 
-/// Client connections at once, at most.
+/// Highest number of simultaneous client connections.
 pub const CONNECTIONS_MAX: usize = 16_384;
-/// Bytes that wait in one direction of a connection.
+/// Largest number of buffered bytes in one direction of a connection.
 const PIPE_BYTES: usize = 64 << 10;
 const EVENTS_MAX: usize = 256;
-/// Period at which settled entries are written and the end is noticed.
+/// Interval at which settled entries are written and the stop flag is checked.
 const LOOK_NS: i64 = 100_000_000;
-/// Period at which written entries are handed to the file.
+/// Interval at which written entries are handed to the file.
 const FLUSH_US: u64 = 1_000_000;
-/// The listener's events; connections are numbered from 0, two sides each.
+/// The listener's event number; connections are numbered from 0, with two sides each.
 const LISTENER: u64 = u64::MAX;
 
 const IN: epoll::EventFlags = epoll::EventFlags::IN;
@@ -47,9 +47,9 @@ const OUT: epoll::EventFlags = epoll::EventFlags::OUT;
 struct Pipe {
     bytes: Vec<u8>,
     begin: usize,
-    /// The sender has ended its stream.
+    /// True if the sender has ended its stream.
     ended: bool,
-    /// That was passed on.
+    /// True if the end was passed on.
     passed: bool,
 }
 
@@ -65,11 +65,11 @@ impl Pipe {
 
 /// A client and its connection to the server.
 struct Pair {
-    /// The client's socket and the server's.
+    /// The client's socket and the server's socket.
     sides: [OwnedFd; 2],
-    /// From the client, and from the server.
+    /// The pipe from the client, and the pipe from the server.
     pipes: [Pipe; 2],
-    /// Events for which each side is waited.
+    /// Events that are awaited on each side.
     interest: [epoll::EventFlags; 2],
     connecting: bool,
     number: u32,
@@ -92,7 +92,7 @@ impl Drop for Listener {
     }
 }
 
-/// A proxy that records.
+/// A proxy that records requests.
 pub struct Proxy {
     poll: OwnedFd,
     listener: Listener,
@@ -118,10 +118,10 @@ impl std::fmt::Debug for Proxy {
 }
 
 impl Proxy {
-    /// Listens at `at` for clients of `target`.
+    /// Listens at `at` and forwards clients to `target`.
     ///
     /// # Errors
-    /// When the address cannot be listened at.
+    /// If the proxy cannot listen on the address.
     pub fn listen(
         at: &Address,
         target: &Address,
@@ -141,7 +141,7 @@ impl Proxy {
                 Listener::Unix(listener, path.clone())
             }
         };
-        // The name is looked up once: a look-up would hold up every connection.
+        // The name is resolved once, because a look-up would delay every connection.
         let target = target.resolve()?;
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let mut proxy = Self {
@@ -165,10 +165,10 @@ impl Proxy {
         Ok(proxy)
     }
 
-    /// Returns where it listens.
+    /// Returns the address that the proxy listens on.
     ///
     /// # Errors
-    /// When the system does not know.
+    /// If the system does not report the address.
     pub fn address(&self) -> io::Result<String> {
         match &self.listener {
             Listener::Tcp(listener) => Ok(listener.local_addr()?.to_string()),
@@ -176,25 +176,25 @@ impl Proxy {
         }
     }
 
-    /// Returns what was seen so far, and the entries that were handed to the file and lost.
+    /// Returns the counts so far, and the entries that were handed to the file and lost.
     pub const fn seen(&self) -> (Seen, (u64, u64)) {
         (self.seen, self.tape.counts())
     }
 
-    /// Connections that the server did not take.
+    /// Returns the number of connections that the server refused.
     pub const fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// The file cannot be written any more.
+    /// Returns whether the file can no longer be written.
     pub fn is_tape_broken(&self) -> bool {
         self.tape.is_broken()
     }
 
-    /// Passes bytes until `stop`; `look` is called some ten times a second.
+    /// Forwards bytes until `stop` is set; `look` is called about ten times a second.
     ///
     /// # Errors
-    /// When the system cannot wait for events.
+    /// If the system cannot wait for events.
     pub fn run(&mut self, stop: &AtomicBool, look: &mut dyn FnMut(&Self)) -> io::Result<()> {
         let mut raw = Vec::with_capacity(EVENTS_MAX);
         let mut room = vec![0; PIPE_BYTES];
@@ -227,10 +227,10 @@ impl Proxy {
         Ok(())
     }
 
-    /// Closes all connections and ends the file; what was seen.
+    /// Closes all connections and ends the file. Returns the counts.
     ///
     /// # Errors
-    /// When the file could not be written.
+    /// If the file cannot be written.
     pub fn end(mut self) -> Result<Seen, super::TapeError> {
         for pair in 0..self.pairs.len() {
             self.close(pair);
@@ -281,7 +281,7 @@ impl Proxy {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted) => {
                 }
-                // No descriptor is left: those that wait are taken when a connection has ended.
+                // No descriptor is available; waiting clients are accepted after a connection has ended.
                 Err(_) if self.pairs.len() > self.free.len() => return self.accept_no_more(),
                 Err(error) => return Err(error),
             }
@@ -289,7 +289,7 @@ impl Proxy {
         Ok(())
     }
 
-    /// Gives a client its connection to the server.
+    /// Connects a client to the server.
     fn join(&mut self, client: OwnedFd) {
         self.seen.connections += 1;
         let Ok((server, is_connected)) =
@@ -323,11 +323,11 @@ impl Proxy {
         let Some(mut pair) = self.pairs[at].take() else { return };
         pair.follower.closed(&mut self.ledger);
         self.free.push(at);
-        // It fails when the system is out of memory; the next end of a connection tries again.
+        // This fails if the system is out of memory; the next end of a connection tries again.
         let _ = self.accept_more();
     }
 
-    /// Tells epoll what the two sides are waited for now.
+    /// Updates the events that epoll reports for both sides.
     fn wait_for(&mut self, at: usize) {
         let Some(pair) = &mut self.pairs[at] else { return };
         for side in [CLIENT, SERVER] {
@@ -343,7 +343,7 @@ impl Proxy {
             if flags != pair.interest[side] {
                 pair.interest[side] = flags;
                 let data = epoll::EventData::new_u64((at * 2 + side) as u64);
-                // It fails when the kernel has no memory for it; the client's own timeout then ends the connection.
+                // This fails if the kernel has no memory; the client's own timeout then ends the connection.
                 let _ = epoll::modify(&self.poll, &pair.sides[side], data, flags);
             }
         }
@@ -356,7 +356,7 @@ impl Proxy {
         if went.is_err() || is_over { self.close(at) } else { self.wait_for(at) }
     }
 
-    /// Returns what `side` of a connection is ready for. An error ends it.
+    /// Handles the events of `side` of a connection. An error ends the connection.
     fn turn(&mut self, at: usize, side: usize, flags: epoll::EventFlags, room: &mut [u8]) -> io::Result<()> {
         let Some(pair) = self.pairs.get_mut(at).and_then(Option::as_mut) else { return Ok(()) };
         let broken = flags.intersects(epoll::EventFlags::ERR | epoll::EventFlags::HUP);
@@ -383,12 +383,12 @@ impl Proxy {
             take(pair, side, room, &pen, &mut self.ledger, &mut self.seen)?;
             return pass(pair, side);
         }
-        // Nothing more comes from a side that is gone, and nothing can go there.
+        // A closed side sends and accepts no more bytes.
         if broken && pair.pipes[side].ended { Err(io::ErrorKind::ConnectionReset.into()) } else { Ok(()) }
     }
 }
 
-/// Receives what `from` has sent, as far as its pipe has room, and shows it to the follower.
+/// Receives the bytes that `from` has sent, as far as its pipe has room, and passes them to the follower.
 fn take(
     pair: &mut Pair,
     from: usize,
@@ -418,7 +418,7 @@ fn take(
     Ok(())
 }
 
-/// Sends what waits from `from` to the other side, and its end.
+/// Sends the buffered bytes of `from` to the other side, followed by the end of the stream.
 fn pass(pair: &mut Pair, from: usize) -> io::Result<()> {
     let to = 1 - from;
     if pair.connecting && to == SERVER {

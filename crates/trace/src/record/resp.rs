@@ -1,4 +1,4 @@
-//! RESP, as it passes: requests are read as the arrays of strings that they are, so that no value has to be kept.
+//! Follows RESP. Requests are parsed as arrays of strings while they arrive, so that no value is stored.
 
 use std::collections::VecDeque;
 
@@ -8,43 +8,45 @@ use protocol::resp::client::{Decoder, Event, Head};
 use super::{Ledger, Pen, Seen};
 use crate::format::{Entry, KeyHash, Outcome, Verb};
 
-/// Requests of a connection that wait for their answers, at most; with more its answers are given up.
+/// Highest number of requests of a connection that wait for their replies. Beyond it, the replies of the connection are
+/// no longer followed.
 const WAITING_MAX: usize = 1 << 16;
-/// The longest argument that is looked at: a command's name, an option, a number.
+/// The longest argument that is examined: a command's name, an option or a number.
 const WORD_BYTES_MAX: usize = 24;
-/// The longest line of words, as they are typed by hand.
+/// The longest inline command.
 const INLINE_BYTES_MAX: usize = protocol::resp::LINE_BYTES_MAX;
 
-/// Which arguments of a command are keys.
+/// The arguments of a command that are keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keys {
-    /// The first.
+    /// The first argument.
     One,
-    /// All of them.
+    /// All arguments.
     All,
-    /// Every other one, each with its value behind it.
+    /// Every other argument, each followed by its value.
     Pairs,
 }
 
-/// Argument of a command that has its time to live, and its unit.
+/// The argument with the time to live, and its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ttl {
     None,
-    /// In the argument behind the key.
+    /// The argument after the key, in seconds.
     Seconds,
     Millis,
     UntilSeconds,
     UntilMillis,
-    /// Behind `EX`, `PX`, `EXAT` or `PXAT`.
+    /// The argument after `EX`, `PX`, `EXAT` or `PXAT`.
     Options,
 }
 
-/// A command that a trace has a verb for.
+/// A command that corresponds to a verb of traces.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     verb: Verb,
     keys: Keys,
-    /// The argument that is the value; 0: there is none. Of a hash it is the first of every other one.
+    /// Index of the argument with the value; 0 if there is none. For a hash, every second argument from there on is a
+    /// value.
     value: u32,
     ttl: Ttl,
 }
@@ -53,7 +55,7 @@ const fn shape(verb: Verb, keys: Keys, value: u32, ttl: Ttl) -> Option<Shape> {
     Some(Shape { verb, keys, value, ttl })
 }
 
-/// The command of this name, in upper case.
+/// Returns the command with this name, in upper case.
 fn shape_of(name: &[u8]) -> Option<Shape> {
     use Keys::{All, One, Pairs};
     match name {
@@ -84,13 +86,13 @@ fn shape_of(name: &[u8]) -> Option<Shape> {
     }
 }
 
-/// After these the server sends what no request asked for, or nothing where something was asked.
+/// Returns whether the server may afterwards send unrequested data, or omit replies.
 fn is_overheard(name: &[u8], option: &[u8]) -> bool {
     let subscribes = name.ends_with(b"SUBSCRIBE");
     subscribes || matches!(name, b"MONITOR" | b"SYNC" | b"PSYNC") || (name == b"CLIENT" && option == b"REPLY")
 }
 
-/// One connection.
+/// The state of one connection.
 #[derive(Debug, Default)]
 pub struct Resp {
     asking: Asking,
@@ -99,30 +101,30 @@ pub struct Resp {
     answers: Answers,
 }
 
-/// A request that comes in pieces.
+/// A request that arrives in pieces.
 #[derive(Debug, Default)]
 struct Asking {
     decoder: Option<Decoder>,
     command: Command,
 }
 
-/// A command of which the arguments come one by one.
+/// A command whose arguments arrive one by one.
 #[derive(Debug, Default)]
 pub(super) struct Command {
-    /// Which argument is next; 0 is the command's name.
+    /// Index of the next argument; 0 is the command's name.
     at: u32,
     name: Word,
     shape: Option<Shape>,
-    /// The first entry's number, and how many there are.
+    /// Number of the first entry, and number of entries.
     number: u64,
     keys: u32,
     key: Option<KeyHash>,
     word: Word,
     bytes: u64,
     entry: Entry,
-    /// The option before this argument, which says what it means.
+    /// The option before this argument, which determines the argument's meaning.
     option: Word,
-    /// The second word, whatever it is.
+    /// The second argument.
     second: Word,
 }
 
@@ -146,13 +148,13 @@ impl Word {
         }
     }
 
-    /// Empty where the argument was long.
+    /// Returns the word; empty if the argument was long.
     fn text(&self) -> &[u8] {
         if self.is_long { &[] } else { &self.bytes[..self.len] }
     }
 }
 
-/// A request that waits for its answer.
+/// A request that waits for its reply.
 #[derive(Clone, Copy, Debug)]
 struct Ask {
     number: u64,
@@ -166,16 +168,16 @@ struct Answers {
     kept: Vec<u8>,
     waiting: VecDeque<Ask>,
     decoder: Decoder,
-    /// Heads of this answer so far.
+    /// Number of heads in this reply so far.
     heads: u32,
-    /// It is a message out of band, and no answer.
+    /// True if the current data is an out-of-band message instead of a reply.
     is_push: bool,
     outcome: Outcome,
     value_bytes: u64,
 }
 
 impl Command {
-    /// An argument begins.
+    /// Begins an argument.
     pub fn begin(&mut self, pen: &Pen) {
         (self.word, self.bytes) = (Word::default(), 0);
         let is_key = self.at > 0
@@ -187,7 +189,7 @@ impl Command {
         self.key = is_key.then(|| KeyHash::new(&pen.secret));
     }
 
-    /// The next bytes of it.
+    /// Adds the next bytes of the argument.
     pub fn add(&mut self, piece: &[u8]) {
         self.bytes += piece.len() as u64;
         match &mut self.key {
@@ -196,7 +198,7 @@ impl Command {
         }
     }
 
-    /// It is whole. Entries of commands with several keys go to the ledger as they come.
+    /// Ends the argument. Entries of commands with several keys go to the ledger one by one.
     pub fn end(&mut self, pen: &Pen, ledger: &mut Ledger, open: bool) {
         let word = self.word;
         match (self.at, self.shape) {
@@ -238,7 +240,7 @@ impl Command {
         }
     }
 
-    /// An argument that may say how long the key lives, or under which condition it is stored.
+    /// Reads an argument that may be a time to live, or a condition of the store.
     fn time(&mut self, at: u32, ttl: Ttl, pen: &Pen) {
         let number = parse_i64(self.word.text());
         let meant = match ttl {
@@ -280,7 +282,7 @@ impl Command {
         self.keys += 1;
     }
 
-    /// The command is whole: what is to be answered, and whether it is in an entry.
+    /// Ends the command. Returns the expected reply, and whether the command has an entry.
     fn finish(&mut self, ledger: &mut Ledger, open: bool) -> Ask {
         if self.shape.is_some_and(|shape| shape.keys == Keys::One) && self.at > 1 {
             self.put(ledger, open);
@@ -290,7 +292,7 @@ impl Command {
         ask
     }
 
-    /// A whole command of which the words are at hand; the number of its entries.
+    /// Records a complete command from its words. Returns the number of its entries.
     pub fn of_words<'w>(words: impl Iterator<Item = &'w [u8]>, pen: &Pen, ledger: &mut Ledger) -> u32 {
         let mut command = Self::default();
         for word in words {
@@ -303,7 +305,7 @@ impl Command {
 }
 
 impl Resp {
-    /// Takes bytes that the client sent. False: they cannot be followed from here on.
+    /// Reads bytes that the client sent. Returns false if they cannot be followed any further.
     pub fn asked(&mut self, bytes: &[u8], pen: &Pen, ledger: &mut Ledger, seen: &mut Seen) -> bool {
         if self.asked_lost {
             return true;
@@ -330,7 +332,7 @@ impl Resp {
         true
     }
 
-    /// One step over what the client sent; the bytes that it took, and `None` where they are no request.
+    /// Parses one step of the client's bytes. Returns the number of bytes used; `None` if they are not a request.
     fn step(&mut self, bytes: &[u8], pen: &Pen, ledger: &mut Ledger, seen: &mut Seen) -> Option<usize> {
         let open = !self.answers.is_lost;
         let Some(decoder) = &mut self.asking.decoder else {
@@ -343,7 +345,7 @@ impl Resp {
         let Some(step) = decoder.step(bytes).ok()? else { return Some(0) };
         let is_nothing = match step.event {
             Event::Head(Head::Array(count)) => count == 0,
-            // A count below 0 is one of 0.
+            // A negative count means 0.
             Event::Head(Head::Null) => true,
             Event::Head(Head::Bulk(_)) => {
                 self.asking.command.begin(pen);
@@ -369,7 +371,7 @@ impl Resp {
         Some(consumed)
     }
 
-    /// Words on a line.
+    /// Parses an inline command.
     fn inline(&mut self, bytes: &[u8], pen: &Pen, ledger: &mut Ledger, seen: &mut Seen) -> Option<usize> {
         let Some(end) = memchr::memchr(b'\n', bytes) else {
             return if bytes.len() > INLINE_BYTES_MAX { None } else { Some(0) };
@@ -389,7 +391,7 @@ impl Resp {
         Some(end + 1)
     }
 
-    /// A request is whole.
+    /// Ends a request.
     fn whole(&mut self, ledger: &mut Ledger, seen: &mut Seen) {
         let open = !self.answers.is_lost;
         let command = &mut self.asking.command;
@@ -404,7 +406,7 @@ impl Resp {
         }
     }
 
-    /// Takes bytes that the server sent. False: they cannot be followed from here on.
+    /// Reads bytes that the server sent. Returns false if they cannot be followed any further.
     pub fn answered(&mut self, bytes: &[u8], ledger: &mut Ledger) -> bool {
         if self.answers.is_lost {
             return true;
@@ -427,7 +429,7 @@ impl Resp {
         true
     }
 
-    /// Gives up: the outcomes of waiting and later requests are unknown.
+    /// Stops following replies: the outcomes of waiting and later requests are unknown.
     pub fn give_up_answers(&mut self, ledger: &mut Ledger) {
         self.answers.is_lost = true;
         for ask in self.answers.waiting.drain(..) {
@@ -439,12 +441,12 @@ impl Resp {
 }
 
 impl Answers {
-    /// One step over what the server sent; the bytes that it took, and `None` where they are no answer.
+    /// Parses one step of the server's bytes. Returns the number of bytes used; `None` if they are not a reply.
     fn step(&mut self, bytes: &[u8], ledger: &mut Ledger) -> Option<usize> {
         let ask = self.waiting.front().copied();
         let Some(step) = self.decoder.step(bytes).ok()? else { return Some(0) };
         match (step.event, ask) {
-            // A reply without a request: a message out of band may arrive at any time.
+            // A reply without a request: an out-of-band message may arrive at any time.
             (Event::Head(Head::Push(_)), _) if self.heads == 0 => self.is_push = true,
             (_, None) if !self.is_push => return None,
             (Event::Head(head), Some(ask)) if !self.is_push => self.head(head, ask, ledger),
@@ -474,17 +476,17 @@ impl Answers {
             Head::Null => {}
             Head::Array(0) | Head::Map(0) if ask.verb == Verb::HashGetAll && is_first => self.outcome = Outcome::Miss,
             Head::Array(_) | Head::Map(_) | Head::Set(_) if is_first => {
-                // Of HMGET it is known when a field is there.
+                // A value in the reply to HMGET shows that the field exists.
                 self.outcome = if ask.verb == Verb::HashGet { Outcome::Miss } else { Outcome::Hit };
             }
-            // Names and values of a hash come in turn.
+            // Names and values of a hash alternate.
             Head::Bulk(_) if ask.verb == Verb::HashGetAll && self.heads % 2 == 1 => {}
             Head::Bulk(len) => {
                 self.outcome = Outcome::Hit;
                 self.value_bytes += u64::from(len);
             }
             Head::Int(count) if is_first => self.outcome = counted(ask, count),
-            // Within MULTI nothing is known yet.
+            // Within MULTI, outcomes are not known yet.
             Head::Simple(b"QUEUED") => self.outcome = Outcome::Unknown,
             Head::Simple(_) if is_first => self.outcome = Outcome::Hit,
             _ => {}
@@ -506,11 +508,11 @@ impl Answers {
     }
 }
 
-/// Returns what a number says of a request.
+/// Returns the outcome of a request whose reply is a number.
 fn counted(ask: Ask, count: i64) -> Outcome {
     match (ask.verb, count) {
         (Verb::Delete | Verb::Touch | Verb::HashDelete | Verb::Add, 0) => Outcome::Miss,
-        // The reply does not say which of several keys were there.
+        // The reply does not show which of several keys existed.
         (Verb::Delete | Verb::Touch, count) if ask.keys > 1 && count != i64::from(ask.keys) => Outcome::Unknown,
         _ => Outcome::Hit,
     }

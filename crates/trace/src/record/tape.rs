@@ -1,4 +1,4 @@
-//! From entries to a file, by a thread of its own: who records never waits for a disk.
+//! Writes entries to a file in a separate thread, so that the recorder never waits for a disk.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -8,12 +8,12 @@ use std::thread::JoinHandle;
 
 use crate::format::{Blocks, Entry, Header, Summary, twitter};
 
-/// Pieces that wait to be written, at most: some 4 MiB.
+/// Highest number of pieces that wait to be written: about 4 MiB.
 const PIECES_MAX: usize = 64;
-/// Bytes of lines that are written at once.
+/// Number of bytes of lines written at once.
 const LINES_BYTES: usize = 60 << 10;
 
-/// Why a trace was not written.
+/// The reason why a trace could not be written.
 #[derive(Debug)]
 pub struct TapeError(pub String);
 
@@ -25,11 +25,11 @@ impl std::fmt::Display for TapeError {
 
 impl std::error::Error for TapeError {}
 
-/// A file that is being written.
+/// A trace file that is being written.
 #[derive(Debug)]
 pub struct Tape {
     form: Form,
-    /// Entries that are in the form and not with the writer.
+    /// Entries that are encoded and not yet handed to the writer.
     waiting: u64,
     written: u64,
     lost: u64,
@@ -44,17 +44,17 @@ enum Form {
 }
 
 impl Tape {
-    /// Begins the file at `path`, which must not be there yet; with `lines` as Twitter's lines.
+    /// Creates the file at `path`, which must not exist. With `lines` it uses Twitter's format.
     ///
     /// # Errors
-    /// When it cannot be made, or the system has no thread.
+    /// If the file cannot be created, or if the thread cannot be started.
     pub fn create(path: &Path, header: &Header, lines: bool) -> Result<Self, TapeError> {
         let mut file = OpenOptions::new().write(true).create_new(true).open(path).map_err(|error| {
             let remedy = match error.kind() {
-                std::io::ErrorKind::AlreadyExists => "name another file, or remove it",
-                _ => "name a file in a folder that may be written to",
+                std::io::ErrorKind::AlreadyExists => "name another file, or remove this one",
+                _ => "name a file in a writable directory",
             };
-            TapeError(format!("{}: it cannot be made ({error}); {remedy}", path.display()))
+            TapeError(format!("{}: cannot create the file ({error}); {remedy}", path.display()))
         })?;
         let begins: &[u8] = if lines { &[] } else { &header.bytes() };
         file.write_all(begins).map_err(|error| TapeError(format!("{}: {error}", path.display())))?;
@@ -62,22 +62,22 @@ impl Tape {
         let writer = std::thread::Builder::new()
             .name("trace-writer".to_owned())
             .spawn(move || write(file, &pieces))
-            .map_err(|error| TapeError(format!("the thread that writes cannot be started ({error})")))?;
+            .map_err(|error| TapeError(format!("cannot start the writer thread ({error})")))?;
         let form = if lines { Form::Lines(Vec::with_capacity(LINES_BYTES)) } else { Form::Blocks(Blocks::default()) };
         Ok(Self { form, waiting: 0, written: 0, lost: 0, to_writer: Some(to_writer), writer: Some(writer) })
     }
 
-    /// Entries that were handed to the file so far, and those that it could not take.
+    /// Returns the number of entries handed to the file so far, and the number of lost entries.
     pub const fn counts(&self) -> (u64, u64) {
         (self.written, self.lost)
     }
 
-    /// The file cannot be written any more: what comes is lost.
+    /// Returns whether the file can no longer be written, so that entries are lost.
     pub fn is_broken(&self) -> bool {
         self.writer.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Takes an entry.
+    /// Adds an entry.
     pub fn put(&mut self, entry: &Entry) {
         let piece = match &mut self.form {
             Form::Blocks(blocks) => blocks.push(entry),
@@ -93,12 +93,12 @@ impl Tape {
             self.hand_over(piece);
         }
         if matches!(self.form, Form::Blocks(_)) {
-            // A block that came out is without the entry that did not fit in it.
+            // A completed block does not contain the entry that did not fit into it.
             self.waiting += 1;
         }
     }
 
-    /// Hands over what has come, so that a recorder that is killed has lost little.
+    /// Hands over the entries so far, so that a killed recorder loses little.
     pub fn flush(&mut self) {
         let piece = match &mut self.form {
             Form::Blocks(blocks) => blocks.take(),
@@ -117,25 +117,25 @@ impl Tape {
         }
     }
 
-    /// Ends the file, waiting for what is on its way. What was written and lost is added to `seen`.
+    /// Ends the file after all pending pieces are written. Adds the written and lost entries to `seen`.
     ///
     /// # Errors
-    /// When something could not be written.
+    /// If a piece could not be written.
     pub fn end(mut self, seen: &mut Summary) -> Result<(), TapeError> {
         self.flush();
         seen.entries = self.written;
         seen.lost += self.lost;
         if let (Form::Blocks(blocks), Some(writer)) = (&self.form, &self.to_writer) {
-            // The last piece is waited for.
+            // Waits for room for the last piece.
             let _ = writer.send(blocks.end(seen));
         }
         self.to_writer = None;
         let Some(writer) = self.writer.take() else { return Ok(()) };
-        let remedy = "look at the disk's room; what was written before is whole";
+        let remedy = "check the free space of the disk; the part that was written before is intact";
         match writer.join() {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(TapeError(format!("the trace could not be written further ({error}); {remedy}"))),
-            Err(_) => Err(TapeError(format!("the thread that writes ended early; {remedy}"))),
+            Ok(Err(error)) => Err(TapeError(format!("cannot continue writing the trace ({error}); {remedy}"))),
+            Err(_) => Err(TapeError(format!("the writer thread ended early; {remedy}"))),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! A server's own account of what it is asked: memcached's log stream and RESP's `MONITOR`.
+//! Records from a server's own log of requests: memcached's `watch` stream or RESP's `MONITOR`.
 //!
-//! A store's line comes behind one of its own lookup on the same connection, which no client asked for: the two are one
-//! request. Servers that know the word report deletions; `MONITOR` reports every command.
+//! memcached logs a store after an internal lookup on the same connection, which no client requested; both lines count
+//! as one request. Newer servers also log deletions. `MONITOR` reports every command.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
@@ -15,12 +15,12 @@ use super::monitor::{micros, monitored, timed};
 use super::{Ledger, Pen, Seen};
 use crate::format::{Entry, Outcome, Secret, Verb};
 
-/// Commands for a memcached, tried in turn until it replies OK: older versions do not know deletions.
+/// Commands to memcached, tried in turn until the reply is OK. Older versions do not support deletions.
 pub const WATCH_COMMANDS: [&[u8]; 2] = [b"watch fetchers mutations deletions\r\n", b"watch fetchers mutations\r\n"];
 
 /// The longest line; a longer one ends the stream.
 const LINE_BYTES_MAX: usize = 1 << 20;
-/// Connections whose last lookup is remembered.
+/// Highest number of connections whose last lookup is stored.
 const CONNECTIONS_MAX: usize = 1 << 16;
 /// Time limit of a read, after which the caller decides whether to continue.
 const LOOK: Duration = Duration::from_millis(100);
@@ -29,30 +29,30 @@ const LOOK: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Watched {
     pen: Pen,
-    /// The first line's time: the trace begins there.
+    /// The time of the first line, at which the trace begins.
     began_unix_us: Option<u64>,
-    /// Each connection's last lookup: its number in the ledger, its key, and what it found.
+    /// Each connection's last lookup: its number in the ledger, its key, and its outcome.
     lookups: HashMap<u64, (u64, u64, Outcome)>,
 }
 
 impl Watched {
-    /// With this secret.
+    /// Creates the state with this secret.
     pub fn new(secret: Secret) -> Self {
         let pen = Pen { secret, at_us: 0, now_s: 0, connection: 0 };
         Self { pen, began_unix_us: None, lookups: HashMap::new() }
     }
 
-    /// Returns when the stream began, in microseconds since 1970, and where it is.
+    /// Returns the beginning of the stream in microseconds since 1970, and the current position.
     pub const fn time(&self) -> (Option<u64>, u64) {
         (self.began_unix_us, self.pen.at_us)
     }
 
-    /// The stream is over: what the last lookups found is known.
+    /// Ends the stream and settles the last lookups.
     pub fn close(&mut self, ledger: &mut Ledger) {
         self.lookups.drain().for_each(|(_, lookup)| settle(Some(lookup), ledger));
     }
 
-    /// Takes a line of `MONITOR`, without its end. False: it is none.
+    /// Parses a line of `MONITOR` without its line end. Returns false if it is not such a line.
     pub fn monitored(&mut self, line: &[u8], ledger: &mut Ledger, seen: &mut Seen) -> bool {
         let Some((unix_us, rest)) = timed(line) else { return false };
         self.pen.at_us = self.at(unix_us);
@@ -65,7 +65,7 @@ impl Watched {
     }
 }
 
-/// Returns the fields of a line: time, type, key and so on; empty where the line has none.
+/// Returns the fields of a line: time, type, key and so on; missing fields are empty.
 fn facts(line: &[u8]) -> [&[u8]; 8] {
     const NAMES: [&[u8]; 8] = [b"ts", b"type", b"key", b"status", b"cmd", b"ttl", b"cfd", b"size"];
     let mut facts: [&[u8]; 8] = [b""; 8];
@@ -78,7 +78,7 @@ fn facts(line: &[u8]) -> [&[u8]; 8] {
     facts
 }
 
-/// Takes a line of memcached's log stream, without its end. False: it is none.
+/// Parses a line of memcached's log stream without its line end. Returns false if it is not such a line.
 pub fn watched(line: &[u8], watched: &mut Watched, ledger: &mut Ledger, seen: &mut Seen) -> bool {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if let Some(skipped) = line.strip_prefix(b"skipped=") {
@@ -149,7 +149,7 @@ fn settle(lookup: Option<(u64, u64, Outcome)>, ledger: &mut Ledger) {
     }
 }
 
-/// Microseconds of a time whose microseconds have no zeros before them, as memcached writes it.
+/// Parses a time whose microseconds have no leading zeros, as memcached writes it.
 fn unpadded_micros(text: &[u8]) -> Option<u64> {
     let point = text.iter().position(|byte| *byte == b'.')?;
     match text.len() - point - 1 {
@@ -162,7 +162,7 @@ fn unpadded_micros(text: &[u8]) -> Option<u64> {
     }
 }
 
-/// Kind of a server's watch stream.
+/// The kind of a server's log stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
     /// memcached's `watch`.
@@ -171,10 +171,11 @@ pub enum Stream {
     Monitor,
 }
 
-/// Reads the stream of `server` until it ends or `look`, which sees what there is every now and then, says no.
+/// Reads the stream of `server` until it ends, or until `look` returns false. `look` is called regularly with the
+/// current state.
 ///
 /// # Errors
-/// In words: the server refused, or sent something else.
+/// Returns the reason in words if the server refused, or sent unexpected data.
 pub fn watch(
     server: &mut link::Stream,
     stream: Stream,
@@ -183,7 +184,7 @@ pub fn watch(
     seen: &mut Seen,
     look: &mut dyn FnMut(&Watched, &mut Ledger, &Seen) -> bool,
 ) -> Result<(), String> {
-    let lost = |error: std::io::Error| format!("the stream broke ({error}); look whether the server is there");
+    let lost = |error: std::io::Error| format!("the stream failed ({error}); check that the server is running");
     server.set_timeout(LOOK);
     let mut asks = match stream {
         Stream::Watch => WATCH_COMMANDS.to_vec(),
@@ -199,7 +200,7 @@ pub fn watch(
     loop {
         match server.read(&mut buffer) {
             Ok(0) if is_granted => return Ok(()),
-            Ok(0) => return Err("the server closed the connection; look at its log".to_owned()),
+            Ok(0) => return Err("the server closed the connection; see its log".to_owned()),
             Ok(bytes) => kept.extend_from_slice(&buffer[..bytes]),
             Err(error)
                 if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {}
@@ -215,7 +216,7 @@ pub fn watch(
                 if !is_granted && !ask(server)? {
                     let said = String::from_utf8_lossy(line);
                     return Err(format!(
-                        "the server refused and said {said:?}; allow it to be watched, or record by --listen"
+                        "the server refused the stream and replied {said:?}; permit it, or record with --listen"
                     ));
                 }
                 continue;
@@ -226,14 +227,12 @@ pub fn watch(
             };
             if !is_line {
                 let said = String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
-                return Err(format!(
-                    "the server sent a line that is none of its stream: {said:?}; is it the right --protocol?"
-                ));
+                return Err(format!("the server sent an unexpected line: {said:?}; check --protocol"));
             }
         }
         kept.drain(..at);
         if kept.len() > LINE_BYTES_MAX {
-            return Err(format!("a line of more than {LINE_BYTES_MAX} bytes; is it the right --protocol?"));
+            return Err(format!("a line is longer than {LINE_BYTES_MAX} bytes; check --protocol"));
         }
         if !look(by, ledger, seen) {
             return Ok(());

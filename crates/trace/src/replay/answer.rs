@@ -1,4 +1,4 @@
-//! What a server's answers say of a replay's requests.
+//! Reads the replies to a replay's requests.
 
 use std::collections::VecDeque;
 
@@ -13,21 +13,21 @@ use load::traffic::{Pending, Progress};
 use load::workload::model::Protocol;
 use load::workload::source::progress::State;
 
-const UNASKED: &str = "a value of a key that was not asked for";
+const UNASKED: &str = "the reply has a value of a key that was not requested";
 
-/// An answer that is being read.
+/// A reply that is being read.
 pub struct Reading<'r> {
     /// Settings of the replay.
     pub script: &'r Script,
-    /// Entries that the connection waits for: the first `keys` are this request's.
+    /// Entries of the connection without a reply; the first `keys` belong to this request.
     pub asked: &'r VecDeque<Entry>,
-    /// Keys of the request.
+    /// Number of keys of the request.
     pub keys: usize,
-    /// Stores of keys that were missed.
+    /// Stores of missed keys.
     pub fills: &'r mut VecDeque<Entry>,
-    /// Tokens that came with values.
+    /// Tokens that arrived with values.
     pub tokens: &'r mut Tokens,
-    /// Room for a key's text.
+    /// Buffer for a key's text.
     pub key: &'r mut Vec<u8>,
     /// Progress of the reply.
     pub state: State,
@@ -35,12 +35,12 @@ pub struct Reading<'r> {
     pub pending: &'r mut Pending,
 }
 
-/// Reads the answer to what a new connection says first.
+/// Reads the reply to a new connection's greeting.
 pub fn greeting(protocol: Protocol, pending: &mut Pending, mut state: State, bytes: &[u8]) -> (usize, Progress) {
     let mut used = 0;
     let (mut text, mut reply) = (Decoder::new(Expect::Store), resp::Decoder::new());
     loop {
-        // Such an answer is one line.
+        // Such a reply is one line.
         let (consumed, last, failed) = if protocol == Protocol::Resp {
             match reply.step(&bytes[used..]) {
                 Ok(Some(step)) => (
@@ -69,7 +69,7 @@ pub fn greeting(protocol: Protocol, pending: &mut Pending, mut state: State, byt
 }
 
 impl Reading<'_> {
-    /// Reads what has come.
+    /// Reads received bytes.
     pub fn answer(mut self, bytes: &[u8]) -> (usize, Progress) {
         let is_resp = self.script.protocol == Protocol::Resp;
         if is_resp { self.resp(bytes) } else { self.memcache(bytes) }
@@ -83,12 +83,12 @@ impl Reading<'_> {
         self.asked[0].verb
     }
 
-    /// The present key.
+    /// Returns the current key.
     fn entry(&self) -> &Entry {
         &self.asked[(self.state.index as usize).min(self.keys - 1)]
     }
 
-    /// The keys from `from` until before `to` were not there.
+    /// Records that the keys from `from` to before `to` do not exist.
     fn missed(&mut self, from: usize, to: usize) {
         for at in from..to {
             self.state.missed();
@@ -101,13 +101,13 @@ impl Reading<'_> {
         }
     }
 
-    /// A value begins; whether it is compared.
+    /// Begins a value and decides whether it is compared.
     fn value_begins(&mut self) {
         let compared = self.script.verify && self.verb().reads() && !self.script.altered.has(self.entry().key);
         self.state.value_begins(compared);
     }
 
-    /// The next bytes of a value of which `rest` and a line end are to come.
+    /// Compares the next bytes of a value with `rest` bytes and a line end left.
     fn piece(&mut self, piece: &[u8], rest: u64) {
         self.pending.read_bytes += piece.len() as u64;
         if self.state.compares() {
@@ -170,7 +170,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// A value begins, of `key` if the answer names it.
+    /// Begins a value; `key` is its key if the reply names it.
     fn value(&mut self, key: Option<&[u8]>, token: Option<u64>) -> Result<(), &'static str> {
         if let Some(named) = key.filter(|_| self.script.verify || self.keys > 1) {
             let from = self.state.index as usize;
@@ -179,7 +179,7 @@ impl Reading<'_> {
             self.state.index = at as u32;
         }
         if self.state.index as usize >= self.keys {
-            return Err("more values than keys were asked for");
+            return Err("the reply has more values than requested keys");
         }
         if let Some(token) = token {
             self.tokens.keep(self.entry().key, token);
@@ -232,7 +232,7 @@ impl Reading<'_> {
     }
 
     fn head(&mut self, head: Head<'_>, is_first: bool) -> Result<(), &'static str> {
-        const OTHER: &str = "a RESP reply of another type or length than was asked for";
+        const OTHER: &str = "the RESP reply has another type or length than expected";
         let verb = self.verb();
         match head {
             Head::Error(_) | Head::BulkError(_) => self.state.failed(),

@@ -1,4 +1,4 @@
-//! From a reader to the lanes of a run's threads.
+//! Distributes a trace's entries to the lanes of a run's threads.
 
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,15 +11,15 @@ use crate::FirstError;
 use crate::format::{Entry, Reader, Summary, TraceError, Verb};
 use load::schedule::{Next, OpenInstants, Stream};
 
-/// Chunks of a lane that wait, at most.
+/// Highest number of waiting chunks of a lane.
 pub const LANE_CHUNKS_MAX: usize = 64;
-/// Entries that are read before they are dealt out.
+/// Number of entries that are read before they are distributed.
 const ROUND_ENTRIES: usize = 4096;
 
 /// Entries of one lane, in the trace's order.
 pub(super) type Chunk = Arc<[Entry]>;
 
-/// A trace that is being read for a run. It is for one run: each lane is taken once.
+/// A trace that is being read for one run; each lane is taken once.
 #[derive(Debug)]
 pub struct Feed {
     lanes: Vec<Mutex<Lane>>,
@@ -28,35 +28,35 @@ pub struct Feed {
     end: Arc<Mutex<Option<FeedEnd>>>,
 }
 
-/// Which lane a request goes to.
+/// The rule that assigns requests to lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deal {
-    /// That of its (first) key: what is asked of one key stays in order. For a run at the trace's own instants: a lane
-    /// with few requests waits for none of the others.
+    /// By the request's (first) key, so that requests for one key stay in order. Used at the trace's own instants: a
+    /// lane with few requests does not wait for others.
     ByKey,
-    /// One after the other, for a run at another pace: every lane has as much to do. The instants are not used.
+    /// In rotation, for a run at another pace: every lane has equal work. The instants are not used.
     InTurn,
 }
 
-/// End of the reading.
+/// The state at the end of reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeedEnd {
     /// Entries that were read.
     pub entries: u64,
-    /// The trace stops without an end: its recorder was killed.
+    /// True if the trace has no end because its recorder was killed.
     pub is_cut: bool,
     /// Summary that the recorder wrote at the end.
     pub summary: Option<Summary>,
 }
 
-/// Receivers of one thread: both give the same chunks, for what is due and for what is sent.
+/// The receivers of one thread. Both return the same chunks, one for the instants and one for the requests.
 #[derive(Debug)]
 struct Lane {
     entries: Option<Receiver<Chunk>>,
     instants: Option<Receiver<Chunk>>,
 }
 
-/// Senders of one lane.
+/// The senders of one lane.
 struct Mouth {
     entries: SyncSender<Chunk>,
     instants: SyncSender<Chunk>,
@@ -64,10 +64,10 @@ struct Mouth {
 }
 
 impl Feed {
-    /// Begins to read, for `threads` threads.
+    /// Starts reading for `threads` threads.
     ///
     /// # Errors
-    /// When the system has no thread for it.
+    /// If the system cannot start a thread.
     pub fn start(reader: Reader, threads: usize, deal: Deal) -> std::io::Result<Self> {
         let (mut lanes, mut mouths) = (Vec::with_capacity(threads), Vec::with_capacity(threads));
         for _ in 0..threads {
@@ -90,22 +90,22 @@ impl Feed {
         Ok(feed)
     }
 
-    /// End of the reading; `None`: the feed still reads, or its end was not waited for.
+    /// Returns the end of the reading; `None` while the feed still reads, or if it was ended early.
     pub fn end(&self) -> Option<FeedEnd> {
         *self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The run takes its instants from it.
+    /// Returns whether the run takes its instants from the feed.
     pub(super) fn is_paced(&self) -> bool {
         self.deal == Deal::ByKey
     }
 
-    /// The entries of lane `thread`. Each lane can be taken once; a later call returns an empty one.
+    /// Returns the entries of lane `thread`. Each lane can be taken once; a later call returns an empty receiver.
     pub(super) fn entries(&self, thread: usize) -> Option<Receiver<Chunk>> {
         self.lanes.get(thread)?.lock().unwrap_or_else(PoisonError::into_inner).entries.take()
     }
 
-    /// Ends the reading: all receivers are gone.
+    /// Ends the reading by dropping all receivers.
     pub fn close(&self) {
         for lane in &self.lanes {
             let mut lane = lane.lock().unwrap_or_else(PoisonError::into_inner);
@@ -120,7 +120,7 @@ impl OpenInstants for Feed {
     }
 
     fn open(&self, thread: usize, threads: usize) -> Stream {
-        debug_assert_eq!(threads, self.lanes.len(), "a feed is for as many threads as it was started with");
+        debug_assert_eq!(threads, self.lanes.len(), "the feed was started with this number of threads");
         let Some(chunks) = self.lanes[thread].lock().unwrap_or_else(PoisonError::into_inner).instants.take() else {
             return Box::new(|| Next::End);
         };
@@ -143,7 +143,7 @@ impl OpenInstants for Feed {
     }
 }
 
-/// Reads to the end, or until all receivers are gone.
+/// Reads until the end, or until all receivers are gone.
 fn deal_out(mut reader: Reader, mut mouths: Vec<Mouth>, deal: Deal) -> Result<FeedEnd, TraceError> {
     let (mut entries, mut requests, mut lane) = (0, 0, 0);
     let (mut round, mut keys, mut verb) = (0, 0, Verb::Get);
@@ -159,7 +159,7 @@ fn deal_out(mut reader: Reader, mut mouths: Vec<Mouth>, deal: Deal) -> Result<Fe
             hand_over(&mut mouths);
             return Ok(FeedEnd { entries, is_cut: reader.is_cut(), summary: reader.summary() });
         };
-        // A request is not divided between rounds, unless it is longer than one.
+        // A request is not divided between rounds, unless it is longer than a round.
         let is_full = round >= ROUND_ENTRIES && (!entry.joined || round >= 2 * ROUND_ENTRIES);
         if is_full {
             if !hand_over(&mut mouths) {
@@ -182,13 +182,13 @@ fn deal_out(mut reader: Reader, mut mouths: Vec<Mouth>, deal: Deal) -> Result<Fe
     }
 }
 
-/// Keys that are asked for by one of these may be asked for together; what was written together is written one by one.
+/// Returns whether requests for several keys of this verb may be sent as one. Joined writes are sent one by one.
 const fn is_read_together(verb: Verb) -> bool {
     matches!(verb, Verb::Get | Verb::Gets | Verb::Gat)
 }
 
-/// Gives every lane what waits for it: what is sent before what is due, so that who knows the instant finds the
-/// request. Returns false if the receiver is gone.
+/// Hands every lane its waiting chunks: requests before instants, so that a thread with an instant finds the request.
+/// Returns false if the receiver is gone.
 fn hand_over(mouths: &mut [Mouth]) -> bool {
     let mut is_taken = false;
     for mouth in mouths {

@@ -1,4 +1,4 @@
-//! The requests of one lane, and what their answers say.
+//! Sends the requests of one lane and reads their replies.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -14,14 +14,14 @@ use load::workload::model::Protocol;
 use load::workload::place::Ring;
 use load::workload::source::progress;
 
-/// Fills that wait at most; what does not fit is not sent.
+/// Highest number of waiting fills; further ones are not sent.
 pub const FILLS_MAX: usize = 65_536;
-/// Versions of each thread's stores begin here, so that no two stores of a run have one.
+/// Distance between the first versions of two threads' stores, so that no two stores of a run have the same version.
 const THREAD_VERSIONS: u64 = 1 << 40;
-/// Tokens that are remembered, by the keys' hashes.
+/// Number of stored tokens, by the keys' hashes.
 const TOKENS: usize = 1 << 14;
 
-/// The names that are not a verb's, behind the verbs' names.
+/// Index of the first name that is not a verb's name.
 pub(super) const FILL: usize = Verb::ALL.len();
 pub(super) const AUTH: usize = FILL + 1;
 
@@ -31,12 +31,12 @@ pub struct Playback {
     script: Script,
     names: Vec<String>,
     lane: Option<Receiver<Chunk>>,
-    /// Its instants say when there is a request; otherwise the end has to be waited for.
+    /// True if instants determine when there is a request; otherwise the thread has to wait for the end.
     paced: bool,
     ahead: RefCell<Ahead>,
     is_over: Cell<bool>,
     ring: Ring,
-    /// Requests of each connection without an answer, the oldest first; of one request its keys.
+    /// Requests of each connection without a reply, oldest first, with one entry per key.
     asked: Vec<VecDeque<Entry>>,
     fills: VecDeque<Entry>,
     tokens: Tokens,
@@ -45,14 +45,14 @@ pub struct Playback {
     word: Vec<u8>,
 }
 
-/// Entries that were read from the lane and not sent.
+/// Entries that were read from the lane and not sent yet.
 #[derive(Debug, Default)]
 struct Ahead {
     chunk: Chunk,
     at: usize,
 }
 
-/// Tokens of `gets`, for the `cas` that may follow: those of the keys that were read last.
+/// Tokens of `gets` for a later `cas`; only those of the most recently read keys.
 #[derive(Debug)]
 pub(super) struct Tokens(Box<[(u64, u64)]>);
 
@@ -72,7 +72,7 @@ impl Tokens {
 }
 
 impl Playback {
-    /// The requests of lane `thread` of `feed`.
+    /// Creates the requests of lane `thread` of `feed`.
     pub fn new(script: &Script, feed: &Feed, thread: usize) -> Self {
         let verbs = Verb::ALL.iter().map(|(name, _)| *name);
         Self {
@@ -97,7 +97,8 @@ impl Playback {
         self.script.protocol
     }
 
-    /// Has the next entry at hand, waiting for it if `wait`. False: it is not there now, or there are no more.
+    /// Makes the next entry available and waits for it if `wait` is true. Returns false if there is none now, or no
+    /// more at all.
     fn look(&self, wait: bool) -> bool {
         let Some(lane) = &self.lane else {
             self.is_over.set(true);
@@ -120,7 +121,7 @@ impl Playback {
         true
     }
 
-    /// The next entry; `None` at the end.
+    /// Returns the next entry; `None` at the end.
     fn peek(&self) -> Option<Entry> {
         if !self.look(true) {
             return None;
@@ -129,7 +130,7 @@ impl Playback {
         Some(ahead.chunk[ahead.at])
     }
 
-    /// Moves the next request to those that `connection` waits for; how many keys it has.
+    /// Moves the next request to the requests in flight of `connection`. Returns its number of keys.
     fn take(&mut self, connection: usize) -> usize {
         let asked = &mut self.asked[connection];
         if let Some(fill) = self.fills.pop_front() {
@@ -150,7 +151,7 @@ impl Playback {
         }
     }
 
-    /// Puts the request whose `count` keys are the last that `connection` waits for.
+    /// Writes the request whose keys are the last `count` entries in flight on `connection`.
     fn put(&mut self, connection: usize, count: usize, out: &mut Vec<u8>) -> u64 {
         let asked = &self.asked[connection];
         let first = asked.len() - count;
@@ -204,7 +205,7 @@ impl Traffic for Playback {
     fn next(&mut self, connection: usize, out: &mut Vec<u8>) -> Pending {
         self.room_for(connection);
         let is_fill = self.has_follow_up();
-        assert!(is_fill || self.look(true), "who asks has seen that the trace is not at its end");
+        assert!(is_fill || self.look(true), "the caller has checked that the trace is not at its end");
         let count = self.take(connection);
         let asked = &self.asked[connection];
         let route = if is_fill { FILL } else { asked[asked.len() - count].verb as usize };
@@ -245,7 +246,7 @@ impl Traffic for Playback {
 
     fn greet(&mut self, connection: usize, out: &mut Vec<u8>) -> Vec<Pending> {
         self.room_for(connection);
-        // What the connection before it carried is not answered any more.
+        // Requests of the previous connection will get no replies.
         self.asked[connection].clear();
         let Some(auth) = &self.script.auth else { return Vec::new() };
         match self.script.protocol {
@@ -262,25 +263,25 @@ impl Traffic for Playback {
     }
 }
 
-/// Stores what a trace reads, before it is replayed: each key of which a read found a value, and of those that a trace
-/// without outcomes reads with a length. A key that comes again soon is not stored again.
+/// Stores the keys that a trace reads, before its replay: each key whose read found a value, or whose length is given
+/// in a trace without outcomes. A key that occurs again soon is not stored again.
 #[derive(Debug)]
 pub struct Prefill {
     playback: Playback,
-    /// Hashes of keys that were stored, each where it falls; at first such as fall elsewhere.
+    /// Hashes of stored keys, by position; initially hashes that belong to other positions.
     stored: Box<[u64]>,
 }
 
-/// Keys that are remembered as stored.
+/// Number of keys that are remembered as stored.
 const STORED: usize = 1 << 20;
 
 impl Prefill {
-    /// Of lane `thread` of `feed`.
+    /// Creates the prefill of lane `thread` of `feed`.
     pub fn new(script: &Script, feed: &Feed, thread: usize) -> Self {
         Self { playback: Playback::new(script, feed, thread), stored: (1..=STORED as u64).collect() }
     }
 
-    /// Passes over what is not to be stored. False: there is nothing at hand.
+    /// Skips entries that need no store. Returns false if no entry is available.
     fn seek(&self) -> bool {
         while self.playback.look(false) {
             let mut ahead = self.playback.ahead.borrow_mut();
@@ -306,7 +307,7 @@ impl Traffic for Prefill {
     }
 
     fn is_exhausted(&self) -> bool {
-        // A closed loop asks this before each request, and would take "not yet" for a request that is there.
+        // A closed loop calls this before each request; "not yet" would be mistaken for an available request.
         while !self.seek() {
             if self.playback.is_over.get() || !self.playback.look(true) {
                 return true;

@@ -1,16 +1,16 @@
-//! An entry's request, in the words of each protocol.
+//! Writes an entry's request in each protocol.
 //!
 //! | trace | memcache | meta | RESP |
 //! |---|---|---|---|
 //! | get; several keys | `get` | `mg v`; `mg v k q` ... `mn` | `GET`; `MGET` |
 //! | gets | `gets` | `mg c v` | `GET`, `MGET` |
 //! | gat | `gat` | `mg v T` | `GETEX`; `MGET` |
-//! | set, add, replace | themselves | `ms`, `ms ME`, `ms MR` | `SET`, `SET NX`, `SET XX` |
-//! | cas | `cas` with the token of the last gets | `ms C` with it | `SET XX` |
-//! | append, prepend | themselves | `ms MA`, `ms MP` | `APPEND` |
+//! | set, add, replace | the same | `ms`, `ms ME`, `ms MR` | `SET`, `SET NX`, `SET XX` |
+//! | cas | `cas` with the token of the last gets | `ms C` with that token | `SET XX` |
+//! | append, prepend | the same | `ms MA`, `ms MP` | `APPEND` |
 //! | incr, decr | by 1 | `ma`, `ma MD` | `INCRBY`, `DECRBY` |
-//! | delete, touch | themselves | `md`, `mg T` | `DEL`, `EXPIRE` |
-//! | hget, hgetall, hset, hdel | get, get, set, delete | the same | themselves, of field `f` |
+//! | delete, touch | the same | `md`, `mg T` | `DEL`, `EXPIRE` |
+//! | hget, hgetall, hset, hdel | get, get, set, delete | get, get, set, delete | the same, with field `f` |
 
 use base::prng::split_mix;
 use protocol::memcache::client::{self, Expect, MetaRequest};
@@ -22,33 +22,33 @@ use crate::format::{Entry, Verb};
 use load::workload::model::Protocol;
 
 const CRLF: &[u8] = b"\r\n";
-/// memcached takes longer times to live than this for instants.
+/// Longest relative time to live in seconds; memcached treats larger numbers as instants.
 const RELATIVE_S_MAX: u64 = 30 * 86_400;
-/// Mixed into a key's hash to mark its values.
+/// Constant mixed into a key's hash for the mark of its values.
 const MARK: u64 = 0x7265_706C_6179_0001;
-/// A number of so many digits is one that can be counted.
+/// Highest number of digits of a number that can be incremented.
 const NUMBER_DIGITS_MAX: u64 = 18;
-/// The field that stands for all of a hash.
+/// The field that represents a whole hash.
 const FIELD: &[u8] = b"f";
 
-/// Returns what values of `key` are marked with.
+/// Returns the mark in the values of `key`.
 pub fn mark(key: u64) -> u64 {
     split_mix(key ^ MARK)
 }
 
-/// A request that is about to be put.
+/// A request that is being written.
 pub struct Draft<'d> {
     /// Settings of the replay.
     pub script: &'d Script,
-    /// Entry to send.
+    /// The entry to send.
     pub entry: &'d Entry,
-    /// Its key.
+    /// The text of the entry's key.
     pub key: &'d [u8],
-    /// Mark of its value.
+    /// Version in the value's mark.
     pub version: u64,
     /// The token that a swap compares.
     pub token: u64,
-    /// Room for a value.
+    /// Buffer for a value.
     pub word: &'d mut Vec<u8>,
 }
 
@@ -66,7 +66,7 @@ pub fn expect(protocol: Protocol, verb: Verb, is_alone: bool) -> Expect {
 }
 
 impl Draft<'_> {
-    /// Puts it; says how many bytes of value went with it.
+    /// Writes the request. Returns the number of bytes of value in it.
     pub fn put(&mut self, out: &mut Vec<u8>) -> u64 {
         match self.script.protocol {
             Protocol::Resp | Protocol::Resp3 => self.put_resp(out),
@@ -86,7 +86,7 @@ impl Draft<'_> {
         self.script.sent_bytes(self.entry.value_bytes)
     }
 
-    /// Appends the value. That of a key which was altered is a number where it is short, so that it can be counted.
+    /// Appends the value. A short value of an altered key is a number, so that it can be incremented.
     fn put_value(&self, out: &mut Vec<u8>) -> u64 {
         let (key, len) = (self.entry.key, u64::from(self.value_bytes()));
         if (1..=NUMBER_DIGITS_MAX).contains(&len) && self.script.altered.has(key) {
@@ -242,7 +242,7 @@ impl Draft<'_> {
     }
 }
 
-/// Puts a read of several keys, `text` giving each one's.
+/// Writes a read of several keys; `text` returns the text of each.
 pub fn put_many(
     script: &Script,
     verb: Verb,

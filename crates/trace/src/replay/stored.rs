@@ -1,14 +1,14 @@
-//! Keys whose values are not the ones that a store of ours would have left.
+//! Keys whose values differ from those that the replay's stores would leave.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use base::prng::split_mix;
 
-/// Bits, as a power of two.
+/// Number of bits, as a power of two.
 const BITS_LOG: u32 = 22;
 
-/// Keys that were appended to or counted, as bits by their hashes: of a key whose bit another one has set nothing is
-/// checked either. It never forgets and never grows.
+/// Keys that were appended to or incremented, as bits by their hashes. Other keys with the same bit are not checked
+/// either. The set never shrinks and never grows in memory.
 #[derive(Debug)]
 pub struct Altered {
     words: Box<[AtomicU64]>,
@@ -26,7 +26,7 @@ impl Altered {
         ((bit >> 6) as usize, 1 << (bit & 63))
     }
 
-    /// The value of `key` cannot be checked from now on.
+    /// Marks `key`: its value can no longer be checked.
     pub fn add(&self, key: u64) {
         let (word, bit) = Self::place(key);
         if self.words[word].load(Relaxed) & bit == 0 {

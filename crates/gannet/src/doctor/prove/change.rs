@@ -1,9 +1,9 @@
-//! The change that is applied and undone between measurements, so that no setting stays unless the operator chose it.
+//! The change under test. It is applied and undone between measurements, and stays only if the operator requested that.
 //!
 //! ```text
-//!   apply: journal ─> guard ─> write      the guard is a process that undoes the run when this one is gone
-//!   back:  undo ─> the guard sees that and ends
-//!   keep:  confirm ─> the guard ends; `gannet doctor undo RUN` takes it back later
+//!   apply: journal ─> guard ─> write      the guard is a process that undoes the run if this process ends
+//!   undo:  undo ─> the guard notices it and ends
+//!   keep:  confirm ─> the guard ends; `gannet doctor undo RUN` undoes the run later
 //! ```
 
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use doctor::tune::{Draft, Journal, Log, Outcome, Settled, apply, undo};
 
 use super::super::tune;
 
-/// Settings of the host that are written and taken back.
+/// Settings of the host that are applied and undone.
 pub struct Settings {
     root: PathBuf,
     folder: PathBuf,
@@ -31,12 +31,12 @@ struct Applied {
 pub enum Change {
     /// Settings of the host.
     Settings(Settings),
-    /// The CPUs of the workers of a server that is started here.
+    /// The CPUs of the workers of a server that the proof starts.
     Pins(String),
 }
 
 impl Settings {
-    /// The settings of `draft`, none of them written yet.
+    /// Prepares the settings of `draft` without writing any of them.
     pub const fn new(root: PathBuf, folder: PathBuf, draft: Draft) -> Self {
         Self { root, folder, draft, applied: None }
     }
@@ -45,7 +45,7 @@ impl Settings {
         let mut journal = Journal::begin(&self.folder, &tune::boot(&self.root))?;
         let guard = tune::start_guard(&self.root, &self.folder, &journal.run)?;
         let settled = apply(&self.root, &mut journal, &self.draft, &mut |_| {});
-        // From here on there may be something to take back.
+        // From here on there may be a change to undo.
         self.applied = Some(Applied { journal, guard });
         match settled?.iter().find_map(refused) {
             Some(why) => Err(format!("it cannot be applied here: {why}")),
@@ -60,12 +60,12 @@ impl Settings {
         let boot = tune::boot(&self.root);
         let settled = undo(&self.root, &mut applied.journal, &log, &boot, false, &mut |_| {})?;
         let stuck = settled.iter().find_map(|step| match &step.outcome {
-            Outcome::Foreign(now) => Some(format!("{} was changed by another program, to {now}", step.step.new.path)),
+            Outcome::Foreign(now) => Some(format!("{} was changed to {now} by another program", step.step.new.path)),
             outcome => refusal(outcome).map(|why| format!("{}: {why}", step.step.new.path)),
         });
         match stuck {
-            // The guard goes on trying when this process is gone.
-            Some(why) => Err(format!("run {run} is not undone ({why}); see `gannet doctor undo {run}`")),
+            // The guard continues to try after this process has ended.
+            Some(why) => Err(format!("run {run} was not undone ({why}); see `gannet doctor undo {run}`")),
             None => {
                 let _ = applied.guard.wait();
                 Ok(())
@@ -81,7 +81,7 @@ impl Settings {
     }
 }
 
-/// Why a value is not what was to be written.
+/// Returns the reason why a value differs from the planned one; otherwise `None`.
 fn refusal(outcome: &Outcome) -> Option<String> {
     match outcome {
         Outcome::Refused(why) => Some(why.clone()),
@@ -94,10 +94,10 @@ fn refused(settled: &Settled) -> Option<String> {
 }
 
 impl Change {
-    /// Checks that it can be applied, before anything is measured for it.
+    /// Checks that the change can be applied, before anything is measured.
     ///
     /// # Errors
-    /// A message that names a setting that may not be written.
+    /// A message with a setting that cannot be written.
     pub fn check(&self) -> Result<(), String> {
         let Self::Settings(settings) = self else { return Ok(()) };
         for step in &settings.draft.steps {
@@ -106,13 +106,13 @@ impl Change {
             if let Err(error) = rustix::fs::access(&place, rustix::fs::Access::WRITE_OK)
                 && refused.contains(&error)
             {
-                return Err(format!("{}: {}; run it as root", step.new.path, std::io::Error::from(error)));
+                return Err(format!("{}: {}; run the command as root", step.new.path, std::io::Error::from(error)));
             }
         }
         Ok(())
     }
 
-    /// Makes the host what `side` is compared as.
+    /// Puts the host into the state of `side`.
     pub fn set(&mut self, side: Side) -> Result<(), String> {
         match (self, side) {
             (Self::Settings(settings), Side::Changed) if settings.applied.is_none() => settings.write(),
@@ -121,19 +121,19 @@ impl Change {
         }
     }
 
-    /// Has the change stay; its end in a sentence.
+    /// Makes the change permanent. Returns a sentence about that.
     pub fn keep(&mut self) -> Result<String, String> {
         self.set(Side::Changed)?;
         match self {
             Self::Settings(settings) => {
                 let run = settings.keep()?;
-                Ok(format!("It stays: run {run}; `gannet doctor undo {run}` takes it back."))
+                Ok(format!("The change stays: run {run}; `gannet doctor undo {run}` undoes it."))
             }
             Self::Pins(cpus) => Ok(format!("Start the server with --pin {cpus}.")),
         }
     }
 
-    /// The `--pin` of a server that is started for `side`.
+    /// Returns the `--pin` of a server that is started for `side`.
     pub fn pin(&self, side: Side) -> Option<&str> {
         match (self, side) {
             (Self::Pins(cpus), Side::Changed) => Some(cpus),
@@ -188,7 +188,7 @@ mod tests {
         change.set(Side::Changed).unwrap();
         std::fs::write(root.join(&PATH[1..]), "33").unwrap();
         let why = change.set(Side::Before).unwrap_err();
-        assert!(why.contains("changed by another program, to 33") && why.contains("gannet doctor undo"), "{why}");
+        assert!(why.contains("was changed to 33 by another program") && why.contains("gannet doctor undo"), "{why}");
         assert_eq!(held(&root), "33");
         std::fs::remove_dir_all(root).unwrap();
     }

@@ -1,7 +1,7 @@
-//! A measurement without load of its own: what the server counted of its real traffic, between two readings.
+//! A measurement of the server's real traffic, from the difference between two readings of its counters.
 //!
 //! ```text
-//!   admin port ──/histograms.json──> times by bucket ── seconds later ──> the same; their difference is measured
+//!   admin port ──/histograms.json──> times by bucket ── seconds later ──> again; the difference is the measurement
 //! ```
 
 use std::collections::BTreeMap;
@@ -18,11 +18,11 @@ use super::trial::settle;
 use crate::Failure;
 use crate::top::page;
 
-/// Requests of a measurement at least: of fewer a p999 is one request's time.
+/// Minimum number of requests in a measurement: with fewer, a p999 is the time of a single request.
 const REQUESTS_MIN: u64 = 2_000;
-/// By how much the traffic of both sides of a round may differ.
+/// Largest allowed difference between the request rates of the two sides of a round.
 pub const RATE_APART_MAX: f64 = 0.1;
-/// Parts of a request's time in the server, with the ids of their p999 and p99.
+/// Parts of a request's time in the server, each with the ids of its p999 and p99.
 const PARTS: [(&str, &str, &str); 3] = [
     ("wait", "wait_p999_ns", "wait_p99_ns"),
     ("execute", "execute_p999_ns", "execute_p99_ns"),
@@ -31,15 +31,15 @@ const PARTS: [(&str, &str, &str); 3] = [
 
 /// A server under its own traffic.
 pub struct Live {
-    /// Its admin port.
+    /// The address of the server's admin port.
     pub admin: SocketAddr,
-    /// Its process.
+    /// The server's process id.
     pub pid: Option<u32>,
-    /// Length of each measurement.
+    /// Length of each measurement in seconds.
     pub seconds: u64,
 }
 
-/// Counts of requests by the upper bound of their bucket, in ns.
+/// Counts of requests by the upper bound of their bucket, in nanoseconds.
 type Buckets = BTreeMap<u64, u64>;
 
 impl Live {
@@ -47,7 +47,7 @@ impl Live {
         page(self.admin, "/histograms.json").map_err(|why| Failure::Failed(vec![why]))
     }
 
-    /// Measures once.
+    /// Takes one measurement.
     pub fn measure(&self, desk: &Desk) -> Result<Measured, Failure> {
         let host = Host::now("/".into(), self.pid);
         let begun = Instant::now();
@@ -64,7 +64,7 @@ impl Live {
             if part == "execute" {
                 measured.figures.insert("answers_per_s".to_owned(), count as f64 / begun.elapsed().as_secs_f64());
                 if count < REQUESTS_MIN {
-                    measured.fault = Some(format!("{count} requests came, and {REQUESTS_MIN} are the least"));
+                    measured.fault = Some(format!("{count} requests arrived; at least {REQUESTS_MIN} are needed"));
                 }
             }
             for (id, share) in [(p999, 0.999), (p99, 0.99)] {
@@ -80,7 +80,7 @@ fn buckets(part: &Value) -> Option<Buckets> {
     part.as_array()?.iter().map(pair).collect()
 }
 
-/// Returns the counts between two readings; `None` if one fell, as after a restart of the server.
+/// Returns the counts between two readings; `None` if a count decreased, as after a restart of the server.
 fn since(before: &Buckets, after: &Buckets) -> Option<Buckets> {
     let is_whole = before.iter().all(|(ns, count)| after.get(ns).is_some_and(|now| now >= count));
     let grown = |(ns, now): (&u64, &u64)| (*ns, now - before.get(ns).copied().unwrap_or(0));
@@ -97,7 +97,7 @@ fn quantile(times: &Buckets, share: f64) -> Option<u64> {
     })
 }
 
-/// Why a round does not count though both its sides do: their traffic is not alike.
+/// Returns the reason why a round does not count because the traffic of its sides differs; otherwise `None`.
 pub fn apart(before: &Measured, changed: &Measured) -> Option<String> {
     let rate = |side: &Measured| side.figures.get("answers_per_s").copied().filter(|rate| *rate > 0.0);
     let (a, b) = (rate(before)?, rate(changed)?);

@@ -1,14 +1,15 @@
-//! `gannet doctor prove`: whether a change helps, measured on this host, as it was and changed in turn.
+//! `gannet doctor prove`: measures on this host whether a change helps, in alternating rounds without and with the
+//! change.
 //!
 //! ```text
-//!   what       --remedy ID, --set NAME=VALUE or --pin CPUS ─> change      journaled, guarded, taken back
-//!   on what    a server started for it, or one that runs   ─> trial       requests from `gannet load`'s engine
-//!              one that runs, under its own traffic        ─> live        its own histograms, twice
-//!   rounds     each side in turn, by the seed's order      ─> doctor::prove: intervals, verdict
-//!   out        text, JSON, one HTML page                   ─> page
+//!   change     --remedy ID, --set NAME=VALUE or --pin CPUS ─> change      journaled, guarded, undone
+//!   server     started for the proof, or running           ─> trial       requests from `gannet load`'s engine
+//!              running, under its own traffic              ─> live        its own histograms, twice
+//!   rounds     both sides, in an order drawn from the seed ─> doctor::prove: intervals, verdict
+//!   output     text, JSON, one HTML page                   ─> page
 //! ```
-//! With --root the settings are those of a tree; requests and what the kernel counts are always this host's. Whatever
-//! ends it (a failed round, Ctrl-C, a crash), the host is as it was; only what helped stays.
+//! With --root the settings are those of a file tree; requests and kernel counters are always this host's. However the
+//! command ends (a failed round, Ctrl-C, a crash), the host is restored; only a change that helped stays.
 
 mod change;
 mod live;
@@ -39,9 +40,9 @@ use change::{Change, Settings};
 use live::{Live, apart};
 use trial::{Bench, settle};
 
-/// The exit code of a change that is not shown to help.
+/// The exit code of a change without a proven benefit.
 const NOT_HELPED: u8 = 1;
-/// After a change, before anything is measured.
+/// Pause after a change, before the measurement.
 const SETTLE: Duration = Duration::from_secs(1);
 
 fn value(name: &'static str, placeholder: &'static str, help: &'static str) -> Arg {
@@ -52,68 +53,80 @@ fn value(name: &'static str, placeholder: &'static str, help: &'static str) -> A
 pub fn command() -> Command {
     let command = Command::new("prove")
         .about(
-            "Whether a change helps: rounds as it was and changed, p999 with intervals; what does not help is undone",
+            "Measure whether a change helps: rounds with and without it, p999 with intervals; a change that does not \
+             help is undone",
         )
         .after_help(
-            "Each round measures both, in an order that follows from the seed. Flags behind -- are those of \
-             `gannet load`.\nExit codes: 0 it helped and stays; 1 it did not, or the result is unclear, and it is \
-             undone; 2 wrong arguments; 3 it could not be applied or measured, and is undone.\n\nExamples:\n  \
-             gannet doctor prove --remedy mem.min-free --report min-free.html\n  gannet doctor prove --pin auto \
-             --slo p999=2ms\n  gannet doctor prove --set vm.swappiness=10 --target 127.0.0.1:6379 --rate 20k -- \
-             --protocol resp",
+            "Each round measures both sides, in an order drawn from the seed. Flags after -- are flags of `gannet \
+             load`.\nExit codes: 0 the change helped and stays; 1 it did not help, or the result is unclear, and it \
+             was undone; 2 wrong arguments; 3 it could not be applied or measured, and was undone.\n\nExamples:\n  \
+             gannet doctor prove --remedy mem.min-free --report min-free.html\n  gannet doctor prove --pin auto --slo \
+             p999=2ms\n  gannet doctor prove --set vm.swappiness=10 --target 127.0.0.1:6379 --rate 20k -- --protocol \
+             resp",
         )
-        .next_help_heading("What is changed")
-        .arg(value("remedy", "ID", "The remedy of a check [default: of each that finds something, one by one]"))
+        .next_help_heading("Change under test")
+        .arg(value("remedy", "ID", "Remedy of a check [default: the remedy of each finding, one by one]"))
         .arg(
-            value("set", "NAME=VALUE", "A setting, as vm.swappiness=10 or /sys/...=never; may be repeated")
+            value("set", "NAME=VALUE", "Setting, as in vm.swappiness=10 or /sys/...=never; may be repeated")
                 .action(ArgAction::Append),
         )
-        .arg(value("pin", "CPULIST", "The CPUs of the workers of a server that is started for it: auto or as 0-3"))
+        .arg(value("pin", "CPULIST", "CPUs of the workers of a server started for the proof: auto, or as in 0-3"))
         .group(ArgGroup::new("what").args(["remedy", "set", "pin"]));
     let command = command
         .next_help_heading("On what")
         .arg(
-            value("live", "ADMIN-ADDR", "No load: the traffic of the server with this admin port, by its own account")
+            value("live", "ADMIN-ADDR", "Send no load; measure the real traffic of the server with this admin port")
                 .conflicts_with_all(["target", "server", "rate", "slo", "trial", "pin", "flags"]),
         )
-        .arg(value("target", "HOST:PORT", "The server [default: a Gannet that is started for each measurement]"))
-        .arg(value("server", "COMMAND", "Starts the server at --target, once for each measurement").requires("target"))
-        .arg(super::pid("The server's process, where it is not found by its port"));
-    let command = command
-        .next_help_heading("How it is measured")
-        .arg(value("rate", "RATE", "Requests a second [default: what trials show that the generator has room for]"))
-        .arg(value("slo", "LIST", "Objectives, as p999=2ms: each measurement then searches the rate within them too"))
-        .arg(value("trial", "DURATION", "How long each trial of that search is").default_value("2s"))
+        .arg(value("target", "HOST:PORT", "Address of the server [default: a Gannet started for each measurement]"))
         .arg(
-            value("rounds", "N", "Rounds of both [default: 5, of --live 7]")
+            value("server", "COMMAND", "Command that starts the server at --target, once per measurement")
+                .requires("target"),
+        )
+        .arg(super::pid("Process id of the server, if it is not found by its port"));
+    let command = command
+        .next_help_heading("Measurement")
+        .arg(value(
+            "rate",
+            "RATE",
+            "Requests per second [default: a rate within the generator's capacity, found by trials]",
+        ))
+        .arg(value(
+            "slo",
+            "LIST",
+            "Objectives, as in p999=2ms: each measurement then also searches the highest rate within them",
+        ))
+        .arg(value("trial", "DURATION", "Length of each trial of that search").default_value("2s"))
+        .arg(
+            value("rounds", "N", "Number of rounds [default: 5; 7 with --live]")
                 .value_parser(value_parser!(u64).range(ROUNDS_MIN as u64..=ROUNDS_MAX as u64)),
         )
         .arg(
-            value("seconds", "SECONDS", "How long each side of a round is measured")
+            value("seconds", "SECONDS", "Length of each side's measurement in a round")
                 .default_value("30")
                 .value_parser(value_parser!(u64).range(1..=3600)),
         )
         .arg(
-            value("seed", "N", "Order and intervals follow from it [default: the time]")
+            value("seed", "N", "Seed of the order and the intervals [default: the time]")
                 .value_parser(value_parser!(u64)),
         )
         .arg(Arg::new("flags").value_name("FLAGS").last(true).num_args(1..).help("More flags of `gannet load`"));
     command
         .next_help_heading("What comes out")
-        .arg(value("report", "FILE.html", "A page with everything, in one file"))
-        .arg(value("json", "FILE", "Everything as JSON"))
-        .arg(tune::flag("undo", "Undo also what helped"))
+        .arg(value("report", "FILE.html", "Write an HTML report in one file"))
+        .arg(value("json", "FILE", "Write the result as JSON"))
+        .arg(tune::flag("undo", "Undo the change even if it helped"))
         .arg(super::root())
         .arg(tune::journals())
 }
 
-/// Runs it.
+/// Runs the subcommand.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let desk = Arc::new(Desk::default());
     let mut changes = wanted(matches)?;
     let seed = matches.get_one::<u64>("seed").copied().unwrap_or_else(|| {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
-        // Short enough to be typed again.
+        // The seed is short enough to be typed.
         split_mix(now) % 1_000_000
     });
     let mut bench = meter(matches)?;
@@ -139,11 +152,11 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     if helped { Ok(()) } else { Err(Failure::Code(NOT_HELPED, Vec::new())) }
 }
 
-/// The measurement of both sides.
+/// The method by which both sides are measured.
 enum Meter {
-    /// By requests from here.
+    /// By requests from this host's generator.
     Load(Bench),
-    /// By the server's own account of its traffic.
+    /// By the server's counters of its real traffic.
     Live(Live),
 }
 
@@ -155,7 +168,7 @@ impl Meter {
         }
     }
 
-    /// Why at this rate, in words.
+    /// Returns the reason for the rate, in words.
     fn why(&self) -> String {
         match self {
             Self::Load(bench) => bench.why.clone(),
@@ -168,7 +181,7 @@ impl Meter {
         match self {
             Self::Load(bench) => (bench.server_words(), bench.load_words()),
             Self::Live(live) => {
-                let load = format!("its own traffic for {} s, as its histograms show it", live.seconds);
+                let load = format!("its own traffic for {} s, according to its histograms", live.seconds);
                 (format!("the server with the admin port {}", live.admin), load)
             }
         }
@@ -180,7 +193,8 @@ fn meter(matches: &ArgMatches) -> Result<Meter, Failure> {
     let pid = matches.get_one::<u32>("pid").copied();
     let seconds = *matches.get_one::<u64>("seconds").expect("it has a default");
     if let Some(admin) = text("live") {
-        let wrong = || Failure::Usage(vec![format!("--live: '{admin}' is no address: write it as 127.0.0.1:9090")]);
+        let wrong =
+            || Failure::Usage(vec![format!("--live: '{admin}' is not an address; write it as in 127.0.0.1:9090")]);
         let addr: SocketAddr = admin.parse().map_err(|_| wrong())?;
         return Ok(Meter::Live(Live { admin: addr, pid: pid.or_else(|| locate::listener(&admin)), seconds }));
     }
@@ -198,12 +212,12 @@ fn meter(matches: &ArgMatches) -> Result<Meter, Failure> {
     }))
 }
 
-/// Rounds that are wanted: enough that the verdict is right.
+/// Returns the number of rounds; at least as many as the verdict needs.
 fn rounds_wanted(matches: &ArgMatches, meter: &Meter) -> Result<u64, Failure> {
     let least = if matches!(meter, Meter::Live(_)) { ROUNDS_MIN_LIVE } else { ROUNDS_MIN } as u64;
     match matches.get_one::<u64>("rounds").copied() {
         Some(rounds) if rounds < least => {
-            Err(Failure::Usage(vec![format!("--rounds: {least} are the least that tell anything here")]))
+            Err(Failure::Usage(vec![format!("--rounds: at least {least} rounds are needed for a verdict")]))
         }
         rounds => Ok(rounds.unwrap_or(least)),
     }
@@ -232,7 +246,10 @@ fn wanted(matches: &ArgMatches) -> Result<Vec<(Subject, Change)>, Failure> {
     }
     if let Some(id) = matches.get_one::<String>("remedy") {
         let Some(check) = checks::all().find(|check| check.id == id) else {
-            return Err(failed(vec![format!("{id:?} is no check{}; `gannet doctor list` names all", nearest_of(id))]));
+            return Err(failed(vec![format!(
+                "{id:?} is not a check{}; `gannet doctor list` lists all",
+                nearest_of(id)
+            )]));
         };
         let draft = draft_remedy(&host, check);
         none_beside(&draft)?;
@@ -244,29 +261,27 @@ fn wanted(matches: &ArgMatches) -> Result<Vec<(Subject, Change)>, Failure> {
     let drafts = drafts.filter(|(_, draft)| !draft.steps.is_empty());
     let all: Vec<_> = drafts.map(|(check, draft)| settings(check.id, Some(check.mechanism), draft)).collect();
     if all.is_empty() {
-        return Err(failed(vec![
-            "nothing that is found has a remedy by settings; name a --remedy, --set or --pin".into(),
-        ]));
+        return Err(failed(vec!["no finding has a remedy by settings; pass --remedy, --set or --pin".into()]));
     }
     Ok(all)
 }
 
-/// A change that has nothing to write, or not all of it, is none.
+/// Refuses a change with nothing to write, or with steps that cannot be written.
 fn none_beside(draft: &Draft) -> Result<(), Failure> {
     if let Some((check, why)) = draft.beside.first() {
         return Err(failed(vec![format!("{check} cannot be proved here: {why}")]));
     }
     if draft.steps.is_empty() {
-        return Err(failed(vec!["all of it is so already, so there is nothing to compare with".to_owned()]));
+        return Err(failed(vec!["all settings already have these values, so there is nothing to compare".to_owned()]));
     }
     Ok(())
 }
 
-/// `vm.swappiness=10` or `/sys/kernel/mm/ksm/run=0`.
+/// Parses `vm.swappiness=10` or `/sys/kernel/mm/ksm/run=0`.
 fn setting(text: &str) -> Result<Setting, Failure> {
     let (name, value) =
         text.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty()).ok_or_else(|| {
-            Failure::Usage(vec![format!("--set: {text:?} is no NAME=VALUE; write it as vm.swappiness=10")])
+            Failure::Usage(vec![format!("--set: {text:?} is not NAME=VALUE; write it as in vm.swappiness=10")])
         })?;
     let path = match name.starts_with('/') {
         true => name.to_owned(),
@@ -277,16 +292,16 @@ fn setting(text: &str) -> Result<Setting, Failure> {
 
 fn pinned(matches: &ArgMatches, cpus: &str) -> Result<(Subject, Change), Failure> {
     if matches.contains_id("target") && !matches.contains_id("server") {
-        let line = "--pin: a server that runs already is not pinned from outside; let --server start one";
+        let line = "--pin: a running server cannot be pinned by the doctor; pass --server to start one";
         return Err(Failure::Usage(vec![line.to_owned()]));
     }
     if cpus == "auto"
         && let Err(why) =
             super::plan::for_this_process(&doctor::Wanted::default()).and_then(|plan| super::plan::pins(&plan))
     {
-        return Err(failed(vec![format!("--pin auto pins nothing here: {why}; name the CPUs, as in --pin 0-1")]));
+        return Err(failed(vec![format!("--pin auto pins no CPUs: {why}; name the CPUs, as in --pin 0-1")]));
     }
-    let mechanism = "A thread that is not pinned is moved between CPUs and queues behind others on one.";
+    let mechanism = "A thread that is not pinned migrates between CPUs and queues behind other threads.";
     Ok((subject(&format!("pin {cpus}"), Some(mechanism)), Change::Pins(cpus.to_owned())))
 }
 
@@ -304,7 +319,7 @@ fn subject(change: &str, mechanism: Option<&str>) -> Subject {
     }
 }
 
-/// All rounds of one change, and what becomes of it.
+/// Runs all rounds of one change, and keeps or undoes the change.
 fn proved(
     matches: &ArgMatches,
     subject: &mut Subject,
@@ -320,7 +335,7 @@ fn proved(
     (subject.server, subject.load) = bench.words();
     subject.rate = bench.why();
     let measured = self::rounds(subject, change, bench, rounds, desk);
-    // Whatever came of it: first the host is as it was.
+    // The host is restored first, regardless of the result.
     let back = change.set(Side::Before).map_err(|why| failed(vec![why]));
     let measured = measured?;
     back?;
@@ -328,12 +343,12 @@ fn proved(
     let stays = proof.verdict == Verdict::Helped && !matches.get_flag("undo") && !desk.is_stopped();
     proof.end = match stays {
         true => change.keep().map_err(|why| failed(vec![why]))?,
-        false => "It is taken back: the host is as it was.".to_owned(),
+        false => "The change was undone: the host is in its original state.".to_owned(),
     };
     Ok(proof)
 }
 
-/// Rounds until enough count; half as many more are tried for those that do not.
+/// Runs rounds until enough count; half as many more are tried in place of those that do not.
 fn rounds(
     subject: &Subject,
     change: &mut Change,
@@ -376,9 +391,9 @@ fn rounds(
     Ok(rounds)
 }
 
-/// A measurement in a line on standard error.
+/// Prints a measurement as a line on standard error.
 fn print_round(round: usize, side: Side, measured: &Measured) {
-    let side = if side == Side::Before { "as it was" } else { "changed  " };
+    let side = if side == Side::Before { "without the change" } else { "changed  " };
     let figures: Vec<String> =
         measured.judged().map(|(figure, value)| format!("{} {}", figure.name, number(figure.unit, value))).collect();
     match &measured.fault {

@@ -1,4 +1,4 @@
-//! Proofs as one HTML page: the verdict, the rounds side by side, the table with its intervals.
+//! Formats proofs as one HTML page: the verdict, the rounds side by side, and a table with intervals.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use load::report::tables::table;
 use page::svg::{Axis, Chart, Mark, Scale, Series, escape};
 use page::{section, whole};
 
-/// The whole page.
+/// Returns the whole page.
 pub fn html(proofs: &[Proof]) -> String {
     let title = match proofs {
         [one] => format!("{}: {}", one.subject.change, one.verdict.words()),
@@ -45,16 +45,16 @@ fn proof(proof: &Proof) -> String {
         Some(("", vec![figure.name.to_owned(), before, changed, change(figure, row), row.says().words().to_owned()]))
     };
     let rows: Vec<_> = proof.rows.iter().filter_map(cells).collect();
-    let heads = ["median of the rounds", "as it was", "changed", "mean change, 95 % interval", "verdict"];
+    let heads = ["median of the rounds", "without the change", "changed", "mean change, 95 % interval", "verdict"];
     section(&mut body, "Figures", &table(&heads, &rows));
-    body.push_str("<h2>Meanwhile, as the kernel counted</h2><div class=\"charts small\">");
+    body.push_str("<h2>Kernel counters during the measurements</h2><div class=\"charts small\">");
     let moved = proof.rows.iter().filter(|row| row.before != 0.0 || row.changed != 0.0);
     for figure in moved.filter_map(|row| row.figure()).filter(|figure| !figure.is_of_requests) {
         let _ = write!(body, "<div class=\"card\">{}</div>", chart(proof, figure).render_small());
     }
     body.push_str("</div>");
     section(&mut body, "Rounds", &rounds(proof));
-    section(&mut body, "What was compared, on what", &settings(proof));
+    section(&mut body, "Settings of the comparison", &settings(proof));
     body
 }
 
@@ -76,7 +76,7 @@ fn chart(proof: &Proof, figure: &Figure) -> Chart {
         title: figure.name.to_owned(),
         x: Axis { label: "round".to_owned(), scale: Scale::Linear, show: |value| format!("{value:.0}") },
         y: Axis { label: String::new(), scale: Scale::Linear, show },
-        series: vec![side("as it was", 0, |round| &round.before), side("changed", 1, |round| &round.changed)],
+        series: vec![side("without the change", 0, |round| &round.before), side("changed", 1, |round| &round.changed)],
         limit: None,
         band: None,
     }
@@ -89,14 +89,15 @@ fn rounds(proof: &Proof) -> String {
         side.figures.get(figure.id).map_or_else(|| "-".to_owned(), |value| number(figure.unit, *value))
     };
     let row = |(at, round): (usize, &doctor::prove::Round)| {
-        let first = if round.first == Side::Before { "as it was" } else { "changed" };
+        let first = if round.first == Side::Before { "without the change" } else { "changed" };
         let both = figures.iter().flat_map(|figure| [cell(&round.before, figure), cell(&round.changed, figure)]);
         let state = round.fault().unwrap_or("counts").to_owned();
         ("", [(at + 1).to_string(), first.to_owned()].into_iter().chain(both).chain([state]).collect())
     };
     let rows: Vec<_> = proof.rounds.iter().enumerate().map(row).collect();
-    let heads =
-        figures.iter().flat_map(|figure| ["as it was", "changed"].map(|side| format!("{} {side}", figure.name)));
+    let heads = figures
+        .iter()
+        .flat_map(|figure| ["without the change", "changed"].map(|side| format!("{} {side}", figure.name)));
     let heads: Vec<String> =
         ["round", "first"].map(str::to_owned).into_iter().chain(heads).chain(["state".to_owned()]).collect();
     table(&heads.iter().map(String::as_str).collect::<Vec<_>>(), &rows)
@@ -113,7 +114,7 @@ fn settings(proof: &Proof) -> String {
         ("host", format!("{}, {}", subject.host, subject.machine)),
         ("server", subject.server.clone()),
         ("requests", subject.load.clone()),
-        ("why at this rate", subject.rate.clone()),
+        ("reason for the rate", subject.rate.clone()),
         ("seed of the order and of the intervals", subject.seed.to_string()),
     ] {
         if !value.is_empty() {
@@ -145,8 +146,8 @@ mod tests {
         assert!(page.contains("<h1>helped</h1><p>p999 went from 2 ms to 1 ms"), "{page}");
         assert!(page.contains("&lt;b&gt;vm.x") && !page.contains("<b>vm.x") && page.contains("a&amp;b"));
         assert_eq!(page.matches("class=\"dot s").count(), 10, "a dot for each side of each round");
-        assert!(page.contains("<th>p999 as it was</th><th>p999 changed</th><th"), "{page}");
-        assert!(page.contains("why at this rate") && page.contains("it kept pace"));
+        assert!(page.contains("<th>p999 without the change</th><th>p999 changed</th><th"), "{page}");
+        assert!(page.contains("reason for the rate") && page.contains("it kept pace"));
         assert!(!page.contains("http"), "it needs nothing but itself");
     }
 
@@ -157,8 +158,8 @@ mod tests {
         let round =
             |at: usize| Round { first: Side::Changed, before: measured(3e6), changed: measured(at as f64 * 1e6) };
         let page = html(&[judge(Subject::default(), (1..8).map(round).collect())]);
-        assert!(page.contains("<th>p999, waiting in the server as it was</th>"), "{page}");
+        assert!(page.contains("<th>p999, waiting in the server without the change</th>"), "{page}");
         let cells = "<td>changed</td>".to_owned() + &"<td>3 ms</td><td>7 ms</td>".repeat(3);
-        assert!(page.contains(&cells) && !page.contains("<th>p999 as it was</th>"), "{page}");
+        assert!(page.contains(&cells) && !page.contains("<th>p999 without the change</th>"), "{page}");
     }
 }

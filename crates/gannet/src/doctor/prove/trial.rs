@@ -1,5 +1,5 @@
-//! One measurement: a server, requests at a rate from the open-loop engine, and what the kernel counts meanwhile.
-//! If no rate is given, trials find one first (`doctor::prove::pace` has the rule).
+//! One measurement: a server, requests at a rate from the open-loop engine, and the kernel's counters. If no rate is
+//! given, trials find one first (`doctor::prove::pace` has the rule).
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpListener};
@@ -19,41 +19,41 @@ use crate::Failure;
 use crate::load::one;
 use crate::load::started::Server;
 
-/// Length of the closed loop, and of each trial that finds the rate, if none is given.
+/// Length of the closed loop and of each trial that finds the rate, unless the user sets it.
 const TRIAL: &str = "3s";
-/// Memory of the server that is started where none is named.
+/// Memory of the demonstration server.
 const MEMORY: &str = "256MiB";
-/// Maximum number of starts of a demonstration server, since another program may take its port.
+/// Maximum number of starts of a demonstration server, because another program may take its port.
 const STARTS_MAX: usize = 3;
 const NO_PREFILL: &str = "--no-prefill";
-/// Flags with a value that the caller's own take the place of.
+/// Default flags that a flag of the user replaces.
 const YIELDING: [&str; 2] = ["--warm-up", "--confirm"];
 
-/// The measurements: server, load and length.
+/// The settings of the measurements: server, load and length.
 pub struct Bench {
     /// A command that starts the server at the target, once for each measurement.
     pub server: Option<String>,
     /// The server's address; `None` for a demonstration server on a free port.
     pub target: Option<String>,
-    /// The server's process, if it is not started here and not found by its port.
+    /// The server's process id, if the server is neither started here nor found by its port.
     pub pid: Option<u32>,
-    /// Requests a second; `None` until it is known.
+    /// Requests per second; `None` until it is known.
     pub rate: Option<String>,
-    /// Why it is this one, in words.
+    /// The reason for the rate, in words.
     pub why: String,
-    /// Length of each measurement.
+    /// Length of each measurement in seconds.
     pub seconds: u64,
-    /// Objectives, for the rate within them too.
+    /// Objectives, if each measurement also searches the rate within them.
     pub slo: Option<String>,
     /// Length of each trial of a search.
     pub trial: String,
     /// More flags of `gannet load`.
     pub flags: Vec<String>,
-    /// The keys are stored already.
+    /// True if the keys have been stored.
     pub is_filled: bool,
 }
 
-/// A server that is there for a measurement.
+/// A server that runs for a measurement.
 struct Asked {
     target: String,
     pid: Option<u32>,
@@ -66,7 +66,7 @@ impl Bench {
         match (&self.server, &self.target) {
             (Some(server), _) => format!("`{server}`, restarted for each measurement"),
             (None, Some(target)) => format!("the server at {target}"),
-            (None, None) => "a Gannet of this program, restarted for each measurement".to_owned(),
+            (None, None) => "a Gannet of this build, restarted for each measurement".to_owned(),
         }
     }
 
@@ -92,7 +92,7 @@ impl Bench {
             }
             (_, None) => {
                 let program = std::env::current_exe().map_err(|error| {
-                    Failure::Failed(vec![format!("cannot find this program's file: {error}; name a --server")])
+                    Failure::Failed(vec![format!("cannot find this program's file: {error}; pass a --server")])
                 })?;
                 let program = program.display().to_string();
                 let mut last = Err(Failure::Failed(Vec::new()));
@@ -109,7 +109,7 @@ impl Bench {
         }
     }
 
-    /// Finds the rate by a closed loop and trials, if none was asked for.
+    /// Finds the rate by a closed loop and trials, if the user gave none.
     pub fn calibrate(&mut self, pin: Option<&str>, desk: &Desk) -> Result<(), Failure> {
         if self.rate.is_some() {
             return Ok(());
@@ -125,14 +125,14 @@ impl Bench {
         }
         match pace.chosen() {
             Ok(chosen) => (self.rate, self.why) = (Some(whole(chosen.rate_per_s)), chosen.why),
-            // Nothing is measured then.
+            // Nothing is measured in that case.
             Err(_) if desk.is_stopped() => {}
             Err(why) => return Err(failed(vec![why])),
         }
         Ok(())
     }
 
-    /// Measures once. What makes it not count is in it; an error is what ends all of it.
+    /// Takes one measurement. The result contains the reason if it does not count; an error ends the whole proof.
     pub fn measure(&mut self, pin: Option<&str>, desk: &Desk) -> Result<Measured, Failure> {
         let asked = self.start(pin)?;
         let rate = self.rate.clone().unwrap_or_default();
@@ -163,12 +163,12 @@ impl Bench {
         Ok(measured)
     }
 
-    /// Stores the keys, which is no part of what is measured.
+    /// Stores the keys; this is not part of the measurement.
     fn fill(&mut self, asked: &Asked, desk: &Desk) -> Result<(), Failure> {
         if !self.is_filled && !self.flags.iter().any(|flag| flag == NO_PREFILL) {
             let all = self.all(asked, &["--closed", "--requests", "1", "--warm-up", "0s"]);
             one(&all, desk)?;
-            // A server that goes on between measurements keeps its keys.
+            // A server that runs between measurements keeps its keys.
             self.is_filled = asked.started.is_none();
         }
         Ok(())
@@ -186,7 +186,7 @@ impl Bench {
         let mut all = vec!["--target".to_owned(), asked.target.clone()];
         let mut more = more.iter();
         while let Some(flag) = more.next() {
-            // What is only a habit of this program gives way to what was asked for behind `--`.
+            // The program's defaults yield to the user's flags after `--`.
             if YIELDING.contains(flag) && self.flags.iter().any(|own| own == flag) {
                 more.next();
                 continue;
@@ -198,7 +198,7 @@ impl Bench {
     }
 }
 
-/// Returns whether the rate of a run is too high.
+/// Converts the result of a trial run, which shows whether the rate is too high.
 fn tried(result: &RunResult) -> Trial {
     let generator = &result.figures.generator;
     let waited = generator.threads.iter().map(|thread| thread.waiting_share).fold(0.0, f64::max);
@@ -218,12 +218,12 @@ fn whole(rate_per_s: f64) -> String {
     format!("{rate_per_s:.0}")
 }
 
-/// The rate that a search found to be kept. Where none is, that is an answer too: 0.
+/// Returns the highest rate of a search that met the objectives; 0 if no rate met them.
 fn kept_per_s(search: &SearchResult) -> Option<f64> {
     search.answer_per_s.or_else(|| (search.end == "never kept").then_some(0.0))
 }
 
-/// Why a run's figures say nothing.
+/// Returns the reason why a run's figures are invalid; otherwise `None`.
 fn fault(result: &RunResult) -> Option<String> {
     result.invalid.clone().or_else(|| result.partial.clone())
 }
@@ -231,7 +231,7 @@ fn fault(result: &RunResult) -> Option<String> {
 fn free_address() -> Result<String, Failure> {
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
     free.map(|addr| addr.to_string())
-        .map_err(|error| Failure::Failed(vec![format!("no port is free ({error}); name a --target")]))
+        .map_err(|error| Failure::Failed(vec![format!("no port is free ({error}); pass a --target")]))
 }
 
 /// Waits without measuring until the effects of a change are over, or until the operator stops the run.

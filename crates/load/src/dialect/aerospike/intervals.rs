@@ -1,4 +1,5 @@
-//! What the benchmarks print while they run: a line an interval, and the interval's own table of latencies under it.
+//! The lines that the benchmarks print during a run: one line per interval, followed by the interval's table of
+//! latencies.
 //!
 //! ```text
 //!   Java      2014-08-21 12:00:01.000 write(tps=5120 timeouts=0 errors=0) read(...) total(...)
@@ -12,21 +13,21 @@ use super::latency::{LatencyTable, READS, Tps, shown, tps_line};
 use super::{Aerospike, Form};
 use crate::measure::{Fate, Histogram, VerbCounts};
 
-/// Lines of a run, of what its live figures say.
+/// Formats the live figures of a run as the benchmarks' lines.
 #[derive(Debug)]
 pub struct Intervals {
     form: Form,
     table: Option<LatencyTable>,
     inserts: bool,
     period_ns: u64,
-    /// True for each verb that reads.
+    /// For each verb, true if it reads.
     reads: Vec<bool>,
     printed: Vec<VerbCounts>,
     printed_ns: u64,
     written: u64,
 }
 
-/// Writes or reads of an interval.
+/// The writes or the reads of an interval.
 #[derive(Default)]
 struct Kind {
     tps: Tps,
@@ -35,7 +36,8 @@ struct Kind {
 }
 
 impl Intervals {
-    /// Of a run of `asked`, a line each `period_ns` nanoseconds; `verbs` are the traffic's.
+    /// Creates the lines of the run `asked`, one line every `period_ns` nanoseconds. `verbs` are the verbs of the
+    /// traffic.
     pub fn new(asked: &Aerospike, verbs: &[String], period_ns: u64) -> Self {
         Self {
             form: asked.form,
@@ -49,8 +51,8 @@ impl Intervals {
         }
     }
 
-    /// The lines of the interval that ends with `covered_ns`, where it is long enough or the `last`; `verbs` count from
-    /// the start. `unix_ms` is the time of day.
+    /// Returns the lines of the interval that ends at `covered_ns`, if the interval is long enough or is the `last`.
+    /// `verbs` has the counts since the start. `unix_ms` is the time of day.
     pub fn lines(&mut self, verbs: &[VerbCounts], covered_ns: u64, unix_ms: u64, last: bool) -> Option<String> {
         let length_ns = covered_ns.saturating_sub(self.printed_ns);
         if length_ns == 0 || length_ns < self.period_ns && !last {
@@ -109,11 +111,11 @@ impl Intervals {
     }
 }
 
-/// `2014-08-21 12:00:01.000`, in UTC.
+/// Formats a time of day as `2014-08-21 12:00:01.000`, in UTC.
 fn time_of(unix_ms: u64) -> String {
     const DAYS_400_YEARS: u64 = 146_097;
     let (days, ms) = (unix_ms / 86_400_000, unix_ms % 86_400_000);
-    // Years that begin in March end with the day that leap years add. Day 0 of the count is 1 March of the year 0.
+    // A year that begins in March ends with the leap day. Day 0 of the count is 1 March of the year 0.
     let days = days + 719_468;
     let (era, day) = (days / DAYS_400_YEARS, days % DAYS_400_YEARS);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;

@@ -1,12 +1,13 @@
-//! The table of latencies as Aerospike's benchmarks print it, from a histogram.
+//! The table of latencies that Aerospike's benchmarks print, computed from a histogram.
 //!
 //! ```text
 //!        <=1ms  >1ms  >2ms  >4ms  >8ms
 //! read     99%    1%    1%    0%    0%
 //! ```
 //!
-//! `5,1` is five columns, each limit twice the one before (`5,3`: eight times). The first column is what took at most
-//! one unit; each other one what took longer than its limit, so that they are not to be added up. Percents are rounded.
+//! `5,1` means five columns, each with twice the limit of the previous one (`5,3`: eight times). The first column
+//! counts requests that took at most one unit. Each other column counts requests that took longer than its limit, so
+//! the columns do not add up. Percentages are rounded.
 
 use std::fmt::Write as _;
 
@@ -18,7 +19,7 @@ use crate::result::Figures;
 pub struct LatencyTable {
     columns: u32,
     shift: u32,
-    /// Nanoseconds of one unit, and its name.
+    /// Length of one unit in nanoseconds, and the unit's name.
     unit: (u64, &'static str),
     style: Style,
 }
@@ -29,18 +30,19 @@ enum Style {
     Ycsb,
 }
 
-/// Columns at most.
+/// Highest number of columns.
 const COLUMNS_MAX: u32 = 32;
-/// Bits that limits may have: the largest is within what a histogram tells apart.
+/// Largest number of bits of a limit, so that a histogram can represent the largest limit.
 const LIMIT_BITS_MAX: u32 = 30;
 
-const REMEDY: &str = "write COLUMNS,SHIFT as in 7,1, a unit behind it if wanted (7,1,us), alt, before it, or ycsb";
+const REMEDY: &str = "write COLUMNS,SHIFT as in 7,1, optionally with a unit after it (7,1,us), or alt, before it, or \
+                      ycsb";
 
 impl LatencyTable {
-    /// Reads `7,1`, `7,1,us`, `alt,7,1` or `ycsb`.
+    /// Parses `7,1`, `7,1,us`, `alt,7,1` or `ycsb`.
     ///
     /// # Errors
-    /// What to write instead.
+    /// A text that says what to write instead.
     pub fn read(text: &str) -> Result<Self, &'static str> {
         let mut words: Vec<&str> = text.split(',').map(str::trim).collect();
         if words[0] == "alt" {
@@ -58,12 +60,12 @@ impl LatencyTable {
         let columns = columns.parse().ok().filter(|columns| (2..=COLUMNS_MAX).contains(columns)).ok_or(REMEDY)?;
         let shift = shift.parse().ok().filter(|shift| (1..=LIMIT_BITS_MAX).contains(shift)).ok_or(REMEDY)?;
         if (columns - 2) * shift > LIMIT_BITS_MAX {
-            return Err("give fewer columns or a smaller shift: the last limit is beyond any latency");
+            return Err("use fewer columns or a smaller shift: the last limit is beyond any latency");
         }
         Ok(Self { columns, shift, unit, style: Style::Columns })
     }
 
-    /// The heads of the columns and what each counts: from 0 or from a limit on, in nanoseconds.
+    /// Returns the column headings with the lower end of each column's range, in nanoseconds.
     fn limits(&self) -> impl Iterator<Item = (String, u64)> + '_ {
         let (unit_ns, unit) = self.unit;
         (1..self.columns).map(move |column| {
@@ -72,7 +74,7 @@ impl LatencyTable {
         })
     }
 
-    /// The line above the rows; empty with `ycsb`, whose rows say what they are.
+    /// Returns the line above the rows; empty with `ycsb`, whose rows contain labels.
     pub fn header(&self) -> String {
         if self.style == Style::Ycsb {
             return String::new();
@@ -84,7 +86,7 @@ impl LatencyTable {
         line
     }
 
-    /// The row (with `ycsb`: the rows) of the operations `name`.
+    /// Returns the row of the operations `name`, or several rows with `ycsb`.
     pub fn row(&self, name: &str, times: &Histogram) -> String {
         if self.style == Style::Ycsb {
             return ycsb(&name.to_uppercase(), times);
@@ -115,23 +117,23 @@ fn ycsb(name: &str, times: &Histogram) -> String {
     lines
 }
 
-/// The operations of one interval.
+/// The operations of one kind in one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tps {
-    /// Operations a second.
+    /// Operations per second.
     pub per_s: u64,
-    /// Of the interval, those whose answer did not come in time.
+    /// Number of operations of the interval that timed out.
     pub timeouts: u64,
-    /// Of the interval, those that were answered with an error.
+    /// Number of operations of the interval that got an error as reply.
     pub errors: u64,
 }
 
-/// One operation's part of a line.
+/// Formats one kind of operations within a line.
 pub(super) fn shown(name: &str, tps: &Tps) -> String {
     format!("{name}(tps={} timeouts={} errors={})", tps.per_s, tps.timeouts, tps.errors)
 }
 
-/// The line of one interval: `write(tps=... timeouts=... errors=...) read(...) total(...)`.
+/// Formats the line of one interval: `write(tps=... timeouts=... errors=...) read(...) total(...)`.
 pub fn tps_line(operations: &[(&str, Tps)]) -> String {
     let mut total = Tps::default();
     let mut line = String::new();
@@ -145,8 +147,8 @@ pub fn tps_line(operations: &[(&str, Tps)]) -> String {
     line + &shown("total", &total)
 }
 
-/// Returns what the benchmarks print of a whole run: the line of its operations, a second over its length, and under it
-/// `table`. The verbs' names say what reads and what writes.
+/// Returns the benchmark's output for a whole run: a line of its operations with their rates, followed by `table`. The
+/// verbs' names decide whether they count as reads or writes.
 pub fn printed(figures: &Figures, table: Option<LatencyTable>) -> String {
     let of = |reads: bool| {
         let (mut tps, mut times, mut answered) = (Tps::default(), Histogram::new(), 0);
@@ -181,7 +183,7 @@ pub fn printed(figures: &Figures, table: Option<LatencyTable>) -> String {
     lines
 }
 
-/// Verbs that read.
+/// Names of the verbs that read.
 pub(super) const READS: [&str; 3] = ["hget", "hmget", "hgetall"];
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! The command lines of Aerospike's benchmarks: the Java client's (`-b 10 -o S:10 -latency 5,1`) and asbench's
 //! (`-o S10,S10 --latency`), on servers that speak RESP.
 //!
-//! | there | here |
+//! | Aerospike's benchmark | this generator |
 //! |---|---|
 //! | record, bin | hash, field |
 //! | `I` | every key once, in order: `HSET` of all fields |
-//! | `RU,p` | `HGETALL` (a single bin: `HGET`) for p of 100, else `HSET` |
+//! | `RU,p` | `HGETALL` (for a single bin `HGET`) in p percent of requests, otherwise `HSET` |
 //! | `RMU` | `HGETALL`, then `HSET` of the same key |
-//! | `RMI`, `RMD` | `HGETALL`, then `HINCRBY` of a field of its own, up or down |
+//! | `RMI`, `RMD` | `HGETALL`, then `HINCRBY` of a separate field, up or down |
 //! | `DB` | `HDEL` of all fields |
 //! | a thread of the synchronous client | a connection with one request in flight |
 //! | `-B n` | n requests sent together |
@@ -26,25 +26,25 @@ use super::{Mapped, Run, address, checked};
 use crate::workload::fault::Fault;
 use crate::workload::model::{Arrivals, Auth, Command, KeySpace, Order, Pace, Protocol, Sizes, Target, Verb, Workload};
 
-/// Whose command line it is.
+/// The benchmark that a command line belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// The Java client's benchmark: `-b` is how many bins, `-o S:10`.
+    /// The Java client's benchmark: `-b` is the number of bins, `-o S:10` their contents.
     Java,
-    /// asbench: `-b` is a bin's name, `-o S10`.
+    /// asbench: `-b` is the name of a bin, `-o S10` the contents.
     Asbench,
 }
 
 /// A command line of an Aerospike benchmark.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Aerospike {
-    /// Whose it is.
+    /// The benchmark that the command line belongs to.
     pub form: Form,
-    /// The workload and run that it asks for.
+    /// The equivalent workload and run.
     pub mapped: Mapped,
-    /// The table of latencies that it wants printed, if it does.
+    /// The requested table of latencies, if any.
     pub latency: Option<LatencyTable>,
-    /// It stores every record once, `-w I`.
+    /// True for `-w I`, which writes every record once.
     pub inserts: bool,
 }
 
@@ -142,20 +142,20 @@ const ASBENCH: [Flag; 50] = [
     (&["--tls-login-only"], NOTHING),
 ];
 
-/// Flags that change nothing here, and why.
+/// Flags without an effect here, each with the reason.
 const IGNORED: [(&str, &str); 9] = [
-    ("-R", "values are random bytes always"),
-    ("-N", "misses are always counted apart"),
-    ("-D", "the report has what a debug log would say"),
-    ("-r", "it has no replicas to choose from"),
-    ("-Y", "connections are as many as there are threads, or commands of the asynchronous client"),
-    ("-maxRetries", "a request is never sent twice: each counts as it came out"),
-    ("--max-retries", "a request is never sent twice: each counts as it came out"),
-    ("-sleepBetweenRetries", "a request is never sent twice: each counts as it came out"),
-    ("--sleep-between-retries", "a request is never sent twice: each counts as it came out"),
+    ("-R", "values are always random bytes"),
+    ("-N", "misses are always counted separately"),
+    ("-D", "the report already contains what a debug log would show"),
+    ("-r", "there are no replicas to choose from"),
+    ("-Y", "the number of connections equals the number of threads, or of asynchronous commands"),
+    ("-maxRetries", "requests are never retried; each is counted with its first outcome"),
+    ("--max-retries", "requests are never retried; each is counted with its first outcome"),
+    ("-sleepBetweenRetries", "requests are never retried; each is counted with its first outcome"),
+    ("--sleep-between-retries", "requests are never retried; each is counted with its first outcome"),
 ];
 
-/// The flags that the fields of a workload come from.
+/// The flags that set each field of a workload.
 const NAMES: [(&str, &str); 10] = [
     ("targets.tls", "-tls"),
     ("targets", "-h"),
@@ -169,12 +169,12 @@ const NAMES: [(&str, &str); 10] = [
     ("keys[0].value_bytes", "-o"),
 ];
 
-/// The port of a RESP server; Aerospike's own is 3000.
+/// The port of a RESP server; Aerospike uses 3000.
 const RESP_PORT: u64 = 6379;
 
 impl Aerospike {
-    /// Reads the words behind `gannet load aerospike`. Without `form` a flag of one of them decides.
-    /// At most `cpus` threads drive the connections.
+    /// Parses the arguments of `gannet load aerospike`. Without `form`, the flags decide which benchmark they belong
+    /// to. At most `cpus` threads drive the connections.
     ///
     /// # Errors
     /// Every fault, each with its flag and remedy.
@@ -193,13 +193,13 @@ impl Aerospike {
         let latency = latency.and_then(|text| match LatencyTable::read(if text.is_empty() { "7,1" } else { &text }) {
             Ok(table) => Some(table),
             Err(remedy) => {
-                flags.fault("-latency", format!("'{text}' is no table of latencies"), remedy);
+                flags.fault("-latency", format!("'{text}' is not a table of latencies"), remedy);
                 None
             }
         });
         for (name, why) in IGNORED {
             if flags.has(name) {
-                notes.push(format!("{name} changes nothing: {why}"));
+                notes.push(format!("{name} has no effect: {why}"));
             }
         }
         let inserts = flags.text("-w") == Some("I");
@@ -208,7 +208,7 @@ impl Aerospike {
     }
 }
 
-/// Long flags of asbench have dashes within, and its object specifications have no colon.
+/// Long flags of asbench contain dashes, and its object specifications contain no colon.
 fn form_of(args: &[String]) -> Form {
     let value_of = |name: &str| args.windows(2).find(|two| two[0] == name).map(|two| two[1].as_str());
     let own = |word: &String| {
@@ -222,11 +222,11 @@ fn form_of(args: &[String]) -> Form {
     if args.iter().any(own) || bin_name || bare_length { Form::Asbench } else { Form::Java }
 }
 
-/// Servers, connections and pace.
+/// Reads the servers, connections and pace.
 fn whole(flags: &mut Flags, form: Form, cpus: u32, notes: &mut Vec<String>) -> Workload {
     let port = flags.count("-p").unwrap_or(RESP_PORT);
     if !flags.has("-p") {
-        notes.push(format!("without -p the port is {RESP_PORT}, that of RESP servers, not Aerospike's 3000"));
+        notes.push(format!("without -p the port is {RESP_PORT}, the port of RESP servers, not Aerospike's 3000"));
     }
     let hosts = flags.text("-h").unwrap_or("127.0.0.1").to_owned();
     let hosts = hosts.split(',').filter(|host| !host.is_empty());
@@ -236,11 +236,11 @@ fn whole(flags: &mut Flags, form: Form, cpus: u32, notes: &mut Vec<String>) -> W
     let mut names: Vec<String> = hosts.iter().filter_map(|(_, name)| name.map(str::to_owned)).collect();
     names.dedup();
     if names.len() > 1 {
-        flags.fault("-h", "hosts with several TLS names are not supported", "run each by itself");
+        flags.fault("-h", "several hosts with TLS names are not supported", "run one benchmark per host");
     }
     let tls = super::tls::of_aerospike(flags, names.pop(), notes);
     let placement = if targets.len() > 1 {
-        notes.push("several hosts part the keys by hash slots, in equal runs in their order".to_owned());
+        notes.push("several hosts share the keys by hash slot, in equal ranges in the given order".to_owned());
         crate::workload::model::Placement::Slots
     } else {
         crate::workload::model::Placement::Any
@@ -252,11 +252,11 @@ fn whole(flags: &mut Flags, form: Form, cpus: u32, notes: &mut Vec<String>) -> W
     let loops = flags.small("-W").unwrap_or(loops);
     let (connections, wanted) = if is_async { (commands_max, loops) } else { (threads, threads) };
     if is_async {
-        notes.push("-a: each command in flight has a connection of its own".to_owned());
+        notes.push("-a: each command in flight uses its own connection".to_owned());
     }
     let batch = flags.small("-B").unwrap_or(1).max(1);
     if batch > 1 {
-        notes.push(format!("-B: RESP reads hashes one by one, so {batch} requests are sent together"));
+        notes.push(format!("-B: RESP reads one hash per command, so {batch} requests are sent together"));
     }
     let pace = match flags.number("-g") {
         Some(rate_per_s) if rate_per_s > 0.0 => Pace::Open { rate_per_s, arrivals: Arrivals::Constant },
@@ -264,7 +264,7 @@ fn whole(flags: &mut Flags, form: Form, cpus: u32, notes: &mut Vec<String>) -> W
     };
     let password = flags.text("-P").map(str::to_owned);
     if password.as_deref() == Some("") {
-        flags.fault("-P", "the password is missing", "write it behind the flag, as in -Psecret");
+        flags.fault("-P", "the password is missing", "write it after the flag, as in -Psecret");
     }
     let auth = (flags.has("-U") || password.is_some()).then(|| Auth {
         user: flags.text("-U").unwrap_or_default().to_owned(),
@@ -272,7 +272,7 @@ fn whole(flags: &mut Flags, form: Form, cpus: u32, notes: &mut Vec<String>) -> W
     });
     Workload {
         name: "aerospike".into(),
-        about: "records of bins as hashes of fields, from a command line of an Aerospike benchmark".into(),
+        about: "records stored as hashes, from a command line of an Aerospike benchmark".into(),
         protocol: Protocol::Resp,
         targets,
         tls,
@@ -288,7 +288,7 @@ fn whole(flags: &mut Flags, form: Form, cpus: u32, notes: &mut Vec<String>) -> W
     }
 }
 
-/// `HOST:TLSNAME:PORT` as host and name; an address of version 6 stands in brackets then.
+/// Parses `HOST:TLSNAME:PORT` into a host and a TLS name; an IPv6 address is in brackets.
 fn tls_name(text: &str) -> (String, Option<&str>) {
     let (host, rest) = match text.find(']') {
         Some(end) => text.split_at(end + 1),
@@ -302,12 +302,12 @@ fn tls_name(text: &str) -> (String, Option<&str>) {
     }
 }
 
-/// Keys, bins and what is in them.
+/// Reads the keys, bins and their contents.
 fn records(flags: &mut Flags, form: Form, space: &mut KeySpace, notes: &mut Vec<String>) {
     space.count = flags.count("-k").unwrap_or(if form == Form::Java { 100_000 } else { 1_000_000 });
     if flags.count("-S").is_some_and(|start| start > 1) {
-        let remedy = "leave it away; give each of several generators a set of its own with -s";
-        flags.fault("-S", "keys begin at the first one here", remedy);
+        let remedy = "remove it; to separate several generators, give each its own set with -s";
+        flags.fault("-S", "keys always begin at the first key here", remedy);
     }
     if let Some(namespace) = flags.text("-n")
         && namespace != "test"
@@ -317,7 +317,7 @@ fn records(flags: &mut Flags, form: Form, space: &mut KeySpace, notes: &mut Vec<
     if let Some(set) = flags.text("-s").map(str::to_owned) {
         space.prefix = format!("{set}:");
     }
-    // The legacy flag is the whole key's length; without it a key has room for any number.
+    // The legacy flag is the length of the whole key. Without it a key has room for any number.
     let least = space.prefix.len() as u64 + 20;
     space.key_bytes = Sizes::Fixed(flags.count("-l").unwrap_or(least));
     let specification = flags.text("-o").unwrap_or(if form == Form::Java { "I" } else { "I4" }).to_owned();
@@ -335,40 +335,48 @@ fn records(flags: &mut Flags, form: Form, space: &mut KeySpace, notes: &mut Vec<
     if let Some(ratio) = flags.number("--compression-ratio") {
         space.compressible = crate::workload::units::Share((1.0 - ratio).max(0.0));
         if !(0.0..=1.0).contains(&ratio) || ratio == 0.0 {
-            flags.fault("--compression-ratio", format!("{ratio} is out of range"), "give a number above 0, up to 1");
+            flags.fault(
+                "--compression-ratio",
+                format!("{ratio} is out of range"),
+                "pass a number above 0 and at most 1",
+            );
         }
     }
     if let Some(text) = flags.text("-e").map(str::to_owned) {
         match text.parse::<i64>() {
-            Ok(1..) => notes.push("-e changes nothing: a hash's fields live for ever".to_owned()),
-            // 0 is the namespace's default and -1 for ever: both are for ever here.
+            Ok(1..) => notes.push("-e has no effect: the fields of a hash do not expire".to_owned()),
+            // 0 is the namespace's default and -1 means no expiry; here both mean no expiry.
             Ok(-1 | 0) => {}
-            _ => flags.fault("-e", format!("'{text}' is no time to live"), "write seconds, or -1 for ever"),
+            _ => flags.fault("-e", format!("'{text}' is not a time to live"), "write seconds, or -1 for no expiry"),
         }
     }
 }
 
-/// Bins of a list such as `1,3,5`: how many.
+/// Returns the number of bins in a list such as `1,3,5`.
 fn some_bins(flags: &mut Flags, name: &str, fields: u32) -> u32 {
     let Some(text) = flags.text(name).map(str::to_owned) else { return 0 };
     let bins: Vec<_> = text.split(',').map(|bin| bin.trim().parse::<u32>().ok()).collect();
     if bins.iter().any(|bin| !bin.is_some_and(|bin| (1..=fields).contains(&bin))) {
-        flags.fault(name, format!("'{text}' names no bins"), format!("write numbers from 1 to {fields}, as in 1,2"));
+        flags.fault(
+            name,
+            format!("'{text}' is not a list of bins"),
+            format!("write numbers from 1 to {fields}, as in 1,2"),
+        );
     }
     bins.len() as u32
 }
 
-/// Reads the verbs of `-w`.
+/// Parses the workload of `-w`.
 fn commands(flags: &mut Flags, space: &mut KeySpace, run: &mut Run, notes: &mut Vec<String>) {
-    const REMEDY: &str = "write I, RU,80, RU,80,50,100 (of reads and of writes, so many in 100 with all bins), RR,80, \
-                          RUD,80,10, RMU, RMI, RMD or DB";
+    const REMEDY: &str = "write I, RU,80, RU,80,50,100 (percentages of reads, and of reads and writes with all bins), \
+                          RR,80, RUD,80,10, RMU, RMI, RMD or DB";
     let text = flags.text("-w").unwrap_or("RU,50").to_owned();
     let mut words = text.split(',').map(str::trim);
     let kind = words.next().unwrap_or_default().to_owned();
     let numbers: Vec<Option<f64>> =
         words.map(|word| word.parse::<f64>().ok().filter(|share| (0.0..=100.0).contains(share))).collect();
     if numbers.contains(&None) || numbers.len() > 3 {
-        flags.fault("-w", format!("'{text}' is no workload"), REMEDY);
+        flags.fault("-w", format!("'{text}' is not a workload"), REMEDY);
         return;
     }
     let share = |at: usize, default: f64| numbers.get(at).copied().flatten().unwrap_or(default) / 100.0;
@@ -397,7 +405,7 @@ fn commands(flags: &mut Flags, space: &mut KeySpace, run: &mut Run, notes: &mut 
         }
         "RU" | "RUD" if kind == "RU" || numbers.len() == 2 => match kind.as_str() {
             "RU" => mixed(reads, 1.0 - reads),
-            // Of what is no read the second number is updates, and the rest deletions.
+            // The second number is the percentage of updates; the rest of the writes are deletions.
             _ => {
                 let updates = share(1, 0.0).min(1.0 - reads);
                 let raw = Command::weighted(Verb::Raw, 1.0 - reads - updates);
@@ -406,22 +414,22 @@ fn commands(flags: &mut Flags, space: &mut KeySpace, run: &mut Run, notes: &mut 
             }
         },
         "RR" => {
-            notes.push("RR: a replace writes all bins; fields that it does not name would stay".to_owned());
+            notes.push("RR: a replace writes all bins; fields that are not in the request remain".to_owned());
             mixed(reads, 1.0 - reads)
         }
         "RMU" => vec![Command::new(Verb::HashUpdate)],
         "RMI" | "RMD" => {
-            notes.push(format!("{kind}: what counts is a field of its own, n: the others hold bytes and no numbers"));
+            notes.push(format!("{kind}: the counter is a separate field, n, because the other fields hold bytes"));
             vec![Command::new(if kind == "RMI" { Verb::HashIncr } else { Verb::HashDecr })]
         }
         "DB" => vec![Command::new(Verb::HashDelete)],
         "RUF" | "TXN" => {
-            let what = format!("{kind} has no equal here: servers of RESP run no functions of Aerospike's");
+            let what = format!("{kind} is not supported: RESP servers do not run Aerospike's functions");
             flags.fault("-w", what, REMEDY);
             return;
         }
         _ => {
-            flags.fault("-w", format!("'{text}' is no workload"), REMEDY);
+            flags.fault("-w", format!("'{text}' is not a workload"), REMEDY);
             return;
         }
     };
@@ -429,7 +437,7 @@ fn commands(flags: &mut Flags, space: &mut KeySpace, run: &mut Run, notes: &mut 
     space.verbs = verbs;
 }
 
-/// Reads the length of the run, and the places of its results.
+/// Reads the length of the run and the paths of its results.
 fn times(flags: &mut Flags, form: Form, run: &mut Run) {
     match form {
         Form::Java => {

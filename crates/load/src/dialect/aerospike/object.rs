@@ -1,21 +1,21 @@
-//! Object specifications: what the bins of a record hold.
+//! Object specifications, which describe the contents of a record's bins.
 //!
-//! `I`, `I4` (integers), `S:10` or `S10` (text), `B:1400` or `B1400` (bytes), `R:100:30` (bytes of which 30 in 100 are
-//! random), `D` (a double); several with commas between them, and `3*S10` for three of a kind.
+//! `I`, `I4` (integers), `S:10` or `S10` (text), `B:1400` or `B1400` (bytes), `R:100:30` (bytes of which 30 percent are
+//! random), `D` (a double). Commas separate several bins; `3*S10` means three equal ones.
 
 use crate::workload::model::{Sizes, Step};
 use crate::workload::units::Share;
 
-/// Kinds of bins at most, repetitions counted.
+/// Highest number of bins, including repetitions.
 const BINS_MAX: u64 = 1024;
 
-/// The bins of a record: lengths in bytes and the share of each that is random, in order.
+/// The bins of a record in order: each bin's length in bytes and its random share.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Object {
     kinds: Vec<(u64, f64)>,
 }
 
-/// Reads a specification; what is wrong, and what to do about it, otherwise.
+/// Parses a specification. The error has the fault and its remedy.
 pub fn read(text: &str) -> Result<Object, (String, &'static str)> {
     let mut kinds = Vec::new();
     for part in text.split(',') {
@@ -23,10 +23,11 @@ pub fn read(text: &str) -> Result<Object, (String, &'static str)> {
             Some((times, kind)) => (times.trim().parse::<u64>().ok(), kind.trim()),
             None => (Some(1), part.trim()),
         };
-        let wrong = || (format!("'{part}' is no kind of bin"), "write I, S:10, B:1400 or R:100:30; asbench's I4, S10");
+        let wrong =
+            || (format!("'{part}' is not a kind of bin"), "write I, S:10, B:1400 or R:100:30; asbench's I4, S10");
         let times = times.filter(|times| (1..=BINS_MAX).contains(times)).ok_or_else(wrong)?;
         if kinds.len() as u64 + times > BINS_MAX {
-            return Err(("a record has more than 1024 bins".to_owned(), "give fewer"));
+            return Err(("the record has more than 1024 bins".to_owned(), "give fewer"));
         }
         let kind = one(kind).ok_or_else(wrong)?;
         kinds.extend(std::iter::repeat_n(kind, times as usize));
@@ -54,12 +55,12 @@ fn one(kind: &str) -> Option<(u64, f64)> {
 }
 
 impl Object {
-    /// Returns the number of bins that it names.
+    /// Returns the number of bins in the specification.
     pub fn bins(&self) -> usize {
         self.kinds.len()
     }
 
-    /// Lengths of the fields of records with `bins` bins: the kinds in turn.
+    /// Returns the lengths of the fields of records with `bins` bins; the kinds of the specification repeat in order.
     pub fn value_bytes(&self, bins: u64) -> Sizes {
         let mut steps: Vec<Step> = Vec::new();
         for (bytes, _) in self.kinds.iter().cycle().take(bins.min(BINS_MAX) as usize) {
@@ -75,7 +76,7 @@ impl Object {
         }
     }
 
-    /// Part of the values that is not random.
+    /// Returns the share of the values that is not random.
     pub fn compressible(&self) -> Share {
         let bytes: f64 = self.kinds.iter().map(|(bytes, _)| *bytes as f64).sum();
         let random: f64 = self.kinds.iter().map(|(bytes, random)| *bytes as f64 * random).sum();
@@ -113,7 +114,7 @@ mod tests {
         for text in ["", "S", "S:", "S:0", "S:x", "I9", "R:10", "R:10:101", "0*I", "x*I", "[I4]", "{I4:S5}", "Q", "I,"]
         {
             let (what, _) = read(text).unwrap_err();
-            assert!(what.contains("is no kind of bin"), "{text}: {what}");
+            assert!(what.contains("is not a kind of bin"), "{text}: {what}");
         }
         assert!(read("1024*I,I").unwrap_err().0.contains("1024"));
     }

@@ -10,7 +10,7 @@ use crate::workload::key;
 use crate::workload::model::{Command, KeySpace, Order, Protocol, Sizes, Step, Verb};
 use crate::workload::units::Share;
 
-/// Verbs of rpc-perf by all their names, and ours.
+/// All names of rpc-perf's verbs, with the equivalent verb.
 const VERBS: [(&str, Option<Verb>); 55] = [
     ("get", Some(Verb::Get)),
     ("get_batch", Some(Verb::Get)),
@@ -71,16 +71,17 @@ const VERBS: [(&str, Option<Verb>); 55] = [
 
 const REMEDY: &str = "write commands = [{ verb = \"get\", weight = 80 }, { verb = \"set\", weight = 20 }]";
 
-/// The list `[[workload.keyspace]]` of `section`.
+/// Reads the list `[[workload.keyspace]]` of `section`.
 pub fn all<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>, mapped: &mut Mapped) {
-    let spaces = reader.list(section, "keyspace", "write [[workload.keyspace]] above each").unwrap_or_default();
+    let spaces =
+        reader.list(section, "keyspace", "write [[workload.keyspace]] above each key space").unwrap_or_default();
     if spaces.is_empty() && mapped.workload.protocol != Protocol::Ping {
-        let what = "no keyspace is described";
+        let what = "the file describes no key space";
         reader.located(vec![Fault::new("workload", what, "write [[workload.keyspace]] with commands")]);
     }
     for (path, value) in spaces {
         let Some(table) = value.get_ref().as_table() else {
-            reader.misshapen(&path, value, "a table", "write [[workload.keyspace]] above each");
+            reader.misshapen(&path, value, "a table", "write [[workload.keyspace]] above each key space");
             continue;
         };
         let space = space(reader, Section::new(path, table), mapped);
@@ -100,7 +101,7 @@ fn space<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, mapped: &mut
     space.order = order(reader, &mut section);
     let fields = reader.small(&mut section, "inner_keys_nkeys").filter(|fields| *fields > 0);
     if section.has("inner_keys_klen") {
-        mapped.notes.push(format!("{}.inner_keys_klen: fields have names of their own here", section.path));
+        mapped.notes.push(format!("{}.inner_keys_klen has no effect: fields have generated names", section.path));
     }
     let is_number = reader.text(&mut section, "vkind").is_some_and(|kind| kind == "i64");
     let length = reader.count(&mut section, "vlen").unwrap_or(if is_number { 19 } else { 0 });
@@ -118,14 +119,14 @@ fn space<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, mapped: &mut
     space
 }
 
-/// Maps what is different if keys are hashes: one is deleted by a command of its own, and lives for ever.
+/// Maps the differences of hashes: a hash has its own delete command, and it does not expire.
 fn of_hashes(space: &mut KeySpace, path: &str, notes: &mut Vec<String>) {
     for command in space.verbs.iter_mut().filter(|command| command.verb == Verb::Delete) {
         *command = Command { text: "DEL __key__".into(), ..Command::weighted(Verb::Raw, command.weight) };
     }
     if !space.ttl.is_empty() {
         space.ttl.clear();
-        notes.push(format!("{path}.ttl changes nothing: a hash's fields live for ever"));
+        notes.push(format!("{path}.ttl has no effect: the fields of a hash do not expire"));
     }
 }
 
@@ -133,7 +134,7 @@ fn lifetime(ttl: Option<TimeSpan>) -> Vec<(TimeSpan, f64)> {
     ttl.filter(|ttl| ttl.0 > 0).map(|ttl| (ttl, 1.0)).into_iter().collect()
 }
 
-/// Reads the order in which keys are picked, by either of its names.
+/// Reads the order in which keys are drawn, under either of its names.
 fn order<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>) -> Order {
     let mut picked = Order::Uniform;
     for key in ["key_distribution", "distribution"] {
@@ -149,7 +150,7 @@ fn commands<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>) -> Vec<C
     let Some(list) = reader.list(section, "commands", REMEDY) else {
         if !section.has("commands") {
             let name = section.path.clone();
-            reader.located(vec![Fault::new(name, "it has no commands", REMEDY)]);
+            reader.located(vec![Fault::new(name, "the key space has no commands", REMEDY)]);
         }
         return Vec::new();
     };
@@ -163,7 +164,7 @@ fn commands<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>) -> Vec<C
     commands
 }
 
-/// Returns a command; `None` for one of weight 0, which is never sent.
+/// Returns a command; `None` if its weight is 0, because it is never sent.
 fn command<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>) -> Option<Command> {
     let verb = reader.word(&mut section, "verb", &VERBS);
     let weight = reader.number(&mut section, "weight").unwrap_or(1.0);
@@ -171,7 +172,7 @@ fn command<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>) -> Option<
     let path = section.path.clone();
     let is_read = verb.is_some_and(|verb| verb.is_some());
     if !is_read {
-        // What lists and sorted sets take.
+        // Settings that belong to lists and sorted sets.
         for key in ["truncate", "start", "end", "by_score"] {
             section.has(key);
         }
@@ -189,8 +190,8 @@ fn command<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>) -> Option<
         }
         Some(Some(verb)) => Some(Command::weighted(verb, weight)),
         Some(None) => {
-            let remedy = "give it the weight 0, or leave it away";
-            reader.located(vec![Fault::new(format!("{path}.verb"), "there is no such verb here", remedy)]);
+            let remedy = "set its weight to 0, or remove it";
+            reader.located(vec![Fault::new(format!("{path}.verb"), "this verb is not supported", remedy)]);
             None
         }
         None => {
@@ -202,15 +203,15 @@ fn command<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>) -> Option<
     }
 }
 
-/// The list `[[keyspace]]` of the older form: keys of `length` characters, all that there are.
+/// Reads the list `[[keyspace]]` of the older form: every possible key of `length` characters.
 pub fn older<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mut Mapped) {
-    let spaces = reader.list(root, "keyspace", "write [[keyspace]] above each").unwrap_or_default();
+    let spaces = reader.list(root, "keyspace", "write [[keyspace]] above each key space").unwrap_or_default();
     if spaces.is_empty() && mapped.workload.protocol != Protocol::Ping {
-        reader.fault(0, "keyspace", "no keyspace is described", "write [[keyspace]] with commands");
+        reader.fault(0, "keyspace", "the file describes no key space", "write [[keyspace]] with commands");
     }
     for (path, value) in spaces {
         let Some(table) = value.get_ref().as_table() else {
-            reader.misshapen(&path, value, "a table", "write [[keyspace]] above each");
+            reader.misshapen(&path, value, "a table", "write [[keyspace]] above each key space");
             continue;
         };
         let space = older_space(reader, Section::new(path, table), mapped);
@@ -221,7 +222,7 @@ pub fn older<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &m
     }
 }
 
-/// Kinds of keys of the older form: how many characters each letter of a key can be.
+/// The kinds of keys of the older form, with the number of characters that each position can have.
 const KEY_KINDS: [(&str, u64); 3] = [("alphanumeric", 62), ("numeric", 10), ("u32", 10)];
 
 fn older_space<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, mapped: &mut Mapped) -> KeySpace {
@@ -241,13 +242,13 @@ fn older_space<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, mapped
         }
     }
     if every > most {
-        mapped.notes.push(format!("{}: {most} keys, of the {every} that its length could spell", section.path));
+        mapped.notes.push(format!("{}: uses {most} keys of the {every} possible keys of its length", section.path));
     }
     reader.end(section);
     space
 }
 
-/// `values = [{ length, weight }, ...]`.
+/// Reads `values = [{ length, weight }, ...]`.
 fn values<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>) -> Sizes {
     let list = reader.list(section, "values", "write values = [{ length = 256 }]").unwrap_or_default();
     let mut steps = Vec::new();
@@ -259,7 +260,7 @@ fn values<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>) -> Sizes {
         let mut inner = Section::new(path, table);
         let bytes = reader.count(&mut inner, "length").unwrap_or(1);
         let weight = reader.number(&mut inner, "weight").unwrap_or(1.0);
-        // Alphanumeric or not, values are random bytes.
+        // Values are random bytes, whether they are alphanumeric in rpc-perf or not.
         inner.has("type");
         inner.has("value_type");
         reader.end(inner);

@@ -1,16 +1,16 @@
-//! rpc-perf's TOML files: those of version 5, and the older form.
+//! rpc-perf's TOML files, in version 5 and in the older form.
 //!
 //! | version 5 | older | here |
 //! |---|---|---|
 //! | `[general] protocol`, `interval`, `duration` | `protocol`, `interval`, `windows`, `service` | protocol, duration |
-//! | `[general] admin` | `admin` | where the generator listens |
-//! | `[target] endpoints` | the same | targets; every one is asked for every key |
+//! | `[general] admin` | `admin` | address of the generator's admin port |
+//! | `[target] endpoints` | the same | targets; every target receives requests for every key |
 //! | `[client] threads`, `poolsize`, `concurrency` | `threads`, `[connection] poolsize` a thread | connections, depth |
 //! | `[workload.ratelimit] start`, `end`, `step` | `[request] ratelimit` | rate, steps of the rate |
 //! | `[[workload.keyspace]]` | `[[keyspace]]` | key spaces |
 //!
-//! Without a rate requests are sent as answers come: closed loop. A rate there limits what is sent; here it says when
-//! each request is due, and its time counts from then.
+//! Without a rate the run is a closed loop: a reply triggers the next request. In rpc-perf a rate limits the sending.
+//! Here a rate sets the instant at which each request is due, and response times count from that instant.
 
 mod keyspace;
 
@@ -26,10 +26,10 @@ use crate::workload::file::reader::{Reader, Section};
 use crate::workload::file::text_of;
 use crate::workload::model::{Arrivals, Pace, Protocol, Target, Workload};
 
-/// A file is not larger than this, in bytes.
+/// Largest size of a file in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Protocols of rpc-perf, and ours.
+/// Names of rpc-perf's protocols, with the equivalent protocol.
 const PROTOCOLS: [(&str, Option<Protocol>); 18] = [
     ("memcache", Some(Protocol::Memcache)),
     ("memcached", Some(Protocol::Memcache)),
@@ -54,7 +54,7 @@ const PROTOCOLS: [(&str, Option<Protocol>); 18] = [
 /// Reads the file at `path`, of either form.
 ///
 /// # Errors
-/// Every fault, in the order of lines.
+/// All faults, in the order of lines.
 pub fn read_file(path: &Path) -> Result<Mapped, Vec<Fault>> {
     let text = text_of(path, FILE_BYTES_MAX).map_err(|(what, remedy)| {
         vec![Fault::new("", what, remedy).at(Place::File { path: path.to_owned(), line: 1 })]
@@ -62,7 +62,7 @@ pub fn read_file(path: &Path) -> Result<Mapped, Vec<Fault>> {
     read_text(path, &text)
 }
 
-/// Reads `text`, which is what the file at `path` holds.
+/// Parses `text`, the content of the file at `path`.
 ///
 /// # Errors
 /// As [`read_file`].
@@ -100,14 +100,14 @@ pub fn read_text(path: &Path, text: &str) -> Result<Mapped, Vec<Fault>> {
     if !reader.has_faults()
         && let Err(faults) = mapped.workload.validate()
     {
-        // Fields of a workload are found where the file has what they come from.
+        // Maps fields of a workload to the places in the file that they come from.
         reader.located(renamed_in(faults, older));
     }
     let faults = reader.into_faults();
     if faults.is_empty() { Ok(mapped) } else { Err(faults) }
 }
 
-/// Faults of fields of a workload, by the names of the file.
+/// Renames the fields of a workload in `faults` to the names in the file.
 fn renamed_in(faults: Vec<Fault>, older: bool) -> Vec<Fault> {
     const CURRENT: [(&str, &str); 4] =
         [(".key_bytes", ".klen"), (".count", ".nkeys"), (".value_bytes", ".vlen"), (".verbs", ".commands")];
@@ -133,7 +133,7 @@ fn renamed_in(faults: Vec<Fault>, older: bool) -> Vec<Fault> {
     renamed(faults.collect(), &names)
 }
 
-/// A number that may stand in quotes.
+/// Parses a number, with or without quotes.
 fn loose_number(value: &Spanned<DeValue<'_>>) -> Option<f64> {
     let text = match value.get_ref() {
         DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix()).ok()?.to_string(),
@@ -144,17 +144,22 @@ fn loose_number(value: &Spanned<DeValue<'_>>) -> Option<f64> {
     text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0)
 }
 
-/// A rate a second, with or without quotes.
+/// Reads a rate per second, with or without quotes.
 fn rate<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>, key: &'static str) -> Option<f64> {
     let value = reader.value(section, key)?;
     let number = loose_number(value);
     if number.is_none() {
-        reader.misshapen(&section.field(key), value, "requests a second", "write a number from 0, as in 10_000");
+        reader.misshapen(
+            &section.field(key),
+            value,
+            "requests per second",
+            "write a number of at least 0, as in 10_000",
+        );
     }
     number
 }
 
-/// A duration with its unit in quotes, or a bare number of `unit_ns` nanoseconds each.
+/// Reads a duration: a string with its unit, or a number in units of `unit_ns` nanoseconds.
 fn span<'t>(
     reader: &mut Reader<'t>,
     section: &mut Section<'_, 't>,
@@ -170,7 +175,7 @@ fn span<'t>(
     match loose_number(value) {
         Some(number) => Some(TimeSpan((number * unit_ns as f64) as u64)),
         None => {
-            reader.misshapen(&section.field(key), value, "a duration", "write a number, or one such as \"15m\"");
+            reader.misshapen(&section.field(key), value, "a duration", "write a number, or a duration such as \"15m\"");
             None
         }
     }
@@ -179,10 +184,10 @@ fn span<'t>(
 const SECOND_NS: u64 = 1_000_000_000;
 const MILLISECOND_NS: u64 = 1_000_000;
 
-/// The part of `[general]` beside the run.
+/// The settings of `[general]` that are not part of the run.
 #[derive(Default)]
 struct General {
-    /// Threads, in the older form.
+    /// Number of threads, in the older form.
     threads: u32,
 }
 
@@ -190,7 +195,7 @@ fn general<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mut
     let mut general = General { threads: 1 };
     let Some(mut section) = reader.table(root, "general") else {
         let remedy = "write [general] and protocol = \"memcache\" below it";
-        reader.fault(0, "general", "the section is missing", remedy);
+        reader.fault(0, "general", "the section [general] is missing", remedy);
         return general;
     };
     let run = &mut mapped.run;
@@ -198,7 +203,7 @@ fn general<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mut
         Some(Some(protocol)) => mapped.workload.protocol = protocol,
         Some(None) => {
             let value = reader.value(&mut section, "protocol").map_or(0, |value| value.span().start);
-            reader.fault(value, "general.protocol", "this is not spoken here", "write memcache, resp or ping");
+            reader.fault(value, "general.protocol", "this protocol is not supported", "write memcache, resp or ping");
         }
         None => {}
     }
@@ -215,13 +220,13 @@ fn general<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mut
     run.admin = reader.text(&mut section, "admin");
     for key in ["metrics_output", "metrics_format", "metrics_interval", "output_format"] {
         if section.has(key) {
-            mapped.notes.push(format!("general.{key} changes nothing: results are written by --json and --report"));
+            mapped.notes.push(format!("general.{key} has no effect: pass --json and --report to write results"));
         }
     }
     if let Some(value) = reader.value(&mut section, "initial_seed") {
         match loose_number(value) {
             Some(seed) => mapped.workload.seed = seed as u64,
-            None => mapped.notes.push("general.initial_seed is no number here; the seed is 1".to_owned()),
+            None => mapped.notes.push("general.initial_seed is not a number; the seed is 1".to_owned()),
         }
     }
     reader.end(section);
@@ -231,13 +236,13 @@ fn general<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mut
 fn targets<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, workload: &mut Workload) {
     let remedy = "write endpoints = [\"127.0.0.1:11211\"]";
     let Some(mut section) = reader.table(root, "target") else {
-        reader.fault(0, "target", "no server is named", "write [target] and endpoints = [\"127.0.0.1:11211\"]");
+        reader.fault(0, "target", "the file names no server", "write [target] and endpoints = [\"127.0.0.1:11211\"]");
         return;
     };
     let port = if workload.protocol == Protocol::Resp { 6379 } else { 11211 };
     for (path, value) in reader.list(&mut section, "endpoints", remedy).unwrap_or_default() {
         let DeValue::String(text) = value.get_ref() else {
-            reader.misshapen(&path, value, "an address", "put it in double quotes");
+            reader.misshapen(&path, value, "an address", "write it in double quotes");
             continue;
         };
         let endpoint = match (text.strip_prefix("unix://"), text.strip_prefix("redis://")) {
@@ -248,12 +253,12 @@ fn targets<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, workload: &m
         workload.targets.push(Target { address: endpoint, weight: 1 });
     }
     if workload.targets.is_empty() && !reader.has_faults() {
-        reader.located(vec![Fault::new("target", "no server is named", remedy)]);
+        reader.located(vec![Fault::new("target", "the file names no server", remedy)]);
     }
     reader.end(section);
 }
 
-/// `[connection]` of the older form: the pool is each thread's, for each endpoint.
+/// Reads `[connection]` of the older form: each thread has a pool for each endpoint.
 fn connection<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, workload: &mut Workload, threads: u32) {
     let mut pool = 1;
     if let Some(mut section) = reader.table(root, "connection") {
@@ -266,7 +271,7 @@ fn connection<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, workload:
     workload.threads = threads;
 }
 
-/// `[request]` of the older form.
+/// Reads `[request]` of the older form.
 fn request<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mut Mapped) {
     let Some(mut section) = reader.table(root, "request") else { return };
     open(&mut mapped.workload, rate(reader, &mut section, "ratelimit"));
@@ -280,7 +285,7 @@ fn open(workload: &mut Workload, rate: Option<f64>) {
     }
 }
 
-/// `[client]` of version 5: the pool is the whole run's, for each endpoint.
+/// Reads `[client]` of version 5: the whole run has one pool for each endpoint.
 fn client<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mut Mapped, general: &General) {
     let workload = &mut mapped.workload;
     let endpoints = u32::try_from(workload.targets.len().max(1)).unwrap_or(u32::MAX);
@@ -295,25 +300,28 @@ fn client<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mut 
         workload.reconnect_per_s = rate(reader, &mut section, "reconnect_rate").unwrap_or(0.0);
         for key in ["read_buffer_size", "write_buffer_size"] {
             if section.has(key) {
-                mapped.notes.push(format!("client.{key} changes nothing: buffers grow to what is in flight"));
+                mapped.notes.push(format!("client.{key} has no effect: buffers grow with the data in flight"));
             }
         }
         reader.end(section);
     }
     workload.connections = pool.saturating_mul(endpoints);
     if threads > workload.connections && workload.connections > 0 {
-        mapped.notes.push(format!("{threads} threads for {} connections: one each", workload.connections));
+        mapped.notes.push(format!(
+            "{threads} threads for {} connections: each thread needs at least one",
+            workload.connections
+        ));
     }
     workload.threads = threads.min(workload.connections.max(1));
 }
 
-/// `[workload]` of version 5.
+/// Reads `[workload]` of version 5.
 fn workload<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mut Mapped) {
     let Some(mut section) = reader.table(root, "workload") else {
-        reader.fault(0, "workload", "nothing is asked for", "write [[workload.keyspace]] with commands");
+        reader.fault(0, "workload", "the file describes no requests", "write [[workload.keyspace]] with commands");
         return;
     };
-    // Requests are drawn by the thread that sends them.
+    // Each thread draws the requests that it sends.
     section.has("threads");
     if section.has("ratelimit") {
         ratelimit(reader, &mut section, mapped);
@@ -322,7 +330,7 @@ fn workload<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mu
     for key in ["topics", "leaderboard", "store", "oltp"] {
         if let Some(value) = reader.value(&mut section, key) {
             let name = section.field(key);
-            reader.fault(value.span().start, &name, "there is no such workload here", "write [[workload.keyspace]]");
+            reader.fault(value.span().start, &name, "this workload is not supported", "write [[workload.keyspace]]");
         }
     }
     reader.end(section);
@@ -348,13 +356,13 @@ fn ratelimit<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>, mapped:
         _ => {
             let remedy = "write start, end, step and interval, each above 0";
             let name = section.path.clone();
-            reader.located(vec![Fault::new(name, "the steps of the rate are not whole", remedy)]);
+            reader.located(vec![Fault::new(name, "the steps of the rate are incomplete", remedy)]);
         }
     }
     reader.end(section);
 }
 
-/// `[tls]`: that it is there, also empty, secures the connections. Its files are looked for from where we run.
+/// Reads `[tls]`. The section secures the connections even if it is empty. Paths are relative to the working directory.
 fn tls<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mut Mapped) {
     let Some(mut section) = reader.table(root, "tls") else { return };
     let mut file = |reader: &mut Reader<'t>, key| reader.text(&mut section, key).map(std::path::PathBuf::from);
@@ -366,14 +374,14 @@ fn tls<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mut Map
             reader.located(vec![Fault::new(format!("tls.{key}"), what, remedy)]);
         }
     };
-    let remedy = "leave it away; --tls-server-name says another name, and --tls-insecure takes any certificate";
-    refused("verify_hostname", true, "a server is verified with its name", remedy);
-    refused("use_sni", true, "the name is always sent to the server", "leave it away");
+    let remedy = "remove it; pass --tls-server-name for another name, or --tls-insecure to accept any certificate";
+    refused("verify_hostname", true, "the server's name is always verified", remedy);
+    refused("use_sni", true, "the server's name is always sent", "remove the setting");
     if certificate.is_some() && chain.is_some() {
-        let remedy = "write both into one file, the client's own first, and name it as certificate_chain";
+        let remedy = "write both into one file, the client's certificate first, and name it as certificate_chain";
         reader.located(vec![Fault::new(
             "tls.certificate",
-            "a certificate and its chain are read from one file",
+            "the certificate and its chain must be in one file",
             remedy,
         )]);
     }
@@ -382,13 +390,13 @@ fn tls<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mut Map
     mapped.workload.tls = Some(link::tls::Settings { ca, certificate, key, ..link::tls::Settings::default() });
 }
 
-/// Sections that say nothing of what is asked.
+/// Notes the sections that do not affect the requests.
 fn unread(root: &mut Section<'_, '_>, notes: &mut Vec<String>) {
     if root.has("debug") {
-        notes.push("[debug] changes nothing: what is logged goes to standard error".to_owned());
+        notes.push("[debug] has no effect: the log goes to standard error".to_owned());
     }
     if root.has("metrics") {
-        notes.push("[metrics] changes nothing: results are written by --json and --report".to_owned());
+        notes.push("[metrics] has no effect: pass --json and --report to write results".to_owned());
     }
 }
 

@@ -1,4 +1,4 @@
-//! Events, bytes in, and answers that are matched with their requests in order.
+//! Handles events and received bytes, and matches replies with their requests in order.
 
 use super::{Core, KEPT_BYTES_MAX, Pacing, RECEIVES_MAX, fault_name};
 use crate::engine::connection::State;
@@ -7,14 +7,14 @@ use crate::measure::{Ended, Fate};
 use crate::traffic::{Outcome, Progress, Traffic};
 use link::Moved;
 
-/// The fault of a connection whose first words were answered with an error.
+/// Name of the fault of a connection whose greeting got an error.
 pub(crate) const GREETING_REFUSED: &str = "greeting-refused";
 
-/// Why bytes are not answers that go on.
+/// The reason why received bytes cannot be parsed further.
 pub(super) enum Unread {
-    /// From so many bytes on they are no answer, and why.
+    /// The bytes from this offset on are not a reply, for this reason.
     Garbage(usize, &'static str),
-    /// The connection's first request was answered with an error.
+    /// The server replied with an error to the connection's greeting.
     Refused(String),
 }
 
@@ -66,7 +66,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
                     }
                 }
                 Moved::Blocked => {}
-                Moved::Closed => self.lose(index, now_ns, "closed-by-server", "it closed the connection"),
+                Moved::Closed => self.lose(index, now_ns, "closed-by-server", "the server closed the connection"),
                 Moved::Broken(error) => self.lose(index, now_ns, fault_name(&error), &error.to_string()),
             }
             break;
@@ -74,7 +74,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
         self.buffer = buffer;
     }
 
-    /// Reads answers out of what was kept and what has come.
+    /// Parses replies from the stored bytes and the new bytes `come`.
     pub(super) fn take(&mut self, index: usize, come: &[u8], now_ns: u64) {
         let mut kept = std::mem::take(&mut self.connections[index].kept);
         let had_kept = !kept.is_empty();
@@ -86,7 +86,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
             Ok(used) => {
                 let rest = bytes.len() - used;
                 if rest > KEPT_BYTES_MAX {
-                    let message = format!("{rest} bytes of an answer came, and it did not end");
+                    let message = format!("{rest} bytes of an incomplete reply arrived");
                     return self.lose(index, now_ns, "garbage", &message);
                 }
                 if had_kept {
@@ -98,7 +98,11 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
                 self.answered(index, now_ns);
             }
             Err(Unread::Garbage(at, what)) => {
-                let what = if bytes[at..].starts_with(&[0x15, 0x03]) { "it speaks TLS there; say --tls" } else { what };
+                let what = if bytes[at..].starts_with(&[0x15, 0x03]) {
+                    "the server speaks TLS there; pass --tls"
+                } else {
+                    what
+                };
                 let seen = String::from_utf8_lossy(&bytes[at..bytes.len().min(at + 60)]).into_owned();
                 self.lose(index, now_ns, "garbage", &format!("{what}: {seen:?}"));
             }
@@ -106,14 +110,15 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
         }
     }
 
-    /// Returns how many of `bytes` belong to replies, whole or under way; or where, and why, they are no replies.
+    /// Returns how many of `bytes` belong to replies, complete or partial. The error has the offset and the reason of
+    /// invalid bytes.
     pub(super) fn match_answers(&mut self, index: usize, bytes: &[u8], now_ns: u64) -> Result<usize, Unread> {
         let is_up = self.connections[index].state == State::Up;
         let mut used = 0;
         while used < bytes.len() {
             let connection = &mut self.connections[index];
             let Some(request) = connection.in_flight.front_mut().filter(|_| connection.stamped > 0) else {
-                return Err(Unread::Garbage(used, "bytes came that nothing had asked for"));
+                return Err(Unread::Garbage(used, "bytes arrived without a request"));
             };
             let (taken, progress) = self.traffic.answer(&mut request.pending, &bytes[used..]);
             used += taken;
@@ -153,13 +158,14 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
                 });
             } else if Fate::from(outcome).is_failure() {
                 let said = &self.traffic.verbs()[usize::from(request.pending.verb)];
-                return Err(Unread::Refused(format!("{said} was answered with {}", self.traffic.refusal())));
+                return Err(Unread::Refused(format!("the request {said} got the reply {}", self.traffic.refusal())));
             }
         }
         Ok(used)
     }
 
-    /// After answers: the greeting may be over, there may be room, or it was only waited for to be closed.
+    /// Updates the connection after replies: the greeting may be complete, there may be room, or a pending close may
+    /// now happen.
     pub(super) fn answered(&mut self, index: usize, now_ns: u64) {
         let connection = &mut self.connections[index];
         if connection.in_flight.is_empty() {

@@ -1,4 +1,4 @@
-//! Connections that are made, greeted, broken, and closed on purpose.
+//! Opens, greets and closes connections, and handles connections that fail.
 
 use super::Core;
 use crate::engine::connection::{InFlight, State};
@@ -23,7 +23,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
 
     pub(super) fn make(&mut self, index: usize, now_ns: u64) {
         let connection = &mut self.connections[index];
-        debug_assert_eq!(connection.state, State::Waiting, "only a closed connection is made");
+        debug_assert_eq!(connection.state, State::Waiting, "only a closed connection is opened");
         connection.state = State::Connecting;
         connection.since_ns = now_ns;
         self.connecting += 1;
@@ -72,7 +72,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
         self.queue(index, now_ns);
     }
 
-    /// Takes a connection down and lets it be made again from `from_ns` on.
+    /// Closes a connection and allows a new attempt from `from_ns` on.
     pub(super) fn take_down(&mut self, index: usize, from_ns: u64) {
         let connection = &mut self.connections[index];
         match connection.state {
@@ -89,7 +89,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
         self.take_down(index, now_ns);
     }
 
-    /// A connection broke: what was in flight on it is lost, and its time counts.
+    /// Handles a failed connection: its requests in flight are lost, and their waiting time counts.
     pub(super) fn lose(&mut self, index: usize, now_ns: u64, name: &str, what: &str) {
         let connection = &mut self.connections[index];
         let target = &self.settings.names[connection.target];
@@ -116,7 +116,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
     }
 }
 
-/// A request that was sent gets no answer.
+/// Records a sent request that will get no reply.
 pub(super) fn lose_request(recorder: &mut Recorder, request: &InFlight, now_ns: u64) {
     recorder.end(&Ended {
         verb: request.pending.verb,

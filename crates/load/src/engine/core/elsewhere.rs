@@ -1,10 +1,10 @@
-//! Requests that an answer sent to another target: a hash slot that moved, or is moving.
+//! Redirected requests: a reply sent them to another target, because a hash slot has moved or is moving.
 //!
 //! ```text
-//!   sent ---> MOVED ---> waits for room at the other target ---> sent again ---> answered
+//!   sent ---> MOVED ---> waits for room at the other target ---> sent again ---> replied
 //!   |<------------------------------- one request, one time ------------------------------>|
 //! ```
-//! Such a request stays in flight while it waits, and goes before what is due.
+//! A redirected request stays in flight while it waits, and is sent before newly due requests.
 
 use super::connections::lose_request;
 use super::{Core, Pacing};
@@ -12,25 +12,25 @@ use crate::engine::connection::InFlight;
 use crate::engine::net::Net;
 use crate::traffic::Traffic;
 
-/// Redirects of one request at most: a server that sends it round and round is in error.
+/// Highest number of redirects of one request; a server that exceeds it is faulty.
 const REDIRECTS_MAX: u8 = 16;
-/// Requests that wait for room elsewhere.
+/// Highest number of redirected requests that wait for room.
 const ELSEWHERE_MAX: usize = 65_536;
 
 impl<N: Net, T: Traffic> Core<'_, N, T> {
-    /// Returns whether `request` may go to `target`; otherwise the answer that said so is what it got.
+    /// Returns whether `request` may be redirected to `target`. If not, the redirect counts as the request's reply.
     pub(super) fn may_go(&self, request: &InFlight, target: usize) -> bool {
         target < self.elsewhere.len() && request.redirects < REDIRECTS_MAX && self.elsewhere_count < ELSEWHERE_MAX
     }
 
-    /// Keeps `request`, which was in flight and still is, for `target`.
+    /// Queues `request`, which stays in flight, for `target`.
     pub(super) fn send_elsewhere(&mut self, request: InFlight, target: usize) {
         self.recorder.redirected(request.intended_ns);
         self.elsewhere[target].push_back(InFlight { redirects: request.redirects + 1, ..request });
         self.elsewhere_count += 1;
     }
 
-    /// Hands what waits to the connections of its targets, as far as they have room.
+    /// Hands waiting requests to connections of their targets that have room.
     pub(super) fn repeat_elsewhere(&mut self) {
         for target in 0..self.elsewhere.len() {
             while !self.elsewhere[target].is_empty() {
@@ -51,7 +51,8 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
             let waiting = std::mem::take(&mut self.elsewhere[target]);
             if !waiting.is_empty() {
                 let (count, name) = (waiting.len(), &self.settings.names[target]);
-                self.recorder.fault("unanswered-at-end", || format!("{name}: {count} requests that were sent there"));
+                self.recorder
+                    .fault("unanswered-at-end", || format!("{name}: {count} requests that were redirected there"));
             }
             for request in waiting {
                 self.in_flight -= 1;

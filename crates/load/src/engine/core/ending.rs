@@ -1,4 +1,4 @@
-//! When a run is over, and what is given up then.
+//! The end of a run, and the requests that are given up then.
 
 use super::{Core, Pacing};
 use crate::engine::connection::State;
@@ -23,7 +23,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
         idle || now_ns >= self.end_ns.saturating_add(self.settings.drain_ns)
     }
 
-    /// Gives up what is under way, and returns the figures, the traffic and the net.
+    /// Gives up outstanding requests and returns the figures, the traffic and the net.
     pub fn finish(mut self) -> (Snapshot, T, N) {
         let now_ns = self.net.now_ns();
         self.lose_elsewhere(now_ns);
@@ -31,7 +31,9 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
             let waiting = self.connections[index].in_flight.len();
             if waiting > 0 && self.connections[index].state == State::Up {
                 let target = &self.settings.names[self.connections[index].target];
-                self.recorder.fault("unanswered-at-end", || format!("{target}: {waiting} requests on a connection"));
+                self.recorder.fault("unanswered-at-end", || {
+                    format!("{target}: {waiting} requests were outstanding on a connection")
+                });
             }
             self.lose_in_flight(index, now_ns);
             if self.connections[index].state != State::Waiting {

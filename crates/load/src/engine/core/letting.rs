@@ -1,4 +1,4 @@
-//! Requests that are let out, and the bytes that go.
+//! Chooses connections for due requests and sends their bytes.
 
 use super::{BLIND_BYTES_MAX, Core, Pacing, fault_name};
 use crate::engine::connection::{InFlight, State};
@@ -58,8 +58,8 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
         }
     }
 
-    /// Hands the requests of one instant to a connection with room for all of them. False: what is left of them waits
-    /// for room.
+    /// Hands the requests of one instant to a connection with room for all of them. Returns false if the rest of them
+    /// waits for room.
     fn let_batch_out(&mut self, intended_ns: u64, now_ns: u64) -> bool {
         if self.batch_left == 0 {
             self.batch += 1;
@@ -77,8 +77,8 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
         true
     }
 
-    /// Hands the next request to a connection with room: to one that has begun this batch, or has room for `requests`.
-    /// False: there is none.
+    /// Hands the next request to a connection that has begun this batch or has room for `requests`. Returns false if
+    /// there is none.
     pub(super) fn let_one_out(&mut self, intended_ns: u64, now_ns: u64, requests: usize) -> bool {
         let list = if self.settings.routed { self.traffic.target() } else { 0 };
         let Some(index) = self.take_ready(list, requests) else { return false };
@@ -92,13 +92,13 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
             connection.in_flight.push_back(InFlight { pending, intended_ns, room_ns, sent_ns: 0, redirects: 0 });
             self.in_flight += 1;
         }
-        // A closed loop fills a connection before it goes to the next; by a schedule they take turns.
+        // A closed loop fills one connection before the next; a scheduled run rotates through them.
         self.hand_back(index, list, matches!(self.pacing, Pacing::Closed), requests > 1);
         true
     }
 
-    /// The connection of `list` that has had room for the longest: one that has begun this batch, or has room for
-    /// `requests`. It stands in no list then.
+    /// Removes and returns the connection of `list` that has had room for the longest, among those that have begun this
+    /// batch or have room for `requests`.
     pub(super) fn take_ready(&mut self, list: usize, requests: usize) -> Option<u32> {
         loop {
             let index = self.ready[list].pop_front()?;
@@ -111,8 +111,8 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
         }
     }
 
-    /// Stands a connection that was given a request in its list again, if it has room: in front, or behind all others.
-    /// One whose batch goes on is in front whatever room it has. Its bytes are to be sent.
+    /// Returns a connection that got a request to its list, if it has room: at the front, or behind all others. A
+    /// connection whose batch continues goes to the front, regardless of its room. Marks its bytes for sending.
     pub(super) fn hand_back(&mut self, index: u32, list: usize, in_front: bool, goes_on: bool) {
         let connection = &mut self.connections[index as usize];
         if goes_on {
@@ -132,7 +132,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
         }
     }
 
-    /// Stands a connection with room in its list.
+    /// Adds a connection with room to its list.
     pub(super) fn queue(&mut self, index: usize, now_ns: u64) {
         let connection = &mut self.connections[index];
         if connection.queued || !connection.has_room(self.settings.batch, self.settings.depth) {
@@ -183,7 +183,9 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
                 self.queue(index, now_ns);
             }
             Moved::Blocked => connection.blocked = true,
-            Moved::Closed => self.lose(index, now_ns, "closed-by-server", "it closed while requests were sent"),
+            Moved::Closed => {
+                self.lose(index, now_ns, "closed-by-server", "the connection closed while requests were being sent")
+            }
             Moved::Broken(error) => self.lose(index, now_ns, fault_name(&error), &error.to_string()),
         }
     }

@@ -1,4 +1,4 @@
-//! What is done by the clock: slices, timeouts, purposeful closes.
+//! Work triggered by the clock: slices, timeouts and deliberate closes.
 
 use super::{Core, Pacing};
 use crate::engine::connection::State;
@@ -61,7 +61,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
                 State::Up => {
                     let oldest_ns = connection.in_flight.front().map_or(u64::MAX, |request| request.sent_ns);
                     if connection.stamped > 0 && now_ns.saturating_sub(oldest_ns) > self.settings.timeout_ns {
-                        self.lose(index, now_ns, "timeout", "it did not answer in time");
+                        self.lose(index, now_ns, "timeout", "it did not reply in time");
                     }
                 }
             }
@@ -75,7 +75,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
         }
     }
 
-    /// Closes the next connection that is up, so that all have their turn.
+    /// Closes the next connection that is up; connections are closed in rotation.
     pub(super) fn close_next(&mut self, now_ns: u64) {
         for _ in 0..self.connections.len() {
             let index = self.reconnect_at;

@@ -469,5 +469,5 @@ fn a_node_that_does_not_listen_costs_what_was_sent_there() {
     let (snapshot, _) = moving(net, Load::Open(Plan::constant()), 1);
     let totals = snapshot.totals;
     assert_eq!((totals.due, totals.answered, totals.lost, snapshot.response.count()), (2_000, 1_800, 200, 2_000));
-    assert!(snapshot.faults.iter().any(|fault| fault.first.contains("200 requests that were sent there")));
+    assert!(snapshot.faults.iter().any(|fault| fault.first.contains("200 requests that were redirected there")));
 }

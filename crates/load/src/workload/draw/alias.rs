@@ -1,4 +1,4 @@
-//! Indices with weights, drawn in constant time (Walker's alias method, with Vose's construction, 1991).
+//! Draws indices by weight in constant time (Walker's alias method, with Vose's construction, 1991).
 //!
 //! ```text
 //!   word * n  =  cell (high 64 bits) , coin (low 64 bits)          coin below the cell's threshold: the cell itself,
@@ -13,16 +13,16 @@ pub struct Alias {
 
 #[derive(Clone, Copy, Debug)]
 struct Cell {
-    /// Of 2^64 coins those that fall on the cell's own index.
+    /// Number of coins, of 2^64, that select the cell's own index.
     threshold: u64,
     other: u32,
 }
 
 impl Alias {
-    /// A table of these weights, which need not sum up to 1.
+    /// Builds the table of these weights, whose sum may be any positive number.
     ///
     /// # Panics
-    /// If no weight is above 0, one is negative or not finite, or there are more than 2^32.
+    /// If no weight is above 0, if a weight is negative or not finite, or if there are more than 2^32 weights.
     pub fn new(weights: &[f64]) -> Self {
         let sum: f64 = weights.iter().sum();
         assert!(weights.iter().all(|weight| *weight >= 0.0) && sum > 0.0 && sum.is_finite(), "no distribution");
@@ -31,7 +31,7 @@ impl Alias {
         let mut cells: Vec<Cell> = (0..count).map(|own| Cell { threshold: u64::MAX, other: own }).collect();
         let (mut small, mut large): (Vec<u32>, Vec<u32>) = (0..count).partition(|index| parts[*index as usize] < 1.0);
         while let (Some(from), Some(to)) = (small.pop(), large.last().copied()) {
-            // The small one keeps its part of the cell; the large one pays for the rest.
+            // The small index keeps its part of the cell; the large index fills the rest.
             let part = parts[from as usize];
             cells[from as usize] = Cell { threshold: (part * 2f64.powi(64)) as u64, other: to };
             parts[to as usize] -= 1.0 - part;
@@ -40,7 +40,8 @@ impl Alias {
                 small.push(to);
             }
         }
-        // Rounding leaves cells that no large weight pays for: they are full, but a weight of 0 is never drawn.
+        // Rounding leaves cells without a large index to fill them. They become full, but an index of weight 0 is never
+        // drawn.
         let heaviest = (0..count).max_by(|a, b| weights[*a as usize].total_cmp(&weights[*b as usize])).unwrap_or(0);
         for (cell, weight) in cells.iter_mut().zip(weights) {
             if *weight == 0.0 && cell.threshold != 0 {
@@ -50,7 +51,7 @@ impl Alias {
         Self { cells: cells.into() }
     }
 
-    /// The index that 64 random bits fall on.
+    /// Returns the index selected by 64 random bits.
     #[inline]
     pub fn pick(&self, word: u64) -> usize {
         let product = u128::from(word) * self.cells.len() as u128;

@@ -1,8 +1,8 @@
 //! Pearson's chi-square test, for the tests of samplers.
 
-/// Asserts that `counts` are what `weights` give: the statistic is within 4.5 standard deviations of its mean, by
-/// Wilson and Hilferty's approximation (1931), which a right sampler exceeds about 3 times in a million seeds. Cells
-/// that expect fewer than 10 are taken together. A cell of weight 0 must be empty.
+/// Asserts that `counts` fit `weights`: the statistic must be within 4.5 standard deviations of its mean, by Wilson and
+/// Hilferty's approximation (1931). A correct sampler exceeds this for about 3 of a million seeds. Cells with an
+/// expected count below 10 are combined. A cell of weight 0 must be empty.
 pub fn assert_fits(counts: &[u64], weights: &[f64]) {
     assert_eq!(counts.len(), weights.len());
     let total: u64 = counts.iter().sum();

@@ -1,11 +1,11 @@
-//! Lengths drawn from [`Sizes`].
+//! Draws lengths from [`Sizes`].
 
 use base::prng::split_mix;
 
 use super::super::model::Sizes;
 use super::alias::Alias;
 
-/// A distribution of lengths, ready to be drawn from.
+/// A prepared distribution of lengths.
 #[derive(Clone, Debug)]
 pub struct Lengths(Kind);
 
@@ -17,7 +17,7 @@ enum Kind {
 }
 
 impl Lengths {
-    /// As `sizes` says, which has been validated.
+    /// Prepares `sizes`, which must have been validated.
     pub fn new(sizes: &Sizes) -> Self {
         Self(match sizes {
             Sizes::Fixed(bytes) => Kind::Fixed(*bytes),
@@ -43,7 +43,7 @@ impl Lengths {
         }
     }
 
-    /// Returns the length if it is fixed, so that every word has it.
+    /// Returns the length if it is fixed.
     pub fn fixed(&self) -> Option<u64> {
         if let Kind::Fixed(bytes) = self.0 { Some(bytes) } else { None }
     }

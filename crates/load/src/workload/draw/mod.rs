@@ -1,4 +1,4 @@
-//! Drawing from distributions: each sampler is exact, deterministic in its generator, and allocates nothing.
+//! Samplers of distributions. Each is exact, determined by its random generator, and free of allocations.
 
 pub mod alias;
 pub mod lengths;

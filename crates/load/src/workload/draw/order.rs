@@ -1,10 +1,10 @@
-//! Which key of a space is next.
+//! Chooses the next key of a space.
 //!
-//! Numbers from 0 below the space's count are its keys. Where popularity goes by rank, ranks are scattered over the
-//! numbers, so that popular keys do not lie beside each other in a store that was filled in order.
+//! Keys are the numbers from 0 to below the space's count. If popularity depends on rank, ranks are scattered over the
+//! numbers, so that popular keys are not adjacent in a store that was filled in order.
 //!
-//! A request for several keys is one number, its base, from which [`Chooser::nth`] derives every key: what an answer is
-//! to be compared with needs no memory.
+//! A request for several keys has one number, its base, from which [`Chooser::nth`] derives every key. So no memory is
+//! needed to check a reply.
 
 use base::prng::{Prng, split_mix};
 
@@ -12,13 +12,13 @@ use super::super::model::Order;
 use super::alias::Alias;
 use super::zipf::Zipf;
 
-/// Chooses keys for one thread.
+/// The key chooser of one thread.
 #[derive(Clone, Debug)]
 pub struct Chooser {
     count: u64,
     scatter: Scatter,
     kind: Kind,
-    /// The thread's own numbers, where an order has a place in it.
+    /// The thread's own numbers, for orders with a position in them.
     part: Part,
 }
 
@@ -33,27 +33,27 @@ enum Kind {
     Groups { alias: Alias, groups: Box<[(u64, u64)]> },
 }
 
-/// Every so-manieth number: what one of several threads takes for itself.
+/// Every n-th number: the share of one of n threads.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
     first: u64,
     stride: u64,
-    /// Numbers in it.
+    /// Count of numbers in the part.
     pub count: u64,
 }
 
 impl Part {
-    /// No numbers at all.
+    /// The empty part.
     pub const EMPTY: Self = Self { first: 0, stride: 1, count: 0 };
 
-    /// Returns the part of `count` numbers that thread `thread` of `threads` takes. With more threads than numbers,
-    /// some threads share one number: no thread is left without.
+    /// Returns the part of `count` numbers for thread `thread` of `threads`. With more threads than numbers, some
+    /// threads share a number, so that every thread has one.
     pub fn new(count: u64, thread: u64, threads: u64) -> Self {
         let first = thread % threads.min(count);
         Self { first, stride: threads, count: (count - first).div_ceil(threads) }
     }
 
-    /// The number at `index`, which is below the count.
+    /// Returns the number at `index`, which must be below the count.
     pub fn number(self, index: u64) -> u64 {
         self.first + index * self.stride
     }
@@ -64,7 +64,7 @@ impl Part {
 }
 
 impl Chooser {
-    /// For thread `thread` of `threads`, over `count` keys. `order` has been validated.
+    /// Creates the chooser for thread `thread` of `threads` over `count` keys. `order` must have been validated.
     pub fn new(order: &Order, count: u64, thread: u64, threads: u64) -> Self {
         let part = Part::new(count, thread, threads);
         let kind = match order {
@@ -84,7 +84,8 @@ impl Chooser {
         Self { count, scatter: Scatter::new(count), kind, part }
     }
 
-    /// The next key. `stores`: it is about to be stored, which is a new key where the order has new ones.
+    /// Returns the next key. If `stores` is true, the key is about to be stored; an order with new keys then returns a
+    /// new one.
     #[inline]
     pub fn draw(&mut self, prng: &mut Prng, stores: bool) -> u64 {
         match &mut self.kind {
@@ -110,7 +111,7 @@ impl Chooser {
         }
     }
 
-    /// Draws a number from which [`Chooser::nth`] derives `many` keys.
+    /// Draws the base from which [`Chooser::nth`] derives `many` keys.
     pub fn draw_many(&mut self, prng: &mut Prng, many: u64) -> u64 {
         match &mut self.kind {
             Kind::Sequential { next } => {
@@ -123,7 +124,7 @@ impl Chooser {
         }
     }
 
-    /// Key `index` of the request for several keys with this base.
+    /// Returns key number `index` of the request for several keys with this base.
     pub fn nth(&self, base: u64, index: u64) -> u64 {
         match &self.kind {
             Kind::Sequential { .. } => self.part.number((self.part.index(base) + index) % self.part.count),
@@ -136,7 +137,7 @@ impl Chooser {
         }
     }
 
-    /// A key of an order that depends on nothing but the generator; of another, any of its likely keys.
+    /// Returns a random key. For orders with a position, it is any of the likely keys.
     #[inline]
     fn random(&self, prng: &mut Prng) -> u64 {
         match &self.kind {
@@ -159,8 +160,8 @@ impl Chooser {
     }
 }
 
-/// Groups of equally popular keys, in the proportions given, over `count` keys. A group gets one key at least; groups
-/// beyond the last key share it.
+/// Scales groups of equally popular keys to `count` keys. Each group gets at least one key; groups beyond the last key
+/// share it.
 fn scaled(groups: &[(u64, f64)], count: u64) -> Kind {
     let total: u64 = groups.iter().map(|(keys, _)| *keys).sum();
     let (mut before, mut first) = (0u64, 0u64);
@@ -177,8 +178,8 @@ fn scaled(groups: &[(u64, f64)], count: u64) -> Kind {
     Kind::Groups { alias: Alias::new(&weights), groups: scaled.into() }
 }
 
-/// A bijection of the numbers below a bound that leaves no neighbours beside each other: multiplications by odd
-/// numbers and shifts in the next power of two, repeated until the result is below the bound.
+/// A bijection of the numbers below a bound that separates neighbours. It multiplies by odd numbers and shifts within
+/// the next power of two, and repeats until the result is below the bound.
 #[derive(Clone, Copy, Debug)]
 pub struct Scatter {
     bound: u64,
@@ -187,7 +188,7 @@ pub struct Scatter {
 }
 
 impl Scatter {
-    /// Of the numbers below `bound`, which is not 0.
+    /// Creates the bijection of the numbers below `bound`, which must not be 0.
     pub fn new(bound: u64) -> Self {
         let bits = u64::BITS - (bound - 1).leading_zeros();
         Self { bound, mask: if bits == 64 { u64::MAX } else { (1 << bits) - 1 }, shift: bits.div_ceil(2).max(1) }

@@ -1,13 +1,13 @@
-//! Zipf's distribution, exact at any exponent from 0, without tables.
+//! Zipf's distribution, exact for any exponent from 0, without tables.
 //!
 //! Rejection-inversion (W. Hörmann and G. Derflinger, "Rejection-inversion to generate variates from monotone discrete
-//! distributions", ACM TOMACS 6(3), 1996). With h(x) = x^-s and its integral H, a number drawn evenly between H's ends
-//! is turned back into an x, rounded to a rank k, and taken if it fell on the part of k's strip that belongs to k:
+//! distributions", ACM TOMACS 6(3), 1996). H is the integral of h(x) = x^-s. A number drawn evenly between H's ends is
+//! converted back to an x and rounded to a rank k. The rank is accepted if the number lies on k's part of the strip:
 //!
 //! ```text
 //!   h(1) |█                          u in ( H(1.5) - h(1) , H(n + 1/2) ]
 //!        |██                         x = H^-1(u),  k = round(x)
-//!        |██▓▓                       k is taken if  k - x <= s'  (nearly always)  or  u >= H(k + 1/2) - h(k)
+//!        |██▓▓                       k is accepted if  k - x <= s'  (nearly always)  or  u >= H(k + 1/2) - h(k)
 //!        |████▓▓▓▓▓▓
 //!        +----------------
 //!         1 2 3 ...
@@ -15,28 +15,28 @@
 
 use base::prng::Prng;
 
-/// Nearer to 1 than this, an exponent is computed by series that do not lose digits there.
+/// Distance to 1 below which an exponent is computed by series, to keep precision.
 const NEAR_ONE: f64 = 1e-3;
 
-/// Ranks from 1 to n, each as often as rank^-exponent.
+/// Draws ranks from 1 to n, each with a frequency proportional to rank^-exponent.
 #[derive(Clone, Copy, Debug)]
 pub struct Zipf {
     count: u64,
     exponent: f64,
-    /// 1 - exponent, and its inverse.
+    /// 1 - exponent, and the inverse of this.
     gap: f64,
     gap_inverse: f64,
     is_near_one: bool,
     low: f64,
     high: f64,
-    /// Below this distance to x, a rank is taken without looking.
+    /// Distance to x below which a rank is accepted without a further test.
     sure: f64,
 }
 
 impl Zipf {
-    /// Over ranks from 1 to `count`, at least 1. `exponent` is not negative and finite.
+    /// Creates the distribution over ranks from 1 to `count`, at least 1. `exponent` must be finite and at least 0.
     pub fn new(count: u64, exponent: f64) -> Self {
-        assert!(count > 0 && exponent >= 0.0 && exponent.is_finite(), "no Zipf distribution");
+        assert!(count > 0 && exponent >= 0.0 && exponent.is_finite(), "invalid parameters of a Zipf distribution");
         let gap = 1.0 - exponent;
         let is_near_one = gap.abs() < NEAR_ONE;
         let mut zipf =
@@ -47,7 +47,7 @@ impl Zipf {
         zipf
     }
 
-    /// A rank from 1.
+    /// Draws a rank from 1.
     #[inline]
     pub fn draw(&self, prng: &mut Prng) -> u64 {
         if self.exponent == 0.0 {
@@ -63,12 +63,12 @@ impl Zipf {
         }
     }
 
-    /// h(x).
+    /// Returns h(x).
     fn height(&self, x: f64) -> f64 {
         (-self.exponent * x.ln()).exp()
     }
 
-    /// H(x), 0 at 1.
+    /// Returns H(x), with H(1) = 0.
     fn integral(&self, x: f64) -> f64 {
         let log = x.ln();
         if self.is_near_one {
@@ -77,7 +77,7 @@ impl Zipf {
         ((self.gap * log).exp() - 1.0) * self.gap_inverse
     }
 
-    /// The x whose H is `at`.
+    /// Returns the x with H(x) = `at`.
     #[inline]
     fn inverse(&self, at: f64) -> f64 {
         let inner = (at * self.gap).max(-1.0);
@@ -88,12 +88,12 @@ impl Zipf {
     }
 }
 
-/// (e^t - 1) / t, at 0 its limit.
+/// Returns (e^t - 1) / t, and its limit at 0.
 fn exp_m1_over(t: f64) -> f64 {
     if t.abs() > 1e-8 { t.exp_m1() / t } else { 1.0 + t / 2.0 * (1.0 + t / 3.0) }
 }
 
-/// ln(1 + t) / t, at 0 its limit.
+/// Returns ln(1 + t) / t, and its limit at 0.
 fn ln_1p_over(t: f64) -> f64 {
     if t.abs() > 1e-8 { t.ln_1p() / t } else { 1.0 - t * (0.5 - t / 3.0) }
 }

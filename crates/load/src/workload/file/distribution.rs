@@ -1,21 +1,22 @@
-//! Files that hold a distribution: lengths, or how popular groups of keys are.
+//! Parses files with a distribution of lengths, or of the popularity of groups of keys.
 //!
 //! ```text
 //! CSV   lengths:     BYTES,WEIGHT  or  FROM,TO,WEIGHT        popularity:  KEYS,WEIGHT        # begins a comment
 //! JSON  cachebench's: valSizeRange and valSizeRangeProbability, popularityBuckets and popularityWeights
 //! ```
 //!
-//! A JSON file's lengths are the lower ends of ranges: a range ends before the next length, the last one is alone.
+//! The lengths in a JSON file are the lower ends of ranges. A range ends before the next length; the last length is a
+//! single value.
 
 use std::path::Path;
 
 use super::text_of;
 use crate::workload::model::{STEPS_MAX, Sizes, Step};
 
-/// A distribution file is not larger than this.
+/// Largest size of a distribution file in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// Why a file is no distribution.
+/// The reason why a file is not a distribution.
 #[derive(Debug)]
 pub struct Wrong {
     /// Description of the fault, with the file and the line.
@@ -24,7 +25,7 @@ pub struct Wrong {
     pub remedy: String,
 }
 
-/// The lengths in the file at `path`.
+/// Reads the lengths in the file at `path`.
 pub fn sizes(path: &Path) -> Result<Sizes, Wrong> {
     let text = text(path)?;
     if is_json(path) {
@@ -33,7 +34,7 @@ pub fn sizes(path: &Path) -> Result<Sizes, Wrong> {
     sizes_rows(path, &text)
 }
 
-/// The lengths in `text`, which is what the file at `path` holds.
+/// Parses lengths from `text`, the content of the file at `path`.
 pub fn sizes_rows(path: &Path, text: &str) -> Result<Sizes, Wrong> {
     let steps = rows(path, text, "BYTES,WEIGHT or FROM,TO,WEIGHT", |row| match *row {
         [bytes, weight] => Some(Step { from: whole(bytes)?, to: whole(bytes)?, weight }),
@@ -43,7 +44,7 @@ pub fn sizes_rows(path: &Path, text: &str) -> Result<Sizes, Wrong> {
     Ok(Sizes::Steps(steps))
 }
 
-/// The groups of keys in the file at `path`, each with its weight.
+/// Reads the groups of keys in the file at `path`, each with its weight.
 pub fn popularity(path: &Path) -> Result<Vec<(u64, f64)>, Wrong> {
     let text = text(path)?;
     if is_json(path) {
@@ -52,7 +53,7 @@ pub fn popularity(path: &Path) -> Result<Vec<(u64, f64)>, Wrong> {
     popularity_rows(path, &text)
 }
 
-/// The groups of keys in `text`, which is what the file at `path` holds.
+/// Parses groups of keys from `text`, the content of the file at `path`.
 pub fn popularity_rows(path: &Path, text: &str) -> Result<Vec<(u64, f64)>, Wrong> {
     rows(path, text, "KEYS,WEIGHT", |row| match *row {
         [keys, weight] => Some((whole(keys)?, weight)),
@@ -60,7 +61,7 @@ pub fn popularity_rows(path: &Path, text: &str) -> Result<Vec<(u64, f64)>, Wrong
     })
 }
 
-/// The lengths in a JSON text of cachebench's.
+/// Parses the lengths in cachebench's JSON text.
 pub fn sizes_json(text: &str) -> Result<Sizes, String> {
     let (lengths, weights) = lists(text, "valSizeRange", "valSizeRangeProbability")?;
     let ends = lengths.iter().skip(1).map(|next| next - 1.0).chain(lengths.last().copied());
@@ -69,29 +70,30 @@ pub fn sizes_json(text: &str) -> Result<Sizes, String> {
         (from <= to).then_some(Step { from, to, weight: *weight })
     });
     let steps: Option<Vec<Step>> = steps.collect();
-    steps.map(Sizes::Steps).ok_or_else(|| "valSizeRange is no ascending list of lengths".to_owned())
+    steps.map(Sizes::Steps).ok_or_else(|| "valSizeRange is not an ascending list of lengths".to_owned())
 }
 
-/// The groups of keys in a JSON text of cachebench's, each with its weight.
+/// Parses the groups of keys in cachebench's JSON text, each with its weight.
 pub fn popularity_json(text: &str) -> Result<Vec<(u64, f64)>, String> {
     let (counts, weights) = lists(text, "popularityBuckets", "popularityWeights")?;
     let groups: Option<Vec<(u64, f64)>> =
         counts.iter().zip(&weights).map(|(count, weight)| Some((whole(*count)?, *weight))).collect();
-    groups.ok_or_else(|| "popularityBuckets is no list of whole numbers".to_owned())
+    groups.ok_or_else(|| "popularityBuckets is not a list of whole numbers".to_owned())
 }
 
 fn lists(text: &str, values: &str, weights: &str) -> Result<(Vec<f64>, Vec<f64>), String> {
-    let document: serde_json::Value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
+    let document: serde_json::Value =
+        serde_json::from_str(text).map_err(|error| format!("the text is not JSON: {error}"))?;
     let list = |name: &str| -> Result<Vec<f64>, String> {
-        let list = document[name].as_array().ok_or_else(|| format!("there is no list {name}"))?;
+        let list = document[name].as_array().ok_or_else(|| format!("the list {name} is missing"))?;
         let numbers: Option<Vec<f64>> = list.iter().map(serde_json::Value::as_f64).collect();
-        numbers.ok_or_else(|| format!("{name} holds what is no number"))
+        numbers.ok_or_else(|| format!("{name} contains a value that is not a number"))
     };
     let (values, weights) = (list(values)?, list(weights)?);
     if values.len() == weights.len() && !values.is_empty() {
         Ok((values, weights))
     } else {
-        Err(format!("{} values and {} weights", values.len(), weights.len()))
+        Err(format!("there are {} values but {} weights", values.len(), weights.len()))
     }
 }
 
@@ -109,11 +111,11 @@ fn text(path: &Path) -> Result<String, Wrong> {
 }
 
 fn json_wrong(path: &Path, what: &str) -> Wrong {
-    let remedy = "give cachebench's sizes.json or pop.json, or lines of numbers with commas between them";
+    let remedy = "pass cachebench's sizes.json or pop.json, or a file with lines of comma-separated numbers";
     Wrong { what: format!("{}: {what}", path.display()), remedy: remedy.into() }
 }
 
-/// The rows of a CSV text.
+/// Parses the rows of a CSV text.
 fn rows<T>(path: &Path, text: &str, form: &str, row: impl Fn(&[f64]) -> Option<T>) -> Result<Vec<T>, Wrong> {
     let mut rows = Vec::new();
     for (at, line) in text.lines().enumerate() {
@@ -126,11 +128,11 @@ fn rows<T>(path: &Path, text: &str, form: &str, row: impl Fn(&[f64]) -> Option<T
             Some(read) if rows.len() < STEPS_MAX => rows.push(read),
             Some(_) => {
                 let what = format!("{}:{}: more than {STEPS_MAX} lines", path.display(), at + 1);
-                return Err(Wrong { what, remedy: "join some of them".into() });
+                return Err(Wrong { what, remedy: "combine some of them".into() });
             }
             None => {
-                let what = format!("{}:{}: '{line}' is not read", path.display(), at + 1);
-                return Err(Wrong { what, remedy: format!("write {form} in each line") });
+                let what = format!("{}:{}: cannot parse '{line}'", path.display(), at + 1);
+                return Err(Wrong { what, remedy: format!("write each line as {form}") });
             }
         }
     }

@@ -1,15 +1,16 @@
-//! Workload files: TOML, read strictly, every fault at once with its line and remedy.
+//! Parses workload files in TOML. Unknown keys are refused; all faults are reported at once, each with its line and
+//! remedy.
 //!
 //! ```text
 //! name, about, protocol, seed, prefill, fill_on_miss, verify
 //! [targets]      addresses, weights, placement, tls      [auth]  user, password, password_env, database
 //! [connections]  count, threads, pin, depth, batch, reconnect, storm, blind, name
-//! [pace]         kind, and what the kind takes: rate, on, off, to, over, swing, period, file, speed
+//! [pace]         kind, and its parameters: rate, on, off, to, over, swing, period, file, speed
 //! [[keys]]       weight, count, prefix, key_bytes, order, once, value_bytes, compressible, ttl, fields
 //!                verbs = [{ verb, weight, keys, delta, fields, flags, command }, ...]
 //! ```
 //!
-//! What is left away has its default. Sizes, durations, rates and shares carry their unit; a bare number is refused.
+//! Absent fields have their defaults. Sizes, durations, rates and shares must have a unit; a bare number is refused.
 
 pub(super) mod distribution;
 pub(crate) mod reader;
@@ -30,14 +31,14 @@ use super::model::{Arrivals, Auth, Command, KeySpace, Pace, Placement, Protocol,
 use link::tls;
 use reader::{Reader, Section};
 
-/// A workload file is not larger than this.
+/// Largest size of a workload file in bytes.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
 
 impl Workload {
     /// Reads the file at `path`.
     ///
     /// # Errors
-    /// Every fault of the file and of the workload that it describes, in the order of lines.
+    /// All faults of the file and of its workload, in the order of lines.
     pub fn read_file(path: &Path) -> Result<Self, Vec<Fault>> {
         let text = text_of(path, FILE_BYTES_MAX).map_err(|(what, remedy)| {
             vec![Fault::new("", what, remedy).at(Place::File { path: path.to_owned(), line: 1 })]
@@ -45,10 +46,10 @@ impl Workload {
         Self::read_text(path, &text)
     }
 
-    /// Reads `text`, which is what the file at `path` holds. Files that it names are looked for beside that one.
+    /// Parses `text`, the content of the file at `path`. Relative paths in it start at the file's directory.
     ///
     /// # Errors
-    /// As [`Workload::read_file`].
+    /// As for [`Workload::read_file`].
     pub fn read_text(path: &Path, text: &str) -> Result<Self, Vec<Fault>> {
         let mut reader = Reader::new(path, text);
         let (document, errors) = DeTable::parse_recoverable(text);
@@ -58,7 +59,8 @@ impl Workload {
         let mut workload = Self::default();
         root(&mut reader, document.get_ref(), &mut workload);
         if let Err(faults) = workload.validate() {
-            // A field that could not be read has its default, which may not fit the others: nothing new is said of it.
+            // A field that could not be parsed has its default, which may contradict other fields. Such follow-up
+            // faults are not reported.
             let unsaid = !reader.has_faults();
             if unsaid {
                 reader.located(faults);
@@ -69,20 +71,20 @@ impl Workload {
     }
 }
 
-/// Returns the text of the file at `path`, or what is wrong with it and what to do.
+/// Returns the text of the file at `path`. The error has a description and a remedy.
 pub(crate) fn text_of(path: &Path, bytes_max: u64) -> Result<String, (String, &'static str)> {
-    let remedy = "name a file that is there and may be read";
-    let file = std::fs::File::open(path).map_err(|error| (format!("the file cannot be opened ({error})"), remedy))?;
+    let remedy = "name a file that exists and is readable";
+    let file = std::fs::File::open(path).map_err(|error| (format!("cannot open the file ({error})"), remedy))?;
     let mut bytes = Vec::new();
     let read = file.take(bytes_max + 1).read_to_end(&mut bytes);
-    read.map_err(|error| (format!("the file cannot be read ({error})"), remedy))?;
+    read.map_err(|error| (format!("cannot read the file ({error})"), remedy))?;
     if bytes.len() as u64 > bytes_max {
         return Err((format!("the file is larger than {} MiB", bytes_max >> 20), "name a smaller file"));
     }
     String::from_utf8(bytes).map_err(|_| ("the file is not UTF-8 text".to_owned(), "name a text file"))
 }
 
-/// Puts `read`, if it is there, in `place`.
+/// Stores `read` in `place`, if there is a value.
 fn put<T>(place: &mut T, read: Option<T>) {
     if let Some(value) = read {
         *place = value;
@@ -131,16 +133,16 @@ fn targets<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, workload: 
     for (path, value) in reader.list(&mut section, "addresses", remedy).unwrap_or_default() {
         match value.get_ref() {
             DeValue::String(address) => workload.targets.push(Target { address: address.to_string(), weight: 1 }),
-            _ => reader.misshapen(&path, value, "an address", "put it in double quotes, as in \"127.0.0.1:11211\""),
+            _ => reader.misshapen(&path, value, "an address", "write it in double quotes, as in \"127.0.0.1:11211\""),
         }
     }
-    let weights = reader.list(&mut section, "weights", "write one number for each address, as in [1, 2]");
+    let weights = reader.list(&mut section, "weights", "write one number per address, as in [1, 2]");
     if let Some(weights) = &weights
         && weights.len() != workload.targets.len()
     {
         let at = weights.first().map_or(0, |(_, value)| value.span().start);
-        let what = format!("{} weights for {} addresses", weights.len(), workload.targets.len());
-        reader.fault(at, &section.field("weights"), what, "write one number for each address");
+        let what = format!("there are {} weights for {} addresses", weights.len(), workload.targets.len());
+        reader.fault(at, &section.field("weights"), what, "write one number per address");
     }
     for ((path, value), target) in weights.iter().flatten().zip(&mut workload.targets) {
         put(&mut target.weight, reader.as_number(path, value).map(|weight| weight as u32));
@@ -152,7 +154,7 @@ fn targets<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, workload: 
     reader.end(section);
 }
 
-/// An empty table is TLS as it is without a word on it.
+/// An empty table enables TLS with the defaults.
 fn tls<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>) -> tls::Settings {
     let mut settings = tls::Settings::default();
     let mut file = |reader: &mut Reader<'t>, key| reader.text(&mut section, key).map(|file| reader.folder().join(file));
@@ -164,7 +166,7 @@ fn tls<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>) -> tls::Settin
     put(&mut settings.resume, reader.switch(&mut section, "resume"));
     put(&mut settings.versions, reader.parsed(&mut section, "versions"));
     reader.end(section);
-    // Its files are looked into here, so that what is wrong with them has its line.
+    // The files are checked here, so that their faults have a line.
     if let Err(faults) = tls::Client::new(&settings) {
         reader.located(faults.into_iter().map(Fault::from).collect());
     }
@@ -178,7 +180,7 @@ fn auth<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, workload: &mu
         match std::env::var(&variable) {
             Ok(word) => password = Some(word),
             Err(_) => {
-                let what = format!("the environment has no {variable}");
+                let what = format!("the environment variable {variable} is not set");
                 let remedy = format!("set it, as in {variable}=secret gannet load ...");
                 reader.located(vec![Fault::new("auth.password_env", what, remedy)]);
             }
@@ -208,7 +210,7 @@ fn connections<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, worklo
     reader.end(section);
 }
 
-/// A kind of pace.
+/// The kind of a pace.
 #[derive(Clone, Copy)]
 enum Kind {
     Closed,

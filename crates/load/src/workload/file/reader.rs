@@ -1,7 +1,7 @@
-//! Reads tables of a TOML document: every fault at once, each with its line, what is wrong and what to do.
+//! Reads tables of a TOML document. All faults are collected, each with its line, description and remedy.
 //!
-//! A [`Section`] notes which keys were requested; [`Reader::end`] then finds those that were not. The place of every
-//! value is kept under its path, so that faults which are found later get their line too.
+//! A [`Section`] remembers which keys were requested; [`Reader::end`] then reports unknown ones. The place of every
+//! value is stored under its path, so that later faults get their line too.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -26,24 +26,24 @@ pub struct Reader<'t> {
 
 /// A table that is being read.
 pub struct Section<'d, 't> {
-    /// Its path; empty for the document's root.
+    /// The table's path; empty for the root of the document.
     pub path: String,
     table: &'d DeTable<'t>,
     asked: Vec<&'static str>,
 }
 
 impl<'d, 't> Section<'d, 't> {
-    /// The table at `path`.
+    /// Creates the section for the table at `path`.
     pub fn new(path: impl Into<String>, table: &'d DeTable<'t>) -> Self {
         Self { path: path.into(), table, asked: Vec::new() }
     }
 
-    /// The path of its field `key`.
+    /// Returns the path of the field `key`.
     pub fn field(&self, key: &str) -> String {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 
-    /// Returns whether the section has `key`, and notes it as requested.
+    /// Returns whether the section has `key`, and marks it as requested.
     pub fn has(&mut self, key: &'static str) -> bool {
         self.asked.push(key);
         self.table.get(key).is_some()
@@ -51,12 +51,12 @@ impl<'d, 't> Section<'d, 't> {
 }
 
 impl<'t> Reader<'t> {
-    /// Over `text`, which is what the file at `path` holds.
+    /// Creates a reader of `text`, the content of the file at `path`.
     pub fn new(path: &'t Path, text: &'t str) -> Self {
         Self { path, text, faults: Vec::new(), places: Vec::new() }
     }
 
-    /// Notes what is wrong at byte `at`.
+    /// Records a fault at byte `at`.
     pub fn fault(&mut self, at: usize, name: &str, what: impl Into<String>, remedy: impl Into<String>) {
         let place = self.place(self.line(at));
         self.faults.push(Fault::new(name, what, remedy).at(place));
@@ -71,24 +71,24 @@ impl<'t> Reader<'t> {
         Place::File { path: self.path.to_owned(), line }
     }
 
-    /// Notes where the value of the field `name` is.
+    /// Records the place of the value of the field `name`.
     pub fn found(&mut self, name: &str, at: usize) {
         let line = self.line(at);
         self.places.push((name.to_owned(), line));
     }
 
-    /// Notes what the grammar finds wrong.
+    /// Records a syntax error.
     pub fn syntax(&mut self, error: &toml::de::Error) {
         let message = error.message().lines().collect::<Vec<_>>().join(", ");
         let remedy = if message.contains("duplicate key") {
-            "keep one of them"
+            "keep only one of them"
         } else {
-            "write it as TOML: [table] lines, and key = value lines with text in double quotes"
+            "write TOML: [table] lines, and key = value lines with text in double quotes"
         };
         self.fault(error.span().map_or(0, |span| span.start), "", message, remedy);
     }
 
-    /// Notes faults of fields, each at the line of its field or of the nearest one around it.
+    /// Records faults of fields, each at the line of its field or of the nearest enclosing one.
     pub fn located(&mut self, faults: Vec<Fault>) {
         for fault in faults {
             let around = |name: &str| {
@@ -102,29 +102,29 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// All faults, in the order of their lines.
+    /// Returns all faults in the order of their lines.
     pub fn into_faults(self) -> Vec<Fault> {
         let mut faults = self.faults;
         faults.sort();
         faults.dedup();
-        // Of a line that is not TOML, what its field wants says more than what the grammar wants.
+        // For a line that is not valid TOML, the expected value of the field is a better hint than the grammar.
         let named: Vec<Place> = faults.iter().filter(|f| !f.name.is_empty()).map(|f| f.place.clone()).collect();
         faults.retain(|fault| !fault.name.is_empty() || !named.contains(&fault.place));
         faults.truncate(FAULTS_MAX);
         faults
     }
 
-    /// Returns whether any fault was found.
+    /// Returns whether there is any fault.
     pub fn has_faults(&self) -> bool {
         !self.faults.is_empty()
     }
 
-    /// The folder that relative paths in the file begin at.
+    /// Returns the directory that relative paths in the file start at.
     pub fn folder(&self) -> PathBuf {
         self.path.parent().unwrap_or(Path::new("")).to_owned()
     }
 
-    /// The value of `key`, if it is there.
+    /// Returns the value of `key`, if present.
     pub fn value<'d>(&mut self, section: &mut Section<'d, 't>, key: &'static str) -> Option<&'d Spanned<DeValue<'t>>> {
         section.asked.push(key);
         let value = section.table.get(key)?;
@@ -132,25 +132,25 @@ impl<'t> Reader<'t> {
         Some(value)
     }
 
-    /// A value that is not of the kind that is wanted.
+    /// Records a value of the wrong kind.
     pub fn misshapen(&mut self, name: &str, value: &Spanned<DeValue<'_>>, wanted: &str, remedy: &str) {
-        let what = format!("{wanted} is wanted here, not {}", shown(value.get_ref()));
+        let what = format!("expected {wanted}, found {}", shown(value.get_ref()));
         self.fault(value.span().start, name, what, remedy);
     }
 
-    /// A text.
+    /// Reads a text.
     pub fn text(&mut self, section: &mut Section<'_, 't>, key: &'static str) -> Option<String> {
         let value = self.value(section, key)?;
         match value.get_ref() {
             DeValue::String(text) => Some(text.to_string()),
             _ => {
-                self.misshapen(&section.field(key), value, "text", "put it in double quotes");
+                self.misshapen(&section.field(key), value, "text", "write it in double quotes");
                 None
             }
         }
     }
 
-    /// A whole number.
+    /// Reads a whole number.
     pub fn count(&mut self, section: &mut Section<'_, 't>, key: &'static str) -> Option<u64> {
         let value = self.value(section, key)?;
         let number = match value.get_ref() {
@@ -158,26 +158,26 @@ impl<'t> Reader<'t> {
             _ => None,
         };
         if number.is_none() {
-            let remedy = "write a number from 0, without quotes, as in 1000";
+            let remedy = "write a number of at least 0, without quotes, as in 1000";
             self.misshapen(&section.field(key), value, "a whole number", remedy);
         }
         number
     }
 
-    /// A whole number of at most 32 bits.
+    /// Reads a whole number of at most 32 bits.
     pub fn small(&mut self, section: &mut Section<'_, 't>, key: &'static str) -> Option<u32> {
         let count = self.count(section, key)?;
-        // What is larger is out of every range: the check of the whole workload names the range.
+        // A larger number is out of every range; the check of the whole workload reports the range.
         Some(u32::try_from(count).unwrap_or(u32::MAX))
     }
 
-    /// A number.
+    /// Reads a number.
     pub fn number(&mut self, section: &mut Section<'_, 't>, key: &'static str) -> Option<f64> {
         let value = self.value(section, key)?;
         self.as_number(&section.field(key), value)
     }
 
-    /// `value`, which is that of `name`, as a number.
+    /// Converts `value` of the field `name` to a number.
     pub fn as_number(&mut self, name: &str, value: &Spanned<DeValue<'_>>) -> Option<f64> {
         let number = match value.get_ref() {
             DeValue::Integer(number) => {
@@ -192,7 +192,7 @@ impl<'t> Reader<'t> {
         number
     }
 
-    /// `true` or `false`.
+    /// Reads `true` or `false`.
     pub fn switch(&mut self, section: &mut Section<'_, 't>, key: &'static str) -> Option<bool> {
         let value = self.value(section, key)?;
         if let DeValue::Boolean(on) = value.get_ref() {
@@ -202,7 +202,7 @@ impl<'t> Reader<'t> {
         None
     }
 
-    /// One of the words that `names` lists.
+    /// Reads one of the words in `names`.
     pub fn word<T: Copy>(
         &mut self,
         section: &mut Section<'_, 't>,
@@ -216,36 +216,36 @@ impl<'t> Reader<'t> {
             let all = || names.iter().map(|(name, _)| *name);
             let remedy = match nearest(&text, all()) {
                 Some(near) => format!("did you mean \"{near}\"?"),
-                None => format!("write one of {}", all().collect::<Vec<_>>().join(", ")),
+                None => format!("write one of: {}", all().collect::<Vec<_>>().join(", ")),
             };
-            self.fault(at, &section.field(key), format!("there is no such word, '{text}'"), remedy);
+            self.fault(at, &section.field(key), format!("unknown word '{text}'"), remedy);
         }
         found
     }
 
-    /// A size in bytes.
+    /// Reads a size in bytes.
     pub fn bytes(&mut self, section: &mut Section<'_, 't>, key: &'static str) -> Option<u64> {
         let value = self.value(section, key)?;
         self.as_bytes(&section.field(key), value)
     }
 
-    /// `value`, which is that of `name`, as a size in bytes.
+    /// Converts `value` of the field `name` to a size in bytes.
     pub fn as_bytes(&mut self, name: &str, value: &Spanned<DeValue<'_>>) -> Option<u64> {
         self.measure::<ByteSize>(name, value, |error| (error.to_string(), error.remedy().into())).map(|size| size.0)
     }
 
-    /// A duration.
+    /// Reads a duration.
     pub fn span(&mut self, section: &mut Section<'_, 't>, key: &'static str) -> Option<TimeSpan> {
         let value = self.value(section, key)?;
         self.as_span(&section.field(key), value)
     }
 
-    /// `value`, which is that of `name`, as a duration.
+    /// Converts `value` of the field `name` to a duration.
     pub fn as_span(&mut self, name: &str, value: &Spanned<DeValue<'_>>) -> Option<TimeSpan> {
         self.measure::<TimeSpan>(name, value, |error| (error.to_string(), error.remedy().into()))
     }
 
-    /// A rate, a second.
+    /// Reads a rate per second.
     pub fn rate(&mut self, section: &mut Section<'_, 't>, key: &'static str) -> Option<f64> {
         let value = self.value(section, key)?;
         let rate = match value.get_ref() {
@@ -253,13 +253,13 @@ impl<'t> Reader<'t> {
             _ => None,
         };
         if rate.is_none() {
-            let remedy = "write requests a second, above 0 and in double quotes, as in \"50k/s\"";
+            let remedy = "write requests per second, above 0 and in double quotes, as in \"50k/s\"";
             self.misshapen(&section.field(key), value, "a rate", remedy);
         }
         rate.map(Rate::per_s)
     }
 
-    /// A part of a whole.
+    /// Reads a share, such as `25%`.
     pub fn share(&mut self, section: &mut Section<'_, 't>, key: &'static str) -> Option<Share> {
         let value = self.value(section, key)?;
         self.measure(&section.field(key), value, |error: <Share as FromStr>::Err| {
@@ -267,7 +267,7 @@ impl<'t> Reader<'t> {
         })
     }
 
-    /// A number with its unit.
+    /// Reads a number with its unit.
     fn measure<T: FromStr>(
         &mut self,
         name: &str,
@@ -279,7 +279,7 @@ impl<'t> Reader<'t> {
             DeValue::Integer(number) => number.to_string(),
             DeValue::Float(number) => number.to_string(),
             _ => {
-                self.misshapen(name, value, "a number with its unit", "put both in double quotes");
+                self.misshapen(name, value, "a number with its unit", "write both in double quotes");
                 return None;
             }
         };
@@ -293,7 +293,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// A text that says something of its own, which is wrong with its remedy behind a semicolon.
+    /// Parses a text. The parser's error has a description and a remedy, separated by a semicolon.
     pub fn parsed<T: FromStr<Err = String>>(&mut self, section: &mut Section<'_, 't>, key: &'static str) -> Option<T> {
         let text = self.text(section, key)?;
         match text.parse() {
@@ -307,7 +307,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// A list of CPUs.
+    /// Reads a list of CPUs.
     pub fn cpus(&mut self, section: &mut Section<'_, 't>, key: &'static str) -> Option<Vec<usize>> {
         let text = self.text(section, key)?;
         match io::affinity::read_cpus(&text) {
@@ -320,7 +320,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// A table below `section`.
+    /// Reads a table in `section`.
     pub fn table<'d>(&mut self, section: &mut Section<'d, 't>, key: &'static str) -> Option<Section<'d, 't>> {
         let value = self.value(section, key)?;
         match value.get_ref().as_table() {
@@ -332,7 +332,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// A list below `section`, each entry with its path.
+    /// Reads a list in `section`, each entry with its path.
     pub fn list<'d>(
         &mut self,
         section: &mut Section<'d, 't>,
@@ -352,7 +352,7 @@ impl<'t> Reader<'t> {
         Some(entries)
     }
 
-    /// Notes the keys of `section` that were never requested.
+    /// Reports the keys of `section` that were never requested.
     pub fn end(&mut self, mut section: Section<'_, 't>) {
         section.asked.dedup();
         for (key, _) in section.table.iter() {
@@ -362,14 +362,14 @@ impl<'t> Reader<'t> {
             }
             let remedy = match nearest(name, section.asked.iter().copied()) {
                 Some(near) => format!("did you mean {near}?"),
-                None => format!("here are possible: {}", section.asked.join(", ")),
+                None => format!("valid keys here are: {}", section.asked.join(", ")),
             };
-            self.fault(key.span().start, &section.field(name), "there is no such key", remedy);
+            self.fault(key.span().start, &section.field(name), "unknown key", remedy);
         }
     }
 }
 
-/// A value as it is named in a sentence.
+/// Returns the name of a value's kind for a message.
 fn shown(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => format!("\"{text}\""),

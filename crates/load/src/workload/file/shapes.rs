@@ -1,4 +1,4 @@
-//! Lengths, orders and times to live, in the forms that a file may give them.
+//! Parses lengths, key orders and times to live in all their forms.
 
 use std::path::Path;
 
@@ -11,8 +11,8 @@ use super::reader::{Reader, Section};
 use crate::workload::model::{Order, Sizes, Step};
 use crate::workload::units::Share;
 
-/// `"256B"`, `{ from = "64B", to = "1KiB" }`, `[{ bytes = "64B", weight = 3 }, ...]`, `{ file = "sizes.csv" }` or
-/// `{ rows = "..." }` with the lines of such a file.
+/// Reads lengths: `"256B"`, `{ from = "64B", to = "1KiB" }`, `[{ bytes = "64B", weight = 3 }, ...]`, `{ file =
+/// "sizes.csv" }`, or `{ rows = "..." }` with the lines of such a file.
 pub fn sizes<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>, key: &'static str) -> Option<Sizes> {
     const REMEDY: &str = "write \"256B\", { from = \"64B\", to = \"1KiB\" }, [{ bytes = \"64B\", weight = 3 }] \
                           or { file = \"sizes.csv\" }";
@@ -92,7 +92,7 @@ fn step<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, value: &Spann
     Some(Step { from: from?, to: to?, weight })
 }
 
-/// A table with one entry in it, as `{ zipf = 0.99 }`.
+/// Reads an order of keys: a name, or a table with one entry, such as `{ zipf = 0.99 }`.
 pub fn order<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>, key: &'static str) -> Option<Order> {
     const REMEDY: &str = "write \"uniform\", \"sequential\", { zipf = 0.99 }, { latest = 0.99 }, { scan = 100 }, \
                           { hot = { keys = \"10%\", requests = \"90%\" } } or { popularity = \"pop.json\" }";
@@ -145,7 +145,7 @@ pub fn order<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>, key: &'
     order
 }
 
-/// `"1h"`, or `[{ ttl = "1h", weight = 3 }, ...]`.
+/// Reads times to live: `"1h"`, or `[{ ttl = "1h", weight = 3 }, ...]`.
 pub fn ttl<'t>(
     reader: &mut Reader<'t>,
     section: &mut Section<'_, 't>,

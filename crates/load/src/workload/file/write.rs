@@ -1,7 +1,7 @@
-//! A workload as the text of a workload file, so that what was run can be run again.
+//! Writes a workload as the text of a workload file, so that a run can be repeated.
 //!
-//! Invariant: what [`Workload::to_toml`] writes is read back as the same workload. A password is written only where it
-//! is asked for: else the text names the environment's variable [`PASSWORD_VARIABLE`] in its place.
+//! Invariant: the text of [`Workload::to_toml`] parses to the same workload. It contains a password only if requested;
+//! otherwise it refers to the environment variable [`PASSWORD_VARIABLE`].
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -10,21 +10,20 @@ use crate::workload::model::{Arrivals, Command, KeySpace, Order, Pace, Placement
 use crate::workload::units::Share;
 use link::tls;
 
-/// Environment variable to which the text refers for the password.
+/// Environment variable that replaces the password in the text.
 pub const PASSWORD_VARIABLE: &str = "GANNET_LOAD_PASSWORD";
 
-/// Treatment of a password.
+/// The treatment of a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Password {
-    /// It is written, for whom it is meant.
+    /// The text contains the password, for an authorised reader.
     Written,
-    /// The environment's variable is named: results and logs show workloads.
+    /// The text names the environment variable instead, because results and logs contain workloads.
     LeftOut,
 }
 
 impl Workload {
-    /// The text of a workload file that says the same. Distributions are written out; a trace is named by its whole
-    /// path.
+    /// Returns the equivalent workload file. Distributions are written in full; a trace is named by its absolute path.
     pub fn to_toml(&self, password: Password) -> String {
         let mut out = String::new();
         put(&mut out, "name", &text(&self.name));
@@ -96,12 +95,13 @@ fn put(out: &mut String, key: &str, value: &str) {
     let _ = writeln!(out, "{key} = {value}");
 }
 
-/// A basic string. JSON's escapes are TOML's, and leave one control character bare that TOML does not.
+/// Returns a TOML basic string. JSON's escapes are valid in TOML, except for one control character that JSON does not
+/// escape.
 fn text(text: &str) -> String {
     serde_json::to_string(text).unwrap_or_default().replace('\u{7f}', "\\u007f")
 }
 
-/// All digits that a number needs to be read back.
+/// Formats a number with all digits that are needed to parse it back.
 fn number(value: f64) -> String {
     format!("{value:?}")
 }
@@ -118,7 +118,7 @@ fn span(span: base::units::TimeSpan) -> String {
     format!("\"{}ns\"", span.0)
 }
 
-/// In percent: all digits of the share, with the point two places on.
+/// Formats a share in percent, with all its digits and the decimal point moved by two places.
 fn share(share: Share) -> String {
     let digits = share.0.to_string();
     let (whole, fraction) = digits.split_once('.').unwrap_or((&digits, ""));
@@ -141,7 +141,7 @@ fn put_pace(out: &mut String, pace: &Pace) {
         Arrivals::Trace { .. } => "trace",
     };
     put(out, "kind", &text(kind));
-    // A rate of 0, as a ramp may begin with, is what is read where there is none.
+    // A rate of 0, with which a ramp may begin, is written as an absent rate.
     if !matches!(arrivals, Arrivals::Trace { .. }) && *rate_per_s > 0.0 {
         put(out, "rate", &rate(*rate_per_s));
     }
@@ -235,7 +235,7 @@ fn order(order: &Order) -> String {
     }
 }
 
-/// With what the verb takes, and no more.
+/// Formats a verb with only the parameters that it takes.
 fn verb(command: &Command) -> String {
     let mut line = format!("verb = {}, weight = {:?}", text(command.verb.name()), command.weight);
     let _ = match command.verb {
@@ -371,6 +371,6 @@ mod tests {
         let text = asked.to_toml(Password::LeftOut);
         assert!(!text.contains("sesame") && text.contains(PASSWORD_VARIABLE) && text.contains("\"me\""), "{text}");
         let told = Workload::read_text(Path::new("again"), &text).unwrap_err()[0].to_string();
-        assert!(told.contains("the environment has no GANNET_LOAD_PASSWORD; set it, as in"), "{told}");
+        assert!(told.contains("the environment variable GANNET_LOAD_PASSWORD is not set; set it, as in"), "{told}");
     }
 }

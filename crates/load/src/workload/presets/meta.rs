@@ -1,15 +1,15 @@
 //! Meta's caches: popularity by groups of keys, sizes of keys and values, and the share of reads for keys that are not
 //! requested again.
 //!
-//! The keys are those of the popularity file. They are read look-aside. A key that is too short to be distinguished
-//! from all the others is lengthened as far as needed. No key is longer than memcached accepts.
+//! The keys are those of the popularity file, read look-aside. A key that is too short to be unique is lengthened as
+//! needed. No key is longer than memcached accepts.
 
 use super::super::file::distribution;
 use super::super::key;
 use super::super::model::{Command, KeySpace, Order, Sizes, Step, Verb, Workload};
 use super::super::units::Share;
 
-/// The caches.
+/// The names of the caches.
 pub const NAMES: [&str; 3] = ["kvcache_reg", "cdn", "graph_cache_leader_assocs"];
 
 macro_rules! data {
@@ -22,7 +22,7 @@ macro_rules! data {
     };
 }
 
-/// The workload of cache `name`; `None` if there is none of that name.
+/// Returns the workload of cache `name`; `None` if there is no such cache.
 pub fn workload(name: &str) -> Option<Workload> {
     let [config, popularity, sizes] = match name {
         "kvcache_reg" => data!("kvcache_reg"),

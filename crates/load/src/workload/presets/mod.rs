@@ -1,4 +1,4 @@
-//! Workloads by name: those of published systems, and those drawn from what is published of production caches.
+//! Named workloads: published benchmarks, and workloads derived from published data of production caches.
 //!
 //! ```text
 //! pelikan-t2a, memcached-pmem-zipf-99r, ...    a file in crates/load/presets/
@@ -40,7 +40,7 @@ const FILES: [(&str, &str); 13] = files![
     "momento-inregion-25",
 ];
 
-/// The names of all presets.
+/// Returns the names of all presets.
 pub fn names() -> Vec<String> {
     let files = FILES.iter().map(|(name, _)| (*name).to_owned());
     let twitter = twitter::clusters().map(|name| format!("twitter:{name}"));
@@ -48,15 +48,16 @@ pub fn names() -> Vec<String> {
     files.chain(twitter).chain(meta).collect()
 }
 
-/// The text of a preset that is a file: what to begin a file of one's own with. `None` for those drawn from data.
+/// Returns the text of a preset file, as a template for a user's own file. Returns `None` for presets derived from
+/// data.
 pub fn text(name: &str) -> Option<&'static str> {
     FILES.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
-/// The preset `name`.
+/// Returns the preset `name`.
 ///
 /// # Errors
-/// There is none of that name: the fault's remedy names the nearest.
+/// If there is no such preset; the fault's remedy suggests the nearest name.
 pub fn preset(name: &str) -> Result<Workload, Vec<Fault>> {
     if let Some(text) = text(name) {
         return Workload::read_text(Path::new(name), text);
@@ -72,9 +73,12 @@ pub fn preset(name: &str) -> Result<Workload, Vec<Fault>> {
             Some(near) => format!("did you mean {near}?"),
             None => {
                 let files = FILES.map(|(name, _)| name).join(", ");
-                format!("there are {files}, twitter:cluster1 to cluster54, and meta: with {}", meta::NAMES.join(", "))
+                format!(
+                    "valid names are {files}, twitter:cluster1 to cluster54, and meta: with {}",
+                    meta::NAMES.join(", ")
+                )
             }
         };
-        vec![Fault::new("preset", format!("there is no preset '{name}'"), remedy)]
+        vec![Fault::new("preset", format!("unknown preset '{name}'"), remedy)]
     })
 }

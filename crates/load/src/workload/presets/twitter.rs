@@ -1,7 +1,8 @@
-//! Rows of Twitter's table: sizes, mix, times to live, skew and share of keys asked for once of one cluster.
+//! Workloads from the rows of Twitter's table: sizes, mix, times to live, skew, and the share of keys that are
+//! requested once, per cluster.
 //!
-//! The row gives mean sizes: lengths of values are uniform around theirs. Its share of one-hit keys is one of keys; a
-//! key that is asked for `mean freq` times makes it one of requests. A cluster whose row has no stores is read
+//! The row has mean sizes, so value lengths are uniform around the mean. Its share of one-hit keys counts keys;
+//! dividing by `mean freq`, the requests per key, converts it to a share of requests. A cluster without stores is read
 //! look-aside. The keys are a sample of [`KEYS`]; the rate is the row's.
 
 use base::units::TimeSpan;
@@ -10,24 +11,24 @@ use super::super::key;
 use super::super::model::{Arrivals, Command, KeySpace, Order, Pace, Sizes, Verb, Workload};
 use super::super::units::Share;
 
-/// Keys of a preset: a cluster has more.
+/// Number of keys of a preset; the real cluster has more.
 const KEYS: u64 = 1_000_000;
 
 const TABLE: &str = include_str!("../../../../../data/twitter-2020Mar.md");
 
-/// Cells of the rows, the table's head left out.
+/// Returns the cells of the rows, without the table's header.
 fn rows() -> impl Iterator<Item = Vec<&'static str>> {
     let rows = TABLE.lines().filter(|line| line.trim_start_matches(['|', ' ']).starts_with("cluster"));
     rows.map(|line| line.trim().trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>())
         .filter(|cells| cells.len() == 14 && cells[3].parse::<u64>().is_ok())
 }
 
-/// The clusters that have figures.
+/// Returns the clusters that have figures.
 pub fn clusters() -> impl Iterator<Item = &'static str> {
     rows().map(|cells| cells[0])
 }
 
-/// The workload of `cluster`; `None` if no row has it.
+/// Returns the workload of `cluster`; `None` if no row has it.
 pub fn workload(cluster: &str) -> Option<Workload> {
     let cells = rows().find(|cells| cells[0] == cluster)?;
     let number = |at: usize| cells[at].parse::<f64>().ok();
@@ -74,7 +75,8 @@ pub fn workload(cluster: &str) -> Option<Workload> {
     })
 }
 
-/// `get:0.93 set:0.07`. A `cas` reads with the token itself: so many fewer `gets` are left.
+/// Parses `get:0.93 set:0.07`. A `cas` also sends a `gets` for the token, so its weight is subtracted from that of
+/// `gets`.
 fn commands(cell: &str) -> Vec<Command> {
     let parts = cell.split_ascii_whitespace().filter_map(|part| {
         let (name, weight) = part.split_once(':')?;
@@ -90,7 +92,7 @@ fn commands(cell: &str) -> Vec<Command> {
     commands
 }
 
-/// `60s:0.39, 1.5h:0.24,`, in whole seconds.
+/// Parses `60s:0.39, 1.5h:0.24,` into whole seconds.
 fn ttls(cell: &str) -> Vec<(TimeSpan, f64)> {
     let parts = cell.split(',').filter_map(|part| {
         let (ttl, weight) = part.trim().split_once(':')?;

@@ -1,4 +1,4 @@
-//! memcached's protocols: a plan's request, and what its answer says.
+//! memcached's protocols: writes a plan's request and reads its reply.
 
 use protocol::memcache::client::{self, Decoder, Event, Expect, MetaCode, MetaFlags, MetaRequest, Reply, Step};
 use protocol::memcache::request::{Arith, Store, StoreMode};
@@ -9,7 +9,7 @@ use crate::traffic::{Outcome, Progress};
 
 const CRLF: &[u8] = b"\r\n";
 
-/// Puts the request; says how many bytes of value went with it.
+/// Writes the request. Returns the number of bytes of value in it.
 #[inline]
 pub fn put(draft: &mut Draft<'_>, out: &mut Vec<u8>) -> u64 {
     let (number, space, route) = (draft.number(), draft.space, draft.route);
@@ -45,7 +45,7 @@ pub fn put(draft: &mut Draft<'_>, out: &mut Vec<u8>) -> u64 {
             out.extend_from_slice(CRLF);
             return if template.has_data() { len } else { 0 };
         }
-        _ => unreachable!("the other forms are put elsewhere"),
+        _ => unreachable!("other forms are written elsewhere"),
     }
     0
 }
@@ -92,7 +92,7 @@ fn put_flags<'o>(request: MetaRequest<'o, Vec<u8>>, flags: &Flags) -> MetaReques
     flags.iter().fold(request, |request, (letter, token)| request.token(*letter, token))
 }
 
-/// Reads what has come of an answer.
+/// Reads received bytes of a reply.
 #[inline]
 pub fn answer(mut reading: Reading<'_>, bytes: &[u8]) -> (usize, Progress) {
     if let Some(answered) = plain_get(&mut reading, bytes) {
@@ -123,7 +123,7 @@ pub fn answer(mut reading: Reading<'_>, bytes: &[u8]) -> (usize, Progress) {
     }
 }
 
-/// The answers that nearly every `get` has, where nothing is compared and nothing follows from them.
+/// Reads the usual replies to a `get` quickly, if nothing is compared and no follow-up is needed.
 #[inline]
 fn plain_get(reading: &mut Reading<'_>, bytes: &[u8]) -> Option<(usize, Progress)> {
     let route = reading.route;
@@ -140,7 +140,7 @@ fn plain_get(reading: &mut Reading<'_>, bytes: &[u8]) -> Option<(usize, Progress
 }
 
 impl Reading<'_> {
-    /// Takes one step of a decoder that had `rest` bytes of a value before it.
+    /// Applies one step of a decoder that had `rest` bytes of a value left before it.
     fn step(&mut self, step: &Step<'_>, rest: u64) -> Result<(), &'static str> {
         match step.event {
             Event::Reply(reply) => self.reply(reply)?,
@@ -183,16 +183,16 @@ impl Reading<'_> {
         }
     }
 
-    /// A value begins, of `key` if the answer names it.
+    /// Begins a value; `key` is its key if the reply names it.
     fn value(&mut self, key: Option<&[u8]>, token: Option<u64>) -> Result<(), &'static str> {
-        const UNASKED: &str = "a value of a key that was not asked for";
+        const UNASKED: &str = "the reply has a value of a key that was not requested";
         let raw = matches!(self.route.wire, Wire::Line(_));
         if raw {
             self.state.value_begins(false);
             return Ok(());
         }
         if self.state.index >= self.route.keys {
-            return Err("more values than keys were asked for");
+            return Err("the reply has more values than requested keys");
         }
         if let Some(key) = key.filter(|_| self.verify || self.route.keys > 1) {
             let number = self.space.text.number(key).ok_or(UNASKED)?;

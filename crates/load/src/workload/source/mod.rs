@@ -1,15 +1,15 @@
-//! The requests of a workload, drawn and read for one thread of the engine.
+//! Draws the requests of a workload and reads their replies, for one thread of the engine.
 //!
 //! ```text
-//!   draw      which command (by weight), which key (by the space's order)     -> Plan
+//!   draw      a command (by weight) and a key (by the space's order)          -> Plan
 //!   target    the plan's key on the ring                                      (the plan waits for its connection)
 //!   next      the plan's bytes, by its route's form                           memcache, resp
-//!   answer    the answer's bytes, compared if asked; what it calls for        -> Follow: fills, swaps
-//!   repeat    the request of an answer that named another node, once more     (the slot map has learnt it)
+//!   answer    the reply's bytes, compared if requested, and its follow-ups    -> Follow: fills, swaps
+//!   repeat    the request of a reply that redirected it, once more            (the slot map is updated)
 //! ```
 //!
-//! Invariants: nothing is allocated once the buffers have grown; an answer is read in whatever pieces it comes, and no
-//! value is kept; the follow-ups that wait are bounded, and what does not fit is counted.
+//! Invariants: there are no allocations after the buffers have grown. A reply may arrive in any pieces, and no value is
+//! stored. The number of waiting follow-ups is bounded, and further ones are counted.
 
 mod memcache;
 pub mod progress;
@@ -34,47 +34,47 @@ use space::Space;
 
 pub(super) use route::expect_of;
 
-/// Follow-ups that wait at most; what does not fit is not sent, and counted.
+/// Highest number of waiting follow-ups; further ones are not sent, only counted.
 pub const FOLLOW_UPS_MAX: usize = 65_536;
 
-/// Versions of each thread's stores begin here, so that no two stores of a run have one.
+/// Distance between the first versions of two threads' stores, so that no two stores of a run have the same version.
 const THREAD_VERSIONS: u64 = 1 << 40;
-/// The field of a hash that a request names first, in a plan's key.
+/// Position of the first field's number within a plan's key, for a hash.
 const FIELD_SHIFT: u32 = 48;
-/// Bytes of an error's words that are kept.
+/// Largest stored part of an error message, in bytes.
 const SAID_BYTES_MAX: usize = 320;
 
-/// Counts beyond the figures of each request.
+/// Counts in addition to the figures of each request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Keys that reads found.
+    /// Number of keys that reads found.
     pub keys_found: u64,
-    /// Keys that reads did not find.
+    /// Number of keys that reads did not find.
     pub keys_missed: u64,
-    /// Values that were not what their key and version say, or of a key that was not asked for.
+    /// Number of values that differ from the expected value, or belong to a key that was not requested.
     pub values_wrong: u64,
-    /// Fills and swaps that were not sent, since too many waited.
+    /// Number of fills and swaps that were not sent because too many were waiting.
     pub follow_ups_dropped: u64,
 }
 
-/// A request that was drawn.
+/// A drawn request.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     route: usize,
-    /// The key's number; of several keys the base from which they are derived; of a hash with the first field's number
-    /// above it.
+    /// The key's number. For several keys, the base from which they are derived. For a hash, the number of the first
+    /// field is in the upper bits.
     key: u64,
     /// The token that a swap compares.
     token: u64,
 }
 
-/// Follow-up requests that answers call for.
+/// Follow-up requests caused by replies.
 #[derive(Debug)]
 struct Follow {
     queue: VecDeque<Plan>,
     fill: Vec<usize>,
     tally: Tally,
-    /// The words of the last error that was answered.
+    /// The text of the last error reply.
     said: Vec<u8>,
 }
 
@@ -87,7 +87,7 @@ impl Follow {
         }
     }
 
-    /// A read did not find key `number`.
+    /// Handles a read that did not find key `number`.
     fn missed(&mut self, route: &Route, number: u64) {
         self.tally.keys_missed += 1;
         if route.fills {
@@ -98,7 +98,7 @@ impl Follow {
         }
     }
 
-    /// A read found key `number`, with `token` if it asked for it.
+    /// Handles a read that found key `number`, with `token` if the request asked for it.
     fn found(&mut self, route: &Route, number: u64, token: Option<u64>) {
         self.tally.keys_found += 1;
         if let (Some(swap), Some(token)) = (route.swap, token.or(route.swaps_always.then_some(0))) {
@@ -129,11 +129,11 @@ pub struct Source {
 }
 
 impl Source {
-    /// The requests of thread `thread` of the workload's. Times to live above 30 days are sent to memcached as
-    /// instants, counted from `now`.
+    /// Creates the requests of thread `thread` of the workload's threads. Times to live above 30 days are sent to
+    /// memcached as instants, relative to `now`.
     ///
     /// # Panics
-    /// If the workload has faults that [`Workload::validate`] finds, or has fewer threads.
+    /// If the workload has faults that [`Workload::validate`] reports, or if it has fewer threads.
     pub fn new(workload: &Workload, thread: u32, now: UnixMillis) -> Self {
         assert!(thread < workload.threads, "the workload has {} threads", workload.threads);
         let routes = Routes::new(workload);
@@ -170,12 +170,12 @@ impl Source {
         self.follow.tally
     }
 
-    /// A request waits for its connection.
+    /// Returns whether a drawn request waits for its connection.
     pub(super) const fn has_planned(&self) -> bool {
         self.planned.is_some()
     }
 
-    /// The next request stores key `number` of space `space`.
+    /// Makes the next request store key `number` of space `space`.
     pub(super) fn plan_store(&mut self, space: usize, number: u64) {
         self.planned = Some(Plan { route: self.follow.fill[space], key: number, token: 0 });
     }
@@ -191,7 +191,7 @@ impl Source {
         Plan { route: at, key, token: 0 }
     }
 
-    /// Handles an error that names the node which has the key: the request goes there if the node is a target.
+    /// Handles an error that redirects the request to another node. The request is sent there if the node is a target.
     fn elsewhere(&mut self, pending: &mut Pending) -> Option<Progress> {
         let redirect = protocol::resp::client::Redirect::new(&self.follow.said)?;
         let target = self.ring.node(redirect.host, redirect.port)?;
@@ -207,7 +207,7 @@ impl Source {
         Some(Progress::Elsewhere { target })
     }
 
-    /// Puts `plan`'s request.
+    /// Writes the request of `plan`.
     #[inline]
     fn put(&mut self, plan: Plan, out: &mut Vec<u8>) -> Pending {
         let route = &self.routes[plan.route];
@@ -241,30 +241,30 @@ impl Source {
     }
 }
 
-/// A request that is about to be put.
+/// A request that is being written.
 struct Draft<'d> {
     route: &'d Route,
     space: &'d Space,
     plan: Plan,
-    /// Version with which a stored value is marked.
+    /// Version in the stored value's mark.
     version: u64,
-    /// Room for a key's text.
+    /// Buffer for a key's text.
     key: &'d mut Vec<u8>,
-    /// Room for a part of a request.
+    /// Buffer for a part of a request.
     word: &'d mut Vec<u8>,
 }
 
-/// Room for a field's name: `f` and four digits.
+/// Buffer for a field's name: `f` and four digits.
 type FieldName = [u8; 5];
 
-/// The name of field `field`.
+/// Returns the name of field `field`.
 fn field_name(field: u32) -> FieldName {
     let mut name = *b"f0000";
     protocol::number::write_digits(&mut name[1..], field.into());
     name
 }
 
-/// The field whose name this is.
+/// Returns the number of the field with this name.
 fn field_number(name: &[u8]) -> Option<u32> {
     let digits = name.strip_prefix(b"f").filter(|digits| digits.len() == 4)?;
     protocol::number::parse_u32(digits)
@@ -279,7 +279,7 @@ impl Draft<'_> {
         (self.plan.key >> FIELD_SHIFT) as u32
     }
 
-    /// The text of the request's only key.
+    /// Returns the text of the request's only key.
     #[inline]
     fn only_key(&mut self) -> &[u8] {
         self.key.clear();
@@ -297,7 +297,7 @@ fn greeting(wire: &Wire, auth: Option<&Auth>, name: &str, out: &mut Vec<u8>) {
         (Wire::RespAuth, Some(auth)) => resp::put_auth(auth, out),
         (Wire::RespHello, auth) => resp::put_hello(auth, name, out),
         (Wire::RespName, _) => protocol::resp::client::command(out, [&b"CLIENT"[..], b"SETNAME", name.as_bytes()]),
-        _ => unreachable!("a connection says who it is only where the workload names a user"),
+        _ => unreachable!("a connection authenticates only if the workload has a user"),
     }
 }
 
@@ -331,7 +331,7 @@ impl Traffic for Source {
     fn answer(&mut self, pending: &mut Pending, bytes: &[u8]) -> (usize, Progress) {
         let mut state = progress::State::of(pending);
         if state.waits_for_leave() {
-            // `ASKING` has an answer of its own, before the request's.
+            // `ASKING` has its own reply, before the request's reply.
             let Some(line) = memchr::memchr(b'\n', bytes) else { return (0, Progress::More) };
             state.has_leave();
             state.keep(pending);
@@ -364,12 +364,12 @@ impl Traffic for Source {
     fn refusal(&self) -> String {
         let said = String::from_utf8_lossy(&self.follow.said).into_owned();
         let remedy = match said.split(' ').next().unwrap_or_default() {
-            "NOAUTH" => "; say who connects: --user and --password-env, or [auth] in a workload file",
-            "WRONGPASS" | "NOPERM" => "; check the user, the password and what the user may do",
-            "MOVED" | "ASK" if self.ring.is_slots() => "; that node is no target: name every node of the cluster",
-            "MOVED" | "ASK" => "; this is a cluster: name every node as a target, and placement slots",
-            "NOPROTO" => "; the server has no RESP3: say protocol resp",
-            _ if said.ends_with("unauthenticated") => "; say who connects: --user and --password-env, or [auth]",
+            "NOAUTH" => "; pass a user: --user and --password-env, or [auth] in a workload file",
+            "WRONGPASS" | "NOPERM" => "; check the user, the password and the user's rights",
+            "MOVED" | "ASK" if self.ring.is_slots() => "; that node is not a target: pass every node of the cluster",
+            "MOVED" | "ASK" => "; the server is part of a cluster: pass every node as a target, with placement slots",
+            "NOPROTO" => "; the server does not support RESP3: use protocol resp",
+            _ if said.ends_with("unauthenticated") => "; pass a user: --user and --password-env, or [auth]",
             _ if said.ends_with("authentication failure") => "; check the user and the password",
             _ => "",
         };
@@ -395,7 +395,7 @@ impl Traffic for Source {
     }
 }
 
-/// An answer that is being read.
+/// A reply that is being read.
 struct Reading<'r> {
     route: &'r Route,
     space: &'r Space,
@@ -406,7 +406,7 @@ struct Reading<'r> {
 }
 
 impl Reading<'_> {
-    /// Notes that the server reported an error, with `words`.
+    /// Records an error reply with the text `words`.
     fn failed(&mut self, words: &[u8]) {
         self.state.failed();
         let said = &mut self.follow.said;
@@ -414,7 +414,7 @@ impl Reading<'_> {
         said.extend_from_slice(&words[..words.len().min(SAID_BYTES_MAX)]);
     }
 
-    /// The answer is whole.
+    /// Completes the reply.
     fn done(&mut self) -> Progress {
         let progress = self.state.done(self.pending.read_bytes);
         let is_wrong = matches!(progress, Progress::Done { outcome: crate::traffic::Outcome::Wrong, .. });
@@ -422,12 +422,12 @@ impl Reading<'_> {
         progress
     }
 
-    /// Key `index` of the request's.
+    /// Returns the number of key `index` of the request.
     fn key_at(&self, index: u32) -> u64 {
         self.space.key_at(self.pending.key, index, self.route.keys)
     }
 
-    /// The keys from `from` until before `to` were not there.
+    /// Records that the keys from `from` to before `to` do not exist.
     fn missed(&mut self, from: u32, to: u32) {
         for index in from..to {
             self.state.missed();
@@ -441,7 +441,7 @@ fn pong(bytes: &[u8]) -> (usize, Progress) {
     const PONG: &[u8] = b"PONG\r\n";
     let there = bytes.len().min(PONG.len());
     if bytes[..there] != PONG[..there] {
-        return (0, Progress::Garbage("another answer to PING than PONG"));
+        return (0, Progress::Garbage("the reply to PING is not PONG"));
     }
     match there == PONG.len() {
         true => (there, Progress::Done { outcome: crate::traffic::Outcome::Hit, value_bytes: 0 }),

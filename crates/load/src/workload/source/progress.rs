@@ -1,8 +1,8 @@
-//! How far an answer has come, in the few words that the engine keeps for each request.
+//! The progress of a reply, packed into the few words that the engine stores for each request.
 //!
 //! ```text
-//!   state  | flags 6 | index 14: keys or fields answered so far | route 12 |
-//!   rest   | cursor 24: where in the block the value goes on | bytes still to come 40 |
+//!   state  | flags 6 | index 14: keys or fields read so far | route 12 |
+//!   rest   | cursor 24: position of the value in the block | remaining bytes 40 |
 //! ```
 
 use super::super::value::{HEAD_BYTES, Values, Wrong};
@@ -10,45 +10,45 @@ use crate::traffic::{Outcome, Pending, Progress};
 
 const ROUTE_BITS: u32 = 12;
 const INDEX_BITS: u32 = 14;
-/// The most parts of an answer that are counted separately.
+/// Highest number of parts of a reply that are counted separately.
 pub const INDEX_MAX: u32 = (1 << INDEX_BITS) - 1;
 const REST_BITS: u32 = 40;
 const REST_MAX: u64 = (1 << REST_BITS) - 1;
 
-/// A value's first bytes are still to be compared.
+/// A value's first bytes have not been compared yet.
 const HEAD: u32 = 1 << 26;
 /// A value was wrong.
 const WRONG: u32 = 1 << 27;
-/// A key was not there.
+/// A key was missing.
 const MISSED: u32 = 1 << 28;
 /// The server reported an error.
 const FAILED: u32 = 1 << 29;
-/// The rest of the present value is not compared.
+/// The rest of the current value is not compared.
 const SKIP: u32 = 1 << 30;
-/// The answer to `ASKING` comes first.
+/// The reply to `ASKING` comes first.
 const ASKED: u32 = 1 << 31;
 
-/// The state of one answer, unpacked.
+/// The state of one reply, unpacked.
 #[derive(Clone, Copy, Debug)]
 pub struct State {
-    /// Which route the request took.
+    /// Index of the request's route.
     pub route: usize,
-    /// Keys or fields that are answered.
+    /// Number of keys or fields that have been read.
     pub index: u32,
     flags: u32,
     cursor: u32,
-    /// Bytes of the present value that are still to come, its line end included.
+    /// Remaining bytes of the current value, including its line end.
     pub rest: u64,
 }
 
-/// The request of `route`, as the engine keeps it.
+/// Returns the initial state of a request of `route`, as the engine stores it.
 pub fn begin(route: usize) -> u32 {
     debug_assert!(route < 1 << ROUTE_BITS);
     route as u32
 }
 
 impl State {
-    /// Of `pending`.
+    /// Unpacks the state of `pending`.
     #[inline]
     pub fn of(pending: &Pending) -> Self {
         let state = pending.state;
@@ -61,7 +61,7 @@ impl State {
         }
     }
 
-    /// Back into `pending`.
+    /// Packs the state into `pending`.
     #[inline]
     pub fn keep(&self, pending: &mut Pending) {
         debug_assert!(self.index <= INDEX_MAX && self.rest <= REST_MAX);
@@ -69,26 +69,27 @@ impl State {
         pending.rest = u64::from(self.cursor) << REST_BITS | self.rest;
     }
 
-    /// A value begins; `verify`: its bytes are to be compared.
+    /// Begins a value; `verify` requests a comparison of its bytes.
     #[inline]
     pub fn value_begins(&mut self, verify: bool) {
         self.flags = (self.flags & !(HEAD | SKIP)) | if verify { HEAD } else { SKIP };
     }
 
-    /// Returns whether the present value is compared.
+    /// Returns whether the current value is compared.
     #[inline]
     pub fn compares(&self) -> bool {
         self.flags & SKIP == 0
     }
 
-    /// The bytes of the value that have to be there at once before any are taken: of a value of `rest` bytes.
+    /// Returns the number of bytes of the current value that must be available at once, for a value with `rest` bytes
+    /// left.
     #[inline]
     pub fn wanted(&self, rest: u64) -> usize {
         if self.flags & HEAD != 0 { rest.min(HEAD_BYTES as u64) as usize } else { 0 }
     }
 
-    /// Compares `piece`, the next bytes of a value of the key marked `mark`. `len` is the whole value's length, while
-    /// its head is still to come.
+    /// Compares `piece`, the next bytes of a value of the key marked `mark`. `len` is the whole value's length while
+    /// its head is incomplete.
     pub fn compare(&mut self, values: &Values, mark: u64, len: u64, piece: &[u8]) {
         let compared = if self.flags & HEAD != 0 {
             self.flags &= !HEAD;
@@ -106,22 +107,22 @@ impl State {
         }
     }
 
-    /// A value was wrong.
+    /// Records a wrong value.
     pub fn wrong(&mut self) {
         self.flags |= WRONG;
     }
 
-    /// A key was not there.
+    /// Records a missing key.
     pub fn missed(&mut self) {
         self.flags |= MISSED;
     }
 
-    /// Notes that the server reported an error.
+    /// Records an error reply.
     pub fn failed(&mut self) {
         self.flags |= FAILED;
     }
 
-    /// Returns the progress of a request whose answer is whole.
+    /// Returns the progress of a complete reply.
     pub fn done(&self, value_bytes: u64) -> Progress {
         let has = |flag| self.flags & flag != 0;
         let outcome = match () {
@@ -133,34 +134,34 @@ impl State {
         Progress::Done { outcome, value_bytes }
     }
 
-    /// The request goes behind an `ASKING`.
+    /// Records that an `ASKING` precedes the request.
     pub fn needs_leave(&mut self) {
         self.flags |= ASKED;
     }
 
-    /// The answer to `ASKING` is still to come.
+    /// Returns whether the reply to `ASKING` is outstanding.
     #[inline]
     pub fn waits_for_leave(&self) -> bool {
         self.flags & ASKED != 0
     }
 
-    /// `ASKING` is answered.
+    /// Records the reply to `ASKING`.
     pub fn has_leave(&mut self) {
         self.flags &= !ASKED;
     }
 
-    /// Resets the progress of the answer, since the request is sent again.
+    /// Resets the progress of the reply, because the request is sent again.
     pub fn forget_answer(&mut self) {
         (self.index, self.cursor, self.rest) = (0, 0, 0);
         self.flags &= ASKED;
     }
 
-    /// A key was not there.
+    /// Returns whether a key was missing.
     pub fn has_missed(&self) -> bool {
         self.flags & MISSED != 0
     }
 
-    /// Returns whether the server reported an error.
+    /// Returns whether the server replied with an error.
     pub fn has_failed(&self) -> bool {
         self.flags & FAILED != 0
     }

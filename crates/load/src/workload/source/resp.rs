@@ -1,4 +1,4 @@
-//! RESP: a plan's request, and what its answer says.
+//! RESP: writes a plan's request and reads its reply.
 
 use protocol::resp::client::{self, CommandLine, Decoder, Event, Head, Step};
 
@@ -8,12 +8,12 @@ use super::{Draft, FIELD_SHIFT, Reading, field_name, field_number};
 use crate::traffic::{Outcome, Progress};
 
 const CRLF: &[u8] = b"\r\n";
-/// The field that counts: no store names it.
+/// The field of a counter; stores never write it.
 const COUNT_FIELD: &[u8] = b"n";
-/// A longer name is none of a field that was stored here.
+/// Longest field name; longer names do not belong to a generated field.
 const NAME_BYTES_MAX: u64 = 64;
 
-/// Puts the request; says how many bytes of value went with it.
+/// Writes the request. Returns the number of bytes of value in it.
 #[inline]
 pub fn put(draft: &mut Draft<'_>, verb: Verb, out: &mut Vec<u8>) -> u64 {
     let (number, space, route) = (draft.number(), draft.space, draft.route);
@@ -57,12 +57,12 @@ pub fn put(draft: &mut Draft<'_>, verb: Verb, out: &mut Vec<u8>) -> u64 {
             (0..named).fold(line, |line, index| line.arg(&field_name((first + index) % space.fields)));
         }
         Verb::Ping => out.extend_from_slice(b"*1\r\n$4\r\nPING\r\n"),
-        _ => unreachable!("a workload that was validated asks RESP for nothing else"),
+        _ => unreachable!("a validated workload has no other RESP verbs"),
     }
     0
 }
 
-/// A value goes last where it can, straight to its place.
+/// Writes a store. The value comes last if possible, generated directly in the output.
 fn put_store(draft: &mut Draft<'_>, verb: Verb, out: &mut Vec<u8>) -> u64 {
     let (number, space, version) = (draft.number(), draft.space, draft.version);
     let len = space.value_bytes(number, 0);
@@ -108,7 +108,7 @@ fn put_hash(draft: &mut Draft<'_>, out: &mut Vec<u8>) -> u64 {
     bytes
 }
 
-/// Puts a raw command, word by word; says how many bytes of value went with it.
+/// Writes a raw command word by word. Returns the number of bytes of value in it.
 pub fn put_words(draft: &mut Draft<'_>, words: &[Template], out: &mut Vec<u8>) -> u64 {
     let (number, space, version) = (draft.number(), draft.space, draft.version);
     let len = space.value_bytes(number, 0);
@@ -124,7 +124,7 @@ pub fn put_words(draft: &mut Draft<'_>, words: &[Template], out: &mut Vec<u8>) -
     bytes
 }
 
-/// Puts `AUTH`.
+/// Writes `AUTH`.
 pub fn put_auth(auth: &Auth, out: &mut Vec<u8>) {
     if auth.user.is_empty() {
         client::command(out, [b"AUTH", auth.password.as_bytes()]);
@@ -133,7 +133,7 @@ pub fn put_auth(auth: &Auth, out: &mut Vec<u8>) {
     }
 }
 
-/// Puts `HELLO 3`.
+/// Writes `HELLO 3`.
 pub fn put_hello(auth: Option<&Auth>, name: &str, out: &mut Vec<u8>) {
     let args = 2 + if auth.is_some() { 3 } else { 0 } + if name.is_empty() { 0 } else { 2 };
     let mut line = CommandLine::new(out, args).arg(b"HELLO").arg(b"3");
@@ -146,13 +146,13 @@ pub fn put_hello(auth: Option<&Auth>, name: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// Puts `SELECT`.
+/// Writes `SELECT`.
 pub fn put_select(database: u32, out: &mut Vec<u8>) {
     CommandLine::new(out, 2).arg(b"SELECT").number(database.into());
 }
 
-/// Reads what has come of an answer to `verb`; `None`: to a raw command, whose values are not looked into. Nothing
-/// alone is a miss.
+/// Reads received bytes of a reply to `verb`, or to a raw command if `None`, whose values are not examined. Only a null
+/// reply counts as a miss.
 #[inline]
 pub fn answer(mut reading: Reading<'_>, verb: Option<Verb>, bytes: &[u8]) -> (usize, Progress) {
     if let Some(answered) = plain_get(&mut reading, verb, bytes) {
@@ -169,7 +169,7 @@ pub fn answer(mut reading: Reading<'_>, verb: Option<Verb>, bytes: &[u8]) -> (us
         let step = match step {
             Ok(Some(step)) => step,
             Ok(None) => {
-                // Before the first step there is nothing to keep.
+                // Before the first step there is no state to store.
                 (reading.pending.parts, reading.state.rest) = if is_first { (0, 0) } else { decoder.state() };
                 reading.state.keep(reading.pending);
                 return (used, Progress::More);
@@ -187,7 +187,7 @@ pub fn answer(mut reading: Reading<'_>, verb: Option<Verb>, bytes: &[u8]) -> (us
     }
 }
 
-/// The answer that nearly every `GET` has, where nothing is compared.
+/// Reads the usual reply to a `GET` quickly, if nothing is compared.
 #[inline]
 fn plain_get(reading: &mut Reading<'_>, verb: Option<Verb>, bytes: &[u8]) -> Option<(usize, Progress)> {
     if verb != Some(Verb::Get) || reading.verify || reading.pending.parts > 0 || reading.route.keys > 1 {
@@ -199,21 +199,22 @@ fn plain_get(reading: &mut Reading<'_>, verb: Option<Verb>, bytes: &[u8]) -> Opt
 }
 
 impl Reading<'_> {
-    /// The bytes of the present string that have to be there at once, of one that has `rest` to come.
+    /// Returns the number of bytes of the current string that must be available at once, for a string with `rest` bytes
+    /// left.
     fn wanted(&self, verb: Option<Verb>, rest: u64) -> usize {
         if self.is_name(verb) && self.verify { rest.min(NAME_BYTES_MAX) as usize } else { self.state.wanted(rest) }
     }
 
-    /// The present part is a field's name.
+    /// Returns whether the current part is a field's name.
     fn is_name(&self, verb: Option<Verb>) -> bool {
         verb == Some(Verb::HashGetAll) && self.state.index.is_multiple_of(2)
     }
 
-    /// Takes one step of a decoder that had `rest` bytes of a string before it.
+    /// Applies one step of a decoder that had `rest` bytes of a string left before it.
     fn take(&mut self, verb: Option<Verb>, step: &Step<'_>, rest: u64, is_first: bool) -> Result<(), &'static str> {
         match step.event {
             Event::Head(Head::Error(words)) => self.failed(words),
-            Event::Head(Head::BulkError(_)) => self.failed(b"an error of several lines"),
+            Event::Head(Head::BulkError(_)) => self.failed(b"the server sent an error of several lines"),
             Event::Head(head) => match verb {
                 None if is_first && head == Head::Null => self.state.missed(),
                 None => {}
@@ -237,7 +238,7 @@ impl Reading<'_> {
         self.state.index = self.state.index.saturating_add(1).min(super::progress::INDEX_MAX);
     }
 
-    /// Handles the head with which an answer begins.
+    /// Handles the head of a reply.
     fn first(&mut self, verb: Verb, head: Head<'_>) -> Result<(), &'static str> {
         let many = verb == Verb::Get && self.route.keys > 1;
         let number = self.pending.key & ((1 << FIELD_SHIFT) - 1);
@@ -250,17 +251,17 @@ impl Reading<'_> {
                 self.follow.found(self.route, number, None);
             }
             (Verb::Get | Verb::HashMultiGet | Verb::HashGet | Verb::HashGetAll, _) => {
-                return Err("a RESP reply of another type or length than was asked for");
+                return Err("the RESP reply has another type or length than expected");
             }
             (Verb::Delete | Verb::HashDelete | Verb::Touch, Head::Int(0)) | (_, Head::Null) => self.state.missed(),
             (_, Head::Int(_) | Head::Simple(_)) => {}
             (_, Head::Bulk(_)) => self.state.value_begins(false),
-            _ => return Err("a RESP reply of another type than was asked for"),
+            _ => return Err("the RESP reply has another type than expected"),
         }
         Ok(())
     }
 
-    /// The next of several parts, or the only one.
+    /// Handles the next part of a reply, or the only one.
     fn part(&mut self, head: Head<'_>) {
         let is_value = matches!(head, Head::Bulk(_));
         self.state.value_begins(self.verify && is_value);
@@ -269,7 +270,7 @@ impl Reading<'_> {
             super::Wire::Resp(Verb::Get) if is_value => self.follow.found(self.route, self.key_at(index), None),
             super::Wire::Resp(Verb::Get) => self.missed(index, index + 1),
             super::Wire::Resp(Verb::HashGet) if is_value => self.follow.found(self.route, number, None),
-            // One missing field is reason enough to store the whole hash, once.
+            // One missing field causes one store of the whole hash.
             super::Wire::Resp(Verb::HashGet | Verb::HashMultiGet) if !is_value && !self.state.has_missed() => {
                 self.missed(0, 1);
             }
@@ -280,7 +281,7 @@ impl Reading<'_> {
         }
     }
 
-    /// A field's name, of `len` bytes: which field comes next.
+    /// Handles a field's name of `len` bytes, which determines the next field.
     fn name(&mut self, name: &[u8], len: u64) {
         if !self.verify {
             return;
@@ -295,7 +296,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Returns the mark that the present value must have.
+    /// Returns the expected mark of the current value.
     fn mark(&self, verb: Option<Verb>) -> u64 {
         let number = self.pending.key & ((1 << FIELD_SHIFT) - 1);
         let field = (self.pending.key >> FIELD_SHIFT) as u32;
@@ -312,7 +313,7 @@ impl Reading<'_> {
 }
 
 impl Draft<'_> {
-    /// Fields that the request names.
+    /// Returns the number of fields that the request names.
     fn named(&self) -> u32 {
         if self.route.fields == 0 { self.space.fields } else { self.route.fields.min(self.space.fields) }
     }

@@ -1,4 +1,4 @@
-//! What a request's route is: everything about a command that does not change from one request to the next.
+//! The route of a request: all properties of a command that are the same for each request.
 
 use protocol::memcache::client::Expect;
 use protocol::memcache::request::StoreMode;
@@ -6,30 +6,30 @@ use protocol::memcache::request::StoreMode;
 use super::super::model::{Command, KeySpace, Protocol, Verb, Workload};
 use super::template::Template;
 
-/// One kind of request, ready to be drawn.
+/// One kind of request, prepared for drawing.
 #[derive(Clone, Debug)]
 pub struct Route {
-    /// The key space; 0 where no key is needed.
+    /// Index of the key space; 0 if no key is needed.
     pub space: usize,
-    /// The name that its answers are filed under.
+    /// Index of the name under which replies are recorded.
     pub name: u8,
-    /// Keys in one request.
+    /// Number of keys in one request.
     pub keys: u32,
-    /// Fields that a hash verb names; 0: all.
+    /// Number of fields that a hash verb names; 0 for all.
     pub fields: u32,
-    /// Amount by which a RESP counter goes up or down.
+    /// Amount by which a RESP counter changes.
     pub delta: u64,
-    /// Form in which the request is sent.
+    /// The form of the request.
     pub wire: Wire,
-    /// Kind of answer, if memcached's words answer it.
+    /// The expected kind of reply in memcached's protocols.
     pub expect: Expect,
-    /// A key that was not there is stored.
+    /// True if a missing key is stored.
     pub fills: bool,
-    /// The key's whole value is stored: a new key where the order has new ones.
+    /// True if the key's whole value is stored; an order with new keys then uses a new key.
     pub stores: bool,
-    /// Route of the change to a key that was read: a store with its token, a change of a hash.
+    /// Route of the change that follows a read: a store with the token, or a change of a hash.
     pub swap: Option<usize>,
-    /// The change follows whether the key was there or not, and needs no token.
+    /// True if the change follows whether or not the key exists, without a token.
     pub swaps_always: bool,
 }
 
@@ -38,21 +38,21 @@ pub struct Route {
 pub enum Wire {
     /// `get` and `gets`.
     Get {
-        /// With the token.
+        /// True to request the CAS token.
         cas: bool,
     },
-    /// `set` and its kin; with `compare` it is `cas`.
+    /// `set` and similar commands; with `compare` it is `cas`.
     Store {
-        /// Treatment of an item that is already there.
+        /// Condition on an existing item.
         mode: StoreMode,
-        /// Only with the token that was read.
+        /// True to send the token that was read.
         compare: bool,
     },
     /// `incr` and `decr`.
     Arith {
         /// Amount of the change.
         delta: u64,
-        /// Down instead of up.
+        /// True for a decrement.
         decrement: bool,
     },
     /// `delete`.
@@ -61,26 +61,26 @@ pub enum Wire {
     Touch,
     /// `mg` with flags.
     MetaGet(Flags),
-    /// Several `mg`, ended by `mn`.
+    /// Several `mg`, followed by `mn`.
     MetaMany(Flags),
     /// `ms` with flags.
     MetaStore {
-        /// The flags, beyond the time to live.
+        /// The flags in addition to the time to live.
         flags: Flags,
-        /// Only with the token that was read.
+        /// True to send the token that was read.
         compare: bool,
     },
     /// `md` with flags.
     MetaDelete(Flags),
     /// `ma` with flags.
     MetaArith(Flags),
-    /// `mg` that gives a new time to live.
+    /// `mg` that sets a new time to live.
     MetaTouch,
     /// A raw line.
     Line(Template),
-    /// memcached's first command on a connection with users.
+    /// memcached's first command on a connection with a user.
     Authenticate,
-    /// RESP, by its verb.
+    /// A RESP command, by its verb.
     Resp(Verb),
     /// A raw RESP command, word by word.
     RespWords(Vec<Template>),
@@ -92,7 +92,7 @@ pub enum Wire {
     RespName,
     /// `SELECT`.
     RespSelect,
-    /// `PING` as a line.
+    /// An inline `PING`.
     Ping,
 }
 
@@ -103,8 +103,8 @@ fn flags(text: &str) -> Flags {
     text.split_ascii_whitespace().map(|flag| (flag.as_bytes()[0], flag.as_bytes()[1..].into())).collect()
 }
 
-/// Returns the kind of answer to a raw line of memcached's, by its first words. Returns `None` if no line shows when
-/// the answer is whole.
+/// Returns the kind of reply to a raw memcached line, by its first words. Returns `None` if no line marks the end of
+/// the reply.
 pub fn expect_of(line: &str) -> Option<Expect> {
     let mut words = line.split_ascii_whitespace();
     let first = words.next()?;
@@ -129,7 +129,7 @@ pub fn expect_of(line: &str) -> Option<Expect> {
     })
 }
 
-/// The names that answers are filed under, each once.
+/// The names under which replies are recorded, without duplicates.
 #[derive(Debug, Default)]
 pub struct Names(pub Vec<String>);
 
@@ -146,20 +146,20 @@ impl Names {
 /// All routes of a workload.
 #[derive(Debug)]
 pub struct Routes {
-    /// The commands of all spaces, in order; behind them what follows answers, and what greets.
+    /// The commands of all spaces in order, followed by the routes of follow-ups and greetings.
     pub all: Vec<Route>,
-    /// The weights of the first ones, as they are drawn.
+    /// The weights of the workload's commands.
     pub weights: Vec<f64>,
-    /// Of each space, the route that stores a key which was missed.
+    /// For each space, the route that stores a missed key.
     pub fill: Vec<usize>,
     /// Routes of the requests that a new connection sends first, in order.
     pub greet: Vec<usize>,
-    /// The names.
+    /// The names under which replies are recorded.
     pub names: Names,
 }
 
 impl Routes {
-    /// Of `workload`, which has been validated.
+    /// Creates the routes of `workload`, which must have been validated.
     pub fn new(workload: &Workload) -> Self {
         let mut names = Names::default();
         let (mut all, mut weights) = (Vec::new(), Vec::new());
@@ -227,7 +227,7 @@ fn fill_route(workload: &Workload, at: usize, space: &KeySpace, names: &mut Name
     plain(at, wire, expect, names.number("fill"))
 }
 
-/// The second request of `command`.
+/// Returns the second request of `command`.
 fn swap_route(workload: &Workload, at: usize, command: &Command, names: &mut Names) -> Route {
     let (name, wire, expect) = match (command.verb, workload.protocol) {
         (Verb::HashUpdate, _) => ("hset", Wire::Resp(Verb::HashSet), Expect::Ok),
@@ -258,7 +258,7 @@ fn route(workload: &Workload, space: usize, command: &Command, names: &mut Names
     }
 }
 
-/// The form of `command` and what answers it. (RESP and `PING` do not look at the latter.)
+/// Returns the form of `command` and the expected kind of reply. (RESP and `PING` ignore the latter.)
 fn wire(protocol: Protocol, command: &Command) -> (Wire, Expect) {
     let raw = || Template::new(&command.text);
     match (protocol, command.verb) {

@@ -1,4 +1,4 @@
-//! A key space, ready to be drawn from.
+//! A key space, prepared for drawing.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use super::super::value::Values;
 use super::FIELD_SHIFT;
 use super::route::{Route, Wire};
 
-/// memcached takes longer times to live than this for instants.
+/// Longest relative time to live in seconds; memcached treats larger numbers as instants.
 const RELATIVE_S_MAX: u64 = 30 * 86_400;
 
-/// Initial value of a counter.
+/// The initial value of a counter.
 const COUNTER: &[u8] = b"0";
 
 /// A key space of one thread.
@@ -27,11 +27,11 @@ pub struct Space {
     pub text: KeyText,
     /// The bodies of values.
     pub values: Arc<Values>,
-    /// Fields of a hash.
+    /// Number of fields of a hash.
     pub fields: u32,
     /// Fields that a command names, by default.
     chooser: Chooser,
-    /// Of 2^64 coins those that ask for a key once.
+    /// Number of coins, of 2^64, that select a key that is requested once.
     once: u64,
     lengths: Lengths,
     ttl: Option<(Alias, Box<[u64]>)>,
@@ -40,7 +40,7 @@ pub struct Space {
     now_s: u64,
 }
 
-/// The spaces of `workload`. Those of one compressibility share the bodies of their values.
+/// Creates the spaces of `workload`. Spaces with the same compressibility share the bodies of their values.
 pub fn all(workload: &Workload, thread: u32, now: UnixMillis) -> Vec<Space> {
     let mut bodies: Vec<(f64, Arc<Values>)> = Vec::new();
     let of = |space: &KeySpace| {
@@ -71,7 +71,8 @@ impl Space {
         }
     }
 
-    /// The key, or the base of several, of a request by `route`; of a hash with its first field.
+    /// Draws the key, or the base of several keys, of a request by `route`. For a hash the result includes the first
+    /// field.
     #[inline]
     pub fn draw(&mut self, prng: &mut Prng, route: &Route) -> u64 {
         if route.keys > 1 {
@@ -85,7 +86,7 @@ impl Space {
         if names_field { number | prng.below(self.fields.into()) << FIELD_SHIFT } else { number }
     }
 
-    /// Key `index` of a request for `keys` keys with this base.
+    /// Returns key `index` of a request for `keys` keys with this base.
     #[inline]
     pub fn key_at(&self, base: u64, index: u32, keys: u32) -> u64 {
         if keys <= 1 {
@@ -100,7 +101,7 @@ impl Space {
         self.chooser.nth(base, index.into())
     }
 
-    /// The length of a key's value in bytes; of a hash, of one field's.
+    /// Returns the length of a key's value in bytes; for a hash, the length of one field's value.
     #[inline]
     pub fn value_bytes(&self, number: u64, field: u32) -> u64 {
         if self.is_counter {
@@ -118,7 +119,7 @@ impl Space {
         if self.is_hash { split_mix(mark ^ u64::from(field)) } else { mark }
     }
 
-    /// Appends the value of `len` bytes of key `number`; of a hash, of one field.
+    /// Appends the value of `len` bytes of key `number`, or of one field of a hash.
     #[inline]
     pub fn put_value(&self, number: u64, field: u32, version: u64, len: u64, out: &mut Vec<u8>) {
         if self.is_counter {
@@ -128,13 +129,13 @@ impl Space {
         }
     }
 
-    /// A key's time to live in seconds; 0: for ever.
+    /// Returns a key's time to live in seconds; 0 for no expiry.
     #[inline]
     pub fn ttl_s(&self, number: u64) -> u64 {
         self.ttl.as_ref().map_or(0, |(alias, seconds)| seconds[alias.pick(ttl_word(number))])
     }
 
-    /// A key's time to live as memcached takes it: an instant where it is long.
+    /// Returns a key's time to live in memcached's form: an instant if it is long.
     #[inline]
     pub fn exptime(&self, number: u64) -> i64 {
         match self.ttl_s(number) {

@@ -1,6 +1,6 @@
 //! Raw commands: a text in which `__key__`, `__length__` and `__data__` are replaced.
 
-/// A text with places in it.
+/// A text with placeholders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     parts: Vec<Part>,
@@ -17,7 +17,7 @@ enum Part {
 const PLACES: [(&str, Part); 3] = [("__key__", Part::Key), ("__length__", Part::Length), ("__data__", Part::Data)];
 
 impl Template {
-    /// Of `text`.
+    /// Parses `text`.
     pub fn new(text: &str) -> Self {
         let mut parts = Vec::new();
         let mut rest = text;
@@ -36,7 +36,7 @@ impl Template {
         Self { parts }
     }
 
-    /// Appends the text with `key` and a value of `len` bytes, which `data` appends, in their places.
+    /// Appends the text. `key` and a value of `len` bytes, written by `data`, replace the placeholders.
     pub fn put(&self, key: &[u8], len: u64, mut data: impl FnMut(&mut Vec<u8>), out: &mut Vec<u8>) {
         for part in &self.parts {
             match part {
@@ -48,7 +48,7 @@ impl Template {
         }
     }
 
-    /// Returns whether the template has a place for a value.
+    /// Returns whether the template has a placeholder for a value.
     pub fn has_data(&self) -> bool {
         self.parts.contains(&Part::Data)
     }

@@ -592,11 +592,15 @@ fn a_redirect_sends_the_same_request_to_the_node_that_is_named() {
 fn an_error_is_told_in_the_servers_words_with_a_remedy() {
     let get = || vec![Command::new(Verb::Get)];
     for (protocol, answer, told) in [
-        (Protocol::Resp, "-NOAUTH Authentication required.\r\n", "NOAUTH Authentication required.; say who connects"),
+        (Protocol::Resp, "-NOAUTH Authentication required.\r\n", "NOAUTH Authentication required.; pass a user"),
         (Protocol::Resp3, "-WRONGPASS invalid pair\r\n", "WRONGPASS invalid pair; check the user, the password"),
-        (Protocol::Resp, "-MOVED 1 10.0.0.1:6379\r\n", "; this is a cluster: name every node as a target"),
+        (
+            Protocol::Resp,
+            "-MOVED 1 10.0.0.1:6379\r\n",
+            "; the server is part of a cluster: pass every node as a target",
+        ),
         (Protocol::Resp, "-ERR what\r\n", "ERR what"),
-        (Protocol::Memcache, "CLIENT_ERROR unauthenticated\r\n", "CLIENT_ERROR unauthenticated; say who connects"),
+        (Protocol::Memcache, "CLIENT_ERROR unauthenticated\r\n", "CLIENT_ERROR unauthenticated; pass a user"),
         (Protocol::Meta, "SERVER_ERROR out of memory\r\n", "SERVER_ERROR out of memory"),
     ] {
         let mut source = source(&workload(protocol, get()));
@@ -610,7 +614,7 @@ fn an_error_is_told_in_the_servers_words_with_a_remedy() {
     let mut source = source(&clustered);
     let (_, mut pending) = asked(&mut source);
     assert_eq!(read(&mut source, &mut pending, b"-MOVED 1 10.0.0.3:1\r\n", 100), Ok(Outcome::Error));
-    assert!(source.refusal().ends_with("that node is no target: name every node of the cluster"));
+    assert!(source.refusal().ends_with("that node is not a target: pass every node of the cluster"));
 }
 
 #[test]
