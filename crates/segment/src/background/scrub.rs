@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering::Acquire;
 use base::clock::UnixMillis;
 
 use super::Background;
-use super::drain::{Step, counts_may_be_off};
+use super::drain::{Step, counts_may_be_off, end_lost};
 use crate::core::lookup::{find, find_locked, item_in, key_at};
 use crate::core::store::{Store, is_sound};
 use crate::heap::segments::SegmentId;
@@ -77,57 +77,66 @@ struct Counts {
     bytes: u32,
 }
 
-impl Background {
-    /// Runs one slice of a scrub. Returns false if none is due.
-    pub(super) fn run_scrub(&mut self, store: &Store, now: UnixMillis, over: &mut dyn FnMut() -> bool) -> bool {
-        let Some(mut scrub) = self.scrub.take() else { return false };
-        let worked = self.scrub_on(store, &mut scrub, now, over);
-        self.scrub = Some(scrub);
-        worked
-    }
+/// Runs one slice of a scrub. Returns false if none is due.
+pub(super) fn run_scrub(
+    background: &mut Background,
+    store: &Store,
+    now: UnixMillis,
+    over: &mut dyn FnMut() -> bool,
+) -> bool {
+    let Some(mut scrub) = background.scrub.take() else { return false };
+    let worked = scrub_on(background, store, &mut scrub, now, over);
+    background.scrub = Some(scrub);
+    worked
+}
 
-    fn scrub_on(&mut self, store: &Store, scrub: &mut Scrub, now: UnixMillis, over: &mut dyn FnMut() -> bool) -> bool {
-        match scrub.pass {
-            Pass::Rest(until) if now < until => return false,
-            Pass::Rest(_) => *scrub = Scrub::default(),
-            Pass::Items | Pass::Orphans => {}
-        }
-        if let Some((.., epoch)) = scrub.suspect {
-            store.epochs.try_advance();
-            if store.epochs.now() < epoch {
-                return true;
-            }
-        }
-        let mut looked = 0;
-        while (scrub.id as usize) < store.segments.high_water() {
-            let ended = if scrub.pass == Pass::Items { scrub.step(store) } else { scrub.sweep(store) };
-            if ended && scrub.suspect.is_none() {
-                (scrub.id, scrub.walk) = (scrub.id + 1, Walk::default());
-            }
-            looked += 1;
-            let waits = scrub.suspect.is_some() && scrub.walk.at == 0;
-            if waits || (looked % ITEMS_PER_LOOK == 0 && over()) {
-                return true;
-            }
-        }
-        self.next_pass(store, scrub, now);
-        true
+fn scrub_on(
+    background: &mut Background,
+    store: &Store,
+    scrub: &mut Scrub,
+    now: UnixMillis,
+    over: &mut dyn FnMut() -> bool,
+) -> bool {
+    match scrub.pass {
+        Pass::Rest(until) if now < until => return false,
+        Pass::Rest(_) => *scrub = Scrub::default(),
+        Pass::Items | Pass::Orphans => {}
     }
+    if let Some((.., epoch)) = scrub.suspect {
+        store.epochs.try_advance();
+        if store.epochs.now() < epoch {
+            return true;
+        }
+    }
+    let mut looked = 0;
+    while (scrub.id as usize) < store.segments.high_water() {
+        let ended = if scrub.pass == Pass::Items { scrub.step(store) } else { scrub.sweep(store) };
+        if ended && scrub.suspect.is_none() {
+            (scrub.id, scrub.walk) = (scrub.id + 1, Walk::default());
+        }
+        looked += 1;
+        let waits = scrub.suspect.is_some() && scrub.walk.at == 0;
+        if waits || (looked % ITEMS_PER_LOOK == 0 && over()) {
+            return true;
+        }
+    }
+    next_pass(background, store, scrub, now);
+    true
+}
 
-    /// Begins the next pass after all segments were walked.
-    fn next_pass(&mut self, store: &Store, scrub: &mut Scrub, now: UnixMillis) {
-        let pass = match (scrub.pass, &store.named) {
-            (Pass::Items, Some(named)) if !named.is_marked_whole() => {
-                named.end_marking();
-                // Items that were moved meanwhile have to be walked too.
-                self.open.seal_all(store);
-                self.queues.collect_sealed(store);
-                Pass::Orphans
-            }
-            _ => Pass::Rest(now.plus_ms(EVERY_MS)),
-        };
-        *scrub = Scrub { pass, ..Scrub::default() };
-    }
+/// Begins the next pass after all segments were walked.
+fn next_pass(background: &mut Background, store: &Store, scrub: &mut Scrub, now: UnixMillis) {
+    let pass = match (scrub.pass, &store.named) {
+        (Pass::Items, Some(named)) if !named.is_marked_whole() => {
+            named.end_marking();
+            // Items that were moved meanwhile have to be walked too.
+            background.open.seal_all(store);
+            background.queues.collect_sealed(store);
+            Pass::Orphans
+        }
+        _ => Pass::Rest(now.plus_ms(EVERY_MS)),
+    };
+    *scrub = Scrub { pass, ..Scrub::default() };
 }
 
 fn counts_of(store: &Store, id: SegmentId) -> Counts {
@@ -259,7 +268,7 @@ fn ends_lost(store: &Store, address: usize, layout: &Layout) -> Step {
     let key = key_at(store, namespace, address, layout);
     match find(store, &key).is_some_and(|seen| seen.address == address) {
         true => Step::Done,
-        false => Background::end_lost(store, &key, address),
+        false => end_lost(store, &key, address),
     }
 }
 

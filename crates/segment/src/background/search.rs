@@ -41,31 +41,29 @@ impl Search {
     }
 }
 
-impl Background {
-    /// Ends the rounds that are over and begins others. Called after a slice. `digs`: deferred frees, or work on the
-    /// second tier's regions, are in progress, so that more bytes may become free.
-    pub(super) fn follow_shortages(&mut self, store: &Store, digs: bool) {
-        let pools = std::iter::once(Namespace::DEFAULT.0).chain(store.spaces.with_quota());
-        for pool in pools.filter(|pool| store.keeps(Namespace(*pool))) {
-            if !store.shortages.is_asked(pool) {
-                self.search.rounds[usize::from(pool)] = Round::default();
-                continue;
+/// Ends the rounds that are over and begins others. Called after a slice. `digs`: deferred frees, or work on the
+/// second tier's regions, are in progress, so that more bytes may become free.
+pub(super) fn follow_shortages(background: &mut Background, store: &Store, digs: bool) {
+    let pools = std::iter::once(Namespace::DEFAULT.0).chain(store.spaces.with_quota());
+    for pool in pools.filter(|pool| store.keeps(Namespace(*pool))) {
+        if !store.shortages.is_asked(pool) {
+            background.search.rounds[usize::from(pool)] = Round::default();
+            continue;
+        }
+        let soon = of_pool(store, pool).any(|namespace| background.soon_free[usize::from(namespace)] > 0);
+        if digs || soon {
+            background.search.found(store, pool);
+            continue;
+        }
+        let Search { passed, rounds } = &mut background.search;
+        let round = &mut rounds[usize::from(pool)];
+        match round.began {
+            Some(began) if *passed - began < store.segments.high_water() as u64 => {}
+            Some(_) => {
+                store.shortages.report(pool, Some(round.alive_or_free));
+                *round = Round::default();
             }
-            let soon = of_pool(store, pool).any(|namespace| self.soon_free[usize::from(namespace)] > 0);
-            if digs || soon {
-                self.search.found(store, pool);
-                continue;
-            }
-            let Search { passed, rounds } = &mut self.search;
-            let round = &mut rounds[usize::from(pool)];
-            match round.began {
-                Some(began) if *passed - began < store.segments.high_water() as u64 => {}
-                Some(_) => {
-                    store.shortages.report(pool, Some(round.alive_or_free));
-                    *round = Round::default();
-                }
-                None => *round = Round { began: Some(*passed), alive_or_free: alive_or_free(store, pool) },
-            }
+            None => *round = Round { began: Some(*passed), alive_or_free: alive_or_free(store, pool) },
         }
     }
 }

@@ -21,7 +21,7 @@
 
 pub(crate) mod growth;
 mod order;
-mod repair;
+pub(crate) mod repair;
 mod room;
 mod shrink;
 mod tiered;
