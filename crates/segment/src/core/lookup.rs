@@ -43,12 +43,19 @@ impl<'s> Seen<'s> {
     }
 }
 
+/// Returns the segment that a slot names, and true if its items are of the key's namespace and need no check.
+#[inline(always)]
+pub(crate) fn named_in<'s>(store: &'s Store, key: &Key<'_>, slot: Slot) -> Option<(&'s SegmentHeader, bool)> {
+    let header = store.segments.named(slot)?;
+    Some((header, header.namespace_if_verified() == key.namespace))
+}
+
 /// Returns the item's address and layout if the slot names this very key.
 #[inline(always)]
 fn matches(store: &Store, key: &Key<'_>, slot: Slot) -> Option<(usize, Layout)> {
     let address = slot.address();
-    let header = store.segments.named(slot)?;
-    if header.namespace_if_verified() != key.namespace {
+    let (header, is_verified) = named_in(store, key, slot)?;
+    if !is_verified {
         return matches_unverified(store, key, slot, header);
     }
     let layout = Layout::read(&store.segments.heap, address);

@@ -17,7 +17,7 @@ use base::clock::UnixMillis;
 
 use crate::core::facets::Items;
 use crate::core::handle::Guard;
-use crate::core::lookup::{Ended, Seen, find};
+use crate::core::lookup::{Ended, Seen, find, named_in};
 use crate::core::op::{Item, Value};
 use crate::core::store::Store;
 use crate::heap::samples::Asked;
@@ -87,13 +87,12 @@ fn bare_at<'s>(store: &'s Store, key: &Key<'_>, word: &Word64) -> Option<&'s [u8
     if slot.tag() != key.hash.tag() || !slot.is_item() || key.piece {
         return None;
     }
-    let header = store.segments.named(slot)?;
-    let namespace = header.namespace_if_verified();
-    if namespace != key.namespace {
+    let (header, is_verified) = named_in(store, key, slot)?;
+    if !is_verified {
         return None;
     }
     let (bytes, value) = bare(&store.segments.heap, slot.address())?;
-    if bytes != key.bytes || header.sequence() < store.flushed_before(namespace) {
+    if bytes != key.bytes || header.sequence() < store.flushed_before(key.namespace) {
         return None;
     }
     bump(word, slot);
