@@ -7,7 +7,7 @@ use base::clock::UnixMillis;
 use super::observe::Evicted;
 use super::shadow::freq_of_next_round;
 use super::{Background, SliceKind};
-use crate::core::lookup::{Ended, Seen, access, find, find_locked, item_in, key_at};
+use crate::core::lookup::{EndReason, FoundItem, access, find, find_locked, item_in, key_at};
 use crate::core::snap::Snap;
 use crate::core::store::Store;
 use crate::heap::segments::SegmentId;
@@ -121,11 +121,11 @@ fn hides_older(store: &Store, why: Why) -> bool {
 }
 
 /// Returns true if the item itself gives no reason to remove it: it has not ended, or it hides older versions.
-fn stands(store: &Store, seen: &Seen<'_>, why: Why, now: UnixMillis) -> bool {
+fn stands(store: &Store, seen: &FoundItem<'_>, why: Why, now: UnixMillis) -> bool {
     match seen.ended(store, now) {
         None => true,
-        Some(Ended::Expired) => hides_older(store, why),
-        Some(Ended::Flushed) => false,
+        Some(EndReason::Expired) => hides_older(store, why),
+        Some(EndReason::Flushed) => false,
     }
 }
 
@@ -238,7 +238,7 @@ fn relocate(
     background: &mut Background,
     store: &Store,
     key: &Key<'_>,
-    seen: &Seen<'_>,
+    seen: &FoundItem<'_>,
     (why, queue, freq): (Why, Queue, Option<u64>),
     now: UnixMillis,
 ) -> Step {
@@ -279,7 +279,7 @@ fn demote_or_remove(
     background: &mut Background,
     store: &Store,
     key: &Key<'_>,
-    seen: &Seen<'_>,
+    seen: &FoundItem<'_>,
     why: Why,
     now: UnixMillis,
 ) -> Step {
@@ -312,8 +312,8 @@ fn remove(
     let ghost = match ended {
         // A part never returns, so it leaves no ghost.
         None => why == Why::Evict(Queue::Small) && !crate::layout::hidden_key::is_part(key),
-        Some(Ended::Expired) => access(store, there.slot, address, there.meta(store)).0,
-        Some(Ended::Flushed) => false,
+        Some(EndReason::Expired) => access(store, there.slot, address, there.meta(store)).0,
+        Some(EndReason::Flushed) => false,
     };
     let to = if ghost { Slot::ghost(key.hash.tag(), key.hash.group_hash()) } else { Slot::EMPTY };
     unname(store, &locked, &there, to);
@@ -333,8 +333,8 @@ fn remove(
 }
 
 /// Reports an item that has expired to an observer that wants it.
-fn report_expired(background: &mut Background, store: &Store, key: &Key<'_>, seen: &Seen<'_>, why: Ended) {
-    if why == Ended::Expired
+fn report_expired(background: &mut Background, store: &Store, key: &Key<'_>, seen: &FoundItem<'_>, why: EndReason) {
+    if why == EndReason::Expired
         && !key.piece
         && let Some(observer) = background.observer.as_deref_mut().filter(|observer| observer.wants_expired())
     {
@@ -347,7 +347,7 @@ pub(super) fn note_evicted(
     background: &mut Background,
     store: &Store,
     key: &Key<'_>,
-    seen: &Seen<'_>,
+    seen: &FoundItem<'_>,
     now: UnixMillis,
 ) {
     let (fetched, last_access) = access(store, seen.slot, seen.address, seen.meta(store));

@@ -45,9 +45,9 @@ pub(super) struct Scrub {
     pass: Pass,
     /// The segment that is walked.
     id: u32,
-    walk: Walk,
+    walk: ScrubWalk,
     /// The difference that a walk found, and the epoch from which on a second one can confirm it.
-    suspect: Option<(Counts, Counts, u64)>,
+    suspect: Option<(LiveCounts, LiveCounts, u64)>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,19 +60,19 @@ enum Pass {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Walk {
+struct ScrubWalk {
     at: usize,
     /// The number of parts that the current head has marked.
     marked: usize,
-    found: Counts,
+    found: LiveCounts,
     /// The counts of the header when the walk began.
-    counts: Counts,
+    counts: LiveCounts,
     sequence: u64,
 }
 
 /// Live items, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Counts {
+struct LiveCounts {
     items: u32,
     bytes: u32,
 }
@@ -112,7 +112,7 @@ fn scrub_on(
     while (scrub.id as usize) < store.segments.high_water() {
         let ended = if scrub.pass == Pass::Items { scrub.step(store) } else { scrub.sweep(store) };
         if ended && scrub.suspect.is_none() {
-            (scrub.id, scrub.walk) = (scrub.id + 1, Walk::default());
+            (scrub.id, scrub.walk) = (scrub.id + 1, ScrubWalk::default());
         }
         looked += 1;
         let waits = scrub.suspect.is_some() && scrub.walk.at == 0;
@@ -139,9 +139,9 @@ fn next_pass(background: &mut Background, store: &Store, scrub: &mut Scrub, now:
     *scrub = Scrub { pass, ..Scrub::default() };
 }
 
-fn counts_of(store: &Store, id: SegmentId) -> Counts {
+fn counts_of(store: &Store, id: SegmentId) -> LiveCounts {
     let header = store.segments.header(id);
-    Counts { items: header.live_items(), bytes: store.segments.segment_bytes() as u32 - header.dead_bytes() }
+    LiveCounts { items: header.live_items(), bytes: store.segments.segment_bytes() as u32 - header.dead_bytes() }
 }
 
 impl Scrub {
@@ -150,11 +150,11 @@ impl Scrub {
         let id = SegmentId(self.id);
         let header = store.segments.header(id);
         if self.walk.at == 0 {
-            self.walk = Walk {
+            self.walk = ScrubWalk {
                 counts: counts_of(store, id),
                 sequence: header.sequence(),
                 marked: self.walk.marked,
-                ..Walk::default()
+                ..ScrubWalk::default()
             };
         }
         // A segment that is drained meanwhile is counted by the drain.
@@ -196,7 +196,7 @@ impl Scrub {
         if may_be_off {
             self.compare(store, SegmentId(self.id));
         }
-        self.walk = Walk::default();
+        self.walk = ScrubWalk::default();
         true
     }
 
@@ -243,7 +243,7 @@ impl Scrub {
 
     /// Compares the findings of a walk with the counts of the header.
     fn compare(&mut self, store: &Store, id: SegmentId) {
-        let Walk { found, counts: before, .. } = self.walk;
+        let ScrubWalk { found, counts: before, .. } = self.walk;
         let now = counts_of(store, id);
         if now != before || found == now {
             // The count is right, or it is being changed. In that case the next request gets a figure that is wrong by

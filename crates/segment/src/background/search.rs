@@ -8,7 +8,7 @@ use crate::layout::key::Namespace;
 
 /// A round of the scan for one pool.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Round {
+pub(super) struct SearchRound {
     /// The total number of headers that had been passed when it began. `None`: no round is in progress.
     began: Option<u64>,
     /// The bytes of the pool that were alive or free when it began.
@@ -20,7 +20,7 @@ pub(super) struct Round {
 pub(super) struct Search {
     /// The total number of headers that were passed.
     passed: u64,
-    rounds: [Round; Namespace::MAX],
+    rounds: [SearchRound; Namespace::MAX],
 }
 
 impl Search {
@@ -36,7 +36,7 @@ impl Search {
 
     /// Records that something was found for a pool: what was known of the pool is no longer true.
     pub(super) fn found(&mut self, store: &Store, pool: u8) {
-        self.rounds[usize::from(pool)] = Round::default();
+        self.rounds[usize::from(pool)] = SearchRound::default();
         store.shortages.report(pool, None);
     }
 }
@@ -47,7 +47,7 @@ pub(super) fn follow_shortages(background: &mut Background, store: &Store, digs:
     let pools = std::iter::once(Namespace::DEFAULT.0).chain(store.spaces.with_quota());
     for pool in pools.filter(|pool| store.keeps(Namespace(*pool))) {
         if !store.shortages.is_asked(pool) {
-            background.search.rounds[usize::from(pool)] = Round::default();
+            background.search.rounds[usize::from(pool)] = SearchRound::default();
             continue;
         }
         let soon = of_pool(store, pool).any(|namespace| background.soon_free[usize::from(namespace)] > 0);
@@ -61,9 +61,9 @@ pub(super) fn follow_shortages(background: &mut Background, store: &Store, digs:
             Some(began) if *passed - began < store.segments.high_water() as u64 => {}
             Some(_) => {
                 store.shortages.report(pool, Some(round.alive_or_free));
-                *round = Round::default();
+                *round = SearchRound::default();
             }
-            None => *round = Round { began: Some(*passed), alive_or_free: alive_or_free(store, pool) },
+            None => *round = SearchRound { began: Some(*passed), alive_or_free: alive_or_free(store, pool) },
         }
     }
 }

@@ -4,7 +4,7 @@ use base::clock::UnixMillis;
 
 use super::Background;
 use super::drain::note_evicted;
-use crate::core::lookup::Seen;
+use crate::core::lookup::FoundItem;
 use crate::core::store::Store;
 use crate::items::unpublished::{kill, unname};
 use crate::layout::hidden_key::{ANCHOR, part_of};
@@ -31,7 +31,7 @@ impl Background {
             return (same && !self.will_free(store, object)).then_some(());
         };
         let (address, layout) = found.what;
-        let seen = Seen { word: found.word, slot: found.slot, address, layout };
+        let seen = FoundItem { word: found.word, slot: found.slot, address, layout };
         let head = Head::of(layout.value(&store.segments.heap, address)).expect("it was looked at");
         // A part that no head names any more is removed alone.
         if part != ANCHOR && each_part(store, namespace, head, &mut |there| there != part) {
