@@ -498,7 +498,7 @@ fn publish_at(
         end_move(store, handle);
     } else {
         dies_on_flash(store, slot);
-        // Before its slot: what has one and is dead was being stored over others (`Index::clear_stored_over`).
+        // Before its slot: what has one and is dead was being stored over others (`index::repair::clear_stored_over`).
         undead(store, unpublished);
     }
     locked.replace(word, slot, to, true);
