@@ -7,7 +7,7 @@ use base::clock::UnixMillis;
 use super::observe::Evicted;
 use super::shadow::freq_of_next_round;
 use super::{Background, SliceKind};
-use crate::core::lookup::{Ended, Seen, access, find, find_locked, item_in, key_at};
+use crate::core::lookup::{EndReason, FoundItem, access, find, find_locked, item_in, key_at};
 use crate::core::snap::Snap;
 use crate::core::store::Store;
 use crate::heap::segments::SegmentId;
@@ -121,11 +121,11 @@ fn hides_older(store: &Store, why: Why) -> bool {
 }
 
 /// Returns true if the item itself gives no reason to remove it: it has not ended, or it hides older versions.
-fn stands(store: &Store, seen: &Seen<'_>, why: Why, now: UnixMillis) -> bool {
+fn stands(store: &Store, seen: &FoundItem<'_>, why: Why, now: UnixMillis) -> bool {
     match seen.ended(store, now) {
         None => true,
-        Some(Ended::Expired) => hides_older(store, why),
-        Some(Ended::Flushed) => false,
+        Some(EndReason::Expired) => hides_older(store, why),
+        Some(EndReason::Flushed) => false,
     }
 }
 
@@ -138,201 +138,226 @@ impl Drain {
     }
 }
 
-impl Background {
-    /// Continues the walk until the end of the segment or of the slice. Returns the walk if the segment is not at its
-    /// end.
-    pub(super) fn run_drain(
-        &mut self,
-        store: &Store,
-        mut drain: Drain,
-        now: UnixMillis,
-        over: &mut dyn FnMut() -> bool,
-    ) -> Option<Drain> {
-        let (start, header) = (store.segments.start(drain.id), store.segments.header(drain.id));
-        let mut items = 0;
-        drain.lacks_room = false;
-        while drain.at < drain.end {
-            let address = start + drain.at;
-            let Some(layout) = item_in(store, header, address) else {
-                // The file was damaged. The items that would follow are not found any more once the segment is reused.
-                debug_assert!(lived_on(store, header), "an item that does not fit");
-                break;
-            };
-            if !layout.has(DEAD) {
-                let step = self.drain_item(store, &drain, address, &layout, now);
-                drain.lacks_room = step == Step::Full;
-                if step != Step::Done {
-                    return Some(drain);
-                }
-            }
-            drain.at += layout.size;
-            items += 1;
-            if items % ITEMS_PER_LOOK == 0 && over() {
+/// Continues the walk until the end of the segment or of the slice. Returns the walk if the segment is not at its
+/// end.
+pub(super) fn run_drain(
+    background: &mut Background,
+    store: &Store,
+    mut drain: Drain,
+    now: UnixMillis,
+    over: &mut dyn FnMut() -> bool,
+) -> Option<Drain> {
+    let (start, header) = (store.segments.start(drain.id), store.segments.header(drain.id));
+    let mut items = 0;
+    drain.lacks_room = false;
+    while drain.at < drain.end {
+        let address = start + drain.at;
+        let Some(layout) = item_in(store, header, address) else {
+            // The file was damaged. The items that would follow are not found any more once the segment is reused.
+            debug_assert!(lived_on(store, header), "an item that does not fit");
+            break;
+        };
+        if !layout.has(DEAD) {
+            let step = drain_item(background, store, &drain, address, &layout, now);
+            drain.lacks_room = step == Step::Full;
+            if step != Step::Done {
                 return Some(drain);
             }
         }
-        if header.live_items() != 0 && !counts_may_be_off(store, header) {
-            // A handle has taken an item's slot and not counted its death yet. It is inside its guard: the next slice
-            // checks again.
+        drain.at += layout.size;
+        items += 1;
+        if items % ITEMS_PER_LOOK == 0 && over() {
             return Some(drain);
         }
-        header.go(State::Quarantine);
-        self.quarantine.push((drain.id, store.epochs.now()));
-        None
     }
-
-    fn drain_item(&mut self, store: &Store, drain: &Drain, address: usize, layout: &Layout, now: UnixMillis) -> Step {
-        let header = store.segments.header(drain.id);
-        let key = key_at(store, header.namespace(), address, layout);
-        let Some(seen) = find(store, &key).filter(|seen| seen.address == address) else {
-            // Replaced since its header was read: the thread that does so marks it dead, unless it was killed before.
-            return if lived_on(store, header) { Self::end_lost(store, &key, address) } else { Step::Done };
-        };
-        let freq = freq_with_head(store, &key, &seen);
-        let room = store.segments.free_count() > 0;
-        let target = match drain.why {
-            _ if !stands(store, &seen, drain.why, now) => None,
-            _ if key.piece && is_orphan(store, &key) => None,
-            Why::Expire | Why::Flush => None,
-            Why::Evict(Queue::Small) if freq >= promote_freq(layout.size, drain.mean_bytes) && room => {
-                Some((Queue::Main, Some(0)))
-            }
-            Why::Evict(Queue::Main) if freq > 0 && room => {
-                Some((Queue::Main, Some(freq_of_next_round(freq, self.small_percent()))))
-            }
-            Why::Evict(_) => None,
-            Why::Compact => Some((header.queue(), None)),
-        };
-        match target {
-            Some((queue, freq)) => self.relocate(store, &key, &seen, (drain.why, queue, freq), now),
-            None if matches!(drain.why, Why::Evict(_)) && store.tier.is_some() && seen.ended(store, now).is_none() => {
-                self.demote(store, &key, &seen, drain.why, now)
-            }
-            None => self.remove(store, &key, address, drain.why, now),
-        }
+    if header.live_items() != 0 && !counts_may_be_off(store, header) {
+        // A handle has taken an item's slot and not counted its death yet. It is inside its guard: the next slice
+        // checks again.
+        return Some(drain);
     }
+    header.go(State::Quarantine);
+    background.quarantine.push((drain.id, store.epochs.now()));
+    None
+}
 
-    /// Ends an item that no slot names and that no thread works on.
-    pub(super) fn end_lost(store: &Store, key: &Key<'_>, address: usize) -> Step {
-        let Some(_locked) = store.index.lock(key.hash) else { return Step::Busy };
-        if find(store, key).is_some_and(|seen| seen.address == address) {
-            return Step::Busy;
+fn drain_item(
+    background: &mut Background,
+    store: &Store,
+    drain: &Drain,
+    address: usize,
+    layout: &Layout,
+    now: UnixMillis,
+) -> Step {
+    let header = store.segments.header(drain.id);
+    let key = key_at(store, header.namespace(), address, layout);
+    let Some(seen) = find(store, &key).filter(|seen| seen.address == address) else {
+        // Replaced since its header was read: the thread that does so marks it dead, unless it was killed before.
+        return if lived_on(store, header) { end_lost(store, &key, address) } else { Step::Done };
+    };
+    let freq = freq_with_head(store, &key, &seen);
+    let room = store.segments.free_count() > 0;
+    let target = match drain.why {
+        _ if !stands(store, &seen, drain.why, now) => None,
+        _ if key.piece && is_orphan(store, &key) => None,
+        Why::Expire | Why::Flush => None,
+        Why::Evict(Queue::Small) if freq >= promote_freq(layout.size, drain.mean_bytes) && room => {
+            Some((Queue::Main, Some(0)))
         }
-        let layout = Layout::read(&store.segments.heap, address);
-        if !layout.has(DEAD) {
-            // The object whose head it was stays, because another copy of the head may name the same object.
-            let _ = kill(store, Self::counters(store), address, &layout);
+        Why::Evict(Queue::Main) if freq > 0 && room => {
+            Some((Queue::Main, Some(freq_of_next_round(freq, background.small_percent()))))
         }
-        Step::Done
+        Why::Evict(_) => None,
+        Why::Compact => Some((header.queue(), None)),
+    };
+    match target {
+        Some((queue, freq)) => relocate(background, store, &key, &seen, (drain.why, queue, freq), now),
+        None if matches!(drain.why, Why::Evict(_)) && store.tier.is_some() && seen.ended(store, now).is_none() => {
+            demote_or_remove(background, store, &key, &seen, drain.why, now)
+        }
+        None => remove(background, store, &key, address, drain.why, now),
     }
+}
 
-    /// Copies the item to a segment of a queue. If there is no room, or the item changes at the same time, the copy is
-    /// tried again or the item is evicted.
-    fn relocate(
-        &mut self,
-        store: &Store,
-        key: &Key<'_>,
-        seen: &Seen<'_>,
-        (why, queue, freq): (Why, Queue, Option<u64>),
-        now: UnixMillis,
-    ) -> Step {
-        let snap = Snap::of(store, seen);
-        let plan = Plan { queue, ..copy_plan(store, seen, &snap, Rewrite::SAME) };
-        let Ok(unpublished) = unpublished(store, &mut self.open, key, &plan, now) else {
-            // A store that keeps everything waits until there is room.
-            let keeps = hides_older(store, why) || store.keeps(Namespace(key.namespace));
-            return if keeps { Step::Full } else { self.remove(store, key, seen.address, Why::Evict(queue), now) };
-        };
-        let counters = Self::counters(store);
-        let Some(locked) = store.index.lock(key.hash) else {
-            self.open.give_back(store, unpublished.reserved);
-            return Step::Busy;
-        };
-        let old = find_locked(store, &locked, key);
-        // Expiry and flush are checked again under the lock: no copy may outlive a flush.
-        match old.filter(|there| stands(store, there, why, now) && Snap::of(store, there).same(&snap)) {
-            Some(there) => {
-                let orphan = publish(store, &locked, counters, key, unpublished, Some(&there), freq);
-                let orphan = orphan.expect("an item that has a slot needs no room for another");
-                debug_assert!(orphan.is_none() || plan.object() == orphan.and_then(|o| o.object(store)));
-                counters.relocated.add(1);
-                Step::Done
-            }
-            None => {
-                drop(locked);
-                self.open.give_back(store, unpublished.reserved);
-                // It changed, ended or was removed: the walk handles it once more.
-                let gone = old.is_none_or(|there| there.address != seen.address);
-                if gone { Step::Done } else { Step::Busy }
-            }
-        }
+/// Ends an item that no slot names and that no thread works on.
+pub(super) fn end_lost(store: &Store, key: &Key<'_>, address: usize) -> Step {
+    let Some(_locked) = store.index.lock(key.hash) else { return Step::Busy };
+    if find(store, key).is_some_and(|seen| seen.address == address) {
+        return Step::Busy;
     }
-
-    /// Moves the item to the second tier, or removes it if the tier does not take it.
-    fn demote(&mut self, store: &Store, key: &Key<'_>, seen: &Seen<'_>, why: Why, now: UnixMillis) -> Step {
-        match demote(store, Self::counters(store), key, seen, now) {
-            Demoted::Gone => Step::Done,
-            Demoted::Busy => Step::Busy,
-            Demoted::Refused => self.remove(store, key, seen.address, why, now),
-        }
+    let layout = Layout::read(&store.segments.heap, address);
+    if !layout.has(DEAD) {
+        // The object whose head it was stays, because another copy of the head may name the same object.
+        let _ = kill(store, Background::counters(store), address, &layout);
     }
+    Step::Done
+}
 
-    /// Clears the item's slot. Leaves a ghost if the item is evicted from the small queue, or if it was read and has
-    /// expired: if its key is requested again, the new item is known to be worth retaining.
-    fn remove(&mut self, store: &Store, key: &Key<'_>, address: usize, why: Why, now: UnixMillis) -> Step {
-        if matches!(why, Why::Evict(_)) && key.piece && self.evict_head(store, key, now).is_none() {
-            return Step::Busy;
+/// Copies the item to a segment of a queue. If there is no room, or the item changes at the same time, the copy is
+/// tried again or the item is evicted.
+fn relocate(
+    background: &mut Background,
+    store: &Store,
+    key: &Key<'_>,
+    seen: &FoundItem<'_>,
+    (why, queue, freq): (Why, Queue, Option<u64>),
+    now: UnixMillis,
+) -> Step {
+    let snap = Snap::of(store, seen);
+    let plan = Plan { queue, ..copy_plan(store, seen, &snap, Rewrite::SAME) };
+    let Ok(unpublished) = unpublished(store, &mut background.open, key, &plan, now) else {
+        // A store that keeps everything waits until there is room.
+        let keeps = hides_older(store, why) || store.keeps(Namespace(key.namespace));
+        return if keeps { Step::Full } else { remove(background, store, key, seen.address, Why::Evict(queue), now) };
+    };
+    let counters = Background::counters(store);
+    let Some(locked) = store.index.lock(key.hash) else {
+        background.open.give_back(store, unpublished.reserved);
+        return Step::Busy;
+    };
+    let old = find_locked(store, &locked, key);
+    // Expiry and flush are checked again under the lock: no copy may outlive a flush.
+    match old.filter(|there| stands(store, there, why, now) && Snap::of(store, there).same(&snap)) {
+        Some(there) => {
+            let orphan = publish(store, &locked, counters, key, unpublished, Some(&there), freq);
+            let orphan = orphan.expect("an item that has a slot needs no room for another");
+            debug_assert!(orphan.is_none() || plan.object() == orphan.and_then(|o| o.object(store)));
+            counters.relocated.add(1);
+            Step::Done
         }
-        let Some(locked) = store.index.lock(key.hash) else { return Step::Busy };
-        let Some(there) = find_locked(store, &locked, key).filter(|there| there.address == address) else {
-            return Step::Done;
-        };
-        let counters = Self::counters(store);
-        let ended = there.ended(store, now);
-        let ghost = match ended {
-            // A part never returns, so it leaves no ghost.
-            None => why == Why::Evict(Queue::Small) && !crate::layout::hidden_key::is_part(key),
-            Some(Ended::Expired) => access(store, there.slot, address, there.meta(store)).0,
-            Some(Ended::Flushed) => false,
-        };
-        let to = if ghost { Slot::ghost(key.hash.tag(), key.hash.group_hash()) } else { Slot::EMPTY };
-        unname(store, &locked, &there, to);
-        match ended {
-            Some(why) => {
-                note_ended(store, counters, Some(&there), now);
-                self.tell_expired(store, key, &there, why);
-            }
-            None => self.note_evicted(store, key, &there, now),
-        }
-        let orphan = kill(store, counters, address, &there.layout);
-        drop(locked);
-        if let Some(orphan) = orphan {
-            free_orphan(store, counters, orphan);
-        }
-        Step::Done
-    }
-
-    /// Reports an item that has expired to an observer that wants it.
-    fn tell_expired(&mut self, store: &Store, key: &Key<'_>, seen: &Seen<'_>, why: Ended) {
-        if why == Ended::Expired
-            && !key.piece
-            && let Some(observer) = self.observer.as_deref_mut().filter(|observer| observer.wants_expired())
-        {
-            observer.expired(&Evicted { namespace: Namespace(key.namespace), item: &seen.item(store) });
+        None => {
+            drop(locked);
+            background.open.give_back(store, unpublished.reserved);
+            // It changed, ended or was removed: the walk handles it once more.
+            let gone = old.is_none_or(|there| there.address != seen.address);
+            if gone { Step::Done } else { Step::Busy }
         }
     }
+}
 
-    /// Counts an item that was evicted, and reports it to the observer.
-    pub(crate) fn note_evicted(&mut self, store: &Store, key: &Key<'_>, seen: &Seen<'_>, now: UnixMillis) {
-        let (fetched, last_access) = access(store, seen.slot, seen.address, seen.meta(store));
-        Self::counters(store).note_evicted(key.namespace, &seen.layout, fetched);
-        store.background.evicted_idle_ms.store(now.ms_since(last_access), Relaxed);
-        if !key.piece
-            && let Some(observer) = self.observer.as_deref_mut().filter(|observer| observer.wanted())
-        {
-            let item = seen.item(store);
-            observer.evicted(&Evicted { namespace: Namespace(key.namespace), item: &item });
+/// Moves the item to the second tier, or removes it if the tier does not take it.
+fn demote_or_remove(
+    background: &mut Background,
+    store: &Store,
+    key: &Key<'_>,
+    seen: &FoundItem<'_>,
+    why: Why,
+    now: UnixMillis,
+) -> Step {
+    match demote(store, Background::counters(store), key, seen, now) {
+        Demoted::Gone => Step::Done,
+        Demoted::Busy => Step::Busy,
+        Demoted::Refused => remove(background, store, key, seen.address, why, now),
+    }
+}
+
+/// Clears the item's slot. Leaves a ghost if the item is evicted from the small queue, or if it was read and has
+/// expired: if its key is requested again, the new item is known to be worth retaining.
+fn remove(
+    background: &mut Background,
+    store: &Store,
+    key: &Key<'_>,
+    address: usize,
+    why: Why,
+    now: UnixMillis,
+) -> Step {
+    if matches!(why, Why::Evict(_)) && key.piece && background.evict_head(store, key, now).is_none() {
+        return Step::Busy;
+    }
+    let Some(locked) = store.index.lock(key.hash) else { return Step::Busy };
+    let Some(there) = find_locked(store, &locked, key).filter(|there| there.address == address) else {
+        return Step::Done;
+    };
+    let counters = Background::counters(store);
+    let ended = there.ended(store, now);
+    let ghost = match ended {
+        // A part never returns, so it leaves no ghost.
+        None => why == Why::Evict(Queue::Small) && !crate::layout::hidden_key::is_part(key),
+        Some(EndReason::Expired) => access(store, there.slot, address, there.meta(store)).0,
+        Some(EndReason::Flushed) => false,
+    };
+    let to = if ghost { Slot::ghost(key.hash.tag(), key.hash.group_hash()) } else { Slot::EMPTY };
+    unname(store, &locked, &there, to);
+    match ended {
+        Some(why) => {
+            note_ended(store, counters, Some(&there), now);
+            report_expired(background, store, key, &there, why);
         }
+        None => note_evicted(background, store, key, &there, now),
+    }
+    let orphan = kill(store, counters, address, &there.layout);
+    drop(locked);
+    if let Some(orphan) = orphan {
+        free_orphan(store, counters, orphan);
+    }
+    Step::Done
+}
+
+/// Reports an item that has expired to an observer that wants it.
+fn report_expired(background: &mut Background, store: &Store, key: &Key<'_>, seen: &FoundItem<'_>, why: EndReason) {
+    if why == EndReason::Expired
+        && !key.piece
+        && let Some(observer) = background.observer.as_deref_mut().filter(|observer| observer.wants_expired())
+    {
+        observer.expired(&Evicted { namespace: Namespace(key.namespace), item: &seen.item(store) });
+    }
+}
+
+/// Counts an item that was evicted, and reports it to the observer.
+pub(super) fn note_evicted(
+    background: &mut Background,
+    store: &Store,
+    key: &Key<'_>,
+    seen: &FoundItem<'_>,
+    now: UnixMillis,
+) {
+    let (fetched, last_access) = access(store, seen.slot, seen.address, seen.meta(store));
+    Background::counters(store).note_evicted(key.namespace, &seen.layout, fetched);
+    store.background.evicted_idle_ms.store(now.ms_since(last_access), Relaxed);
+    if !key.piece
+        && let Some(observer) = background.observer.as_deref_mut().filter(|observer| observer.wanted())
+    {
+        let item = seen.item(store);
+        observer.evicted(&Evicted { namespace: Namespace(key.namespace), item: &item });
     }
 }
 
@@ -372,7 +397,7 @@ impl Background {
         let store = std::sync::Arc::clone(&self.store);
         self.begin(id, if compact { Why::Compact } else { Why::Evict(Queue::Small) });
         let drain = self.drain.take().expect("it was begun");
-        assert!(self.run_drain(&store, drain, now, &mut || false).is_none(), "nobody holds it up");
+        assert!(run_drain(self, &store, drain, now, &mut || false).is_none(), "nobody holds it up");
     }
 }
 
@@ -396,7 +421,7 @@ impl Background {
                 self.begin_drain(&store, id, why);
                 drain = self.drain.take();
             }
-            match drain.take().and_then(|d| self.run_drain(&store, d, now, &mut || false)) {
+            match drain.take().and_then(|d| run_drain(self, &store, d, now, &mut || false)) {
                 Some(unfinished) => drain = Some(unfinished),
                 None => return,
             }

@@ -6,6 +6,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::Background;
+use super::resize::segments_over;
 use crate::core::lookup::{hash_at, item_of};
 use crate::core::store::{Store, index_is_loaded, totals};
 use crate::index::GROUP_SLOTS;
@@ -23,69 +24,67 @@ pub(super) struct Growing {
     pub(super) begun: bool,
 }
 
-impl Background {
-    /// Runs one step of growth. Returns false if the index needs none or has to wait for segments.
-    pub(super) fn run_growth(&mut self, store: &Store, over: &mut dyn FnMut() -> bool) -> bool {
-        if self.growing.is_none() {
-            self.growing = self.plan_growth(store);
-        }
-        let Some(mut growing) = self.growing.take() else { return false };
-        if !growing.begun {
-            if self.segments_over(store) > 0 || !store.ahead.has_groups(growing.to) {
-                self.growing = Some(growing);
-                return false;
-            }
-            store.index.begin_growth(growing.to);
-            growing.begun = true;
-        }
-        if self.split(store, over) {
-            store.background.growths.fetch_add(1, Relaxed);
-        } else {
-            self.growing = Some(growing);
-        }
-        true
+/// Runs one step of growth. Returns false if the index needs none or has to wait for segments.
+pub(super) fn run_growth(background: &mut Background, store: &Store, over: &mut dyn FnMut() -> bool) -> bool {
+    if background.growing.is_none() {
+        background.growing = plan_growth(background, store);
     }
+    let Some(mut growing) = background.growing.take() else { return false };
+    if !growing.begun {
+        if segments_over(background, store) > 0 || !store.ahead.has_groups(growing.to) {
+            background.growing = Some(growing);
+            return false;
+        }
+        store.index.begin_growth(growing.to);
+        growing.begun = true;
+    }
+    if split(background, store, over) {
+        store.background.growths.fetch_add(1, Relaxed);
+    } else {
+        background.growing = Some(growing);
+    }
+    true
+}
 
-    /// Splits groups until the slice is over. Returns true when the growth is complete.
-    fn split(&mut self, store: &Store, over: &mut dyn FnMut() -> bool) -> bool {
-        loop {
-            let done = store.index.split_next(&mut self.scratch, store);
-            self.evict_dropped(store);
-            match done {
-                Some(true) => return true,
-                None => return false,
-                Some(false) if over() => return false,
-                Some(false) => {}
-            }
+/// Splits groups until the slice is over. Returns true when the growth is complete.
+fn split(background: &mut Background, store: &Store, over: &mut dyn FnMut() -> bool) -> bool {
+    loop {
+        let done = store.index.split_next(&mut background.scratch, store);
+        evict_dropped(background, store);
+        match done {
+            Some(true) => return true,
+            None => return false,
+            Some(false) if over() => return false,
+            Some(false) => {}
         }
     }
+}
 
-    /// Counts the items that were evicted from a group that was split or merged, because they did not fit.
-    pub(super) fn evict_dropped(&mut self, store: &Store) {
-        for slot in self.scratch.dropped.drain(..) {
-            if let Some(orphan) = evict_slot(store, Self::counters(store), slot) {
-                free_orphan(store, Self::counters(store), orphan);
-            }
+/// Counts the items that were evicted from a group that was split or merged, because they did not fit.
+pub(super) fn evict_dropped(background: &mut Background, store: &Store) {
+    for slot in background.scratch.dropped.drain(..) {
+        if let Some(orphan) = evict_slot(store, Background::counters(store), slot) {
+            free_orphan(store, Background::counters(store), orphan);
         }
     }
+}
 
-    /// Returns the size to grow to, if the index is nearly full. That is an eighth more, or more while the memory is
-    /// still filling and the final number of items can be estimated.
-    fn plan_growth(&self, store: &Store) -> Option<Growing> {
-        let totals = totals(store);
-        let (groups, groups_max) = (store.index.groups(), store.memory.groups_max());
-        let crowded = store.index_crowded.load(Relaxed) && groups < groups_max;
-        if self.shrinking.is_some() || !(crowded || index_is_loaded(store, &totals)) {
-            return None;
-        }
-        let items = totals.items() as usize;
-        let used = store.segments.count() - store.segments.free_count() - self.quarantine.len();
-        let foreseen = items * store.segments.count() / used.max(1) * 100 / LOAD_AIM_PERCENT / GROUP_SLOTS;
-        let eighth = (groups + groups / 8).max(groups + 1);
-        let to = foreseen.clamp(eighth, (groups * 2).max(eighth)).min(groups_max);
-        store.index_crowded.store(false, Relaxed);
-        Some(Growing { to, begun: false })
+/// Returns the size to grow to, if the index is nearly full. That is an eighth more, or more while the memory is
+/// still filling and the final number of items can be estimated.
+fn plan_growth(background: &Background, store: &Store) -> Option<Growing> {
+    let totals = totals(store);
+    let (groups, groups_max) = (store.index.groups(), store.memory.groups_max());
+    let crowded = store.index_crowded.load(Relaxed) && groups < groups_max;
+    if background.shrinking.is_some() || !(crowded || index_is_loaded(store, &totals)) {
+        return None;
     }
+    let items = totals.items() as usize;
+    let used = store.segments.count() - store.segments.free_count() - background.quarantine.len();
+    let foreseen = items * store.segments.count() / used.max(1) * 100 / LOAD_AIM_PERCENT / GROUP_SLOTS;
+    let eighth = (groups + groups / 8).max(groups + 1);
+    let to = foreseen.clamp(eighth, (groups * 2).max(eighth)).min(groups_max);
+    store.index_crowded.store(false, Relaxed);
+    Some(Growing { to, begun: false })
 }
 
 /// Only the background recycles segments, so the item that a slot names is there.

@@ -233,13 +233,13 @@ impl Background {
         store.background.slices.fetch_add(1, Relaxed);
         store.background_called.store(false, Relaxed);
         store.kept.clock_ms.store(now.0, Relaxed);
-        self.follow_resize(&store);
-        self.tell_ahead(&store);
+        resize::follow_resize(self, &store);
+        resize::request_memory(self, &store);
         self.queues.collect_sealed(&store);
         // After that, so that nothing that the checkpoint does not include is stored in a segment that it includes.
         self.open.seal_begun(&store, now);
         self.reclaim(&store);
-        let digs = self.free_some(&store) | Self::reclaim_flash(&store, now) | Self::find_flash(&store);
+        let digs = self.free_some(&store) | reclaim::reclaim_flash(&store, now) | Self::find_flash(&store);
         let rebuilds = store.is_rebuilding();
         if !rebuilds {
             self.shadows.run(&store.samples, Self::items_when_full(&store));
@@ -260,19 +260,19 @@ impl Background {
             self.run_rebuild(&store, now, over)
         } else if let Some(drain) = self.drain.take() {
             let (kind, at) = (drain.why.kind(), drain.at);
-            self.drain = self.run_drain(&store, drain, now, over);
+            self.drain = drain::run_drain(self, &store, drain, now, over);
             if self.drain.as_ref().is_some_and(|drain| drain.at == at) && store.segments.free_count() == 0 {
                 self.search.is_stuck();
             }
             kind
-        } else if self.run_growth(&store, over) {
+        } else if grow::run_growth(self, &store, over) {
             SliceKind::Grow
-        } else if self.run_verification(&store, over) || self.run_scrub(&store, now, over) {
+        } else if verify::run_verification(self, &store, over) || scrub::run_scrub(self, &store, now, over) {
             SliceKind::Scrub
         } else {
             // The kernel may be slow to take or give memory: no thread has to wait for it.
             drop(gate);
-            if self.run_resize(&store, over) {
+            if resize::run_resize(self, &store, over) {
                 SliceKind::Resize
             } else if !self.populates_elsewhere && store.ahead.step(&store.segments, &store.index) {
                 SliceKind::Populate
@@ -282,7 +282,7 @@ impl Background {
             }
         };
         self.reclaim(&store);
-        self.follow_shortages(&store, digs);
+        search::follow_shortages(self, &store, digs);
         self.publish_gauges(&store);
         let more = digs
             || enlarged
@@ -298,7 +298,7 @@ impl Background {
         // A growth is urgent and takes segments as they become free. A resize is not urgent, and every pause of it has
         // a cost.
         let ahead = if self.growing.is_some() { FREE_AHEAD_OF_GROWTH } else { FREE_AHEAD_OF_RESIZE };
-        let over = self.segments_over(store).min(ahead);
+        let over = resize::segments_over(self, store).min(ahead);
         let soon: usize = shared(store).map(|namespace| self.soon_free[usize::from(namespace)]).sum();
         shared_free(store) + soon < store.free_low() + over
     }

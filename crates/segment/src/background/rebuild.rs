@@ -3,7 +3,9 @@
 
 use base::clock::UnixMillis;
 
-use super::drain::Why;
+use super::drain::{Why, run_drain};
+use super::grow::run_growth;
+use super::resize::run_resize;
 use super::{Background, SCAN_HEADERS, SliceKind, of_pool};
 use crate::core::store::Store;
 use crate::durable::rebuild::flash::find_on_flash;
@@ -43,17 +45,17 @@ impl Background {
             }
         }
         if let Some(drain) = self.drain.take() {
-            self.drain = self.run_drain(store, drain, now, over);
+            self.drain = run_drain(self, store, drain, now, over);
             // If there is no room for the copies, the rebuild continues: it finds segments that can be given up or
             // evicted.
             if !self.drain.as_ref().is_some_and(|drain| drain.lacks_room) {
                 return SliceKind::Compact;
             }
         }
-        if self.run_growth(store, over) {
+        if run_growth(self, store, over) {
             return SliceKind::Grow;
         }
-        if self.growing.is_some() && self.run_resize(store, over) {
+        if self.growing.is_some() && run_resize(self, store, over) {
             return SliceKind::Resize;
         }
         if self.growing.is_some() && !self.populates_elsewhere && store.ahead.step(&store.segments, &store.index) {

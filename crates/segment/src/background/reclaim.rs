@@ -3,10 +3,9 @@
 
 use base::clock::UnixMillis;
 
-use super::Background;
 use crate::core::counters::Counters;
 use crate::core::op::Expire;
-use crate::core::store::Store;
+use crate::core::store::{Store, background_counters};
 use crate::layout::key::{Key, Namespace};
 use crate::layout::slot::Slot;
 use crate::layout::ttl;
@@ -16,20 +15,18 @@ use crate::tier::{FlashAddress, Reclaimed, Tier, TierItem};
 /// The number of items that one slice handles: about 30 us.
 const ITEMS_A_SLICE: usize = 64;
 
-impl Background {
-    /// Handles some items of a region that is being reclaimed. Returns true if there are more.
-    pub(super) fn reclaim_flash(store: &Store, now: UnixMillis) -> bool {
-        let Some(tier) = store.tier.as_deref() else { return false };
-        let counters = Self::counters(store);
-        let mut left = ITEMS_A_SLICE;
-        tier.reclaim(now, &mut |item, at, may_stay| {
-            if left == 0 {
-                return Reclaimed::Later;
-            }
-            left -= 1;
-            reclaim_one(store, tier, counters, item, (at, may_stay), now)
-        })
-    }
+/// Handles some items of a region that is being reclaimed. Returns true if there are more.
+pub(super) fn reclaim_flash(store: &Store, now: UnixMillis) -> bool {
+    let Some(tier) = store.tier.as_deref() else { return false };
+    let counters = background_counters(store);
+    let mut left = ITEMS_A_SLICE;
+    tier.reclaim(now, &mut |item, at, may_stay| {
+        if left == 0 {
+            return Reclaimed::Later;
+        }
+        left -= 1;
+        reclaim_one(store, tier, counters, item, (at, may_stay), now)
+    })
 }
 
 fn reclaim_one(

@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering::Acquire;
 use base::clock::UnixMillis;
 
 use super::Background;
-use super::drain::{Step, counts_may_be_off};
+use super::drain::{Step, counts_may_be_off, end_lost};
 use crate::core::lookup::{find, find_locked, item_in, key_at};
 use crate::core::store::{Store, is_sound};
 use crate::heap::segments::SegmentId;
@@ -45,9 +45,9 @@ pub(super) struct Scrub {
     pass: Pass,
     /// The segment that is walked.
     id: u32,
-    walk: Walk,
+    walk: ScrubWalk,
     /// The difference that a walk found, and the epoch from which on a second one can confirm it.
-    suspect: Option<(Counts, Counts, u64)>,
+    suspect: Option<(LiveCounts, LiveCounts, u64)>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,79 +60,88 @@ enum Pass {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Walk {
+struct ScrubWalk {
     at: usize,
     /// The number of parts that the current head has marked.
     marked: usize,
-    found: Counts,
+    found: LiveCounts,
     /// The counts of the header when the walk began.
-    counts: Counts,
+    counts: LiveCounts,
     sequence: u64,
 }
 
 /// Live items, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Counts {
+struct LiveCounts {
     items: u32,
     bytes: u32,
 }
 
-impl Background {
-    /// Runs one slice of a scrub. Returns false if none is due.
-    pub(super) fn run_scrub(&mut self, store: &Store, now: UnixMillis, over: &mut dyn FnMut() -> bool) -> bool {
-        let Some(mut scrub) = self.scrub.take() else { return false };
-        let worked = self.scrub_on(store, &mut scrub, now, over);
-        self.scrub = Some(scrub);
-        worked
-    }
-
-    fn scrub_on(&mut self, store: &Store, scrub: &mut Scrub, now: UnixMillis, over: &mut dyn FnMut() -> bool) -> bool {
-        match scrub.pass {
-            Pass::Rest(until) if now < until => return false,
-            Pass::Rest(_) => *scrub = Scrub::default(),
-            Pass::Items | Pass::Orphans => {}
-        }
-        if let Some((.., epoch)) = scrub.suspect {
-            store.epochs.try_advance();
-            if store.epochs.now() < epoch {
-                return true;
-            }
-        }
-        let mut looked = 0;
-        while (scrub.id as usize) < store.segments.high_water() {
-            let ended = if scrub.pass == Pass::Items { scrub.step(store) } else { scrub.sweep(store) };
-            if ended && scrub.suspect.is_none() {
-                (scrub.id, scrub.walk) = (scrub.id + 1, Walk::default());
-            }
-            looked += 1;
-            let waits = scrub.suspect.is_some() && scrub.walk.at == 0;
-            if waits || (looked % ITEMS_PER_LOOK == 0 && over()) {
-                return true;
-            }
-        }
-        self.next_pass(store, scrub, now);
-        true
-    }
-
-    /// Begins the next pass after all segments were walked.
-    fn next_pass(&mut self, store: &Store, scrub: &mut Scrub, now: UnixMillis) {
-        let pass = match (scrub.pass, &store.named) {
-            (Pass::Items, Some(named)) if !named.is_marked_whole() => {
-                named.end_marking();
-                // Items that were moved meanwhile have to be walked too.
-                self.open.seal_all(store);
-                self.queues.collect_sealed(store);
-                Pass::Orphans
-            }
-            _ => Pass::Rest(now.plus_ms(EVERY_MS)),
-        };
-        *scrub = Scrub { pass, ..Scrub::default() };
-    }
+/// Runs one slice of a scrub. Returns false if none is due.
+pub(super) fn run_scrub(
+    background: &mut Background,
+    store: &Store,
+    now: UnixMillis,
+    over: &mut dyn FnMut() -> bool,
+) -> bool {
+    let Some(mut scrub) = background.scrub.take() else { return false };
+    let worked = scrub_on(background, store, &mut scrub, now, over);
+    background.scrub = Some(scrub);
+    worked
 }
 
-fn counts_of(store: &Store, id: SegmentId) -> Counts {
+fn scrub_on(
+    background: &mut Background,
+    store: &Store,
+    scrub: &mut Scrub,
+    now: UnixMillis,
+    over: &mut dyn FnMut() -> bool,
+) -> bool {
+    match scrub.pass {
+        Pass::Rest(until) if now < until => return false,
+        Pass::Rest(_) => *scrub = Scrub::default(),
+        Pass::Items | Pass::Orphans => {}
+    }
+    if let Some((.., epoch)) = scrub.suspect {
+        store.epochs.try_advance();
+        if store.epochs.now() < epoch {
+            return true;
+        }
+    }
+    let mut looked = 0;
+    while (scrub.id as usize) < store.segments.high_water() {
+        let ended = if scrub.pass == Pass::Items { scrub.step(store) } else { scrub.sweep(store) };
+        if ended && scrub.suspect.is_none() {
+            (scrub.id, scrub.walk) = (scrub.id + 1, ScrubWalk::default());
+        }
+        looked += 1;
+        let waits = scrub.suspect.is_some() && scrub.walk.at == 0;
+        if waits || (looked % ITEMS_PER_LOOK == 0 && over()) {
+            return true;
+        }
+    }
+    next_pass(background, store, scrub, now);
+    true
+}
+
+/// Begins the next pass after all segments were walked.
+fn next_pass(background: &mut Background, store: &Store, scrub: &mut Scrub, now: UnixMillis) {
+    let pass = match (scrub.pass, &store.named) {
+        (Pass::Items, Some(named)) if !named.is_marked_whole() => {
+            named.end_marking();
+            // Items that were moved meanwhile have to be walked too.
+            background.open.seal_all(store);
+            background.queues.collect_sealed(store);
+            Pass::Orphans
+        }
+        _ => Pass::Rest(now.plus_ms(EVERY_MS)),
+    };
+    *scrub = Scrub { pass, ..Scrub::default() };
+}
+
+fn counts_of(store: &Store, id: SegmentId) -> LiveCounts {
     let header = store.segments.header(id);
-    Counts { items: header.live_items(), bytes: store.segments.segment_bytes() as u32 - header.dead_bytes() }
+    LiveCounts { items: header.live_items(), bytes: store.segments.segment_bytes() as u32 - header.dead_bytes() }
 }
 
 impl Scrub {
@@ -141,11 +150,11 @@ impl Scrub {
         let id = SegmentId(self.id);
         let header = store.segments.header(id);
         if self.walk.at == 0 {
-            self.walk = Walk {
+            self.walk = ScrubWalk {
                 counts: counts_of(store, id),
                 sequence: header.sequence(),
                 marked: self.walk.marked,
-                ..Walk::default()
+                ..ScrubWalk::default()
             };
         }
         // A segment that is drained meanwhile is counted by the drain.
@@ -187,7 +196,7 @@ impl Scrub {
         if may_be_off {
             self.compare(store, SegmentId(self.id));
         }
-        self.walk = Walk::default();
+        self.walk = ScrubWalk::default();
         true
     }
 
@@ -234,7 +243,7 @@ impl Scrub {
 
     /// Compares the findings of a walk with the counts of the header.
     fn compare(&mut self, store: &Store, id: SegmentId) {
-        let Walk { found, counts: before, .. } = self.walk;
+        let ScrubWalk { found, counts: before, .. } = self.walk;
         let now = counts_of(store, id);
         if now != before || found == now {
             // The count is right, or it is being changed. In that case the next request gets a figure that is wrong by
@@ -259,7 +268,7 @@ fn ends_lost(store: &Store, address: usize, layout: &Layout) -> Step {
     let key = key_at(store, namespace, address, layout);
     match find(store, &key).is_some_and(|seen| seen.address == address) {
         true => Step::Done,
-        false => Background::end_lost(store, &key, address),
+        false => end_lost(store, &key, address),
     }
 }
 

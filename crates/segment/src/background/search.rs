@@ -8,7 +8,7 @@ use crate::layout::key::Namespace;
 
 /// A round of the scan for one pool.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Round {
+pub(super) struct SearchRound {
     /// The total number of headers that had been passed when it began. `None`: no round is in progress.
     began: Option<u64>,
     /// The bytes of the pool that were alive or free when it began.
@@ -20,7 +20,7 @@ pub(super) struct Round {
 pub(super) struct Search {
     /// The total number of headers that were passed.
     passed: u64,
-    rounds: [Round; Namespace::MAX],
+    rounds: [SearchRound; Namespace::MAX],
 }
 
 impl Search {
@@ -36,36 +36,34 @@ impl Search {
 
     /// Records that something was found for a pool: what was known of the pool is no longer true.
     pub(super) fn found(&mut self, store: &Store, pool: u8) {
-        self.rounds[usize::from(pool)] = Round::default();
+        self.rounds[usize::from(pool)] = SearchRound::default();
         store.shortages.report(pool, None);
     }
 }
 
-impl Background {
-    /// Ends the rounds that are over and begins others. Called after a slice. `digs`: deferred frees, or work on the
-    /// second tier's regions, are in progress, so that more bytes may become free.
-    pub(super) fn follow_shortages(&mut self, store: &Store, digs: bool) {
-        let pools = std::iter::once(Namespace::DEFAULT.0).chain(store.spaces.with_quota());
-        for pool in pools.filter(|pool| store.keeps(Namespace(*pool))) {
-            if !store.shortages.is_asked(pool) {
-                self.search.rounds[usize::from(pool)] = Round::default();
-                continue;
+/// Ends the rounds that are over and begins others. Called after a slice. `digs`: deferred frees, or work on the
+/// second tier's regions, are in progress, so that more bytes may become free.
+pub(super) fn follow_shortages(background: &mut Background, store: &Store, digs: bool) {
+    let pools = std::iter::once(Namespace::DEFAULT.0).chain(store.spaces.with_quota());
+    for pool in pools.filter(|pool| store.keeps(Namespace(*pool))) {
+        if !store.shortages.is_asked(pool) {
+            background.search.rounds[usize::from(pool)] = SearchRound::default();
+            continue;
+        }
+        let soon = of_pool(store, pool).any(|namespace| background.soon_free[usize::from(namespace)] > 0);
+        if digs || soon {
+            background.search.found(store, pool);
+            continue;
+        }
+        let Search { passed, rounds } = &mut background.search;
+        let round = &mut rounds[usize::from(pool)];
+        match round.began {
+            Some(began) if *passed - began < store.segments.high_water() as u64 => {}
+            Some(_) => {
+                store.shortages.report(pool, Some(round.alive_or_free));
+                *round = SearchRound::default();
             }
-            let soon = of_pool(store, pool).any(|namespace| self.soon_free[usize::from(namespace)] > 0);
-            if digs || soon {
-                self.search.found(store, pool);
-                continue;
-            }
-            let Search { passed, rounds } = &mut self.search;
-            let round = &mut rounds[usize::from(pool)];
-            match round.began {
-                Some(began) if *passed - began < store.segments.high_water() as u64 => {}
-                Some(_) => {
-                    store.shortages.report(pool, Some(round.alive_or_free));
-                    *round = Round::default();
-                }
-                None => *round = Round { began: Some(*passed), alive_or_free: alive_or_free(store, pool) },
-            }
+            None => *round = SearchRound { began: Some(*passed), alive_or_free: alive_or_free(store, pool) },
         }
     }
 }

@@ -16,7 +16,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::heap::samples::{Asked, Samples, THIN_MIN};
+use crate::heap::samples::{RequestKind, Samples, THIN_MIN};
 use crate::layout::slot::{GHOST_FREQ, PROMOTE_FREQ};
 
 /// The candidate shares, in percent.
@@ -98,10 +98,10 @@ impl Shadow {
         self.small_max = (items_max * usize::from(self.percent) / 100).max(1);
     }
 
-    fn ask(&mut self, hash: u64, asked: Asked) {
+    fn ask(&mut self, hash: u64, asked: RequestKind) {
         let freq = match self.entries.get_mut(&hash) {
             Some(entry) if entry.place != Place::Ghost => {
-                if asked == Asked::Read {
+                if asked == RequestKind::Read {
                     entry.freq = (entry.freq + 1).min(FREQ_MAX);
                 }
                 return;
@@ -109,7 +109,7 @@ impl Shadow {
             Some(_) => GHOST_FREQ as u8,
             None => 0,
         };
-        if asked == Asked::Read {
+        if asked == RequestKind::Read {
             self.misses += 1.0;
         }
         // The old place of the ghost in the row of ghosts remains. It is skipped when it is reached.
@@ -184,7 +184,7 @@ impl Shadows {
             return samples.take(|_, _| {});
         }
         samples.take(|hash, asked| {
-            self.reads += usize::from(asked == Asked::Read);
+            self.reads += usize::from(asked == RequestKind::Read);
             self.shadows.iter_mut().for_each(|shadow| shadow.ask(hash, asked));
         });
         if self.reads >= self.items / ROUND_PARTS {
@@ -237,7 +237,7 @@ mod tests {
     fn percent_for(mut key: impl FnMut(u64, &mut Prng) -> u64) -> u8 {
         let (samples, mut shadows, mut prng) = (Samples::new(1), Shadows::new(), Prng::new(3));
         for number in 0..2_000_000 {
-            samples.note(0, Hash(split_mix(key(number, &mut prng))), Asked::Read);
+            samples.note(0, Hash(split_mix(key(number, &mut prng))), RequestKind::Read);
             if number % 256 == 0 {
                 shadows.run(&samples, Some(16_384));
             }
@@ -275,7 +275,7 @@ mod tests {
         shadow.begin(100);
         let mut prng = Prng::new(1);
         for _ in 0..100_000 {
-            let asked = if prng.below(3) == 0 { Asked::Store } else { Asked::Read };
+            let asked = if prng.below(3) == 0 { RequestKind::Store } else { RequestKind::Read };
             shadow.ask(prng.below(400), asked);
             assert!(shadow.small.len() + shadow.main.len() <= 100 && shadow.ghosts.len() <= 50);
             assert!(shadow.entries.len() <= 150);

@@ -3,7 +3,8 @@
 use base::clock::UnixMillis;
 
 use super::Background;
-use crate::core::lookup::Seen;
+use super::drain::note_evicted;
+use crate::core::lookup::FoundItem;
 use crate::core::store::Store;
 use crate::items::unpublished::{kill, unname};
 use crate::layout::hidden_key::{ANCHOR, part_of};
@@ -19,7 +20,7 @@ const A_SLICE: usize = 256;
 impl Background {
     /// Removes the head before a part of it is evicted, and all parts with it. Returns `None` if the head's lock could
     /// not be taken, the head is being renamed, or the rest of it waits to be removed, for which its pages are needed.
-    pub(crate) fn evict_head(&mut self, store: &Store, key: &Key<'_>, now: UnixMillis) -> Option<()> {
+    pub(super) fn evict_head(&mut self, store: &Store, key: &Key<'_>, now: UnixMillis) -> Option<()> {
         let Some((part, object)) = part_of(key) else { return Some(()) };
         let namespace = key.namespace;
         let Some(owner) = owner_of(store, namespace, object) else { return Some(()) };
@@ -30,7 +31,7 @@ impl Background {
             return (same && !self.will_free(store, object)).then_some(());
         };
         let (address, layout) = found.what;
-        let seen = Seen { word: found.word, slot: found.slot, address, layout };
+        let seen = FoundItem { word: found.word, slot: found.slot, address, layout };
         let head = Head::of(layout.value(&store.segments.heap, address)).expect("it was looked at");
         // A part that no head names any more is removed alone.
         if part != ANCHOR && each_part(store, namespace, head, &mut |there| there != part) {
@@ -39,7 +40,7 @@ impl Background {
         let bytes = layout.key(&store.segments.heap, address);
         let head_key = Key { bytes, hash: owner, namespace, piece: false };
         unname(store, &locked, &seen, Slot::ghost(owner.tag(), owner.group_hash()));
-        self.note_evicted(store, &head_key, &seen, now);
+        note_evicted(self, store, &head_key, &seen, now);
         let counters = Self::counters(store);
         let orphan = kill(store, counters, address, &layout);
         drop(locked);
@@ -48,16 +49,14 @@ impl Background {
         }
         Some(())
     }
-}
 
-impl Background {
     /// Returns true if the rest of an object waits in a deferred free.
-    pub(crate) fn will_free(&self, store: &Store, object: u64) -> bool {
+    pub(super) fn will_free(&self, store: &Store, object: u64) -> bool {
         self.freeing.as_ref().is_some_and(|deferred| deferred.ends() == Some(object)) || store.deferred.ends(object)
     }
 
     /// Removes some of the pieces and parts in deferred frees. Returns true if there are more.
-    pub(crate) fn free_some(&mut self, store: &Store) -> bool {
+    pub(super) fn free_some(&mut self, store: &Store) -> bool {
         let Some(mut deferred) = self.freeing.take().or_else(|| store.deferred.pop()) else { return false };
         if !deferred.free_some(store, Self::counters(store), A_SLICE) {
             self.freeing = Some(deferred);

@@ -9,6 +9,7 @@ use crate::core::store::Store;
 use crate::durable::verify::{Verified, end_verification, verify_slot};
 use crate::index::GROUP_SLOTS;
 use crate::index::growth::Keys;
+use crate::index::repair;
 use crate::layout::slot::Slot;
 
 /// The number of slots that are checked between two checks of the time.
@@ -27,45 +28,43 @@ pub(super) struct Verification {
     moves: u32,
 }
 
-impl Background {
-    /// Runs one slice of the pass. Returns false if no pass is due, or while the index changes its size.
-    pub(super) fn run_verification(&mut self, store: &Store, over: &mut dyn FnMut() -> bool) -> bool {
-        if !is_unverified(store) || store.index.is_growing() || store.index.is_shrinking() {
-            return false;
-        }
-        let pass = &mut self.verification;
-        let growth = store.index.growth();
-        if pass.growth != Some(growth) {
-            *pass = Verification { growth: Some(growth), ..Verification::default() };
-        }
-        let groups = store.index.groups();
-        while pass.group < groups {
-            if pass.at == 0 {
-                pass.moves = store.index.moves_of(pass.group);
-            }
-            let end = (pass.at + SLOTS_PER_LOOK).min(GROUP_SLOTS);
-            prefetch(store, pass.group, pass.at, AHEAD);
-            while pass.at < end {
-                prefetch(store, pass.group, pass.at + AHEAD, 1);
-                match verify_slot(store, pass.group, pass.at) {
-                    Verified::Whole => {}
-                    Verified::Cleared => Self::counters(store).slots_cleared.add(1),
-                    Verified::Busy => return true,
-                }
-                pass.at += 1;
-            }
-            if pass.at == GROUP_SLOTS {
-                // A slot that was displaced meanwhile may have been passed.
-                let is_done = store.index.moves_of(pass.group) == pass.moves;
-                (pass.group, pass.at) = (pass.group + usize::from(is_done), 0);
-            }
-            if over() {
-                return true;
-            }
-        }
-        end_verification(store);
-        true
+/// Runs one slice of the pass. Returns false if no pass is due, or while the index changes its size.
+pub(super) fn run_verification(background: &mut Background, store: &Store, over: &mut dyn FnMut() -> bool) -> bool {
+    if !is_unverified(store) || store.index.is_growing() || store.index.is_shrinking() {
+        return false;
     }
+    let pass = &mut background.verification;
+    let growth = store.index.growth();
+    if pass.growth != Some(growth) {
+        *pass = Verification { growth: Some(growth), ..Verification::default() };
+    }
+    let groups = store.index.groups();
+    while pass.group < groups {
+        if pass.at == 0 {
+            pass.moves = repair::moves_of(&store.index, pass.group);
+        }
+        let end = (pass.at + SLOTS_PER_LOOK).min(GROUP_SLOTS);
+        prefetch(store, pass.group, pass.at, AHEAD);
+        while pass.at < end {
+            prefetch(store, pass.group, pass.at + AHEAD, 1);
+            match verify_slot(store, pass.group, pass.at) {
+                Verified::Whole => {}
+                Verified::Cleared => Background::counters(store).slots_cleared.add(1),
+                Verified::Busy => return true,
+            }
+            pass.at += 1;
+        }
+        if pass.at == GROUP_SLOTS {
+            // A slot that was displaced meanwhile may have been passed.
+            let is_done = repair::moves_of(&store.index, pass.group) == pass.moves;
+            (pass.group, pass.at) = (pass.group + usize::from(is_done), 0);
+        }
+        if over() {
+            return true;
+        }
+    }
+    end_verification(store);
+    true
 }
 
 /// Prefetches the items of some slots into the CPU cache.

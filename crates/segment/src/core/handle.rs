@@ -1,7 +1,7 @@
 //! A data thread's handle of the store, and the guard through which it reads and changes items.
 
 use crate::core::op::OpError;
-use crate::heap::samples::Asked;
+use crate::heap::samples::RequestKind;
 use crate::tier::staging::Staging;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -198,7 +198,7 @@ impl<'l> Guard<'l> {
 
     /// Reports a request to the background, if its key is one of the sample.
     #[inline(always)]
-    pub(crate) fn sample(&self, key: &Key<'_>, asked: Asked) {
+    pub(crate) fn sample(&self, key: &Key<'_>, asked: RequestKind) {
         self.store.samples.note(self.own.id, key.hash, asked);
     }
 

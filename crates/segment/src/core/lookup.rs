@@ -9,7 +9,7 @@ use crate::core::op::{Expire, Item, Value};
 use crate::core::snap::Snap;
 use crate::core::store::{Store, is_sound, large_ref};
 use crate::heap::segments::SegmentId;
-use crate::index::{Found, Hash};
+use crate::index::{Hash, SlotHit};
 use crate::layout::header::{Queue, SegmentHeader};
 use crate::layout::item::{CAS_FIELD, EXPIRY, Kind, Layout, META, META_FETCHED, META_STALE, NUM, meta_secs};
 use crate::layout::key::{Key, Namespace};
@@ -19,7 +19,7 @@ use crate::layout::slot::Slot;
 
 /// An item that was found: its slot, its address and its layout.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen<'s> {
+pub(crate) struct FoundItem<'s> {
     pub(crate) word: &'s Word64,
     pub(crate) slot: Slot,
     pub(crate) address: usize,
@@ -28,27 +28,34 @@ pub(crate) struct Seen<'s> {
 
 /// The reason why an item that still has its slot must not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum EndReason {
     /// It has expired.
     Expired,
     /// Its namespace was flushed.
     Flushed,
 }
 
-impl<'s> Seen<'s> {
+impl<'s> FoundItem<'s> {
     #[inline(always)]
-    pub(crate) fn of(found: Found<'s, (usize, Layout)>) -> Self {
+    pub(crate) fn of(found: SlotHit<'s, (usize, Layout)>) -> Self {
         let (address, layout) = found.what;
         Self { word: found.word, slot: found.slot, address, layout }
     }
+}
+
+/// Returns the segment that a slot names, and true if its items are of the key's namespace and need no check.
+#[inline(always)]
+pub(crate) fn named_in<'s>(store: &'s Store, key: &Key<'_>, slot: Slot) -> Option<(&'s SegmentHeader, bool)> {
+    let header = store.segments.named(slot)?;
+    Some((header, header.namespace_if_verified() == key.namespace))
 }
 
 /// Returns the item's address and layout if the slot names this very key.
 #[inline(always)]
 fn matches(store: &Store, key: &Key<'_>, slot: Slot) -> Option<(usize, Layout)> {
     let address = slot.address();
-    let header = store.segments.named(slot)?;
-    if header.namespace_if_verified() != key.namespace {
+    let (header, is_verified) = named_in(store, key, slot)?;
+    if !is_verified {
         return matches_unverified(store, key, slot, header);
     }
     let layout = Layout::read(&store.segments.heap, address);
@@ -59,41 +66,45 @@ fn matches(store: &Store, key: &Key<'_>, slot: Slot) -> Option<(usize, Layout)> 
 }
 
 /// Returns the item that a slot in memory names, if it is of this key.
-pub(crate) fn seen_at<'s>(store: &Store, key: &Key<'_>, word: &'s Word64, slot: Slot) -> Option<Seen<'s>> {
+pub(crate) fn seen_at<'s>(store: &Store, key: &Key<'_>, word: &'s Word64, slot: Slot) -> Option<FoundItem<'s>> {
     let (address, layout) = matches(store, key, slot)?;
-    Some(Seen { word, slot, address, layout })
+    Some(FoundItem { word, slot, address, layout })
 }
 
 /// Finds the key's slot without a lock, whether its item has ended or not.
 #[inline(always)]
-pub(crate) fn find<'s>(store: &'s Store, key: &Key<'_>) -> Option<Seen<'s>> {
-    store.index.find(key.hash, |slot| matches(store, key, slot)).map(Seen::of)
+pub(crate) fn find<'s>(store: &'s Store, key: &Key<'_>) -> Option<FoundItem<'s>> {
+    store.index.find(key.hash, |slot| matches(store, key, slot)).map(FoundItem::of)
 }
 
 /// Finds the key's slot under its lock.
 #[inline(always)]
-pub(crate) fn find_locked<'s>(store: &'s Store, locked: &crate::index::Locked<'s>, key: &Key<'_>) -> Option<Seen<'s>> {
-    locked.find(|slot| matches(store, key, slot)).map(Seen::of)
+pub(crate) fn find_locked<'s>(
+    store: &'s Store,
+    locked: &crate::index::Locked<'s>,
+    key: &Key<'_>,
+) -> Option<FoundItem<'s>> {
+    locked.find(|slot| matches(store, key, slot)).map(FoundItem::of)
 }
 
 /// Returns the item, unless it has ended.
 #[inline(always)]
-pub(crate) fn live<'s>(store: &Store, seen: Option<Seen<'s>>, now: UnixMillis) -> Option<Seen<'s>> {
+pub(crate) fn live<'s>(store: &Store, seen: Option<FoundItem<'s>>, now: UnixMillis) -> Option<FoundItem<'s>> {
     seen.filter(|s| s.ended(store, now).is_none())
 }
 
-impl Seen<'_> {
+impl FoundItem<'_> {
     /// Returns the reason why the item must not be read, or `None` if it may be read.
     #[inline(always)]
-    pub(crate) fn ended(&self, store: &Store, now: UnixMillis) -> Option<Ended> {
+    pub(crate) fn ended(&self, store: &Store, now: UnixMillis) -> Option<EndReason> {
         if self.layout.has(EXPIRY) {
             let relative = self.layout.expiry(&store.segments.heap, self.address).load(Acquire);
             if store.segments.expire_at(self.address, relative) <= now {
-                return Some(Ended::Expired);
+                return Some(EndReason::Expired);
             }
         }
         let header = store.segments.header_of(self.address);
-        (header.sequence() < store.flushed_before(header.namespace())).then_some(Ended::Flushed)
+        (header.sequence() < store.flushed_before(header.namespace())).then_some(EndReason::Flushed)
     }
 
     /// Returns the expiry of the item.

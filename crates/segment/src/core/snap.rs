@@ -1,6 +1,6 @@
 //! Everything about an item that a change may have relied on.
 
-use crate::core::lookup::Seen;
+use crate::core::lookup::FoundItem;
 use crate::core::op::Expire;
 use crate::core::store::Store;
 use crate::layout::item::{EXPIRY, META_STALE, META_WON, NUM};
@@ -19,7 +19,7 @@ pub(crate) struct Snap {
 
 impl Snap {
     /// Returns the item as it is. Inexact while other threads change it: only a comparison under the lock proves it.
-    pub(crate) fn of(store: &Store, seen: &Seen<'_>) -> Self {
+    pub(crate) fn of(store: &Store, seen: &FoundItem<'_>) -> Self {
         let (heap, layout, address) = (&store.segments.heap, &seen.layout, seen.address);
         let load = std::sync::atomic::Ordering::Acquire;
         Self {
@@ -48,7 +48,7 @@ impl Snap {
     }
 
     /// Returns the expiry of the item.
-    pub(crate) fn expire(&self, store: &Store, seen: &Seen<'_>) -> Expire {
+    pub(crate) fn expire(&self, store: &Store, seen: &FoundItem<'_>) -> Expire {
         if seen.layout.has(EXPIRY) {
             Expire::At(store.segments.expire_at(seen.address, self.expiry))
         } else {
@@ -63,7 +63,7 @@ impl Snap {
 
     /// Returns the META word for a copy, if the item has one: the facts of access as they are now, the lease of the
     /// snapshot.
-    pub(crate) fn meta(&self, store: &Store, seen: &Seen<'_>) -> Option<u32> {
+    pub(crate) fn meta(&self, store: &Store, seen: &FoundItem<'_>) -> Option<u32> {
         seen.meta(store).map(|meta| meta & !(META_STALE | META_WON) | self.lease)
     }
 

@@ -28,6 +28,7 @@ use std::sync::atomic::fence;
 use crate::core::lookup::{hash_at, item_of};
 use crate::core::store::Store;
 use crate::heap::segments::SegmentId;
+use crate::index::repair;
 use crate::layout::header::State;
 use crate::layout::slot::Slot;
 
@@ -77,7 +78,7 @@ pub(crate) fn verify_slot(store: &Store, group: usize, at: usize) -> Verified {
     if is_whole {
         return Verified::Whole;
     }
-    match store.index.clear_if_same(group, word, slot) {
+    match repair::clear_if_same(&store.index, group, word, slot) {
         Some(()) => Verified::Cleared,
         None => Verified::Busy,
     }
@@ -86,6 +87,6 @@ pub(crate) fn verify_slot(store: &Store, group: usize, at: usize) -> Verified {
 /// Returns true if a slot of a group names an undamaged item of that group.
 fn names_whole(store: &Store, slot: Slot, group: usize) -> bool {
     item_of(store, slot).is_some_and(|(namespace, address, layout)| {
-        store.index.group_for(hash_at(store, namespace, address, &layout)) == group
+        repair::group_for(&store.index, hash_at(store, namespace, address, &layout)) == group
     })
 }

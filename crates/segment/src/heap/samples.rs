@@ -28,7 +28,7 @@ const THIN_MAX: u32 = 30;
 
 /// The kind of a sampled request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum RequestKind {
     /// A read, whether it found the key or not.
     Read,
     /// A store.
@@ -73,19 +73,19 @@ impl Samples {
 
     /// Records a request, if its key is one of the sample.
     #[inline(always)]
-    pub(crate) fn note(&self, handle: usize, hash: Hash, asked: Asked) {
+    pub(crate) fn note(&self, handle: usize, hash: Hash, asked: RequestKind) {
         if hash.0 & self.mask.load(Relaxed) == 0 {
             self.rings[handle].push(hash.0 & !1 | asked as u64);
         }
     }
 
     /// Calls `each` for every request that was recorded since the last call.
-    pub(crate) fn take(&self, mut each: impl FnMut(u64, Asked)) {
+    pub(crate) fn take(&self, mut each: impl FnMut(u64, RequestKind)) {
         for ring in &self.rings {
             let (written, mut taken) = (ring.written.load(Acquire), ring.taken.load(Relaxed));
             while taken != written {
                 let word = ring.words[taken as usize % RING_WORDS].load(Relaxed);
-                each(word & !1, if word & 1 == 0 { Asked::Read } else { Asked::Store });
+                each(word & !1, if word & 1 == 0 { RequestKind::Read } else { RequestKind::Store });
                 taken += 1;
             }
             ring.taken.store(taken, Release);
@@ -118,15 +118,15 @@ mod tests {
         let samples = Samples::new(2);
         let chosen = |n: u64| Hash(n << 40);
         for n in 1..=RING_WORDS as u64 + 9 {
-            samples.note(1, chosen(n), if n % 2 == 0 { Asked::Read } else { Asked::Store });
-            samples.note(0, Hash(n << 40 | 1 << CHOICE_SHIFT), Asked::Read);
+            samples.note(1, chosen(n), if n % 2 == 0 { RequestKind::Read } else { RequestKind::Store });
+            samples.note(0, Hash(n << 40 | 1 << CHOICE_SHIFT), RequestKind::Read);
         }
         let mut told = Vec::new();
-        samples.take(|hash, asked| told.push((hash >> 40, asked == Asked::Read)));
+        samples.take(|hash, asked| told.push((hash >> 40, asked == RequestKind::Read)));
         assert_eq!(told, (1..=RING_WORDS as u64).map(|n| (n, n % 2 == 0)).collect::<Vec<_>>());
-        samples.note(1, chosen(7), Asked::Read);
+        samples.note(1, chosen(7), RequestKind::Read);
         told.clear();
-        samples.take(|hash, asked| told.push((hash >> 40, asked == Asked::Read)));
+        samples.take(|hash, asked| told.push((hash >> 40, asked == RequestKind::Read)));
         assert_eq!(told, [(7, true)]);
     }
 }

@@ -21,7 +21,7 @@
 
 pub(crate) mod growth;
 mod order;
-mod repair;
+pub(crate) mod repair;
 mod room;
 mod shrink;
 mod tiered;
@@ -133,7 +133,7 @@ fn group_end(from: u32, groups: usize) -> u32 {
 
 /// A slot that was found, and the result of the caller's `matches` for it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Found<'i, T> {
+pub(crate) struct SlotHit<'i, T> {
     pub(crate) word: &'i Word64,
     pub(crate) slot: Slot,
     pub(crate) what: T,
@@ -263,7 +263,7 @@ impl Index {
     }
 
     #[inline(always)]
-    fn scan<T>(&self, group: usize, hash: Hash, matches: &impl Fn(Slot) -> Option<T>) -> Option<Found<'_, T>> {
+    fn scan<T>(&self, group: usize, hash: Hash, matches: &impl Fn(Slot) -> Option<T>) -> Option<SlotHit<'_, T>> {
         let (tag, first) = (hash.tag(), hash.bucket());
         for bucket in [first, other_bucket(first, tag)] {
             for word in &self.bucket(group, bucket).slots {
@@ -272,7 +272,7 @@ impl Index {
                     && slot.is_item()
                     && let Some(what) = matches(slot)
                 {
-                    return Some(Found { word, slot, what });
+                    return Some(SlotHit { word, slot, what });
                 }
             }
         }
@@ -280,7 +280,7 @@ impl Index {
     }
 
     #[inline(always)]
-    fn scan_place<T>(&self, place: Place, hash: Hash, matches: &impl Fn(Slot) -> Option<T>) -> Option<Found<'_, T>> {
+    fn scan_place<T>(&self, place: Place, hash: Hash, matches: &impl Fn(Slot) -> Option<T>) -> Option<SlotHit<'_, T>> {
         match self.scan(place.group, hash, matches) {
             None => place.then.and_then(|then| self.scan(then, hash, matches)),
             found => found,
@@ -289,7 +289,7 @@ impl Index {
 
     /// Finds the slot with the hash's tag for which `matches` returns `Some`. Takes no lock.
     #[inline]
-    pub(crate) fn find<T>(&self, hash: Hash, matches: impl Fn(Slot) -> Option<T>) -> Option<Found<'_, T>> {
+    pub(crate) fn find<T>(&self, hash: Hash, matches: impl Fn(Slot) -> Option<T>) -> Option<SlotHit<'_, T>> {
         let place = self.place(growth::Growth(self.growth.load(Acquire)), hash);
         match self.scan_place(place, hash, &matches) {
             None => self.find_again(hash, &matches),
@@ -315,7 +315,7 @@ impl Index {
     /// Searches for a slot until the result is certain: a miss counts only if no slot was displaced and no group was
     /// split meanwhile.
     #[inline]
-    fn find_again<T>(&self, hash: Hash, matches: &impl Fn(Slot) -> Option<T>) -> Option<Found<'_, T>> {
+    fn find_again<T>(&self, hash: Hash, matches: &impl Fn(Slot) -> Option<T>) -> Option<SlotHit<'_, T>> {
         loop {
             let growth = self.growth.load(Acquire);
             let place = self.place(growth::Growth(growth), hash);
@@ -466,7 +466,7 @@ pub(crate) struct Locked<'i> {
 impl<'i> Locked<'i> {
     /// Finds the key's slot. The result is exact, because no slot moves under the lock.
     #[inline]
-    pub(crate) fn find<T>(&self, matches: impl Fn(Slot) -> Option<T>) -> Option<Found<'i, T>> {
+    pub(crate) fn find<T>(&self, matches: impl Fn(Slot) -> Option<T>) -> Option<SlotHit<'i, T>> {
         self.index.scan(self.group, self.hash, &matches)
     }
 

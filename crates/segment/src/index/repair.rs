@@ -8,125 +8,128 @@ use super::{BUCKET_SLOTS, GROUP_SLOTS, Hash, Index, STRIPES, other_bucket};
 use crate::layout::raw::Word64;
 use crate::layout::slot::Slot;
 
-impl Index {
-    /// Returns the stripes whose lock was held.
-    pub(crate) fn held_stripes(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..STRIPES).filter(|stripe| !self.stripes.at(*stripe).lock.load(Relaxed).is_multiple_of(2))
-    }
+/// Returns the stripes whose lock was held.
+pub(crate) fn held_stripes(index: &Index) -> impl Iterator<Item = usize> {
+    (0..STRIPES).filter(|stripe| !index.stripes.at(*stripe).lock.load(Relaxed).is_multiple_of(2))
+}
 
-    /// Releases a stripe whose lock was held.
-    pub(crate) fn let_go(&self, stripe: usize) {
-        let lock = &self.stripes.at(stripe).lock;
-        lock.store(lock.load(Relaxed).wrapping_add(1), Release);
-    }
+/// Releases a stripe whose lock was held.
+pub(crate) fn release(index: &Index, stripe: usize) {
+    let lock = &index.stripes.at(stripe).lock;
+    lock.store(lock.load(Relaxed).wrapping_add(1), Release);
+}
 
-    /// Returns the groups that a stripe locks, including the future groups while the index changes its size.
-    pub(crate) fn groups_of_stripe(&self, stripe: usize) -> impl Iterator<Item = usize> + use<> {
-        (stripe..self.groups().max(self.groups_next())).step_by(STRIPES)
-    }
+/// Returns the groups that a stripe locks, including the future groups while the index changes its size.
+pub(crate) fn groups_of_stripe(index: &Index, stripe: usize) -> impl Iterator<Item = usize> + use<> {
+    (stripe..index.groups().max(index.groups_next())).step_by(STRIPES)
+}
 
-    /// Returns how often a slot of a group was displaced, including the displacements in the groups that share its
-    /// stripe.
-    pub(crate) fn moves_of(&self, group: usize) -> u32 {
-        self.stripe(group).moves.load(Acquire)
-    }
+/// Returns how often a slot of a group was displaced, including the displacements in the groups that share its
+/// stripe.
+pub(crate) fn moves_of(index: &Index, group: usize) -> u32 {
+    index.stripe(group).moves.load(Acquire)
+}
 
-    /// Returns the group of a key while the index does not change its size.
-    pub(crate) fn group_for(&self, hash: Hash) -> usize {
-        group_of(hash.group_hash(), self.groups())
-    }
+/// Returns the group of a key while the index does not change its size.
+pub(crate) fn group_for(index: &Index, hash: Hash) -> usize {
+    group_of(hash.group_hash(), index.groups())
+}
 
-    /// Clears a slot of a group, unless it names another item by now. `None`: the lock was not obtained.
-    pub(crate) fn clear_if_same(&self, group: usize, word: &Word64, slot: Slot) -> Option<()> {
-        let _guard = self.try_lock_group(group)?;
-        let mut seen = Slot(word.load(Acquire));
-        while seen.same_item(slot) {
-            match word.compare_exchange(seen.0, Slot::EMPTY.0, Release) {
-                Ok(_) => break,
-                // A reader has counted an access.
-                Err(now) => seen = Slot(now),
-            }
-        }
-        Some(())
-    }
-
-    /// Returns the words of both index buckets that the slot may stand in, one of which is `bucket`.
-    fn words_of(&self, group: usize, bucket: usize, slot: Slot) -> impl Iterator<Item = &Word64> {
-        let both = [bucket, other_bucket(bucket, slot.tag())];
-        both.into_iter().flat_map(move |bucket| &self.bucket(group, bucket).slots)
-    }
-
-    /// Clears all but one of the copies of a slot, and returns how many. A slot that is moved from one index bucket to
-    /// the other stands in both for a moment.
-    pub(crate) fn clear_doubles(&self, group: usize) -> u64 {
-        self.doubles(group, |word| word.store(Slot::EMPTY.0, Release))
-    }
-
-    /// Counts the slots of a group that exist twice.
-    pub(crate) fn count_doubles(&self, group: usize) -> u64 {
-        // Each of a pair finds the other.
-        self.doubles(group, |_| {}) / 2
-    }
-
-    /// Clears slots of items on flash beside an item in memory with the same tag, and calls `each` for each of them.
-    /// That item was being stored when the process ended, as `is_new` says. It stands in the place of one such slot,
-    /// and the others may not be cleared yet. Beside any other item with that tag, such slots belong to other keys.
-    pub(crate) fn clear_stored_over(&self, group: usize, is_new: impl Fn(Slot) -> bool, mut each: impl FnMut(Slot)) {
-        for i in 0..GROUP_SLOTS {
-            let slot = Slot(self.slot_word(group, i).load(Acquire));
-            if !slot.is_item() || !is_new(slot) {
-                continue;
-            }
-            for word in self.words_of(group, i / BUCKET_SLOTS, slot) {
-                let other = Slot(word.load(Acquire));
-                if other.is_flash() && other.tag() == slot.tag() {
-                    word.store(Slot::EMPTY.0, Release);
-                    each(other);
-                }
-            }
+/// Clears a slot of a group, unless it names another item by now. `None`: the lock was not obtained.
+pub(crate) fn clear_if_same(index: &Index, group: usize, word: &Word64, slot: Slot) -> Option<()> {
+    let _guard = index.try_lock_group(group)?;
+    let mut seen = Slot(word.load(Acquire));
+    while seen.same_item(slot) {
+        match word.compare_exchange(seen.0, Slot::EMPTY.0, Release) {
+            Ok(_) => break,
+            // A reader has counted an access.
+            Err(now) => seen = Slot(now),
         }
     }
+    Some(())
+}
 
-    fn doubles(&self, group: usize, mut each: impl FnMut(&Word64)) -> u64 {
-        let mut found = 0;
-        for i in 0..GROUP_SLOTS {
-            let word = self.slot_word(group, i);
-            let slot = Slot(word.load(Acquire));
-            if !slot.is_taken() {
-                continue;
-            }
-            let is_other = |other: &&Word64| !std::ptr::eq(*other, word) && Slot(other.load(Acquire)).same_item(slot);
-            for other in self.words_of(group, i / BUCKET_SLOTS, slot).filter(is_other) {
+/// Returns the words of both index buckets that the slot may stand in, one of which is `bucket`.
+fn words_of(index: &Index, group: usize, bucket: usize, slot: Slot) -> impl Iterator<Item = &Word64> {
+    let both = [bucket, other_bucket(bucket, slot.tag())];
+    both.into_iter().flat_map(move |bucket| &index.bucket(group, bucket).slots)
+}
+
+/// Clears all but one of the copies of a slot, and returns how many. A slot that is moved from one index bucket to
+/// the other stands in both for a moment.
+pub(crate) fn clear_doubles(index: &Index, group: usize) -> u64 {
+    doubles(index, group, |word| word.store(Slot::EMPTY.0, Release))
+}
+
+/// Counts the slots of a group that exist twice.
+pub(crate) fn count_doubles(index: &Index, group: usize) -> u64 {
+    // Each of a pair finds the other.
+    doubles(index, group, |_| {}) / 2
+}
+
+/// Clears slots of items on flash beside an item in memory with the same tag, and calls `each` for each of them.
+/// That item was being stored when the process ended, as `is_new` says. It stands in the place of one such slot,
+/// and the others may not be cleared yet. Beside any other item with that tag, such slots belong to other keys.
+pub(crate) fn clear_stored_over(
+    index: &Index,
+    group: usize,
+    is_new: impl Fn(Slot) -> bool,
+    mut each: impl FnMut(Slot),
+) {
+    for i in 0..GROUP_SLOTS {
+        let slot = Slot(index.slot_word(group, i).load(Acquire));
+        if !slot.is_item() || !is_new(slot) {
+            continue;
+        }
+        for word in words_of(index, group, i / BUCKET_SLOTS, slot) {
+            let other = Slot(word.load(Acquire));
+            if other.is_flash() && other.tag() == slot.tag() {
+                word.store(Slot::EMPTY.0, Release);
                 each(other);
-                found += 1;
             }
         }
-        found
     }
+}
 
-    /// Clears the old copies of slots that were moved already, in the group at the cursor of a change of size. Returns
-    /// how many.
-    pub(crate) fn clear_moved(&self, keys: &impl Keys) -> u64 {
-        let growth = Growth(self.growth.load(Acquire));
-        let (groups, to, mut cleared) = (growth.groups(), self.groups_next(), 0);
-        let olds = match growth.is_shrinking() {
-            true => growth.cursor() * groups / to..=((growth.cursor() + 1) * groups - 1) / to,
-            false => growth.cursor() - 1..=growth.cursor() - 1,
-        };
-        for old in olds {
-            for (i, (word, slot)) in self.group_words(old).enumerate() {
-                if !slot.is_item() {
-                    continue;
-                }
-                let Some(group) = keys.group_hash(slot).map(|hash| group_of(hash, to)) else { continue };
-                let moves = group != old && (!growth.is_shrinking() || group == growth.cursor());
-                let same = |there: &Word64| Slot(there.load(Acquire)).same_item(slot);
-                if moves && self.words_of(group, i / BUCKET_SLOTS, slot).any(same) {
-                    word.store(Slot::EMPTY.0, Release);
-                    cleared += 1;
-                }
+fn doubles(index: &Index, group: usize, mut each: impl FnMut(&Word64)) -> u64 {
+    let mut found = 0;
+    for i in 0..GROUP_SLOTS {
+        let word = index.slot_word(group, i);
+        let slot = Slot(word.load(Acquire));
+        if !slot.is_taken() {
+            continue;
+        }
+        let is_other = |other: &&Word64| !std::ptr::eq(*other, word) && Slot(other.load(Acquire)).same_item(slot);
+        for other in words_of(index, group, i / BUCKET_SLOTS, slot).filter(is_other) {
+            each(other);
+            found += 1;
+        }
+    }
+    found
+}
+
+/// Clears the old copies of slots that were moved already, in the group at the cursor of a change of size. Returns
+/// how many.
+pub(crate) fn clear_moved(index: &Index, keys: &impl Keys) -> u64 {
+    let growth = Growth(index.growth.load(Acquire));
+    let (groups, to, mut cleared) = (growth.groups(), index.groups_next(), 0);
+    let olds = match growth.is_shrinking() {
+        true => growth.cursor() * groups / to..=((growth.cursor() + 1) * groups - 1) / to,
+        false => growth.cursor() - 1..=growth.cursor() - 1,
+    };
+    for old in olds {
+        for (i, (word, slot)) in index.group_words(old).enumerate() {
+            if !slot.is_item() {
+                continue;
+            }
+            let Some(group) = keys.group_hash(slot).map(|hash| group_of(hash, to)) else { continue };
+            let moves = group != old && (!growth.is_shrinking() || group == growth.cursor());
+            let same = |there: &Word64| Slot(there.load(Acquire)).same_item(slot);
+            if moves && words_of(index, group, i / BUCKET_SLOTS, slot).any(same) {
+                word.store(Slot::EMPTY.0, Release);
+                cleared += 1;
             }
         }
-        cleared
     }
+    cleared
 }

@@ -17,10 +17,10 @@ use base::clock::UnixMillis;
 
 use crate::core::facets::Items;
 use crate::core::handle::Guard;
-use crate::core::lookup::{Ended, Seen, find};
+use crate::core::lookup::{EndReason, FoundItem, find, named_in};
 use crate::core::op::{Item, Value};
 use crate::core::store::Store;
-use crate::heap::samples::Asked;
+use crate::heap::samples::RequestKind;
 use crate::index::bump;
 use crate::layout::item::{CAS_TAKEN, META, META_FETCHED, META_STALE, META_WON, bare, meta_secs, meta_word};
 use crate::layout::key::{Key, KeyHash};
@@ -42,7 +42,7 @@ pub struct Hit<'t> {
     pub is_leased: bool,
 }
 
-impl Seen<'_> {
+impl FoundItem<'_> {
     /// Returns the value of an item, without the fields that only some callers need.
     #[inline(always)]
     fn hit<'s>(&self, store: &'s Store) -> Hit<'s> {
@@ -80,20 +80,19 @@ impl Seen<'_> {
 
 /// Returns the value of the item in the slot `word`, if the item is live, has this key and has no fields besides its
 /// value. Nearly every lookahead leads to such an item. The function does the work of [`crate::core::lookup::find`],
-/// [`Seen::ended`] and [`Seen::note_access`] for it.
+/// [`FoundItem::ended`] and [`FoundItem::note_access`] for it.
 #[inline(always)]
 fn bare_at<'s>(store: &'s Store, key: &Key<'_>, word: &Word64) -> Option<&'s [u8]> {
     let slot = Slot(word.load(Acquire));
     if slot.tag() != key.hash.tag() || !slot.is_item() || key.piece {
         return None;
     }
-    let header = store.segments.named(slot)?;
-    let namespace = header.namespace_if_verified();
-    if namespace != key.namespace {
+    let (header, is_verified) = named_in(store, key, slot)?;
+    if !is_verified {
         return None;
     }
     let (bytes, value) = bare(&store.segments.heap, slot.address())?;
-    if bytes != key.bytes || header.sequence() < store.flushed_before(namespace) {
+    if bytes != key.bytes || header.sequence() < store.flushed_before(key.namespace) {
         return None;
     }
     bump(word, slot);
@@ -102,7 +101,7 @@ fn bare_at<'s>(store: &'s Store, key: &Key<'_>, word: &Word64) -> Option<&'s [u8
 
 impl<'g, 'l> Items<'g, 'l> {
     #[inline(always)]
-    pub(crate) fn find_live(self, key: &Key<'_>) -> Option<Seen<'l>> {
+    pub(crate) fn find_live(self, key: &Key<'_>) -> Option<FoundItem<'l>> {
         let store = self.guard.store;
         let seen = find(store, key)?;
         match seen.ended(store, self.guard.now) {
@@ -117,7 +116,7 @@ impl<'g, 'l> Items<'g, 'l> {
     /// Returns the key's item. Counts as an access.
     #[inline]
     pub fn get(self, key: &Key<'_>) -> Option<Item<'g>> {
-        self.guard.sample(key, Asked::Read);
+        self.guard.sample(key, RequestKind::Read);
         let Some(seen) = self.find_live(key) else { return missing(self.guard, key) };
         seen.note_access(self.guard.store, self.guard.now);
         Some(seen.item(self.guard.store))
@@ -139,7 +138,7 @@ impl<'g, 'l> Items<'g, 'l> {
     /// Returns the key's value, which is looked up first at the place in `ahead`. Counts as an access.
     #[inline(always)]
     pub fn read(self, key: &Key<'_>, ahead: Ahead<'_>) -> Option<Hit<'g>> {
-        self.guard.sample(key, Asked::Read);
+        self.guard.sample(key, RequestKind::Read);
         let store = self.guard.store;
         if let Some(value) = ahead.0.and_then(|word| bare_at(store, key, word)) {
             return Some(Hit { value: Value::Bytes(value), client_flags: 0, is_leased: false });
@@ -171,10 +170,10 @@ impl<'g, 'l> Items<'g, 'l> {
 }
 
 #[cold]
-fn note_ended_read(guard: &Guard<'_>, ended: Ended) {
+fn note_ended_read(guard: &Guard<'_>, ended: EndReason) {
     match ended {
-        Ended::Expired => guard.counters().read_expired.add(1),
-        Ended::Flushed => guard.counters().read_flushed.add(1),
+        EndReason::Expired => guard.counters().read_expired.add(1),
+        EndReason::Flushed => guard.counters().read_flushed.add(1),
     }
 }
 

@@ -24,7 +24,7 @@ use crate::core::handle::Guard;
 use crate::core::lookup::find_locked;
 use crate::core::op::{OpError, Put, PutMode, PutOutcome};
 use crate::core::store::{Store, write_sum};
-use crate::heap::samples::Asked;
+use crate::heap::samples::RequestKind;
 use crate::items::unpublished::{Content, Plan, Unpublished, no_place, note_ended, publish, unpublished};
 use crate::layout::header::SegmentHeader;
 use crate::layout::item::{FILLER, FILLER_BYTES, Kind};
@@ -166,7 +166,7 @@ impl Receiver<'_, '_> {
                 Err(error) => Err((arriving, error)),
             };
         }
-        self.guard.sample(key, Asked::Store);
+        self.guard.sample(key, RequestKind::Store);
         let bytes = arriving.unpublished().layout.value_len as u64;
         let token = publish_arrival(self.guard, arriving, key, put.token)?;
         Ok(PutOutcome::stored(put, token, bytes))

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use base::clock::UnixMillis;
 
 use crate::core::counters::Counters;
-use crate::core::lookup::{Ended, Seen, access, item_of};
+use crate::core::lookup::{EndReason, FoundItem, access, item_of};
 use crate::core::op::{Expire, LargeRef, OpError, Put};
 use crate::core::open::{OpenTable, Want};
 use crate::core::room::are_apart;
@@ -194,7 +194,7 @@ pub(crate) fn publish(
     counters: &Counters,
     key: &Key<'_>,
     unpublished: Unpublished,
-    old: Option<&Seen<'_>>,
+    old: Option<&FoundItem<'_>>,
     freq: Option<u64>,
 ) -> Result<Option<Orphan>, Unpublished> {
     if old.is_none() && store.tier.is_some() && !key.piece && locked.on_flash().next().is_some() {
@@ -343,15 +343,15 @@ pub(crate) fn evict_slot(store: &Store, counters: &Counters, slot: Slot) -> Opti
 
 /// Counts an item that is being replaced or removed as expired or flushed, if it had ended already. Returns true if it
 /// had.
-pub(crate) fn note_ended(store: &Store, counters: &Counters, seen: Option<&Seen<'_>>, now: UnixMillis) -> bool {
+pub(crate) fn note_ended(store: &Store, counters: &Counters, seen: Option<&FoundItem<'_>>, now: UnixMillis) -> bool {
     let Some(seen) = seen else { return false };
     let ended = seen.ended(store, now);
     match ended {
-        Some(Ended::Expired) => {
+        Some(EndReason::Expired) => {
             let (fetched, _) = access(store, seen.slot, seen.address, seen.meta(store));
             counters.note_expired(store.segments.header_of(seen.address).namespace(), fetched);
         }
-        Some(Ended::Flushed) => counters.note_flushed(store.segments.header_of(seen.address).namespace()),
+        Some(EndReason::Flushed) => counters.note_flushed(store.segments.header_of(seen.address).namespace()),
         None => {}
     }
     ended.is_some()
@@ -379,7 +379,7 @@ pub(crate) fn dies_first(store: &Store, address: usize) {
 
 /// Takes the slot of an item, whose lock is held.
 #[inline(always)]
-pub(crate) fn unname(store: &Store, locked: &Locked<'_>, seen: &Seen<'_>, to: Slot) {
+pub(crate) fn unname(store: &Store, locked: &Locked<'_>, seen: &FoundItem<'_>, to: Slot) {
     dies_first(store, seen.address);
     locked.replace(seen.word, seen.slot, to, false);
 }

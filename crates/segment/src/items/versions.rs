@@ -3,10 +3,10 @@
 
 use crate::core::facets::{Items, Versions};
 use crate::core::handle::Guard;
-use crate::core::lookup::{Seen, find_locked, live};
+use crate::core::lookup::{FoundItem, find_locked, live};
 use crate::core::op::{Expire, Item, OpError};
 use crate::core::snap::Snap;
-use crate::heap::samples::Asked;
+use crate::heap::samples::RequestKind;
 use crate::items::write::rewrite::{Rewrite, TokenRule};
 use crate::layout::item::{CAS_TAKEN, NUM};
 use crate::layout::key::Key;
@@ -29,7 +29,7 @@ impl<'g, 'l> Versions<'g, 'l> {
     /// [`OpError::OutOfMemory`] if the token of a number was never taken, and checkpoints are made.
     pub fn gets(self, key: &Key<'_>) -> Result<Option<Item<'g>>, OpError> {
         let taken = self.guard.versions().take(key)?;
-        self.guard.sample(key, Asked::Read);
+        self.guard.sample(key, RequestKind::Read);
         Ok(taken.map(|(seen, snap)| {
             seen.note_access(self.guard.store, self.guard.now);
             seen.item_as(self.guard.store, &snap)
@@ -61,7 +61,7 @@ impl<'g, 'l> Versions<'g, 'l> {
     /// Mark and snapshot are of one item: from the mark on, an operation that changes the item's value gives it another
     /// token or puts a copy in its place. A second lookup could find such a copy, which is not marked. Its next change
     /// in place would leave the token that was read valid.
-    pub(crate) fn take(self, key: &Key<'_>) -> Result<Option<(Seen<'l>, Snap)>, OpError> {
+    pub(crate) fn take(self, key: &Key<'_>) -> Result<Option<(FoundItem<'l>, Snap)>, OpError> {
         self.guard.commits().retry(|guard| {
             let Some((seen, snap)) = guard.items().snap_at_once(key)? else { return Ok(Some(None)) };
             if seen.layout.has(CAS_TAKEN) {
@@ -80,7 +80,7 @@ impl<'g, 'l> Versions<'g, 'l> {
 /// Returns true if a number is copied instead of being marked in place. If checkpoints are made, it is copied, and the
 /// copy never changes in place. The original may have changed since the last checkpoint, and may have its old value
 /// again after a power loss. No client may have a token of it.
-pub(crate) fn takes_by_copy(guard: &Guard<'_>, seen: &Seen<'_>) -> bool {
+pub(crate) fn takes_by_copy(guard: &Guard<'_>, seen: &FoundItem<'_>) -> bool {
     seen.layout.has(NUM) && !seen.layout.has(CAS_TAKEN) && guard.store.checkpoints.are_made()
 }
 
@@ -89,9 +89,9 @@ pub(crate) fn takes_by_copy(guard: &Guard<'_>, seen: &Seen<'_>) -> bool {
 fn take_copy<'l>(
     guard: &mut Guard<'l>,
     key: &Key<'_>,
-    seen: Seen<'l>,
+    seen: FoundItem<'l>,
     snap: Snap,
-) -> Result<Option<(Seen<'l>, Snap)>, OpError> {
+) -> Result<Option<(FoundItem<'l>, Snap)>, OpError> {
     let rewrite = Rewrite { token: TokenRule::New, taken: true, ..Rewrite::SAME };
     // The copy differs from the item only in its token.
     Ok(guard.commits().rewrite(key, &seen, snap, rewrite)?.map(|copy| (seen, snap.with_token(copy.token))))
@@ -99,7 +99,7 @@ fn take_copy<'l>(
 
 /// Marks the present live item, whichever it is, so that an operation on a busy counter never starts over. `None`:
 /// there is none to mark.
-fn take_in_place<'l>(guard: &mut Guard<'l>, key: &Key<'_>) -> Result<Option<(Seen<'l>, Snap)>, OpError> {
+fn take_in_place<'l>(guard: &mut Guard<'l>, key: &Key<'_>) -> Result<Option<(FoundItem<'l>, Snap)>, OpError> {
     let store = guard.store;
     let locked = guard.locks().lock(key)?;
     let there = live(store, find_locked(store, &locked, key), guard.now);

@@ -28,7 +28,7 @@
 
 use crate::core::facets::Walks;
 use crate::core::handle::Guard;
-use crate::core::lookup::{Seen, hash_at, item_of, live, seen_at};
+use crate::core::lookup::{FoundItem, hash_at, item_of, live, seen_at};
 use crate::core::op::{Expire, Item, OpError};
 use crate::index::{Hash, Part, RANGE_PARTS, RANGE_SLOTS_MAX};
 use crate::layout::key::{Key, Namespace};
@@ -345,7 +345,7 @@ impl Walks<'_, '_> {
         if !takes(of) || !within(hash_at(store, of, address, &layout)) {
             return;
         }
-        let seen = Seen { word, slot, address, layout };
+        let seen = FoundItem { word, slot, address, layout };
         if seen.layout.kind() != crate::layout::item::Kind::Piece && seen.ended(store, self.guard.now).is_none() {
             visit(Namespace(of), &seen.item(store));
         }

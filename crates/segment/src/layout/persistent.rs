@@ -4,7 +4,7 @@
 //! - The page contains numbers, sequences and instants, never an address of a process.
 //! - The process has copies of the words that a get or a set reads (growth, flush sequences). A copy is written second,
 //!   so a thread that sees it acts on a word that is persisted already.
-//! - An all-zero page belongs to no store yet. [`Kept::begin`] turns it into that of an empty store.
+//! - An all-zero page belongs to no store yet. [`PersistentHeader::begin`] turns it into that of an empty store.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::layout::raw::{Array, Word64};
 /// The page.
 #[derive(Debug)]
 #[repr(C, align(4096))]
-pub(crate) struct Kept {
+pub(crate) struct PersistentHeader {
     /// The next segment sequence. Sequences are never reused; 0 is not one.
     pub(crate) sequence: Word64,
     /// The next object of a large value, or part of a value in parts; never reused.
@@ -71,9 +71,9 @@ pub(crate) const CHECKPOINT_WORDS: usize = 7 + 3 * Namespace::MAX;
 /// two syncs.
 const AHEAD: u64 = 1 << 32;
 
-const _: () = assert!(size_of::<Kept>() == 4096);
+const _: () = assert!(size_of::<PersistentHeader>() == 4096);
 
-impl Kept {
+impl PersistentHeader {
     /// Sets the words of an empty store with an index of `groups` groups and with `segments` segments.
     fn begin(&self, growth: u64, groups: usize, segments: usize) {
         self.sequence.store(1, Relaxed);
@@ -122,11 +122,11 @@ impl Kept {
 
 /// The page, as all parts of a store share it.
 #[derive(Clone, Debug)]
-pub(crate) struct KeptPage(Arc<Array<Kept>>);
+pub(crate) struct KeptPage(Arc<Array<PersistentHeader>>);
 
 impl KeptPage {
     /// Returns an existing page.
-    pub(crate) fn of(page: Array<Kept>) -> Self {
+    pub(crate) fn of(page: Array<PersistentHeader>) -> Self {
         Self(Arc::new(page))
     }
 
@@ -143,10 +143,10 @@ impl KeptPage {
 }
 
 impl Deref for KeptPage {
-    type Target = Kept;
+    type Target = PersistentHeader;
 
     #[inline]
-    fn deref(&self) -> &Kept {
+    fn deref(&self) -> &PersistentHeader {
         self.0.at(0)
     }
 }

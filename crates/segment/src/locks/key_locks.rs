@@ -37,7 +37,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use crate::core::facets::{LockChecks, LockHolds};
 use crate::core::handle::Guard;
-use crate::core::lookup::Seen;
+use crate::core::lookup::FoundItem;
 use crate::core::op::OpError;
 use crate::core::store::Store;
 use crate::index::Locked;
@@ -172,7 +172,7 @@ impl<'l> LockChecks<'_, 'l> {
     /// Returns the live item of a key, with which an operation may complete. `None` means that the key has no item in
     /// memory or on flash.
     #[inline(always)]
-    pub(crate) fn find_admitted(self, key: &Key<'_>) -> Result<Option<Seen<'l>>, OpError> {
+    pub(crate) fn find_admitted(self, key: &Key<'_>) -> Result<Option<FoundItem<'l>>, OpError> {
         self.admit(key)?;
         let found = self.guard.items().find_live(key);
         // It may have moved to flash since the check.

@@ -29,7 +29,7 @@ use std::sync::atomic::{Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, 
 
 use crate::core::facets::{LockChecks, LockHolds};
 use crate::core::handle::Guard;
-use crate::core::lookup::{Seen, find_locked, item_of_hash, live};
+use crate::core::lookup::{FoundItem, find_locked, item_of_hash, live};
 use crate::core::op::OpError;
 use crate::core::snap::Snap;
 use crate::core::store::Store;
@@ -51,9 +51,9 @@ const PINNED_APART: usize = 2;
 const KEPT_ROOM: usize = 1024;
 
 /// Returns the state under a key before a change.
-fn record_of(store: &Store, key: &Key<'_>, there: Option<&Seen<'_>>) -> Record {
+fn record_of(store: &Store, key: &Key<'_>, there: Option<&FoundItem<'_>>) -> Record {
     let mut record = Record { hash: key.hash.0, namespace: key.namespace, piece: key.piece, ..Record::default() };
-    if let Some(Seen { slot, address, layout, .. }) = there {
+    if let Some(FoundItem { slot, address, layout, .. }) = there {
         let heap = &store.segments.heap;
         record.slot = slot.0;
         record.number = if layout.has(NUM) { layout.number(heap, *address).load(Acquire) } else { 0 };
@@ -164,7 +164,7 @@ impl LockHolds<'_, '_> {
         group.copied = hash;
         let (store, hash) = (self.guard.store, Hash(hash));
         let found = store.index.find(hash, |slot| item_of_hash(store, slot, namespace, piece, hash));
-        let Some(seen) = live(store, found.map(Seen::of), self.guard.now) else { return };
+        let Some(seen) = live(store, found.map(FoundItem::of), self.guard.now) else { return };
         let (snap, bytes) = (Snap::of(store, &seen), seen.layout.key(&store.segments.heap, seen.address));
         let key = Key { bytes, hash, namespace, piece };
         let plan = copy_plan(store, &seen, &snap, Rewrite::SAME);

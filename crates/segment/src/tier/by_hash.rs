@@ -13,7 +13,7 @@
 
 use crate::core::facets::Walks;
 use crate::core::handle::Guard;
-use crate::core::lookup::{Seen, item_of_hash, live, seen_at};
+use crate::core::lookup::{FoundItem, item_of_hash, live, seen_at};
 use crate::core::op::{Item, OpError};
 use crate::core::store::Store;
 use crate::index::Hash;
@@ -48,12 +48,12 @@ impl Sought<'_> {
     }
 
     /// Returns the item in memory of a slot, if it is the key's.
-    pub(crate) fn seen_at<'s>(self, store: &Store, word: &'s Word64, slot: Slot) -> Option<Seen<'s>> {
+    pub(crate) fn seen_at<'s>(self, store: &Store, word: &'s Word64, slot: Slot) -> Option<FoundItem<'s>> {
         match self {
             Self::Key(key) => seen_at(store, key, word, slot),
             Self::Hash(namespace, hash) => {
                 let (address, layout) = item_of_hash(store, slot, namespace.0, false, hash)?;
-                Some(Seen { word, slot, address, layout })
+                Some(FoundItem { word, slot, address, layout })
             }
         }
     }
@@ -71,7 +71,8 @@ impl<'g> Walks<'g, '_> {
         let (store, hash) = (self.guard.store, Hash(hash));
         let found = store.index.find(hash, |slot| item_of_hash(store, slot, namespace.0, false, hash))?;
         let (address, layout) = found.what;
-        let seen = live(store, Some(Seen { word: found.word, slot: found.slot, address, layout }), self.guard.now)?;
+        let seen =
+            live(store, Some(FoundItem { word: found.word, slot: found.slot, address, layout }), self.guard.now)?;
         Some(seen.item(store))
     }
 

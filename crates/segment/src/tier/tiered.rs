@@ -21,7 +21,7 @@ use base::clock::UnixMillis;
 use crate::core::counters::Counters;
 use crate::core::facets::{TierMoves, TierReads};
 use crate::core::handle::Guard;
-use crate::core::lookup::{Seen, find_locked, live};
+use crate::core::lookup::{FoundItem, find_locked, live};
 use crate::core::op::{Expire, Value};
 use crate::core::snap::Snap;
 use crate::core::store::Store;
@@ -118,7 +118,7 @@ pub(crate) enum Located {
 pub(crate) fn tier_item<'s>(
     store: &'s Store,
     key: &Key<'s>,
-    seen: &Seen<'_>,
+    seen: &FoundItem<'_>,
     number: &'s mut [u8; 8],
 ) -> Option<TierItem<'s>> {
     let (heap, layout, address) = (&store.segments.heap, &seen.layout, seen.address);
@@ -160,7 +160,13 @@ pub(crate) fn tier_item<'s>(
 }
 
 /// Moves an item from memory to the second tier.
-pub(crate) fn demote(store: &Store, counters: &Counters, key: &Key<'_>, seen: &Seen<'_>, now: UnixMillis) -> Demoted {
+pub(crate) fn demote(
+    store: &Store,
+    counters: &Counters,
+    key: &Key<'_>,
+    seen: &FoundItem<'_>,
+    now: UnixMillis,
+) -> Demoted {
     let snap = Snap::of(store, seen);
     let mut digits = [0; 8];
     let Some(item) = tier_item(store, key, seen, &mut digits) else { return Demoted::Refused };
@@ -492,7 +498,7 @@ fn publish_at(
         end_move(store, handle);
     } else {
         dies_on_flash(store, slot);
-        // Before its slot: what has one and is dead was being stored over others (`Index::clear_stored_over`).
+        // Before its slot: what has one and is dead was being stored over others (`index::repair::clear_stored_over`).
         undead(store, unpublished);
     }
     locked.replace(word, slot, to, true);

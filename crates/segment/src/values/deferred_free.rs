@@ -22,7 +22,7 @@ use crate::layout::hidden_key::ANCHOR;
 use crate::layout::key::Key;
 use crate::layout::parts_head::{Head, entries, entry_at};
 use crate::layout::slot::Slot;
-use crate::values::free_queue::{DeferredFree, Left};
+use crate::values::free_queue::{DeferredFree, Remaining};
 use crate::values::large::{piece_count, remove_piece};
 use crate::values::parts::{part_bytes, remove_part};
 
@@ -35,13 +35,13 @@ impl DeferredFree {
     pub(crate) fn of(store: &Store, orphan: Orphan) -> Self {
         match orphan {
             Orphan::Pieces { namespace, large } => {
-                let left = Left::Pieces { next: 0, end: piece_count(store, large.bytes) };
+                let left = Remaining::Pieces { next: 0, end: piece_count(store, large.bytes) };
                 Self { namespace, object: large.object, left }
             }
             Orphan::Parts { namespace, address, bytes } => {
                 let head = Head::of(store.segments.heap.bytes(address, bytes)).expect("it was looked at");
                 let root = entries(head.root).collect();
-                let left = Left::Parts { paged: head.levels > 1, root, next: 0, within: 0 };
+                let left = Remaining::Parts { paged: head.levels > 1, root, next: 0, within: 0 };
                 Self { namespace, object: head.object, left }
             }
         }
@@ -53,17 +53,17 @@ impl DeferredFree {
         let (namespace, object) = (self.namespace, self.object);
         for _ in 0..most {
             match &mut self.left {
-                Left::Pieces { next, end } if next == end => return true,
-                Left::Pieces { next, .. } => {
+                Remaining::Pieces { next, end } if next == end => return true,
+                Remaining::Pieces { next, .. } => {
                     if remove_piece(store, counters, namespace, object, *next).is_none() {
                         return false;
                     }
                     *next += 1;
                 }
-                Left::Parts { root, next, .. } if *next == root.len() => {
+                Remaining::Parts { root, next, .. } if *next == root.len() => {
                     return remove_part(store, counters, namespace, object, ANCHOR).is_some();
                 }
-                Left::Parts { paged, root, next, within } => {
+                Remaining::Parts { paged, root, next, within } => {
                     let page = if *paged { part_bytes(store, namespace, object, root[*next]) } else { None };
                     let of_page = page.and_then(|page| entry_at(page, *within));
                     if remove_part(store, counters, namespace, object, of_page.unwrap_or(root[*next])).is_none() {
@@ -71,7 +71,7 @@ impl DeferredFree {
                     }
                     (*next, *within) = if of_page.is_some() { (*next, *within + 1) } else { (*next + 1, 0) };
                 }
-                Left::Loose { parts } => {
+                Remaining::Loose { parts } => {
                     let Some(part) = parts.last() else { return true };
                     if remove_part(store, counters, namespace, object, *part).is_none() {
                         return false;

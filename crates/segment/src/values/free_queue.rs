@@ -13,11 +13,11 @@ pub(crate) const QUEUE_BYTES_MAX: u64 = 8 << 20;
 pub(crate) struct DeferredFree {
     pub(super) namespace: u8,
     pub(super) object: u64,
-    pub(super) left: Left,
+    pub(super) left: Remaining,
 }
 
 #[derive(Debug)]
-pub(super) enum Left {
+pub(super) enum Remaining {
     /// Pieces from `next` to `end`.
     Pieces { next: u32, end: u32 },
     /// The parts that the head named, from `next` on, or pages of parts. Of the next page, the first `within` parts are
@@ -45,24 +45,24 @@ pub(super) struct Queue {
 impl DeferredFree {
     /// Returns a deferred free of parts that were written and that no head ever named.
     pub(crate) fn of_parts(namespace: u8, object: u64, paged: bool, root: Vec<u64>) -> Self {
-        Self { namespace, object, left: Left::Parts { paged, root, next: 0, within: 0 } }
+        Self { namespace, object, left: Remaining::Parts { paged, root, next: 0, within: 0 } }
     }
 
     /// Returns a deferred free of parts that the head of their object does not name any more.
     pub(crate) fn of_loose(namespace: u8, object: u64, parts: Vec<u64>) -> Self {
-        Self { namespace, object, left: Left::Loose { parts } }
+        Self { namespace, object, left: Remaining::Loose { parts } }
     }
 
     /// Returns the object that is removed completely, if it is.
     pub(crate) fn ends(&self) -> Option<u64> {
-        (!matches!(self.left, Left::Loose { .. })).then_some(self.object)
+        (!matches!(self.left, Remaining::Loose { .. })).then_some(self.object)
     }
 
     fn bytes(&self) -> u64 {
         let parts = match &self.left {
-            Left::Pieces { .. } => 0,
-            Left::Parts { root, .. } => root.len(),
-            Left::Loose { parts } => parts.capacity(),
+            Remaining::Pieces { .. } => 0,
+            Remaining::Parts { root, .. } => root.len(),
+            Remaining::Loose { parts } => parts.capacity(),
         };
         // Its object is in a set, too.
         (size_of::<Self>() + (parts + 3) * size_of::<u64>()) as u64

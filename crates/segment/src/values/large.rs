@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::core::counters::Counters;
 use crate::core::facets::{LargeValues, Pieces, Sizes};
 use crate::core::handle::Guard;
-use crate::core::lookup::{Seen, find_locked};
+use crate::core::lookup::{FoundItem, find_locked};
 use crate::core::op::{Expire, LargeRef, OpError, Put, PutMode, PutOutcome, Value};
 use crate::core::pin::{Pinned, pin_piece};
 use crate::core::room::{call_for_segments, no_segment, segments_for};
@@ -296,7 +296,7 @@ impl LargeValues<'_, '_> {
 
     /// Gives the pieces of a head a later expiry before the head is copied with it, because a head must never outlive
     /// them. With an earlier expiry they stay as they are. Partly done on an error: calling again completes it.
-    pub(crate) fn touch_pieces(self, seen: &Seen<'_>, to: Option<Expire>) -> Result<(), OpError> {
+    pub(crate) fn touch_pieces(self, seen: &FoundItem<'_>, to: Option<Expire>) -> Result<(), OpError> {
         let Some(expire) = to.filter(|_| seen.layout.kind() == Kind::Head) else { return Ok(()) };
         if can_touch_in_place(self.guard.store, seen, expire, self.guard.now) {
             return Ok(());

@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use crate::core::counters::Counters;
 use crate::core::facets::{PartReads, PartWrites, Sizes};
 use crate::core::handle::Guard;
-use crate::core::lookup::{Seen, find, item_of_hash};
+use crate::core::lookup::{FoundItem, find, item_of_hash};
 use crate::core::op::{Item, OpError};
 use crate::core::store::Store;
 use crate::index::Hash;
@@ -44,7 +44,7 @@ use crate::values::orphans::Named;
 /// As [`crate::Decide`]; the parts that it makes it gives beside the scratch, and gets both empty.
 pub type DecideParts<'d, T> = dyn FnMut(&Guard<'_>, Option<&Item<'_>>, &mut Vec<u8>, &mut Parts) -> Change<T> + 'd;
 
-fn find_part<'s>(store: &'s Store, namespace: u8, object: u64, part: u64) -> Option<Seen<'s>> {
+fn find_part<'s>(store: &'s Store, namespace: u8, object: u64, part: u64) -> Option<FoundItem<'s>> {
     let name = name(part, object);
     find(store, &store.hasher.piece(namespace, &name))
 }
@@ -122,7 +122,7 @@ pub(crate) fn is_head(store: &Store, slot: Slot, namespace: u8, object: u64, own
 
 /// Returns how often a part was read, as its eviction counts it: as often as its head or itself, whichever is more.
 /// A part whose head is gone counts 0.
-pub(crate) fn freq_with_head(store: &Store, key: &Key<'_>, seen: &Seen<'_>) -> u64 {
+pub(crate) fn freq_with_head(store: &Store, key: &Key<'_>, seen: &FoundItem<'_>) -> u64 {
     let owner = part_of(key).and_then(|(_, object)| Some((object, owner_of(store, key.namespace, object)?)));
     let Some((object, owner)) = owner else { return seen.slot.freq() };
     let head = store.index.find(owner, |slot| is_head(store, slot, key.namespace, object, owner));

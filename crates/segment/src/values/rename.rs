@@ -12,7 +12,7 @@
 
 use crate::core::facets::{PartReads, Renames};
 use crate::core::handle::Guard;
-use crate::core::lookup::{Seen, find_locked};
+use crate::core::lookup::{FoundItem, find_locked};
 use crate::core::op::OpError;
 use crate::items::unpublished::{Content, Plan, kill, unname};
 use crate::items::write::put::Expect;
@@ -169,7 +169,7 @@ fn try_adopt(guard: &mut Guard<'_>, from: &Key<'_>, to: &Key<'_>) -> Result<Opti
 }
 
 /// Checks that the head that was seen fits under another key, in one piece.
-fn check_head(guard: &Guard<'_>, to: &Key<'_>, seen: &Seen) -> Result<(), OpError> {
+fn check_head(guard: &Guard<'_>, to: &Key<'_>, seen: &FoundItem) -> Result<(), OpError> {
     let bytes = seen.layout.value(&guard.store.segments.heap, seen.address).len() as u64;
     guard.sizes().check_size(to, bytes)?;
     if bytes > guard.sizes().whole_max(to) { Err(OpError::TooLarge) } else { Ok(()) }
@@ -197,7 +197,7 @@ fn remove_head(guard: &mut Guard<'_>, key: &Key<'_>, object: u64, kept: Option<u
 
 /// Returns the head that is being copied, if it is still under the key and no flush has ended what was copied of
 /// it.
-fn copied_head<'l>(guard: &Guard<'l>, from: &Key<'_>, copy: &PartsCopy) -> Option<(Seen<'l>, Head<'l>)> {
+fn copied_head<'l>(guard: &Guard<'l>, from: &Key<'_>, copy: &PartsCopy) -> Option<(FoundItem<'l>, Head<'l>)> {
     let seen = guard.items().find_live(from).filter(|seen| seen.layout.is(Kind::Typed))?;
     let head = Head::of(seen.layout.value(&guard.store.segments.heap, seen.address))?;
     let same = head.object == copy.from && copy.flushed_before == guard.store.flushed_before(from.namespace);

@@ -107,7 +107,7 @@ impl Work {
 }
 
 #[derive(Debug)]
-struct Begun {
+struct UnfinishedValue {
     requester: u64,
     work: Work,
     /// The number of calls of `tidy` since its requester last returned.
@@ -117,7 +117,7 @@ struct Begun {
 /// The unfinished works of one handle, and the share of the current iteration.
 #[derive(Debug)]
 pub(crate) struct Unfinished {
-    begun: Vec<Begun>,
+    begun: Vec<UnfinishedValue>,
     requester: u64,
     /// The number of bytes that the current request may still copy; `u64::MAX`: no limit.
     left: u64,
@@ -207,7 +207,7 @@ impl Unfinished {
 
     fn keep(&mut self, work: Work) {
         if self.begun.len() < WORKS_MAX {
-            self.begun.push(Begun { requester: self.requester, work, idle: 0 });
+            self.begun.push(UnfinishedValue { requester: self.requester, work, idle: 0 });
         }
     }
 

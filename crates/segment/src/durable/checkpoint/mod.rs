@@ -92,7 +92,7 @@ pub(crate) fn checkpoint_stats(store: &Store) -> Option<CheckpointStats> {
 #[derive(Debug)]
 pub struct Checkpointer {
     store: Arc<Store>,
-    begun: Option<Begun>,
+    begun: Option<PendingCheckpoint>,
 }
 
 /// The result of a checkpoint.
@@ -105,7 +105,7 @@ pub enum Finished {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Begun {
+struct PendingCheckpoint {
     before: u64,
     at: UnixMillis,
 }
@@ -124,7 +124,7 @@ impl Checkpointer {
         made.before.store(u64::MAX, Release);
         made.spanning().clear();
         let before = self.store.segments.next_sequence();
-        self.begun = Some(Begun { before, at: now });
+        self.begun = Some(PendingCheckpoint { before, at: now });
         made.before.store(before, Release);
         self.store.call_background();
         true
@@ -137,7 +137,7 @@ impl Checkpointer {
 
     /// Returns true if all segments that were open when the checkpoint was begun are sealed.
     pub fn is_sealed(&self) -> bool {
-        let Some(Begun { before, .. }) = self.begun else { return false };
+        let Some(PendingCheckpoint { before, .. }) = self.begun else { return false };
         let segments = &self.store.segments;
         let is_open = |id: u32| {
             let header = segments.header(SegmentId(id));
@@ -166,7 +166,7 @@ impl Checkpointer {
     }
 }
 
-fn make_checkpoint(store: &Store, Begun { before, at }: Begun) -> io::Result<Finished> {
+fn make_checkpoint(store: &Store, PendingCheckpoint { before, at }: PendingCheckpoint) -> io::Result<Finished> {
     let parts = (&store.held, &store.notes, &store.undo, &store.checkpoints.records);
     let (Some(held), Some(notes), Some(undo), Some(records)) = parts else {
         unreachable!("a store in a file has all of them")

@@ -18,7 +18,7 @@ pub(crate) struct Held {
     pub(super) superblocks: Superblocks,
     pub(crate) block: Superblock,
     /// State in which the file was left; `None` if it was created now.
-    pub(crate) left: Option<Left>,
+    pub(crate) left: Option<Shutdown>,
     /// True if the index is rebuilt from the segments.
     pub(crate) rebuilds_index: bool,
     /// The record of the last checkpoint, if the machine has lost power since.
@@ -31,7 +31,7 @@ pub(crate) struct Held {
 
 /// The state in which the previous process left a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Left {
+pub(crate) struct Shutdown {
     pub(crate) clean: bool,
     /// The file was not left in order, the process made checkpoints, and the machine was restarted since.
     pub(crate) lost: bool,
@@ -40,7 +40,12 @@ pub(crate) struct Left {
 }
 
 impl Held {
-    pub(super) fn new(file: &Arc<MapFile>, superblocks: Superblocks, block: Superblock, left: Option<Left>) -> Self {
+    pub(super) fn new(
+        file: &Arc<MapFile>,
+        superblocks: Superblocks,
+        block: Superblock,
+        left: Option<Shutdown>,
+    ) -> Self {
         Self {
             file: Arc::clone(file),
             superblocks,

@@ -18,6 +18,7 @@ use crate::durable::checkpoint::record::Records;
 use crate::heap::config::StoreConfig;
 use crate::heap::segments::{SegmentId, Segments};
 use crate::index::Index;
+use crate::index::repair;
 use crate::layout::header::{STATES, State};
 use crate::layout::item::{DEAD, Kind, Layout};
 use crate::layout::key::{Hasher, Namespace};
@@ -244,7 +245,7 @@ impl Inspected {
             return Ok(());
         }
         self.stats.groups = [self.index.groups() as u64, self.index.groups_next() as u64];
-        self.stats.stripes_held = self.index.held_stripes().count() as u64;
+        self.stats.stripes_held = repair::held_stripes(&self.index).count() as u64;
         Ok(())
     }
 
@@ -315,7 +316,7 @@ impl Inspected {
             return;
         }
         for group in 0..self.index.groups().max(self.index.groups_next()) {
-            check.doubled += self.index.count_doubles(group);
+            check.doubled += repair::count_doubles(&self.index, group);
             for (_, slot) in self.index.group_words(group).filter(|(_, slot)| slot.is_taken()) {
                 if slot.is_flash() {
                     check.flash_slots += 1;

@@ -43,12 +43,12 @@ use crate::tier::room::TierRoom;
 pub use fault::FileFault;
 pub(crate) use ground::Ground;
 use ground::{ground, ground_of};
-pub(crate) use held::{Held, Left};
+pub(crate) use held::{Held, Shutdown};
 pub use index_place::IndexPlace;
 #[cfg(all(test, not(shuttle)))]
 pub(crate) use places::parts;
 use places::{ALIGN, NOTES_AT, PAGE, Places, layout_hash};
-use superblock::{Found, Superblock, Superblocks, VERSION};
+use superblock::{Superblock, SuperblockState, Superblocks, VERSION};
 
 /// Part of the undo log whose space is allocated from the start, in bytes.
 const UNDO_AT_ONCE: u64 = 8 * PAGE;
@@ -97,18 +97,18 @@ fn look(file: &Arc<MapFile>) -> Result<There, FileFault> {
     }
     let superblocks = map_superblocks(file)?;
     match superblocks.find() {
-        Found::Whole { block, .. } if block.made == 0 => Ok(There::Nothing),
-        Found::Whole { block, .. } if block.file_bytes != bytes => {
+        SuperblockState::Whole { block, .. } if block.made == 0 => Ok(There::Nothing),
+        SuperblockState::Whole { block, .. } if block.file_bytes != bytes => {
             let what = format!("it has {bytes} bytes and says {}", block.file_bytes);
             Err(FileFault::Damaged(what))
         }
-        Found::Whole { block, .. } => Ok(There::Store(block)),
-        Found::OtherVersion(found) => Err(FileFault::Version { found, known: VERSION }),
-        Found::OtherLayout => Err(FileFault::Layout),
-        Found::Damaged => Err(FileFault::Damaged("neither copy of its superblock is whole".to_owned())),
+        SuperblockState::Whole { block, .. } => Ok(There::Store(block)),
+        SuperblockState::OtherVersion(found) => Err(FileFault::Version { found, known: VERSION }),
+        SuperblockState::OtherLayout => Err(FileFault::Layout),
+        SuperblockState::Damaged => Err(FileFault::Damaged("neither copy of its superblock is whole".to_owned())),
         // Making it had only begun.
-        Found::Blank if bytes == front_bytes(file) => Ok(There::Nothing),
-        Found::Blank | Found::Foreign => Err(FileFault::Foreign),
+        SuperblockState::Blank if bytes == front_bytes(file) => Ok(There::Nothing),
+        SuperblockState::Blank | SuperblockState::Foreign => Err(FileFault::Foreign),
     }
 }
 
@@ -309,7 +309,7 @@ fn take(config: &StoreConfig, geometry: &Geometry, file: &StoreFile, block: Supe
     let clean = block.clean == 1;
     let (is_lost, knows_run) = (!clean && !is_of_run(&block, power.boot), block.boot_high | block.boot_low != 0);
     let lost = is_lost && block.checkpoints == 1;
-    let left = Some(Left { clean, lost, unsynced: is_lost && knows_run && !lost });
+    let left = Some(Shutdown { clean, lost, unsynced: is_lost && knows_run && !lost });
     let [boot_high, boot_low] = boot_words(power.boot);
     let checkpoints = u64::from(power.checkpoints);
     let block = Superblock { clean: 0, opened: block.opened + 1, checkpoints, boot_high, boot_low, ..block };

@@ -6,7 +6,7 @@ use crate::durable::checkpoint::record::Records;
 use crate::heap::config::Geometry;
 use crate::index::{GROUP_BYTES, STRIPES, Stripe};
 use crate::layout::header::SegmentHeader;
-use crate::layout::persistent::Kept;
+use crate::layout::persistent::PersistentHeader;
 use crate::locks::undo_log::LOG_BYTES;
 #[cfg(all(test, not(shuttle)))]
 use crate::{StoreConfig, TierPlan};
@@ -72,7 +72,7 @@ impl Places {
     }
 
     pub(super) fn check() {
-        const { assert!(size_of::<Kept>() as u64 == PAGE) };
+        const { assert!(size_of::<PersistentHeader>() as u64 == PAGE) };
         const { assert!(3 * PAGE + (STRIPES * size_of::<Stripe>()) as u64 <= NOTES_AT) };
     }
 }
@@ -91,7 +91,7 @@ pub(super) fn layout_hash() -> u64 {
         crate::durable::checkpoint::record::HEAD_WORDS as u64,
         STRIPES as u64,
         size_of::<Stripe>() as u64,
-        size_of::<Kept>() as u64,
+        size_of::<PersistentHeader>() as u64,
         size_of::<SegmentHeader>() as u64,
         GROUP_BYTES as u64,
         crate::layout::slot::HEAP_BYTES_MAX,

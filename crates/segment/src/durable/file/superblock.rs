@@ -103,7 +103,7 @@ const _: () = assert!(Superblock::FIELDS + FRONT < WORDS);
 
 /// The content of a superblock's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum SuperblockState {
     /// An intact copy of this version and layout, with its number.
     Whole { block: Superblock, number: u64 },
     /// An intact copy of another version.
@@ -143,29 +143,29 @@ impl Superblocks {
     }
 
     /// Returns the copy in force.
-    pub(crate) fn find(&self) -> Found {
+    pub(crate) fn find(&self) -> SuperblockState {
         let copies = [0, 1].map(|at| load(self.pages.at(at)));
         let is_whole = |words: &&[u64; WORDS]| words[0] == MAGIC && words[WORDS - 1] == checksum(&words[..WORDS - 1]);
         let Some(words) = copies.iter().filter(is_whole).max_by_key(|words| words[3]) else {
             return match copies.iter().flatten().all(|word| *word == 0) {
-                true => Found::Blank,
-                false if copies.iter().any(|words| words[0] == MAGIC) => Found::Damaged,
-                false => Found::Foreign,
+                true => SuperblockState::Blank,
+                false if copies.iter().any(|words| words[0] == MAGIC) => SuperblockState::Damaged,
+                false => SuperblockState::Foreign,
             };
         };
         if words[1] != VERSION {
-            return Found::OtherVersion(words[1]);
+            return SuperblockState::OtherVersion(words[1]);
         }
         if words[2] != self.layout_hash {
-            return Found::OtherLayout;
+            return SuperblockState::OtherLayout;
         }
         let fields = words[FRONT..FRONT + Superblock::FIELDS].try_into().expect("as many as there are");
-        Found::Whole { block: Superblock::of_fields(fields), number: words[3] }
+        SuperblockState::Whole { block: Superblock::of_fields(fields), number: words[3] }
     }
 
     /// Writes the block over the copy that is not in force.
     pub(crate) fn write(&self, block: &Superblock) {
-        let number = if let Found::Whole { number, .. } = self.find() { number + 1 } else { 0 };
+        let number = if let SuperblockState::Whole { number, .. } = self.find() { number + 1 } else { 0 };
         let mut words = [0; WORDS];
         words[..FRONT].copy_from_slice(&[MAGIC, VERSION, self.layout_hash, number]);
         words[FRONT..FRONT + Superblock::FIELDS].copy_from_slice(&block.fields());
@@ -195,34 +195,34 @@ mod tests {
     #[test]
     fn the_later_copy_counts_and_a_torn_one_leaves_the_other() {
         let blocks = blank(9);
-        assert_eq!(blocks.find(), Found::Blank);
+        assert_eq!(blocks.find(), SuperblockState::Blank);
         let block = |opened| Superblock { file_bytes: 77, opened, ..Superblock::default() };
         for opened in 0..5 {
             blocks.write(&block(opened));
-            assert_eq!(blocks.find(), Found::Whole { block: block(opened), number: opened });
+            assert_eq!(blocks.find(), SuperblockState::Whole { block: block(opened), number: opened });
         }
         blocks.damage(0, FRONT + 1, 4711);
-        assert_eq!(blocks.find(), Found::Whole { block: block(3), number: 3 });
+        assert_eq!(blocks.find(), SuperblockState::Whole { block: block(3), number: 3 });
         blocks.write(&block(9));
-        assert_eq!(blocks.find(), Found::Whole { block: block(9), number: 4 });
+        assert_eq!(blocks.find(), SuperblockState::Whole { block: block(9), number: 4 });
         blocks.damage(0, FRONT + 1, 4711);
         blocks.damage(1, FRONT + 1, 4711);
-        assert_eq!(blocks.find(), Found::Damaged);
+        assert_eq!(blocks.find(), SuperblockState::Damaged);
     }
 
     #[test]
     fn what_is_not_ours_or_of_another_version_or_layout_is_told_apart() {
         let blocks = blank(9);
         blocks.damage(1, 100 % WORDS, 1);
-        assert_eq!(blocks.find(), Found::Foreign);
+        assert_eq!(blocks.find(), SuperblockState::Foreign);
         let blocks = blank(9);
         blocks.write(&Superblock::default());
         let other = Superblocks { layout_hash: 10, ..blocks };
-        assert_eq!(other.find(), Found::OtherLayout);
+        assert_eq!(other.find(), SuperblockState::OtherLayout);
         let mut words = load(other.pages.at(0));
         words[1] = VERSION + 1;
         other.damage(0, 1, VERSION + 1);
         other.damage(0, WORDS - 1, checksum(&words[..WORDS - 1]));
-        assert_eq!(other.find(), Found::OtherVersion(VERSION + 1));
+        assert_eq!(other.find(), SuperblockState::OtherVersion(VERSION + 1));
     }
 }

@@ -6,6 +6,7 @@ use super::Reopened;
 use crate::core::lookup::item_of;
 use crate::core::store::{Store, background_counters, space_totals, totals};
 use crate::index::growth::SplitScratch;
+use crate::index::repair;
 use crate::layout::header::TOKEN_OFFSET_BITS;
 use crate::layout::item::{CAS_FIELD, DEAD};
 use crate::layout::key::Namespace;
@@ -16,13 +17,13 @@ use crate::tier::flash_slots::{flash_found, release};
 pub(crate) fn repair_stripes(store: &Store, report: &mut Reopened) {
     let (mut token, mut left) = (0, 0);
     let counters = background_counters(store);
-    for stripe in store.index.held_stripes() {
+    for stripe in repair::held_stripes(&store.index) {
         report.stripes_held += 1;
-        for group in store.index.groups_of_stripe(stripe) {
-            report.slots_doubled += store.index.clear_doubles(group);
+        for group in repair::groups_of_stripe(&store.index, stripe) {
+            report.slots_doubled += repair::clear_doubles(&store.index, group);
             // An item that is stored over items on flash gets its slot first and is marked live then.
             let is_new = |slot| store.tier.is_some() && item_of(store, slot).is_some_and(|(.., item)| item.has(DEAD));
-            store.index.clear_stored_over(group, is_new, |slot| {
+            repair::clear_stored_over(&store.index, group, is_new, |slot| {
                 release(store, counters, slot, Namespace::DEFAULT.0, Some(true));
                 report.slots_doubled += 1;
             });
@@ -48,7 +49,7 @@ pub(crate) fn repair_stripes(store: &Store, report: &mut Reopened) {
                 (token, left) = (token + 1, left - 1);
             }
         }
-        store.index.let_go(stripe);
+        repair::release(&store.index, stripe);
     }
 }
 
@@ -88,7 +89,7 @@ pub(crate) fn repair_growth(store: &Store, report: &mut Reopened) {
     if !report.index_changing {
         return;
     }
-    report.slots_doubled += store.index.clear_moved(store);
+    report.slots_doubled += repair::clear_moved(&store.index, store);
     let mut scratch = SplitScratch::new();
     let done = match store.index.is_growing() {
         true => store.index.split_next(&mut scratch, store),

@@ -2,7 +2,7 @@
 
 use crate::core::facets::Numbers;
 use crate::core::handle::Guard;
-use crate::core::lookup::{Seen, find_locked, live};
+use crate::core::lookup::{FoundItem, find_locked, live};
 use crate::core::op::{Arith, ArithOutcome, Expire, OpError};
 use crate::core::snap::Snap;
 use crate::items::unpublished::{Content, Plan};
@@ -77,7 +77,7 @@ fn try_arith(guard: &mut Guard<'_>, key: &Key<'_>, arith: &Arith) -> Result<Opti
     Ok(done.map(|copy| outcome(arith, value, copy.token, copy.expire)))
 }
 
-fn can_add_in_place(guard: &Guard<'_>, seen: &Seen<'_>, arith: &Arith) -> bool {
+fn can_add_in_place(guard: &Guard<'_>, seen: &FoundItem<'_>, arith: &Arith) -> bool {
     let layout = &seen.layout;
     layout.has(NUM)
         && !guard.copies_all()
@@ -132,7 +132,7 @@ impl Numbers<'_, '_> {
     /// [`OpError::Parked`] (nothing was changed: again in a later iteration), [`OpError::OutOfMemory`];
     /// [`OpError::TooLarge`]: the key has no item and is too long.
     pub fn add(self, key: &Key<'_>, delta: i64) -> Result<AddOutcome, OpError> {
-        self.guard.sample(key, crate::heap::samples::Asked::Store);
+        self.guard.sample(key, crate::heap::samples::RequestKind::Store);
         self.guard.commits().retry(|guard| try_add(guard, key, delta))
     }
 }
@@ -158,7 +158,7 @@ fn try_add(guard: &mut Guard<'_>, key: &Key<'_>, delta: i64) -> Result<Option<Ad
     Ok(guard.commits().rewrite(key, &seen, snap, rewrite)?.map(|_| AddOutcome::Number(sum)))
 }
 
-fn can_count_in_place(guard: &Guard<'_>, seen: &Seen<'_>) -> bool {
+fn can_count_in_place(guard: &Guard<'_>, seen: &FoundItem<'_>) -> bool {
     seen.layout.has(NUM) && !guard.copies_all() && (seen.layout.has(CAS_FIELD) || !seen.layout.has(CAS_TAKEN))
 }
 

@@ -121,7 +121,7 @@ impl ItemsMut<'_, '_> {
         parts: Option<&RefCell<Parts>>,
         decide: &mut Decide<'_, T>,
     ) -> Result<T, OpError> {
-        self.guard.sample(key, crate::heap::samples::Asked::Store);
+        self.guard.sample(key, crate::heap::samples::RequestKind::Store);
         let mut scratch = std::mem::take(&mut self.guard.own.change);
         let changed = self.guard.commits().retry(|guard| try_change(guard, key, decide, &mut scratch, parts, None));
         let changed = changed.map(|(answer, _)| answer);
@@ -143,7 +143,7 @@ impl ItemsMut<'_, '_> {
         writer: LargeWriter,
         decide: &mut DecideAlone<'_, T>,
     ) -> Result<T, (LargeWriter, OpError)> {
-        self.guard.sample(key, crate::heap::samples::Asked::Store);
+        self.guard.sample(key, crate::heap::samples::RequestKind::Store);
         let head = large_value(writer.whole());
         let mut decide = |guard: &Guard<'_>, item: Option<&Item<'_>>, _: &mut Vec<u8>| match decide(guard, item) {
             None => Change::Keep(None),

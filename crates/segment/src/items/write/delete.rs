@@ -7,7 +7,7 @@ use base::clock::UnixMillis;
 
 use crate::core::facets::ItemsMut;
 use crate::core::handle::Guard;
-use crate::core::lookup::{Seen, find_locked, live};
+use crate::core::lookup::{FoundItem, find_locked, live};
 use crate::core::op::{Delete, DeleteOutcome, Expire, OpError};
 use crate::core::room::pool;
 use crate::core::snap::Snap;
@@ -118,7 +118,7 @@ fn try_mark(guard: &mut Guard<'_>, key: &Key<'_>, delete: &Delete) -> Result<Opt
 }
 
 /// Returns true if only the stale bit changes, and a token that a client knows can change with it.
-fn can_mark_in_place(guard: &Guard<'_>, seen: &Seen<'_>, delete: &Delete) -> bool {
+fn can_mark_in_place(guard: &Guard<'_>, seen: &FoundItem<'_>, delete: &Delete) -> bool {
     !delete.drop_value
         && !guard.copies_all()
         && delete.token.is_none()
@@ -140,7 +140,7 @@ fn mark_in_place(guard: &mut Guard<'_>, key: &Key<'_>, snap: Snap) -> Result<Opt
 }
 
 /// Sets and clears bits of the META word while readers may note their accesses in it. The lock is held.
-pub(crate) fn set_meta(store: &Store, seen: &Seen<'_>, set: u32, clear: u32) {
+pub(crate) fn set_meta(store: &Store, seen: &FoundItem<'_>, set: u32, clear: u32) {
     let word = seen.layout.meta(&store.segments.heap, seen.address);
     let mut meta = word.load(Acquire);
     while let Err(now) = word.compare_exchange(meta, (meta | set) & !clear, AcqRel) {

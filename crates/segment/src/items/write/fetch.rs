@@ -10,10 +10,10 @@ use base::clock::UnixMillis;
 
 use crate::core::facets::ItemsMut;
 use crate::core::handle::Guard;
-use crate::core::lookup::{Seen, access};
+use crate::core::lookup::{FoundItem, access};
 use crate::core::op::{Expire, Fetch, Fetched, Item, Lease, OpError, Value};
 use crate::core::snap::Snap;
-use crate::heap::samples::Asked;
+use crate::heap::samples::RequestKind;
 use crate::items::unpublished::{Content, Plan};
 use crate::items::write::put::Expect;
 use crate::items::write::rewrite::written_expire;
@@ -39,7 +39,7 @@ impl<'g> ItemsMut<'g, '_> {
     /// [`OpError::Parked`] (nothing was changed: again in a later iteration), [`OpError::OutOfMemory`].
     pub fn fetch(self, key: &Key<'g>, fetch: &Fetch) -> Result<Option<Fetched<'g>>, OpError> {
         if !fetch.no_bump {
-            self.guard.sample(key, Asked::Read);
+            self.guard.sample(key, RequestKind::Read);
         }
         let mut before = None;
         self.guard.commits().retry(|guard| try_fetch(guard, key, fetch, &mut before))
@@ -90,7 +90,7 @@ where
 }
 
 /// Returns the state of the right to fill, and the new expiry.
-fn wanted(guard: &Guard<'_>, seen: &Seen<'_>, snap: &Snap, fetch: &Fetch) -> (Lease, Option<Expire>) {
+fn wanted(guard: &Guard<'_>, seen: &FoundItem<'_>, snap: &Snap, fetch: &Fetch) -> (Lease, Option<Expire>) {
     let ends_soon = match (fetch.recache_below_ms, snap.expire(guard.store, seen)) {
         (Some(below), Expire::At(at)) => at.ms_since(guard.now) < below,
         _ => false,

@@ -35,7 +35,7 @@ use std::sync::atomic::fence;
 
 use crate::core::facets::{Commits, Items};
 use crate::core::handle::Guard;
-use crate::core::lookup::{Seen, find_locked, live};
+use crate::core::lookup::{FoundItem, find_locked, live};
 use crate::core::op::OpError;
 use crate::core::snap::Snap;
 use crate::core::store::Store;
@@ -56,20 +56,20 @@ pub(crate) struct Tokens {
 }
 
 /// Begins a change of a value in place. The item's lock is held, as for the next ones.
-fn begin_in_place(store: &Store, seen: &Seen<'_>, tokens: Tokens) {
+fn begin_in_place(store: &Store, seen: &FoundItem<'_>, tokens: Tokens) {
     if let Some(before) = tokens.before.filter(|_| seen.layout.has(CAS_FIELD)) {
         seen.layout.cas_field(&store.segments.heap, seen.address).store(before, Release);
     }
 }
 
-fn end_in_place(store: &Store, seen: &Seen<'_>, tokens: Tokens) {
+fn end_in_place(store: &Store, seen: &FoundItem<'_>, tokens: Tokens) {
     if seen.layout.has(CAS_FIELD) {
         seen.layout.cas_field(&store.segments.heap, seen.address).store(tokens.after, Release);
     }
 }
 
 /// Stores another number in place: the value first, the token second, as the module's doc explains.
-pub(crate) fn store_number(store: &Store, seen: &Seen<'_>, number: u64, tokens: Tokens) {
+pub(crate) fn store_number(store: &Store, seen: &FoundItem<'_>, number: u64, tokens: Tokens) {
     begin_in_place(store, seen, tokens);
     seen.layout.number(&store.segments.heap, seen.address).store(number, Release);
     end_in_place(store, seen, tokens);
@@ -100,7 +100,7 @@ impl<'l> Commits<'_, 'l> {
 impl<'l> Items<'_, 'l> {
     /// Returns the live item and a snapshot of everything that a change relies on.
     #[inline]
-    pub(crate) fn snap(self, key: &Key<'_>) -> Result<Option<(Seen<'l>, Snap)>, OpError> {
+    pub(crate) fn snap(self, key: &Key<'_>) -> Result<Option<(FoundItem<'l>, Snap)>, OpError> {
         Ok(self.guard.locks().find_admitted(key)?.map(|seen| (seen, Snap::of(self.guard.store, &seen))))
     }
 
@@ -109,7 +109,7 @@ impl<'l> Items<'_, 'l> {
     /// A single word that changes in place always belongs to one instant. Several words do if the stripe was neither
     /// held nor taken while they were loaded. Otherwise they are loaded again under its lock.
     #[inline]
-    pub(crate) fn snap_at_once(self, key: &Key<'_>) -> Result<Option<(Seen<'l>, Snap)>, OpError> {
+    pub(crate) fn snap_at_once(self, key: &Key<'_>) -> Result<Option<(FoundItem<'l>, Snap)>, OpError> {
         match self.snap(key)? {
             Some((seen, _)) if seen.layout.has_several_words() => snap_words(self.guard, key),
             there => Ok(there),
@@ -117,7 +117,7 @@ impl<'l> Items<'_, 'l> {
     }
 }
 
-fn snap_words<'l>(guard: &Guard<'l>, key: &Key<'_>) -> Result<Option<(Seen<'l>, Snap)>, OpError> {
+fn snap_words<'l>(guard: &Guard<'l>, key: &Key<'_>) -> Result<Option<(FoundItem<'l>, Snap)>, OpError> {
     let (store, index) = (guard.store, &guard.store.index);
     let before = (index.growth(), index.changes(key.hash));
     let Some((seen, snap)) = guard.items().snap(key)? else { return Ok(None) };

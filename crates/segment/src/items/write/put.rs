@@ -12,12 +12,12 @@
 
 use crate::core::facets::{Commits, ItemsMut, Sizes};
 use crate::core::handle::Guard;
-use crate::core::lookup::{Seen, find_locked, live};
+use crate::core::lookup::{FoundItem, find_locked, live};
 use crate::core::op::{Expire, OpError, Put, PutMode, PutOutcome};
 use crate::core::room::exceeds_quota;
 use crate::core::snap::Snap;
 use crate::core::store::{Store, large_ref};
-use crate::heap::samples::Asked;
+use crate::heap::samples::RequestKind;
 use crate::items::unpublished::{Content, Plan, no_place, note_ended, publish, unpublished};
 use crate::layout::item::{KEY_BYTES_MAX, Kind, META_STALE, NUM, meta_word};
 use crate::layout::key::Key;
@@ -36,7 +36,7 @@ enum Verdict {
 }
 
 /// Returns the decision on a put over this item, or over none.
-fn judge(put: &Put<'_>, there: Option<&(Seen<'_>, Snap)>) -> Verdict {
+fn judge(put: &Put<'_>, there: Option<&(FoundItem<'_>, Snap)>) -> Verdict {
     let mut stale = false;
     if let Some(compare) = put.compare {
         let Some((_, snap)) = there else { return Verdict::End(PutOutcome::NotFound) };
@@ -60,7 +60,12 @@ fn judge(put: &Put<'_>, there: Option<&(Seen<'_>, Snap)>) -> Verdict {
 }
 
 /// Returns the value of an item as a source for another item. `digits` is room for the digits of a number.
-pub(crate) fn source_of<'s>(store: &'s Store, seen: &Seen<'_>, snap: &Snap, digits: &'s mut [u8; 20]) -> Source<'s> {
+pub(crate) fn source_of<'s>(
+    store: &'s Store,
+    seen: &FoundItem<'_>,
+    snap: &Snap,
+    digits: &'s mut [u8; 20],
+) -> Source<'s> {
     if seen.layout.has(NUM) {
         return Source::Bytes(decimal(snap.number, digits));
     }
@@ -107,7 +112,7 @@ impl ItemsMut<'_, '_> {
     }
 
     pub(crate) fn put_body(self, key: &Key<'_>, put: &Put<'_>, body: Body<'_>) -> Result<PutOutcome, OpError> {
-        self.guard.sample(key, Asked::Store);
+        self.guard.sample(key, RequestKind::Store);
         if put.mode == PutMode::Set && put.compare.is_none() {
             return store_plan(self.guard, key, put, body, false, None)?.ok_or_else(|| self.guard.parked());
         }
@@ -235,7 +240,7 @@ fn join(
     key: &Key<'_>,
     put: &Put<'_>,
     body: Body<'_>,
-    seen: Seen<'_>,
+    seen: FoundItem<'_>,
     snap: Snap,
 ) -> Result<Option<PutOutcome>, OpError> {
     let store = guard.store;
@@ -326,7 +331,7 @@ impl ItemsMut<'_, '_> {
     /// [`OpError::Parked`] (nothing was changed: again in a later iteration), [`OpError::TooLarge`],
     /// [`OpError::OutOfMemory`].
     pub fn splice(self, key: &Key<'_>, offset: u64, part: &[u8]) -> Result<Option<u64>, OpError> {
-        self.guard.sample(key, crate::heap::samples::Asked::Store);
+        self.guard.sample(key, crate::heap::samples::RequestKind::Store);
         self.guard.commits().retry(|guard| try_splice(guard, key, offset, Source::Bytes(part)))
     }
 
@@ -342,7 +347,7 @@ impl ItemsMut<'_, '_> {
         offset: u64,
         writer: LargeWriter,
     ) -> Result<Option<u64>, (LargeWriter, OpError)> {
-        self.guard.sample(key, crate::heap::samples::Asked::Store);
+        self.guard.sample(key, crate::heap::samples::RequestKind::Store);
         let part = Source::Part(writer.whole());
         match self.guard.commits().retry(|guard| try_splice(guard, key, offset, part)) {
             Ok(len) => {

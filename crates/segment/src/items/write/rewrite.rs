@@ -2,7 +2,7 @@
 
 use crate::core::facets::Commits;
 use crate::core::handle::Guard;
-use crate::core::lookup::Seen;
+use crate::core::lookup::FoundItem;
 use crate::core::op::{Expire, OpError};
 use crate::core::snap::Snap;
 use crate::core::store::Store;
@@ -50,7 +50,7 @@ impl Rewrite<'_> {
 }
 
 /// Returns the plan of a copy of `seen`.
-pub(crate) fn copy_plan<'v>(store: &'v Store, seen: &Seen<'_>, snap: &Snap, rewrite: Rewrite<'v>) -> Plan<'v> {
+pub(crate) fn copy_plan<'v>(store: &'v Store, seen: &FoundItem<'_>, snap: &Snap, rewrite: Rewrite<'v>) -> Plan<'v> {
     let (heap, layout) = (&store.segments.heap, &seen.layout);
     let token = match rewrite.token {
         TokenRule::Keep => layout.has(CAS_TAKEN | CAS_FIELD).then_some(snap.token),
@@ -81,7 +81,7 @@ impl Commits<'_, '_> {
     pub(crate) fn rewrite(
         self,
         key: &Key<'_>,
-        seen: &Seen<'_>,
+        seen: &FoundItem<'_>,
         snap: Snap,
         rewrite: Rewrite<'_>,
     ) -> Result<Option<Copied>, OpError> {

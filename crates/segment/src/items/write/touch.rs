@@ -6,7 +6,7 @@ use base::clock::UnixMillis;
 
 use crate::core::facets::ItemsMut;
 use crate::core::handle::Guard;
-use crate::core::lookup::{Seen, find_locked, live};
+use crate::core::lookup::{FoundItem, find_locked, live};
 use crate::core::op::{Expire, Item, OpError};
 use crate::core::snap::Snap;
 use crate::core::store::Store;
@@ -21,7 +21,7 @@ use crate::layout::ttl;
 /// Returns true if the item's expiry word can take the new time: not later than the present one, because a segment's
 /// latest expiry must never be exceeded in place, and exactly, which may be impossible in a segment that counts
 /// seconds.
-pub(crate) fn can_touch_in_place(store: &Store, seen: &Seen<'_>, to: Expire, now: UnixMillis) -> bool {
+pub(crate) fn can_touch_in_place(store: &Store, seen: &FoundItem<'_>, to: Expire, now: UnixMillis) -> bool {
     match (to, seen.expire(store)) {
         (Expire::Never, present) => present == Expire::Never,
         (Expire::At(to), Expire::At(present)) if to <= present => {
@@ -34,7 +34,7 @@ pub(crate) fn can_touch_in_place(store: &Store, seen: &Seen<'_>, to: Expire, now
 }
 
 /// Writes the expiry word. The lock is held, and [`can_touch_in_place`] holds.
-pub(crate) fn touch_in_place(store: &Store, seen: &Seen<'_>, to: Expire, now: UnixMillis) {
+pub(crate) fn touch_in_place(store: &Store, seen: &FoundItem<'_>, to: Expire, now: UnixMillis) {
     if let Expire::At(to) = to {
         let header = store.segments.header_of(seen.address);
         let relative = ttl::relative(header.class(), header.created(), to, now);
@@ -86,7 +86,7 @@ impl<'g> ItemsMut<'g, '_> {
     pub(crate) fn touch_same(
         self,
         key: &Key<'_>,
-        seen: &Seen<'_>,
+        seen: &FoundItem<'_>,
         snap: Snap,
         expire: Expire,
     ) -> Result<Option<Altered>, OpError> {
@@ -99,7 +99,7 @@ impl<'g> ItemsMut<'g, '_> {
     pub(crate) fn alter(
         self,
         key: &Key<'_>,
-        seen: &Seen<'_>,
+        seen: &FoundItem<'_>,
         snap: Snap,
         alter: Alter,
     ) -> Result<Option<Altered>, OpError> {
@@ -170,7 +170,7 @@ fn touch_with<'l>(
 fn touch_found<'l>(
     guard: &mut Guard<'l>,
     key: &Key<'_>,
-    (mut seen, mut snap): (Seen<'l>, Snap),
+    (mut seen, mut snap): (FoundItem<'l>, Snap),
     alter: Alter,
 ) -> Result<Option<Item<'l>>, OpError> {
     for _ in 0..RETRIES {
@@ -186,7 +186,7 @@ fn touch_found<'l>(
 }
 
 /// Returns the META word of an altered copy.
-fn altered_meta(guard: &Guard<'_>, seen: &Seen<'_>, snap: &Snap, alter: Alter) -> Option<u32> {
+fn altered_meta(guard: &Guard<'_>, seen: &FoundItem<'_>, snap: &Snap, alter: Alter) -> Option<u32> {
     let won = if alter.wins { META_WON } else { 0 };
     if let Some(meta) = snap.meta(guard.store, seen) {
         return Some(meta | won);

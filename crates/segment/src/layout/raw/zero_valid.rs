@@ -9,7 +9,7 @@ unsafe impl ZeroValid for crate::index::Bucket {}
 // SAFETY: 1. all words are zero-valid; 2. all fields are shared words; 3. no Drop; 4. alignment 4.
 unsafe impl ZeroValid for crate::index::Stripe {}
 // SAFETY: 1. all words are zero-valid; 2. all fields are shared words; 3. no Drop; 4. alignment a page.
-unsafe impl ZeroValid for crate::layout::persistent::Kept {}
+unsafe impl ZeroValid for crate::layout::persistent::PersistentHeader {}
 // SAFETY: 1. all words are zero-valid; 2. all fields are shared words; 3. no Drop; 4. alignment a page.
 unsafe impl ZeroValid for crate::durable::file::superblock::Page {}
 // SAFETY: 1. all words are zero-valid; 2. all fields are shared words; 3. no Drop; 4. alignment 4.
