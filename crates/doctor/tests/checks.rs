@@ -5,7 +5,7 @@ mod trees;
 
 use std::time::Duration;
 
-use gannet_doctor::check::select;
+use gannet_doctor::checks::select;
 use gannet_doctor::{Asked, Check, Host, Report, Target, Verdict, checks, run};
 use tree::Tree;
 use trees::{CASES, Case, Files, PID};

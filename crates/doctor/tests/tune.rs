@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use gannet_doctor::check::select;
+use gannet_doctor::checks::select;
 use gannet_doctor::tune::{
     Draft, Journal, Log, Moment, Outcome, Setting, apply, draft, draft_settings, is_written, latest, runs, script, undo,
 };

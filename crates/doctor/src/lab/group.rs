@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::Unable;
 use super::ledger::{Ledger, Left, persist};
+use super::scene::Unable;
 use crate::host::field;
 
 /// The mount point of control groups.

@@ -13,13 +13,14 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use super::catalogue::Lab;
 use super::ledger::{Left, command};
 use super::outcome::{Outcome, Phase};
 use super::part::{Done, Part, Role};
 use super::phases::order;
+use super::scene::{Scene, Unable, found};
 use super::tally::Tally;
 use super::turns::Turns;
-use super::{Lab, Scene, Unable, found};
 
 /// Rate and CPU time of the worker's requests: a tenth of its CPU. With half of the CPU used, any other work there
 /// would make the requests queue behind each other. The cost of packets could not be separated from that.

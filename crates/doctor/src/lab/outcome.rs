@@ -7,9 +7,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use page::words::{duration, grouped};
 use serde::Serialize;
 
+use super::catalogue::Lab;
 use super::phases::{compare, mean};
+use super::scene::Scene;
 use super::tally::Tally;
-use super::{Lab, Scene};
 use crate::check::Finding;
 use crate::host::read_at;
 use crate::prove::{Interval, ROUNDS_MIN};

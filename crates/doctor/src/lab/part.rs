@@ -20,8 +20,9 @@ use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 
 use super::reclaim::work;
+use super::scene::{Scene, Unable};
 use super::tally::Pairs;
-use super::{Scene, Unable, irq, turns};
+use super::{irq, turns};
 
 /// The interval at which the lab checks whether it was asked to stop.
 const LOOK: Duration = Duration::from_millis(50);

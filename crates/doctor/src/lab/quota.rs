@@ -7,13 +7,14 @@
 
 use std::time::Duration;
 
+use super::catalogue::Lab;
 use super::group::Group;
 use super::outcome::{Outcome, Phase};
 use super::part::{Part, Role};
 use super::phases::order;
+use super::scene::{Scene, Unable, found};
 use super::tally::Tally;
 use super::turns::Turns;
-use super::{Lab, Scene, Unable, found};
 
 /// The load of the server: three tenths of a CPU.
 const RATE_PER_S: f64 = 300.0;

@@ -14,11 +14,12 @@ use arena::{Cells, Order, PAGE_BYTES};
 use base::prng::Prng;
 use rustix::fs::{Advice, fadvise};
 
+use super::catalogue::Lab;
 use super::ledger::{Left, command, loop_of};
 use super::outcome::{Outcome, Phase};
 use super::phases::order;
+use super::scene::{Scene, Unable, found};
 use super::tally::Tally;
-use super::{Lab, Scene, Unable, found};
 
 /// Bytes of the file.
 const BYTES: usize = 512 << 20;

@@ -13,10 +13,11 @@ use std::time::Instant;
 use arena::{Cells, HUGE_PAGE_BYTES, PAGE_BYTES, Pages};
 use base::prng::Prng;
 
+use super::catalogue::Lab;
 use super::outcome::{Outcome, Phase};
 use super::phases::order;
+use super::scene::{Scene, Unable, found};
 use super::tally::Tally;
-use super::{Lab, Scene, Unable, found};
 use crate::host::{chosen, read_at};
 
 /// Bytes of memory that are used.

@@ -3,6 +3,7 @@
 //!
 //! Exit codes of a look: 0 nothing to do, 1 warnings, 2 something is bad; 3 it could not look.
 
+mod args;
 mod bundle;
 mod lab;
 pub mod plan;
@@ -14,9 +15,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use doctor::check::{nearest_of, select};
-use doctor::{Asked, Host, Report, Target, checks, diff::diff, report, run as look};
+use doctor::checks::{nearest_of, select};
+use doctor::{Asked, Host, Report, checks, diff::diff, report, run as look};
 
+use self::args::{failed, pid, read_named, root, target};
 use crate::{Failure, print};
 
 /// Seconds that counters are watched at most.
@@ -90,19 +92,6 @@ pub fn command() -> Command {
         .subcommand(Command::new("schema").about("The JSON schema of a report").hide(true))
 }
 
-/// `--pid`.
-fn pid(help: &'static str) -> Arg {
-    Arg::new("pid").long("pid").value_parser(value_parser!(u32).range(1..)).value_name("PID").help(help)
-}
-
-/// `--root`.
-fn root() -> Arg {
-    Arg::new("root").long("root").default_value("/").value_parser(value_parser!(PathBuf)).value_name("DIR").help(
-        "Look at a tree of captured files instead: DIR/proc/stat, DIR/sys/...; DIR/later/... is a second reading, a \
-         second after",
-    )
-}
-
 /// Runs it.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     match matches.subcommand() {
@@ -125,10 +114,6 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-fn failed(lines: Vec<String>) -> Failure {
-    Failure::Code(3, lines)
-}
-
 fn check(matches: &ArgMatches) -> Result<(), Failure> {
     let only: Vec<String> = matches.get_many::<String>("only").unwrap_or_default().cloned().collect();
     let checks = select(&only).map_err(failed)?;
@@ -149,35 +134,11 @@ fn check(matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-/// The host to check: `--root` and `--pid`, if they exist.
-fn target(matches: &ArgMatches, window: Duration) -> Result<Target, Failure> {
-    let target = Target {
-        root: matches.get_one::<PathBuf>("root").expect("it has a default").clone(),
-        pid: matches.get_one::<u32>("pid").copied(),
-        window,
-        asked: Asked::default(),
-    };
-    if !target.root.is_dir() {
-        return Err(failed(vec![format!("--root: {} is no folder", target.root.display())]));
-    }
-    if let Some(pid) = target.pid
-        && !target.root.join(format!("proc/{pid}")).is_dir()
-    {
-        return Err(failed(vec![format!("--pid: there is no process {pid}; `pidof NAME` prints a server's")]));
-    }
-    Ok(target)
-}
-
 fn explain(id: &str) -> Result<(), Failure> {
     let Some(check) = checks::all().find(|check| check.id == id) else {
         return Err(failed(vec![format!("{id:?} is no check{}; `gannet doctor list` names all", nearest_of(id))]));
     };
     print(&report::explain(check))
-}
-
-/// Reads a file that the command line names.
-fn read_named(path: &str) -> Result<String, Failure> {
-    doctor::host::read_named(path.as_ref()).map_err(|why| failed(vec![format!("{path}: {why}")]))
 }
 
 fn compare(matches: &ArgMatches) -> Result<(), Failure> {

@@ -6,7 +6,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use doctor::plan::{Format, PROCESSES_MAX, Purpose, Role, check, measured, plan};
 use doctor::{Asked, Host, Plan, Target, Topology, Wanted};
 
-use super::{failed, pid, root, target};
+use super::args::{failed, pid, read_named, root, target};
 use crate::{Failure, print};
 
 /// Threads and queues at most.
@@ -93,7 +93,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         }
         None => plan(&topology, &wanted(matches)).map_err(failed)?,
         Some(path) => {
-            let text = super::read_named(path)?;
+            let text = read_named(path)?;
             let checked = check(&text, &topology)
                 .map_err(|faults| failed(faults.iter().map(|fault| format!("{path}: {fault}")).collect()))?;
             for doubt in checked.doubts {

@@ -5,13 +5,13 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use doctor::check::select;
+use doctor::checks::select;
 use doctor::tune::{
     Draft, Journal, Kept, Log, Outcome, Setting, Settled, apply, draft, latest, persist, runs, script, undo,
 };
 use doctor::{Host, Target};
 
-use super::{failed, pid, root, target};
+use super::args::{failed, pid, root, target};
 use crate::{Failure, print};
 
 /// Seconds that a run with changes to the network waits for its confirmation.

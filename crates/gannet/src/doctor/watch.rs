@@ -11,7 +11,7 @@ use clap::{ArgMatches, Command};
 use doctor::Host;
 use doctor::counters::{Counters, Grown, ThreadGrown};
 
-use super::{pid, root, target};
+use super::args::{pid, root, target};
 use crate::screen::{self, Line, Weight};
 use crate::top::{PLAIN_COLUMNS, interval, no_terminal};
 use crate::{Failure, print};

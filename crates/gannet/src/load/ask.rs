@@ -19,7 +19,7 @@ use load::workload::file::Password;
 use load::workload::model::{self, Auth, Command, Order, Pace, Placement, Protocol, Sizes, Verb};
 use load::workload::{Fault, Workload, presets};
 
-use super::{again, plan};
+use super::{plan, recipe};
 use crate::Failure;
 
 /// A run as the arguments describe it.
@@ -171,7 +171,7 @@ pub fn ask(matches: &ArgMatches) -> Result<Asked, Failure> {
 fn workload(flags: &mut Flags<'_>) -> Result<Workload, Failure> {
     let lines = |faults: Vec<Fault>| faults.iter().map(ToString::to_string).collect();
     let mut workload = match (flags.text("workload"), flags.text("preset")) {
-        (Some(path), _) if path.ends_with(".json") => again::workload(Path::new(path))?,
+        (Some(path), _) if path.ends_with(".json") => recipe::workload(Path::new(path))?,
         (Some(path), _) => Workload::read_file(Path::new(path)).map_err(|faults| Failure::Failed(lines(faults)))?,
         (None, Some(name)) => presets::preset(name).map_err(|faults| Failure::Usage(lines(faults)))?,
         (None, None) => plain(),
@@ -496,8 +496,8 @@ pub fn known(matches: &ArgMatches, workload: &Workload, mode: &Mode, config: &Co
             Arrivals::Open { schedule: plan::words(&config.load), rate_per_s: None }
         }
     };
-    known.workload = Some(again::in_force(workload, mode, config).to_toml(Password::LeftOut));
-    known.again = again::flags(matches, mode, config);
+    known.workload = Some(recipe::in_force(workload, mode, config).to_toml(Password::LeftOut));
+    known.again = recipe::flags(matches, mode, config);
     let settings = [
         ("connections", config.connections.to_string()),
         ("threads", config.threads.to_string()),

@@ -25,8 +25,7 @@ use super::agent;
 use super::ask::{Asked, ask, secured};
 use super::compare::write;
 use super::stop;
-use super::tool::Spoken;
-use super::view::Screen;
+use super::view::{Screen, Spoken};
 use crate::{Failure, print};
 
 /// The generator and not the server was the limit: the result says nothing about the server.

@@ -12,10 +12,10 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use load::dialect::aerospike::{self, Aerospike, Intervals};
 use load::dialect::{Mapped, Run, mc_crusher, memtier, rpc_perf};
 use load::engine::Config;
-use load::report::terminal::{self, Progress};
-use load::result::{RunResult, StepResult, hdr};
+use load::report::terminal;
+use load::result::{RunResult, hdr};
 use load::search::rate::Rate;
-use load::session::{Desk, Job, Mode, Stepped, View};
+use load::session::{Desk, Job, Mode, Stepped};
 use load::traffic::Traffic;
 use load::workload::model::{Pace, Target};
 use load::workload::{Fault, Source, Workload};
@@ -232,30 +232,6 @@ fn mode(workload: &Workload, run: &Run) -> Mode {
     match workload.pace {
         Pace::Open { rate_per_s, .. } => Mode::AtRate(Rate::new(rate_per_s)),
         Pace::Closed => Mode::Closed,
-    }
-}
-
-/// Lines of the intervals on standard output, as the tool prints them.
-pub struct Spoken<'a> {
-    /// Intervals that were printed.
-    pub intervals: Intervals,
-    /// Progress display on standard error.
-    pub screen: &'a mut Screen,
-}
-
-impl View for Spoken<'_> {
-    fn progress(&mut self, progress: &Progress) {
-        let now_ms = UnixMillis::now().0;
-        let lines = self.intervals.lines(&progress.verbs, progress.covered_ns, now_ms, progress.is_last);
-        if let Some(lines) = lines {
-            self.screen.wipe();
-            // If the reader is gone, the program ends when the summary is printed.
-            let _ = print(&lines);
-        }
-    }
-
-    fn step(&mut self, step: &StepResult) {
-        self.screen.step(step);
     }
 }
 

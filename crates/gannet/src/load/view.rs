@@ -3,9 +3,13 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
+use base::clock::UnixMillis;
+use load::dialect::aerospike::Intervals;
 use load::report::terminal::{self, Progress};
 use load::result::StepResult;
 use load::session::View;
+
+use crate::print;
 
 /// Time between two plain lines about a run's middle, unless another is wanted.
 const PLAIN_PERIOD: Duration = Duration::from_secs(2);
@@ -77,5 +81,29 @@ impl View for Screen {
 
     fn step(&mut self, step: &StepResult) {
         self.line(&terminal::step(step));
+    }
+}
+
+/// Lines of the intervals on standard output, as the tool prints them.
+pub struct Spoken<'a> {
+    /// Intervals that were printed.
+    pub intervals: Intervals,
+    /// Progress display on standard error.
+    pub screen: &'a mut Screen,
+}
+
+impl View for Spoken<'_> {
+    fn progress(&mut self, progress: &Progress) {
+        let now_ms = UnixMillis::now().0;
+        let lines = self.intervals.lines(&progress.verbs, progress.covered_ns, now_ms, progress.is_last);
+        if let Some(lines) = lines {
+            self.screen.wipe();
+            // If the reader is gone, the program ends when the summary is printed.
+            let _ = print(&lines);
+        }
+    }
+
+    fn step(&mut self, step: &StepResult) {
+        self.screen.step(step);
     }
 }

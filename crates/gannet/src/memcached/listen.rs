@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 
-use super::{Refusal, code, number};
+use super::atoi::number;
+use super::refusal::{Refusal, code};
 
 /// The addresses that the texts of `-l` name, each with its own port or with `port`; no text: all of this machine's.
 pub fn addresses(texts: &[String], port: i64) -> Result<Vec<SocketAddr>, Refusal> {

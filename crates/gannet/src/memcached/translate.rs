@@ -8,10 +8,12 @@ use server::config::table::setting;
 use server::config::{Origin, Settings};
 use server::start::WORKERS_MAX;
 
+use super::atoi::number;
 use super::getopt::{self, Word};
 use super::process::Process;
+use super::refusal::{Refusal, code};
 use super::suboptions::{self, Use};
-use super::{Refusal, code, flags, listen, number};
+use super::{flags, listen};
 
 /// memcached's default port.
 const PORT: i64 = 11_211;

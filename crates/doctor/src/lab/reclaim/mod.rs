@@ -12,6 +12,7 @@
 
 mod cause;
 mod engine;
+pub(super) mod options;
 mod watch;
 pub(super) mod work;
 
@@ -19,14 +20,16 @@ use std::fs;
 use std::path::PathBuf;
 
 pub use engine::Engine;
+pub use options::ReclaimOptions;
 
+use super::catalogue::Lab;
 use super::group::Group;
 use super::ledger::{ACCOUNTING, Left, boot};
 use super::outcome::{Outcome, Phase};
 use super::part::{Part, Role};
 use super::phases::order;
+use super::scene::{Scene, Unable, found};
 use super::tally::Tally;
-use super::{Lab, Scene, Unable};
 use crate::host::{field, read_at};
 use cause::Delays;
 use watch::{Counts, Watch};
@@ -61,57 +64,6 @@ const HOST_FIGURES: [&str; 12] = [
     "read_p999_us",
 ];
 
-/// The parameters of a run.
-#[derive(Clone, Debug)]
-pub struct Shape {
-    /// Memory of the group in bytes; `None` means the default.
-    pub memory_bytes: Option<u64>,
-    /// True to use all memory of the host, without a group. For a guest that has no other purpose.
-    pub is_whole_host: bool,
-    /// Garbage, as a share of the memory.
-    pub garbage: f64,
-    /// Data in use, as a share of the memory.
-    pub active: f64,
-    /// Bytes of a segment.
-    pub segment_bytes: u64,
-    /// Threads that read.
-    pub readers: u32,
-    /// Reads per second of each reader.
-    pub reads_per_s: u32,
-    /// Threads that replace segments.
-    pub writers: u32,
-    /// Bytes per second that the writers write together.
-    pub write_bytes_per_s: u64,
-    /// Bytes per second of garbage that is read meanwhile.
-    pub scan_bytes_per_s: u64,
-    /// True to report each slow read, as the article did.
-    pub notes_slow: bool,
-    /// The only engine to run; `None` means all.
-    pub engine: Option<Engine>,
-    /// A setting `vm.NAME` to compare, and its values.
-    pub values: Option<(String, Vec<String>)>,
-}
-
-impl Default for Shape {
-    fn default() -> Self {
-        Self {
-            memory_bytes: None,
-            is_whole_host: false,
-            garbage: 0.52,
-            active: 0.8,
-            segment_bytes: 4 << 20,
-            readers: 2,
-            reads_per_s: 1000,
-            writers: 1,
-            write_bytes_per_s: 32 << 20,
-            scan_bytes_per_s: 64 << 20,
-            notes_slow: false,
-            engine: None,
-            values: None,
-        }
-    }
-}
-
 /// A setting of the lab.
 struct Setting {
     name: String,
@@ -120,7 +72,7 @@ struct Setting {
     value: Option<String>,
 }
 
-fn settings(shape: &Shape) -> Vec<Setting> {
+fn settings(shape: &ReclaimOptions) -> Vec<Setting> {
     match &shape.values {
         Some((name, values)) => {
             let engine = shape.engine.unwrap_or(Engine::Files);
@@ -144,7 +96,7 @@ fn file_of(name: &str) -> Result<PathBuf, Unable> {
 }
 
 /// Returns the memory that the lab uses: the group's limit, or the host's memory.
-fn memory(shape: &Shape) -> Result<u64, Unable> {
+fn memory(shape: &ReclaimOptions) -> Result<u64, Unable> {
     let meminfo = read_at("/proc/meminfo".as_ref(), "/proc/meminfo").unwrap_or_default();
     let kib = |key| field(&meminfo, key).unwrap_or(0).unsigned_abs() << 10;
     if shape.is_whole_host {
@@ -176,7 +128,7 @@ fn check_room(scene: &Scene<'_>, bytes: f64) -> Result<(), Unable> {
 
 /// Checks that an arena has room in the group. Unlike files' pages it cannot be dropped, so the kernel would kill the
 /// part.
-fn check_arena(shape: &Shape, settings: &[Setting], memory: u64, active: usize) -> Result<(), Unable> {
+fn check_arena(shape: &ReclaimOptions, settings: &[Setting], memory: u64, active: usize) -> Result<(), Unable> {
     let spare = work::SPARE + shape.writers as usize;
     let needed = (active + spare) as u64 * shape.segment_bytes + PROGRAM_BYTES;
     if needed <= memory || settings.iter().all(|setting| setting.engine != Engine::Arena) {
@@ -189,7 +141,7 @@ fn check_arena(shape: &Shape, settings: &[Setting], memory: u64, active: usize) 
 
 /// The parameters and files that all phases share.
 struct Bench {
-    shape: Shape,
+    shape: ReclaimOptions,
     memory: u64,
     garbage: usize,
     active: usize,
@@ -297,7 +249,7 @@ pub(super) fn run(scene: &mut Scene<'_>) -> Result<Outcome, Unable> {
     let figures = if bench.shape.is_whole_host { &HOST_FIGURES[..] } else { &FIGURES[..] };
     let mut outcome = Outcome::of(Lab::Reclaim, scene, &names, figures, phases);
     outcome.timelines = watch.timelines();
-    outcome.findings = super::found(Lab::Reclaim, "/", None, std::time::Duration::from_secs(1));
+    outcome.findings = found(Lab::Reclaim, "/", None, std::time::Duration::from_secs(1));
     conclude(&mut outcome, &bench);
     Ok(outcome)
 }
@@ -348,12 +300,13 @@ mod tests {
 
     #[test]
     fn the_engines_are_compared_unless_a_setting_is() {
-        let names = |shape: &Shape| settings(shape).into_iter().map(|setting| setting.name).collect::<Vec<_>>();
-        assert_eq!(names(&Shape::default()), ["arena", "pool", "files"]);
-        let one = Shape { engine: Some(Engine::Pool), ..Shape::default() };
+        let names =
+            |shape: &ReclaimOptions| settings(shape).into_iter().map(|setting| setting.name).collect::<Vec<_>>();
+        assert_eq!(names(&ReclaimOptions::default()), ["arena", "pool", "files"]);
+        let one = ReclaimOptions { engine: Some(Engine::Pool), ..ReclaimOptions::default() };
         assert_eq!(names(&one), ["pool"]);
         let values = Some(("vm.zone_reclaim_mode".to_owned(), vec!["0".to_owned(), "1".to_owned()]));
-        let modes = Shape { values, ..Shape::default() };
+        let modes = ReclaimOptions { values, ..ReclaimOptions::default() };
         assert_eq!(names(&modes), ["vm.zone_reclaim_mode=0", "vm.zone_reclaim_mode=1"]);
         assert!(settings(&modes).iter().all(|setting| setting.engine == Engine::Files));
     }
@@ -361,7 +314,7 @@ mod tests {
     #[test]
     fn an_arena_that_the_group_has_no_room_for_is_refused() {
         let check = |active, engine| {
-            let shape = Shape { engine, ..Shape::default() };
+            let shape = ReclaimOptions { engine, ..ReclaimOptions::default() };
             check_arena(&shape, &settings(&shape), 512 << 20, active)
         };
         assert!(check(102, None).is_ok() && check(120, None).is_err() && check(120, Some(Engine::Files)).is_ok());
@@ -377,8 +330,11 @@ mod tests {
 
     #[test]
     fn memory_that_the_host_can_not_spare_is_refused() {
-        let asked = |mib: u64| memory(&Shape { memory_bytes: Some(mib << 20), ..Shape::default() });
+        let asked = |mib: u64| memory(&ReclaimOptions { memory_bytes: Some(mib << 20), ..ReclaimOptions::default() });
         assert!(asked(1).is_err() && asked(1 << 20).is_err());
-        assert!(memory(&Shape { is_whole_host: true, ..Shape::default() }).is_ok_and(|bytes| bytes > MEMORY_MIN));
+        assert!(
+            memory(&ReclaimOptions { is_whole_host: true, ..ReclaimOptions::default() })
+                .is_ok_and(|bytes| bytes > MEMORY_MIN)
+        );
     }
 }

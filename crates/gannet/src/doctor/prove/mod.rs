@@ -22,7 +22,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base::prng::split_mix;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
-use doctor::check::{Check, Verdict as Found, nearest_of};
+use doctor::check::{Check, Verdict as Found};
+use doctor::checks::nearest_of;
 use doctor::prove::{
     Measured, Proof, ROUNDS_MAX, ROUNDS_MIN, ROUNDS_MIN_LIVE, Round, Side, Subject, Verdict, judge, number, order, text,
 };
@@ -32,7 +33,8 @@ use load::result::Machine;
 use load::session::Desk;
 use load::timeline::locate;
 
-use super::{failed, tune};
+use super::args::{self, failed};
+use super::tune;
 use crate::load::{compare::write, stop};
 use crate::{Failure, print};
 use change::{Change, Settings};
@@ -78,7 +80,7 @@ pub fn command() -> Command {
         )
         .arg(value("target", "HOST:PORT", "The server [default: a Gannet that is started for each measurement]"))
         .arg(value("server", "COMMAND", "Starts the server at --target, once for each measurement").requires("target"))
-        .arg(super::pid("The server's process, where it is not found by its port"));
+        .arg(args::pid("The server's process, where it is not found by its port"));
     let command = command
         .next_help_heading("How it is measured")
         .arg(value("rate", "RATE", "Requests a second [default: what trials show that the generator has room for]"))
@@ -103,7 +105,7 @@ pub fn command() -> Command {
         .arg(value("report", "FILE.html", "A page with everything, in one file"))
         .arg(value("json", "FILE", "Everything as JSON"))
         .arg(tune::flag("undo", "Undo also what helped"))
-        .arg(super::root())
+        .arg(args::root())
         .arg(tune::journals())
 }
 

@@ -14,7 +14,7 @@ use load::result::{RunResult, SearchResult};
 use load::session::Desk;
 use load::timeline::locate;
 
-use super::super::failed;
+use super::super::args::failed;
 use crate::Failure;
 use crate::load::one;
 use crate::load::started::Server;
