@@ -45,7 +45,7 @@ impl Verdict {
 
 /// The result of a probe.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Seen {
+pub struct ProbeResult {
     /// Never [`Verdict::Unknown`]: that is [`Unread`].
     pub verdict: Verdict,
     /// The value that was read, in words.
@@ -55,7 +55,7 @@ pub struct Seen {
     pub weight: f64,
 }
 
-impl Seen {
+impl ProbeResult {
     /// Nothing to do.
     pub fn ok(value: impl Into<String>) -> Self {
         Self { verdict: Verdict::Ok, value: value.into(), weight: 0.0 }
@@ -88,7 +88,7 @@ impl Seen {
 }
 
 /// The result of a probe, or the reason why it could not read.
-pub type Probed = Result<Seen, Unread>;
+pub type Probed = Result<ProbeResult, Unread>;
 
 /// One thing that is looked at.
 #[derive(Debug)]

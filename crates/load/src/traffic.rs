@@ -32,7 +32,7 @@ pub struct Pending {
 
 /// Outcome as which a reply is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Outcome {
+pub enum ReplyOutcome {
     /// A read that found its key, or a write that was done.
     Hit,
     /// A read that did not find its key, or a write whose condition did not hold.
@@ -45,11 +45,11 @@ pub enum Outcome {
 
 /// Progress of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum ReplyProgress {
     /// The answer is whole. `value_bytes` of value came with it.
     Done {
         /// Outcome as which it is counted.
-        outcome: Outcome,
+        outcome: ReplyOutcome,
         /// Bytes of value that came with it.
         value_bytes: u64,
     },
@@ -92,16 +92,16 @@ pub trait Traffic {
     fn next(&mut self, connection: usize, out: &mut Vec<u8>) -> Pending;
 
     /// Reads the answer to `pending` from the front of `bytes`: how many of them are used up, and how far it is now.
-    /// With [`Progress::More`] the rest is shown again with more behind it.
-    fn answer(&mut self, pending: &mut Pending, bytes: &[u8]) -> (usize, Progress);
+    /// With [`ReplyProgress::More`] the rest is shown again with more behind it.
+    fn answer(&mut self, pending: &mut Pending, bytes: &[u8]) -> (usize, ReplyProgress);
 
     /// Returns what the server said with the last answer that was an error, and what to do about it.
     fn refusal(&self) -> String {
         String::new()
     }
 
-    /// Appends the request of `pending` once more, which was answered with [`Progress::Elsewhere`]; only a traffic that
-    /// answers so is asked to.
+    /// Appends the request of `pending` once more, which was answered with [`ReplyProgress::Elsewhere`]; only a traffic
+    /// that answers so is asked to.
     fn repeat(&mut self, _pending: &mut Pending, _out: &mut Vec<u8>) {
         unreachable!("no answer of this traffic was Elsewhere");
     }
@@ -131,7 +131,7 @@ impl<T: Traffic + ?Sized> Traffic for Box<T> {
         (**self).next(connection, out)
     }
 
-    fn answer(&mut self, pending: &mut Pending, bytes: &[u8]) -> (usize, Progress) {
+    fn answer(&mut self, pending: &mut Pending, bytes: &[u8]) -> (usize, ReplyProgress) {
         (**self).answer(pending, bytes)
     }
 

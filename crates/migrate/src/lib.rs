@@ -53,9 +53,9 @@ use std::fmt;
 use std::path::PathBuf;
 
 pub use choice::Choice;
-pub use counts::Counts;
-pub use outcome::{Outcome, Progress};
-pub use pace::Pace;
+pub use counts::KeyCounts;
+pub use outcome::{CopyOutcome, CopyProgress};
+pub use pace::CopyPace;
 pub use reconnect::{ConnectSettings, RetryPolicy};
 pub use run::run;
 pub use verify::Verified;
@@ -78,11 +78,11 @@ pub enum Verify {
 
 /// Description of a copy.
 #[derive(Clone, Debug)]
-pub struct Job {
+pub struct CopyJob {
     /// From where.
-    pub from: place::Place,
+    pub from: place::CopyEndpoint,
     /// To where.
-    pub to: place::Server,
+    pub to: place::ServerAddress,
     /// Which keys.
     pub choice: Choice,
     /// Keys that the target has are replaced.
@@ -134,7 +134,7 @@ impl std::error::Error for MigrateError {}
 /// Receiver of a copy's progress.
 pub trait View {
     /// The middle of it, several times a second.
-    fn progress(&mut self, progress: &Progress<'_>);
+    fn progress(&mut self, progress: &CopyProgress<'_>);
     /// Receives a note for the user.
     fn note(&mut self, text: &str);
 }

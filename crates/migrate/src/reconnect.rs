@@ -4,23 +4,23 @@ use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
 use link::Link;
-use link::tls::{Client, Failure};
+use link::tls::{Failure, TlsClient};
 
 use super::MigrateError;
-use super::place::Server;
+use super::place::ServerAddress;
 
 /// Connection settings for servers.
 #[derive(Clone, Debug)]
 pub struct ConnectSettings {
     /// Material for the connections to servers that are to be secured.
-    pub tls: Option<Client>,
+    pub tls: Option<TlsClient>,
     /// Time limit for an answer.
     pub timeout: Duration,
 }
 
 impl ConnectSettings {
     /// Prepares a connection to `server`, not yet connected.
-    pub(super) fn link(&self, server: &Server) -> Link {
+    pub(super) fn link(&self, server: &ServerAddress) -> Link {
         Link::new(server.target.clone(), self.tls.as_ref().filter(|_| server.is_secured), self.timeout)
     }
 }

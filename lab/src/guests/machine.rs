@@ -36,9 +36,9 @@ pub enum Heard {
 
 /// A machine that runs; cut off when this goes.
 #[derive(Debug)]
-pub struct Machine(Child);
+pub struct GuestMachine(Child);
 
-impl Drop for Machine {
+impl Drop for GuestMachine {
     fn drop(&mut self) {
         // One that has ended is what is wanted.
         let _ = self.0.kill();
@@ -65,7 +65,7 @@ pub fn disk_of(folder: &Path, name: &str, bytes: u64, files: &Path) -> Result<()
     command(folder, "mkfs.ext4", &[&FILE_SYSTEM[..], &["-d", &path_text(files), name]].concat()).map(drop)
 }
 
-impl Machine {
+impl GuestMachine {
     /// Starts one with the kernel, its line, and disks in this order; `more`: QEMU's arguments for memory and devices.
     ///
     /// # Errors

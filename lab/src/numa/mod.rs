@@ -22,7 +22,7 @@ use testbed::needs::install;
 
 /// The guests, and their labs.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Options {
+pub struct NumaOptions {
     /// Rounds: each has every mode once.
     #[arg(long, default_value_t = 5)]
     pub rounds: u32,
@@ -56,7 +56,7 @@ const KERNELS: [(&str, &str); 2] = [("6.1", "linux-image-cloud-amd64"), ("6.12",
 ///
 /// # Errors
 /// What failed; without QEMU nothing does.
-pub fn run(target: &Path, options: &Options) -> Result<bool, String> {
+pub fn run(target: &Path, options: &NumaOptions) -> Result<bool, String> {
     if let Err(why) = install(&guests::NEEDS) {
         println!("skipped: {why}");
         return Ok(true);

@@ -7,16 +7,16 @@ use std::path::Path;
 
 use base::prng::Prng;
 
-use crate::replay::table::Table;
+use crate::replay::table::WeightTable;
 
 /// One cache's distributions.
 #[derive(Clone, Debug)]
 pub struct Meta {
     /// Groups of the file's keys that are equally popular, the most popular first.
-    groups: Table,
+    groups: WeightTable,
     /// The place among all keys, from 0 to 1, at which each group ends.
     ends: Vec<f64>,
-    sizes: Table,
+    sizes: WeightTable,
     edges: Vec<f64>,
     /// The share of the accesses that are to keys asked for once.
     pub once_share: f64,
@@ -48,8 +48,8 @@ impl Meta {
         let once_share = config["test_config"]["loneGetRatio"].as_f64();
         Ok(Self {
             ends: ends.collect(),
-            groups: Table::new(list(&popularity, "popularityWeights")?),
-            sizes: Table::new(list(&sizes, "valSizeRangeProbability")?),
+            groups: WeightTable::new(list(&popularity, "popularityWeights")?),
+            sizes: WeightTable::new(list(&sizes, "valSizeRangeProbability")?),
             edges: list(&sizes, "valSizeRange")?,
             once_share: once_share.ok_or_else(|| format!("{}: no loneGetRatio", folder.display()))?,
         })

@@ -25,7 +25,7 @@ use summary::Summary;
 
 /// The streams, and the variants of the store.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct PolicyOptions {
     /// Accesses of each stream; half as many where items have lifetimes.
     pub accesses: usize,
     /// Only the streams whose name contains one of these, with commas between them.
@@ -42,7 +42,7 @@ pub struct Options {
 ///
 /// # Errors
 /// If the peers' library or the data is not available, or if a store cannot be created.
-pub fn run(root: &Path, target: &Path, options: &Options) -> Result<bool, String> {
+pub fn run(root: &Path, target: &Path, options: &PolicyOptions) -> Result<bool, String> {
     if options.flash {
         return flash::run(root, options);
     }

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use testbed::server::{Kind, Options, Server};
+use testbed::server::{ServerKind, ServerOptions, TestServer};
 
 /// A server that is counted. Dropping it ends the server and removes the files.
 pub struct Counted {
     /// `None` only while it is dropped.
-    server: Option<Server>,
+    server: Option<TestServer>,
     folder: PathBuf,
 }
 
@@ -20,18 +20,18 @@ impl Counted {
     ///
     /// # Errors
     /// When valgrind or the server is missing or does not start.
-    pub fn start(kind: Kind) -> Result<Self, String> {
+    pub fn start(kind: ServerKind) -> Result<Self, String> {
         let folder = std::env::temp_dir().join(format!("gannet-gate-{}-{}", std::process::id(), kind.name()));
         std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         let under: Vec<String> = std::iter::once("valgrind".to_owned()).chain(options(&folder)).collect();
-        let connections_max = if kind == Kind::Memcached { open_files_under_valgrind() } else { 64 };
-        let options = Options { connections_max, resp: true, ..Options::memory(64) };
-        let server = Server::start_under(&under, kind, &options)?;
+        let connections_max = if kind == ServerKind::Memcached { open_files_under_valgrind() } else { 64 };
+        let options = ServerOptions { connections_max, resp: true, ..ServerOptions::memory(64) };
+        let server = TestServer::start_under(&under, kind, &options)?;
         Ok(Self { server: Some(server), folder })
     }
 
     /// The server.
-    pub fn server(&self) -> &Server {
+    pub fn server(&self) -> &TestServer {
         self.server.as_ref().expect("it is there until it is dropped")
     }
 

@@ -21,7 +21,7 @@ use std::path::Path;
 use callgrind::Counted;
 use cases::Case;
 
-use testbed::server::{Kind, Server};
+use testbed::server::{ServerKind, TestServer};
 
 /// The largest difference of a count from the stored one, as a share of it.
 const TOLERANCE: f64 = 0.03;
@@ -30,7 +30,7 @@ const KEPT: &str = "xtask/src/gate/kept.toml";
 
 /// The actions of a run of the gate.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct GateOptions {
     /// Count Debian's memcached and Redis beside Gannet; compares with nothing kept.
     pub with_peer: bool,
     /// Keep the counts of this run.
@@ -41,12 +41,12 @@ pub struct Options {
 ///
 /// # Errors
 /// When a server or valgrind does not do what it should, in a sentence.
-pub fn run(root: &Path, options: &Options) -> Result<bool, String> {
-    let mut ours = count(Kind::GannetEpoll, |_| true)?;
+pub fn run(root: &Path, options: &GateOptions) -> Result<bool, String> {
+    let mut ours = count(ServerKind::GannetEpoll, |_| true)?;
     let peer = match options.with_peer {
         true => {
-            let mut peer = count(Kind::Memcached, |case| !case.resp)?;
-            peer.extend(count(Kind::Redis, |case| case.resp)?);
+            let mut peer = count(ServerKind::Memcached, |case| !case.resp)?;
+            peer.extend(count(ServerKind::Redis, |case| case.resp)?);
             Some(peer)
         }
         false => None,
@@ -59,7 +59,7 @@ pub fn run(root: &Path, options: &Options) -> Result<bool, String> {
     let is_near = |case: &Case, now: u64| kept.get(case.name).is_some_and(|was| near(now, *was));
     if !cases::ALL.iter().all(|case| is_near(case, ours[case.name])) {
         // A visit ends by time too, so a pause of the machine adds instructions and never saves any.
-        for (name, again) in count(Kind::GannetEpoll, |_| true)? {
+        for (name, again) in count(ServerKind::GannetEpoll, |_| true)? {
             ours.entry(name).and_modify(|now| *now = again.min(*now));
         }
     }
@@ -100,7 +100,7 @@ pub fn run(root: &Path, options: &Options) -> Result<bool, String> {
 }
 
 /// Prices the steps of long commands and prints them. Returns how many there are and how many differ from kept ones.
-fn run_steps(root: &Path, options: &Options) -> Result<(usize, usize), String> {
+fn run_steps(root: &Path, options: &GateOptions) -> Result<(usize, usize), String> {
     let prices = steps::count(root)?;
     let path = root.join(steps::KEPT);
     if options.keep {
@@ -141,7 +141,7 @@ fn read_kept(path: &Path) -> Result<BTreeMap<String, u64>, String> {
 }
 
 /// Counts the cases that `is_asked` on one server.
-fn count(kind: Kind, is_asked: fn(&&Case) -> bool) -> Result<BTreeMap<&'static str, u64>, String> {
+fn count(kind: ServerKind, is_asked: fn(&&Case) -> bool) -> Result<BTreeMap<&'static str, u64>, String> {
     let counted = Counted::start(kind)?;
     cases::ALL.iter().filter(is_asked).map(|case| Ok((case.name, one(&counted, case)?))).collect()
 }
@@ -149,8 +149,8 @@ fn count(kind: Kind, is_asked: fn(&&Case) -> bool) -> Result<BTreeMap<&'static s
 /// One case: warm-up, then what is counted.
 fn one(counted: &Counted, case: &Case) -> Result<u64, String> {
     let at = |error: String| format!("{}: {error}", case.name);
-    let server: &Server = counted.server();
-    let mut client = cases::Client::connect(if case.resp { server.resp } else { server.address }).map_err(at)?;
+    let server: &TestServer = counted.server();
+    let mut client = cases::GateClient::connect(if case.resp { server.resp } else { server.address }).map_err(at)?;
     client.prepare(case).map_err(at)?;
     client.run(case, 0..case.warm_batches()).map_err(at)?;
     counted.zero()?;

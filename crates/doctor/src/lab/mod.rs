@@ -38,7 +38,7 @@ use std::time::Instant;
 pub use catalogue::{LABS, Lab, LabEntry};
 pub use draw::html;
 pub use ledger::Ledger;
-pub use outcome::{Compared, Outcome, Phase, Timeline};
+pub use outcome::{Compared, LabOutcome, LabPhase, Timeline};
 pub use part::run as run_part;
 pub use scene::{LabOptions, Unable};
 
@@ -54,7 +54,7 @@ pub fn run(
     ledger: &mut Ledger,
     stop: &AtomicBool,
     tell: &mut dyn FnMut(&str),
-) -> Result<Outcome, Unable> {
+) -> Result<LabOutcome, Unable> {
     let begun = Instant::now();
     let mut scene = Scene { wanted, ledger, stop, begun, tell };
     let outcome = match lab {

@@ -7,7 +7,7 @@
 //!    │ <──────────────── lines: Note, Done ── │  ends
 //! ```
 //!
-//! Invariants: a part ends when its lab does, however the lab ends. No part is left when [`Part`] is dropped.
+//! Invariants: a part ends when its lab does, however the lab ends. No part is left when [`LabPart`] is dropped.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -65,12 +65,12 @@ enum Said {
 }
 
 /// A running part.
-pub struct Part {
+pub struct LabPart {
     child: Child,
     said: Receiver<Said>,
 }
 
-impl Part {
+impl LabPart {
     /// Starts a part, which then waits, in the network namespace `network` if one is named.
     ///
     /// # Errors
@@ -163,7 +163,7 @@ impl Part {
     }
 }
 
-impl Drop for Part {
+impl Drop for LabPart {
     fn drop(&mut self) {
         // If the part has ended already, nothing is left to do.
         let _ = self.child.kill();
@@ -187,7 +187,7 @@ pub fn ready() {
     say(&Said::Ready);
 }
 
-/// Runs as a part. `role` is the text that [`Part::start`] wrote, `lab` the process id of the lab.
+/// Runs as a part. `role` is the text that [`LabPart::start`] wrote, `lab` the process id of the lab.
 ///
 /// # Errors
 /// If these are not what a lab writes.

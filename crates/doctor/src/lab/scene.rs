@@ -9,7 +9,7 @@ use super::ledger::Ledger;
 use super::reclaim::options::ReclaimOptions;
 use crate::check::{self, Finding};
 use crate::checks::select;
-use crate::host::{Asked, Host, Target};
+use crate::host::{CheckTarget, Host, OptInActions};
 
 /// The reason why there is no outcome.
 #[derive(Debug, PartialEq, Eq)]
@@ -73,5 +73,5 @@ impl Scene<'_> {
 pub(super) fn found(lab: Lab, root: &str, pid: Option<u32>, window: Duration) -> Vec<Finding> {
     let only: Vec<String> = lab.entry().checks.iter().map(|id| (*id).to_owned()).collect();
     let checks = select(&only).expect("a lab's checks exist");
-    check::run(&Host::watch(Target { root: root.into(), pid, window, asked: Asked::default() }), &checks)
+    check::run(&Host::watch(CheckTarget { root: root.into(), pid, window, asked: OptInActions::default() }), &checks)
 }

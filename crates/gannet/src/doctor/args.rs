@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Arg, ArgMatches, value_parser};
-use doctor::{Asked, Target};
+use doctor::{CheckTarget, OptInActions};
 
 use crate::Failure;
 
@@ -27,12 +27,12 @@ pub fn failed(lines: Vec<String>) -> Failure {
 }
 
 /// Returns the host to check, if the folder of `--root` and the process of `--pid` exist.
-pub fn target(matches: &ArgMatches, window: Duration) -> Result<Target, Failure> {
-    let target = Target {
+pub fn target(matches: &ArgMatches, window: Duration) -> Result<CheckTarget, Failure> {
+    let target = CheckTarget {
         root: matches.get_one::<PathBuf>("root").expect("it has a default").clone(),
         pid: matches.get_one::<u32>("pid").copied(),
         window,
-        asked: Asked::default(),
+        asked: OptInActions::default(),
     };
     if !target.root.is_dir() {
         return Err(failed(vec![format!("--root: {} is no folder", target.root.display())]));

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use doctor::checks::{nearest_of, select};
-use doctor::{Asked, Host, Report, checks, diff::diff, report, run as look};
+use doctor::{Host, OptInActions, Report, checks, diff::diff, report, run as look};
 
 use self::args::{failed, pid, read_named, root, target};
 use crate::{Failure, print};
@@ -119,7 +119,7 @@ fn check(matches: &ArgMatches) -> Result<(), Failure> {
     let checks = select(&only).map_err(failed)?;
     let window = Duration::from_secs(*matches.get_one::<u64>("seconds").expect("it has a default"));
     let mut target = target(matches, window)?;
-    target.asked = Asked {
+    target.asked = OptInActions {
         measure: matches.get_flag("measure"),
         data: matches.get_one::<PathBuf>("data").cloned(),
         metadata: matches.get_flag("metadata"),

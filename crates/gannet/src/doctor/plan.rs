@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use doctor::plan::{Format, PROCESSES_MAX, Purpose, Role, check, measured, plan};
-use doctor::{Asked, Host, Plan, Target, Topology, Wanted};
+use doctor::plan::{PROCESSES_MAX, PlanFormat, Purpose, Role, check, measured, plan};
+use doctor::{CheckTarget, CpuPlan, Host, OptInActions, Topology, Wanted};
 
 use super::args::{failed, pid, read_named, root, target};
 use crate::{Failure, print};
@@ -61,7 +61,7 @@ pub fn command() -> Command {
         .arg(
             Arg::new("format")
                 .long("format")
-                .value_parser(Format::ALL.map(|(name, _)| name))
+                .value_parser(PlanFormat::ALL.map(|(name, _)| name))
                 .default_value("table")
                 .conflicts_with("json")
                 .help("Print it as this"),
@@ -103,7 +103,8 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         }
     };
     let name = matches.get_one::<String>("format").expect("it has a default");
-    let format = Format::ALL.into_iter().find(|(known, _)| known == name).map_or(Format::Table, |(_, format)| format);
+    let format =
+        PlanFormat::ALL.into_iter().find(|(known, _)| known == name).map_or(PlanFormat::Table, |(_, format)| format);
     print(&if matches.get_flag("json") { made.json() } else { made.text(format, &topology) })
 }
 
@@ -127,7 +128,7 @@ pub fn of_host(host: &Host) -> String {
         Err(why) => return format!("{why}\n"),
     };
     match plan(&topology, &Wanted::default()) {
-        Ok(plan) => plan.text(Format::Table, &topology),
+        Ok(plan) => plan.text(PlanFormat::Table, &topology),
         Err(faults) => faults.join("\n") + "\n",
     }
 }
@@ -136,14 +137,19 @@ pub fn of_host(host: &Host) -> String {
 ///
 /// # Errors
 /// A message that says what does not fit, or what could not be read.
-pub fn for_this_process(wanted: &Wanted) -> Result<Plan, String> {
-    let host = Host::watch(Target { root: "/".into(), pid: None, window: Duration::ZERO, asked: Asked::default() });
+pub fn for_this_process(wanted: &Wanted) -> Result<CpuPlan, String> {
+    let host = Host::watch(CheckTarget {
+        root: "/".into(),
+        pid: None,
+        window: Duration::ZERO,
+        asked: OptInActions::default(),
+    });
     let topology = Topology::read(&host, None).map_err(|why| why.to_string())?;
     plan(&topology, wanted).map_err(|faults| faults.join("; "))
 }
 
 /// The CPUs of the workers, if they are to be pinned, then the sampler's; else why not.
-pub fn pins(plan: &Plan) -> Result<Vec<usize>, String> {
+pub fn pins(plan: &CpuPlan) -> Result<Vec<usize>, String> {
     if !plan.pinned {
         return Err(plan.notes.join(" "));
     }

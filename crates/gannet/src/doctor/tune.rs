@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use doctor::checks::select;
 use doctor::tune::{
-    Draft, Journal, Kept, Log, Outcome, Setting, Settled, apply, draft, latest, persist, runs, script, undo,
+    Draft, Journal, PersistForm, RunLog, Setting, Settled, StepOutcome, apply, draft, latest, persist, runs, script,
+    undo,
 };
-use doctor::{Host, Target};
+use doctor::{CheckTarget, Host};
 
 use super::args::{failed, pid, root, target};
 use crate::{Failure, print};
@@ -91,7 +92,7 @@ pub fn commands() -> [Command; 3] {
             Arg::new("as")
                 .long("as")
                 .required(true)
-                .value_parser(Kept::ALL.map(|(name, _)| name))
+                .value_parser(PersistForm::ALL.map(|(name, _)| name))
                 .help("For sysctl (settings of /proc/sys alone), as a unit, or as a profile of tuned"),
         )
         .arg(root())
@@ -162,7 +163,7 @@ pub fn run_apply(matches: &ArgMatches) -> Result<(), Failure> {
     ended(&text, &settled)
 }
 
-fn drafted(matches: &ArgMatches, target: Target) -> Result<Draft, Failure> {
+fn drafted(matches: &ArgMatches, target: CheckTarget) -> Result<Draft, Failure> {
     let only: Vec<String> = matches.get_many::<String>("only").unwrap_or_default().cloned().collect();
     let checks = select(&only).map_err(failed)?;
     let mut drafted = draft(&Host::watch(target), &checks);
@@ -221,7 +222,7 @@ pub fn run_undo(matches: &ArgMatches) -> Result<(), Failure> {
     let root = root_of(matches)?;
     let folder = folder(matches, &root);
     if matches.get_flag("list") {
-        let tell = |run: String| match Log::read(&folder, &run) {
+        let tell = |run: String| match RunLog::read(&folder, &run) {
             Ok(log) => format!("{run}  {} changes not undone\n", log.open_steps()),
             Err(why) => format!("{run}  {why}\n"),
         };
@@ -242,7 +243,7 @@ pub fn run_undo(matches: &ArgMatches) -> Result<(), Failure> {
     let settled =
         undo(&root, &mut journal, &log, &boot(&root), matches.get_flag("force"), &mut |_| {}).map_err(words)?;
     let text: String = settled.iter().map(|step| line(step, true)).collect();
-    let log = Log::read(&folder, &run).map_err(words)?;
+    let log = RunLog::read(&folder, &run).map_err(words)?;
     let end = match log.open_steps() {
         0 => format!("Run {run} is undone.\n"),
         left => format!("{left} changes of run {run} are not undone.\n"),
@@ -256,7 +257,7 @@ fn is_confirmed_within(folder: &Path, run: &str, time: Duration) -> bool {
     let _ = rustix::process::setsid();
     let begun = Instant::now();
     loop {
-        if Log::read(folder, run).is_ok_and(|log| log.is_confirmed) {
+        if RunLog::read(folder, run).is_ok_and(|log| log.is_confirmed) {
             return true;
         }
         if begun.elapsed() >= time {
@@ -273,7 +274,7 @@ fn is_settled_before_gone(folder: &Path, run: &str, process: i32) -> bool {
     loop {
         // Whose parent is another one has lost its own; the number may be some other process's by now.
         let is_gone = parent() != Some(process);
-        if Log::read(folder, run).is_ok_and(|log| log.is_confirmed || log.is_over()) {
+        if RunLog::read(folder, run).is_ok_and(|log| log.is_confirmed || log.is_over()) {
             return true;
         }
         if is_gone {
@@ -289,13 +290,13 @@ pub fn run_persist(matches: &ArgMatches) -> Result<(), Failure> {
     let folder = folder(matches, &root);
     let none = || words("nothing is applied that is not undone; `gannet doctor apply` comes first".to_owned());
     let run = run_of(matches, &folder)?.ok_or_else(none)?;
-    let log = Log::read(&folder, &run).map_err(words)?;
+    let log = RunLog::read(&folder, &run).map_err(words)?;
     let settings: Vec<&Setting> = log.effective().map(|step| &step.new).collect();
     if settings.is_empty() {
         return Err(none());
     }
     let name = matches.get_one::<String>("as").expect("it is required");
-    let kept = Kept::ALL.into_iter().find(|(known, _)| known == name).expect("the parser knows them").1;
+    let kept = PersistForm::ALL.into_iter().find(|(known, _)| known == name).expect("the parser knows them").1;
     print(&persist(&settings, kept))
 }
 
@@ -304,12 +305,12 @@ fn line(settled: &Settled, is_back: bool) -> String {
     let step = &settled.step;
     let (from, to) = if is_back { (&step.new.value, &step.old) } else { (&step.old, &step.new.value) };
     let what = match &settled.outcome {
-        Outcome::Done => "done".to_owned(),
-        Outcome::Clamped(now) => format!("CLAMPED: it is {now}"),
-        Outcome::Refused(why) => format!("REFUSED: {why}"),
-        Outcome::Untouched => "it is as before already".to_owned(),
-        Outcome::Foreign(now) => format!("LEFT: another program changed it to {now}; --force undoes that too"),
-        Outcome::Restarted => "the host restarted since; its settings are left as its start set them".to_owned(),
+        StepOutcome::Done => "done".to_owned(),
+        StepOutcome::Clamped(now) => format!("CLAMPED: it is {now}"),
+        StepOutcome::Refused(why) => format!("REFUSED: {why}"),
+        StepOutcome::Untouched => "it is as before already".to_owned(),
+        StepOutcome::Foreign(now) => format!("LEFT: another program changed it to {now}; --force undoes that too"),
+        StepOutcome::Restarted => "the host restarted since; its settings are left as its start set them".to_owned(),
     };
     let text = format!("{}: {} ({from} -> {to}): {what}", step.check, step.new.path);
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>() + "\n"
@@ -317,6 +318,7 @@ fn line(settled: &Settled, is_back: bool) -> String {
 
 fn ended(text: &str, settled: &[Settled]) -> Result<(), Failure> {
     print(text)?;
-    let whole = |step: &Settled| matches!(step.outcome, Outcome::Done | Outcome::Untouched | Outcome::Restarted);
+    let whole =
+        |step: &Settled| matches!(step.outcome, StepOutcome::Done | StepOutcome::Untouched | StepOutcome::Restarted);
     if settled.iter().all(whole) { Ok(()) } else { Err(Failure::Code(1, Vec::new())) }
 }

@@ -11,7 +11,7 @@ use base::units::TimeSpan;
 use clap::ArgMatches;
 use load::engine::{Config, Load};
 use load::result::{JSON_BYTES_MAX, RunResult};
-use load::schedule::{Pace as Spacing, Plan, Shape};
+use load::schedule::{RateShape, SendPlan, Spacing};
 use load::session::Mode;
 use load::workload::Workload;
 use load::workload::model::{Arrivals, Pace};
@@ -75,20 +75,20 @@ pub fn in_force(workload: &Workload, mode: &Mode, config: &Config) -> Workload {
     Workload { pace: Pace::Open { rate_per_s, arrivals }, ..workload.clone() }
 }
 
-fn arrivals(plan: &Plan, rate_per_s: f64, known: &Pace) -> Arrivals {
+fn arrivals(plan: &SendPlan, rate_per_s: f64, known: &Pace) -> Arrivals {
     match plan {
-        Plan::Rate { pace: Spacing::Even, shape: Shape::Flat } => Arrivals::Constant,
-        Plan::Rate { shape: Shape::Flat, .. } => Arrivals::Poisson,
-        Plan::Rate { shape: Shape::OnOff { on_ns, off_ns }, .. } => {
+        SendPlan::Rate { pace: Spacing::Even, shape: RateShape::Flat } => Arrivals::Constant,
+        SendPlan::Rate { shape: RateShape::Flat, .. } => Arrivals::Poisson,
+        SendPlan::Rate { shape: RateShape::OnOff { on_ns, off_ns }, .. } => {
             Arrivals::OnOff { on: TimeSpan(*on_ns), off: TimeSpan(*off_ns) }
         }
-        Plan::Rate { shape: Shape::Ramp { to, over_ns, .. }, .. } => {
+        SendPlan::Rate { shape: RateShape::Ramp { to, over_ns, .. }, .. } => {
             Arrivals::Ramp { to_per_s: to * rate_per_s, over: TimeSpan(*over_ns) }
         }
-        Plan::Rate { shape: Shape::Sine { period_ns, swing }, .. } => {
+        SendPlan::Rate { shape: RateShape::Sine { period_ns, swing }, .. } => {
             Arrivals::Sine { swing: Share(*swing), period: TimeSpan(*period_ns) }
         }
-        Plan::Trace { .. } => match known {
+        SendPlan::Trace { .. } => match known {
             Pace::Open { arrivals, .. } => arrivals.clone(),
             Pace::Closed => Arrivals::Poisson,
         },

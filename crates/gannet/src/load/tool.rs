@@ -18,10 +18,10 @@ use load::search::rate::Rate;
 use load::session::{Desk, Job, Mode, Stepped};
 use load::traffic::Traffic;
 use load::workload::model::{Pace, Target};
-use load::workload::{Fault, Source, Workload};
+use load::workload::{RequestSource, Workload, WorkloadFault};
 use page::words::duration;
 
-use super::ask::{Asked, assertions, config_of, known, secured, tls_flags};
+use super::ask::{LoadRun, assertions, config_of, known, secured, tls_flags};
 use super::compare::{read_text, write};
 use super::run::{admin, ended, files, of_round, one};
 use super::view::Screen;
@@ -126,7 +126,7 @@ pub fn run(name: &str, matches: &ArgMatches) -> Result<(), Failure> {
         let result = match &tool.aerospike {
             Some(aerospike) => {
                 asked.job.config.live_verbs = true;
-                let verbs = Source::new(&asked.workload, 0, UnixMillis::now()).verbs().to_vec();
+                let verbs = RequestSource::new(&asked.workload, 0, UnixMillis::now()).verbs().to_vec();
                 let period_ns = run.interval.map_or(1_000_000_000, |span| span.0);
                 let intervals = Intervals::new(aerospike, &verbs, period_ns);
                 one(matches, asked, &desk, &mut screen, Some(intervals))?
@@ -146,7 +146,7 @@ pub fn run(name: &str, matches: &ArgMatches) -> Result<(), Failure> {
 }
 
 fn read(name: &str, matches: &ArgMatches) -> Result<Tool, Failure> {
-    let lines = |faults: Vec<Fault>| faults.iter().map(ToString::to_string).collect::<Vec<String>>();
+    let lines = |faults: Vec<WorkloadFault>| faults.iter().map(ToString::to_string).collect::<Vec<String>>();
     let usage = |faults| Failure::Usage(lines(faults));
     let mut aerospike = None;
     let mut mapped = match name {
@@ -178,7 +178,7 @@ fn read(name: &str, matches: &ArgMatches) -> Result<Tool, Failure> {
 fn of_file(name: &str, matches: &ArgMatches) -> Result<Mapped, Vec<String>> {
     let path = PathBuf::from(matches.get_one::<String>("FILE").map_or("", String::as_str));
     let target = matches.get_one::<String>("target");
-    let lines = |faults: Vec<Fault>| faults.iter().map(ToString::to_string).collect::<Vec<String>>();
+    let lines = |faults: Vec<WorkloadFault>| faults.iter().map(ToString::to_string).collect::<Vec<String>>();
     let mut mapped = if name == "rpc-perf" {
         rpc_perf::read_file(&path).map_err(lines)?
     } else {
@@ -199,7 +199,7 @@ fn of_file(name: &str, matches: &ArgMatches) -> Result<Mapped, Vec<String>> {
 }
 
 /// The session that is asked for.
-fn asked(matches: &ArgMatches, mapped: &Mapped) -> Result<Asked, Failure> {
+fn asked(matches: &ArgMatches, mapped: &Mapped) -> Result<LoadRun, Failure> {
     let (workload, run) = (&mapped.workload, &mapped.run);
     let mode = mode(workload, run);
     let plan = plan::plan(&workload.pace, None, None).map_err(|wrong| Failure::Usage(vec![wrong]))?;
@@ -221,7 +221,7 @@ fn asked(matches: &ArgMatches, mapped: &Mapped) -> Result<Asked, Failure> {
     let known = known(matches, workload, &mode, &config);
     let assertions = assertions(matches)?;
     let job = Job { known, config, mode, objectives: Vec::new(), assertions, sources: Vec::new() };
-    Ok(Asked { job, workload: workload.clone(), notes: Vec::new() })
+    Ok(LoadRun { job, workload: workload.clone(), notes: Vec::new() })
 }
 
 fn mode(workload: &Workload, run: &Run) -> Mode {

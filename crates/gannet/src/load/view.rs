@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use base::clock::UnixMillis;
 use load::dialect::aerospike::Intervals;
-use load::report::terminal::{self, Progress};
+use load::report::terminal::{self, RunProgress};
 use load::result::StepResult;
 use load::session::View;
 
@@ -75,7 +75,7 @@ impl Screen {
 }
 
 impl View for Screen {
-    fn progress(&mut self, progress: &Progress) {
+    fn progress(&mut self, progress: &RunProgress) {
         self.now(|| terminal::progress(progress));
     }
 
@@ -93,7 +93,7 @@ pub struct Spoken<'a> {
 }
 
 impl View for Spoken<'_> {
-    fn progress(&mut self, progress: &Progress) {
+    fn progress(&mut self, progress: &RunProgress) {
         let now_ms = UnixMillis::now().0;
         let lines = self.intervals.lines(&progress.verbs, progress.covered_ns, now_ms, progress.is_last);
         if let Some(lines) = lines {

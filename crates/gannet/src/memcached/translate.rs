@@ -55,7 +55,7 @@ pub struct Translation {
 /// # Errors
 /// All that is wrong, each with the code that memcached ends with for it; at least one.
 pub fn translate(args: Vec<String>, host: &Host) -> Result<CommandLine, Vec<Refusal>> {
-    let mut reading = Reading::new(host);
+    let mut reading = PartialCommandLine::new(host);
     for word in getopt::read(args) {
         match word {
             Word::Flag(flag, value) => {
@@ -78,7 +78,7 @@ pub fn translate(args: Vec<String>, host: &Host) -> Result<CommandLine, Vec<Refu
 }
 
 /// A command line that has been read so far.
-struct Reading {
+struct PartialCommandLine {
     settings: Settings,
     origins: Origins,
     process: Process,
@@ -93,7 +93,7 @@ struct Reading {
     protocol: Option<String>,
 }
 
-impl Reading {
+impl PartialCommandLine {
     fn new(host: &Host) -> Self {
         let mut reading = Self {
             settings: Settings::default(),

@@ -40,7 +40,7 @@ impl HostClock {
 
 /// One asking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Round {
+pub struct ClockRound {
     /// Time of the question, by our clock, in nanoseconds.
     pub sent_ns: u64,
     /// Time that the other clock showed.
@@ -62,8 +62,8 @@ pub struct Estimate {
 
 impl Estimate {
     /// By the round with the shortest trip; `None` of none.
-    pub fn of(rounds: &[Round]) -> Option<Self> {
-        let trip = |round: &Round| round.back_ns.saturating_sub(round.sent_ns);
+    pub fn of(rounds: &[ClockRound]) -> Option<Self> {
+        let trip = |round: &ClockRound| round.back_ns.saturating_sub(round.sent_ns);
         let best = rounds.iter().min_by_key(|round| trip(round))?;
         let middle_ns = best.sent_ns + trip(best) / 2;
         Some(Self {
@@ -94,7 +94,7 @@ mod tests {
                 let sent_ns = (1 << 50) + at * 1_000_000_000;
                 let (there, back) = (random.below(50_000_000), random.below(50_000_000));
                 let there_ns = (sent_ns + there).wrapping_add(offset as u64);
-                rounds.push(Round { sent_ns, there_ns, back_ns: sent_ns + there + back });
+                rounds.push(ClockRound { sent_ns, there_ns, back_ns: sent_ns + there + back });
             }
             let estimate = Estimate::of(&rounds).unwrap();
             let error = (estimate.offset_ns - offset).unsigned_abs();

@@ -2,7 +2,7 @@
 
 use base::nearest::nearest;
 
-use crate::workload::fault::Fault;
+use crate::workload::fault::WorkloadFault;
 
 /// The kind of value behind a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub type Flag = (&'static [&'static str], Takes);
 pub struct Flags {
     given: Vec<(&'static str, String)>,
     /// The errors so far.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<WorkloadFault>,
 }
 
 impl Flags {
@@ -82,7 +82,7 @@ impl Flags {
 
     /// Notes what is wrong with the flag `name`.
     pub fn fault(&mut self, name: &str, what: impl Into<String>, remedy: impl Into<String>) {
-        self.faults.push(Fault::new(name, what, remedy));
+        self.faults.push(WorkloadFault::new(name, what, remedy));
     }
 
     /// The value of the flag `name`, as it was given last.

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use base::prng::Prng;
 use base::units::TimeSpan;
 
-use crate::workload::fault::{FAULTS_MAX, Fault};
+use crate::workload::fault::{FAULTS_MAX, WorkloadFault};
 use crate::workload::model::Workload;
 
 /// A workload and run that another tool's command line or file asks for.
@@ -130,16 +130,20 @@ pub enum Then {
 
 /// Faults that name fields of a workload, named as the user wrote them: by the first of `names` that the field's path
 /// begins with.
-fn renamed(faults: Vec<Fault>, names: &[(&str, &str)]) -> Vec<Fault> {
-    let rename = |fault: Fault| {
+fn renamed(faults: Vec<WorkloadFault>, names: &[(&str, &str)]) -> Vec<WorkloadFault> {
+    let rename = |fault: WorkloadFault| {
         let known = names.iter().find(|(field, _)| fault.name.starts_with(field));
-        Fault { name: known.map_or(fault.name, |(_, flag)| (*flag).to_owned()), ..fault }
+        WorkloadFault { name: known.map_or(fault.name, |(_, flag)| (*flag).to_owned()), ..fault }
     };
     faults.into_iter().map(rename).collect()
 }
 
 /// The mapped run if nothing was wrong with it, neither so far nor as a workload.
-fn checked(mapped: Mapped, mut faults: Vec<Fault>, names: &[(&str, &str)]) -> Result<Mapped, Vec<Fault>> {
+fn checked(
+    mapped: Mapped,
+    mut faults: Vec<WorkloadFault>,
+    names: &[(&str, &str)],
+) -> Result<Mapped, Vec<WorkloadFault>> {
     // A value that could not be read has its default, which may not fit the others: nothing new is said of it.
     if faults.is_empty()
         && let Err(found) = mapped.workload.validate()

@@ -1,9 +1,9 @@
 //! What a run is asked to do.
 
-use crate::schedule::Plan;
+use crate::schedule::SendPlan;
 use io::affinity::{check_usable, usable_cpus};
 use link::Address;
-use link::tls::Client;
+use link::tls::TlsClient;
 use serde::{Deserialize, Serialize};
 
 /// Threads of one stream.
@@ -20,13 +20,13 @@ pub const SLICES_MAX: u64 = 200_000;
 #[serde(rename_all = "kebab-case")]
 pub enum Load {
     /// Each request has an intended instant, whatever became of the ones before it.
-    Open(Plan),
+    Open(SendPlan),
     /// Each connection keeps `depth` requests in flight. An answer lets out the next request, so that a server that
     /// stalls is asked less: what the run says of tails is not what users would see.
     Closed,
     /// By the plan, without matching answers to requests: what comes is counted in bytes. Without a plan each
     /// connection sends as fast as the server takes it.
-    Blind(Option<Plan>),
+    Blind(Option<SendPlan>),
 }
 
 /// The times at which connections are closed on purpose and made again.
@@ -66,7 +66,7 @@ pub enum Wait {
 
 /// A host's place in a run of several hosts: what its threads do is their share of what all threads do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Part {
+pub struct HostShare {
     /// Threads of the hosts before this one.
     pub first_thread: usize,
     /// Threads of all hosts together.
@@ -80,7 +80,7 @@ pub struct Config {
     /// The servers; connections are spread over them evenly.
     pub targets: Vec<Address>,
     /// TLS of the connections to targets that are reached by TCP; `None`: none.
-    pub tls: Option<Client>,
+    pub tls: Option<TlsClient>,
     /// True if [`crate::traffic::Traffic::target`] says which target each request goes to; otherwise any connection
     /// serves any request.
     pub routed: bool,
@@ -88,7 +88,7 @@ pub struct Config {
     pub threads: usize,
     /// Of a run of several hosts: which part this one is. Connections, requests and reconnects are its own; the rate
     /// is that of all hosts.
-    pub part: Option<Part>,
+    pub part: Option<HostShare>,
     /// The CPU of each thread, so many at least as there are threads; empty: the kernel places them.
     pub cpus: Vec<usize>,
     /// Connections over all threads; at least one a thread, and one for each target and thread where `routed`.
@@ -145,7 +145,7 @@ impl Default for Config {
             connections: 1,
             depth: 1,
             batch: 1,
-            load: Load::Open(Plan::constant()),
+            load: Load::Open(SendPlan::constant()),
             seed: 1,
             warm_up_ns: 0,
             duration_ns: 10_000_000_000,
@@ -214,7 +214,8 @@ impl Config {
         {
             faults.push(error.0);
         }
-        if let (Load::Open(Plan::Trace { .. }) | Load::Blind(Some(Plan::Trace { .. })), 2..) = (&self.load, self.batch)
+        if let (Load::Open(SendPlan::Trace { .. }) | Load::Blind(Some(SendPlan::Trace { .. })), 2..) =
+            (&self.load, self.batch)
         {
             faults.push("each request of a trace has its own instant: leave the batch away".to_owned());
         }

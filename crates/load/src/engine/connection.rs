@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 /// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum ConnectionState {
     /// It is to be made when its turn comes.
     Waiting,
     /// The other end has not taken it yet.
@@ -35,9 +35,9 @@ pub(super) struct InFlight {
 }
 
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct LoadConnection {
     pub target: usize,
-    pub state: State,
+    pub state: ConnectionState,
     /// Bytes to send; those before `out_begin` are sent.
     pub out: Vec<u8>,
     pub out_begin: usize,
@@ -60,11 +60,11 @@ pub(super) struct Connection {
     pub batch: u64,
 }
 
-impl Connection {
+impl LoadConnection {
     pub const fn new(target: usize) -> Self {
         Self {
             target,
-            state: State::Waiting,
+            state: ConnectionState::Waiting,
             out: Vec::new(),
             out_begin: 0,
             kept: Vec::new(),
@@ -81,7 +81,7 @@ impl Connection {
 
     /// Returns whether it takes so many requests more.
     pub fn has_room(&self, requests: usize, depth: usize) -> bool {
-        self.state == State::Up && !self.blocked && !self.closing && self.in_flight.len() + requests <= depth
+        self.state == ConnectionState::Up && !self.blocked && !self.closing && self.in_flight.len() + requests <= depth
     }
 
     /// Bytes that are not sent.
@@ -102,7 +102,7 @@ impl Connection {
     /// Forgets what it carried; what was in flight has been taken by then.
     pub fn reset(&mut self) {
         debug_assert!(self.in_flight.is_empty(), "requests in flight would be lost uncounted");
-        self.state = State::Waiting;
+        self.state = ConnectionState::Waiting;
         self.out.clear();
         self.out_begin = 0;
         self.kept.clear();

@@ -20,9 +20,13 @@ pub mod net;
 mod sockets;
 mod watch;
 
-pub use config::{CONNECTIONS_MAX, Config, DEPTH_MAX, Load, Part, Reconnect, SLICES_MAX, Sampler, THREADS_MAX, Wait};
-pub use control::{Control, Live, Phase, RECENT_MAX};
-pub use watch::{BUSY_SHARE_MAX, Limit, PREEMPTED_SHARE_MAX, STEAL_SHARE_MAX, ThreadUse, UseSlice, Watched, limits};
+pub use config::{
+    CONNECTIONS_MAX, Config, DEPTH_MAX, HostShare, Load, Reconnect, SLICES_MAX, Sampler, THREADS_MAX, Wait,
+};
+pub use control::{Control, Live, RECENT_MAX, RunPhase};
+pub use watch::{
+    BUSY_SHARE_MAX, GeneratorUse, Limit, PREEMPTED_SHARE_MAX, STEAL_SHARE_MAX, ThreadUse, UseSlice, limits,
+};
 
 use crate::measure::{Histogram, RawSlice, Snapshot, Totals};
 use crate::traffic::Traffic;
@@ -34,7 +38,7 @@ use std::time::Instant;
 /// Which stream of a run a traffic is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Stream {
+pub enum LoadStream {
     /// The load.
     Bulk,
     /// The latency sampler.
@@ -43,9 +47,9 @@ pub enum Stream {
 
 /// The thread that a traffic is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct TrafficThread {
     /// Which stream.
-    pub stream: Stream,
+    pub stream: LoadStream,
     /// Number of the thread within the stream.
     pub thread: usize,
     /// Threads of the stream.
@@ -132,7 +136,7 @@ pub struct Run {
     /// The latency sampler, where there was one.
     pub sampler: Option<Snapshot>,
     /// The resources that the generator itself used.
-    pub watched: Watched,
+    pub watched: GeneratorUse,
     /// Why the generator was the limit; empty: it was not.
     pub limits: Vec<Limit>,
     /// Of a run of several hosts: each of them. What is above is then all of them together.
@@ -211,7 +215,7 @@ impl std::error::Error for Error {}
 /// thread what it needs. Everything that goes wrong later is part of the figures.
 pub fn run<T: Traffic>(
     config: &Config,
-    make_traffic: impl Fn(Place) -> T + Sync,
+    make_traffic: impl Fn(TrafficThread) -> T + Sync,
     control: &Control,
 ) -> Result<Run, Error> {
     let faults = config.faults();
@@ -227,7 +231,7 @@ pub fn run<T: Traffic>(
 /// As [`run`]; and when there is no start.
 pub fn run_together<T: Traffic>(
     config: &Config,
-    make_traffic: impl Fn(Place) -> T + Sync,
+    make_traffic: impl Fn(TrafficThread) -> T + Sync,
     control: &Control,
     together: Together<'_>,
 ) -> Result<Run, Error> {

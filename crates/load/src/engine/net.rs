@@ -5,7 +5,7 @@ use link::{Moved, Secured};
 
 /// An event of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct NetEvent {
     /// The connection's number.
     pub connection: usize,
     /// There may be bytes, or the end of the stream.
@@ -67,5 +67,5 @@ pub trait Net {
     ///
     /// # Errors
     /// When the system cannot wait: the run ends.
-    fn wait(&mut self, until_ns: u64, events: &mut Vec<Event>) -> std::io::Result<()>;
+    fn wait(&mut self, until_ns: u64, events: &mut Vec<NetEvent>) -> std::io::Result<()>;
 }

@@ -1,10 +1,11 @@
 //! A traffic of equal lines with equal answers.
 
-use crate::traffic::{Outcome, Pending, Progress, Traffic};
+use crate::traffic::{Pending, ReplyOutcome, ReplyProgress, Traffic};
 
-/// Asks for one key for ever, by memcached's text protocol, and takes the answer that [`Lines::answer_of`] makes.
+/// Asks for one key for ever, by memcached's text protocol, and takes the answer that [`OneKeyRequests::answer_of`]
+/// makes.
 #[derive(Clone, Debug)]
-pub struct Lines {
+pub struct OneKeyRequests {
     verbs: Vec<String>,
     answer: Vec<u8>,
     value_bytes: u64,
@@ -13,7 +14,7 @@ pub struct Lines {
 /// The request that is sent.
 const LINE: &[u8] = b"get key-00000000000000000000\r\n";
 
-impl Lines {
+impl OneKeyRequests {
     /// With values of `value_bytes` bytes.
     pub fn new(value_bytes: usize) -> Self {
         Self { verbs: vec!["get".to_owned()], answer: Self::answer_of(value_bytes), value_bytes: value_bytes as u64 }
@@ -28,7 +29,7 @@ impl Lines {
     }
 }
 
-impl Traffic for Lines {
+impl Traffic for OneKeyRequests {
     fn verbs(&self) -> &[String] {
         &self.verbs
     }
@@ -38,19 +39,19 @@ impl Traffic for Lines {
         Pending::default()
     }
 
-    fn answer(&mut self, _pending: &mut Pending, bytes: &[u8]) -> (usize, Progress) {
+    fn answer(&mut self, _pending: &mut Pending, bytes: &[u8]) -> (usize, ReplyProgress) {
         let length = self.answer.len();
         if bytes.len() >= length {
             // The ends tell a shifted answer; the generator's speed is not to be that of a comparison.
             if bytes.first() != self.answer.first() || bytes[length - 5..length] != self.answer[length - 5..] {
-                return (0, Progress::Garbage("another answer than the server's own"));
+                return (0, ReplyProgress::Garbage("another answer than the server's own"));
             }
-            return (length, Progress::Done { outcome: Outcome::Hit, value_bytes: self.value_bytes });
+            return (length, ReplyProgress::Done { outcome: ReplyOutcome::Hit, value_bytes: self.value_bytes });
         }
         if bytes.first() != self.answer.first() {
-            return (0, Progress::Garbage("another answer than the server's own"));
+            return (0, ReplyProgress::Garbage("another answer than the server's own"));
         }
-        (0, Progress::More)
+        (0, ReplyProgress::More)
     }
 
     fn greet(&mut self, _connection: usize, _out: &mut Vec<u8>) -> Vec<Pending> {

@@ -20,7 +20,7 @@ mod timeline;
 
 pub use histogram::{Histogram, TIME_NS_MAX};
 pub use kinds::{Fate, SizeClass};
-pub use recorder::{Ended, Recorder};
+pub use recorder::{EndedRequest, Recorder};
 pub use timeline::{RawSlice, Slice, Timeline, VerbCounts};
 
 use serde::de::{Error as _, SeqAccess, Visitor};
@@ -49,7 +49,7 @@ pub struct Cell {
 
 /// A failure, by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fault {
+pub struct NamedFailure {
     /// A short name that does not change: `connect-refused`, `closed-by-server`, `garbage`, `timeout` ...
     pub name: String,
     /// Number of times.
@@ -173,7 +173,7 @@ pub struct Snapshot {
     /// The run in slices, warm-up included.
     pub timeline: Vec<Slice>,
     /// Failures, the most frequent first.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<NamedFailure>,
 }
 
 /// Cells that were written: each takes half a megabyte, so that more than there can be are refused.

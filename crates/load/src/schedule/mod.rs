@@ -1,7 +1,7 @@
 //! When requests are meant to be sent: the intended instants of an open loop.
 //!
-//! A [`Plan`] is a rate, the [`Shape`] that the rate has over time, and the [`Pace`] of single requests within it.
-//! Each thread draws its share as [`Intents`], in ascending order, from a seed.
+//! A [`SendPlan`] is a rate, the [`RateShape`] that the rate has over time, and the [`Spacing`] of single requests
+//! within it. Each thread draws its share as [`Intents`], in ascending order, from a seed.
 //!
 //! ```text
 //!   mass m of each request      Even: 1            Poisson: exponential with mean 1
@@ -21,7 +21,7 @@ mod shape;
 
 pub use instants::{Instants, Next, OpenInstants, Stream};
 pub use intents::Intents;
-pub use shape::Shape;
+pub use shape::RateShape;
 
 /// The highest rate that can be asked for, in requests a second over all threads.
 pub const RATE_PER_S_MAX: f64 = 1e9;
@@ -29,7 +29,7 @@ pub const RATE_PER_S_MAX: f64 = 1e9;
 /// Distribution of single requests within the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Pace {
+pub enum Spacing {
     /// At equal distances; the threads' requests lie between one another.
     Even,
     /// Independent of one another, as those of many users are: exponential distances.
@@ -40,13 +40,13 @@ pub enum Pace {
 /// has read them.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Plan {
+pub enum SendPlan {
     /// By a rate. The rate itself is live: it is the engine's `Control` that holds it.
     Rate {
         /// Distribution of single requests within the rate.
-        pace: Pace,
+        pace: Spacing,
         /// Change of the rate over time.
-        shape: Shape,
+        shape: RateShape,
     },
     #[serde(skip)]
     /// At given instants, such as those of a recorded trace.
@@ -70,15 +70,15 @@ impl std::fmt::Display for PlanError {
 
 impl std::error::Error for PlanError {}
 
-impl Plan {
+impl SendPlan {
     /// A constant rate.
     pub const fn constant() -> Self {
-        Self::Rate { pace: Pace::Even, shape: Shape::Flat }
+        Self::Rate { pace: Spacing::Even, shape: RateShape::Flat }
     }
 
     /// A constant rate of independent requests.
     pub const fn poisson() -> Self {
-        Self::Rate { pace: Pace::Poisson, shape: Shape::Flat }
+        Self::Rate { pace: Spacing::Poisson, shape: RateShape::Flat }
     }
 
     /// Checks what the types do not hold.

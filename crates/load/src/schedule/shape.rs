@@ -6,7 +6,7 @@ use std::f64::consts::TAU;
 /// Change of a rate over time. Its time begins with the run, warm-up included.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Shape {
+pub enum RateShape {
     /// It does not.
     Flat,
     /// Bursts with silence between them. Within a burst the rate is higher, so that the mean is the rate asked for.
@@ -34,7 +34,7 @@ pub enum Shape {
     },
 }
 
-impl Shape {
+impl RateShape {
     /// Checks the numbers.
     pub(super) fn check(&self) -> Result<(), PlanError> {
         let fault = |text: &str| Err(PlanError(text.to_owned()));

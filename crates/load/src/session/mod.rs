@@ -23,13 +23,13 @@ pub use desk::{Desk, Freedom, RateRefused, RateTaken};
 
 use std::time::{Duration, Instant};
 
-use crate::engine::{self, Config, Control, Error, Load, Place, Run};
-use crate::report::terminal::Progress;
+use crate::engine::{self, Config, Control, Error, Load, Run, TrafficThread};
+use crate::report::terminal::RunProgress;
 use crate::result::{RunResult, SearchResult, StepResult, from_run, searched};
-use crate::schedule::Plan;
+use crate::schedule::SendPlan;
 use crate::search::objective::Condition;
 use crate::search::rate::Rate;
-use crate::search::{End, Settings, Step, Stop};
+use crate::search::{End, JudgedTrial, SearchSettings, Stop};
 use crate::timeline::{Recorder, Source};
 use crate::traffic::Traffic;
 use trials::Trials;
@@ -44,7 +44,7 @@ pub enum Mode {
     /// One run in a closed loop, or blind.
     Closed,
     /// A search.
-    Search(Settings),
+    Search(SearchSettings),
     /// Rates one after the other, whatever comes of them.
     Steps(Stepped),
 }
@@ -77,7 +77,7 @@ pub struct Job {
 /// Receiver of a session's progress.
 pub trait View: Send {
     /// In the middle of a run.
-    fn progress(&mut self, progress: &Progress);
+    fn progress(&mut self, progress: &RunProgress);
     /// After a trial.
     fn step(&mut self, step: &StepResult);
 }
@@ -91,7 +91,7 @@ pub type Carry<'a> = &'a mut dyn FnMut(&Config, &Control) -> Result<Run, Error>;
 /// When nothing at all could be run: the engine's own error.
 pub fn run<T: Traffic>(
     job: Job,
-    make_traffic: impl Fn(Place) -> T + Sync,
+    make_traffic: impl Fn(TrafficThread) -> T + Sync,
     desk: &Desk,
     view: &mut dyn View,
 ) -> Result<RunResult, Error> {
@@ -133,7 +133,8 @@ fn once(job: &Job, rate: Option<Rate>, trials: &mut Trials<'_>, result: &mut Run
     result.objectives = job.objectives.iter().map(ToString::to_string).collect();
     result.objective_line = verdict::line(&job.objectives);
     verdict::of_run(job, &run, result);
-    if let Load::Open(Plan::Trace { instants, .. }) | Load::Blind(Some(Plan::Trace { instants, .. })) = &job.config.load
+    if let Load::Open(SendPlan::Trace { instants, .. }) | Load::Blind(Some(SendPlan::Trace { instants, .. })) =
+        &job.config.load
         && let Some(fault) = instants.fault()
     {
         result.partial = Some(fault);
@@ -141,8 +142,8 @@ fn once(job: &Job, rate: Option<Rate>, trials: &mut Trials<'_>, result: &mut Run
     Ok(())
 }
 
-fn searched(settings: &Settings, trials: &mut Trials<'_>, result: &mut RunResult) -> Result<(), Error> {
-    let found = crate::search::search(settings, trials, &mut |_: &Step| {});
+fn searched(settings: &SearchSettings, trials: &mut Trials<'_>, result: &mut RunResult) -> Result<(), Error> {
+    let found = crate::search::search(settings, trials, &mut |_: &JudgedTrial| {});
     if let (End::Stopped(Stop::Failed(_)), true, Some(error)) =
         (&found.end, found.steps.is_empty(), trials.take_error())
     {

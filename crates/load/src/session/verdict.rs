@@ -2,7 +2,7 @@
 
 use super::{Job, Mode};
 use crate::engine::{Ending, LoopKind, Run};
-use crate::measure::Fault;
+use crate::measure::NamedFailure;
 use crate::result::{Assertion, Figures, Latencies, ObjectiveLine, RunResult};
 use crate::search::objective::{Condition, What};
 use crate::timeline::limit;
@@ -80,7 +80,8 @@ pub(super) fn unheard(run: &Run) -> Option<String> {
 
 /// The most frequent fault in brackets, if there is any.
 pub(super) fn first_fault(run: &Run) -> String {
-    let described = |fault: &Fault| format!(" ({}, {} times; the first: {})", fault.name, fault.count, fault.first);
+    let described =
+        |fault: &NamedFailure| format!(" ({}, {} times; the first: {})", fault.name, fault.count, fault.first);
     run.bulk.faults.first().map(described).unwrap_or_default()
 }
 

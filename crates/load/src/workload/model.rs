@@ -42,7 +42,7 @@ pub struct Workload {
     /// The servers; empty if they are named elsewhere.
     pub targets: Vec<Target>,
     /// Security of connections to targets that are reached by TCP; `None`: they are not secured.
-    pub tls: Option<tls::Settings>,
+    pub tls: Option<tls::TlsSettings>,
     /// Which target a key belongs to.
     pub placement: Placement,
     /// User and password that a new connection sends.
@@ -277,7 +277,7 @@ pub struct KeySpace {
     /// Part of the requests that are for a key which is not requested again.
     pub once: Share,
     /// Commands on the keys, by weight.
-    pub verbs: Vec<Command>,
+    pub verbs: Vec<KeyCommand>,
     /// Length of a value in bytes; with hashes, of each field's.
     pub value_bytes: Sizes,
     /// Part of a value that a compressor can take away.
@@ -297,7 +297,7 @@ impl Default for KeySpace {
             key_bytes: Sizes::Fixed(16),
             order: Order::Uniform,
             once: Share(0.0),
-            verbs: vec![Command::new(Verb::Get)],
+            verbs: vec![KeyCommand::new(Verb::Get)],
             value_bytes: Sizes::Fixed(256),
             compressible: Share(0.0),
             ttl: Vec::new(),
@@ -360,12 +360,12 @@ pub enum Sizes {
     /// From the first to the second, both included, equally often.
     Range(u64, u64),
     /// Ranges with weights.
-    Steps(Vec<Step>),
+    Steps(Vec<LengthStep>),
 }
 
 /// Lengths from `from` to `to`, both included, with the weight of all of them together.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Step {
+pub struct LengthStep {
     /// The shortest, in bytes.
     pub from: u64,
     /// The longest, in bytes.
@@ -404,7 +404,7 @@ impl Sizes {
 
 /// One thing that is done to the keys of a space.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Command {
+pub struct KeyCommand {
     /// Operation of the command.
     pub verb: Verb,
     /// Relative frequency, against the space's others.
@@ -419,7 +419,7 @@ pub struct Command {
     pub text: String,
 }
 
-impl Command {
+impl KeyCommand {
     /// `verb` with its usual arguments and weight 1.
     pub fn new(verb: Verb) -> Self {
         let text = if verb == Verb::MetaGet { "v".into() } else { String::new() };

@@ -7,12 +7,12 @@ use super::{Ledger, Pen, Seen};
 /// One connection. What it cannot follow it gives up, and counts; the bytes pass all the same.
 #[derive(Debug, Default)]
 pub struct Follower {
-    words: Words,
+    words: StreamWords,
     given_up: bool,
 }
 
 #[derive(Debug, Default)]
-enum Words {
+enum StreamWords {
     /// Nothing was asked yet.
     #[default]
     Unknown,
@@ -23,14 +23,15 @@ enum Words {
 impl Follower {
     /// Takes bytes that the client sent.
     pub fn asked(&mut self, bytes: &[u8], pen: &Pen, ledger: &mut Ledger, seen: &mut Seen) {
-        if let (Words::Unknown, Some(first)) = (&self.words, bytes.first()) {
+        if let (StreamWords::Unknown, Some(first)) = (&self.words, bytes.first()) {
             // A request of RESP is an array; no command of memcached's begins so.
-            self.words = if *first == b'*' { Words::Resp(Box::default()) } else { Words::Memcache(Box::default()) };
+            self.words =
+                if *first == b'*' { StreamWords::Resp(Box::default()) } else { StreamWords::Memcache(Box::default()) };
         }
         let followed = match &mut self.words {
-            Words::Unknown => true,
-            Words::Memcache(memcache) => memcache.asked(bytes, pen, ledger, seen),
-            Words::Resp(resp) => resp.asked(bytes, pen, ledger, seen),
+            StreamWords::Unknown => true,
+            StreamWords::Memcache(memcache) => memcache.asked(bytes, pen, ledger, seen),
+            StreamWords::Resp(resp) => resp.asked(bytes, pen, ledger, seen),
         };
         self.note(followed, seen);
     }
@@ -39,9 +40,9 @@ impl Follower {
     pub fn answered(&mut self, bytes: &[u8], pen: &Pen, ledger: &mut Ledger, seen: &mut Seen) {
         let followed = match &mut self.words {
             // A server that speaks first is one of another kind.
-            Words::Unknown => true,
-            Words::Memcache(memcache) => memcache.answered(bytes, pen, ledger),
-            Words::Resp(resp) => resp.answered(bytes, ledger),
+            StreamWords::Unknown => true,
+            StreamWords::Memcache(memcache) => memcache.answered(bytes, pen, ledger),
+            StreamWords::Resp(resp) => resp.answered(bytes, ledger),
         };
         self.note(followed, seen);
     }
@@ -49,9 +50,9 @@ impl Follower {
     /// The connection is over: what was not answered is not known.
     pub fn closed(&mut self, ledger: &mut Ledger) {
         match &mut self.words {
-            Words::Unknown => {}
-            Words::Memcache(memcache) => memcache.give_up_answers(ledger),
-            Words::Resp(resp) => resp.give_up_answers(ledger),
+            StreamWords::Unknown => {}
+            StreamWords::Memcache(memcache) => memcache.give_up_answers(ledger),
+            StreamWords::Resp(resp) => resp.give_up_answers(ledger),
         }
     }
 

@@ -9,7 +9,7 @@ use protocol::memcache::{KeyScratch, Parsed, Request, parse};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Ledger, Pen, Seen};
-use crate::format::{Entry, Outcome, Verb};
+use crate::format::{RequestOutcome, TraceEntry, Verb};
 
 /// Requests of a connection that wait for their answers, at most; with more its answers are given up.
 const WAITING_MAX: usize = 1 << 16;
@@ -18,14 +18,14 @@ const CRLF: &[u8; 2] = b"\r\n";
 /// One connection.
 #[derive(Debug, Default)]
 pub struct Memcache {
-    requests: Stream,
-    answers: Stream,
+    requests: OneWay,
+    answers: OneWay,
     waiting: VecDeque<Ask>,
 }
 
 /// One direction.
 #[derive(Debug, Default)]
-struct Stream {
+struct OneWay {
     is_lost: bool,
     /// The front of a line whose end has not come.
     kept: Vec<u8>,
@@ -46,7 +46,7 @@ struct Ask {
     answered: u32,
     expect: Expect,
     /// With `q`: what comes of it if nothing is said.
-    quiet: Option<Outcome>,
+    quiet: Option<RequestOutcome>,
     /// It is `mn`.
     is_noop: bool,
     /// Identity of a quiet request's reply: its key and its opaque, hashed; 0: it has none.
@@ -60,7 +60,7 @@ impl Ask {
     }
 }
 
-impl Stream {
+impl OneWay {
     /// Passes over what is left of a value at the front of `bytes`; how many bytes. `None`: it does not end as it must.
     fn skip(&mut self, bytes: &[u8]) -> Option<usize> {
         let passed = self.rest.min(bytes.len() as u64) as usize;
@@ -148,7 +148,7 @@ impl Memcache {
     pub fn give_up_answers(&mut self, ledger: &mut Ledger) {
         self.answers.is_lost = true;
         for ask in self.waiting.drain(..) {
-            settle(&ask, 0, ask.keys, Outcome::Unknown, ledger);
+            settle(&ask, 0, ask.keys, RequestOutcome::Unknown, ledger);
         }
     }
 }
@@ -166,7 +166,7 @@ struct Noting<'n> {
 }
 
 impl Noting<'_> {
-    fn line(&mut self, stream: &mut Stream, line: &[u8]) -> Option<usize> {
+    fn line(&mut self, stream: &mut OneWay, line: &[u8]) -> Option<usize> {
         match parse(line) {
             Parsed::Incomplete => Some(0),
             Parsed::Fatal(_) => None,
@@ -199,13 +199,13 @@ impl Noting<'_> {
         }
     }
 
-    fn entry(&self, verb: Verb, key: &[u8]) -> Entry {
+    fn entry(&self, verb: Verb, key: &[u8]) -> TraceEntry {
         let Pen { secret, at_us, connection, .. } = self.pen;
         let (key, key_bytes) = (secret.hash(key), key.len() as u32);
-        Entry { at_us: *at_us, key, key_bytes, connection: *connection, verb, ..Entry::default() }
+        TraceEntry { at_us: *at_us, key, key_bytes, connection: *connection, verb, ..TraceEntry::default() }
     }
 
-    fn one(&mut self, entry: Entry, expect: Option<Expect>) {
+    fn one(&mut self, entry: TraceEntry, expect: Option<Expect>) {
         let expect = expect.filter(|_| self.follows);
         let number = self.ledger.add(entry, expect.is_some());
         if let Some(expect) = expect {
@@ -225,7 +225,7 @@ impl Noting<'_> {
                 };
                 let mut ask = Ask::new(0, 0, Expect::Values);
                 for key in get.keys {
-                    let entry = Entry { ttl_s, joined: ask.keys > 0, ..self.entry(verb, key) };
+                    let entry = TraceEntry { ttl_s, joined: ask.keys > 0, ..self.entry(verb, key) };
                     let number = self.ledger.add(entry, self.follows);
                     ask.number = if ask.keys == 0 { number } else { ask.number };
                     ask.keys += 1;
@@ -235,7 +235,7 @@ impl Noting<'_> {
                 }
             }
             Request::Store(store) => {
-                let entry = Entry {
+                let entry = TraceEntry {
                     value_bytes: store.value_len,
                     ttl_s: self.pen.ttl_s(store.exptime),
                     ..self.entry(stored(store), store.key)
@@ -250,15 +250,15 @@ impl Noting<'_> {
                 self.one(self.entry(verb, arith.key), expected(arith.noreply, Expect::Arith));
             }
             Request::Touch { key, exptime, noreply } => {
-                let entry = Entry { ttl_s: self.pen.ttl_s(*exptime), ..self.entry(Verb::Touch, key) };
+                let entry = TraceEntry { ttl_s: self.pen.ttl_s(*exptime), ..self.entry(Verb::Touch, key) };
                 self.one(entry, expected(*noreply, Expect::Touch));
             }
-            Request::MetaGet(meta) => self.meta(read(meta), meta, 0, Outcome::Miss),
-            Request::MetaStore(meta, len) => self.meta(meta_stored(meta), meta, *len, Outcome::Hit),
-            Request::MetaDelete(meta) => self.meta(Verb::Delete, meta, 0, Outcome::Unknown),
+            Request::MetaGet(meta) => self.meta(read(meta), meta, 0, RequestOutcome::Miss),
+            Request::MetaStore(meta, len) => self.meta(meta_stored(meta), meta, *len, RequestOutcome::Hit),
+            Request::MetaDelete(meta) => self.meta(Verb::Delete, meta, 0, RequestOutcome::Unknown),
             Request::MetaArith(meta) => {
                 let verb = if meta.is_decrement() { Verb::Decr } else { Verb::Incr };
-                self.meta(verb, meta, 0, Outcome::Unknown);
+                self.meta(verb, meta, 0, RequestOutcome::Unknown);
             }
             Request::MetaNoop => {
                 self.seen.other_requests += 1;
@@ -284,10 +284,10 @@ impl Noting<'_> {
     }
 
     /// A meta command; with `q` nothing is said if `silent` comes of it.
-    fn meta(&mut self, verb: Verb, meta: &Meta<'_>, value_bytes: u32, silent: Outcome) {
+    fn meta(&mut self, verb: Verb, meta: &Meta<'_>, value_bytes: u32, silent: RequestOutcome) {
         let mut scratch = KeyScratch::default();
         let ttl_s = meta.expire().map_or(0, |exptime| self.pen.ttl_s(exptime));
-        let entry = Entry { value_bytes, ttl_s, ..self.entry(verb, meta.key.bytes(&mut scratch)) };
+        let entry = TraceEntry { value_bytes, ttl_s, ..self.entry(verb, meta.key.bytes(&mut scratch)) };
         let number = self.ledger.add(entry, self.follows);
         if !self.follows {
             return;
@@ -336,7 +336,7 @@ fn read(meta: &Meta<'_>) -> Verb {
 // --- answers ---
 
 /// The keys of `ask` from `from` until before `to`, those that are not settled yet.
-fn settle(ask: &Ask, from: u32, to: u32, outcome: Outcome, ledger: &mut Ledger) {
+fn settle(ask: &Ask, from: u32, to: u32, outcome: RequestOutcome, ledger: &mut Ledger) {
     for at in from..to {
         ledger.settle(ask.number + u64::from(at), outcome, None);
     }
@@ -358,13 +358,13 @@ fn belongs(ask: &Ask, reply: &Reply<'_>) -> Option<bool> {
     (ask.opaque != 0).then_some(false)
 }
 
-fn outcome(reply: &Reply<'_>) -> Outcome {
+fn outcome(reply: &Reply<'_>) -> RequestOutcome {
     match reply {
-        Reply::NotStored | Reply::Exists | Reply::NotFound => Outcome::Miss,
-        Reply::Meta { code: MetaCode::Done, .. } => Outcome::Hit,
-        Reply::Meta { .. } => Outcome::Miss,
-        Reply::Error(_) => Outcome::Error,
-        _ => Outcome::Hit,
+        Reply::NotStored | Reply::Exists | Reply::NotFound => RequestOutcome::Miss,
+        Reply::Meta { code: MetaCode::Done, .. } => RequestOutcome::Hit,
+        Reply::Meta { .. } => RequestOutcome::Miss,
+        Reply::Error(_) => RequestOutcome::Error,
+        _ => RequestOutcome::Hit,
     }
 }
 
@@ -379,11 +379,11 @@ fn matched(waiting: &mut VecDeque<Ask>, reply: &Reply<'_>, pen: &Pen, ledger: &m
             continue;
         }
         let (known, bytes) = match reply {
-            Reply::MetaValue { len, .. } => (Outcome::Hit, Some(*len)),
+            Reply::MetaValue { len, .. } => (RequestOutcome::Hit, Some(*len)),
             reply => (outcome(reply), None),
         };
         let is_sure = belongs == Some(true);
-        ledger.settle(ask.number, if is_sure { known } else { Outcome::Unknown }, bytes.filter(|_| is_sure));
+        ledger.settle(ask.number, if is_sure { known } else { RequestOutcome::Unknown }, bytes.filter(|_| is_sure));
         waiting.pop_front();
         return true;
     }
@@ -397,8 +397,8 @@ fn matched(waiting: &mut VecDeque<Ask>, reply: &Reply<'_>, pen: &Pen, ledger: &m
             return true;
         }
         (Place::Before, _) => return true,
-        (Place::Last, Reply::MetaValue { len, .. }) => ledger.settle(ask.number, Outcome::Hit, Some(*len)),
-        (Place::Last, Reply::End) => settle(ask, ask.answered, ask.keys, Outcome::Miss, ledger),
+        (Place::Last, Reply::MetaValue { len, .. }) => ledger.settle(ask.number, RequestOutcome::Hit, Some(*len)),
+        (Place::Last, Reply::End) => settle(ask, ask.answered, ask.keys, RequestOutcome::Miss, ledger),
         (Place::Last, reply) => settle(ask, ask.answered, ask.keys, outcome(reply), ledger),
     }
     waiting.pop_front();
@@ -412,8 +412,8 @@ fn found(ask: &mut Ask, header: &client::ValueHeader<'_>, pen: &Pen, ledger: &mu
     let at = numbers.find(|(_, number)| ledger.entry(*number).is_some_and(|entry| entry.key == key));
     // Where it is not found, its entries have gone as unknown.
     if let Some((at, number)) = at {
-        settle(ask, ask.answered, at, Outcome::Miss, ledger);
-        ledger.settle(number, Outcome::Hit, Some(header.len));
+        settle(ask, ask.answered, at, RequestOutcome::Miss, ledger);
+        ledger.settle(number, RequestOutcome::Hit, Some(header.len));
         ask.answered = at + 1;
     }
 }

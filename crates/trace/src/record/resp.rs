@@ -6,7 +6,7 @@ use protocol::number::parse_i64;
 use protocol::resp::client::{Decoder, Event, Head};
 
 use super::{Ledger, Pen, Seen};
-use crate::format::{Entry, KeyHash, Outcome, Verb};
+use crate::format::{KeyHash, RequestOutcome, TraceEntry, Verb};
 
 /// Requests of a connection that wait for their answers, at most; with more its answers are given up.
 const WAITING_MAX: usize = 1 << 16;
@@ -41,7 +41,7 @@ enum Ttl {
 
 /// A command that a trace has a verb for.
 #[derive(Clone, Copy, Debug)]
-struct Shape {
+struct CommandShape {
     verb: Verb,
     keys: Keys,
     /// The argument that is the value; 0: there is none. Of a hash it is the first of every other one.
@@ -49,12 +49,12 @@ struct Shape {
     ttl: Ttl,
 }
 
-const fn shape(verb: Verb, keys: Keys, value: u32, ttl: Ttl) -> Option<Shape> {
-    Some(Shape { verb, keys, value, ttl })
+const fn shape(verb: Verb, keys: Keys, value: u32, ttl: Ttl) -> Option<CommandShape> {
+    Some(CommandShape { verb, keys, value, ttl })
 }
 
 /// The command of this name, in upper case.
-fn shape_of(name: &[u8]) -> Option<Shape> {
+fn shape_of(name: &[u8]) -> Option<CommandShape> {
     use Keys::{All, One, Pairs};
     match name {
         b"GET" | b"GETDEL" => shape(Verb::Get, One, 0, Ttl::None),
@@ -103,23 +103,23 @@ pub struct Resp {
 #[derive(Debug, Default)]
 struct Asking {
     decoder: Option<Decoder>,
-    command: Command,
+    command: PartialCommand,
 }
 
 /// A command of which the arguments come one by one.
 #[derive(Debug, Default)]
-pub(super) struct Command {
+pub(super) struct PartialCommand {
     /// Which argument is next; 0 is the command's name.
     at: u32,
     name: Word,
-    shape: Option<Shape>,
+    shape: Option<CommandShape>,
     /// The first entry's number, and how many there are.
     number: u64,
     keys: u32,
     key: Option<KeyHash>,
     word: Word,
     bytes: u64,
-    entry: Entry,
+    entry: TraceEntry,
     /// The option before this argument, which says what it means.
     option: Word,
     /// The second word, whatever it is.
@@ -170,11 +170,11 @@ struct Answers {
     heads: u32,
     /// It is a message out of band, and no answer.
     is_push: bool,
-    outcome: Outcome,
+    outcome: RequestOutcome,
     value_bytes: u64,
 }
 
-impl Command {
+impl PartialCommand {
     /// An argument begins.
     pub fn begin(&mut self, pen: &Pen) {
         (self.word, self.bytes) = (Word::default(), 0);
@@ -213,11 +213,11 @@ impl Command {
         self.at += 1;
     }
 
-    fn argument(&mut self, at: u32, shape: Shape, pen: &Pen, ledger: &mut Ledger, open: bool) {
+    fn argument(&mut self, at: u32, shape: CommandShape, pen: &Pen, ledger: &mut Ledger, open: bool) {
         if let Some(key) = self.key.take() {
             let (key, key_bytes) = key.finish();
             let Pen { at_us, connection, .. } = *pen;
-            self.entry = Entry { at_us, key, key_bytes, connection, verb: shape.verb, ..Entry::default() };
+            self.entry = TraceEntry { at_us, key, key_bytes, connection, verb: shape.verb, ..TraceEntry::default() };
             if shape.keys == Keys::All {
                 self.put(ledger, open);
             }
@@ -274,7 +274,7 @@ impl Command {
     }
 
     fn put(&mut self, ledger: &mut Ledger, open: bool) {
-        let entry = Entry { joined: self.keys > 0, ..self.entry };
+        let entry = TraceEntry { joined: self.keys > 0, ..self.entry };
         let number = ledger.add(entry, open);
         self.number = if self.keys == 0 { number } else { self.number };
         self.keys += 1;
@@ -432,7 +432,7 @@ impl Resp {
         self.answers.is_lost = true;
         for ask in self.answers.waiting.drain(..) {
             for at in 0..ask.keys {
-                ledger.settle(ask.number + u64::from(at), Outcome::Unknown, None);
+                ledger.settle(ask.number + u64::from(at), RequestOutcome::Unknown, None);
             }
         }
     }
@@ -459,7 +459,7 @@ impl Answers {
                 self.waiting.pop_front();
             }
             (self.decoder, self.heads, self.is_push) = (Decoder::new(), 0, false);
-            (self.outcome, self.value_bytes) = (Outcome::Unknown, 0);
+            (self.outcome, self.value_bytes) = (RequestOutcome::Unknown, 0);
         }
         Some(step.consumed)
     }
@@ -467,31 +467,33 @@ impl Answers {
     fn head(&mut self, head: Head<'_>, ask: Ask, ledger: &mut Ledger) {
         let (is_first, many) = (self.heads == 0, ask.keys > 1 && ask.verb == Verb::Get);
         match head {
-            Head::Error(_) | Head::BulkError(_) => self.outcome = Outcome::Error,
-            Head::Bulk(len) if many && !is_first => self.of_many(ask, Outcome::Hit, Some(len), ledger),
-            Head::Null if many && !is_first => self.of_many(ask, Outcome::Miss, None, ledger),
-            Head::Null if is_first => self.outcome = Outcome::Miss,
+            Head::Error(_) | Head::BulkError(_) => self.outcome = RequestOutcome::Error,
+            Head::Bulk(len) if many && !is_first => self.of_many(ask, RequestOutcome::Hit, Some(len), ledger),
+            Head::Null if many && !is_first => self.of_many(ask, RequestOutcome::Miss, None, ledger),
+            Head::Null if is_first => self.outcome = RequestOutcome::Miss,
             Head::Null => {}
-            Head::Array(0) | Head::Map(0) if ask.verb == Verb::HashGetAll && is_first => self.outcome = Outcome::Miss,
+            Head::Array(0) | Head::Map(0) if ask.verb == Verb::HashGetAll && is_first => {
+                self.outcome = RequestOutcome::Miss
+            }
             Head::Array(_) | Head::Map(_) | Head::Set(_) if is_first => {
                 // Of HMGET it is known when a field is there.
-                self.outcome = if ask.verb == Verb::HashGet { Outcome::Miss } else { Outcome::Hit };
+                self.outcome = if ask.verb == Verb::HashGet { RequestOutcome::Miss } else { RequestOutcome::Hit };
             }
             // Names and values of a hash come in turn.
             Head::Bulk(_) if ask.verb == Verb::HashGetAll && self.heads % 2 == 1 => {}
             Head::Bulk(len) => {
-                self.outcome = Outcome::Hit;
+                self.outcome = RequestOutcome::Hit;
                 self.value_bytes += u64::from(len);
             }
             Head::Int(count) if is_first => self.outcome = counted(ask, count),
             // Within MULTI nothing is known yet.
-            Head::Simple(b"QUEUED") => self.outcome = Outcome::Unknown,
-            Head::Simple(_) if is_first => self.outcome = Outcome::Hit,
+            Head::Simple(b"QUEUED") => self.outcome = RequestOutcome::Unknown,
+            Head::Simple(_) if is_first => self.outcome = RequestOutcome::Hit,
             _ => {}
         }
     }
 
-    fn of_many(&self, ask: Ask, outcome: Outcome, value_bytes: Option<u32>, ledger: &mut Ledger) {
+    fn of_many(&self, ask: Ask, outcome: RequestOutcome, value_bytes: Option<u32>, ledger: &mut Ledger) {
         if self.heads <= ask.keys {
             ledger.settle(ask.number + u64::from(self.heads - 1), outcome, value_bytes);
         }
@@ -499,7 +501,7 @@ impl Answers {
 
     fn whole(&self, ask: Ask, ledger: &mut Ledger) {
         let bytes = u32::try_from(self.value_bytes).unwrap_or(u32::MAX);
-        let read = (ask.verb.reads() && ask.keys == 1 && self.outcome == Outcome::Hit).then_some(bytes);
+        let read = (ask.verb.reads() && ask.keys == 1 && self.outcome == RequestOutcome::Hit).then_some(bytes);
         for at in 0..ask.keys {
             ledger.settle(ask.number + u64::from(at), self.outcome, read);
         }
@@ -507,11 +509,11 @@ impl Answers {
 }
 
 /// Returns what a number says of a request.
-fn counted(ask: Ask, count: i64) -> Outcome {
+fn counted(ask: Ask, count: i64) -> RequestOutcome {
     match (ask.verb, count) {
-        (Verb::Delete | Verb::Touch | Verb::HashDelete | Verb::Add, 0) => Outcome::Miss,
+        (Verb::Delete | Verb::Touch | Verb::HashDelete | Verb::Add, 0) => RequestOutcome::Miss,
         // The reply does not say which of several keys were there.
-        (Verb::Delete | Verb::Touch, count) if ask.keys > 1 && count != i64::from(ask.keys) => Outcome::Unknown,
-        _ => Outcome::Hit,
+        (Verb::Delete | Verb::Touch, count) if ask.keys > 1 && count != i64::from(ask.keys) => RequestOutcome::Unknown,
+        _ => RequestOutcome::Hit,
     }
 }

@@ -24,15 +24,15 @@ pub use options::ReclaimOptions;
 
 use super::catalogue::Lab;
 use super::group::Group;
-use super::ledger::{ACCOUNTING, Left, boot};
-use super::outcome::{Outcome, Phase};
-use super::part::{Part, Role};
+use super::ledger::{ACCOUNTING, LabResource, boot};
+use super::outcome::{LabOutcome, LabPhase};
+use super::part::{LabPart, Role};
 use super::phases::order;
 use super::scene::{Scene, Unable, found};
-use super::tally::Tally;
+use super::tally::TimeTally;
 use crate::host::{field, read_at};
 use cause::Delays;
-use watch::{Counts, Watch};
+use watch::{FigureWatch, PressureCounters};
 use work::Work;
 
 /// Maximum memory that a lab takes in a group, and the default, in bytes.
@@ -163,7 +163,7 @@ fn account(scene: &mut Scene<'_>) -> Result<Option<String>, Unable> {
         return Ok(Some(why));
     }
     if old != "1" {
-        let left = Left::Setting { path: path.clone(), old, new: vec!["1".to_owned()], boot: boot() };
+        let left = LabResource::Setting { path: path.clone(), old, new: vec!["1".to_owned()], boot: boot() };
         scene.ledger.will_make(left).map_err(Unable::Failed)?;
         if let Err(error) = fs::write(&path, "1") {
             return Ok(Some(format!("{ACCOUNTING}: {error}")));
@@ -184,7 +184,7 @@ impl Bench {
         if let Some(path) = &file {
             let old = read_at(path, "").map_err(|unread| Unable::Host(unread.to_string()))?;
             let new = settings.iter().filter_map(|setting| setting.value.clone()).collect();
-            let left = Left::Setting { path: path.clone(), old, new, boot: boot() };
+            let left = LabResource::Setting { path: path.clone(), old, new, boot: boot() };
             scene.ledger.will_make(left).map_err(Unable::Failed)?;
         }
         (scene.tell)(&format!("{} MiB: {garbage} files of garbage, {active} segments in use", memory >> 20));
@@ -194,7 +194,13 @@ impl Bench {
     }
 
     /// Runs a phase in a group of its own. In a shared group the cache of an earlier phase would be counted.
-    fn phase(&self, scene: &mut Scene<'_>, setting: &Setting, round: u32, watch: &mut Watch) -> Result<Phase, Unable> {
+    fn phase(
+        &self,
+        scene: &mut Scene<'_>,
+        setting: &Setting,
+        round: u32,
+        watch: &mut FigureWatch,
+    ) -> Result<LabPhase, Unable> {
         if let (Some(path), Some(value)) = (&self.file, &setting.value) {
             fs::write(path, value).map_err(|error| Unable::Host(format!("{}: {error}", path.display())))?;
         }
@@ -221,24 +227,24 @@ impl Bench {
             time: scene.wanted.phase,
             seed: scene.wanted.seed ^ u64::from(round),
         };
-        let mut part = Part::start(&scene.wanted.program, &Role::Reclaim(Box::new(work)), None)?;
+        let mut part = LabPart::start(&scene.wanted.program, &Role::Reclaim(Box::new(work)), None)?;
         group.as_ref().map_or(Ok(()), |group| group.add(part.pid()))?;
         part.go()?;
         part.until_ready(scene, &mut |now_s| watch.tick(now_s, group.as_ref()))?;
-        let mut phase = Phase::begin(0, round, scene.now_s());
-        let before = Counts::now(group.as_ref());
+        let mut phase = LabPhase::begin(0, round, scene.now_s());
+        let before = PressureCounters::now(group.as_ref());
         let done = part.end(scene, &mut |now_s| watch.tick(now_s, group.as_ref()))?;
-        phase.figures = Counts::now(group.as_ref()).since(&before);
-        phase.take(Tally::from(done.times));
+        phase.figures = PressureCounters::now(group.as_ref()).since(&before);
+        phase.take(TimeTally::from(done.times));
         phase.figures.extend(done.counts);
         Ok(phase)
     }
 }
 
-pub(super) fn run(scene: &mut Scene<'_>) -> Result<Outcome, Unable> {
+pub(super) fn run(scene: &mut Scene<'_>) -> Result<LabOutcome, Unable> {
     let settings = settings(&scene.wanted.reclaim);
     let bench = Bench::prepare(scene, &settings)?;
-    let (mut phases, mut watch) = (Vec::new(), Watch::default());
+    let (mut phases, mut watch) = (Vec::new(), FigureWatch::default());
     for (round, setting) in order(settings.len(), scene.wanted.rounds, scene.wanted.seed) {
         (scene.tell)(&format!("round {}: {}", round + 1, settings[setting].name));
         let mut phase = bench.phase(scene, &settings[setting], round, &mut watch)?;
@@ -247,7 +253,7 @@ pub(super) fn run(scene: &mut Scene<'_>) -> Result<Outcome, Unable> {
     }
     let names: Vec<&str> = settings.iter().map(|setting| setting.name.as_str()).collect();
     let figures = if bench.shape.is_whole_host { &HOST_FIGURES[..] } else { &FIGURES[..] };
-    let mut outcome = Outcome::of(Lab::Reclaim, scene, &names, figures, phases);
+    let mut outcome = LabOutcome::of(Lab::Reclaim, scene, &names, figures, phases);
     outcome.timelines = watch.timelines();
     outcome.findings = found(Lab::Reclaim, "/", None, std::time::Duration::from_secs(1));
     conclude(&mut outcome, &bench);
@@ -255,7 +261,7 @@ pub(super) fn run(scene: &mut Scene<'_>) -> Result<Outcome, Unable> {
 }
 
 /// Writes the headline, and the notes that a reader has to know.
-fn conclude(outcome: &mut Outcome, bench: &Bench) {
+fn conclude(outcome: &mut LabOutcome, bench: &Bench) {
     let last = outcome.settings.len() - 1;
     let is_engines = bench.file.is_none();
     // Among engines the last is the one that costs. Among a setting's values it may be any.

@@ -25,7 +25,8 @@ use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
 use doctor::check::{Check, Verdict as Found};
 use doctor::checks::nearest_of;
 use doctor::prove::{
-    Measured, Proof, ROUNDS_MAX, ROUNDS_MIN, ROUNDS_MIN_LIVE, Round, Side, Subject, Verdict, judge, number, order, text,
+    Measured, Proof, ProofRound, ProofVerdict, ROUNDS_MAX, ROUNDS_MIN, ROUNDS_MIN_LIVE, Side, Subject, judge, number,
+    order, text,
 };
 use doctor::tune::{Draft, Setting, draft_remedy, draft_settings, is_written};
 use doctor::{Host, checks};
@@ -37,7 +38,7 @@ use super::args::{self, failed};
 use super::tune;
 use crate::load::{compare::write, stop};
 use crate::{Failure, print};
-use change::{Change, Settings};
+use change::{HostChange, HostSettings};
 use live::{Live, apart};
 use trial::{Bench, settle};
 
@@ -137,7 +138,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         let json = serde_json::to_string_pretty(&proofs).expect("a proof is plain JSON");
         write(Path::new(path), &(json + "\n"))?;
     }
-    let helped = proofs.iter().any(|proof| proof.verdict == Verdict::Helped);
+    let helped = proofs.iter().any(|proof| proof.verdict == ProofVerdict::Helped);
     if helped { Ok(()) } else { Err(Failure::Code(NOT_HELPED, Vec::new())) }
 }
 
@@ -212,14 +213,14 @@ fn rounds_wanted(matches: &ArgMatches, meter: &Meter) -> Result<u64, Failure> {
 }
 
 /// Returns the subjects to prove, each with its change.
-fn wanted(matches: &ArgMatches) -> Result<Vec<(Subject, Change)>, Failure> {
+fn wanted(matches: &ArgMatches) -> Result<Vec<(Subject, HostChange)>, Failure> {
     let root = tune::root_of(matches)?;
     let host = Host::now(root.clone(), matches.get_one::<u32>("pid").copied());
     let folder = tune::folder(matches, &root);
     let settings = |change: &str, mechanism: Option<&str>, draft: Draft| {
         let mut subject = subject(change, mechanism);
         subject.steps.clone_from(&draft.steps);
-        (subject, Change::Settings(Settings::new(root.clone(), folder.clone(), draft)))
+        (subject, HostChange::Settings(HostSettings::new(root.clone(), folder.clone(), draft)))
     };
     if let Some(cpus) = matches.get_one::<String>("pin") {
         return pinned(matches, cpus).map(|pinned| vec![pinned]);
@@ -277,7 +278,7 @@ fn setting(text: &str) -> Result<Setting, Failure> {
     Ok(Setting { path, value: value.to_owned() })
 }
 
-fn pinned(matches: &ArgMatches, cpus: &str) -> Result<(Subject, Change), Failure> {
+fn pinned(matches: &ArgMatches, cpus: &str) -> Result<(Subject, HostChange), Failure> {
     if matches.contains_id("target") && !matches.contains_id("server") {
         let line = "--pin: a server that runs already is not pinned from outside; let --server start one";
         return Err(Failure::Usage(vec![line.to_owned()]));
@@ -289,7 +290,7 @@ fn pinned(matches: &ArgMatches, cpus: &str) -> Result<(Subject, Change), Failure
         return Err(failed(vec![format!("--pin auto pins nothing here: {why}; name the CPUs, as in --pin 0-1")]));
     }
     let mechanism = "A thread that is not pinned is moved between CPUs and queues behind others on one.";
-    Ok((subject(&format!("pin {cpus}"), Some(mechanism)), Change::Pins(cpus.to_owned())))
+    Ok((subject(&format!("pin {cpus}"), Some(mechanism)), HostChange::Pins(cpus.to_owned())))
 }
 
 fn subject(change: &str, mechanism: Option<&str>) -> Subject {
@@ -310,7 +311,7 @@ fn subject(change: &str, mechanism: Option<&str>) -> Subject {
 fn proved(
     matches: &ArgMatches,
     subject: &mut Subject,
-    change: &mut Change,
+    change: &mut HostChange,
     bench: &mut Meter,
     desk: &Desk,
 ) -> Result<Proof, Failure> {
@@ -327,7 +328,7 @@ fn proved(
     let measured = measured?;
     back?;
     let mut proof = judge(subject.clone(), measured);
-    let stays = proof.verdict == Verdict::Helped && !matches.get_flag("undo") && !desk.is_stopped();
+    let stays = proof.verdict == ProofVerdict::Helped && !matches.get_flag("undo") && !desk.is_stopped();
     proof.end = match stays {
         true => change.keep().map_err(|why| failed(vec![why]))?,
         false => "It is taken back: the host is as it was.".to_owned(),
@@ -338,18 +339,18 @@ fn proved(
 /// Rounds until enough count; half as many more are tried for those that do not.
 fn rounds(
     subject: &Subject,
-    change: &mut Change,
+    change: &mut HostChange,
     bench: &mut Meter,
     wanted: u64,
     desk: &Desk,
-) -> Result<Vec<Round>, Failure> {
-    let mut rounds: Vec<Round> = Vec::new();
-    let counted = |rounds: &[Round]| rounds.iter().filter(|round| round.fault().is_none()).count() as u64;
+) -> Result<Vec<ProofRound>, Failure> {
+    let mut rounds: Vec<ProofRound> = Vec::new();
+    let counted = |rounds: &[ProofRound]| rounds.iter().filter(|round| round.fault().is_none()).count() as u64;
     eprintln!("{}: {}; {}; seed {}", subject.change, subject.server, subject.load, subject.seed);
     if !subject.rate.is_empty() {
         eprintln!("the rate: {}", subject.rate);
     }
-    let is_wanted = |rounds: &[Round]| {
+    let is_wanted = |rounds: &[ProofRound]| {
         counted(rounds) < wanted && (rounds.len() as u64) < wanted + wanted.div_ceil(2) && !desk.is_stopped()
     };
     while is_wanted(&rounds) {
@@ -372,7 +373,7 @@ fn rounds(
             if matches!(bench, Meter::Live(_)) && changed.fault.is_none() {
                 changed.fault = apart(&before, &changed);
             }
-            rounds.push(Round { first: both[0], before, changed });
+            rounds.push(ProofRound { first: both[0], before, changed });
         }
     }
     Ok(rounds)

@@ -21,8 +21,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::{Mapped, Run, Steps, Then, address, renamed};
-use crate::workload::fault::{Fault, Place};
-use crate::workload::file::reader::{Reader, Section};
+use crate::workload::fault::{FaultPlace, WorkloadFault};
+use crate::workload::file::reader::{DocumentReader, Section};
 use crate::workload::file::text_of;
 use crate::workload::model::{Arrivals, Pace, Protocol, Target, Workload};
 
@@ -55,9 +55,9 @@ const PROTOCOLS: [(&str, Option<Protocol>); 18] = [
 ///
 /// # Errors
 /// Every fault, in the order of lines.
-pub fn read_file(path: &Path) -> Result<Mapped, Vec<Fault>> {
+pub fn read_file(path: &Path) -> Result<Mapped, Vec<WorkloadFault>> {
     let text = text_of(path, FILE_BYTES_MAX).map_err(|(what, remedy)| {
-        vec![Fault::new("", what, remedy).at(Place::File { path: path.to_owned(), line: 1 })]
+        vec![WorkloadFault::new("", what, remedy).at(FaultPlace::File { path: path.to_owned(), line: 1 })]
     })?;
     read_text(path, &text)
 }
@@ -66,8 +66,8 @@ pub fn read_file(path: &Path) -> Result<Mapped, Vec<Fault>> {
 ///
 /// # Errors
 /// As [`read_file`].
-pub fn read_text(path: &Path, text: &str) -> Result<Mapped, Vec<Fault>> {
-    let mut reader = Reader::new(path, text);
+pub fn read_text(path: &Path, text: &str) -> Result<Mapped, Vec<WorkloadFault>> {
+    let mut reader = DocumentReader::new(path, text);
     let (document, errors) = DeTable::parse_recoverable(text);
     for error in &errors {
         reader.syntax(error);
@@ -108,7 +108,7 @@ pub fn read_text(path: &Path, text: &str) -> Result<Mapped, Vec<Fault>> {
 }
 
 /// Faults of fields of a workload, by the names of the file.
-fn renamed_in(faults: Vec<Fault>, older: bool) -> Vec<Fault> {
+fn renamed_in(faults: Vec<WorkloadFault>, older: bool) -> Vec<WorkloadFault> {
     const CURRENT: [(&str, &str); 4] =
         [(".key_bytes", ".klen"), (".count", ".nkeys"), (".value_bytes", ".vlen"), (".verbs", ".commands")];
     const OLDER: [(&str, &str); 4] =
@@ -117,7 +117,7 @@ fn renamed_in(faults: Vec<Fault>, older: bool) -> Vec<Fault> {
     let in_keyspace =
         |rest: &str| fields.iter().fold(rest.to_owned(), |name, (ours, theirs)| name.replace(ours, theirs));
     let faults = faults.into_iter().map(|fault| match fault.name.strip_prefix("keys") {
-        Some(rest) => Fault { name: format!("{keyspace}{}", in_keyspace(rest)), ..fault },
+        Some(rest) => WorkloadFault { name: format!("{keyspace}{}", in_keyspace(rest)), ..fault },
         None => fault,
     });
     let connections = if older { "connection" } else { "client" };
@@ -145,7 +145,7 @@ fn loose_number(value: &Spanned<DeValue<'_>>) -> Option<f64> {
 }
 
 /// A rate a second, with or without quotes.
-fn rate<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>, key: &'static str) -> Option<f64> {
+fn rate<'t>(reader: &mut DocumentReader<'t>, section: &mut Section<'_, 't>, key: &'static str) -> Option<f64> {
     let value = reader.value(section, key)?;
     let number = loose_number(value);
     if number.is_none() {
@@ -156,7 +156,7 @@ fn rate<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>, key: &'stati
 
 /// A duration with its unit in quotes, or a bare number of `unit_ns` nanoseconds each.
 fn span<'t>(
-    reader: &mut Reader<'t>,
+    reader: &mut DocumentReader<'t>,
     section: &mut Section<'_, 't>,
     key: &'static str,
     unit_ns: u64,
@@ -186,7 +186,7 @@ struct General {
     threads: u32,
 }
 
-fn general<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mut Mapped) -> General {
+fn general<'t>(reader: &mut DocumentReader<'t>, root: &mut Section<'_, 't>, mapped: &mut Mapped) -> General {
     let mut general = General { threads: 1 };
     let Some(mut section) = reader.table(root, "general") else {
         let remedy = "write [general] and protocol = \"memcache\" below it";
@@ -228,7 +228,7 @@ fn general<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mut
     general
 }
 
-fn targets<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, workload: &mut Workload) {
+fn targets<'t>(reader: &mut DocumentReader<'t>, root: &mut Section<'_, 't>, workload: &mut Workload) {
     let remedy = "write endpoints = [\"127.0.0.1:11211\"]";
     let Some(mut section) = reader.table(root, "target") else {
         reader.fault(0, "target", "no server is named", "write [target] and endpoints = [\"127.0.0.1:11211\"]");
@@ -248,13 +248,13 @@ fn targets<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, workload: &m
         workload.targets.push(Target { address: endpoint, weight: 1 });
     }
     if workload.targets.is_empty() && !reader.has_faults() {
-        reader.located(vec![Fault::new("target", "no server is named", remedy)]);
+        reader.located(vec![WorkloadFault::new("target", "no server is named", remedy)]);
     }
     reader.end(section);
 }
 
 /// `[connection]` of the older form: the pool is each thread's, for each endpoint.
-fn connection<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, workload: &mut Workload, threads: u32) {
+fn connection<'t>(reader: &mut DocumentReader<'t>, root: &mut Section<'_, 't>, workload: &mut Workload, threads: u32) {
     let mut pool = 1;
     if let Some(mut section) = reader.table(root, "connection") {
         pool = reader.small(&mut section, "poolsize").unwrap_or(1);
@@ -267,7 +267,7 @@ fn connection<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, workload:
 }
 
 /// `[request]` of the older form.
-fn request<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mut Mapped) {
+fn request<'t>(reader: &mut DocumentReader<'t>, root: &mut Section<'_, 't>, mapped: &mut Mapped) {
     let Some(mut section) = reader.table(root, "request") else { return };
     open(&mut mapped.workload, rate(reader, &mut section, "ratelimit"));
     mapped.run.timeout = span(reader, &mut section, "timeout", MILLISECOND_NS);
@@ -281,7 +281,7 @@ fn open(workload: &mut Workload, rate: Option<f64>) {
 }
 
 /// `[client]` of version 5: the pool is the whole run's, for each endpoint.
-fn client<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mut Mapped, general: &General) {
+fn client<'t>(reader: &mut DocumentReader<'t>, root: &mut Section<'_, 't>, mapped: &mut Mapped, general: &General) {
     let workload = &mut mapped.workload;
     let endpoints = u32::try_from(workload.targets.len().max(1)).unwrap_or(u32::MAX);
     let (mut threads, mut pool) = (general.threads, 1);
@@ -308,7 +308,7 @@ fn client<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mut 
 }
 
 /// `[workload]` of version 5.
-fn workload<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mut Mapped) {
+fn workload<'t>(reader: &mut DocumentReader<'t>, root: &mut Section<'_, 't>, mapped: &mut Mapped) {
     let Some(mut section) = reader.table(root, "workload") else {
         reader.fault(0, "workload", "nothing is asked for", "write [[workload.keyspace]] with commands");
         return;
@@ -331,7 +331,7 @@ fn workload<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mu
 const ORDERS: [(&str, bool); 2] = [("linear", false), ("shuffled", true)];
 const ENDS: [(&str, Then); 3] = [("stable", Then::Stable), ("loop", Then::Loop), ("mirror", Then::Mirror)];
 
-fn ratelimit<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>, mapped: &mut Mapped) {
+fn ratelimit<'t>(reader: &mut DocumentReader<'t>, section: &mut Section<'_, 't>, mapped: &mut Mapped) {
     let Some(mut section) = reader.table(section, "ratelimit") else { return };
     let start = rate(reader, &mut section, "start");
     open(&mut mapped.workload, start);
@@ -348,22 +348,22 @@ fn ratelimit<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>, mapped:
         _ => {
             let remedy = "write start, end, step and interval, each above 0";
             let name = section.path.clone();
-            reader.located(vec![Fault::new(name, "the steps of the rate are not whole", remedy)]);
+            reader.located(vec![WorkloadFault::new(name, "the steps of the rate are not whole", remedy)]);
         }
     }
     reader.end(section);
 }
 
 /// `[tls]`: that it is there, also empty, secures the connections. Its files are looked for from where we run.
-fn tls<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mut Mapped) {
+fn tls<'t>(reader: &mut DocumentReader<'t>, root: &mut Section<'_, 't>, mapped: &mut Mapped) {
     let Some(mut section) = reader.table(root, "tls") else { return };
-    let mut file = |reader: &mut Reader<'t>, key| reader.text(&mut section, key).map(std::path::PathBuf::from);
+    let mut file = |reader: &mut DocumentReader<'t>, key| reader.text(&mut section, key).map(std::path::PathBuf::from);
     let ca = file(reader, "ca_file");
     let (certificate, chain) = (file(reader, "certificate"), file(reader, "certificate_chain"));
     let key = file(reader, "private_key");
     let mut refused = |key: &'static str, is_wanted: bool, what: &str, remedy: &str| {
         if reader.switch(&mut section, key) == Some(!is_wanted) {
-            reader.located(vec![Fault::new(format!("tls.{key}"), what, remedy)]);
+            reader.located(vec![WorkloadFault::new(format!("tls.{key}"), what, remedy)]);
         }
     };
     let remedy = "leave it away; --tls-server-name says another name, and --tls-insecure takes any certificate";
@@ -371,7 +371,7 @@ fn tls<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mut Map
     refused("use_sni", true, "the name is always sent to the server", "leave it away");
     if certificate.is_some() && chain.is_some() {
         let remedy = "write both into one file, the client's own first, and name it as certificate_chain";
-        reader.located(vec![Fault::new(
+        reader.located(vec![WorkloadFault::new(
             "tls.certificate",
             "a certificate and its chain are read from one file",
             remedy,
@@ -379,7 +379,7 @@ fn tls<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mut Map
     }
     reader.end(section);
     let certificate = chain.or(certificate);
-    mapped.workload.tls = Some(link::tls::Settings { ca, certificate, key, ..link::tls::Settings::default() });
+    mapped.workload.tls = Some(link::tls::TlsSettings { ca, certificate, key, ..link::tls::TlsSettings::default() });
 }
 
 /// Sections that say nothing of what is asked.

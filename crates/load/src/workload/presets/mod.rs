@@ -15,7 +15,7 @@ use std::path::Path;
 
 use base::nearest::nearest;
 
-use super::fault::Fault;
+use super::fault::WorkloadFault;
 use super::model::Workload;
 
 macro_rules! files {
@@ -57,7 +57,7 @@ pub fn text(name: &str) -> Option<&'static str> {
 ///
 /// # Errors
 /// There is none of that name: the fault's remedy names the nearest.
-pub fn preset(name: &str) -> Result<Workload, Vec<Fault>> {
+pub fn preset(name: &str) -> Result<Workload, Vec<WorkloadFault>> {
     if let Some(text) = text(name) {
         return Workload::read_text(Path::new(name), text);
     }
@@ -75,6 +75,6 @@ pub fn preset(name: &str) -> Result<Workload, Vec<Fault>> {
                 format!("there are {files}, twitter:cluster1 to cluster54, and meta: with {}", meta::NAMES.join(", "))
             }
         };
-        vec![Fault::new("preset", format!("there is no preset '{name}'"), remedy)]
+        vec![WorkloadFault::new("preset", format!("there is no preset '{name}'"), remedy)]
     })
 }
