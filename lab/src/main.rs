@@ -93,15 +93,15 @@ enum Command {
         uring: bool,
     },
     /// Compare the load generator's percentiles with the true ones of a fake server with known delays.
-    LoadAccuracy(generator::accuracy::Options),
+    LoadAccuracy(generator::accuracy::AccuracyOptions),
     /// Compare the load generator's closed-loop throughput with redis-benchmark's and memcaslap's.
-    LoadAgree(generator::agree::Options),
+    LoadAgree(generator::agree::AgreeOptions),
     /// Run the reclaim lab in guests with two memory nodes, under QEMU and several of Debian's kernels.
-    LabNuma(numa::Options),
+    LabNuma(numa::NumaOptions),
     /// Kill servers, and cut off machines, with memory files on persistent memory, in guests under QEMU.
-    Dax(dax::Options),
+    Dax(dax::DaxOptions),
     /// Prove the remedy for the CPUs of interrupts in a guest under QEMU, whose kernel allows interrupts to be moved.
-    ProveIrq(prove_irq::Options),
+    ProveIrq(prove_irq::ProveIrqOptions),
 }
 
 fn run(command: Command) -> Result<bool, String> {
@@ -111,12 +111,14 @@ fn run(command: Command) -> Result<bool, String> {
             replay::run(&root(), replay_options(short, requests, pace, without_gannet))
         }
         Command::Policy { plot: true, .. } => policy::plot::run(&root()),
-        Command::Policy { accesses, only, small_percent, without_peers, flash, .. } => {
-            policy::run(&root(), &target, &policy::Options { accesses, only, small_percent, without_peers, flash })
-        }
+        Command::Policy { accesses, only, small_percent, without_peers, flash, .. } => policy::run(
+            &root(),
+            &target,
+            &policy::PolicyOptions { accesses, only, small_percent, without_peers, flash },
+        ),
         Command::Soak { short, requests, seconds, seed, workers, uring } => {
             let requests = requests.unwrap_or(if short { soak::REQUESTS_SHORT } else { soak::REQUESTS_WHOLE });
-            soak::run(&target, &soak::Options { requests, seconds, seed, workers, uring, as_test: short })
+            soak::run(&target, &soak::SoakOptions { requests, seconds, seed, workers, uring, as_test: short })
         }
         Command::LoadAccuracy(options) => generator::accuracy::measure(options),
         Command::LoadAgree(options) => generator::agree::measure(&options),
@@ -127,8 +129,13 @@ fn run(command: Command) -> Result<bool, String> {
 }
 
 /// Returns the length and the pace of `replay`.
-fn replay_options(short: bool, requests: Option<u64>, pace: Option<u64>, without_gannet: bool) -> replay::Options {
-    let mut options = if short { replay::Options::short() } else { replay::Options::full() };
+fn replay_options(
+    short: bool,
+    requests: Option<u64>,
+    pace: Option<u64>,
+    without_gannet: bool,
+) -> replay::ReplayOptions {
+    let mut options = if short { replay::ReplayOptions::short() } else { replay::ReplayOptions::full() };
     options.requests = requests.unwrap_or(options.requests);
     options.pace = pace.unwrap_or(options.pace);
     options.without_gannet = without_gannet;

@@ -12,7 +12,7 @@ mod tidy;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use testbed::server::{Kind, NullReply};
+use testbed::server::{NullReply, ServerKind};
 use testbed::{null_server, root, target_folder};
 
 #[derive(Parser)]
@@ -165,7 +165,7 @@ fn run(command: Command) -> Result<bool, String> {
         Command::House { .. } => tidy::house(&root()).map(|()| true).map_err(|error| error.to_string()),
         Command::Test { parts } => test_run::run(&root(), &parts),
         Command::Bench(args) => bench::run(&args.options()),
-        Command::Gate { with_peer, keep } => gate::run(&root(), &gate::Options { with_peer, keep }),
+        Command::Gate { with_peer, keep } => gate::run(&root(), &gate::GateOptions { with_peer, keep }),
         Command::Loom => machines::models(&root(), &target),
         Command::Asan => machines::asan(&root(), &target),
         Command::Miri => machines::miri(&root(), &target),
@@ -178,7 +178,7 @@ fn run(command: Command) -> Result<bool, String> {
 }
 
 impl BenchArgs {
-    fn options(self) -> bench::Options {
+    fn options(self) -> bench::BenchOptions {
         let alone = self.only_growth
             || self.only_large
             || self.only_storm
@@ -189,7 +189,7 @@ impl BenchArgs {
             || self.only_flash
             || self.only_restart
             || self.only_upgrade;
-        bench::Options {
+        bench::BenchOptions {
             quick: self.quick,
             kinds: bench_kinds(self.only_io, self.with_other, self.without_gannet),
             rates: !self.only_memory && !alone,
@@ -213,13 +213,13 @@ impl BenchArgs {
 }
 
 /// Returns the servers of `bench`.
-fn bench_kinds(only_io: bool, with_other: bool, without_gannet: bool) -> Vec<Kind> {
+fn bench_kinds(only_io: bool, with_other: bool, without_gannet: bool) -> Vec<ServerKind> {
     let mut kinds = match (only_io, with_other) {
-        (true, _) => vec![Kind::Null, Kind::GannetEpoll, Kind::GannetUring],
-        (_, true) => vec![Kind::Null, Kind::Gannet, Kind::GannetOther],
-        _ => vec![Kind::Null, Kind::Gannet, Kind::Memcached],
+        (true, _) => vec![ServerKind::Null, ServerKind::GannetEpoll, ServerKind::GannetUring],
+        (_, true) => vec![ServerKind::Null, ServerKind::Gannet, ServerKind::GannetOther],
+        _ => vec![ServerKind::Null, ServerKind::Gannet, ServerKind::Memcached],
     };
-    kinds.retain(|kind| !(without_gannet && *kind == Kind::Gannet));
+    kinds.retain(|kind| !(without_gannet && *kind == ServerKind::Gannet));
     kinds
 }
 

@@ -42,7 +42,7 @@ pub enum Quantity {
 
 /// The error in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum UnitFault {
     /// The text is empty.
     Empty,
     /// The text does not begin with a number.
@@ -65,18 +65,18 @@ pub struct UnitError {
     /// The kind of quantity that the caller asked for.
     pub quantity: Quantity,
     /// The error in the text.
-    pub fault: Fault,
+    pub fault: UnitFault,
 }
 
 impl UnitError {
     /// Returns the remedy: what to write instead.
     pub const fn remedy(self) -> &'static str {
         match (self.quantity, self.fault) {
-            (Quantity::Bytes, Fault::BareNumber | Fault::AmbiguousUnit) => {
+            (Quantity::Bytes, UnitFault::BareNumber | UnitFault::AmbiguousUnit) => {
                 "name the unit: MiB is 2^20 bytes and MB is 10^6, as in 512MiB"
             }
             (Quantity::Bytes, _) => "write a number and one of B, KiB, MiB, GiB, TiB, kB, MB, GB, TB, as in 512MiB",
-            (Quantity::Time, Fault::BareNumber) => "name the unit: s is seconds and ms milliseconds, as in 60s",
+            (Quantity::Time, UnitFault::BareNumber) => "name the unit: s is seconds and ms milliseconds, as in 60s",
             (Quantity::Time, _) => "write a number and one of ns, us, ms, s, m, h, d, as in 100ms",
             (Quantity::Count, _) => "write a whole number, as in 1024",
         }
@@ -91,13 +91,13 @@ impl fmt::Display for UnitError {
             Quantity::Count => "a count",
         };
         match self.fault {
-            Fault::Empty => write!(f, "{what} is missing"),
-            Fault::NotANumber => write!(f, "{what} begins with a number"),
-            Fault::BareNumber => write!(f, "{what} has a unit, and this is a bare number"),
-            Fault::AmbiguousUnit => write!(f, "this unit may mean powers of 1000 or of 1024"),
-            Fault::UnknownUnit => write!(f, "no such unit for {what}"),
-            Fault::NotWhole => write!(f, "this fraction does not come to a whole number"),
-            Fault::TooLarge => write!(f, "{what} is less than 2^64"),
+            UnitFault::Empty => write!(f, "{what} is missing"),
+            UnitFault::NotANumber => write!(f, "{what} begins with a number"),
+            UnitFault::BareNumber => write!(f, "{what} has a unit, and this is a bare number"),
+            UnitFault::AmbiguousUnit => write!(f, "this unit may mean powers of 1000 or of 1024"),
+            UnitFault::UnknownUnit => write!(f, "no such unit for {what}"),
+            UnitFault::NotWhole => write!(f, "this fraction does not come to a whole number"),
+            UnitFault::TooLarge => write!(f, "{what} is less than 2^64"),
         }
     }
 }
@@ -227,20 +227,21 @@ struct Number {
 }
 
 /// Splits the leading number from the rest of the text.
-fn number(text: &str) -> Result<(Number, &str), Fault> {
+fn number(text: &str) -> Result<(Number, &str), UnitFault> {
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(text.len());
     let (digits, rest) = text.split_at(end);
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
     let fraction_digits = fraction.len();
     if !starts_with_digit(whole) || !starts_with_digit(fraction) || fraction.contains(['.', '_']) {
-        return Err(Fault::NotANumber);
+        return Err(UnitFault::NotANumber);
     }
     if fraction_digits > FRACTION_DIGITS_MAX {
-        return Err(Fault::NotWhole);
+        return Err(UnitFault::NotWhole);
     }
     let mut value = 0u64;
     for digit in whole.bytes().filter(|byte| *byte != b'_') {
-        value = value.checked_mul(10).and_then(|v| v.checked_add(u64::from(digit - b'0'))).ok_or(Fault::TooLarge)?;
+        value =
+            value.checked_mul(10).and_then(|v| v.checked_add(u64::from(digit - b'0'))).ok_or(UnitFault::TooLarge)?;
     }
     let fraction = fraction.bytes().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0'));
     Ok((Number { whole: value, fraction, fraction_digits: fraction_digits as u32 }, rest.trim_start()))
@@ -252,42 +253,42 @@ fn starts_with_digit(text: &str) -> bool {
 
 impl Number {
     /// Multiplies this number by `scale`. Returns an error unless the result is whole and fits in 64 bits.
-    fn times(&self, scale: u64) -> Result<u64, Fault> {
+    fn times(&self, scale: u64) -> Result<u64, UnitFault> {
         let parts = 10u128.pow(self.fraction_digits);
         let fraction = u128::from(self.fraction) * u128::from(scale);
         if fraction % parts != 0 {
-            return Err(Fault::NotWhole);
+            return Err(UnitFault::NotWhole);
         }
-        u64::try_from(u128::from(self.whole) * u128::from(scale) + fraction / parts).map_err(|_| Fault::TooLarge)
+        u64::try_from(u128::from(self.whole) * u128::from(scale) + fraction / parts).map_err(|_| UnitFault::TooLarge)
     }
 }
 
 /// Parses `text` as a number and a unit; `scale_of` returns the unit's scale.
-fn quantity(text: &str, scale_of: impl Fn(&str) -> Result<u64, Fault>) -> Result<u64, Fault> {
+fn quantity(text: &str, scale_of: impl Fn(&str) -> Result<u64, UnitFault>) -> Result<u64, UnitFault> {
     let text = text.trim();
     if text.is_empty() {
-        return Err(Fault::Empty);
+        return Err(UnitFault::Empty);
     }
     let (number, unit) = number(text)?;
     if unit.is_empty() {
-        return Err(Fault::BareNumber);
+        return Err(UnitFault::BareNumber);
     }
     number.times(scale_of(unit)?)
 }
 
-fn byte_scale(unit: &str) -> Result<u64, Fault> {
+fn byte_scale(unit: &str) -> Result<u64, UnitFault> {
     if let Some((_, scale)) = BYTE_UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)) {
         return Ok(*scale);
     }
     match unit {
-        "k" | "K" | "m" | "M" | "g" | "G" | "t" | "T" => Err(Fault::AmbiguousUnit),
-        _ => Err(Fault::UnknownUnit),
+        "k" | "K" | "m" | "M" | "g" | "G" | "t" | "T" => Err(UnitFault::AmbiguousUnit),
+        _ => Err(UnitFault::UnknownUnit),
     }
 }
 
-fn time_scale(unit: &str) -> Result<u64, Fault> {
+fn time_scale(unit: &str) -> Result<u64, UnitFault> {
     let unit = if matches!(unit, "µs" | "μs") { "us" } else { unit };
-    TIME_UNITS.iter().find(|(name, _)| *name == unit).map(|(_, scale)| *scale).ok_or(Fault::UnknownUnit)
+    TIME_UNITS.iter().find(|(name, _)| *name == unit).map(|(_, scale)| *scale).ok_or(UnitFault::UnknownUnit)
 }
 
 impl FromStr for ByteSize {
@@ -313,10 +314,10 @@ impl FromStr for Count {
         let text = text.trim();
         let parse = || {
             if text.is_empty() {
-                return Err(Fault::Empty);
+                return Err(UnitFault::Empty);
             }
             let (number, rest) = number(text)?;
-            if !rest.is_empty() { Err(Fault::UnknownUnit) } else { number.times(1) }
+            if !rest.is_empty() { Err(UnitFault::UnknownUnit) } else { number.times(1) }
         };
         parse().map(Self).map_err(|fault| UnitError { quantity: Quantity::Count, fault })
     }
@@ -327,11 +328,11 @@ mod tests {
     use super::*;
     use crate::prng::Prng;
 
-    fn size(text: &str) -> Result<u64, Fault> {
+    fn size(text: &str) -> Result<u64, UnitFault> {
         text.parse::<ByteSize>().map(|size| size.0).map_err(|error| error.fault)
     }
 
-    fn time(text: &str) -> Result<u64, Fault> {
+    fn time(text: &str) -> Result<u64, UnitFault> {
         text.parse::<TimeSpan>().map(|span| span.0).map_err(|error| error.fault)
     }
 
@@ -360,29 +361,29 @@ mod tests {
 
     #[test]
     fn a_bare_number_is_refused_with_its_remedy() {
-        assert_eq!(size("512"), Err(Fault::BareNumber));
-        assert_eq!(time("60"), Err(Fault::BareNumber));
+        assert_eq!(size("512"), Err(UnitFault::BareNumber));
+        assert_eq!(time("60"), Err(UnitFault::BareNumber));
         assert!("512".parse::<ByteSize>().unwrap_err().remedy().contains("512MiB"));
         assert!("60".parse::<TimeSpan>().unwrap_err().remedy().contains("60s"));
     }
 
     #[test]
     fn what_is_not_a_quantity_is_refused() {
-        assert_eq!(size(""), Err(Fault::Empty));
-        assert_eq!(size("MiB"), Err(Fault::NotANumber));
-        assert_eq!(size("-1MiB"), Err(Fault::NotANumber));
-        assert_eq!(size("1.MiB"), Err(Fault::NotANumber));
-        assert_eq!(size(".5MiB"), Err(Fault::NotANumber));
-        assert_eq!(size("1.2.3MiB"), Err(Fault::NotANumber));
-        assert_eq!(size("1m"), Err(Fault::AmbiguousUnit));
-        assert_eq!(size("1PiB"), Err(Fault::UnknownUnit));
-        assert_eq!(size("0.3B"), Err(Fault::NotWhole));
-        assert_eq!(size("0.1234567891TiB"), Err(Fault::NotWhole));
-        assert_eq!(size("18446744073709551616B"), Err(Fault::TooLarge));
-        assert_eq!(size("16777216TiB"), Err(Fault::TooLarge));
-        assert_eq!(time("18446744073709551615.999999999d"), Err(Fault::TooLarge));
-        assert_eq!(time("1S"), Err(Fault::UnknownUnit));
-        assert_eq!("1k".parse::<Count>().unwrap_err().fault, Fault::UnknownUnit);
+        assert_eq!(size(""), Err(UnitFault::Empty));
+        assert_eq!(size("MiB"), Err(UnitFault::NotANumber));
+        assert_eq!(size("-1MiB"), Err(UnitFault::NotANumber));
+        assert_eq!(size("1.MiB"), Err(UnitFault::NotANumber));
+        assert_eq!(size(".5MiB"), Err(UnitFault::NotANumber));
+        assert_eq!(size("1.2.3MiB"), Err(UnitFault::NotANumber));
+        assert_eq!(size("1m"), Err(UnitFault::AmbiguousUnit));
+        assert_eq!(size("1PiB"), Err(UnitFault::UnknownUnit));
+        assert_eq!(size("0.3B"), Err(UnitFault::NotWhole));
+        assert_eq!(size("0.1234567891TiB"), Err(UnitFault::NotWhole));
+        assert_eq!(size("18446744073709551616B"), Err(UnitFault::TooLarge));
+        assert_eq!(size("16777216TiB"), Err(UnitFault::TooLarge));
+        assert_eq!(time("18446744073709551615.999999999d"), Err(UnitFault::TooLarge));
+        assert_eq!(time("1S"), Err(UnitFault::UnknownUnit));
+        assert_eq!("1k".parse::<Count>().unwrap_err().fault, UnitFault::UnknownUnit);
         assert_eq!("1_024".parse::<Count>(), Ok(Count(1024)));
     }
 

@@ -1,6 +1,5 @@
 //! A check, what its probe has seen, and the finding that the two make.
 
-use base::nearest::nearest;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -46,7 +45,7 @@ impl Verdict {
 
 /// The result of a probe.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Seen {
+pub struct ProbeResult {
     /// Never [`Verdict::Unknown`]: that is [`Unread`].
     pub verdict: Verdict,
     /// The value that was read, in words.
@@ -56,7 +55,7 @@ pub struct Seen {
     pub weight: f64,
 }
 
-impl Seen {
+impl ProbeResult {
     /// Nothing to do.
     pub fn ok(value: impl Into<String>) -> Self {
         Self { verdict: Verdict::Ok, value: value.into(), weight: 0.0 }
@@ -89,7 +88,7 @@ impl Seen {
 }
 
 /// The result of a probe, or the reason why it could not read.
-pub type Probed = Result<Seen, Unread>;
+pub type Probed = Result<ProbeResult, Unread>;
 
 /// One thing that is looked at.
 #[derive(Debug)]
@@ -162,36 +161,6 @@ impl Check {
             weight,
         }
     }
-}
-
-/// Returns what a check's id begins with.
-fn group(check: &Check) -> &'static str {
-    check.id.split('.').next().unwrap_or_default()
-}
-
-/// For an error's line: the check or group that is named nearly so, if there is one.
-pub fn nearest_of(name: &str) -> String {
-    let names = crate::checks::all().flat_map(|check| [check.id, group(check)]);
-    nearest(name, names).map_or_else(String::new, |near| format!("; the nearest is {near}"))
-}
-
-/// The checks that are asked for, by their ids or groups; all of them if none is named.
-///
-/// # Errors
-/// A line for each name that is neither, with the nearest one.
-pub fn select(only: &[String]) -> Result<Vec<&'static Check>, Vec<String>> {
-    let all: Vec<&Check> = crate::checks::all().collect();
-    let mut faults = Vec::new();
-    for name in only {
-        if !all.iter().any(|check| check.id == name || group(check) == name) {
-            faults.push(format!("{name:?} is no check and no group of checks{}", nearest_of(name)));
-        }
-    }
-    if !faults.is_empty() {
-        return Err(faults);
-    }
-    let wanted = |check: &&Check| only.is_empty() || only.iter().any(|name| check.id == name || group(check) == name);
-    Ok(all.into_iter().filter(wanted).collect())
 }
 
 /// Looks at a host. The worst finding comes first, among equals the heavier one.

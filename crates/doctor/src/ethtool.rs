@@ -20,7 +20,7 @@ use crate::netlink::{Family, NESTED, attribute, find, number as attribute_number
 const PROGRAMS: [&str; 3] = ["/usr/sbin/ethtool", "/sbin/ethtool", "/usr/bin/ethtool"];
 
 /// A kind of settings.
-struct Kind {
+struct EthtoolSettings {
     /// The program's option that prints them; the capital letter sets them.
     option: &'static str,
     title: &'static str,
@@ -29,14 +29,14 @@ struct Kind {
     set: u8,
 }
 
-const KINDS: [Kind; 3] = [
-    Kind { option: "g", title: "Ring", get: 15, set: 16 },
-    Kind { option: "l", title: "Channel", get: 17, set: 18 },
-    Kind { option: "c", title: "Coalesce", get: 19, set: 20 },
+const KINDS: [EthtoolSettings; 3] = [
+    EthtoolSettings { option: "g", title: "Ring", get: 15, set: 16 },
+    EthtoolSettings { option: "l", title: "Channel", get: 17, set: 18 },
+    EthtoolSettings { option: "c", title: "Coalesce", get: 19, set: 20 },
 ];
 
 /// A number or a switch that belongs to a kind of settings.
-struct Known {
+struct EthtoolField {
     option: &'static str,
     /// The name in the program's output.
     name: &'static str,
@@ -48,11 +48,11 @@ struct Known {
     is_switch: bool,
 }
 
-const fn known(option: &'static str, name: &'static str, word: &'static str, most: u16, now: u16) -> Known {
-    Known { option, name, word, most: if most == 0 { None } else { Some(most) }, now, is_switch: false }
+const fn known(option: &'static str, name: &'static str, word: &'static str, most: u16, now: u16) -> EthtoolField {
+    EthtoolField { option, name, word, most: if most == 0 { None } else { Some(most) }, now, is_switch: false }
 }
 
-const KNOWN: [Known; 13] = [
+const KNOWN: [EthtoolField; 13] = [
     known("g", "RX", "rx", 2, 6),
     known("g", "RX Mini", "rx-mini", 3, 7),
     known("g", "RX Jumbo", "rx-jumbo", 4, 8),
@@ -61,7 +61,7 @@ const KNOWN: [Known; 13] = [
     known("l", "TX", "tx", 3, 7),
     known("l", "Other", "other", 4, 8),
     known("l", "Combined", "combined", 5, 9),
-    Known { is_switch: true, ..known("c", "Adaptive RX", "adaptive-rx", 0, 11) },
+    EthtoolField { is_switch: true, ..known("c", "Adaptive RX", "adaptive-rx", 0, 11) },
     known("c", "rx-usecs", "rx-usecs", 0, 2),
     known("c", "rx-frames", "rx-frames", 0, 3),
     known("c", "tx-usecs", "tx-usecs", 0, 6),
@@ -99,14 +99,14 @@ fn unread(nic: &str, option: &str, error: &std::io::Error) -> Unread {
 }
 
 /// Formats netlink's reply as the program would print it.
-fn printed(nic: &str, kind: &Kind, reply: &[u8]) -> String {
+fn printed(nic: &str, kind: &EthtoolSettings, reply: &[u8]) -> String {
     let mut text = format!("{} parameters for {nic}:\n", kind.title);
     let of_kind = || KNOWN.iter().filter(|known| known.option == kind.option);
-    let value = |known: &Known, at: u16| match known.is_switch {
+    let value = |known: &EthtoolField, at: u16| match known.is_switch {
         true => find(reply, at).map(|state| if state.first() == Some(&1) { "on" } else { "off" }.to_owned()),
         false => attribute_number(reply, at).map(|number| number.to_string()),
     };
-    let mut lines = |heading: &str, of: &dyn Fn(&Known) -> Option<u16>| {
+    let mut lines = |heading: &str, of: &dyn Fn(&EthtoolField) -> Option<u16>| {
         text.push_str(heading);
         for known in of_kind() {
             let value = of(known).and_then(|at| value(known, at));
@@ -129,7 +129,7 @@ const CURRENT: &str = "Current hardware settings:";
 #[derive(Clone, Copy)]
 pub(crate) struct Tunable<'a> {
     pub nic: &'a str,
-    known: &'static Known,
+    known: &'static EthtoolField,
 }
 
 impl<'a> Tunable<'a> {

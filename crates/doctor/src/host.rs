@@ -59,7 +59,7 @@ impl std::fmt::Display for Unread {
 
 /// The host and process to look at, and for how long.
 #[derive(Clone, Debug)]
-pub struct Target {
+pub struct CheckTarget {
     /// The root of the host's files: `/`, or a tree.
     pub root: PathBuf,
     /// The server's process.
@@ -67,12 +67,12 @@ pub struct Target {
     /// The time between the two readings of counters.
     pub window: Duration,
     /// The actions beyond reading.
-    pub asked: Asked,
+    pub asked: OptInActions,
 }
 
 /// Actions that the doctor takes only on request.
 #[derive(Clone, Debug, Default)]
-pub struct Asked {
+pub struct OptInActions {
     /// True to take measurements that use a CPU or a disk of the programs that run here.
     pub measure: bool,
     /// The folder of the server's log or data.
@@ -84,7 +84,7 @@ pub struct Asked {
 /// A host, with the first readings of its counters.
 #[derive(Debug)]
 pub struct Host {
-    target: Target,
+    target: CheckTarget,
     /// Counters at the beginning of the window.
     before: BTreeMap<String, String>,
     begun: Instant,
@@ -127,7 +127,7 @@ impl Tape {
 
 impl Host {
     /// Opens a host and watches its counters for the window. A tree has its second reading already.
-    pub fn watch(target: Target) -> Self {
+    pub fn watch(target: CheckTarget) -> Self {
         let mut host = Self::of(target);
         if host.is_live() {
             host.clocks = Some(Clocks::now());
@@ -162,10 +162,10 @@ impl Host {
 
     /// Opens a host without watching or reading anything yet.
     pub fn now(root: PathBuf, pid: Option<u32>) -> Self {
-        Self::of(Target { root, pid, window: Duration::ZERO, asked: Asked::default() })
+        Self::of(CheckTarget { root, pid, window: Duration::ZERO, asked: OptInActions::default() })
     }
 
-    fn of(target: Target) -> Self {
+    fn of(target: CheckTarget) -> Self {
         let is_elsewhere = target.pid.is_some_and(|pid| is_in_another_network(&target.root, pid));
         let begun = Instant::now();
         Self { target, before: BTreeMap::new(), begun, clocks: None, is_elsewhere, tape: None }
@@ -323,7 +323,7 @@ impl Host {
     }
 
     /// Returns the actions that were requested beyond reading.
-    pub fn asked(&self) -> &Asked {
+    pub fn asked(&self) -> &OptInActions {
         &self.target.asked
     }
 

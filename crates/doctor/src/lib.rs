@@ -39,7 +39,7 @@ pub mod topology;
 pub mod tune;
 
 pub use check::{Check, Finding, Verdict, run};
-pub use host::{Asked, Host, Target};
-pub use plan::{Plan, Wanted};
+pub use host::{CheckTarget, Host, OptInActions};
+pub use plan::{CpuPlan, Wanted};
 pub use report::Report;
 pub use topology::Topology;

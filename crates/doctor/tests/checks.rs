@@ -5,8 +5,8 @@ mod trees;
 
 use std::time::Duration;
 
-use gannet_doctor::check::select;
-use gannet_doctor::{Asked, Check, Host, Report, Target, Verdict, checks, run};
+use gannet_doctor::checks::select;
+use gannet_doctor::{Check, CheckTarget, Host, OptInActions, Report, Verdict, checks, run};
 use tree::Tree;
 use trees::{CASES, Case, Files, PID};
 
@@ -193,11 +193,11 @@ fn a_name_that_is_no_check_has_the_nearest_named() {
 
 #[test]
 fn a_host_is_looked_at_without_privileges() {
-    let host = Host::watch(Target {
+    let host = Host::watch(CheckTarget {
         root: "/".into(),
         pid: Some(std::process::id()),
         window: Duration::from_millis(20),
-        asked: Asked::default(),
+        asked: OptInActions::default(),
     });
     let findings = run(&host, &select(&[]).unwrap());
     let told = findings.iter().filter(|finding| finding.verdict != Verdict::Unknown).count();

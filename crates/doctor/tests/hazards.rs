@@ -3,7 +3,7 @@
 
 mod tree;
 
-use gannet_doctor::check::select;
+use gannet_doctor::checks::select;
 use gannet_doctor::{Topology, Verdict, run};
 use tree::Tree;
 

@@ -6,7 +6,7 @@
 
 mod tree;
 
-use gannet_doctor::check::select;
+use gannet_doctor::checks::select;
 use gannet_doctor::plan::{Role, plan};
 use gannet_doctor::tune::draft;
 use gannet_doctor::{Report, Topology, Verdict, Wanted, run};

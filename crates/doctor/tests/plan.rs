@@ -8,7 +8,7 @@ mod tree;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use gannet_doctor::plan::{Format, Purpose, Role, check, plan};
+use gannet_doctor::plan::{PlanFormat, Purpose, Role, check, plan};
 use gannet_doctor::topology::{Cpu, Nic};
 use gannet_doctor::{Topology, Wanted};
 use plans::{CASES, by_hwloc};
@@ -57,7 +57,7 @@ fn plans_are_as_they_are_kept() {
         let tree = plans::tree(case, &table);
         let topology = Topology::read(&tree.host(None), None).unwrap();
         let made = plan(&topology, &case.wanted).unwrap();
-        let formats = Format::ALL.map(|(name, format)| format!("=== {name}\n{}", made.text(format, &topology)));
+        let formats = PlanFormat::ALL.map(|(name, format)| format!("=== {name}\n{}", made.text(format, &topology)));
         compare(case.name, "plan", &formats.join("\n"));
         let checked = check(&made.json(), &topology).unwrap_or_else(|faults| panic!("{}: {faults:?}", case.name));
         assert_eq!(checked.plan, made, "{}", case.name);
@@ -207,11 +207,11 @@ fn a_changed_plan_is_taken_or_refused_with_line_and_cpu() {
 
 #[test]
 fn this_machine_is_planned() {
-    let host = gannet_doctor::Host::watch(gannet_doctor::Target {
+    let host = gannet_doctor::Host::watch(gannet_doctor::CheckTarget {
         root: "/".into(),
         pid: None,
         window: std::time::Duration::ZERO,
-        asked: gannet_doctor::Asked::default(),
+        asked: gannet_doctor::OptInActions::default(),
     });
     let topology = Topology::read(&host, None).unwrap();
     let made = plan(&topology, &Wanted::default()).unwrap();

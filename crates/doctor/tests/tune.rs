@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use gannet_doctor::check::select;
+use gannet_doctor::checks::select;
 use gannet_doctor::tune::{
-    Draft, Journal, Log, Moment, Outcome, Setting, apply, draft, draft_settings, is_written, latest, runs, script, undo,
+    Draft, Journal, Moment, RunLog, Setting, StepOutcome, apply, draft, draft_settings, is_written, latest, runs,
+    script, undo,
 };
 use tree::Tree;
 use trees::{CASES, PID};
@@ -46,13 +47,13 @@ fn files(tree: &Tree) -> BTreeMap<PathBuf, String> {
     all
 }
 
-fn take_back(tree: &Tree, run: &str, force: bool) -> Vec<Outcome> {
+fn take_back(tree: &Tree, run: &str, force: bool) -> Vec<StepOutcome> {
     let (mut journal, log) = Journal::open(&journals(tree), run).unwrap();
     let settled = undo(&tree.0, &mut journal, &log, BOOT, force, &mut |_| {}).unwrap();
     settled.into_iter().map(|step| step.outcome).collect()
 }
 
-fn applied(tree: &Tree, draft: &Draft) -> (String, Vec<Outcome>) {
+fn applied(tree: &Tree, draft: &Draft) -> (String, Vec<StepOutcome>) {
     let mut journal = Journal::begin(&journals(tree), BOOT).unwrap();
     let settled = apply(&tree.0, &mut journal, draft, &mut |_| {}).unwrap();
     (journal.run.clone(), settled.into_iter().map(|step| step.outcome).collect())
@@ -97,7 +98,7 @@ fn every_remedy_is_written_and_taken_back() {
         }
         written.push(case.id);
         let (run, outcomes) = applied(&tree, &draft);
-        assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Done), "{}: {outcomes:?}", case.id);
+        assert!(outcomes.iter().all(|outcome| *outcome == StepOutcome::Done), "{}: {outcomes:?}", case.id);
         assert!(files(&tree) != before, "{}", case.id);
         let again = drafted(&tree, &[case.id]);
         // Budgets and rings are doubled as long as they are exceeded.
@@ -136,7 +137,7 @@ fn a_limit_of_bytes_is_taken_back_by_its_share() {
     // The kernel sets the share to nothing when bytes are written, and the other way round.
     tree.write("/proc/sys/vm/dirty_ratio", "0");
     tree.write("/proc/sys/vm/dirty_background_ratio", "0");
-    assert_eq!(take_back(&tree, &run, false), [Outcome::Done, Outcome::Done]);
+    assert_eq!(take_back(&tree, &run, false), [StepOutcome::Done, StepOutcome::Done]);
     assert_eq!(tree.read("/proc/sys/vm/dirty_ratio").trim(), "20");
     assert_eq!(tree.read("/proc/sys/vm/dirty_background_ratio").trim(), "10");
 }
@@ -214,7 +215,7 @@ fn whoever_is_killed_at_any_instant_leaves_what_undo_takes_back() {
         changed += u32::from(!is_as_before(&tree));
         for run in runs(&journals(&tree)) {
             let outcomes = take_back(&tree, &run, false);
-            let fine = |outcome: &Outcome| matches!(outcome, Outcome::Done | Outcome::Untouched);
+            let fine = |outcome: &StepOutcome| matches!(outcome, StepOutcome::Done | StepOutcome::Untouched);
             assert!(outcomes.iter().all(fine), "{moment:?}: {outcomes:?}");
         }
         assert!(is_as_before(&tree), "{moment:?}: {:?}", files(&tree));
@@ -233,7 +234,10 @@ fn an_undo_that_is_killed_at_any_instant_is_ended_by_the_next() {
         assert!(!is_as_before(&tree));
         kills += u32::from(run_killed(&tree, "undo", moment));
         let outcomes = take_back(&tree, &run, false);
-        assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Done | Outcome::Untouched)), "{outcomes:?}");
+        assert!(
+            outcomes.iter().all(|outcome| matches!(outcome, StepOutcome::Done | StepOutcome::Untouched)),
+            "{outcomes:?}"
+        );
         assert!(is_as_before(&tree) && latest(&journals(&tree)).unwrap().is_none(), "{moment:?}");
     }
     assert_eq!(kills, 12);
@@ -255,9 +259,9 @@ fn a_torn_journal_is_undone_as_far_as_it_tells() {
         std::fs::write(&path, &whole[..length]).unwrap();
         // The first step, in the order of the checks.
         tree.write(SETTINGS[3].0, "0");
-        assert_eq!(take_back(&tree, &run, false), [Outcome::Done]);
+        assert_eq!(take_back(&tree, &run, false), [StepOutcome::Done]);
         assert!(is_as_before(&tree));
-        let log = Log::read(&journals(&tree), &run).unwrap();
+        let log = RunLog::read(&journals(&tree), &run).unwrap();
         assert_eq!(log.open_steps(), 0, "what is appended follows the last whole line");
     }
 }
@@ -269,13 +273,13 @@ fn what_somebody_else_changed_is_left_unless_forced() {
     tree.write(SETTINGS[0].0, "7");
     let outcomes = take_back(&tree, &run, false);
     assert_eq!(
-        outcomes.iter().filter(|outcome| **outcome == Outcome::Foreign("7".to_owned())).count(),
+        outcomes.iter().filter(|outcome| **outcome == StepOutcome::Foreign("7".to_owned())).count(),
         1,
         "{outcomes:?}"
     );
     assert_eq!(tree.read(SETTINGS[0].0).trim(), "7");
     assert_eq!(latest(&journals(&tree)).unwrap(), Some(run.clone()));
-    assert_eq!(take_back(&tree, &run, true), [Outcome::Done]);
+    assert_eq!(take_back(&tree, &run, true), [StepOutcome::Done]);
     assert!(is_as_before(&tree));
 }
 
@@ -286,7 +290,7 @@ fn after_a_new_start_nothing_is_written() {
     tree.write(SETTINGS[0].0, "7");
     let (mut journal, log) = Journal::open(&journals(&tree), &run).unwrap();
     let settled = undo(&tree.0, &mut journal, &log, "another start", false, &mut |_| {}).unwrap();
-    assert!(settled.iter().all(|step| step.outcome == Outcome::Restarted), "{settled:?}");
+    assert!(settled.iter().all(|step| step.outcome == StepOutcome::Restarted), "{settled:?}");
     assert_eq!(tree.read(SETTINGS[0].0).trim(), "7");
 }
 
@@ -299,9 +303,9 @@ fn a_link_out_of_the_tree_and_a_journal_that_names_other_files_write_nothing() {
     std::fs::remove_file(&place).unwrap();
     std::os::unix::fs::symlink(outside.0.join("mode"), &place).unwrap();
     let (run, outcomes) = applied(&tree, &drafted(&tree, &["numa.zone-reclaim"]));
-    assert_eq!(outcomes, [Outcome::Refused("it leads out of the tree".to_owned())]);
+    assert_eq!(outcomes, [StepOutcome::Refused("it leads out of the tree".to_owned())]);
     assert_eq!(outside.read("/mode"), "3");
-    assert_eq!(take_back(&tree, &run, false), [Outcome::Untouched]);
+    assert_eq!(take_back(&tree, &run, false), [StepOutcome::Untouched]);
 
     outside.write("/etc/passwd", "root");
     let path = journals(&tree).join("5-0.jsonl");
@@ -314,7 +318,7 @@ fn a_link_out_of_the_tree_and_a_journal_that_names_other_files_write_nothing() {
     std::fs::write(path, format!("{begin}\n{{\"change\":{{\"at\":0,\"step\":{step}}}}}\n")).unwrap();
     tree.write(file, "root");
     let outcomes = take_back(&tree, "5-0", true);
-    assert_eq!(outcomes, [Outcome::Refused("it is no setting of the kernel's".to_owned())]);
+    assert_eq!(outcomes, [StepOutcome::Refused("it is no setting of the kernel's".to_owned())]);
     assert_eq!(tree.read(file), "root");
 }
 
@@ -334,7 +338,7 @@ fn an_interfaces_queues_are_made_before_what_is_set_of_them() {
     assert_eq!(paths, ["/ethtool/eth0/l/Combined", "/sys/class/net/eth0/queues/rx-0/rps_cpus"], "{draft:?}");
     let (run, _) = applied(&tree, &draft);
     assert!(tree.read("/ethtool/eth0/l").contains("Current hardware settings:\nCombined:\t4"));
-    assert_eq!(take_back(&tree, &run, false), [Outcome::Done, Outcome::Done]);
+    assert_eq!(take_back(&tree, &run, false), [StepOutcome::Done, StepOutcome::Done]);
     assert_eq!(tree.read("/ethtool/eth0/l").trim(), CHANNELS);
 }
 
@@ -355,17 +359,17 @@ fn in_a_network_of_its_own() {
     assert_ne!(old, "2", "{draft:?}");
     let mut journal = Journal::begin(&journals, BOOT).unwrap();
     let settled = apply(Path::new("/"), &mut journal, &draft, &mut |_| {}).unwrap();
-    assert_eq!(settled[0].outcome, Outcome::Done);
+    assert_eq!(settled[0].outcome, StepOutcome::Done);
     let held = |path: &str| host.setting(path).unwrap();
     assert_eq!(held("/ethtool/wire/l/RX"), "2");
     let run = journal.run.clone();
     drop(journal);
     let (mut journal, log) = Journal::open(&journals, &run).unwrap();
     let settled = undo(Path::new("/"), &mut journal, &log, BOOT, false, &mut |_| {}).unwrap();
-    assert_eq!((settled[0].outcome.clone(), held("/ethtool/wire/l/RX")), (Outcome::Done, old));
+    assert_eq!((settled[0].outcome.clone(), held("/ethtool/wire/l/RX")), (StepOutcome::Done, old));
     // More than there can be is refused by the kernel, and told.
     let settled = apply(Path::new("/"), &mut journal, &set("/ethtool/wire/l/RX", "99"), &mut |_| {});
-    assert!(matches!(settled.unwrap()[0].outcome, Outcome::Refused(_)));
+    assert!(matches!(settled.unwrap()[0].outcome, StepOutcome::Refused(_)));
     assert!(set("/ethtool/none/l/RX", "2").beside[0].1.contains("is not there"));
     println!("set and taken back");
     let _ = std::fs::remove_dir_all(journals);

@@ -4,7 +4,6 @@
 //! arguments. `gannet load` and `gannet doctor` have further codes, and `gannet memcached` uses memcached's.
 #![forbid(unsafe_code)]
 
-mod args;
 mod config;
 mod doctor;
 mod file;
@@ -19,6 +18,8 @@ use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
+
+use clap::Command;
 
 /// Long blocks return to the kernel when they are freed; the bound on client memory relies on that.
 #[global_allocator]
@@ -43,11 +44,29 @@ fn memcached_args() -> Option<impl Iterator<Item = OsString>> {
     (called || args.next_if(|first| first == "memcached").is_some()).then_some(args)
 }
 
+/// Returns the whole command line.
+fn program() -> Command {
+    Command::new("gannet")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("An in-memory store that is bought by its tail")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .disable_help_subcommand(true)
+        .subcommand(serve::command())
+        .subcommand(Command::new("memcached").about("Run the server by memcached's own flags; -h lists them"))
+        .subcommand(load::command())
+        .subcommand(load::migrate::command("migrate"))
+        .subcommand(top::command())
+        .subcommand(doctor::command())
+        .subcommand(config::command())
+        .subcommand(file::command())
+}
+
 fn main() -> ExitCode {
     if let Some(args) = memcached_args() {
         return ended(memcached::run(args));
     }
-    let matches = match args::program().try_get_matches() {
+    let matches = match program().try_get_matches() {
         Ok(matches) => matches,
         Err(error) => {
             // The parser reports `--help` and `--version` as errors; they go to standard output with exit code 0.

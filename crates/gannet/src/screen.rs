@@ -39,14 +39,14 @@ pub enum Weight {
 }
 
 /// A line of a view.
-pub struct Line {
+pub struct ViewLine {
     /// The text, with at most as many characters as there are columns.
     pub text: String,
     /// Its style.
     pub weight: Weight,
 }
 
-impl Line {
+impl ViewLine {
     /// Creates a line, cut to `columns`.
     pub fn new(weight: Weight, text: &str, columns: usize) -> Self {
         Self { text: text.chars().take(columns).collect(), weight }
@@ -54,7 +54,7 @@ impl Line {
 }
 
 /// Formats lines as plain text.
-pub fn plain(lines: &[Line]) -> String {
+pub fn plain(lines: &[ViewLine]) -> String {
     lines.iter().map(|line| line.text.trim_end().to_owned() + "\n").collect()
 }
 
@@ -70,7 +70,7 @@ impl Screen {
     }
 
     /// Draws as many lines as fit, in one write.
-    fn draw(&mut self, lines: &[Line], rows: u16) -> std::io::Result<()> {
+    fn draw(&mut self, lines: &[ViewLine], rows: u16) -> std::io::Result<()> {
         for (row, line) in (0..rows).zip(lines) {
             queue!(self.0, cursor::MoveTo(0, row))?;
             if line.weight == Weight::Head {
@@ -109,7 +109,7 @@ enum Wish {
 pub fn run<R>(
     interval: Duration,
     mut take: impl FnMut() -> Result<R, String>,
-    show: impl Fn(&R, Option<&R>, usize) -> Vec<Line>,
+    show: impl Fn(&R, Option<&R>, usize) -> Vec<ViewLine>,
 ) -> std::io::Result<()> {
     let mut screen = Screen::open()?;
     let (mut before, mut now, mut fault, mut held) = (None, None, None, false);
@@ -127,9 +127,9 @@ pub fn run<R>(
         loop {
             let (columns, rows) = terminal::size()?;
             let said = fault.as_deref().or(held.then_some("paused: space resumes"));
-            let said = said.map(|text| Line::new(Weight::Head, text, columns.into()));
+            let said = said.map(|text| ViewLine::new(Weight::Head, text, columns.into()));
             let shown = now.as_ref().map(|now| show(now, before.as_ref(), columns.into()));
-            let lines: Vec<Line> = said.into_iter().chain(shown.into_iter().flatten()).collect();
+            let lines: Vec<ViewLine> = said.into_iter().chain(shown.into_iter().flatten()).collect();
             screen.draw(&lines, rows)?;
             match wait(due)? {
                 Some(Wish::End) => return Ok(()),

@@ -25,7 +25,7 @@ pub struct Upgrade {
 }
 
 /// A takeover that has begun: the running server was found, and its memory and listeners fit the settings.
-pub struct Begun {
+pub struct BegunUpgrade {
     taking: Taking,
     listeners: Vec<Listener>,
 }
@@ -37,7 +37,7 @@ impl Upgrade {
         self,
         plan: &mut Plan,
         start_failed: &impl Fn(StartError) -> Failure,
-    ) -> Result<Option<Begun>, Failure> {
+    ) -> Result<Option<BegunUpgrade>, Failure> {
         let taking = Taking::begin(&plan.server, self.memory_said).map_err(refused)?;
         let memory_bytes = match &taking {
             Some(taking) => Some(taking.memory_bytes()),
@@ -53,11 +53,11 @@ impl Upgrade {
         let Some(taking) = taking else { return Ok(None) };
         check_users(&plan.server).map_err(start_failed)?;
         let listeners = bind_ahead(&plan.server, |addr| taking.has(addr)).map_err(start_failed)?;
-        Ok(Some(Begun { taking, listeners }))
+        Ok(Some(BegunUpgrade { taking, listeners }))
     }
 }
 
-impl Begun {
+impl BegunUpgrade {
     /// Returns whether the running server has its admin port at `addr`.
     pub fn has_admin(&self, addr: SocketAddr) -> bool {
         self.taking.has_admin(addr)

@@ -9,20 +9,20 @@ pub const CPU_NUMBER_END: usize = 1024;
 
 /// The reason why CPUs cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct CpusRefused {
     /// The cause, as part of a sentence.
     pub what: String,
     /// The remedy.
     pub remedy: String,
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for CpusRefused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}; {}", self.what, self.remedy)
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for CpusRefused {}
 
 /// Returns the CPUs that this thread may run on, in ascending order.
 ///
@@ -60,8 +60,8 @@ pub fn give_way() {
 ///
 /// # Errors
 /// If the text is not a valid list.
-pub fn read_cpus(text: &str) -> Result<Vec<usize>, Refused> {
-    let wrong = |what: String| Refused { what, remedy: "write CPU numbers and ranges, as in \"0-3,8\"".to_owned() };
+pub fn read_cpus(text: &str) -> Result<Vec<usize>, CpusRefused> {
+    let wrong = |what: String| CpusRefused { what, remedy: "write CPU numbers and ranges, as in \"0-3,8\"".to_owned() };
     let number = |part: &str| match part.trim().parse::<usize>() {
         Ok(cpu) if cpu < CPU_NUMBER_END => Ok(cpu),
         Ok(cpu) => Err(wrong(format!("CPU {cpu} is beyond {}", CPU_NUMBER_END - 1))),
@@ -105,10 +105,10 @@ pub fn show_cpus(cpus: &[usize]) -> String {
 ///
 /// # Errors
 /// Names the first CPU that is not usable, and the CPUs that are.
-pub fn check_usable(cpus: &[usize], usable: &[usize]) -> Result<(), Refused> {
+pub fn check_usable(cpus: &[usize], usable: &[usize]) -> Result<(), CpusRefused> {
     match cpus.iter().find(|cpu| !usable.contains(cpu)) {
         None => Ok(()),
-        Some(cpu) => Err(Refused {
+        Some(cpu) => Err(CpusRefused {
             what: format!("this process may not run on CPU {cpu}"),
             remedy: format!("choose from {}", show_cpus(usable)),
         }),

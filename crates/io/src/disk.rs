@@ -25,7 +25,7 @@ use crate::uring::Unavailable;
 use crate::waker::Waker;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Slot {
+enum DiskSlot {
     Free,
     Mine,
     Flying,
@@ -49,7 +49,7 @@ pub struct DiskRing {
     /// kernel has torn it down.
     files: Vec<OwnedFd>,
     bell: Waker,
-    slots: Vec<Slot>,
+    slots: Vec<DiskSlot>,
     slot_bytes: usize,
     flying: usize,
 }
@@ -88,7 +88,7 @@ impl DiskRing {
             map: ManuallyDrop::new(map),
             files,
             bell: bell.clone(),
-            slots: vec![Slot::Free; slots.into()],
+            slots: vec![DiskSlot::Free; slots.into()],
             slot_bytes,
             flying: 0,
         })
@@ -96,15 +96,15 @@ impl DiskRing {
 
     /// Takes a free slot, if there is one.
     pub fn take(&mut self) -> Option<u16> {
-        let slot = self.slots.iter().position(|slot| *slot == Slot::Free)?;
-        self.slots[slot] = Slot::Mine;
+        let slot = self.slots.iter().position(|slot| *slot == DiskSlot::Free)?;
+        self.slots[slot] = DiskSlot::Mine;
         Some(slot as u16)
     }
 
     /// Releases a slot.
     pub fn give(&mut self, slot: u16) {
-        assert!(self.slots[usize::from(slot)] == Slot::Mine, "slot {slot} is in use");
-        self.slots[usize::from(slot)] = Slot::Free;
+        assert!(self.slots[usize::from(slot)] == DiskSlot::Mine, "slot {slot} is in use");
+        self.slots[usize::from(slot)] = DiskSlot::Free;
     }
 
     /// Returns the length of a slot in bytes.
@@ -119,7 +119,7 @@ impl DiskRing {
 
     /// Returns the bytes that the last read left in a slot.
     pub fn bytes(&self, slot: u16) -> &[u8] {
-        assert!(self.slots[usize::from(slot)] == Slot::Mine, "slot {slot} is the kernel's");
+        assert!(self.slots[usize::from(slot)] == DiskSlot::Mine, "slot {slot} is the kernel's");
         let at = usize::from(slot) * self.slot_bytes;
         // SAFETY: 1. the slot lies in the map; 2. its bytes were populated, zero or read from the file; 3. no read is
         // in flight there (asserted), and only `&mut self` can start one.
@@ -130,11 +130,11 @@ impl DiskRing {
     /// starts it.
     pub fn read(&mut self, slot: u16, file: usize, at: u64, bytes: usize) {
         let number = usize::from(slot);
-        assert!(self.slots[number] == Slot::Mine && bytes <= self.slot_bytes, "{bytes} bytes into slot {slot}");
+        assert!(self.slots[number] == DiskSlot::Mine && bytes <= self.slot_bytes, "{bytes} bytes into slot {slot}");
         let address = self.map.start().as_ptr().wrapping_add(number * self.slot_bytes);
         let file = types::Fd(self.files[file].as_raw_fd());
         let entry = opcode::ReadFixed::new(file, address, bytes as u32, 0).offset(at).build().user_data(slot.into());
-        self.slots[number] = Slot::Flying;
+        self.slots[number] = DiskSlot::Flying;
         self.flying += 1;
         // SAFETY: 1. the read names bytes of a slot that is Flying until the read has completed: no code reads or frees
         // them before; 2. the map lives as long as the ring, and both for ever while a read is in flight (see drop); 3.
@@ -167,8 +167,8 @@ impl DiskRing {
     pub fn reap(&mut self, ended: &mut Vec<DiskRead>) {
         for entry in self.ring.completion() {
             let slot = entry.user_data() as u16;
-            assert!(self.slots[usize::from(slot)] == Slot::Flying, "slot {slot} had no read");
-            self.slots[usize::from(slot)] = Slot::Mine;
+            assert!(self.slots[usize::from(slot)] == DiskSlot::Flying, "slot {slot} had no read");
+            self.slots[usize::from(slot)] = DiskSlot::Mine;
             self.flying -= 1;
             let result = match entry.result() {
                 bytes if bytes >= 0 => Ok(bytes as usize),

@@ -4,7 +4,7 @@
 //! request costs one receive and one send, and a short receive shows without a further call that the socket is empty
 //! (epoll(7), "Questions and answers", 9).
 
-use crate::listen::Stream;
+use crate::listen::AcceptedStream;
 use crate::waker::Waker;
 use crate::{Backend, Detached, Event, Received, Sent, Token};
 use rustix::buffer::spare_capacity;
@@ -51,29 +51,29 @@ impl Opened {
 const INPUT: epoll::EventFlags = epoll::EventFlags::IN.union(epoll::EventFlags::RDHUP).union(epoll::EventFlags::ET);
 
 impl Backend for Epoll {
-    type Stream = Stream;
+    type Stream = AcceptedStream;
 
-    fn peer(stream: &Stream) -> Option<std::net::SocketAddr> {
+    fn peer(stream: &AcceptedStream) -> Option<std::net::SocketAddr> {
         stream.peer()
     }
 
-    fn local(stream: &Stream) -> Option<std::net::SocketAddr> {
+    fn local(stream: &AcceptedStream) -> Option<std::net::SocketAddr> {
         stream.local()
     }
 
-    fn attach(&mut self, stream: &Stream, token: Token) -> std::io::Result<()> {
+    fn attach(&mut self, stream: &AcceptedStream, token: Token) -> std::io::Result<()> {
         assert_ne!(token.0, WAKER_TOKEN, "the waker's token");
         Ok(epoll::add(&self.fd, stream, epoll::EventData::new_u64(token.0), INPUT)?)
     }
 
-    fn close(&mut self, stream: Stream) {
+    fn close(&mut self, stream: AcceptedStream) {
         // Closing the last descriptor of a socket also removes its registration.
         drop(stream);
     }
 
-    fn detach(&mut self, streams: Vec<Stream>) -> Vec<Option<Detached<Stream>>> {
+    fn detach(&mut self, streams: Vec<AcceptedStream>) -> Vec<Option<Detached<AcceptedStream>>> {
         // The socket lives on in another descriptor, and its registration would live on with it.
-        let taken = |stream: Stream| {
+        let taken = |stream: AcceptedStream| {
             epoll::delete(&self.fd, &stream).ok()?;
             Some(Detached { stream, received: Vec::new(), unsent: Vec::new() })
         };
@@ -107,7 +107,7 @@ impl Backend for Epoll {
         Ok(())
     }
 
-    fn receive(&mut self, stream: &Stream, into: &mut [u8]) -> Received {
+    fn receive(&mut self, stream: &AcceptedStream, into: &mut [u8]) -> Received {
         debug_assert!(!into.is_empty(), "a receive into nothing looks like the end of the stream");
         loop {
             return match rustix::net::recv(stream, &mut *into, RecvFlags::empty()) {
@@ -120,7 +120,7 @@ impl Backend for Epoll {
         }
     }
 
-    fn send(&mut self, stream: &Stream, parts: &[IoSlice<'_>]) -> Sent {
+    fn send(&mut self, stream: &AcceptedStream, parts: &[IoSlice<'_>]) -> Sent {
         let flags = SendFlags::NOSIGNAL;
         loop {
             let result = match parts {
@@ -136,14 +136,14 @@ impl Backend for Epoll {
         }
     }
 
-    fn want_writable(&mut self, stream: &Stream, token: Token, want: bool) {
+    fn want_writable(&mut self, stream: &AcceptedStream, token: Token, want: bool) {
         let flags = if want { INPUT | epoll::EventFlags::OUT } else { INPUT };
         // A registered socket of this thread can always be modified. If the kernel refuses nevertheless, the connection
         // stalls and its owner's timeout closes it.
         let _ = epoll::modify(&self.fd, stream, epoll::EventData::new_u64(token.0), flags);
     }
 
-    fn shutdown_send(&mut self, stream: &Stream) {
+    fn shutdown_send(&mut self, stream: &AcceptedStream) {
         let _ = rustix::net::shutdown(stream, Shutdown::Write);
     }
 

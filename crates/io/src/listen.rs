@@ -61,7 +61,7 @@ impl fmt::Display for ListenAddr {
 
 /// An accepted connection: non-blocking, close-on-exec.
 #[derive(Debug)]
-pub struct Stream {
+pub struct AcceptedStream {
     fd: OwnedFd,
     /// Index of the slot in which the attached back end stores its state; [`NO_SLOT`] if there is none.
     slot: Cell<u32>,
@@ -70,7 +70,7 @@ pub struct Stream {
 
 const NO_SLOT: u32 = u32::MAX;
 
-impl Stream {
+impl AcceptedStream {
     fn new(fd: OwnedFd, peer: Option<SocketAddr>) -> Self {
         Self { fd, slot: Cell::new(NO_SLOT), peer }
     }
@@ -109,7 +109,7 @@ impl Stream {
     }
 }
 
-impl Drop for Stream {
+impl Drop for AcceptedStream {
     /// A stream must not be dropped while attached: the kernel's operations would continue on the next file that gets
     /// this descriptor number.
     fn drop(&mut self) {
@@ -120,7 +120,7 @@ impl Drop for Stream {
     }
 }
 
-impl AsFd for Stream {
+impl AsFd for AcceptedStream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -155,7 +155,7 @@ fn file_id(path: &Path) -> std::io::Result<FileId> {
 #[derive(Debug)]
 pub enum Accepted {
     /// A new connection.
-    Stream(Stream),
+    Stream(AcceptedStream),
     /// No connection is waiting.
     Empty,
     /// The process or the machine has no file descriptor left. Accepting again at once would only spin.
@@ -257,7 +257,7 @@ impl Listener {
         loop {
             return match net::acceptfrom_with(&self.fd, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 Ok((fd, peer)) => {
-                    Accepted::Stream(Stream::new(fd, peer.and_then(|peer| SocketAddr::try_from(peer).ok())))
+                    Accepted::Stream(AcceptedStream::new(fd, peer.and_then(|peer| SocketAddr::try_from(peer).ok())))
                 }
                 Err(Errno::AGAIN) => Accepted::Empty,
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => Accepted::NoDescriptor,
@@ -306,7 +306,7 @@ fn socket(family: AddressFamily) -> std::io::Result<OwnedFd> {
     Ok(net::socket_with(family, SocketType::STREAM, flags, None)?)
 }
 
-impl Stream {
+impl AcceptedStream {
     /// Sends what fits at once, then closes. Used for the last line to a refused client.
     pub fn refuse(self, line: &[u8]) {
         let _ = net::send(&self.fd, line, net::SendFlags::NOSIGNAL);

@@ -48,7 +48,7 @@ impl Faults {
 
 /// One connection with both its ends.
 #[derive(Default)]
-struct Wire {
+struct SimWire {
     token: Option<Token>,
     /// Fragments in flight to the server, with their times of arrival. An empty fragment is the end of the stream.
     coming: VecDeque<(u64, Vec<u8>)>,
@@ -67,7 +67,7 @@ struct Net {
     prng: Prng,
     faults: Faults,
     clock_ns: Arc<AtomicU64>,
-    wires: Vec<Wire>,
+    wires: Vec<SimWire>,
     received_bytes: u64,
 }
 
@@ -109,7 +109,7 @@ impl SimDialler {
     /// Opens a connection. Returns the client's end, and the server's end for a worker.
     pub fn connect(&self) -> (SimClient, SimStream) {
         let mut net = self.net.borrow_mut();
-        net.wires.push(Wire::default());
+        net.wires.push(SimWire::default());
         let wire = net.wires.len() - 1;
         (SimClient { net: Rc::clone(&self.net), wire }, SimStream(wire))
     }

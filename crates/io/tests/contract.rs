@@ -2,7 +2,7 @@
 
 use base::prng::Prng;
 use gannet_io::epoll::{self, Epoll};
-use gannet_io::listen::{Accepted, ListenAddr, Listener, Stream};
+use gannet_io::listen::{Accepted, AcceptedStream, ListenAddr, Listener};
 use gannet_io::uring::{self, Detours, HELD_MAX, INBOUND_BYTES, INBOUND_MAX, OUTBOUND_BYTES, OUTBOUND_MAX, Uring};
 use gannet_io::waker::Waker;
 use gannet_io::{Backend, Detached, Event, Received, Sent, Token, allocation};
@@ -19,14 +19,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const TICK: Option<Duration> = Some(Duration::from_millis(20));
 
 /// A reactor and its sockets.
-struct Bench<B: Backend<Stream = Stream>> {
+struct Bench<B: Backend<Stream = AcceptedStream>> {
     io: B,
     waker: Waker,
     listener: Listener,
     events: Vec<Event>,
 }
 
-trait Kind: Backend<Stream = Stream> + Sized {
+trait Kind: Backend<Stream = AcceptedStream> + Sized {
     const NAME: &'static str;
     fn make(waker: &Waker, streams_max: usize) -> Self;
     /// Checks that the test reached its intended path, on a back end that has this path.
@@ -59,7 +59,7 @@ impl<B: Kind> Bench<B> {
     }
 
     /// Opens a connection that is not attached yet; returns the client's end and the server's.
-    fn dial(&self) -> (TcpStream, Stream) {
+    fn dial(&self) -> (TcpStream, AcceptedStream) {
         let ListenAddr::Tcp(addr) = *self.listener.addr() else { panic!("a TCP address") };
         let client = TcpStream::connect(addr).unwrap();
         client.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -72,7 +72,7 @@ impl<B: Kind> Bench<B> {
         }
     }
 
-    fn connect(&mut self, token: Token) -> (TcpStream, Stream) {
+    fn connect(&mut self, token: Token) -> (TcpStream, AcceptedStream) {
         let (client, stream) = self.dial();
         self.io.attach(&stream, token).unwrap();
         (client, stream)
@@ -95,7 +95,7 @@ impl<B: Kind> Bench<B> {
     }
 
     /// Receives `count` bytes in pieces of at most `room`, waiting for an event whenever none are available.
-    fn collect(&mut self, stream: &Stream, token: Token, count: usize, room: usize) -> Vec<u8> {
+    fn collect(&mut self, stream: &AcceptedStream, token: Token, count: usize, room: usize) -> Vec<u8> {
         let (mut got, mut buffer) = (Vec::new(), vec![0; room]);
         while got.len() < count {
             match self.io.receive(stream, &mut buffer) {
@@ -107,7 +107,7 @@ impl<B: Kind> Bench<B> {
         got
     }
 
-    fn send(&mut self, stream: &Stream, bytes: &[u8]) -> Sent {
+    fn send(&mut self, stream: &AcceptedStream, bytes: &[u8]) -> Sent {
         self.io.send(stream, &[IoSlice::new(bytes)])
     }
 
@@ -363,7 +363,7 @@ fn parts_arrive_in_order_over_many_sends_of_any_size<B: Kind>() {
 }
 
 /// Sends until the peer's window and ours are full; returns the number of bytes taken over.
-fn fill<B: Kind>(bench: &mut Bench<B>, stream: &Stream, piece: &[u8]) -> usize {
+fn fill<B: Kind>(bench: &mut Bench<B>, stream: &AcceptedStream, piece: &[u8]) -> usize {
     let mut taken = 0;
     loop {
         match bench.send(stream, piece) {
@@ -708,7 +708,7 @@ fn sends_under_way_when_the_reactor_goes_are_not_lost<B: Kind>() {
 /// One connection of the random test: the client has written `written` bytes of its pattern and read `read` back.
 struct Echo {
     client: TcpStream,
-    stream: Stream,
+    stream: AcceptedStream,
     token: Token,
     written: usize,
     read: usize,

@@ -8,7 +8,7 @@
 //! Invariants: no more bytes are encrypted while records wait for the socket, so at most one buffer of records waits.
 //! An end or an error is reported after the bytes before it.
 
-use crate::tls::{Failure, Settings};
+use crate::tls::{Failure, TlsSettings};
 use rustix::fd::OwnedFd;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 use rustls::HandshakeKind;
@@ -35,7 +35,7 @@ pub enum Handshake {
 
 /// The way in which a connection ended.
 #[derive(Debug)]
-enum Ended {
+enum ConnectionEnd {
     Closed,
     Broken(std::io::Error),
 }
@@ -72,19 +72,19 @@ pub struct Channel {
     begun_ns: u64,
     took_ns: u64,
     first: Vec<u8>,
-    ended: Option<Ended>,
+    ended: Option<ConnectionEnd>,
 }
 
 /// A socket in the form that the TLS library needs.
-struct Wire<'a>(&'a OwnedFd);
+struct TlsSocket<'a>(&'a OwnedFd);
 
-impl Read for Wire<'_> {
+impl Read for TlsSocket<'_> {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         Ok(rustix::io::retry_on_intr(|| rustix::net::recv(self.0, &mut *into, RecvFlags::empty()))?.0)
     }
 }
 
-impl Write for Wire<'_> {
+impl Write for TlsSocket<'_> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         Ok(rustix::io::retry_on_intr(|| rustix::net::send(self.0, bytes, SendFlags::NOSIGNAL))?)
     }
@@ -115,7 +115,7 @@ impl Channel {
     ///
     /// # Errors
     /// If the handshake fails; the error contains a [`Failure`] if TLS is the cause.
-    pub fn shake(&mut self, socket: &OwnedFd, settings: &Settings) -> std::io::Result<Handshake> {
+    pub fn shake(&mut self, socket: &OwnedFd, settings: &TlsSettings) -> std::io::Result<Handshake> {
         loop {
             if !self.flush(socket)? {
                 return Ok(Handshake::WantsOutput);
@@ -124,7 +124,7 @@ impl Channel {
                 return Ok(Handshake::Done);
             }
             let mut records = [0; 4096];
-            let count = match Wire(socket).read(&mut records) {
+            let count = match TlsSocket(socket).read(&mut records) {
                 Ok(0) => return Err(Failure::closed().into()),
                 Ok(count) => count,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Handshake::WantsInput),
@@ -190,7 +190,7 @@ impl Channel {
     /// If the socket failed.
     pub fn flush(&mut self, socket: &OwnedFd) -> std::io::Result<bool> {
         while self.tls.wants_write() {
-            match self.tls.write_tls(&mut Wire(socket)) {
+            match self.tls.write_tls(&mut TlsSocket(socket)) {
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(error),
@@ -232,7 +232,7 @@ impl Channel {
     pub fn receive(
         &mut self,
         socket: &OwnedFd,
-        settings: &Settings,
+        settings: &TlsSettings,
         into: &mut [u8],
         records: &mut [u8],
     ) -> (Moved, bool) {
@@ -244,15 +244,15 @@ impl Channel {
                 has_more = true;
                 break;
             }
-            let count = match Wire(socket).read(records) {
+            let count = match TlsSocket(socket).read(records) {
                 Ok(0) => {
-                    self.ended = Some(Ended::Closed);
+                    self.ended = Some(ConnectionEnd::Closed);
                     break;
                 }
                 Ok(count) => count,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => {
-                    self.ended = Some(Ended::Broken(error));
+                    self.ended = Some(ConnectionEnd::Broken(error));
                     break;
                 }
             };
@@ -262,8 +262,8 @@ impl Channel {
                 true
             });
             match taken {
-                Err(error) => self.ended = Some(Ended::Broken(Failure::of(&error, settings).into())),
-                Ok(()) if is_closed => self.ended = Some(Ended::Closed),
+                Err(error) => self.ended = Some(ConnectionEnd::Broken(Failure::of(&error, settings).into())),
+                Ok(()) if is_closed => self.ended = Some(ConnectionEnd::Closed),
                 Ok(()) if count < records.len() => break,
                 Ok(()) => {}
             }
@@ -271,8 +271,8 @@ impl Channel {
         // Sends the reply to a key update, or the reason why the connection failed.
         let _ = self.flush(socket);
         match self.ended.take_if(|_| filled == 0) {
-            Some(Ended::Closed) => (Moved::Closed, false),
-            Some(Ended::Broken(error)) => (Moved::Broken(error), false),
+            Some(ConnectionEnd::Closed) => (Moved::Closed, false),
+            Some(ConnectionEnd::Broken(error)) => (Moved::Broken(error), false),
             None if filled == 0 => (Moved::Blocked, has_more),
             None => (Moved::Bytes(filled), has_more || self.ended.is_some()),
         }

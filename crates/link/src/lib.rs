@@ -13,8 +13,8 @@
 //!                                             Link                             a stream with buffers; can be reopened
 //! ```
 //!
-//! Invariants: a server's certificate is verified unless [`tls::Settings::insecure`] is set. A connection over a unix
-//! socket never uses TLS. No error or debug text contains a password or key.
+//! Invariants: a server's certificate is verified unless [`tls::TlsSettings::insecure`] is set. A connection over a
+//! unix socket never uses TLS. No error or debug text contains a password or key.
 //!
 //! # Example
 //! ```
@@ -54,4 +54,4 @@ pub mod tls;
 pub use address::{Address, AddressError, Resolved, connect_tcp};
 pub use channel::{Channel, Handshake, Moved, RECORDS_BYTES, Secured};
 pub use link::Link;
-pub use stream::Stream;
+pub use stream::ServerStream;

@@ -12,8 +12,8 @@ use std::io::{self, ErrorKind};
 use std::time::Duration;
 
 use crate::address::Address;
-use crate::stream::Stream;
-use crate::tls::{Client, Maker};
+use crate::stream::ServerStream;
+use crate::tls::{Maker, TlsClient};
 
 /// Number of bytes taken from the socket at once.
 const CHUNK_BYTES: usize = 128 << 10;
@@ -26,7 +26,7 @@ pub struct Link {
     /// Creates the connection's TLS, if it is used.
     maker: Option<Maker>,
     timeout: Duration,
-    stream: Option<Stream>,
+    stream: Option<ServerStream>,
     out: Vec<u8>,
     sent: usize,
     input: Vec<u8>,
@@ -43,7 +43,7 @@ impl std::fmt::Debug for Link {
 impl Link {
     /// Prepares a connection to `address`, not yet connected, over TLS if `tls` is given. A server that sends nothing
     /// for `timeout` counts as gone.
-    pub fn new(address: Address, tls: Option<&Client>, timeout: Duration) -> Self {
+    pub fn new(address: Address, tls: Option<&TlsClient>, timeout: Duration) -> Self {
         let maker = tls.map(|client| client.maker(std::slice::from_ref(&address), 1));
         Self {
             address,
@@ -69,7 +69,7 @@ impl Link {
     /// If the server cannot be reached or does not reply in time; a [`crate::tls::Failure`] if TLS fails.
     pub fn connect(&mut self) -> io::Result<()> {
         self.close();
-        self.stream = Some(Stream::connect(&self.address, self.maker.as_ref(), self.timeout)?);
+        self.stream = Some(ServerStream::connect(&self.address, self.maker.as_ref(), self.timeout)?);
         Ok(())
     }
 

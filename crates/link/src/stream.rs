@@ -10,11 +10,11 @@ use rustix::net::{RecvFlags, SendFlags};
 
 use crate::address::{Address, connect_tcp};
 use crate::channel::{Channel, Handshake, Moved, RECORDS_BYTES, ROOM_BYTES};
-use crate::tls::{Maker, Settings};
+use crate::tls::{Maker, TlsSettings};
 
 /// A connection. Its [`Read`] and [`Write`] wait for the server, at most for the time limit.
 #[derive(Debug)]
-pub struct Stream {
+pub struct ServerStream {
     socket: OwnedFd,
     secured: Option<SecuredStream>,
     timeout: Duration,
@@ -24,7 +24,7 @@ pub struct Stream {
 #[derive(Debug)]
 struct SecuredStream {
     channel: Channel,
-    settings: Settings,
+    settings: TlsSettings,
     /// Buffer for records while they are read.
     records: Box<[u8]>,
     /// Decrypted bytes that [`Read`] has no room for yet, from `plain_begin` on.
@@ -32,7 +32,7 @@ struct SecuredStream {
     plain_begin: usize,
 }
 
-impl Stream {
+impl ServerStream {
     /// Connects to `address`; `maker` adds the TLS of its first address. The connection attempt, the handshake and
     /// every later wait take at most `timeout` each.
     ///
@@ -135,7 +135,7 @@ impl SecuredStream {
     }
 }
 
-impl Read for Stream {
+impl Read for ServerStream {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
             let received = match &mut self.secured {
@@ -150,7 +150,7 @@ impl Read for Stream {
     }
 }
 
-impl Write for Stream {
+impl Write for ServerStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             match self.send_now(bytes) {

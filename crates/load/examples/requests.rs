@@ -6,7 +6,7 @@ use std::time::Instant;
 use base::clock::UnixMillis;
 use gannet_load::traffic::Traffic;
 use gannet_load::workload::model::Order;
-use gannet_load::workload::{Command, KeySpace, Source, Verb, Workload};
+use gannet_load::workload::{KeyCommand, KeySpace, RequestSource, Verb, Workload};
 
 fn main() {
     let mut args = std::env::args().skip(1);
@@ -14,9 +14,9 @@ fn main() {
     let count: u64 = args.next().and_then(|count| count.parse().ok()).unwrap_or(10_000_000);
     let order = if kind == "zipf" { Order::Zipf { exponent: 0.99 } } else { Order::Uniform };
     let verb = if kind == "set" { Verb::Set } else { Verb::Get };
-    let space = KeySpace { order, verbs: vec![Command::new(verb)], ..KeySpace::default() };
+    let space = KeySpace { order, verbs: vec![KeyCommand::new(verb)], ..KeySpace::default() };
     let workload = Workload { keys: vec![space], ..Workload::default() };
-    let mut source = Source::new(&workload, 0, UnixMillis::from_secs(1_700_000_000));
+    let mut source = RequestSource::new(&workload, 0, UnixMillis::from_secs(1_700_000_000));
     let answer = match verb {
         Verb::Set => "STORED\r\n".to_owned(),
         _ => format!("VALUE 0000000000000000 0 256\r\n{}\r\nEND\r\n", "x".repeat(256)),

@@ -10,8 +10,8 @@
 //! Measurements of another server are not reliable below the timing error, or near the maximum rate.
 
 use crate::engine::{Config, Control, Error, Limit, Load, Run, run};
-use crate::fake::{Lines, Served, Server};
-use crate::schedule::Plan;
+use crate::fake::{FakeServer, OneKeyRequests, Served};
+use crate::schedule::SendPlan;
 use io::away::Away;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -81,7 +81,7 @@ impl Speed {
 
 /// The results of a self-test on this host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct SelfTestOutcome {
     /// Speed with many requests in flight.
     pub deep: Speed,
     /// Speed with one request in flight per connection.
@@ -110,14 +110,14 @@ pub struct Outcome {
     pub disturbed: Vec<Limit>,
 }
 
-impl Outcome {
+impl SelfTestOutcome {
     /// Returns whether the timer error is within the target.
     pub const fn is_punctual(&self) -> bool {
         self.lateness_p99_ns <= TIMER_ERROR_NS_MAX
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for SelfTestOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for speed in [&self.deep, &self.shallow] {
             writeln!(
@@ -166,16 +166,16 @@ impl fmt::Display for Outcome {
 ///
 /// # Errors
 /// If there is no free port for the null server, or if the engine cannot run.
-pub fn try_host(trial: &Trial) -> Result<Outcome, Error> {
+pub fn try_host(trial: &Trial) -> Result<SelfTestOutcome, Error> {
     let deep = part(trial, Load::Closed, trial.depth, 0.0)?;
     let shallow = part(trial, Load::Closed, 1, 0.0)?;
     let before = host_away(trial)?;
-    let timing = part(trial, Load::Open(Plan::poisson()), 1, trial.timing_rate_per_s)?;
+    let timing = part(trial, Load::Open(SendPlan::poisson()), 1, trial.timing_rate_per_s)?;
     let host = before.and(host_away(trial)?);
     let steal = [&deep, &shallow, &timing].map(|(run, _)| run.watched.steal_share);
     let (timing, _) = timing;
     let (lateness, response) = (&timing.bulk.lateness, &timing.bulk.response);
-    Ok(Outcome {
+    Ok(SelfTestOutcome {
         deep: speed(trial, trial.depth, &deep),
         shallow: speed(trial, 1, &shallow),
         timing_rate_per_s: trial.timing_rate_per_s,
@@ -201,7 +201,7 @@ fn host_away(trial: &Trial) -> Result<Away, Error> {
 }
 
 fn part(trial: &Trial, load: Load, depth: usize, rate_per_s: f64) -> Result<(Run, Served), Error> {
-    let server = Server::start(None, VALUE_BYTES, trial.server_cpu)
+    let server = FakeServer::start(None, VALUE_BYTES, trial.server_cpu)
         .map_err(|error| Error::System { doing: "starting the null server", error })?;
     let config = Config {
         targets: vec![server.target()],
@@ -214,7 +214,7 @@ fn part(trial: &Trial, load: Load, depth: usize, rate_per_s: f64) -> Result<(Run
         slice_ns: (trial.part_ns / 4).max(1_000_000),
         ..Config::default()
     };
-    let run = run(&config, |_| Lines::new(VALUE_BYTES), &Control::new(rate_per_s))?;
+    let run = run(&config, |_| OneKeyRequests::new(VALUE_BYTES), &Control::new(rate_per_s))?;
     Ok((run, server.stop()))
 }
 

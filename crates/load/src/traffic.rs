@@ -32,7 +32,7 @@ pub struct Pending {
 
 /// The outcome of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Outcome {
+pub enum ReplyOutcome {
     /// A read that found its key, or a write that succeeded.
     Hit,
     /// A read that did not find its key, or a write whose condition failed.
@@ -45,11 +45,11 @@ pub enum Outcome {
 
 /// Progress of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum ReplyProgress {
     /// The reply is complete, with `value_bytes` bytes of value.
     Done {
         /// The outcome of the reply.
-        outcome: Outcome,
+        outcome: ReplyOutcome,
         /// Bytes of the value in the reply.
         value_bytes: u64,
     },
@@ -92,17 +92,17 @@ pub trait Traffic {
     /// Appends the next request to `out`. `connection` is the connection's number within the thread.
     fn next(&mut self, connection: usize, out: &mut Vec<u8>) -> Pending;
 
-    /// Parses the reply to `pending` from the front of `bytes`. Returns the number of consumed bytes and the progress.
-    /// After [`Progress::More`], the next call gets the remaining bytes with new ones appended.
-    fn answer(&mut self, pending: &mut Pending, bytes: &[u8]) -> (usize, Progress);
+    /// Reads the answer to `pending` from the front of `bytes`: how many of them are used up, and how far it is now.
+    /// With [`ReplyProgress::More`] the rest is shown again with more behind it.
+    fn answer(&mut self, pending: &mut Pending, bytes: &[u8]) -> (usize, ReplyProgress);
 
     /// Returns the text of the last error reply, with a remedy.
     fn refusal(&self) -> String {
         String::new()
     }
 
-    /// Appends the request of `pending` again, after its reply was [`Progress::Elsewhere`]. Only a traffic that returns
-    /// `Elsewhere` needs this.
+    /// Appends the request of `pending` once more, which was answered with [`ReplyProgress::Elsewhere`]; only a traffic
+    /// that answers so is asked to.
     fn repeat(&mut self, _pending: &mut Pending, _out: &mut Vec<u8>) {
         unreachable!("this traffic never returns Elsewhere");
     }
@@ -132,7 +132,7 @@ impl<T: Traffic + ?Sized> Traffic for Box<T> {
         (**self).next(connection, out)
     }
 
-    fn answer(&mut self, pending: &mut Pending, bytes: &[u8]) -> (usize, Progress) {
+    fn answer(&mut self, pending: &mut Pending, bytes: &[u8]) -> (usize, ReplyProgress) {
         (**self).answer(pending, bytes)
     }
 

@@ -3,9 +3,9 @@
 //! One test alone: the allocator counts one thread of the process at a time.
 
 use base::clock::UnixMillis;
-use gannet_load::traffic::{Outcome, Progress, Traffic};
+use gannet_load::traffic::{ReplyOutcome, ReplyProgress, Traffic};
 use gannet_load::workload::model::{Order, Sizes};
-use gannet_load::workload::{Command, KeySpace, Protocol, Source, Verb, Workload};
+use gannet_load::workload::{KeyCommand, KeySpace, Protocol, RequestSource, Verb, Workload};
 use io::allocation;
 
 #[global_allocator]
@@ -28,16 +28,16 @@ fn answer(protocol: Protocol, name: &str, key: &str, value: &str) -> String {
 fn a_warm_source_allocates_nothing() {
     let value = "x".repeat(500);
     for protocol in [Protocol::Memcache, Protocol::Resp] {
-        let many = Command { keys: 2, ..Command::new(Verb::Get) };
+        let many = KeyCommand { keys: 2, ..KeyCommand::new(Verb::Get) };
         let space = KeySpace {
             order: Order::Zipf { exponent: 0.99 },
-            verbs: vec![Command::new(Verb::Get), Command::new(Verb::Set), many],
+            verbs: vec![KeyCommand::new(Verb::Get), KeyCommand::new(Verb::Set), many],
             value_bytes: Sizes::Range(1, 1000),
             ..KeySpace::default()
         };
         let workload = Workload { protocol, keys: vec![space], fill_on_miss: true, ..Workload::default() };
         workload.validate().expect("it has no fault");
-        let mut source = Source::new(&workload, 0, UnixMillis::from_secs(1_700_000_000));
+        let mut source = RequestSource::new(&workload, 0, UnixMillis::from_secs(1_700_000_000));
         let names = source.verbs().to_vec();
         let answers: Vec<String> = names.iter().map(|name| answer(protocol, name, "k", &value)).collect();
         let mut out = Vec::new();
@@ -52,7 +52,10 @@ fn a_warm_source_allocates_nothing() {
                 let verb = usize::from(pending.verb);
                 let (used, progress) = source.answer(&mut pending, answers[verb].as_bytes());
                 assert_eq!(used, answers[verb].len());
-                assert!(matches!(progress, Progress::Done { outcome: Outcome::Hit | Outcome::Miss, .. }));
+                assert!(matches!(
+                    progress,
+                    ReplyProgress::Done { outcome: ReplyOutcome::Hit | ReplyOutcome::Miss, .. }
+                ));
                 fills += u64::from(names[verb] == "fill");
             }
         }

@@ -9,7 +9,7 @@ const REASONS_MAX: usize = 64;
 
 /// Counts of keys. All but `bytes`, `without_flags` and `field_ttls` add up to `seen`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counts {
+pub struct KeyCounts {
     /// Keys that the source has listed.
     pub seen: u64,
     /// Keys that were copied.
@@ -39,7 +39,7 @@ fn add(counts: &mut BTreeMap<String, u64>, reason: String) {
     *counts.entry(if known { reason } else { "another reason".to_owned() }).or_default() += 1;
 }
 
-impl Counts {
+impl KeyCounts {
     /// Counts a key that the target cannot store.
     pub fn skip(&mut self, reason: String) {
         add(&mut self.skipped, reason);
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_server_with_a_new_excuse_for_every_key_grows_no_memory() {
-        let mut counts = Counts::default();
+        let mut counts = KeyCounts::default();
         for n in 0..1_000 {
             counts.refuse(format!("no: {n}"));
         }

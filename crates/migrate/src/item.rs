@@ -7,7 +7,7 @@ const OVERHEAD_BYTES: u64 = 64;
 
 /// A value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum KeyValue {
     /// A string.
     Bytes(Vec<u8>),
     /// A hash: fields with their values.
@@ -18,7 +18,7 @@ pub enum Value {
     Elements(String, Vec<Vec<u8>>),
 }
 
-impl Value {
+impl KeyValue {
     /// Returns the bytes of the value.
     pub fn bytes(&self) -> u64 {
         match self {
@@ -51,7 +51,7 @@ pub struct Item {
     /// The key.
     pub key: Vec<u8>,
     /// The value.
-    pub value: Value,
+    pub value: KeyValue,
     /// Flags that memcached's client stored with the value; 0 if the source has no flags.
     pub client_flags: u32,
     /// Time at which the item expires, by this host's clock.

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::counts::Counts;
+use super::counts::KeyCounts;
 use super::source::Position;
-use super::{Job, MigrateError};
+use super::{CopyJob, MigrateError};
 
 /// The version of the file's format.
 const VERSION: u32 = 1;
@@ -29,7 +29,7 @@ pub(super) struct Journal {
     /// Position to resume from; absent until the source has been read.
     pub position: Option<Position>,
     /// Outcomes of the keys before the position.
-    pub counts: Counts,
+    pub counts: KeyCounts,
     /// Duration of the copy in seconds.
     pub spent_s: f64,
     /// Number of times that the copy was resumed.
@@ -50,7 +50,7 @@ fn shown(keys: &[Vec<u8>]) -> Vec<String> {
 }
 
 impl Journal {
-    fn new(job: &Job) -> Self {
+    fn new(job: &CopyJob) -> Self {
         Self {
             version: VERSION,
             from: job.from.to_string(),
@@ -59,7 +59,7 @@ impl Journal {
             excluded: shown(&job.choice.excluded),
             file_db: job.file_db,
             position: None,
-            counts: Counts::default(),
+            counts: KeyCounts::default(),
             spent_s: 0.0,
             resumed: 0,
             is_complete: false,
@@ -67,7 +67,7 @@ impl Journal {
     }
 
     /// Returns a description of the difference if `job` is another copy; otherwise `None`.
-    fn differs(&self, job: &Job) -> Option<String> {
+    fn differs(&self, job: &CopyJob) -> Option<String> {
         let own = Self::new(job);
         let pairs = [
             ("has another format version", self.version.to_string(), own.version.to_string()),
@@ -86,7 +86,7 @@ impl Journal {
 
 impl JournalFile {
     /// Opens the journal of `job`, with the content of an existing file.
-    pub fn open(job: &Job) -> Result<Self, MigrateError> {
+    pub fn open(job: &CopyJob) -> Result<Self, MigrateError> {
         let fresh = Journal::new(job);
         let Some(path) = &job.journal else { return Ok(Self { path: None, journal: fresh }) };
         let refused = |what: String| MigrateError::Refused(format!("{}: {what}", path.display()));

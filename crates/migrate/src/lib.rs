@@ -54,9 +54,9 @@ use std::fmt;
 use std::path::PathBuf;
 
 pub use choice::Choice;
-pub use counts::Counts;
-pub use outcome::{Outcome, Progress};
-pub use pace::Pace;
+pub use counts::KeyCounts;
+pub use outcome::{CopyOutcome, CopyProgress};
+pub use pace::CopyPace;
 pub use reconnect::{ConnectSettings, RetryPolicy};
 pub use run::run;
 pub use verify::Verified;
@@ -79,11 +79,11 @@ pub enum Verify {
 
 /// The parameters of a copy.
 #[derive(Clone, Debug)]
-pub struct Job {
+pub struct CopyJob {
     /// The source.
-    pub from: place::Place,
+    pub from: place::CopyEndpoint,
     /// The target.
-    pub to: place::Server,
+    pub to: place::ServerAddress,
     /// The selection of keys.
     pub choice: Choice,
     /// True to replace existing keys at the target.
@@ -135,7 +135,7 @@ impl std::error::Error for MigrateError {}
 /// Receiver of a copy's progress.
 pub trait View {
     /// Reports the progress of the copy, several times a second.
-    fn progress(&mut self, progress: &Progress<'_>);
+    fn progress(&mut self, progress: &CopyProgress<'_>);
     /// Receives a note for the user.
     fn note(&mut self, text: &str);
 }

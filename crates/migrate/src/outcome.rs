@@ -4,19 +4,19 @@ use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
-use super::counts::Counts;
+use super::counts::KeyCounts;
 use super::verify::Verified;
 use page::words::grouped;
 
 /// The outcome of a copy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct CopyOutcome {
     /// The source.
     pub from: String,
     /// The target.
     pub to: String,
     /// Outcomes of all keys.
-    pub counts: Counts,
+    pub counts: KeyCounts,
     /// Result of the comparison, if there was one.
     pub verified: Option<Verified>,
     /// Duration of the copy in seconds, over all processes that took part in it.
@@ -31,11 +31,11 @@ pub struct Outcome {
 
 /// State of a copy in progress.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Progress<'a> {
+pub struct CopyProgress<'a> {
     /// `copying` or `comparing`.
     pub what: &'static str,
     /// Outcomes of the keys so far.
-    pub counts: &'a Counts,
+    pub counts: &'a KeyCounts,
     /// Known keys with a final outcome.
     pub done: u64,
     /// Total number of keys, if known.
@@ -71,7 +71,7 @@ fn span(seconds: f64) -> String {
     }
 }
 
-impl Progress<'_> {
+impl CopyProgress<'_> {
     /// Formats the progress as one line.
     pub fn line(&self) -> String {
         let mut line = format!("{} {}", self.what, grouped(self.done as f64));
@@ -100,7 +100,7 @@ impl Progress<'_> {
     }
 }
 
-impl Outcome {
+impl CopyOutcome {
     /// Formats the outcome as a table.
     pub fn text(&self) -> String {
         let counts = &self.counts;
@@ -192,12 +192,13 @@ mod tests {
     #[test]
     fn nothing_that_was_not_copied_is_missing_from_the_table() {
         let mut counts =
-            Counts { seen: 1_234_567, copied: 1_234_000, bytes: 5_500_000_000, gone: 3, ..Counts::default() };
+            KeyCounts { seen: 1_234_567, copied: 1_234_000, bytes: 5_500_000_000, gone: 3, ..KeyCounts::default() };
         counts.skip("list: no place".into());
         counts.refuse("SERVER_ERROR out of memory".into());
         let verified =
             Verified { looked_for: 9, same: 8, missing: 1, examples: vec!["k: why".into()], ..Verified::default() };
-        let outcome = Outcome { counts, verified: Some(verified), seconds: 3_700.0, resumed: 2, ..Outcome::default() };
+        let outcome =
+            CopyOutcome { counts, verified: Some(verified), seconds: 3_700.0, resumed: 2, ..CopyOutcome::default() };
         let text = outcome.text();
         for part in [
             "1,234,567",
@@ -211,6 +212,6 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        assert_eq!(Outcome::from_json(&outcome.to_json()).unwrap(), outcome);
+        assert_eq!(CopyOutcome::from_json(&outcome.to_json()).unwrap(), outcome);
     }
 }

@@ -12,13 +12,13 @@ const BATCH_NS: u64 = SECOND_NS / 20;
 
 /// Enforces two rates. Time is an argument.
 #[derive(Clone, Debug)]
-pub struct Pace {
+pub struct CopyPace {
     keys_per_s: Option<u64>,
     bytes_per_s: Option<u64>,
     due_ns: u64,
 }
 
-impl Pace {
+impl CopyPace {
     /// Creates a pace; a rate of `None` is unlimited, and a rate of 0 counts as 1.
     pub fn new(keys_per_s: Option<u64>, bytes_per_s: Option<u64>) -> Self {
         Self {
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     /// Copies `batches`, each of which takes `work_ns`, and gives how long that takes, waits included.
-    fn simulated(pace: &mut Pace, work_ns: u64, batches: &[(u64, u64)]) -> u64 {
+    fn simulated(pace: &mut CopyPace, work_ns: u64, batches: &[(u64, u64)]) -> u64 {
         let mut now_ns = 7 * SECOND_NS;
         let begin_ns = now_ns;
         pace.begin(now_ns);
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn neither_rate_is_exceeded_whatever_the_batches_are() {
         for (keys_per_s, bytes_per_s) in [(1_000, 1 << 20), (50_000, 1 << 20), (3, 1 << 30)] {
-            let mut pace = Pace::new(Some(keys_per_s), Some(bytes_per_s));
+            let mut pace = CopyPace::new(Some(keys_per_s), Some(bytes_per_s));
             let batches: Vec<(u64, u64)> = (0..500).map(|n| (n % 60 + 1, n * n * 7)).collect();
             let (keys, bytes) = batches.iter().fold((0, 0), |(k, b), (keys, bytes)| (k + keys, b + bytes));
             let spent_ns = simulated(&mut pace, 1_000, &batches);
@@ -93,14 +93,14 @@ mod tests {
 
     #[test]
     fn a_rate_that_can_be_kept_is_reached() {
-        let mut pace = Pace::new(Some(10_000), None);
+        let mut pace = CopyPace::new(Some(10_000), None);
         let spent_ns = simulated(&mut pace, 2_000_000, &[(100, 0); 100]);
         assert_eq!(spent_ns, SECOND_NS, "10,000 keys in a second, whatever part of it is work");
     }
 
     #[test]
     fn a_pause_is_not_made_up_for_by_a_burst() {
-        let mut pace = Pace::new(Some(100), None);
+        let mut pace = CopyPace::new(Some(100), None);
         pace.begin(0);
         assert_eq!(pace.after(0, 10, 0), SECOND_NS / 10);
         let late_ns = 60 * SECOND_NS;
@@ -110,15 +110,15 @@ mod tests {
 
     #[test]
     fn without_a_rate_nothing_waits() {
-        let mut pace = Pace::new(None, None);
+        let mut pace = CopyPace::new(None, None);
         assert_eq!(simulated(&mut pace, 5, &[(1 << 40, 1 << 60); 4]), 20);
         assert_eq!((pace.keys_max(512), pace.bytes_max(9)), (512, 9));
     }
 
     #[test]
     fn batches_are_a_twentieth_of_a_second_at_most() {
-        let pace = Pace::new(Some(1_000), Some(1_000_000));
+        let pace = CopyPace::new(Some(1_000), Some(1_000_000));
         assert_eq!((pace.keys_max(512), pace.bytes_max(4 << 20)), (50, 50_000));
-        assert_eq!(Pace::new(Some(3), None).keys_max(512), 1);
+        assert_eq!(CopyPace::new(Some(3), None).keys_max(512), 1);
     }
 }

@@ -41,7 +41,7 @@ pub enum Protocol {
 
 /// The address of a server, with its protocol and login.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Server {
+pub struct ServerAddress {
     /// Protocol of the server.
     pub protocol: Protocol,
     /// Address on which the server listens.
@@ -56,14 +56,14 @@ pub struct Server {
 
 /// A source or target of keys. Its text form contains no password.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum CopyEndpoint {
     /// A server.
-    Server(Server),
+    Server(ServerAddress),
     /// A file saved by Redis or Valkey.
     File(PathBuf),
 }
 
-impl fmt::Display for Server {
+impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let secured = if self.is_secured { "s" } else { "" };
         match (self.protocol, &self.target) {
@@ -75,7 +75,7 @@ impl fmt::Display for Server {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for CopyEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Server(server) => server.fmt(f),
@@ -84,7 +84,7 @@ impl fmt::Display for Place {
     }
 }
 
-impl FromStr for Place {
+impl FromStr for CopyEndpoint {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -93,7 +93,7 @@ impl FromStr for Place {
                 return Ok(Self::File(text.into()));
             }
             let target = text.parse().map_err(|_| format!("{text:?} is not a source or target; {FORMS}"))?;
-            return Ok(Self::Server(Server {
+            return Ok(Self::Server(ServerAddress {
                 protocol: Protocol::Memcached,
                 target,
                 login: None,
@@ -110,7 +110,7 @@ impl FromStr for Place {
         };
         let named = server(protocol, rest, port).and_then(|server| match (&server.target, is_secured) {
             (Address::Unix(_), true) => Err("TLS over a unix socket is not supported".to_owned()),
-            _ => Ok(Server { is_secured, ..server }),
+            _ => Ok(ServerAddress { is_secured, ..server }),
         });
         named.map(Self::Server).map_err(|fault| format!("{}: {fault}; {FORMS}", masked(text)))
     }
@@ -124,7 +124,7 @@ fn masked(text: &str) -> String {
     }
 }
 
-fn server(protocol: Protocol, rest: &str, port: u16) -> Result<Server, String> {
+fn server(protocol: Protocol, rest: &str, port: u16) -> Result<ServerAddress, String> {
     let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, query)| (rest, Some(query)));
     let (login, rest) = match rest.rsplit_once('@') {
         Some((login, rest)) => (Some(self::login(login)?), rest),
@@ -150,7 +150,7 @@ fn server(protocol: Protocol, rest: &str, port: u16) -> Result<Server, String> {
     }
     let db = db.unwrap_or("0");
     let db = db.parse::<u32>().map_err(|_| format!("{db:?} is not a database number"))?;
-    Ok(Server { protocol, target, login, db, is_secured: false })
+    Ok(ServerAddress { protocol, target, login, db, is_secured: false })
 }
 
 /// Parses `USER:PASSWORD` or `PASSWORD`, with `%XX` for characters that a URL cannot contain.
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     fn shown(text: &str) -> String {
-        text.parse::<Place>().unwrap_or_else(|error| panic!("{text}: {error}")).to_string()
+        text.parse::<CopyEndpoint>().unwrap_or_else(|error| panic!("{text}: {error}")).to_string()
     }
 
     #[test]
@@ -209,7 +209,7 @@ mod tests {
             assert_eq!(shown(text), expected);
             assert_eq!(shown(&shown(text)), expected, "what is written reads back");
         }
-        let Ok(Place::Server(server)) = "redis://bo:a%40b:c@h".parse() else { panic!("a server") };
+        let Ok(CopyEndpoint::Server(server)) = "redis://bo:a%40b:c@h".parse() else { panic!("a server") };
         assert_eq!(server.login, Some(Login { user: "bo".into(), password: "a@b:c".into() }));
         assert!(!format!("{server:?}").contains("a@b"));
     }
@@ -227,7 +227,7 @@ mod tests {
             "redis://%zz@h",
             "rediss://unix:/run/r.sock",
         ] {
-            let error = text.parse::<Place>().unwrap_err();
+            let error = text.parse::<CopyEndpoint>().unwrap_err();
             assert!(error.contains("write memcached://HOST:PORT") && !error.contains("hush"), "{text}: {error}");
         }
     }

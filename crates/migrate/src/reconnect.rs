@@ -4,23 +4,23 @@ use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
 use link::Link;
-use link::tls::{Client, Failure};
+use link::tls::{Failure, TlsClient};
 
 use super::MigrateError;
-use super::place::Server;
+use super::place::ServerAddress;
 
 /// Connection settings for servers.
 #[derive(Clone, Debug)]
 pub struct ConnectSettings {
     /// TLS settings for connections that must be encrypted.
-    pub tls: Option<Client>,
+    pub tls: Option<TlsClient>,
     /// Time limit for a reply.
     pub timeout: Duration,
 }
 
 impl ConnectSettings {
     /// Prepares a connection to `server`, not yet connected.
-    pub(super) fn link(&self, server: &Server) -> Link {
+    pub(super) fn link(&self, server: &ServerAddress) -> Link {
         Link::new(server.target.clone(), self.tls.as_ref().filter(|_| server.is_secured), self.timeout)
     }
 }

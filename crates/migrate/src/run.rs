@@ -4,16 +4,16 @@ use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use super::choice::Sample;
-use super::counts::Counts;
+use super::counts::KeyCounts;
 use super::item::Item;
 use super::journal::JournalFile;
-use super::outcome::{Outcome, Progress};
-use super::pace::Pace;
+use super::outcome::{CopyOutcome, CopyProgress};
+use super::pace::CopyPace;
 use super::reconnect::{Context, sleep};
-use super::source::{BatchRequest, Source};
-use super::target::{StoreOutcome, Target};
+use super::source::{BatchRequest, ItemSource};
+use super::target::{CopyTarget, StoreOutcome};
 use super::verify::{Measure, Verified};
-use super::{BATCH_BYTES_MAX, BATCH_KEYS_MAX, Job, MigrateError, Verify, View};
+use super::{BATCH_BYTES_MAX, BATCH_KEYS_MAX, CopyJob, MigrateError, Verify, View};
 
 /// Number of keys that are compared by default.
 const COMPARED_KEYS: u64 = 10_000;
@@ -27,7 +27,7 @@ const RATE_EVERY: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 /// [`MigrateError`] if the copy cannot start; nothing was copied.
-pub fn run(job: &Job, view: &mut dyn View, is_stopped: &dyn Fn() -> bool) -> Result<Outcome, MigrateError> {
+pub fn run(job: &CopyJob, view: &mut dyn View, is_stopped: &dyn Fn() -> bool) -> Result<CopyOutcome, MigrateError> {
     let notes = RefCell::new(Vec::new());
     let view = RefCell::new(view);
     let tell = |text: &str| view.borrow_mut().note(text);
@@ -35,11 +35,11 @@ pub fn run(job: &Job, view: &mut dyn View, is_stopped: &dyn Fn() -> bool) -> Res
     // If a server is unreachable at the start, the user's address is wrong; reconnecting would not help.
     let context = Context { retries: super::RetryPolicy { attempts: 0, ..job.retries }, is_stopped, tell: &tell };
     let mut kept = JournalFile::open(job)?;
-    let mut target = Target::new(&job.to, &job.connect);
+    let mut target = CopyTarget::new(&job.to, &job.connect);
     target.reach(&context)?;
     let first = context;
     let context = Context { retries: job.retries, ..first };
-    let mut source = Source::open(job, kept.journal.position.as_ref(), &first, &context)?;
+    let mut source = ItemSource::open(job, kept.journal.position.as_ref(), &first, &context)?;
     if target.skew_ms() != 0 {
         let off_s = target.skew_ms() as f64 / 1e3;
         keep(format!("the clock of {} is {off_s:.1} s ahead of this host's; expiries are corrected for it", job.to));
@@ -47,7 +47,7 @@ pub fn run(job: &Job, view: &mut dyn View, is_stopped: &dyn Fn() -> bool) -> Res
     let mut copy = Copy {
         job,
         context: &context,
-        pace: Pace::new(job.keys_per_s, job.bytes_per_s),
+        pace: CopyPace::new(job.keys_per_s, job.bytes_per_s),
         clock: Instant::now(),
         rates: Rates::new(kept.journal.counts.done()),
     };
@@ -71,7 +71,7 @@ pub fn run(job: &Job, view: &mut dyn View, is_stopped: &dyn Fn() -> bool) -> Res
         (Err(fault), Some(path)) => Some(format!("{fault}; continue with --resume {}", path.display())),
         (Err(fault), None) => Some(format!("{fault}; copied keys stay at the target, and a new copy skips them")),
     };
-    Ok(Outcome {
+    Ok(CopyOutcome {
         from: job.from.to_string(),
         to: job.to.to_string(),
         counts: kept.journal.counts,
@@ -84,7 +84,7 @@ pub fn run(job: &Job, view: &mut dyn View, is_stopped: &dyn Fn() -> bool) -> Res
 }
 
 /// Returns the sample of keys to compare; `None` for no comparison.
-fn sample(verify: Verify, source: &Source, counts: &Counts) -> Option<Sample> {
+fn sample(verify: Verify, source: &ItemSource, counts: &KeyCounts) -> Option<Sample> {
     match verify {
         Verify::None => None,
         Verify::PerMillion(per_million) => Some(Sample { per_million }),
@@ -121,9 +121,9 @@ impl Rates {
 }
 
 struct Copy<'a> {
-    job: &'a Job,
+    job: &'a CopyJob,
     context: &'a Context<'a>,
-    pace: Pace,
+    pace: CopyPace,
     clock: Instant,
     rates: Rates,
 }
@@ -144,8 +144,8 @@ impl Copy<'_> {
     /// Copies from the source's current position to its end.
     fn all(
         &mut self,
-        source: &mut Source,
-        target: &mut Target,
+        source: &mut ItemSource,
+        target: &mut CopyTarget,
         kept: &mut JournalFile,
         view: &SharedView<'_, '_>,
     ) -> Result<(), MigrateError> {
@@ -209,8 +209,8 @@ impl Copy<'_> {
     /// Reads a sample of the source again, and the same keys at the target.
     fn compare(
         &mut self,
-        source: &mut Source,
-        target: &mut Target,
+        source: &mut ItemSource,
+        target: &mut CopyTarget,
         sample: Sample,
         view: &SharedView<'_, '_>,
         verified: &mut Verified,
@@ -224,7 +224,7 @@ impl Copy<'_> {
         source.rewind()?;
         self.rates = Rates::new(0);
         self.pace.begin(self.now_ns());
-        let mut counts = Counts::default();
+        let mut counts = KeyCounts::default();
         loop {
             let ask = BatchRequest {
                 choice: &job.choice,
@@ -250,7 +250,7 @@ impl Copy<'_> {
         }
     }
 
-    fn show(&mut self, what: &'static str, source: &Source, counts: &Counts, view: &SharedView<'_, '_>) {
+    fn show(&mut self, what: &'static str, source: &ItemSource, counts: &KeyCounts, view: &SharedView<'_, '_>) {
         let done = counts.done();
         self.rates.follow(done, counts.bytes);
         let share = source.share(counts.seen);
@@ -258,7 +258,7 @@ impl Copy<'_> {
             let whole = done as f64 / share;
             (self.rates.keys_per_s > 0.0).then(|| (whole - done as f64) / self.rates.keys_per_s)
         });
-        view.borrow_mut().progress(&Progress {
+        view.borrow_mut().progress(&CopyProgress {
             what,
             counts,
             done,
@@ -272,7 +272,7 @@ impl Copy<'_> {
 }
 
 /// Counts the outcomes of `items`.
-fn count(items: &[Item], outcomes: Vec<StoreOutcome>, has_flags: bool, counts: &mut Counts) {
+fn count(items: &[Item], outcomes: Vec<StoreOutcome>, has_flags: bool, counts: &mut KeyCounts) {
     for (item, outcome) in items.iter().zip(outcomes) {
         match outcome {
             StoreOutcome::Copied => {

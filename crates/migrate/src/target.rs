@@ -1,8 +1,8 @@
 //! The targets of items.
 
-use super::item::{Item, Lookup, Value};
+use super::item::{Item, KeyValue, Lookup};
 use super::memcached::{self, Memcached};
-use super::place::{Protocol, Server};
+use super::place::{Protocol, ServerAddress};
 use super::reconnect::{ConnectSettings, Context, persist};
 use super::redis::{Others, Redis, Wanted};
 use super::{BATCH_BYTES_MAX, MigrateError};
@@ -26,14 +26,14 @@ pub(super) enum StoreOutcome {
 
 /// A server that items are written to.
 #[derive(Debug)]
-pub(super) enum Target {
+pub(super) enum CopyTarget {
     Memcached(Memcached),
     Redis(Redis),
 }
 
-impl Target {
+impl CopyTarget {
     /// Creates the client of `server`, not yet connected.
-    pub fn new(server: &Server, settings: &ConnectSettings) -> Self {
+    pub fn new(server: &ServerAddress, settings: &ConnectSettings) -> Self {
         match server.protocol {
             Protocol::Memcached => Self::Memcached(Memcached::new(server, settings)),
             Protocol::Redis => Self::Redis(Redis::new(server, settings)),
@@ -122,7 +122,7 @@ impl Target {
             }
             Self::Redis(redis) => {
                 let keys: Vec<&[u8]> = items.iter().map(|item| item.key.as_slice()).collect();
-                let others = if items.iter().any(|item| matches!(item.value, Value::Elements(..))) {
+                let others = if items.iter().any(|item| matches!(item.value, KeyValue::Elements(..))) {
                     Others::Listed
                 } else {
                     Others::No

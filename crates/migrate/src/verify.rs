@@ -107,11 +107,11 @@ fn apart(own: &Item, there: &Item) -> Option<Result<u64, &'static str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::item::Value;
+    use crate::item::KeyValue;
     use base::clock::UnixMillis;
 
     fn item(value: &str, client_flags: u32, expire_ms: Option<u64>) -> Item {
-        let value = Value::Bytes(value.as_bytes().to_vec());
+        let value = KeyValue::Bytes(value.as_bytes().to_vec());
         Item { key: b"k\0ey".to_vec(), value, client_flags, expire_at: expire_ms.map(UnixMillis), expire_slack_ms: 0 }
     }
 
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn hashes_are_the_same_in_any_order() {
         let hash = |fields: &[(&str, &str)]| {
-            Value::Hash(fields.iter().map(|(f, v)| (f.as_bytes().to_vec(), v.as_bytes().to_vec())).collect())
+            KeyValue::Hash(fields.iter().map(|(f, v)| (f.as_bytes().to_vec(), v.as_bytes().to_vec())).collect())
         };
         assert!(hash(&[("a", "1"), ("b", "2")]).is_same(&hash(&[("b", "2"), ("a", "1")])));
         assert!(!hash(&[("a", "1")]).is_same(&hash(&[("a", "2")])));

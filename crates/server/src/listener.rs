@@ -7,7 +7,7 @@ use crate::handover::{Arrival, Carried, Moved};
 use crate::shared::Shared;
 use command::clients::endpoint::Endpoint;
 use command::shared::WorkerShared;
-use io::listen::{self, Accepted, Listener, Stream};
+use io::listen::{self, Accepted, AcceptedStream, Listener};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
@@ -31,14 +31,14 @@ pub(crate) struct Acceptor {
     /// The protocol and the namespace of the clients of each listener.
     pub(crate) endpoints: Vec<Endpoint>,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) intakes: Vec<SyncSender<Arrival<Stream>>>,
+    pub(crate) intakes: Vec<SyncSender<Arrival<AcceptedStream>>>,
     pub(crate) sessions_max: usize,
     /// The number of connections assigned to each worker since start.
     pub(crate) handed: Vec<u64>,
     /// A bit for each worker that was assigned connections since it was woken.
     pub(crate) to_wake: u128,
     /// Connections that were taken over, to be assigned first.
-    pub(crate) moved: Vec<Moved<Stream>>,
+    pub(crate) moved: Vec<Moved<AcceptedStream>>,
     /// The signal to begin. If its sender is dropped, the acceptor never begins.
     pub(crate) go: Receiver<()>,
     /// A reserved file descriptor, so that a client can be refused with an error if none is left.
@@ -136,7 +136,7 @@ impl Acceptor {
         self.handed[worker].saturating_sub(self.shared.workers[worker].counters.connections_closed.value())
     }
 
-    fn hand_over(&mut self, mut stream: Stream, mut endpoint: Endpoint, carried: Option<Arc<Carried>>) {
+    fn hand_over(&mut self, mut stream: AcceptedStream, mut endpoint: Endpoint, carried: Option<Arc<Carried>>) {
         let open: u64 = (0..self.intakes.len()).map(|worker| self.load(worker)).sum();
         let connections_max = self.shared.live.connections_max.load(Relaxed);
         if open >= connections_max || !self.shared.namespaces.enter(endpoint.namespace) {
@@ -181,14 +181,14 @@ impl Acceptor {
 
     /// Refuses a connection that was taken over. If it has an unsent reply, it is closed without the refusal line,
     /// which would become part of that reply.
-    fn refuse_moved(&self, stream: Stream, endpoint: Endpoint, carried: Option<&Carried>) {
+    fn refuse_moved(&self, stream: AcceptedStream, endpoint: Endpoint, carried: Option<&Carried>) {
         if carried.is_some_and(|carried| !carried.output.is_empty()) {
             return self.shared.acceptor.rejected.add(1);
         }
         self.refuse(stream, endpoint);
     }
 
-    fn refuse(&self, stream: Stream, endpoint: Endpoint) {
+    fn refuse(&self, stream: AcceptedStream, endpoint: Endpoint) {
         self.shared.acceptor.rejected.add(1);
         stream.refuse(endpoint.protocol.refusal());
     }

@@ -5,7 +5,7 @@ use crate::handover::{Arrival, Moved};
 use crate::shared::Shared;
 use crate::worker::{EVENTS_MAX, Worker, WorkerParts};
 use command::visit::clock::Clock;
-use io::listen::Stream;
+use io::listen::AcceptedStream;
 use io::waker::Waker;
 use io::{epoll, uring};
 use segment::ThreadHandle;
@@ -64,10 +64,10 @@ impl Opened {
         number: usize,
         shared: Arc<Shared>,
         handle: ThreadHandle,
-        intake: Receiver<Arrival<Stream>>,
+        intake: Receiver<Arrival<AcceptedStream>>,
         clock: Clock,
         sessions_max: usize,
-    ) -> Vec<Moved<Stream>> {
+    ) -> Vec<Moved<AcceptedStream>> {
         match self {
             Self::Epoll(opened) => {
                 let io = opened.reactor(EVENTS_MAX);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use io::listen::{ListenAddr, Listener, Stream};
+use io::listen::{AcceptedStream, ListenAddr, Listener};
 use io::waker::Waker;
 use protocol::resp::Version;
 
@@ -27,7 +27,7 @@ pub(crate) struct Doors {
     /// Listeners of the other server that this server does not use.
     pub(crate) left: Vec<Listener>,
     /// Connections that were taken over.
-    pub(crate) connections: Vec<Moved<Stream>>,
+    pub(crate) connections: Vec<Moved<AcceptedStream>>,
 }
 
 /// A running server. Dropping it stops it.
@@ -36,7 +36,7 @@ pub struct Running {
     io: IoChoice,
     addrs: Vec<ListenAddr>,
     acceptor: Option<JoinHandle<Vec<Listener>>>,
-    workers: Vec<JoinHandle<Vec<Moved<Stream>>>>,
+    workers: Vec<JoinHandle<Vec<Moved<AcceptedStream>>>>,
     background: Option<JoinHandle<()>>,
     memory: Option<JoinHandle<()>>,
     survey: Option<JoinHandle<()>>,
@@ -192,7 +192,7 @@ impl Running {
     fn spawn_workers(
         &mut self,
         listeners: Vec<Listener>,
-        moved: Vec<Moved<Stream>>,
+        moved: Vec<Moved<AcceptedStream>>,
     ) -> Result<SyncSender<()>, StartError> {
         let shared = &self.shared;
         let clock = shared.clock();
@@ -299,7 +299,7 @@ impl Running {
 
     /// Completes the state of the connections that have left, once the last worker has ended: adds the messages that
     /// were published for them, and compares the keys that they watch.
-    fn settle(&self, connections: &mut Vec<Moved<Stream>>) {
+    fn settle(&self, connections: &mut Vec<Moved<AcceptedStream>>) {
         let now = self.shared.now();
         let mut handle = self.shared.store.handle().ok();
         // A subscriber that is too far behind is closed, as always.
@@ -326,7 +326,7 @@ impl Running {
     }
 
     /// Joins all threads. Returns the connections that have left.
-    fn join_all(&mut self) -> Vec<Moved<Stream>> {
+    fn join_all(&mut self) -> Vec<Moved<AcceptedStream>> {
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();
         }

@@ -173,7 +173,7 @@ pub(crate) struct Table<S> {
 }
 
 /// A session's slot, its places in the worker's lists, and its entry in the connection table.
-const _: () = assert!(size_of::<Option<Session<io::listen::Stream>>>() + 100 <= BYTES_A_CONNECTION_MAX);
+const _: () = assert!(size_of::<Option<Session<io::listen::AcceptedStream>>>() + 100 <= BYTES_A_CONNECTION_MAX);
 
 impl<S> Table<S> {
     /// Creates a table for `sessions_max` connections.

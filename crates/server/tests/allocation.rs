@@ -11,7 +11,7 @@ use common::redis::request;
 use common::{Client, pattern, set, value};
 use gannet_server::start::{ServerConfig, assemble};
 use gannet_server::worker::{EVENTS_MAX, Worker, WorkerParts};
-use io::listen::{Accepted, ListenAddr, Listener, Stream};
+use io::listen::{Accepted, AcceptedStream, ListenAddr, Listener};
 use io::waker::Waker;
 use io::{Backend, allocation, epoll, uring};
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
@@ -101,7 +101,7 @@ fn a_warm_worker_allocates_nothing_for_ordinary_requests() {
     }
 }
 
-fn serve_and_count<B: Backend<Stream = Stream>>(protocol: Protocol, reactor: impl FnOnce(&Waker) -> B) {
+fn serve_and_count<B: Backend<Stream = AcceptedStream>>(protocol: Protocol, reactor: impl FnOnce(&Waker) -> B) {
     let config = ServerConfig { segment_bytes: Some(1 << 20), connections_max: 16, ..common::config() };
     let listener = Listener::open(&ListenAddr::Tcp(([127, 0, 0, 1], 0).into())).unwrap();
     let ListenAddr::Tcp(addr) = *listener.addr() else { panic!("a TCP address") };

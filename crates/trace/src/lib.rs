@@ -19,7 +19,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut blocks = Blocks::default();
 //! let mut file = Header { began_unix_us: 0, chosen_secret: false }.bytes().to_vec();
-//! let entry = Entry { at_us: 0, key: 42, key_bytes: 12, verb: Verb::Get, ..Entry::default() };
+//! let entry = Entry { at_us: 0, key: 42, key_bytes: 12, verb: Verb::Get, ..TraceEntry::default() };
 //! blocks.push(&entry); // Returns a block's bytes when one is full.
 //! file.extend(blocks.take().unwrap_or_default());
 //! file.extend(blocks.end(&Summary { entries: 1, ..Summary::default() }));
@@ -39,7 +39,7 @@ pub mod record;
 pub mod replay;
 
 pub use format::{
-    Blocks, Entry, Format, Header, KEY_TEXT_BYTES_MIN, KeyHash, Outcome, Place, Reader, SECOND_ENTRIES_MAX, Secret,
-    Selection, Summary, Times, TraceError, Verb, blocks, oracle, put_key, twitter,
+    Blocks, Header, KEY_TEXT_BYTES_MIN, KeyHash, RequestOutcome, SECOND_ENTRIES_MAX, Secret, Selection, Summary, Times,
+    TraceEntry, TraceError, TraceFormat, TracePlace, TraceReader, Verb, blocks, oracle, put_key, twitter,
 };
 pub use pace::{FirstError, TracePace};

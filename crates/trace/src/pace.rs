@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::format::{Reader, Selection, TraceError};
+use crate::format::{Selection, TraceError, TraceReader};
 use load::schedule::{Next, OpenInstants, Stream};
 
 /// The first fault of the threads that read a trace.
@@ -34,7 +34,7 @@ impl TracePace {
     /// # Errors
     /// If the trace cannot be opened, or its first entry cannot be read.
     pub fn open(ask: Selection) -> Result<Self, TraceError> {
-        Reader::open(&ask)?.entry()?;
+        TraceReader::open(&ask)?.entry()?;
         Ok(Self { ask, fault: FirstError::default() })
     }
 }
@@ -42,7 +42,7 @@ impl TracePace {
 impl OpenInstants for TracePace {
     fn open(&self, thread: usize, threads: usize) -> Stream {
         let fault = self.fault.clone();
-        let mut reader = Reader::open(&self.ask).map_err(|first| fault.keep(first)).ok();
+        let mut reader = TraceReader::open(&self.ask).map_err(|first| fault.keep(first)).ok();
         let mut request = move || {
             loop {
                 match reader.as_mut()?.entry() {

@@ -4,7 +4,7 @@
 mod corpus;
 mod trace_walk;
 
-use gannet_trace::Format;
+use gannet_trace::TraceFormat;
 
 #[test]
 fn every_seed_and_random_changes_of_it_keep_what_is_promised() {
@@ -13,7 +13,9 @@ fn every_seed_and_random_changes_of_it_keep_what_is_promised() {
     let mut entries = [0; 3];
     for bytes in &seeds {
         trace_walk::assert_all_forms(bytes);
-        for (count, form) in entries.iter_mut().zip([Format::Recorded, Format::Twitter, Format::OracleGeneral]) {
+        for (count, form) in
+            entries.iter_mut().zip([TraceFormat::Recorded, TraceFormat::Twitter, TraceFormat::OracleGeneral])
+        {
             *count += trace_walk::read(bytes, Some(form)).0.len();
         }
         for _ in 0..60 {

@@ -17,12 +17,12 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::guests::image::{self, Kernel};
-use crate::guests::{Cpus, Heard, Machine, NEEDS, disk_of, empty, path_text};
+use crate::guests::{Cpus, GuestMachine, Heard, NEEDS, disk_of, empty, path_text};
 use testbed::needs::install;
 
 /// The number of kills, and the program.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Options {
+pub struct DaxOptions {
     /// Kills of all tests together, as for `make torture`.
     #[arg(long, default_value_t = 50)]
     kills: u32,
@@ -44,7 +44,7 @@ const KILL: Duration = Duration::from_secs(60);
 ///
 /// # Errors
 /// If a part cannot run; a missing QEMU is not an error.
-pub fn run(target: &Path, options: &Options) -> Result<bool, String> {
+pub fn run(target: &Path, options: &DaxOptions) -> Result<bool, String> {
     if let Err(why) = install(&NEEDS) {
         println!("skipped: {why}");
         return Ok(true);
@@ -108,7 +108,7 @@ impl Guest<'_> {
         let line = format!("console=ttyS0 quiet panic=-1 mitigations=off gannet.part={part} {more}");
         let disk = self.folder.join("disk");
         let shape = shape.map(str::to_owned);
-        let machine = Machine::start(&self.kernel, &self.initramfs, &line, &[&disk], Cpus::InTurn, &shape)?;
+        let machine = GuestMachine::start(&self.kernel, &self.initramfs, &line, &[&disk], Cpus::InTurn, &shape)?;
         let mut said = Vec::new();
         machine.listen(time, |line| {
             said.push(line.to_owned());

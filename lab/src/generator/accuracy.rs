@@ -5,9 +5,9 @@
 //! delays, which the self-test measures with a null server.
 
 use load::engine::{Config, Control, Load, Run, run};
-use load::fake::{Delay, Lines, Script, Server, SimNet, simulate};
+use load::fake::{Delay, FakeServer, OneKeyRequests, Script, SimNet, simulate};
 use load::measure::{Histogram, Snapshot};
-use load::schedule::Plan;
+use load::schedule::SendPlan;
 use load::selftest::{self, Trial};
 
 use super::{TRIES_MAX, quietly};
@@ -15,7 +15,7 @@ use testbed::host;
 
 /// The length and number of runs.
 #[derive(Clone, Copy, Debug, clap::Args)]
-pub struct Options {
+pub struct AccuracyOptions {
     /// Length of each run in seconds.
     #[arg(long, default_value_t = 10)]
     pub seconds: u64,
@@ -39,29 +39,29 @@ const OFF_SHARE_MAX: f64 = 0.02;
 const OFF_NS_MAX: u64 = 50_000;
 
 /// A behaviour of the server with its load.
-struct Shape {
+struct ServerBehaviour {
     name: &'static str,
     script: Script,
-    plan: Plan,
+    plan: SendPlan,
 }
 
-fn shapes(seconds: u64) -> [Shape; 4] {
+fn shapes(seconds: u64) -> [ServerBehaviour; 4] {
     let bimodal = Delay::Bimodal { fast_ns: 300_000, slow_ns: 8 * MS, slow_per_10k: 300 };
     let stalled = Script::fixed(300_000).with_stall(seconds * 400 * MS, 500 * MS);
     [
-        Shape { name: "1 ms", script: Script::fixed(MS), plan: Plan::constant() },
-        Shape { name: "1 ms, Poisson arrivals", script: Script::fixed(MS), plan: Plan::poisson() },
-        Shape {
+        ServerBehaviour { name: "1 ms", script: Script::fixed(MS), plan: SendPlan::constant() },
+        ServerBehaviour { name: "1 ms, Poisson arrivals", script: Script::fixed(MS), plan: SendPlan::poisson() },
+        ServerBehaviour {
             name: "0.3 ms, and 8 ms of 3 %",
             script: Script { delay: bimodal, ..Script::fixed(0) },
-            plan: Plan::poisson(),
+            plan: SendPlan::poisson(),
         },
-        Shape { name: "0.3 ms, stall of 500 ms", script: stalled, plan: Plan::constant() },
+        ServerBehaviour { name: "0.3 ms, stall of 500 ms", script: stalled, plan: SendPlan::constant() },
     ]
 }
 
 /// One figure.
-struct Row {
+struct AccuracyRow {
     shape: &'static str,
     what: &'static str,
     truth_ns: u64,
@@ -70,7 +70,7 @@ struct Row {
     quiet: bool,
 }
 
-impl Row {
+impl AccuracyRow {
     fn off_ns(&self) -> u64 {
         self.seen_ns.abs_diff(self.truth_ns)
     }
@@ -84,7 +84,7 @@ impl Row {
 ///
 /// # Errors
 /// If the machine has one CPU, or if the engine cannot run.
-pub fn measure(options: Options) -> Result<bool, String> {
+pub fn measure(options: AccuracyOptions) -> Result<bool, String> {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         return Err("two CPUs are needed: one for the server and one for the generator".into());
     }
@@ -106,7 +106,7 @@ pub fn measure(options: Options) -> Result<bool, String> {
             let open = Load::Open(shape.plan.clone());
             let ((truth, seen), quiet) = quietly(options.tries, None, || both(&shape, options.seconds, open.clone()))?;
             for (what, share, own_ns) in [("p50", 0.5, own.0), ("p99", 0.99, own.1)] {
-                let row = Row {
+                let row = AccuracyRow {
                     quiet: quiet && own_quiet,
                     ..row(shape.name, what, share, own_ns, &truth.response, &seen.bulk.response)
                 };
@@ -131,7 +131,7 @@ pub fn measure(options: Options) -> Result<bool, String> {
             closed.bulk.response.max_ns() as f64 / MS as f64
         );
     }
-    let quiet: Vec<&Row> = rows.iter().filter(|row| row.quiet).collect();
+    let quiet: Vec<&AccuracyRow> = rows.iter().filter(|row| row.quiet).collect();
     let held = quiet.iter().filter(|row| row.holds()).count();
     println!(
         "\n{held} of {} figures are within the allowed error; {} were disturbed by other work and do not count.",
@@ -155,8 +155,8 @@ fn own_error() -> Result<(u64, u64), String> {
 }
 
 /// Runs the same load under a simulated clock and on sockets.
-fn both(shape: &Shape, seconds: u64, load: Load) -> Result<(Snapshot, Run), String> {
-    let server = Server::start(Some(shape.script.clone()), VALUE_BYTES, Some(SERVER_CPU));
+fn both(shape: &ServerBehaviour, seconds: u64, load: Load) -> Result<(Snapshot, Run), String> {
+    let server = FakeServer::start(Some(shape.script.clone()), VALUE_BYTES, Some(SERVER_CPU));
     let server = server.map_err(|error| format!("the fake server: {error}"))?;
     let depth = if load == Load::Closed { 1 } else { DEPTH };
     let config = Config {
@@ -170,18 +170,26 @@ fn both(shape: &Shape, seconds: u64, load: Load) -> Result<(Snapshot, Run), Stri
     };
     let net = SimNet::new(shape.script.clone(), VALUE_BYTES, config.connections);
     let control = Control::new(RATE_PER_S);
-    let (truth, _) = simulate(net, &config, Lines::new(VALUE_BYTES), &control).map_err(|error| error.to_string())?;
-    let seen = run(&config, |_| Lines::new(VALUE_BYTES), &control).map_err(|error| error.to_string())?;
+    let (truth, _) =
+        simulate(net, &config, OneKeyRequests::new(VALUE_BYTES), &control).map_err(|error| error.to_string())?;
+    let seen = run(&config, |_| OneKeyRequests::new(VALUE_BYTES), &control).map_err(|error| error.to_string())?;
     Ok((truth, seen))
 }
 
-fn row(shape: &'static str, what: &'static str, share: f64, own_ns: u64, truth: &Histogram, seen: &Histogram) -> Row {
+fn row(
+    shape: &'static str,
+    what: &'static str,
+    share: f64,
+    own_ns: u64,
+    truth: &Histogram,
+    seen: &Histogram,
+) -> AccuracyRow {
     let (truth_ns, seen_ns) = (truth.quantile_ns(share), seen.quantile_ns(share));
     let off_ns = ((truth_ns as f64 * OFF_SHARE_MAX) as u64).max(OFF_NS_MAX);
-    Row { shape, what, truth_ns, seen_ns, allowed_ns: off_ns + own_ns, quiet: true }
+    AccuracyRow { shape, what, truth_ns, seen_ns, allowed_ns: off_ns + own_ns, quiet: true }
 }
 
-fn print(row: &Row) {
+fn print(row: &AccuracyRow) {
     let us = |ns: u64| ns as f64 / 1000.0;
     println!(
         "| {} | {} | {:.0} | {:.0} | {:.0} | {:.0} | {} |",
@@ -235,7 +243,7 @@ mod tests {
             };
             let net = SimNet::new(shape.script.clone(), VALUE_BYTES, CONNECTIONS);
             let control = Control::new(RATE_PER_S);
-            let (truth, _) = simulate(net, &config, Lines::new(VALUE_BYTES), &control).unwrap();
+            let (truth, _) = simulate(net, &config, OneKeyRequests::new(VALUE_BYTES), &control).unwrap();
             for (share, us) in shares.into_iter().zip(expected_us) {
                 let seen_us = truth.response.quantile_ns(share) as f64 / 1000.0;
                 assert!((seen_us / f64::from(us) - 1.0).abs() < 0.01, "{} {share}: {seen_us}", shape.name);

@@ -15,11 +15,11 @@ use std::time::Instant;
 use super::{TRIES_MAX, quietly};
 use testbed::generator::{Folder, load_with, output, prefilled};
 use testbed::host;
-use testbed::server::{Kind, Options as ServerOptions, Server, pin};
+use testbed::server::{ServerKind, ServerOptions, TestServer, pin};
 
 /// The length and number of rounds.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Options {
+pub struct AgreeOptions {
     /// Number of rounds of each load; at least one.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u64).range(1..))]
     pub rounds: u64,
@@ -56,20 +56,20 @@ const MEMCASLAP_KEYS: u64 = MEMCASLAP_WINDOW * CONNECTIONS as u64;
 
 /// The results of one generator's turn.
 #[derive(Clone, Copy, Debug)]
-struct Turn {
+struct GeneratorTurn {
     requests_per_s: f64,
     /// Share of its CPU that the server used.
     busy: f64,
 }
 
 /// The results of our turn and of the other's, for each round.
-type Rounds = Vec<(Turn, Turn)>;
+type Rounds = Vec<(GeneratorTurn, GeneratorTurn)>;
 
 /// A load, with the other generator that supports it.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     name: &'static str,
-    server: Kind,
+    server: ServerKind,
     verb: &'static str,
     /// Number of keys in one request.
     keys: usize,
@@ -77,21 +77,21 @@ struct Case {
 }
 
 const CASES: [Case; 9] = [
-    Case { name: "redis get 1", server: Kind::Redis, verb: "get", keys: 1, depth: 1 },
-    Case { name: "redis set 1", server: Kind::Redis, verb: "set", keys: 1, depth: 1 },
-    Case { name: "redis get 16", server: Kind::Redis, verb: "get", keys: 1, depth: 16 },
-    Case { name: "redis set 16", server: Kind::Redis, verb: "set", keys: 1, depth: 16 },
-    Case { name: "redis get-many 1", server: Kind::Redis, verb: "get", keys: 50, depth: 1 },
-    Case { name: "redis get-many 16", server: Kind::Redis, verb: "get", keys: 50, depth: 16 },
-    Case { name: "memcached get 1", server: Kind::Memcached, verb: "get", keys: 1, depth: 1 },
-    Case { name: "memcached set 1", server: Kind::Memcached, verb: "set", keys: 1, depth: 1 },
-    Case { name: "memcached get-many 1", server: Kind::Memcached, verb: "get", keys: 50, depth: 1 },
+    Case { name: "redis get 1", server: ServerKind::Redis, verb: "get", keys: 1, depth: 1 },
+    Case { name: "redis set 1", server: ServerKind::Redis, verb: "set", keys: 1, depth: 1 },
+    Case { name: "redis get 16", server: ServerKind::Redis, verb: "get", keys: 1, depth: 16 },
+    Case { name: "redis set 16", server: ServerKind::Redis, verb: "set", keys: 1, depth: 16 },
+    Case { name: "redis get-many 1", server: ServerKind::Redis, verb: "get", keys: 50, depth: 1 },
+    Case { name: "redis get-many 16", server: ServerKind::Redis, verb: "get", keys: 50, depth: 16 },
+    Case { name: "memcached get 1", server: ServerKind::Memcached, verb: "get", keys: 1, depth: 1 },
+    Case { name: "memcached set 1", server: ServerKind::Memcached, verb: "set", keys: 1, depth: 1 },
+    Case { name: "memcached get-many 1", server: ServerKind::Memcached, verb: "get", keys: 50, depth: 1 },
 ];
 
 impl Case {
     const fn other(self) -> &'static str {
         match self.server {
-            Kind::Redis => "redis-benchmark",
+            ServerKind::Redis => "redis-benchmark",
             _ => "memcaslap",
         }
     }
@@ -99,7 +99,7 @@ impl Case {
     /// Returns the load as a workload file.
     fn workload(self) -> String {
         let (protocol, prefix, key_bytes, keys) = match self.server {
-            Kind::Redis => ("resp", "key:", 16, REDIS_KEYS),
+            ServerKind::Redis => ("resp", "key:", 16, REDIS_KEYS),
             _ => ("memcache", "key:", 24, MEMCASLAP_KEYS),
         };
         format!(
@@ -118,7 +118,7 @@ impl Case {
 ///
 /// # Errors
 /// If a server or a generator does not run, or if a generator prints no rate.
-pub fn measure(options: &Options) -> Result<bool, String> {
+pub fn measure(options: &AgreeOptions) -> Result<bool, String> {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         return Err("two CPUs are needed: one for the server and one for the generator".into());
     }
@@ -138,29 +138,29 @@ pub fn measure(options: &Options) -> Result<bool, String> {
     let wanted = |case: &&Case| options.only.split(',').any(|part| case.name.contains(part.trim()));
     for case in CASES.iter().filter(wanted) {
         let verdict = one(*case, options, &folder)?;
-        agree |= verdict == Verdict::Agree;
-        differ |= matches!(verdict, Verdict::Differ | Verdict::Noisy);
+        agree |= verdict == AgreeVerdict::Agree;
+        differ |= matches!(verdict, AgreeVerdict::Differ | AgreeVerdict::Noisy);
     }
     println!();
     Ok(agree && !differ)
 }
 
-fn one(case: Case, options: &Options, folder: &Folder) -> Result<Verdict, String> {
+fn one(case: Case, options: &AgreeOptions, folder: &Folder) -> Result<AgreeVerdict, String> {
     let server_options = ServerOptions { cpu: Some(SERVER_CPU), ..ServerOptions::memory(512) };
-    let server = Server::start(case.server, &server_options)?;
+    let server = TestServer::start(case.server, &server_options)?;
     pin(Some(GENERATOR_CPU))?;
     let rounds = rounds(case, options, folder, &server);
     pin(None)?;
     let (rounds, quiet) = rounds?;
     let mut ratios: Vec<f64> = rounds.iter().map(|(ours, other)| ours.requests_per_s / other.requests_per_s).collect();
     ratios.sort_by(f64::total_cmp);
-    let median = |of: fn(&(Turn, Turn)) -> f64| {
+    let median = |of: fn(&(GeneratorTurn, GeneratorTurn)) -> f64| {
         let mut sorted: Vec<f64> = rounds.iter().map(of).collect();
         sorted.sort_by(f64::total_cmp);
         middle(&sorted)
     };
     let (ratio, busy) = (middle(&ratios), (median(|(_, other)| other.busy), median(|(ours, _)| ours.busy)));
-    let verdict = Verdict::of(ratio, busy.0.min(busy.1), quiet);
+    let verdict = AgreeVerdict::of(ratio, busy.0.min(busy.1), quiet);
     println!(
         "| {} | {} | {} | {} | {} | {:.0} | {:.0} | {:.0} % / {:.0} % | {ratio:.3} ({:.3}-{:.3}) | {} |",
         case.server.name(),
@@ -181,7 +181,7 @@ fn one(case: Case, options: &Options, folder: &Folder) -> Result<Verdict, String
 
 /// The verdict on a load's rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum AgreeVerdict {
     Agree,
     Differ,
     /// A generator, not the server, was the bottleneck.
@@ -189,7 +189,7 @@ enum Verdict {
     Noisy,
 }
 
-impl Verdict {
+impl AgreeVerdict {
     fn of(ratio: f64, busy: f64, quiet: bool) -> Self {
         match (quiet, busy >= BUSY_MIN, (ratio - 1.0).abs() <= OFF_MAX) {
             (_, false, _) => Self::Apart,
@@ -216,31 +216,31 @@ fn middle(sorted: &[f64]) -> f64 {
 }
 
 /// Runs one generator's turn. The generator returns its rate.
-fn turn(server: &Server, generator: impl FnOnce() -> Result<f64, String>) -> Result<Turn, String> {
+fn turn(server: &TestServer, generator: impl FnOnce() -> Result<f64, String>) -> Result<GeneratorTurn, String> {
     let (begun, cpu_ns) = (Instant::now(), server.cpu_ns());
     let requests_per_s = generator()?;
     let busy = (server.cpu_ns() - cpu_ns) as f64 / begun.elapsed().as_nanos() as f64;
-    Ok(Turn { requests_per_s, busy })
+    Ok(GeneratorTurn { requests_per_s, busy })
 }
 
 /// Runs our turn and the other's in every round, and returns whether nothing disturbed them. The first one alternates.
-fn rounds(case: Case, options: &Options, folder: &Folder, server: &Server) -> Result<(Rounds, bool), String> {
+fn rounds(case: Case, options: &AgreeOptions, folder: &Folder, server: &TestServer) -> Result<(Rounds, bool), String> {
     let workload = folder.write("workload.toml", &case.workload())?;
     let (addr, seconds) = (server.address.to_string(), options.seconds);
     ours(&addr, &prefilled(&workload, folder)?, 1, folder)?;
     let mut requests = match case.server {
-        Kind::Redis => REQUESTS_FIRST,
+        ServerKind::Redis => REQUESTS_FIRST,
         _ => 0,
     };
     let theirs = |requests: &mut u64| -> Result<f64, String> {
-        if case.server != Kind::Redis {
+        if case.server != ServerKind::Redis {
             return memcaslap(case, &addr, seconds.max(MEMCASLAP_SECONDS_MIN), folder);
         }
         let rate = redis_benchmark(case, server, *requests)?;
         *requests = (rate * seconds as f64) as u64;
         Ok(rate)
     };
-    if case.server == Kind::Redis {
+    if case.server == ServerKind::Redis {
         // Only determines how many requests take the requested time.
         theirs(&mut requests)?;
     }
@@ -265,7 +265,7 @@ fn ours(addr: &str, workload: &Path, seconds: u64, folder: &Folder) -> Result<f6
     Ok(load_with(addr, workload, &["--closed", "--duration", &duration], folder)?.figures.achieved_per_s)
 }
 
-fn redis_benchmark(case: Case, server: &Server, requests: u64) -> Result<f64, String> {
+fn redis_benchmark(case: Case, server: &TestServer, requests: u64) -> Result<f64, String> {
     let mut command = Command::new("redis-benchmark");
     command.args(["-h", "127.0.0.1", "-p", &server.address.port().to_string(), "--csv"]);
     command.args(["-c", &CONNECTIONS.to_string(), "-P", &case.depth.to_string(), "-n", &requests.to_string()]);
@@ -329,9 +329,9 @@ mod tests {
 
     #[test]
     fn generators_that_leave_the_server_idle_are_not_judged_by_their_speed() {
-        assert_eq!(Verdict::of(1.4, 0.6, true), Verdict::Apart);
-        assert_eq!(Verdict::of(1.4, 0.95, true), Verdict::Differ);
-        assert_eq!(Verdict::of(1.05, 0.95, true), Verdict::Agree);
-        assert_eq!(Verdict::of(1.05, 0.95, false), Verdict::Noisy);
+        assert_eq!(AgreeVerdict::of(1.4, 0.6, true), AgreeVerdict::Apart);
+        assert_eq!(AgreeVerdict::of(1.4, 0.95, true), AgreeVerdict::Differ);
+        assert_eq!(AgreeVerdict::of(1.05, 0.95, true), AgreeVerdict::Agree);
+        assert_eq!(AgreeVerdict::of(1.05, 0.95, false), AgreeVerdict::Noisy);
     }
 }

@@ -22,7 +22,7 @@ const TRIES_MAX: usize = 3;
 
 /// CPU times at one instant: the machine's, and those of this process, its children and the server.
 struct Moment {
-    ticks: host::Ticks,
+    ticks: host::MachineTicks,
     own_ns: u64,
 }
 
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn a_run_beside_other_work_is_tried_again_and_told_from_a_quiet_one() {
-        let at = |total, busy, steal, own_ns| Moment { ticks: host::Ticks { total, busy, steal }, own_ns };
+        let at = |total, busy, steal, own_ns| Moment { ticks: host::MachineTicks { total, busy, steal }, own_ns };
         let begin = at(0, 0, 0, 0);
         assert!(is_quiet(&begin, &at(1_000, 500, 5, 480 * host::TICK_NS)));
         assert!(!is_quiet(&begin, &at(1_000, 500, 5, 400 * host::TICK_NS)), "a tenth was other work's");

@@ -36,9 +36,9 @@ pub enum Heard {
 
 /// A running machine. Dropping it cuts the power.
 #[derive(Debug)]
-pub struct Machine(Child);
+pub struct GuestMachine(Child);
 
-impl Drop for Machine {
+impl Drop for GuestMachine {
     fn drop(&mut self) {
         // A machine that has already ended is fine.
         let _ = self.0.kill();
@@ -65,7 +65,7 @@ pub fn disk_of(folder: &Path, name: &str, bytes: u64, files: &Path) -> Result<()
     command(folder, "mkfs.ext4", &[&FILE_SYSTEM[..], &["-d", &path_text(files), name]].concat()).map(drop)
 }
 
-impl Machine {
+impl GuestMachine {
     /// Starts a machine with the kernel, its command line, and the disks in this order. `more` has QEMU's arguments for
     /// memory and devices.
     ///

@@ -15,7 +15,7 @@ mod machine;
 use std::path::Path;
 use std::process::Command;
 
-pub use machine::{Cpus, Heard, Machine, disk_of, empty};
+pub use machine::{Cpus, GuestMachine, Heard, disk_of, empty};
 use testbed::needs::Need;
 
 /// Foreign programs that guests need.

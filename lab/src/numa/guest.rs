@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::Options;
+use super::NumaOptions;
 use crate::guests::image::Kernel;
-use crate::guests::{Cpus, Heard, Machine, disk_of, empty};
+use crate::guests::{Cpus, GuestMachine, Heard, disk_of, empty};
 
 /// Size of the disk for the lab's files, and of the disk for its outcome.
 const DISK_BYTES: u64 = 2 << 30;
@@ -60,7 +60,7 @@ impl Guest {
     }
 
     /// Returns the kernel's command line; the guest reads `+` as a space.
-    fn line(&self, options: &Options) -> String {
+    fn line(&self, options: &NumaOptions) -> String {
         let modes: Vec<String> = options.modes.iter().map(u32::to_string).collect();
         let what = match self.in_group {
             Some(lab) => lab.to_owned(),
@@ -72,7 +72,13 @@ impl Guest {
         format!("console=ttyS0 quiet panic=-1 mitigations=off gannet.lru={lru} gannet.policy={policy} gannet.run={run}")
     }
 
-    fn start(&self, folder: &Path, kernel: &Kernel, initramfs: &Path, options: &Options) -> Result<Machine, String> {
+    fn start(
+        &self,
+        folder: &Path,
+        kernel: &Kernel,
+        initramfs: &Path,
+        options: &NumaOptions,
+    ) -> Result<GuestMachine, String> {
         let node = |id: u8| {
             let backing = format!("memory-backend-ram,id=m{id},size={}M", options.node_mib);
             ["-object".to_owned(), backing, "-numa".to_owned(), format!("node,nodeid={id},cpus={id},memdev=m{id}")]
@@ -82,7 +88,7 @@ impl Guest {
         let more = [&shape[..4], &node(0), &node(1), &shape[4..]].concat();
         let disks = [folder.join("disk"), folder.join("outcome")];
         let disks = disks.each_ref().map(|disk| disk.as_path());
-        Machine::start(kernel, initramfs, &self.line(options), &disks, Cpus::InTurn, &more)
+        GuestMachine::start(kernel, initramfs, &self.line(options), &disks, Cpus::InTurn, &more)
     }
 
     /// Returns the outcome of an earlier call.
@@ -94,7 +100,13 @@ impl Guest {
     ///
     /// # Errors
     /// The fault, with the guest's last output.
-    pub fn run(&self, folder: &Path, kernel: &Kernel, initramfs: &Path, options: &Options) -> Result<Value, String> {
+    pub fn run(
+        &self,
+        folder: &Path,
+        kernel: &Kernel,
+        initramfs: &Path,
+        options: &NumaOptions,
+    ) -> Result<Value, String> {
         let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
         empty(&folder.join("outcome"), OUTCOME_BYTES)?;
         // The program is on the disk, because in the initramfs it would take memory of the guest, which is all counted.
@@ -118,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_guests_line_says_what_it_is_called() {
-        let options = Options {
+        let options = NumaOptions {
             rounds: 5,
             seconds: 20,
             node_mib: 512,

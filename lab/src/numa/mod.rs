@@ -23,7 +23,7 @@ use testbed::needs::install;
 
 /// The guests, and their labs.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Options {
+pub struct NumaOptions {
     /// Number of rounds; each runs every mode once.
     #[arg(long, default_value_t = 5)]
     pub rounds: u32,
@@ -57,7 +57,7 @@ const KERNELS: [(&str, &str); 2] = [("6.1", "linux-image-cloud-amd64"), ("6.12",
 ///
 /// # Errors
 /// The failure; a missing QEMU is not an error.
-pub fn run(target: &Path, options: &Options) -> Result<bool, String> {
+pub fn run(target: &Path, options: &NumaOptions) -> Result<bool, String> {
     if let Err(why) = install(&guests::NEEDS) {
         println!("skipped: {why}");
         return Ok(true);

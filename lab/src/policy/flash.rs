@@ -37,7 +37,7 @@ struct Replayed {
 ///
 /// # Errors
 /// If the data cannot be read, or if a store cannot be created.
-pub(super) fn run(root: &Path, options: &super::Options) -> Result<bool, String> {
+pub(super) fn run(root: &Path, options: &super::PolicyOptions) -> Result<bool, String> {
     println!(
         "| stream | memory, MB | memory alone | with flash | written, GB | written / evicted bytes | half of that | a \
          quarter |"

@@ -7,16 +7,16 @@ use std::path::Path;
 
 use base::prng::Prng;
 
-use crate::replay::table::Table;
+use crate::replay::table::WeightTable;
 
 /// The distributions of one cache.
 #[derive(Clone, Debug)]
 pub struct Meta {
     /// Groups of equally popular keys in the file, the most popular first.
-    groups: Table,
+    groups: WeightTable,
     /// The end of each group, as a position from 0 to 1 among all keys.
     ends: Vec<f64>,
-    sizes: Table,
+    sizes: WeightTable,
     edges: Vec<f64>,
     /// Share of the accesses to keys that are requested once.
     pub once_share: f64,
@@ -48,8 +48,8 @@ impl Meta {
         let once_share = config["test_config"]["loneGetRatio"].as_f64();
         Ok(Self {
             ends: ends.collect(),
-            groups: Table::new(list(&popularity, "popularityWeights")?),
-            sizes: Table::new(list(&sizes, "valSizeRangeProbability")?),
+            groups: WeightTable::new(list(&popularity, "popularityWeights")?),
+            sizes: WeightTable::new(list(&sizes, "valSizeRangeProbability")?),
             edges: list(&sizes, "valSizeRange")?,
             once_share: once_share.ok_or_else(|| format!("{}: no loneGetRatio", folder.display()))?,
         })

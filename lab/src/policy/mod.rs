@@ -26,7 +26,7 @@ use summary::Summary;
 
 /// The streams, and the variants of the store.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct PolicyOptions {
     /// Number of accesses of each stream; half as many for streams with lifetimes.
     pub accesses: usize,
     /// Run only the streams whose names contain one of these, separated by commas.
@@ -43,7 +43,7 @@ pub struct Options {
 ///
 /// # Errors
 /// If the peers' library or the data is not available, or if a store cannot be created.
-pub fn run(root: &Path, target: &Path, options: &Options) -> Result<bool, String> {
+pub fn run(root: &Path, target: &Path, options: &PolicyOptions) -> Result<bool, String> {
     if options.flash {
         return flash::run(root, options);
     }

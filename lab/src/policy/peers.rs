@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::gannet;
-use super::streams::{Access, Stream};
+use super::streams::{Access, AccessStream};
 
 /// The policies, by their names in `peers.py`.
 pub const POLICIES: [&str; 5] = ["LRU", "SIEVE", "S3-FIFO", "W-TinyLFU", "ARC"];
@@ -47,7 +47,7 @@ impl Peers {
     ///
     /// # Errors
     /// If the script fails; its last output.
-    pub fn misses(&self, stream: &Stream, accesses: &[Access], sizes: &[u64]) -> Result<Vec<Vec<u64>>, String> {
+    pub fn misses(&self, stream: &AccessStream, accesses: &[Access], sizes: &[u64]) -> Result<Vec<Vec<u64>>, String> {
         let kept = self.folder.join("misses").join(format!("{}-{:016x}.json", stream.name, digest(accesses, sizes)));
         let by_policy: Vec<Vec<u64>> = match std::fs::read_to_string(&kept) {
             Ok(text) => serde_json::from_str(&text).map_err(|error| format!("{}: {error}", kept.display()))?,
@@ -62,7 +62,7 @@ impl Peers {
     }
 
     /// Runs the script and returns a list per policy.
-    fn replay(&self, stream: &Stream, accesses: &[Access], sizes: &[u64]) -> Result<Vec<Vec<u64>>, String> {
+    fn replay(&self, stream: &AccessStream, accesses: &[Access], sizes: &[u64]) -> Result<Vec<Vec<u64>>, String> {
         let trace = self.folder.join(format!("{}.trace", stream.name));
         write(&trace, accesses, stream.has_lifetimes()).map_err(|error| format!("{}: {error}", trace.display()))?;
         let kind = if stream.has_lifetimes() { "lifetimes" } else { "for-ever" };

@@ -13,7 +13,7 @@ use base::prng::{Prng, split_mix};
 use super::clusters::{self, Cluster};
 use super::gannet;
 use super::meta::Meta;
-use crate::replay::table::Table;
+use crate::replay::table::WeightTable;
 
 /// One access: a read, and a store if the read misses.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +30,7 @@ pub struct Access {
 
 /// The distribution of keys.
 #[derive(Clone, Debug)]
-enum Shape {
+enum KeyDistribution {
     /// Zipf over the keys; this percentage of the accesses is to keys that are read once.
     Zipf { alpha: f64, once_percent: u64 },
     /// Zipf with changing popular keys: every hundred accesses one of them is exchanged with a random key.
@@ -49,10 +49,10 @@ enum Shape {
 
 /// A named stream.
 #[derive(Clone, Debug)]
-pub struct Stream {
+pub struct AccessStream {
     /// Name in the tables.
     pub name: &'static str,
-    shape: Shape,
+    shape: KeyDistribution,
 }
 
 /// Default mean length of a value; lengths are from half of it to one and a half times it.
@@ -77,13 +77,13 @@ const PERMILLE_OF_LIVE: [u64; 5] = [200, 400, 600, 800, 1000];
 ///
 /// # Errors
 /// If a file is missing or has another format.
-pub fn all(data: &Path) -> Result<Vec<Stream>, String> {
-    use Shape::{Churn, Loop, Scan, Window, Zipf};
+pub fn all(data: &Path) -> Result<Vec<AccessStream>, String> {
+    use KeyDistribution::{Churn, Loop, Scan, Window, Zipf};
     let meta = |name, folder: &str, scale| {
         let meta = Box::new(Meta::read(&data.join(folder))?);
-        Ok::<_, String>(Stream { name, shape: Shape::Meta { meta, scale } })
+        Ok::<_, String>(AccessStream { name, shape: KeyDistribution::Meta { meta, scale } })
     };
-    let stream = |name, shape| Stream { name, shape };
+    let stream = |name, shape| AccessStream { name, shape };
     let mut streams = vec![
         stream("zipf-0.8", Zipf { alpha: 0.8, once_percent: 0 }),
         stream("zipf-0.99", Zipf { alpha: 0.99, once_percent: 0 }),
@@ -99,36 +99,36 @@ pub fn all(data: &Path) -> Result<Vec<Stream>, String> {
         meta("meta-graph", "meta-graph_cache_leader_assocs", 1)?,
         meta("meta-cdn", "meta-cdn", 64)?,
     ];
-    streams.extend(clusters::ALL.map(|row| Stream { name: row.name, shape: Shape::Cluster(row) }));
+    streams.extend(clusters::ALL.map(|row| AccessStream { name: row.name, shape: KeyDistribution::Cluster(row) }));
     Ok(streams)
 }
 
-impl Stream {
+impl AccessStream {
     /// Returns whether the stream's items have lifetimes.
     pub fn has_lifetimes(&self) -> bool {
-        matches!(self.shape, Shape::Cluster(_))
+        matches!(self.shape, KeyDistribution::Cluster(_))
     }
 
     /// Returns the stream's accesses: `count`, or a part of them for streams with lifetimes.
     pub fn draw(&self, count: usize) -> Vec<Access> {
         let count = match self.shape {
-            Shape::Cluster(row) => count / CLUSTER_PART * row.longer,
+            KeyDistribution::Cluster(row) => count / CLUSTER_PART * row.longer,
             _ => count,
         };
         let mut prng = Prng::new(split_mix(self.name.bytes().fold(7, |sum, byte| sum * 31 + u64::from(byte))));
         let keys = match &self.shape {
-            Shape::Cluster(cluster) => cluster.keys(count),
+            KeyDistribution::Cluster(cluster) => cluster.keys(count),
             _ => count / ACCESSES_A_KEY,
         };
         let alpha = match self.shape {
-            Shape::Zipf { alpha, .. }
-            | Shape::Churn { alpha }
-            | Shape::Scan { alpha }
-            | Shape::Loop { alpha }
-            | Shape::Cluster(Cluster { alpha, .. }) => alpha,
-            Shape::Window | Shape::Meta { .. } => 0.0,
+            KeyDistribution::Zipf { alpha, .. }
+            | KeyDistribution::Churn { alpha }
+            | KeyDistribution::Scan { alpha }
+            | KeyDistribution::Loop { alpha }
+            | KeyDistribution::Cluster(Cluster { alpha, .. }) => alpha,
+            KeyDistribution::Window | KeyDistribution::Meta { .. } => 0.0,
         };
-        let ranks = Table::new((1..=keys).map(|rank| (rank as f64).powf(-alpha)));
+        let ranks = WeightTable::new((1..=keys).map(|rank| (rank as f64).powf(-alpha)));
         let mut by_rank: Vec<u64> = (0..keys as u64).collect();
         let mut lone = ONCE;
         (0..count)
@@ -146,7 +146,7 @@ impl Stream {
             return PERMILLE_OF_LIVE.map(|permille| live * permille / 1000);
         }
         // Memory does not help for keys that are requested once.
-        let lone = matches!(self.shape, Shape::Zipf { .. } | Shape::Meta { .. });
+        let lone = matches!(self.shape, KeyDistribution::Zipf { .. } | KeyDistribution::Meta { .. });
         let counts = |access: &Access| !lone || access.key < ONCE;
         let mut seen = std::collections::HashSet::new();
         let all = accesses.iter().filter(|access| counts(access) && seen.insert(access.key));
@@ -158,7 +158,7 @@ impl Stream {
         &self,
         number: usize,
         count: usize,
-        ranks: &Table,
+        ranks: &WeightTable,
         by_rank: &mut [u64],
         lone: &mut u64,
         prng: &mut Prng,
@@ -169,37 +169,37 @@ impl Stream {
             *lone
         };
         match &self.shape {
-            Shape::Zipf { once_percent, .. } => {
+            KeyDistribution::Zipf { once_percent, .. } => {
                 if prng.below(100) < *once_percent {
                     once(lone)
                 } else {
                     ranks.draw(prng) as u64
                 }
             }
-            Shape::Cluster(row) if prng.unit() < row.once_share() => once(lone),
-            Shape::Cluster(_) => ranks.draw(prng) as u64,
-            Shape::Meta { meta, .. } if prng.unit() < meta.once_share => once(lone),
-            Shape::Meta { meta, .. } => meta.key(keys, prng),
-            Shape::Churn { .. } => {
+            KeyDistribution::Cluster(row) if prng.unit() < row.once_share() => once(lone),
+            KeyDistribution::Cluster(_) => ranks.draw(prng) as u64,
+            KeyDistribution::Meta { meta, .. } if prng.unit() < meta.once_share => once(lone),
+            KeyDistribution::Meta { meta, .. } => meta.key(keys, prng),
+            KeyDistribution::Churn { .. } => {
                 if number.is_multiple_of(CHURN_EVERY) {
                     let (a, b) = (ranks.draw(prng), prng.below(keys as u64) as usize);
                     by_rank.swap(a, b);
                 }
                 by_rank[ranks.draw(prng)]
             }
-            Shape::Scan { .. } => {
+            KeyDistribution::Scan { .. } => {
                 // Twenty scans, each of a two-hundredth of the stream, evenly spaced.
                 let (part, length) = (number % (count / 20), count / 200);
                 if part < length { ONCE + part as u64 } else { ranks.draw(prng) as u64 }
             }
-            Shape::Loop { .. } => {
+            KeyDistribution::Loop { .. } => {
                 if number.is_multiple_of(2) {
                     ONCE + (number / 2 % (keys / 10)) as u64
                 } else {
                     ranks.draw(prng) as u64
                 }
             }
-            Shape::Window => {
+            KeyDistribution::Window => {
                 let width = keys / 10;
                 let from = (keys - width) as u64 * number as u64 / count as u64;
                 from + prng.below(width as u64)
@@ -211,11 +211,11 @@ impl Stream {
         let unit = |which: u64| (split_mix(split_mix(key) ^ which) >> 11) as f64 / (1u64 << 53) as f64;
         let around = |mean: u64| mean / 2 + (unit(1) * mean as f64) as u64;
         let (value_bytes, at_ms, ttl_ms) = match &self.shape {
-            Shape::Cluster(row) => {
+            KeyDistribution::Cluster(row) => {
                 let mean = row.value_bytes().min(CLUSTER_VALUE_BYTES_MAX);
                 (around(mean), row.at_ms(number, count), row.ttl_ms(unit(2)))
             }
-            Shape::Meta { meta, scale } => (meta.value_bytes(unit(1), unit(2)) / scale, number as u64, 0),
+            KeyDistribution::Meta { meta, scale } => (meta.value_bytes(unit(1), unit(2)) / scale, number as u64, 0),
             _ => (around(VALUE_BYTES), number as u64, 0),
         };
         Access { key, at_ms, ttl_ms, value_bytes: value_bytes.min(VALUE_BYTES_MAX) as u32 }

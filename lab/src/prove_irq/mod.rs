@@ -20,13 +20,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::guests::image::{self, Kernel};
-use crate::guests::{self, Cpus, Heard, Machine, command, disk_of, empty, path_text};
-use shown::{Seen, faults};
+use crate::guests::{self, Cpus, GuestMachine, Heard, command, disk_of, empty, path_text};
+use shown::{GuestFiles, faults};
 use testbed::needs::{Need, install};
 
 /// The length and the load of the proof.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Options {
+pub struct ProveIrqOptions {
     /// Number of rounds of both states.
     #[arg(long, default_value_t = 7)]
     rounds: u64,
@@ -68,7 +68,7 @@ const EXTRA_S: u64 = 60;
 ///
 /// # Errors
 /// The failure; a missing QEMU is not an error.
-pub fn run(target: &Path, options: &Options) -> Result<bool, String> {
+pub fn run(target: &Path, options: &ProveIrqOptions) -> Result<bool, String> {
     for needs in [&guests::NEEDS[..], &NEEDS[..]] {
         if let Err(why) = install(needs) {
             println!("skipped: {why}");
@@ -88,7 +88,7 @@ pub fn run(target: &Path, options: &Options) -> Result<bool, String> {
     let _ = std::fs::remove_dir_all(&found);
     std::fs::create_dir_all(&found).map_err(|error| format!("{}: {error}", found.display()))?;
     command(&found, "tar", &["-xf", "../outcome"])?;
-    let faults = faults(&Seen::read(&found, &said)?);
+    let faults = faults(&GuestFiles::read(&found, &said)?);
     for fault in &faults {
         println!("wrong: {fault}");
     }
@@ -100,7 +100,7 @@ pub fn run(target: &Path, options: &Options) -> Result<bool, String> {
 }
 
 /// Runs the guest to its end. Returns its output lines.
-fn said(folder: &Path, kernel: &Kernel, initramfs: &Path, options: &Options) -> Result<Vec<String>, String> {
+fn said(folder: &Path, kernel: &Kernel, initramfs: &Path, options: &ProveIrqOptions) -> Result<Vec<String>, String> {
     let [cpus, worker, generator] = CPUS;
     let mut shape = ["-smp", cpus, "-m", MEMORY].map(str::to_owned).to_vec();
     for (name, last) in [("serves", 1), ("asks", 2)] {
@@ -108,7 +108,7 @@ fn said(folder: &Path, kernel: &Kernel, initramfs: &Path, options: &Options) -> 
         let device = format!("virtio-net-pci,netdev={name},romfile=,mac=52:54:00:12:34:0{last}");
         shape.extend(["-netdev".to_owned(), format!("hubport,id={name},hubid=0"), "-device".to_owned(), device]);
     }
-    let Options { rounds, seconds, rate, seed, .. } = options;
+    let ProveIrqOptions { rounds, seconds, rate, seed, .. } = options;
     let prove = format!("--rounds+{rounds}+--seconds+{seconds}+--seed+{seed}");
     let load = options.load.replace(' ', "+");
     let line = format!(
@@ -117,7 +117,7 @@ fn said(folder: &Path, kernel: &Kernel, initramfs: &Path, options: &Options) -> 
     );
     let disks = ["disk", "outcome"].map(|name| folder.join(name));
     let disks = disks.each_ref().map(PathBuf::as_path);
-    let machine = Machine::start(kernel, initramfs, &line, &disks, Cpus::Together, &shape)?;
+    let machine = GuestMachine::start(kernel, initramfs, &line, &disks, Cpus::Together, &shape)?;
     // Half as many additional rounds of two measurements each are tried in place of rounds that do not count.
     let time = Duration::from_secs(START_S + 3 * rounds.max(&1) * (seconds + EXTRA_S));
     let mut said = Vec::new();

@@ -9,7 +9,7 @@ use serde_json::Value;
 const ROUNDS_MIN: usize = 5;
 
 /// The files that the guest wrote.
-pub struct Seen {
+pub struct GuestFiles {
     /// The proof, as written by `--json`.
     proof: Value,
     /// Each run's records, in order.
@@ -24,7 +24,7 @@ pub struct Seen {
 
 type Places = BTreeMap<String, String>;
 
-impl Seen {
+impl GuestFiles {
     /// Reads the output files and the output lines of the guest.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ fn is_whole(records: &[Value], steps: &[(&str, &str, &str)]) -> bool {
 }
 
 /// Returns all deviations from the expected state.
-pub fn faults(seen: &Seen) -> Vec<String> {
+pub fn faults(seen: &GuestFiles) -> Vec<String> {
     let mut faults = Vec::new();
     let mut must = |is_so: bool, fault: String| {
         if !is_so {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     /// Returns what a remedy that did not help leaves.
-    fn seen() -> Seen {
+    fn seen() -> GuestFiles {
         let records: Vec<Value> = vec![
             json!({"begin": {}}),
             json!({"change": {"at": 0, "step": step_of(25)}}),
@@ -163,10 +163,10 @@ mod tests {
         });
         let came = vec![vec![0, 9, 0], vec![70, 90, 0]];
         let [before, after, undone] = ["1"; 3].map(pairs);
-        Seen { proof, journals: vec![records; 5], before, after, undone, came }
+        GuestFiles { proof, journals: vec![records; 5], before, after, undone, came }
     }
 
-    fn is_told(change: impl FnOnce(&mut Seen), part: &str) {
+    fn is_told(change: impl FnOnce(&mut GuestFiles), part: &str) {
         let mut seen = seen();
         change(&mut seen);
         let faults = faults(&seen);

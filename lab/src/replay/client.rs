@@ -15,7 +15,7 @@ use std::net::{SocketAddr, TcpStream};
 use base::prng::{Prng, split_mix};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::workload::{Name, Request, Workload};
+use super::workload::{Request, StreamName, Workload};
 
 /// Number of open connections.
 pub const CONNECTIONS: usize = 8;
@@ -28,7 +28,7 @@ const REPLY_WAIT_MAX: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 
 /// Counts of the replies.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Tally {
+pub struct ReplayTally {
     /// Requests of the stream that were sent, without fills and swaps.
     pub requests: u64,
     /// All commands that were sent.
@@ -46,7 +46,7 @@ pub struct Tally {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Expect {
+enum ReplayExpect {
     Get(u64),
     Gets(u64),
     /// A store of this version of a key.
@@ -59,44 +59,44 @@ enum Follow {
     Swap(u64, u64),
 }
 
-struct Connection {
+struct ReplayConnection {
     stream: TcpStream,
     out: Vec<u8>,
     sent_bytes: usize,
-    expects: VecDeque<Expect>,
+    expects: VecDeque<ReplayExpect>,
     input: Vec<u8>,
     read_bytes: usize,
 }
 
 /// A client during a replay.
-pub struct Client<'w> {
+pub struct ReplayClient<'w> {
     workload: &'w Workload,
     /// Number of production seconds per second of the replay.
     compression: f64,
     prng: Prng,
     lone: u64,
-    connections: Vec<Connection>,
+    connections: Vec<ReplayConnection>,
     follows: Vec<Follow>,
     /// The version of each key that was stored last.
     versions: Vec<u8>,
     block: Vec<u8>,
     scratch: Vec<u8>,
     /// Counts of the replies so far.
-    pub tally: Tally,
+    pub tally: ReplayTally,
 }
 
-impl<'w> Client<'w> {
+impl<'w> ReplayClient<'w> {
     /// Connects to a server.
     ///
     /// # Errors
     /// If a connection is refused.
     pub fn connect(address: SocketAddr, workload: &'w Workload, compression: f64, seed: u64) -> std::io::Result<Self> {
-        let connect = |_| -> std::io::Result<Connection> {
+        let connect = |_| -> std::io::Result<ReplayConnection> {
             let stream = TcpStream::connect(address)?;
             stream.set_nodelay(true)?;
             stream.set_nonblocking(true)?;
             let (out, expects, input) = (Vec::new(), VecDeque::new(), Vec::new());
-            Ok(Connection { stream, out, sent_bytes: 0, expects, input, read_bytes: 0 })
+            Ok(ReplayConnection { stream, out, sent_bytes: 0, expects, input, read_bytes: 0 })
         };
         let mut block = vec![0; BLOCK_BYTES];
         Prng::new(seed ^ 1).fill(&mut block);
@@ -110,7 +110,7 @@ impl<'w> Client<'w> {
             versions: vec![0; workload.keys as usize],
             block,
             scratch: Vec::new(),
-            tally: Tally::default(),
+            tally: ReplayTally::default(),
         })
     }
 
@@ -121,15 +121,15 @@ impl<'w> Client<'w> {
     pub fn turn(&mut self, requests: u64) -> Result<(), String> {
         for follow in std::mem::take(&mut self.follows) {
             match follow {
-                Follow::Fill(key) if self.workload.name == Name::Cluster52 => self.store(key, "add", None),
+                Follow::Fill(key) if self.workload.name == StreamName::Cluster52 => self.store(key, "add", None),
                 Follow::Fill(key) => self.store(key, "set", None),
                 Follow::Swap(key, token) => self.store(key, "cas", Some(token)),
             }
         }
         for _ in 0..requests {
             match self.workload.next(&mut self.prng, &mut self.lone) {
-                Request::Get(key) => self.read(key, b"get ", Expect::Get(key)),
-                Request::GetsCas(key) => self.read(key, b"gets ", Expect::Gets(key)),
+                Request::Get(key) => self.read(key, b"get ", ReplayExpect::Get(key)),
+                Request::GetsCas(key) => self.read(key, b"gets ", ReplayExpect::Gets(key)),
                 Request::Add(key) => self.store(key, "add", None),
             }
             self.tally.requests += 1;
@@ -141,7 +141,7 @@ impl<'w> Client<'w> {
         if Workload::is_lone(key) { 0 } else { self.versions[key as usize] }
     }
 
-    fn read(&mut self, key: u64, verb: &[u8], expect: Expect) {
+    fn read(&mut self, key: u64, verb: &[u8], expect: ReplayExpect) {
         let connection = &mut self.connections[split_mix(key) as usize % CONNECTIONS];
         connection.out.extend_from_slice(verb);
         self.workload.write_key(key, &mut connection.out);
@@ -162,7 +162,7 @@ impl<'w> Client<'w> {
         connection.out.extend_from_slice(format!(" 0 {lifetime} {length}{token}\r\n").as_bytes());
         write_value(&self.block, key, version, length, &mut connection.out);
         connection.out.extend_from_slice(b"\r\n");
-        connection.expects.push_back(Expect::Store(key, version));
+        connection.expects.push_back(ReplayExpect::Store(key, version));
         self.tally.commands += 1;
     }
 
@@ -176,10 +176,10 @@ impl<'w> Client<'w> {
                 busy |= !self.connections[index].expects.is_empty();
             }
             if !busy {
-                self.connections.iter_mut().for_each(Connection::clear);
+                self.connections.iter_mut().for_each(ReplayConnection::clear);
                 return Ok(());
             }
-            let waits = |connection: &Connection| match connection.sent_bytes < connection.out.len() {
+            let waits = |connection: &ReplayConnection| match connection.sent_bytes < connection.out.len() {
                 true => PollFlags::IN | PollFlags::OUT,
                 false => PollFlags::IN,
             };
@@ -206,7 +206,7 @@ impl<'w> Client<'w> {
             let connection = &self.connections[index];
             let input = &connection.input[connection.read_bytes..];
             let used = match expect {
-                Expect::Get(key) | Expect::Gets(key) => {
+                ReplayExpect::Get(key) | ReplayExpect::Gets(key) => {
                     let version = self.version(key);
                     match check_read(input, self.workload, &self.block, key, version, &mut self.scratch)? {
                         Reply::Partial => break,
@@ -217,14 +217,14 @@ impl<'w> Client<'w> {
                         }
                         Reply::Hit(used, token) => {
                             self.tally.hits += 1;
-                            if let (Expect::Gets(_), Some(token)) = (expect, token) {
+                            if let (ReplayExpect::Gets(_), Some(token)) = (expect, token) {
                                 self.follows.push(Follow::Swap(key, token));
                             }
                             used
                         }
                     }
                 }
-                Expect::Store(key, version) => match line(input) {
+                ReplayExpect::Store(key, version) => match line(input) {
                     None => break,
                     Some(reply) => {
                         let used = reply.len() + 2;
@@ -323,7 +323,7 @@ fn check_read(
     }
 }
 
-impl Connection {
+impl ReplayConnection {
     fn send(&mut self) -> std::io::Result<()> {
         while self.sent_bytes < self.out.len() {
             match self.stream.write(&self.out[self.sent_bytes..]) {

@@ -11,14 +11,14 @@ mod workload;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use client::{CONNECTIONS, Client, TURN_REQUESTS, Tally};
+use client::{CONNECTIONS, ReplayClient, ReplayTally, TURN_REQUESTS};
 use testbed::host;
-use testbed::server::{Kind, Options as ServerOptions, Server, pin};
-use workload::{Name, WEEK_S, Workload};
+use testbed::server::{ServerKind, ServerOptions, TestServer, pin};
+use workload::{StreamName, WEEK_S, Workload};
 
 /// The length and the memories of a replay.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct ReplayOptions {
     /// Number of requests of each stream.
     pub requests: u64,
     /// Requests per second for both servers.
@@ -33,7 +33,7 @@ pub struct Options {
     pub without_gannet: bool,
 }
 
-impl Options {
+impl ReplayOptions {
     /// Returns the replay of the tables: 20 million requests.
     pub fn full() -> Self {
         let (kvcache_mib, cluster52_mib) = (128, 64);
@@ -54,8 +54,8 @@ impl Options {
 
 const SEED: u64 = 20;
 
-struct Row {
-    tally: Tally,
+struct ReplayRow {
+    tally: ReplayTally,
     items: u64,
     evictions: u64,
     rss_bytes: u64,
@@ -67,7 +67,7 @@ struct Row {
 ///
 /// # Errors
 /// If a server does not start, or if the data is missing.
-pub fn run(root: &Path, options: Options) -> Result<bool, String> {
+pub fn run(root: &Path, options: ReplayOptions) -> Result<bool, String> {
     println!("{}\n", host::facts());
     let workloads = [Workload::kvcache_reg(&root.join("data"))?, Workload::cluster52(options.requests)];
     println!(
@@ -85,7 +85,11 @@ pub fn run(root: &Path, options: Options) -> Result<bool, String> {
          CPU-ns per command | requests/s | errors |"
     );
     println!("|---|---|---|---|---|---|---|---|---|---|---|");
-    let kinds = if options.without_gannet { vec![Kind::Memcached] } else { vec![Kind::Gannet, Kind::Memcached] };
+    let kinds = if options.without_gannet {
+        vec![ServerKind::Memcached]
+    } else {
+        vec![ServerKind::Gannet, ServerKind::Memcached]
+    };
     let (mut passed, mut failed) = (0, 0);
     for workload in &workloads {
         for kind in &kinds {
@@ -107,22 +111,23 @@ pub fn run(root: &Path, options: Options) -> Result<bool, String> {
     Ok(failed == 0)
 }
 
-fn memory_mib(workload: &Workload, options: Options) -> u64 {
+fn memory_mib(workload: &Workload, options: ReplayOptions) -> u64 {
     match workload.name {
-        Name::KvcacheReg => options.kvcache_mib,
-        Name::Cluster52 => options.cluster52_mib,
+        StreamName::KvcacheReg => options.kvcache_mib,
+        StreamName::Cluster52 => options.cluster52_mib,
     }
 }
 
-fn replay(kind: Kind, workload: &Workload, options: Options) -> Result<Row, String> {
+fn replay(kind: ServerKind, workload: &Workload, options: ReplayOptions) -> Result<ReplayRow, String> {
     let pinned = !options.as_test;
     let cpu = pinned.then_some(0);
-    let server = Server::start(kind, &ServerOptions { cpu, ..ServerOptions::memory(memory_mib(workload, options)) })?;
+    let server =
+        TestServer::start(kind, &ServerOptions { cpu, ..ServerOptions::memory(memory_mib(workload, options)) })?;
     if pinned {
         pin(Some(1))?;
     }
-    let mut client =
-        Client::connect(server.address, workload, options.compression(), SEED).map_err(|error| error.to_string())?;
+    let mut client = ReplayClient::connect(server.address, workload, options.compression(), SEED)
+        .map_err(|error| error.to_string())?;
     let cpu_before = server.cpu_ns();
     let started = Instant::now();
     while client.tally.requests < options.requests {
@@ -143,7 +148,7 @@ fn replay(kind: Kind, workload: &Workload, options: Options) -> Result<Row, Stri
     if tally.hits == 0 || tally.misses == 0 || tally.stored == 0 {
         return Err(format!("the replay did not reach hits, misses and stores: {tally:?}"));
     }
-    Ok(Row {
+    Ok(ReplayRow {
         tally,
         items: server.stat("curr_items")?,
         evictions: server.stat("evictions")?,
@@ -153,7 +158,7 @@ fn replay(kind: Kind, workload: &Workload, options: Options) -> Result<Row, Stri
     })
 }
 
-fn print_row(kind: Kind, workload: &Workload, options: Options, row: &Row) {
+fn print_row(kind: ServerKind, workload: &Workload, options: ReplayOptions, row: &ReplayRow) {
     let tally = &row.tally;
     println!(
         "| {} | {} | {} | {:.4} | {} | {:.0} | {:.0} | {} | {:.0} | {:.0} | {} |",

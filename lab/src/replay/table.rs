@@ -4,11 +4,11 @@ use base::prng::Prng;
 
 /// Indices with weights, drawn in O(log n).
 #[derive(Clone, Debug)]
-pub struct Table {
+pub struct WeightTable {
     sums: Vec<f64>,
 }
 
-impl Table {
+impl WeightTable {
     /// Creates a table of these weights, whose sum may be any positive number.
     pub fn new(weights: impl IntoIterator<Item = f64>) -> Self {
         let mut sum = 0.0;
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn indices_come_as_often_as_their_weights_say() {
-        let table = Table::new([1.0, 0.0, 3.0]);
+        let table = WeightTable::new([1.0, 0.0, 3.0]);
         let mut prng = Prng::new(5);
         let mut counts = [0u32; 3];
         for _ in 0..40_000 {

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use base::prng::{Prng, split_mix};
 
-use super::table::Table;
+use super::table::WeightTable;
 
 /// Seconds of production time that a replay represents; the traces behind Twitter's figures cover one week.
 pub const WEEK_S: f64 = 7.0 * 86_400.0;
@@ -32,14 +32,14 @@ pub enum Request {
 
 /// The name of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Name {
+pub enum StreamName {
     /// Meta's key-value cache.
     KvcacheReg,
     /// Twitter's cluster 52.
     Cluster52,
 }
 
-impl Name {
+impl StreamName {
     /// Returns the name in the tables.
     pub fn text(self) -> &'static str {
         match self {
@@ -53,16 +53,16 @@ impl Name {
 #[derive(Clone, Debug)]
 pub struct Workload {
     /// The name of the stream.
-    pub name: Name,
+    pub name: StreamName,
     /// A sentence about the scaling.
     pub scale: String,
     /// Number of keys that may be requested more than once; their numbers are below it.
     pub keys: u64,
     popularity: Popularity,
-    sizes: Table,
+    sizes: WeightTable,
     size_edges: Vec<u64>,
-    operations: Table,
-    lifetimes: Table,
+    operations: WeightTable,
+    lifetimes: WeightTable,
     lifetime_s: Vec<f64>,
     key_bytes: (u64, u64),
 }
@@ -70,9 +70,9 @@ pub struct Workload {
 #[derive(Clone, Debug)]
 enum Popularity {
     /// Groups of equally popular keys, each with its first key's number and its size.
-    Groups { weights: Table, groups: Vec<(u64, u64)> },
+    Groups { weights: WeightTable, groups: Vec<(u64, u64)> },
     /// Zipf over the keys, mixed with a share of uniform draws.
-    Zipf { weights: Table, uniform: f64 },
+    Zipf { weights: WeightTable, uniform: f64 },
 }
 
 const CLUSTER19_HOURS: [(f64, f64); 10] = [
@@ -114,17 +114,17 @@ impl Workload {
         let ratio =
             |name: &str| config[name].as_f64().ok_or_else(|| format!("config.json: the value {name} is missing"));
         Ok(Self {
-            name: Name::KvcacheReg,
+            name: StreamName::KvcacheReg,
             scale: format!(
                 "{keys} keys (the groups of the popularity file) represent the configuration's {}",
                 config["numKeys"]
             ),
             keys,
-            popularity: Popularity::Groups { weights: Table::new(numbers(&pop, "popularityWeights")?), groups },
-            sizes: Table::new(numbers(&sizes, "valSizeRangeProbability")?),
+            popularity: Popularity::Groups { weights: WeightTable::new(numbers(&pop, "popularityWeights")?), groups },
+            sizes: WeightTable::new(numbers(&sizes, "valSizeRangeProbability")?),
             size_edges: numbers(&sizes, "valSizeRange")?.iter().map(|edge| *edge as u64).collect(),
-            operations: Table::new([ratio("getRatio")?, 0.0, 0.0, ratio("loneGetRatio")?]),
-            lifetimes: Table::new(CLUSTER19_HOURS.map(|(_, share)| share)),
+            operations: WeightTable::new([ratio("getRatio")?, 0.0, 0.0, ratio("loneGetRatio")?]),
+            lifetimes: WeightTable::new(CLUSTER19_HOURS.map(|(_, share)| share)),
             lifetime_s: CLUSTER19_HOURS.map(|(hours, _)| hours * 3600.0).to_vec(),
             key_bytes: (16, KEY_BYTES_MAX),
         })
@@ -138,7 +138,7 @@ impl Workload {
         let distinct = requests as f64 / MEAN_FREQUENCY;
         let (keys, uniform) = fit(requests as f64, distinct, ONE_HIT_SHARE * distinct, ALPHA);
         Self {
-            name: Name::Cluster52,
+            name: StreamName::Cluster52,
             scale: format!(
                 "{keys} keys, Zipf {ALPHA} with {:.1} % of uniform draws, fitted to {MEAN_FREQUENCY} requests per key \
                  and {:.2} % of keys requested once",
@@ -147,14 +147,14 @@ impl Workload {
             ),
             keys,
             popularity: Popularity::Zipf {
-                weights: Table::new((1..=keys).map(|rank| (rank as f64).powf(-ALPHA))),
+                weights: WeightTable::new((1..=keys).map(|rank| (rank as f64).powf(-ALPHA))),
                 uniform,
             },
             // The row has only the mean, 273 bytes; lengths are uniform around it.
-            sizes: Table::new([1.0]),
+            sizes: WeightTable::new([1.0]),
             size_edges: vec![137, 410],
-            operations: Table::new([0.91, 0.04, 0.02, 0.0]),
-            lifetimes: Table::new([0.65, 0.27, 0.07]),
+            operations: WeightTable::new([0.91, 0.04, 0.02, 0.0]),
+            lifetimes: WeightTable::new([0.65, 0.27, 0.07]),
             lifetime_s: vec![86_400.0, 14.0 * 86_400.0, 43_200.0],
             key_bytes: (20, 20),
         }

@@ -31,7 +31,7 @@ const REPLY_WAIT_MAX: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 
 /// Counts of the replies.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Tally {
+pub struct SoakTally {
     /// Requests with a reply, or without an expected one.
     pub requests: u64,
     /// Keys that were read and found; each value was compared.
@@ -69,7 +69,7 @@ pub enum Mode {
 
 /// A request to store.
 #[derive(Clone, Copy, Debug)]
-pub struct Store {
+pub struct StoreRequest {
     /// The key.
     pub key: u32,
     /// The version of the value; the number of the piece for `Append` and `Prepend`.
@@ -88,7 +88,7 @@ pub struct Store {
 
 /// The expected reply.
 #[derive(Clone, Copy, Debug)]
-pub enum Expect {
+pub enum SoakExpect {
     /// `VALUE` for some of the next keys of the connection, and `END`.
     Values { count: u32, ttl_s: Option<i64> },
     /// `VA` for some of the next keys, and `MN`.
@@ -96,7 +96,7 @@ pub enum Expect {
     /// The reply to `mg` with all its flags.
     Meta { key: u32 },
     /// The reply to a store; none if silent.
-    Store { store: Store, silent: bool },
+    Store { store: StoreRequest, silent: bool },
     /// The reply to `delete` or `md`.
     Delete { key: u32, meta: bool, silent: bool },
     /// The reply to `incr`, `decr` or `ma`.
@@ -110,14 +110,14 @@ pub enum Expect {
 }
 
 /// One connection of the main load.
-pub struct Connection {
+pub struct SoakConnection {
     stream: TcpStream,
     pub(super) out: Vec<u8>,
     sent: usize,
     pub(super) input: Vec<u8>,
     pub(super) read: usize,
     filled: usize,
-    pub(super) expects: VecDeque<Expect>,
+    pub(super) expects: VecDeque<SoakExpect>,
     pub(super) keys: VecDeque<u32>,
     /// Missed keys that will be stored with the next batch.
     pub(super) refills: Vec<u32>,
@@ -125,22 +125,22 @@ pub struct Connection {
 }
 
 /// The main load's client.
-pub struct Client {
+pub struct SoakClient {
     /// The server's clock.
     pub clock: Clock,
     /// Counts of the replies so far.
-    pub tally: Tally,
+    pub tally: SoakTally,
     pub(super) values: Values,
     pub(super) items: Vec<Item>,
     pub(super) prng: Prng,
-    pub(super) connections: Vec<Connection>,
+    pub(super) connections: Vec<SoakConnection>,
     pub(super) version: u32,
     pub(super) scratch: Vec<u8>,
     poll: rustix::fd::OwnedFd,
     events: Vec<epoll::Event>,
 }
 
-impl Client {
+impl SoakClient {
     /// Connects to a server.
     ///
     /// # Errors
@@ -154,7 +154,7 @@ impl Client {
             stream.set_nonblocking(true)?;
             let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
             epoll::add(&poll, &stream, epoll::EventData::new_u64(u64::from(index)), flags)?;
-            connections.push(Connection {
+            connections.push(SoakConnection {
                 stream,
                 out: Vec::with_capacity(INPUT_BYTES),
                 sent: 0,
@@ -169,7 +169,7 @@ impl Client {
         }
         Ok(Self {
             clock,
-            tally: Tally::default(),
+            tally: SoakTally::default(),
             values: Values::new(seed),
             items: vec![Item::default(); keys as usize],
             prng: Prng::new(seed),
@@ -262,7 +262,7 @@ impl Client {
     }
 }
 
-impl Connection {
+impl SoakConnection {
     /// Returns the received bytes that are not checked.
     pub(super) fn unread(&self) -> &[u8] {
         &self.input[self.read..self.filled]

@@ -22,17 +22,17 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
-use client::Client;
+use client::SoakClient;
 use probe::{PARTS, Probe};
 use rough::Rough;
 use stages::{Stages, memory_mib_max};
 use testbed::clock::Clock;
 use testbed::host;
-use testbed::server::{Kind, Options as ServerOptions, Server, pin};
+use testbed::server::{ServerKind, ServerOptions, TestServer, pin};
 
 /// The length and the settings of a soak.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct SoakOptions {
     /// Number of requests of the main load.
     pub requests: u64,
     /// Maximum length of the run in seconds.
@@ -69,7 +69,7 @@ const TAIL_NOISE_US: f64 = 1000.0;
 ///
 /// # Errors
 /// The first wrong reply, with the seed.
-pub fn run(target: &Path, options: &Options) -> Result<bool, String> {
+pub fn run(target: &Path, options: &SoakOptions) -> Result<bool, String> {
     println!("{}\n", host::facts());
     println!("seed {}, {} requests, {} workers", options.seed, options.requests, options.workers);
     let passed = soak(target, options).map_err(|error| format!("soak with seed {}: {error}", options.seed));
@@ -80,17 +80,17 @@ pub fn run(target: &Path, options: &Options) -> Result<bool, String> {
     passed
 }
 
-fn soak(target: &Path, options: &Options) -> Result<bool, String> {
+fn soak(target: &Path, options: &SoakOptions) -> Result<bool, String> {
     let clock = Clock::build(&target.join("soak"))?;
     let pinned = options.workers == 1 && std::thread::available_parallelism().map_or(1, usize::from) > 1;
-    let kind = if options.uring { Kind::GannetUring } else { Kind::GannetEpoll };
+    let kind = if options.uring { ServerKind::GannetUring } else { ServerKind::GannetEpoll };
     let server_options = ServerOptions {
         item_bytes_max: ITEM_BYTES_MAX,
         cpu: pinned.then_some(SERVER_CPU),
         workers: options.workers,
         ..ServerOptions::memory(memory_mib_max(options))
     };
-    let server = Server::start_under(&clock.prefix(), kind, &server_options)?;
+    let server = TestServer::start_under(&clock.prefix(), kind, &server_options)?;
     if pinned {
         pin(Some(CLIENT_CPU))?;
     }
@@ -133,8 +133,15 @@ fn soak(target: &Path, options: &Options) -> Result<bool, String> {
     Ok(judge_tail(&probe) || options.as_test)
 }
 
-fn main_load(server: &Server, clock: Clock, options: &Options, probe: &Probe, over: &AtomicBool) -> Result<(), String> {
-    let mut client = Client::connect(server.address, clock, KEYS, options.seed).map_err(|error| error.to_string())?;
+fn main_load(
+    server: &TestServer,
+    clock: Clock,
+    options: &SoakOptions,
+    probe: &Probe,
+    over: &AtomicBool,
+) -> Result<(), String> {
+    let mut client =
+        SoakClient::connect(server.address, clock, KEYS, options.seed).map_err(|error| error.to_string())?;
     let mut stages = Stages::new(server, options);
     let begun = Instant::now();
     let seconds_max = options.seconds.map_or(f64::INFINITY, |seconds| seconds as f64);

@@ -5,7 +5,7 @@
 
 use memchr::memchr;
 
-use super::client::{CONNECTIONS, Client, Expect, Mode, REFILLS_MAX, Store};
+use super::client::{CONNECTIONS, Mode, REFILLS_MAX, SoakClient, SoakExpect, StoreRequest};
 use super::model::{Item, NEVER, Span, client_flags, write_key};
 use super::requests::{digits, is_number};
 
@@ -15,7 +15,7 @@ type Checked = Result<Option<usize>, String>;
 /// Number of bytes of a wrong reply that an error shows.
 const SHOWN_BYTES: usize = 160;
 
-impl Client {
+impl SoakClient {
     /// Checks all complete replies of a connection.
     pub(super) fn check_replies(&mut self, index: usize, span: Span) -> Result<(), String> {
         while let Some(expect) = self.connections[index].expects.front().copied() {
@@ -24,20 +24,20 @@ impl Client {
                 return Ok(());
             }
             let checked = match expect {
-                Expect::Values { count, ttl_s } => self.check_values(index, count, ttl_s, span),
-                Expect::Group { count } => self.check_group(index, count, span),
-                Expect::Meta { key } => self.check_meta(index, key, span),
-                Expect::Store { store, silent: true } => self.stored(&store, 0, span).map(|()| Some(0)),
-                Expect::Store { store, silent: false } => self.check_store(index, &store, span),
-                Expect::Delete { key, silent: true, .. } => {
+                SoakExpect::Values { count, ttl_s } => self.check_values(index, count, ttl_s, span),
+                SoakExpect::Group { count } => self.check_group(index, count, span),
+                SoakExpect::Meta { key } => self.check_meta(index, key, span),
+                SoakExpect::Store { store, silent: true } => self.stored(&store, 0, span).map(|()| Some(0)),
+                SoakExpect::Store { store, silent: false } => self.check_store(index, &store, span),
+                SoakExpect::Delete { key, silent: true, .. } => {
                     self.items[key as usize].present = false;
                     Ok(Some(0))
                 }
-                Expect::Delete { key, meta, silent: false } => self.check_delete(index, key, meta, span),
-                Expect::Count { key, delta, up, meta } => self.check_count(index, key, delta, up, meta, span),
-                Expect::Touch { key, ttl_s } => self.check_touch(index, key, ttl_s, span),
-                Expect::Known { key } => self.check_known(index, key, span),
-                Expect::Line(begin) => self.check_line(index, begin),
+                SoakExpect::Delete { key, meta, silent: false } => self.check_delete(index, key, meta, span),
+                SoakExpect::Count { key, delta, up, meta } => self.check_count(index, key, delta, up, meta, span),
+                SoakExpect::Touch { key, ttl_s } => self.check_touch(index, key, ttl_s, span),
+                SoakExpect::Known { key } => self.check_known(index, key, span),
+                SoakExpect::Line(begin) => self.check_line(index, begin),
             };
             let checked = checked.map_err(|error| {
                 let found = self.connections[index].unread();
@@ -96,7 +96,7 @@ impl Client {
         }
         let connection = &mut self.connections[index];
         connection.read += whole_bytes;
-        connection.expects[0] = Expect::Values { count: left, ttl_s };
+        connection.expects[0] = SoakExpect::Values { count: left, ttl_s };
         self.check_values(index, left, ttl_s, span)
     }
 
@@ -199,7 +199,7 @@ impl Client {
         self.check_item(index, key, head_bytes, bytes, span)?;
         let connection = &mut self.connections[index];
         connection.read += whole_bytes;
-        connection.expects[0] = Expect::Group { count: left };
+        connection.expects[0] = SoakExpect::Group { count: left };
         self.check_group(index, left, span)
     }
 
@@ -237,39 +237,39 @@ impl Client {
         Ok(Some(head_bytes + bytes as usize + 2))
     }
 
-    fn check_store(&mut self, index: usize, store: &Store, span: Span) -> Checked {
+    fn check_store(&mut self, index: usize, store: &StoreRequest, span: Span) -> Checked {
         let Some(line) = line(self.connections[index].unread()) else { return Ok(None) };
         let used = line.len() + 2;
-        let (outcome, token) = Outcome::of(line, store)?;
+        let (outcome, token) = StoreReply::of(line, store)?;
         let item = self.items[store.key as usize];
         let may_be_there = !item.is_gone(span);
         let due = match (outcome, store.mode) {
-            (Outcome::Stored, Mode::Set | Mode::Add) => true,
-            (Outcome::Stored, Mode::Swap(token)) => may_be_there && item.token == token,
-            (Outcome::Exists, Mode::Swap(token)) => may_be_there && item.token != token,
-            (Outcome::Stored, _) | (Outcome::NotStored, Mode::Add) => may_be_there,
-            (Outcome::NotStored, Mode::Replace | Mode::Append | Mode::Prepend) => true,
-            (Outcome::NotFound, Mode::Swap(_)) => true,
+            (StoreReply::Stored, Mode::Set | Mode::Add) => true,
+            (StoreReply::Stored, Mode::Swap(token)) => may_be_there && item.token == token,
+            (StoreReply::Exists, Mode::Swap(token)) => may_be_there && item.token != token,
+            (StoreReply::Stored, _) | (StoreReply::NotStored, Mode::Add) => may_be_there,
+            (StoreReply::NotStored, Mode::Replace | Mode::Append | Mode::Prepend) => true,
+            (StoreReply::NotFound, Mode::Swap(_)) => true,
             _ => false,
         };
         if !due {
             return Err(format!("key {}: the model has {item:?}", store.key));
         }
         match (outcome, store.mode) {
-            (Outcome::Stored, Mode::Add) | (Outcome::NotFound, _) => self.missed_key(store.key, span),
-            (Outcome::NotStored, mode) if mode != Mode::Add => self.missed_key(store.key, span),
+            (StoreReply::Stored, Mode::Add) | (StoreReply::NotFound, _) => self.missed_key(store.key, span),
+            (StoreReply::NotStored, mode) if mode != Mode::Add => self.missed_key(store.key, span),
             _ => {}
         }
         match outcome {
-            Outcome::Stored => self.stored(store, token, span)?,
-            Outcome::Exists => self.tally.refused += 1,
+            StoreReply::Stored => self.stored(store, token, span)?,
+            StoreReply::Exists => self.tally.refused += 1,
             _ => self.items[store.key as usize].piece_in_flight &= !store.mode.is_piece(),
         }
         Ok(Some(used))
     }
 
     /// Updates the model after a store.
-    fn stored(&mut self, store: &Store, token: u64, span: Span) -> Result<(), String> {
+    fn stored(&mut self, store: &StoreRequest, token: u64, span: Span) -> Result<(), String> {
         let item = &mut self.items[store.key as usize];
         self.tally.stored += 1;
         if store.mode.is_piece() {
@@ -351,16 +351,16 @@ impl Client {
 
 /// The outcome of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
+enum StoreReply {
     Stored,
     NotStored,
     Exists,
     NotFound,
 }
 
-impl Outcome {
+impl StoreReply {
     /// Parses the outcome and the new token, which `ms` returns.
-    fn of(line: &[u8], store: &Store) -> Result<(Self, u64), String> {
+    fn of(line: &[u8], store: &StoreRequest) -> Result<(Self, u64), String> {
         if let Some(token) = line.strip_prefix(b"HD c").filter(|_| store.meta) {
             return match number(token) {
                 Some(token @ 1..) => Ok((Self::Stored, token)),
@@ -467,27 +467,27 @@ mod tests {
     const SPAN: Span = Span { sent_ms: 10_000, answered_ms: 10_001 };
 
     /// A client of a server that never answers: the test does.
-    fn client() -> Client {
+    fn client() -> SoakClient {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("it is bound");
         let folder = std::env::temp_dir().join(format!("gannet-soak-{}", std::process::id()));
         let clock = Clock::build(&folder).expect("a C compiler");
-        let mut client = Client::connect(address, clock, KEY + 32, 1).expect("the kernel accepts");
+        let mut client = SoakClient::connect(address, clock, KEY + 32, 1).expect("the kernel accepts");
         client.version = 10;
         client.items[KEY as usize].store(7, 20, 0, 60, Span { sent_ms: 0, answered_ms: 1 });
         client
     }
 
-    fn answer(client: &mut Client, expect: Expect, answer: &[u8], span: Span) -> Result<(), String> {
+    fn answer(client: &mut SoakClient, expect: SoakExpect, answer: &[u8], span: Span) -> Result<(), String> {
         client.connections[INDEX].expects.push_back(expect);
-        if let Expect::Values { count, .. } | Expect::Group { count } = expect {
+        if let SoakExpect::Values { count, .. } | SoakExpect::Group { count } = expect {
             client.connections[INDEX].keys.extend((0..count).map(|_| KEY));
         }
         client.connections[INDEX].receive_from(answer);
         client.check_replies(INDEX, span)
     }
 
-    fn hit(client: &Client, version: u32) -> Vec<u8> {
+    fn hit(client: &SoakClient, version: u32) -> Vec<u8> {
         let mut reply = b"VALUE ".to_vec();
         write_key(KEY, &mut reply);
         reply.extend_from_slice(format!(" {} 20\r\n", client_flags(KEY, version)).as_bytes());
@@ -496,7 +496,7 @@ mod tests {
         reply
     }
 
-    const GET: Expect = Expect::Values { count: 1, ttl_s: None };
+    const GET: SoakExpect = SoakExpect::Values { count: 1, ttl_s: None };
 
     #[test]
     fn an_old_value_a_changed_byte_and_a_value_that_had_ended_are_found() {
@@ -537,8 +537,8 @@ mod tests {
     fn a_swap_with_an_old_token_that_is_stored_is_found() {
         let swap = |token| {
             let mode = Mode::Swap(token);
-            let store = Store { key: KEY, version: 8, bytes: 1, number: 0, ttl_s: 0, mode, meta: false };
-            Expect::Store { store, silent: false }
+            let store = StoreRequest { key: KEY, version: 8, bytes: 1, number: 0, ttl_s: 0, mode, meta: false };
+            SoakExpect::Store { store, silent: false }
         };
         for (token, reply, right) in
             [(5, "STORED", true), (4, "STORED", false), (5, "EXISTS", false), (4, "EXISTS", true)]
@@ -553,8 +553,9 @@ mod tests {
     #[test]
     fn what_is_appended_is_part_of_the_value_and_an_error_line_is_refused() {
         let mut client = client();
-        let store = Store { key: KEY, version: 9, bytes: 8, number: 0, ttl_s: 0, mode: Mode::Append, meta: false };
-        let append = Expect::Store { store, silent: false };
+        let store =
+            StoreRequest { key: KEY, version: 9, bytes: 8, number: 0, ttl_s: 0, mode: Mode::Append, meta: false };
+        let append = SoakExpect::Store { store, silent: false };
         assert_eq!(answer(&mut client, append, b"STORED\r\n", SPAN), Ok(()));
         let mut longer = hit(&client, 7);
         let without = longer.clone();

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::client::{CONNECTIONS, Client, Expect, Mode, Store};
+use super::client::{CONNECTIONS, Mode, SoakClient, SoakExpect, StoreRequest};
 use super::model::{PIECE_BYTES, VALUE_BYTES_MAX, client_flags, piece, write_key};
 
 /// Numbers of keys with values from 64 KiB to 10 MiB, with values from 1 KiB, and with numbers; all other keys have
@@ -14,7 +14,7 @@ const DEPTH_MAX: u64 = 200;
 const KEYS_MAX: u64 = 100;
 const TTL_S_MAX: f64 = 2_592_000.0;
 
-impl Client {
+impl SoakClient {
     /// Writes the next requests of a connection, beginning with stores of missed items. The last request has a reply.
     pub(super) fn draw_batch(&mut self, index: usize) {
         for _ in 0..self.connections[index].refills.len() {
@@ -134,19 +134,19 @@ impl Client {
         write_key(key, out);
     }
 
-    fn expect(&mut self, index: usize, expect: Expect) {
+    fn expect(&mut self, index: usize, expect: SoakExpect) {
         self.connections[index].expects.push_back(expect);
     }
 
     fn plain(&mut self, index: usize, request: &str, reply: &'static str) {
         self.write(index, &[request.as_bytes()]);
-        self.expect(index, Expect::Line(reply));
+        self.expect(index, SoakExpect::Line(reply));
     }
 
     fn read(&mut self, index: usize, verb: &str, key: u32, count: u32, ttl_s: Option<i64>) {
         self.connections[index].out.extend_from_slice(verb.trim_end().as_bytes());
         self.read_keys(index, key, count);
-        self.expect(index, Expect::Values { count, ttl_s });
+        self.expect(index, SoakExpect::Values { count, ttl_s });
     }
 
     fn read_keys(&mut self, index: usize, key: u32, count: u32) {
@@ -181,7 +181,7 @@ impl Client {
     fn meta_get(&mut self, index: usize, key: u32) {
         self.write_keyed(index, "mg ", key);
         self.write(index, &[b" s f c t k Oq7 v\r\n"]);
-        self.expect(index, Expect::Meta { key });
+        self.expect(index, SoakExpect::Meta { key });
     }
 
     /// Writes several quiet `mg` that report no misses, followed by `mn`.
@@ -195,7 +195,7 @@ impl Client {
             key = self.draw_key(index);
         }
         self.write(index, &[b"mn\r\n"]);
-        self.expect(index, Expect::Group { count });
+        self.expect(index, SoakExpect::Group { count });
     }
 
     fn store(&mut self, index: usize, key: u32, mode: Mode, meta: bool) {
@@ -240,8 +240,8 @@ impl Client {
                 out.extend_from_slice(b"\r\n");
             }
         }
-        let store = Store { key, version, bytes, number, ttl_s, mode, meta };
-        self.expect(index, Expect::Store { store, silent });
+        let store = StoreRequest { key, version, bytes, number, ttl_s, mode, meta };
+        self.expect(index, SoakExpect::Store { store, silent });
     }
 
     /// Draws numbers near 0, of any length, and near the maximum, where `incr` wraps.
@@ -271,8 +271,8 @@ impl Client {
         let head = if meta { format!(" {PIECE_BYTES} M{letter} c\r\n") } else { format!(" 0 0 {PIECE_BYTES}\r\n") };
         self.write(index, &[head.as_bytes(), &piece(key, number), b"\r\n"]);
         let (version, bytes) = (u32::from(number), PIECE_BYTES as u32);
-        let store = Store { key, version, bytes, number: 0, ttl_s: 0, mode, meta };
-        self.expect(index, Expect::Store { store, silent: false });
+        let store = StoreRequest { key, version, bytes, number: 0, ttl_s: 0, mode, meta };
+        self.expect(index, SoakExpect::Store { store, silent: false });
     }
 
     /// Uses the key's token if it is known, and a wrong one now and then.
@@ -290,14 +290,14 @@ impl Client {
         let silent = self.prng.below(4) == 0;
         self.write_keyed(index, "delete ", key);
         self.write(index, &[if silent { b" noreply\r\n" } else { b"\r\n" }]);
-        self.expect(index, Expect::Delete { key, meta: false, silent });
+        self.expect(index, SoakExpect::Delete { key, meta: false, silent });
     }
 
     fn meta_delete(&mut self, index: usize, key: u32) {
         let silent = self.prng.below(4) == 0;
         self.write_keyed(index, "md ", key);
         self.write(index, &[if silent { b" q\r\n" } else { b"\r\n" }]);
-        self.expect(index, Expect::Delete { key, meta: true, silent });
+        self.expect(index, SoakExpect::Delete { key, meta: true, silent });
     }
 
     fn touch(&mut self, index: usize, key: u32) {
@@ -305,27 +305,27 @@ impl Client {
         let time = self.request_time(ttl_s);
         self.write_keyed(index, "touch ", key);
         self.write(index, &[format!(" {time}\r\n").as_bytes()]);
-        self.expect(index, Expect::Touch { key, ttl_s });
+        self.expect(index, SoakExpect::Touch { key, ttl_s });
     }
 
     fn count(&mut self, index: usize, key: u32) {
         let (up, delta) = (self.prng.below(2) == 0, self.prng.next_u64() >> self.prng.below(64));
         self.write_keyed(index, if up { "incr " } else { "decr " }, key);
         self.write(index, &[format!(" {delta}\r\n").as_bytes()]);
-        self.expect(index, Expect::Count { key, delta, up, meta: false });
+        self.expect(index, SoakExpect::Count { key, delta, up, meta: false });
     }
 
     fn meta_count(&mut self, index: usize, key: u32) {
         let (up, delta) = (self.prng.below(2) == 0, self.prng.next_u64() >> self.prng.below(64));
         self.write_keyed(index, "ma ", key);
         self.write(index, &[format!(" M{} D{delta} v\r\n", if up { "I" } else { "D" }).as_bytes()]);
-        self.expect(index, Expect::Count { key, delta, up, meta: true });
+        self.expect(index, SoakExpect::Count { key, delta, up, meta: true });
     }
 
     fn known(&mut self, index: usize, key: u32) {
         self.write_keyed(index, "me ", key);
         self.write(index, &[b"\r\n"]);
-        self.expect(index, Expect::Known { key });
+        self.expect(index, SoakExpect::Known { key });
     }
 }
 

@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 
 use base::prng::Prng;
 
-use super::Options;
-use super::client::{Client, Tally};
-use testbed::server::Server;
+use super::SoakOptions;
+use super::client::{SoakClient, SoakTally};
+use testbed::server::TestServer;
 
 /// The server's initial memory, which is also its maximum, in MiB.
 const MEMORY_MIB_WHOLE: u64 = 512;
 const MEMORY_MIB_SHORT: u64 = 160;
-/// The unit of [`Stage::Memory`] is this part of the maximum memory.
+/// The unit of [`SoakStage::Memory`] is this part of the maximum memory.
 const MEMORY_PARTS: u64 = 32;
 
 const MIB: u64 = 1 << 20;
@@ -42,7 +42,7 @@ const STEP_S_MAX: f64 = 2_592_000.0;
 
 /// The action at the end of a stretch.
 #[derive(Clone, Copy, Debug)]
-enum Stage {
+enum SoakStage {
     /// Sets the memory to this number of 32nds of the maximum.
     Memory(u64),
     Clock,
@@ -52,25 +52,25 @@ enum Stage {
 }
 
 /// One cycle, in stretches of equal length.
-const CYCLE: [Stage; 10] = [
-    Stage::Memory(32),
-    Stage::Clock,
-    Stage::Memory(12),
-    Stage::FlushLater,
-    Stage::Memory(6),
-    Stage::Clock,
-    Stage::Quiet,
-    Stage::Memory(10),
-    Stage::Flush,
-    Stage::Clock,
+const CYCLE: [SoakStage; 10] = [
+    SoakStage::Memory(32),
+    SoakStage::Clock,
+    SoakStage::Memory(12),
+    SoakStage::FlushLater,
+    SoakStage::Memory(6),
+    SoakStage::Clock,
+    SoakStage::Quiet,
+    SoakStage::Memory(10),
+    SoakStage::Flush,
+    SoakStage::Clock,
 ];
 
 /// Returns the server's initial memory, which is also its maximum, in MiB.
-pub fn memory_mib_max(options: &Options) -> u64 {
+pub fn memory_mib_max(options: &SoakOptions) -> u64 {
     if is_whole(options) { MEMORY_MIB_WHOLE } else { MEMORY_MIB_SHORT }
 }
 
-fn is_whole(options: &Options) -> bool {
+fn is_whole(options: &SoakOptions) -> bool {
     options.requests / CYCLES_WHOLE >= REQUESTS_A_CYCLE_MIN
 }
 
@@ -93,7 +93,7 @@ pub struct Stages {
 
 impl Stages {
     /// Creates the state before the first stretch.
-    pub fn new(server: &Server, options: &Options) -> Self {
+    pub fn new(server: &TestServer, options: &SoakOptions) -> Self {
         let cycles = if is_whole(options) { CYCLES_WHOLE } else { CYCLES_SHORT };
         let worker_mib = if options.uring { WORKER_URING_MIB } else { WORKER_MIB };
         let workers = options.workers as u64;
@@ -126,7 +126,7 @@ impl Stages {
     ///
     /// # Errors
     /// A violated limit.
-    pub fn check(&mut self, server: &Server, client: &Client) -> Result<(), String> {
+    pub fn check(&mut self, server: &TestServer, client: &SoakClient) -> Result<(), String> {
         let rss = server.rss_bytes();
         let most = self.limit_mib * MIB + self.constant_bytes;
         self.rss_bytes_max = self.rss_bytes_max.max(rss);
@@ -147,18 +147,18 @@ impl Stages {
     ///
     /// # Errors
     /// If the server refuses it, or if flushed items still exist.
-    pub fn advance(&mut self, server: &Server, client: &mut Client) -> Result<(), String> {
+    pub fn advance(&mut self, server: &TestServer, client: &mut SoakClient) -> Result<(), String> {
         let stage = CYCLE[self.done % CYCLE.len()];
         self.done += 1;
         match stage {
-            Stage::Memory(parts) => self.resize(server, self.memory_mib_max * parts / MEMORY_PARTS),
-            Stage::Clock => self.step(client),
-            Stage::Flush => {
+            SoakStage::Memory(parts) => self.resize(server, self.memory_mib_max * parts / MEMORY_PARTS),
+            SoakStage::Clock => self.step(client),
+            SoakStage::Flush => {
                 ask(server, "flush_all\r\n", "OK\r\n")?;
                 client.flushed();
                 Ok(())
             }
-            Stage::FlushLater => {
+            SoakStage::FlushLater => {
                 let delay_s = 10 + self.prng.below(3600);
                 ask(server, &format!("flush_all {delay_s}\r\n"), "OK\r\n")?;
                 // The server may read its clock a second early.
@@ -166,11 +166,11 @@ impl Stages {
                 client.flushed();
                 Ok(())
             }
-            Stage::Quiet => Ok(()),
+            SoakStage::Quiet => Ok(()),
         }
     }
 
-    fn resize(&mut self, server: &Server, limit_mib: u64) -> Result<(), String> {
+    fn resize(&mut self, server: &TestServer, limit_mib: u64) -> Result<(), String> {
         ask(server, &format!("cache_memlimit {limit_mib}\r\n"), "OK\r\n")?;
         self.limit_mib = self.limit_mib.max(limit_mib);
         let begun = Instant::now();
@@ -185,13 +185,13 @@ impl Stages {
     }
 
     /// Moves the clock forward, by a second to 30 days.
-    fn step(&mut self, client: &mut Client) -> Result<(), String> {
+    fn step(&mut self, client: &mut SoakClient) -> Result<(), String> {
         let seconds = (self.prng.unit() * STEP_S_MAX.log2()).exp2() as u64;
         self.steps_s += seconds;
         client.clock.step(seconds)
     }
 
-    fn print_progress(&mut self, tally: &Tally, rss: u64) {
+    fn print_progress(&mut self, tally: &SoakTally, rss: u64) {
         let (then, requests) = self.last;
         let rate = (tally.requests - requests) as f64 / then.elapsed().as_secs_f64();
         self.last = (Instant::now(), tally.requests);
@@ -213,7 +213,7 @@ impl Stages {
     ///
     /// # Errors
     /// The parts that were not covered.
-    pub fn finish(&self, client: &Client, took: Duration) -> Result<(), String> {
+    pub fn finish(&self, client: &SoakClient, took: Duration) -> Result<(), String> {
         let tally = &client.tally;
         println!(
             "\n{} requests in {:.0} s, {:.0} per second; {} reads were hits, {:.1} GB compared; {} missed, of them {} \
@@ -245,7 +245,7 @@ impl Stages {
     }
 }
 
-fn ask(server: &Server, request: &str, reply: &str) -> Result<(), String> {
+fn ask(server: &TestServer, request: &str, reply: &str) -> Result<(), String> {
     let exchange = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect(server.address)?;
         stream.set_read_timeout(Some(SETTLE_MAX))?;

@@ -5,7 +5,7 @@ use std::process::Command;
 
 /// CPU time of the whole machine since it started, in clock ticks (1/100 s).
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Ticks {
+pub struct MachineTicks {
     /// Ticks in all states.
     pub total: u64,
     /// Ticks in states other than idle and steal.
@@ -18,16 +18,16 @@ pub struct Ticks {
 pub const TICK_NS: u64 = 10_000_000;
 
 /// Returns the machine's CPU time so far.
-pub fn ticks() -> Ticks {
+pub fn ticks() -> MachineTicks {
     fs::read_to_string("/proc/stat").map(|text| parse_ticks(&text)).unwrap_or_default()
 }
 
-fn parse_ticks(stat: &str) -> Ticks {
+fn parse_ticks(stat: &str) -> MachineTicks {
     let line = stat.lines().next().unwrap_or_default();
     let fields: Vec<u64> = line.split_whitespace().skip(1).take(8).filter_map(|field| field.parse().ok()).collect();
     let field = |index: usize| fields.get(index).copied().unwrap_or(0);
     let total: u64 = fields.iter().sum();
-    Ticks { total, busy: total - field(3) - field(4) - field(7), steal: field(7) }
+    MachineTicks { total, busy: total - field(3) - field(4) - field(7), steal: field(7) }
 }
 
 /// Returns the nanoseconds that every live thread of process `pid` was on a CPU.

@@ -17,7 +17,7 @@ const REPLIES_READY: usize = 4096;
 const CONNECTIONS_MAX: usize = 4096;
 const LISTENER: u64 = u64::MAX;
 
-struct Connection {
+struct NullConnection {
     stream: TcpStream,
     /// Reply bytes not yet sent.
     owed_bytes: usize,
@@ -60,7 +60,7 @@ pub fn serve(port: u16, answer: NullReply) -> std::io::Result<bool> {
     let replies = reply.repeat(REPLIES_READY);
     let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     epoll::add(&poll, &listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)?;
-    let mut connections: Vec<Option<Connection>> = Vec::with_capacity(CONNECTIONS_MAX);
+    let mut connections: Vec<Option<NullConnection>> = Vec::with_capacity(CONNECTIONS_MAX);
     let mut buffer = vec![0; READ_BYTES];
     let mut events = Vec::with_capacity(1024);
     loop {
@@ -85,7 +85,11 @@ pub fn serve(port: u16, answer: NullReply) -> std::io::Result<bool> {
     }
 }
 
-fn accept(listener: &TcpListener, poll: &impl AsFd, connections: &mut Vec<Option<Connection>>) -> std::io::Result<()> {
+fn accept(
+    listener: &TcpListener,
+    poll: &impl AsFd,
+    connections: &mut Vec<Option<NullConnection>>,
+) -> std::io::Result<()> {
     loop {
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
@@ -96,7 +100,7 @@ fn accept(listener: &TcpListener, poll: &impl AsFd, connections: &mut Vec<Option
         stream.set_nodelay(true)?;
         let index = connections.iter().position(Option::is_none).unwrap_or(connections.len());
         epoll::add(poll, &stream, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
-        let connection = Some(Connection { stream, owed_bytes: 0, lines: 0, waits_for_room: false });
+        let connection = Some(NullConnection { stream, owed_bytes: 0, lines: 0, waits_for_room: false });
         match connections.get_mut(index) {
             Some(place) => *place = connection,
             None => connections.push(connection),
@@ -106,7 +110,7 @@ fn accept(listener: &TcpListener, poll: &impl AsFd, connections: &mut Vec<Option
 
 /// Reads once and sends once. An error means that the connection has ended.
 fn turn(
-    connection: &mut Connection,
+    connection: &mut NullConnection,
     buffer: &mut [u8],
     replies: &[u8],
     NullReply { bytes: reply_bytes, lines }: NullReply,
@@ -136,7 +140,7 @@ fn turn(
     Ok(())
 }
 
-fn watch(poll: &impl AsFd, connection: &mut Connection, index: usize) -> std::io::Result<()> {
+fn watch(poll: &impl AsFd, connection: &mut NullConnection, index: usize) -> std::io::Result<()> {
     let waits = connection.owed_bytes > 0;
     if waits != connection.waits_for_room {
         connection.waits_for_room = waits;

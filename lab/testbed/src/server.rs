@@ -13,7 +13,7 @@ use crate::host;
 
 /// The kind of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ServerKind {
     /// The null server: the command `null-server` of xtask.
     Null,
     /// The server of this repository, release build.
@@ -32,7 +32,7 @@ pub enum Kind {
     Redis,
 }
 
-impl Kind {
+impl ServerKind {
     /// Returns the name in tables.
     pub fn name(self) -> &'static str {
         match self {
@@ -59,7 +59,7 @@ pub struct NullReply {
 
 /// Settings of a server.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct ServerOptions {
     /// The server's memory limit, in MiB.
     pub memory_mib: u64,
     /// Largest item, in bytes.
@@ -72,7 +72,7 @@ pub struct Options {
     pub workers: usize,
     /// The reply of the null server.
     pub null: NullReply,
-    /// True if Gannet also serves Redis clients: [`Server::resp`].
+    /// True if Gannet also serves Redis clients: [`TestServer::resp`].
     pub resp: bool,
     /// Size of a temporary file for items on flash, in MiB; 0 for none.
     pub flash_mib: u64,
@@ -89,7 +89,7 @@ pub struct MemoryFile {
     pub more: &'static [&'static str],
 }
 
-impl Options {
+impl ServerOptions {
     /// Returns the options for a server with this limit and memcached's default item size, on any CPU.
     pub fn memory(memory_mib: u64) -> Self {
         Self {
@@ -108,9 +108,9 @@ impl Options {
 
 /// A running server. Dropping it ends the server.
 #[derive(Debug)]
-pub struct Server {
+pub struct TestServer {
     /// The kind of the server.
-    pub kind: Kind,
+    pub kind: ServerKind,
     /// The address on which the server listens.
     pub address: SocketAddr,
     /// The address on which the server listens for Redis clients.
@@ -158,12 +158,12 @@ pub fn gannet_binary() -> Result<PathBuf, String> {
     }
 }
 
-impl Server {
+impl TestServer {
     /// Starts a server and waits until it accepts connections.
     ///
     /// # Errors
     /// The reason why it did not start, in a sentence.
-    pub fn start(kind: Kind, options: &Options) -> Result<Self, String> {
+    pub fn start(kind: ServerKind, options: &ServerOptions) -> Result<Self, String> {
         Self::start_under(&[], kind, options)
     }
 
@@ -171,9 +171,12 @@ impl Server {
     ///
     /// # Errors
     /// The reason why it did not start, in a sentence.
-    pub fn start_under(under: &[String], kind: Kind, options: &Options) -> Result<Self, String> {
+    pub fn start_under(under: &[String], kind: ServerKind, options: &ServerOptions) -> Result<Self, String> {
         let address = free_address()?;
-        let is_gannet = matches!(kind, Kind::Gannet | Kind::GannetEpoll | Kind::GannetUring | Kind::GannetOther);
+        let is_gannet = matches!(
+            kind,
+            ServerKind::Gannet | ServerKind::GannetEpoll | ServerKind::GannetUring | ServerKind::GannetOther
+        );
         let admin = if is_gannet { Some(free_address()?) } else { None };
         let resp = if is_gannet && options.resp { free_address()? } else { address };
         let mut command = command(kind, options, address, admin)?;
@@ -230,7 +233,7 @@ impl Server {
     }
 
     fn speaks_resp(&self) -> bool {
-        matches!(self.kind, Kind::Valkey | Kind::Redis)
+        matches!(self.kind, ServerKind::Valkey | ServerKind::Redis)
     }
 
     /// Returns the server's process id.
@@ -315,19 +318,24 @@ impl Server {
     }
 }
 
-fn command(kind: Kind, options: &Options, address: SocketAddr, admin: Option<SocketAddr>) -> Result<Command, String> {
+fn command(
+    kind: ServerKind,
+    options: &ServerOptions,
+    address: SocketAddr,
+    admin: Option<SocketAddr>,
+) -> Result<Command, String> {
     let port = address.port().to_string();
     Ok(match kind {
-        Kind::Null => {
+        ServerKind::Null => {
             let mut command = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
             command.args(["null-server", "--port", &port]);
             command.args(["--reply-bytes", &options.null.bytes.to_string()]);
             command.args(["--request-lines", &options.null.lines.to_string()]);
             command
         }
-        Kind::Gannet | Kind::GannetEpoll | Kind::GannetUring | Kind::GannetOther => {
+        ServerKind::Gannet | ServerKind::GannetEpoll | ServerKind::GannetUring | ServerKind::GannetOther => {
             let mut command = Command::new(match kind {
-                Kind::GannetOther => std::env::var_os("GANNET_OTHER_BIN")
+                ServerKind::GannetOther => std::env::var_os("GANNET_OTHER_BIN")
                     .ok_or("GANNET_OTHER_BIN is not set; set it to the path of the other build")?
                     .into(),
                 _ => gannet_binary()?,
@@ -335,8 +343,8 @@ fn command(kind: Kind, options: &Options, address: SocketAddr, admin: Option<Soc
             command.args(["serve", "--workers", &options.workers.to_string(), "--log", "warn"]);
             command.args(["--maxconns", &options.connections_max.to_string()]);
             match kind {
-                Kind::GannetEpoll => drop(command.args(["--io", "epoll"])),
-                Kind::GannetUring => drop(command.args(["--io", "uring"])),
+                ServerKind::GannetEpoll => drop(command.args(["--io", "epoll"])),
+                ServerKind::GannetUring => drop(command.args(["--io", "uring"])),
                 _ => {}
             }
             command.args(["--memcached", &address.to_string(), "--memory", &format!("{}MiB", options.memory_mib)]);
@@ -344,7 +352,7 @@ fn command(kind: Kind, options: &Options, address: SocketAddr, admin: Option<Soc
             command.args(admin.iter().flat_map(|admin| ["--admin".to_owned(), admin.to_string()]));
             command
         }
-        Kind::Memcached => {
+        ServerKind::Memcached => {
             let mut command = Command::new("memcached");
             command.args(["-l", "127.0.0.1", "-U", "0", "-t", &options.workers.to_string(), "-p", &port]);
             command.args(["-c", &options.connections_max.to_string()]);
@@ -354,14 +362,14 @@ fn command(kind: Kind, options: &Options, address: SocketAddr, admin: Option<Soc
             }
             command
         }
-        Kind::Redis => {
+        ServerKind::Redis => {
             let mut command = Command::new("redis-server");
             command.args(["--bind", "127.0.0.1", "--port", &port, "--save", "", "--appendonly", "no"]);
             command.args(["--maxclients", &options.connections_max.to_string()]);
             command.args(["--maxmemory", &format!("{}mb", options.memory_mib), "--maxmemory-policy", "allkeys-lru"]);
             command
         }
-        Kind::Valkey => {
+        ServerKind::Valkey => {
             let mut command = Command::new(crate::valkey::binary(&crate::target_folder(&crate::root()))?);
             command.args(["--bind", "127.0.0.1", "--port", &port, "--save", "", "--appendonly", "no"]);
             command.args(["--io-threads", &options.workers.to_string()]);
@@ -372,7 +380,7 @@ fn command(kind: Kind, options: &Options, address: SocketAddr, admin: Option<Soc
     })
 }
 
-impl Drop for Server {
+impl Drop for TestServer {
     fn drop(&mut self) {
         // A process that has a file open keeps it.
         self.files.iter().for_each(|path| drop(std::fs::remove_file(path)));
@@ -399,7 +407,8 @@ mod tests {
 
     #[test]
     fn a_server_that_is_dropped_is_gone() {
-        let server = Server::start(Kind::Memcached, &Options::memory(64)).expect("memcached is installed");
+        let server =
+            TestServer::start(ServerKind::Memcached, &ServerOptions::memory(64)).expect("memcached is installed");
         assert_eq!(server.stat("limit_maxbytes").expect("it answers"), 64 * 1024 * 1024);
         let address = server.address;
         drop(server);

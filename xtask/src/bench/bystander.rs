@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use super::rounds::{GENERATOR_CPU, SERVER_CPU};
 use table::{Entry, Group, Wire};
-use testbed::server::{Kind, Options, Server, pin};
+use testbed::server::{ServerKind, ServerOptions, TestServer, pin};
 use wire_request::request;
 
 /// Time between two instants at which a `PING` is due.
@@ -34,7 +34,7 @@ const SETTLES: Duration = Duration::from_millis(500);
 const MIB: usize = 1 << 20;
 
 /// The size of the measurement.
-struct Plan {
+struct BystanderPlan {
     /// Number of keys and fields.
     scale: usize,
     /// Time for which a command is repeated.
@@ -42,14 +42,14 @@ struct Plan {
 }
 
 /// The result of one command on one server.
-struct Outcome {
+struct BystanderTimes {
     /// Times of the bystander's requests in ns, in ascending order.
     times_ns: Vec<u64>,
     /// Number of times that the command was run.
     done: u64,
 }
 
-impl Outcome {
+impl BystanderTimes {
     fn us(&self, share: f64) -> u64 {
         let last = self.times_ns.len().saturating_sub(1);
         let at = ((self.times_ns.len() as f64 * share) as usize).min(last);
@@ -68,8 +68,8 @@ impl Outcome {
 /// If a server does not start, or if a client gets no reply.
 pub fn run(quick: bool, rows: &[String]) -> Result<(), String> {
     let plan = match quick {
-        true => Plan { scale: 30_000, turn: Duration::from_millis(200) },
-        false => Plan { scale: 1_000_000, turn: Duration::from_secs(2) },
+        true => BystanderPlan { scale: 30_000, turn: Duration::from_millis(200) },
+        false => BystanderPlan { scale: 1_000_000, turn: Duration::from_secs(2) },
     };
     println!(
         "A PING is due every {PERIOD:?} and is timed from then, beside one client that repeats a command for {:?}, or \
@@ -107,11 +107,11 @@ pub fn run(quick: bool, rows: &[String]) -> Result<(), String> {
 
 /// Runs the commands of a protocol first on Gannet and then on its peer, because even an idle server uses some of the
 /// same CPU.
-fn compare(group: &Group, wire: Wire, entries: &[&Entry], plan: &Plan, alone: bool) -> Result<(), String> {
-    let peer = if wire == Wire::Resp { Kind::Redis } else { Kind::Memcached };
+fn compare(group: &Group, wire: Wire, entries: &[&Entry], plan: &BystanderPlan, alone: bool) -> Result<(), String> {
+    let peer = if wire == Wire::Resp { ServerKind::Redis } else { ServerKind::Memcached };
     let alone = alone.then_some(None);
     let runs: Vec<Option<&Entry>> = alone.into_iter().chain(entries.iter().map(|entry| Some(*entry))).collect();
-    let own = measure(Kind::Gannet, group, wire, &runs, plan)?;
+    let own = measure(ServerKind::Gannet, group, wire, &runs, plan)?;
     let peer = measure(peer, group, wire, &runs, plan)?;
     for ((entry, own), peer) in runs.iter().zip(&own).zip(&peer) {
         let (name, length) = entry.map_or(("none", String::new()), |entry| (entry.name, entry.length()));
@@ -122,23 +122,23 @@ fn compare(group: &Group, wire: Wire, entries: &[&Entry], plan: &Plan, alone: bo
 
 /// Returns the results of each command on a server of this kind; for `None`, without a command.
 fn measure(
-    kind: Kind,
+    kind: ServerKind,
     group: &Group,
     wire: Wire,
     runs: &[Option<&Entry>],
-    plan: &Plan,
-) -> Result<Vec<Option<Outcome>>, String> {
-    let options = Options {
+    plan: &BystanderPlan,
+) -> Result<Vec<Option<BystanderTimes>>, String> {
+    let options = ServerOptions {
         cpu: Some(SERVER_CPU),
         resp: true,
         item_bytes_max: 128 * MIB as u64,
-        ..Options::memory(if plan.scale > 100_000 { 4096 } else { 1024 })
+        ..ServerOptions::memory(if plan.scale > 100_000 { 4096 } else { 1024 })
     };
-    let server = Server::start(kind, &options)?;
+    let server = TestServer::start(kind, &options)?;
     let address = if wire == Wire::Resp { server.resp } else { server.address };
     fill(&server, group).map_err(|error| format!("{}: filling: {error}", kind.name()))?;
     std::thread::sleep(SETTLES);
-    let one = |entry: Option<&Entry>| -> std::io::Result<Option<Outcome>> {
+    let one = |entry: Option<&Entry>| -> std::io::Result<Option<BystanderTimes>> {
         if let Some(entry) = entry
             && !has_command(address, entry)?
         {
@@ -154,8 +154,9 @@ fn measure(
     runs.iter().map(|entry| one(*entry).map_err(|error| named(*entry, error))).collect()
 }
 
-fn print(name: &str, length: &str, outcomes: [&Option<Outcome>; 2]) {
-    let columns = |outcome: &Option<Outcome>| outcome.as_ref().map_or("- | -".to_owned(), Outcome::columns);
+fn print(name: &str, length: &str, outcomes: [&Option<BystanderTimes>; 2]) {
+    let columns =
+        |outcome: &Option<BystanderTimes>| outcome.as_ref().map_or("- | -".to_owned(), BystanderTimes::columns);
     println!("| {name} | {length} | {} |", outcomes.map(columns).join(" | "));
 }
 
@@ -191,12 +192,12 @@ fn in_memcached(request: &[u8]) -> Vec<u8> {
 }
 
 /// Stores the keys that the commands use. Nothing is stored on a peer that does not support the commands for it.
-fn fill(server: &Server, group: &Group) -> std::io::Result<()> {
+fn fill(server: &TestServer, group: &Group) -> std::io::Result<()> {
     let mut stream = connect(server.resp)?;
     let mut buffer = vec![0; 64 << 10];
     for batch in group.fill.chunks(500) {
         let requests: Vec<Vec<u8>> = match server.kind {
-            Kind::Memcached => batch.iter().map(|request| in_memcached(request)).collect(),
+            ServerKind::Memcached => batch.iter().map(|request| in_memcached(request)).collect(),
             _ => batch.to_vec(),
         };
         stream.write_all(&requests.concat())?;
@@ -230,7 +231,12 @@ fn has_command(address: SocketAddr, entry: &Entry) -> std::io::Result<bool> {
 }
 
 /// Times the bystander while a client runs the command, or without a command.
-fn beside(address: SocketAddr, wire: Wire, entry: Option<&Entry>, plan: &Plan) -> std::io::Result<Outcome> {
+fn beside(
+    address: SocketAddr,
+    wire: Wire,
+    entry: Option<&Entry>,
+    plan: &BystanderPlan,
+) -> std::io::Result<BystanderTimes> {
     let over = AtomicBool::new(false);
     let mut bystander = connect(address)?;
     std::thread::scope(|scope| {
@@ -242,7 +248,7 @@ fn beside(address: SocketAddr, wire: Wire, entry: Option<&Entry>, plan: &Plan) -
         let times = time_pings(&mut bystander, wire, &over);
         over.store(true, Relaxed);
         let done = noise.join().map_err(|_| std::io::Error::other("a client's thread ended"))??;
-        Ok(Outcome { times_ns: times?, done })
+        Ok(BystanderTimes { times_ns: times?, done })
     })
 }
 
@@ -252,7 +258,7 @@ fn wait(time: Duration) -> u64 {
 }
 
 /// Runs the command once or until the time is over. Returns the number of runs.
-fn run_again_and_again(address: SocketAddr, entry: &Entry, plan: &Plan) -> std::io::Result<u64> {
+fn run_again_and_again(address: SocketAddr, entry: &Entry, plan: &BystanderPlan) -> std::io::Result<u64> {
     // The bystander must not wait for this thread, which receives a few MiB of replies.
     let _ = rustix::process::nice(19);
     let mut stream = connect(address)?;
@@ -319,11 +325,11 @@ mod tests {
 
     #[test]
     fn the_bystander_is_timed_beside_commands_of_both_protocols_and_both_servers() {
-        let plan = Plan { scale: 1000, turn: Duration::from_millis(20) };
+        let plan = BystanderPlan { scale: 1000, turn: Duration::from_millis(20) };
         let group = table::commands_over_many_keys();
         let entries: Vec<&Entry> = group.entries.iter().collect();
-        for (kind, wire) in [(Kind::Redis, Wire::Resp), (Kind::Memcached, Wire::Memcache)] {
-            let server = Server::start(kind, &Options::memory(64)).expect("it is installed");
+        for (kind, wire) in [(ServerKind::Redis, Wire::Resp), (ServerKind::Memcached, Wire::Memcache)] {
+            let server = TestServer::start(kind, &ServerOptions::memory(64)).expect("it is installed");
             fill(&server, &group).expect("it takes them");
             // memcached takes no `gat` line of that length.
             for entry in entries.iter().filter(|entry| entry.wire == wire && !entry.name.starts_with("gat")) {
@@ -331,7 +337,7 @@ mod tests {
                 let outcome = beside(server.address, wire, Some(entry), &plan).expect("both are answered");
                 assert!(outcome.done > 0 && outcome.us(1.0) >= outcome.us(0.5), "{}", entry.name);
             }
-            if kind == Kind::Redis {
+            if kind == ServerKind::Redis {
                 let records = table::commands_over_many_records(10);
                 fill(&server, &records).expect("it refuses");
                 assert!(!has_command(server.address, &records.entries[0]).expect("it answers"));

@@ -8,13 +8,13 @@
 use std::time::Duration;
 
 use super::generator::{KEYS, Talk, key, store_keys};
-use super::rounds::{GENERATOR_CPU, Load, Plan, SERVER_CPU, median_min_max, run_load};
+use super::rounds::{BenchLoad, GENERATOR_CPU, RoundsPlan, SERVER_CPU, median_min_max, run_load};
 use testbed::generator::{Folder, load_with};
-use testbed::server::{Kind, MemoryFile, Options, Server, pin};
+use testbed::server::{MemoryFile, ServerKind, ServerOptions, TestServer, pin};
 
 const MEMORY_MIB: u64 = 1024;
 const VALUE_BYTES: usize = 200;
-const LOAD: Load = Load { connections: 50, depth: 16 };
+const LOAD: BenchLoad = BenchLoad { connections: 50, depth: 16 };
 /// Number of keys for the tails: more than the kernel's threshold for immediate write-back.
 const TAIL_KEYS: usize = 500_000;
 const TAIL_VALUE_BYTES: usize = 1000;
@@ -34,8 +34,11 @@ const PLACES: [(&str, Option<MemoryFile>); 5] = [
     ),
 ];
 
-fn server(file: Option<MemoryFile>) -> Result<Server, String> {
-    Server::start(Kind::Gannet, &Options { cpu: Some(SERVER_CPU), file, ..Options::memory(MEMORY_MIB) })
+fn server(file: Option<MemoryFile>) -> Result<TestServer, String> {
+    TestServer::start(
+        ServerKind::Gannet,
+        &ServerOptions { cpu: Some(SERVER_CPU), file, ..ServerOptions::memory(MEMORY_MIB) },
+    )
 }
 
 /// Runs the measurement and prints the results.
@@ -50,8 +53,8 @@ pub fn run(quick: bool) -> Result<(), String> {
 
 fn cost(quick: bool) -> Result<(), String> {
     let plan = match quick {
-        true => Plan { rounds: 3, rounds_extra_max: 0, turn: Duration::from_millis(300) },
-        false => Plan { rounds: 15, rounds_extra_max: 10, turn: Duration::from_secs(1) },
+        true => RoundsPlan { rounds: 3, rounds_extra_max: 0, turn: Duration::from_millis(300) },
+        false => RoundsPlan { rounds: 15, rounds_extra_max: 10, turn: Duration::from_secs(1) },
     };
     // Without checkpoints, because their cost is not part of a request.
     let places = &PLACES[..4];
@@ -77,7 +80,7 @@ fn cost(quick: bool) -> Result<(), String> {
     );
     pin(Some(GENERATOR_CPU))?;
     for (name, talk) in &talks {
-        let pairs: Vec<(&Server, &Talk)> = servers.iter().map(|server| (server, talk)).collect();
+        let pairs: Vec<(&TestServer, &Talk)> = servers.iter().map(|server| (server, talk)).collect();
         let outcome = run_load(&pairs, LOAD, plan)?;
         let (_, none) = &outcome.cpu_ns[0];
         for ((place, _), (_, cpu_ns)) in places.iter().zip(&outcome.cpu_ns) {

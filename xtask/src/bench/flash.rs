@@ -14,10 +14,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::generator::{Generator, Talk, store_keys};
-use super::neighbour::{Loads, Turn};
+use super::neighbour::{Loads, NeighbourTurn};
 use super::rounds::{GENERATOR_CPU, SERVER_CPU, median_min_max};
 use testbed::needs::{Need, install};
-use testbed::server::{Kind, Options, Server, pin};
+use testbed::server::{ServerKind, ServerOptions, TestServer, pin};
 
 const FIO: Need = Need { program: "fio", arguments: &["--version"], packages: &["fio"] };
 const VALUE_BYTES: usize = 1000;
@@ -35,7 +35,7 @@ const FLOODED_QUICK: usize = 100_000;
 const FIRST: usize = 800_000;
 const FIRST_QUICK: usize = 50_000;
 
-struct Plan {
+struct FlashPlan {
     keys: usize,
     /// Memory in MiB: enough for extstore's data per item, and far less than the keys need.
     memory_mib: u64,
@@ -49,7 +49,7 @@ struct Plan {
     turn: Duration,
 }
 
-impl Plan {
+impl FlashPlan {
     fn new(quick: bool) -> Self {
         match quick {
             true => Self {
@@ -85,7 +85,7 @@ impl Plan {
 /// # Errors
 /// If a server does not start, or gives a wrong reply.
 pub fn run(quick: bool) -> Result<(), String> {
-    let plan = Plan::new(quick);
+    let plan = FlashPlan::new(quick);
     println!(
         "{} values of {VALUE_BYTES} B, {} MiB of memory, {} MiB of flash in a file in {}; server on CPU 0, \
          generator on CPU 1.\n",
@@ -100,9 +100,13 @@ pub fn run(quick: bool) -> Result<(), String> {
     let [p50, p99, p999] = device;
     println!("| the device, 4 KiB, by fio | {p50:.0} | {p99:.0} | {p999:.0} | - | - | - |");
     let mut beside = String::new();
-    for kind in [Kind::Gannet, Kind::Memcached] {
-        let options = Options { cpu: Some(SERVER_CPU), flash_mib: plan.flash_mib, ..Options::memory(plan.memory_mib) };
-        let server = Server::start(kind, &options)?;
+    for kind in [ServerKind::Gannet, ServerKind::Memcached] {
+        let options = ServerOptions {
+            cpu: Some(SERVER_CPU),
+            flash_mib: plan.flash_mib,
+            ..ServerOptions::memory(plan.memory_mib)
+        };
+        let server = TestServer::start(kind, &options)?;
         pin(Some(GENERATOR_CPU))?;
         // Stored before the rest, because memcached has no free page for another item size once its memory is full.
         store_keys(server.address)?;
@@ -119,7 +123,7 @@ pub fn run(quick: bool) -> Result<(), String> {
         );
         let ratios: Vec<f64> = turns.iter().map(|(alone, beside)| beside.us(0.999) / alone.us(0.999)).collect();
         let (ratio, low, high) = median_min_max(&ratios);
-        let of = |pick: fn(&(Turn, Turn)) -> &Turn| {
+        let of = |pick: fn(&(NeighbourTurn, NeighbourTurn)) -> &NeighbourTurn| {
             median_min_max(&turns.iter().map(|turn| pick(turn).us(0.999)).collect::<Vec<_>>()).0
         };
         let (alone, with) = (of(|turn| &turn.0), of(|turn| &turn.1));
@@ -139,7 +143,7 @@ fn columns(times_ns: &[u64]) -> String {
 
 /// Returns the device's p50, p99 and p999 in us: fio's reads of 4 KiB at random places of a file as large as the
 /// server's, past the page cache, one at a time, on the generator's CPU.
-fn device_times(plan: &Plan) -> Result<[f64; 3], String> {
+fn device_times(plan: &FlashPlan) -> Result<[f64; 3], String> {
     install(&[FIO])?;
     let path = std::env::temp_dir().join(format!("flash-device-{}", std::process::id()));
     let fio = Command::new("fio")
@@ -172,7 +176,7 @@ fn flash_request<const FIRST: usize, const KEYS: usize>(number: usize) -> Vec<u8
     format!("get {}\r\n", key(FIRST + number.wrapping_mul(7919) % KEYS)).into_bytes()
 }
 
-fn fill(server: &Server, keys: usize) -> Result<(), String> {
+fn fill(server: &TestServer, keys: usize) -> Result<(), String> {
     let mut stream = TcpStream::connect(server.address).map_err(|error| error.to_string())?;
     let mut replies = vec![0; 8 * BATCH];
     for first in (0..keys).step_by(BATCH) {
@@ -193,8 +197,8 @@ fn fill(server: &Server, keys: usize) -> Result<(), String> {
 
 /// Returns the number of items on flash and the memory per item. For Gannet that is the index, including its slots,
 /// when it is fullest; for memcached the chunk with the remaining header of an item.
-fn on_flash(server: &Server) -> Result<(u64, f64), String> {
-    if server.kind == Kind::Memcached {
+fn on_flash(server: &TestServer) -> Result<(u64, f64), String> {
+    if server.kind == ServerKind::Memcached {
         let items = server.stat("extstore_objects_used")?;
         let slabs = server.stats("stats slabs")?;
         let column = |what: &str| -> Vec<u64> {
@@ -216,7 +220,7 @@ fn on_flash(server: &Server) -> Result<(u64, f64), String> {
 }
 
 /// Returns the times of gets of keys on flash, one at a time, in ascending order, and the number of hits.
-fn hit_times(server: &Server, plan: &Plan) -> std::io::Result<(Vec<u64>, usize)> {
+fn hit_times(server: &TestServer, plan: &FlashPlan) -> std::io::Result<(Vec<u64>, usize)> {
     let mut stream = BufReader::new(TcpStream::connect(server.address)?);
     stream.get_ref().set_nodelay(true)?;
     let (mut times, mut line) = (Vec::with_capacity(plan.reads), String::new());
@@ -239,7 +243,7 @@ fn hit_times(server: &Server, plan: &Plan) -> std::io::Result<(Vec<u64>, usize)>
 }
 
 /// Runs gets in memory alone and beside gets of flash, alternating. Returns their times and the rate of flash gets.
-fn memory_hits(server: &Server, plan: &Plan) -> Result<(Vec<(Turn, Turn)>, f64), String> {
+fn memory_hits(server: &TestServer, plan: &FlashPlan) -> Result<(Vec<(NeighbourTurn, NeighbourTurn)>, f64), String> {
     let talk = Talk::gets();
     let io = |error: std::io::Error| format!("{}: {error}", server.kind.name());
     let mut closed = Generator::connect(server.address, 50, 1, 1, &talk).map_err(io)?;

@@ -70,7 +70,7 @@ impl Talk {
 /// Number of bytes at the end of a reply that are checked.
 const TAIL_BYTES: usize = 5;
 
-struct Connection {
+struct PeerConnection {
     stream: TcpStream,
     request: Vec<u8>,
     sent_bytes: usize,
@@ -83,7 +83,7 @@ struct Connection {
 pub struct Generator<'t> {
     talk: &'t Talk,
     poll: rustix::fd::OwnedFd,
-    connections: Vec<Connection>,
+    connections: Vec<PeerConnection>,
     depth: usize,
     prng: Prng,
     buffer: Vec<u8>,
@@ -143,7 +143,7 @@ impl<'t> Generator<'t> {
             stream.set_nonblocking(true)?;
             epoll::add(&poll, &stream, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
             let request = Vec::with_capacity(depth * talk.request_bytes);
-            open.push(Connection { stream, request, sent_bytes: 0, received_bytes: 0, tail: [0; TAIL_BYTES] });
+            open.push(PeerConnection { stream, request, sent_bytes: 0, received_bytes: 0, tail: [0; TAIL_BYTES] });
         }
         Ok(Self {
             talk,
@@ -232,7 +232,7 @@ impl<'t> Generator<'t> {
     }
 }
 
-impl Connection {
+impl PeerConnection {
     fn send(&mut self) -> std::io::Result<()> {
         while self.sent_bytes < self.request.len() {
             match self.stream.write(&self.request[self.sent_bytes..]) {
@@ -255,11 +255,12 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use testbed::server::{Kind, Options, Server};
+    use testbed::server::{ServerKind, ServerOptions, TestServer};
 
     #[test]
     fn every_get_is_answered_by_memcached() {
-        let server = Server::start(Kind::Memcached, &Options::memory(64)).expect("memcached is installed");
+        let server =
+            TestServer::start(ServerKind::Memcached, &ServerOptions::memory(64)).expect("memcached is installed");
         store_keys(server.address).expect("every key is stored");
         for depth in [1, 16] {
             let talk = Talk::gets();
@@ -272,7 +273,8 @@ mod tests {
 
     #[test]
     fn a_miss_is_not_counted_as_an_answer() {
-        let server = Server::start(Kind::Memcached, &Options::memory(64)).expect("memcached is installed");
+        let server =
+            TestServer::start(ServerKind::Memcached, &ServerOptions::memory(64)).expect("memcached is installed");
         let talk = Talk::gets();
         let mut generator = Generator::connect(server.address, 1, 1, 1, &talk).expect("a connection");
         assert!(generator.run(Duration::from_millis(10)).is_err());

@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 
 use base::prng::Prng;
 
-use super::memory::{Client, SHAPES, Shape, key};
-use testbed::server::{Kind, Options, Server};
+use super::memory::{ItemShape, SHAPES, StoringClient, key};
+use testbed::server::{ServerKind, ServerOptions, TestServer};
 
 /// 24 and 200 bytes, without a TTL.
-const SHAPE: Shape = SHAPES[2];
+const SHAPE: ItemShape = SHAPES[2];
 /// Bytes that such an item takes in its segment.
 const ITEM_BYTES: u64 = 228;
 /// Memory in addition to the items (index, free reserve, headers), as a fraction of the items' bytes.
@@ -41,12 +41,12 @@ pub fn run(item_mib: u64) -> Result<(), String> {
          of all | control, CPU us |"
     );
     println!("|---|---|---|---|---|---|---|---|");
-    let server = Server::start(Kind::Gannet, &Options::memory(memory_mib))?;
+    let server = TestServer::start(ServerKind::Gannet, &ServerOptions::memory(memory_mib))?;
     let begun = Instant::now();
     fill(&server, items, |_| Ok(()))?;
     report(&server, &format!("{memory_mib} MiB from the start"), begun)?;
     drop(server);
-    let server = Server::start(Kind::Gannet, &Options::memory(SMALL_MIB))?;
+    let server = TestServer::start(ServerKind::Gannet, &ServerOptions::memory(SMALL_MIB))?;
     let begun = Instant::now();
     let mut limit_mib = SMALL_MIB;
     fill(&server, items, |stored| {
@@ -72,8 +72,8 @@ pub fn run(item_mib: u64) -> Result<(), String> {
 }
 
 /// Stores the items while another thread reads stored ones.
-fn fill(server: &Server, items: u64, mut before: impl FnMut(u64) -> Result<(), String>) -> Result<(), String> {
-    let mut client = Client::connect(server)?;
+fn fill(server: &TestServer, items: u64, mut before: impl FnMut(u64) -> Result<(), String>) -> Result<(), String> {
+    let mut client = StoringClient::connect(server)?;
     let (stored, over) = (AtomicU64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| spin(&over));
@@ -94,7 +94,7 @@ fn fill(server: &Server, items: u64, mut before: impl FnMut(u64) -> Result<(), S
 }
 
 /// Reads items that were stored, sixteen at a time, until `over` is set.
-fn read(server: &Server, stored: &AtomicU64, over: &AtomicBool) -> Result<(), String> {
+fn read(server: &TestServer, stored: &AtomicU64, over: &AtomicBool) -> Result<(), String> {
     let stream = TcpStream::connect(server.address).map_err(|error| error.to_string())?;
     let mut reader = BufReader::new(stream);
     let mut prng = Prng::new(1);
@@ -135,7 +135,7 @@ fn spin(over: &AtomicBool) {
     }
 }
 
-fn set_limit(server: &Server, mib: u64) -> Result<(), String> {
+fn set_limit(server: &TestServer, mib: u64) -> Result<(), String> {
     let ask = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect(server.address)?;
         stream.write_all(format!("cache_memlimit {mib}\r\nquit\r\n").as_bytes())?;
@@ -149,7 +149,7 @@ fn set_limit(server: &Server, mib: u64) -> Result<(), String> {
     }
 }
 
-fn report(server: &Server, what: &str, begun: Instant) -> Result<(), String> {
+fn report(server: &TestServer, what: &str, begun: Instant) -> Result<(), String> {
     let seconds = begun.elapsed().as_secs_f64();
     let page = server.admin_page("/metrics")?;
     let value = |series: &str| -> f64 {

@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Instant;
 
 use super::rounds::median_min_max;
-use testbed::server::{Kind, Options, Server, pin};
+use testbed::server::{ServerKind, ServerOptions, TestServer, pin};
 
 const MIB: usize = 1 << 20;
 const VALUE_MIB: [usize; 2] = [1, 100];
@@ -30,12 +30,12 @@ enum Way {
 struct Peer {
     name: &'static str,
     stream: TcpStream,
-    server: Option<Server>,
+    server: Option<TestServer>,
     rss_bytes: u64,
 }
 
 /// Results of one value size, one direction and one peer.
-struct Row {
+struct TransferResults {
     gb_s: Vec<f64>,
     cpu_ns_kib: Vec<f64>,
     of_plain: Vec<f64>,
@@ -48,9 +48,12 @@ struct Row {
 pub fn run(quick: bool) -> Result<(), String> {
     let (rounds, turn_mib) = if quick { (3, 200) } else { (7, 1000) };
     let mut peers = vec![plain()?];
-    for kind in [Kind::GannetEpoll, Kind::GannetUring] {
+    for kind in [ServerKind::GannetEpoll, ServerKind::GannetUring] {
         let item_bytes_max = 128 * MIB as u64;
-        let server = Server::start(kind, &Options { cpu: Some(SERVER_CPU), item_bytes_max, ..Options::memory(1024) })?;
+        let server = TestServer::start(
+            kind,
+            &ServerOptions { cpu: Some(SERVER_CPU), item_bytes_max, ..ServerOptions::memory(1024) },
+        )?;
         let stream = connect(server.address)?;
         peers.push(Peer { name: kind.name(), stream, server: Some(server), rss_bytes: 0 });
     }
@@ -58,13 +61,13 @@ pub fn run(quick: bool) -> Result<(), String> {
     for peer in peers.iter_mut().skip(1) {
         // All memory is used once before the measurement.
         VALUE_MIB.into_iter().try_for_each(|mib| transfer(peer, Way::Set, mib, 3 * KEPT_MIB).map(|_| ()))?;
-        peer.rss_bytes = peer.server.as_ref().map_or(0, Server::rss_bytes);
+        peer.rss_bytes = peer.server.as_ref().map_or(0, TestServer::rss_bytes);
     }
     println!("| value | way | server | GB/s, median (min-max) | of the plain transfer | CPU-ns per KiB |");
     println!("|---|---|---|---|---|---|");
     for (mib, way) in VALUE_MIB.into_iter().flat_map(|mib| [(mib, Way::Set), (mib, Way::Get)]) {
-        let mut rows: Vec<Row> =
-            peers.iter().map(|_| Row { gb_s: vec![], cpu_ns_kib: vec![], of_plain: vec![] }).collect();
+        let mut rows: Vec<TransferResults> =
+            peers.iter().map(|_| TransferResults { gb_s: vec![], cpu_ns_kib: vec![], of_plain: vec![] }).collect();
         for _ in 0..rounds {
             for (peer, row) in peers.iter_mut().zip(&mut rows) {
                 let (gb_s, cpu_ns_kib) = transfer(peer, way, mib, turn_mib)?;
@@ -86,7 +89,7 @@ pub fn run(quick: bool) -> Result<(), String> {
     }
     println!();
     for peer in peers.iter().skip(1) {
-        let grown = peer.server.as_ref().map_or(0, Server::rss_bytes) as f64 - peer.rss_bytes as f64;
+        let grown = peer.server.as_ref().map_or(0, TestServer::rss_bytes) as f64 - peer.rss_bytes as f64;
         println!("{} grew by {:.1} MiB during the measurement.", peer.name, grown / MIB as f64);
     }
     pin(None)
@@ -95,7 +98,7 @@ pub fn run(quick: bool) -> Result<(), String> {
 /// Transfers `turn_mib` MiB in values of `mib` MiB. Returns the speed and the server's CPU cost.
 fn transfer(peer: &mut Peer, way: Way, mib: usize, turn_mib: usize) -> Result<(f64, f64), String> {
     let bytes = vec![b'v'; CALL_BYTES];
-    let cpu = || peer.server.as_ref().map_or(0, Server::cpu_ns);
+    let cpu = || peer.server.as_ref().map_or(0, TestServer::cpu_ns);
     let (before, begun) = (cpu(), Instant::now());
     let values = turn_mib.div_ceil(mib);
     for number in 0..values {

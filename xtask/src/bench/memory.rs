@@ -5,11 +5,11 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use testbed::server::{Kind, Options, Server};
+use testbed::server::{ServerKind, ServerOptions, TestServer};
 
 /// One kind of item.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape {
+pub struct ItemShape {
     /// Key length in bytes.
     pub key_bytes: usize,
     /// Value length in bytes.
@@ -19,21 +19,21 @@ pub struct Shape {
 }
 
 /// The shapes of the table.
-pub const SHAPES: [Shape; 7] = [
-    Shape { key_bytes: 16, value_bytes: 64, ttl_s: 0 },
-    Shape { key_bytes: 16, value_bytes: 64, ttl_s: 86_400 },
-    Shape { key_bytes: 24, value_bytes: 200, ttl_s: 0 },
-    Shape { key_bytes: 24, value_bytes: 200, ttl_s: 86_400 },
-    Shape { key_bytes: 24, value_bytes: 150 * 1024, ttl_s: 0 },
-    Shape { key_bytes: 24, value_bytes: 600 * 1024, ttl_s: 0 },
-    Shape { key_bytes: 24, value_bytes: 1_153_434, ttl_s: 0 },
+pub const SHAPES: [ItemShape; 7] = [
+    ItemShape { key_bytes: 16, value_bytes: 64, ttl_s: 0 },
+    ItemShape { key_bytes: 16, value_bytes: 64, ttl_s: 86_400 },
+    ItemShape { key_bytes: 24, value_bytes: 200, ttl_s: 0 },
+    ItemShape { key_bytes: 24, value_bytes: 200, ttl_s: 86_400 },
+    ItemShape { key_bytes: 24, value_bytes: 150 * 1024, ttl_s: 0 },
+    ItemShape { key_bytes: 24, value_bytes: 600 * 1024, ttl_s: 0 },
+    ItemShape { key_bytes: 24, value_bytes: 1_153_434, ttl_s: 0 },
 ];
 
 /// The contents of a full server.
 #[derive(Clone, Debug)]
 pub struct Fill {
     /// The shape.
-    pub shape: Shape,
+    pub shape: ItemShape,
     /// The server's memory limit in bytes.
     pub memory_bytes: u64,
     /// Number of readable items at the first eviction.
@@ -69,11 +69,11 @@ const REPLY_WAIT_MAX: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 /// If the server does not start, or replies with anything but `STORED`.
-pub fn fill(kind: Kind, shape: Shape, memory_mib: u64) -> Result<Fill, String> {
-    let options = Options { item_bytes_max: 2 * 1024 * 1024, ..Options::memory(memory_mib) };
-    let server = Server::start(kind, &options)?;
+pub fn fill(kind: ServerKind, shape: ItemShape, memory_mib: u64) -> Result<Fill, String> {
+    let options = ServerOptions { item_bytes_max: 2 * 1024 * 1024, ..ServerOptions::memory(memory_mib) };
+    let server = TestServer::start(kind, &options)?;
     let rss_empty_bytes = server.rss_bytes();
-    let mut client = Client::connect(&server)?;
+    let mut client = StoringClient::connect(&server)?;
     let memory_bytes = memory_mib * 1024 * 1024;
     let in_memory = memory_bytes / (shape.key_bytes + shape.value_bytes) as u64;
     let between_looks = (in_memory / 500).max(1);
@@ -92,16 +92,16 @@ pub fn fill(kind: Kind, shape: Shape, memory_mib: u64) -> Result<Fill, String> {
 }
 
 /// A client that stores and counts.
-pub(super) struct Client {
+pub(super) struct StoringClient {
     reader: BufReader<TcpStream>,
     batch: Vec<u8>,
     /// True for RESP instead of the memcached protocol.
     resp: bool,
 }
 
-impl Client {
-    pub(super) fn connect(server: &Server) -> Result<Self, String> {
-        Self::connect_to(server.address, server.kind == Kind::Valkey)
+impl StoringClient {
+    pub(super) fn connect(server: &TestServer) -> Result<Self, String> {
+        Self::connect_to(server.address, server.kind == ServerKind::Valkey)
     }
 
     pub(super) fn connect_to(address: SocketAddr, resp: bool) -> Result<Self, String> {
@@ -111,7 +111,7 @@ impl Client {
     }
 
     /// Stores items `first` to `first + count`.
-    pub(super) fn store(&mut self, shape: Shape, first: u64, count: u64) -> Result<(), String> {
+    pub(super) fn store(&mut self, shape: ItemShape, first: u64, count: u64) -> Result<(), String> {
         let value = vec![b'x'; shape.value_bytes];
         let mut sent = 0;
         while sent < count {
@@ -146,7 +146,7 @@ impl Client {
     }
 
     /// Counts the readable items among the first `count`, without transferring values.
-    fn count_readable(&mut self, shape: Shape, count: u64) -> Result<u64, String> {
+    fn count_readable(&mut self, shape: ItemShape, count: u64) -> Result<u64, String> {
         let mut readable = 0;
         for first in (0..count).step_by(500) {
             let end = (first + 500).min(count);
@@ -193,7 +193,7 @@ fn write_resp(words: &[&[u8]], out: &mut Vec<u8>) {
     }
 }
 
-pub(super) fn key(shape: Shape, index: u64) -> String {
+pub(super) fn key(shape: ItemShape, index: u64) -> String {
     format!("{index:0width$}", width = shape.key_bytes)
 }
 
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_full_memcached_holds_less_than_its_limit_and_what_is_counted_is_there() {
-        let fill = fill(Kind::Memcached, SHAPES[2], 8).expect("memcached is installed");
+        let fill = fill(ServerKind::Memcached, SHAPES[2], 8).expect("memcached is installed");
         assert!(fill.items > 1000 && fill.items * 224 < fill.memory_bytes, "{} items", fill.items);
         assert!(fill.overhead_of_limit() > 0.0 && fill.rss_bytes > fill.rss_empty_bytes);
     }

@@ -22,17 +22,17 @@ mod upgrade;
 use std::time::Duration;
 
 use memory::Fill;
-use rounds::{LOAD_OF_MANY, LOADS, Load, Outcome, Plan, median_min_max};
+use rounds::{BenchLoad, LOAD_OF_MANY, LOADS, LoadResults, RoundsPlan, median_min_max};
 use testbed::host;
-use testbed::server::Kind;
+use testbed::server::ServerKind;
 
 /// The selected measurements and their length.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct BenchOptions {
     /// Fewer and shorter rounds, less memory: only to test the measurements.
     pub quick: bool,
     /// Servers, including the null server.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<ServerKind>,
     /// Measure CPU per get.
     pub rates: bool,
     /// Measure bytes per item.
@@ -71,39 +71,39 @@ pub struct Options {
 ///
 /// # Errors
 /// If a server does not start, or gives a wrong reply.
-pub fn run(options: &Options) -> Result<bool, String> {
+pub fn run(options: &BenchOptions) -> Result<bool, String> {
     println!("{}\n", host::facts());
     let (mut outcomes, mut fills) = (Vec::new(), Vec::new());
     if options.rates {
         let plan = match options.quick {
-            true => Plan { rounds: 3, rounds_extra_max: 0, turn: Duration::from_millis(500) },
-            false => Plan { rounds: 7, rounds_extra_max: 14, turn: Duration::from_secs(2) },
+            true => RoundsPlan { rounds: 3, rounds_extra_max: 0, turn: Duration::from_millis(500) },
+            false => RoundsPlan { rounds: 7, rounds_extra_max: 14, turn: Duration::from_secs(2) },
         };
-        let is_asked = |load: &Load| {
+        let is_asked = |load: &BenchLoad| {
             options.connections.is_none_or(|connections| connections == load.connections)
                 && options.depth.is_none_or(|depth| depth == load.depth)
         };
-        let many = options.kinds.contains(&Kind::GannetUring).then_some(LOAD_OF_MANY);
-        let loads: Vec<Load> = LOADS.into_iter().chain(many).filter(is_asked).collect();
+        let many = options.kinds.contains(&ServerKind::GannetUring).then_some(LOAD_OF_MANY);
+        let loads: Vec<BenchLoad> = LOADS.into_iter().chain(many).filter(is_asked).collect();
         outcomes = rounds::run(&options.kinds, &loads, plan)?;
         print_rates(&outcomes, plan);
     }
     if options.resp {
         let plan = match options.quick {
-            true => Plan { rounds: 3, rounds_extra_max: 0, turn: Duration::from_millis(400) },
-            false => Plan { rounds: 7, rounds_extra_max: 7, turn: Duration::from_secs(1) },
+            true => RoundsPlan { rounds: 3, rounds_extra_max: 0, turn: Duration::from_millis(400) },
+            false => RoundsPlan { rounds: 7, rounds_extra_max: 7, turn: Duration::from_secs(1) },
         };
-        let mut kinds = vec![Kind::Gannet, Kind::Redis];
-        kinds.extend(options.valkey.then_some(Kind::Valkey));
+        let mut kinds = vec![ServerKind::Gannet, ServerKind::Redis];
+        kinds.extend(options.valkey.then_some(ServerKind::Valkey));
         let tails = match options.quick {
-            true => tails::Plan { rounds: 1, turn: Duration::from_millis(500) },
-            false => tails::Plan { rounds: 5, turn: Duration::from_secs(2) },
+            true => tails::TailsPlan { rounds: 1, turn: Duration::from_millis(500) },
+            false => tails::TailsPlan { rounds: 5, turn: Duration::from_secs(2) },
         };
         resp::run(&kinds, &options.rows, options.depth, plan, tails)?;
     }
     if options.memory {
         let mut kinds = options.kinds.clone();
-        kinds.extend(options.valkey.then_some(Kind::Valkey));
+        kinds.extend(options.valkey.then_some(ServerKind::Valkey));
         fills = print_memory(&kinds, if options.quick { 64 } else { 512 })?;
     }
     if options.growth {
@@ -139,7 +139,7 @@ pub fn run(options: &Options) -> Result<bool, String> {
     Ok(true)
 }
 
-fn print_rates(outcomes: &[Outcome], plan: Plan) {
+fn print_rates(outcomes: &[LoadResults], plan: RoundsPlan) {
     println!(
         "Gets of {} keys, {} B key, {} B value; server on CPU 0, generator on CPU 1; {} rounds of {:?} per server.\n",
         generator::KEYS,
@@ -176,7 +176,7 @@ fn print_rates(outcomes: &[Outcome], plan: Plan) {
     println!();
 }
 
-fn print_memory(kinds: &[Kind], memory_mib: u64) -> Result<Vec<(Kind, Fill)>, String> {
+fn print_memory(kinds: &[ServerKind], memory_mib: u64) -> Result<Vec<(ServerKind, Fill)>, String> {
     println!("Filled to the first eviction under {memory_mib} MiB.\n");
     println!(
         "| key + value, bytes | TTL | server | items | limit/items - payload | RSS/items - payload | RSS, MiB (empty) |"
@@ -184,7 +184,7 @@ fn print_memory(kinds: &[Kind], memory_mib: u64) -> Result<Vec<(Kind, Fill)>, St
     println!("|---|---|---|---|---|---|---|");
     let (mut accounts, mut fills) = (Vec::new(), Vec::new());
     for shape in memory::SHAPES {
-        for kind in kinds.iter().filter(|kind| **kind != Kind::Null) {
+        for kind in kinds.iter().filter(|kind| **kind != ServerKind::Null) {
             let fill = memory::fill(*kind, shape, memory_mib)?;
             println!(
                 "| {} + {} | {} | {} | {} | {:.1} | {:.1} | {:.0} ({:.0}) |",

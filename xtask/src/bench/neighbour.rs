@@ -21,7 +21,7 @@ use rustix::fd::OwnedFd;
 
 use super::generator::{self, Generator, KEYS, REPLY_BYTES, Talk, store_keys};
 use super::rounds::{GENERATOR_CPU, SERVER_CPU, median_min_max};
-use testbed::server::{Kind, NullReply, Options, Server, pin};
+use testbed::server::{NullReply, ServerKind, ServerOptions, TestServer, pin};
 
 /// Connections of each load.
 const CONNECTIONS: usize = 50;
@@ -64,9 +64,12 @@ const FLOODS: [Flood; 3] = [
 /// If a server does not start, gives a wrong reply, or evicts a key of the quiet namespace.
 pub fn run(quick: bool) -> Result<(), String> {
     let (rounds, turn) = if quick { (2, Duration::from_millis(1500)) } else { (7, Duration::from_secs(3)) };
-    let options =
-        Options { cpu: Some(SERVER_CPU), null: NullReply { bytes: REPLY_BYTES, lines: 1 }, ..Options::memory(512) };
-    let servers = [Server::start(Kind::Null, &options)?, Server::start(Kind::Gannet, &options)?];
+    let options = ServerOptions {
+        cpu: Some(SERVER_CPU),
+        null: NullReply { bytes: REPLY_BYTES, lines: 1 },
+        ..ServerOptions::memory(512)
+    };
+    let servers = [TestServer::start(ServerKind::Null, &options)?, TestServer::start(ServerKind::Gannet, &options)?];
     prepare(&servers[1])?;
     pin(Some(GENERATOR_CPU))?;
     let talk = Talk::gets();
@@ -88,7 +91,7 @@ pub fn run(quick: bool) -> Result<(), String> {
     for flood in &FLOODS {
         for (server, highest) in servers.iter().zip(&highest) {
             let highest = highest.clone()?;
-            if server.kind != Kind::Null {
+            if server.kind != ServerKind::Null {
                 let ops_max = flood.quota.map_or(0, |share| (share * highest) as u64);
                 server.admin_put(&format!("/namespaces/{LOUD}"), &format!("ops_max = {ops_max}\n"))?;
             }
@@ -116,7 +119,7 @@ pub fn run(quick: bool) -> Result<(), String> {
 }
 
 /// Creates the namespaces and stores the keys.
-fn prepare(server: &Server) -> Result<(), String> {
+fn prepare(server: &TestServer) -> Result<(), String> {
     let quiet = format!("memory = \"128MiB\"\nprefix = \"{}\"\n", &generator::key(0)[..4]);
     server.admin_put(&format!("/namespaces/{QUIET}"), &quiet)?;
     let loud = format!("memory = \"{LOUD_MIB}MiB\"\nprefix = \"{LOUD}:\"\n");
@@ -149,7 +152,7 @@ fn get(number: usize) -> Vec<u8> {
 }
 
 /// Returns a figure of a namespace; 0 for a server without an admin port.
-fn figure(server: &Server, name: &str, namespace: &str) -> Result<u64, String> {
+fn figure(server: &TestServer, name: &str, namespace: &str) -> Result<u64, String> {
     if server.admin.is_none() {
         return Ok(0);
     }
@@ -159,18 +162,27 @@ fn figure(server: &Server, name: &str, namespace: &str) -> Result<u64, String> {
     value.ok_or_else(|| format!("{series}is not among the metrics"))
 }
 
-fn print(server: &Server, flood: &Flood, rate: f64, turn: Duration, turns: &[(Turn, Turn)], quick: bool) {
+fn print(
+    server: &TestServer,
+    flood: &Flood,
+    rate: f64,
+    turn: Duration,
+    turns: &[(NeighbourTurn, NeighbourTurn)],
+    quick: bool,
+) {
     let both = |share: f64| {
-        let column = |of: fn(&(Turn, Turn)) -> &Turn| turns.iter().map(|pair| of(pair).us(share)).collect::<Vec<_>>();
+        let column = |of: fn(&(NeighbourTurn, NeighbourTurn)) -> &NeighbourTurn| {
+            turns.iter().map(|pair| of(pair).us(share)).collect::<Vec<_>>()
+        };
         format!("{:.0} / {:.0}", median_min_max(&column(|p| &p.0)).0, median_min_max(&column(|p| &p.1)).0)
     };
     let seconds = turn.as_secs_f64();
-    let of_flood = |pick: fn(&Turn) -> u64| {
+    let of_flood = |pick: fn(&NeighbourTurn) -> u64| {
         median_min_max(&turns.iter().map(|(_, beside)| pick(beside) as f64 / seconds).collect::<Vec<_>>()).0
     };
     let ratios: Vec<f64> = turns.iter().map(|(alone, beside)| beside.us(0.999) / alone.us(0.999)).collect();
     let (ratio, low, high) = median_min_max(&ratios);
-    let judged = flood.has_goal && server.kind != Kind::Null;
+    let judged = flood.has_goal && server.kind != ServerKind::Null;
     println!(
         "| {} | {} | {rate:.0} | {:.0} ({:.0}) | {} | {} | {} | {ratio:.2} ({low:.2}-{high:.2}) | {} | {} |",
         server.kind.name(),
@@ -191,7 +203,7 @@ fn print(server: &Server, flood: &Flood, rate: f64, turn: Duration, turns: &[(Tu
 }
 
 /// The results of one turn.
-pub(super) struct Turn {
+pub(super) struct NeighbourTurn {
     /// Response times of the quiet load in ns, in ascending order.
     times_ns: Vec<u64>,
     /// Requests of the flood that were answered.
@@ -200,7 +212,7 @@ pub(super) struct Turn {
     refused: u64,
 }
 
-impl Turn {
+impl NeighbourTurn {
     /// Returns the time in us that the share `share` of the quiet load's requests took at most.
     pub(super) fn us(&self, share: f64) -> f64 {
         let at = (self.times_ns.len() as f64 * share) as usize;
@@ -240,12 +252,12 @@ pub(super) struct Loads {
 impl Loads {
     pub(super) fn run(
         &mut self,
-        server: &Server,
+        server: &TestServer,
         quiet_rate: f64,
         loud_rate: f64,
         turn: Duration,
-    ) -> std::io::Result<Turn> {
-        let mut now = Running::connect(server.address, server.kind == Kind::Null)?;
+    ) -> std::io::Result<NeighbourTurn> {
+        let mut now = Running::connect(server.address, server.kind == ServerKind::Null)?;
         (now.number, now.request, now.end) = (self.number, self.request, self.end);
         let done = now.run(quiet_rate, loud_rate, turn);
         self.number = now.number;
@@ -290,7 +302,7 @@ impl Running {
         Ok(Self { poll, quiet, loud, is_null, number: 0, request: set, end: b"\n", times_ns, answered: 0, buffer })
     }
 
-    fn run(&mut self, quiet_rate: f64, loud_rate: f64, turn: Duration) -> std::io::Result<Turn> {
+    fn run(&mut self, quiet_rate: f64, loud_rate: f64, turn: Duration) -> std::io::Result<NeighbourTurn> {
         let begun = Instant::now();
         let interval = Duration::from_secs_f64(1.0 / quiet_rate);
         let (mut next, mut sent, mut flooded) = (begun, 0, 0u64);
@@ -329,7 +341,7 @@ impl Running {
         if times_ns.len() < sent {
             return Err(std::io::Error::other(format!("{} of {sent} gets got a reply", times_ns.len())));
         }
-        Ok(Turn { times_ns, answered: self.answered, refused: 0 })
+        Ok(NeighbourTurn { times_ns, answered: self.answered, refused: 0 })
     }
 
     /// Sends as many requests of the flood as are due and may be in flight. Returns their number.

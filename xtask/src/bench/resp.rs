@@ -7,9 +7,9 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use super::generator::{KEY_BYTES, KEYS, Talk, VALUE_BYTES, key};
-use super::rounds::{GENERATOR_CPU, Load, Outcome, Plan, SERVER_CPU, median_min_max, run_load};
+use super::rounds::{BenchLoad, GENERATOR_CPU, LoadResults, RoundsPlan, SERVER_CPU, median_min_max, run_load};
 use super::tails;
-use testbed::server::{Kind, NullReply, Options, Server, pin};
+use testbed::server::{NullReply, ServerKind, ServerOptions, TestServer, pin};
 
 const CONNECTIONS: usize = 50;
 const DEPTHS: [usize; 3] = [1, 16, 100];
@@ -23,7 +23,7 @@ const REPLY_WAIT_MAX: Duration = Duration::from_secs(60);
 type WriteRequest = fn(&mut Vec<u8>, usize);
 
 /// A kind of request.
-struct Row {
+struct RespRequest {
     name: &'static str,
     /// Number of different requests.
     count: usize,
@@ -36,7 +36,7 @@ struct Row {
     goals: [f64; 3],
 }
 
-impl Row {
+impl RespRequest {
     fn talk(&self, count_max: usize) -> Talk {
         Talk::of(self.count.min(count_max), self.reply_bytes, b"\r\n", self.request)
     }
@@ -53,8 +53,8 @@ const HIT_BYTES: usize = 6 + VALUE_BYTES + 2;
 /// Targets of rows that need not be faster than the better peer.
 const NO_SLOWER: [f64; 3] = [1.0; 3];
 
-const ROWS: &[Row] = &[
-    Row {
+const ROWS: &[RespRequest] = &[
+    RespRequest {
         name: "GET",
         count: KEYS,
         request: |out, n| words(out, &["GET", &key(n)]),
@@ -62,7 +62,7 @@ const ROWS: &[Row] = &[
         ours: None,
         goals: [1.15, 2.0, 2.5],
     },
-    Row {
+    RespRequest {
         name: "SET",
         count: KEYS,
         request: |out, n| words(out, &["SET", &key(n), &"v".repeat(VALUE_BYTES)]),
@@ -70,7 +70,7 @@ const ROWS: &[Row] = &[
         ours: None,
         goals: [1.15, 2.0, 2.5],
     },
-    Row {
+    RespRequest {
         name: "MGET of 50",
         count: LONG_REQUESTS,
         request: |out, n| {
@@ -82,7 +82,7 @@ const ROWS: &[Row] = &[
         ours: None,
         goals: NO_SLOWER,
     },
-    Row {
+    RespRequest {
         name: "INCR",
         count: KEYS,
         request: |out, n| words(out, &["INCR", &counter(n)]),
@@ -90,7 +90,7 @@ const ROWS: &[Row] = &[
         ours: None,
         goals: NO_SLOWER,
     },
-    Row {
+    RespRequest {
         name: "EXPIRE",
         count: KEYS,
         request: |out, n| words(out, &["EXPIRE", &key(n), "100000"]),
@@ -98,7 +98,7 @@ const ROWS: &[Row] = &[
         ours: None,
         goals: NO_SLOWER,
     },
-    Row {
+    RespRequest {
         name: "HSET",
         count: HASHES,
         request: |out, n| words(out, &["HSET", &hash(n), "field7", "0123456789"]),
@@ -106,7 +106,7 @@ const ROWS: &[Row] = &[
         ours: None,
         goals: NO_SLOWER,
     },
-    Row {
+    RespRequest {
         name: "HGETALL",
         count: HASHES,
         request: |out, n| words(out, &["HGETALL", &hash(n)]),
@@ -114,7 +114,7 @@ const ROWS: &[Row] = &[
         ours: None,
         goals: NO_SLOWER,
     },
-    Row {
+    RespRequest {
         name: "HMGET of 10",
         count: HASHES,
         request: |out, n| {
@@ -126,7 +126,7 @@ const ROWS: &[Row] = &[
         ours: None,
         goals: NO_SLOWER,
     },
-    Row {
+    RespRequest {
         name: "REC.GET of 10 bins, on peers HGETALL",
         count: HASHES,
         request: |out, n| words(out, &["HGETALL", &record(n)]),
@@ -170,7 +170,7 @@ fn words(out: &mut Vec<u8>, words: &[&str]) {
 const TAILS: &str = "tails";
 
 /// Stores the keys and counters that the rows use.
-fn store(server: &Server) -> Result<(), String> {
+fn store(server: &TestServer) -> Result<(), String> {
     let store = || -> std::io::Result<usize> {
         let mut stream = TcpStream::connect(server.resp)?;
         stream.set_read_timeout(Some(REPLY_WAIT_MAX))?;
@@ -214,14 +214,15 @@ fn store(server: &Server) -> Result<(), String> {
 /// # Errors
 /// If a server does not start, or gives a wrong reply.
 pub fn run(
-    kinds: &[Kind],
+    kinds: &[ServerKind],
     only: &[String],
     depth: Option<usize>,
-    plan: Plan,
-    tails: tails::Plan,
+    plan: RoundsPlan,
+    tails: tails::TailsPlan,
 ) -> Result<(), String> {
-    let options = Options { cpu: Some(SERVER_CPU), resp: true, ..Options::memory(512) };
-    let peers: Vec<Server> = kinds.iter().map(|kind| Server::start(*kind, &options)).collect::<Result<_, _>>()?;
+    let options = ServerOptions { cpu: Some(SERVER_CPU), resp: true, ..ServerOptions::memory(512) };
+    let peers: Vec<TestServer> =
+        kinds.iter().map(|kind| TestServer::start(*kind, &options)).collect::<Result<_, _>>()?;
     peers.iter().try_for_each(store)?;
     println!(
         "Requests of Redis clients: {KEYS} keys of {KEY_BYTES} B, values of {VALUE_BYTES} B, {CONNECTIONS} \
@@ -234,21 +235,21 @@ pub fn run(
     );
     println!("|---|---|---|---|---|---|---|");
     let mut verdicts = Vec::new();
-    let is_asked = |row: &&Row| {
+    let is_asked = |row: &&RespRequest| {
         only.is_empty() || only.iter().any(|part| row.name.to_lowercase().starts_with(&part.to_lowercase()))
     };
     for row in ROWS.iter().filter(is_asked) {
         let (talk, ours) = (row.talk(row.count), row.talk_of_ours(row.count));
         let lines = talk.lines();
-        let null_options = Options { null: NullReply { bytes: row.reply_bytes, lines }, ..options };
-        let null = Server::start(Kind::Null, &null_options)?;
-        let mut servers: Vec<(&Server, &Talk)> = vec![(&null, &talk)];
-        servers.extend(peers.iter().map(|peer| (peer, if peer.kind == Kind::Gannet { &ours } else { &talk })));
+        let null_options = ServerOptions { null: NullReply { bytes: row.reply_bytes, lines }, ..options };
+        let null = TestServer::start(ServerKind::Null, &null_options)?;
+        let mut servers: Vec<(&TestServer, &Talk)> = vec![(&null, &talk)];
+        servers.extend(peers.iter().map(|peer| (peer, if peer.kind == ServerKind::Gannet { &ours } else { &talk })));
         pin(Some(GENERATOR_CPU))?;
         for (at, of_row) in
             DEPTHS.into_iter().enumerate().filter(|(_, of_row)| depth.is_none_or(|depth| depth == *of_row))
         {
-            let outcome = run_load(&servers, Load { connections: CONNECTIONS, depth: of_row }, plan)?;
+            let outcome = run_load(&servers, BenchLoad { connections: CONNECTIONS, depth: of_row }, plan)?;
             print_row(row.name, &outcome);
             verdicts.extend(ratio(&outcome).map(|ratio| (row.name, of_row, ratio, row.goals[at])));
         }
@@ -266,7 +267,7 @@ pub fn run(
     Ok(())
 }
 
-fn print_row(name: &str, outcome: &Outcome) {
+fn print_row(name: &str, outcome: &LoadResults) {
     for (index, (kind, cpu_ns)) in outcome.cpu_ns.iter().enumerate() {
         let (cpu, low, high) = median_min_max(cpu_ns);
         let rate = median_min_max(&outcome.rates[index].1).0;
@@ -285,10 +286,10 @@ fn print_row(name: &str, outcome: &Outcome) {
 }
 
 /// Returns the better peer's CPU over Gannet's, by round; `None` without a peer or without Gannet.
-fn ratio(outcome: &Outcome) -> Option<(f64, f64, f64)> {
-    let of = |kind: Kind| outcome.cpu_ns.iter().find(|(of, _)| *of == kind).map(|(_, rounds)| rounds);
-    let ours = of(Kind::Gannet)?;
-    let peers: Vec<&Vec<f64>> = [Kind::Redis, Kind::Valkey].into_iter().filter_map(of).collect();
+fn ratio(outcome: &LoadResults) -> Option<(f64, f64, f64)> {
+    let of = |kind: ServerKind| outcome.cpu_ns.iter().find(|(of, _)| *of == kind).map(|(_, rounds)| rounds);
+    let ours = of(ServerKind::Gannet)?;
+    let peers: Vec<&Vec<f64>> = [ServerKind::Redis, ServerKind::Valkey].into_iter().filter_map(of).collect();
     let better = |round: usize| peers.iter().map(|peer| peer[round]).fold(f64::INFINITY, f64::min);
     let ratios: Vec<f64> = ours.iter().enumerate().map(|(round, ours)| better(round) / ours).collect();
     (!peers.is_empty()).then(|| median_min_max(&ratios))
@@ -302,19 +303,20 @@ mod tests {
     #[test]
     fn the_ratio_is_to_the_better_peer_of_each_round() {
         let cpu_ns = vec![
-            (Kind::Null, vec![1.0, 1.0]),
-            (Kind::Gannet, vec![10.0, 20.0]),
-            (Kind::Redis, vec![30.0, 40.0]),
-            (Kind::Valkey, vec![20.0, 60.0]),
+            (ServerKind::Null, vec![1.0, 1.0]),
+            (ServerKind::Gannet, vec![10.0, 20.0]),
+            (ServerKind::Redis, vec![30.0, 40.0]),
+            (ServerKind::Valkey, vec![20.0, 60.0]),
         ];
-        let load = Load { connections: 1, depth: 1 };
-        let outcome = Outcome { load, cpu_ns, rates: vec![], ratios: vec![], dropped: 0, noisy: false };
+        let load = BenchLoad { connections: 1, depth: 1 };
+        let outcome = LoadResults { load, cpu_ns, rates: vec![], ratios: vec![], dropped: 0, noisy: false };
         assert_eq!(ratio(&outcome), Some((2.0, 2.0, 2.0)));
     }
 
     #[test]
     fn every_row_is_answered_by_redis_as_it_says() {
-        let server = Server::start(Kind::Redis, &Options::memory(512)).expect("redis-server is installed");
+        let server =
+            TestServer::start(ServerKind::Redis, &ServerOptions::memory(512)).expect("redis-server is installed");
         store(&server).expect("every key is stored");
         for row in ROWS {
             let talk = row.talk(LONG_REQUESTS);

@@ -12,14 +12,14 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::memory::{Client, SHAPES, Shape, key};
+use super::memory::{ItemShape, SHAPES, StoringClient, key};
 use testbed::host;
 use testbed::server::{free_address, gannet_binary};
 
 /// 24 and 200 bytes, without a TTL.
-const SHAPE: Shape = SHAPES[2];
+const SHAPE: ItemShape = SHAPES[2];
 /// Longer items, of which a gigabyte has fewer for a rebuild to find.
-const LONG_SHAPE: Shape = Shape { key_bytes: 24, value_bytes: 1000, ttl_s: 0 };
+const LONG_SHAPE: ItemShape = ItemShape { key_bytes: 24, value_bytes: 1000, ttl_s: 0 };
 /// The share of the memory that is filled, in percent, counting only keys and values: nothing is evicted yet.
 const FILLED_PERCENT: u64 = 70;
 /// Number of keys requested after the start.
@@ -77,7 +77,7 @@ impl Subject {
         if self.speaks_resp() { memory_bytes + memory_bytes / 3 } else { memory_bytes + memory_bytes / 8 }
     }
 
-    fn shape(self) -> Shape {
+    fn shape(self) -> ItemShape {
         if self == Self::GannetDramLong { LONG_SHAPE } else { SHAPE }
     }
 
@@ -92,12 +92,12 @@ impl Subject {
 
 /// The files of one subject. Dropping it removes them.
 #[derive(Debug)]
-struct Place {
+struct SubjectFiles {
     file: PathBuf,
     folder: PathBuf,
 }
 
-impl Place {
+impl SubjectFiles {
     fn new() -> Result<Self, String> {
         let name = format!("gannet-bench-restart-{}", std::process::id());
         let folder = std::env::temp_dir().join(&name);
@@ -107,7 +107,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for SubjectFiles {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.file);
         let _ = std::fs::remove_file(self.file.with_extension("meta"));
@@ -191,10 +191,10 @@ pub fn run(sizes_mib: &[u64], rows: &[String]) -> Result<(), String> {
 }
 
 fn measure(subject: Subject, memory_mib: u64, items: u64) -> Result<Restart, String> {
-    let place = Place::new()?;
+    let place = SubjectFiles::new()?;
     let mut server = start(subject, memory_mib, &place)?;
     first_answer(subject, &mut server)?;
-    Client::connect_to(server.address, subject.speaks_resp())?.store(subject.shape(), 0, items)?;
+    StoringClient::connect_to(server.address, subject.speaks_resp())?.store(subject.shape(), 0, items)?;
     let end = end(subject, &mut server)?;
     drop(server);
     std::thread::sleep(PAUSE);
@@ -214,7 +214,7 @@ fn measure(subject: Subject, memory_mib: u64, items: u64) -> Result<Restart, Str
     Ok(Restart { end, first_answer, whole, cpu_ns, found })
 }
 
-fn start(subject: Subject, memory_mib: u64, place: &Place) -> Result<Started, String> {
+fn start(subject: Subject, memory_mib: u64, place: &SubjectFiles) -> Result<Started, String> {
     let (address, admin) = (free_address()?, free_address()?);
     let (port, memory) = (address.port().to_string(), memory_mib.to_string());
     let file = place.file.to_str().expect("the name is text");

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use super::generator::{Generator, REPLY_BYTES, Talk, store_keys};
 use testbed::host;
-use testbed::server::{Kind, NullReply, Options, Server, pin};
+use testbed::server::{NullReply, ServerKind, ServerOptions, TestServer, pin};
 
 /// One shape of load.
 #[derive(Clone, Copy, Debug)]
-pub struct Load {
+pub struct BenchLoad {
     /// Open connections.
     pub connections: usize,
     /// Requests in flight on each connection.
@@ -17,20 +17,20 @@ pub struct Load {
 }
 
 /// The loads of the table.
-pub const LOADS: [Load; 5] = [
-    Load { connections: 1, depth: 1 },
-    Load { connections: 50, depth: 1 },
-    Load { connections: 50, depth: 16 },
-    Load { connections: 50, depth: 100 },
-    Load { connections: 1000, depth: 1 },
+pub const LOADS: [BenchLoad; 5] = [
+    BenchLoad { connections: 1, depth: 1 },
+    BenchLoad { connections: 50, depth: 1 },
+    BenchLoad { connections: 50, depth: 16 },
+    BenchLoad { connections: 50, depth: 100 },
+    BenchLoad { connections: 1000, depth: 1 },
 ];
 
 /// An additional load, for comparing epoll with io_uring.
-pub const LOAD_OF_MANY: Load = Load { connections: 10_000, depth: 1 };
+pub const LOAD_OF_MANY: BenchLoad = BenchLoad { connections: 10_000, depth: 1 };
 
 /// The length of a turn, and the number of rounds.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
+pub struct RoundsPlan {
     /// Number of clean rounds that are needed.
     pub rounds: usize,
     /// Highest number of additional rounds if some are not clean.
@@ -50,7 +50,7 @@ pub const GENERATOR_CPU: usize = 1;
 
 /// One server's turn.
 #[derive(Clone, Copy, Debug)]
-struct Turn {
+struct ServerTurn {
     cpu_ns_per_get: f64,
     gets_per_second: f64,
     clean: bool,
@@ -58,15 +58,15 @@ struct Turn {
 
 /// The results of one load: for each server the CPU of every round, and R of every round.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct LoadResults {
     /// The load.
-    pub load: Load,
+    pub load: BenchLoad,
     /// CPU-ns per get of each server, by round, in the order of the servers.
-    pub cpu_ns: Vec<(Kind, Vec<f64>)>,
+    pub cpu_ns: Vec<(ServerKind, Vec<f64>)>,
     /// Gets per second of each server, by round.
-    pub rates: Vec<(Kind, Vec<f64>)>,
+    pub rates: Vec<(ServerKind, Vec<f64>)>,
     /// R of each server except null, by round: null's CPU / its CPU.
-    pub ratios: Vec<(Kind, Vec<f64>)>,
+    pub ratios: Vec<(ServerKind, Vec<f64>)>,
     /// Number of rounds that were dropped because the machine was busy with other work.
     pub dropped: usize,
     /// True if all rounds are included because too few were clean.
@@ -77,20 +77,21 @@ pub struct Outcome {
 ///
 /// # Errors
 /// If a server does not start, or gives a wrong reply.
-pub fn run(kinds: &[Kind], loads: &[Load], plan: Plan) -> Result<Vec<Outcome>, String> {
+pub fn run(kinds: &[ServerKind], loads: &[BenchLoad], plan: RoundsPlan) -> Result<Vec<LoadResults>, String> {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         return Err("two CPUs are needed: one for the server, one for the generator".into());
     }
     let connections_max = LOAD_OF_MANY.connections + 100;
     let null = NullReply { bytes: REPLY_BYTES, lines: 1 };
-    let options = Options { cpu: Some(SERVER_CPU), null, connections_max, ..Options::memory(512) };
-    let servers: Vec<Server> = kinds.iter().map(|kind| Server::start(*kind, &options)).collect::<Result<_, _>>()?;
-    for server in servers.iter().filter(|server| server.kind != Kind::Null) {
+    let options = ServerOptions { cpu: Some(SERVER_CPU), null, connections_max, ..ServerOptions::memory(512) };
+    let servers: Vec<TestServer> =
+        kinds.iter().map(|kind| TestServer::start(*kind, &options)).collect::<Result<_, _>>()?;
+    for server in servers.iter().filter(|server| server.kind != ServerKind::Null) {
         store_keys(server.address)?;
     }
     pin(Some(GENERATOR_CPU))?;
     let talk = Talk::gets();
-    let servers: Vec<(&Server, &Talk)> = servers.iter().map(|server| (server, &talk)).collect();
+    let servers: Vec<(&TestServer, &Talk)> = servers.iter().map(|server| (server, &talk)).collect();
     let outcomes = loads.iter().map(|load| run_load(&servers, *load, plan)).collect();
     pin(None)?;
     outcomes
@@ -101,16 +102,16 @@ pub fn run(kinds: &[Kind], loads: &[Load], plan: Plan) -> Result<Vec<Outcome>, S
 ///
 /// # Errors
 /// If a server gives a wrong reply.
-pub fn run_load(servers: &[(&Server, &Talk)], load: Load, plan: Plan) -> Result<Outcome, String> {
+pub fn run_load(servers: &[(&TestServer, &Talk)], load: BenchLoad, plan: RoundsPlan) -> Result<LoadResults, String> {
     eprintln!("bench: {} connections, depth {}", load.connections, load.depth);
-    let mut clean: Vec<Vec<Turn>> = Vec::new();
-    let mut others: Vec<Vec<Turn>> = Vec::new();
+    let mut clean: Vec<Vec<ServerTurn>> = Vec::new();
+    let mut others: Vec<Vec<ServerTurn>> = Vec::new();
     for round in 0..plan.rounds + plan.rounds_extra_max {
         if clean.len() == plan.rounds {
             break;
         }
         let turns = servers.iter().map(|(server, talk)| turn(server, talk, load, plan.turn, round as u64));
-        let turns: Vec<Turn> = turns.collect::<Result<_, _>>()?;
+        let turns: Vec<ServerTurn> = turns.collect::<Result<_, _>>()?;
         match turns.iter().all(|turn| turn.clean) {
             true => clean.push(turns),
             false => others.push(turns),
@@ -129,11 +130,17 @@ pub fn run_load(servers: &[(&Server, &Talk)], load: Load, plan: Plan) -> Result<
     Ok(outcome)
 }
 
-fn outcome(kinds: Vec<Kind>, load: Load, rounds: &[Vec<Turn>], dropped: usize, noisy: bool) -> Outcome {
-    let column = |index: usize, pick: fn(&Turn) -> f64| rounds.iter().map(|round| pick(&round[index])).collect();
-    let null = kinds.iter().position(|kind| *kind == Kind::Null);
+fn outcome(
+    kinds: Vec<ServerKind>,
+    load: BenchLoad,
+    rounds: &[Vec<ServerTurn>],
+    dropped: usize,
+    noisy: bool,
+) -> LoadResults {
+    let column = |index: usize, pick: fn(&ServerTurn) -> f64| rounds.iter().map(|round| pick(&round[index])).collect();
+    let null = kinds.iter().position(|kind| *kind == ServerKind::Null);
     let each = || kinds.iter().copied().enumerate();
-    Outcome {
+    LoadResults {
         load,
         cpu_ns: each().map(|(index, kind)| (kind, column(index, |turn| turn.cpu_ns_per_get))).collect(),
         rates: each().map(|(index, kind)| (kind, column(index, |turn| turn.gets_per_second))).collect(),
@@ -141,7 +148,7 @@ fn outcome(kinds: Vec<Kind>, load: Load, rounds: &[Vec<Turn>], dropped: usize, n
             .filter(|(index, _)| null.is_some() && null != Some(*index))
             .map(|(index, kind)| {
                 let null = null.expect("filtered above");
-                let ratio = |round: &Vec<Turn>| round[null].cpu_ns_per_get / round[index].cpu_ns_per_get;
+                let ratio = |round: &Vec<ServerTurn>| round[null].cpu_ns_per_get / round[index].cpu_ns_per_get;
                 (kind, rounds.iter().map(ratio).collect())
             })
             .collect(),
@@ -150,7 +157,7 @@ fn outcome(kinds: Vec<Kind>, load: Load, rounds: &[Vec<Turn>], dropped: usize, n
     }
 }
 
-fn turn(server: &Server, talk: &Talk, load: Load, length: Duration, seed: u64) -> Result<Turn, String> {
+fn turn(server: &TestServer, talk: &Talk, load: BenchLoad, length: Duration, seed: u64) -> Result<ServerTurn, String> {
     let describe = |error: String| format!("{}: {error}", server.kind.name());
     let mut generator = Generator::connect(server.resp, load.connections, load.depth, seed, talk)
         .map_err(|error| describe(error.to_string()))?;
@@ -166,7 +173,7 @@ fn turn(server: &Server, talk: &Talk, load: Load, length: Duration, seed: u64) -
     let busy_ns = (after.busy - machine.busy) * host::TICK_NS;
     let others = busy_ns.saturating_sub(cpu_ns + own_ns) as f64 / (total * host::TICK_NS as f64);
     let steal = (after.steal - machine.steal) as f64 / total;
-    Ok(Turn {
+    Ok(ServerTurn {
         cpu_ns_per_get: cpu_ns as f64 / gets as f64,
         gets_per_second: gets as f64 / seconds,
         clean: steal <= STEAL_MAX && others <= OTHERS_MAX,
@@ -190,10 +197,10 @@ mod tests {
 
     #[test]
     fn the_ratio_is_taken_round_by_round_and_not_of_medians() {
-        let turn = |cpu_ns_per_get| Turn { cpu_ns_per_get, gets_per_second: 1.0, clean: true };
+        let turn = |cpu_ns_per_get| ServerTurn { cpu_ns_per_get, gets_per_second: 1.0, clean: true };
         let rounds = [vec![turn(10.0), turn(20.0)], vec![turn(30.0), turn(40.0)], vec![turn(50.0), turn(50.0)]];
-        let outcome = outcome(vec![Kind::Null, Kind::Gannet], LOADS[0], &rounds, 0, false);
-        assert_eq!(outcome.ratios, vec![(Kind::Gannet, vec![0.5, 0.75, 1.0])]);
+        let outcome = outcome(vec![ServerKind::Null, ServerKind::Gannet], LOADS[0], &rounds, 0, false);
+        assert_eq!(outcome.ratios, vec![(ServerKind::Gannet, vec![0.5, 0.75, 1.0])]);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use super::generator::{self, Generator, REPLY_BYTES, Talk, store_keys};
 use super::rounds::median_min_max;
-use testbed::server::{Kind, NullReply, Options, Server, pin};
+use testbed::server::{NullReply, ServerKind, ServerOptions, TestServer, pin};
 
 /// Connections opened per second.
 const STORM_RATE: f64 = 5000.0;
@@ -42,10 +42,11 @@ const STORM_TOKEN: u64 = 1 << 32;
 pub fn run(quick: bool) -> Result<(), String> {
     let (rounds, turn) = if quick { (3, Duration::from_secs(2)) } else { (7, Duration::from_secs(5)) };
     let null = NullReply { bytes: REPLY_BYTES, lines: 1 };
-    let options = Options { cpu: Some(SERVER_CPU), null, connections_max: 8000, ..Options::memory(512) };
-    let kinds = [Kind::Null, Kind::GannetEpoll, Kind::GannetUring, Kind::Memcached];
-    let servers: Vec<Server> = kinds.iter().map(|kind| Server::start(*kind, &options)).collect::<Result<_, _>>()?;
-    for server in servers.iter().filter(|server| server.kind != Kind::Null) {
+    let options = ServerOptions { cpu: Some(SERVER_CPU), null, connections_max: 8000, ..ServerOptions::memory(512) };
+    let kinds = [ServerKind::Null, ServerKind::GannetEpoll, ServerKind::GannetUring, ServerKind::Memcached];
+    let servers: Vec<TestServer> =
+        kinds.iter().map(|kind| TestServer::start(*kind, &options)).collect::<Result<_, _>>()?;
+    for server in servers.iter().filter(|server| server.kind != ServerKind::Null) {
         store_keys(server.address)?;
     }
     pin(Some(GENERATOR_CPU))?;
@@ -54,7 +55,7 @@ pub fn run(quick: bool) -> Result<(), String> {
         "| server | gets/s | connects/s | p50, us, calm / storm | p99 | p999 | p999 storm / calm, median (min-max) |"
     );
     println!("|---|---|---|---|---|---|---|");
-    let mut outcomes: Vec<Vec<(Turn, Turn)>> = servers.iter().map(|_| Vec::new()).collect();
+    let mut outcomes: Vec<Vec<(StormTurn, StormTurn)>> = servers.iter().map(|_| Vec::new()).collect();
     let mut rates = Vec::new();
     for server in &servers {
         let talk = Talk::gets();
@@ -64,16 +65,18 @@ pub fn run(quick: bool) -> Result<(), String> {
     }
     for _ in 0..rounds {
         for ((server, rate), outcome) in servers.iter().zip(&rates).zip(&mut outcomes) {
-            let calm = Load::new(server.address, *rate, 0.0).and_then(|load| load.run(turn));
-            let storm = Load::new(server.address, *rate, STORM_RATE).and_then(|load| load.run(turn));
+            let calm = StormLoads::new(server.address, *rate, 0.0).and_then(|load| load.run(turn));
+            let storm = StormLoads::new(server.address, *rate, STORM_RATE).and_then(|load| load.run(turn));
             let name = |error: std::io::Error| format!("{}: {error}", server.kind.name());
             outcome.push((calm.map_err(name)?, storm.map_err(name)?));
         }
     }
     pin(None)?;
     for ((server, rate), outcome) in servers.iter().zip(&rates).zip(&outcomes) {
-        let both = |pick: fn(&Turn) -> f64| {
-            let column = |of: fn(&(Turn, Turn)) -> &Turn| outcome.iter().map(|pair| pick(of(pair))).collect::<Vec<_>>();
+        let both = |pick: fn(&StormTurn) -> f64| {
+            let column = |of: fn(&(StormTurn, StormTurn)) -> &StormTurn| {
+                outcome.iter().map(|pair| pick(of(pair))).collect::<Vec<_>>()
+            };
             format!("{:.0} / {:.0}", median_min_max(&column(|p| &p.0)).0, median_min_max(&column(|p| &p.1)).0)
         };
         let ratios: Vec<f64> = outcome.iter().map(|(calm, storm)| storm.us(0.999) / calm.us(0.999)).collect();
@@ -91,13 +94,13 @@ pub fn run(quick: bool) -> Result<(), String> {
 }
 
 /// The results of one turn.
-struct Turn {
+struct StormTurn {
     /// Response times in ns, in ascending order.
     times_ns: Vec<u64>,
     connects_s: f64,
 }
 
-impl Turn {
+impl StormTurn {
     fn us(&self, share: f64) -> f64 {
         let at = (self.times_ns.len() as f64 * share) as usize;
         self.times_ns.get(at).map_or(f64::NAN, |ns| *ns as f64 / 1000.0)
@@ -119,7 +122,7 @@ struct Guest {
 }
 
 /// Both loads, with their sockets.
-struct Load {
+struct StormLoads {
     address: SocketAddrV4,
     poll: OwnedFd,
     steady: Vec<Steady>,
@@ -138,7 +141,7 @@ fn request(number: usize) -> Vec<u8> {
     format!("get {}\r\n", generator::key(number % generator::KEYS)).into_bytes()
 }
 
-impl Load {
+impl StormLoads {
     fn new(address: SocketAddr, rate: f64, storm_rate: f64) -> std::io::Result<Self> {
         let SocketAddr::V4(address) = address else { return Err(ErrorKind::Unsupported.into()) };
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -164,7 +167,7 @@ impl Load {
         })
     }
 
-    fn run(mut self, turn: Duration) -> std::io::Result<Turn> {
+    fn run(mut self, turn: Duration) -> std::io::Result<StormTurn> {
         let begun = Instant::now();
         let (mut next, mut next_guest, mut sent) = (begun, begun, 0);
         let mut events = Vec::with_capacity(512);
@@ -197,7 +200,7 @@ impl Load {
         if self.times_ns.len() < sent {
             return Err(std::io::Error::other(format!("{} of {sent} gets got a reply", self.times_ns.len())));
         }
-        Ok(Turn { times_ns: self.times_ns, connects_s: self.answered as f64 / turn.as_secs_f64() })
+        Ok(StormTurn { times_ns: self.times_ns, connects_s: self.answered as f64 / turn.as_secs_f64() })
     }
 
     fn ask(&mut self, number: usize, due: Instant) -> std::io::Result<()> {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::generator::{KEYS, VALUE_BYTES};
 use super::rounds::{GENERATOR_CPU, median_min_max};
 use testbed::generator::{Folder, load_with};
-use testbed::server::{Server, pin};
+use testbed::server::{TestServer, pin};
 
 /// Shares of the highest rate.
 const SHARES: [f64; 2] = [0.5, 0.8];
@@ -21,7 +21,7 @@ const CONNECTIONS: usize = 50;
 
 /// The number of rounds, and the length of a turn.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
+pub struct TailsPlan {
     pub rounds: usize,
     pub turn: Duration,
 }
@@ -47,7 +47,7 @@ fn workload(verb: &str, folder: &Folder) -> Result<PathBuf, String> {
 ///
 /// # Errors
 /// If a generator does not run, or if a server gives a wrong reply.
-pub fn run(servers: &[Server], plan: Plan) -> Result<(), String> {
+pub fn run(servers: &[TestServer], plan: TailsPlan) -> Result<(), String> {
     println!(
         "Open loop, {CONNECTIONS} connections, at a share of the highest closed-loop rate of the slowest server in \
          the same round; {} rounds of {:?} per server. Times are from the instant at which a request was due.\n",
@@ -63,7 +63,7 @@ pub fn run(servers: &[Server], plan: Plan) -> Result<(), String> {
     printed
 }
 
-fn of_verb(verb: &str, servers: &[Server], plan: Plan, folder: &Folder) -> Result<(), String> {
+fn of_verb(verb: &str, servers: &[TestServer], plan: TailsPlan, folder: &Folder) -> Result<(), String> {
     let workload = workload(verb, folder)?;
     let duration = format!("{}ms", plan.turn.as_millis());
     let mut seen = vec![[const { Vec::new() }; SHARES.len()]; servers.len()];

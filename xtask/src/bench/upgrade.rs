@@ -42,7 +42,7 @@ pub fn run(quick: bool) -> Result<(), String> {
     println!("| memory | gets on one connection | calm | connect and get | calm | items before and after |");
     println!("|---|---|---|---|---|---|");
     for memory_mib in sizes {
-        for place in [Place::File, Place::FileAndDram, Place::Memory] {
+        for place in [MemoryBacking::File, MemoryBacking::FileAndDram, MemoryBacking::Memory] {
             measure(place, memory_mib, rounds)?;
         }
     }
@@ -52,7 +52,7 @@ pub fn run(quick: bool) -> Result<(), String> {
 
 /// The location of the memory.
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum MemoryBacking {
     File,
     /// In a file on tmpfs, with the index in DRAM.
     FileAndDram,
@@ -68,11 +68,11 @@ struct Taken {
 }
 
 impl Taken {
-    fn start(place: Place, memory_mib: u64) -> Result<Self, String> {
+    fn start(place: MemoryBacking, memory_mib: u64) -> Result<Self, String> {
         let probe = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
         let addr = probe.local_addr().map_err(|error| error.to_string())?;
         drop(probe);
-        let file = (place != Place::Memory)
+        let file = (place != MemoryBacking::Memory)
             .then(|| PathBuf::from(format!("/dev/shm/gannet-bench-upgrade-{}", std::process::id())));
         let memory = format!("{memory_mib}MiB");
         let text = addr.to_string();
@@ -82,7 +82,7 @@ impl Taken {
             Some(path) => args.extend(["--file".to_owned(), path.display().to_string()]),
             None => args.push("--upgradable".to_owned()),
         }
-        if place == Place::FileAndDram {
+        if place == MemoryBacking::FileAndDram {
             args.extend(["--file-index", "dram"].map(str::to_owned));
         }
         let child = spawn(&args)?;
@@ -209,7 +209,7 @@ impl Longest {
     }
 }
 
-fn measure(place: Place, memory_mib: u64, rounds: usize) -> Result<(), String> {
+fn measure(place: MemoryBacking, memory_mib: u64, rounds: usize) -> Result<(), String> {
     let mut server = Taken::start(place, memory_mib)?;
     let addr = server.addr;
     let count = fill(addr, memory_mib)?;
@@ -271,9 +271,9 @@ fn measure(place: Place, memory_mib: u64, rounds: usize) -> Result<(), String> {
         format!("{median:.2} ({low:.2}-{high:.2})")
     });
     let name = match place {
-        Place::File => "--file on tmpfs",
-        Place::FileAndDram => "--file on tmpfs, --file-index dram",
-        Place::Memory => "--upgradable",
+        MemoryBacking::File => "--file on tmpfs",
+        MemoryBacking::FileAndDram => "--file on tmpfs, --file-index dram",
+        MemoryBacking::Memory => "--upgradable",
     };
     println!("| {memory_mib} MiB, {name} | {} | {before}, {after} |", cells.join(" | "));
     Ok(())

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use testbed::clock::Clock;
-use testbed::server::{Kind, Options, Server};
+use testbed::server::{ServerKind, ServerOptions, TestServer};
 
 /// A server whose instructions are counted. Dropping it ends the server and removes the files.
 pub struct Counted {
     /// `None` only during the drop.
-    server: Option<Server>,
+    server: Option<TestServer>,
     folder: PathBuf,
     /// The server's clock, until the server has ended.
     _clock: Clock,
@@ -28,7 +28,7 @@ impl Counted {
     ///
     /// # Errors
     /// If valgrind or the server is missing or does not start.
-    pub fn start(kind: Kind) -> Result<Self, String> {
+    pub fn start(kind: ServerKind) -> Result<Self, String> {
         // LD_PRELOAD separates its paths by spaces.
         let name = kind.name().replace([' ', ','], "-");
         let folder = std::env::temp_dir().join(format!("gannet-gate-{}-{name}", std::process::id()));
@@ -37,14 +37,14 @@ impl Counted {
         let clock = Clock::build_slow(&folder.with_extension("clock"), CLOCK_DIVISOR)?;
         let under =
             clock.prefix().into_iter().chain(["valgrind".to_owned()]).chain(options(&folder)).collect::<Vec<_>>();
-        let connections_max = if kind == Kind::Memcached { open_files_under_valgrind() } else { 64 };
-        let options = Options { connections_max, resp: true, ..Options::memory(64) };
-        let server = Server::start_under(&under, kind, &options)?;
+        let connections_max = if kind == ServerKind::Memcached { open_files_under_valgrind() } else { 64 };
+        let options = ServerOptions { connections_max, resp: true, ..ServerOptions::memory(64) };
+        let server = TestServer::start_under(&under, kind, &options)?;
         Ok(Self { server: Some(server), folder, _clock: clock })
     }
 
     /// Returns the server.
-    pub fn server(&self) -> &Server {
+    pub fn server(&self) -> &TestServer {
         self.server.as_ref().expect("the server exists until the drop")
     }
 

@@ -262,12 +262,12 @@ fn words(out: &mut Vec<u8>, words: &[&str]) {
 }
 
 /// One connection, with a batch in flight at a time.
-pub struct Client {
+pub struct GateClient {
     stream: TcpStream,
     reply: Vec<u8>,
 }
 
-impl Client {
+impl GateClient {
     /// Connects to the server.
     ///
     /// # Errors

@@ -24,7 +24,7 @@ use std::path::Path;
 use callgrind::Counted;
 use cases::Case;
 
-use testbed::server::{Kind, Server};
+use testbed::server::{ServerKind, TestServer};
 
 /// The largest difference of a count from the stored one, as a share of it.
 const TOLERANCE: f64 = 0.03;
@@ -33,7 +33,7 @@ const KEPT: &str = "xtask/src/gate/kept.toml";
 
 /// The options of the gate.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct GateOptions {
     /// True to measure Debian's memcached and Redis too; nothing is compared with stored counts.
     pub with_peer: bool,
     /// True to store the counts of this run.
@@ -44,19 +44,19 @@ pub struct Options {
 ///
 /// # Errors
 /// If a server or valgrind fails; a sentence with the reason.
-pub fn run(root: &Path, options: &Options) -> Result<bool, String> {
-    let mut ours = count(Kind::GannetEpoll, |_| true)?;
+pub fn run(root: &Path, options: &GateOptions) -> Result<bool, String> {
+    let mut ours = count(ServerKind::GannetEpoll, |_| true)?;
     // Background work that falls into a case adds instructions and never saves any: the least of two counts is kept.
     let count_again = |ours: &mut BTreeMap<&'static str, u64>| -> Result<(), String> {
-        for (name, again) in count(Kind::GannetEpoll, |_| true)? {
+        for (name, again) in count(ServerKind::GannetEpoll, |_| true)? {
             ours.entry(name).and_modify(|now| *now = again.min(*now));
         }
         Ok(())
     };
     let peer = match options.with_peer {
         true => {
-            let mut peer = count(Kind::Memcached, |case| !case.resp)?;
-            peer.extend(count(Kind::Redis, |case| case.resp)?);
+            let mut peer = count(ServerKind::Memcached, |case| !case.resp)?;
+            peer.extend(count(ServerKind::Redis, |case| case.resp)?);
             Some(peer)
         }
         false => None,
@@ -109,7 +109,7 @@ pub fn run(root: &Path, options: &Options) -> Result<bool, String> {
 
 /// Measures the steps of long commands and prints them. Returns their number, and the number that differ from the
 /// stored ones.
-fn run_steps(root: &Path, options: &Options) -> Result<(usize, usize), String> {
+fn run_steps(root: &Path, options: &GateOptions) -> Result<(usize, usize), String> {
     let prices = steps::count(root)?;
     let path = root.join(steps::KEPT);
     if options.keep {
@@ -150,7 +150,7 @@ fn read_kept(path: &Path) -> Result<BTreeMap<String, u64>, String> {
 }
 
 /// Measures the cases selected by `is_asked` on one server.
-fn count(kind: Kind, is_asked: fn(&&Case) -> bool) -> Result<BTreeMap<&'static str, u64>, String> {
+fn count(kind: ServerKind, is_asked: fn(&&Case) -> bool) -> Result<BTreeMap<&'static str, u64>, String> {
     let counted = Counted::start(kind)?;
     cases::ALL.iter().filter(is_asked).map(|case| Ok((case.name, one(&counted, case)?))).collect()
 }
@@ -158,8 +158,8 @@ fn count(kind: Kind, is_asked: fn(&&Case) -> bool) -> Result<BTreeMap<&'static s
 /// Runs one case: warm-up, then the measured batches.
 fn one(counted: &Counted, case: &Case) -> Result<u64, String> {
     let at = |error: String| format!("{}: {error}", case.name);
-    let server: &Server = counted.server();
-    let mut client = cases::Client::connect(if case.resp { server.resp } else { server.address }).map_err(at)?;
+    let server: &TestServer = counted.server();
+    let mut client = cases::GateClient::connect(if case.resp { server.resp } else { server.address }).map_err(at)?;
     client.prepare(case).map_err(at)?;
     client.run(case, 0..case.warm_batches()).map_err(at)?;
     counted.zero()?;

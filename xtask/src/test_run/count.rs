@@ -18,7 +18,7 @@ impl Count {
 
 /// The format of a runner's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum RunnerFormat {
     /// `test result: ok. 3 passed; 0 failed; ...`, one line per test binary.
     Cargo,
     /// `3 passed, 1 failed in 0.1s`, on the last line.
@@ -34,33 +34,33 @@ pub enum Format {
 }
 
 /// Counts the tests in `output`.
-pub fn count(format: Format, output: &str) -> Count {
+pub fn count(format: RunnerFormat, output: &str) -> Count {
     match format {
-        Format::Cargo => sum(output
+        RunnerFormat::Cargo => sum(output
             .lines()
             .filter(|line| line.starts_with("test result:"))
             .map(|line| Count { passed: number_before(line, "passed"), failed: number_before(line, "failed") })),
-        Format::Pytest => {
+        RunnerFormat::Pytest => {
             let line = output.lines().rev().find(|line| line.contains(" in ") && line.contains('s'));
             let line = line.unwrap_or_default();
             let failed = number_before(line, "failed") + number_before(line, "error");
             Count { passed: number_before(line, "passed"), failed }
         }
-        Format::Go => sum(output.lines().map(|line| Count {
+        RunnerFormat::Go => sum(output.lines().map(|line| Count {
             passed: u64::from(line.starts_with("--- PASS:")),
             failed: u64::from(line.starts_with("--- FAIL:")),
         })),
-        Format::Node => sum(output.lines().map(|line| Count {
+        RunnerFormat::Node => sum(output.lines().map(|line| Count {
             passed: number_after(line, "# pass "),
             failed: number_after(line, "# fail ") + number_after(line, "# cancelled "),
         })),
-        Format::Surefire => {
+        RunnerFormat::Surefire => {
             let line = output.lines().rev().find(|line| line.contains("Tests run:")).unwrap_or_default();
             let part = |name: &str| line.find(name).map_or(0, |at| number_after(&line[at..], name));
             let failed = part("Failures: ") + part("Errors: ");
             Count { passed: part("Tests run: ").saturating_sub(failed + part("Skipped: ")), failed }
         }
-        Format::Memccapable => sum(output.lines().map(|line| Count {
+        RunnerFormat::Memccapable => sum(output.lines().map(|line| Count {
             passed: u64::from(line.trim_end().ends_with("[pass]")),
             failed: u64::from(line.trim_end().ends_with("[FAIL]")),
         })),
@@ -71,17 +71,17 @@ pub fn count(format: Format, output: &str) -> Count {
 const FAILURE_LINES: usize = 12;
 
 /// Returns the lines of `output` that name a failed test, each with the next line, which often has the reason.
-pub fn failures(format: Format, output: &str) -> Vec<&str> {
+pub fn failures(format: RunnerFormat, output: &str) -> Vec<&str> {
     let names_one = |line: &str| match format {
-        Format::Cargo => {
+        RunnerFormat::Cargo => {
             (line.starts_with("test ") && line.contains(" ... FAILED"))
                 || (line.starts_with("thread '") && line.contains(" panicked at "))
         }
-        Format::Pytest => line.starts_with("FAILED ") || line.starts_with("ERROR "),
-        Format::Go => line.trim_start().starts_with("--- FAIL:"),
-        Format::Node => line.trim_start().starts_with("not ok "),
-        Format::Surefire => line.starts_with("[ERROR]"),
-        Format::Memccapable => line.trim_end().ends_with("[FAIL]"),
+        RunnerFormat::Pytest => line.starts_with("FAILED ") || line.starts_with("ERROR "),
+        RunnerFormat::Go => line.trim_start().starts_with("--- FAIL:"),
+        RunnerFormat::Node => line.trim_start().starts_with("not ok "),
+        RunnerFormat::Surefire => line.starts_with("[ERROR]"),
+        RunnerFormat::Memccapable => line.trim_end().ends_with("[FAIL]"),
     };
     let mut lines = Vec::new();
     let mut follows = false;
@@ -107,14 +107,14 @@ pub struct TestTime {
 
 /// Parses the run times of tests from `output`: lines `test NAME ... ok <0.012s>` of Rust's harness with
 /// `--report-time`. Other formats have none.
-pub fn times(format: Format, output: &str) -> Vec<TestTime> {
+pub fn times(format: RunnerFormat, output: &str) -> Vec<TestTime> {
     let time = |line: &str| {
         let (name, rest) = line.strip_prefix("test ")?.split_once(" ... ")?;
         let seconds = rest.split_once('<')?.1.split_once("s>")?.0.parse().ok()?;
         Some(TestTime { name: name.to_owned(), seconds })
     };
     match format {
-        Format::Cargo => output.lines().filter_map(time).collect(),
+        RunnerFormat::Cargo => output.lines().filter_map(time).collect(),
         _ => Vec::new(),
     }
 }
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn reads(format: Format, output: &str, passed: u64, failed: u64) {
+    fn reads(format: RunnerFormat, output: &str, passed: u64, failed: u64) {
         assert_eq!(count(format, output), Count { passed, failed });
     }
 
@@ -151,41 +151,48 @@ mod tests {
     fn each_runner_is_read_when_all_passes_and_when_some_fail() {
         let cargo = "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured\nx\n\
                      test result: FAILED. 10 passed; 2 failed; 0 ignored\n";
-        reads(Format::Cargo, cargo, 13, 2);
-        reads(Format::Pytest, "...\n===== 2 failed, 12 passed, 1 warning in 3.10s =====\n", 12, 2);
-        reads(Format::Pytest, "12 passed in 3.10s\n", 12, 0);
-        reads(Format::Pytest, "1 passed, 1 error in 0.10s\n", 1, 1);
-        reads(Format::Go, "=== RUN A\n--- PASS: A (0.0s)\n    --- PASS: A/b\n--- FAIL: B (0.0s)\nFAIL\n", 1, 1);
-        reads(Format::Node, "# tests 5\n# pass 4\n# fail 1\n# cancelled 0\n", 4, 1);
+        reads(RunnerFormat::Cargo, cargo, 13, 2);
+        reads(RunnerFormat::Pytest, "...\n===== 2 failed, 12 passed, 1 warning in 3.10s =====\n", 12, 2);
+        reads(RunnerFormat::Pytest, "12 passed in 3.10s\n", 12, 0);
+        reads(RunnerFormat::Pytest, "1 passed, 1 error in 0.10s\n", 1, 1);
+        reads(RunnerFormat::Go, "=== RUN A\n--- PASS: A (0.0s)\n    --- PASS: A/b\n--- FAIL: B (0.0s)\nFAIL\n", 1, 1);
+        reads(RunnerFormat::Node, "# tests 5\n# pass 4\n# fail 1\n# cancelled 0\n", 4, 1);
         let maven = "[INFO] Tests run: 2, Failures: 0, Errors: 0, Skipped: 0, Time elapsed: 1 s\n\
                      [ERROR] Tests run: 9, Failures: 1, Errors: 2, Skipped: 1\n";
-        reads(Format::Surefire, maven, 5, 3);
-        reads(Format::Memccapable, "ascii get      [pass]\nascii set      [FAIL]\n", 1, 1);
+        reads(RunnerFormat::Surefire, maven, 5, 3);
+        reads(RunnerFormat::Memccapable, "ascii get      [pass]\nascii set      [FAIL]\n", 1, 1);
     }
 
     #[test]
     fn a_failed_test_is_named_with_the_line_behind_it() {
         let check = "a   [pass]\nb   [FAIL]\n    cmp: no such file\nc   [pass]\n";
-        assert_eq!(failures(Format::Memccapable, check), ["b   [FAIL]", "    cmp: no such file"]);
+        assert_eq!(failures(RunnerFormat::Memccapable, check), ["b   [FAIL]", "    cmp: no such file"]);
         let cargo = "test a ... ok\ntest b ... FAILED\nx\nthread 'b' (7) panicked at src/b.rs:1:2:\nno answer\ny\n";
         let named = ["test b ... FAILED", "x", "thread 'b' (7) panicked at src/b.rs:1:2:", "no answer"];
-        assert_eq!(failures(Format::Cargo, cargo), named);
-        assert!(failures(Format::Go, "--- PASS: A\n").is_empty());
-        assert_eq!(failures(Format::Node, &"not ok 1\n".repeat(100)).len(), FAILURE_LINES);
+        assert_eq!(failures(RunnerFormat::Cargo, cargo), named);
+        assert!(failures(RunnerFormat::Go, "--- PASS: A\n").is_empty());
+        assert_eq!(failures(RunnerFormat::Node, &"not ok 1\n".repeat(100)).len(), FAILURE_LINES);
     }
 
     #[test]
     fn run_times_are_read_from_the_lines_of_tests() {
         let output = "test a::b ... ok <0.012s>\ntest c ... FAILED <3.5s>\ntest d ... ignored\ntest e ... ok\n";
         let time = |name: &str, seconds| TestTime { name: name.to_owned(), seconds };
-        assert_eq!(times(Format::Cargo, output), [time("a::b", 0.012), time("c", 3.5)]);
-        assert!(times(Format::Pytest, output).is_empty());
-        assert_eq!(failures(Format::Cargo, output), ["test c ... FAILED <3.5s>", "test d ... ignored"]);
+        assert_eq!(times(RunnerFormat::Cargo, output), [time("a::b", 0.012), time("c", 3.5)]);
+        assert!(times(RunnerFormat::Pytest, output).is_empty());
+        assert_eq!(failures(RunnerFormat::Cargo, output), ["test c ... FAILED <3.5s>", "test d ... ignored"]);
     }
 
     #[test]
     fn output_without_tests_counts_as_none_executed() {
-        for format in [Format::Cargo, Format::Pytest, Format::Go, Format::Node, Format::Surefire, Format::Memccapable] {
+        for format in [
+            RunnerFormat::Cargo,
+            RunnerFormat::Pytest,
+            RunnerFormat::Go,
+            RunnerFormat::Node,
+            RunnerFormat::Surefire,
+            RunnerFormat::Memccapable,
+        ] {
             reads(format, "", 0, 0);
             reads(format, "no tests ran in 0.01s\n", 0, 0);
         }

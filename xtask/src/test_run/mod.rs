@@ -13,7 +13,7 @@ use std::time::Instant;
 
 pub use count::Count;
 use count::TestTime;
-use runners::{Runner, Step};
+use runners::{Runner, ShellStep};
 
 /// Runs the runners whose names contain one of `parts` (all if there are none). Prints the slowest tests, a table of
 /// the runners and the sum. Returns true if all passed.
@@ -38,14 +38,14 @@ pub fn run(root: &Path, parts: &[String]) -> Result<bool, String> {
         };
         rows.push((runner.name, outcome, started.elapsed().as_secs()));
     }
-    let times = rows.iter().flat_map(|(_, Outcome { times, .. }, _)| times);
+    let times = rows.iter().flat_map(|(_, RunnerOutcome { times, .. }, _)| times);
     println!("\nslowest tests, with their seconds:");
     for TestTime { name, seconds } in slowest(times.cloned().collect()) {
         println!("{seconds:>9.3}  {name}");
     }
     let mut total = Count::default();
     println!();
-    for (name, Outcome { count, error, .. }, seconds) in &rows {
+    for (name, RunnerOutcome { count, error, .. }, seconds) in &rows {
         let verdict = error.as_deref().unwrap_or("ok");
         println!("{name:<14} {:>5} passed {:>3} failed {seconds:>5} s  {verdict}", count.passed, count.failed);
         total = total.plus(*count);
@@ -81,7 +81,7 @@ fn slowest(mut times: Vec<TestTime>) -> Vec<TestTime> {
 }
 
 /// The result of one runner.
-struct Outcome {
+struct RunnerOutcome {
     /// The number of tests; a failure without a failed test counts as one.
     count: Count,
     /// The error, if there is one.
@@ -92,17 +92,17 @@ struct Outcome {
     times: Vec<TestTime>,
 }
 
-impl Outcome {
+impl RunnerOutcome {
     /// Returns the outcome of a runner whose preparation failed.
     fn unprepared(error: String) -> Self {
         Self { count: Count { passed: 0, failed: 1 }, error: Some(error), failures: Vec::new(), times: Vec::new() }
     }
 }
 
-fn run_one(runner: &Runner) -> Outcome {
+fn run_one(runner: &Runner) -> RunnerOutcome {
     for step in &runner.prepare {
         if let Err(error) = run_step(step) {
-            return Outcome::unprepared(error);
+            return RunnerOutcome::unprepared(error);
         }
     }
     let (output, error) = match run_step(&runner.step) {
@@ -128,17 +128,17 @@ fn run_one(runner: &Runner) -> Outcome {
         Some(_) => count::failures(runner.format, &output).into_iter().map(str::to_owned).collect(),
         None => Vec::new(),
     };
-    Outcome { count, error, failures, times: count::times(runner.format, &output) }
+    RunnerOutcome { count, error, failures, times: count::times(runner.format, &output) }
 }
 
 /// Runs one step, and returns its output.
-fn output_of(step: &Step) -> String {
+fn output_of(step: &ShellStep) -> String {
     let output = command(step).stderr(Stdio::null()).output();
     output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
 }
 
 /// Returns the command of a step. Its error messages are part of its output.
-fn command(step: &Step) -> Command {
+fn command(step: &ShellStep) -> Command {
     let line = format!("exec 2>&1; {}", step.shell);
     let mut command = Command::new("bash");
     command.args(["-c", &line]).current_dir(&step.folder).stdin(Stdio::null()).stdout(Stdio::piped());
@@ -150,7 +150,7 @@ fn command(step: &Step) -> Command {
 const FAILED_MARK: &str = "\u{0}failed";
 
 /// Runs one step, shows its output as it arrives, and returns it, with [`FAILED_MARK`] appended if the step failed.
-fn run_step(step: &Step) -> Result<String, String> {
+fn run_step(step: &ShellStep) -> Result<String, String> {
     let mut child = command(step).spawn().map_err(|error| format!("{}: {error}", step.shell))?;
     let pipe = child.stdout.take().expect("stdout is piped");
     let mut output = String::new();
@@ -173,15 +173,15 @@ fn run_step(step: &Step) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use count::Format;
+    use count::RunnerFormat;
 
     fn runner(shell: &str) -> Runner {
         Runner {
             name: "x",
             prepare: Vec::new(),
             beside: None,
-            step: Step::new(Path::new("/"), shell),
-            format: Format::Cargo,
+            step: ShellStep::new(Path::new("/"), shell),
+            format: RunnerFormat::Cargo,
         }
     }
 
@@ -199,14 +199,15 @@ mod tests {
 
     #[test]
     fn a_runner_that_executes_nothing_fails() {
-        let Outcome { count, error, .. } = run_one(&runner("true"));
+        let RunnerOutcome { count, error, .. } = run_one(&runner("true"));
         assert_eq!(count, Count { passed: 0, failed: 1 });
         assert_eq!(error.as_deref(), Some("executed no tests"));
     }
 
     #[test]
     fn a_runner_that_dies_after_passing_tests_fails() {
-        let Outcome { count, error, .. } = run_one(&runner("echo 'test result: ok. 2 passed; 0 failed;'; exit 3"));
+        let RunnerOutcome { count, error, .. } =
+            run_one(&runner("echo 'test result: ok. 2 passed; 0 failed;'; exit 3"));
         assert_eq!(count, Count { passed: 2, failed: 1 });
         assert!(error.is_some());
     }
@@ -220,14 +221,14 @@ mod tests {
 
     #[test]
     fn a_step_beside_a_runner_ends_before_the_next_runner() {
-        let step = Step::new(Path::new("/"), "sleep 0.1; echo built; echo late >&2");
+        let step = ShellStep::new(Path::new("/"), "sleep 0.1; echo built; echo late >&2");
         assert_eq!(output_of(&step), "built\nlate\n");
     }
 
     #[test]
     fn a_failed_preparation_fails_the_runner() {
         let mut runner = runner("echo 'test result: ok. 2 passed; 0 failed;'");
-        runner.prepare.push(Step::new(Path::new("/"), "false").required());
+        runner.prepare.push(ShellStep::new(Path::new("/"), "false").required());
         assert_eq!(run_one(&runner).count, Count { passed: 0, failed: 1 });
     }
 }

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use testbed::target_folder;
 
-use super::count::Format;
+use super::count::RunnerFormat;
 
 /// One command line, run by bash.
 #[derive(Clone, Debug)]
-pub struct Step {
+pub struct ShellStep {
     /// The command line that bash runs.
     pub shell: String,
     /// The directory in which it runs.
@@ -20,7 +20,7 @@ pub struct Step {
     pub must_succeed: bool,
 }
 
-impl Step {
+impl ShellStep {
     /// Creates a step whose output explains a failure.
     pub fn new(folder: &Path, shell: impl Into<String>) -> Self {
         Self { shell: shell.into(), folder: folder.to_path_buf(), environment: Vec::new(), must_succeed: false }
@@ -44,19 +44,19 @@ pub struct Runner {
     /// Name of the suite in the table.
     pub name: &'static str,
     /// Steps that run before the suite.
-    pub prepare: Vec<Step>,
+    pub prepare: Vec<ShellStep>,
     /// A step of later runners that runs beside this one. They see its failure when they prepare.
-    pub beside: Option<Step>,
+    pub beside: Option<ShellStep>,
     /// The command of the suite.
-    pub step: Step,
+    pub step: ShellStep,
     /// The format of its output, for counting.
-    pub format: Format,
+    pub format: RunnerFormat,
 }
 
 impl Runner {
     /// Creates a suite that needs a release build of the server.
-    fn of_release(name: &'static str, build: &Step, step: Step) -> Self {
-        Self { name, prepare: vec![build.clone()], beside: None, step, format: Format::Cargo }
+    fn of_release(name: &'static str, build: &ShellStep, step: ShellStep) -> Self {
+        Self { name, prepare: vec![build.clone()], beside: None, step, format: RunnerFormat::Cargo }
     }
 }
 
@@ -65,13 +65,14 @@ pub fn all(root: &Path) -> Vec<Runner> {
     let target = target_folder(root);
     let server = target.join("release/gannet").display().to_string();
     let xtask = env::current_exe().unwrap_or_else(|_| target.join("debug/xtask")).display().to_string();
-    let build = Step::new(root, "cargo build --release --bin gannet").required();
+    let build = ShellStep::new(root, "cargo build --release --bin gannet").required();
     let clients = root.join("conformance/clients");
-    let suite = |name: &'static str, folder: &str, prepare: &[&str], shell: &str, format: Format| {
+    let suite = |name: &'static str, folder: &str, prepare: &[&str], shell: &str, format: RunnerFormat| {
         let folder = clients.join(folder);
         let mut steps = vec![build.clone()];
-        steps.extend(prepare.iter().map(|shell| Step::new(&folder, *shell).required().with("VENV", venv(&target))));
-        let step = Step::new(&folder, shell).with("GANNET_BIN", &server).with("VENV", venv(&target));
+        steps
+            .extend(prepare.iter().map(|shell| ShellStep::new(&folder, *shell).required().with("VENV", venv(&target))));
+        let step = ShellStep::new(&folder, shell).with("GANNET_BIN", &server).with("VENV", venv(&target));
         Runner { name, prepare: steps, beside: None, step, format }
     };
     vec![
@@ -79,25 +80,25 @@ pub fn all(root: &Path) -> Vec<Runner> {
             name: "cargo",
             prepare: Vec::new(),
             beside: None,
-            step: Step::new(root, CARGO).with(TEST_RUNNER, "env RUSTC_BOOTSTRAP=1"),
-            format: Format::Cargo,
+            step: ShellStep::new(root, CARGO).with(TEST_RUNNER, "env RUSTC_BOOTSTRAP=1"),
+            format: RunnerFormat::Cargo,
         },
         Runner {
             name: "models",
             prepare: Vec::new(),
             // The end of a release build uses one CPU, and the models do not measure time.
             beside: Some(build.clone()),
-            step: Step::new(root, format!("{xtask} loom")),
-            format: Format::Cargo,
+            step: ShellStep::new(root, format!("{xtask} loom")),
+            format: RunnerFormat::Cargo,
         },
         Runner {
             name: "debian",
             prepare: vec![build.clone()],
             beside: None,
-            step: Step::new(root, "conformance/debian/run.sh").with("GANNET_BIN", &server),
-            format: Format::Memccapable,
+            step: ShellStep::new(root, "conformance/debian/run.sh").with("GANNET_BIN", &server),
+            format: RunnerFormat::Memccapable,
         },
-        suite("memccapable", ".", &[], "./memccapable", Format::Memccapable),
+        suite("memccapable", ".", &[], "./memccapable", RunnerFormat::Memccapable),
         suite(
             "pymemcache",
             "python",
@@ -106,22 +107,26 @@ pub fn all(root: &Path) -> Vec<Runner> {
                 "\"$VENV\"/bin/pip install -q --disable-pip-version-check -r requirements.txt",
             ],
             "\"$VENV\"/bin/python -m pytest -q -p no:cacheprovider",
-            Format::Pytest,
+            RunnerFormat::Pytest,
         ),
-        suite("gomemcache", "go", &[], "go test -v -count=1 ./...", Format::Go),
-        suite("npm memcached", "node", &["npm ci --no-audit --no-fund"], NODE, Format::Node),
-        suite("spymemcached", "java", &[], "mvn -B -ntp -Dstyle.color=never test", Format::Surefire),
+        suite("gomemcache", "go", &[], "go test -v -count=1 ./...", RunnerFormat::Go),
+        suite("npm memcached", "node", &["npm ci --no-audit --no-fund"], NODE, RunnerFormat::Node),
+        suite("spymemcached", "java", &[], "mvn -B -ntp -Dstyle.color=never test", RunnerFormat::Surefire),
         Runner::of_release(
             "replay",
             &build,
-            Step::new(root, "cargo run --quiet --package lab -- replay --short").with("GANNET_BIN", &server),
+            ShellStep::new(root, "cargo run --quiet --package lab -- replay --short").with("GANNET_BIN", &server),
         ),
         Runner::of_release(
             "soak",
             &build,
-            Step::new(root, "cargo run --quiet --package lab -- soak --short").with("GANNET_BIN", &server),
+            ShellStep::new(root, "cargo run --quiet --package lab -- soak --short").with("GANNET_BIN", &server),
         ),
-        Runner::of_release("bench gate", &build, Step::new(root, format!("{xtask} gate")).with("GANNET_BIN", &server)),
+        Runner::of_release(
+            "bench gate",
+            &build,
+            ShellStep::new(root, format!("{xtask} gate")).with("GANNET_BIN", &server),
+        ),
     ]
 }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 
-use super::Fault;
+use super::Breach;
 
 /// Maximum number of characters of a subject.
 const SUBJECT_CHARS_MAX: usize = 72;
@@ -15,7 +15,7 @@ const COMMITS: &str = "20";
 ///
 /// # Errors
 /// If git cannot be run, or fails.
-pub fn check(root: &Path, faults: &mut Vec<Fault>) -> io::Result<()> {
+pub fn check(root: &Path, faults: &mut Vec<Breach>) -> io::Result<()> {
     if !root.join(".git").exists() {
         return Ok(());
     }
@@ -28,13 +28,13 @@ pub fn check(root: &Path, faults: &mut Vec<Fault>) -> io::Result<()> {
     Ok(())
 }
 
-fn check_subjects(subjects: &str, faults: &mut Vec<Fault>) {
+fn check_subjects(subjects: &str, faults: &mut Vec<Breach>) {
     for subject in subjects.lines() {
         let chars = subject.chars().count();
         if chars > SUBJECT_CHARS_MAX {
             let message =
                 format!("{chars} characters in '{subject}', at most {SUBJECT_CHARS_MAX}: shorten the subject");
-            faults.push(Fault::new(".git", 0, message));
+            faults.push(Breach::new(".git", 0, message));
         }
     }
 }

@@ -1,27 +1,27 @@
 //! Rules for documents: every command in them exists, and every relative link and every path has a target.
 
-use super::Fault;
+use super::Breach;
 use super::tree::{File, Tree};
 
 /// Checks every Markdown file of `tree`.
-pub fn check(tree: &Tree, faults: &mut Vec<Fault>) {
+pub fn check(tree: &Tree, faults: &mut Vec<Breach>) {
     let targets = tree.file("Makefile").map(|file| make_targets(&file.text)).unwrap_or_default();
     for file in tree.files.iter().filter(|file| file.path.ends_with(".md")) {
         for (index, line) in file.text.lines().enumerate() {
             for target in commands(line) {
                 if !targets.contains(&target) {
                     let message = format!("`make {target}` is not a target of the Makefile");
-                    faults.push(Fault::new(&file.path, index + 1, message));
+                    faults.push(Breach::new(&file.path, index + 1, message));
                 }
             }
             for link in links(line) {
                 if !leads_somewhere(tree, file, link) {
-                    faults.push(Fault::new(&file.path, index + 1, format!("the link '{link}' has no target")));
+                    faults.push(Breach::new(&file.path, index + 1, format!("the link '{link}' has no target")));
                 }
             }
             for path in paths(line) {
                 if !is_there(tree, path.trim_end_matches('/')) {
-                    faults.push(Fault::new(&file.path, index + 1, format!("the path `{path}` does not exist")));
+                    faults.push(Breach::new(&file.path, index + 1, format!("the path `{path}` does not exist")));
                 }
             }
         }
@@ -100,7 +100,7 @@ mod tests {
     fn faults_of(files: &[(&str, &str)]) -> Vec<String> {
         let mut faults = Vec::new();
         check(&Tree::of(files), &mut faults);
-        faults.iter().map(Fault::to_string).collect()
+        faults.iter().map(Breach::to_string).collect()
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The levels of the crates: a crate depends only on crates of lower levels. ARCHITECTURE.md shows the same levels.
 
-use super::Fault;
+use super::Breach;
 use super::tree::Tree;
 
 /// Each crate with the crates that its code may use. A crate that is missing here is a fault.
@@ -60,40 +60,40 @@ fn picture(tree: &Tree) -> String {
 }
 
 /// Checks that the page shows the current levels.
-fn check_drawing(tree: &Tree, faults: &mut Vec<Fault>) {
+fn check_drawing(tree: &Tree, faults: &mut Vec<Breach>) {
     let picture = picture(tree);
     if tree.file(DRAWING).is_some_and(|page| !page.text.contains(&picture)) {
-        faults.push(Fault::new(DRAWING, 0, format!("draw the crates as tidy enforces them:\n{picture}")));
+        faults.push(Breach::new(DRAWING, 0, format!("draw the crates as tidy enforces them:\n{picture}")));
     }
 }
 
 /// Checks the manifest of every crate, and the drawing of their levels.
-pub fn check(tree: &Tree, faults: &mut Vec<Fault>) {
+pub fn check(tree: &Tree, faults: &mut Vec<Breach>) {
     check_drawing(tree, faults);
     for file in tree.files.iter().filter(|file| file.path.ends_with("/Cargo.toml")) {
         let Some(name) = file.crate_name().filter(|_| file.is_in_crate_root()) else { continue };
         let manifest: toml::Table = match file.text.parse() {
             Ok(manifest) => manifest,
             Err(error) => {
-                faults.push(Fault::new(&file.path, 0, format!("the manifest is not valid: {error}")));
+                faults.push(Breach::new(&file.path, 0, format!("the manifest is not valid: {error}")));
                 continue;
             }
         };
         let Some((_, allowed)) = ALLOWED.iter().find(|(known, _)| *known == name) else {
             let message = format!("crate '{name}' has no level; add it to the allow-list in xtask/src/tidy/edges.rs");
-            faults.push(Fault::new(&file.path, 0, message));
+            faults.push(Breach::new(&file.path, 0, message));
             continue;
         };
         for dependency in edges(&manifest, &["dependencies", "build-dependencies"]) {
             if !allowed.contains(&dependency.as_str()) {
                 let message = format!("'{name}' may not depend on '{dependency}'; allowed are {allowed:?}");
-                faults.push(Fault::new(&file.path, line_of(&file.text, &dependency), message));
+                faults.push(Breach::new(&file.path, line_of(&file.text, &dependency), message));
             }
         }
         for dependency in edges(&manifest, &["dev-dependencies"]) {
             if level(&dependency) > level(name) {
                 let message = format!("tests of '{name}' may not depend on '{dependency}', which is on a higher level");
-                faults.push(Fault::new(&file.path, line_of(&file.text, &dependency), message));
+                faults.push(Breach::new(&file.path, line_of(&file.text, &dependency), message));
             }
         }
     }
@@ -133,7 +133,7 @@ mod tests {
     fn faults_of(path: &str, manifest: &str) -> Vec<String> {
         let mut faults = Vec::new();
         check(&Tree::of(&[(path, manifest)]), &mut faults);
-        faults.iter().map(Fault::to_string).collect()
+        faults.iter().map(Breach::to_string).collect()
     }
 
     #[test]

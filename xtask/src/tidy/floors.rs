@@ -3,7 +3,7 @@
 //! A floor is a list of modules, by their paths from the crate's root. A module is on the floor that has the longest
 //! prefix of its path: `locks::words` may be below `locks`. A module without a floor is a fault.
 
-use super::Fault;
+use super::Breach;
 use super::imports;
 use super::tree::Tree;
 
@@ -70,11 +70,11 @@ fn floor_of(floors: &[&[&str]], module: &str) -> Option<usize> {
 }
 
 /// Checks that no module of the crates with floors uses one of a higher floor.
-pub fn check(tree: &Tree, faults: &mut Vec<Fault>) {
+pub fn check(tree: &Tree, faults: &mut Vec<Breach>) {
     let sources = imports::sources(tree);
     for (name, floors) in CRATES {
         for (module, named) in sources.get(name).map(|files| imports::imports(files)).unwrap_or_default() {
-            let mut fault = |message: String| faults.push(Fault::new(&format!("crates/{name}/src"), 0, message));
+            let mut fault = |message: String| faults.push(Breach::new(&format!("crates/{name}/src"), 0, message));
             let Some(floor) = floor_of(floors, &module) else {
                 fault(format!("'{module}' has no floor; add it to xtask/src/tidy/floors.rs"));
                 continue;
@@ -91,7 +91,7 @@ pub fn check(tree: &Tree, faults: &mut Vec<Fault>) {
 mod tests {
     use super::*;
 
-    fn faults_of(path: &str, text: &str) -> Vec<Fault> {
+    fn faults_of(path: &str, text: &str) -> Vec<Breach> {
         let root = "mod heap;\nmod layout;\npub use heap::Wide;\n";
         let files =
             [("lib.rs", root), ("heap.rs", "pub struct Wide;\n"), ("layout/mod.rs", "mod key;\n"), (path, text)];

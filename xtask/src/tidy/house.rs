@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 use syn::visit::{self, Visit};
 
-use super::Fault;
+use super::Breach;
 use super::imports::{self, SourceFile, is_test};
 use super::tree::{File, Tree};
 
@@ -33,13 +33,13 @@ const LIMITS_PATH: &str = "xtask/src/tidy/limits.toml";
 /// The counted words. `words.toml` describes each list.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Words {
+struct CountedWords {
     bad_openings: Vec<String>,
     dialect: Vec<String>,
     phrases: Vec<String>,
 }
 
-impl Words {
+impl CountedWords {
     fn read() -> Self {
         toml::from_str(WORDS).expect("the document of words has these lists")
     }
@@ -57,9 +57,9 @@ pub struct CrateShape {
     pub methods: usize,
     /// Highest number of files with `impl` blocks of the types with one name, without trait implementations.
     pub files_of_type: usize,
-    /// Number per thousand of doc comments that open with a word of [`Words::bad_openings`].
+    /// Number per thousand of doc comments that open with a word of [`CountedWords::bad_openings`].
     pub bad_openings_permille: usize,
-    /// Number of lines with a phrase of [`Words::dialect`].
+    /// Number of lines with a phrase of [`CountedWords::dialect`].
     pub dialect_lines: usize,
 }
 
@@ -68,7 +68,7 @@ pub struct CrateShape {
 struct Limits {
     /// Highest number of definitions of one type name over all crates.
     definitions_of_one_name: usize,
-    /// Number of lines with a phrase of [`Words::phrases`] over all crates.
+    /// Number of lines with a phrase of [`CountedWords::phrases`] over all crates.
     phrase_lines: usize,
     /// Upper limit for each crate's own limit of bad openings.
     bad_openings_permille_max: usize,
@@ -97,20 +97,20 @@ pub struct House {
 }
 
 /// Checks the figures of `tree` against the limits.
-pub fn check(tree: &Tree, faults: &mut Vec<Fault>) {
+pub fn check(tree: &Tree, faults: &mut Vec<Breach>) {
     match toml::from_str(LIMITS) {
         Ok(limits) => {
             compare(&measure(tree), &limits, faults);
             compare_with_max(&limits, faults);
         }
-        Err(error) => faults.push(Fault::new(LIMITS_PATH, 0, error.to_string())),
+        Err(error) => faults.push(Breach::new(LIMITS_PATH, 0, error.to_string())),
     }
 }
 
-fn compare(house: &House, limits: &Limits, faults: &mut Vec<Fault>) {
+fn compare(house: &House, limits: &Limits, faults: &mut Vec<Breach>) {
     for (name, CrateFigures { shape, .. }) in &house.crates {
         let Some(limit) = limits.crates.get(name) else {
-            faults.push(Fault::new(LIMITS_PATH, 0, format!("add limits for the crate '{name}': {shape:?}")));
+            faults.push(Breach::new(LIMITS_PATH, 0, format!("add limits for the crate '{name}': {shape:?}")));
             continue;
         };
         let figures = [
@@ -123,7 +123,7 @@ fn compare(house: &House, limits: &Limits, faults: &mut Vec<Fault>) {
         ];
         for (what, value, most) in figures.into_iter().filter(|(_, value, most)| value > most) {
             let message = format!("{value} {what}, at most {most} are allowed; `xtask house` shows the figures");
-            faults.push(Fault::new(&format!("crates/{name}"), 0, message));
+            faults.push(Breach::new(&format!("crates/{name}"), 0, message));
         }
     }
     let (phrases, most) =
@@ -131,17 +131,17 @@ fn compare(house: &House, limits: &Limits, faults: &mut Vec<Fault>) {
     if phrases > most {
         let message =
             format!("{phrases} lines with a phrase of words.toml, at most {most} are allowed: use plain words");
-        faults.push(Fault::new("crates", 0, message));
+        faults.push(Breach::new("crates", 0, message));
     }
     let most = limits.definitions_of_one_name;
     for (name, count) in house.names.iter().filter(|(_, count)| *count > most) {
         let message = format!("{count} types are called '{name}', at most {most} may be: give this one its own name");
-        faults.push(Fault::new("crates", 0, message));
+        faults.push(Breach::new("crates", 0, message));
     }
 }
 
 /// Checks that no crate's own limit of bad openings exceeds the common one, unless the crate is exempt.
-fn compare_with_max(limits: &Limits, faults: &mut Vec<Fault>) {
+fn compare_with_max(limits: &Limits, faults: &mut Vec<Breach>) {
     let most = limits.bad_openings_permille_max;
     for (name, CrateShape { bad_openings_permille: limit, .. }) in &limits.crates {
         let is_exempt = limits.bad_openings_exempt.contains(name);
@@ -150,7 +150,7 @@ fn compare_with_max(limits: &Limits, faults: &mut Vec<Fault>) {
             (false, true) => format!("'{name}' meets the limit of bad openings; remove it from the exempt crates"),
             _ => continue,
         };
-        faults.push(Fault::new(LIMITS_PATH, 0, message));
+        faults.push(Breach::new(LIMITS_PATH, 0, message));
     }
 }
 
@@ -179,7 +179,7 @@ pub fn print(tree: &Tree) {
 /// Measures every crate of `tree`.
 fn measure(tree: &Tree) -> House {
     let sources = imports::sources(tree);
-    let words = Words::read();
+    let words = CountedWords::read();
     let mut names: BTreeMap<String, usize> = BTreeMap::new();
     let mut house = House::default();
     for (name, files) in sources {
@@ -193,7 +193,7 @@ fn measure(tree: &Tree) -> House {
     house
 }
 
-fn figures(files: &[SourceFile<'_>], items: &Items, words: &Words) -> CrateFigures {
+fn figures(files: &[SourceFile<'_>], items: &Items, words: &CountedWords) -> CrateFigures {
     let imports = imports::imports(files);
     let (doc, bad) =
         files.iter().map(|source| openings(source.file, words)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
@@ -219,8 +219,8 @@ fn figures(files: &[SourceFile<'_>], items: &Items, words: &Words) -> CrateFigur
     }
 }
 
-/// Returns the number of doc comments of a file, and of those that open with a word of [`Words::bad_openings`].
-fn openings(file: &File, words: &Words) -> (usize, usize) {
+/// Returns the number of doc comments of a file, and of those that open with a word of [`CountedWords::bad_openings`].
+fn openings(file: &File, words: &CountedWords) -> (usize, usize) {
     let (mut comments, mut bad) = (0, 0);
     let mut is_within = false;
     for line in file.text.lines().take(file.lines_without_tests()) {

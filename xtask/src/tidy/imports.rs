@@ -47,7 +47,7 @@ pub(super) fn imports(files: &[SourceFile<'_>]) -> BTreeMap<String, BTreeSet<Str
     let is_test = |source: &SourceFile<'_>| source.module().first().is_some_and(|name| tests.contains(*name));
     let files: Vec<&SourceFile<'_>> = files.iter().filter(|source| !is_test(source)).collect();
     let modules: BTreeSet<String> = files.iter().map(|source| source.module().join("::")).collect();
-    let mut names = Names { modules, exports: BTreeMap::new() };
+    let mut names = ModuleNames { modules, exports: BTreeMap::new() };
     for source in &files {
         let exports = exports(&source.syntax, &names, &owned(source));
         names.exports.insert(source.module().join("::"), exports);
@@ -103,7 +103,7 @@ fn use_paths(tree: &syn::UseTree) -> Vec<Vec<String>> {
 }
 
 /// Returns the names that a module re-exports, each with its original path from the root.
-fn exports(file: &syn::File, names: &Names, module: &[String]) -> BTreeMap<String, Vec<String>> {
+fn exports(file: &syn::File, names: &ModuleNames, module: &[String]) -> BTreeMap<String, Vec<String>> {
     let paths = |item: &syn::Item| match item {
         syn::Item::Use(item) if is_export(item) => use_paths(&item.tree),
         _ => Vec::new(),
@@ -120,12 +120,12 @@ fn is_export(item: &syn::ItemUse) -> bool {
 }
 
 /// The modules of a crate, with the names that each re-exports.
-struct Names {
+struct ModuleNames {
     modules: BTreeSet<String>,
     exports: BTreeMap<String, BTreeMap<String, Vec<String>>>,
 }
 
-impl Names {
+impl ModuleNames {
     /// Converts a path to one from the root, if it begins at the root, with `super`, or with a module of `module`.
     fn absolute(&self, module: &[String], path: &[String]) -> Option<Vec<String>> {
         let supers = path.iter().take_while(|name| *name == "super").count();
@@ -161,7 +161,7 @@ const STEPS_MAX: usize = 4;
 struct Imports<'a> {
     /// Path of the visited module from the root.
     module: Vec<String>,
-    names: &'a Names,
+    names: &'a ModuleNames,
     found: BTreeSet<String>,
 }
 

@@ -26,14 +26,14 @@ mod tree;
 
 use std::path::Path;
 
-pub use fault::Fault;
+pub use fault::Breach;
 use tree::Tree;
 
 /// Returns all faults below `root`, sorted, and the number of checked files.
 ///
 /// # Errors
 /// If the tree cannot be read.
-pub fn faults(root: &Path) -> std::io::Result<(Vec<Fault>, usize)> {
+pub fn faults(root: &Path) -> std::io::Result<(Vec<Breach>, usize)> {
     let tree = Tree::read(root)?;
     let mut faults = Vec::new();
     text::check(&tree, &mut faults);
@@ -97,7 +97,7 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies below the root");
         let (faults, files) = faults(root).expect("the tree is readable");
         assert!(files > 10, "only {files} files were looked at");
-        let lines: Vec<String> = faults.iter().map(Fault::to_string).collect();
+        let lines: Vec<String> = faults.iter().map(Breach::to_string).collect();
         assert!(faults.is_empty(), "\n{}", lines.join("\n"));
     }
 }

@@ -3,7 +3,7 @@
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
-use super::Fault;
+use super::Breach;
 use super::tree::{File, Tree};
 
 const FUNCTION_LINES_MAX: usize = 70;
@@ -68,20 +68,20 @@ const FORBIDDEN_METHODS: [Forbidden; 1] =
     [Forbidden { what: "unwrap", crates: &[], instead: "use `?`, or `expect` with the reason why it cannot fail" }];
 
 /// Checks every Rust file of `tree`.
-pub fn check(tree: &Tree, faults: &mut Vec<Fault>) {
+pub fn check(tree: &Tree, faults: &mut Vec<Breach>) {
     for file in tree.files.iter().filter(|file| file.is_rust()) {
         match syn::parse_file(&file.text) {
             Ok(syntax) => check_file(file, &syntax, faults),
-            Err(error) => faults.push(Fault::new(&file.path, error.span().start().line, error.to_string())),
+            Err(error) => faults.push(Breach::new(&file.path, error.span().start().line, error.to_string())),
         }
     }
 }
 
-fn check_file(file: &File, syntax: &syn::File, faults: &mut Vec<Fault>) {
+fn check_file(file: &File, syntax: &syn::File, faults: &mut Vec<Breach>) {
     let name = file.crate_name().unwrap_or_default();
     let has_unsafe_crate = UNSAFE_FOLDERS.iter().any(|(allowed, _)| *allowed == name);
     if file.is_crate_root_module() && !has_unsafe_crate && !forbids_unsafe(syntax) {
-        faults.push(Fault::new(&file.path, 1, "write `#![forbid(unsafe_code)]` below the crate's docs"));
+        faults.push(Breach::new(&file.path, 1, "write `#![forbid(unsafe_code)]` below the crate's docs"));
     }
     let mut visitor = Visitor {
         file,
@@ -105,12 +105,12 @@ struct Visitor<'a> {
     crate_name: &'a str,
     may_unsafe: bool,
     in_tests: bool,
-    faults: &'a mut Vec<Fault>,
+    faults: &'a mut Vec<Breach>,
 }
 
 impl Visitor<'_> {
     fn fault(&mut self, span: proc_macro2::Span, message: String) {
-        self.faults.push(Fault::new(&self.file.path, span.start().line, message));
+        self.faults.push(Breach::new(&self.file.path, span.start().line, message));
     }
 
     fn function(&mut self, name: &syn::Ident, whole: proc_macro2::Span, block: &syn::Block) {
@@ -307,7 +307,7 @@ mod tests {
     fn faults_of(path: &str, text: &str) -> Vec<String> {
         let mut faults = Vec::new();
         check(&Tree::of(&[(path, text)]), &mut faults);
-        faults.iter().map(Fault::to_string).collect()
+        faults.iter().map(Breach::to_string).collect()
     }
 
     const FORBID: &str = "#![forbid(unsafe_code)]\n";

@@ -36,7 +36,7 @@ const DEVELOPER_MACROS: [&str; 9] = [
 
 /// A text with its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Text {
+struct SampledText {
     path: String,
     line: usize,
     text: String,
@@ -65,7 +65,7 @@ pub fn print(tree: &Tree, only: Option<&str>, seed: &str) -> bool {
         let [docs, strings] = sample(name, files, seed);
         for (kind, texts) in [("doc comments", docs), ("strings", strings)] {
             println!("\n{name}: {kind}");
-            for Text { path, line, text } in texts {
+            for SampledText { path, line, text } in texts {
                 println!("{path}:{line}: {text}");
             }
         }
@@ -74,7 +74,7 @@ pub fn print(tree: &Tree, only: Option<&str>, seed: &str) -> bool {
 }
 
 /// Draws doc comments and strings of one crate.
-fn sample(name: &str, files: &[SourceFile<'_>], seed: &str) -> [Vec<Text>; 2] {
+fn sample(name: &str, files: &[SourceFile<'_>], seed: &str) -> [Vec<SampledText>; 2] {
     let bytes = seed.bytes().chain([0]).chain(name.bytes());
     let mut prng = Prng::new(bytes.fold(0, |sum, byte| split_mix(sum ^ u64::from(byte))));
     let docs = files.iter().flat_map(|source| doc_comments(source.file)).collect();
@@ -83,7 +83,7 @@ fn sample(name: &str, files: &[SourceFile<'_>], seed: &str) -> [Vec<Text>; 2] {
 }
 
 /// Draws [`DRAWN`] of the texts, or all if there are fewer, and returns them in their order.
-fn draw(mut texts: Vec<Text>, prng: &mut Prng) -> Vec<Text> {
+fn draw(mut texts: Vec<SampledText>, prng: &mut Prng) -> Vec<SampledText> {
     let mut drawn = Vec::new();
     while drawn.len() < DRAWN && !texts.is_empty() {
         drawn.push(texts.swap_remove(prng.below(texts.len() as u64) as usize));
@@ -93,8 +93,8 @@ fn draw(mut texts: Vec<Text>, prng: &mut Prng) -> Vec<Text> {
 }
 
 /// Returns the doc comments of a file, each as one line, without those of its test module.
-fn doc_comments(file: &File) -> Vec<Text> {
-    let mut comments: Vec<Text> = Vec::new();
+fn doc_comments(file: &File) -> Vec<SampledText> {
+    let mut comments: Vec<SampledText> = Vec::new();
     let mut last = (0, "");
     for (index, line) in file.text.lines().take(file.lines_without_tests()).enumerate() {
         let line = line.trim_start();
@@ -102,7 +102,7 @@ fn doc_comments(file: &File) -> Vec<Text> {
         let text = line[mark.len()..].trim();
         match comments.last_mut().filter(|_| last == (index, mark)) {
             Some(comment) => comment.text = format!("{} {text}", comment.text).trim_end().to_owned(),
-            None => comments.push(Text { path: file.path.clone(), line: index + 1, text: text.to_owned() }),
+            None => comments.push(SampledText { path: file.path.clone(), line: index + 1, text: text.to_owned() }),
         }
         last = (index + 1, mark);
     }
@@ -110,7 +110,7 @@ fn doc_comments(file: &File) -> Vec<Text> {
 }
 
 /// Returns the strings of a file that users may see, without those of tests.
-fn strings(source: &SourceFile<'_>) -> Vec<Text> {
+fn strings(source: &SourceFile<'_>) -> Vec<SampledText> {
     let mut strings = Strings { path: &source.file.path, found: Vec::new() };
     strings.visit_file(&source.syntax);
     strings.found
@@ -118,7 +118,7 @@ fn strings(source: &SourceFile<'_>) -> Vec<Text> {
 
 struct Strings<'a> {
     path: &'a str,
-    found: Vec<Text>,
+    found: Vec<SampledText>,
 }
 
 impl Strings<'_> {
@@ -127,7 +127,7 @@ impl Strings<'_> {
         let is_word = |word: &&str| word.chars().filter(|letter| letter.is_alphabetic()).count() > 1;
         if text.split_whitespace().filter(is_word).count() >= WORDS_MIN {
             let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-            self.found.push(Text { path: self.path.to_owned(), line: literal.span().start().line, text });
+            self.found.push(SampledText { path: self.path.to_owned(), line: literal.span().start().line, text });
         }
     }
 
@@ -183,7 +183,7 @@ impl<'ast> Visit<'ast> for Strings<'_> {
 mod tests {
     use super::*;
 
-    fn sampled(texts: usize, seed: &str) -> [Vec<Text>; 2] {
+    fn sampled(texts: usize, seed: &str) -> [Vec<SampledText>; 2] {
         let items: String = (0..texts)
             .map(|i| {
                 format!("/// Comment {i},\n/// second line.\nfn f{i}() {{ println!(\"item number {i} is here\") }}\n")
@@ -211,7 +211,8 @@ mod tests {
         assert_eq!(lines.len(), DRAWN);
         let [docs, strings] = sampled(3, "a1");
         assert_eq!((docs.len(), strings.len()), (3, 3));
-        let first = Text { path: "crates/io/src/lib.rs".into(), line: 1, text: "Comment 0, second line.".into() };
+        let first =
+            SampledText { path: "crates/io/src/lib.rs".into(), line: 1, text: "Comment 0, second line.".into() };
         assert_eq!(docs[0], first);
     }
 

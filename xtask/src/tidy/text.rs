@@ -1,6 +1,6 @@
 //! Rules for all text files: line length, file length, stale terms of the glossary.
 
-use super::Fault;
+use super::Breach;
 use super::tree::{File, Tree};
 
 const LINE_CHARS_MAX: usize = 120;
@@ -10,7 +10,7 @@ const FILE_LINES_MAX: usize = 1000;
 const CODE_ENDINGS: [&str; 7] = [".rs", ".py", ".java", ".go", ".js", ".mjs", ".sh"];
 
 /// Checks every file of `tree`.
-pub fn check(tree: &Tree, faults: &mut Vec<Fault>) {
+pub fn check(tree: &Tree, faults: &mut Vec<Breach>) {
     let glossary = tree.file("GLOSSARY.md").map_or("", |glossary| &glossary.text);
     let (stale, wire) = (stale_terms(glossary), wire_words(glossary));
     for file in &tree.files {
@@ -24,18 +24,18 @@ pub fn check(tree: &Tree, faults: &mut Vec<Fault>) {
     }
 }
 
-fn lengths(file: &File, faults: &mut Vec<Fault>) {
+fn lengths(file: &File, faults: &mut Vec<Breach>) {
     for (index, line) in file.text.lines().enumerate() {
         let chars = line.chars().count();
         if chars > LINE_CHARS_MAX {
             let message = format!("{chars} characters; break the line at {LINE_CHARS_MAX}");
-            faults.push(Fault::new(&file.path, index + 1, message));
+            faults.push(Breach::new(&file.path, index + 1, message));
         }
     }
     let lines = file.lines_without_tests();
     if file.is_rust() && !file.is_test() && lines > FILE_LINES_MAX {
         let message = format!("{lines} lines without tests; split the file, at most {FILE_LINES_MAX} are allowed");
-        faults.push(Fault::new(&file.path, 0, message));
+        faults.push(Breach::new(&file.path, 0, message));
     }
 }
 
@@ -71,7 +71,7 @@ fn stale_terms(glossary: &str) -> Vec<Stale> {
         .collect()
 }
 
-fn terms(file: &File, stale: &[Stale], wire: &[String], faults: &mut Vec<Fault>) {
+fn terms(file: &File, stale: &[Stale], wire: &[String], faults: &mut Vec<Breach>) {
     let here: Vec<&Stale> = stale.iter().filter(|stale| file.path.starts_with(&stale.below)).collect();
     if here.is_empty() {
         return;
@@ -84,7 +84,7 @@ fn terms(file: &File, stale: &[Stale], wire: &[String], faults: &mut Vec<Fault>)
         for stale in &here {
             if contains_word(&line, &stale.term) {
                 let message = format!("stale term '{}': say '{}'", stale.term, stale.instead);
-                faults.push(Fault::new(&file.path, index + 1, message));
+                faults.push(Breach::new(&file.path, index + 1, message));
             }
         }
     }
@@ -112,7 +112,7 @@ mod tests {
     fn faults_of(files: &[(&str, &str)]) -> Vec<String> {
         let mut faults = Vec::new();
         check(&Tree::of(files), &mut faults);
-        faults.iter().map(Fault::to_string).collect()
+        faults.iter().map(Breach::to_string).collect()
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Control groups: the limits of a container. They are those of the process that the caller named, else the doctor's.
 
-use crate::check::{Check, Needs, Probed, Seen};
+use crate::check::{Check, Needs, ProbeResult, Probed};
 use crate::host::{Host, Unread, field};
 
 pub(super) const CHECKS: &[Check] = &[
@@ -137,17 +137,17 @@ fn above(own: &str, folder: &str) -> String {
 
 fn cpu_quota(host: &Host) -> Probed {
     let own = host.groups("cpu")?.swap_remove(0);
-    let mut worst: Option<(f64, Seen)> = None;
+    let mut worst: Option<(f64, ProbeResult)> = None;
     for quota in quotas(host)? {
         let mut value = format!("{} of every {} us: {:.2} CPUs", quota.quota_us, quota.period_us, quota.cpus());
         value += &above(&own, &quota.folder);
         let path = format!("{}/cpu.stat", quota.folder);
-        let (mut share, mut seen) = (0.0, Seen::warn(value.clone()));
+        let (mut share, mut seen) = (0.0, ProbeResult::warn(value.clone()));
         if let (Some(periods), Some(stopped)) = (grown(host, &path, "nr_periods")?, grown(host, &path, "nr_throttled")?)
         {
             share = stopped as f64 / periods.max(1) as f64;
             let value = format!("{value}; stopped in {stopped} of {periods} periods");
-            seen = if stopped > 0 { Seen::bad(value).weighing(share) } else { Seen::warn(value) };
+            seen = if stopped > 0 { ProbeResult::bad(value).weighing(share) } else { ProbeResult::warn(value) };
         }
         // If no quota has stopped the process, the smallest quota counts.
         let rank = share - quota.cpus() / 1e6;
@@ -155,7 +155,7 @@ fn cpu_quota(host: &Host) -> Probed {
             worst = Some((rank, seen));
         }
     }
-    Ok(worst.map_or_else(|| Seen::ok("no quota"), |(_, seen)| seen))
+    Ok(worst.map_or_else(|| ProbeResult::ok("no quota"), |(_, seen)| seen))
 }
 
 /// Counts the CPUs in a list: `0-3,8`.
@@ -174,7 +174,7 @@ fn cpuset(host: &Host) -> Probed {
     let allowed = list.and_then(count).ok_or(Unread::Garbage(path, "Cpus_allowed_list"))?;
     let (cpus, threads) = (host.cpus()?.len(), host.threads()?.len());
     let value = format!("{allowed} of {cpus} CPUs allowed, {threads} threads");
-    Ok(Seen::warn_if(allowed < cpus && threads > 4 * allowed, value))
+    Ok(ProbeResult::warn_if(allowed < cpus && threads > 4 * allowed, value))
 }
 
 /// A group's limit and use of memory, in bytes.
@@ -237,10 +237,10 @@ fn memory(host: &Host) -> Probed {
     }
     let Some(group) = tightest else {
         let why = Unread::Absent(format!("{}/memory.max", folders[0]));
-        return if host.sees_all_groups(&folders) { Ok(Seen::ok("no limit")) } else { Err(why) };
+        return if host.sees_all_groups(&folders) { Ok(ProbeResult::ok("no limit")) } else { Err(why) };
     };
     if group.limit == i64::MAX {
-        return Ok(Seen::ok(format!("no limit, {} MiB in use", group.used >> 20)));
+        return Ok(ProbeResult::ok(format!("no limit, {} MiB in use", group.used >> 20)));
     }
     let mut value = format!("{} of {} MiB in use", group.used >> 20, group.limit >> 20);
     if group.cache > 0 {
@@ -252,10 +252,10 @@ fn memory(host: &Host) -> Probed {
         value += &format!("; at the limit {times} times meanwhile");
     }
     if (group.used - group.cache) / 9 > group.limit / 10 {
-        return Ok(Seen::bad(value).weighing(if times > 0 { 0.1 } else { 0.0 }));
+        return Ok(ProbeResult::bad(value).weighing(if times > 0 { 0.1 } else { 0.0 }));
     }
     // The next allocation must reclaim memory from the cache, in the thread that needs it.
-    Ok(Seen::warn_if(times > 0 || group.used / 19 > group.limit / 20, value))
+    Ok(ProbeResult::warn_if(times > 0 || group.used / 19 > group.limit / 20, value))
 }
 
 /// Maximum pressure that passes, in % of the last ten seconds.
@@ -276,5 +276,5 @@ fn pressure(host: &Host) -> Probed {
     if let Some(version) = host.groups_version() {
         value += &format!("; control groups of version {version}");
     }
-    Ok(Seen::warn_if(high > 1.0, value))
+    Ok(ProbeResult::warn_if(high > 1.0, value))
 }

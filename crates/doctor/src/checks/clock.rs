@@ -1,6 +1,6 @@
 //! Clocks and the ticks that go with them.
 
-use crate::check::{Check, Needs, Probed, Seen};
+use crate::check::{Check, Needs, ProbeResult, Probed};
 use crate::host::{Clocks, Host, Unread};
 use std::time::Instant;
 
@@ -65,13 +65,13 @@ fn clock_cost_ns() -> f64 {
 }
 
 /// Judges a clock by its name and the time of a reading. For a tree only the name is known.
-fn judged(name: &str, ns: Option<f64>) -> Seen {
+fn judged(name: &str, ns: Option<f64>) -> ProbeResult {
     let is_slow = !matches!(name, "tsc" | "kvm-clock" | "arch_sys_counter" | "hyperv_clocksource_tsc_page");
     let value = ns.map_or_else(|| name.to_owned(), |ns| format!("{name}: {ns:.0} ns a reading"));
     match ns {
-        Some(ns) if !is_slow => Seen::warn_if(ns > SYSTEM_CALL_NS_MIN, value),
-        Some(ns) => Seen::bad_if(ns > CLOCK_NS_MAX, value),
-        None => Seen::bad_if(is_slow, value),
+        Some(ns) if !is_slow => ProbeResult::warn_if(ns > SYSTEM_CALL_NS_MIN, value),
+        Some(ns) => ProbeResult::bad_if(ns > CLOCK_NS_MAX, value),
+        None => ProbeResult::bad_if(is_slow, value),
     }
 }
 
@@ -120,12 +120,12 @@ fn slew(host: &Host) -> Probed {
         setter.unwrap_or("no known time service")
     );
     if ppm.abs() > SLEW_PPM_MAX {
-        return Ok(Seen::bad(value));
+        return Ok(ProbeResult::bad(value));
     }
     if setter.is_none() && !host.sees_all_processes() {
         return Err(Unread::Beside("the host's own processes are not seen from here, and one may set the clock"));
     }
-    Ok(Seen::warn_if(setter.is_none(), value))
+    Ok(ProbeResult::warn_if(setter.is_none(), value))
 }
 
 fn ticks(host: &Host) -> Probed {
@@ -136,9 +136,9 @@ fn ticks(host: &Host) -> Probed {
     let interval = host.sysctl("vm.stat_interval")?;
     let value = format!("timer_migration {timers}, nmi_watchdog {watchdog}, stat_interval {interval}");
     if isolated.is_empty() {
-        return Ok(Seen::ok(format!("{value}; no CPU is set apart")));
+        return Ok(ProbeResult::ok(format!("{value}; no CPU is set apart")));
     }
-    Ok(Seen::warn_if(timers == 1 || watchdog == 1 || interval < 10, value))
+    Ok(ProbeResult::warn_if(timers == 1 || watchdog == 1 || interval < 10, value))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The machine below: the CPU time that it takes, and its type.
 
 use super::irq::most_of_a_cpu;
-use crate::check::{Check, Needs, Probed, Seen};
+use crate::check::{Check, Needs, ProbeResult, Probed};
 use crate::ethtool::{channels_max, channels_now};
 use crate::host::{Host, Unread};
 use crate::metadata;
@@ -95,7 +95,7 @@ fn steal(host: &Host) -> Probed {
     let (cpu, share) =
         most_of_a_cpu(&host.twice(path)?, STEAL).ok_or(Unread::Garbage(path.to_owned(), "lines of CPUs"))?;
     let value = format!("{:.1} % of {cpu} was given to others", share * 100.0);
-    let seen = if share > STEAL_BAD { Seen::bad(value) } else { Seen::warn_if(share > STEAL_MAX, value) };
+    let seen = if share > STEAL_BAD { ProbeResult::bad(value) } else { ProbeResult::warn_if(share > STEAL_MAX, value) };
     Ok(seen.weighing(share))
 }
 
@@ -109,7 +109,7 @@ fn nic_driver(host: &Host) -> Probed {
         old |= matches!(driver, "vif" | "xen-netfront" | "ixgbevf" | "8139cp" | "e1000");
         parts.push(format!("{nic}: {driver}"));
     }
-    Ok(Seen::warn_if(old, parts.join(", ")))
+    Ok(ProbeResult::warn_if(old, parts.join(", ")))
 }
 
 fn queues_default(host: &Host) -> Probed {
@@ -123,8 +123,8 @@ fn queues_default(host: &Host) -> Probed {
     let now = channels_now(&text).ok_or_else(|| Unread::Garbage(command(), "channels"))?;
     let value = format!("{}: {now} queues of {most}", nic.name);
     Ok(match planned.queues {
-        Some(queues) => Seen::warn_if(queues != now, format!("{value}, and the plan has {queues}")),
-        None => Seen::ok(format!("{value}; too few CPUs to plan them")),
+        Some(queues) => ProbeResult::warn_if(queues != now, format!("{value}, and the plan has {queues}")),
+        None => ProbeResult::ok(format!("{value}; too few CPUs to plan them")),
     })
 }
 
@@ -137,7 +137,7 @@ fn burstable(host: &Host) -> Probed {
     }
     let is_amazon = vendor.starts_with("Amazon");
     let burstable = is_amazon && ["t2.", "t3.", "t3a.", "t4g."].iter().any(|kind| product.starts_with(kind));
-    Ok(Seen::warn_if(burstable, format!("{vendor} {product}")))
+    Ok(ProbeResult::warn_if(burstable, format!("{vendor} {product}")))
 }
 
 fn placement(host: &Host) -> Probed {
@@ -154,12 +154,12 @@ fn placement(host: &Host) -> Probed {
     let zone = word("zone").ok_or_else(|| Unread::Garbage(path.to_owned(), "zone"))?;
     // Not every cloud reports the placement group.
     Ok(match word("group") {
-        None => Seen::ok(format!("zone {zone}; the group is unknown")),
-        Some("none") => Seen::warn(format!("zone {zone}, in no placement group")),
-        Some(group) => Seen::ok(format!("zone {zone}, placement group {group}")),
+        None => ProbeResult::ok(format!("zone {zone}; the group is unknown")),
+        Some("none") => ProbeResult::warn(format!("zone {zone}, in no placement group")),
+        Some(group) => ProbeResult::ok(format!("zone {zone}, placement group {group}")),
     })
 }
 
 fn kernel(host: &Host) -> Probed {
-    Ok(Seen::ok(host.read("/proc/sys/kernel/osrelease")?))
+    Ok(ProbeResult::ok(host.read("/proc/sys/kernel/osrelease")?))
 }

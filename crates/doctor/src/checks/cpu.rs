@@ -1,6 +1,6 @@
 //! Processors: how fast they respond, and which other work uses them.
 
-use crate::check::{Check, Needs, Probed, Seen};
+use crate::check::{Check, Needs, ProbeResult, Probed};
 use crate::host::{Host, Unread, field};
 
 pub(super) const CHECKS: &[Check] = &[
@@ -119,7 +119,7 @@ fn governor(host: &Host) -> Probed {
         0 => format!("performance on all {all} CPUs that have one"),
         _ => format!("{slow} of {all} CPUs are not at performance (the last: {last})"),
     };
-    Ok(Seen::warn_if(slow > 0, value))
+    Ok(ProbeResult::warn_if(slow > 0, value))
 }
 
 /// Longest wake-up time that passes, in microseconds.
@@ -137,7 +137,7 @@ fn cstates(host: &Host) -> Probed {
         }
     }
     let by = if is_held { format!("; a program holds it to {allowed_us} us") } else { String::new() };
-    Ok(Seen::warn_if(deepest > WAKE_US_MAX, format!("up to {deepest} us to wake{by}")))
+    Ok(ProbeResult::warn_if(deepest > WAKE_US_MAX, format!("up to {deepest} us to wake{by}")))
 }
 
 fn boost(host: &Host) -> Probed {
@@ -146,7 +146,7 @@ fn boost(host: &Host) -> Probed {
         Ok(off) => off == 1,
         Err(_) => host.number(&format!("{folder}/cpufreq/boost"))? == 0,
     };
-    Ok(Seen::warn_if(is_off, if is_off { "off" } else { "on" }))
+    Ok(ProbeResult::warn_if(is_off, if is_off { "off" } else { "on" }))
 }
 
 /// Hosts with fewer CPUs have none to spare.
@@ -156,9 +156,9 @@ fn isolated(host: &Host) -> Probed {
     let cpus = host.cpus()?.len();
     let isolated = host.read("/sys/devices/system/cpu/isolated")?;
     if cpus < ISOLATION_CPUS_MIN {
-        return Ok(Seen::ok(format!("{cpus} CPUs: none to set apart")));
+        return Ok(ProbeResult::ok(format!("{cpus} CPUs: none to set apart")));
     }
-    Ok(Seen::warn_if(isolated.is_empty(), format!("of {cpus} CPUs set apart: {}", or_none(&isolated))))
+    Ok(ProbeResult::warn_if(isolated.is_empty(), format!("of {cpus} CPUs set apart: {}", or_none(&isolated))))
 }
 
 fn or_none(list: &str) -> &str {
@@ -198,7 +198,7 @@ fn involuntary(host: &Host) -> Probed {
     let (thread, rate) = grown(host, "status", "nonvoluntary_ctxt_switches")?;
     let value = format!("thread {thread}: taken off its CPU {rate:.0} times a second");
     // A switch costs the thread a few milliseconds of waiting.
-    Ok(Seen::bad_if(rate > SWITCHES_A_SECOND_MAX, value).weighing((rate * 0.003).min(1.0)))
+    Ok(ProbeResult::bad_if(rate > SWITCHES_A_SECOND_MAX, value).weighing((rate * 0.003).min(1.0)))
 }
 
 /// Maximum moves per second of one thread that pass.
@@ -206,16 +206,16 @@ const MOVES_A_SECOND_MAX: f64 = 1.0;
 
 fn migrations(host: &Host) -> Probed {
     let (thread, rate) = grown(host, "sched", "se.nr_migrations")?;
-    Ok(Seen::warn_if(rate > MOVES_A_SECOND_MAX, format!("thread {thread}: moved {rate:.1} times a second")))
+    Ok(ProbeResult::warn_if(rate > MOVES_A_SECOND_MAX, format!("thread {thread}: moved {rate:.1} times a second")))
 }
 
 fn autogroup(host: &Host) -> Probed {
     let on = host.sysctl("kernel.sched_autogroup_enabled")?;
     let value = format!("kernel.sched_autogroup_enabled = {on}");
     if on == 1 && has_own_group(host).unwrap_or(false) {
-        return Ok(Seen::ok(format!("{value}; the process's control group overrides it")));
+        return Ok(ProbeResult::ok(format!("{value}; the process's control group overrides it")));
     }
-    Ok(Seen::warn_if(on == 1, value))
+    Ok(ProbeResult::warn_if(on == 1, value))
 }
 
 /// Returns whether the process is in a CPU control group other than the root.
@@ -238,5 +238,5 @@ fn mitigations(host: &Host) -> Probed {
         mitigated += u32::from(text.starts_with("Mitigation"));
         open += u32::from(text.starts_with("Vulnerable"));
     }
-    Ok(Seen::ok(format!("{mitigated} mitigated, {open} open")))
+    Ok(ProbeResult::ok(format!("{mitigated} mitigated, {open} open")))
 }

@@ -1,6 +1,6 @@
 //! Interrupts: the CPUs that handle them.
 
-use crate::check::{Check, Needs, Probed, Seen};
+use crate::check::{Check, Needs, ProbeResult, Probed};
 use crate::host::{Host, Twice, Unread};
 
 pub(super) const CHECKS: &[Check] = &[
@@ -91,9 +91,9 @@ fn irqbalance(host: &Host) -> Probed {
         }
     }
     Ok(match (running, kept_off) {
-        (false, _) => Seen::ok("it does not run"),
-        (true, true) => Seen::ok("it runs, and is kept from some CPUs"),
-        (true, false) => Seen::warn("it runs, and may use every CPU"),
+        (false, _) => ProbeResult::ok("it does not run"),
+        (true, true) => ProbeResult::ok("it runs, and is kept from some CPUs"),
+        (true, false) => ProbeResult::warn("it runs, and may use every CPU"),
     })
 }
 
@@ -138,7 +138,7 @@ fn concentration(host: &Host) -> Probed {
         grown.len()
     );
     let is_bad = grown.len() >= SPREAD_CPUS_MIN && sum >= INTERRUPTS_A_SECOND_MIN && share > SHARE_MAX;
-    Ok(Seen::bad_if(is_bad, value).weighing(share))
+    Ok(ProbeResult::bad_if(is_bad, value).weighing(share))
 }
 
 /// The column of soft interrupts in a CPU's line of /proc/stat.
@@ -171,7 +171,7 @@ fn softirq_time(host: &Host) -> Probed {
     let (cpu, share) =
         most_of_a_cpu(&host.twice(path)?, SOFTIRQ).ok_or(Unread::Garbage(path.to_owned(), "lines of CPUs"))?;
     let value = format!("{cpu} spends {:.0} % of its time in soft interrupts", share * 100.0);
-    Ok(Seen::warn_if(share > SOFTIRQ_MAX, value).weighing(share))
+    Ok(ProbeResult::warn_if(share > SOFTIRQ_MAX, value).weighing(share))
 }
 
 /// Returns the packets dropped, and the times that a CPU ran out of budget.
@@ -193,7 +193,7 @@ fn net_drops(host: &Host) -> Probed {
     let after = softnet(&twice.after).ok_or_else(garbage)?;
     let (dropped, squeezed) = (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1));
     let value = format!("{dropped} packets dropped, {squeezed} times out of budget in {:.0} s", twice.seconds);
-    Ok(if dropped > 0 { Seen::bad(value).weighing(1.0) } else { Seen::warn_if(squeezed > 0, value) })
+    Ok(if dropped > 0 { ProbeResult::bad(value).weighing(1.0) } else { ProbeResult::warn_if(squeezed > 0, value) })
 }
 
 #[cfg(test)]

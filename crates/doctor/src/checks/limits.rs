@@ -1,6 +1,6 @@
 //! Resource limits of the process.
 
-use crate::check::{Check, Needs, Probed, Seen};
+use crate::check::{Check, Needs, ProbeResult, Probed};
 use crate::host::{Host, Unread};
 
 pub(super) const CHECKS: &[Check] = &[
@@ -69,21 +69,23 @@ fn is_capable(status: &str, of: &[u32]) -> bool {
 const NOFILE_MIN: u64 = 4096;
 
 fn nofile(host: &Host) -> Probed {
-    let Some(most) = limit(host, "Max open files")? else { return Ok(Seen::ok("no limit")) };
+    let Some(most) = limit(host, "Max open files")? else { return Ok(ProbeResult::ok("no limit")) };
     let open = match host.count(&host.process("fd")?) {
         Ok(open) => open,
-        Err(_) if most < NOFILE_MIN => return Ok(Seen::warn(format!("{most} allowed; the number in use is unknown"))),
+        Err(_) if most < NOFILE_MIN => {
+            return Ok(ProbeResult::warn(format!("{most} allowed; the number in use is unknown")));
+        }
         // Without permission to count the open files, the table's size is still readable. It is never below their
         // number.
         Err(why) => match slots(host) {
             Some(slots) if slots * 10 <= most * 8 => {
-                return Ok(Seen::ok(format!("at most {slots} open, {most} allowed")));
+                return Ok(ProbeResult::ok(format!("at most {slots} open, {most} allowed")));
             }
             _ => return Err(why),
         },
     };
     let value = format!("{open} open, {most} allowed");
-    Ok(if open * 10 > most * 8 { Seen::bad(value) } else { Seen::warn_if(most < NOFILE_MIN, value) })
+    Ok(if open * 10 > most * 8 { ProbeResult::bad(value) } else { ProbeResult::warn_if(most < NOFILE_MIN, value) })
 }
 
 /// Returns the size of the process's table of open files.
@@ -96,13 +98,13 @@ fn memlock(host: &Host) -> Probed {
     let path = host.process("status")?;
     let status = host.read(&path)?;
     let rss_kb = crate::host::field(&status, "VmRSS").ok_or(Unread::Garbage(path, "VmRSS"))?;
-    let Some(most) = limit else { return Ok(Seen::ok("no limit")) };
+    let Some(most) = limit else { return Ok(ProbeResult::ok("no limit")) };
     if is_capable(&status, &[CAP_IPC_LOCK]) {
-        return Ok(Seen::ok(format!("{} MiB, which its capability (CAP_IPC_LOCK) lifts", most >> 20)));
+        return Ok(ProbeResult::ok(format!("{} MiB, which its capability (CAP_IPC_LOCK) lifts", most >> 20)));
     }
     let swaps = host.read("/proc/swaps")?.lines().count() > 1;
     let value = format!("{} MiB may be locked, {} MiB are in use", most >> 20, rss_kb >> 10);
-    Ok(Seen::warn_if(swaps && most < rss_kb as u64 * 1024, value))
+    Ok(ProbeResult::warn_if(swaps && most < rss_kb as u64 * 1024, value))
 }
 
 fn nproc(host: &Host) -> Probed {
@@ -127,5 +129,5 @@ fn nproc(host: &Host) -> Probed {
             value += &format!(", {now} of {most} in the control group");
         }
     }
-    Ok(Seen::bad_if(is_near, value))
+    Ok(ProbeResult::bad_if(is_near, value))
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use io::away::Away;
 
-use crate::check::{Check, Needs, Probed, Seen};
+use crate::check::{Check, Needs, ProbeResult, Probed};
 use crate::host::{Host, Unread};
 
 pub(super) const CHECKS: &[Check] = &[
@@ -75,7 +75,7 @@ fn noise(host: &Host) -> Probed {
         "{noisy} of {} CPUs are noisy; {name} is away for {worst:.0} us or longer, 0.1 % of the time",
         cpus.len()
     );
-    Ok(Seen::warn_if(noisy > 0, value).weighing((worst / 1e6).min(1.0)))
+    Ok(ProbeResult::warn_if(noisy > 0, value).weighing((worst / 1e6).min(1.0)))
 }
 
 const SYNC_P99_US_MAX: f64 = 5_000.0;
@@ -135,7 +135,7 @@ fn fsync(host: &Host) -> Probed {
         [one("p50_us")?, one("p99_us")?]
     };
     let value = format!("fdatasync after 4 KB: {middle:.0} us in the middle, one in a hundred {slow:.0} us");
-    Ok(Seen::bad_if(slow > SYNC_P99_US_MAX, value).weighing((slow / 1e6).min(1.0)))
+    Ok(ProbeResult::bad_if(slow > SYNC_P99_US_MAX, value).weighing((slow / 1e6).min(1.0)))
 }
 
 #[cfg(test)]

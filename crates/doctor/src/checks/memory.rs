@@ -1,6 +1,6 @@
 //! Memory: which threads wait for it, and when.
 
-use crate::check::{Check, Needs, Probed, Seen};
+use crate::check::{Check, Needs, ProbeResult, Probed};
 use crate::host::{Host, Twice, Unread, chosen, field};
 
 pub(super) const CHECKS: &[Check] = &[
@@ -178,14 +178,14 @@ fn chosen_of(host: &Host, path: &str) -> Result<String, Unread> {
 
 fn thp(host: &Host) -> Probed {
     let word = chosen_of(host, "/sys/kernel/mm/transparent_hugepage/enabled")?;
-    Ok(Seen::warn_if(word == "always", format!("transparent_hugepage/enabled = {word}")))
+    Ok(ProbeResult::warn_if(word == "always", format!("transparent_hugepage/enabled = {word}")))
 }
 
 fn thp_defrag(host: &Host) -> Probed {
     let enabled = chosen_of(host, "/sys/kernel/mm/transparent_hugepage/enabled")?;
     let word = chosen_of(host, "/sys/kernel/mm/transparent_hugepage/defrag")?;
     let value = format!("transparent_hugepage/defrag = {word}, enabled = {enabled}");
-    Ok(Seen::bad_if(word == "always" && enabled != "never", value))
+    Ok(ProbeResult::bad_if(word == "always" && enabled != "never", value))
 }
 
 /// Hosts with less memory than this have the smaller floor.
@@ -203,7 +203,7 @@ fn min_free(host: &Host) -> Probed {
     let total = meminfo(host, "MemTotal")?;
     let floor = min_free_floor_kb(host)?;
     let value = format!("vm.min_free_kbytes = {kb}: {} MiB of {} MiB", kb >> 10, total >> 10);
-    Ok(Seen::warn_if(kb < floor || kb > total / 20, value))
+    Ok(ProbeResult::warn_if(kb < floor || kb > total / 20, value))
 }
 
 /// Returns the growth per second of a counter, or of all counters whose names begin with `prefix`.
@@ -227,7 +227,7 @@ fn watermark_scale(host: &Host) -> Probed {
     let factor = host.sysctl("vm.watermark_scale_factor")?;
     let taken = rate(&host.twice(VMSTAT)?, VMSTAT, "pgalloc_")?;
     let value = format!("{factor} ten-thousandths; {:.0} MB a second are allocated", taken * 4096.0 / 1e6);
-    Ok(Seen::warn_if(factor <= WATERMARK_SCALE_DEFAULT && taken > FAST_PAGES, value))
+    Ok(ProbeResult::warn_if(factor <= WATERMARK_SCALE_DEFAULT && taken > FAST_PAGES, value))
 }
 
 const SWAPPINESS_MAX: i64 = 10;
@@ -239,25 +239,24 @@ fn swap(host: &Host) -> Probed {
         return Err(Unread::Garbage(path.to_owned(), "head of a table"));
     }
     if swaps.lines().count() < 2 {
-        return Ok(Seen::ok("no swap"));
+        return Ok(ProbeResult::ok("no swap"));
     }
     let swappiness = host.sysctl("vm.swappiness")?;
     let mut value = format!("swap is on, vm.swappiness = {swappiness}");
     if let Ok(path) = host.process("status") {
         let kb = field(&host.read(&path)?, "VmSwap").unwrap_or(0);
         if kb > 0 {
-            return Ok(
-                Seen::bad(format!("{value}; {} MiB of the process are swapped out", (kb >> 10).max(1))).weighing(0.5)
-            );
+            return Ok(ProbeResult::bad(format!("{value}; {} MiB of the process are swapped out", (kb >> 10).max(1)))
+                .weighing(0.5));
         }
         value += "; none of the process is swapped out";
     }
-    Ok(Seen::warn_if(swappiness > SWAPPINESS_MAX, value))
+    Ok(ProbeResult::warn_if(swappiness > SWAPPINESS_MAX, value))
 }
 
 fn overcommit(host: &Host) -> Probed {
     let mode = host.sysctl("vm.overcommit_memory")?;
-    Ok(Seen::warn_if(mode == 2, format!("vm.overcommit_memory = {mode}")))
+    Ok(ProbeResult::warn_if(mode == 2, format!("vm.overcommit_memory = {mode}")))
 }
 
 const MAPS_MIN: i64 = 262_144;
@@ -278,7 +277,7 @@ fn map_count(host: &Host) -> Probed {
             Err(_) => value += "; the number in use is unknown",
         }
     }
-    Ok(if is_near { Seen::bad(value) } else { Seen::warn_if(most < MAPS_MIN, value) })
+    Ok(if is_near { ProbeResult::bad(value) } else { ProbeResult::warn_if(most < MAPS_MIN, value) })
 }
 
 /// Unwritten data that a disk writes within a second or a few, in KiB.
@@ -288,7 +287,7 @@ fn dirty(host: &Host) -> Probed {
     let bytes = host.sysctl("vm.dirty_bytes")?;
     let total = meminfo(host, "MemTotal")?;
     let kb = if bytes > 0 { bytes >> 10 } else { total / 100 * host.sysctl("vm.dirty_ratio")? };
-    Ok(Seen::warn_if(kb > DIRTY_KB_MAX, format!("up to {} MiB unwritten", kb >> 10)))
+    Ok(ProbeResult::warn_if(kb > DIRTY_KB_MAX, format!("up to {} MiB unwritten", kb >> 10)))
 }
 
 /// Returns the major faults: field 12 of /proc/PID/stat, counted after the name in parentheses, which may hold
@@ -304,7 +303,7 @@ fn majfault(host: &Host) -> Probed {
         return Err(Unread::Garbage(path, "count of major faults"));
     };
     let rate = (after - before) / twice.seconds;
-    Ok(Seen::bad_if(rate > 0.0, format!("{rate:.1} major faults a second")).weighing((rate * 0.005).min(1.0)))
+    Ok(ProbeResult::bad_if(rate > 0.0, format!("{rate:.1} major faults a second")).weighing((rate * 0.005).min(1.0)))
 }
 
 fn reclaim(host: &Host) -> Probed {
@@ -312,7 +311,7 @@ fn reclaim(host: &Host) -> Probed {
     let scanned = rate(&twice, VMSTAT, "pgscan_direct ")?;
     let stalls = rate(&twice, VMSTAT, "allocstall")?;
     let value = format!("{scanned:.0} pages looked at and {stalls:.0} waits a second in direct reclaim");
-    Ok(Seen::bad_if(scanned > 0.0 || stalls > 0.0, value).weighing((stalls * 0.005).min(1.0)))
+    Ok(ProbeResult::bad_if(scanned > 0.0 || stalls > 0.0, value).weighing((stalls * 0.005).min(1.0)))
 }
 
 fn page_cache_garbage(host: &Host) -> Probed {
@@ -321,7 +320,7 @@ fn page_cache_garbage(host: &Host) -> Probed {
     let value =
         format!("{} % of memory is inactive file cache, {} % is free", inactive * 100 / total, free * 100 / total);
     // As long as memory is free, no thread has to reclaim the cache.
-    Ok(Seen::warn_if(inactive * 5 > total && free * 20 < total, value))
+    Ok(ProbeResult::warn_if(inactive * 5 > total && free * 20 < total, value))
 }
 
 fn mglru(host: &Host) -> Probed {
@@ -330,13 +329,13 @@ fn mglru(host: &Host) -> Probed {
     let digits = text.trim_start_matches("0x");
     let on = u32::from_str_radix(digits, 16).map_err(|_| Unread::Garbage(path.to_owned(), "hexadecimal number"))?;
     if on == 0 {
-        return Ok(Seen::ok("off: the two lists"));
+        return Ok(ProbeResult::ok("off: the two lists"));
     }
     let ttl = host.number("/sys/kernel/mm/lru_gen/min_ttl_ms")?;
-    Ok(Seen::ok(format!("on, min_ttl_ms {ttl}")))
+    Ok(ProbeResult::ok(format!("on, min_ttl_ms {ttl}")))
 }
 
 fn ksm(host: &Host) -> Probed {
     let run = host.number("/sys/kernel/mm/ksm/run")?;
-    Ok(Seen::warn_if(run == 1, format!("ksm/run = {run}")))
+    Ok(ProbeResult::warn_if(run == 1, format!("ksm/run = {run}")))
 }

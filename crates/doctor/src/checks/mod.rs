@@ -1,4 +1,4 @@
-//! The checks, one file per group.
+//! The table of all checks, one file per group, and the choice among them by name.
 
 pub(crate) mod cgroup;
 pub(crate) mod clock;
@@ -13,6 +13,8 @@ mod nic;
 mod numa;
 pub(crate) mod placed;
 pub(crate) mod storage;
+
+use base::nearest::nearest;
 
 use crate::check::Check;
 
@@ -35,4 +37,34 @@ pub fn all() -> impl Iterator<Item = &'static Check> {
     ]
     .into_iter()
     .flatten()
+}
+
+/// Returns what a check's id begins with.
+fn group(check: &Check) -> &'static str {
+    check.id.split('.').next().unwrap_or_default()
+}
+
+/// For an error's line: the check or group that is named nearly so, if there is one.
+pub fn nearest_of(name: &str) -> String {
+    let names = all().flat_map(|check| [check.id, group(check)]);
+    nearest(name, names).map_or_else(String::new, |near| format!("; the nearest is {near}"))
+}
+
+/// The checks that are asked for, by their ids or groups; all of them if none is named.
+///
+/// # Errors
+/// A line for each name that is neither, with the nearest one.
+pub fn select(only: &[String]) -> Result<Vec<&'static Check>, Vec<String>> {
+    let all: Vec<&Check> = all().collect();
+    let mut faults = Vec::new();
+    for name in only {
+        if !all.iter().any(|check| check.id == name || group(check) == name) {
+            faults.push(format!("{name:?} is no check and no group of checks{}", nearest_of(name)));
+        }
+    }
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    let wanted = |check: &&Check| only.is_empty() || only.iter().any(|name| check.id == name || group(check) == name);
+    Ok(all.into_iter().filter(wanted).collect())
 }

@@ -1,6 +1,6 @@
 //! The network: queues, limits and losses.
 
-use crate::check::{Check, Needs, Probed, Seen};
+use crate::check::{Check, Needs, ProbeResult, Probed};
 use crate::host::{Host, Unread};
 
 pub(super) const CHECKS: &[Check] = &[
@@ -180,7 +180,7 @@ fn queues(host: &Host) -> Probed {
         few |= queues == 1 && cpus >= 4;
         parts.push(format!("{nic}: {queues}"));
     }
-    Ok(Seen::warn_if(few, format!("receive queues on {cpus} CPUs: {}", parts.join(", "))))
+    Ok(ProbeResult::warn_if(few, format!("receive queues on {cpus} CPUs: {}", parts.join(", "))))
 }
 
 /// Returns whether a mask such as `00000000,0000000f` contains a CPU.
@@ -200,7 +200,7 @@ fn rps(host: &Host) -> Probed {
         missing |= queues.len() * 4 < cpus && steered == 0;
         parts.push(format!("{nic}: {steered} of {} receive queues are steered", queues.len()));
     }
-    Ok(Seen::warn_if(missing, format!("{}, on {cpus} CPUs", parts.join(", "))))
+    Ok(ProbeResult::warn_if(missing, format!("{}, on {cpus} CPUs", parts.join(", "))))
 }
 
 fn rfs(host: &Host) -> Probed {
@@ -210,7 +210,7 @@ fn rfs(host: &Host) -> Probed {
     for nic in host.nics()? {
         few |= queue_names(host, &nic, "rx-")?.len() * 4 < cpus;
     }
-    Ok(Seen::warn_if(few && entries == 0, format!("net.core.rps_sock_flow_entries = {entries}")))
+    Ok(ProbeResult::warn_if(few && entries == 0, format!("net.core.rps_sock_flow_entries = {entries}")))
 }
 
 fn xps(host: &Host) -> Probed {
@@ -226,7 +226,7 @@ fn xps(host: &Host) -> Probed {
         missing |= queues.len() > 1 && mapped == 0;
         parts.push(format!("{nic}: {mapped} of {} send queues have CPUs", queues.len()));
     }
-    Ok(Seen::warn_if(missing, parts.join(", ")))
+    Ok(ProbeResult::warn_if(missing, parts.join(", ")))
 }
 
 /// Waiting connections that a server should be able to have.
@@ -252,7 +252,11 @@ fn somaxconn(host: &Host) -> Probed {
     let most = host.sysctl("net.core.somaxconn")?;
     let overflows = grown(host, "/proc/net/netstat", "TcpExt", "ListenOverflows")?;
     let value = format!("net.core.somaxconn = {most}; {overflows} connections dropped meanwhile");
-    Ok(if overflows > 0 { Seen::bad(value).weighing(1.0) } else { Seen::warn_if(most < BACKLOG_MIN, value) })
+    Ok(if overflows > 0 {
+        ProbeResult::bad(value).weighing(1.0)
+    } else {
+        ProbeResult::warn_if(most < BACKLOG_MIN, value)
+    })
 }
 
 fn syn_backlog(host: &Host) -> Probed {
@@ -263,17 +267,17 @@ fn syn_backlog(host: &Host) -> Probed {
         read => read?,
     };
     let value = format!("net.ipv4.tcp_max_syn_backlog = {most}, tcp_syncookies = {cookies}");
-    Ok(Seen::warn_if(most < BACKLOG_MIN && cookies == 0, value))
+    Ok(ProbeResult::warn_if(most < BACKLOG_MIN && cookies == 0, value))
 }
 
 fn slow_start_idle(host: &Host) -> Probed {
     let on = host.sysctl("net.ipv4.tcp_slow_start_after_idle")?;
-    Ok(Seen::warn_if(on == 1, format!("net.ipv4.tcp_slow_start_after_idle = {on}")))
+    Ok(ProbeResult::warn_if(on == 1, format!("net.ipv4.tcp_slow_start_after_idle = {on}")))
 }
 
 fn busy_poll(host: &Host) -> Probed {
     let (read, poll) = (host.sysctl("net.core.busy_read")?, host.sysctl("net.core.busy_poll")?);
-    Ok(Seen::ok(format!("busy_read {read} us, busy_poll {poll} us")))
+    Ok(ProbeResult::ok(format!("busy_read {read} us, busy_poll {poll} us")))
 }
 
 fn tcp_mem(host: &Host) -> Probed {
@@ -284,7 +288,7 @@ fn tcp_mem(host: &Host) -> Probed {
     let mut words = text.lines().find_map(|line| line.strip_prefix("TCP:")).unwrap_or_default().split_whitespace();
     let used = words.find(|word| *word == "mem").and_then(|_| words.next()?.parse::<u64>().ok());
     let used = used.ok_or(Unread::Garbage(sockstat.to_owned(), "TCP: ... mem"))?;
-    Ok(Seen::bad_if(used * 10 > high * 8, format!("{used} of {high} pages in use")))
+    Ok(ProbeResult::bad_if(used * 10 > high * 8, format!("{used} of {high} pages in use")))
 }
 
 /// Segments per lost segment: a loss of one in this many passes.
@@ -295,19 +299,19 @@ fn retrans(host: &Host) -> Probed {
     let (sent, again) = (grown(host, path, "Tcp", "OutSegs")?, grown(host, path, "Tcp", "RetransSegs")?);
     let value = format!("{again} of {sent} segments were sent again");
     let share = again as f64 / sent.max(1) as f64;
-    Ok(Seen::bad_if(again > 0 && again * SEGMENTS_A_LOSS_MIN > sent, value).weighing(share))
+    Ok(ProbeResult::bad_if(again > 0 && again * SEGMENTS_A_LOSS_MIN > sent, value).weighing(share))
 }
 
 fn qdisc(host: &Host) -> Probed {
     let qdisc = host.read("/proc/sys/net/core/default_qdisc")?;
     let control = host.read("/proc/sys/net/ipv4/tcp_congestion_control")?;
-    Ok(Seen::warn_if(control.starts_with("bbr") && qdisc != "fq", format!("{control} over {qdisc}")))
+    Ok(ProbeResult::warn_if(control.starts_with("bbr") && qdisc != "fq", format!("{control} over {qdisc}")))
 }
 
 fn conntrack(host: &Host) -> Probed {
     let most = host.sysctl("net.netfilter.nf_conntrack_max")?;
     let count = host.sysctl("net.netfilter.nf_conntrack_count")?;
-    Ok(Seen::bad_if(count * 10 > most * 8, format!("{count} of {most} connections tracked")))
+    Ok(ProbeResult::bad_if(count * 10 > most * 8, format!("{count} of {most} connections tracked")))
 }
 
 const PORTS_MIN: i64 = 20_000;
@@ -319,5 +323,5 @@ fn ports(host: &Host) -> Probed {
     let (Some(Some(low)), Some(Some(high))) = (ends.next(), ends.next()) else {
         return Err(Unread::Garbage(path.to_owned(), "two numbers"));
     };
-    Ok(Seen::warn_if(high - low < PORTS_MIN, format!("{low} to {high}")))
+    Ok(ProbeResult::warn_if(high - low < PORTS_MIN, format!("{low} to {high}")))
 }

@@ -1,6 +1,6 @@
 //! The network interface's own settings and counters.
 
-use crate::check::{Check, Needs, Probed, Seen};
+use crate::check::{Check, Needs, ProbeResult, Probed};
 use crate::ethtool::{number, parts};
 use crate::host::{Host, Unread};
 
@@ -59,7 +59,7 @@ fn coalesce(host: &Host) -> Probed {
         let wait = wait.map_or_else(|| "unknown".to_owned(), |us| format!("{us} us"));
         parts.push(format!("{nic}: {wait}{}", if is_adaptive { ", adaptive" } else { "" }));
     }
-    Ok(Seen::warn_if(slow, format!("packets wait for others: {}", parts.join("; "))))
+    Ok(ProbeResult::warn_if(slow, format!("packets wait for others: {}", parts.join("; "))))
 }
 
 fn ring(host: &Host) -> Probed {
@@ -77,7 +77,7 @@ fn ring(host: &Host) -> Probed {
         rings.push(format!("{nic}: {now} of {most}"));
     }
     let value = format!("receive rings {}; {lost} packets found them full meanwhile", rings.join(", "));
-    Ok(if lost > 0 { Seen::bad(value).weighing(1.0) } else { Seen::ok(value) })
+    Ok(if lost > 0 { ProbeResult::bad(value).weighing(1.0) } else { ProbeResult::ok(value) })
 }
 
 /// Returns the sum of the counters of traffic beyond an allowance; `None` if there are no such counters.
@@ -104,5 +104,5 @@ fn allowance(host: &Host) -> Probed {
         return Err(Unread::Beside("no interface here counts what is beyond an allowance"));
     }
     let value = format!("beyond the allowance: {}; {grown} meanwhile", parts.join(", "));
-    Ok(if grown > 0 { Seen::bad(value).weighing(1.0) } else { Seen::ok(value) })
+    Ok(if grown > 0 { ProbeResult::bad(value).weighing(1.0) } else { ProbeResult::ok(value) })
 }

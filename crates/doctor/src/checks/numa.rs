@@ -1,7 +1,7 @@
 //! Memory that is nearer to some CPUs than to others.
 
 use super::placed::busy;
-use crate::check::{Check, Needs, Probed, Seen};
+use crate::check::{Check, Needs, ProbeResult, Probed};
 use crate::host::{Host, Unread};
 use crate::topology::{cpu_list, nodes};
 
@@ -61,16 +61,16 @@ pub(super) const CHECKS: &[Check] = &[
 
 fn zone_reclaim(host: &Host) -> Probed {
     let mode = host.sysctl("vm.zone_reclaim_mode")?;
-    Ok(Seen::bad_if(mode != 0, format!("vm.zone_reclaim_mode = {mode}")))
+    Ok(ProbeResult::bad_if(mode != 0, format!("vm.zone_reclaim_mode = {mode}")))
 }
 
 fn balancing(host: &Host) -> Probed {
     let nodes = host.nodes()?;
     if nodes == 1 {
-        return Ok(Seen::ok("one node"));
+        return Ok(ProbeResult::ok("one node"));
     }
     let on = host.sysctl("kernel.numa_balancing")?;
-    Ok(Seen::warn_if(on != 0, format!("kernel.numa_balancing = {on}, on {nodes} nodes")))
+    Ok(ProbeResult::warn_if(on != 0, format!("kernel.numa_balancing = {on}, on {nodes} nodes")))
 }
 
 /// The largest share of all pages that one of several nodes may hold. With more the memory is lopsided.
@@ -114,7 +114,7 @@ fn placement(host: &Host) -> Probed {
     let path = host.process("numa_maps")?;
     let nodes = host.nodes()?;
     if nodes == 1 {
-        return Ok(Seen::ok("one node"));
+        return Ok(ProbeResult::ok("one node"));
     }
     let pages = pages(&host.read(&path)?);
     let (sum, most) = (pages.iter().sum::<u64>(), pages.iter().copied().max().unwrap_or(0));
@@ -132,7 +132,7 @@ fn placement(host: &Host) -> Probed {
             (share(most), share(most) > SHARE_MAX, value)
         }
     };
-    Ok(Seen::warn_if(is_bad && sum >= PAGES_MIN, value).weighing(part))
+    Ok(ProbeResult::warn_if(is_bad && sum >= PAGES_MIN, value).weighing(part))
 }
 
 fn nic_node(host: &Host) -> Probed {
@@ -146,7 +146,7 @@ fn nic_node(host: &Host) -> Probed {
         }
     }
     if count == 1 {
-        return Ok(Seen::ok("one node"));
+        return Ok(ProbeResult::ok("one node"));
     }
     if near.is_empty() {
         return Err(Unread::Beside("no network interface here reports its node"));
@@ -158,5 +158,8 @@ fn nic_node(host: &Host) -> Probed {
         let node = node_of(thread.cpu).filter(|node| !near.contains(node))?;
         Some(format!("the busy thread {} is on node {node}; {}", thread.name, parts.join(", ")))
     });
-    Ok(far.map_or_else(|| Seen::ok(format!("{} busy threads; {}", busy.len(), parts.join(", "))), Seen::warn))
+    Ok(far.map_or_else(
+        || ProbeResult::ok(format!("{} busy threads; {}", busy.len(), parts.join(", "))),
+        ProbeResult::warn,
+    ))
 }

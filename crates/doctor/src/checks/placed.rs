@@ -1,6 +1,6 @@
 //! The CPUs of the threads that must not wait, and what else uses them: siblings, caches, kernel threads, interrupts.
 
-use crate::check::{Check, Needs, Probed, Seen};
+use crate::check::{Check, Needs, ProbeResult, Probed};
 use crate::host::{Host, Unread};
 use crate::topology::{Topology, cpu_list};
 
@@ -123,7 +123,7 @@ fn siblings(host: &Host) -> Probed {
     let topology = topology(host)?;
     let has_siblings = topology.cpus.iter().any(|cpu| cpu.core != cpu.number);
     if !has_siblings {
-        return Ok(Seen::ok("no core has two CPUs"));
+        return Ok(ProbeResult::ok("no core has two CPUs"));
     }
     let busy = busy(host)?;
     let core = |thread: &Busy| topology.cpu(thread.cpu).map(|cpu| cpu.core);
@@ -131,7 +131,8 @@ fn siblings(host: &Host) -> Probed {
         let other = busy[at + 1..].iter().find(|other| core(other) == core(one) && other.cpu != one.cpu)?;
         Some(format!("{} and {} share a core (CPUs {} and {})", one.name, other.name, one.cpu, other.cpu))
     });
-    Ok(pair.map_or_else(|| Seen::ok(format!("{} busy threads, each on its core", busy.len())), Seen::warn))
+    Ok(pair
+        .map_or_else(|| ProbeResult::ok(format!("{} busy threads, each on its core", busy.len())), ProbeResult::warn))
 }
 
 fn caches(host: &Host) -> Probed {
@@ -142,14 +143,14 @@ fn caches(host: &Host) -> Probed {
     let room = |l3| topology.cpus.iter().filter(|cpu| cpu.l3 == l3 && cpu.core == cpu.number).count();
     let most = topology.cpus.iter().map(|cpu| room(cpu.l3)).max().unwrap_or(0);
     if topology.cpus.iter().all(|cpu| cpu.l3 == topology.cpus[0].l3) {
-        return Ok(Seen::ok("all CPUs share one cache"));
+        return Ok(ProbeResult::ok("all CPUs share one cache"));
     }
     let busy = busy(host)?;
     let mut used: Vec<Option<usize>> = busy.iter().filter_map(|thread| Some(topology.cpu(thread.cpu)?.l3)).collect();
     used.sort_unstable();
     used.dedup();
     let value = format!("{} busy threads in {} caches, the largest with {most} cores", busy.len(), used.len());
-    Ok(Seen::warn_if(used.len() > 1 && busy.len() <= most, value))
+    Ok(ProbeResult::warn_if(used.len() > 1 && busy.len() <= most, value))
 }
 
 /// Returns the CPUs of a mask such as `ff,00000001`.
@@ -183,10 +184,10 @@ fn workqueue(host: &Host) -> Probed {
     let shared = apart.iter().filter(|cpu| mask.contains(cpu)).count();
     let has_others = mask.iter().any(|cpu| !apart.contains(cpu));
     if apart.is_empty() {
-        return Ok(Seen::ok("no CPU is set apart, and no busy thread is pinned"));
+        return Ok(ProbeResult::ok("no CPU is set apart, and no busy thread is pinned"));
     }
     let value = format!("kernel work may run on {shared} of the {} CPUs that are set apart or pinned to", apart.len());
-    Ok(Seen::warn_if(shared > 0 && has_others, value))
+    Ok(ProbeResult::warn_if(shared > 0 && has_others, value))
 }
 
 /// Returns the interrupts of network interfaces: their numbers, with their names in /proc/interrupts.
@@ -247,7 +248,7 @@ fn interrupts(host: &Host) -> Probed {
     match busy(host) {
         Err(Unread::NoProcess) => {
             let cpus = host.cpus()?.len();
-            Ok(Seen::warn_if(count > 1 && places.len() == 1 && cpus >= SPREAD_CPUS_MIN, value))
+            Ok(ProbeResult::warn_if(count > 1 && places.len() == 1 && cpus >= SPREAD_CPUS_MIN, value))
         }
         Err(why) => Err(why),
         Ok(busy) => {
@@ -255,9 +256,9 @@ fn interrupts(host: &Host) -> Probed {
             Ok(match busy.iter().find(|thread| places.contains(&thread.cpu)) {
                 // Where every CPU has a thread, they have to share.
                 Some(thread) if cpus >= SPREAD_CPUS_MIN => {
-                    Seen::warn(format!("{value}; the busy thread {} is on CPU {}", thread.name, thread.cpu))
+                    ProbeResult::warn(format!("{value}; the busy thread {} is on CPU {}", thread.name, thread.cpu))
                 }
-                _ => Seen::ok(value),
+                _ => ProbeResult::ok(value),
             })
         }
     }

@@ -1,6 +1,6 @@
 //! Disks.
 
-use crate::check::{Check, Needs, Probed, Seen};
+use crate::check::{Check, Needs, ProbeResult, Probed};
 use crate::host::{Host, Unread, chosen};
 
 pub(super) const CHECKS: &[Check] = &[
@@ -91,7 +91,7 @@ fn mount(host: &Host) -> Probed {
         value = format!("{} is on {place}, {kind}; {value}", data.display());
     }
     let is_far = on.is_some_and(|(_, kind, _)| FAR.contains(&kind) || kind.starts_with("fuse"));
-    Ok(if is_far { Seen::bad(value) } else { Seen::warn_if(!noting.is_empty(), value) })
+    Ok(if is_far { ProbeResult::bad(value) } else { ProbeResult::warn_if(!noting.is_empty(), value) })
 }
 
 fn scheduler(host: &Host) -> Probed {
@@ -105,7 +105,7 @@ fn scheduler(host: &Host) -> Probed {
         let why = if moves && name != "none" { " (it says that it has moving parts)" } else { "" };
         parts.push(format!("{disk}: {name}{why}"));
     }
-    Ok(Seen::warn_if(others > 0, parts.join(", ")))
+    Ok(ProbeResult::warn_if(others > 0, parts.join(", ")))
 }
 
 pub(crate) const READAHEAD_KB_MAX: i64 = 128;
@@ -122,7 +122,11 @@ fn readahead(host: &Host) -> Probed {
         }
     }
     let value = format!("{of}: {most} KB");
-    Ok(if most >= READAHEAD_KB_BAD { Seen::bad(value) } else { Seen::warn_if(most > READAHEAD_KB_MAX, value) })
+    Ok(if most >= READAHEAD_KB_BAD {
+        ProbeResult::bad(value)
+    } else {
+        ProbeResult::warn_if(most > READAHEAD_KB_MAX, value)
+    })
 }
 
 fn write_throttle(host: &Host) -> Probed {
@@ -138,6 +142,6 @@ fn write_throttle(host: &Host) -> Probed {
     if parts.is_empty() {
         Err(Unread::Absent("/sys/block/*/queue/wbt_lat_usec".to_owned()))
     } else {
-        Ok(Seen::ok(parts.join("; ")))
+        Ok(ProbeResult::ok(parts.join("; ")))
     }
 }

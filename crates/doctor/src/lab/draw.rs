@@ -6,14 +6,14 @@ use page::svg::{Axis, Chart, Mark, Scale, Series};
 use page::words::{compact, duration, grouped, seconds};
 use page::{escape, section, whole};
 
-use super::outcome::{Outcome, Timeline, shown};
+use super::outcome::{LabOutcome, Timeline, shown};
 
 fn axis(label: &str, scale: Scale, show: fn(f64) -> String) -> Axis {
     Axis { label: label.to_owned(), scale, show }
 }
 
 /// Returns the page.
-pub fn html(outcome: &Outcome) -> String {
+pub fn html(outcome: &LabOutcome) -> String {
     let class = if outcome.is_shown { "" } else { " warn" };
     let mut body = format!(
         "<div class=\"card verdict{class}\"><div class=\"what\">gannet doctor lab {}, Linux {}</div>\
@@ -45,7 +45,7 @@ pub fn html(outcome: &Outcome) -> String {
 }
 
 /// Draws the curve of each setting, over all of its phases.
-fn curves(outcome: &Outcome) -> Chart {
+fn curves(outcome: &LabOutcome) -> Chart {
     let series = outcome.settings.iter().enumerate().map(|(at, name)| Series {
         name: name.clone(),
         colour: at,
@@ -65,7 +65,7 @@ fn curves(outcome: &Outcome) -> Chart {
 }
 
 /// Draws each phase's p99 over time.
-fn over_time(outcome: &Outcome) -> Chart {
+fn over_time(outcome: &LabOutcome) -> Chart {
     let series = outcome.settings.iter().enumerate().map(|(at, name)| {
         let own = outcome.phases.iter().filter(|phase| phase.setting == at);
         let points = own.filter_map(|phase| Some((phase.begun_s, phase.figures.get("p99_us")? * 1e3)));
@@ -83,7 +83,7 @@ fn over_time(outcome: &Outcome) -> Chart {
 
 /// Draws a chart for each figure. Figures that share the part before `/` share a chart. Only a chart with a single
 /// figure is coloured by setting.
-fn timelines(outcome: &Outcome) -> Vec<Chart> {
+fn timelines(outcome: &LabOutcome) -> Vec<Chart> {
     let group = |timeline: &Timeline| timeline.name.split('/').next().unwrap_or_default().to_owned();
     let mut groups: Vec<(String, Vec<&Timeline>)> = Vec::new();
     for timeline in &outcome.timelines {
@@ -110,11 +110,11 @@ fn line_of(timeline: &Timeline, colour: usize) -> Series {
 }
 
 /// Returns the setting that was in force at an instant.
-fn setting_at(outcome: &Outcome, at_s: f64) -> Option<usize> {
+fn setting_at(outcome: &LabOutcome, at_s: f64) -> Option<usize> {
     outcome.phases.iter().rev().find(|phase| phase.begun_s <= at_s).map(|phase| phase.setting)
 }
 
-fn by_setting(outcome: &Outcome, timeline: &Timeline) -> Vec<Series> {
+fn by_setting(outcome: &LabOutcome, timeline: &Timeline) -> Vec<Series> {
     let series = outcome.settings.iter().enumerate().map(|(setting, name)| {
         let held = |at_s: f64| setting_at(outcome, at_s) == Some(setting);
         let points = timeline.points.iter().map(|(at_s, value)| (*at_s, if held(*at_s) { *value } else { f64::NAN }));
@@ -123,7 +123,7 @@ fn by_setting(outcome: &Outcome, timeline: &Timeline) -> Vec<Series> {
     series.collect()
 }
 
-fn differences(outcome: &Outcome) -> String {
+fn differences(outcome: &LabOutcome) -> String {
     if outcome.compared.is_empty() {
         return "<p>There were too few rounds for an interval.</p>".to_owned();
     }
@@ -148,7 +148,7 @@ fn differences(outcome: &Outcome) -> String {
     out + "</table><p>Bold: the interval leaves 0 out.</p>"
 }
 
-fn findings(outcome: &Outcome) -> String {
+fn findings(outcome: &LabOutcome) -> String {
     let line = |finding: &crate::Finding| {
         format!(
             "<p><b>{}</b>: {}, {}. Remedy: {}.</p>",
@@ -161,7 +161,7 @@ fn findings(outcome: &Outcome) -> String {
     outcome.findings.iter().map(line).collect()
 }
 
-fn phases(outcome: &Outcome) -> String {
+fn phases(outcome: &LabOutcome) -> String {
     let mut names: Vec<&str> =
         outcome.phases.iter().flat_map(|phase| phase.figures.keys()).map(String::as_str).collect();
     names.sort_unstable();

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::Unable;
-use super::ledger::{Ledger, Left, persist};
+use super::ledger::{LabResource, Ledger, persist};
+use super::scene::Unable;
 use crate::host::field;
 
 /// The mount point of control groups.
@@ -66,7 +66,7 @@ impl Group {
             return Err(Unable::Host(format!("no control group here hands {controller:?} to groups below it")));
         };
         let path = parent.join(ledger.name_for(what));
-        ledger.will_make(Left::Group(path.clone())).map_err(Unable::Failed)?;
+        ledger.will_make(LabResource::Group(path.clone())).map_err(Unable::Failed)?;
         fs::create_dir(&path).map_err(|error| {
             Unable::Host(format!("no control group may be made in {} ({error}): it takes root", parent.display()))
         })?;

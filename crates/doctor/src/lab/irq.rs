@@ -13,13 +13,14 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::ledger::{Left, command};
-use super::outcome::{Outcome, Phase};
-use super::part::{Done, Part, Role};
+use super::catalogue::Lab;
+use super::ledger::{LabResource, command};
+use super::outcome::{LabOutcome, LabPhase};
+use super::part::{Done, LabPart, Role};
 use super::phases::order;
-use super::tally::Tally;
+use super::scene::{Scene, Unable, found};
+use super::tally::TimeTally;
 use super::turns::Turns;
-use super::{Lab, Scene, Unable, found};
 
 /// Rate and CPU time of the worker's requests: a tenth of its CPU. With half of the CPU used, any other work there
 /// would make the requests queue behind each other. The cost of packets could not be separated from that.
@@ -87,19 +88,19 @@ pub fn flood(flood: &Flood) -> Result<Done, String> {
 }
 
 /// The names of the two networks.
-struct Wire {
+struct NetworkPair {
     from: String,
     to: String,
 }
 
-impl Wire {
+impl NetworkPair {
     fn make(scene: &mut Scene<'_>) -> Result<Self, Unable> {
         if !rustix::process::geteuid().is_root() {
             return Err(Unable::Host("networks of its own take root".to_owned()));
         }
         let wire = Self { from: scene.ledger.name_for("a"), to: scene.ledger.name_for("b") };
         for name in [&wire.from, &wire.to] {
-            scene.ledger.will_make(Left::Network(name.clone())).map_err(Unable::Failed)?;
+            scene.ledger.will_make(LabResource::Network(name.clone())).map_err(Unable::Failed)?;
         }
         let (from, to) = (wire.from.as_str(), wire.to.as_str());
         for line in [
@@ -132,7 +133,7 @@ fn mask(cpu: usize) -> String {
     text
 }
 
-pub fn run(scene: &mut Scene<'_>) -> Result<Outcome, Unable> {
+pub fn run(scene: &mut Scene<'_>) -> Result<LabOutcome, Unable> {
     let cpus = io::affinity::usable_cpus().map_err(|error| Unable::Failed(error.to_string()))?;
     let (Some(&worker), Some(&other)) = (cpus.first(), cpus.last()) else {
         return Err(Unable::Failed("cannot find a CPU".to_owned()));
@@ -140,13 +141,13 @@ pub fn run(scene: &mut Scene<'_>) -> Result<Outcome, Unable> {
     if worker == other {
         return Err(Unable::Host("it takes two CPUs".to_owned()));
     }
-    let wire = Wire::make(scene)?;
+    let wire = NetworkPair::make(scene)?;
     let (mut phases, mut findings) = (Vec::new(), Vec::new());
     for (round, setting) in order(SETTINGS.len(), scene.wanted.rounds, scene.wanted.seed) {
         (scene.tell)(&format!("round {}: {}", round + 1, SETTINGS[setting]));
         wire.receive_on([other, worker][setting])?;
         let time = scene.wanted.phase;
-        let start = |role: &Role, network: Option<&str>| Part::start(&scene.wanted.program, role, network);
+        let start = |role: &Role, network: Option<&str>| LabPart::start(&scene.wanted.program, role, network);
         let mut sink = start(&Role::Sink(Sink { time: time + 4 * AROUND }), Some(&wire.to))?;
         let mut flood = start(&Role::Flood(Flood { cpu: other, time: time + 2 * AROUND }), Some(&wire.from))?;
         let seed = scene.wanted.seed ^ u64::from(round);
@@ -155,17 +156,17 @@ pub fn run(scene: &mut Scene<'_>) -> Result<Outcome, Unable> {
         sink.go()?;
         flood.go()?;
         std::thread::sleep(AROUND);
-        let mut phase = Phase::begin(setting, round, scene.now_s());
+        let mut phase = LabPhase::begin(setting, round, scene.now_s());
         turns.go()?;
         if setting == 1 && findings.is_empty() {
             findings = found(Lab::Irq, "/", None, time / 2);
         }
         let done = turns.end(scene, &mut |_| {})?;
-        phase.take(Tally::from(done.times));
+        phase.take(TimeTally::from(done.times));
         phase.figures.extend(flood.end(scene, &mut |_| {})?.counts);
         phases.push(phase);
     }
-    let mut outcome = Outcome::of(Lab::Irq, scene, &SETTINGS, &FIGURES, phases);
+    let mut outcome = LabOutcome::of(Lab::Irq, scene, &SETTINGS, &FIGURES, phases);
     outcome.findings = findings;
     let p99 = outcome.against_first("p99_us", 1).cloned();
     outcome.is_shown = p99.as_ref().is_some_and(|compared| compared.is_higher());

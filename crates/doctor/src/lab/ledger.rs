@@ -42,7 +42,7 @@ pub const ACCOUNTING: &str = "/proc/sys/kernel/task_delayacct";
 /// A thing that a run creates outside its folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Left {
+pub enum LabResource {
     /// A control group, by its folder.
     Group(PathBuf),
     /// A network namespace, by its name.
@@ -67,7 +67,7 @@ pub enum Left {
 pub struct Ledger {
     folder: PathBuf,
     name: String,
-    left: Vec<Left>,
+    left: Vec<LabResource>,
     lines: File,
     /// The run's lock, held as long as this value lives.
     _lock: File,
@@ -128,7 +128,7 @@ impl Ledger {
     ///
     /// # Errors
     /// If the record cannot be written: the reason. The thing must then not be created.
-    pub fn will_make(&mut self, left: Left) -> Result<(), String> {
+    pub fn will_make(&mut self, left: LabResource) -> Result<(), String> {
         let line = serde_json::to_string(&left).expect("a line is plain JSON") + "\n";
         let written = self.lines.write_all(line.as_bytes()).and_then(|()| self.lines.sync_data());
         written.map_err(|error| format!("{}: {error}", self.folder.join("left").display()))?;
@@ -181,7 +181,8 @@ fn sweep(folder: &Path) -> Vec<String> {
         }
         let text = fs::read_to_string(run.join("left")).unwrap_or_default();
         // A line that the run's end cut short names a thing that was not created.
-        let left: Vec<Left> = text.lines().take(LINES_MAX).filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let left: Vec<LabResource> =
+            text.lines().take(LINES_MAX).filter_map(|line| serde_json::from_str(line).ok()).collect();
         let faults: Vec<String> = left.iter().rev().filter_map(|left| take_away(left, &run).err()).collect();
         let name = run.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if faults.is_empty() {
@@ -204,28 +205,28 @@ pub fn boot() -> String {
 }
 
 /// Removes a thing. If it does not exist, that is no error.
-fn take_away(left: &Left, run: &Path) -> Result<(), String> {
+fn take_away(left: &LabResource, run: &Path) -> Result<(), String> {
     match left {
-        Left::Group(path) => {
+        LabResource::Group(path) => {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             if !path.starts_with("/sys/fs/cgroup") || !name.starts_with(PREFIX) {
                 return Err(format!("{}: no control group of a lab", path.display()));
             }
             group::remove(path)
         }
-        Left::Network(name) if name.starts_with(PREFIX) && !name.contains('/') => {
+        LabResource::Network(name) if name.starts_with(PREFIX) && !name.contains('/') => {
             if !Path::new("/run/netns").join(name).exists() {
                 return Ok(());
             }
             command("ip", &["netns", "delete", name]).map(drop)
         }
-        Left::Network(name) => Err(format!("{name}: no network of a lab")),
-        Left::Loop(file) if file.parent() == Some(run) => match loop_of(file) {
+        LabResource::Network(name) => Err(format!("{name}: no network of a lab")),
+        LabResource::Loop(file) if file.parent() == Some(run) => match loop_of(file) {
             Some(device) => command("losetup", &["-d", &device]).map(drop),
             None => Ok(()),
         },
-        Left::Loop(file) => Err(format!("{}: not in the run's folder", file.display())),
-        Left::Setting { path, old, new, boot: then } => {
+        LabResource::Loop(file) => Err(format!("{}: not in the run's folder", file.display())),
+        LabResource::Setting { path, old, new, boot: then } => {
             let is_of_memory =
                 path.starts_with("/proc/sys/vm") && !path.components().any(|part| part.as_os_str() == "..");
             if !is_of_memory && path != Path::new(ACCOUNTING) {
@@ -300,24 +301,24 @@ mod tests {
     #[test]
     fn lines_that_name_what_is_no_labs_are_not_followed() {
         let run = folder("foreign");
-        let setting = |path: &str| Left::Setting {
+        let setting = |path: &str| LabResource::Setting {
             path: path.into(),
             old: "1".to_owned(),
             new: vec!["0".to_owned()],
             boot: boot(),
         };
         for left in [
-            Left::Group("/sys/fs/cgroup/memory/system.slice".into()),
-            Left::Group("/home/gannet-lab-x".into()),
-            Left::Network("default".to_owned()),
-            Left::Network("gannet-lab-/../x".to_owned()),
-            Left::Loop("/var/disk.img".into()),
+            LabResource::Group("/sys/fs/cgroup/memory/system.slice".into()),
+            LabResource::Group("/home/gannet-lab-x".into()),
+            LabResource::Network("default".to_owned()),
+            LabResource::Network("gannet-lab-/../x".to_owned()),
+            LabResource::Loop("/var/disk.img".into()),
             setting("/proc/sys/kernel/core_pattern"),
             setting("/proc/sys/vm/../kernel/core_pattern"),
         ] {
             assert!(take_away(&left, &run).is_err(), "{left:?}");
         }
-        assert_eq!(take_away(&Left::Group("/sys/fs/cgroup/gannet-lab-none".into()), &run), Ok(()));
+        assert_eq!(take_away(&LabResource::Group("/sys/fs/cgroup/gannet-lab-none".into()), &run), Ok(()));
     }
 
     #[test]

@@ -7,9 +7,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use page::words::{duration, grouped};
 use serde::Serialize;
 
+use super::catalogue::Lab;
 use super::phases::{compare, mean};
-use super::tally::Tally;
-use super::{Lab, Scene};
+use super::scene::Scene;
+use super::tally::TimeTally;
 use crate::check::Finding;
 use crate::host::read_at;
 use crate::prove::{Interval, ROUNDS_MIN};
@@ -19,7 +20,7 @@ const VERSION: u32 = 1;
 
 /// A period in which one setting was in force.
 #[derive(Clone, Debug, Serialize)]
-pub struct Phase {
+pub struct LabPhase {
     /// The setting, as an index into the outcome's list.
     pub setting: usize,
     /// The number of its round.
@@ -30,17 +31,17 @@ pub struct Phase {
     pub figures: BTreeMap<String, f64>,
     /// The times from which its figures are computed.
     #[serde(skip)]
-    pub tally: Tally,
+    pub tally: TimeTally,
 }
 
-impl Phase {
+impl LabPhase {
     /// Returns a phase that begins.
     pub fn begin(setting: usize, round: u32, begun_s: f64) -> Self {
-        Self { setting, round, begun_s, figures: BTreeMap::new(), tally: Tally::default() }
+        Self { setting, round, begun_s, figures: BTreeMap::new(), tally: TimeTally::default() }
     }
 
     /// Stores times, and the figures that follow from them.
-    pub fn take(&mut self, tally: Tally) {
+    pub fn take(&mut self, tally: TimeTally) {
         for (name, share) in [("p50_us", 0.5), ("p99_us", 0.99), ("p999_us", 0.999), ("max_us", 1.0)] {
             self.figures.insert(name.to_owned(), tally.at(share) as f64 / 1e3);
         }
@@ -109,7 +110,7 @@ pub struct Timeline {
 
 /// The result of a lab.
 #[derive(Clone, Debug, Serialize)]
-pub struct Outcome {
+pub struct LabOutcome {
     /// The format's version: [`VERSION`].
     pub version: u32,
     /// The lab's name.
@@ -127,7 +128,7 @@ pub struct Outcome {
     /// The settings' names. The first is the one that the others are compared with.
     pub settings: Vec<String>,
     /// The phases, in the order in which they took place.
-    pub phases: Vec<Phase>,
+    pub phases: Vec<LabPhase>,
     /// Each figure under each setting.
     pub means: Vec<Mean>,
     /// The differences between settings.
@@ -140,9 +141,9 @@ pub struct Outcome {
     pub notes: Vec<String>,
 }
 
-impl Outcome {
+impl LabOutcome {
     /// Builds the outcome of these phases. Each of `figures` is compared between every setting and the first.
-    pub(super) fn of(lab: Lab, scene: &Scene<'_>, settings: &[&str], figures: &[&str], phases: Vec<Phase>) -> Self {
+    pub(super) fn of(lab: Lab, scene: &Scene<'_>, settings: &[&str], figures: &[&str], phases: Vec<LabPhase>) -> Self {
         let seed = scene.wanted.seed;
         let compared = figures
             .iter()
@@ -183,8 +184,8 @@ impl Outcome {
     }
 
     /// Returns all times of a setting.
-    pub fn tally_of(&self, setting: usize) -> Tally {
-        let mut all = Tally::default();
+    pub fn tally_of(&self, setting: usize) -> TimeTally {
+        let mut all = TimeTally::default();
         self.phases.iter().filter(|phase| phase.setting == setting).for_each(|phase| all.add(&phase.tally));
         all
     }

@@ -7,7 +7,7 @@
 //!    │ <──────────────── lines: Note, Done ── │  ends
 //! ```
 //!
-//! Invariants: a part ends when its lab does, however the lab ends. No part is left when [`Part`] is dropped.
+//! Invariants: a part ends when its lab does, however the lab ends. No part is left when [`LabPart`] is dropped.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -20,8 +20,9 @@ use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 
 use super::reclaim::work;
+use super::scene::{Scene, Unable};
 use super::tally::Pairs;
-use super::{Scene, Unable, irq, turns};
+use super::{irq, turns};
 
 /// The interval at which the lab checks whether it was asked to stop.
 const LOOK: Duration = Duration::from_millis(50);
@@ -64,12 +65,12 @@ enum Said {
 }
 
 /// A running part.
-pub struct Part {
+pub struct LabPart {
     child: Child,
     said: Receiver<Said>,
 }
 
-impl Part {
+impl LabPart {
     /// Starts a part, which then waits, in the network namespace `network` if one is named.
     ///
     /// # Errors
@@ -162,7 +163,7 @@ impl Part {
     }
 }
 
-impl Drop for Part {
+impl Drop for LabPart {
     fn drop(&mut self) {
         // If the part has ended already, nothing is left to do.
         let _ = self.child.kill();
@@ -186,7 +187,7 @@ pub fn ready() {
     say(&Said::Ready);
 }
 
-/// Runs as a part. `role` is the text that [`Part::start`] wrote, `lab` the process id of the lab.
+/// Runs as a part. `role` is the text that [`LabPart::start`] wrote, `lab` the process id of the lab.
 ///
 /// # Errors
 /// If these are not what a lab writes.

@@ -9,7 +9,7 @@
 
 use base::prng::Prng;
 
-use super::outcome::{Compared, Mean, Phase};
+use super::outcome::{Compared, LabPhase, Mean};
 use crate::prove::stats;
 
 /// Returns the round and setting of every phase.
@@ -28,7 +28,7 @@ pub fn order(settings: usize, rounds: u32, seed: u64) -> Vec<(u32, usize)> {
 
 /// Returns the difference of a figure between settings `a` and `b`, over the rounds that have it for both. `None` if
 /// these are too few.
-pub fn compare(phases: &[Phase], figure: &str, a: usize, b: usize, seed: u64) -> Option<Compared> {
+pub fn compare(phases: &[LabPhase], figure: &str, a: usize, b: usize, seed: u64) -> Option<Compared> {
     let of = |setting: usize, round: u32| {
         let phase = phases.iter().find(|phase| phase.setting == setting && phase.round == round)?;
         phase.figures.get(figure).copied()
@@ -51,7 +51,7 @@ pub fn compare(phases: &[Phase], figure: &str, a: usize, b: usize, seed: u64) ->
 }
 
 /// Returns the mean of a figure under a setting; `None` if too few rounds have it.
-pub fn mean(phases: &[Phase], figure: &str, setting: usize, seed: u64) -> Option<Mean> {
+pub fn mean(phases: &[LabPhase], figure: &str, setting: usize, seed: u64) -> Option<Mean> {
     let own = phases.iter().filter(|phase| phase.setting == setting);
     let values: Vec<f64> = own.filter_map(|phase| phase.figures.get(figure).copied()).collect();
     let interval = stats::mean(&values, seed)?;
@@ -62,8 +62,8 @@ pub fn mean(phases: &[Phase], figure: &str, setting: usize, seed: u64) -> Option
 mod tests {
     use super::*;
 
-    fn phase(round: u32, setting: usize, value: f64) -> Phase {
-        let mut phase = Phase::begin(setting, round, 0.0);
+    fn phase(round: u32, setting: usize, value: f64) -> LabPhase {
+        let mut phase = LabPhase::begin(setting, round, 0.0);
         phase.figures.insert("x_us".to_owned(), value);
         phase
     }
@@ -83,14 +83,14 @@ mod tests {
 
     #[test]
     fn drift_that_both_settings_share_is_no_difference_and_a_step_is_one() {
-        let drift: Vec<Phase> = (0..8)
+        let drift: Vec<LabPhase> = (0..8)
             .flat_map(|round| {
                 [phase(round, 0, f64::from(round) * 100.0), phase(round, 1, f64::from(round) * 100.0 + 5.0)]
             })
             .collect();
         let step = compare(&drift, "x_us", 0, 1, 1).expect("there are eight pairs");
         assert!((step.low - 5.0).abs() < 1e-9 && (step.high - 5.0).abs() < 1e-9 && step.is_clear(), "{step:?}");
-        let noise: Vec<Phase> = (0..8)
+        let noise: Vec<LabPhase> = (0..8)
             .flat_map(|round| [phase(round, 0, 10.0), phase(round, 1, if round % 2 == 0 { 14.0 } else { 6.0 })])
             .collect();
         let none = compare(&noise, "x_us", 0, 1, 1).expect("there are eight pairs");
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn four_pairs_are_too_few_for_an_interval() {
-        let phases: Vec<Phase> = (0..4).flat_map(|round| [phase(round, 0, 1.0), phase(round, 1, 2.0)]).collect();
+        let phases: Vec<LabPhase> = (0..4).flat_map(|round| [phase(round, 0, 1.0), phase(round, 1, 2.0)]).collect();
         assert_eq!(compare(&phases, "x_us", 0, 1, 1), None);
         assert_eq!(mean(&phases, "x_us", 0, 1), None);
         assert_eq!(compare(&phases, "y_us", 0, 1, 1), None);

@@ -7,13 +7,14 @@
 
 use std::time::Duration;
 
+use super::catalogue::Lab;
 use super::group::Group;
-use super::outcome::{Outcome, Phase};
-use super::part::{Part, Role};
+use super::outcome::{LabOutcome, LabPhase};
+use super::part::{LabPart, Role};
 use super::phases::order;
-use super::tally::Tally;
+use super::scene::{Scene, Unable, found};
+use super::tally::TimeTally;
 use super::turns::Turns;
-use super::{Lab, Scene, Unable, found};
 
 /// The load of the server: three tenths of a CPU.
 const RATE_PER_S: f64 = 300.0;
@@ -29,7 +30,7 @@ const WINDOW: Duration = Duration::from_secs(1);
 const SETTINGS: [&str; 3] = ["no quota", "0.35 CPU, period 100 ms", "0.35 CPU, period 10 ms"];
 const FIGURES: [&str; 3] = ["p99_us", "p999_us", "throttled_ms"];
 
-pub fn run(scene: &mut Scene<'_>) -> Result<Outcome, Unable> {
+pub fn run(scene: &mut Scene<'_>) -> Result<LabOutcome, Unable> {
     let group = Group::make(scene.ledger, "cpu", "quota")?;
     let (mut phases, mut findings) = (Vec::new(), Vec::new());
     for (round, setting) in order(SETTINGS.len(), scene.wanted.rounds, scene.wanted.seed) {
@@ -39,9 +40,9 @@ pub fn run(scene: &mut Scene<'_>) -> Result<Outcome, Unable> {
         group.limit_cpu(quota_us, period_us)?;
         let seed = scene.wanted.seed ^ u64::from(round);
         let turns = Turns { cpu: None, rate_per_s: RATE_PER_S, work: WORK, time: scene.wanted.phase, seed };
-        let mut part = Part::start(&scene.wanted.program, &Role::Turns(turns), None)?;
+        let mut part = LabPart::start(&scene.wanted.program, &Role::Turns(turns), None)?;
         group.add(part.pid())?;
-        let mut phase = Phase::begin(setting, round, scene.now_s());
+        let mut phase = LabPhase::begin(setting, round, scene.now_s());
         let before = group.throttled();
         part.go()?;
         if setting == 1 && findings.is_empty() {
@@ -50,13 +51,13 @@ pub fn run(scene: &mut Scene<'_>) -> Result<Outcome, Unable> {
         }
         let done = part.end(scene, &mut |_| {})?;
         let after = group.throttled();
-        phase.take(Tally::from(done.times));
+        phase.take(TimeTally::from(done.times));
         phase.figures.extend(done.counts);
         phase.figures.insert("throttled_times".to_owned(), after.0 - before.0);
         phase.figures.insert("throttled_ms".to_owned(), after.1 - before.1);
         phases.push(phase);
     }
-    let mut outcome = Outcome::of(Lab::Quota, scene, &SETTINGS, &FIGURES, phases);
+    let mut outcome = LabOutcome::of(Lab::Quota, scene, &SETTINGS, &FIGURES, phases);
     outcome.findings = findings;
     let p999 = outcome.against_first("p999_us", 1).cloned();
     outcome.is_shown = p999.as_ref().is_some_and(|compared| compared.is_higher());

@@ -14,11 +14,12 @@ use arena::{Cells, Order, PAGE_BYTES};
 use base::prng::Prng;
 use rustix::fs::{Advice, fadvise};
 
-use super::ledger::{Left, command, loop_of};
-use super::outcome::{Outcome, Phase};
+use super::catalogue::Lab;
+use super::ledger::{LabResource, command, loop_of};
+use super::outcome::{LabOutcome, LabPhase};
 use super::phases::order;
-use super::tally::Tally;
-use super::{Lab, Scene, Unable, found};
+use super::scene::{Scene, Unable, found};
+use super::tally::TimeTally;
 
 /// Bytes of the file.
 const BYTES: usize = 512 << 20;
@@ -38,7 +39,7 @@ const SETTINGS: [(&str, &str, Order); 4] = [
 ];
 const FIGURES: [&str; 2] = ["read_a_touch_kib", "p50_us"];
 
-pub fn run(scene: &mut Scene<'_>) -> Result<Outcome, Unable> {
+pub fn run(scene: &mut Scene<'_>) -> Result<LabOutcome, Unable> {
     let (device, queue) = device(scene)?;
     let mut phases = Vec::new();
     for (round, setting) in order(SETTINGS.len(), scene.wanted.rounds, scene.wanted.seed) {
@@ -46,7 +47,7 @@ pub fn run(scene: &mut Scene<'_>) -> Result<Outcome, Unable> {
         let (name, kib, advice) = SETTINGS[setting];
         (scene.tell)(&format!("round {}: {name}", round + 1));
         write(&queue.join("queue/read_ahead_kb"), kib)?;
-        let mut phase = Phase::begin(setting, round, scene.now_s());
+        let mut phase = LabPhase::begin(setting, round, scene.now_s());
         let failed = |error: std::io::Error| Unable::Failed(format!("{device}: {error}"));
         let file = File::open(&device).map_err(failed)?;
         fadvise(&file, 0, None, Advice::DontNeed).map_err(|error| failed(error.into()))?;
@@ -60,7 +61,7 @@ pub fn run(scene: &mut Scene<'_>) -> Result<Outcome, Unable> {
         phases.push(phase);
     }
     let names = SETTINGS.map(|(name, ..)| name);
-    let mut outcome = Outcome::of(Lab::Readahead, scene, &names, &FIGURES, phases);
+    let mut outcome = LabOutcome::of(Lab::Readahead, scene, &names, &FIGURES, phases);
     outcome.findings = check_device(scene.ledger.folder(), &queue)?;
     let read = |setting| outcome.against_first("read_a_touch_kib", setting);
     let is_shown = read(2).is_some_and(|compared| compared.is_higher());
@@ -98,7 +99,7 @@ fn device(scene: &mut Scene<'_>) -> Result<(String, std::path::PathBuf), Unable>
     }
     file.sync_all().map_err(failed)?;
     fadvise(&file, 0, None, Advice::DontNeed).map_err(|error| failed(error.into()))?;
-    scene.ledger.will_make(Left::Loop(path.clone())).map_err(Unable::Failed)?;
+    scene.ledger.will_make(LabResource::Loop(path.clone())).map_err(Unable::Failed)?;
     let name = path.to_str().ok_or_else(|| Unable::Failed("the folder's name is not text".to_owned()))?;
     // The file below the device must not be cached too: a second cache would serve pages that the first has dropped.
     let made = command("losetup", &["--find", "--read-only", "--direct-io=on", name]);
@@ -121,8 +122,8 @@ fn sectors(queue: &Path) -> Result<f64, Unable> {
 }
 
 /// Touches random pages until the phase's time or its touches are used up.
-fn touch(cells: &Cells, scene: &Scene<'_>, seed: u64) -> Result<Tally, Unable> {
-    let (mut tally, mut prng) = (Tally::default(), Prng::new(seed));
+fn touch(cells: &Cells, scene: &Scene<'_>, seed: u64) -> Result<TimeTally, Unable> {
+    let (mut tally, mut prng) = (TimeTally::default(), Prng::new(seed));
     let begun = Instant::now();
     for _ in 0..TOUCHES_MAX {
         if begun.elapsed() >= scene.wanted.phase {

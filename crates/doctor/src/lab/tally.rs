@@ -12,9 +12,9 @@ const NINES_MAX: f64 = 6.0;
 
 /// Times with the number of their occurrences.
 #[derive(Clone, Debug)]
-pub struct Tally(Histogram<u64>);
+pub struct TimeTally(Histogram<u64>);
 
-impl Default for Tally {
+impl Default for TimeTally {
     fn default() -> Self {
         Self(Histogram::new_with_bounds(1, NS_MAX, 3).expect("the bounds are sound"))
     }
@@ -24,7 +24,7 @@ impl Default for Tally {
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Pairs(Vec<(u64, u64)>);
 
-impl Tally {
+impl TimeTally {
     /// Counts a time.
     pub fn record(&mut self, ns: u64) {
         self.0.saturating_record(ns.max(1));
@@ -64,7 +64,7 @@ impl Tally {
     }
 }
 
-impl From<Pairs> for Tally {
+impl From<Pairs> for TimeTally {
     fn from(pairs: Pairs) -> Self {
         let mut tally = Self::default();
         for (ns, count) in pairs.0 {
@@ -80,19 +80,19 @@ mod tests {
 
     #[test]
     fn a_tally_is_the_same_in_another_process() {
-        let mut tally = Tally::default();
+        let mut tally = TimeTally::default();
         for n in 1..=10_000u64 {
             tally.record(n * 977);
         }
         tally.record(u64::MAX);
         let json = serde_json::to_string(&tally.pairs()).unwrap();
-        let other = Tally::from(serde_json::from_str::<Pairs>(&json).unwrap());
+        let other = TimeTally::from(serde_json::from_str::<Pairs>(&json).unwrap());
         assert_eq!((tally.count(), tally.curve()), (other.count(), other.curve()));
         assert!(other.at(0.5).abs_diff(5000 * 977) < 5000 * 2, "{}", other.at(0.5));
     }
 
     #[test]
     fn of_no_times_there_is_no_curve() {
-        assert_eq!((Tally::default().at(0.99), Tally::default().curve().len()), (0, 0));
+        assert_eq!((TimeTally::default().at(0.99), TimeTally::default().curve().len()), (0, 0));
     }
 }

@@ -13,10 +13,11 @@ use std::time::Instant;
 use arena::{Cells, HUGE_PAGE_BYTES, PAGE_BYTES, Pages};
 use base::prng::Prng;
 
-use super::outcome::{Outcome, Phase};
+use super::catalogue::Lab;
+use super::outcome::{LabOutcome, LabPhase};
 use super::phases::order;
-use super::tally::Tally;
-use super::{Lab, Scene, Unable, found};
+use super::scene::{Scene, Unable, found};
+use super::tally::TimeTally;
 use crate::host::{chosen, read_at};
 
 /// Bytes of memory that are used.
@@ -28,7 +29,7 @@ const ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 const SETTINGS: [&str; 2] = ["small pages", "huge pages"];
 const FIGURES: [&str; 4] = ["sparse_mib", "p999_us", "touch_all_ms", "read_ns"];
 
-pub fn run(scene: &mut Scene<'_>) -> Result<Outcome, Unable> {
+pub fn run(scene: &mut Scene<'_>) -> Result<LabOutcome, Unable> {
     let text = read_at(ENABLED.as_ref(), ENABLED).map_err(|unread| Unable::Host(unread.to_string()))?;
     if chosen(&text) == Some("never") {
         return Err(Unable::Host(format!("{ENABLED} is never; madvise would let the lab ask for huge pages")));
@@ -39,7 +40,7 @@ pub fn run(scene: &mut Scene<'_>) -> Result<Outcome, Unable> {
         scene.go_on()?;
         (scene.tell)(&format!("round {}: {}", round + 1, SETTINGS[setting]));
         let pages = [Pages::Small, Pages::Huge][setting];
-        let mut phase = Phase::begin(setting, round, scene.now_s());
+        let mut phase = LabPhase::begin(setting, round, scene.now_s());
         let sparse = Cells::anonymous(BYTES, pages).map_err(failed)?;
         (0..BYTES).step_by(HUGE_PAGE_BYTES).for_each(|offset| sparse.store(offset, 1));
         let mut figure = |name: &str, value: f64| phase.figures.insert(name.to_owned(), value);
@@ -54,7 +55,7 @@ pub fn run(scene: &mut Scene<'_>) -> Result<Outcome, Unable> {
         phases.push(phase);
     }
     let had = phases.iter().filter(|phase| phase.setting == 1).all(|phase| phase.figures["huge_mib"] > 0.0);
-    let mut outcome = Outcome::of(Lab::Thp, scene, &SETTINGS, &FIGURES, phases);
+    let mut outcome = LabOutcome::of(Lab::Thp, scene, &SETTINGS, &FIGURES, phases);
     outcome.findings = found(Lab::Thp, "/", None, std::time::Duration::ZERO);
     let (p999, sparse) = (outcome.against_first("p999_us", 1), outcome.against_first("sparse_mib", 1));
     let is_shown = had && sparse.is_some_and(|compared| compared.is_higher());
@@ -77,8 +78,8 @@ pub fn run(scene: &mut Scene<'_>) -> Result<Outcome, Unable> {
 }
 
 /// Returns the time of the first touch of each small page, and of all together in ms.
-fn touch(cells: &Cells) -> (Tally, f64) {
-    let mut tally = Tally::default();
+fn touch(cells: &Cells) -> (TimeTally, f64) {
+    let mut tally = TimeTally::default();
     let begun = Instant::now();
     for offset in (0..cells.bytes()).step_by(PAGE_BYTES) {
         let before = Instant::now();

@@ -10,7 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use super::part::Done;
-use super::tally::Tally;
+use super::tally::TimeTally;
 
 /// The load of the server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -41,7 +41,7 @@ pub fn serve(turns: &Turns) -> Result<Done, String> {
     if let Some(cpu) = turns.cpu {
         io::affinity::pin_this_thread(cpu).map_err(|error| format!("CPU {cpu}: {error}"))?;
     }
-    let (mut tally, mut prng) = (Tally::default(), Prng::new(turns.seed));
+    let (mut tally, mut prng) = (TimeTally::default(), Prng::new(turns.seed));
     let begun = Instant::now();
     let mut arrived = Duration::ZERO;
     loop {
@@ -71,7 +71,7 @@ mod tests {
             seed: 3,
         };
         let done = serve(&turns).expect("it is not pinned");
-        let (tally, cpu_ms) = (Tally::from(done.times), done.counts["cpu_ms"]);
+        let (tally, cpu_ms) = (TimeTally::from(done.times), done.counts["cpu_ms"]);
         assert!((50..200).contains(&tally.count()), "{}", tally.count());
         assert!(tally.at(0.0) >= 99_000 && cpu_ms >= tally.count() as f64 * 0.1, "{} {cpu_ms}", tally.at(0.0));
     }

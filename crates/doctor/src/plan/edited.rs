@@ -2,25 +2,25 @@
 
 use std::collections::HashMap;
 
-use super::{Plan, Role, Row, VERSION};
+use super::{CpuPlan, CpuRow, Role, VERSION};
 use crate::topology::Topology;
 
 /// A plan that is valid on this host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checked {
     /// The plan.
-    pub plan: Plan,
+    pub plan: CpuPlan,
     /// Questionable points of the valid plan, each with its line.
     pub doubts: Vec<String>,
 }
 
-/// Reads a plan as [`Plan::json`] writes it, and checks it.
+/// Reads a plan as [`CpuPlan::json`] writes it, and checks it.
 ///
 /// # Errors
 /// If parts of the plan do not hold on this host: all of them, each with its line and CPU. If the text is no plan: the
 /// line at which parsing fails.
 pub fn check(text: &str, topology: &Topology) -> Result<Checked, Vec<String>> {
-    let plan: Plan = serde_json::from_str(text).map_err(|error| vec![no_plan(&error)])?;
+    let plan: CpuPlan = serde_json::from_str(text).map_err(|error| vec![no_plan(&error)])?;
     if plan.version != VERSION {
         let version = plan.version;
         return Err(vec![format!("it is a plan of version {version}; this program reads version {VERSION}")]);
@@ -69,14 +69,14 @@ fn cpu_lines(text: &str) -> Vec<usize> {
 }
 
 struct Checker<'p> {
-    plan: &'p Plan,
+    plan: &'p CpuPlan,
     topology: &'p Topology,
     lines: &'p [usize],
     faults: Vec<String>,
     doubts: Vec<String>,
 }
 
-fn is_hot(row: &Row) -> bool {
+fn is_hot(row: &CpuRow) -> bool {
     row.roles.iter().any(|role| role.is_hot())
 }
 

@@ -22,16 +22,16 @@ const CORES_MIN: usize = 3;
 
 /// The work of the CPUs during the window, in CPUs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Load {
+struct CpuLoad {
     network: f64,
     threads: f64,
     cpus: usize,
 }
 
-fn load(host: &Host) -> Result<Load, Unread> {
+fn load(host: &Host) -> Result<CpuLoad, Unread> {
     let twice = host.twice("/proc/stat")?;
     let (before, after) = (ticks(&twice.before), ticks(&twice.after));
-    let mut load = Load { network: 0.0, threads: 0.0, cpus: 0 };
+    let mut load = CpuLoad { network: 0.0, threads: 0.0, cpus: 0 };
     for (cpu, after) in &after {
         let Some(before) = before.get(cpu) else { continue };
         let grown: Vec<f64> = after.iter().zip(before).map(|(a, b)| a.saturating_sub(*b) as f64).collect();

@@ -33,7 +33,7 @@ use crate::topology::Topology;
 pub use edited::{Checked, check};
 pub use measured::measured;
 pub use rules::plan;
-pub use show::Format;
+pub use show::PlanFormat;
 pub(crate) use show::mask;
 
 /// The version of the JSON format, raised when the meaning changes.
@@ -114,7 +114,7 @@ impl Role {
 /// A CPU with its roles.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Row {
+pub struct CpuRow {
     /// The CPU's number.
     pub cpu: usize,
     /// The CPU's roles. Only network and housekeeping share a CPU, except on hosts of one or two CPUs.
@@ -133,7 +133,7 @@ pub struct Row {
 /// A plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Plan {
+pub struct CpuPlan {
     /// The format's version: [`VERSION`].
     pub version: u32,
     /// The kind of program that the plan is for.
@@ -152,7 +152,7 @@ pub struct Plan {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steering: Vec<usize>,
     /// Every CPU, ascending.
-    pub cpus: Vec<Row>,
+    pub cpus: Vec<CpuRow>,
     /// Notes for the reader, one sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -162,10 +162,10 @@ fn yes() -> bool {
     true
 }
 
-impl Plan {
+impl CpuPlan {
     /// Returns the CPUs with a role, ordered by process and then ascending.
     pub fn cpus_of(&self, role: Role) -> Vec<usize> {
-        let mut rows: Vec<&Row> = self.cpus.iter().filter(|row| row.roles.contains(&role)).collect();
+        let mut rows: Vec<&CpuRow> = self.cpus.iter().filter(|row| row.roles.contains(&role)).collect();
         rows.sort_by_key(|row| (row.process, row.cpu));
         rows.into_iter().map(|row| row.cpu).collect()
     }
@@ -177,7 +177,7 @@ impl Plan {
 
     /// Returns the CPUs of one process with a role.
     pub fn cpus_of_process(&self, process: usize, role: Role) -> Vec<usize> {
-        let of = |row: &&Row| row.process == Some(process) && row.roles.contains(&role);
+        let of = |row: &&CpuRow| row.process == Some(process) && row.roles.contains(&role);
         self.cpus.iter().filter(of).map(|row| row.cpu).collect()
     }
 
@@ -187,7 +187,7 @@ impl Plan {
     }
 
     /// Returns the plan as text.
-    pub fn text(&self, format: Format, topology: &Topology) -> String {
+    pub fn text(&self, format: PlanFormat, topology: &Topology) -> String {
         show::text(self, format, topology)
     }
 }

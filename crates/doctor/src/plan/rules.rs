@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{NETWORK_CPUS_MAX, PROCESSES_MAX, Plan, Purpose, Role, Row, VERSION, Wanted};
+use super::{CpuPlan, CpuRow, NETWORK_CPUS_MAX, PROCESSES_MAX, Purpose, Role, VERSION, Wanted};
 use crate::topology::{Cpu, Topology};
 
 /// Hosts with up to this many CPUs set none apart.
@@ -32,7 +32,7 @@ type Thread = (Option<usize>, Role);
 struct Planner<'t> {
     topology: &'t Topology,
     wanted: &'t Wanted,
-    rows: BTreeMap<usize, Row>,
+    rows: BTreeMap<usize, CpuRow>,
     notes: Vec<String>,
 }
 
@@ -40,7 +40,7 @@ struct Planner<'t> {
 ///
 /// # Errors
 /// If a wish does not fit: one line per wish, each with a value that would fit.
-pub fn plan(topology: &Topology, wanted: &Wanted) -> Result<Plan, Vec<String>> {
+pub fn plan(topology: &Topology, wanted: &Wanted) -> Result<CpuPlan, Vec<String>> {
     let usable: Vec<&Cpu> = topology.cpus.iter().filter(|cpu| cpu.is_allowed).collect();
     if usable.is_empty() {
         return Err(vec!["no CPU may be used: the affinity and the control group leave none that is on".to_owned()]);
@@ -103,8 +103,8 @@ fn others(wanted: &Wanted) -> usize {
 }
 
 impl Planner<'_> {
-    fn row(&mut self, cpu: usize, roles: &[Role], why: impl Into<String>) -> &mut Row {
-        let row = Row { cpu, roles: roles.to_vec(), process: None, queue: None, why: why.into() };
+    fn row(&mut self, cpu: usize, roles: &[Role], why: impl Into<String>) -> &mut CpuRow {
+        let row = CpuRow { cpu, roles: roles.to_vec(), process: None, queue: None, why: why.into() };
         self.rows.insert(cpu, row);
         self.rows.get_mut(&cpu).expect("it was just inserted")
     }
@@ -358,7 +358,7 @@ impl Planner<'_> {
         }
     }
 
-    fn finish(mut self, pinned: bool) -> Plan {
+    fn finish(mut self, pinned: bool) -> CpuPlan {
         let networks: Vec<usize> = self.rows.values().filter(|row| row.queue.is_some()).map(|row| row.cpu).collect();
         let nic = self.topology.nic();
         let most = nic.and_then(|nic| nic.queues_max);
@@ -392,7 +392,7 @@ impl Planner<'_> {
                     .to_owned(),
             );
         }
-        Plan {
+        CpuPlan {
             version: VERSION,
             purpose: self.wanted.purpose,
             pinned,

@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 
 use io::affinity::show_cpus;
 
-use super::{Plan, Purpose, Role, Row};
+use super::{CpuPlan, CpuRow, Purpose, Role};
 use crate::topology::Topology;
 
 /// The output format of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum PlanFormat {
     /// One line per CPU, with its reason.
     Table,
     /// A shell script.
@@ -20,7 +20,7 @@ pub enum Format {
     Kubernetes,
 }
 
-impl Format {
+impl PlanFormat {
     /// All formats, each with its name.
     pub const ALL: [(&'static str, Self); 4] = [
         ("table", Self::Table),
@@ -30,16 +30,16 @@ impl Format {
     ];
 }
 
-pub(super) fn text(plan: &Plan, format: Format, topology: &Topology) -> String {
+pub(super) fn text(plan: &CpuPlan, format: PlanFormat, topology: &Topology) -> String {
     match format {
-        Format::Table => table(plan, topology),
-        Format::Taskset => taskset(plan),
-        Format::Systemd => systemd(plan, topology),
-        Format::Kubernetes => kubernetes(plan),
+        PlanFormat::Table => table(plan, topology),
+        PlanFormat::Taskset => taskset(plan),
+        PlanFormat::Systemd => systemd(plan, topology),
+        PlanFormat::Kubernetes => kubernetes(plan),
     }
 }
 
-fn roles(plan: &Plan, row: &Row) -> String {
+fn roles(plan: &CpuPlan, row: &CpuRow) -> String {
     let mut names: Vec<String> = row.roles.iter().map(|role| role.text().to_owned()).collect();
     if let Some(process) = row.process.filter(|_| plan.processes() > 1)
         && !names.is_empty()
@@ -50,8 +50,8 @@ fn roles(plan: &Plan, row: &Row) -> String {
     row.queue.map_or_else(|| text.clone(), |queue| format!("queue {queue}: {text}"))
 }
 
-fn table(plan: &Plan, topology: &Topology) -> String {
-    let lines: Vec<(&Row, String)> = plan.cpus.iter().map(|row| (row, roles(plan, row))).collect();
+fn table(plan: &CpuPlan, topology: &Topology) -> String {
+    let lines: Vec<(&CpuRow, String)> = plan.cpus.iter().map(|row| (row, roles(plan, row))).collect();
     let width = lines.iter().map(|(_, roles)| roles.len()).max().unwrap_or(0).max(4);
     let mut text = format!(" CPU  node  core    L3  {:<width$}  why\n", "role");
     for (row, roles) in lines {
@@ -69,7 +69,7 @@ fn table(plan: &Plan, topology: &Topology) -> String {
 }
 
 /// Returns a one-line summary of the plan.
-fn summary(plan: &Plan) -> String {
+fn summary(plan: &CpuPlan) -> String {
     let (workers, storage) = (plan.cpus_of(Role::Worker).len(), plan.cpus_of(Role::Storage).len());
     let mut text = format!("{workers} workers");
     if storage > 0 {
@@ -80,7 +80,7 @@ fn summary(plan: &Plan) -> String {
     }
     text.push_str(if plan.pinned { ", pinned" } else { ", not pinned" });
     let cpus = show_cpus(&plan.cpus_of(Role::Network));
-    let is_apart = |row: &Row| row.roles.contains(&Role::Network) && !row.roles.iter().any(|role| role.is_hot());
+    let is_apart = |row: &CpuRow| row.roles.contains(&Role::Network) && !row.roles.iter().any(|role| role.is_hot());
     let _ = match (&plan.nic, plan.queues) {
         (Some(nic), Some(queues)) => write!(text, "; {queues} queues of {nic} on CPUs {cpus}"),
         _ if plan.cpus.iter().any(is_apart) => write!(text, "; the network on CPUs {cpus}"),
@@ -109,7 +109,7 @@ fn quoted(word: &str) -> String {
 }
 
 /// Returns the CPUs and the flags of each process's command.
-fn commands(plan: &Plan) -> Vec<(String, String)> {
+fn commands(plan: &CpuPlan) -> Vec<(String, String)> {
     let mut commands = Vec::new();
     for process in 0..plan.processes() {
         let workers = plan.cpus_of_process(process, Role::Worker);
@@ -133,7 +133,7 @@ fn commands(plan: &Plan) -> Vec<(String, String)> {
     commands
 }
 
-fn taskset(plan: &Plan) -> String {
+fn taskset(plan: &CpuPlan) -> String {
     let mut text = "#!/bin/sh\nset -eu\n".to_owned();
     network(plan, &mut text);
     for (cpus, flags) in commands(plan) {
@@ -145,7 +145,7 @@ fn taskset(plan: &Plan) -> String {
 }
 
 /// Appends the commands for the interface.
-fn network(plan: &Plan, text: &mut String) {
+fn network(plan: &CpuPlan, text: &mut String) {
     let (Some(nic), Some(queues)) = (&plan.nic, plan.queues) else { return };
     let _ = writeln!(text, "# The link is interrupted for a moment.\nethtool -L {} combined {queues}", quoted(nic));
     for (queue, row) in plan.cpus.iter().filter_map(|row| Some((row.queue?, row))) {
@@ -161,13 +161,13 @@ fn network(plan: &Plan, text: &mut String) {
     }
 }
 
-fn notes(plan: &Plan, text: &mut String) {
+fn notes(plan: &CpuPlan, text: &mut String) {
     for note in &plan.notes {
         let _ = writeln!(text, "# {note}");
     }
 }
 
-fn systemd(plan: &Plan, topology: &Topology) -> String {
+fn systemd(plan: &CpuPlan, topology: &Topology) -> String {
     let mut text = String::new();
     let commands = commands(plan);
     let many = commands.len() > 1;
@@ -193,7 +193,7 @@ fn systemd(plan: &Plan, topology: &Topology) -> String {
     text
 }
 
-fn kubernetes(plan: &Plan) -> String {
+fn kubernetes(plan: &CpuPlan) -> String {
     let mut text =
         "# The kubelet gives a container whole CPUs and keeps others off them:\n#   cpuManagerPolicy: static\n\
                     #   cpuManagerPolicyOptions: {full-pcpus-only: \"true\"}   where cores have two CPUs\n#   \

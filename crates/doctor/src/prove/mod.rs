@@ -26,7 +26,7 @@ use base::prng::Prng;
 use serde::{Deserialize, Serialize};
 
 use crate::counters::Grown;
-use crate::tune::Step;
+use crate::tune::SettingStep;
 
 pub use show::{change, number, text};
 pub use stats::{Interval, ROUNDS_MIN};
@@ -157,7 +157,7 @@ pub enum Side {
 
 /// A round of measurements of both sides.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Round {
+pub struct ProofRound {
     /// The side that was measured first.
     pub first: Side,
     /// The measurement without the change.
@@ -166,7 +166,7 @@ pub struct Round {
     pub changed: Measured,
 }
 
-impl Round {
+impl ProofRound {
     /// Returns the reason why the round does not count, if it does not.
     pub fn fault(&self) -> Option<&str> {
         self.before.fault.as_deref().or(self.changed.fault.as_deref())
@@ -184,7 +184,7 @@ pub fn order(seed: u64, number: u64) -> [Side; 2] {
 /// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum ProofVerdict {
     /// Better beyond doubt.
     Helped,
     /// Not shown to be better or worse.
@@ -195,7 +195,7 @@ pub enum Verdict {
     CannotTell,
 }
 
-impl Verdict {
+impl ProofVerdict {
     /// Returns the verdict in words.
     pub const fn words(self) -> &'static str {
         match self {
@@ -215,7 +215,7 @@ pub struct Subject {
     /// The mechanism by which the change costs or saves, if it is known.
     pub mechanism: Option<String>,
     /// The settings to write, if the change is one of settings.
-    pub steps: Vec<Step>,
+    pub steps: Vec<SettingStep>,
     /// The host's name.
     pub host: String,
     /// The host's kernel and CPUs, in words.
@@ -233,7 +233,7 @@ pub struct Subject {
 
 /// A figure of both sides.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct FigureRow {
     /// The figure's id.
     pub figure: String,
     /// The median without the change.
@@ -246,25 +246,25 @@ pub struct Row {
     pub difference: Option<Interval>,
 }
 
-impl Row {
+impl FigureRow {
     /// Returns the figure.
     pub fn figure(&self) -> Option<&'static Figure> {
         FIGURES.iter().find(|figure| figure.id == self.figure)
     }
 
     /// Judges the figure by its interval: better, worse, or neither.
-    pub fn says(&self) -> Verdict {
+    pub fn says(&self) -> ProofVerdict {
         let (interval, same) = match (self.ratio, self.difference) {
             (Some(ratio), _) => (ratio, 1.0),
             (None, Some(difference)) => (difference, 0.0),
-            (None, None) => return Verdict::CannotTell,
+            (None, None) => return ProofVerdict::CannotTell,
         };
         let more_is_better = self.figure().is_some_and(|figure| figure.more_is_better);
         match (interval.low > same, interval.high < same) {
-            (true, _) if more_is_better => Verdict::Helped,
-            (_, true) if !more_is_better => Verdict::Helped,
-            (true, _) | (_, true) => Verdict::Hurt,
-            _ => Verdict::NoDifference,
+            (true, _) if more_is_better => ProofVerdict::Helped,
+            (_, true) if !more_is_better => ProofVerdict::Helped,
+            (true, _) | (_, true) => ProofVerdict::Hurt,
+            _ => ProofVerdict::NoDifference,
         }
     }
 }
@@ -277,11 +277,11 @@ pub struct Proof {
     /// The subject of the comparison.
     pub subject: Subject,
     /// All rounds, in order.
-    pub rounds: Vec<Round>,
+    pub rounds: Vec<ProofRound>,
     /// The figures of the rounds that count.
-    pub rows: Vec<Row>,
+    pub rows: Vec<FigureRow>,
     /// The verdict.
-    pub verdict: Verdict,
+    pub verdict: ProofVerdict,
     /// The reason for the verdict, in a sentence.
     pub why: String,
     /// The final state of the change, in a sentence; empty until it is settled.
@@ -289,35 +289,36 @@ pub struct Proof {
 }
 
 /// Judges the rounds of a comparison.
-pub fn judge(subject: Subject, rounds: Vec<Round>) -> Proof {
+pub fn judge(subject: Subject, rounds: Vec<ProofRound>) -> Proof {
     let rows = rows(&rounds, subject.seed);
     let counted = rounds.iter().filter(|round| round.fault().is_none()).count();
-    let judged: Vec<&Row> = rows.iter().filter(|row| row.figure().is_some_and(|figure| figure.is_judged)).collect();
-    let shown = |verdict: Verdict| judged.iter().copied().find(|row| row.says() == verdict);
-    let (verdict, why) = if counted < ROUNDS_MIN || judged.iter().all(|row| row.says() == Verdict::CannotTell) {
+    let judged: Vec<&FigureRow> =
+        rows.iter().filter(|row| row.figure().is_some_and(|figure| figure.is_judged)).collect();
+    let shown = |verdict: ProofVerdict| judged.iter().copied().find(|row| row.says() == verdict);
+    let (verdict, why) = if counted < ROUNDS_MIN || judged.iter().all(|row| row.says() == ProofVerdict::CannotTell) {
         let fault =
-            rounds.iter().find_map(Round::fault).map_or(String::new(), |fault| format!(" (the first: {fault})"));
+            rounds.iter().find_map(ProofRound::fault).map_or(String::new(), |fault| format!(" (the first: {fault})"));
         let why = format!(
             "{counted} of {} rounds count, and {ROUNDS_MIN} are the least that tell anything{fault}",
             rounds.len()
         );
-        (Verdict::CannotTell, why)
-    } else if let Some(row) = shown(Verdict::Hurt) {
-        (Verdict::Hurt, show::sentence(row))
-    } else if let Some(row) = shown(Verdict::Helped) {
-        (Verdict::Helped, show::sentence(row))
+        (ProofVerdict::CannotTell, why)
+    } else if let Some(row) = shown(ProofVerdict::Hurt) {
+        (ProofVerdict::Hurt, show::sentence(row))
+    } else if let Some(row) = shown(ProofVerdict::Helped) {
+        (ProofVerdict::Helped, show::sentence(row))
     } else {
         let all: Vec<String> = judged.iter().map(|row| show::sentence(row)).collect();
-        (Verdict::NoDifference, format!("{}: the same is within", all.join("; ")))
+        (ProofVerdict::NoDifference, format!("{}: the same is within", all.join("; ")))
     };
     Proof { version: VERSION, subject, rounds, rows, verdict, why, end: String::new() }
 }
 
 /// Returns a row for each figure that both sides have in every round that counts.
-fn rows(rounds: &[Round], seed: u64) -> Vec<Row> {
-    let counted: Vec<&Round> = rounds.iter().filter(|round| round.fault().is_none()).collect();
+fn rows(rounds: &[ProofRound], seed: u64) -> Vec<FigureRow> {
+    let counted: Vec<&ProofRound> = rounds.iter().filter(|round| round.fault().is_none()).collect();
     let row = |figure: &Figure| {
-        let side = |of: fn(&Round) -> &Measured| {
+        let side = |of: fn(&ProofRound) -> &Measured| {
             counted.iter().map(|round| of(round).figures.get(figure.id).copied()).collect::<Option<Vec<f64>>>()
         };
         let (before, changed) = (side(|round| &round.before)?, side(|round| &round.changed)?);
@@ -325,7 +326,7 @@ fn rows(rounds: &[Round], seed: u64) -> Vec<Row> {
         let ratio = figure.is_of_requests.then(|| stats::ratio(&before, &changed, seed)).flatten();
         let difference = if ratio.is_none() { stats::difference(&before, &changed, seed) } else { None };
         let (before, changed) = (stats::median(&before)?, stats::median(&changed)?);
-        Some(Row { figure: figure.id.to_owned(), before, changed, ratio, difference })
+        Some(FigureRow { figure: figure.id.to_owned(), before, changed, ratio, difference })
     };
     FIGURES.iter().filter_map(row).collect()
 }

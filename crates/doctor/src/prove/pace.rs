@@ -112,7 +112,7 @@ impl Tried {
 }
 
 /// A search for the rate, trial by trial.
-pub struct Pace {
+pub struct RateSearch {
     closed: Trial,
     tried: Vec<Tried>,
 }
@@ -126,7 +126,7 @@ pub struct Chosen {
     pub why: String,
 }
 
-impl Pace {
+impl RateSearch {
     /// Begins a search from the result of a closed loop.
     pub const fn new(closed: Trial) -> Self {
         Self { closed, tried: Vec::new() }
@@ -148,7 +148,7 @@ impl Pace {
         Some(two_digits(rate)).filter(|rate| *rate >= RATE_MIN)
     }
 
-    /// Takes the result of a trial at the rate of [`Pace::next`].
+    /// Takes the result of a trial at the rate of [`RateSearch::next`].
     pub fn take(&mut self, rate_per_s: f64, trial: &Trial) {
         debug_assert_eq!(self.next(), Some(rate_per_s));
         self.tried.push(Tried { rate_per_s, behind: trial.behind(rate_per_s), is_broken: trial.is_broken });
@@ -209,7 +209,7 @@ mod tests {
     /// Searches on a host that has CPUs of its own for the generator, or not. `answer` turns a calm trial into the one
     /// that is measured.
     fn search(is_shared: bool, answer: impl Fn(f64, Trial) -> Trial) -> (Vec<f64>, Result<Chosen, String>) {
-        let mut pace = Pace::new(trial(136_000.0, if is_shared { 0.97 } else { 0.1 }));
+        let mut pace = RateSearch::new(trial(136_000.0, if is_shared { 0.97 } else { 0.1 }));
         let mut rates = Vec::new();
         while let Some(rate) = pace.next() {
             pace.take(rate, &answer(rate, trial(rate, 0.3)));
@@ -246,7 +246,10 @@ mod tests {
                 .contains("server and generator want the same CPUs; 45,000/s kept pace; so it is 33,000/s, three")
         );
         let kept_off = Trial { waited: Used { value: 0.06, allowed: 0.1 }, ..trial(1000.0, 0.1) };
-        assert!(Pace::new(kept_off).shares_cpus() && !Pace::new(Trial { busy: None, ..trial(1.0, 1.0) }).shares_cpus());
+        assert!(
+            RateSearch::new(kept_off).shares_cpus()
+                && !RateSearch::new(Trial { busy: None, ..trial(1.0, 1.0) }).shares_cpus()
+        );
     }
 
     #[test]
@@ -280,7 +283,7 @@ mod tests {
         let why = chosen.unwrap_err();
         assert_eq!(rates.len(), TRIALS_MAX);
         assert!(why.contains("at 45,000/s one request") && why.ends_with("name a --rate"), "{why}");
-        let slow = Pace::new(trial(12.0, 0.1));
+        let slow = RateSearch::new(trial(12.0, 0.1));
         assert!(slow.next().is_none() && slow.chosen().unwrap_err().starts_with("a closed loop reached 12/s: give"));
     }
 
@@ -301,7 +304,7 @@ mod tests {
         let (mut found, mut given_up) = (0, 0);
         for _ in 0..2_000 {
             let closed = 20.0 * 10f64.powf(5.0 * prng.unit());
-            let mut pace = Pace::new(trial(closed, prng.unit()));
+            let mut pace = RateSearch::new(trial(closed, prng.unit()));
             let (limit, mut behind) = (closed * prng.unit(), f64::INFINITY);
             while let Some(rate) = pace.next() {
                 assert!(rate < behind && rate >= RATE_MIN);

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use page::words::{duration, grouped, percent};
 
-use super::{Figure, Proof, Row, Side, Unit};
+use super::{Figure, FigureRow, Proof, Side, Unit};
 
 /// Formats a figure's number.
 pub fn number(unit: Unit, value: f64) -> String {
@@ -16,7 +16,7 @@ pub fn number(unit: Unit, value: f64) -> String {
 }
 
 /// Formats the change of a figure with its interval.
-pub fn change(figure: &Figure, row: &Row) -> String {
+pub fn change(figure: &Figure, row: &FigureRow) -> String {
     match (row.ratio, row.difference) {
         (Some(ratio), _) => format!("x {:.3} ({:.3} to {:.3})", ratio.mean, ratio.low, ratio.high),
         (None, Some(by)) => {
@@ -28,7 +28,7 @@ pub fn change(figure: &Figure, row: &Row) -> String {
 }
 
 /// Formats a row as a sentence.
-pub(super) fn sentence(row: &Row) -> String {
+pub(super) fn sentence(row: &FigureRow) -> String {
     let Some(figure) = row.figure() else { return row.figure.clone() };
     let values = [row.before, row.changed].map(|value| number(figure.unit, value));
     let name = figure.name.trim_end_matches(", /s");

@@ -8,11 +8,11 @@ fn measured(p999_ns: f64, rate: Option<f64>) -> Measured {
 
 /// Returns rounds in which the changed side has `factor` times the p999, with some noise, and `rate_factor` times the
 /// rate.
-fn rounds(count: usize, factor: f64, rate_factor: Option<f64>) -> Vec<Round> {
+fn rounds(count: usize, factor: f64, rate_factor: Option<f64>) -> Vec<ProofRound> {
     let noise = [1.0, 1.1, 0.93, 1.04, 0.97, 1.07, 0.9];
     let round = |at: usize| {
         let (mine, theirs) = (noise[at % 7], noise[(at + 3) % 7]);
-        Round {
+        ProofRound {
             first: order(1, at as u64)[0],
             before: measured(1e6 * mine, rate_factor.map(|_| 1e5 * mine)),
             changed: measured(1e6 * theirs * factor, rate_factor.map(|factor| 1e5 * theirs * factor)),
@@ -21,32 +21,32 @@ fn rounds(count: usize, factor: f64, rate_factor: Option<f64>) -> Vec<Round> {
     (0..count).map(round).collect()
 }
 
-fn verdict(rounds: Vec<Round>) -> Verdict {
+fn verdict(rounds: Vec<ProofRound>) -> ProofVerdict {
     judge(Subject { seed: 7, ..Subject::default() }, rounds).verdict
 }
 
 #[test]
 fn only_what_is_beyond_doubt_is_help_or_harm() {
-    assert_eq!(verdict(rounds(7, 0.6, None)), Verdict::Helped);
-    assert_eq!(verdict(rounds(7, 1.7, None)), Verdict::Hurt);
-    assert_eq!(verdict(rounds(7, 1.01, None)), Verdict::NoDifference);
-    assert_eq!(verdict(rounds(7, 1.0, Some(1.5))), Verdict::Helped);
-    assert_eq!(verdict(rounds(7, 0.6, Some(0.5))), Verdict::Hurt, "a better p999 does not buy a worse rate");
+    assert_eq!(verdict(rounds(7, 0.6, None)), ProofVerdict::Helped);
+    assert_eq!(verdict(rounds(7, 1.7, None)), ProofVerdict::Hurt);
+    assert_eq!(verdict(rounds(7, 1.01, None)), ProofVerdict::NoDifference);
+    assert_eq!(verdict(rounds(7, 1.0, Some(1.5))), ProofVerdict::Helped);
+    assert_eq!(verdict(rounds(7, 0.6, Some(0.5))), ProofVerdict::Hurt, "a better p999 does not buy a worse rate");
 }
 
 #[test]
 fn a_round_that_does_not_count_is_in_no_figure_and_too_few_tell_nothing() {
     let mut some = rounds(7, 0.6, None);
     some[0].changed = measured(1e12, None);
-    assert_ne!(verdict(some.clone()), Verdict::Helped);
+    assert_ne!(verdict(some.clone()), ProofVerdict::Helped);
     some[0].changed.fault = Some("the generator was the limit".to_owned());
-    assert_eq!(verdict(some.clone()), Verdict::Helped);
+    assert_eq!(verdict(some.clone()), ProofVerdict::Helped);
     some[1].before.fault = Some("it was stopped".to_owned());
     some[2].before.fault = Some("it was stopped".to_owned());
     let proof = judge(Subject::default(), some);
-    assert_eq!(proof.verdict, Verdict::CannotTell);
+    assert_eq!(proof.verdict, ProofVerdict::CannotTell);
     assert!(proof.why.contains("4 of 7 rounds count") && proof.why.contains("the generator was the limit"));
-    assert_eq!(verdict(Vec::new()), Verdict::CannotTell);
+    assert_eq!(verdict(Vec::new()), ProofVerdict::CannotTell);
 }
 
 #[test]
@@ -55,11 +55,11 @@ fn a_figure_that_one_side_lacks_is_not_compared() {
     some[3].changed.figures.remove("rate_within_slo_per_s");
     let proof = judge(Subject::default(), some);
     assert!(!proof.rows.iter().any(|row| row.figure == "rate_within_slo_per_s"));
-    assert_eq!(proof.verdict, Verdict::Helped);
+    assert_eq!(proof.verdict, ProofVerdict::Helped);
 }
 
 /// Sets the first side's rate within its objectives to 0: it meets them at no rate.
-fn never_kept(rounds: &mut [Round]) {
+fn never_kept(rounds: &mut [ProofRound]) {
     for round in rounds {
         round.before.figures.insert("rate_within_slo_per_s".to_owned(), 0.0);
     }
@@ -71,17 +71,17 @@ fn a_rate_of_0_on_one_side_is_compared_by_its_difference() {
     never_kept(&mut some);
     let proof = judge(Subject::default(), some.clone());
     assert!(
-        proof.verdict == Verdict::Helped && proof.why.contains("rate within the SLO went from 0 to"),
+        proof.verdict == ProofVerdict::Helped && proof.why.contains("rate within the SLO went from 0 to"),
         "{}",
         proof.why
     );
     for round in &mut some {
         std::mem::swap(&mut round.before, &mut round.changed);
     }
-    assert_eq!(verdict(some.clone()), Verdict::Hurt);
+    assert_eq!(verdict(some.clone()), ProofVerdict::Hurt);
     // Neither side meets the objectives: the p999 alone decides.
     never_kept(&mut some);
-    assert_eq!(verdict(some), Verdict::NoDifference);
+    assert_eq!(verdict(some), ProofVerdict::NoDifference);
 }
 
 #[test]

@@ -18,7 +18,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use super::Step;
+use super::SettingStep;
 
 /// The version of the journal's format, raised when the meaning of a record changes.
 const VERSION: u32 = 1;
@@ -30,9 +30,9 @@ const RUNS_A_SECOND_MAX: usize = 100;
 /// A record: one line of the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Record {
+pub(super) enum JournalRecord {
     Begin { version: u32, boot: String },
-    Change { at: usize, step: Step },
+    Change { at: usize, step: SettingStep },
     Done { at: usize, now: String },
     Refused { at: usize, why: String },
     Confirmed {},
@@ -41,8 +41,8 @@ pub(super) enum Record {
 
 /// The journal's knowledge of one step of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Known {
-    pub step: Step,
+pub(super) struct JournalStep {
+    pub step: SettingStep,
     /// The file's content after the write, if the run got that far.
     pub now: Option<String>,
     pub is_undone: bool,
@@ -50,17 +50,17 @@ pub(super) struct Known {
 
 /// A run, as its journal records it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Log {
+pub struct RunLog {
     /// The boot of the host during which the run took place.
     pub boot: String,
     /// True if the run is confirmed: the timer does not undo it.
     pub is_confirmed: bool,
-    pub(super) steps: Vec<Known>,
+    pub(super) steps: Vec<JournalStep>,
     /// Bytes of complete lines.
     whole_bytes: u64,
 }
 
-impl Log {
+impl RunLog {
     /// Returns the number of steps that were not undone.
     pub fn open_steps(&self) -> usize {
         self.steps.iter().filter(|known| !known.is_undone).count()
@@ -72,8 +72,9 @@ impl Log {
     }
 
     /// Returns the steps that were written, took effect, and were not undone.
-    pub fn effective(&self) -> impl Iterator<Item = &Step> {
-        let took = |known: &&Known| !known.is_undone && known.now.as_ref().is_some_and(|now| *now != known.step.old);
+    pub fn effective(&self) -> impl Iterator<Item = &SettingStep> {
+        let took =
+            |known: &&JournalStep| !known.is_undone && known.now.as_ref().is_some_and(|now| *now != known.step.old);
         self.steps.iter().filter(took).map(|known| &known.step)
     }
 
@@ -82,7 +83,7 @@ impl Log {
         let mut lines = text.split_inclusive('\n').enumerate().peekable();
         while let Some((number, line)) = lines.next() {
             let is_last = lines.peek().is_none();
-            let record = match serde_json::from_str::<Record>(line) {
+            let record = match serde_json::from_str::<JournalRecord>(line) {
                 Ok(record) if line.ends_with('\n') => record,
                 // Torn: the line was not synced, so the step that it announces was not begun.
                 _ if is_last => break,
@@ -94,21 +95,21 @@ impl Log {
         Ok(log)
     }
 
-    fn take(&mut self, record: Record) -> Result<(), String> {
+    fn take(&mut self, record: JournalRecord) -> Result<(), String> {
         let absent = |at: usize| format!("there is no step {at} before it");
         match record {
-            Record::Begin { version, boot } if version == VERSION => self.boot = boot,
-            Record::Begin { version, .. } => {
+            JournalRecord::Begin { version, boot } if version == VERSION => self.boot = boot,
+            JournalRecord::Begin { version, .. } => {
                 return Err(format!("the journal is of version {version}; this program reads version {VERSION}"));
             }
-            Record::Change { at, step } if at == self.steps.len() => {
-                self.steps.push(Known { step, now: None, is_undone: false });
+            JournalRecord::Change { at, step } if at == self.steps.len() => {
+                self.steps.push(JournalStep { step, now: None, is_undone: false });
             }
-            Record::Change { at, .. } => return Err(format!("step {at} does not follow the last one")),
-            Record::Done { at, now } => self.steps.get_mut(at).ok_or_else(|| absent(at))?.now = Some(now),
-            Record::Refused { at, .. } => drop(self.steps.get(at).ok_or_else(|| absent(at))?),
-            Record::Confirmed {} => self.is_confirmed = true,
-            Record::Undone { at, .. } => self.steps.get_mut(at).ok_or_else(|| absent(at))?.is_undone = true,
+            JournalRecord::Change { at, .. } => return Err(format!("step {at} does not follow the last one")),
+            JournalRecord::Done { at, now } => self.steps.get_mut(at).ok_or_else(|| absent(at))?.now = Some(now),
+            JournalRecord::Refused { at, .. } => drop(self.steps.get(at).ok_or_else(|| absent(at))?),
+            JournalRecord::Confirmed {} => self.is_confirmed = true,
+            JournalRecord::Undone { at, .. } => self.steps.get_mut(at).ok_or_else(|| absent(at))?.is_undone = true,
         }
         Ok(())
     }
@@ -177,7 +178,7 @@ impl Journal {
             match OpenOptions::new().create_new(true).append(true).open(&path) {
                 Ok(file) => {
                     let mut journal = Self { file, run, _lock: lock };
-                    journal.append(&Record::Begin { version: VERSION, boot: boot.to_owned() })?;
+                    journal.append(&JournalRecord::Begin { version: VERSION, boot: boot.to_owned() })?;
                     // The file's name must survive a crash too.
                     File::open(folder).and_then(|folder| folder.sync_all()).map_err(with_remedy(folder))?;
                     return Ok(journal);
@@ -193,13 +194,13 @@ impl Journal {
     ///
     /// # Errors
     /// In words, if there is no such run, its journal is damaged, or another run is at work.
-    pub fn open(folder: &Path, run: &str) -> Result<(Self, Log), String> {
+    pub fn open(folder: &Path, run: &str) -> Result<(Self, RunLog), String> {
         let path = path_of(folder, run)?;
         if !path.exists() {
             return Err(format!("there is no run {run} in {}", folder.display()));
         }
         let lock = lock(folder)?;
-        let log = Log::read(folder, run)?;
+        let log = RunLog::read(folder, run)?;
         let mut file = OpenOptions::new().write(true).open(&path).map_err(with_remedy(&path))?;
         file.set_len(log.whole_bytes).map_err(with_remedy(&path))?;
         file.seek(SeekFrom::End(0)).map_err(with_remedy(&path))?;
@@ -211,18 +212,18 @@ impl Journal {
     /// # Errors
     /// In words, if the journal cannot be written.
     pub fn confirm(&mut self) -> Result<(), String> {
-        self.append(&Record::Confirmed {})
+        self.append(&JournalRecord::Confirmed {})
     }
 
     /// Appends a record, and returns when it is on the disk.
-    pub(super) fn append(&mut self, record: &Record) -> Result<(), String> {
+    pub(super) fn append(&mut self, record: &JournalRecord) -> Result<(), String> {
         let line = serde_json::to_string(record).expect("a record is plain JSON") + "\n";
         let written = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data());
         written.map_err(|error| format!("cannot write the journal of run {}: {error}", self.run))
     }
 }
 
-impl Log {
+impl RunLog {
     /// Reads a run's journal.
     ///
     /// # Errors
@@ -257,7 +258,7 @@ pub fn runs(folder: &Path) -> Vec<String> {
 /// In words, if a newer journal is damaged.
 pub fn latest(folder: &Path) -> Result<Option<String>, String> {
     for run in runs(folder).into_iter().rev() {
-        if Log::read(folder, &run)?.open_steps() > 0 {
+        if RunLog::read(folder, &run)?.open_steps() > 0 {
             return Ok(Some(run));
         }
     }
@@ -272,14 +273,14 @@ mod tests {
     fn a_torn_line_is_not_begun_and_a_damaged_one_is_told() {
         let begin = "{\"begin\":{\"version\":1,\"boot\":\"b\"}}\n";
         for torn in ["{\"change\":{\"at\":0,\"st", "{\"confirmed\":{}}", "\u{fffd}"] {
-            let log = Log::parse(&format!("{begin}{torn}")).unwrap();
+            let log = RunLog::parse(&format!("{begin}{torn}")).unwrap();
             assert_eq!((log.whole_bytes, log.steps.len(), log.is_confirmed), (begin.len() as u64, 0, false));
         }
         let damaged = format!("{begin}garbage\n{{\"confirmed\":{{}}}}\n");
-        assert_eq!(Log::parse(&damaged).unwrap_err(), "line 2 is no record of a run");
+        assert_eq!(RunLog::parse(&damaged).unwrap_err(), "line 2 is no record of a run");
         let wrong = format!("{begin}{{\"done\":{{\"at\":3,\"now\":\"\"}}}}\n{{\"confirmed\":{{}}}}\n");
-        assert!(Log::parse(&wrong).unwrap_err().contains("no step 3"));
-        assert!(Log::parse(&begin.replace('1', "9")).unwrap_err().contains("version 9"));
+        assert!(RunLog::parse(&wrong).unwrap_err().contains("no step 3"));
+        assert!(RunLog::parse(&begin.replace('1', "9")).unwrap_err().contains("version 9"));
         assert!(path_of(Path::new("/x"), "../../etc/passwd").is_err());
     }
 

@@ -36,9 +36,9 @@ use crate::ethtool::Tunable;
 use crate::host::{Host, Unread};
 use crate::shell::quoted;
 
-pub use journal::{Journal, Log, latest, runs};
-pub use persist::{Kept, persist};
-pub use run::{Moment, Outcome, Settled, apply, undo};
+pub use journal::{Journal, RunLog, latest, runs};
+pub use persist::{PersistForm, persist};
+pub use run::{Moment, Settled, StepOutcome, apply, undo};
 
 /// A setting: a file and the text to write into it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,7 +51,7 @@ pub struct Setting {
 
 /// One change of one setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Step {
+pub struct SettingStep {
     /// The check whose remedy the step is a part of.
     pub check: String,
     /// The setting to write.
@@ -66,7 +66,7 @@ pub struct Step {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Draft {
     /// The changes, in the order in which they are written.
-    pub steps: Vec<Step>,
+    pub steps: Vec<SettingStep>,
     /// Checks for which nothing is written, each with the reason.
     pub beside: Vec<(String, String)>,
 }
@@ -130,7 +130,7 @@ impl Draft {
                 Ok(old) => {
                     let value = written_form(&old);
                     let back = wish.back.unwrap_or(Setting { path: wish.new.path.clone(), value });
-                    self.steps.push(Step { check: check.to_owned(), new: wish.new, old, back });
+                    self.steps.push(SettingStep { check: check.to_owned(), new: wish.new, old, back });
                 }
             }
         }

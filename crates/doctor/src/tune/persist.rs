@@ -9,7 +9,7 @@ use crate::shell::quoted;
 
 /// The means that retain settings across a reboot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum PersistForm {
     /// A file for `/etc/sysctl.d/`: only for settings below /proc/sys.
     Sysctl,
     /// A systemd unit that runs once.
@@ -18,7 +18,7 @@ pub enum Kept {
     Tuned,
 }
 
-impl Kept {
+impl PersistForm {
     /// All variants, each with its name.
     pub const ALL: [(&'static str, Self); 3] =
         [("sysctl.d", Self::Sysctl), ("systemd", Self::Systemd), ("tuned", Self::Tuned)];
@@ -37,17 +37,17 @@ fn is_plain(text: &str) -> bool {
 }
 
 /// Returns the file's text. Its first line names the place where the file belongs.
-pub fn persist(settings: &[&Setting], kept: Kept) -> String {
+pub fn persist(settings: &[&Setting], kept: PersistForm) -> String {
     let (mut text, mut others) = (String::new(), String::new());
     let mut sysfs = String::new();
     text.push_str(match kept {
-        Kept::Sysctl => "# /etc/sysctl.d/90-gannet.conf; then: sysctl --system\n",
-        Kept::Systemd => {
+        PersistForm::Sysctl => "# /etc/sysctl.d/90-gannet.conf; then: sysctl --system\n",
+        PersistForm::Systemd => {
             "# /etc/systemd/system/gannet-tune.service; then: systemctl enable gannet-tune\n[Unit]\n\
              Description=Settings of this host for gannet\nBefore=gannet.service\n\n[Service]\nType=oneshot\n\
              RemainAfterExit=yes\n"
         }
-        Kept::Tuned => {
+        PersistForm::Tuned => {
             "# /etc/tuned/gannet/tuned.conf; then: tuned-adm profile gannet\n[main]\nsummary=Settings of this host for \
              gannet\n"
         }
@@ -59,23 +59,23 @@ pub fn persist(settings: &[&Setting], kept: Kept) -> String {
             continue;
         }
         let _ = match (kept, sysctl_name(path)) {
-            (Kept::Sysctl, Some(name)) => writeln!(text, "{name} = {value}"),
-            (Kept::Systemd, _) if Tunable::of(path).is_some_and(|tunable| tunable.takes(value)) => {
+            (PersistForm::Sysctl, Some(name)) => writeln!(text, "{name} = {value}"),
+            (PersistForm::Systemd, _) if Tunable::of(path).is_some_and(|tunable| tunable.takes(value)) => {
                 let command = Tunable::of(path).map(|tunable| tunable.command(value)).unwrap_or_default();
                 writeln!(text, "ExecStart=/usr/sbin/ethtool {command}")
             }
-            (Kept::Systemd, _) => {
+            (PersistForm::Systemd, _) => {
                 let line = format!("printf '%%s\\n' {} > {}", quoted(value), quoted(path));
                 writeln!(text, "ExecStart=/bin/sh -c \"{}\"", line.replace('\\', "\\\\"))
             }
-            (Kept::Tuned, Some(name)) => writeln!(sysfs, "sysctl {name}={value}"),
-            (Kept::Tuned, None) if path.starts_with("/sys/") => writeln!(sysfs, "sysfs {path}={value}"),
-            (Kept::Sysctl | Kept::Tuned, None) => {
+            (PersistForm::Tuned, Some(name)) => writeln!(sysfs, "sysctl {name}={value}"),
+            (PersistForm::Tuned, None) if path.starts_with("/sys/") => writeln!(sysfs, "sysfs {path}={value}"),
+            (PersistForm::Sysctl | PersistForm::Tuned, None) => {
                 writeln!(others, "# {path} = {value}: not by this file; see --as systemd")
             }
         };
     }
-    if kept == Kept::Tuned {
+    if kept == PersistForm::Tuned {
         for (section, start) in [("sysctl", "sysctl "), ("sysfs", "sysfs ")] {
             let lines: Vec<&str> = sysfs.lines().filter_map(|line| line.strip_prefix(start)).collect();
             if !lines.is_empty() {
@@ -84,7 +84,7 @@ pub fn persist(settings: &[&Setting], kept: Kept) -> String {
         }
     }
     text.push_str(&others);
-    if kept == Kept::Systemd {
+    if kept == PersistForm::Systemd {
         text.push_str("\n[Install]\nWantedBy=multi-user.target\n");
     }
     text
@@ -103,13 +103,13 @@ mod tests {
         let irq = setting("/proc/irq/9/smp_affinity_list", "0-1");
         let ring = setting("/ethtool/eth0/g/RX", "512");
         let all = [&plain, &wild, &huge, &irq, &ring];
-        let text = persist(&all, Kept::Sysctl);
+        let text = persist(&all, PersistForm::Sysctl);
         assert!(text.contains("\nvm.swappiness = 1\n") && text.contains("# /sys/kernel/mm/transparent"), "{text}");
-        let text = persist(&all, Kept::Systemd);
+        let text = persist(&all, PersistForm::Systemd);
         assert_eq!(text.lines().filter(|line| line.starts_with("ExecStart=")).count(), 4, "{text}");
         assert!(text.contains("\nExecStart=/usr/sbin/ethtool -G eth0 rx 512\n"), "{text}");
         assert!(text.contains("printf '%%s\\\\n' madvise > /sys/kernel/mm"), "{text}");
-        let text = persist(&all, Kept::Tuned);
+        let text = persist(&all, PersistForm::Tuned);
         assert!(text.contains("[sysctl]\nvm.swappiness=1\n") && text.contains("[sysfs]\n/sys/kernel/mm"), "{text}");
         assert_eq!(sysctl_name("/proc/sys/net/ipv4/conf/eth0.1/rp_filter").unwrap(), "net/ipv4/conf/eth0.1/rp_filter");
     }

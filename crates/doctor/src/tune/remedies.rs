@@ -4,7 +4,7 @@ use super::Setting;
 use crate::checks::placed::{kernel_work, nic_interrupts};
 use crate::ethtool::{number, parts};
 use crate::host::{Host, Unread};
-use crate::plan::{Plan, Role, Wanted, mask, plan};
+use crate::plan::{CpuPlan, Role, Wanted, mask, plan};
 use crate::topology::Topology;
 
 /// A setting that a remedy wants.
@@ -85,7 +85,7 @@ fn sysctl(name: &str) -> String {
     format!("/proc/sys/{}", name.replace('.', "/"))
 }
 
-fn planned(host: &Host) -> Result<Plan, Unread> {
+fn planned(host: &Host) -> Result<CpuPlan, Unread> {
     let made = plan(&Topology::read(host, None)?, &Wanted::default());
     let made = made.map_err(|_| Unread::Beside("no CPU may be used, so there is no plan"))?;
     if made.cpus_of(Role::Network).is_empty() || !made.pinned {

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::journal::{Journal, Known, Log, Record};
-use super::{Draft, Setting, Step, is_same, read, write};
+use super::journal::{Journal, JournalRecord, JournalStep, RunLog};
+use super::{Draft, Setting, SettingStep, is_same, read, write};
 
 /// An instant at which a run may end for good: by a crash, a kill or a power loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum Moment {
 
 /// The outcome of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum StepOutcome {
     /// The file holds the value that was to be written.
     Done,
     /// The file holds something else: the kernel took another value, given here.
@@ -39,9 +39,9 @@ pub enum Outcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settled {
     /// The step.
-    pub step: Step,
+    pub step: SettingStep,
     /// Its outcome.
-    pub outcome: Outcome,
+    pub outcome: StepOutcome,
 }
 
 /// Writes the steps of a draft, each after the journal has recorded it. Calls `reached` at every [`Moment`].
@@ -57,19 +57,19 @@ pub fn apply(
     let mut settled = Vec::new();
     for (at, step) in draft.steps.iter().enumerate() {
         reached(Moment::Begun(at));
-        journal.append(&Record::Change { at, step: step.clone() })?;
+        journal.append(&JournalRecord::Change { at, step: step.clone() })?;
         reached(Moment::Journaled(at));
         let outcome = match write(root, &step.new) {
             Err(why) => {
-                journal.append(&Record::Refused { at, why: why.clone() })?;
-                Outcome::Refused(why)
+                journal.append(&JournalRecord::Refused { at, why: why.clone() })?;
+                StepOutcome::Refused(why)
             }
             Ok(()) => {
                 reached(Moment::Written(at));
                 match read(root, &step.new.path) {
-                    Err(why) => Outcome::Refused(format!("cannot read it back: {why}")),
+                    Err(why) => StepOutcome::Refused(format!("cannot read it back: {why}")),
                     Ok(now) => {
-                        journal.append(&Record::Done { at, now: now.clone() })?;
+                        journal.append(&JournalRecord::Done { at, now: now.clone() })?;
                         outcome(step, now)
                     }
                 }
@@ -81,14 +81,14 @@ pub fn apply(
     Ok(settled)
 }
 
-fn outcome(step: &Step, now: String) -> Outcome {
+fn outcome(step: &SettingStep, now: String) -> StepOutcome {
     let path = &step.new.path;
     if is_same(path, &now, &step.new.value) {
-        Outcome::Done
+        StepOutcome::Done
     } else if is_same(path, &now, &step.old) {
-        Outcome::Refused(format!("the kernel took it and left {now}"))
+        StepOutcome::Refused(format!("the kernel took it and left {now}"))
     } else {
-        Outcome::Clamped(now)
+        StepOutcome::Clamped(now)
     }
 }
 
@@ -100,7 +100,7 @@ fn outcome(step: &Step, now: String) -> Outcome {
 pub fn undo(
     root: &Path,
     journal: &mut Journal,
-    log: &Log,
+    log: &RunLog,
     boot: &str,
     force: bool,
     reached: &mut dyn FnMut(Moment),
@@ -112,13 +112,13 @@ pub fn undo(
         reached(Moment::Written(at));
         // A step that was left as it is may be undone by force later.
         let how = match &outcome {
-            Outcome::Done => Some("restored"),
-            Outcome::Untouched => Some("untouched"),
-            Outcome::Restarted => Some("restarted"),
-            Outcome::Foreign(_) | Outcome::Refused(_) | Outcome::Clamped(_) => None,
+            StepOutcome::Done => Some("restored"),
+            StepOutcome::Untouched => Some("untouched"),
+            StepOutcome::Restarted => Some("restarted"),
+            StepOutcome::Foreign(_) | StepOutcome::Refused(_) | StepOutcome::Clamped(_) => None,
         };
         if let Some(how) = how {
-            journal.append(&Record::Undone { at, how: how.to_owned() })?;
+            journal.append(&JournalRecord::Undone { at, how: how.to_owned() })?;
         }
         reached(Moment::Recorded(at));
         settled.push(Settled { step: known.step.clone(), outcome });
@@ -126,31 +126,31 @@ pub fn undo(
     Ok(settled)
 }
 
-fn take_back(root: &Path, known: &Known, has_restarted: bool, force: bool) -> Outcome {
+fn take_back(root: &Path, known: &JournalStep, has_restarted: bool, force: bool) -> StepOutcome {
     let step = &known.step;
     let path = &step.new.path;
     let held = match read(root, path) {
         Ok(held) => held,
         // An interface or a disk that is gone took its settings with it.
-        Err(crate::host::Unread::Absent(_)) => return Outcome::Untouched,
-        Err(why) => return Outcome::Refused(why.to_string()),
+        Err(crate::host::Unread::Absent(_)) => return StepOutcome::Untouched,
+        Err(why) => return StepOutcome::Refused(why.to_string()),
     };
     if is_same(path, &held, &step.old) {
-        return Outcome::Untouched;
+        return StepOutcome::Untouched;
     }
     if has_restarted && !force {
-        return Outcome::Restarted;
+        return StepOutcome::Restarted;
     }
     let is_ours =
         is_same(path, &held, &step.new.value) || known.now.as_ref().is_some_and(|now| is_same(path, &held, now));
     if !is_ours && !force {
-        return Outcome::Foreign(held);
+        return StepOutcome::Foreign(held);
     }
     let back: &Setting = &step.back;
     match write(root, back).and_then(|()| read(root, path).map_err(|why| why.to_string())) {
-        Err(why) => Outcome::Refused(why),
+        Err(why) => StepOutcome::Refused(why),
         // If another file restores the setting, this file holds whatever follows from that.
-        Ok(now) if back.path != *path || is_same(path, &now, &step.old) => Outcome::Done,
-        Ok(now) => Outcome::Clamped(now),
+        Ok(now) if back.path != *path || is_same(path, &now, &step.old) => StepOutcome::Done,
+        Ok(now) => StepOutcome::Clamped(now),
     }
 }

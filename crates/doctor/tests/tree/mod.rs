@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use gannet_doctor::{Asked, Host, Target};
+use gannet_doctor::{CheckTarget, Host, OptInActions};
 
 /// A folder that is gone in the end.
 pub struct Tree(pub PathBuf);
@@ -31,8 +31,8 @@ impl Tree {
         std::fs::read_to_string(self.0.join(file.trim_start_matches('/'))).unwrap()
     }
 
-    pub fn target(&self, pid: Option<u32>) -> Target {
-        Target { root: self.0.clone(), pid, window: Duration::ZERO, asked: Asked::default() }
+    pub fn target(&self, pid: Option<u32>) -> CheckTarget {
+        CheckTarget { root: self.0.clone(), pid, window: Duration::ZERO, asked: OptInActions::default() }
     }
 
     pub fn host(&self, pid: Option<u32>) -> Host {

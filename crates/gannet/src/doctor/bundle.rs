@@ -8,7 +8,8 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use doctor::bundle::{Bundle, without_names};
 use doctor::{Host, Report, checks, run as look};
 
-use super::{failed, pid, root, target, tune};
+use super::args::{failed, pid, root, target};
+use super::tune;
 use crate::{Failure, print};
 
 /// Highest number of journals in the archive; the latest ones are included.

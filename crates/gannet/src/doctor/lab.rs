@@ -6,10 +6,10 @@ use std::time::Duration;
 use base::units::{ByteSize, UnitError};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use doctor::lab::ledger::usual_folder;
-use doctor::lab::reclaim::{Engine, Shape};
-use doctor::lab::{LABS, Lab, Ledger, Wanted, html, run as show, run_part};
+use doctor::lab::reclaim::{Engine, ReclaimOptions};
+use doctor::lab::{LABS, Lab, LabOptions, Ledger, html, run as show, run_part};
 
-use super::failed;
+use super::args::failed;
 use crate::load::stop;
 use crate::{Failure, print};
 
@@ -126,14 +126,14 @@ fn compared(text: &str) -> Option<(String, Vec<String>)> {
 }
 
 /// Reads the options of `reclaim`.
-fn shape(matches: &ArgMatches) -> Shape {
+fn shape(matches: &ArgMatches) -> ReclaimOptions {
     let size = |name: &str| matches.get_one::<u64>(name).copied();
     let part = |name: &str| *matches.get_one::<f64>(name).expect("it has a default");
     let threads = |name: &str| *matches.get_one::<u32>(name).expect("it has a default");
     let named =
         |name: &String| Engine::ALL.into_iter().find(|(known, _)| known == name).expect("the parser knows them").1;
     let page = arena::PAGE_BYTES as u64;
-    Shape {
+    ReclaimOptions {
         memory_bytes: size("memory"),
         is_whole_host: matches.get_flag("whole-host"),
         garbage: part("garbage"),
@@ -165,11 +165,11 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
 fn one(name: &str, matches: &ArgMatches) -> Result<(), Failure> {
     let words = |why: String| failed(vec![why]);
     let entry = LABS.iter().find(|entry| entry.name == name).expect("the parser knows them");
-    let wanted = Wanted {
+    let wanted = LabOptions {
         rounds: *matches.get_one::<u32>("rounds").expect("it has a default"),
         phase: Duration::from_secs(*matches.get_one::<u64>("seconds").expect("it has a default")),
         seed: *matches.get_one::<u64>("seed").expect("it has a default"),
-        reclaim: if entry.lab == Lab::Reclaim { shape(matches) } else { Shape::default() },
+        reclaim: if entry.lab == Lab::Reclaim { shape(matches) } else { ReclaimOptions::default() },
         program: std::env::current_exe().map_err(|error| words(format!("cannot find this program's file: {error}")))?,
     };
     let stop = stop::switch()?;

@@ -3,6 +3,7 @@
 //!
 //! Exit codes of a check: 0 no findings, 1 warnings, 2 a serious finding; 3 the host could not be checked.
 
+mod args;
 mod bundle;
 mod lab;
 pub mod plan;
@@ -14,9 +15,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use doctor::check::{nearest_of, select};
-use doctor::{Asked, Host, Report, Target, checks, diff::diff, report, run as look};
+use doctor::checks::{nearest_of, select};
+use doctor::{Host, OptInActions, Report, checks, diff::diff, report, run as look};
 
+use self::args::{failed, pid, read_named, root, target};
 use crate::{Failure, print};
 
 /// Longest time for which counters are watched, in seconds.
@@ -94,20 +96,7 @@ pub fn command() -> Command {
         .subcommand(Command::new("schema").about("Print the JSON schema of a report").hide(true))
 }
 
-/// Returns the argument `--pid`.
-fn pid(help: &'static str) -> Arg {
-    Arg::new("pid").long("pid").value_parser(value_parser!(u32).range(1..)).value_name("PID").help(help)
-}
-
-/// Returns the argument `--root`.
-fn root() -> Arg {
-    Arg::new("root").long("root").default_value("/").value_parser(value_parser!(PathBuf)).value_name("DIR").help(
-        "Check a tree of captured files instead: DIR/proc/stat, DIR/sys/...; DIR/later/... is a second reading, one \
-         second later",
-    )
-}
-
-/// Runs the subcommand.
+/// Runs it.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     match matches.subcommand() {
         Some(("explain", matches)) => explain(matches.get_one::<String>("id").expect("it is required")),
@@ -129,16 +118,12 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-fn failed(lines: Vec<String>) -> Failure {
-    Failure::Code(3, lines)
-}
-
 fn check(matches: &ArgMatches) -> Result<(), Failure> {
     let only: Vec<String> = matches.get_many::<String>("only").unwrap_or_default().cloned().collect();
     let checks = select(&only).map_err(failed)?;
     let window = Duration::from_secs(*matches.get_one::<u64>("seconds").expect("it has a default"));
     let mut target = target(matches, window)?;
-    target.asked = Asked {
+    target.asked = OptInActions {
         measure: matches.get_flag("measure"),
         data: matches.get_one::<PathBuf>("data").cloned(),
         metadata: matches.get_flag("metadata"),
@@ -153,35 +138,11 @@ fn check(matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-/// Returns the host to check, according to `--root` and `--pid`.
-fn target(matches: &ArgMatches, window: Duration) -> Result<Target, Failure> {
-    let target = Target {
-        root: matches.get_one::<PathBuf>("root").expect("it has a default").clone(),
-        pid: matches.get_one::<u32>("pid").copied(),
-        window,
-        asked: Asked::default(),
-    };
-    if !target.root.is_dir() {
-        return Err(failed(vec![format!("--root: {} is not a directory", target.root.display())]));
-    }
-    if let Some(pid) = target.pid
-        && !target.root.join(format!("proc/{pid}")).is_dir()
-    {
-        return Err(failed(vec![format!("--pid: there is no process {pid}; `pidof NAME` prints a server's")]));
-    }
-    Ok(target)
-}
-
 fn explain(id: &str) -> Result<(), Failure> {
     let Some(check) = checks::all().find(|check| check.id == id) else {
         return Err(failed(vec![format!("{id:?} is not a check{}; `gannet doctor list` lists all", nearest_of(id))]));
     };
     print(&report::explain(check))
-}
-
-/// Reads a file given on the command line.
-fn read_named(path: &str) -> Result<String, Failure> {
-    doctor::host::read_named(path.as_ref()).map_err(|why| failed(vec![format!("{path}: {why}")]))
 }
 
 fn compare(matches: &ArgMatches) -> Result<(), Failure> {

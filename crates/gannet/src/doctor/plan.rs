@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use doctor::plan::{Format, PROCESSES_MAX, Purpose, Role, check, measured, plan};
-use doctor::{Asked, Host, Plan, Target, Topology, Wanted};
+use doctor::plan::{PROCESSES_MAX, PlanFormat, Purpose, Role, check, measured, plan};
+use doctor::{CheckTarget, CpuPlan, Host, OptInActions, Topology, Wanted};
 
-use super::{failed, pid, root, target};
+use super::args::{failed, pid, read_named, root, target};
 use crate::{Failure, print};
 
 /// Highest number of threads or queues.
@@ -62,7 +62,7 @@ pub fn command() -> Command {
         .arg(
             Arg::new("format")
                 .long("format")
-                .value_parser(Format::ALL.map(|(name, _)| name))
+                .value_parser(PlanFormat::ALL.map(|(name, _)| name))
                 .default_value("table")
                 .conflicts_with("json")
                 .help("Print the plan in this format"),
@@ -94,7 +94,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         }
         None => plan(&topology, &wanted(matches)).map_err(failed)?,
         Some(path) => {
-            let text = super::read_named(path)?;
+            let text = read_named(path)?;
             let checked = check(&text, &topology)
                 .map_err(|faults| failed(faults.iter().map(|fault| format!("{path}: {fault}")).collect()))?;
             for doubt in checked.doubts {
@@ -104,7 +104,8 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         }
     };
     let name = matches.get_one::<String>("format").expect("it has a default");
-    let format = Format::ALL.into_iter().find(|(known, _)| known == name).map_or(Format::Table, |(_, format)| format);
+    let format =
+        PlanFormat::ALL.into_iter().find(|(known, _)| known == name).map_or(PlanFormat::Table, |(_, format)| format);
     print(&if matches.get_flag("json") { made.json() } else { made.text(format, &topology) })
 }
 
@@ -128,7 +129,7 @@ pub fn of_host(host: &Host) -> String {
         Err(why) => return format!("{why}\n"),
     };
     match plan(&topology, &Wanted::default()) {
-        Ok(plan) => plan.text(Format::Table, &topology),
+        Ok(plan) => plan.text(PlanFormat::Table, &topology),
         Err(faults) => faults.join("\n") + "\n",
     }
 }
@@ -137,14 +138,19 @@ pub fn of_host(host: &Host) -> String {
 ///
 /// # Errors
 /// A message about what does not fit or cannot be read.
-pub fn for_this_process(wanted: &Wanted) -> Result<Plan, String> {
-    let host = Host::watch(Target { root: "/".into(), pid: None, window: Duration::ZERO, asked: Asked::default() });
+pub fn for_this_process(wanted: &Wanted) -> Result<CpuPlan, String> {
+    let host = Host::watch(CheckTarget {
+        root: "/".into(),
+        pid: None,
+        window: Duration::ZERO,
+        asked: OptInActions::default(),
+    });
     let topology = Topology::read(&host, None).map_err(|why| why.to_string())?;
     plan(&topology, wanted).map_err(|faults| faults.join("; "))
 }
 
 /// Returns the CPUs of the workers, followed by the sampler's, if they are to be pinned; otherwise the reason why not.
-pub fn pins(plan: &Plan) -> Result<Vec<usize>, String> {
+pub fn pins(plan: &CpuPlan) -> Result<Vec<usize>, String> {
     if !plan.pinned {
         return Err(plan.notes.join(" "));
     }

@@ -5,13 +5,14 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use doctor::check::select;
+use doctor::checks::select;
 use doctor::tune::{
-    Draft, Journal, Kept, Log, Outcome, Setting, Settled, apply, draft, latest, persist, runs, script, undo,
+    Draft, Journal, PersistForm, RunLog, Setting, Settled, StepOutcome, apply, draft, latest, persist, runs, script,
+    undo,
 };
-use doctor::{Host, Target};
+use doctor::{CheckTarget, Host};
 
-use super::{failed, pid, root, target};
+use super::args::{failed, pid, root, target};
 use crate::{Failure, print};
 
 /// Seconds that a run with changes to the network waits for confirmation.
@@ -91,7 +92,7 @@ pub fn commands() -> [Command; 3] {
             Arg::new("as")
                 .long("as")
                 .required(true)
-                .value_parser(Kept::ALL.map(|(name, _)| name))
+                .value_parser(PersistForm::ALL.map(|(name, _)| name))
                 .help("Format: sysctl (only /proc/sys settings), systemd unit, or tuned profile"),
         )
         .arg(root())
@@ -165,7 +166,7 @@ pub fn run_apply(matches: &ArgMatches) -> Result<(), Failure> {
     ended(&text, &settled)
 }
 
-fn drafted(matches: &ArgMatches, target: Target) -> Result<Draft, Failure> {
+fn drafted(matches: &ArgMatches, target: CheckTarget) -> Result<Draft, Failure> {
     let only: Vec<String> = matches.get_many::<String>("only").unwrap_or_default().cloned().collect();
     let checks = select(&only).map_err(failed)?;
     let mut drafted = draft(&Host::watch(target), &checks);
@@ -224,7 +225,7 @@ pub fn run_undo(matches: &ArgMatches) -> Result<(), Failure> {
     let root = root_of(matches)?;
     let folder = folder(matches, &root);
     if matches.get_flag("list") {
-        let tell = |run: String| match Log::read(&folder, &run) {
+        let tell = |run: String| match RunLog::read(&folder, &run) {
             Ok(log) => format!("{run}  {} changes not undone\n", log.open_steps()),
             Err(why) => format!("{run}  {why}\n"),
         };
@@ -245,7 +246,7 @@ pub fn run_undo(matches: &ArgMatches) -> Result<(), Failure> {
     let settled =
         undo(&root, &mut journal, &log, &boot(&root), matches.get_flag("force"), &mut |_| {}).map_err(words)?;
     let text: String = settled.iter().map(|step| line(step, true)).collect();
-    let log = Log::read(&folder, &run).map_err(words)?;
+    let log = RunLog::read(&folder, &run).map_err(words)?;
     let end = match log.open_steps() {
         0 => format!("Run {run} is undone.\n"),
         left => format!("{left} changes of run {run} are not undone.\n"),
@@ -259,7 +260,7 @@ fn is_confirmed_within(folder: &Path, run: &str, time: Duration) -> bool {
     let _ = rustix::process::setsid();
     let begun = Instant::now();
     loop {
-        if Log::read(folder, run).is_ok_and(|log| log.is_confirmed) {
+        if RunLog::read(folder, run).is_ok_and(|log| log.is_confirmed) {
             return true;
         }
         if begun.elapsed() >= time {
@@ -276,7 +277,7 @@ fn is_settled_before_gone(folder: &Path, run: &str, process: i32) -> bool {
     loop {
         // If a child's parent differs, its original parent has ended; the process number may have been reused.
         let is_gone = parent() != Some(process);
-        if Log::read(folder, run).is_ok_and(|log| log.is_confirmed || log.is_over()) {
+        if RunLog::read(folder, run).is_ok_and(|log| log.is_confirmed || log.is_over()) {
             return true;
         }
         if is_gone {
@@ -292,13 +293,13 @@ pub fn run_persist(matches: &ArgMatches) -> Result<(), Failure> {
     let folder = folder(matches, &root);
     let none = || words("there is no applied run; use `gannet doctor apply` first".to_owned());
     let run = run_of(matches, &folder)?.ok_or_else(none)?;
-    let log = Log::read(&folder, &run).map_err(words)?;
+    let log = RunLog::read(&folder, &run).map_err(words)?;
     let settings: Vec<&Setting> = log.effective().map(|step| &step.new).collect();
     if settings.is_empty() {
         return Err(none());
     }
     let name = matches.get_one::<String>("as").expect("it is required");
-    let kept = Kept::ALL.into_iter().find(|(known, _)| known == name).expect("the parser knows them").1;
+    let kept = PersistForm::ALL.into_iter().find(|(known, _)| known == name).expect("the parser knows them").1;
     print(&persist(&settings, kept))
 }
 
@@ -307,12 +308,14 @@ fn line(settled: &Settled, is_back: bool) -> String {
     let step = &settled.step;
     let (from, to) = if is_back { (&step.new.value, &step.old) } else { (&step.old, &step.new.value) };
     let what = match &settled.outcome {
-        Outcome::Done => "done".to_owned(),
-        Outcome::Clamped(now) => format!("CLAMPED: the value is {now}"),
-        Outcome::Refused(why) => format!("REFUSED: {why}"),
-        Outcome::Untouched => "the value was already restored".to_owned(),
-        Outcome::Foreign(now) => format!("LEFT: another program changed the value to {now}; --force undoes that too"),
-        Outcome::Restarted => "the host was restarted; its boot settings are unchanged".to_owned(),
+        StepOutcome::Done => "done".to_owned(),
+        StepOutcome::Clamped(now) => format!("CLAMPED: the value is {now}"),
+        StepOutcome::Refused(why) => format!("REFUSED: {why}"),
+        StepOutcome::Untouched => "the value was already restored".to_owned(),
+        StepOutcome::Foreign(now) => {
+            format!("LEFT: another program changed the value to {now}; --force undoes that too")
+        }
+        StepOutcome::Restarted => "the host was restarted; its boot settings are unchanged".to_owned(),
     };
     let text = format!("{}: {} ({from} -> {to}): {what}", step.check, step.new.path);
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>() + "\n"
@@ -320,6 +323,7 @@ fn line(settled: &Settled, is_back: bool) -> String {
 
 fn ended(text: &str, settled: &[Settled]) -> Result<(), Failure> {
     print(text)?;
-    let whole = |step: &Settled| matches!(step.outcome, Outcome::Done | Outcome::Untouched | Outcome::Restarted);
+    let whole =
+        |step: &Settled| matches!(step.outcome, StepOutcome::Done | StepOutcome::Untouched | StepOutcome::Restarted);
     if settled.iter().all(whole) { Ok(()) } else { Err(Failure::Code(1, Vec::new())) }
 }

@@ -11,8 +11,8 @@ use clap::{ArgMatches, Command};
 use doctor::Host;
 use doctor::counters::{Counters, Grown, ThreadGrown};
 
-use super::{pid, root, target};
-use crate::screen::{self, Line, Weight};
+use super::args::{pid, root, target};
+use crate::screen::{self, ViewLine, Weight};
 use crate::top::{PLAIN_COLUMNS, interval, no_terminal};
 use crate::{Failure, print};
 
@@ -50,15 +50,15 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
     let show = |now: &Counters, before: Option<&Counters>, columns| match before {
         Some(before) => lines(&now.since(before), columns),
-        None => vec![Line::new(Weight::Head, "waiting for the second reading", columns)],
+        None => vec![ViewLine::new(Weight::Head, "waiting for the second reading", columns)],
     };
     screen::run(interval, take, show).map_err(no_terminal)
 }
 
 /// Formats the differences of two readings as lines.
-fn lines(grown: &Grown, columns: usize) -> Vec<Line> {
+fn lines(grown: &Grown, columns: usize) -> Vec<ViewLine> {
     let mut lines = Vec::new();
-    let mut put = |weight, text: String| lines.push(Line::new(weight, &text, columns));
+    let mut put = |weight, text: String| lines.push(ViewLine::new(weight, &text, columns));
     let share = |share: Option<f64>| share.map_or_else(|| "-".to_owned(), |share| format!("{:.1}", share * 100.0));
     let pressure = ["cpu", "memory", "io"].map(|of| format!("{of} {}", share(grown.pressure.get(of).copied())));
     put(Weight::Head, format!("the last {:.1} s; shares are in % of the time", grown.seconds));

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::{Arg, ArgMatches, Command};
 use load::agents::clock::HostClock;
-use load::agents::{Agent, Fleet, Settings};
+use load::agents::{Agent, Fleet, FleetLimits};
 use load::result::{AgentHost, RunResult};
 
 use super::compare::read_text;
@@ -86,7 +86,7 @@ pub fn fleet(matches: &ArgMatches) -> Result<Option<Fleet>, Failure> {
     let Some(list) = matches.get_one::<String>("agents") else { return Ok(None) };
     let addresses: Vec<String> =
         list.split(',').map(|address| address.trim().to_owned()).filter(|address| !address.is_empty()).collect();
-    let mut settings = Settings::default();
+    let mut settings = FleetLimits::default();
     if let Some(text) = matches.get_one::<String>("clock-error-max") {
         let span: base::units::TimeSpan = text.parse().map_err(|error: base::units::UnitError| {
             Failure::Usage(vec![format!("--clock-error-max: {error}; {}", error.remedy())])

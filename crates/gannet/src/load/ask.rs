@@ -7,23 +7,23 @@ use std::time::Duration;
 
 use base::units::{ByteSize, TimeSpan};
 use clap::ArgMatches;
-use link::tls::{Client, Settings as Tls};
+use link::tls::{TlsClient, TlsSettings as Tls};
 use load::engine::{Config, Load, Sampler, Wait};
 use load::result::{Arrivals, Machine, RunResult};
-use load::schedule::Plan;
-use load::search::Settings;
+use load::schedule::SendPlan;
+use load::search::SearchSettings;
 use load::search::objective::Condition;
 use load::search::rate::{RATE_MAX, Rate};
 use load::session::{Job, Mode, Stepped};
 use load::workload::file::Password;
-use load::workload::model::{self, Auth, Command, Order, Pace, Placement, Protocol, Sizes, Verb};
-use load::workload::{Fault, Workload, presets};
+use load::workload::model::{self, Auth, KeyCommand, Order, Pace, Placement, Protocol, Sizes, Verb};
+use load::workload::{Workload, WorkloadFault, presets};
 
-use super::{again, plan};
+use super::{plan, recipe};
 use crate::Failure;
 
 /// A run as the arguments describe it.
-pub struct Asked {
+pub struct LoadRun {
     /// The session, without its sources.
     pub job: Job,
     /// The workload.
@@ -134,7 +134,7 @@ pub fn assertions(matches: &ArgMatches) -> Result<Vec<Condition>, Failure> {
 }
 
 /// Reads a run from the arguments.
-pub fn ask(matches: &ArgMatches) -> Result<Asked, Failure> {
+pub fn ask(matches: &ArgMatches) -> Result<LoadRun, Failure> {
     let mut flags = Flags::new(matches);
     let mut workload = workload(&mut flags)?;
     let objectives = flags.conditions("slo");
@@ -168,14 +168,14 @@ pub fn ask(matches: &ArgMatches) -> Result<Asked, Failure> {
     }
     let known = known(matches, &workload, &mode, &config);
     let notes = flags.notes;
-    Ok(Asked { job: Job { known, config, mode, objectives, assertions, sources: Vec::new() }, workload, notes })
+    Ok(LoadRun { job: Job { known, config, mode, objectives, assertions, sources: Vec::new() }, workload, notes })
 }
 
 /// Returns the workload of the file, or the default one, with the flags applied.
 fn workload(flags: &mut Flags<'_>) -> Result<Workload, Failure> {
-    let lines = |faults: Vec<Fault>| faults.iter().map(ToString::to_string).collect();
+    let lines = |faults: Vec<WorkloadFault>| faults.iter().map(ToString::to_string).collect();
     let mut workload = match (flags.text("workload"), flags.text("preset")) {
-        (Some(path), _) if path.ends_with(".json") => again::workload(Path::new(path))?,
+        (Some(path), _) if path.ends_with(".json") => recipe::workload(Path::new(path))?,
         (Some(path), _) => Workload::read_file(Path::new(path)).map_err(|faults| Failure::Failed(lines(faults)))?,
         (None, Some(name)) => presets::preset(name).map_err(|faults| Failure::Usage(lines(faults)))?,
         (None, None) => plain(),
@@ -279,9 +279,9 @@ pub fn tls_flags(matches: &ArgMatches, known: &mut Option<Tls>) -> Result<(), Ve
 }
 
 /// Reads the TLS material of `settings`; reports every error with its remedy.
-pub fn secured(settings: Option<&Tls>) -> Result<Option<Client>, Vec<String>> {
-    let client = settings.map(Client::new).transpose();
-    client.map_err(|errors| errors.into_iter().map(|error| Fault::from(error).to_string()).collect())
+pub fn secured(settings: Option<&Tls>) -> Result<Option<TlsClient>, Vec<String>> {
+    let client = settings.map(TlsClient::new).transpose();
+    client.map_err(|errors| errors.into_iter().map(|error| WorkloadFault::from(error).to_string()).collect())
 }
 
 /// Reads `--pin`. Without `--threads` there are as many threads as CPUs, with one CPU reserved for a sampler without
@@ -313,7 +313,7 @@ fn pins(flags: &mut Flags<'_>, workload: &mut Workload) {
 fn plain() -> Workload {
     let mut workload = Workload { name: "plain".to_owned(), connections: 50, prefill: true, ..Workload::default() };
     workload.keys[0].count = 100_000;
-    workload.keys[0].verbs = vec![Command::weighted(Verb::Get, 0.9), Command::weighted(Verb::Set, 0.1)];
+    workload.keys[0].verbs = vec![KeyCommand::weighted(Verb::Get, 0.9), KeyCommand::weighted(Verb::Set, 0.1)];
     // The check follows when the pace is known.
     workload.depth = 0;
     workload
@@ -338,7 +338,7 @@ fn keys(flags: &mut Flags<'_>, workload: &mut Workload) {
         if let Some(reads) = reads {
             let both = [(Verb::Get, reads), (Verb::Set, 1.0 - reads)];
             let used = both.into_iter().filter(|(_, weight)| *weight > 0.0);
-            space.verbs = used.map(|(verb, weight)| Command::weighted(verb, weight)).collect();
+            space.verbs = used.map(|(verb, weight)| KeyCommand::weighted(verb, weight)).collect();
         }
     }
 }
@@ -359,7 +359,7 @@ fn mode(flags: &mut Flags<'_>, workload: &Workload, objectives: &[Condition]) ->
         return Mode::AtRate(rate);
     }
     if let Some(rates) = flags.read("rates", |text| text.split(',').map(str::parse).collect::<Result<Vec<Rate>, _>>()) {
-        let each = flags.span("trial").unwrap_or(Settings::default().trial);
+        let each = flags.span("trial").unwrap_or(SearchSettings::default().trial);
         return Mode::Steps(Stepped { rates, each });
     }
     if !objectives.is_empty() {
@@ -377,9 +377,9 @@ fn mode(flags: &mut Flags<'_>, workload: &Workload, objectives: &[Condition]) ->
     }
 }
 
-fn settings(flags: &mut Flags<'_>, objectives: &[Condition]) -> Settings {
-    let usual = Settings::default();
-    let settings = Settings {
+fn settings(flags: &mut Flags<'_>, objectives: &[Condition]) -> SearchSettings {
+    let usual = SearchSettings::default();
+    let settings = SearchSettings {
         objectives: objectives.to_vec(),
         start: flags.parsed("start").unwrap_or(usual.start),
         step: flags.parsed("step"),
@@ -412,7 +412,7 @@ fn config(flags: &mut Flags<'_>, workload: &Workload, mode: &Mode) -> Config {
     let plan = plan::plan(&workload.pace, arrivals.as_deref(), speed);
     let plan = plan.unwrap_or_else(|wrong| {
         flags.fault("arrivals", wrong);
-        Plan::poisson()
+        SendPlan::poisson()
     });
     let nanos = |span: Duration| span.as_nanos() as u64;
     let duration_ns = flags.span("duration").map_or(Config::default().duration_ns, nanos);
@@ -439,7 +439,7 @@ pub fn speed(flags: &mut Flags<'_>) -> Option<f64> {
 }
 
 /// Returns the configuration of a workload, for `duration_ns` nanoseconds without a warm-up.
-pub fn config_of(workload: &Workload, mode: &Mode, plan: Plan, duration_ns: u64) -> Config {
+pub fn config_of(workload: &Workload, mode: &Mode, plan: SendPlan, duration_ns: u64) -> Config {
     let usual = Config::default();
     let load = match (matches!(mode, Mode::Closed), workload.blind) {
         (true, true) => Load::Blind(None),
@@ -502,8 +502,8 @@ pub fn known(matches: &ArgMatches, workload: &Workload, mode: &Mode, config: &Co
             Arrivals::Open { schedule: plan::words(&config.load), rate_per_s: None }
         }
     };
-    known.workload = Some(again::in_force(workload, mode, config).to_toml(Password::LeftOut));
-    known.again = again::flags(matches, mode, config);
+    known.workload = Some(recipe::in_force(workload, mode, config).to_toml(Password::LeftOut));
+    known.again = recipe::flags(matches, mode, config);
     let settings = [
         ("connections", config.connections.to_string()),
         ("threads", config.threads.to_string()),

@@ -5,11 +5,11 @@ use std::str::FromStr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ::migrate::place::{Place, Server};
-use ::migrate::{Choice, ConnectSettings, Job, Outcome, Progress, RetryPolicy, Verify, View};
+use ::migrate::place::{CopyEndpoint, ServerAddress};
+use ::migrate::{Choice, ConnectSettings, CopyJob, CopyOutcome, CopyProgress, RetryPolicy, Verify, View};
 use base::units::{ByteSize, TimeSpan};
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use link::tls::Client;
+use link::tls::TlsClient;
 use load::search::rate::Rate;
 
 use super::args::secured;
@@ -98,7 +98,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
 }
 
 impl View for Screen {
-    fn progress(&mut self, progress: &Progress<'_>) {
+    fn progress(&mut self, progress: &CopyProgress<'_>) {
         self.now(|| progress.line());
     }
 
@@ -107,7 +107,7 @@ impl View for Screen {
     }
 }
 
-fn ended(outcome: &Outcome) -> Result<(), Failure> {
+fn ended(outcome: &CopyOutcome) -> Result<(), Failure> {
     if let Some(why) = &outcome.ended_early {
         return Err(Failure::Code(PARTIAL, vec![why.clone()]));
     }
@@ -122,12 +122,12 @@ fn ended(outcome: &Outcome) -> Result<(), Failure> {
 }
 
 /// Reads arguments and collects their faults.
-struct Words<'a> {
+struct ArgReader<'a> {
     matches: &'a ArgMatches,
     faults: Vec<String>,
 }
 
-impl Words<'_> {
+impl ArgReader<'_> {
     fn text(&self, name: &str) -> Option<&str> {
         self.matches.get_one::<String>(name).map(String::as_str)
     }
@@ -159,12 +159,12 @@ impl Words<'_> {
 }
 
 /// Reads the job from the arguments, or returns all errors.
-fn job(matches: &ArgMatches) -> Result<Job, Failure> {
-    let mut words = Words { matches, faults: Vec::new() };
-    let from = words.read("from", str::parse::<Place>);
-    let to = words.read("to", |text| match text.parse::<Place>()? {
-        Place::Server(server) => Ok(server),
-        Place::File(path) => Err(format!("{} is a file; name a server", path.display())),
+fn job(matches: &ArgMatches) -> Result<CopyJob, Failure> {
+    let mut words = ArgReader { matches, faults: Vec::new() };
+    let from = words.read("from", str::parse::<CopyEndpoint>);
+    let to = words.read("to", |text| match text.parse::<CopyEndpoint>()? {
+        CopyEndpoint::Server(server) => Ok(server),
+        CopyEndpoint::File(path) => Err(format!("{} is a file; name a server", path.display())),
     });
     let keys_per_s = words.limit("rate", |text| {
         text.parse::<Rate>().map(|rate| rate.per_s().max(1.0) as u64).map_err(|error| error.to_string())
@@ -181,7 +181,7 @@ fn job(matches: &ArgMatches) -> Result<Job, Failure> {
     let file_db = words.whole("db");
     let attempts = words.whole("retries");
     if let (Some(from), Some(to)) = (&from, &to)
-        && *from == Place::Server(to.clone())
+        && *from == CopyEndpoint::Server(to.clone())
     {
         words.faults.push("--to: it is the same server as --from".to_owned());
     }
@@ -197,7 +197,7 @@ fn job(matches: &ArgMatches) -> Result<Job, Failure> {
     if !words.faults.is_empty() {
         return Err(Failure::Usage(words.faults));
     }
-    Ok(Job {
+    Ok(CopyJob {
         from,
         to,
         choice,
@@ -215,9 +215,9 @@ fn job(matches: &ArgMatches) -> Result<Job, Failure> {
 }
 
 /// Returns the TLS material for servers whose addresses use TLS; reports every error with its remedy.
-fn reached_by(matches: &ArgMatches, from: &Place, to: &Server) -> Result<Option<Client>, Vec<String>> {
-    let servers = [if let Place::Server(server) = from { Some(server) } else { None }, Some(to)];
-    let secured: Vec<&Server> = servers.into_iter().flatten().filter(|server| server.is_secured).collect();
+fn reached_by(matches: &ArgMatches, from: &CopyEndpoint, to: &ServerAddress) -> Result<Option<TlsClient>, Vec<String>> {
+    let servers = [if let CopyEndpoint::Server(server) = from { Some(server) } else { None }, Some(to)];
+    let secured: Vec<&ServerAddress> = servers.into_iter().flatten().filter(|server| server.is_secured).collect();
     let mut settings = None;
     ask::tls_flags(matches, &mut settings)?;
     if secured.is_empty() {

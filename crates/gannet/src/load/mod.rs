@@ -7,13 +7,12 @@
 //!   cost      requests per dollar          versus    two servers, alternating, with ratios
 //!   self_test capacity of this host        tool      other tools' command lines and files
 //!   migrate   copies keys to another server; `gannet migrate`
-//!   again     repeats a result's run
+//!   recipe    what a result stores to repeat its run       rerun    a result's run once more
 //!   agent     one run on several hosts
 //!   replay    a trace at its instants      record    requests of clients, as a trace
 //!   stop      Ctrl-C ends the run          started   a server that a run starts and ends
 //! ```
 
-mod again;
 mod agent;
 mod args;
 mod ask;
@@ -21,8 +20,10 @@ pub mod compare;
 mod cost;
 pub mod migrate;
 mod plan;
+mod recipe;
 mod record;
 mod replay;
+mod rerun;
 mod run;
 mod self_test;
 pub mod started;
@@ -46,7 +47,7 @@ pub fn command() -> Command {
         .subcommand_negates_reqs(true)
         .args_conflicts_with_subcommands(true)
         .subcommand(self_test::command())
-        .subcommand(again::command())
+        .subcommand(rerun::command())
         .subcommand(agent::command())
         .subcommand(compare::command())
         .subcommand(versus::command())
@@ -65,7 +66,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     match matches.subcommand() {
         Some(("agent", matches)) => agent::run(matches),
         Some(("self-test", matches)) => self_test::run(matches),
-        Some(("rerun", matches)) => again::run(matches),
+        Some(("rerun", matches)) => rerun::run(matches),
         Some(("compare", matches)) => compare::run(matches),
         Some(("versus", matches)) => versus::run(matches),
         Some(("cost", matches)) => cost::run(matches),

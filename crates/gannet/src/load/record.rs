@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use base::clock::UnixMillis;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};
 use link::Address;
-use trace::record::{self, CONNECTIONS_MAX, Ledger, Proxy, Seen, Stream, Tape, Watched};
+use trace::record::{self, CONNECTIONS_MAX, Ledger, Proxy, Seen, Tape, WatchKind, WatchRecording};
 use trace::{Header, Secret};
 
 use super::ask::Flags;
@@ -69,7 +69,7 @@ pub fn command() -> Command {
 }
 
 /// Arguments of a recording.
-struct Asked {
+struct RecordRun {
     secret: Secret,
     chosen_secret: bool,
     duration: Option<Duration>,
@@ -83,8 +83,8 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let mut flags = Flags::new(matches);
     let [listen, target, watch] = ["listen", "target", "watch"].map(|name| flags.parsed::<Address>(name));
     let stream = flags.read("protocol", |text| match text {
-        "memcache" | "meta" => Ok(Stream::Watch),
-        "resp" => Ok(Stream::Monitor),
+        "memcache" | "meta" => Ok(WatchKind::Watch),
+        "resp" => Ok(WatchKind::Monitor),
         _ => Err(format!("{text:?} is not a protocol; write memcache or resp")),
     });
     let secret = flags.read("key", |text| Secret::parse(text).ok_or("the secret must be 32 hexadecimal digits"));
@@ -97,7 +97,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         return Err(Failure::Usage(flags.faults));
     }
     let random = |error| Failure::Failed(vec![format!("cannot draw a random secret ({error}); pass a --key")]);
-    let asked = Asked {
+    let asked = RecordRun {
         chosen_secret: secret.is_some(),
         secret: secret.map_or_else(Secret::random, Ok).map_err(random)?,
         duration,
@@ -109,13 +109,13 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let stop = stop::switch()?;
     let seen = match (listen.zip(target), watch) {
         (Some((listen, target)), _) => proxied(&asked, path, &listen, &target, &stop)?,
-        (None, Some(server)) => overheard(&asked, path, &server, stream.unwrap_or(Stream::Watch), &stop)?,
+        (None, Some(server)) => overheard(&asked, path, &server, stream.unwrap_or(WatchKind::Watch), &stop)?,
         (None, None) => unreachable!("one of the two is required"),
     };
     print(&summary(path, &seen))
 }
 
-fn tape(asked: &Asked, path: &Path) -> Result<Tape, Failure> {
+fn tape(asked: &RecordRun, path: &Path) -> Result<Tape, Failure> {
     let header = Header { began_unix_us: UnixMillis::now().0 * 1000, chosen_secret: asked.chosen_secret };
     Tape::create(path, &header, asked.lines).map_err(|error| Failure::Failed(vec![error.to_string()]))
 }
@@ -130,7 +130,7 @@ struct Teller {
 }
 
 impl Teller {
-    fn new(asked: &Asked) -> Self {
+    fn new(asked: &RecordRun) -> Self {
         let now = Instant::now();
         Self { quiet: asked.quiet, started: now, printed: now, duration: asked.duration, broken: false }
     }
@@ -153,7 +153,13 @@ impl Teller {
     }
 }
 
-fn proxied(asked: &Asked, path: &Path, listen: &Address, target: &Address, stop: &AtomicBool) -> Result<Seen, Failure> {
+fn proxied(
+    asked: &RecordRun,
+    path: &Path,
+    listen: &Address,
+    target: &Address,
+    stop: &AtomicBool,
+) -> Result<Seen, Failure> {
     let tape = tape(asked, path)?;
     let failed = |what: String| Failure::Failed(vec![what]);
     let mut proxy = Proxy::listen(listen, target, tape, asked.secret, asked.connections_max).map_err(|error| {
@@ -178,15 +184,21 @@ fn proxied(asked: &Asked, path: &Path, listen: &Address, target: &Address, stop:
     proxy.end().map_err(|error| failed(error.to_string()))
 }
 
-fn overheard(asked: &Asked, path: &Path, server: &Address, stream: Stream, stop: &AtomicBool) -> Result<Seen, Failure> {
+fn overheard(
+    asked: &RecordRun,
+    path: &Path,
+    server: &Address,
+    stream: WatchKind,
+    stop: &AtomicBool,
+) -> Result<Seen, Failure> {
     let failed = |what: String| Failure::Failed(vec![format!("{server}: {what}")]);
     let refused = |error| failed(format!("cannot connect to it ({error}); check that the server is running"));
-    let mut connection = link::Stream::connect(server, None, CONNECT).map_err(refused)?;
+    let mut connection = link::ServerStream::connect(server, None, CONNECT).map_err(refused)?;
     let mut tape = tape(asked, path)?;
     eprintln!("recording: the watch stream of {server}");
-    let (mut by, mut ledger, mut seen) = (Watched::new(asked.secret), Ledger::default(), Seen::default());
+    let (mut by, mut ledger, mut seen) = (WatchRecording::new(asked.secret), Ledger::default(), Seen::default());
     let (mut teller, mut flushed) = (Teller::new(asked), Instant::now());
-    let mut look = |by: &Watched, ledger: &mut Ledger, seen: &Seen| {
+    let mut look = |by: &WatchRecording, ledger: &mut Ledger, seen: &Seen| {
         ledger.drain(by.time().1, |entry| tape.put(entry));
         if flushed.elapsed() >= Duration::from_secs(1) {
             flushed = Instant::now();

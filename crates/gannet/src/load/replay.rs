@@ -6,10 +6,10 @@ use std::sync::Arc;
 use base::clock::UnixMillis;
 use clap::{Arg, ArgMatches, Command};
 use link::Address;
-use load::engine::{Config, Load, Place, Stream, Wait};
+use load::engine::{Config, Load, LoadStream, TrafficThread, Wait};
 use load::report::terminal;
 use load::result::{RunResult, Tls};
-use load::schedule::{Instants, Plan};
+use load::schedule::{Instants, SendPlan};
 use load::search::rate::Rate;
 use load::session::{self, Desk, Job, Mode};
 use load::workload::Workload;
@@ -17,7 +17,7 @@ use load::workload::model::{self, Placement, Protocol};
 use load::workload::units::Share;
 use load::workload::value::Values;
 use trace::replay::{Altered, Deal, Feed, Playback, Prefill, Script};
-use trace::{Format, Reader, Selection, Times};
+use trace::{Selection, Times, TraceFormat, TraceReader};
 
 use super::args;
 use super::ask::{Flags, auth, config_of, known, reached, secured, speed};
@@ -53,7 +53,7 @@ pub fn command() -> Command {
 }
 
 /// Arguments of a replay.
-struct Asked {
+struct ReplayRun {
     ask: Selection,
     script: Script,
     workload: Workload,
@@ -84,15 +84,15 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let deal = if matches!(asked.mode, Mode::Traced) { Deal::ByKey } else { Deal::InTurn };
     let feed = Arc::new(start(&asked.ask, asked.config.threads, deal)?);
     if let (Load::Open(plan), Deal::ByKey) = (&mut asked.config.load, deal) {
-        let speed = if let Plan::Trace { speed, .. } = plan { *speed } else { 1.0 };
-        *plan = Plan::Trace { instants: Instants::Stream(feed.clone()), speed };
+        let speed = if let SendPlan::Trace { speed, .. } = plan { *speed } else { 1.0 };
+        *plan = SendPlan::Trace { instants: Instants::Stream(feed.clone()), speed };
     }
     let objectives = Vec::new();
     let assertions = super::ask::assertions(matches)?;
     let sources = sources(matches, &asked.workload, &asked.config, true)?;
     let job = Job { known, config: asked.config.clone(), mode: asked.mode.clone(), objectives, assertions, sources };
-    let make = |place: Place| {
-        debug_assert_eq!(place.stream, Stream::Bulk, "a replay does not support a sampler");
+    let make = |place: TrafficThread| {
+        debug_assert_eq!(place.stream, LoadStream::Bulk, "a replay does not support a sampler");
         Playback::new(&asked.script, &feed, place.thread)
     };
     let mut result = session::run(job, make, &desk, &mut screen).map_err(failed)?;
@@ -105,7 +105,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
 
 fn start(ask: &Selection, threads: usize, deal: Deal) -> Result<Feed, Failure> {
     let fault = |fault: trace::TraceError| Failure::Failed(vec![fault.to_string()]);
-    let reader = Reader::open(ask).map_err(fault)?;
+    let reader = TraceReader::open(ask).map_err(fault)?;
     Feed::start(reader, threads, deal)
         .map_err(|error| Failure::Failed(vec![format!("cannot start the thread that reads the trace ({error})")]))
 }
@@ -128,10 +128,10 @@ fn tell(feed: &Feed, result: &mut RunResult) {
     }
 }
 
-fn ask(matches: &ArgMatches) -> Result<Asked, Failure> {
+fn ask(matches: &ArgMatches) -> Result<ReplayRun, Failure> {
     let mut flags = Flags::new(matches);
     let path = Path::new(matches.get_one::<String>("FILE").map_or("", String::as_str));
-    let format = flags.read("format", |text| named(&Format::NAMES, text));
+    let format = flags.read("format", |text| named(&TraceFormat::NAMES, text));
     let limit = flags.whole("limit");
     let (rate, speed) = (flags.parsed::<Rate>("rate"), speed(&mut flags));
     let mode = match rate {
@@ -146,8 +146,8 @@ fn ask(matches: &ArgMatches) -> Result<Asked, Failure> {
     workload.name = format!("replay of {}", path.display());
     auth(&mut flags, &mut workload);
     let plan = match mode {
-        Mode::Traced => Plan::Trace { instants: Instants::List([].into()), speed: speed.unwrap_or(1.0) },
-        _ => Plan::poisson(),
+        Mode::Traced => SendPlan::Trace { instants: Instants::List([].into()), speed: speed.unwrap_or(1.0) },
+        _ => SendPlan::poisson(),
     };
     let mut config = config(&mut flags, &workload, &mode, plan);
     config.tls = secured(workload.tls.as_ref()).unwrap_or_else(|faults| {
@@ -165,8 +165,8 @@ fn ask(matches: &ArgMatches) -> Result<Asked, Failure> {
         return Err(Failure::Usage(flags.faults));
     }
     let mut notes = Vec::new();
-    let mut reader = Reader::open(&ask).map_err(|fault| Failure::Failed(vec![fault.to_string()]))?;
-    if reader.format() == Format::OracleGeneral && !script.fill_on_miss {
+    let mut reader = TraceReader::open(&ask).map_err(|fault| Failure::Failed(vec![fault.to_string()]))?;
+    if reader.format() == TraceFormat::OracleGeneral && !script.fill_on_miss {
         script.fill_on_miss = true;
         notes.push("the trace contains only reads: missed keys are stored");
     }
@@ -181,7 +181,7 @@ fn ask(matches: &ArgMatches) -> Result<Asked, Failure> {
         }
         Err(fault) => return Err(Failure::Failed(vec![fault.to_string()])),
     }
-    Ok(Asked { ask, script, workload, config, mode, prefill: matches.get_flag("prefill"), notes })
+    Ok(ReplayRun { ask, script, workload, config, mode, prefill: matches.get_flag("prefill"), notes })
 }
 
 fn named<T: Copy>(names: &[(&'static str, T)], text: &str) -> Result<T, String> {
@@ -206,7 +206,7 @@ fn workload(flags: &mut Flags<'_>, mode: &Mode) -> Workload {
     workload
 }
 
-fn config(flags: &mut Flags<'_>, workload: &Workload, mode: &Mode, plan: Plan) -> Config {
+fn config(flags: &mut Flags<'_>, workload: &Workload, mode: &Mode, plan: SendPlan) -> Config {
     let duration_ns = flags.span("duration").map_or(LENGTH_NS_MAX, |span| span.as_nanos() as u64);
     let usual = config_of(workload, mode, plan, duration_ns);
     Config {
@@ -250,7 +250,7 @@ fn script(flags: &mut Flags<'_>, workload: &Workload, speed: Option<f64>) -> Scr
 }
 
 /// Stores the keys that the trace reads with a hit.
-fn prefill(asked: &Asked, desk: &Desk, screen: &mut Screen) -> Result<(), Failure> {
+fn prefill(asked: &ReplayRun, desk: &Desk, screen: &mut Screen) -> Result<(), Failure> {
     let ask = Selection { times: Times::Ignored, repeat: false, ..asked.ask.clone() };
     let feed = start(&ask, asked.config.threads, Deal::InTurn)?;
     let config = Config {
@@ -260,7 +260,7 @@ fn prefill(asked: &Asked, desk: &Desk, screen: &mut Screen) -> Result<(), Failur
         slice_ns: 1_000_000_000,
         ..asked.config.clone()
     };
-    let make = |place: Place| Prefill::new(&asked.script, &feed, place.thread);
+    let make = |place: TrafficThread| Prefill::new(&asked.script, &feed, place.thread);
     let stored = stored(config, None, desk, screen, |job, bar| session::run(job, make, desk, bar))?;
     if let Some(fault) = load::schedule::OpenInstants::fault(&feed) {
         return Err(Failure::Failed(vec![format!("prefill: {fault}")]));

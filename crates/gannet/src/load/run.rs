@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use base::clock::UnixMillis;
 use clap::ArgMatches;
-use load::agents::{Fleet, Kind};
+use load::agents::{AgentRequests, Fleet};
 use load::dialect::aerospike::Intervals;
-use load::engine::{Config, Control, Error, Load, Stream};
+use load::engine::{Config, Control, Error, Load, LoadStream};
 use load::report::{html, terminal};
 use load::result::{RunResult, Target, Tls, csv, hdr, metrics};
 use load::session::admin::Admin;
 use load::session::{self, Desk, Job, Mode, View};
 use load::timeline::host::Host;
 use load::timeline::process::Process;
-use load::timeline::server::{Account, Server};
+use load::timeline::server::{Account, ObservedServer};
 use load::timeline::{Source, locate};
 use load::workload::Workload;
 use load::workload::model::Protocol;
@@ -22,11 +22,10 @@ use load::workload::prefill::Prefill;
 use load::workload::source;
 
 use super::agent;
-use super::ask::{Asked, ask, secured};
+use super::ask::{LoadRun, ask, secured};
 use super::compare::write;
 use super::stop;
-use super::tool::Spoken;
-use super::view::Screen;
+use super::view::{Screen, Spoken};
 use crate::{Failure, print};
 
 /// The exit code if the generator was the bottleneck, so that the result does not describe the server.
@@ -55,12 +54,12 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
 /// Runs one session, including the prefill. `intervals` are printed during the run, if given.
 pub fn one(
     matches: &ArgMatches,
-    asked: Asked,
+    asked: LoadRun,
     desk: &Desk,
     screen: &mut Screen,
     intervals: Option<Intervals>,
 ) -> Result<RunResult, Failure> {
-    let Asked { mut job, workload, .. } = asked;
+    let LoadRun { mut job, workload, .. } = asked;
     if job.config.tls.is_none() {
         job.config.tls = secured(workload.tls.as_ref()).map_err(Failure::Failed)?;
     }
@@ -78,13 +77,13 @@ pub fn one(
         prefill(&workload, &job.config, fleet.as_mut(), desk, screen)?;
     }
     let now = UnixMillis::now();
-    let make = |place: load::engine::Place| {
+    let make = |place: load::engine::TrafficThread| {
         // The sampler draws as an additional thread of the workload.
         let thread = match place.stream {
-            Stream::Bulk => place.thread,
-            Stream::Sampler => 0,
+            LoadStream::Bulk => place.thread,
+            LoadStream::Sampler => 0,
         };
-        source::Source::new(&workload, thread as u32, now)
+        source::RequestSource::new(&workload, thread as u32, now)
     };
     let (mut spoken, mut counted);
     let view: &mut dyn View = match (intervals, job.config.requests_max) {
@@ -100,7 +99,7 @@ pub fn one(
     };
     let outcome = match &mut fleet {
         None => session::run(job, make, desk, view),
-        Some(fleet) => session::run_by(job, &mut by(fleet, &workload, Kind::Requests), desk, view),
+        Some(fleet) => session::run_by(job, &mut by(fleet, &workload, AgentRequests::Requests), desk, view),
     };
     screen.wipe();
     outcome.map_err(failed)
@@ -110,7 +109,7 @@ pub fn one(
 fn by<'a>(
     fleet: &'a mut Fleet,
     workload: &'a Workload,
-    kind: Kind,
+    kind: AgentRequests,
 ) -> impl FnMut(&Config, &Control) -> Result<load::engine::Run, Error> + 'a {
     move |config, control| fleet.run(config, control, workload, kind)
 }
@@ -134,7 +133,7 @@ pub fn admin(addr: Option<&str>, desk: &Arc<Desk>, screen: &mut Screen) -> Resul
 pub fn describe(workload: &Workload, config: &Config, known: &mut RunResult) -> Result<(), Failure> {
     let account = account(workload.protocol);
     let meet = |address: &str| match account {
-        Some(account) => Server::new(address, account).secured(config.tls.as_ref()).meet(),
+        Some(account) => ObservedServer::new(address, account).secured(config.tls.as_ref()).meet(),
         None => Ok(None),
     };
     for target in &workload.targets {
@@ -179,10 +178,10 @@ pub fn sources(
         sources.push(Box::new(Process::new("server", pid)));
     }
     match matches.get_one::<String>("server-admin") {
-        Some(admin) => sources.push(Box::new(Server::new(admin, Account::Metrics))),
+        Some(admin) => sources.push(Box::new(ObservedServer::new(admin, Account::Metrics))),
         None => {
             if let Some(account) = account(workload.protocol) {
-                sources.push(Box::new(Server::new(&first.address, account).secured(config.tls.as_ref())));
+                sources.push(Box::new(ObservedServer::new(&first.address, account).secured(config.tls.as_ref())));
             }
         }
     }
@@ -211,10 +210,10 @@ fn prefill(
         ..config.clone()
     };
     let now = UnixMillis::now();
-    let make = |place: load::engine::Place| Prefill::new(workload, place.thread as u32, now);
+    let make = |place: load::engine::TrafficThread| Prefill::new(workload, place.thread as u32, now);
     stored(config, Some(keys), desk, screen, |job, bar| match fleet {
         None => session::run(job, make, desk, bar),
-        Some(fleet) => session::run_by(job, &mut by(fleet, workload, Kind::Prefill), desk, bar),
+        Some(fleet) => session::run_by(job, &mut by(fleet, workload, AgentRequests::Prefill), desk, bar),
     })?;
     screen.line(&format!("prefill: stored {keys} keys"));
     Ok(())
@@ -260,7 +259,7 @@ struct Counted<'a> {
 }
 
 impl View for Counted<'_> {
-    fn progress(&mut self, progress: &terminal::Progress) {
+    fn progress(&mut self, progress: &terminal::RunProgress) {
         let mut progress = progress.clone();
         if let Some(what) = self.what {
             progress.what = what.to_owned();

@@ -18,11 +18,11 @@ pub fn listens(target: &str) -> bool {
 }
 
 /// A server that this process started.
-pub struct Server {
+pub struct StartedServer {
     child: Child,
 }
 
-impl Server {
+impl StartedServer {
     /// Returns the server's process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
@@ -72,7 +72,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for StartedServer {
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
             self.end();

@@ -13,16 +13,16 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use load::dialect::aerospike::{self, Aerospike, Intervals};
 use load::dialect::{Mapped, Run, mc_crusher, memtier, rpc_perf};
 use load::engine::Config;
-use load::report::terminal::{self, Progress};
-use load::result::{RunResult, StepResult, hdr};
+use load::report::terminal;
+use load::result::{RunResult, hdr};
 use load::search::rate::Rate;
-use load::session::{Desk, Job, Mode, Stepped, View};
+use load::session::{Desk, Job, Mode, Stepped};
 use load::traffic::Traffic;
 use load::workload::model::{Pace, Target};
-use load::workload::{Fault, Source, Workload};
+use load::workload::{RequestSource, Workload, WorkloadFault};
 use page::words::duration;
 
-use super::ask::{Asked, assertions, config_of, known, secured, tls_flags};
+use super::ask::{LoadRun, assertions, config_of, known, secured, tls_flags};
 use super::compare::{read_text, write};
 use super::run::{admin, ended, files, of_round, one};
 use super::view::Screen;
@@ -127,7 +127,7 @@ pub fn run(name: &str, matches: &ArgMatches) -> Result<(), Failure> {
         let result = match &tool.aerospike {
             Some(aerospike) => {
                 asked.job.config.live_verbs = true;
-                let verbs = Source::new(&asked.workload, 0, UnixMillis::now()).verbs().to_vec();
+                let verbs = RequestSource::new(&asked.workload, 0, UnixMillis::now()).verbs().to_vec();
                 let period_ns = run.interval.map_or(1_000_000_000, |span| span.0);
                 let intervals = Intervals::new(aerospike, &verbs, period_ns);
                 one(matches, asked, &desk, &mut screen, Some(intervals))?
@@ -147,7 +147,7 @@ pub fn run(name: &str, matches: &ArgMatches) -> Result<(), Failure> {
 }
 
 fn read(name: &str, matches: &ArgMatches) -> Result<Tool, Failure> {
-    let lines = |faults: Vec<Fault>| faults.iter().map(ToString::to_string).collect::<Vec<String>>();
+    let lines = |faults: Vec<WorkloadFault>| faults.iter().map(ToString::to_string).collect::<Vec<String>>();
     let usage = |faults| Failure::Usage(lines(faults));
     let mut aerospike = None;
     let mut mapped = match name {
@@ -179,7 +179,7 @@ fn read(name: &str, matches: &ArgMatches) -> Result<Tool, Failure> {
 fn of_file(name: &str, matches: &ArgMatches) -> Result<Mapped, Vec<String>> {
     let path = PathBuf::from(matches.get_one::<String>("FILE").map_or("", String::as_str));
     let target = matches.get_one::<String>("target");
-    let lines = |faults: Vec<Fault>| faults.iter().map(ToString::to_string).collect::<Vec<String>>();
+    let lines = |faults: Vec<WorkloadFault>| faults.iter().map(ToString::to_string).collect::<Vec<String>>();
     let mut mapped = if name == "rpc-perf" {
         rpc_perf::read_file(&path).map_err(lines)?
     } else {
@@ -200,7 +200,7 @@ fn of_file(name: &str, matches: &ArgMatches) -> Result<Mapped, Vec<String>> {
 }
 
 /// Returns the session of the tool's run.
-fn asked(matches: &ArgMatches, mapped: &Mapped) -> Result<Asked, Failure> {
+fn asked(matches: &ArgMatches, mapped: &Mapped) -> Result<LoadRun, Failure> {
     let (workload, run) = (&mapped.workload, &mapped.run);
     let mode = mode(workload, run);
     let plan = plan::plan(&workload.pace, None, None).map_err(|wrong| Failure::Usage(vec![wrong]))?;
@@ -222,7 +222,7 @@ fn asked(matches: &ArgMatches, mapped: &Mapped) -> Result<Asked, Failure> {
     let known = known(matches, workload, &mode, &config);
     let assertions = assertions(matches)?;
     let job = Job { known, config, mode, objectives: Vec::new(), assertions, sources: Vec::new() };
-    Ok(Asked { job, workload: workload.clone(), notes: Vec::new() })
+    Ok(LoadRun { job, workload: workload.clone(), notes: Vec::new() })
 }
 
 fn mode(workload: &Workload, run: &Run) -> Mode {
@@ -233,30 +233,6 @@ fn mode(workload: &Workload, run: &Run) -> Mode {
     match workload.pace {
         Pace::Open { rate_per_s, .. } => Mode::AtRate(Rate::new(rate_per_s)),
         Pace::Closed => Mode::Closed,
-    }
-}
-
-/// Prints the intervals on standard output, in the tool's format.
-pub struct Spoken<'a> {
-    /// Intervals that were printed.
-    pub intervals: Intervals,
-    /// Progress display on standard error.
-    pub screen: &'a mut Screen,
-}
-
-impl View for Spoken<'_> {
-    fn progress(&mut self, progress: &Progress) {
-        let now_ms = UnixMillis::now().0;
-        let lines = self.intervals.lines(&progress.verbs, progress.covered_ns, now_ms, progress.is_last);
-        if let Some(lines) = lines {
-            self.screen.wipe();
-            // If standard output is closed, printing the summary ends the program.
-            let _ = print(&lines);
-        }
-    }
-
-    fn step(&mut self, step: &StepResult) {
-        self.screen.step(step);
     }
 }
 

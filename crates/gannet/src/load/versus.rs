@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::{Arg, ArgMatches, Command};
-use load::report::versus::{ROUNDS_MAX, Round, html, text};
+use load::report::versus::{ROUNDS_MAX, VersusRound, html, text};
 use load::session::{Desk, Mode};
 use load::timeline::process::cpu_ns;
 
@@ -12,7 +12,7 @@ use super::args;
 use super::ask::ask;
 use super::compare::write;
 use super::run::one;
-use super::started::{Server, listens};
+use super::started::{StartedServer, listens};
 use super::stop;
 use super::view::Screen;
 use crate::{Failure, print};
@@ -87,14 +87,14 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
 }
 
 /// Starts the server, runs one session and ends the server.
-fn round(matches: &ArgMatches, command: &str, desk: &Desk, screen: &mut Screen) -> Result<Round, Failure> {
+fn round(matches: &ArgMatches, command: &str, desk: &Desk, screen: &mut Screen) -> Result<VersusRound, Failure> {
     let asked = ask(matches)?;
     let target = asked.workload.targets.first().map_or("", |target| target.address.as_str()).to_owned();
     if listens(&target) {
         let line = format!("another server listens on {target}; end it, or pass another --target");
         return Err(Failure::Failed(vec![line]));
     }
-    let mut server = Server::start(command, &target)?;
+    let mut server = StartedServer::start(command, &target)?;
     let before = cpu_ns(server.pid());
     let result = one(matches, asked, desk, screen, None)?;
     let used = cpu_ns(server.pid()).zip(before).map(|(after, before)| after.saturating_sub(before));
@@ -104,5 +104,5 @@ fn round(matches: &ArgMatches, command: &str, desk: &Desk, screen: &mut Screen) 
     // A prefill and the trials of a search also cost server CPU. Only a plain run without a prefill consists of counted
     // requests only.
     let is_plain = result.search.is_none() && matches.get_flag("no-prefill");
-    Ok(Round { result, server_cpu_ns: per_request.filter(|_| is_plain) })
+    Ok(VersusRound { result, server_cpu_ns: per_request.filter(|_| is_plain) })
 }

@@ -3,9 +3,13 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use load::report::terminal::{self, Progress};
+use base::clock::UnixMillis;
+use load::dialect::aerospike::Intervals;
+use load::report::terminal::{self, RunProgress};
 use load::result::StepResult;
 use load::session::View;
+
+use crate::print;
 
 /// Default time between two plain lines of progress.
 const PLAIN_PERIOD: Duration = Duration::from_secs(2);
@@ -71,11 +75,35 @@ impl Screen {
 }
 
 impl View for Screen {
-    fn progress(&mut self, progress: &Progress) {
+    fn progress(&mut self, progress: &RunProgress) {
         self.now(|| terminal::progress(progress));
     }
 
     fn step(&mut self, step: &StepResult) {
         self.line(&terminal::step(step));
+    }
+}
+
+/// Lines of the intervals on standard output, as the tool prints them.
+pub struct Spoken<'a> {
+    /// Intervals that were printed.
+    pub intervals: Intervals,
+    /// Progress display on standard error.
+    pub screen: &'a mut Screen,
+}
+
+impl View for Spoken<'_> {
+    fn progress(&mut self, progress: &RunProgress) {
+        let now_ms = UnixMillis::now().0;
+        let lines = self.intervals.lines(&progress.verbs, progress.covered_ns, now_ms, progress.is_last);
+        if let Some(lines) = lines {
+            self.screen.wipe();
+            // If the reader is gone, the program ends when the summary is printed.
+            let _ = print(&lines);
+        }
+    }
+
+    fn step(&mut self, step: &StepResult) {
+        self.screen.step(step);
     }
 }

@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 
-use super::{Refusal, code, number};
+use super::atoi::number;
+use super::refusal::{Refusal, code};
 
 /// Returns the addresses in the texts of `-l`, each with its own port or with `port`. Without a text, returns all
 /// addresses of this machine.

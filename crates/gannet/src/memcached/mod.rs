@@ -7,10 +7,12 @@
 //! Invariants: every flag either corresponds to a setting, or changes the process before its second thread starts. Exit
 //! codes are memcached's.
 
+mod atoi;
 pub mod flags;
 mod getopt;
 mod listen;
 mod process;
+mod refusal;
 mod suboptions;
 mod translate;
 
@@ -22,22 +24,8 @@ use server::config::{Fault, value::Auto};
 
 use crate::Failure;
 use crate::serve::{Hosted, host};
+use refusal::{Refusal, code};
 use translate::{CommandLine, Translation, translate};
-
-/// memcached's exit codes from sysexits.h, in addition to 1.
-mod code {
-    /// The command line is invalid.
-    pub const USAGE: u8 = 64;
-    /// The user does not exist.
-    pub const NO_USER: u8 = 67;
-    /// The operating system refused an operation.
-    pub const SYSTEM: u8 = 71;
-    /// Any other failure.
-    pub const FAILED: u8 = 1;
-}
-
-/// A message with the exit code of the program.
-type Refusal = (u8, String);
 
 fn refused((code, line): Refusal) -> Failure {
     Failure::Code(code, vec![line])
@@ -114,39 +102,4 @@ fn room_for_connections(translation: &mut Translation) -> Result<Host, Failure> 
         translation.warnings.push(format!("the limit of {} open files allows {room} connections", host.files_max));
     }
     Ok(host)
-}
-
-/// Parses `text` as C's `atoi` does. Also returns whether the whole text was used.
-fn number(text: &str) -> (i64, bool) {
-    let body = text.trim_start();
-    let (negative, digits) = match body.as_bytes().first() {
-        Some(b'-') => (true, &body[1..]),
-        Some(b'+') => (false, &body[1..]),
-        _ => (false, body),
-    };
-    let len = digits.bytes().take_while(u8::is_ascii_digit).count();
-    let most = i64::from(i32::MAX);
-    let value = digits[..len].bytes().fold(0i64, |value, digit| (value * 10 + i64::from(digit - b'0')).min(most));
-    (if negative { -value } else { value }, len > 0 && len == digits.len())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_read_as_c_reads_them() {
-        for (text, value, whole) in [
-            ("64", 64, true),
-            (" -1", -1, true),
-            ("+7", 7, true),
-            ("64m", 64, false),
-            ("x", 0, false),
-            ("", 0, false),
-            ("-", 0, false),
-            ("99999999999999999999", i64::from(i32::MAX), true),
-        ] {
-            assert_eq!(number(text), (value, whole), "{text:?}");
-        }
-    }
 }

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use rustix::process::{Gid, Resource, Rlimit, Uid, geteuid, getrlimit, getuid, setrlimit, setsid};
 use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
 
-use super::{Refusal, code};
+use super::refusal::{Refusal, code};
 
 /// Environment variable that is set for the background process.
 const DETACHED: &str = "GANNET_DETACHED";

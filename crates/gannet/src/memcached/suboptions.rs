@@ -148,7 +148,7 @@ impl Suboption {
         let missing = || format!("-o {name} needs a value; write {name}=VALUE");
         match takes {
             Takes::Nothing | Takes::Anything => Ok(()),
-            Takes::Whole(least, most) => match super::number(value.ok_or_else(missing)?) {
+            Takes::Whole(least, most) => match super::atoi::number(value.ok_or_else(missing)?) {
                 (number, _) if (least..=most).contains(&number) => Ok(()),
                 (number, _) => Err(format!("-o {name} is {number}; write a value from {least} to {most}")),
             },

@@ -8,10 +8,12 @@ use server::config::table::setting;
 use server::config::{Origin, Settings};
 use server::start::WORKERS_MAX;
 
+use super::atoi::number;
 use super::getopt::{self, Word};
 use super::process::Process;
+use super::refusal::{Refusal, code};
 use super::suboptions::{self, Use};
-use super::{Refusal, code, flags, listen, number};
+use super::{flags, listen};
 
 /// memcached's default port.
 const PORT: i64 = 11_211;
@@ -53,7 +55,7 @@ pub struct Translation {
 /// # Errors
 /// All faults, each with memcached's exit code for it; at least one.
 pub fn translate(args: Vec<String>, host: &Host) -> Result<CommandLine, Vec<Refusal>> {
-    let mut reading = Reading::new(host);
+    let mut reading = PartialCommandLine::new(host);
     for word in getopt::read(args) {
         match word {
             Word::Flag(flag, value) => {
@@ -76,7 +78,7 @@ pub fn translate(args: Vec<String>, host: &Host) -> Result<CommandLine, Vec<Refu
 }
 
 /// The command line as far as it has been read.
-struct Reading {
+struct PartialCommandLine {
     settings: Settings,
     origins: Origins,
     process: Process,
@@ -91,7 +93,7 @@ struct Reading {
     protocol: Option<String>,
 }
 
-impl Reading {
+impl PartialCommandLine {
     fn new(host: &Host) -> Self {
         let mut reading = Self {
             settings: Settings::default(),

@@ -15,7 +15,7 @@ use base::units::TimeSpan;
 use clap::{Arg, ArgMatches, Command};
 
 use crate::{Failure, print, screen};
-use reading::Reading;
+use reading::ServerFigures;
 pub use reading::page;
 
 /// The default admin port of a server.
@@ -49,8 +49,10 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         let lines = view::lines(&reading(addr)?, Some(&first), &addr.to_string(), PLAIN_COLUMNS);
         return print(&screen::plain(&lines));
     }
-    let show = |now: &Reading, before: Option<&Reading>, columns| view::lines(now, before, &addr.to_string(), columns);
-    screen::run(interval, || Reading::take(addr), show).map_err(no_terminal)
+    let show = |now: &ServerFigures, before: Option<&ServerFigures>, columns| {
+        view::lines(now, before, &addr.to_string(), columns)
+    };
+    screen::run(interval, || ServerFigures::take(addr), show).map_err(no_terminal)
 }
 
 /// Converts an error of the terminal.
@@ -69,6 +71,6 @@ pub fn interval(text: &str) -> Result<Duration, Failure> {
     if allowed.contains(&interval) { Ok(interval) } else { Err(wrong()) }
 }
 
-fn reading(addr: SocketAddr) -> Result<Reading, Failure> {
-    Reading::take(addr).map_err(|fault| Failure::Failed(vec![fault]))
+fn reading(addr: SocketAddr) -> Result<ServerFigures, Failure> {
+    ServerFigures::take(addr).map_err(|fault| Failure::Failed(vec![fault]))
 }

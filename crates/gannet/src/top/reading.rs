@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const PAGE_BYTES_MAX: u64 = 8 << 20;
 
 /// The server's figures, and the time of the reading.
-pub struct Reading {
+pub struct ServerFigures {
     at: Instant,
     stats: Value,
     hot: Value,
@@ -37,7 +37,7 @@ pub struct Leader {
     pub namespace: String,
 }
 
-impl Reading {
+impl ServerFigures {
     /// Reads both pages of the server.
     ///
     /// # Errors

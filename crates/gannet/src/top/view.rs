@@ -1,7 +1,7 @@
 //! Formats the differences of two readings as lines.
 
-use super::reading::{Of, Reading};
-use crate::screen::{Line, Weight};
+use super::reading::{Of, ServerFigures};
+use crate::screen::{ViewLine, Weight};
 use command::keyspace::namespaces::DEFAULT_NAME;
 
 /// The lists of hot keys with their titles; reading.rs names the figures.
@@ -19,12 +19,12 @@ const LIST_COLUMNS_MIN: usize = 24;
 
 /// Rates between two readings.
 struct Rates<'r> {
-    now: &'r Reading,
-    before: Option<&'r Reading>,
+    now: &'r ServerFigures,
+    before: Option<&'r ServerFigures>,
 }
 
 impl Rates<'_> {
-    fn rate(&self, of: impl Fn(&Reading) -> f64) -> f64 {
+    fn rate(&self, of: impl Fn(&ServerFigures) -> f64) -> f64 {
         // The counters of a restarted server begin at 0.
         self.before.map_or(0.0, |before| (of(self.now) - of(before)).max(0.0) / self.now.seconds_since(before))
     }
@@ -39,10 +39,10 @@ impl Rates<'_> {
 }
 
 /// Formats the whole view of the server at `addr`: rates from `before` to `now`, and current values.
-pub fn lines(now: &Reading, before: Option<&Reading>, addr: &str, columns: usize) -> Vec<Line> {
+pub fn lines(now: &ServerFigures, before: Option<&ServerFigures>, addr: &str, columns: usize) -> Vec<ViewLine> {
     let rates = Rates { now, before };
     let mut lines = Vec::new();
-    let mut put = |weight, text: String| lines.push(Line::new(weight, &text, columns));
+    let mut put = |weight, text: String| lines.push(ViewLine::new(weight, &text, columns));
     put(Weight::Head, head(now, addr));
     for line in summary(&rates) {
         put(Weight::Plain, line);
@@ -65,7 +65,7 @@ pub fn lines(now: &Reading, before: Option<&Reading>, addr: &str, columns: usize
     lines
 }
 
-fn head(now: &Reading, addr: &str) -> String {
+fn head(now: &ServerFigures, addr: &str) -> String {
     let version = now.labels("gannet_build_info").into_iter().next().unwrap_or("?").to_owned();
     let up = now.figure("gannet_uptime_seconds", None) as u64;
     let (days, hours, minutes, seconds) = (up / 86_400, up / 3600 % 24, up / 60 % 60, up % 60);
@@ -205,7 +205,7 @@ fn workers(rates: &Rates<'_>) -> (Vec<String>, String) {
 }
 
 /// Formats the lists of hot keys, as many side by side as fit.
-fn lists(now: &Reading, columns: usize) -> Vec<(Weight, String)> {
+fn lists(now: &ServerFigures, columns: usize) -> Vec<(Weight, String)> {
     let beside = (columns / LIST_COLUMNS_MIN).clamp(1, LISTS.len());
     let width = columns / beside;
     let mut lines = Vec::new();
@@ -275,7 +275,7 @@ mod tests {
     use serde_json::json;
     use std::time::{Duration, Instant};
 
-    fn reading(at: Instant, ops: u64, hits: u64) -> Reading {
+    fn reading(at: Instant, ops: u64, hits: u64) -> ServerFigures {
         let part = |ns: u64| json!({ "count": ops, "p50_ns": ns, "p99_ns": ns * 2, "p999_ns": ns * 3 });
         let times = json!({ "wait": part(1000), "execute": part(500), "send": part(2_000_000) });
         let stats = json!({
@@ -308,7 +308,7 @@ mod tests {
             { "name": "b", "amount": 2048, "namespace": "default" },
             { "name": "c", "amount": 1024, "namespace": "shop" },
         ]);
-        Reading::of(at, stats, json!({ "lists": { "keys": names, "big": big } }))
+        ServerFigures::of(at, stats, json!({ "lists": { "keys": names, "big": big } }))
     }
 
     fn view(columns: usize) -> String {
@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_server_that_tells_nothing_has_a_view_all_the_same() {
-        let empty = Reading::of(Instant::now(), json!({}), json!({}));
+        let empty = ServerFigures::of(Instant::now(), json!({}), json!({}));
         assert!(!lines(&empty, None, "x", 80).is_empty());
     }
 }

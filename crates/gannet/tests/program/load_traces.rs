@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use load::result::RunResult;
-use trace::{Entry, Outcome, Reader, Selection, Verb};
+use trace::{RequestOutcome, Selection, TraceEntry, TraceReader, Verb};
 
 use crate::common::{PATIENCE, Serving, ask, connect, free_port, gannet, run};
 use crate::peers::{Folder, LIMITED, Peer};
@@ -71,8 +71,8 @@ impl Drop for Recording {
     }
 }
 
-fn entries(path: &str) -> Vec<Entry> {
-    let mut reader = Reader::open(&Selection::new(path)).unwrap();
+fn entries(path: &str) -> Vec<TraceEntry> {
+    let mut reader = TraceReader::open(&Selection::new(path)).unwrap();
     std::iter::from_fn(|| reader.entry().unwrap()).collect()
 }
 
@@ -133,8 +133,8 @@ fn what_is_recorded_and_replayed_is_the_same_sequence_of_verbs_keys_and_sizes() 
     let said = recording.ended();
     assert!(said.contains("13 requests from 1 connections"), "{said}");
     let original = entries(&first);
-    let outcomes: Vec<Outcome> = original.iter().map(|entry| entry.outcome).collect();
-    use Outcome::{Hit, Miss};
+    let outcomes: Vec<RequestOutcome> = original.iter().map(|entry| entry.outcome).collect();
+    use RequestOutcome::{Hit, Miss};
     assert_eq!(outcomes, [Hit, Hit, Hit, Hit, Miss, Miss, Hit, Hit, Hit, Hit, Miss, Hit, Miss]);
 
     let (_other, addr) = server();

@@ -6,14 +6,14 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use migrate::Outcome;
+use migrate::CopyOutcome;
 
 use crate::common::{PATIENCE, Serving, free_port, run};
 use crate::migrate_peers::{Answer, Kept, Meta, Resp, assert_same, gannet};
 use crate::peers::{Folder, Peer};
 
 /// Runs `gannet migrate`, which must end with `code`; the outcome, output and error text.
-fn migrate(folder: &Folder, args: &[&str], code: i32) -> (Outcome, String, String) {
+fn migrate(folder: &Folder, args: &[&str], code: i32) -> (CopyOutcome, String, String) {
     let json = folder.file("outcome.json");
     let (got, out, err) = run(&[&["migrate", "--json", &json], args].concat());
     assert_eq!(got, code, "{args:?}: {out}\n{err}");
@@ -21,12 +21,12 @@ fn migrate(folder: &Folder, args: &[&str], code: i32) -> (Outcome, String, Strin
     (outcome_of(&text), out, err)
 }
 
-fn outcome_of(text: &str) -> Outcome {
-    Outcome::from_json(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+fn outcome_of(text: &str) -> CopyOutcome {
+    CopyOutcome::from_json(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
 /// Every key is counted once.
-fn assert_whole(outcome: &Outcome) {
+fn assert_whole(outcome: &CopyOutcome) {
     assert_eq!(outcome.counts.done(), outcome.counts.seen, "{:?}", outcome.counts);
 }
 

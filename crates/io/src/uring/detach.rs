@@ -7,7 +7,7 @@ use super::complete::Until;
 use super::memory::INBOUND_BYTES;
 use super::slot::{End, Intake, Life, Op, Outgoing};
 use super::{LINGER, Uring};
-use crate::listen::Stream;
+use crate::listen::AcceptedStream;
 use crate::{Backend, Detached};
 
 /// Maximum time of one wait for the kernel, and the number of waits in a row that may bring no progress.
@@ -16,7 +16,7 @@ const ROUNDS: usize = 20;
 
 impl Uring {
     /// Detaches all streams together, so that one entry into the kernel serves many.
-    pub(super) fn let_go(&mut self, streams: Vec<Stream>) -> Vec<Option<Detached<Stream>>> {
+    pub(super) fn let_go(&mut self, streams: Vec<AcceptedStream>) -> Vec<Option<Detached<AcceptedStream>>> {
         let indexes: Vec<u32> = streams.iter().map(Self::index).collect();
         for index in &indexes {
             self.slots[*index as usize].leaving = true;
@@ -58,7 +58,7 @@ impl Uring {
         slot.is_quiet() || slot.outgoing == Outgoing::Stalled && slot.intake == Intake::Off && !slot.poll_out
     }
 
-    fn let_one_go(&mut self, stream: Stream) -> Option<Detached<Stream>> {
+    fn let_one_go(&mut self, stream: AcceptedStream) -> Option<Detached<AcceptedStream>> {
         let index = Self::index(&stream);
         let slot = &self.slots[index as usize];
         if !self.is_over(index) || slot.broken || slot.end == Some(End::Reset) {

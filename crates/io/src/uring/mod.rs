@@ -41,7 +41,7 @@ mod slot;
 pub use memory::{INBOUND_BYTES, INBOUND_MAX, OUTBOUND_BYTES, OUTBOUND_MAX};
 pub use open::{Opened, Unavailable};
 
-use crate::listen::Stream;
+use crate::listen::AcceptedStream;
 use crate::waker::Waker;
 use crate::{Backend, Detached, Event, Received, Sent, Token};
 use complete::Until;
@@ -50,7 +50,7 @@ use memory::{Inbound, Outbound};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
-use slot::{Due, End, Intake, Life, Outgoing, Slot};
+use slot::{Due, End, Intake, Life, Outgoing, UringSlot};
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::mem::ManuallyDrop;
@@ -97,7 +97,7 @@ pub struct Uring {
     ring: IoUring,
     inbound: ManuallyDrop<Inbound>,
     outbound: ManuallyDrop<Outbound>,
-    slots: Box<[Slot]>,
+    slots: Box<[UringSlot]>,
     free: Vec<u32>,
     /// Streams with a block to send at the next entry.
     queued: Vec<u32>,
@@ -126,7 +126,7 @@ impl Uring {
             ring,
             inbound: ManuallyDrop::new(inbound),
             outbound: ManuallyDrop::new(outbound),
-            slots: (0..count).map(|_| Slot::free()).collect(),
+            slots: (0..count).map(|_| UringSlot::free()).collect(),
             free: (0..count as u32).rev().collect(),
             queued: Vec::with_capacity(OUTBOUND_MAX),
             flying: 0,
@@ -150,7 +150,7 @@ impl Uring {
     }
 
     /// Returns the slot of an attached stream.
-    fn index(stream: &Stream) -> u32 {
+    fn index(stream: &AcceptedStream) -> u32 {
         stream.slot().expect("a stream that was attached")
     }
 
@@ -299,17 +299,17 @@ impl Uring {
 }
 
 impl Backend for Uring {
-    type Stream = Stream;
+    type Stream = AcceptedStream;
 
-    fn peer(stream: &Stream) -> Option<std::net::SocketAddr> {
+    fn peer(stream: &AcceptedStream) -> Option<std::net::SocketAddr> {
         stream.peer()
     }
 
-    fn local(stream: &Stream) -> Option<std::net::SocketAddr> {
+    fn local(stream: &AcceptedStream) -> Option<std::net::SocketAddr> {
         stream.local()
     }
 
-    fn attach(&mut self, stream: &Stream, token: Token) -> std::io::Result<()> {
+    fn attach(&mut self, stream: &AcceptedStream, token: Token) -> std::io::Result<()> {
         assert!(stream.slot().is_none(), "attached twice");
         // Slots of closed streams become free once the kernel has run what ends their operations.
         for _ in 0..2 {
@@ -324,13 +324,13 @@ impl Backend for Uring {
         Ok(())
     }
 
-    fn close(&mut self, stream: Stream) {
+    fn close(&mut self, stream: AcceptedStream) {
         let Some(index) = stream.slot() else { return };
         self.slots[index as usize].stream = Some(stream);
         self.begin_close(index);
     }
 
-    fn detach(&mut self, streams: Vec<Stream>) -> Vec<Option<Detached<Stream>>> {
+    fn detach(&mut self, streams: Vec<AcceptedStream>) -> Vec<Option<Detached<AcceptedStream>>> {
         self.let_go(streams)
     }
 
@@ -359,7 +359,7 @@ impl Backend for Uring {
         Ok(())
     }
 
-    fn receive(&mut self, stream: &Stream, into: &mut [u8]) -> Received {
+    fn receive(&mut self, stream: &AcceptedStream, into: &mut [u8]) -> Received {
         debug_assert!(!into.is_empty(), "a receive into nothing");
         let index = Self::index(stream);
         match self.take(index, into) {
@@ -369,7 +369,7 @@ impl Backend for Uring {
         }
     }
 
-    fn send(&mut self, stream: &Stream, parts: &[IoSlice<'_>]) -> Sent {
+    fn send(&mut self, stream: &AcceptedStream, parts: &[IoSlice<'_>]) -> Sent {
         let index = Self::index(stream);
         let bytes = parts.iter().map(|part| part.len()).sum();
         debug_assert!(bytes > 0, "a send of nothing");
@@ -395,7 +395,7 @@ impl Backend for Uring {
         }
     }
 
-    fn want_writable(&mut self, stream: &Stream, token: Token, want: bool) {
+    fn want_writable(&mut self, stream: &AcceptedStream, token: Token, want: bool) {
         let index = Self::index(stream);
         let slot = &mut self.slots[index as usize];
         debug_assert_eq!(slot.token, token);
@@ -407,7 +407,7 @@ impl Backend for Uring {
         }
     }
 
-    fn shutdown_send(&mut self, stream: &Stream) {
+    fn shutdown_send(&mut self, stream: &AcceptedStream) {
         let index = Self::index(stream);
         if self.slots[index as usize].outgoing == Outgoing::None {
             self.shut(index);
@@ -476,10 +476,10 @@ mod tests {
         Opened::open(&Waker::new().expect("a descriptor"), SLOTS).expect("this kernel has rings").reactor()
     }
 
-    fn attach(uring: &mut Uring, number: u32) -> (UnixStream, Stream) {
+    fn attach(uring: &mut Uring, number: u32) -> (UnixStream, AcceptedStream) {
         let (near, far) = UnixStream::pair().expect("a pair");
         far.set_nonblocking(true).expect("a socket");
-        let stream = Stream::adopt(far.into()).expect("a socket");
+        let stream = AcceptedStream::adopt(far.into()).expect("a socket");
         uring.attach(&stream, Token::new(number, 1)).expect("there is room");
         (near, stream)
     }
@@ -491,7 +491,7 @@ mod tests {
     }
 
     /// Checks that bytes get through in both directions.
-    fn echoes(uring: &mut Uring, near: &mut UnixStream, stream: &Stream) {
+    fn echoes(uring: &mut Uring, near: &mut UnixStream, stream: &AcceptedStream) {
         near.write_all(b"ask").expect("sends");
         let mut bytes = [0; 8];
         while uring.receive(stream, &mut bytes) != Received::Bytes(3) {

@@ -14,7 +14,7 @@
 
 use super::memory::{Chain, NONE};
 use crate::Token;
-use crate::listen::Stream;
+use crate::listen::AcceptedStream;
 use std::os::fd::RawFd;
 
 /// The purpose of an operation, in the top byte of its `user_data`.
@@ -101,13 +101,13 @@ impl Due {
     }
 }
 
-pub(super) struct Slot {
+pub(super) struct UringSlot {
     pub(super) life: Life,
     pub(super) generation: u32,
     pub(super) token: Token,
     pub(super) fd: RawFd,
     /// The stream of a closing slot. Its descriptor stays open as long as an operation may name it.
-    pub(super) stream: Option<Stream>,
+    pub(super) stream: Option<AcceptedStream>,
     pub(super) intake: Intake,
     /// The cancellation of the intake was requested.
     pub(super) cancelling: bool,
@@ -139,9 +139,9 @@ pub(super) struct Slot {
 }
 
 /// Limits the memory of a connection beyond the shared buffers and the lists.
-const _: () = assert!(size_of::<Slot>() <= 120);
+const _: () = assert!(size_of::<UringSlot>() <= 120);
 
-impl Slot {
+impl UringSlot {
     pub(super) fn free() -> Self {
         Self {
             life: Life::Free,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, OtherError};
 
-use super::Settings;
+use super::TlsSettings;
 
 /// Number of bytes shown of a reply that is not TLS.
 const SHOWN_BYTES_MAX: usize = 40;
@@ -48,7 +48,7 @@ impl Failure {
     }
 
     /// Converts `error` of a connection with `settings` to a failure.
-    pub fn of(error: &Error, settings: &Settings) -> Self {
+    pub fn of(error: &Error, settings: &TlsSettings) -> Self {
         match error {
             Error::InvalidCertificate(error) => of_certificate(error, settings),
             Error::AlertReceived(alert) => of_alert(*alert, settings),
@@ -91,7 +91,7 @@ impl Failure {
     }
 }
 
-fn of_certificate(error: &CertificateError, settings: &Settings) -> Failure {
+fn of_certificate(error: &CertificateError, settings: &TlsSettings) -> Failure {
     let insecure = "or accept any certificate with --tls-insecure";
     let days = |from: u64, to: u64| to.saturating_sub(from) / 86_400;
     match error {
@@ -154,7 +154,7 @@ fn plain(name: &str) -> &str {
     inner.trim_matches('"')
 }
 
-fn of_alert(alert: AlertDescription, settings: &Settings) -> Failure {
+fn of_alert(alert: AlertDescription, settings: &TlsSettings) -> Failure {
     use AlertDescription as A;
     let own = settings.certificate.as_ref().map(|path| path.display().to_string());
     match (alert, own) {

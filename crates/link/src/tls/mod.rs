@@ -7,15 +7,15 @@
 //!   Failure    a failure of TLS: its name, description and remedy
 //! ```
 //!
-//! Invariants: this module moves no bytes. A server is verified unless [`Settings::insecure`] is set, and then every
-//! output says so. Connections over a unix socket never use TLS.
+//! Invariants: nothing here moves bytes; a server is verified unless [`TlsSettings::insecure`] says otherwise, and
+//! every output of such a run says so; connections over a unix socket are never secured.
 
 mod failure;
 mod sessions;
 mod settings;
 
 pub use failure::Failure;
-pub use settings::{SettingError, Settings, Versions};
+pub use settings::{SettingError, TlsSettings, Versions};
 
 use std::fmt;
 use std::io::Read;
@@ -40,45 +40,45 @@ const PEM_BYTES_MAX: u64 = 8 << 20;
 /// Material for TLS connections. Two are equal if their settings are equal. The serialised form is the settings, so
 /// another host reads its own files with the same names.
 #[derive(Clone, Serialize, Deserialize)]
-#[serde(try_from = "Settings", into = "Settings")]
-pub struct Client {
-    settings: Settings,
+#[serde(try_from = "TlsSettings", into = "TlsSettings")]
+pub struct TlsClient {
+    settings: TlsSettings,
     config: Arc<ClientConfig>,
 }
 
-impl fmt::Debug for Client {
+impl fmt::Debug for TlsClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
 
-impl From<Client> for Settings {
-    fn from(client: Client) -> Self {
+impl From<TlsClient> for TlsSettings {
+    fn from(client: TlsClient) -> Self {
         client.settings
     }
 }
 
-impl TryFrom<Settings> for Client {
+impl TryFrom<TlsSettings> for TlsClient {
     type Error = String;
 
-    fn try_from(settings: Settings) -> Result<Self, String> {
+    fn try_from(settings: TlsSettings) -> Result<Self, String> {
         let lines = |faults: Vec<SettingError>| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
         Self::new(&settings).map_err(lines)
     }
 }
 
-impl PartialEq for Client {
+impl PartialEq for TlsClient {
     fn eq(&self, other: &Self) -> bool {
         self.settings == other.settings
     }
 }
 
-impl Client {
+impl TlsClient {
     /// Reads the files in `settings`.
     ///
     /// # Errors
     /// All faults of the settings and files, each with the name of its setting.
-    pub fn new(settings: &Settings) -> Result<Self, Vec<SettingError>> {
+    pub fn new(settings: &TlsSettings) -> Result<Self, Vec<SettingError>> {
         let mut faults = settings.faults();
         let provider = Arc::new(ring::default_provider());
         let roots = roots(settings).unwrap_or_else(|fault| {
@@ -113,7 +113,7 @@ impl Client {
     }
 
     /// Returns the settings of this material.
-    pub const fn settings(&self) -> &Settings {
+    pub const fn settings(&self) -> &TlsSettings {
         &self.settings
     }
 
@@ -154,7 +154,7 @@ pub struct Maker {
     config: Arc<ClientConfig>,
     /// The server name of each target; `None` without TLS.
     names: Vec<Option<ServerName<'static>>>,
-    settings: Settings,
+    settings: TlsSettings,
 }
 
 impl Maker {
@@ -171,13 +171,13 @@ impl Maker {
     }
 
     /// Returns the settings of this maker.
-    pub const fn settings(&self) -> &Settings {
+    pub const fn settings(&self) -> &TlsSettings {
         &self.settings
     }
 }
 
 /// Returns the certificates of the CAs that the server is verified with.
-fn roots(settings: &Settings) -> Result<RootCertStore, SettingError> {
+fn roots(settings: &TlsSettings) -> Result<RootCertStore, SettingError> {
     let mut roots = RootCertStore::empty();
     if settings.insecure {
         return Ok(roots);
@@ -202,7 +202,7 @@ fn roots(settings: &Settings) -> Result<RootCertStore, SettingError> {
 type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 /// Reads the certificate chain and the key with which the client authenticates itself.
-fn identity(settings: &Settings) -> Result<Option<Identity>, SettingError> {
+fn identity(settings: &TlsSettings) -> Result<Option<Identity>, SettingError> {
     let Some(path) = &settings.certificate else { return Ok(None) };
     let chain = certificates("certificate", path)?;
     let path = settings.key.as_ref().unwrap_or(path);

@@ -16,7 +16,7 @@ const SERVERS_MAX: usize = 1024;
 
 /// The sessions of one server.
 #[derive(Debug)]
-struct Server {
+struct ServerSessions {
     name: ServerName<'static>,
     group: Option<NamedGroup>,
     session: Option<Tls12ClientSessionValue>,
@@ -27,7 +27,7 @@ struct Server {
 #[derive(Debug)]
 pub(super) struct Sessions {
     tickets_max: usize,
-    servers: Mutex<Vec<Server>>,
+    servers: Mutex<Vec<ServerSessions>>,
 }
 
 impl Sessions {
@@ -36,21 +36,21 @@ impl Sessions {
         Self { tickets_max: connections.max(1), servers: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Server>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<ServerSessions>> {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn read<T>(&self, name: &ServerName<'_>, read: impl FnOnce(&mut Server) -> Option<T>) -> Option<T> {
+    fn read<T>(&self, name: &ServerName<'_>, read: impl FnOnce(&mut ServerSessions) -> Option<T>) -> Option<T> {
         self.lock().iter_mut().find(|server| server.name == *name).and_then(read)
     }
 
-    fn change(&self, name: ServerName<'static>, change: impl FnOnce(&mut Server)) {
+    fn change(&self, name: ServerName<'static>, change: impl FnOnce(&mut ServerSessions)) {
         let mut servers = self.lock();
         if let Some(server) = servers.iter_mut().find(|server| server.name == name) {
             return change(server);
         }
         if servers.len() < SERVERS_MAX {
-            let mut server = Server { name, group: None, session: None, tickets: VecDeque::new() };
+            let mut server = ServerSessions { name, group: None, session: None, tickets: VecDeque::new() };
             change(&mut server);
             servers.push(server);
         }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// TLS options of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Settings {
+pub struct TlsSettings {
     /// A PEM file with the certificates of CAs that the server is verified with; by default the system's CAs.
     pub ca: Option<PathBuf>,
     /// A PEM file with the client's certificate and the chain to its CA.
@@ -29,7 +29,7 @@ pub struct Settings {
     pub resume: bool,
 }
 
-impl Default for Settings {
+impl Default for TlsSettings {
     /// Verifies servers by the system's CAs and the host of their address.
     fn default() -> Self {
         Self {
@@ -47,7 +47,7 @@ impl Default for Settings {
 /// A setting that cannot be used. Displayed as `tls.ca: description; remedy`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingError {
-    /// The field of [`Settings`]; empty if the error belongs to no field.
+    /// The field of [`TlsSettings`]; empty if the error belongs to no field.
     pub field: &'static str,
     /// Description of the error.
     pub what: String,
@@ -128,7 +128,7 @@ impl Versions {
     }
 }
 
-impl Settings {
+impl TlsSettings {
     /// Returns settings that are invalid or contradict each other, without reading the files.
     pub fn faults(&self) -> Vec<SettingError> {
         let mut faults = Vec::new();

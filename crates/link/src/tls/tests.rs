@@ -37,8 +37,8 @@ fn made() -> [String; 3] {
     [ca.pem(), certificate.pem(), key.serialize_pem()]
 }
 
-fn told(settings: &Settings) -> String {
-    match Client::new(settings) {
+fn told(settings: &TlsSettings) -> String {
+    match TlsClient::new(settings) {
         Ok(_) => String::new(),
         Err(faults) => faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
     }
@@ -55,35 +55,38 @@ fn every_file_that_can_not_be_used_is_named_with_what_to_do() {
     let text = folder.file("text", "hello\n");
     let locked = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
     let locked = folder.file("locked.key", locked);
-    let good = Settings {
+    let good = TlsSettings {
         ca: Some(ca),
         certificate: Some(certificate.clone()),
         key: Some(key.clone()),
-        ..Settings::default()
+        ..TlsSettings::default()
     };
     assert_eq!(told(&good), "");
-    let client = Client::new(&good).unwrap();
-    let again: Client = serde_json::from_str(&serde_json::to_string(&client).unwrap()).unwrap();
+    let client = TlsClient::new(&good).unwrap();
+    let again: TlsClient = serde_json::from_str(&serde_json::to_string(&client).unwrap()).unwrap();
     assert_eq!(again, client, "another host makes the same of the same files");
-    assert_eq!(told(&Settings { certificate: Some(bundle), key: None, ..good.clone() }), "", "the key beside it");
+    assert_eq!(told(&TlsSettings { certificate: Some(bundle), key: None, ..good.clone() }), "", "the key beside it");
     let away = Some(folder.0.join("away.pem"));
     for (settings, parts) in [
-        (Settings { ca: away, ..good.clone() }, ["tls.ca: '", "cannot open the file"]),
+        (TlsSettings { ca: away, ..good.clone() }, ["tls.ca: '", "cannot open the file"]),
         (
-            Settings { ca: Some(text.clone()), ..good.clone() },
+            TlsSettings { ca: Some(text.clone()), ..good.clone() },
             ["contains no certificate in PEM form; convert it to PEM", "ca"],
         ),
-        (Settings { ca: Some(key), ..good.clone() }, ["contains no certificate in PEM form", "tls.ca"]),
-        (Settings { key: None, ..good.clone() }, ["contains no private key in PEM form", "--tls-key client.key"]),
-        (Settings { key: Some(text), ..good.clone() }, ["contains no private key in PEM form", "tls.key"]),
+        (TlsSettings { ca: Some(key), ..good.clone() }, ["contains no certificate in PEM form", "tls.ca"]),
+        (TlsSettings { key: None, ..good.clone() }, ["contains no private key in PEM form", "--tls-key client.key"]),
+        (TlsSettings { key: Some(text), ..good.clone() }, ["contains no private key in PEM form", "tls.key"]),
         (
-            Settings { key: Some(locked), ..good.clone() },
+            TlsSettings { key: Some(locked), ..good.clone() },
             ["is protected by a passphrase; remove the passphrase", "openssl pkey"],
         ),
-        (Settings { key: Some(other), ..good.clone() }, ["cannot use the certificate", "pass the key that belongs to"]),
-        (Settings { certificate: None, ..good.clone() }, ["no certificate", "tls.key"]),
-        (Settings { insecure: true, ..good.clone() }, ["the CA has no effect", "tls.insecure"]),
-        (Settings { server_name: Some("a b".into()), ..good }, ["no certificate can be for 'a b'", "server_name"]),
+        (
+            TlsSettings { key: Some(other), ..good.clone() },
+            ["cannot use the certificate", "pass the key that belongs to"],
+        ),
+        (TlsSettings { certificate: None, ..good.clone() }, ["no certificate", "tls.key"]),
+        (TlsSettings { insecure: true, ..good.clone() }, ["the CA has no effect", "tls.insecure"]),
+        (TlsSettings { server_name: Some("a b".into()), ..good }, ["no certificate can be for 'a b'", "server_name"]),
     ] {
         let told = told(&settings);
         assert!(parts.iter().all(|part| told.contains(part)), "{parts:?}: {told}");
@@ -92,16 +95,16 @@ fn every_file_that_can_not_be_used_is_named_with_what_to_do() {
 
 #[test]
 fn the_name_that_is_proved_is_the_targets_host_unless_another_is_said() {
-    let client = |settings: &Settings| Client::new(settings).unwrap();
-    let insecure = Settings { insecure: true, ..Settings::default() };
-    let name = |settings: &Settings, target: &str| {
+    let client = |settings: &TlsSettings| TlsClient::new(settings).unwrap();
+    let insecure = TlsSettings { insecure: true, ..TlsSettings::default() };
+    let name = |settings: &TlsSettings, target: &str| {
         let name = client(settings).server_name(&target.parse().unwrap());
         name.map(|name| name.map(|name| name.to_str().into_owned()))
     };
     assert_eq!(name(&insecure, "cache.example:6380"), Ok(Some("cache.example".to_owned())));
     assert_eq!(name(&insecure, "[::1]:6380"), Ok(Some("::1".to_owned())));
     assert_eq!(name(&insecure, "unix:/run/x"), Ok(None));
-    let named = Settings { server_name: Some("other.example".to_owned()), ..insecure.clone() };
+    let named = TlsSettings { server_name: Some("other.example".to_owned()), ..insecure.clone() };
     assert_eq!(name(&named, "127.0.0.1:1"), Ok(Some("other.example".to_owned())));
     assert!(name(&insecure, "a b:1").unwrap_err().contains("--tls-server-name"));
 }
@@ -109,8 +112,8 @@ fn the_name_that_is_proved_is_the_targets_host_unless_another_is_said() {
 #[test]
 fn each_failure_has_a_name_of_its_own_and_says_what_to_do() {
     use rustls::{AlertDescription as Alert, CertificateError as Bad, Error};
-    let plain = Settings::default();
-    let own = Settings { certificate: Some("mine.pem".into()), ca: Some("ca.pem".into()), ..Settings::default() };
+    let plain = TlsSettings::default();
+    let own = TlsSettings { certificate: Some("mine.pem".into()), ca: Some("ca.pem".into()), ..TlsSettings::default() };
     let at = |seconds| UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds));
     let expired = Bad::ExpiredContext { time: at(86_400 * 10), not_after: at(86_400 * 3) };
     let early = Bad::NotValidYetContext { time: at(0), not_before: at(86_400 * 3) };

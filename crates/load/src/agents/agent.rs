@@ -13,11 +13,11 @@ use base::clock::UnixMillis;
 
 use super::clock::HostClock;
 use super::greet::{self, About, Sender};
-use super::wire::{Kind, Prepare, ToAgent, ToCoordinator};
-use crate::engine::{self, Control, Error, Place, Run, Stream, Together};
+use super::wire::{AgentRequests, Prepare, ToAgent, ToCoordinator};
+use crate::engine::{self, Control, Error, LoadStream, Run, Together, TrafficThread};
 use crate::result::from_run;
 use crate::result::{Machine, RunResult};
-use crate::workload::{Prefill, Source, Workload};
+use crate::workload::{Prefill, RequestSource, Workload};
 
 /// Interval at which the agent checks whether it must stop.
 const LOOK: Duration = Duration::from_millis(50);
@@ -300,9 +300,9 @@ fn carry(
         clock.instant_at(at_ns)
     };
     // The sampler draws the same random numbers as the first thread of this host.
-    let thread = |place: Place| match place.stream {
-        Stream::Bulk => place.thread as u32,
-        Stream::Sampler => part.first_thread as u32,
+    let thread = |place: TrafficThread| match place.stream {
+        LoadStream::Bulk => place.thread as u32,
+        LoadStream::Sampler => part.first_thread as u32,
     };
     let outcome = std::thread::scope(|scope| {
         let (slices, whole) = sync_channel(SLICES_WAITING_MAX);
@@ -313,11 +313,11 @@ fn carry(
         });
         let together = Together { start: &mut start, slices };
         match prepare.kind {
-            Kind::Requests => {
-                let make = |place| Source::new(&workload, thread(place), now);
+            AgentRequests::Requests => {
+                let make = |place| RequestSource::new(&workload, thread(place), now);
                 engine::run_together(&prepare.config, make, control, together)
             }
-            Kind::Prefill => {
+            AgentRequests::Prefill => {
                 let make = |place| Prefill::new(&workload, thread(place), now);
                 engine::run_together(&prepare.config, make, control, together)
             }

@@ -42,7 +42,7 @@ impl HostClock {
 
 /// One question to another host's clock, with its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Round {
+pub struct ClockRound {
     /// Time at which the question was sent, by this host's clock, in nanoseconds.
     pub sent_ns: u64,
     /// Time that the other clock showed, in nanoseconds.
@@ -64,8 +64,8 @@ pub struct Estimate {
 
 impl Estimate {
     /// Returns the estimate from the round with the shortest round trip; `None` if there are no rounds.
-    pub fn of(rounds: &[Round]) -> Option<Self> {
-        let trip = |round: &Round| round.back_ns.saturating_sub(round.sent_ns);
+    pub fn of(rounds: &[ClockRound]) -> Option<Self> {
+        let trip = |round: &ClockRound| round.back_ns.saturating_sub(round.sent_ns);
         let best = rounds.iter().min_by_key(|round| trip(round))?;
         let middle_ns = best.sent_ns + trip(best) / 2;
         Some(Self {
@@ -96,7 +96,7 @@ mod tests {
                 let sent_ns = (1 << 50) + at * 1_000_000_000;
                 let (there, back) = (random.below(50_000_000), random.below(50_000_000));
                 let there_ns = (sent_ns + there).wrapping_add(offset as u64);
-                rounds.push(Round { sent_ns, there_ns, back_ns: sent_ns + there + back });
+                rounds.push(ClockRound { sent_ns, there_ns, back_ns: sent_ns + there + back });
             }
             let estimate = Estimate::of(&rounds).unwrap();
             let error = (estimate.offset_ns - offset).unsigned_abs();

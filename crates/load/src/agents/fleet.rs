@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use base::clock::UnixMillis;
 
-use super::clock::{Estimate, HostClock, Round};
+use super::clock::{ClockRound, Estimate, HostClock};
 use super::greet::{self, About, Sender};
 use super::join::{Gathered, Reported, empty, joined};
 use super::split::split;
-use super::wire::{Kind, Prepare, ToAgent, ToCoordinator};
-use crate::engine::{Config, Control, Ending, Error, Phase, RECENT_MAX, Run, SLICES_MAX, join::add_totals};
+use super::wire::{AgentRequests, Prepare, ToAgent, ToCoordinator};
+use crate::engine::{Config, Control, Ending, Error, RECENT_MAX, Run, RunPhase, SLICES_MAX, join::add_totals};
 use crate::measure::{RawSlice, Timeline, Totals};
 use crate::result::Machine;
 use crate::workload::Workload;
@@ -44,14 +44,14 @@ const EVENTS_MAX: usize = 1024;
 
 /// Limits that a coordinator sets for its agents.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct FleetLimits {
     /// Largest allowed error of the agreed start on an agent.
     pub uncertainty_max: Duration,
     /// An agent that sends nothing for this long counts as lost.
     pub silence_max: Duration,
 }
 
-impl Default for Settings {
+impl Default for FleetLimits {
     fn default() -> Self {
         Self { uncertainty_max: Duration::from_millis(20), silence_max: Duration::from_secs(10) }
     }
@@ -61,10 +61,10 @@ impl Default for Settings {
 #[derive(Debug)]
 pub struct Fleet {
     agents: Vec<Remote>,
-    events: Receiver<Event>,
+    events: Receiver<AgentEvent>,
     clock: HostClock,
     run: u64,
-    settings: Settings,
+    settings: FleetLimits,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -82,7 +82,7 @@ struct Remote {
 
 /// A message of an agent, or the end of its connection.
 #[derive(Debug)]
-struct Event {
+struct AgentEvent {
     agent: usize,
     at_ns: u64,
     what: Result<ToCoordinator, String>,
@@ -93,7 +93,7 @@ impl Fleet {
     ///
     /// # Errors
     /// One line, with a remedy, for each agent that cannot be used.
-    pub fn connect(addresses: &[String], token: Option<&[u8]>, settings: Settings) -> Result<Self, Vec<String>> {
+    pub fn connect(addresses: &[String], token: Option<&[u8]>, settings: FleetLimits) -> Result<Self, Vec<String>> {
         let mut faults = Vec::new();
         if addresses.is_empty() || addresses.len() > AGENTS_MAX {
             return Err(vec![format!("{} agents are given; pass 1 to {AGENTS_MAX}", addresses.len())]);
@@ -120,7 +120,7 @@ impl Fleet {
             };
             let heard_ns = Arc::new(AtomicU64::new(clock.now_ns()));
             let sender = Arc::new(sender);
-            let reader = Reader { agent: agents.len(), receiver, clock, heard_ns: heard_ns.clone() };
+            let reader = AgentReader { agent: agents.len(), receiver, clock, heard_ns: heard_ns.clone() };
             let (out, stopped, alive) = (events_out.clone(), stop.clone(), sender.clone());
             let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
                 std::thread::Builder::new().name(name.to_owned()).spawn(body)
@@ -149,7 +149,13 @@ impl Fleet {
     /// # Errors
     /// If the shares are invalid, or if an agent is lost or cannot run before the start. Later failures are part of the
     /// returned run.
-    pub fn run(&mut self, config: &Config, control: &Control, workload: &Workload, kind: Kind) -> Result<Run, Error> {
+    pub fn run(
+        &mut self,
+        config: &Config,
+        control: &Control,
+        workload: &Workload,
+        kind: AgentRequests,
+    ) -> Result<Run, Error> {
         self.run += 1;
         let outcome = self.prepare(config, control, workload, kind).and_then(|()| self.started(config, control));
         if outcome.is_err() {
@@ -158,7 +164,13 @@ impl Fleet {
         outcome
     }
 
-    fn prepare(&mut self, config: &Config, control: &Control, workload: &Workload, kind: Kind) -> Result<(), Error> {
+    fn prepare(
+        &mut self,
+        config: &Config,
+        control: &Control,
+        workload: &Workload,
+        kind: AgentRequests,
+    ) -> Result<(), Error> {
         if let Some(lost) = self.agents.iter().find(|agent| agent.lost.is_some()) {
             return Err(lost.error("the connection was lost"));
         }
@@ -257,7 +269,7 @@ impl Fleet {
                     Ok(ToCoordinator::Clock { number: reported, at_ns, unix_ms })
                         if event.agent == agent && reported == number =>
                     {
-                        rounds.push(Round { sent_ns, there_ns: at_ns, back_ns: event.at_ns });
+                        rounds.push(ClockRound { sent_ns, there_ns: at_ns, back_ns: event.at_ns });
                         walls.push(unix_ms as i64 - UnixMillis::now().0 as i64);
                         break;
                     }
@@ -283,7 +295,7 @@ impl Fleet {
         Ok((estimate, walls.into_iter().max().unwrap_or(0)))
     }
 
-    fn next(&self, patience: Duration) -> Option<Event> {
+    fn next(&self, patience: Duration) -> Option<AgentEvent> {
         self.events.recv_timeout(patience).ok()
     }
 
@@ -371,15 +383,15 @@ fn stay(sender: &Sender, stop: &AtomicBool) {
 }
 
 /// Receives the messages of one agent.
-struct Reader {
+struct AgentReader {
     agent: usize,
     receiver: greet::Receiver,
     clock: HostClock,
     heard_ns: Arc<AtomicU64>,
 }
 
-impl Reader {
-    fn read(mut self, out: &SyncSender<Event>, stop: &AtomicBool) {
+impl AgentReader {
+    fn read(mut self, out: &SyncSender<AgentEvent>, stop: &AtomicBool) {
         loop {
             let mut wait =
                 || if stop.load(Ordering::Relaxed) { Err("the coordinator released it".to_owned()) } else { Ok(()) };
@@ -390,7 +402,7 @@ impl Reader {
                 continue;
             }
             let is_last = what.is_err();
-            let event = Event { agent: self.agent, at_ns, what };
+            let event = AgentEvent { agent: self.agent, at_ns, what };
             if out.send(event).is_err() || is_last {
                 return;
             }
@@ -437,7 +449,7 @@ impl Following<'_> {
                 }
             }
         }
-        self.control.show(|live| live.phase = Phase::Over);
+        self.control.show(|live| live.phase = RunPhase::Over);
         let timeline = self.timeline.finish();
         Ok(joined(self.config, self.gathered, timeline, started_unix_ms, self.control.is_stopped()))
     }
@@ -455,7 +467,7 @@ impl Following<'_> {
         }
     }
 
-    fn take(&mut self, fleet: &mut Fleet, event: Event) {
+    fn take(&mut self, fleet: &mut Fleet, event: AgentEvent) {
         let agent = event.agent;
         match event.what {
             Ok(ToCoordinator::Slice { run, slice }) if run == fleet.run => self.slice(fleet, agent, *slice),
@@ -516,10 +528,10 @@ impl Following<'_> {
         let elapsed_ns = now_ns.saturating_sub(self.start_ns);
         let end_ns = self.config.warm_up_ns.saturating_add(self.config.duration_ns);
         let phase = match elapsed_ns {
-            0 => Phase::Connecting,
-            now if now < self.config.warm_up_ns => Phase::WarmUp,
-            now if now < end_ns && !self.control.is_stopped() => Phase::Measuring,
-            _ => Phase::Draining,
+            0 => RunPhase::Connecting,
+            now if now < self.config.warm_up_ns => RunPhase::WarmUp,
+            now if now < end_ns && !self.control.is_stopped() => RunPhase::Measuring,
+            _ => RunPhase::Draining,
         };
         self.control.show(|live| {
             live.phase = phase;

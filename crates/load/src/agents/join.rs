@@ -1,7 +1,7 @@
 //! Joins the measurements of several agents into one run.
 
 use super::clock::Estimate;
-use crate::engine::{Config, Ending, HostClock, HostRun, Limit, Load, LoopKind, Run, Watched, join::add_totals};
+use crate::engine::{Config, Ending, GeneratorUse, HostClock, HostRun, Limit, Load, LoopKind, Run, join::add_totals};
 use crate::measure::{Histogram, RawSlice, Slice, Snapshot, Totals};
 
 /// Figures that a host has reported in slices, without its final result.
@@ -112,7 +112,7 @@ pub(super) fn empty(config: &Config, started_unix_ms: u64) -> Run {
         started_unix_ms,
         bulk: Snapshot::default(),
         sampler: None,
-        watched: Watched::default(),
+        watched: GeneratorUse::default(),
         limits: Vec::new(),
         hosts: Vec::new(),
     }
@@ -131,7 +131,7 @@ fn add(run: &mut Run, theirs: Run, host: &mut HostRun) {
     if let Some(sampler) = &theirs.sampler {
         run.sampler.get_or_insert_default().merge(sampler);
     }
-    let Watched { threads, steal_share, timeline } = theirs.watched;
+    let GeneratorUse { threads, steal_share, timeline } = theirs.watched;
     run.watched.steal_share = run.watched.steal_share.max(steal_share);
     run.watched.threads.extend(threads.into_iter().map(|mut thread| {
         thread.name = format!("{} {}", host.name, thread.name);

@@ -39,5 +39,5 @@ mod tests;
 pub mod wire;
 
 pub use agent::Agent;
-pub use fleet::{AGENTS_MAX, Fleet, Settings};
-pub use wire::Kind;
+pub use fleet::{AGENTS_MAX, Fleet, FleetLimits};
+pub use wire::AgentRequests;

@@ -1,6 +1,6 @@
 //! Divides a run into one share for each agent.
 
-use crate::engine::{Config, Part, Reconnect, Sampler};
+use crate::engine::{Config, HostShare, Reconnect, Sampler};
 
 /// Returns the shares of `config` for `agents` agents, each with `threads` threads.
 ///
@@ -10,7 +10,7 @@ pub(super) fn split(config: &Config, agents: usize) -> Result<Vec<Config>, Vec<S
     let share = |whole: u64, agent: usize| whole / agents as u64 + u64::from((agent as u64) < whole % agents as u64);
     let shares: Vec<Config> = (0..agents)
         .map(|agent| Config {
-            part: Some(Part { first_thread: agent * config.threads, threads: agents * config.threads }),
+            part: Some(HostShare { first_thread: agent * config.threads, threads: agents * config.threads }),
             connections: share(config.connections as u64, agent) as usize,
             requests_max: config.requests_max.map(|whole| share(whole, agent)),
             reconnect: Reconnect { per_s: config.reconnect.per_s / agents as f64, ..config.reconnect },
@@ -45,7 +45,7 @@ mod tests {
         let connections: Vec<usize> = shares.iter().map(|share| share.connections).collect();
         assert_eq!(connections, [4, 4, 3]);
         assert_eq!(shares.iter().filter_map(|share| share.requests_max).sum::<u64>(), 100);
-        let parts: Vec<Part> = shares.iter().filter_map(|share| share.part).collect();
+        let parts: Vec<HostShare> = shares.iter().filter_map(|share| share.part).collect();
         assert!(parts.iter().enumerate().all(|(at, part)| (part.first_thread, part.threads) == (2 * at, 6)));
         assert!(shares.iter().all(|share| share.threads == 2));
     }

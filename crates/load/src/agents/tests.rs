@@ -12,16 +12,16 @@ use super::join::{Gathered, Reported, joined};
 use super::wire::{Frames, ToAgent, ToCoordinator, VERSION, frame, preamble};
 use super::*;
 use crate::engine::{self, Config, Control, Ending, Error, Limit, Load, Run};
-use crate::fake::{Delay, Script, Server};
-use crate::measure::{Ended, Fate, RawSlice, Recorder, Snapshot};
-use crate::report::terminal::Progress;
+use crate::fake::{Delay, FakeServer, Script};
+use crate::measure::{EndedRequest, Fate, RawSlice, Recorder, Snapshot};
+use crate::report::terminal::RunProgress;
 use crate::result::{RunResult, StepResult};
-use crate::schedule::Plan;
+use crate::schedule::SendPlan;
 use crate::search;
 use crate::search::objective::Condition;
 use crate::search::rate::Rate;
 use crate::session::{self, Desk, Job, Mode, View};
-use crate::workload::{Command, KeySpace, Sizes, Source, Verb, Workload};
+use crate::workload::{KeyCommand, KeySpace, RequestSource, Sizes, Verb, Workload};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const VALUE_BYTES: usize = 16;
@@ -29,7 +29,7 @@ const VALUE_BYTES: usize = 16;
 struct Unseen;
 
 impl View for Unseen {
-    fn progress(&mut self, _: &Progress) {}
+    fn progress(&mut self, _: &RunProgress) {}
     fn step(&mut self, _: &StepResult) {}
 }
 
@@ -43,8 +43,8 @@ fn fleet(agents: &[&Agent]) -> Fleet {
 }
 
 /// A busy machine may keep an agent from its CPU for a while.
-fn patient() -> Settings {
-    Settings { uncertainty_max: Duration::from_secs(1), silence_max: PATIENCE }
+fn patient() -> FleetLimits {
+    FleetLimits { uncertainty_max: Duration::from_secs(1), silence_max: PATIENCE }
 }
 
 /// Reads of the one key that the fake server has.
@@ -53,13 +53,13 @@ fn workload() -> Workload {
         count: 1,
         prefix: "key-".to_owned(),
         key_bytes: Sizes::Fixed(24),
-        verbs: vec![Command::new(Verb::Get)],
+        verbs: vec![KeyCommand::new(Verb::Get)],
         ..KeySpace::default()
     };
     Workload { keys: vec![space], ..Workload::default() }
 }
 
-fn config(server: &Server, load: Load) -> Config {
+fn config(server: &FakeServer, load: Load) -> Config {
     Config {
         targets: vec![server.target()],
         connections: 5,
@@ -81,15 +81,16 @@ fn job(config: Config, mode: Mode) -> Job {
 
 fn carried(fleet: &mut Fleet, job: Job, desk: &Desk) -> Result<RunResult, Error> {
     let workload = workload();
-    let carry = &mut |config: &Config, control: &Control| fleet.run(config, control, &workload, Kind::Requests);
+    let carry =
+        &mut |config: &Config, control: &Control| fleet.run(config, control, &workload, AgentRequests::Requests);
     session::run_by(job, carry, desk, &mut Unseen)
 }
 
 #[test]
 fn two_agents_whose_clocks_are_years_apart_do_what_one_host_with_two_threads_does() {
-    let server = Server::start(None, VALUE_BYTES, None).unwrap();
+    let server = FakeServer::start(None, VALUE_BYTES, None).unwrap();
     let agents = [agent(0, None), agent(1 << 58, None)];
-    let config = config(&server, Load::Open(Plan::constant()));
+    let config = config(&server, Load::Open(SendPlan::constant()));
     let mut fleet = fleet(&[&agents[0], &agents[1]]);
     let result = carried(&mut fleet, job(config.clone(), Mode::AtRate(Rate::new(500.0))), &Desk::default()).unwrap();
     let figures = &result.figures;
@@ -97,7 +98,7 @@ fn two_agents_whose_clocks_are_years_apart_do_what_one_host_with_two_threads_doe
 
     let alone = Config { threads: 2, ..config };
     let two = Workload { threads: 2, connections: 5, ..workload() };
-    let make = |place: engine::Place| Source::new(&two, place.thread as u32, UnixMillis(0));
+    let make = |place: engine::TrafficThread| RequestSource::new(&two, place.thread as u32, UnixMillis(0));
     let alone = engine::run(&alone, make, &Control::new(500.0)).unwrap();
     assert_eq!(figures.counts.due, alone.bulk.totals.due, "the schedule is the same, whoever carries it out");
     assert_eq!(figures.counts.warm_up, alone.bulk.totals.warm_up);
@@ -121,21 +122,21 @@ fn two_agents_whose_clocks_are_years_apart_do_what_one_host_with_two_threads_doe
 
 #[test]
 fn a_search_a_closed_loop_and_a_second_run_work_over_the_same_agents() {
-    let server = Server::start(None, VALUE_BYTES, None).unwrap();
+    let server = FakeServer::start(None, VALUE_BYTES, None).unwrap();
     let agents = [agent(7, None), agent(1 << 40, None), agent(0, None)];
     let mut fleet = fleet(&[&agents[0], &agents[1], &agents[2]]);
-    let settings = search::Settings {
+    let settings = search::SearchSettings {
         objectives: Condition::parse_list("p50=30s").unwrap(),
         start: Rate::new(200.0),
         rate_max: Rate::new(400.0),
         throughput_min: 0.0,
         trial: Duration::from_millis(200),
         warm_up: Duration::from_millis(100),
-        ..search::Settings::default()
+        ..search::SearchSettings::default()
     };
     let search = Mode::Search(settings);
     let job_of = |mode, load| job(config(&server, load), mode);
-    let result = carried(&mut fleet, job_of(search, Load::Open(Plan::poisson())), &Desk::default()).unwrap();
+    let result = carried(&mut fleet, job_of(search, Load::Open(SendPlan::poisson())), &Desk::default()).unwrap();
     let found = result.search.as_ref().unwrap();
     assert_eq!((found.end.as_str(), found.answer_per_s), ("kept at max", Some(400.0)));
     assert_eq!(result.figures.agents.len(), 3);
@@ -148,8 +149,8 @@ fn a_search_a_closed_loop_and_a_second_run_work_over_the_same_agents() {
 }
 
 /// Stops or breaks something in the middle of a long run; what came of it.
-fn in_the_middle(fleet: &mut Fleet, server: &Server, desk: &Desk, act: impl FnOnce() + Send) -> RunResult {
-    let mut job = job(config(server, Load::Open(Plan::constant())), Mode::AtRate(Rate::new(400.0)));
+fn in_the_middle(fleet: &mut Fleet, server: &FakeServer, desk: &Desk, act: impl FnOnce() + Send) -> RunResult {
+    let mut job = job(config(server, Load::Open(SendPlan::constant())), Mode::AtRate(Rate::new(400.0)));
     job.config.duration_ns = 3_600_000_000_000;
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -166,7 +167,7 @@ fn in_the_middle(fleet: &mut Fleet, server: &Server, desk: &Desk, act: impl FnOn
 
 #[test]
 fn an_agent_that_is_ended_ends_the_run_is_named_and_what_it_measured_is_kept() {
-    let server = Server::start(None, VALUE_BYTES, None).unwrap();
+    let server = FakeServer::start(None, VALUE_BYTES, None).unwrap();
     let (stays, dies) = (agent(0, None), agent(5, None));
     let name = dies.addr().to_string();
     let mut fleet = fleet(&[&stays, &dies]);
@@ -188,7 +189,7 @@ fn an_agent_that_is_ended_ends_the_run_is_named_and_what_it_measured_is_kept() {
 
 #[test]
 fn a_stop_reaches_every_agent_and_they_can_be_used_again() {
-    let server = Server::start(None, VALUE_BYTES, None).unwrap();
+    let server = FakeServer::start(None, VALUE_BYTES, None).unwrap();
     let agents = [agent(0, None), agent(0, None)];
     let mut fleet = fleet(&[&agents[0], &agents[1]]);
     let desk = Desk::default();
@@ -208,7 +209,7 @@ fn an_agent_that_can_not_reach_the_server_is_named_before_the_start() {
     let agents = [agent(0, None)];
     let mut fleet = fleet(&[&agents[0]]);
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let server = Server::start(None, VALUE_BYTES, None).unwrap();
+    let server = FakeServer::start(None, VALUE_BYTES, None).unwrap();
     let mut config = config(&server, Load::Closed);
     config.targets = vec![nobody.to_string().parse().unwrap()];
     let error = carried(&mut fleet, job(config, Mode::Closed), &Desk::default()).map(drop).unwrap_err().to_string();
@@ -249,13 +250,13 @@ fn obedient(message: &ToAgent) -> Vec<ToCoordinator> {
 
 #[test]
 fn an_agent_that_falls_silent_is_lost_and_named() {
-    let server = Server::start(None, VALUE_BYTES, None).unwrap();
+    let server = FakeServer::start(None, VALUE_BYTES, None).unwrap();
     let (address, thread) = impostor(|message| obedient(&message));
-    let settings = Settings { silence_max: Duration::from_secs(1), ..patient() };
+    let settings = FleetLimits { silence_max: Duration::from_secs(1), ..patient() };
     let mut fleet = Fleet::connect(std::slice::from_ref(&address), None, settings).unwrap();
     let mut config = config(&server, Load::Closed);
     config.duration_ns = 3_600_000_000_000;
-    let run = fleet.run(&config, &Control::new(0.0), &workload(), Kind::Requests).unwrap();
+    let run = fleet.run(&config, &Control::new(0.0), &workload(), AgentRequests::Requests).unwrap();
     assert_eq!(run.ending, Ending::HostLost);
     assert!(run.hosts[0].lost.as_deref().unwrap().contains("it has sent nothing for 1 s"), "{:?}", run.hosts[0].lost);
     drop(fleet);
@@ -264,7 +265,7 @@ fn an_agent_that_falls_silent_is_lost_and_named() {
 
 #[test]
 fn an_agent_that_goes_in_the_middle_is_named_and_what_it_told_is_kept() {
-    let server = Server::start(None, VALUE_BYTES, None).unwrap();
+    let server = FakeServer::start(None, VALUE_BYTES, None).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let thread = std::thread::spawn(move || {
@@ -291,7 +292,7 @@ fn an_agent_that_goes_in_the_middle_is_named_and_what_it_told_is_kept() {
     let mut fleet = Fleet::connect(&[stays.addr().to_string(), address.clone()], None, patient()).unwrap();
     let mut config = config(&server, Load::Closed);
     config.duration_ns = 3_600_000_000_000;
-    let run = fleet.run(&config, &Control::new(0.0), &workload(), Kind::Requests).unwrap();
+    let run = fleet.run(&config, &Control::new(0.0), &workload(), AgentRequests::Requests).unwrap();
     thread.join().unwrap();
     assert_eq!(run.ending, Ending::HostLost);
     let lost = run.hosts.iter().find(|host| host.name == address).unwrap();
@@ -303,17 +304,17 @@ fn an_agent_that_goes_in_the_middle_is_named_and_what_it_told_is_kept() {
 
 #[test]
 fn a_clock_that_can_not_be_told_closely_enough_is_refused() {
-    let server = Server::start(None, VALUE_BYTES, None).unwrap();
+    let server = FakeServer::start(None, VALUE_BYTES, None).unwrap();
     let (address, thread) = impostor(|message| {
         if matches!(message, ToAgent::Clock { .. }) {
             std::thread::sleep(Duration::from_millis(30));
         }
         obedient(&message)
     });
-    let settings = Settings { uncertainty_max: Duration::from_millis(10), ..patient() };
+    let settings = FleetLimits { uncertainty_max: Duration::from_millis(10), ..patient() };
     let mut fleet = Fleet::connect(&[address], None, settings).unwrap();
     let config = config(&server, Load::Closed);
-    let error = fleet.run(&config, &Control::new(0.0), &workload(), Kind::Requests).unwrap_err().to_string();
+    let error = fleet.run(&config, &Control::new(0.0), &workload(), AgentRequests::Requests).unwrap_err().to_string();
     assert!(error.contains("--clock-error-max") && error.contains("10 ms are allowed"), "{error}");
     drop(fleet);
     thread.join().unwrap();
@@ -321,7 +322,7 @@ fn a_clock_that_can_not_be_told_closely_enough_is_refused() {
 
 #[test]
 fn what_an_agent_makes_up_is_refused_and_breaks_nothing() {
-    let server = Server::start(None, VALUE_BYTES, None).unwrap();
+    let server = FakeServer::start(None, VALUE_BYTES, None).unwrap();
     let (address, thread) = impostor(|message| match message {
         ToAgent::Start { run, .. } => {
             let slice = Box::new(RawSlice { number: u64::MAX, ..RawSlice::default() });
@@ -333,7 +334,7 @@ fn what_an_agent_makes_up_is_refused_and_breaks_nothing() {
     });
     let mut fleet = Fleet::connect(&[address], None, patient()).unwrap();
     let config = config(&server, Load::Closed);
-    let run = fleet.run(&config, &Control::new(0.0), &workload(), Kind::Requests).unwrap();
+    let run = fleet.run(&config, &Control::new(0.0), &workload(), AgentRequests::Requests).unwrap();
     assert!(run.hosts[0].lost.as_deref().unwrap().contains("a timeline slice that is not part of the run"));
     drop(fleet);
     thread.join().unwrap();
@@ -423,7 +424,7 @@ fn snapshot(numbers: impl Iterator<Item = u64>) -> Snapshot {
         let sent_ns = intended_ns + (random.next_u64() >> (34 + random.below(20)));
         recorder.send(intended_ns, intended_ns, sent_ns);
         let fate = [Fate::Hit, Fate::Miss, Fate::Error, Fate::Lost][random.below(4) as usize];
-        let ended = Ended {
+        let ended = EndedRequest {
             verb: random.below(2) as u8,
             fate,
             read_bytes: random.below(4096),
@@ -438,7 +439,7 @@ fn snapshot(numbers: impl Iterator<Item = u64>) -> Snapshot {
 }
 
 fn over(bulk: Snapshot, limits: Vec<Limit>) -> Run {
-    let load = Load::Open(Plan::poisson());
+    let load = Load::Open(SendPlan::poisson());
     let empty = super::join::empty(&Config { load, ..Config::default() }, 0);
     Run { ending: Ending::Complete, bulk, limits, ..empty }
 }
@@ -504,8 +505,8 @@ fn an_agent_that_was_the_limit_makes_the_whole_invalid_and_is_named() {
         said.len() == 1 && said[0].starts_with("agent slow:2: 1 % of the requests were sent at least 9000 us late")
     );
     let carry = &mut |_: &Config, _: &Control| Ok(run.clone());
-    let server = Server::start(None, VALUE_BYTES, None).unwrap();
-    let job = job(config(&server, Load::Open(Plan::poisson())), Mode::AtRate(Rate::new(10.0)));
+    let server = FakeServer::start(None, VALUE_BYTES, None).unwrap();
+    let job = job(config(&server, Load::Open(SendPlan::poisson())), Mode::AtRate(Rate::new(10.0)));
     let result = session::run_by(job, carry, &Desk::default(), &mut Unseen).unwrap();
     assert!(result.invalid.unwrap().starts_with("GENERATOR LIMITED: agent slow:2: "));
     assert!(result.verdict.notes.iter().any(|note| note.starts_with("slowest agent: slow:2, ")));
@@ -549,10 +550,10 @@ fn a_damaged_stream_is_a_fault_and_never_a_panic() {
 #[test]
 fn a_slow_server_is_no_fault_of_an_agent() {
     let script = Script { delay: Delay::Fixed(20_000_000), one_by_one: false, stall: None, misconduct: None };
-    let server = Server::start(Some(script), VALUE_BYTES, None).unwrap();
+    let server = FakeServer::start(Some(script), VALUE_BYTES, None).unwrap();
     let agents = Arc::new([agent(0, None), agent(0, None)]);
     let mut fleet = fleet(&[&agents[0], &agents[1]]);
-    let job = job(config(&server, Load::Open(Plan::constant())), Mode::AtRate(Rate::new(100.0)));
+    let job = job(config(&server, Load::Open(SendPlan::constant())), Mode::AtRate(Rate::new(100.0)));
     let result = carried(&mut fleet, job, &Desk::default()).unwrap();
     assert!(result.figures.response.min_ns >= 20_000_000 && result.partial.is_none());
 }

@@ -49,7 +49,7 @@ pub fn version(preamble: &[u8; PREAMBLE_BYTES]) -> Option<u16> {
 /// The kind of requests that an agent's threads send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum AgentRequests {
     /// The workload's requests.
     Requests,
     /// A write of every key.
@@ -65,7 +65,7 @@ pub struct Prepare {
     /// The engine's configuration.
     pub config: Config,
     /// The requests to the server.
-    pub kind: Kind,
+    pub kind: AgentRequests,
     /// The workload file. Its threads are the threads of all agents.
     pub workload: String,
     /// The initial rate of all agents together, in requests per second; 0 if there is none.
@@ -277,12 +277,12 @@ impl Frames {
 mod tests {
     use super::*;
     use crate::engine::{Load, Sampler};
-    use crate::schedule::{Plan, Shape};
+    use crate::schedule::{RateShape, SendPlan};
 
     fn messages() -> Vec<ToAgent> {
         let config = Config {
             targets: vec!["10.0.0.1:11211".parse().unwrap(), "unix:/run/a b.sock".parse().unwrap()],
-            load: Load::Open(Plan::Rate { pace: crate::schedule::Pace::Even, shape: Shape::Flat }),
+            load: Load::Open(SendPlan::Rate { pace: crate::schedule::Spacing::Even, shape: RateShape::Flat }),
             sampler: Some(Sampler {
                 target: "[::1]:1".parse().unwrap(),
                 connections: 1,
@@ -293,8 +293,14 @@ mod tests {
             ..Config::default()
         };
         let workload = "name = \"ü\"\n".to_owned();
-        let prepare =
-            Prepare { run: 7, config, kind: Kind::Prefill, workload, rate_per_s: 1e9 / 7.0, now_unix_ms: u64::MAX };
+        let prepare = Prepare {
+            run: 7,
+            config,
+            kind: AgentRequests::Prefill,
+            workload,
+            rate_per_s: 1e9 / 7.0,
+            now_unix_ms: u64::MAX,
+        };
         vec![ToAgent::Alive, ToAgent::Prepare(Box::new(prepare)), ToAgent::Start { run: 7, at_ns: u64::MAX }]
     }
 
@@ -337,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_trace_stays_where_it_was_read() {
-        let trace = Plan::Trace { instants: crate::schedule::Instants::List([1, 2].into()), speed: 1.0 };
+        let trace = SendPlan::Trace { instants: crate::schedule::Instants::List([1, 2].into()), speed: 1.0 };
         let ToAgent::Prepare(mut prepare) = messages().remove(1) else { panic!("another message") };
         prepare.config.load = Load::Open(trace);
         assert!(matches!(frame(&ToAgent::Prepare(prepare)), Err(WireFault::NoMessage(_))));

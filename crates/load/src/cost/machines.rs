@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::table::{Table, number};
+use super::table::{CostTable, number};
 use crate::report::tables;
 use page::words::grouped;
 use page::{escape, section, whole};
@@ -15,7 +15,7 @@ pub const MONTH_HOURS: f64 = 720.0;
 
 /// A machine type with its rate and its prices.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Machine {
+pub struct PricedMachine {
     /// The type's name.
     pub name: String,
     /// Requests per second within the objectives.
@@ -24,7 +24,7 @@ pub struct Machine {
     pub usd_hour: Vec<Option<f64>>,
 }
 
-impl Machine {
+impl PricedMachine {
     /// Returns the requests per dollar under price number `at`.
     pub fn requests_a_dollar(&self, at: usize) -> Option<f64> {
         Some(self.rate_per_s * HOUR_S / self.usd_hour[at]?)
@@ -37,7 +37,7 @@ pub struct Costs {
     /// Names of the prices, in the order of `usd_hour`.
     pub prices: Vec<String>,
     /// The types, sorted by requests per dollar of the first price, best first.
-    pub machines: Vec<Machine>,
+    pub machines: Vec<PricedMachine>,
 }
 
 /// Reads a price list. `rates` has measured rates by machine type; other types take theirs from the list's column `tps`
@@ -47,7 +47,7 @@ pub struct Costs {
 /// # Errors
 /// The fault with its line and the remedy.
 pub fn costs(name: &str, text: &str, rates: &BTreeMap<String, f64>) -> Result<Costs, String> {
-    let table = Table::parse(name, text)?;
+    let table = CostTable::parse(name, text)?;
     let is_price = |column: &&String| column.starts_with("usd_hour") || column.starts_with("usd_month");
     let prices: Vec<String> = table.columns.iter().filter(is_price).cloned().collect();
     if prices.is_empty() {
@@ -72,7 +72,7 @@ pub fn costs(name: &str, text: &str, rates: &BTreeMap<String, f64>) -> Result<Co
                 cell => Some(number(name, *line, price, cell)? / hours),
             });
         }
-        machines.push(Machine { name: machine.clone(), rate_per_s, usd_hour });
+        machines.push(PricedMachine { name: machine.clone(), rate_per_s, usd_hour });
     }
     if let Some(unknown) = rates.keys().find(|known| !table.rows.iter().any(|(_, row)| row[0] == **known)) {
         return Err(format!("{name}: there is no row {unknown:?}; name the results as in the list's first column"));
@@ -99,7 +99,7 @@ impl Costs {
             .collect()
     }
 
-    fn cells(&self, machine: &Machine) -> Vec<String> {
+    fn cells(&self, machine: &PricedMachine) -> Vec<String> {
         let mut cells = vec![machine.name.clone(), grouped(machine.rate_per_s)];
         cells.extend((0..self.prices.len()).map(|at| millions(machine.requests_a_dollar(at))));
         let billion = machine.requests_a_dollar(0).map_or("-".to_owned(), |requests| format!("{:.2}", 1e9 / requests));

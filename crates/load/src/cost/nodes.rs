@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::machines::{columns, plot};
-use super::table::{Table, number};
+use super::table::{CostTable, number};
 use crate::report::tables;
 use page::words::grouped;
 use page::{escape, section, whole};
@@ -35,7 +35,7 @@ pub struct Node {
 /// # Errors
 /// The fault with its line or node, and the remedy.
 pub fn nodes(name: &str, text: &str, nodes: &[String]) -> Result<Vec<Node>, String> {
-    let table = Table::parse(name, text)?;
+    let table = CostTable::parse(name, text)?;
     let column = |wanted: &str| {
         table
             .column(wanted)

@@ -4,14 +4,14 @@ use super::{LIST_BYTES_MAX, ROWS_MAX};
 
 /// A list.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Table {
+pub struct CostTable {
     /// Names of the columns.
     pub columns: Vec<String>,
     /// The rows with their line numbers, from 1.
     pub rows: Vec<(usize, Vec<String>)>,
 }
 
-impl Table {
+impl CostTable {
     /// Parses `text`, the content of the file `name`.
     ///
     /// # Errors

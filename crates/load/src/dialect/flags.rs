@@ -3,7 +3,7 @@
 
 use base::nearest::nearest;
 
-use crate::workload::fault::Fault;
+use crate::workload::fault::WorkloadFault;
 
 /// The kind of value that a flag takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub type Flag = (&'static [&'static str], Takes);
 pub struct Flags {
     given: Vec<(&'static str, String)>,
     /// The faults so far.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<WorkloadFault>,
 }
 
 impl Flags {
@@ -87,7 +87,7 @@ impl Flags {
 
     /// Records a fault of the flag `name`.
     pub fn fault(&mut self, name: &str, what: impl Into<String>, remedy: impl Into<String>) {
-        self.faults.push(Fault::new(name, what, remedy));
+        self.faults.push(WorkloadFault::new(name, what, remedy));
     }
 
     /// Returns the last value of the flag `name`.

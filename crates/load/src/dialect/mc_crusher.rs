@@ -13,9 +13,9 @@ use std::path::Path;
 use base::nearest::nearest;
 
 use super::{Mapped, Run, address, checked};
-use crate::workload::fault::{Fault, Place};
+use crate::workload::fault::{FaultPlace, WorkloadFault};
 use crate::workload::model::{
-    Arrivals, Command, KeySpace, Order, Pace, Placement, Protocol, Sizes, Target, Verb, Workload,
+    Arrivals, KeyCommand, KeySpace, Order, Pace, Placement, Protocol, Sizes, Target, Verb, Workload,
 };
 
 /// Number of keys of a line without `key_count`.
@@ -68,7 +68,7 @@ const NAMES: [(&str, &str); 5] = [
 ];
 
 /// A parsed line.
-struct Kind {
+struct ParsedLine {
     line: usize,
     connections: u64,
     threads: u64,
@@ -80,7 +80,7 @@ struct Kind {
     space: KeySpace,
 }
 
-impl Kind {
+impl ParsedLine {
     /// Returns the line's number of requests, relative to other lines with the same pause.
     fn requests(&self) -> f64 {
         (self.connections * self.pipelines) as f64
@@ -92,35 +92,35 @@ impl Kind {
 ///
 /// # Errors
 /// Every fault, each with its line and remedy.
-pub fn read_text(path: &Path, text: &str, target: Option<&str>) -> Result<Mapped, Vec<Fault>> {
+pub fn read_text(path: &Path, text: &str, target: Option<&str>) -> Result<Mapped, Vec<WorkloadFault>> {
     let mut faults = Vec::new();
     let mut notes = Vec::new();
-    let mut kinds: Vec<Kind> = Vec::new();
+    let mut kinds: Vec<ParsedLine> = Vec::new();
     for (at, line) in text.lines().enumerate() {
         let line_text = line.trim();
         if !line_text.is_empty() && !line_text.starts_with('#') {
-            let mut reader = Line { path, line: at + 1, pairs: Vec::new(), faults: &mut faults };
+            let mut reader = ConfLine { path, line: at + 1, pairs: Vec::new(), faults: &mut faults };
             kinds.extend(reader.kind(line_text, &mut notes));
         }
     }
-    let place = |line| Place::File { path: path.to_owned(), line };
+    let place = |line| FaultPlace::File { path: path.to_owned(), line };
     let Some(first) = kinds.first() else {
         if faults.is_empty() {
             let remedy = "write one kind per line, as in send=ascii_get,recv=blind_read,conns=50";
-            faults.push(Fault::new("", "the file describes no connections", remedy).at(place(1)));
+            faults.push(WorkloadFault::new("", "the file describes no connections", remedy).at(place(1)));
         }
         return Err(faults);
     };
-    let rhythm = |kind: &Kind| (kind.pipelines, kind.pause_us, kind.blind, kind.target.clone(), kind.stop_after);
+    let rhythm = |kind: &ParsedLine| (kind.pipelines, kind.pause_us, kind.blind, kind.target.clone(), kind.stop_after);
     for other in kinds.iter().filter(|kind| rhythm(kind) != rhythm(first)) {
         let what = format!("pipelines, usleep, recv, host or stop_after differs from line {}", first.line);
         let remedy = "put these lines into separate files and run them at the same time";
-        faults.push(Fault::new("", what, remedy).at(place(other.line)));
+        faults.push(WorkloadFault::new("", what, remedy).at(place(other.line)));
     }
     let lines: Vec<usize> = kinds.iter().map(|kind| kind.line).collect();
     let mapped = mapped(kinds, target, notes);
     checked(mapped, faults, &NAMES).map_err(|mut faults| {
-        for fault in faults.iter_mut().filter(|fault| fault.place == Place::Given) {
+        for fault in faults.iter_mut().filter(|fault| fault.place == FaultPlace::Given) {
             let space = fault.name.strip_prefix("keys[").and_then(|name| name.split(']').next());
             let line = space.and_then(|at| lines.get(at.parse::<usize>().ok()?)).unwrap_or(&lines[0]);
             fault.place = place(*line);
@@ -129,11 +129,11 @@ pub fn read_text(path: &Path, text: &str, target: Option<&str>) -> Result<Mapped
     })
 }
 
-fn mapped(kinds: Vec<Kind>, target: Option<&str>, notes: Vec<String>) -> Mapped {
+fn mapped(kinds: Vec<ParsedLine>, target: Option<&str>, notes: Vec<String>) -> Mapped {
     let saturated = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
     let connections = saturated(kinds.iter().map(|kind| kind.connections).sum());
     let threads = saturated(kinds.iter().map(|kind| kind.threads).sum());
-    let requests: f64 = kinds.iter().map(Kind::requests).sum();
+    let requests: f64 = kinds.iter().map(ParsedLine::requests).sum();
     let first = &kinds[0];
     let pace = match first.pause_us {
         0 => Pace::Closed,
@@ -161,17 +161,17 @@ fn mapped(kinds: Vec<Kind>, target: Option<&str>, notes: Vec<String>) -> Mapped 
 }
 
 /// A line that is being parsed.
-struct Line<'l> {
+struct ConfLine<'l> {
     path: &'l Path,
     line: usize,
     pairs: Vec<(&'l str, &'l str)>,
-    faults: &'l mut Vec<Fault>,
+    faults: &'l mut Vec<WorkloadFault>,
 }
 
-impl<'l> Line<'l> {
+impl<'l> ConfLine<'l> {
     fn fault(&mut self, name: &str, what: impl Into<String>, remedy: impl Into<String>) {
-        let place = Place::File { path: self.path.to_owned(), line: self.line };
-        self.faults.push(Fault::new(name, what, remedy).at(place));
+        let place = FaultPlace::File { path: self.path.to_owned(), line: self.line };
+        self.faults.push(WorkloadFault::new(name, what, remedy).at(place));
     }
 
     fn text(&self, name: &str) -> Option<&'l str> {
@@ -209,13 +209,13 @@ impl<'l> Line<'l> {
         }
     }
 
-    fn kind(&mut self, text: &'l str, notes: &mut Vec<String>) -> Option<Kind> {
+    fn kind(&mut self, text: &'l str, notes: &mut Vec<String>) -> Option<ParsedLine> {
         let before = self.faults.len();
         self.take_apart(text);
         let command = self.command();
         let blind = self.blind();
         let threads = self.count("thread").unwrap_or(1).max(1);
-        let kind = Kind {
+        let kind = ParsedLine {
             line: self.line,
             connections: self.count("conns").unwrap_or(1).saturating_mul(threads),
             threads,
@@ -229,7 +229,7 @@ impl<'l> Line<'l> {
         (self.faults.len() == before).then_some(kind)
     }
 
-    fn command(&mut self) -> Option<Command> {
+    fn command(&mut self) -> Option<KeyCommand> {
         let names = || SENDS.iter().map(|(name, _)| *name);
         let Some(send) = self.text("send") else {
             self.fault("send", "the setting send is missing", "write send=ascii_get");
@@ -247,7 +247,7 @@ impl<'l> Line<'l> {
             self.fault("send", what, remedy);
             return None;
         };
-        let mut command = Command::new(*verb);
+        let mut command = KeyCommand::new(*verb);
         if send == "ascii_mget" {
             command.keys = u32::try_from(self.count("mget_count").unwrap_or(2)).unwrap_or(u32::MAX);
         }
@@ -277,7 +277,7 @@ impl<'l> Line<'l> {
         }
     }
 
-    fn space(&mut self, command: Command, notes: &mut Vec<String>) -> KeySpace {
+    fn space(&mut self, command: KeyCommand, notes: &mut Vec<String>) -> KeySpace {
         let prefix = self.text("key_prefix").unwrap_or("foo").to_owned();
         let count = self.count("key_count").unwrap_or(KEYS);
         let digits = count.max(2).ilog10() as usize + 1;
@@ -328,7 +328,7 @@ mod tests {
         assert!(workload.blind && workload.pace == Pace::Closed && get.notes.is_empty());
         let space = &workload.keys[0];
         assert_eq!((space.prefix.as_str(), space.count, &space.order), ("foobar", 200_000, &Order::Sequential));
-        assert_eq!((&space.key_bytes, &space.verbs), (&Sizes::Fixed(12), &vec![Command::new(Verb::Get)]));
+        assert_eq!((&space.key_bytes, &space.verbs), (&Sizes::Fixed(12), &vec![KeyCommand::new(Verb::Get)]));
         let load =
             read("send=ascii_set,recv=blind_read,conns=5,key_prefix=foobar,value_size=2,value=hi,key_prealloc=0");
         assert_eq!(load.workload.keys[0].value_bytes, Sizes::Fixed(2));

@@ -16,9 +16,9 @@ use base::units::TimeSpan;
 
 use super::flags::{Flag, Flags, Takes};
 use super::{Mapped, Run, address, checked};
-use crate::workload::fault::Fault;
+use crate::workload::fault::WorkloadFault;
 use crate::workload::model::{
-    Arrivals, Auth, Command, KeySpace, Order, Pace, Placement, Protocol, Sizes, Step, Target, Verb, Workload,
+    Arrivals, Auth, KeyCommand, KeySpace, LengthStep, Order, Pace, Placement, Protocol, Sizes, Target, Verb, Workload,
 };
 use crate::workload::units::Share;
 
@@ -126,7 +126,7 @@ const ZIPF_EXPONENT: f64 = 1.0;
 ///
 /// # Errors
 /// Every fault, each with its flag and remedy.
-pub fn read(args: &[String]) -> Result<Mapped, Vec<Fault>> {
+pub fn read(args: &[String]) -> Result<Mapped, Vec<WorkloadFault>> {
     let mut flags = Flags::read(args, &FLAGS);
     let mut notes = Vec::new();
     let mut run = Run { interval: Some(TimeSpan::secs(1)), ..Run::default() };
@@ -252,10 +252,10 @@ fn keys(flags: &mut Flags, space: &mut KeySpace, notes: &mut Vec<String>) {
 fn values(flags: &mut Flags, space: &mut KeySpace) {
     let bytes = |text: &str| text.parse::<u64>().ok();
     if let Some(text) = flags.text("--data-size-list").map(str::to_owned) {
-        let steps: Option<Vec<Step>> = text
+        let steps: Option<Vec<LengthStep>> = text
             .split(',')
             .map(|part| {
-                pair(part, ':', bytes).map(|(size, weight)| Step { from: size, to: size, weight: weight as f64 })
+                pair(part, ':', bytes).map(|(size, weight)| LengthStep { from: size, to: size, weight: weight as f64 })
             })
             .collect();
         match steps {
@@ -291,7 +291,7 @@ fn values(flags: &mut Flags, space: &mut KeySpace) {
 fn verbs(flags: &mut Flags, space: &mut KeySpace, notes: &mut Vec<String>) {
     if let Some(command) = flags.text("--command").map(str::to_owned) {
         let weight = flags.number("--command-ratio").unwrap_or(1.0);
-        space.verbs = vec![Command { text: command, ..Command::weighted(Verb::Raw, weight) }];
+        space.verbs = vec![KeyCommand { text: command, ..KeyCommand::weighted(Verb::Raw, weight) }];
         if flags.has("--ratio") {
             notes.push("--command: only this command is sent, and --ratio has no effect".to_owned());
         }
@@ -303,8 +303,8 @@ fn verbs(flags: &mut Flags, space: &mut KeySpace, notes: &mut Vec<String>) {
         return;
     };
     let keys = flags.small("--multi-key-get").unwrap_or(0).max(1);
-    let get = Command { keys, ..Command::weighted(Verb::Get, gets.into()) };
-    space.verbs = vec![Command::weighted(Verb::Set, sets.into()), get];
+    let get = KeyCommand { keys, ..KeyCommand::weighted(Verb::Get, gets.into()) };
+    space.verbs = vec![KeyCommand::weighted(Verb::Set, sets.into()), get];
     space.verbs.retain(|command| command.weight > 0.0);
     if space.verbs.is_empty() {
         flags.fault("--ratio", "the ratio sends no requests at all", "write SETS:GETS, as in 1:10");
@@ -354,7 +354,7 @@ mod tests {
         assert_eq!((workload.connections, workload.threads, workload.depth), (200, 4, 1));
         assert_eq!(workload.targets[0].address, "localhost:6379");
         let space = &workload.keys[0];
-        assert_eq!(space.verbs, [Command::weighted(Verb::Set, 1.0), Command::weighted(Verb::Get, 10.0)]);
+        assert_eq!(space.verbs, [KeyCommand::weighted(Verb::Set, 1.0), KeyCommand::weighted(Verb::Get, 10.0)]);
         assert_eq!((space.prefix.as_str(), space.count, &space.order), ("memtier-", 10_000_001, &Order::Uniform));
         assert_eq!((&space.value_bytes, run.requests_max), (&Sizes::Fixed(32), Some(2_000_000)));
         assert!(notes.iter().any(|note| note.contains("closed loop")));
@@ -367,7 +367,7 @@ mod tests {
              --key-pattern=P:P --ratio=1:0 --key-prefix=k",
         );
         assert_eq!(populate.workload.protocol, Protocol::Memcache);
-        assert_eq!(populate.workload.keys[0].verbs, [Command::weighted(Verb::Set, 1.0)]);
+        assert_eq!(populate.workload.keys[0].verbs, [KeyCommand::weighted(Verb::Set, 1.0)]);
         assert_eq!(
             (populate.run.requests_max, &populate.workload.keys[0].order),
             (Some(1_000_001), &Order::Sequential)
@@ -383,7 +383,7 @@ mod tests {
         assert_eq!(workload.pace, Pace::Open { rate_per_s: 20_000.0, arrivals: Arrivals::Constant });
         let space = &workload.keys[0];
         assert_eq!((&space.order, space.verbs[1].keys), (&Order::Zipf { exponent: 0.9 }, 4));
-        let step = |bytes| Step { from: bytes, to: bytes, weight: 50.0 };
+        let step = |bytes| LengthStep { from: bytes, to: bytes, weight: 50.0 };
         assert_eq!((&space.value_bytes, space.ttl.len()), (&Sizes::Steps(vec![step(32), step(1024)]), 9));
         assert_eq!((run.rounds, run.duration, run.requests_max), (3, Some(TimeSpan::secs(30)), None));
         assert_eq!((run.percentiles.len(), run.json.is_some(), run.hdr.is_some()), (2, true, true));

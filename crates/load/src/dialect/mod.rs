@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use base::prng::Prng;
 use base::units::TimeSpan;
 
-use crate::workload::fault::{FAULTS_MAX, Fault};
+use crate::workload::fault::{FAULTS_MAX, WorkloadFault};
 use crate::workload::model::Workload;
 
 /// The workload and run that another tool's command line or file describes.
@@ -133,16 +133,20 @@ pub enum Then {
 
 /// Renames the fields in `faults` to the names that the user wrote: to the first of `names` whose path is a prefix of
 /// the field's path.
-fn renamed(faults: Vec<Fault>, names: &[(&str, &str)]) -> Vec<Fault> {
-    let rename = |fault: Fault| {
+fn renamed(faults: Vec<WorkloadFault>, names: &[(&str, &str)]) -> Vec<WorkloadFault> {
+    let rename = |fault: WorkloadFault| {
         let known = names.iter().find(|(field, _)| fault.name.starts_with(field));
-        Fault { name: known.map_or(fault.name, |(_, flag)| (*flag).to_owned()), ..fault }
+        WorkloadFault { name: known.map_or(fault.name, |(_, flag)| (*flag).to_owned()), ..fault }
     };
     faults.into_iter().map(rename).collect()
 }
 
 /// Returns the mapped run if there are no faults, neither in `faults` nor in the workload.
-fn checked(mapped: Mapped, mut faults: Vec<Fault>, names: &[(&str, &str)]) -> Result<Mapped, Vec<Fault>> {
+fn checked(
+    mapped: Mapped,
+    mut faults: Vec<WorkloadFault>,
+    names: &[(&str, &str)],
+) -> Result<Mapped, Vec<WorkloadFault>> {
     // A value that could not be parsed has its default, which may contradict other values. Such follow-up faults are
     // not reported.
     if faults.is_empty()

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use super::flags::Flags;
-use link::tls::{Settings, Versions};
+use link::tls::{TlsSettings, Versions};
 
 /// Reads memtier_benchmark's flags; without `--tls`, connections are not encrypted.
-pub fn of_memtier(flags: &mut Flags, notes: &mut Vec<String>) -> Option<Settings> {
+pub fn of_memtier(flags: &mut Flags, notes: &mut Vec<String>) -> Option<TlsSettings> {
     const REST: [&str; 6] = ["--cert", "--key", "--cacert", "--tls-skip-verify", "--tls-protocols", "--sni"];
     if !flags.has("--tls") {
         for name in REST {
@@ -16,14 +16,14 @@ pub fn of_memtier(flags: &mut Flags, notes: &mut Vec<String>) -> Option<Settings
         }
         return None;
     }
-    let mut settings = Settings {
+    let mut settings = TlsSettings {
         ca: file(flags, "--cacert"),
         certificate: file(flags, "--cert"),
         key: file(flags, "--key"),
         server_name: flags.text("--sni").map(str::to_owned),
         insecure: flags.has("--tls-skip-verify"),
         versions: versions(flags, "--tls-protocols", notes),
-        ..Settings::default()
+        ..TlsSettings::default()
     };
     unverified(&mut settings, "--cacert", notes);
     if !settings.insecure && settings.server_name.is_none() {
@@ -33,7 +33,7 @@ pub fn of_memtier(flags: &mut Flags, notes: &mut Vec<String>) -> Option<Settings
 }
 
 /// Reads the flags of asbench and of the Java client's benchmark.
-pub fn of_aerospike(flags: &mut Flags, name: Option<String>, notes: &mut Vec<String>) -> Option<Settings> {
+pub fn of_aerospike(flags: &mut Flags, name: Option<String>, notes: &mut Vec<String>) -> Option<TlsSettings> {
     const REFUSED: [(&str, &str, &str); 8] = [
         ("--tls-capath", "a directory of CAs is not supported", "put the CAs into one file and pass --tls-cafile"),
         (
@@ -65,14 +65,14 @@ pub fn of_aerospike(flags: &mut Flags, name: Option<String>, notes: &mut Vec<Str
         notes.push("--tls-log-session-info has no effect: results always include version and cipher".to_owned());
     }
     let flag = if flags.has("-tp") { "-tp" } else { "--tls-protocols" };
-    let mut settings = Settings {
+    let mut settings = TlsSettings {
         ca: file(flags, "--tls-cafile"),
         certificate: file(flags, "--tls-certfile"),
         key: file(flags, "--tls-keyfile"),
         server_name: flags.text("--tls-name").map(str::to_owned).or(name),
         insecure: flags.has("-te"),
         versions: versions(flags, flag, notes),
-        ..Settings::default()
+        ..TlsSettings::default()
     };
     unverified(&mut settings, "--tls-cafile", notes);
     Some(settings)
@@ -83,7 +83,7 @@ fn file(flags: &Flags, name: &str) -> Option<PathBuf> {
 }
 
 /// Disables the verification of the server; no CA is needed then.
-fn unverified(settings: &mut Settings, flag: &str, notes: &mut Vec<String>) {
+fn unverified(settings: &mut TlsSettings, flag: &str, notes: &mut Vec<String>) {
     if settings.insecure && settings.ca.take().is_some() {
         notes.push(format!("{flag} has no effect: any certificate is accepted"));
     }
@@ -119,12 +119,12 @@ mod tests {
     use super::super::memtier;
     use super::*;
 
-    fn of_memtier(text: &str) -> (Option<Settings>, Vec<String>) {
+    fn of_memtier(text: &str) -> (Option<TlsSettings>, Vec<String>) {
         let mapped = memtier::read(&words(text)).unwrap_or_else(|faults| panic!("{text}: {faults:?}"));
         (mapped.workload.tls, mapped.notes)
     }
 
-    fn of_aerospike(text: &str) -> (Option<Settings>, Vec<String>) {
+    fn of_aerospike(text: &str) -> (Option<TlsSettings>, Vec<String>) {
         let read = Aerospike::read(&words(text), None, 8).unwrap_or_else(|faults| panic!("{text}: {faults:?}"));
         (read.mapped.workload.tls, read.mapped.notes)
     }
@@ -133,25 +133,28 @@ mod tests {
     fn a_tools_flags_mean_the_same_files_names_and_versions() {
         assert_eq!(of_memtier("-p 6379").0, None);
         let (tls, notes) = of_memtier("--tls --cert c --key k --cacert a --sni s --tls-protocols tlsv1.1,tlsv1.3");
-        let expected = Settings {
+        let expected = TlsSettings {
             ca: Some("a".into()),
             certificate: Some("c".into()),
             key: Some("k".into()),
             server_name: Some("s".into()),
             versions: Versions::Tls13,
-            ..Settings::default()
+            ..TlsSettings::default()
         };
         assert_eq!(tls.as_ref(), Some(&expected));
         assert!(notes.iter().any(|note| note.contains("before 1.2")), "{notes:?}");
         let (tls, notes) = of_memtier("--tls --tls-skip-verify --cacert a");
-        assert_eq!(tls, Some(Settings { insecure: true, ..Settings::default() }));
+        assert_eq!(tls, Some(TlsSettings { insecure: true, ..TlsSettings::default() }));
         assert!(notes.iter().any(|note| note.starts_with("--cacert has no effect")), "{notes:?}");
         let asbench =
             "--tls-enable --tls-cafile a --tls-certfile c --tls-keyfile k --tls-name s --tls-protocols=TLSv1.3";
         assert_eq!(of_aerospike(asbench).0, Some(expected));
         let java = of_aerospike("-h h1:cache.example:4333 -tls -tp TLSv1.2 -tlsCiphers X -w RU,50").0;
-        let expected =
-            Settings { server_name: Some("cache.example".into()), versions: Versions::Tls12, ..Settings::default() };
+        let expected = TlsSettings {
+            server_name: Some("cache.example".into()),
+            versions: Versions::Tls12,
+            ..TlsSettings::default()
+        };
         assert_eq!(java, Some(expected));
         assert!(of_aerospike("-te -w RU,50").0.is_some_and(|tls| tls.insecure));
         let read = Aerospike::read(&words("-h h1:cache.example:4333 -tls"), None, 8).unwrap();

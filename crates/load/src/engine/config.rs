@@ -1,9 +1,9 @@
 //! The configuration of a run.
 
-use crate::schedule::Plan;
+use crate::schedule::SendPlan;
 use io::affinity::{check_usable, usable_cpus};
 use link::Address;
-use link::tls::Client;
+use link::tls::TlsClient;
 use serde::{Deserialize, Serialize};
 
 /// Highest number of threads of one stream.
@@ -20,13 +20,13 @@ pub const SLICES_MAX: u64 = 200_000;
 #[serde(rename_all = "kebab-case")]
 pub enum Load {
     /// Open loop: each request has an intended instant that does not depend on earlier requests.
-    Open(Plan),
+    Open(SendPlan),
     /// Closed loop: each connection keeps `depth` requests in flight, and each reply triggers the next request. A
     /// stalled server receives fewer requests, so measured tails are lower than what users would see.
     Closed,
     /// Sends by the plan and counts received bytes without matching replies to requests. Without a plan each connection
     /// sends as fast as the server accepts bytes.
-    Blind(Option<Plan>),
+    Blind(Option<SendPlan>),
 }
 
 /// The schedule by which connections are closed on purpose and reopened.
@@ -67,7 +67,7 @@ pub enum Wait {
 
 /// A host's part in a run on several hosts: its threads are a range of the threads of all hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Part {
+pub struct HostShare {
     /// Number of threads on the hosts before this one.
     pub first_thread: usize,
     /// Number of threads on all hosts.
@@ -81,7 +81,7 @@ pub struct Config {
     /// The servers; connections are spread evenly over them.
     pub targets: Vec<Address>,
     /// TLS settings for targets that are reached by TCP; `None` disables TLS.
-    pub tls: Option<Client>,
+    pub tls: Option<TlsClient>,
     /// True if [`crate::traffic::Traffic::target`] chooses the target of each request; otherwise any connection may
     /// send any request.
     pub routed: bool,
@@ -89,7 +89,7 @@ pub struct Config {
     pub threads: usize,
     /// This host's part of a run on several hosts. `connections`, `requests_max` and `reconnect` are this host's own;
     /// the rate is the rate of all hosts.
-    pub part: Option<Part>,
+    pub part: Option<HostShare>,
     /// The CPU of each thread, at least one per thread. If empty, the kernel places the threads.
     pub cpus: Vec<usize>,
     /// Number of connections over all threads: at least one per thread, or one per thread and target if `routed`.
@@ -148,7 +148,7 @@ impl Default for Config {
             connections: 1,
             depth: 1,
             batch: 1,
-            load: Load::Open(Plan::constant()),
+            load: Load::Open(SendPlan::constant()),
             seed: 1,
             warm_up_ns: 0,
             duration_ns: 10_000_000_000,
@@ -220,7 +220,8 @@ impl Config {
         {
             faults.push(error.0);
         }
-        if let (Load::Open(Plan::Trace { .. }) | Load::Blind(Some(Plan::Trace { .. })), 2..) = (&self.load, self.batch)
+        if let (Load::Open(SendPlan::Trace { .. }) | Load::Blind(Some(SendPlan::Trace { .. })), 2..) =
+            (&self.load, self.batch)
         {
             faults.push("each request of a trace has its own instant: remove the batch".to_owned());
         }

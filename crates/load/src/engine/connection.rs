@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 /// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum ConnectionState {
     /// The connection is closed and waits for its next attempt.
     Waiting,
     /// The other end has not accepted the connection yet.
@@ -35,9 +35,9 @@ pub(super) struct InFlight {
 }
 
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct LoadConnection {
     pub target: usize,
-    pub state: State,
+    pub state: ConnectionState,
     /// Bytes to send; those before `out_begin` have been sent.
     pub out: Vec<u8>,
     pub out_begin: usize,
@@ -60,11 +60,11 @@ pub(super) struct Connection {
     pub batch: u64,
 }
 
-impl Connection {
+impl LoadConnection {
     pub const fn new(target: usize) -> Self {
         Self {
             target,
-            state: State::Waiting,
+            state: ConnectionState::Waiting,
             out: Vec::new(),
             out_begin: 0,
             kept: Vec::new(),
@@ -81,7 +81,7 @@ impl Connection {
 
     /// Returns whether the connection accepts `requests` more requests.
     pub fn has_room(&self, requests: usize, depth: usize) -> bool {
-        self.state == State::Up && !self.blocked && !self.closing && self.in_flight.len() + requests <= depth
+        self.state == ConnectionState::Up && !self.blocked && !self.closing && self.in_flight.len() + requests <= depth
     }
 
     /// Returns the number of unsent bytes.
@@ -102,7 +102,7 @@ impl Connection {
     /// Clears the connection's buffers; the caller has already taken the requests in flight.
     pub fn reset(&mut self) {
         debug_assert!(self.in_flight.is_empty(), "requests in flight would be lost without being counted");
-        self.state = State::Waiting;
+        self.state = ConnectionState::Waiting;
         self.out.clear();
         self.out_begin = 0;
         self.kept.clear();

@@ -17,7 +17,7 @@ pub struct Control {
 
 /// The phase of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Phase {
+pub enum RunPhase {
     /// Connections are being opened.
     #[default]
     Connecting,
@@ -35,7 +35,7 @@ pub enum Phase {
 #[derive(Clone, Debug, Default)]
 pub struct Live {
     /// The phase of the run.
-    pub phase: Phase,
+    pub phase: RunPhase,
     /// Time since the first request could be due, in nanoseconds.
     pub elapsed_ns: u64,
     /// Counts of the bulk load so far, including the warm-up; `due` counts sent requests.

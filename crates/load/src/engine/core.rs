@@ -20,11 +20,11 @@ mod ending;
 mod letting;
 mod upkeep;
 
-use super::connection::{Connection, InFlight};
+use super::connection::{InFlight, LoadConnection};
 pub(super) use answers::GREETING_REFUSED;
 
 use super::control::Control;
-use super::net::{Event, Net};
+use super::net::{Net, NetEvent};
 use crate::measure::{RawSlice, Recorder};
 use crate::schedule::Intents;
 use crate::traffic::Traffic;
@@ -61,7 +61,7 @@ pub(crate) enum Pacing {
 
 /// The settings of a core; times are in nanoseconds.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
+pub(crate) struct CoreSettings {
     /// The target of each connection of the core.
     pub targets: Vec<usize>,
     /// The targets' names, for fault messages.
@@ -90,12 +90,12 @@ pub(crate) struct Settings {
 pub(crate) struct Core<'c, N, T> {
     net: N,
     traffic: T,
-    settings: Settings,
+    settings: CoreSettings,
     control: &'c Control,
     slices: Option<SyncSender<RawSlice>>,
     pacing: Pacing,
     pub recorder: Recorder,
-    connections: Vec<Connection>,
+    connections: Vec<LoadConnection>,
     /// Connections with room, the longest waiting first; one list for each target if `routed`.
     ready: Vec<VecDeque<u32>>,
     /// Instant from which each list was not empty.
@@ -133,7 +133,7 @@ pub(crate) struct Core<'c, N, T> {
     storming: bool,
     /// Index of the next connection to close on purpose.
     reconnect_at: usize,
-    events: Vec<Event>,
+    events: Vec<NetEvent>,
     buffer: Vec<u8>,
 }
 
@@ -142,12 +142,13 @@ impl<'c, N: Net, T: Traffic> Core<'c, N, T> {
         net: N,
         traffic: T,
         pacing: Pacing,
-        settings: Settings,
+        settings: CoreSettings,
         control: &'c Control,
         slices: Option<SyncSender<RawSlice>>,
     ) -> Self {
         let lists = if settings.routed { settings.names.len() } else { 1 };
-        let connections: Vec<Connection> = settings.targets.iter().map(|target| Connection::new(*target)).collect();
+        let connections: Vec<LoadConnection> =
+            settings.targets.iter().map(|target| LoadConnection::new(*target)).collect();
         let mut recorder = Recorder::new(traffic.verbs(), u64::MAX, u64::MAX);
         if settings.live_verbs {
             recorder.tell_verbs();

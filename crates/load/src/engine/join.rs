@@ -1,14 +1,14 @@
 //! Starts the threads of a run at one common instant, follows them, and joins their measurements.
 
 use super::config::{Config, Load, SLICES_MAX, Sampler, Wait};
-use super::control::{Control, Phase, RECENT_MAX};
-use super::core::{Core, GREETING_REFUSED, Pacing, Settings};
+use super::control::{Control, RECENT_MAX, RunPhase};
+use super::core::{Core, CoreSettings, GREETING_REFUSED, Pacing};
 use super::net::Net;
 use super::sockets::Sockets;
-use super::watch::{Polled, Watch, Watchee, limits};
-use super::{Ending, Error, LoopKind, Part, Place, Run, Stream, Together};
-use crate::measure::{Fault, RawSlice, Snapshot, Timeline, Totals};
-use crate::schedule::{Intents, Plan};
+use super::watch::{KernelWatch, Polled, Watchee, limits};
+use super::{Ending, Error, HostShare, LoadStream, LoopKind, Run, Together, TrafficThread};
+use crate::measure::{NamedFailure, RawSlice, Snapshot, Timeline, Totals};
+use crate::schedule::{Intents, SendPlan};
 use crate::traffic::Traffic;
 use base::clock::{MonoClock, UnixMillis};
 use link::tls::Maker;
@@ -28,12 +28,12 @@ const LOOK_NS_MAX: u64 = 100_000_000;
 pub(crate) const SAMPLER_SEED: u64 = 0x5A4D_504C_4552_0001;
 
 /// The work of one thread.
-struct Job {
-    place: Place,
+struct ThreadJob {
+    place: TrafficThread,
     cpu: Option<usize>,
     targets: Vec<Resolved>,
     secure: Option<Maker>,
-    settings: Settings,
+    settings: CoreSettings,
     load: Load,
     rate_per_s: f64,
     seed: u64,
@@ -47,25 +47,25 @@ struct Ready {
     job: usize,
     thread_id: i32,
     up: usize,
-    faults: Vec<Fault>,
+    faults: Vec<NamedFailure>,
     error: Option<Error>,
     /// The channel on which the thread waits for the start; it is closed if the run does not start.
     start: Sender<u64>,
 }
 
 /// The results of a thread.
-struct Left {
-    stream: Stream,
+struct ThreadResults {
+    stream: LoadStream,
     snapshot: Snapshot,
     up: usize,
     exhausted: bool,
 }
 
-type Handle<'scope> = ScopedJoinHandle<'scope, Result<Left, Error>>;
+type Handle<'scope> = ScopedJoinHandle<'scope, Result<ThreadResults, Error>>;
 
 pub(super) fn run<T: Traffic>(
     config: &Config,
-    make_traffic: &(impl Fn(Place) -> T + Sync),
+    make_traffic: &(impl Fn(TrafficThread) -> T + Sync),
     control: &Control,
     mut together: Option<Together<'_>>,
 ) -> Result<Run, Error> {
@@ -86,8 +86,8 @@ pub(super) fn run<T: Traffic>(
         for (number, job) in jobs.into_iter().enumerate() {
             let ready = ready_out.clone();
             let name = match job.place.stream {
-                Stream::Bulk => format!("load-{}", job.place.thread),
-                Stream::Sampler => format!("sampler-{}", job.place.thread),
+                LoadStream::Bulk => format!("load-{}", job.place.thread),
+                LoadStream::Sampler => format!("sampler-{}", job.place.thread),
             };
             let builder = std::thread::Builder::new().name(name.clone());
             let body = move || work(number, job, clock, make_traffic, control, &ready);
@@ -110,7 +110,7 @@ pub(super) fn run<T: Traffic>(
             Some(together) => start_ns(clock, (together.start)()).ok_or_else(no_start)?,
         };
         let tap = together.map(|together| together.slices);
-        let mut follower = Follower::new(config, clock, control, Watch::new(watchees.collect()), start_ns, tap);
+        let mut follower = Follower::new(config, clock, control, KernelWatch::new(watchees.collect()), start_ns, tap);
         for ready in &readies {
             // A thread that has ended early returns its reason when it is joined.
             let _ = ready.start.send(follower.start_ns);
@@ -141,7 +141,7 @@ fn gather(ready_in: &Receiver<Ready>, threads: usize) -> Result<Vec<Ready>, Erro
     Ok(readies)
 }
 
-fn not_connected(faults: Vec<Fault>) -> Error {
+fn not_connected(faults: Vec<NamedFailure>) -> Error {
     let refused = !faults.is_empty() && faults.iter().all(|fault| fault.name == GREETING_REFUSED);
     let mut faults: Vec<String> = faults.into_iter().map(said).collect();
     faults.sort();
@@ -157,13 +157,14 @@ fn start_ns(clock: MonoClock, instant: Option<Instant>) -> Option<u64> {
 
 // --- each thread's share ---
 
-fn bulk_jobs(config: &Config, control: &Control, slices: &SyncSender<RawSlice>) -> Result<Vec<Job>, Error> {
+fn bulk_jobs(config: &Config, control: &Control, slices: &SyncSender<RawSlice>) -> Result<Vec<ThreadJob>, Error> {
     let resolved = config.targets.iter().map(resolve).collect::<Result<Vec<Resolved>, Error>>()?;
     let names: Vec<String> = config.targets.iter().map(Address::to_string).collect();
     let share = |whole: u64, thread: usize| {
         whole / config.threads as u64 + u64::from((thread as u64) < whole % config.threads as u64)
     };
-    let Part { first_thread, threads } = config.part.unwrap_or(Part { first_thread: 0, threads: config.threads });
+    let HostShare { first_thread, threads } =
+        config.part.unwrap_or(HostShare { first_thread: 0, threads: config.threads });
     let jobs = (0..config.threads).map(|thread| {
         let connections = share(config.connections as u64, thread) as usize;
         let mut settings = settings(config, names.clone());
@@ -176,8 +177,8 @@ fn bulk_jobs(config: &Config, control: &Control, slices: &SyncSender<RawSlice>) 
             per_s => (1e9 * config.threads as f64 / per_s) as u64,
         };
         settings.reconnect_every_ns = settings.reconnect_every_ns.max(1);
-        Job {
-            place: Place { stream: Stream::Bulk, thread: first_thread + thread, threads, connections },
+        ThreadJob {
+            place: TrafficThread { stream: LoadStream::Bulk, thread: first_thread + thread, threads, connections },
             cpu: config.cpus.get(thread).copied(),
             targets: resolved.clone(),
             secure: config.tls.as_ref().map(|client| client.maker(&config.targets, connections)),
@@ -193,8 +194,8 @@ fn bulk_jobs(config: &Config, control: &Control, slices: &SyncSender<RawSlice>) 
     Ok(jobs.collect())
 }
 
-fn sampler_job(config: &Config, sampler: &Sampler, slices: &SyncSender<RawSlice>) -> Result<Job, Error> {
-    let settings = Settings {
+fn sampler_job(config: &Config, sampler: &Sampler, slices: &SyncSender<RawSlice>) -> Result<ThreadJob, Error> {
+    let settings = CoreSettings {
         targets: vec![0; sampler.connections],
         routed: false,
         depth: 1,
@@ -204,8 +205,8 @@ fn sampler_job(config: &Config, sampler: &Sampler, slices: &SyncSender<RawSlice>
         follows_control: false,
         ..settings(config, vec![sampler.target.to_string()])
     };
-    Ok(Job {
-        place: Place { stream: Stream::Sampler, thread: 0, threads: 1, connections: sampler.connections },
+    Ok(ThreadJob {
+        place: TrafficThread { stream: LoadStream::Sampler, thread: 0, threads: 1, connections: sampler.connections },
         cpu: sampler.cpu,
         targets: vec![resolve(&sampler.target)?],
         secure: config
@@ -213,7 +214,7 @@ fn sampler_job(config: &Config, sampler: &Sampler, slices: &SyncSender<RawSlice>
             .as_ref()
             .map(|client| client.maker(std::slice::from_ref(&sampler.target), sampler.connections)),
         settings,
-        load: Load::Open(Plan::poisson()),
+        load: Load::Open(SendPlan::poisson()),
         rate_per_s: sampler.rate_per_s,
         seed: config.seed ^ SAMPLER_SEED ^ config.part.map_or(0, |part| (part.first_thread as u64) << 32),
         wait: config.wait,
@@ -226,9 +227,9 @@ fn resolve(target: &Address) -> Result<Resolved, Error> {
     target.resolve().map_err(|error| Error::Name { target: target.to_string(), error })
 }
 
-fn settings(config: &Config, names: Vec<String>) -> Settings {
+fn settings(config: &Config, names: Vec<String>) -> CoreSettings {
     let storm_every_ns = config.reconnect.storm_every_ns;
-    Settings {
+    CoreSettings {
         targets: Vec::new(),
         names,
         routed: config.routed,
@@ -254,12 +255,12 @@ fn settings(config: &Config, names: Vec<String>) -> Settings {
 
 fn work<T: Traffic>(
     number: usize,
-    job: Job,
+    job: ThreadJob,
     clock: MonoClock,
-    make_traffic: &(impl Fn(Place) -> T + Sync),
+    make_traffic: &(impl Fn(TrafficThread) -> T + Sync),
     control: &Control,
     ready_out: &Sender<Ready>,
-) -> Result<Left, Error> {
+) -> Result<ThreadResults, Error> {
     let stream = job.place.stream;
     let (start_out, start_in) = channel();
     let mut ready = Ready {
@@ -290,11 +291,11 @@ fn work<T: Traffic>(
     core.run().map_err(going_on)?;
     let (up, exhausted) = (core.up(), core.is_exhausted());
     let (snapshot, _, _) = core.finish();
-    Ok(Left { stream, snapshot, up, exhausted })
+    Ok(ThreadResults { stream, snapshot, up, exhausted })
 }
 
 /// Describes a fault of the first connection attempts, with its remedy.
-fn said(fault: Fault) -> String {
+fn said(fault: NamedFailure) -> String {
     // Faults of TLS have their own remedy, and a server that refused a greeting is running.
     let has_remedy = fault.name.starts_with("tls-") || fault.name == GREETING_REFUSED;
     let remedy = if has_remedy { "" } else { "; check that the server is running" };
@@ -307,9 +308,9 @@ fn no_start() -> Error {
 }
 
 fn prepare<'c, T: Traffic>(
-    job: Job,
+    job: ThreadJob,
     clock: MonoClock,
-    make_traffic: &(impl Fn(Place) -> T + Sync),
+    make_traffic: &(impl Fn(TrafficThread) -> T + Sync),
     control: &'c Control,
 ) -> Result<Core<'c, Sockets, T>, Error> {
     if let Some(cpu) = job.cpu {
@@ -324,11 +325,11 @@ fn prepare<'c, T: Traffic>(
     Ok(Core::new(net, make_traffic(job.place), pacing, job.settings, control, Some(job.slices)))
 }
 
-fn pacing(job: &Job) -> Pacing {
-    let Place { thread, threads, .. } = job.place;
+fn pacing(job: &ThreadJob) -> Pacing {
+    let TrafficThread { thread, threads, .. } = job.place;
     // Each entry of the schedule is a batch.
     let batches_per_s = job.rate_per_s / job.settings.batch as f64;
-    let intents = |plan: &Plan| Intents::new(plan, batches_per_s, thread, threads, job.seed);
+    let intents = |plan: &SendPlan| Intents::new(plan, batches_per_s, thread, threads, job.seed);
     match &job.load {
         Load::Open(plan) => Pacing::Open(intents(plan)),
         Load::Closed => Pacing::Closed,
@@ -365,7 +366,7 @@ fn one_job_on<N: Net, T: Traffic>(
     config: &Config,
     traffic: T,
     control: &Control,
-    job: impl FnOnce(&SyncSender<RawSlice>) -> Result<Job, Error>,
+    job: impl FnOnce(&SyncSender<RawSlice>) -> Result<ThreadJob, Error>,
 ) -> Result<(Snapshot, N), Error> {
     let faults = config.faults();
     if !faults.is_empty() {
@@ -402,12 +403,12 @@ struct Follower<'a> {
     config: &'a Config,
     clock: MonoClock,
     control: &'a Control,
-    watch: Watch,
+    watch: KernelWatch,
     start_ns: u64,
     started_unix_ms: u64,
     bulk: Timeline,
     sampler: Timeline,
-    phase: Phase,
+    phase: RunPhase,
     slices_seen: usize,
     totals: Totals,
 }
@@ -417,7 +418,7 @@ impl<'a> Follower<'a> {
         config: &'a Config,
         clock: MonoClock,
         control: &'a Control,
-        watch: Watch,
+        watch: KernelWatch,
         start_ns: u64,
         tap: Option<SyncSender<RawSlice>>,
     ) -> Self {
@@ -433,7 +434,7 @@ impl<'a> Follower<'a> {
             started_unix_ms: UnixMillis::now().0 + ahead_ms,
             bulk: timeline(config.threads).shown_to(tap),
             sampler: timeline(1),
-            phase: Phase::Connecting,
+            phase: RunPhase::Connecting,
             slices_seen: 0,
             totals: Totals::default(),
         }
@@ -480,17 +481,17 @@ impl<'a> Follower<'a> {
         let elapsed_ns = self.elapsed_ns();
         let end_ns = self.config.warm_up_ns.saturating_add(self.config.duration_ns);
         let phase = match elapsed_ns {
-            0 => Phase::Connecting,
-            now if now < self.config.warm_up_ns => Phase::WarmUp,
-            now if now < end_ns && !self.control.is_stopped() => Phase::Measuring,
-            _ => Phase::Draining,
+            0 => RunPhase::Connecting,
+            now if now < self.config.warm_up_ns => RunPhase::WarmUp,
+            now if now < end_ns && !self.control.is_stopped() => RunPhase::Measuring,
+            _ => RunPhase::Draining,
         };
         if phase == self.phase {
             return;
         }
         match phase {
-            Phase::Measuring => self.watch.begin(elapsed_ns),
-            Phase::Draining => self.watch.end(elapsed_ns),
+            RunPhase::Measuring => self.watch.begin(elapsed_ns),
+            RunPhase::Draining => self.watch.end(elapsed_ns),
             _ => {}
         }
         self.phase = phase;
@@ -521,7 +522,7 @@ impl<'a> Follower<'a> {
         });
     }
 
-    fn finish(self, left: Vec<Left>) -> Run {
+    fn finish(self, left: Vec<ThreadResults>) -> Run {
         let elapsed_ns = self.elapsed_ns();
         let watched = self.watch.finish(elapsed_ns);
         let mut bulk = Snapshot { timeline: self.bulk.finish(), ..Snapshot::default() };
@@ -530,12 +531,12 @@ impl<'a> Follower<'a> {
         let (mut up, mut exhausted) = (0, true);
         for one in left {
             match one.stream {
-                Stream::Bulk => {
+                LoadStream::Bulk => {
                     up += one.up;
                     exhausted &= one.exhausted;
                     bulk.merge(&one.snapshot);
                 }
-                Stream::Sampler => sampler.iter_mut().for_each(|sampler| sampler.merge(&one.snapshot)),
+                LoadStream::Sampler => sampler.iter_mut().for_each(|sampler| sampler.merge(&one.snapshot)),
             }
         }
         let ending = match () {
@@ -544,7 +545,7 @@ impl<'a> Follower<'a> {
             () if exhausted => Ending::Exhausted,
             () => Ending::Complete,
         };
-        self.control.show(|live| live.phase = Phase::Over);
+        self.control.show(|live| live.phase = RunPhase::Over);
         let kind = match self.config.load {
             Load::Open(_) => LoopKind::Open,
             Load::Closed => LoopKind::Closed,

@@ -20,9 +20,13 @@ pub mod net;
 mod sockets;
 mod watch;
 
-pub use config::{CONNECTIONS_MAX, Config, DEPTH_MAX, Load, Part, Reconnect, SLICES_MAX, Sampler, THREADS_MAX, Wait};
-pub use control::{Control, Live, Phase, RECENT_MAX};
-pub use watch::{BUSY_SHARE_MAX, Limit, PREEMPTED_SHARE_MAX, STEAL_SHARE_MAX, ThreadUse, UseSlice, Watched, limits};
+pub use config::{
+    CONNECTIONS_MAX, Config, DEPTH_MAX, HostShare, Load, Reconnect, SLICES_MAX, Sampler, THREADS_MAX, Wait,
+};
+pub use control::{Control, Live, RECENT_MAX, RunPhase};
+pub use watch::{
+    BUSY_SHARE_MAX, GeneratorUse, Limit, PREEMPTED_SHARE_MAX, STEAL_SHARE_MAX, ThreadUse, UseSlice, limits,
+};
 
 use crate::measure::{Histogram, RawSlice, Snapshot, Totals};
 use crate::traffic::Traffic;
@@ -34,7 +38,7 @@ use std::time::Instant;
 /// The stream of a run that a traffic belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Stream {
+pub enum LoadStream {
     /// The bulk load.
     Bulk,
     /// The latency sampler.
@@ -43,9 +47,9 @@ pub enum Stream {
 
 /// The thread that a traffic is created for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct TrafficThread {
     /// The stream of the thread.
-    pub stream: Stream,
+    pub stream: LoadStream,
     /// Number of the thread within the stream.
     pub thread: usize,
     /// Number of threads of the stream.
@@ -133,7 +137,7 @@ pub struct Run {
     /// Measurements of the latency sampler, if there was one.
     pub sampler: Option<Snapshot>,
     /// The resources that the generator itself used.
-    pub watched: Watched,
+    pub watched: GeneratorUse,
     /// Reasons why the generator was the bottleneck; empty if it was not.
     pub limits: Vec<Limit>,
     /// For a run on several hosts, each host's share. The other fields then cover all hosts together.
@@ -212,7 +216,7 @@ impl std::error::Error for Error {}
 /// resource to a thread. Later failures are part of the figures.
 pub fn run<T: Traffic>(
     config: &Config,
-    make_traffic: impl Fn(Place) -> T + Sync,
+    make_traffic: impl Fn(TrafficThread) -> T + Sync,
     control: &Control,
 ) -> Result<Run, Error> {
     let faults = config.faults();
@@ -228,7 +232,7 @@ pub fn run<T: Traffic>(
 /// As for [`run`]; also if the coordinator cancels the start.
 pub fn run_together<T: Traffic>(
     config: &Config,
-    make_traffic: impl Fn(Place) -> T + Sync,
+    make_traffic: impl Fn(TrafficThread) -> T + Sync,
     control: &Control,
     together: Together<'_>,
 ) -> Result<Run, Error> {

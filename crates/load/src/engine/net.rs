@@ -5,7 +5,7 @@ use link::{Moved, Secured};
 
 /// An event of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct NetEvent {
     /// The connection's number.
     pub connection: usize,
     /// True if there may be bytes to receive, or the end of the stream.
@@ -66,5 +66,5 @@ pub trait Net {
     ///
     /// # Errors
     /// If the system cannot wait; the run ends then.
-    fn wait(&mut self, until_ns: u64, events: &mut Vec<Event>) -> std::io::Result<()>;
+    fn wait(&mut self, until_ns: u64, events: &mut Vec<NetEvent>) -> std::io::Result<()>;
 }

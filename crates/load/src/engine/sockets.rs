@@ -9,7 +9,7 @@
 //! microseconds. Replies end the sleep when they arrive, so only scheduled instants cost polling.
 
 use super::config::Wait;
-use super::net::{Connecting, Event, Net, OVERDUE};
+use super::net::{Connecting, Net, NetEvent, OVERDUE};
 use super::watch::Polled;
 use base::clock::MonoClock;
 use link::tls::{Failure, Maker};
@@ -277,9 +277,9 @@ impl Net for Sockets {
         self.streams[connection] = None;
     }
 
-    fn wait(&mut self, until_ns: u64, events: &mut Vec<Event>) -> std::io::Result<()> {
+    fn wait(&mut self, until_ns: u64, events: &mut Vec<NetEvent>) -> std::io::Result<()> {
         events.clear();
-        let readable = |connection| Event { connection, readable: true, writable: false };
+        let readable = |connection| NetEvent { connection, readable: true, writable: false };
         events.extend(self.again.drain(..).map(readable));
         let until_ns = if events.is_empty() { until_ns } else { 0 };
         let now_ns = self.now_ns();
@@ -303,7 +303,7 @@ impl Net for Sockets {
         for raw in &self.raw[..count] {
             let flags = raw.flags;
             let broken = flags.intersects(epoll::EventFlags::ERR | epoll::EventFlags::HUP);
-            events.push(Event {
+            events.push(NetEvent {
                 connection: raw.data.u64() as usize,
                 readable: broken || flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::RDHUP),
                 writable: broken || flags.contains(epoll::EventFlags::OUT),

@@ -1,16 +1,16 @@
 //! Tests of the engine on sockets. Times are only compared where a busy machine cannot change the outcome.
 
 use super::*;
-use crate::fake::{Lines, Misconduct, Script, Server};
+use crate::fake::{FakeServer, Misconduct, OneKeyRequests, Script};
 use crate::measure::Fate;
-use crate::schedule::Plan;
-use crate::traffic::{Pending, Progress};
+use crate::schedule::SendPlan;
+use crate::traffic::{Pending, ReplyProgress};
 use link::Address;
 use std::io::{Read, Write};
 
 const MS: u64 = 1_000_000;
 
-fn config(server: &Server) -> Config {
+fn config(server: &FakeServer) -> Config {
     Config {
         targets: vec![server.target()],
         duration_ns: 300 * MS,
@@ -22,8 +22,8 @@ fn config(server: &Server) -> Config {
     }
 }
 
-fn null() -> Server {
-    Server::start(None, 200, None).unwrap()
+fn null() -> FakeServer {
+    FakeServer::start(None, 200, None).unwrap()
 }
 
 /// A name for a unix socket that no other test has.
@@ -37,7 +37,7 @@ fn socket_path(name: &str) -> std::path::PathBuf {
 fn every_request_of_an_open_loop_is_answered_and_filed_once() {
     let server = null();
     let config = Config { threads: 2, connections: 5, depth: 4, ..config(&server) };
-    let run = run(&config, |_| Lines::new(200), &Control::new(10_000.0)).unwrap();
+    let run = run(&config, |_| OneKeyRequests::new(200), &Control::new(10_000.0)).unwrap();
     let totals = run.bulk.totals;
     assert_eq!(totals.due, 3_000, "0.3 s at 10000 a second");
     assert_eq!((totals.sent, totals.answered, totals.hits, totals.unsent), (3_000, 3_000, 3_000, 0));
@@ -66,7 +66,7 @@ fn a_closed_loop_ends_with_its_requests() {
         duration_ns: 60_000 * MS,
         ..config(&server)
     };
-    let run = run(&config, |_| Lines::new(200), &Control::new(0.0)).unwrap();
+    let run = run(&config, |_| OneKeyRequests::new(200), &Control::new(0.0)).unwrap();
     assert_eq!((run.kind, run.ending), (LoopKind::Closed, Ending::Exhausted));
     assert_eq!(run.bulk.totals.answered, 10_001);
     assert_eq!(server.stop().answered, 10_001);
@@ -74,9 +74,9 @@ fn a_closed_loop_ends_with_its_requests() {
 
 #[test]
 fn answers_are_never_reported_sooner_than_the_server_gave_them() {
-    let server = Server::start(Some(Script::fixed(3 * MS)), 200, None).unwrap();
+    let server = FakeServer::start(Some(Script::fixed(3 * MS)), 200, None).unwrap();
     let config = Config { connections: 20, depth: 2, ..config(&server) };
-    let run = run(&config, |_| Lines::new(200), &Control::new(1_000.0)).unwrap();
+    let run = run(&config, |_| OneKeyRequests::new(200), &Control::new(1_000.0)).unwrap();
     assert_eq!(run.bulk.totals.answered, 300);
     assert!(run.bulk.service.min_ns() >= 3 * MS - 3 * MS / 1_000, "{}", run.bulk.service.min_ns());
     assert!(run.bulk.response.min_ns() >= 3 * MS - 3 * MS / 1_000);
@@ -85,9 +85,9 @@ fn answers_are_never_reported_sooner_than_the_server_gave_them() {
 #[test]
 fn a_stall_on_sockets_is_in_the_response_times() {
     let script = Script::fixed(100_000).with_stall(100 * MS, 100 * MS);
-    let server = Server::start(Some(script), 200, None).unwrap();
+    let server = FakeServer::start(Some(script), 200, None).unwrap();
     let config = Config { connections: 2, depth: 2, ..config(&server) };
-    let run = run(&config, |_| Lines::new(200), &Control::new(2_000.0)).unwrap();
+    let run = run(&config, |_| OneKeyRequests::new(200), &Control::new(2_000.0)).unwrap();
     assert_eq!((run.bulk.totals.due, run.bulk.totals.answered), (600, 600));
     // A third of the requests were due within the stall; 5 in 6 of them waited more than 16 ms.
     assert!(run.bulk.response.quantile_ns(0.75) >= 16 * MS, "{}", run.bulk.response.quantile_ns(0.75));
@@ -97,7 +97,7 @@ fn a_stall_on_sockets_is_in_the_response_times() {
 #[test]
 fn the_sampler_is_reported_apart_from_the_bulk() {
     let path = socket_path("sampler");
-    let bulk = Server::start_unix(&path, None, 200).unwrap();
+    let bulk = FakeServer::start_unix(&path, None, 200).unwrap();
     let sampled = null();
     let sampler = Sampler { target: sampled.target(), connections: 2, rate_per_s: 200.0, cpu: None };
     let config = Config {
@@ -108,9 +108,9 @@ fn the_sampler_is_reported_apart_from_the_bulk() {
         ..config(&bulk)
     };
     let places = std::sync::Mutex::new(Vec::new());
-    let make = |place: Place| {
+    let make = |place: TrafficThread| {
         places.lock().unwrap().push(place.stream);
-        Lines::new(200)
+        OneKeyRequests::new(200)
     };
     let run = run(&config, make, &Control::new(0.0)).unwrap();
     let of_sampler = run.sampler.unwrap().totals;
@@ -119,8 +119,8 @@ fn the_sampler_is_reported_apart_from_the_bulk() {
     assert!(of_sampler.answered > 10 && run.bulk.totals.answered > 0, "{of_sampler:?}");
     assert_eq!(run.watched.threads.len(), 2);
     let mut places = places.into_inner().unwrap();
-    places.sort_by_key(|stream| *stream == Stream::Sampler);
-    assert_eq!(places, [Stream::Bulk, Stream::Sampler]);
+    places.sort_by_key(|stream| *stream == LoadStream::Sampler);
+    assert_eq!(places, [LoadStream::Bulk, LoadStream::Sampler]);
     std::fs::remove_file(path).unwrap();
 }
 
@@ -131,9 +131,9 @@ fn every_thread_runs_on_the_cpu_that_was_named_for_it() {
     let cpus: Vec<usize> = usable.iter().rev().take(2).copied().collect();
     let config = Config { threads: cpus.len(), connections: cpus.len(), cpus: cpus.clone(), ..config(&server) };
     let seen = std::sync::Mutex::new(vec![Vec::new(); cpus.len()]);
-    let make = |place: Place| {
+    let make = |place: TrafficThread| {
         seen.lock().unwrap()[place.thread] = io::affinity::usable_cpus().unwrap();
-        Lines::new(200)
+        OneKeyRequests::new(200)
     };
     let run = run(&config, make, &Control::new(1_000.0)).unwrap();
     let named: Vec<Vec<usize>> = cpus.iter().map(|cpu| vec![*cpu]).collect();
@@ -163,10 +163,10 @@ fn cpus_that_can_not_be_had_are_named_with_the_remedy() {
 #[test]
 fn broken_connections_cost_what_was_in_flight_and_are_made_again() {
     for (what, name) in [(Misconduct::Close, "by-server"), (Misconduct::Garbage, "garbage")] {
-        let server = Server::start(Some(Script::fixed(50_000).with_misconduct(100, what)), 200, None).unwrap();
+        let server = FakeServer::start(Some(Script::fixed(50_000).with_misconduct(100, what)), 200, None).unwrap();
         let reconnect = Reconnect { pause_ns: MS, ..Reconnect::default() };
         let config = Config { connections: 4, depth: 2, reconnect, ..config(&server) };
-        let run = run(&config, |_| Lines::new(200), &Control::new(4_000.0)).unwrap();
+        let run = run(&config, |_| OneKeyRequests::new(200), &Control::new(4_000.0)).unwrap();
         let totals = run.bulk.totals;
         assert_eq!((totals.due, run.bulk.response.count()), (1_200, 1_200), "{name}");
         assert_eq!(totals.answered + totals.lost, 1_200, "{name}: {totals:?}");
@@ -183,7 +183,7 @@ fn broken_connections_cost_what_was_in_flight_and_are_made_again() {
 }
 
 /// Lines that end their server with their hundredth answer.
-struct Ending100<'a>(Lines, u32, &'a std::sync::Mutex<Option<Server>>);
+struct Ending100<'a>(OneKeyRequests, u32, &'a std::sync::Mutex<Option<FakeServer>>);
 
 impl Traffic for Ending100<'_> {
     fn verbs(&self) -> &[String] {
@@ -194,7 +194,7 @@ impl Traffic for Ending100<'_> {
         self.0.next(connection, out)
     }
 
-    fn answer(&mut self, pending: &mut Pending, bytes: &[u8]) -> (usize, Progress) {
+    fn answer(&mut self, pending: &mut Pending, bytes: &[u8]) -> (usize, ReplyProgress) {
         self.1 += 1;
         if self.1 == 100 {
             drop(self.2.lock().unwrap().take());
@@ -212,7 +212,7 @@ fn a_server_that_goes_away_leaves_partial_figures_that_say_so() {
     let server = null();
     let config = Config { connections: 3, drain_ns: 100 * MS, ..config(&server) };
     let server = std::sync::Mutex::new(Some(server));
-    let run = run(&config, |_| Ending100(Lines::new(200), 0, &server), &Control::new(2_000.0)).unwrap();
+    let run = run(&config, |_| Ending100(OneKeyRequests::new(200), 0, &server), &Control::new(2_000.0)).unwrap();
     let totals = run.bulk.totals;
     assert_eq!(run.ending, Ending::Deserted);
     assert_eq!((totals.due, run.bulk.response.count()), (600, 600), "{totals:?}");
@@ -227,12 +227,12 @@ fn a_run_that_is_stopped_ends_and_keeps_what_it_measured() {
     let config = Config { duration_ns: 3_600_000 * MS, slice_ns: 20 * MS, ..config(&server) };
     let control = Control::new(1_000.0);
     let run = std::thread::scope(|scope| {
-        let running = scope.spawn(|| run(&config, |_| Lines::new(200), &control).unwrap());
+        let running = scope.spawn(|| run(&config, |_| OneKeyRequests::new(200), &control).unwrap());
         while control.live().recent.len() < 5 {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         let live = control.live();
-        assert_eq!(live.phase, Phase::Measuring);
+        assert_eq!(live.phase, RunPhase::Measuring);
         assert!(live.totals.sent > 0 && live.response.count() > 0 && live.elapsed_ns > 0);
         control.stop();
         running.join().unwrap()
@@ -240,11 +240,11 @@ fn a_run_that_is_stopped_ends_and_keeps_what_it_measured() {
     assert_eq!(run.ending, Ending::Stopped);
     assert!(run.bulk.measured_ns >= 100 * MS && run.bulk.measured_ns < 3_600_000 * MS);
     assert_eq!(run.bulk.totals.due, run.bulk.totals.answered);
-    assert_eq!(control.live().phase, Phase::Over);
+    assert_eq!(control.live().phase, RunPhase::Over);
 }
 
 /// Lines for targets by turns of two.
-struct Routed(Lines, usize);
+struct Routed(OneKeyRequests, usize);
 
 impl Traffic for Routed {
     fn verbs(&self) -> &[String] {
@@ -260,7 +260,7 @@ impl Traffic for Routed {
         self.0.next(connection, out)
     }
 
-    fn answer(&mut self, pending: &mut Pending, bytes: &[u8]) -> (usize, Progress) {
+    fn answer(&mut self, pending: &mut Pending, bytes: &[u8]) -> (usize, ReplyProgress) {
         self.0.answer(pending, bytes)
     }
 
@@ -275,7 +275,7 @@ fn requests_go_to_the_target_that_the_traffic_names() {
     let targets = vec![first.target(), second.target()];
     let requests_max = Some(3_000);
     let config = Config { targets, routed: true, threads: 2, connections: 5, requests_max, ..config(&first) };
-    let run = run(&config, |_| Routed(Lines::new(200), 0), &Control::new(50_000.0)).unwrap();
+    let run = run(&config, |_| Routed(OneKeyRequests::new(200), 0), &Control::new(50_000.0)).unwrap();
     assert_eq!(run.bulk.totals.answered, 3_000);
     assert_eq!((first.stop().answered, second.stop().answered), (2_000, 1_000));
 }
@@ -283,8 +283,8 @@ fn requests_go_to_the_target_that_the_traffic_names() {
 #[test]
 fn blind_sending_counts_the_bytes_that_come() {
     let server = null();
-    let config = Config { load: Load::Blind(Some(Plan::constant())), connections: 2, ..config(&server) };
-    let run = run(&config, |_| Lines::new(200), &Control::new(5_000.0)).unwrap();
+    let config = Config { load: Load::Blind(Some(SendPlan::constant())), connections: 2, ..config(&server) };
+    let run = run(&config, |_| OneKeyRequests::new(200), &Control::new(5_000.0)).unwrap();
     assert_eq!(run.kind, LoopKind::Blind);
     assert_eq!(run.bulk.totals.due, 1_500);
     assert_eq!((run.bulk.service.count(), run.bulk.totals.answered), (0, 0));
@@ -300,7 +300,7 @@ fn memcached_answers_what_the_engine_asks() {
     let stored = (0..500).find_map(|_| {
         std::thread::sleep(std::time::Duration::from_millis(20));
         let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).ok()?;
-        let mut answer = Lines::answer_of(200);
+        let mut answer = OneKeyRequests::answer_of(200);
         answer.truncate(answer.len() - 5);
         let value = answer.split_off(answer.len() - 202);
         stream.write_all(b"set key-00000000000000000000 0 0 200\r\n").ok()?;
@@ -319,11 +319,11 @@ fn memcached_answers_what_the_engine_asks() {
         timeout_ns: 20_000 * MS,
         ..Config::default()
     };
-    let one_by_one = run(&config, |_| Lines::new(200), &Control::new(0.0));
+    let one_by_one = run(&config, |_| OneKeyRequests::new(200), &Control::new(0.0));
     let batches = Config { batch: 16, ..config.clone() };
-    let batched = run(&batches, |_| Lines::new(200), &Control::new(0.0));
-    let paced = Config { load: Load::Open(Plan::constant()), requests_max: Some(800), depth: 16, ..batches };
-    let paced = run(&paced, |_| Lines::new(200), &Control::new(4_000.0));
+    let batched = run(&batches, |_| OneKeyRequests::new(200), &Control::new(0.0));
+    let paced = Config { load: Load::Open(SendPlan::constant()), requests_max: Some(800), depth: 16, ..batches };
+    let paced = run(&paced, |_| OneKeyRequests::new(200), &Control::new(4_000.0));
     memcached.kill().unwrap();
     memcached.wait().unwrap();
     assert_eq!(stored, Some(true));
@@ -339,17 +339,19 @@ fn memcached_answers_what_the_engine_asks() {
 fn a_refused_connection_is_an_error_that_says_where() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let config = Config { targets: vec![Address::Tcp(port.to_string())], ..Config::default() };
-    let error = run(&config, |_| Lines::new(1), &Control::new(1.0)).unwrap_err().to_string();
+    let error = run(&config, |_| OneKeyRequests::new(1), &Control::new(1.0)).unwrap_err().to_string();
     assert!(error.contains(&port.to_string()) && error.contains("refused"), "{error}");
     let config = Config { targets: vec![Address::Unix(socket_path("nobody"))], threads: 2, connections: 9, ..config };
-    let error = run(&config, |_| Lines::new(1), &Control::new(1.0)).unwrap_err().to_string();
+    let error = run(&config, |_| OneKeyRequests::new(1), &Control::new(1.0)).unwrap_err().to_string();
     assert!(error.contains("unix:") && error.contains("No such file"), "{error}");
 }
 
 #[test]
 fn a_run_without_a_target_is_refused_with_every_fault() {
-    let config = Config { depth: 0, batch: 2, load: Load::Open(Plan::constant()), ..Config::default() };
-    let Err(Error::Config(faults)) = run(&config, |_| Lines::new(1), &Control::new(1.0)) else { panic!("refused") };
+    let config = Config { depth: 0, batch: 2, load: Load::Open(SendPlan::constant()), ..Config::default() };
+    let Err(Error::Config(faults)) = run(&config, |_| OneKeyRequests::new(1), &Control::new(1.0)) else {
+        panic!("refused")
+    };
     assert_eq!(faults.len(), 3, "{faults:?}");
 }
 
@@ -364,7 +366,7 @@ fn each_cause_that_limits_the_generator_is_named() {
         preempted_ns,
         involuntary_switches: 0,
     };
-    let watched = |thread, steal_share| Watched { threads: vec![thread], steal_share, timeline: Vec::new() };
+    let watched = |thread, steal_share| GeneratorUse { threads: vec![thread], steal_share, timeline: Vec::new() };
     let calm = crate::measure::Snapshot::default();
     let found = |watched| limits(&watched, &calm, MS);
     assert_eq!(found(watched(thread(1_000, 100, 0), 0.0)), [], "polling is no work");

@@ -62,7 +62,7 @@ pub struct UseSlice {
 
 /// The resources that the generator used in the measured part.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Watched {
+pub struct GeneratorUse {
     /// The use of each thread.
     pub threads: Vec<ThreadUse>,
     /// Share of the machine's CPU time given to other guests by the hypervisor, from 0 to 1.
@@ -141,7 +141,7 @@ impl fmt::Display for Limit {
 }
 
 /// Returns every reason why the generator was the bottleneck. `lateness_ns_max` is the limit at the 99th percentile.
-pub fn limits(watched: &Watched, bulk: &Snapshot, lateness_ns_max: u64) -> Vec<Limit> {
+pub fn limits(watched: &GeneratorUse, bulk: &Snapshot, lateness_ns_max: u64) -> Vec<Limit> {
     let mut limits = Vec::new();
     for thread in &watched.threads {
         if thread.busy_share() >= BUSY_SHARE_MAX {
@@ -177,15 +177,15 @@ pub(super) struct Watchee {
 
 /// Counters of a thread at one instant.
 #[derive(Clone, Debug, Default)]
-struct Counters {
+struct ProcessCounters {
     at_ns: u64,
     threads: Vec<ThreadUse>,
-    machine: Machine,
+    machine: CpuTicks,
 }
 
 /// Ticks of all CPUs together, from `/proc/stat`.
 #[derive(Clone, Copy, Debug, Default)]
-struct Machine {
+struct CpuTicks {
     all: u64,
     idle: u64,
     steal: u64,
@@ -193,18 +193,23 @@ struct Machine {
 
 /// Reads the kernel's counters during the run.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct KernelWatch {
     watchees: Vec<Watchee>,
-    last: Counters,
-    begin: Counters,
-    end: Option<Counters>,
+    last: ProcessCounters,
+    begin: ProcessCounters,
+    end: Option<ProcessCounters>,
     timeline: Vec<UseSlice>,
 }
 
-impl Watch {
+impl KernelWatch {
     pub fn new(watchees: Vec<Watchee>) -> Self {
-        let mut watch =
-            Self { watchees, last: Counters::default(), begin: Counters::default(), end: None, timeline: Vec::new() };
+        let mut watch = Self {
+            watchees,
+            last: ProcessCounters::default(),
+            begin: ProcessCounters::default(),
+            end: None,
+            timeline: Vec::new(),
+        };
         watch.begin(0);
         watch
     }
@@ -239,19 +244,19 @@ impl Watch {
         self.last = now;
     }
 
-    pub fn finish(mut self, at_ns: u64) -> Watched {
+    pub fn finish(mut self, at_ns: u64) -> GeneratorUse {
         self.end(at_ns);
         let end = self.end.take().unwrap_or_default();
-        Watched { timeline: self.timeline, ..difference(&self.begin, &end) }
+        GeneratorUse { timeline: self.timeline, ..difference(&self.begin, &end) }
     }
 
-    fn read(&self, at_ns: u64) -> Counters {
+    fn read(&self, at_ns: u64) -> ProcessCounters {
         let threads = self.watchees.iter().map(|watchee| read_thread(watchee, at_ns)).collect();
-        Counters { at_ns, threads, machine: read_machine() }
+        ProcessCounters { at_ns, threads, machine: read_machine() }
     }
 }
 
-fn difference(begin: &Counters, end: &Counters) -> Watched {
+fn difference(begin: &ProcessCounters, end: &ProcessCounters) -> GeneratorUse {
     let threads = begin.threads.iter().zip(&end.threads).map(|(before, after)| ThreadUse {
         name: after.name.clone(),
         cpu: after.cpu,
@@ -263,7 +268,7 @@ fn difference(begin: &Counters, end: &Counters) -> Watched {
     });
     let all = end.machine.all.saturating_sub(begin.machine.all);
     let steal = end.machine.steal.saturating_sub(begin.machine.steal);
-    Watched { threads: threads.collect(), steal_share: share(steal, all), timeline: Vec::new() }
+    GeneratorUse { threads: threads.collect(), steal_share: share(steal, all), timeline: Vec::new() }
 }
 
 /// CPU time that a thread reports after it has polled. The kernel's figure for a running thread is up to one tick old,
@@ -308,10 +313,10 @@ fn read_thread(watchee: &Watchee, at_ns: u64) -> ThreadUse {
 }
 
 /// The first line: `cpu user nice system idle iowait irq softirq steal ...` (proc(5)).
-fn read_machine() -> Machine {
+fn read_machine() -> CpuTicks {
     let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let line = stat.lines().next().unwrap_or_default();
     let ticks: Vec<u64> = line.split_whitespace().skip(1).take(8).map(|tick| tick.parse().unwrap_or(0)).collect();
     let at = |index: usize| ticks.get(index).copied().unwrap_or(0);
-    Machine { all: ticks.iter().sum(), idle: at(3) + at(4), steal: at(7) }
+    CpuTicks { all: ticks.iter().sum(), idle: at(3) + at(4), steal: at(7) }
 }

@@ -1,10 +1,10 @@
 //! A traffic of identical request lines with identical replies.
 
-use crate::traffic::{Outcome, Pending, Progress, Traffic};
+use crate::traffic::{Pending, ReplyOutcome, ReplyProgress, Traffic};
 
-/// Requests the same key repeatedly over memcached's text protocol, and expects the reply of [`Lines::answer_of`].
+/// Requests the same key repeatedly over memcached's text protocol, and expects the reply of [`OneKeyRequests::answer_of`].
 #[derive(Clone, Debug)]
-pub struct Lines {
+pub struct OneKeyRequests {
     verbs: Vec<String>,
     answer: Vec<u8>,
     value_bytes: u64,
@@ -13,7 +13,7 @@ pub struct Lines {
 /// The request line.
 const LINE: &[u8] = b"get key-00000000000000000000\r\n";
 
-impl Lines {
+impl OneKeyRequests {
     /// Creates the traffic for values of `value_bytes` bytes.
     pub fn new(value_bytes: usize) -> Self {
         Self { verbs: vec!["get".to_owned()], answer: Self::answer_of(value_bytes), value_bytes: value_bytes as u64 }
@@ -28,7 +28,7 @@ impl Lines {
     }
 }
 
-impl Traffic for Lines {
+impl Traffic for OneKeyRequests {
     fn verbs(&self) -> &[String] {
         &self.verbs
     }
@@ -38,19 +38,19 @@ impl Traffic for Lines {
         Pending::default()
     }
 
-    fn answer(&mut self, _pending: &mut Pending, bytes: &[u8]) -> (usize, Progress) {
+    fn answer(&mut self, _pending: &mut Pending, bytes: &[u8]) -> (usize, ReplyProgress) {
         let length = self.answer.len();
         if bytes.len() >= length {
             // Comparing only both ends detects a shifted reply without the cost of a whole comparison.
             if bytes.first() != self.answer.first() || bytes[length - 5..length] != self.answer[length - 5..] {
-                return (0, Progress::Garbage("the reply differs from the server's own"));
+                return (0, ReplyProgress::Garbage("the reply differs from the server's own"));
             }
-            return (length, Progress::Done { outcome: Outcome::Hit, value_bytes: self.value_bytes });
+            return (length, ReplyProgress::Done { outcome: ReplyOutcome::Hit, value_bytes: self.value_bytes });
         }
         if bytes.first() != self.answer.first() {
-            return (0, Progress::Garbage("the reply differs from the server's own"));
+            return (0, ReplyProgress::Garbage("the reply differs from the server's own"));
         }
-        (0, Progress::More)
+        (0, ReplyProgress::More)
     }
 
     fn greet(&mut self, _connection: usize, _out: &mut Vec<u8>) -> Vec<Pending> {

@@ -11,7 +11,7 @@ mod script;
 mod server;
 mod sim;
 
-pub use lines::Lines;
+pub use lines::OneKeyRequests;
 pub use script::{Delay, Misconduct, Script, Stall};
-pub use server::{Served, Server};
+pub use server::{FakeServer, Served};
 pub use sim::{SimNet, simulate, simulate_sampler};

@@ -1,7 +1,7 @@
 //! A fake server on sockets: one thread with epoll that replies to every line by the script.
 
 use super::script::GARBAGE;
-use super::{Lines, Misconduct, Script};
+use super::{Misconduct, OneKeyRequests, Script};
 use link::Address;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
@@ -28,15 +28,15 @@ const POLL_NS: u64 = 2_000_000;
 
 /// The address of a server.
 #[derive(Clone, Debug)]
-enum Place {
+enum FakeAddress {
     Tcp(SocketAddr),
     Unix(PathBuf),
 }
 
 /// A running fake server. Dropping it ends the server.
 #[derive(Debug)]
-pub struct Server {
-    place: Place,
+pub struct FakeServer {
+    place: FakeAddress,
     stop: Arc<AtomicBool>,
     answered: Arc<AtomicU64>,
     cpu_ns: Arc<AtomicU64>,
@@ -52,7 +52,7 @@ pub struct Served {
     pub cpu_ns: u64,
 }
 
-impl Server {
+impl FakeServer {
     /// Starts a fake server on a free port of 127.0.0.1. Without a script it replies at once, as fast as it can (the
     /// null server). `cpu` is the CPU that its thread is pinned to.
     ///
@@ -61,7 +61,7 @@ impl Server {
     pub fn start(script: Option<Script>, value_bytes: usize, cpu: Option<usize>) -> std::io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         listener.set_nonblocking(true)?;
-        let place = Place::Tcp(listener.local_addr()?);
+        let place = FakeAddress::Tcp(listener.local_addr()?);
         Self::start_on(listener.into(), place, script, value_bytes, cpu)
     }
 
@@ -72,12 +72,12 @@ impl Server {
     pub fn start_unix(path: &Path, script: Option<Script>, value_bytes: usize) -> std::io::Result<Self> {
         let listener = UnixListener::bind(path)?;
         listener.set_nonblocking(true)?;
-        Self::start_on(listener.into(), Place::Unix(path.to_owned()), script, value_bytes, None)
+        Self::start_on(listener.into(), FakeAddress::Unix(path.to_owned()), script, value_bytes, None)
     }
 
     fn start_on(
         listener: OwnedFd,
-        place: Place,
+        place: FakeAddress,
         script: Option<Script>,
         value_bytes: usize,
         cpu: Option<usize>,
@@ -85,8 +85,8 @@ impl Server {
         let (stop, answered) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&poll, &listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)?;
-        let answer = Lines::answer_of(value_bytes);
-        let mut body = Body {
+        let answer = OneKeyRequests::answer_of(value_bytes);
+        let mut body = FakeServerThread {
             listener,
             poll,
             script,
@@ -114,8 +114,8 @@ impl Server {
     /// Returns the address of the server.
     pub fn target(&self) -> Address {
         match &self.place {
-            Place::Tcp(address) => Address::Tcp(address.to_string()),
-            Place::Unix(path) => Address::Unix(path.clone()),
+            FakeAddress::Tcp(address) => Address::Tcp(address.to_string()),
+            FakeAddress::Unix(path) => Address::Unix(path.clone()),
         }
     }
 
@@ -129,8 +129,8 @@ impl Server {
         self.stop.store(true, Ordering::Relaxed);
         // The thread may be waiting without a time limit; a connection wakes it.
         match &self.place {
-            Place::Tcp(address) => drop(TcpStream::connect(address)),
-            Place::Unix(path) => drop(UnixStream::connect(path)),
+            FakeAddress::Tcp(address) => drop(TcpStream::connect(address)),
+            FakeAddress::Unix(path) => drop(UnixStream::connect(path)),
         }
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -138,7 +138,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for FakeServer {
     fn drop(&mut self) {
         self.join();
     }
@@ -150,7 +150,7 @@ fn this_threads_cpu_ns() -> u64 {
     text.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-struct Connection {
+struct FakeConnection {
     stream: OwnedFd,
     /// Instants at which the missing replies are due, the oldest first; in nanoseconds from the first request.
     due_ns: VecDeque<u64>,
@@ -161,20 +161,20 @@ struct Connection {
     silent: bool,
 }
 
-struct Body {
+struct FakeServerThread {
     listener: OwnedFd,
     poll: OwnedFd,
     script: Option<Script>,
     answers: Vec<u8>,
     answer_bytes: usize,
-    connections: Vec<Option<Connection>>,
+    connections: Vec<Option<FakeConnection>>,
     begin: Option<Instant>,
     number: u64,
     free_ns: u64,
     answered: Arc<AtomicU64>,
 }
 
-impl Body {
+impl FakeServerThread {
     fn serve(&mut self, stop: &AtomicBool) -> std::io::Result<()> {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(1024);
         let mut buffer = vec![0; READ_BYTES];
@@ -222,7 +222,7 @@ impl Body {
             let _ = rustix::net::sockopt::set_tcp_nodelay(&stream, true);
             epoll::add(&self.poll, &stream, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
             let connection =
-                Connection { stream, due_ns: VecDeque::new(), owed_bytes: 0, waits_for_room: false, silent: false };
+                FakeConnection { stream, due_ns: VecDeque::new(), owed_bytes: 0, waits_for_room: false, silent: false };
             match self.connections.get_mut(index) {
                 Some(place) => *place = Some(connection),
                 None => self.connections.push(Some(connection)),

@@ -1,8 +1,8 @@
 //! A simulated clock and server; only the delays of the script take time.
 
 use super::script::GARBAGE;
-use super::{Lines, Misconduct, Script};
-use crate::engine::net::{Connecting, Event, Net};
+use super::{Misconduct, OneKeyRequests, Script};
+use crate::engine::net::{Connecting, Net, NetEvent};
 use crate::engine::{Config, Control, Error};
 use crate::measure::Snapshot;
 use crate::traffic::Traffic;
@@ -57,12 +57,12 @@ pub struct SimNet {
 }
 
 impl SimNet {
-    /// Creates a server that behaves by `script` and replies to [`Lines`] with values of `value_bytes` bytes.
+    /// Creates a server that behaves by `script` and replies to [`OneKeyRequests`] with values of `value_bytes` bytes.
     pub fn new(script: Script, value_bytes: usize, connections: usize) -> Self {
         Self {
             now_ns: 0,
             script,
-            answer: Lines::answer_of(value_bytes),
+            answer: OneKeyRequests::answer_of(value_bytes),
             links: (0..connections).map(|_| Link::default()).collect(),
             under_way: BinaryHeap::new(),
             order: 0,
@@ -125,7 +125,7 @@ impl SimNet {
     }
 
     /// Moves the due deliveries to `events`.
-    fn take_due(&mut self, events: &mut Vec<Event>) {
+    fn take_due(&mut self, events: &mut Vec<NetEvent>) {
         while let Some(Reverse((at_ns, _, connection, life, what))) = self.under_way.peek().copied() {
             if at_ns > self.now_ns {
                 break;
@@ -141,7 +141,7 @@ impl SimNet {
                 Delivery::Close => link.closed = true,
             }
             if !events.iter().any(|event| event.connection == connection) {
-                events.push(Event { connection, readable: true, writable: false });
+                events.push(NetEvent { connection, readable: true, writable: false });
             }
         }
     }
@@ -207,7 +207,7 @@ impl Net for SimNet {
         self.links[connection].is_open = false;
     }
 
-    fn wait(&mut self, until_ns: u64, events: &mut Vec<Event>) -> std::io::Result<()> {
+    fn wait(&mut self, until_ns: u64, events: &mut Vec<NetEvent>) -> std::io::Result<()> {
         events.clear();
         let next_ns = self.under_way.peek().map_or(u64::MAX, |Reverse((at_ns, ..))| *at_ns);
         if until_ns > self.now_ns {

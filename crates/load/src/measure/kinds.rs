@@ -1,6 +1,6 @@
 //! The kinds of outcomes.
 
-use crate::traffic::Outcome;
+use crate::traffic::ReplyOutcome;
 use serde::{Deserialize, Serialize};
 
 /// The outcome of a request.
@@ -43,13 +43,13 @@ impl Fate {
     }
 }
 
-impl From<Outcome> for Fate {
-    fn from(outcome: Outcome) -> Self {
+impl From<ReplyOutcome> for Fate {
+    fn from(outcome: ReplyOutcome) -> Self {
         match outcome {
-            Outcome::Hit => Self::Hit,
-            Outcome::Miss => Self::Miss,
-            Outcome::Error => Self::Error,
-            Outcome::Wrong => Self::Wrong,
+            ReplyOutcome::Hit => Self::Hit,
+            ReplyOutcome::Miss => Self::Miss,
+            ReplyOutcome::Error => Self::Error,
+            ReplyOutcome::Wrong => Self::Wrong,
         }
     }
 }

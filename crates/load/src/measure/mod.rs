@@ -20,7 +20,7 @@ mod timeline;
 
 pub use histogram::{Histogram, TIME_NS_MAX};
 pub use kinds::{Fate, SizeClass};
-pub use recorder::{Ended, Recorder};
+pub use recorder::{EndedRequest, Recorder};
 pub use timeline::{RawSlice, Slice, Timeline, VerbCounts};
 
 use serde::de::{Error as _, SeqAccess, Visitor};
@@ -49,7 +49,7 @@ pub struct Cell {
 
 /// A failure, by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fault {
+pub struct NamedFailure {
     /// A short, stable name: `connect-refused`, `closed-by-server`, `garbage`, `timeout` ...
     pub name: String,
     /// Number of times.
@@ -175,7 +175,7 @@ pub struct Snapshot {
     /// The run in slices, including the warm-up.
     pub timeline: Vec<Slice>,
     /// Failures, the most frequent first.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<NamedFailure>,
 }
 
 /// Deserialises cells. Each takes half a megabyte, so more than the highest possible number is refused.

@@ -1,7 +1,7 @@
 //! The recorder of one thread.
 
 use super::timeline::RawSlice;
-use super::{Cell, Fate, Fault, Histogram, LATE_NS, SizeClass, Snapshot, TlsUse, Totals, VerbCounts};
+use super::{Cell, Fate, Histogram, LATE_NS, NamedFailure, SizeClass, Snapshot, TlsUse, Totals, VerbCounts};
 use link::Secured;
 
 /// Highest number of cells that are separate by size; beyond it all sizes of a verb and fate share one cell.
@@ -19,7 +19,7 @@ struct Times {
 
 /// A request that ended.
 #[derive(Clone, Copy, Debug)]
-pub struct Ended {
+pub struct EndedRequest {
     /// Index of the request's verb.
     pub verb: u8,
     /// Fate of the request.
@@ -53,7 +53,7 @@ pub struct Recorder {
     handshake: Histogram,
     tls: Vec<TlsUse>,
     totals: Totals,
-    faults: Vec<Fault>,
+    faults: Vec<NamedFailure>,
     /// The current slice.
     pub slice: RawSlice,
 }
@@ -132,7 +132,7 @@ impl Recorder {
     }
 
     /// Records the end of a sent request.
-    pub fn end(&mut self, ended: &Ended) {
+    pub fn end(&mut self, ended: &EndedRequest) {
         let response_ns = ended.ended_ns.saturating_sub(ended.intended_ns);
         self.slice.end(ended.verb, ended.fate, response_ns);
         // The first request of its kind allocates memory here, usually during the warm-up.
@@ -216,7 +216,7 @@ impl Recorder {
         if let Some(fault) = self.faults.iter_mut().find(|fault| fault.name == name) {
             fault.count += 1;
         } else if self.faults.len() < FAULTS_MAX {
-            self.faults.push(Fault { name: name.to_owned(), count: 1, first: first() });
+            self.faults.push(NamedFailure { name: name.to_owned(), count: 1, first: first() });
         } else if let Some(fault) = self.faults.last_mut() {
             "other".clone_into(&mut fault.name);
             fault.count += 1;
@@ -224,12 +224,12 @@ impl Recorder {
     }
 
     /// Returns the faults so far.
-    pub fn faults(&self) -> &[Fault] {
+    pub fn faults(&self) -> &[NamedFailure] {
         &self.faults
     }
 
     /// Returns the index of the histograms for an ended request; creates them if needed.
-    fn place(&mut self, ended: &Ended) -> usize {
+    fn place(&mut self, ended: &EndedRequest) -> usize {
         let size = SizeClass::of(ended.read_bytes.max(ended.written_bytes));
         let index = |size: SizeClass| {
             (usize::from(ended.verb) * Fate::ALL.len() + ended.fate as usize) * SizeClass::COUNT + size as usize

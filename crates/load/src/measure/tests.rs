@@ -6,8 +6,8 @@ fn verbs() -> Vec<String> {
     vec!["get".to_owned(), "set".to_owned()]
 }
 
-fn ended(verb: u8, fate: Fate, bytes: u64, intended_ns: u64, ended_ns: u64) -> Ended {
-    Ended { verb, fate, read_bytes: bytes, written_bytes: 0, intended_ns, sent_ns: intended_ns, ended_ns }
+fn ended(verb: u8, fate: Fate, bytes: u64, intended_ns: u64, ended_ns: u64) -> EndedRequest {
+    EndedRequest { verb, fate, read_bytes: bytes, written_bytes: 0, intended_ns, sent_ns: intended_ns, ended_ns }
 }
 
 #[test]

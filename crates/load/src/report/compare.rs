@@ -11,14 +11,14 @@ use page::{escape, section, whole};
 pub const RESULTS_MAX: usize = 8;
 
 /// One figure of each result.
-struct Row {
+struct ComparedFigure {
     name: String,
     values: Vec<Option<f64>>,
     show: fn(f64) -> String,
 }
 
-fn rows(results: &[RunResult]) -> Vec<Row> {
-    let row = |name: &str, show, of: &dyn Fn(&RunResult) -> Option<f64>| Row {
+fn rows(results: &[RunResult]) -> Vec<ComparedFigure> {
+    let row = |name: &str, show, of: &dyn Fn(&RunResult) -> Option<f64>| ComparedFigure {
         name: name.to_owned(),
         values: results.iter().map(of).collect(),
         show,
@@ -43,7 +43,7 @@ fn rows(results: &[RunResult]) -> Vec<Row> {
     rows
 }
 
-fn cell(row: &Row, at: usize) -> String {
+fn cell(row: &ComparedFigure, at: usize) -> String {
     let Some(value) = row.values[at] else { return "-".to_owned() };
     let shown = (row.show)(value);
     match row.values[0] {
@@ -116,7 +116,7 @@ fn headline(results: &[RunResult]) -> String {
     let [first, other] = results else { return title(results) };
     let wanted =
         ["rate within the objectives, /s", "answers a second", "p50, response", "p99, response", "p999, response"];
-    let ratio = |row: &Row| {
+    let ratio = |row: &ComparedFigure| {
         let (one, two) = (row.values[0]?, row.values[1]?);
         let name = row.name.trim_end_matches(", /s").trim_end_matches(", response");
         (one > 0.0).then(|| format!("{name} x {:.2}", two / one))
@@ -162,7 +162,7 @@ pub fn side_by_side(results: &[RunResult]) -> String {
     }
     body.push_str("</div>");
     let heads: Vec<&str> = std::iter::once("").chain(names.iter().copied()).collect();
-    let cells = |row: &Row| {
+    let cells = |row: &ComparedFigure| {
         let mut cells = vec![row.name.clone()];
         cells.extend((0..results.len()).map(|at| cell(row, at)));
         ("", cells)

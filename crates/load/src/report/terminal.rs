@@ -11,7 +11,7 @@ use page::words::{duration, grouped};
 
 /// The state of a run in progress.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Progress {
+pub struct RunProgress {
     /// Name of the current activity, such as `trial 7, bisect`.
     pub what: String,
     /// Elapsed share of the time, 0 to 1; `None` if the run has no fixed end.
@@ -38,7 +38,7 @@ pub struct Progress {
 const BAR_CELLS: usize = 20;
 
 /// Formats the progress of a run as one line.
-pub fn progress(progress: &Progress) -> String {
+pub fn progress(progress: &RunProgress) -> String {
     let mut line = String::new();
     if let Some(done) = progress.done {
         let full = (done.clamp(0.0, 1.0) * BAR_CELLS as f64).round() as usize;

@@ -95,7 +95,7 @@ fn an_empty_result_is_a_page_too() {
 
 #[test]
 fn progress_is_one_line_that_fits_a_terminal() {
-    let line = terminal::progress(&terminal::Progress {
+    let line = terminal::progress(&terminal::RunProgress {
         what: "trial 12, bisect".to_owned(),
         done: Some(0.43),
         target_per_s: 1_234_567.0,
@@ -103,7 +103,7 @@ fn progress_is_one_line_that_fits_a_terminal() {
         percentiles_ns: [51_000, 480_000, 1_900_000],
         answered: 0,
         errors: 12,
-        ..terminal::Progress::default()
+        ..terminal::RunProgress::default()
     });
     assert!(line.starts_with("[#########...........] trial 12, bisect  1,234,560/s of 1,234,567/s"), "{line}");
     assert!(line.contains("p999 1.9 ms  errors 12") && line.len() < 130 && !line.contains('\n'));

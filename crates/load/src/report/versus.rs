@@ -20,7 +20,7 @@ const CONFIDENCE_MIN: f64 = 0.9;
 
 /// The measurements of one side in one round.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Round {
+pub struct VersusRound {
     /// The result of the load run.
     pub result: RunResult,
     /// CPU time of the server per request, in nanoseconds.
@@ -69,7 +69,7 @@ struct Figure {
     name: &'static str,
     more_is_better: bool,
     show: fn(f64) -> String,
-    of: fn(&Round) -> Option<f64>,
+    of: fn(&VersusRound) -> Option<f64>,
 }
 
 const FIGURES: [Figure; 7] = [
@@ -87,14 +87,14 @@ impl Figure {
         name: &'static str,
         more_is_better: bool,
         show: fn(f64) -> String,
-        of: fn(&Round) -> Option<f64>,
+        of: fn(&VersusRound) -> Option<f64>,
     ) -> Self {
         Self { name, more_is_better, show, of }
     }
 }
 
 /// Returns the rows of the comparison: the figure, both medians, the ratio, and the side that is better.
-fn rows(a: &[Round], b: &[Round]) -> Vec<Vec<String>> {
+fn rows(a: &[VersusRound], b: &[VersusRound]) -> Vec<Vec<String>> {
     let row = |figure: &Figure| {
         let pairs: Vec<(f64, f64)> =
             a.iter().zip(b).filter_map(|(a, b)| Some(((figure.of)(a)?, (figure.of)(b)?))).collect();
@@ -126,7 +126,7 @@ fn rows(a: &[Round], b: &[Round]) -> Vec<Vec<String>> {
 const HEADS: [&str; 6] = ["median of the rounds", "a", "b", "b / a", "interval", "better"];
 
 /// Returns the comparison as text.
-pub fn text(a: &[Round], b: &[Round]) -> String {
+pub fn text(a: &[VersusRound], b: &[VersusRound]) -> String {
     let mut out = String::new();
     for warning in warnings(a, b) {
         let _ = writeln!(out, "careful: {warning}");
@@ -139,7 +139,7 @@ pub fn text(a: &[Round], b: &[Round]) -> String {
 }
 
 /// Returns warnings about rounds that are invalid or partial.
-fn warnings(a: &[Round], b: &[Round]) -> Vec<String> {
+fn warnings(a: &[VersusRound], b: &[VersusRound]) -> Vec<String> {
     let mut warnings = Vec::new();
     for (side, rounds) in [("a", a), ("b", b)] {
         let invalid = rounds.iter().filter(|round| round.result.invalid.is_some()).count();
@@ -156,7 +156,7 @@ fn warnings(a: &[Round], b: &[Round]) -> Vec<String> {
 }
 
 /// Combines each side's rounds into one result.
-pub fn sides(a: &[Round], b: &[Round]) -> Vec<RunResult> {
+pub fn sides(a: &[VersusRound], b: &[VersusRound]) -> Vec<RunResult> {
     [("a", a), ("b", b)]
         .into_iter()
         .filter_map(|(name, rounds)| {
@@ -179,7 +179,7 @@ fn headline(rows: &[Vec<String>]) -> String {
 }
 
 /// Returns the comparison as an HTML page.
-pub fn html(a: &[Round], b: &[Round], commands: [&str; 2]) -> String {
+pub fn html(a: &[VersusRound], b: &[VersusRound], commands: [&str; 2]) -> String {
     let (rows, warnings) = (rows(a, b), warnings(a, b));
     let class = if warnings.is_empty() { "" } else { " warn" };
     let headline = escape(&headline(&rows));
@@ -221,8 +221,8 @@ mod tests {
 
     #[test]
     fn a_difference_is_named_only_where_the_interval_shows_one() {
-        let rounds = |scale: u64, cpu: [f64; 5]| -> Vec<Round> {
-            cpu.map(|ns| Round { result: sample(scale), server_cpu_ns: Some(ns) }).to_vec()
+        let rounds = |scale: u64, cpu: [f64; 5]| -> Vec<VersusRound> {
+            cpu.map(|ns| VersusRound { result: sample(scale), server_cpu_ns: Some(ns) }).to_vec()
         };
         let (a, b) = (rounds(2, [10.0, 11.0, 12.0, 9.0, 10.0]), rounds(1, [10.5, 10.0, 12.5, 9.5, 9.0]));
         let lines = text(&a, &b);

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Latencies;
 use crate::measure::TlsUse;
-use link::tls::Settings;
+use link::tls::TlsSettings;
 
 /// Connections of the whole run, including the first ones.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -53,8 +53,8 @@ pub struct Tls {
     pub words: String,
 }
 
-impl From<&Settings> for Tls {
-    fn from(settings: &Settings) -> Self {
+impl From<&TlsSettings> for Tls {
+    fn from(settings: &TlsSettings) -> Self {
         let text = |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| path.display().to_string());
         Self {
             ca: text(&settings.ca),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Latencies;
 use crate::search::rate::Rate;
-use crate::search::{End, Found, Phase, Settings, Step, Stop, method};
+use crate::search::{End, JudgedTrial, SearchOutcome, SearchSettings, Stop, TrialPhase, method};
 
 /// Result of a search.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -63,18 +63,18 @@ pub struct StepResult {
 }
 
 /// Returns a phase's name.
-pub fn phase_name(phase: Phase) -> &'static str {
+pub fn phase_name(phase: TrialPhase) -> &'static str {
     match phase {
-        Phase::WarmUp => "warm-up",
-        Phase::Rise => "rise",
-        Phase::Bisect => "bisect",
-        Phase::Confirm => "confirm",
-        Phase::Step => "step",
+        TrialPhase::WarmUp => "warm-up",
+        TrialPhase::Rise => "rise",
+        TrialPhase::Bisect => "bisect",
+        TrialPhase::Confirm => "confirm",
+        TrialPhase::Step => "step",
     }
 }
 
-impl From<&Step> for StepResult {
-    fn from(step: &Step) -> Self {
+impl From<&JudgedTrial> for StepResult {
+    fn from(step: &JudgedTrial) -> Self {
         Self {
             number: step.ask.number,
             phase: phase_name(step.ask.phase).to_owned(),
@@ -95,7 +95,7 @@ impl From<&Step> for StepResult {
 
 impl SearchResult {
     /// Converts the result of a search.
-    pub fn of(settings: &Settings, found: &Found) -> Self {
+    pub fn of(settings: &SearchSettings, found: &SearchOutcome) -> Self {
         let end = match &found.end {
             End::Found => "found",
             End::KeptAtMax => "kept at max",
@@ -118,7 +118,7 @@ impl SearchResult {
 }
 
 /// Returns the sentence about `found`, and the reasons why its figures are invalid or partial, if they are.
-pub fn headline(settings: &Settings, found: &Found) -> (String, Option<String>, Option<String>) {
+pub fn headline(settings: &SearchSettings, found: &SearchOutcome) -> (String, Option<String>, Option<String>) {
     let kept: Vec<String> = settings.objectives.iter().map(ToString::to_string).collect();
     let kept = if kept.is_empty() { "every request replied to in time".to_owned() } else { kept.join(" and ") };
     let most = found.answer.map_or("no rate".to_owned(), |rate| rate.to_string());

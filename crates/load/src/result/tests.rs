@@ -28,7 +28,7 @@ pub fn sample(scale: u64) -> RunResult {
     result.elapsed_s = 12.0;
     result.targets =
         vec![Target { address: "127.0.0.1:11211".into(), protocol: "memcache".into(), server: Some("1.6".into()) }];
-    result.tls = Some(Tls::from(&link::tls::Settings::default()));
+    result.tls = Some(Tls::from(&link::tls::TlsSettings::default()));
     result.objectives = vec!["p999 at most 2 ms".to_owned()];
     result.objective_line = Some(ObjectiveLine { share: 0.999, limit_ns: 2_000_000 });
     let counts = Counts { due: 10_000, answered: 10_000, hits: 9_000, misses: 990, errors: 10, ..Counts::default() };

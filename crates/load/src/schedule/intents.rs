@@ -1,7 +1,7 @@
 //! The intended instants of one thread: its share of a plan.
 
-use super::{Next, Plan, Shape, Stream};
-use crate::schedule::Pace;
+use super::{Next, RateShape, SendPlan, Stream};
+use crate::schedule::Spacing;
 use base::prng::Prng;
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,7 +11,7 @@ const CHANGES_MAX: usize = 64;
 
 /// A rate that holds from an instant on.
 #[derive(Clone, Copy, Debug)]
-struct Change {
+struct RateChange {
     at_ns: u64,
     rate_per_ns: f64,
 }
@@ -19,13 +19,13 @@ struct Change {
 /// The intended instants of one thread, in nanoseconds from the start of the run.
 #[derive(Debug)]
 pub struct Intents {
-    source: Source,
+    source: InstantSource,
     /// The next instant; `u64::MAX` if there is none unless the rate changes.
     next_ns: u64,
 }
 
 #[derive(Debug)]
-enum Source {
+enum InstantSource {
     Rate(Box<Rate>),
     Trace(Trace),
 }
@@ -58,31 +58,31 @@ impl Trace {
 
 #[derive(Debug)]
 struct Rate {
-    pace: Pace,
-    shape: Shape,
+    pace: Spacing,
+    shape: RateShape,
     share: f64,
     prng: Prng,
     /// Requests per nanosecond of this thread at the last instant.
     rate_per_ns: f64,
-    changes: VecDeque<Change>,
+    changes: VecDeque<RateChange>,
     /// The last instant: whole nanoseconds, and the fraction that prevents accumulated rounding errors.
     last_ns: u64,
     last_fraction: f64,
     /// Mass of the next request: the integral of the rate up to it.
     mass: f64,
     /// Position of the next request.
-    found: Found,
+    found: RateInstant,
 }
 
 /// An instant as whole nanoseconds and fraction, with the number of rate changes before it.
 #[derive(Clone, Copy, Debug, Default)]
-struct Found {
+struct RateInstant {
     at_ns: u64,
     fraction: f64,
     passed: usize,
 }
 
-impl Found {
+impl RateInstant {
     /// Rounds to the nearest nanosecond: an instant exactly on a boundary must not move before it by a rounding error.
     fn instant_ns(&self) -> u64 {
         self.at_ns.saturating_add(u64::from(self.fraction >= 0.5))
@@ -92,16 +92,16 @@ impl Found {
 impl Intents {
     /// Creates the share of thread `thread` of `threads` in `plan`, at `rate_per_s` requests per second over all
     /// threads. A plan by trace ignores the rate.
-    pub fn new(plan: &Plan, rate_per_s: f64, thread: usize, threads: usize, seed: u64) -> Self {
+    pub fn new(plan: &SendPlan, rate_per_s: f64, thread: usize, threads: usize, seed: u64) -> Self {
         assert!(thread < threads, "thread {thread} of {threads}");
         let source = match plan {
-            Plan::Trace { instants, speed } => {
+            SendPlan::Trace { instants, speed } => {
                 let instants = instants.open(thread, threads);
                 let mut trace = Trace { instants, speed: *speed, next: Next::NotYet, last_ns: 0 };
                 trace.advance();
-                Source::Trace(trace)
+                InstantSource::Trace(trace)
             }
-            Plan::Rate { pace, shape } => {
+            SendPlan::Rate { pace, shape } => {
                 let share = 1.0 / threads as f64;
                 let mut rate = Rate {
                     pace: *pace,
@@ -113,14 +113,14 @@ impl Intents {
                     last_ns: 0,
                     last_fraction: 0.0,
                     mass: 0.0,
-                    found: Found::default(),
+                    found: RateInstant::default(),
                 };
                 rate.mass = match pace {
                     // The first requests of the threads interleave as all later ones do.
-                    Pace::Even => thread as f64 * share,
-                    Pace::Poisson => rate.draw_mass(),
+                    Spacing::Even => thread as f64 * share,
+                    Spacing::Poisson => rate.draw_mass(),
                 };
-                Source::Rate(Box::new(rate))
+                InstantSource::Rate(Box::new(rate))
             }
         };
         let mut intents = Self { source, next_ns: 0 };
@@ -138,8 +138,8 @@ impl Intents {
         let taken = self.next_ns;
         assert_ne!(taken, u64::MAX, "there is an instant to take");
         match &mut self.source {
-            Source::Rate(rate) => rate.advance(),
-            Source::Trace(trace) => trace.advance(),
+            InstantSource::Rate(rate) => rate.advance(),
+            InstantSource::Trace(trace) => trace.advance(),
         }
         self.next_ns = self.look();
         taken
@@ -147,17 +147,17 @@ impl Intents {
 
     /// Returns whether the next instant is not known yet. If so, [`Intents::poll`] may obtain it.
     pub const fn is_waiting(&self) -> bool {
-        matches!(&self.source, Source::Trace(Trace { next: Next::NotYet, .. }))
+        matches!(&self.source, InstantSource::Trace(Trace { next: Next::NotYet, .. }))
     }
 
     /// Returns whether there are no more instants at any rate.
     pub const fn is_over(&self) -> bool {
-        matches!(&self.source, Source::Trace(Trace { next: Next::End, .. }))
+        matches!(&self.source, InstantSource::Trace(Trace { next: Next::End, .. }))
     }
 
     /// Reads an instant that was not known before.
     pub fn poll(&mut self) {
-        if let Source::Trace(trace @ Trace { next: Next::NotYet, .. }) = &mut self.source {
+        if let InstantSource::Trace(trace @ Trace { next: Next::NotYet, .. }) = &mut self.source {
             trace.advance();
             self.next_ns = self.look();
         }
@@ -166,8 +166,8 @@ impl Intents {
     /// Sets the rate of all threads together to `rate_per_s` requests per second from `at_ns` on. Instants that have
     /// been taken stay; a change before them takes effect from the last of them on. A plan by trace ignores the rate.
     pub fn change_rate(&mut self, at_ns: u64, rate_per_s: f64) {
-        let Source::Rate(rate) = &mut self.source else { return };
-        let change = Change { at_ns: at_ns.max(rate.last_ns), rate_per_ns: per_ns(rate_per_s, rate.share) };
+        let InstantSource::Rate(rate) = &mut self.source else { return };
+        let change = RateChange { at_ns: at_ns.max(rate.last_ns), rate_per_ns: per_ns(rate_per_s, rate.share) };
         let full = rate.changes.len() == CHANGES_MAX;
         match rate.changes.back_mut() {
             Some(last) if full || last.at_ns >= change.at_ns => last.rate_per_ns = change.rate_per_ns,
@@ -179,18 +179,18 @@ impl Intents {
     /// Returns the rate of all threads at the last taken instant, in requests per second; 0 for a plan by trace.
     pub fn rate_per_s(&self) -> f64 {
         match &self.source {
-            Source::Rate(rate) => rate.rate_per_ns * 1e9 / rate.share,
-            Source::Trace(_) => 0.0,
+            InstantSource::Rate(rate) => rate.rate_per_ns * 1e9 / rate.share,
+            InstantSource::Trace(_) => 0.0,
         }
     }
 
     fn look(&mut self) -> u64 {
         match &mut self.source {
-            Source::Rate(rate) => {
+            InstantSource::Rate(rate) => {
                 rate.found = rate.find();
                 rate.found.instant_ns()
             }
-            Source::Trace(trace) => match trace.next {
+            InstantSource::Trace(trace) => match trace.next {
                 // Such a late instant is clamped below the value that means "none".
                 Next::At(next_ns) => ((next_ns as f64 / trace.speed) as u64).min(u64::MAX - 1),
                 Next::NotYet | Next::End => u64::MAX,
@@ -202,13 +202,13 @@ impl Intents {
 impl Rate {
     fn draw_mass(&mut self) -> f64 {
         match self.pace {
-            Pace::Even => 1.0,
-            Pace::Poisson => -(1.0 - self.prng.unit()).ln(),
+            Spacing::Even => 1.0,
+            Spacing::Poisson => -(1.0 - self.prng.unit()).ln(),
         }
     }
 
     /// Returns the instant at which the integral of the rate reaches the next request's mass.
-    fn find(&self) -> Found {
+    fn find(&self) -> RateInstant {
         let (mut at_ns, mut fraction, mut mass, mut rate) =
             (self.last_ns, self.last_fraction, self.mass, self.rate_per_ns);
         let mut passed = 0;
@@ -227,18 +227,18 @@ impl Rate {
             }
         }
         if rate <= 0.0 {
-            return Found { at_ns: u64::MAX, fraction: 0.0, passed };
+            return RateInstant { at_ns: u64::MAX, fraction: 0.0, passed };
         }
         let span = self.shape.span_of(at_ns as f64 + fraction, mass / rate) + fraction;
         if !span.is_finite() || span >= (u64::MAX - at_ns) as f64 {
-            return Found { at_ns: u64::MAX, fraction: 0.0, passed };
+            return RateInstant { at_ns: u64::MAX, fraction: 0.0, passed };
         }
-        Found { at_ns: at_ns + span as u64, fraction: span.fract(), passed }
+        RateInstant { at_ns: at_ns + span as u64, fraction: span.fract(), passed }
     }
 
     /// Moves to the next request.
     fn advance(&mut self) {
-        let Found { at_ns, fraction, passed } = self.found;
+        let RateInstant { at_ns, fraction, passed } = self.found;
         debug_assert_ne!(at_ns, u64::MAX, "there is a next request");
         if passed > 0 {
             self.rate_per_ns = self.changes[passed - 1].rate_per_ns;

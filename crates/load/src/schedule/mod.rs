@@ -1,6 +1,7 @@
 //! The intended instants of an open loop's requests.
 //!
-//! A [`Plan`] has a rate, the [`Shape`] of the rate over time, and the [`Pace`] of single requests within it. Each
+//! A [`SendPlan`] has a rate, the [`RateShape`] of the rate over time, and the [`Spacing`] of single requests
+//! within it. Each
 //! thread draws its share as [`Intents`], in ascending order, from a seed.
 //!
 //! ```text
@@ -21,7 +22,7 @@ mod shape;
 
 pub use instants::{Instants, Next, OpenInstants, Stream};
 pub use intents::Intents;
-pub use shape::Shape;
+pub use shape::RateShape;
 
 /// The highest allowed rate, in requests per second over all threads.
 pub const RATE_PER_S_MAX: f64 = 1e9;
@@ -29,7 +30,7 @@ pub const RATE_PER_S_MAX: f64 = 1e9;
 /// Distribution of single requests within the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Pace {
+pub enum Spacing {
     /// Requests at equal distances; the requests of the threads interleave.
     Even,
     /// Independent requests, as from many users: exponentially distributed distances.
@@ -40,13 +41,13 @@ pub enum Pace {
 /// trace's instants stay on the host that has read them.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Plan {
+pub enum SendPlan {
     /// A plan by rate. The rate itself can change during a run; the engine's `Control` holds it.
     Rate {
         /// Distribution of single requests within the rate.
-        pace: Pace,
+        pace: Spacing,
         /// Change of the rate over time.
-        shape: Shape,
+        shape: RateShape,
     },
     #[serde(skip)]
     /// A plan by given instants, such as those of a recorded trace.
@@ -70,15 +71,15 @@ impl std::fmt::Display for PlanError {
 
 impl std::error::Error for PlanError {}
 
-impl Plan {
+impl SendPlan {
     /// Returns a plan with a constant rate.
     pub const fn constant() -> Self {
-        Self::Rate { pace: Pace::Even, shape: Shape::Flat }
+        Self::Rate { pace: Spacing::Even, shape: RateShape::Flat }
     }
 
     /// Returns a plan with a constant rate of independent requests.
     pub const fn poisson() -> Self {
-        Self::Rate { pace: Pace::Poisson, shape: Shape::Flat }
+        Self::Rate { pace: Spacing::Poisson, shape: RateShape::Flat }
     }
 
     /// Checks the ranges that the types do not enforce.

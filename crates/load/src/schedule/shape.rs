@@ -6,7 +6,7 @@ use std::f64::consts::TAU;
 /// Change of a rate over time. Its time begins with the run, including the warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Shape {
+pub enum RateShape {
     /// The rate is constant.
     Flat,
     /// Bursts with pauses between them. The rate within a burst is higher, so that the mean is the requested rate.
@@ -34,7 +34,7 @@ pub enum Shape {
     },
 }
 
-impl Shape {
+impl RateShape {
     /// Checks the ranges of the numbers.
     pub(super) fn check(&self) -> Result<(), PlanError> {
         let fault = |text: &str| Err(PlanError(text.to_owned()));

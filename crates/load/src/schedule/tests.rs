@@ -7,12 +7,12 @@ use std::sync::Arc;
 const S: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
 
-fn rate(pace: Pace, shape: Shape) -> Plan {
-    Plan::Rate { pace, shape }
+fn rate(pace: Spacing, shape: RateShape) -> SendPlan {
+    SendPlan::Rate { pace, shape }
 }
 
 /// All instants before `end_ns` of all threads, sorted.
-fn instants(plan: &Plan, rate_per_s: f64, threads: usize, seed: u64, end_ns: u64) -> Vec<u64> {
+fn instants(plan: &SendPlan, rate_per_s: f64, threads: usize, seed: u64, end_ns: u64) -> Vec<u64> {
     let mut all = Vec::new();
     for thread in 0..threads {
         let mut intents = Intents::new(plan, rate_per_s, thread, threads, seed);
@@ -31,7 +31,7 @@ fn instants(plan: &Plan, rate_per_s: f64, threads: usize, seed: u64, end_ns: u64
 #[test]
 fn threads_that_share_a_constant_rate_lie_evenly_between_one_another() {
     for threads in [1, 2, 3, 7] {
-        let all = instants(&Plan::constant(), 1_000.0, threads, 1, 10 * S);
+        let all = instants(&SendPlan::constant(), 1_000.0, threads, 1, 10 * S);
         assert_eq!(all.len(), 10_000, "{threads} threads");
         let spaced = |(number, at): (usize, &u64)| at.abs_diff(number as u64 * MS) <= 1;
         assert!(all.iter().enumerate().all(spaced), "{threads} threads");
@@ -40,7 +40,7 @@ fn threads_that_share_a_constant_rate_lie_evenly_between_one_another() {
 
 #[test]
 fn an_odd_rate_does_not_drift_over_hours() {
-    let mut intents = Intents::new(&Plan::constant(), 3_333.0, 0, 1, 1);
+    let mut intents = Intents::new(&SendPlan::constant(), 3_333.0, 0, 1, 1);
     let mut last = 0;
     for _ in 0..=3_333 * 3_600 {
         last = intents.take_ns();
@@ -50,7 +50,7 @@ fn an_odd_rate_does_not_drift_over_hours() {
 
 #[test]
 fn poisson_distances_are_exponential() {
-    let all = instants(&Plan::poisson(), 100_000.0, 3, 11, 4 * S);
+    let all = instants(&SendPlan::poisson(), 100_000.0, 3, 11, 4 * S);
     let mean = 10_000.0;
     // Deciles of the exponential distribution: each of ten classes is as likely as another.
     let mut counts = [0u64; 10];
@@ -71,7 +71,7 @@ fn poisson_distances_are_exponential() {
 #[test]
 fn one_seed_gives_one_sequence_and_threads_do_not_share_it() {
     let take = |seed, thread| {
-        let mut intents = Intents::new(&Plan::poisson(), 1_000.0, thread, 2, seed);
+        let mut intents = Intents::new(&SendPlan::poisson(), 1_000.0, thread, 2, seed);
         (0..50).map(|_| intents.take_ns()).collect::<Vec<_>>()
     };
     assert_eq!(take(3, 0), take(3, 0));
@@ -83,18 +83,18 @@ fn one_seed_gives_one_sequence_and_threads_do_not_share_it() {
 #[test]
 fn shapes_place_requests_where_their_integral_says() {
     let shapes = [
-        Shape::Flat,
-        Shape::OnOff { on_ns: 30 * MS, off_ns: 170 * MS },
-        Shape::OnOff { on_ns: 50 * MS, off_ns: 0 },
-        Shape::Ramp { from: 0.0, to: 2.0, over_ns: 3 * S },
-        Shape::Ramp { from: 1.5, to: 0.2, over_ns: 3 * S },
-        Shape::Ramp { from: 1.0, to: 1.0, over_ns: S },
-        Shape::Sine { period_ns: 700 * MS, swing: 0.9 },
-        Shape::Sine { period_ns: 700 * MS, swing: 1.0 },
+        RateShape::Flat,
+        RateShape::OnOff { on_ns: 30 * MS, off_ns: 170 * MS },
+        RateShape::OnOff { on_ns: 50 * MS, off_ns: 0 },
+        RateShape::Ramp { from: 0.0, to: 2.0, over_ns: 3 * S },
+        RateShape::Ramp { from: 1.5, to: 0.2, over_ns: 3 * S },
+        RateShape::Ramp { from: 1.0, to: 1.0, over_ns: S },
+        RateShape::Sine { period_ns: 700 * MS, swing: 0.9 },
+        RateShape::Sine { period_ns: 700 * MS, swing: 1.0 },
     ];
     for shape in shapes {
         shape.check().unwrap();
-        let all = instants(&rate(Pace::Even, shape), 2_000.0, 1, 1, 5 * S);
+        let all = instants(&rate(Spacing::Even, shape), 2_000.0, 1, 1, 5 * S);
         for (number, at) in all.iter().enumerate() {
             let mass = shape.mass(0.0, *at as f64) * 2_000.0 / 1e9;
             assert!((mass - number as f64).abs() < 0.01, "{shape:?}: request {number} at {at} has mass {mass}");
@@ -107,19 +107,19 @@ fn shapes_place_requests_where_their_integral_says() {
 #[test]
 fn the_integral_of_each_shape_is_the_sum_of_its_factor() {
     // Factors written down once more, as a plain formula of time.
-    let factor = |shape: Shape, at: f64| match shape {
-        Shape::Flat => 1.0,
-        Shape::OnOff { on_ns, off_ns } => {
+    let factor = |shape: RateShape, at: f64| match shape {
+        RateShape::Flat => 1.0,
+        RateShape::OnOff { on_ns, off_ns } => {
             let (on, whole) = (on_ns as f64, (on_ns + off_ns) as f64);
             if at % whole < on { whole / on } else { 0.0 }
         }
-        Shape::Ramp { from, to, over_ns } => from + (to - from) * (at / over_ns as f64).min(1.0),
-        Shape::Sine { period_ns, swing } => 1.0 + swing * (std::f64::consts::TAU * at / period_ns as f64).sin(),
+        RateShape::Ramp { from, to, over_ns } => from + (to - from) * (at / over_ns as f64).min(1.0),
+        RateShape::Sine { period_ns, swing } => 1.0 + swing * (std::f64::consts::TAU * at / period_ns as f64).sin(),
     };
     let shapes = [
-        Shape::OnOff { on_ns: 30 * MS, off_ns: 170 * MS },
-        Shape::Ramp { from: 0.1, to: 2.0, over_ns: 3 * S },
-        Shape::Sine { period_ns: 700 * MS, swing: 0.9 },
+        RateShape::OnOff { on_ns: 30 * MS, off_ns: 170 * MS },
+        RateShape::Ramp { from: 0.1, to: 2.0, over_ns: 3 * S },
+        RateShape::Sine { period_ns: 700 * MS, swing: 0.9 },
     ];
     for shape in shapes {
         let (step, mut sum) = (10_000.0, 0.0);
@@ -133,8 +133,8 @@ fn the_integral_of_each_shape_is_the_sum_of_its_factor() {
 
 #[test]
 fn bursts_are_silent_between_and_keep_the_mean() {
-    let shape = Shape::OnOff { on_ns: 20 * MS, off_ns: 80 * MS };
-    let all = instants(&rate(Pace::Poisson, shape), 10_000.0, 2, 5, 20 * S);
+    let shape = RateShape::OnOff { on_ns: 20 * MS, off_ns: 80 * MS };
+    let all = instants(&rate(Spacing::Poisson, shape), 10_000.0, 2, 5, 20 * S);
     assert!((all.len() as f64 / 200_000.0 - 1.0).abs() < 0.02, "{}", all.len());
     assert!(all.iter().all(|at| at % (100 * MS) <= 20 * MS));
 }
@@ -144,11 +144,11 @@ fn a_changed_rate_holds_from_its_instant_on_and_nothing_is_lost_or_bunched() {
     let mut prng = Prng::new(17);
     for round in 0..200 {
         let shape = match round % 3 {
-            0 => Shape::Flat,
-            1 => Shape::Sine { period_ns: 300 * MS, swing: 0.8 },
-            _ => Shape::OnOff { on_ns: 40 * MS, off_ns: 60 * MS },
+            0 => RateShape::Flat,
+            1 => RateShape::Sine { period_ns: 300 * MS, swing: 0.8 },
+            _ => RateShape::OnOff { on_ns: 40 * MS, off_ns: 60 * MS },
         };
-        let mut intents = Intents::new(&rate(Pace::Even, shape), 1_000.0, 0, 1, round);
+        let mut intents = Intents::new(&rate(Spacing::Even, shape), 1_000.0, 0, 1, round);
         // What is due up to each change, by the integral; the reader lags behind the changes at times.
         let (mut mass, mut from, mut rate_now) = (0.0, 0u64, 1_000.0);
         let mut taken = 0u64;
@@ -180,7 +180,7 @@ fn a_changed_rate_holds_from_its_instant_on_and_nothing_is_lost_or_bunched() {
 
 #[test]
 fn a_rate_of_nothing_asks_for_nothing_until_it_changes() {
-    let mut intents = Intents::new(&Plan::constant(), 1_000.0, 0, 1, 1);
+    let mut intents = Intents::new(&SendPlan::constant(), 1_000.0, 0, 1, 1);
     assert_eq!((intents.take_ns(), intents.take_ns()), (0, MS));
     intents.change_rate(MS + 400_000, 0.0);
     assert_eq!(intents.peek_ns(), u64::MAX);
@@ -192,7 +192,7 @@ fn a_rate_of_nothing_asks_for_nothing_until_it_changes() {
 
 #[test]
 fn more_changes_than_are_kept_end_at_the_last_rate() {
-    let mut intents = Intents::new(&Plan::constant(), 1.0, 0, 1, 1);
+    let mut intents = Intents::new(&SendPlan::constant(), 1.0, 0, 1, 1);
     intents.take_ns();
     for number in 0..1_000 {
         intents.change_rate(number * 1_000, number as f64);
@@ -206,23 +206,23 @@ fn more_changes_than_are_kept_end_at_the_last_rate() {
 #[test]
 fn a_trace_is_dealt_out_to_the_threads_and_divided_by_its_speed() {
     let offsets_ns: Arc<[u64]> = (0..1_000u64).map(|number| number * number * 1_000).collect();
-    let plan = Plan::Trace { instants: Instants::List(offsets_ns.clone()), speed: 2.0 };
+    let plan = SendPlan::Trace { instants: Instants::List(offsets_ns.clone()), speed: 2.0 };
     plan.check().unwrap();
     let all = instants(&plan, 0.0, 3, 1, u64::MAX);
     assert_eq!(all, offsets_ns.iter().map(|offset| offset / 2).collect::<Vec<_>>());
-    let unsorted = Plan::Trace { instants: Instants::List([5, 4].into()), speed: 1.0 };
+    let unsorted = SendPlan::Trace { instants: Instants::List([5, 4].into()), speed: 1.0 };
     assert!(unsorted.check().unwrap_err().0.contains("offset 2"));
-    assert!(Plan::Trace { instants: Instants::List([].into()), speed: 0.0 }.check().is_err());
+    assert!(SendPlan::Trace { instants: Instants::List([].into()), speed: 0.0 }.check().is_err());
 }
 
 #[test]
 fn shapes_out_of_range_are_refused() {
     for shape in [
-        Shape::OnOff { on_ns: 0, off_ns: 1 },
-        Shape::Ramp { from: 1.0, to: 0.0, over_ns: 1 },
-        Shape::Ramp { from: f64::NAN, to: 1.0, over_ns: 1 },
-        Shape::Sine { period_ns: 1, swing: 1.5 },
+        RateShape::OnOff { on_ns: 0, off_ns: 1 },
+        RateShape::Ramp { from: 1.0, to: 0.0, over_ns: 1 },
+        RateShape::Ramp { from: f64::NAN, to: 1.0, over_ns: 1 },
+        RateShape::Sine { period_ns: 1, swing: 1.5 },
     ] {
-        assert!(rate(Pace::Even, shape).check().is_err(), "{shape:?}");
+        assert!(rate(Spacing::Even, shape).check().is_err(), "{shape:?}");
     }
 }

@@ -17,7 +17,7 @@
 //!
 //! Invariants: a single stall never decides the bracket, because a trial that fails during the rise is repeated. A
 //! trial that fails while the generator was the bottleneck gives no verdict on the service and ends the search. The
-//! search ends after at most [`Settings::trials_max`] trials.
+//! search ends after at most [`SearchSettings::trials_max`] trials.
 
 pub mod objective;
 pub mod rate;
@@ -33,7 +33,7 @@ use rate::Rate;
 
 /// The purpose of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum TrialPhase {
     /// Warm-up, which is not judged: caches fill, connections open.
     WarmUp,
     /// The rate is doubled, or halved if the first rate is too high.
@@ -54,7 +54,7 @@ pub struct Ask {
     /// Time during which requests become due.
     pub duration: Duration,
     /// Purpose of the trial.
-    pub phase: Phase,
+    pub phase: TrialPhase,
     /// Number of trials before this one.
     pub number: u32,
 }
@@ -120,14 +120,14 @@ pub trait Trial {
     fn run(&mut self, ask: Ask) -> Result<Observed, Stop>;
 
     /// Receives the verdict on the trial.
-    fn judged(&mut self, step: &Step) {
+    fn judged(&mut self, step: &JudgedTrial) {
         let _ = step;
     }
 }
 
 /// Parameters of the search.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct SearchSettings {
     /// Objectives that must all be met.
     pub objectives: Vec<Condition>,
     /// Lowest share of the offered rate that must be achieved, 0 to 1.
@@ -150,7 +150,7 @@ pub struct Settings {
     pub trials_max: u32,
 }
 
-impl Default for Settings {
+impl Default for SearchSettings {
     fn default() -> Self {
         Self {
             objectives: Vec::new(),
@@ -169,7 +169,7 @@ impl Default for Settings {
 
 /// One trial and its verdict.
 #[derive(Clone, Debug)]
-pub struct Step {
+pub struct JudgedTrial {
     /// Parameters of the trial.
     pub ask: Ask,
     /// Measurements of the trial.
@@ -178,7 +178,7 @@ pub struct Step {
     pub broken: Vec<String>,
 }
 
-impl Step {
+impl JudgedTrial {
     /// Returns whether all objectives were met.
     pub fn passed(&self) -> bool {
         self.broken.is_empty()
@@ -215,7 +215,7 @@ pub struct Interval {
 
 /// The result of a search.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct SearchOutcome {
     /// Outcome of the search.
     pub end: End,
     /// The highest rate that met the objectives: in its repeats taken together if `end` is [`End::Found`], otherwise in
@@ -224,20 +224,20 @@ pub struct Found {
     /// The bounds of the answer.
     pub interval: Option<Interval>,
     /// Every trial, in order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<JudgedTrial>,
 }
 
-impl Found {
+impl SearchOutcome {
     /// Returns the trials at the answer: its repeats if there are any, otherwise all.
-    pub fn at_answer(&self) -> Vec<&Step> {
-        let at = |step: &&Step| Some(step.ask.rate) == self.answer;
-        let repeats: Vec<&Step> =
-            self.steps.iter().filter(at).filter(|step| step.ask.phase == Phase::Confirm).collect();
+    pub fn at_answer(&self) -> Vec<&JudgedTrial> {
+        let at = |step: &&JudgedTrial| Some(step.ask.rate) == self.answer;
+        let repeats: Vec<&JudgedTrial> =
+            self.steps.iter().filter(at).filter(|step| step.ask.phase == TrialPhase::Confirm).collect();
         if repeats.is_empty() { self.steps.iter().filter(at).filter(|step| step.passed()).collect() } else { repeats }
     }
 
     /// Returns the first trial that broke an objective at the lowest rate above the answer.
-    pub fn first_broken(&self) -> Option<&Step> {
+    pub fn first_broken(&self) -> Option<&JudgedTrial> {
         let floor = self.answer.map_or(0.0, Rate::per_s);
         let above = self.steps.iter().filter(|step| !step.passed() && step.ask.rate.per_s() > floor);
         above.min_by(|a, b| a.ask.rate.per_s().total_cmp(&b.ask.rate.per_s()))
@@ -245,20 +245,20 @@ impl Found {
 }
 
 /// Runs the search. `seen` receives every trial as soon as it is judged.
-pub fn search(settings: &Settings, trial: &mut dyn Trial, seen: &mut dyn FnMut(&Step)) -> Found {
+pub fn search(settings: &SearchSettings, trial: &mut dyn Trial, seen: &mut dyn FnMut(&JudgedTrial)) -> SearchOutcome {
     let mut search = Search { settings, trial, seen, steps: Vec::new() };
     let (end, answer, interval) = match search.run() {
         Ok((answer, interval)) => (End::Found, Some(answer), Some(interval)),
         Err(end) => (end, search.highest_kept(), None),
     };
-    Found { end, answer, interval, steps: search.steps }
+    SearchOutcome { end, answer, interval, steps: search.steps }
 }
 
 struct Search<'a> {
-    settings: &'a Settings,
+    settings: &'a SearchSettings,
     trial: &'a mut dyn Trial,
-    seen: &'a mut dyn FnMut(&Step),
-    steps: Vec<Step>,
+    seen: &'a mut dyn FnMut(&JudgedTrial),
+    steps: Vec<JudgedTrial>,
 }
 
 type Bounded = (Rate, Interval);
@@ -266,8 +266,12 @@ type Bounded = (Rate, Interval);
 impl Search<'_> {
     fn run(&mut self) -> Result<Bounded, End> {
         if !self.settings.warm_up.is_zero() {
-            let ask =
-                Ask { rate: self.settings.start, duration: self.settings.warm_up, phase: Phase::WarmUp, number: 0 };
+            let ask = Ask {
+                rate: self.settings.start,
+                duration: self.settings.warm_up,
+                phase: TrialPhase::WarmUp,
+                number: 0,
+            };
             self.trial.run(ask).map_err(End::Stopped)?;
         }
         if let Some(step) = self.settings.step {
@@ -279,7 +283,7 @@ impl Search<'_> {
     }
 
     /// Runs one trial. Returns whether all objectives were met.
-    fn judge(&mut self, rate: Rate, phase: Phase) -> Result<bool, End> {
+    fn judge(&mut self, rate: Rate, phase: TrialPhase) -> Result<bool, End> {
         for attempt in 0..2 {
             if self.steps.len() >= self.settings.trials_max as usize {
                 return Err(End::TrialsUsedUp);
@@ -288,7 +292,7 @@ impl Search<'_> {
             let observed = self.trial.run(ask).map_err(End::Stopped)?;
             let broken = self.broken(&observed);
             let limit = observed.generator_limit.clone().filter(|_| !broken.is_empty());
-            self.steps.push(Step { ask, observed, broken });
+            self.steps.push(JudgedTrial { ask, observed, broken });
             let step = self.steps.last().expect("one was pushed");
             self.trial.judged(step);
             (self.seen)(step);
@@ -322,7 +326,7 @@ impl Search<'_> {
         let mut broken = None;
         loop {
             // A single stall of the machine must not set the bracket.
-            let holds = self.judge(rate, Phase::Rise)? || self.judge(rate, Phase::Rise)?;
+            let holds = self.judge(rate, TrialPhase::Rise)? || self.judge(rate, TrialPhase::Rise)?;
             match holds {
                 true if rate >= self.settings.rate_max => return Err(End::KeptAtMax),
                 true => kept = Some(rate),
@@ -340,7 +344,7 @@ impl Search<'_> {
     fn bisect(&mut self, mut kept: Rate, mut broken: Rate) -> Result<(Rate, Rate), End> {
         while broken.per_s() / kept.per_s() > 1.0 + self.settings.tolerance {
             let middle = Rate::new((kept.per_s() * broken.per_s()).sqrt());
-            match self.judge(middle, Phase::Bisect)? {
+            match self.judge(middle, TrialPhase::Bisect)? {
                 true => kept = middle,
                 false => broken = middle,
             }
@@ -394,7 +398,7 @@ impl Search<'_> {
     fn holds_together(&mut self, rate: Rate) -> Result<bool, End> {
         let mut failures = 0;
         for _ in 0..self.settings.confirmations {
-            failures += u32::from(!self.judge(rate, Phase::Confirm)?);
+            failures += u32::from(!self.judge(rate, TrialPhase::Confirm)?);
             if failures * 2 > self.settings.confirmations {
                 return Ok(false);
             }
@@ -403,8 +407,8 @@ impl Search<'_> {
         Ok(together.is_some_and(|together| self.broken(&together).is_empty()))
     }
 
-    fn repeats(&self, rate: Rate) -> impl Iterator<Item = &Step> {
-        self.steps.iter().filter(move |step| step.ask.rate == rate && step.ask.phase == Phase::Confirm)
+    fn repeats(&self, rate: Rate) -> impl Iterator<Item = &JudgedTrial> {
+        self.steps.iter().filter(move |step| step.ask.rate == rate && step.ask.phase == TrialPhase::Confirm)
     }
 
     /// Returns whether the required number of repeats all have the outcome `passing`. Repeats that were already run
@@ -414,7 +418,7 @@ impl Search<'_> {
             return Ok(false);
         }
         for _ in self.repeats(rate).count()..self.settings.confirmations as usize {
-            if self.judge(rate, Phase::Confirm)? != passing {
+            if self.judge(rate, TrialPhase::Confirm)? != passing {
                 return Ok(false);
             }
         }
@@ -424,7 +428,7 @@ impl Search<'_> {
     /// Runs one trial per step until one fails.
     fn stepwise(&mut self, step: Rate) -> Result<Bounded, End> {
         let (mut rate, mut kept) = (self.settings.start, None);
-        while self.judge(rate, Phase::Step)? {
+        while self.judge(rate, TrialPhase::Step)? {
             if rate >= self.settings.rate_max {
                 return Err(End::KeptAtMax);
             }
@@ -443,7 +447,7 @@ impl Search<'_> {
 }
 
 /// Describes in a sentence how an interval was obtained.
-pub fn method(settings: &Settings) -> String {
+pub fn method(settings: &SearchSettings) -> String {
     match settings.step {
         Some(step) => format!(
             "stepwise: one trial of {} s at each rate, rising by {step} until one broke an objective; single trials \

@@ -75,12 +75,12 @@ impl Trial for Queue {
     }
 }
 
-fn settings(slo: &str) -> Settings {
-    Settings {
+fn settings(slo: &str) -> SearchSettings {
+    SearchSettings {
         objectives: Condition::parse_list(slo).unwrap(),
         trial: Duration::from_secs(5),
         warm_up: Duration::from_secs(1),
-        ..Settings::default()
+        ..SearchSettings::default()
     }
 }
 
@@ -106,7 +106,7 @@ fn the_capacity_of_a_noisy_queue_is_found_within_three_percent() {
         covered += u32::from(lower.per_s() <= truth && truth <= upper.per_s());
         assert_eq!(confidence, Some(0.9375));
         assert!(found.at_answer().len() >= 3, "seed {seed}");
-        assert!(found.at_answer().iter().all(|step| step.ask.phase == Phase::Confirm), "seed {seed}");
+        assert!(found.at_answer().iter().all(|step| step.ask.phase == TrialPhase::Confirm), "seed {seed}");
         assert!(found.first_broken().unwrap().ask.rate > answer);
     }
     assert!(covered >= 11, "the truth is in {covered} of 12 intervals");
@@ -168,7 +168,7 @@ fn a_generator_that_is_the_limit_ends_the_search_as_such() {
 #[test]
 fn steps_reproduce_the_method_of_adding_a_fixed_rate() {
     let mut queue = Queue::new(1, Service::Exponential { ns: 50_000.0 });
-    let settings = Settings { step: Some(Rate::new(1000.0)), ..settings("p999=2ms") };
+    let settings = SearchSettings { step: Some(Rate::new(1000.0)), ..settings("p999=2ms") };
     let found = search(&settings, &mut queue, &mut |_| {});
     let rates: Vec<f64> = found.steps.iter().map(|step| step.ask.rate.per_s()).collect();
     assert!(rates.windows(2).all(|pair| pair[1] - pair[0] == 1000.0), "{rates:?}");
@@ -180,12 +180,12 @@ fn steps_reproduce_the_method_of_adding_a_fixed_rate() {
 #[test]
 fn bounds_are_kept_at_both_ends() {
     let mut queue = Queue::new(1, Service::Exponential { ns: 50_000.0 });
-    let capped = Settings { rate_max: Rate::new(3000.0), ..settings("p999=2ms") };
+    let capped = SearchSettings { rate_max: Rate::new(3000.0), ..settings("p999=2ms") };
     let found = search(&capped, &mut queue, &mut |_| {});
     assert_eq!((found.end, found.answer), (End::KeptAtMax, Some(Rate::new(3000.0))));
     let found = search(&settings("p50=1us"), &mut queue, &mut |_| {});
     assert_eq!((found.end, found.answer), (End::NeverKept, None));
-    let few = Settings { trials_max: 4, ..settings("p999=2ms") };
+    let few = SearchSettings { trials_max: 4, ..settings("p999=2ms") };
     let found = search(&few, &mut queue, &mut |_| {});
     assert_eq!((found.end, found.steps.len()), (End::TrialsUsedUp, 4));
 }

@@ -49,9 +49,9 @@ pub(super) fn slowest(agents: &[AgentFigures]) -> Option<String> {
 
 /// Timelines of the hosts during a session.
 #[derive(Debug, Default)]
-pub(super) struct Lines(Vec<Timeline>);
+pub(super) struct HostTimelines(Vec<Timeline>);
 
-impl Lines {
+impl HostTimelines {
     /// Adds a run that began `began_s` seconds after the session.
     pub fn add(&mut self, hosts: &[HostRun], began_s: f64) {
         type Figure = (&'static str, fn(&UseSlice) -> f64);

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::trials::observed;
-use crate::engine::{Config, Control, Ending, Load, LoopKind, Run, Watched};
-use crate::fake::{Lines, Script, SimNet, simulate};
-use crate::schedule::Plan;
+use crate::engine::{Config, Control, Ending, GeneratorUse, Load, LoopKind, Run};
+use crate::fake::{OneKeyRequests, Script, SimNet, simulate};
+use crate::schedule::SendPlan;
 use crate::search::objective::Condition;
-use crate::search::{Ask, End, Observed, Settings, Stop, Trial, search};
+use crate::search::{Ask, End, Observed, SearchSettings, Stop, Trial, search};
 
 /// Service time of each request in nanoseconds; the server handles one at a time.
 const SERVICE_NS: u64 = 100_000;
@@ -24,7 +24,7 @@ impl Trial for Simulated {
             targets: vec!["127.0.0.1:1".parse().expect("an address")],
             connections: 16,
             depth: 1024,
-            load: Load::Open(Plan::poisson()),
+            load: Load::Open(SendPlan::poisson()),
             seed: self.trials,
             warm_up_ns: 500_000_000,
             duration_ns: ask.duration.as_nanos() as u64,
@@ -32,9 +32,10 @@ impl Trial for Simulated {
             ..Config::default()
         };
         let net = SimNet::new(Script::queue(SERVICE_NS), 8, config.connections);
-        let (bulk, _) = simulate(net, &config, Lines::new(8), &Control::new(ask.rate.per_s())).expect("it runs");
+        let (bulk, _) =
+            simulate(net, &config, OneKeyRequests::new(8), &Control::new(ask.rate.per_s())).expect("it runs");
         let (kind, ending) = (LoopKind::Open, Ending::Complete);
-        let (watched, limits, hosts) = (Watched::default(), Vec::new(), Vec::new());
+        let (watched, limits, hosts) = (GeneratorUse::default(), Vec::new(), Vec::new());
         let run = Run { kind, ending, started_unix_ms: 0, bulk, sampler: None, watched, limits, hosts };
         Ok(observed(&run, 0.0))
     }
@@ -42,12 +43,12 @@ impl Trial for Simulated {
 
 /// Returns the answer of a search with trials of `trial_s` seconds, and a bracket of width `tolerance`.
 fn found(slo: &str, trial_s: u64, tolerance: f64) -> f64 {
-    let settings = Settings {
+    let settings = SearchSettings {
         objectives: Condition::parse_list(slo).expect("an objective"),
         tolerance,
         trial: Duration::from_secs(trial_s),
         warm_up: Duration::from_secs(1),
-        ..Settings::default()
+        ..SearchSettings::default()
     };
     let found = search(&settings, &mut Simulated { trials: 0 }, &mut |_| {});
     assert_eq!(found.end, End::Found);

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use crate::engine::{Control, Phase};
+use crate::engine::{Control, RunPhase};
 use crate::measure::Slice;
-use crate::report::terminal::Progress;
+use crate::report::terminal::RunProgress;
 use crate::result::from_run;
 use crate::result::{Interval, Latencies, latencies};
 
@@ -28,7 +28,7 @@ pub fn follow(
     duration_ns: u64,
     what: &str,
     over: &Receiver<()>,
-    tell: &mut dyn FnMut(&Progress),
+    tell: &mut dyn FnMut(&RunProgress),
 ) -> Cut {
     let mut cut = Cut::default();
     let mut before: Histogram<u64> = latencies::empty();
@@ -48,9 +48,9 @@ pub fn follow(
             }
         }
         // The counts of verbs since the last check are also reported at the end.
-        let is_shown = matches!(live.phase, Phase::WarmUp | Phase::Measuring) || !live.verbs.is_empty();
+        let is_shown = matches!(live.phase, RunPhase::WarmUp | RunPhase::Measuring) || !live.verbs.is_empty();
         if let (Some(slice), true) = (newest, is_shown && (!ended || !live.verbs.is_empty())) {
-            tell(&Progress {
+            tell(&RunProgress {
                 what: what.to_owned(),
                 done: (duration_ns > 0).then(|| live.elapsed_ns as f64 / duration_ns as f64),
                 target_per_s: control.rate_per_s(),

@@ -24,13 +24,13 @@ pub use desk::{Desk, Freedom, RateRefused, RateTaken};
 
 use std::time::{Duration, Instant};
 
-use crate::engine::{self, Config, Control, Error, Load, Place, Run};
-use crate::report::terminal::Progress;
+use crate::engine::{self, Config, Control, Error, Load, Run, TrafficThread};
+use crate::report::terminal::RunProgress;
 use crate::result::{RunResult, SearchResult, StepResult, from_run, searched};
-use crate::schedule::Plan;
+use crate::schedule::SendPlan;
 use crate::search::objective::Condition;
 use crate::search::rate::Rate;
-use crate::search::{End, Settings, Step, Stop};
+use crate::search::{End, JudgedTrial, SearchSettings, Stop};
 use crate::timeline::{Recorder, Source};
 use crate::traffic::Traffic;
 use trials::Trials;
@@ -45,7 +45,7 @@ pub enum Mode {
     /// One run in a closed loop, or blind.
     Closed,
     /// A search.
-    Search(Settings),
+    Search(SearchSettings),
     /// A sequence of rates, independent of their results.
     Steps(Stepped),
 }
@@ -78,7 +78,7 @@ pub struct Job {
 /// A receiver of a session's progress.
 pub trait View: Send {
     /// Reports the progress of a run.
-    fn progress(&mut self, progress: &Progress);
+    fn progress(&mut self, progress: &RunProgress);
     /// Reports a completed trial.
     fn step(&mut self, step: &StepResult);
 }
@@ -92,7 +92,7 @@ pub type Carry<'a> = &'a mut dyn FnMut(&Config, &Control) -> Result<Run, Error>;
 /// If no run could start: the engine's error.
 pub fn run<T: Traffic>(
     job: Job,
-    make_traffic: impl Fn(Place) -> T + Sync,
+    make_traffic: impl Fn(TrafficThread) -> T + Sync,
     desk: &Desk,
     view: &mut dyn View,
 ) -> Result<RunResult, Error> {
@@ -134,7 +134,8 @@ fn once(job: &Job, rate: Option<Rate>, trials: &mut Trials<'_>, result: &mut Run
     result.objectives = job.objectives.iter().map(ToString::to_string).collect();
     result.objective_line = verdict::line(&job.objectives);
     verdict::of_run(job, &run, result);
-    if let Load::Open(Plan::Trace { instants, .. }) | Load::Blind(Some(Plan::Trace { instants, .. })) = &job.config.load
+    if let Load::Open(SendPlan::Trace { instants, .. }) | Load::Blind(Some(SendPlan::Trace { instants, .. })) =
+        &job.config.load
         && let Some(fault) = instants.fault()
     {
         result.partial = Some(fault);
@@ -142,8 +143,8 @@ fn once(job: &Job, rate: Option<Rate>, trials: &mut Trials<'_>, result: &mut Run
     Ok(())
 }
 
-fn searched(settings: &Settings, trials: &mut Trials<'_>, result: &mut RunResult) -> Result<(), Error> {
-    let found = crate::search::search(settings, trials, &mut |_: &Step| {});
+fn searched(settings: &SearchSettings, trials: &mut Trials<'_>, result: &mut RunResult) -> Result<(), Error> {
+    let found = crate::search::search(settings, trials, &mut |_: &JudgedTrial| {});
     if let (End::Stopped(Stop::Failed(_)), true, Some(error)) =
         (&found.end, found.steps.is_empty(), trials.take_error())
     {

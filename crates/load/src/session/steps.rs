@@ -5,23 +5,23 @@ use super::trials::Trials;
 use crate::engine::Error;
 use crate::result::{RunResult, SearchResult};
 use crate::search::rate::Rate;
-use crate::search::{Ask, Phase, Step, Stop, Trial};
+use crate::search::{Ask, JudgedTrial, Stop, Trial, TrialPhase};
 use page::words::{duration, grouped};
 
 /// Runs every rate. The result's figures combine all rates, and each rate is a step of the result.
 pub(super) fn stepped(steps: &Stepped, trials: &mut Trials<'_>, result: &mut RunResult) -> Result<(), Error> {
     assert!(!steps.rates.is_empty(), "there is a rate");
     trials.is_stepped = true;
-    let mut done: Vec<Step> = Vec::with_capacity(steps.rates.len());
+    let mut done: Vec<JudgedTrial> = Vec::with_capacity(steps.rates.len());
     let (mut stopped, mut by_hand) = (None, Vec::new());
     for (rate, number) in steps.rates.iter().zip(1..) {
-        let ask = Ask { rate: *rate, duration: steps.each, phase: Phase::Step, number };
+        let ask = Ask { rate: *rate, duration: steps.each, phase: TrialPhase::Step, number };
         match trials.run(ask) {
             Ok(observed) => {
                 if trials.is_rate_set() {
                     by_hand.push(number.to_string());
                 }
-                let step = Step { ask, observed, broken: Vec::new() };
+                let step = JudgedTrial { ask, observed, broken: Vec::new() };
                 trials.judged(&step);
                 done.push(step);
             }
@@ -45,7 +45,7 @@ pub(super) fn stepped(steps: &Stepped, trials: &mut Trials<'_>, result: &mut Run
         let note = format!("the rate was changed manually in trial {list}: the rate in its line does not apply");
         result.verdict.notes.push(note);
     }
-    let limited: Vec<&Step> = done.iter().filter(|step| step.observed.generator_limit.is_some()).collect();
+    let limited: Vec<&JudgedTrial> = done.iter().filter(|step| step.observed.generator_limit.is_some()).collect();
     if let Some(first) = limited.first() {
         let cause = first.observed.generator_limit.as_deref().unwrap_or_default();
         let (count, all) = (limited.len(), done.len());
@@ -63,7 +63,7 @@ pub(super) fn stepped(steps: &Stepped, trials: &mut Trials<'_>, result: &mut Run
     Ok(())
 }
 
-fn headline(done: &[Step], steps: &Stepped) -> String {
+fn headline(done: &[JudgedTrial], steps: &Stepped) -> String {
     let Some(highest) = done.iter().max_by(|a, b| a.ask.rate.per_s().total_cmp(&b.ask.rate.per_s())) else {
         return format!("none of the {} rates was run", steps.rates.len());
     };

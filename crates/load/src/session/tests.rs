@@ -1,8 +1,8 @@
 use super::*;
 use crate::engine::Load;
-use crate::fake::{Lines, Server};
+use crate::fake::{FakeServer, OneKeyRequests};
 use crate::result::Arrivals;
-use crate::schedule::Plan;
+use crate::schedule::SendPlan;
 use link::Address;
 
 #[derive(Default)]
@@ -12,7 +12,7 @@ struct Seen {
 }
 
 impl View for Seen {
-    fn progress(&mut self, _: &Progress) {
+    fn progress(&mut self, _: &RunProgress) {
         self.progress += 1;
     }
     fn step(&mut self, step: &StepResult) {
@@ -21,7 +21,7 @@ impl View for Seen {
 }
 
 fn job(address: &str, mode: Mode) -> Job {
-    let load = if matches!(mode, Mode::Closed) { Load::Closed } else { Load::Open(Plan::poisson()) };
+    let load = if matches!(mode, Mode::Closed) { Load::Closed } else { Load::Open(SendPlan::poisson()) };
     let config = Config {
         targets: vec![address.parse::<Address>().unwrap()],
         connections: 4,
@@ -42,12 +42,12 @@ fn job(address: &str, mode: Mode) -> Job {
 }
 
 fn session(job: Job, desk: &Desk, seen: &mut Seen) -> Result<RunResult, Error> {
-    run(job, |_| Lines::new(16), desk, seen)
+    run(job, |_| OneKeyRequests::new(16), desk, seen)
 }
 
 #[test]
 fn a_run_at_a_rate_is_filed_whole() {
-    let server = Server::start(None, 16, None).unwrap();
+    let server = FakeServer::start(None, 16, None).unwrap();
     let mut seen = Seen::default();
     let job = job(&server.target().to_string(), Mode::AtRate(Rate::new(500.0)));
     let result = session(job, &Desk::default(), &mut seen).unwrap();
@@ -71,15 +71,15 @@ fn a_run_at_a_rate_is_filed_whole() {
 
 #[test]
 fn a_search_that_keeps_everything_ends_at_its_highest_rate() {
-    let server = Server::start(None, 16, None).unwrap();
-    let settings = Settings {
+    let server = FakeServer::start(None, 16, None).unwrap();
+    let settings = SearchSettings {
         objectives: Condition::parse_list("p50=30s").unwrap(),
         start: Rate::new(200.0),
         rate_max: Rate::new(800.0),
         throughput_min: 0.0,
         trial: Duration::from_millis(200),
         warm_up: Duration::from_millis(100),
-        ..Settings::default()
+        ..SearchSettings::default()
     };
     let mut seen = Seen::default();
     let desk = Desk::default();
@@ -97,7 +97,7 @@ fn a_search_that_keeps_everything_ends_at_its_highest_rate() {
 
 #[test]
 fn a_stop_keeps_what_was_measured_and_marks_it() {
-    let server = Server::start(None, 16, None).unwrap();
+    let server = FakeServer::start(None, 16, None).unwrap();
     let (desk, mut seen) = (Desk::default(), Seen::default());
     let mut job = job(&server.target().to_string(), Mode::AtRate(Rate::new(200.0)));
     job.config.duration_ns = 600_000_000_000;
@@ -118,7 +118,7 @@ fn a_stop_keeps_what_was_measured_and_marks_it() {
 
 #[test]
 fn a_closed_loop_is_judged_as_one() {
-    let server = Server::start(None, 16, None).unwrap();
+    let server = FakeServer::start(None, 16, None).unwrap();
     let mut job = job(&server.target().to_string(), Mode::Closed);
     job.known.arrivals = Arrivals::Closed { depth: 1 };
     let result = session(job, &Desk::default(), &mut Seen::default()).unwrap();
@@ -129,9 +129,10 @@ fn a_closed_loop_is_judged_as_one() {
 #[test]
 fn a_target_that_refuses_is_an_error_and_no_result() {
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    for mode in
-        [Mode::AtRate(Rate::new(10.0)), Mode::Search(Settings { warm_up: Duration::ZERO, ..Settings::default() })]
-    {
+    for mode in [
+        Mode::AtRate(Rate::new(10.0)),
+        Mode::Search(SearchSettings { warm_up: Duration::ZERO, ..SearchSettings::default() }),
+    ] {
         let error = session(job(&address, mode), &Desk::default(), &mut Seen::default()).unwrap_err();
         assert!(matches!(error, Error::Connect { .. }), "{error}");
     }
@@ -139,7 +140,7 @@ fn a_target_that_refuses_is_an_error_and_no_result() {
 
 #[test]
 fn rates_one_after_the_other_are_steps_that_nothing_judges() {
-    let server = Server::start(None, 16, None).unwrap();
+    let server = FakeServer::start(None, 16, None).unwrap();
     let rates: Vec<Rate> = [400.0, 200.0, 600.0].map(Rate::new).to_vec();
     let mode = Mode::Steps(Stepped { rates, each: Duration::from_millis(200) });
     let mut seen = Seen::default();
@@ -158,7 +159,7 @@ fn rates_one_after_the_other_are_steps_that_nothing_judges() {
 
 #[test]
 fn a_stop_between_rates_says_how_many_were_run() {
-    let server = Server::start(None, 16, None).unwrap();
+    let server = FakeServer::start(None, 16, None).unwrap();
     let mode = Mode::Steps(Stepped { rates: vec![Rate::new(100.0); 3], each: Duration::from_millis(100) });
     let desk = Desk::default();
     desk.stop();
@@ -169,13 +170,13 @@ fn a_stop_between_rates_says_how_many_were_run() {
 
 #[test]
 fn a_late_generator_is_told_with_its_remedy_once_and_briefly_in_every_line() {
-    let server = Server::start(None, 16, None).unwrap();
-    let settings = Settings {
+    let server = FakeServer::start(None, 16, None).unwrap();
+    let settings = SearchSettings {
         objectives: Condition::parse_list("max<1ns").unwrap(),
         start: Rate::new(300.0),
         trial: Duration::from_millis(150),
         warm_up: Duration::ZERO,
-        ..Settings::default()
+        ..SearchSettings::default()
     };
     let mut seen = Seen::default();
     let mut job = job(&server.target().to_string(), Mode::Search(settings));
@@ -207,7 +208,7 @@ fn what_rose_beside_a_limited_generator_is_not_called_the_limit() {
             timelines: vec![busy],
             ..RunResult::new("test")
         };
-        verdict::finish(&job("127.0.0.1:1", Mode::Search(Settings::default())), &mut result);
+        verdict::finish(&job("127.0.0.1:1", Mode::Search(SearchSettings::default())), &mut result);
         result.verdict
     };
     assert!(of(None).limit.unwrap().what.contains("the server's busiest thread"));

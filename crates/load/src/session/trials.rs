@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use super::follow::follow;
 use super::{Carry, Desk, Freedom, View, agents, settling, verdict};
 use crate::engine::{Config, Control, Ending, Error, Run};
-use crate::report::terminal::Progress;
+use crate::report::terminal::RunProgress;
 use crate::result::{Figures, Interval, StepResult, Timeline, from_run, searched};
-use crate::search::{Ask, Found, Observed, Phase, Step, Stop, Trial};
+use crate::search::{Ask, JudgedTrial, Observed, SearchOutcome, Stop, Trial, TrialPhase};
 
 /// Approximate number of timeline slices of one trial.
 const SLICES: u32 = 10;
@@ -30,7 +30,7 @@ pub(super) struct Trials<'a> {
     error: Option<Error>,
     /// Time at which the last run's schedule began, in seconds since the start.
     began_s: f64,
-    lines: agents::Lines,
+    lines: agents::HostTimelines,
     /// True if the runs are a sequence of rates without verdicts.
     pub is_stepped: bool,
 }
@@ -38,7 +38,7 @@ pub(super) struct Trials<'a> {
 impl<'a> Trials<'a> {
     pub fn new(config: &'a Config, carry: Carry<'a>, desk: &'a Desk, view: &'a mut dyn View, started: Instant) -> Self {
         let (intervals, figures, limits) = (Vec::new(), HashMap::new(), HashMap::new());
-        let (error, began_s, lines) = (None, 0.0, agents::Lines::default());
+        let (error, began_s, lines) = (None, 0.0, agents::HostTimelines::default());
         Self {
             config,
             carry,
@@ -74,7 +74,7 @@ impl<'a> Trials<'a> {
     }
 
     /// Returns the combined figures of the trials at the answer, or those of the last trial if there is no answer.
-    pub fn figures_of(&self, found: &Found) -> Figures {
+    pub fn figures_of(&self, found: &SearchOutcome) -> Figures {
         let numbers: Vec<u32> = match found.at_answer() {
             at_answer if at_answer.is_empty() => found.steps.last().map(|step| step.ask.number).into_iter().collect(),
             at_answer => at_answer.iter().map(|step| step.ask.number).collect(),
@@ -84,7 +84,7 @@ impl<'a> Trials<'a> {
     }
 
     /// Returns the combined figures of these trials.
-    pub fn figures_together(&self, steps: &[Step]) -> Figures {
+    pub fn figures_together(&self, steps: &[JudgedTrial]) -> Figures {
         let several = steps.iter().filter_map(|step| self.figures.get(&step.ask.number));
         from_run::together(&several.collect::<Vec<_>>())
     }
@@ -105,7 +105,7 @@ impl<'a> Trials<'a> {
         let (view, carry) = (&mut *self.view, &mut *self.carry);
         let (run, cut) = std::thread::scope(|scope| {
             let followed = control.clone();
-            let mut tell = |progress: &Progress| view.progress(progress);
+            let mut tell = |progress: &RunProgress| view.progress(progress);
             let builder = std::thread::Builder::new().name("follow".to_owned());
             let follower = builder
                 .spawn_scoped(scope, move || follow(&followed, config.slice_ns, length_ns, what, &ended, &mut tell))
@@ -165,7 +165,8 @@ impl Trial for Trials<'_> {
             return Err(Stop::Asked);
         }
         let phase = searched::phase_name(ask.phase);
-        let what = if ask.phase == Phase::WarmUp { phase.to_owned() } else { format!("trial {}, {phase}", ask.number) };
+        let what =
+            if ask.phase == TrialPhase::WarmUp { phase.to_owned() } else { format!("trial {}, {phase}", ask.number) };
         let config = trial_config(self.config, ask.duration);
         let freedom = if self.is_stepped { Freedom::ThisRun } else { Freedom::Searching };
         let run = match self.engine(&config, ask.rate.per_s(), &what, freedom) {
@@ -198,7 +199,7 @@ impl Trial for Trials<'_> {
         Ok(observed(&run, self.began_s + config.warm_up_ns as f64 / 1e9))
     }
 
-    fn judged(&mut self, step: &Step) {
+    fn judged(&mut self, step: &JudgedTrial) {
         let mut line = StepResult::from(step);
         self.shorten(std::slice::from_mut(&mut line));
         self.view.step(&line);

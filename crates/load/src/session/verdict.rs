@@ -2,7 +2,7 @@
 
 use super::{Job, Mode};
 use crate::engine::{Ending, LoopKind, Run};
-use crate::measure::Fault;
+use crate::measure::NamedFailure;
 use crate::result::{Assertion, Figures, Latencies, ObjectiveLine, RunResult};
 use crate::search::objective::{Condition, What};
 use crate::timeline::limit;
@@ -81,7 +81,7 @@ pub(super) fn unheard(run: &Run) -> Option<String> {
 /// Returns the most frequent fault in brackets, if there is one.
 pub(super) fn first_fault(run: &Run) -> String {
     let described =
-        |fault: &Fault| format!(" ({}, {} times; first occurrence: {})", fault.name, fault.count, fault.first);
+        |fault: &NamedFailure| format!(" ({}, {} times; first occurrence: {})", fault.name, fault.count, fault.first);
     run.bulk.faults.first().map(described).unwrap_or_default()
 }
 

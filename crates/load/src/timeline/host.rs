@@ -1,6 +1,6 @@
 //! The use of the host's CPUs, from `/proc/stat`.
 
-use super::{Reading, Source, Unit};
+use super::{FigureReading, Source, Unit};
 
 /// The kernel's ticks per second in `/proc/stat`: always 100 for programs.
 const TICKS_A_SECOND: f64 = 100.0;
@@ -8,12 +8,12 @@ const TICKS_A_SECOND: f64 = 100.0;
 /// A source with the use of all CPUs of this host and of the busiest one.
 #[derive(Default)]
 pub struct Host {
-    before: Vec<Ticks>,
+    before: Vec<HostTicks>,
 }
 
 /// The time of a CPU since its start, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Ticks {
+pub struct HostTicks {
     /// Total time in ticks.
     pub total: f64,
     /// Idle time in ticks.
@@ -25,24 +25,24 @@ pub struct Ticks {
 }
 
 /// Parses `/proc/stat`; the first entry is all CPUs together.
-pub fn parse(stat: &str) -> Vec<Ticks> {
+pub fn parse(stat: &str) -> Vec<HostTicks> {
     let lines = stat.lines().filter(|line| line.starts_with("cpu"));
     lines
         .map(|line| {
             let ticks: Vec<f64> = line.split_whitespace().skip(1).filter_map(|ticks| ticks.parse().ok()).collect();
             let at = |index: usize| ticks.get(index).copied().unwrap_or(0.0);
             // user nice system idle iowait irq softirq steal; user time already includes guest time.
-            Ticks { total: ticks.iter().take(8).sum(), idle: at(3) + at(4), softirq: at(6), steal: at(7) }
+            HostTicks { total: ticks.iter().take(8).sum(), idle: at(3) + at(4), softirq: at(6), steal: at(7) }
         })
         .collect()
 }
 
 /// Returns shares of the time between two readings.
-pub fn readings(before: &[Ticks], now: &[Ticks]) -> Vec<Reading> {
+pub fn readings(before: &[HostTicks], now: &[HostTicks]) -> Vec<FigureReading> {
     if before.len() != now.len() || now.is_empty() {
         return Vec::new();
     }
-    let share = |of: fn(&Ticks) -> f64, at: usize| {
+    let share = |of: fn(&HostTicks) -> f64, at: usize| {
         let passed = now[at].total - before[at].total;
         if passed <= 0.0 { 0.0 } else { ((of(&now[at]) - of(&before[at])) / passed).clamp(0.0, 1.0) }
     };
@@ -53,11 +53,11 @@ pub fn readings(before: &[Ticks], now: &[Ticks]) -> Vec<Reading> {
     }
     let most = |of: &dyn Fn(usize) -> f64| (1..now.len()).filter(|at| passed(*at)).map(of).fold(0.0, f64::max);
     vec![
-        Reading::new("CPU busy/all", Unit::Share, busy(0)),
-        Reading::new("CPU busy/busiest", Unit::Share, most(&busy)),
-        Reading::new("softirq/all", Unit::Share, share(|ticks| ticks.softirq, 0)),
-        Reading::new("softirq/busiest CPU", Unit::Share, most(&|at| share(|ticks| ticks.softirq, at))),
-        Reading::new("steal", Unit::Share, share(|ticks| ticks.steal, 0)),
+        FigureReading::new("CPU busy/all", Unit::Share, busy(0)),
+        FigureReading::new("CPU busy/busiest", Unit::Share, most(&busy)),
+        FigureReading::new("softirq/all", Unit::Share, share(|ticks| ticks.softirq, 0)),
+        FigureReading::new("softirq/busiest CPU", Unit::Share, most(&|at| share(|ticks| ticks.softirq, at))),
+        FigureReading::new("steal", Unit::Share, share(|ticks| ticks.steal, 0)),
     ]
 }
 
@@ -66,7 +66,7 @@ impl Source for Host {
         "host"
     }
 
-    fn read(&mut self) -> Vec<Reading> {
+    fn read(&mut self) -> Vec<FigureReading> {
         let Ok(stat) = std::fs::read_to_string("/proc/stat") else { return Vec::new() };
         let now = parse(&stat);
         let readings = readings(&self.before, &now);

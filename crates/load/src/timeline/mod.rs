@@ -65,7 +65,7 @@ impl Unit {
 
 /// A figure as it was read.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reading {
+pub struct FigureReading {
     /// Name of the figure; `group/name` if several figures share a chart.
     pub name: String,
     /// Meaning of the value.
@@ -74,7 +74,7 @@ pub struct Reading {
     pub value: f64,
 }
 
-impl Reading {
+impl FigureReading {
     /// Creates a figure.
     pub fn new(name: impl Into<String>, unit: Unit, value: f64) -> Self {
         Self { name: name.into(), unit, value }
@@ -87,20 +87,20 @@ pub trait Source: Send {
     fn whose(&self) -> &'static str;
 
     /// Returns the current figures; none if they cannot be read.
-    fn read(&mut self) -> Vec<Reading>;
+    fn read(&mut self) -> Vec<FigureReading>;
 }
 
 /// Timelines under construction.
 #[derive(Default)]
-pub struct Lines {
+pub struct GrowingTimelines {
     lines: Vec<Timeline>,
     places: HashMap<(&'static str, String), usize>,
     counters: HashMap<(&'static str, String), (f64, f64)>,
 }
 
-impl Lines {
+impl GrowingTimelines {
     /// Adds the readings taken at `at_s` seconds since the start.
-    pub fn add(&mut self, at_s: f64, whose: &'static str, readings: Vec<Reading>) {
+    pub fn add(&mut self, at_s: f64, whose: &'static str, readings: Vec<FigureReading>) {
         for reading in readings {
             let key = (whose, reading.name);
             let value = if reading.unit.is_counter() {
@@ -160,7 +160,7 @@ impl Lines {
 /// A thread that reads sources until it is stopped.
 pub struct Recorder {
     end: Sender<()>,
-    thread: JoinHandle<Lines>,
+    thread: JoinHandle<GrowingTimelines>,
 }
 
 impl Recorder {
@@ -168,7 +168,7 @@ impl Recorder {
     pub fn start(mut sources: Vec<Box<dyn Source>>, started: Instant) -> std::io::Result<Self> {
         let (end, ended) = channel();
         let thread = std::thread::Builder::new().name("timeline".to_owned()).spawn(move || {
-            let (mut lines, mut period) = (Lines::default(), PERIOD);
+            let (mut lines, mut period) = (GrowingTimelines::default(), PERIOD);
             loop {
                 for source in &mut sources {
                     let readings = source.read();
@@ -189,7 +189,7 @@ impl Recorder {
     /// Ends the thread and returns the timelines.
     pub fn finish(self) -> Vec<Timeline> {
         let _ = self.end.send(());
-        self.thread.join().map(Lines::into_timelines).unwrap_or_default()
+        self.thread.join().map(GrowingTimelines::into_timelines).unwrap_or_default()
     }
 }
 
@@ -199,12 +199,12 @@ mod tests {
 
     #[test]
     fn counters_become_rates_and_a_reset_is_no_negative_rate() {
-        let mut lines = Lines::default();
+        let mut lines = GrowingTimelines::default();
         for (at_s, value) in [(0.0, 100.0), (0.5, 150.0), (1.0, 20.0), (2.0, 30.0)] {
             let readings = vec![
-                Reading::new("ops", Unit::PerSecond, value),
-                Reading::new("cpu", Unit::SecondsSpent, at_s / 2.0),
-                Reading::new("memory", Unit::Bytes, 7.0),
+                FigureReading::new("ops", Unit::PerSecond, value),
+                FigureReading::new("cpu", Unit::SecondsSpent, at_s / 2.0),
+                FigureReading::new("memory", Unit::Bytes, 7.0),
             ];
             lines.add(at_s, "server", readings);
         }
@@ -220,12 +220,12 @@ mod tests {
 
     #[test]
     fn lines_and_points_are_bounded() {
-        let mut lines = Lines::default();
+        let mut lines = GrowingTimelines::default();
         for n in 0..2 * TIMELINES_MAX {
-            lines.add(0.0, "host", vec![Reading::new(format!("{n}"), Unit::Count, 1.0)]);
+            lines.add(0.0, "host", vec![FigureReading::new(format!("{n}"), Unit::Count, 1.0)]);
         }
         for n in 0..3 * POINTS_MAX {
-            lines.add(n as f64, "host", vec![Reading::new("0", Unit::Count, 1.0)]);
+            lines.add(n as f64, "host", vec![FigureReading::new("0", Unit::Count, 1.0)]);
             lines.thin();
         }
         let lines = lines.into_timelines();
@@ -241,10 +241,10 @@ mod tests {
             fn whose(&self) -> &'static str {
                 "server"
             }
-            fn read(&mut self) -> Vec<Reading> {
+            fn read(&mut self) -> Vec<FigureReading> {
                 self.0 += 1.0;
                 let _ = self.1.send(());
-                vec![Reading::new("ticks", Unit::Count, self.0)]
+                vec![FigureReading::new("ticks", Unit::Count, self.0)]
             }
         }
         let (tick, ticked) = channel();

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::{Reading, Source, Unit};
+use super::{FigureReading, Source, Unit};
 
 /// Highest number of threads with a timeline of their own: the first ones.
 const THREADS_SHOWN_MAX: usize = 16;
@@ -76,7 +76,7 @@ pub fn thread(comm: &str, schedstat: &str, status: &str, stat: &str) -> Thread {
 }
 
 /// Returns the figures of all threads from two readings that are `passed_s` seconds apart.
-pub fn readings(before: &HashMap<u32, Thread>, now: &HashMap<u32, Thread>, passed_s: f64) -> Vec<Reading> {
+pub fn readings(before: &HashMap<u32, Thread>, now: &HashMap<u32, Thread>, passed_s: f64) -> Vec<FigureReading> {
     let share = |of: fn(&Thread) -> f64, tid: &u32| {
         let since = of(now.get(tid)?) - of(before.get(tid)?);
         Some((since / 1e9 / passed_s).clamp(0.0, 1.0))
@@ -94,20 +94,24 @@ pub fn readings(before: &HashMap<u32, Thread>, now: &HashMap<u32, Thread>, passe
     };
     let most = |shares: &mut dyn Iterator<Item = f64>| shares.fold(0.0, f64::max);
     let mut readings = vec![
-        Reading::new("CPU use of the busiest thread", Unit::Share, most(&mut ran.iter().map(|(_, share)| *share))),
-        Reading::new("worst thread's wait for a CPU", Unit::Share, most(&mut waited.iter().copied())),
-        Reading::new("CPUs used", Unit::Count, ran.iter().map(|(_, share)| share).sum()),
+        FigureReading::new(
+            "CPU use of the busiest thread",
+            Unit::Share,
+            most(&mut ran.iter().map(|(_, share)| *share)),
+        ),
+        FigureReading::new("worst thread's wait for a CPU", Unit::Share, most(&mut waited.iter().copied())),
+        FigureReading::new("CPUs used", Unit::Count, ran.iter().map(|(_, share)| share).sum()),
         // Counters were converted to rates above, thread by thread, because threads may start and end.
-        Reading::new("involuntary switches per second", Unit::Count, total(|t| t.involuntary)),
-        Reading::new("page faults per second/minor", Unit::Count, total(|t| t.minor_faults)),
-        Reading::new("page faults per second/major", Unit::Count, total(|t| t.major_faults)),
+        FigureReading::new("involuntary switches per second", Unit::Count, total(|t| t.involuntary)),
+        FigureReading::new("page faults per second/minor", Unit::Count, total(|t| t.minor_faults)),
+        FigureReading::new("page faults per second/major", Unit::Count, total(|t| t.major_faults)),
     ];
     // A unique name keeps its timeline when the thread is restarted.
     for (tid, share) in ran.iter().take(THREADS_SHOWN_MAX) {
         let name = &now[tid].name;
         let is_alone = now.values().filter(|thread| thread.name == *name).count() == 1;
         let shown = if is_alone { name.clone() } else { format!("{name} {tid}") };
-        readings.push(Reading::new(format!("CPU by thread/{shown}"), Unit::Share, *share));
+        readings.push(FigureReading::new(format!("CPU by thread/{shown}"), Unit::Share, *share));
     }
     readings
 }
@@ -117,7 +121,7 @@ impl Source for Process {
         self.whose
     }
 
-    fn read(&mut self) -> Vec<Reading> {
+    fn read(&mut self) -> Vec<FigureReading> {
         let Ok(tasks) = std::fs::read_dir(self.folder.join("task")) else { return Vec::new() };
         let mut now = HashMap::new();
         for task in tasks.flatten().take(THREADS_READ_MAX) {
@@ -130,7 +134,7 @@ impl Source for Process {
         let mut readings = readings(&self.before, &now, passed_s);
         let pages = read(&self.folder, "statm").and_then(|text| text.split_whitespace().nth(1)?.parse::<f64>().ok());
         if let (Some(pages), false) = (pages, readings.is_empty()) {
-            readings.push(Reading::new("resident memory", Unit::Bytes, pages * PAGE_BYTES));
+            readings.push(FigureReading::new("resident memory", Unit::Bytes, pages * PAGE_BYTES));
         }
         self.before = now;
         readings

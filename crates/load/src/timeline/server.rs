@@ -5,9 +5,9 @@
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::time::Duration;
 
-use super::{Reading, Source, Unit};
-use link::tls::{Client, Failure, Maker, Settings};
-use link::{Address, Stream};
+use super::{FigureReading, Source, Unit};
+use link::tls::{Failure, Maker, TlsClient, TlsSettings};
+use link::{Address, ServerStream};
 
 /// Largest reply in bytes.
 const ANSWER_BYTES_MAX: u64 = 4 << 20;
@@ -28,7 +28,7 @@ pub enum Account {
 }
 
 /// A server that reports its own statistics.
-pub struct Server {
+pub struct ObservedServer {
     address: String,
     account: Account,
     tls: Option<Maker>,
@@ -85,7 +85,7 @@ const METRICS: [(&str, &str, Unit); 14] = [
     ("gannet_background_slices_long_total", "long background slices per second", Unit::PerSecond),
 ];
 
-impl Server {
+impl ObservedServer {
     /// Creates the source for the server at `address` (`HOST:PORT` or `unix:PATH`).
     pub fn new(address: &str, account: Account) -> Self {
         Self { address: address.to_owned(), account, tls: None, rest: 0 }
@@ -93,8 +93,8 @@ impl Server {
 
     /// Returns the source with TLS for connections by TCP.
     #[must_use]
-    pub fn secured(self, tls: Option<&Client>) -> Self {
-        let maker = |client: &Client| Some(client.maker(&[self.address.parse().ok()?], 1));
+    pub fn secured(self, tls: Option<&TlsClient>) -> Self {
+        let maker = |client: &TlsClient| Some(client.maker(&[self.address.parse().ok()?], 1));
         Self { tls: tls.and_then(maker), ..self }
     }
 
@@ -111,7 +111,7 @@ impl Server {
             Account::Metrics => b"GET /metrics HTTP/1.1\r\nHost: metrics\r\nConnection: close\r\n\r\n",
         };
         let address: Address = self.address.parse().map_err(|_| ErrorKind::NotFound)?;
-        ask(Stream::connect(&address, self.tls.as_ref(), PATIENCE)?, request, self.account)
+        ask(ServerStream::connect(&address, self.tls.as_ref(), PATIENCE)?, request, self.account)
     }
 
     /// Returns the server's description of itself.
@@ -137,7 +137,9 @@ impl Server {
 
     /// Returns whether a handshake succeeds, without verifying the server's identity.
     fn speaks_tls(&self) -> bool {
-        let Ok(client) = Client::new(&Settings { insecure: true, ..Settings::default() }) else { return false };
+        let Ok(client) = TlsClient::new(&TlsSettings { insecure: true, ..TlsSettings::default() }) else {
+            return false;
+        };
         let asked = Self::new(&self.address, self.account).secured(Some(&client));
         // An alert that refuses the client is TLS too.
         asked
@@ -211,9 +213,10 @@ fn info<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// Parses the figures in the statistics.
-pub fn readings(account: Account, text: &str) -> Vec<Reading> {
+pub fn readings(account: Account, text: &str) -> Vec<FigureReading> {
     let known = |table: &[(&str, &str, Unit)], of: fn(&'_ str, &str) -> Option<f64>| {
-        let found = table.iter().filter_map(|(name, ours, unit)| Some(Reading::new(*ours, *unit, of(text, name)?)));
+        let found =
+            table.iter().filter_map(|(name, ours, unit)| Some(FigureReading::new(*ours, *unit, of(text, name)?)));
         found.collect()
     };
     match account {
@@ -223,8 +226,8 @@ pub fn readings(account: Account, text: &str) -> Vec<Reading> {
     }
 }
 
-fn metrics(text: &str) -> Vec<Reading> {
-    let mut readings: Vec<Reading> = Vec::new();
+fn metrics(text: &str) -> Vec<FigureReading> {
+    let mut readings: Vec<FigureReading> = Vec::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let Some((series, value)) = line.rsplit_once(' ') else { continue };
         let Ok(value) = value.parse::<f64>() else { continue };
@@ -237,18 +240,18 @@ fn metrics(text: &str) -> Vec<Reading> {
         };
         match readings.iter_mut().find(|reading| reading.name == name) {
             Some(reading) => reading.value += value,
-            None => readings.push(Reading::new(name, *unit, value)),
+            None => readings.push(FigureReading::new(name, *unit, value)),
         }
     }
     readings
 }
 
-impl Source for Server {
+impl Source for ObservedServer {
     fn whose(&self) -> &'static str {
         "server"
     }
 
-    fn read(&mut self) -> Vec<Reading> {
+    fn read(&mut self) -> Vec<FigureReading> {
         if self.rest > 0 {
             self.rest -= 1;
             return Vec::new();
@@ -266,7 +269,7 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    fn value(readings: &[Reading], name: &str) -> Option<f64> {
+    fn value(readings: &[FigureReading], name: &str) -> Option<f64> {
         readings.iter().find(|reading| reading.name == name).map(|reading| reading.value)
     }
 
@@ -315,7 +318,7 @@ mod tests {
             b"$26\r\n# Server\r\nredis_version:7\r\n\r\n",
             b"HTTP/1.1 404 Not Found\r\n\r\nno",
         ]);
-        let server = |account| Server::new(&address, account);
+        let server = |account| ObservedServer::new(&address, account);
         assert_eq!(server(Account::Stats).describe().as_deref(), Some("memcached protocol, version 1.6.18"));
         assert_eq!(server(Account::Stats).text(), None);
         assert_eq!(server(Account::Info).text(), None);

@@ -8,7 +8,7 @@ pub const FAULTS_MAX: usize = 100;
 
 /// Place of the faulty value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum FaultPlace {
     /// A line of a file, counted from 1.
     File {
         /// The file as the user named it.
@@ -22,9 +22,9 @@ pub enum Place {
 
 /// One fault. Displayed as `load.toml:12: keys[0].count: description; remedy`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Fault {
+pub struct WorkloadFault {
     /// Place of the faulty value.
-    pub place: Place,
+    pub place: FaultPlace,
     /// The field's path, such as `keys[0].verbs[1].weight`; empty if the fault belongs to no field.
     pub name: String,
     /// Description of the fault.
@@ -33,29 +33,29 @@ pub struct Fault {
     pub remedy: String,
 }
 
-impl Fault {
+impl WorkloadFault {
     /// Creates a fault of the field `name` without a file.
     pub fn new(name: impl Into<String>, what: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { place: Place::Given, name: name.into(), what: what.into(), remedy: remedy.into() }
+        Self { place: FaultPlace::Given, name: name.into(), what: what.into(), remedy: remedy.into() }
     }
 
     /// Returns the same fault at `place`.
     #[must_use]
-    pub fn at(self, place: Place) -> Self {
+    pub fn at(self, place: FaultPlace) -> Self {
         Self { place, ..self }
     }
 }
 
-impl From<link::tls::SettingError> for Fault {
+impl From<link::tls::SettingError> for WorkloadFault {
     /// Uses the field's name in a workload file.
     fn from(error: link::tls::SettingError) -> Self {
         Self::new(error.path("targets.tls"), error.what, error.remedy)
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for WorkloadFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Place::File { path, line } = &self.place {
+        if let FaultPlace::File { path, line } = &self.place {
             write!(f, "{}:{line}: ", path.display())?;
         }
         if !self.name.is_empty() {
@@ -65,4 +65,4 @@ impl fmt::Display for Fault {
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for WorkloadFault {}

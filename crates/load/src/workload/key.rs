@@ -163,7 +163,7 @@ impl KeyText {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::model::{Sizes, Step};
+    use crate::workload::model::{LengthStep, Sizes};
     use crate::workload::units::Share;
     use std::collections::HashSet;
 
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn keys_are_distinct_of_the_length_asked_for_and_read_back() {
-        let steps = vec![Step { from: 7, to: 9, weight: 1.0 }, Step { from: 40, to: 250, weight: 2.0 }];
+        let steps = vec![LengthStep { from: 7, to: 9, weight: 1.0 }, LengthStep { from: 40, to: 250, weight: 2.0 }];
         for (count, prefix, sizes) in [
             (100_000, "", Sizes::Fixed(16)),
             (100_000, "", Sizes::Fixed(4)),

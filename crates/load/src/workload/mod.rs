@@ -22,7 +22,7 @@ pub mod units;
 mod validate;
 pub mod value;
 
-pub use fault::{Fault, Place};
-pub use model::{Command, KeySpace, Order, Pace, Placement, Protocol, Sizes, Verb, Workload};
+pub use fault::{FaultPlace, WorkloadFault};
+pub use model::{KeyCommand, KeySpace, Order, Pace, Placement, Protocol, Sizes, Verb, Workload};
 pub use prefill::Prefill;
-pub use source::Source;
+pub use source::RequestSource;

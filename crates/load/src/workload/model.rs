@@ -42,7 +42,7 @@ pub struct Workload {
     /// The servers; empty if they are given elsewhere.
     pub targets: Vec<Target>,
     /// TLS settings for targets that are reached by TCP; `None` disables TLS.
-    pub tls: Option<tls::Settings>,
+    pub tls: Option<tls::TlsSettings>,
     /// The rule that assigns keys to targets.
     pub placement: Placement,
     /// User and password that a new connection sends.
@@ -277,7 +277,7 @@ pub struct KeySpace {
     /// Share of the requests for keys that are requested only once.
     pub once: Share,
     /// Commands on the keys, with weights.
-    pub verbs: Vec<Command>,
+    pub verbs: Vec<KeyCommand>,
     /// Length of a value in bytes; for hashes, of each field.
     pub value_bytes: Sizes,
     /// Share of a value that a compressor can remove.
@@ -297,7 +297,7 @@ impl Default for KeySpace {
             key_bytes: Sizes::Fixed(16),
             order: Order::Uniform,
             once: Share(0.0),
-            verbs: vec![Command::new(Verb::Get)],
+            verbs: vec![KeyCommand::new(Verb::Get)],
             value_bytes: Sizes::Fixed(256),
             compressible: Share(0.0),
             ttl: Vec::new(),
@@ -362,12 +362,12 @@ pub enum Sizes {
     /// From the first to the second length, inclusive, uniformly.
     Range(u64, u64),
     /// Ranges with weights.
-    Steps(Vec<Step>),
+    Steps(Vec<LengthStep>),
 }
 
 /// Lengths from `from` to `to`, inclusive, with the weight of all of them together.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Step {
+pub struct LengthStep {
     /// The shortest length in bytes.
     pub from: u64,
     /// The longest length in bytes.
@@ -406,7 +406,7 @@ impl Sizes {
 
 /// A command on the keys of a space.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Command {
+pub struct KeyCommand {
     /// Operation of the command.
     pub verb: Verb,
     /// Relative frequency among the space's commands.
@@ -421,7 +421,7 @@ pub struct Command {
     pub text: String,
 }
 
-impl Command {
+impl KeyCommand {
     /// Creates a command for `verb` with its usual arguments and weight 1.
     pub fn new(verb: Verb) -> Self {
         let text = if verb == Verb::MetaGet { "v".into() } else { String::new() };

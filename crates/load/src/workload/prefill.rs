@@ -5,16 +5,16 @@
 
 use base::clock::UnixMillis;
 
-use super::draw::order::Part;
+use super::draw::order::ThreadShare;
 use super::model::Workload;
-use super::source::Source;
-use crate::traffic::{Pending, Progress, Traffic};
+use super::source::RequestSource;
+use crate::traffic::{Pending, ReplyProgress, Traffic};
 
 /// The prefill of one thread.
 #[derive(Debug)]
 pub struct Prefill {
-    source: Source,
-    parts: Vec<Part>,
+    source: RequestSource,
+    parts: Vec<ThreadShare>,
     space: usize,
     index: u64,
     left: u64,
@@ -24,13 +24,15 @@ impl Prefill {
     /// Creates the prefill of thread `thread` of the workload's threads.
     ///
     /// # Panics
-    /// As for [`Source::new`].
+    /// As for [`RequestSource::new`].
     pub fn new(workload: &Workload, thread: u32, now: UnixMillis) -> Self {
-        let own = |count| (u64::from(thread) < count).then(|| Part::new(count, thread.into(), workload.threads.into()));
-        let parts: Vec<Option<Part>> = workload.keys.iter().map(|space| own(space.count)).collect();
+        let own = |count| {
+            (u64::from(thread) < count).then(|| ThreadShare::new(count, thread.into(), workload.threads.into()))
+        };
+        let parts: Vec<Option<ThreadShare>> = workload.keys.iter().map(|space| own(space.count)).collect();
         let left = parts.iter().flatten().map(|part| part.count).sum();
-        let parts = parts.into_iter().map(|part| part.unwrap_or(Part::EMPTY)).collect();
-        Self { source: Source::new(workload, thread, now), parts, space: 0, index: 0, left }
+        let parts = parts.into_iter().map(|part| part.unwrap_or(ThreadShare::EMPTY)).collect();
+        Self { source: RequestSource::new(workload, thread, now), parts, space: 0, index: 0, left }
     }
 
     /// Returns the number of keys that this thread still has to store.
@@ -71,7 +73,7 @@ impl Traffic for Prefill {
         self.source.next(connection, out)
     }
 
-    fn answer(&mut self, pending: &mut Pending, bytes: &[u8]) -> (usize, Progress) {
+    fn answer(&mut self, pending: &mut Pending, bytes: &[u8]) -> (usize, ReplyProgress) {
         self.source.answer(pending, bytes)
     }
 

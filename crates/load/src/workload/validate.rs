@@ -2,10 +2,10 @@
 
 use base::units::TimeSpan;
 
-use super::fault::{FAULTS_MAX, Fault};
+use super::fault::{FAULTS_MAX, WorkloadFault};
 use super::key;
 use super::model::{
-    Arrivals, COMMANDS_MAX, CONNECTIONS_MAX, Command, DEPTH_MAX, FIELDS_MAX, KEY_SPACES_MAX, KEYS_MAX, KeySpace,
+    Arrivals, COMMANDS_MAX, CONNECTIONS_MAX, DEPTH_MAX, FIELDS_MAX, KEY_SPACES_MAX, KEYS_MAX, KeyCommand, KeySpace,
     MULTI_KEYS_MAX, Order, Pace, Placement, Protocol, STEPS_MAX, Sizes, THREADS_MAX, VALUE_BYTES_MAX, Verb, Workload,
 };
 
@@ -23,7 +23,7 @@ impl Workload {
     ///
     /// # Errors
     /// All faults, at most [`FAULTS_MAX`], each with the path of its field.
-    pub fn validate(&self) -> Result<(), Vec<Fault>> {
+    pub fn validate(&self) -> Result<(), Vec<WorkloadFault>> {
         let mut check = Check { faults: Vec::new() };
         check.whole(self);
         check.targets(self);
@@ -40,12 +40,12 @@ impl Workload {
 }
 
 struct Check {
-    faults: Vec<Fault>,
+    faults: Vec<WorkloadFault>,
 }
 
 impl Check {
     fn fault(&mut self, name: &str, what: impl Into<String>, remedy: impl Into<String>) {
-        self.faults.push(Fault::new(name, what, remedy));
+        self.faults.push(WorkloadFault::new(name, what, remedy));
     }
 
     fn holds(&mut self, holds: bool, name: &str, what: &str, remedy: &str) -> bool {
@@ -129,7 +129,7 @@ impl Check {
             self.holds(known, &path, &what, "write HOST:PORT, as in 127.0.0.1:11211, or unix:PATH");
             self.count(&path, target.weight.into(), 1, 1_000_000, "parts of the ring");
         }
-        self.faults.extend(workload.tls.iter().flat_map(link::tls::Settings::faults).map(Fault::from));
+        self.faults.extend(workload.tls.iter().flat_map(link::tls::TlsSettings::faults).map(WorkloadFault::from));
         if workload.targets.len() > 1 {
             let many = workload.commands().any(|command| command.keys > 1);
             let placed = workload.placement != Placement::Any;
@@ -320,7 +320,7 @@ impl Check {
         }
     }
 
-    fn command(&mut self, path: &str, workload: &Workload, key_bytes: u64, command: &Command) {
+    fn command(&mut self, path: &str, workload: &Workload, key_bytes: u64, command: &KeyCommand) {
         let at = |field: &str| format!("{path}.{field}");
         self.weight(&at("weight"), command.weight);
         let (verb, protocol) = (command.verb, workload.protocol);
@@ -346,7 +346,7 @@ impl Check {
     }
 
     /// Checks the flags of a meta verb, or a raw text.
-    fn text(&mut self, path: &str, protocol: Protocol, command: &Command) {
+    fn text(&mut self, path: &str, protocol: Protocol, command: &KeyCommand) {
         let at = |field: &str| format!("{path}.{field}");
         let text = &command.text;
         self.holds(text.len() <= TEXT_BYTES_MAX, &at("text"), "the text is longer than 4096 bytes", "shorten it");
@@ -407,7 +407,7 @@ impl Check {
 
 impl Workload {
     /// Returns the commands of all key spaces.
-    pub fn commands(&self) -> impl Iterator<Item = &Command> {
+    pub fn commands(&self) -> impl Iterator<Item = &KeyCommand> {
         self.keys.iter().flat_map(|space| &space.verbs)
     }
 }

@@ -33,7 +33,7 @@ pub struct Values {
 
 /// An error: the value differs from the one expected for its key and version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wrong;
+pub struct WrongValue;
 
 const fn check(mark: u64, version: u64, len: u64) -> u64 {
     split_mix(split_mix(mark ^ version.rotate_left(32)) ^ len)
@@ -83,23 +83,23 @@ impl Values {
 
     /// Compares the first bytes of a value of `len` bytes: [`HEAD_BYTES`] of them, or all if it is shorter. Returns the
     /// position in the block at which its body begins.
-    pub fn check_head(&self, mark: u64, len: u64, head: &[u8]) -> Result<u32, Wrong> {
+    pub fn check_head(&self, mark: u64, len: u64, head: &[u8]) -> Result<u32, WrongValue> {
         let Some(head) = head.first_chunk::<HEAD_BYTES>().filter(|_| len >= HEAD_BYTES as u64) else {
-            return if head == &short(mark, head.len())[..head.len()] { Ok(0) } else { Err(Wrong) };
+            return if head == &short(mark, head.len())[..head.len()] { Ok(0) } else { Err(WrongValue) };
         };
         let word = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes"));
         let check = check(mark, word(8), len);
-        if word(0) == mark && word(16) == check { Ok((check % STARTS) as u32) } else { Err(Wrong) }
+        if word(0) == mark && word(16) == check { Ok((check % STARTS) as u32) } else { Err(WrongValue) }
     }
 
     /// Compares the next bytes of a body, which are at `at` in the block. Returns the position at which the body
     /// continues.
-    pub fn check_body(&self, at: u32, body: &[u8]) -> Result<u32, Wrong> {
+    pub fn check_body(&self, at: u32, body: &[u8]) -> Result<u32, WrongValue> {
         let (mut at, mut rest) = (at as usize, body);
         while !rest.is_empty() {
             let part = rest.len().min(BLOCK_BYTES - at);
             if rest[..part] != self.block[at..at + part] {
-                return Err(Wrong);
+                return Err(WrongValue);
             }
             (at, rest) = ((at + part) % BLOCK_BYTES, &rest[part..]);
         }
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     /// Reads a value that comes in parts of `step` bytes behind its head.
-    fn verify(values: &Values, mark: u64, value: &[u8], step: usize) -> Result<(), Wrong> {
+    fn verify(values: &Values, mark: u64, value: &[u8], step: usize) -> Result<(), WrongValue> {
         let len = value.len() as u64;
         let (head, body) = value.split_at(value.len().min(HEAD_BYTES));
         let mut at = values.check_head(mark, len, head)?;
@@ -142,7 +142,7 @@ mod tests {
             let mut value = Vec::new();
             values.put(77, 5, len as u64, &mut value);
             let wrong = |what: &str, value: &[u8], mark: u64| {
-                assert_eq!(verify(&values, mark, value, 1000), Err(Wrong), "{what} of {len} bytes");
+                assert_eq!(verify(&values, mark, value, 1000), Err(WrongValue), "{what} of {len} bytes");
             };
             let stride = (len / 50).max(1);
             for at in (0..len).step_by(stride) {
@@ -167,7 +167,7 @@ mod tests {
         values.put(77, 5, 300, &mut old);
         values.put(77, 6, 300, &mut new);
         old[150..].copy_from_slice(&new[150..]);
-        assert_eq!(verify(&values, 77, &old, 1000), Err(Wrong));
+        assert_eq!(verify(&values, 77, &old, 1000), Err(WrongValue));
     }
 
     #[test]

@@ -10,12 +10,12 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use base::clock::UnixMillis;
-use gannet_load::engine::{Config, Control, Load, Place, Run, Stream, run};
-use gannet_load::traffic::{Pending, Progress, Traffic};
+use gannet_load::engine::{Config, Control, Load, LoadStream, Run, TrafficThread, run};
+use gannet_load::traffic::{Pending, ReplyProgress, Traffic};
 use gannet_load::workload::Workload;
 use gannet_load::workload::model::Placement;
 use gannet_load::workload::prefill::Prefill;
-use gannet_load::workload::source::{Source, Tally};
+use gannet_load::workload::source::{AnswerTally, RequestSource};
 
 /// No test waits longer for anything.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -231,8 +231,8 @@ pub fn workload(text: &str, servers: &[&Server]) -> Workload {
 
 /// A source that leaves its tally behind.
 struct Tallied<'a> {
-    source: Source,
-    all: &'a Mutex<Tally>,
+    source: RequestSource,
+    all: &'a Mutex<AnswerTally>,
 }
 
 impl Drop for Tallied<'_> {
@@ -266,7 +266,7 @@ impl Traffic for Tallied<'_> {
         self.source.next(connection, out)
     }
 
-    fn answer(&mut self, pending: &mut Pending, bytes: &[u8]) -> (usize, Progress) {
+    fn answer(&mut self, pending: &mut Pending, bytes: &[u8]) -> (usize, ReplyProgress) {
         self.source.answer(pending, bytes)
     }
 
@@ -303,13 +303,13 @@ pub fn config(workload: &Workload, requests: u64) -> Config {
 /// What a run counted.
 pub struct Outcome {
     pub run: Run,
-    pub tally: Tally,
+    pub tally: AnswerTally,
     /// `verb fate`, as in `get hit`.
     pub counts: Counts,
 }
 
 impl Outcome {
-    fn new(run: Run, tally: Tally) -> Self {
+    fn new(run: Run, tally: AnswerTally) -> Self {
         let mut counts = Counts::new();
         for cell in &run.bulk.cells {
             let name = format!("{} {}", run.bulk.verbs[cell.verb], cell.fate.name());
@@ -335,11 +335,11 @@ impl Outcome {
 
 /// Asks `requests` times what the workload says; follow-ups come on top.
 pub fn load(workload: &Workload, requests: u64) -> Outcome {
-    let all = Mutex::new(Tally::default());
+    let all = Mutex::new(AnswerTally::default());
     let now = UnixMillis::now();
-    let make = |place: Place| {
-        assert_eq!(place.stream, Stream::Bulk);
-        Tallied { source: Source::new(workload, place.thread as u32, now), all: &all }
+    let make = |place: TrafficThread| {
+        assert_eq!(place.stream, LoadStream::Bulk);
+        Tallied { source: RequestSource::new(workload, place.thread as u32, now), all: &all }
     };
     let run = run(&config(workload, requests), make, &Control::new(0.0)).expect("it can be run");
     let tally = *all.lock().expect("nobody panicked");
@@ -350,9 +350,9 @@ pub fn load(workload: &Workload, requests: u64) -> Outcome {
 pub fn prefill(workload: &Workload) -> Outcome {
     let keys = workload.keys.iter().map(|space| space.count).sum();
     let now = UnixMillis::now();
-    let make = |place: Place| Prefill::new(workload, place.thread as u32, now);
+    let make = |place: TrafficThread| Prefill::new(workload, place.thread as u32, now);
     let run = run(&config(workload, keys), make, &Control::new(0.0)).expect("it can be run");
-    Outcome::new(run, Tally::default())
+    Outcome::new(run, AnswerTally::default())
 }
 
 /// How far counters went from one look to the next.

@@ -2,7 +2,7 @@
 
 use base::clock::UnixMillis;
 use gannet_load::engine::{Control, run};
-use gannet_load::workload::source::Source;
+use gannet_load::workload::source::RequestSource;
 
 use super::common::{Outcome, Server, Where, config, load, prefill, since, workload};
 
@@ -271,7 +271,7 @@ fn connections_say_who_they_are_to_a_server_that_asks() {
     let wrong = workload(&text("guess"), &[&server]);
     let refused = run(
         &config(&wrong, 10),
-        |place| Source::new(&wrong, place.thread as u32, UnixMillis::now()),
+        |place| RequestSource::new(&wrong, place.thread as u32, UnixMillis::now()),
         &Control::new(0.0),
     );
     let refused = refused.expect_err("the password is wrong").to_string();

@@ -11,7 +11,7 @@ use base::clock::UnixMillis;
 use link::Link;
 use protocol::memcache::client::{self, Expect, Parsed, Place, Reply, ServerError};
 
-use super::place::{Login, Server};
+use super::place::{Login, ServerAddress};
 use super::reconnect::{ConnectSettings, Reconnecting, RequestError};
 
 pub(super) use dump::ListedKey;
@@ -35,7 +35,7 @@ pub(super) struct Memcached {
 
 impl Memcached {
     /// Creates the client of `server`, not yet connected.
-    pub fn new(server: &Server, settings: &ConnectSettings) -> Self {
+    pub fn new(server: &ServerAddress, settings: &ConnectSettings) -> Self {
         Self {
             link: settings.link(server),
             login: server.login.clone(),

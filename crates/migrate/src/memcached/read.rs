@@ -4,7 +4,7 @@ use base::clock::UnixMillis;
 use protocol::memcache::client::{self, Expect, MetaCode, MetaRequest, Reply, is_text_key};
 
 use super::{Memcached, refused, text};
-use crate::item::{Item, Lookup, Value};
+use crate::item::{Item, KeyValue, Lookup};
 use crate::reconnect::RequestError;
 
 /// Largest difference between two reported expiries of the same item, in milliseconds. Both reports count whole
@@ -83,7 +83,7 @@ impl Memcached {
 }
 
 fn item(key: &[u8], value: &[u8], client_flags: u32, expiry: Option<(UnixMillis, u64)>) -> Lookup {
-    let (key, value) = (key.to_vec(), Value::Bytes(value.to_vec()));
+    let (key, value) = (key.to_vec(), KeyValue::Bytes(value.to_vec()));
     let (expire_at, expire_slack_ms) = expiry.map_or((None, 0), |(at, slack_ms)| (Some(at), slack_ms));
     Lookup::Item(Item { key, value, client_flags, expire_at, expire_slack_ms })
 }

@@ -6,7 +6,7 @@ use protocol::memcache::client::{self, Expect, MetaCode, MetaRequest, Reply, is_
 use protocol::memcache::request::{Store, StoreMode, VALUE_BYTES_MAX};
 
 use super::{Memcached, text};
-use crate::item::{Item, Value};
+use crate::item::{Item, KeyValue};
 use crate::reconnect::RequestError;
 use crate::target::StoreOutcome;
 
@@ -33,7 +33,7 @@ impl Memcached {
             if outcomes[at].is_some() {
                 continue;
             }
-            let Value::Bytes(value) = &item.value else {
+            let KeyValue::Bytes(value) = &item.value else {
                 outcomes[at] =
                     Some(StoreOutcome::Unfit("the target speaks memcached, which supports only strings".to_owned()));
                 continue;

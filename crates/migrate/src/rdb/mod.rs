@@ -96,7 +96,7 @@ pub enum Content {
 
 /// A key of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct RdbEntry {
     /// The number of the database.
     pub db: u32,
     /// The key.
@@ -120,14 +120,14 @@ pub struct Mark {
 
 /// Reads the entries in the file's order.
 #[derive(Debug)]
-pub struct Reader<R> {
+pub struct RdbReader<R> {
     input: Input<R>,
     db: u32,
     version: u32,
     ended: bool,
 }
 
-impl<R: Read> Reader<R> {
+impl<R: Read> RdbReader<R> {
     /// Creates a reader at the start of a file.
     ///
     /// # Errors
@@ -154,7 +154,7 @@ impl<R: Read> Reader<R> {
     ///
     /// # Errors
     /// [`Damage`] if the file ends early or is invalid. The reader cannot be used afterwards.
-    pub fn next(&mut self, mut is_wanted: impl FnMut(u32, &[u8]) -> bool) -> Result<Option<Entry>, Damage> {
+    pub fn next(&mut self, mut is_wanted: impl FnMut(u32, &[u8]) -> bool) -> Result<Option<RdbEntry>, Damage> {
         let mut expire_at = None;
         while !self.ended {
             let at = self.input.offset();
@@ -176,7 +176,7 @@ impl<R: Read> Reader<R> {
                     let key = self.input.string()?;
                     let wanted = is_wanted(self.db, &key);
                     let content = value::read(&mut self.input, kind, wanted, at)?;
-                    return Ok(Some(Entry { db: self.db, key, expire_at, content }));
+                    return Ok(Some(RdbEntry { db: self.db, key, expire_at, content }));
                 }
             }
         }

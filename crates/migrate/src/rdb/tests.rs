@@ -18,8 +18,8 @@ fn corpus() -> BTreeMap<String, Vec<u8>> {
     corpus
 }
 
-fn entries(bytes: &[u8]) -> Result<Vec<Entry>, Damage> {
-    let mut reader = Reader::new(bytes)?;
+fn entries(bytes: &[u8]) -> Result<Vec<RdbEntry>, Damage> {
+    let mut reader = RdbReader::new(bytes)?;
     let mut entries = Vec::new();
     while let Some(entry) = reader.next(|_, _| true)? {
         entries.push(entry);
@@ -27,12 +27,12 @@ fn entries(bytes: &[u8]) -> Result<Vec<Entry>, Damage> {
     Ok(entries)
 }
 
-fn by_key(name: &str) -> BTreeMap<String, Entry> {
+fn by_key(name: &str) -> BTreeMap<String, RdbEntry> {
     let entries = entries(&corpus()[name]).unwrap_or_else(|damage| panic!("{name}: {damage}"));
     entries.into_iter().map(|entry| (entry.key.escape_ascii().to_string(), entry)).collect()
 }
 
-fn hash_of(entry: &Entry) -> (BTreeMap<String, Vec<u8>>, u64) {
+fn hash_of(entry: &RdbEntry) -> (BTreeMap<String, Vec<u8>>, u64) {
     let Content::Hash(fields, expiring) = &entry.content else { panic!("no hash: {entry:?}") };
     (fields.iter().map(|(f, v)| (f.escape_ascii().to_string(), v.clone())).collect(), *expiring)
 }
@@ -188,7 +188,7 @@ fn a_file_that_was_cut_short_says_where_and_keeps_what_was_before() {
         for len in 0..bytes.len() - 9 {
             let cut = &bytes[..len];
             assert!(check(cut, len as u64).is_err(), "{name} cut to {len}");
-            let Ok(mut reader) = Reader::new(cut) else { continue };
+            let Ok(mut reader) = RdbReader::new(cut) else { continue };
             let mut read = Vec::new();
             let damage = loop {
                 match reader.next(|_, _| true) {
@@ -207,13 +207,13 @@ fn a_file_that_was_cut_short_says_where_and_keeps_what_was_before() {
 fn a_reader_goes_on_from_every_mark() {
     for (name, bytes) in corpus() {
         let whole = entries(&bytes).unwrap();
-        let mut reader = Reader::new(bytes.as_slice()).unwrap();
+        let mut reader = RdbReader::new(bytes.as_slice()).unwrap();
         for from in 0..=whole.len() {
             let mark = reader.mark();
             let mut input = Cursor::new(&bytes);
             input.set_position(mark.offset);
-            let mut resumed = Reader::resume(input, mark);
-            let rest: Vec<Entry> = std::iter::from_fn(|| resumed.next(|_, _| true).unwrap()).collect();
+            let mut resumed = RdbReader::resume(input, mark);
+            let rest: Vec<RdbEntry> = std::iter::from_fn(|| resumed.next(|_, _| true).unwrap()).collect();
             assert_eq!(rest, whole[from..], "{name} from entry {from}");
             let unwanted = reader.next(|_, _| false).unwrap();
             let passed = unwanted.is_none_or(|entry| matches!(entry.content, Content::Passed(_)));
@@ -247,7 +247,7 @@ fn damage_behind_a_right_checksum_is_an_error_and_no_panic() {
 
 #[test]
 fn what_is_no_such_file_is_told_from_one_that_is_too_new() {
-    let told = |bytes: &[u8]| Reader::new(bytes).expect_err("it is refused").to_string();
+    let told = |bytes: &[u8]| RdbReader::new(bytes).expect_err("it is refused").to_string();
     assert!(told(b"<html><body>").contains("byte 0: this is not an RDB file"));
     assert!(told(b"VALKEY080\xff").contains("copy from the server"));
     assert!(told(b"REDIS0099\xff").contains("byte 5: RDB version 99 is not supported (1 to 12 are)"));

@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use link::Link;
 use protocol::resp::client::{CommandLine, ParsedValue, Value, command, value};
 
-use super::place::{Login, Server};
+use super::place::{Login, ServerAddress};
 use super::reconnect::{ConnectSettings, Reconnecting, RequestError};
 
 pub(super) use read::{Others, Wanted};
@@ -44,7 +44,7 @@ pub(super) struct Redis {
 
 impl Redis {
     /// Creates the client of `server`, not yet connected.
-    pub fn new(server: &Server, settings: &ConnectSettings) -> Self {
+    pub fn new(server: &ServerAddress, settings: &ConnectSettings) -> Self {
         Self {
             link: settings.link(server),
             login: server.login.clone(),

@@ -12,7 +12,7 @@ use base::clock::UnixMillis;
 use protocol::resp::client::Value as Answer;
 
 use super::{Redis, odd, page, text, trouble};
-use crate::item::{Item, Lookup, Value};
+use crate::item::{Item, KeyValue, Lookup};
 use crate::reconnect::RequestError;
 
 /// Number of fields above which a hash is read page by page, so that no single command takes long on the server.
@@ -55,7 +55,7 @@ struct NonString {
 }
 
 /// Facts about a key before its value is read.
-enum Known {
+enum KeyFacts {
     /// A string of this many bytes; 0 if the key does not exist.
     String(u64),
     /// Another type.
@@ -69,8 +69,8 @@ impl Redis {
         let mut bytes = 0;
         let count = known.iter().take_while(|known| {
             let own = match known {
-                Known::String(bytes) => *bytes,
-                Known::Other(kept) => kept.bytes,
+                KeyFacts::String(bytes) => *bytes,
+                KeyFacts::Other(kept) => kept.bytes,
             };
             let fits = bytes == 0 || bytes + own <= wanted.bytes_max;
             bytes += own + 1;
@@ -81,8 +81,8 @@ impl Redis {
         let (mut strings, mut others) = (Vec::new(), Vec::new());
         for (at, known) in known.into_iter().take(count).enumerate() {
             match known {
-                Known::String(_) => strings.push(at),
-                Known::Other(kept) => others.push((at, kept)),
+                KeyFacts::String(_) => strings.push(at),
+                KeyFacts::Other(kept) => others.push((at, kept)),
             }
         }
         self.strings(keys, &strings, &mut found)?;
@@ -90,14 +90,14 @@ impl Redis {
         Ok(found)
     }
 
-    fn look(&mut self, keys: &[&[u8]]) -> Result<Vec<Known>, RequestError> {
+    fn look(&mut self, keys: &[&[u8]]) -> Result<Vec<KeyFacts>, RequestError> {
         for key in keys {
             self.put(&[b"STRLEN", key]);
         }
         let mut known = Vec::with_capacity(keys.len());
         for _ in keys {
             known.push(self.answer(|answer| match answer {
-                Answer::Int(len) => Ok(Some(Known::String(len.max(0) as u64))),
+                Answer::Int(len) => Ok(Some(KeyFacts::String(len.max(0) as u64))),
                 Answer::Error(error) if error.starts_with(b"WRONGTYPE") => Ok(None),
                 Answer::Error(error) => Err(trouble(error)),
                 _ => Err(odd("STRLEN")),
@@ -114,7 +114,7 @@ impl Redis {
         for known in known {
             all.push(match known {
                 Some(known) => known,
-                None => Known::Other(self.kept(sent)?),
+                None => KeyFacts::Other(self.kept(sent)?),
             });
         }
         Ok(all)
@@ -148,7 +148,7 @@ impl Redis {
                 answer => answer.text().map(|value| Some(value.to_vec())).ok_or_else(|| odd("GET")),
             })?;
             if let Some(value) = value {
-                found[*at] = item(keys[*at], Value::Bytes(value), expiry);
+                found[*at] = item(keys[*at], KeyValue::Bytes(value), expiry);
             }
         }
         Ok(())
@@ -198,9 +198,9 @@ impl Redis {
                 }
                 Way::None => continue,
                 Way::Whole => self.answer(|answer| Ok(hash(&answer)))?,
-                Way::Dump => {
-                    self.answer(|answer| Ok(answer.text().map(|bytes| Value::Dump(kept.kind.clone(), bytes.to_vec()))))?
-                }
+                Way::Dump => self.answer(|answer| {
+                    Ok(answer.text().map(|bytes| KeyValue::Dump(kept.kind.clone(), bytes.to_vec())))
+                })?,
             };
             if let Some(value) = value {
                 found[at] = item(keys[at], value, kept.expiry);
@@ -220,7 +220,7 @@ impl Redis {
     }
 
     /// Reads a large hash page by page.
-    fn pages(&mut self, key: &[u8]) -> Result<Option<Value>, RequestError> {
+    fn pages(&mut self, key: &[u8]) -> Result<Option<KeyValue>, RequestError> {
         let mut fields = Vec::new();
         let mut cursor = 0u64;
         loop {
@@ -236,11 +236,11 @@ impl Redis {
         // The walk may return a field twice while the hash table grows.
         fields.sort_unstable();
         fields.dedup_by(|later, earlier| later.0 == earlier.0);
-        Ok((!fields.is_empty()).then_some(Value::Hash(fields)))
+        Ok((!fields.is_empty()).then_some(KeyValue::Hash(fields)))
     }
 
     /// Reads all elements of a value, in an order that is the same on every server.
-    fn elements(&mut self, key: &[u8], kind: &str) -> Result<Option<Value>, RequestError> {
+    fn elements(&mut self, key: &[u8], kind: &str) -> Result<Option<KeyValue>, RequestError> {
         let args: &[&[u8]] = match kind {
             "list" => &[b"LRANGE", key, b"0", b"-1"],
             "set" => &[b"SMEMBERS", key],
@@ -252,7 +252,7 @@ impl Redis {
         if kind == "set" {
             elements.sort_unstable();
         }
-        Ok(Some(Value::Elements(kind.to_owned(), elements)))
+        Ok(Some(KeyValue::Elements(kind.to_owned(), elements)))
     }
 }
 
@@ -281,17 +281,17 @@ fn way(kept: &NonString, wanted: Wanted) -> Way {
     }
 }
 
-fn item(key: &[u8], value: Value, expiry: Expiry) -> Lookup {
+fn item(key: &[u8], value: KeyValue, expiry: Expiry) -> Lookup {
     let (expire_at, expire_slack_ms) = expiry.map_or((None, 0), |(at, slack_ms)| (Some(at), slack_ms));
     Lookup::Item(Item { key: key.to_vec(), value, client_flags: 0, expire_at, expire_slack_ms })
 }
 
 /// Converts a reply to `HGETALL`; `None` if the hash does not exist any more.
-fn hash(answer: &Answer<'_>) -> Option<Value> {
+fn hash(answer: &Answer<'_>) -> Option<KeyValue> {
     let mut elements = Vec::new();
     listed(answer, &mut elements)?;
     let fields = pairs(elements);
-    (!fields.is_empty()).then_some(Value::Hash(fields))
+    (!fields.is_empty()).then_some(KeyValue::Hash(fields))
 }
 
 /// Converts alternating fields and values to pairs.

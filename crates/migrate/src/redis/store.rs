@@ -13,7 +13,7 @@ use protocol::resp::BULK_BYTES_MAX;
 use protocol::resp::client::{CommandLine, Value as Answer};
 
 use super::{Redis, text, trouble};
-use crate::item::{Item, Value};
+use crate::item::{Item, KeyValue};
 use crate::reconnect::RequestError;
 use crate::target::StoreOutcome;
 
@@ -52,16 +52,16 @@ impl Redis {
                 outcomes[at] = Some(StoreOutcome::Expired);
                 continue;
             }
-            if !matches!(item.value, Value::Hash(_)) && item.weight() > u64::from(BULK_BYTES_MAX) {
+            if !matches!(item.value, KeyValue::Hash(_)) && item.weight() > u64::from(BULK_BYTES_MAX) {
                 outcomes[at] = Some(StoreOutcome::Unfit("the item is larger than the protocol allows".to_owned()));
                 continue;
             }
             let (answers, telling) = match &item.value {
-                Value::Bytes(value) => self.put_string(item, value, overwrite),
-                Value::Hash(fields) if self.has_rename => self.put_hash(item, fields, overwrite),
-                Value::Hash(fields) => self.put_fields(item, fields, overwrite),
-                Value::Dump(_, bytes) => self.put_dump(item, bytes, overwrite),
-                Value::Elements(kind, _) => {
+                KeyValue::Bytes(value) => self.put_string(item, value, overwrite),
+                KeyValue::Hash(fields) if self.has_rename => self.put_hash(item, fields, overwrite),
+                KeyValue::Hash(fields) => self.put_fields(item, fields, overwrite),
+                KeyValue::Dump(_, bytes) => self.put_dump(item, bytes, overwrite),
+                KeyValue::Elements(kind, _) => {
                     outcomes[at] = Some(StoreOutcome::Unfit(format!(
                         "{kind}: this value was read for a comparison and cannot be stored"
                     )));
@@ -79,7 +79,7 @@ impl Redis {
                     outcomes[at].get_or_insert(outcome);
                 }
             }
-            let is_hash = matches!(items[at].value, Value::Hash(_));
+            let is_hash = matches!(items[at].value, KeyValue::Hash(_));
             if is_hash && self.has_rename && matches!(&outcomes[at], Some(StoreOutcome::Unknown)) {
                 outcomes[at] = None;
                 again = true;
@@ -97,7 +97,7 @@ impl Redis {
 
     /// Marks the hashes that already exist at the target.
     fn look_for_hashes(&mut self, items: &[Item], outcomes: &mut [Option<StoreOutcome>]) -> Result<(), RequestError> {
-        let is_open = |at: usize| matches!(items[at].value, Value::Hash(_)) && outcomes[at].is_none();
+        let is_open = |at: usize| matches!(items[at].value, KeyValue::Hash(_)) && outcomes[at].is_none();
         let open: Vec<usize> = (0..items.len()).filter(|at| is_open(*at)).collect();
         for at in &open {
             self.put(&[b"EXISTS", &items[*at].key]);

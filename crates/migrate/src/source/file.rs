@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use base::clock::UnixMillis;
 
 use super::{BatchRequest, Position};
-use crate::counts::Counts;
-use crate::item::{Item, Value};
-use crate::rdb::{Content, Damage, Mark, Reader, check};
+use crate::counts::KeyCounts;
+use crate::item::{Item, KeyValue};
+use crate::rdb::{Content, Damage, Mark, RdbReader, check};
 use crate::reconnect::Context;
-use crate::{Job, MigrateError};
+use crate::{CopyJob, MigrateError};
 
 const BUFFER_BYTES: usize = 256 << 10;
 /// Highest number of entries that are examined for one batch.
@@ -21,7 +21,7 @@ const LOOKED_AT_MAX: usize = 20_000;
 pub(crate) struct Entries {
     path: PathBuf,
     file: File,
-    reader: Reader<BufReader<File>>,
+    reader: RdbReader<BufReader<File>>,
     db: u32,
     bytes: u64,
     sum: Option<u64>,
@@ -32,7 +32,7 @@ pub(crate) struct Entries {
 }
 
 /// The reason why an entry is not copied.
-enum Left {
+enum SkipReason {
     OtherDb,
     Unasked,
 }
@@ -45,7 +45,7 @@ impl Entries {
     /// Opens `path`. Reads the whole file once to check its checksum, so that damaged data is not copied.
     pub fn open(
         path: &Path,
-        job: &Job,
+        job: &CopyJob,
         position: Option<&Position>,
         context: &Context<'_>,
     ) -> Result<Self, MigrateError> {
@@ -79,14 +79,14 @@ impl Entries {
         file.seek(SeekFrom::Start(mark.map_or(0, |mark| mark.offset))).map_err(failed)?;
         let input = BufReader::with_capacity(BUFFER_BYTES, file.try_clone().map_err(failed)?);
         let reader = match mark {
-            Some(mark) => Reader::resume(input, mark),
-            None => Reader::new(input).map_err(|damage| damaged(path, damage))?,
+            Some(mark) => RdbReader::resume(input, mark),
+            None => RdbReader::new(input).map_err(|damage| damaged(path, damage))?,
         };
         let mark = reader.mark();
         Ok(Self { path: path.to_owned(), file, reader, db: job.file_db, bytes, sum, mark, fault: None })
     }
 
-    pub fn next(&mut self, ask: &BatchRequest<'_>, counts: &mut Counts) -> Result<Option<Vec<Item>>, MigrateError> {
+    pub fn next(&mut self, ask: &BatchRequest<'_>, counts: &mut KeyCounts) -> Result<Option<Vec<Item>>, MigrateError> {
         if let Some(fault) = self.fault.take() {
             return Err(fault);
         }
@@ -97,9 +97,9 @@ impl Entries {
             let own_db = self.db;
             let entry = self.reader.next(|db, key| {
                 if db != own_db {
-                    left = Some(Left::OtherDb);
+                    left = Some(SkipReason::OtherDb);
                 } else if !ask.takes(key, counts) {
-                    left = Some(Left::Unasked);
+                    left = Some(SkipReason::Unasked);
                 }
                 taken = left.is_none();
                 taken
@@ -120,8 +120,8 @@ impl Entries {
             self.mark = self.reader.mark();
             looked_at += 1;
             match left {
-                Some(Left::Unasked) => continue,
-                Some(Left::OtherDb) => {
+                Some(SkipReason::Unasked) => continue,
+                Some(SkipReason::OtherDb) => {
                     counts.seen += 1;
                     counts.skip(format!(
                         "in database {}; the copy is of database {own_db}; pass --db for another one",
@@ -136,14 +136,14 @@ impl Entries {
                 continue;
             }
             let value = match entry.content {
-                Content::Bytes(bytes) => Value::Bytes(bytes),
+                Content::Bytes(bytes) => KeyValue::Bytes(bytes),
                 Content::Hash(..) if !ask.target.has_types() => {
                     counts.skip("hash: the target supports only strings".to_owned());
                     continue;
                 }
                 Content::Hash(fields, expiring) => {
                     counts.field_ttls += expiring;
-                    Value::Hash(fields)
+                    KeyValue::Hash(fields)
                 }
                 Content::Passed(kind) => {
                     counts.skip(format!("{kind}: only strings and hashes can be copied from a file"));
@@ -165,7 +165,7 @@ impl Entries {
         let failed = |error: std::io::Error| MigrateError::Refused(format!("{}: {error}", self.path.display()));
         self.file.seek(SeekFrom::Start(0)).map_err(failed)?;
         let input = BufReader::with_capacity(BUFFER_BYTES, self.file.try_clone().map_err(failed)?);
-        self.reader = Reader::new(input).map_err(|damage| damaged(&self.path, damage))?;
+        self.reader = RdbReader::new(input).map_err(|damage| damaged(&self.path, damage))?;
         self.mark = self.reader.mark();
         Ok(())
     }

@@ -4,14 +4,14 @@ use std::fs::File;
 use std::path::PathBuf;
 
 use super::{BatchRequest, Position, sort_out};
-use crate::counts::Counts;
+use crate::counts::KeyCounts;
 use crate::item::Item;
 use crate::keys::{KeyList, KeyListReader};
 use crate::memcached::{ListedKey, Memcached};
-use crate::place::Server;
+use crate::place::ServerAddress;
 use crate::reconnect::RequestError;
 use crate::reconnect::{Context, Reconnecting, persist};
-use crate::{Job, MigrateError};
+use crate::{CopyJob, MigrateError};
 
 /// Highest number of keys that are examined for one batch.
 const LOOKED_AT_MAX: usize = 20_000;
@@ -25,7 +25,7 @@ pub(crate) struct Keys {
 }
 
 /// Returns the path of the list beside the journal.
-fn list_path(job: &Job) -> Option<PathBuf> {
+fn list_path(job: &CopyJob) -> Option<PathBuf> {
     let journal = job.journal.as_ref()?;
     let mut name = journal.clone().into_os_string();
     name.push(".keys");
@@ -35,8 +35,8 @@ fn list_path(job: &Job) -> Option<PathBuf> {
 impl Keys {
     /// Lists the keys, or opens an existing list.
     pub fn open(
-        server: &Server,
-        job: &Job,
+        server: &ServerAddress,
+        job: &CopyJob,
         position: Option<&Position>,
         (first, context): (&Context<'_>, &Context<'_>),
     ) -> Result<Self, MigrateError> {
@@ -76,7 +76,7 @@ impl Keys {
     pub fn next(
         &mut self,
         ask: &BatchRequest<'_>,
-        counts: &mut Counts,
+        counts: &mut KeyCounts,
         context: &Context<'_>,
     ) -> Result<Option<Vec<Item>>, MigrateError> {
         let failed = |error: std::io::Error| MigrateError::Refused(format!("the list of keys: {error}"));

@@ -13,13 +13,13 @@ mod redis;
 use serde::{Deserialize, Serialize};
 
 use super::choice::{Choice, Sample};
-use super::counts::Counts;
+use super::counts::KeyCounts;
 use super::item::{Item, Lookup};
-use super::place::{Place, Protocol};
+use super::place::{CopyEndpoint, Protocol};
 use super::rdb::Mark;
 use super::reconnect::Context;
-use super::target::Target;
-use super::{Job, MigrateError};
+use super::target::CopyTarget;
+use super::{CopyJob, MigrateError};
 
 /// A position in a source, from which another process can resume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,14 +65,14 @@ pub(super) struct BatchRequest<'a> {
     /// Largest size of a batch in bytes; a single larger item is allowed.
     pub bytes_max: u64,
     /// The target of the items.
-    pub target: &'a Target,
+    pub target: &'a CopyTarget,
     /// True if the items are compared with the target's, not stored.
     pub to_compare: bool,
 }
 
 impl BatchRequest<'_> {
     /// Returns whether `key` is read. Counts the keys that are not.
-    fn takes(&self, key: &[u8], counts: &mut Counts) -> bool {
+    fn takes(&self, key: &[u8], counts: &mut KeyCounts) -> bool {
         if !self.sample.takes(key) {
             return false;
         }
@@ -90,28 +90,28 @@ impl BatchRequest<'_> {
 }
 
 /// A source of items.
-pub(super) enum Source {
+pub(super) enum ItemSource {
     Memcached(memcached::Keys),
-    Redis(redis::Walk),
+    Redis(redis::KeyWalk),
     File(file::Entries),
 }
 
-impl Source {
+impl ItemSource {
     /// Opens the source of `job`, at the position of an earlier process if there is one. `first` is the context of the
     /// first connection, `context` that of all later requests.
     pub fn open(
-        job: &Job,
+        job: &CopyJob,
         position: Option<&Position>,
         first: &Context<'_>,
         context: &Context<'_>,
     ) -> Result<Self, MigrateError> {
         match &job.from {
-            Place::File(path) => file::Entries::open(path, job, position, context).map(Self::File),
-            Place::Server(server) => match server.protocol {
+            CopyEndpoint::File(path) => file::Entries::open(path, job, position, context).map(Self::File),
+            CopyEndpoint::Server(server) => match server.protocol {
                 Protocol::Memcached => {
                     memcached::Keys::open(server, job, position, (first, context)).map(Self::Memcached)
                 }
-                Protocol::Redis => redis::Walk::open(server, job, position, first).map(Self::Redis),
+                Protocol::Redis => redis::KeyWalk::open(server, job, position, first).map(Self::Redis),
             },
         }
     }
@@ -120,7 +120,7 @@ impl Source {
     pub fn next(
         &mut self,
         ask: &BatchRequest<'_>,
-        counts: &mut Counts,
+        counts: &mut KeyCounts,
         context: &Context<'_>,
     ) -> Result<Option<Vec<Item>>, MigrateError> {
         match self {
@@ -176,7 +176,7 @@ impl Source {
 }
 
 /// Splits lookups into items and counts of the others.
-fn sort_out(found: Vec<Lookup>, counts: &mut Counts) -> Vec<Item> {
+fn sort_out(found: Vec<Lookup>, counts: &mut KeyCounts) -> Vec<Item> {
     let mut items = Vec::with_capacity(found.len());
     for found in found {
         match found {

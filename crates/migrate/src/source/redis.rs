@@ -3,15 +3,15 @@
 use std::collections::VecDeque;
 
 use super::{BatchRequest, Position, sort_out};
-use crate::counts::Counts;
+use crate::counts::KeyCounts;
 use crate::item::Item;
-use crate::place::Server;
+use crate::place::ServerAddress;
 use crate::reconnect::{Context, Reconnecting, persist};
 use crate::redis::{Others, Redis, Wanted};
-use crate::{BATCH_KEYS_MAX, Job, MigrateError};
+use crate::{BATCH_KEYS_MAX, CopyJob, MigrateError};
 
 /// A server's keys, read page by page.
-pub(crate) struct Walk {
+pub(crate) struct KeyWalk {
     server: Redis,
     cursor: u64,
     is_over: bool,
@@ -20,11 +20,11 @@ pub(crate) struct Walk {
     keys_at_once: usize,
 }
 
-impl Walk {
+impl KeyWalk {
     /// Connects, and continues from `position` if the server has not been restarted.
     pub fn open(
-        server: &Server,
-        job: &Job,
+        server: &ServerAddress,
+        job: &CopyJob,
         position: Option<&Position>,
         context: &Context<'_>,
     ) -> Result<Self, MigrateError> {
@@ -45,7 +45,7 @@ impl Walk {
     pub fn next(
         &mut self,
         ask: &BatchRequest<'_>,
-        counts: &mut Counts,
+        counts: &mut KeyCounts,
         context: &Context<'_>,
     ) -> Result<Option<Vec<Item>>, MigrateError> {
         if self.page.is_empty() {

@@ -167,7 +167,7 @@ measure!(TimeSpan, "DURATION", ["s", "ms"]);
 /// Returns the error for a bare number, with that number in the remedy: `write "512MiB" or "512MB"`.
 fn with_own_number(text: &str, error: UnitError, units: [&str; 2]) -> Wrong {
     let text = text.trim();
-    if error.fault != base::units::Fault::BareNumber {
+    if error.fault != base::units::UnitFault::BareNumber {
         return error.into();
     }
     Wrong::new(error.to_string(), format!("write \"{text}{}\" or \"{text}{}\"", units[0], units[1]))

@@ -38,7 +38,7 @@ use std::fs::File;
 use std::sync::Arc;
 
 use arena::MapFile;
-use io::listen::{Listener, Stream};
+use io::listen::{AcceptedStream, Listener};
 
 use crate::start::Known;
 pub use command::handover::{Carried, CarriedTransaction, CarriedUser, CarriedWatch};
@@ -64,5 +64,5 @@ pub struct Estate {
     /// Its users, for the case that this process resumes. Never sent to another process.
     pub known: Option<Known>,
     /// Its connections.
-    pub connections: Vec<Moved<Stream>>,
+    pub connections: Vec<Moved<AcceptedStream>>,
 }

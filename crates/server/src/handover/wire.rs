@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use io::listen::{ListenAddr, Listener, Stream};
+use io::listen::{AcceptedStream, ListenAddr, Listener};
 use io::pass::{DESCRIPTORS_MAX, MESSAGE_BYTES_MAX, Pass};
 use serde_json::{Value, json};
 
@@ -69,7 +69,7 @@ pub(super) fn addr_of(told: &Value) -> Option<ListenAddr> {
 }
 
 /// Sends connections.
-pub(super) fn say_connections(pass: &Pass, connections: &[Moved<Stream>]) -> Result<()> {
+pub(super) fn say_connections(pass: &Pass, connections: &[Moved<AcceptedStream>]) -> Result<()> {
     for some in connections.chunks(TOLD_TOGETHER) {
         let (heads, bytes): (Vec<Value>, Vec<Vec<u8>>) = some.iter().map(|moved| moved.carried.encode()).unzip();
         let descriptors: Vec<BorrowedFd<'_>> = some.iter().map(|moved| moved.stream.as_fd()).collect();
@@ -94,7 +94,7 @@ pub(super) fn hear_bytes(pass: &Pass, wanted: usize) -> Result<Vec<u8>> {
 }
 
 /// Decodes the connections of a message, and receives the bytes that follow it.
-pub(super) fn hear_connections(pass: &Pass, heard: Heard) -> Result<Vec<Moved<Stream>>> {
+pub(super) fn hear_connections(pass: &Pass, heard: Heard) -> Result<Vec<Moved<AcceptedStream>>> {
     let broken = || Error::new(ErrorKind::InvalidData, "what it tells of its connections is not understood");
     let told = heard.told["connections"].as_array().ok_or_else(broken)?;
     let carried = told.iter().map(Carried::decode_head).collect::<Option<Vec<_>>>().ok_or_else(broken)?;
@@ -108,7 +108,7 @@ pub(super) fn hear_connections(pass: &Pass, heard: Heard) -> Result<Vec<Moved<St
         let own = rest.split_off(..lengths.iter().sum()).ok_or_else(broken)?;
         carried.decode_bytes(own, lengths).ok_or_else(broken)?;
         // A client that has disconnected meanwhile is no reason to stop.
-        if let Ok(stream) = Stream::adopt(fd) {
+        if let Ok(stream) = AcceptedStream::adopt(fd) {
             connections.push(Moved::received(stream, carried));
         }
     }

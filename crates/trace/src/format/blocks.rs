@@ -15,7 +15,7 @@
 //! Invariants: no I/O. A block never has more than [`PAYLOAD_BYTES_MAX`] bytes. A truncated trace is a prefix of whole
 //! blocks, followed by at most a partial one.
 
-use super::Entry;
+use super::TraceEntry;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// First bytes of a recorded trace.
@@ -122,7 +122,7 @@ impl Default for Blocks {
 impl Blocks {
     /// Adds an entry. An instant before the previous entry's becomes the previous entry's. Returns the previous block
     /// if the entry did not fit into it.
-    pub fn push(&mut self, entry: &Entry) -> Option<Vec<u8>> {
+    pub fn push(&mut self, entry: &TraceEntry) -> Option<Vec<u8>> {
         let full = self.payload.len() + ENTRY_BYTES_MAX > PAYLOAD_BYTES_MAX;
         let block = if full { self.take() } else { None };
         let at_us = entry.at_us.max(self.last_us);
@@ -216,7 +216,7 @@ pub struct BlockHead {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// Entries, in order.
-    Entries(Vec<Entry>),
+    Entries(Vec<TraceEntry>),
     /// The end of the trace.
     End(Summary),
 }
@@ -273,14 +273,14 @@ impl BlockHead {
     }
 }
 
-fn entry(rest: &mut &[u8], at_us: &mut u64) -> Option<Entry> {
+fn entry(rest: &mut &[u8], at_us: &mut u64) -> Option<TraceEntry> {
     let (bits, behind) = rest.split_first()?;
     *rest = behind;
     *at_us = at_us.checked_add(varint(rest)?)?;
     let (key, behind) = rest.split_first_chunk::<8>()?;
     *rest = behind;
     let mut number = || varint(rest).and_then(|number| u32::try_from(number).ok());
-    Some(Entry {
+    Some(TraceEntry {
         at_us: *at_us,
         key: u64::from_le_bytes(*key),
         key_bytes: number()?,
@@ -288,7 +288,7 @@ fn entry(rest: &mut &[u8], at_us: &mut u64) -> Option<Entry> {
         ttl_s: number()?,
         connection: number()?,
         verb: super::Verb::from_number(bits & 31)?,
-        outcome: super::Outcome::from_number(bits >> 5),
+        outcome: super::RequestOutcome::from_number(bits >> 5),
         joined: bits & 0x80 != 0,
     })
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// Place of a fault in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum TracePlace {
     /// The file itself.
     File,
     /// A line of text, from 1.
@@ -27,7 +27,7 @@ pub struct TraceError {
     /// The file as the user named it.
     pub path: PathBuf,
     /// Place of the fault in the file.
-    pub place: Place,
+    pub place: TracePlace,
     /// Description of the fault.
     pub what: String,
     /// Remedy for the fault.
@@ -38,10 +38,10 @@ impl fmt::Display for TraceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.display();
         match self.place {
-            Place::File => write!(f, "{path}: ")?,
-            Place::Line(number) => write!(f, "{path}:{number}: ")?,
-            Place::Entry(number) => write!(f, "{path}: entry {number}: ")?,
-            Place::Block { number, entries } => write!(f, "{path}: block {number}, after {entries} entries: ")?,
+            TracePlace::File => write!(f, "{path}: ")?,
+            TracePlace::Line(number) => write!(f, "{path}:{number}: ")?,
+            TracePlace::Entry(number) => write!(f, "{path}: entry {number}: ")?,
+            TracePlace::Block { number, entries } => write!(f, "{path}: block {number}, after {entries} entries: ")?,
         }
         write!(f, "{}; {}", self.what, self.remedy)
     }
@@ -51,14 +51,14 @@ impl std::error::Error for TraceError {}
 
 /// A fault without its place: the description and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong {
+pub struct TraceDefect {
     /// Description of the fault.
     pub what: String,
     /// Remedy for the fault.
     pub remedy: &'static str,
 }
 
-impl Wrong {
+impl TraceDefect {
     /// Creates a fault from its texts.
     pub fn new(what: impl Into<String>, remedy: &'static str) -> Self {
         Self { what: what.into(), remedy }

@@ -21,14 +21,14 @@ mod tests;
 pub mod twitter;
 
 pub use blocks::{Blocks, Header, Summary};
-pub use fault::{Place, TraceError};
+pub use fault::{TraceError, TracePlace};
 pub use key::{KEY_TEXT_BYTES_MIN, KeyHash, Secret, put_key};
-pub use reader::{Format, Reader, Selection, Times};
+pub use reader::{Selection, Times, TraceFormat, TraceReader};
 pub use spread::SECOND_ENTRIES_MAX;
 
 /// One request of a trace. A request for several keys has one entry per key; only the first is not `joined`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct TraceEntry {
     /// Microseconds since the trace's beginning.
     pub at_us: u64,
     /// Hash that distinguishes keys; not the key.
@@ -45,12 +45,12 @@ pub struct Entry {
     /// Operation that was requested.
     pub verb: Verb,
     /// Outcome of the request.
-    pub outcome: Outcome,
+    pub outcome: RequestOutcome,
     /// True if the entry belongs to the same request as the previous entry.
     pub joined: bool,
 }
 
-impl Default for Entry {
+impl Default for TraceEntry {
     fn default() -> Self {
         Self {
             at_us: 0,
@@ -60,7 +60,7 @@ impl Default for Entry {
             ttl_s: 0,
             connection: 0,
             verb: Verb::Get,
-            outcome: Outcome::Unknown,
+            outcome: RequestOutcome::Unknown,
             joined: false,
         }
     }
@@ -164,7 +164,7 @@ impl Verb {
 /// The outcome of a request, as far as the trace contains it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Outcome {
+pub enum RequestOutcome {
     /// The trace does not contain the outcome.
     #[default]
     Unknown = 0,
@@ -176,7 +176,7 @@ pub enum Outcome {
     Error = 3,
 }
 
-impl Outcome {
+impl RequestOutcome {
     /// Returns the outcome encoded in the lowest two bits of `number`.
     pub const fn from_number(number: u8) -> Self {
         match number & 3 {

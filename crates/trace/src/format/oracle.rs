@@ -8,8 +8,8 @@
 //!
 //! The format has neither verbs nor key lengths: every access is a `get`, and its size counts as the size of the value.
 
-use super::fault::Wrong;
-use super::{Entry, Verb};
+use super::fault::TraceDefect;
+use super::{TraceEntry, Verb};
 
 /// Bytes of an access.
 pub const ACCESS_BYTES: usize = 24;
@@ -18,10 +18,10 @@ pub const ACCESS_BYTES: usize = 24;
 const NEXT_NONE: i64 = -1;
 
 /// Decodes an access. Returns its second and its entry.
-pub(super) fn entry(bytes: &[u8; ACCESS_BYTES]) -> Result<(u64, Entry), Wrong> {
+pub(super) fn entry(bytes: &[u8; ACCESS_BYTES]) -> Result<(u64, TraceEntry), TraceDefect> {
     let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let key = u64::from(word(4)) | u64::from(word(8)) << 32;
-    let entry = Entry { key, value_bytes: word(12), verb: Verb::Get, ..Entry::default() };
+    let entry = TraceEntry { key, value_bytes: word(12), verb: Verb::Get, ..TraceEntry::default() };
     Ok((word(0).into(), entry))
 }
 

@@ -2,9 +2,9 @@
 
 use std::io::Read;
 
-use super::Entry;
+use super::TraceEntry;
 use super::blocks::{BLOCK_HEAD_BYTES, BlockHead, HEADER_BYTES, Header, Payload, Summary};
-use super::fault::{Place, Wrong};
+use super::fault::{TraceDefect, TracePlace};
 
 /// Remedy for a damaged trace.
 const DAMAGED: &str = "record it again, or replay what is before it with --limit";
@@ -15,7 +15,7 @@ pub struct Recorded<R> {
     source: R,
     header: Header,
     payload: Vec<u8>,
-    entries: std::vec::IntoIter<Entry>,
+    entries: std::vec::IntoIter<TraceEntry>,
     blocks: u64,
     given: u64,
     end: End,
@@ -37,13 +37,13 @@ impl<R: Read> Recorded<R> {
     ///
     /// # Errors
     /// If there is no header, or if it is damaged or has another version.
-    pub fn open(mut source: R) -> Result<Self, (Place, Wrong)> {
+    pub fn open(mut source: R) -> Result<Self, (TracePlace, TraceDefect)> {
         let mut bytes = [0; HEADER_BYTES];
         let remedy = "record it again";
         if fill(&mut source, &mut bytes).map_err(unreadable)? < HEADER_BYTES {
-            return Err((Place::File, Wrong::new("the header of the trace is truncated", remedy)));
+            return Err((TracePlace::File, TraceDefect::new("the header of the trace is truncated", remedy)));
         }
-        let header = Header::read(&bytes).map_err(|what| (Place::File, Wrong::new(what, remedy)))?;
+        let header = Header::read(&bytes).map_err(|what| (TracePlace::File, TraceDefect::new(what, remedy)))?;
         let (payload, entries) = (Vec::new(), Vec::new().into_iter());
         Ok(Self { source, header, payload, entries, blocks: 0, given: 0, end: End::NotYet })
     }
@@ -62,7 +62,7 @@ impl<R: Read> Recorded<R> {
     ///
     /// # Errors
     /// If a block is damaged, or the file cannot be read.
-    pub fn entry(&mut self) -> Result<Option<Entry>, (Place, Wrong)> {
+    pub fn entry(&mut self) -> Result<Option<TraceEntry>, (TracePlace, TraceDefect)> {
         loop {
             if let Some(entry) = self.entries.next() {
                 self.given += 1;
@@ -75,9 +75,9 @@ impl<R: Read> Recorded<R> {
         }
     }
 
-    fn block(&mut self) -> Result<(), (Place, Wrong)> {
-        let place = Place::Block { number: self.blocks + 1, entries: self.given };
-        let wrong = |what: String| (place, Wrong::new(what, DAMAGED));
+    fn block(&mut self) -> Result<(), (TracePlace, TraceDefect)> {
+        let place = TracePlace::Block { number: self.blocks + 1, entries: self.given };
+        let wrong = |what: String| (place, TraceDefect::new(what, DAMAGED));
         let mut head = [0; BLOCK_HEAD_BYTES];
         if fill(&mut self.source, &mut head).map_err(unreadable)? < BLOCK_HEAD_BYTES {
             self.end = End::Cut;
@@ -99,9 +99,9 @@ impl<R: Read> Recorded<R> {
 }
 
 /// Returns the fault for an error of the system, or of a decompressor, on reading the next bytes.
-pub(super) fn unreadable(error: std::io::Error) -> (Place, Wrong) {
+pub(super) fn unreadable(error: std::io::Error) -> (TracePlace, TraceDefect) {
     let what = format!("cannot read the next bytes ({error})");
-    (Place::File, Wrong::new(what, "check the disk, or decompress the file again if it is damaged"))
+    (TracePlace::File, TraceDefect::new(what, "check the disk, or decompress the file again if it is damaged"))
 }
 
 /// Reads until `into` is full or the source ends. Returns the number of bytes.

@@ -5,10 +5,10 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 
 use super::blocks::{MAGIC, Summary};
-use super::fault::{Place, TraceError, Wrong};
+use super::fault::{TraceDefect, TraceError, TracePlace};
 use super::own::{End, Recorded, fill, unreadable};
 use super::spread::Spread;
-use super::{Entry, oracle, twitter};
+use super::{TraceEntry, oracle, twitter};
 
 /// Number of bytes per read.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -19,7 +19,7 @@ const ZSTD_WINDOW_LOG_MAX: u32 = 27;
 
 /// The format of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum TraceFormat {
     /// The format of [`super::Blocks`].
     Recorded,
     /// Twitter's lines.
@@ -28,7 +28,7 @@ pub enum Format {
     OracleGeneral,
 }
 
-impl Format {
+impl TraceFormat {
     /// All formats with their names.
     pub const NAMES: [(&'static str, Self); 3] =
         [("recorded", Self::Recorded), ("twitter", Self::Twitter), ("oracle-general", Self::OracleGeneral)];
@@ -50,7 +50,7 @@ pub struct Selection {
     /// The file; a zstd stream is decompressed during reading.
     pub path: PathBuf,
     /// The format; if `None`, the first bytes decide.
-    pub format: Option<Format>,
+    pub format: Option<TraceFormat>,
     /// Treatment of the trace's times.
     pub times: Times,
     /// Highest number of requests.
@@ -69,9 +69,9 @@ impl Selection {
 type Bytes = BufReader<Box<dyn Read + Send>>;
 
 /// A reader of a trace.
-pub struct Reader {
+pub struct TraceReader {
     ask: Selection,
-    source: Source,
+    source: TraceSource,
     spread: Spread,
     /// Entries, lines or accesses that were read in this pass.
     read: u64,
@@ -87,19 +87,19 @@ pub struct Reader {
     over: bool,
 }
 
-enum Source {
+enum TraceSource {
     Recorded(Box<Recorded<Bytes>>),
     Lines { bytes: Bytes, line: Vec<u8> },
     Accesses(Bytes),
 }
 
-impl std::fmt::Debug for Reader {
+impl std::fmt::Debug for TraceReader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Reader").field("ask", &self.ask).field("read", &self.read).finish_non_exhaustive()
     }
 }
 
-impl Reader {
+impl TraceReader {
     /// Opens the trace and detects its format.
     ///
     /// # Errors
@@ -119,7 +119,7 @@ impl Reader {
         Ok(Self::of(&ask, source))
     }
 
-    fn of(ask: &Selection, source: Source) -> Self {
+    fn of(ask: &Selection, source: TraceSource) -> Self {
         Self {
             ask: ask.clone(),
             source,
@@ -135,11 +135,11 @@ impl Reader {
     }
 
     /// Returns the format of the trace.
-    pub const fn format(&self) -> Format {
+    pub const fn format(&self) -> TraceFormat {
         match self.source {
-            Source::Recorded(_) => Format::Recorded,
-            Source::Lines { .. } => Format::Twitter,
-            Source::Accesses(_) => Format::OracleGeneral,
+            TraceSource::Recorded(_) => TraceFormat::Recorded,
+            TraceSource::Lines { .. } => TraceFormat::Twitter,
+            TraceSource::Accesses(_) => TraceFormat::OracleGeneral,
         }
     }
 
@@ -151,7 +151,7 @@ impl Reader {
     /// Returns the recorder's summary; `None` before the end, and for other formats.
     pub fn summary(&self) -> Option<Summary> {
         match &self.source {
-            Source::Recorded(recorded) => match recorded.end() {
+            TraceSource::Recorded(recorded) => match recorded.end() {
                 End::Whole(summary) => Some(summary),
                 End::NotYet | End::Cut => None,
             },
@@ -164,7 +164,7 @@ impl Reader {
     ///
     /// # Errors
     /// If the file cannot be read further.
-    pub fn entry(&mut self) -> Result<Option<Entry>, TraceError> {
+    pub fn entry(&mut self) -> Result<Option<TraceEntry>, TraceError> {
         if self.over {
             return Ok(None);
         }
@@ -175,7 +175,7 @@ impl Reader {
         next.map_err(|(place, wrong)| located(&self.ask, place, wrong))
     }
 
-    fn one(&mut self) -> Result<Option<Entry>, (Place, Wrong)> {
+    fn one(&mut self) -> Result<Option<TraceEntry>, (TracePlace, TraceDefect)> {
         loop {
             let Some(mut entry) = self.raw()? else {
                 if !self.begin_again()? {
@@ -199,13 +199,13 @@ impl Reader {
     }
 
     /// Opens the trace again, if it is to be repeated and is not empty.
-    fn begin_again(&mut self) -> Result<bool, (Place, Wrong)> {
+    fn begin_again(&mut self) -> Result<bool, (TracePlace, TraceDefect)> {
         if !self.ask.repeat || self.read == 0 {
             return Ok(false);
         }
         let length_us = self.last_us - self.pass_us;
         let gap_us = match self.source {
-            Source::Recorded(_) => (length_us / self.read.saturating_sub(1).max(1)).max(1),
+            TraceSource::Recorded(_) => (length_us / self.read.saturating_sub(1).max(1)).max(1),
             // Rounds up to the next whole second.
             _ => 1_000_000 - length_us % 1_000_000,
         };
@@ -216,20 +216,20 @@ impl Reader {
     }
 
     /// Returns the next entry of the file, spread within its second.
-    fn raw(&mut self) -> Result<Option<Entry>, (Place, Wrong)> {
+    fn raw(&mut self) -> Result<Option<TraceEntry>, (TracePlace, TraceDefect)> {
         loop {
             if let Some(entry) = self.spread.pop() {
                 return Ok(Some(entry));
             }
             let read = match &mut self.source {
-                Source::Recorded(recorded) => {
+                TraceSource::Recorded(recorded) => {
                     let entry = recorded.entry()?;
                     self.cut |= recorded.end() == End::Cut;
                     self.read += u64::from(entry.is_some());
                     return Ok(entry);
                 }
-                Source::Lines { bytes, line } => line_entry(bytes, line, &mut self.read)?,
-                Source::Accesses(bytes) => access_entry(bytes, &mut self.read)?,
+                TraceSource::Lines { bytes, line } => line_entry(bytes, line, &mut self.read)?,
+                TraceSource::Accesses(bytes) => access_entry(bytes, &mut self.read)?,
             };
             let Some((second, entry)) = read else {
                 self.spread.end();
@@ -244,19 +244,23 @@ impl Reader {
     }
 
     /// Returns the place of the entry or line that was read last.
-    const fn place(&self) -> Place {
+    const fn place(&self) -> TracePlace {
         match self.source {
-            Source::Lines { .. } => Place::Line(self.read),
-            _ => Place::Entry(self.read),
+            TraceSource::Lines { .. } => TracePlace::Line(self.read),
+            _ => TracePlace::Entry(self.read),
         }
     }
 }
 
-fn located(ask: &Selection, place: Place, wrong: Wrong) -> TraceError {
+fn located(ask: &Selection, place: TracePlace, wrong: TraceDefect) -> TraceError {
     TraceError { path: ask.path.clone(), place, what: wrong.what, remedy: wrong.remedy.to_owned() }
 }
 
-fn line_entry(bytes: &mut Bytes, line: &mut Vec<u8>, read: &mut u64) -> Result<Option<(u64, Entry)>, (Place, Wrong)> {
+fn line_entry(
+    bytes: &mut Bytes,
+    line: &mut Vec<u8>,
+    read: &mut u64,
+) -> Result<Option<(u64, TraceEntry)>, (TracePlace, TraceDefect)> {
     line.clear();
     let most = twitter::LINE_BYTES_MAX as u64;
     let got = bytes.by_ref().take(most).read_until(b'\n', line).map_err(unreadable)?;
@@ -264,20 +268,20 @@ fn line_entry(bytes: &mut Bytes, line: &mut Vec<u8>, read: &mut u64) -> Result<O
         return Ok(None);
     }
     *read += 1;
-    let place = Place::Line(*read);
+    let place = TracePlace::Line(*read);
     let is_whole = line.last() == Some(&b'\n');
     if !is_whole && got == twitter::LINE_BYTES_MAX {
         let what = format!("the line is longer than {} bytes", twitter::LINE_BYTES_MAX);
-        return Err((place, Wrong::new(what, "pass a trace in Twitter's format")));
+        return Err((place, TraceDefect::new(what, "pass a trace in Twitter's format")));
     }
     let text = line.strip_suffix(b"\n").unwrap_or(line);
     twitter::entry(text).map(Some).map_err(|wrong| {
         let what = if is_whole { wrong.what } else { format!("the last line has no line end ({})", wrong.what) };
-        (place, Wrong { what, remedy: wrong.remedy })
+        (place, TraceDefect { what, remedy: wrong.remedy })
     })
 }
 
-fn access_entry(bytes: &mut Bytes, read: &mut u64) -> Result<Option<(u64, Entry)>, (Place, Wrong)> {
+fn access_entry(bytes: &mut Bytes, read: &mut u64) -> Result<Option<(u64, TraceEntry)>, (TracePlace, TraceDefect)> {
     let mut access = [0; oracle::ACCESS_BYTES];
     let got = fill(bytes, &mut access).map_err(unreadable)?;
     if got == 0 {
@@ -286,22 +290,26 @@ fn access_entry(bytes: &mut Bytes, read: &mut u64) -> Result<Option<(u64, Entry)
     *read += 1;
     if got < oracle::ACCESS_BYTES {
         let what = format!("the last access has {got} of its {} bytes", oracle::ACCESS_BYTES);
-        return Err((Place::Entry(*read), Wrong::new(what, "download the file again: it is truncated")));
+        return Err((TracePlace::Entry(*read), TraceDefect::new(what, "download the file again: it is truncated")));
     }
-    oracle::entry(&access).map(Some).map_err(|wrong| (Place::Entry(*read), wrong))
+    oracle::entry(&access).map(Some).map_err(|wrong| (TracePlace::Entry(*read), wrong))
 }
 
-fn open(ask: &Selection) -> Result<Source, (Place, Wrong)> {
+fn open(ask: &Selection) -> Result<TraceSource, (TracePlace, TraceDefect)> {
     let remedy = "name a file that exists and is readable";
     let file = File::open(&ask.path)
-        .map_err(|error| (Place::File, Wrong::new(format!("cannot open the file ({error})"), remedy)))?;
+        .map_err(|error| (TracePlace::File, TraceDefect::new(format!("cannot open the file ({error})"), remedy)))?;
     let length = file.metadata().ok().filter(std::fs::Metadata::is_file).map(|facts| facts.len());
     source(ask, Box::new(file), length)
 }
 
 /// Detects the format of `bytes`, whose length is `length` if known.
-fn source(ask: &Selection, bytes: Box<dyn Read + Send>, length: Option<u64>) -> Result<Source, (Place, Wrong)> {
-    let wrong = |what: String, remedy| (Place::File, Wrong::new(what, remedy));
+fn source(
+    ask: &Selection,
+    bytes: Box<dyn Read + Send>,
+    length: Option<u64>,
+) -> Result<TraceSource, (TracePlace, TraceDefect)> {
+    let wrong = |what: String, remedy| (TracePlace::File, TraceDefect::new(what, remedy));
     let mut packed = BufReader::with_capacity(BUFFER_BYTES, bytes);
     let is_packed = packed.fill_buf().map_err(unreadable)?.starts_with(ZSTD_MAGIC);
     let mut bytes: Bytes = if is_packed {
@@ -316,21 +324,21 @@ fn source(ask: &Selection, bytes: Box<dyn Read + Send>, length: Option<u64>) -> 
         return Err(wrong("the file is empty".to_owned(), "pass a trace that contains requests"));
     }
     let seen = match () {
-        () if first.starts_with(MAGIC) => Some(Format::Recorded),
-        () if twitter::begins(first) => Some(Format::Twitter),
+        () if first.starts_with(MAGIC) => Some(TraceFormat::Recorded),
+        () if twitter::begins(first) => Some(TraceFormat::Twitter),
         // Only its length identifies this format, and the length of a compressed file is unknown.
         () if first.len() >= oracle::ACCESS_BYTES && (is_packed || length.is_none_or(whole_accesses)) => {
-            Some(Format::OracleGeneral)
+            Some(TraceFormat::OracleGeneral)
         }
         () => None,
     };
     match ask.format.or(seen) {
-        Some(Format::Recorded) if seen != Some(Format::Recorded) => {
+        Some(TraceFormat::Recorded) if seen != Some(TraceFormat::Recorded) => {
             Err(wrong("the file is not a recorded trace".to_owned(), "remove --format"))
         }
-        Some(Format::Recorded) => Ok(Source::Recorded(Box::new(Recorded::open(bytes)?))),
-        Some(Format::Twitter) => Ok(Source::Lines { bytes, line: Vec::new() }),
-        Some(Format::OracleGeneral) => Ok(Source::Accesses(bytes)),
+        Some(TraceFormat::Recorded) => Ok(TraceSource::Recorded(Box::new(Recorded::open(bytes)?))),
+        Some(TraceFormat::Twitter) => Ok(TraceSource::Lines { bytes, line: Vec::new() }),
+        Some(TraceFormat::OracleGeneral) => Ok(TraceSource::Accesses(bytes)),
         None => Err(wrong(
             "the file is not a recorded trace, does not contain Twitter's lines, and is not a sequence of accesses of \
              24 bytes"

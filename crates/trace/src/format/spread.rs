@@ -8,8 +8,8 @@
 
 use std::collections::VecDeque;
 
-use super::Entry;
-use super::fault::Wrong;
+use super::TraceEntry;
+use super::fault::TraceDefect;
 
 /// Highest number of entries in one second.
 pub const SECOND_ENTRIES_MAX: usize = 1 << 21;
@@ -19,15 +19,15 @@ const US_A_SECOND: u64 = 1_000_000;
 /// The second that is being collected, and the entries of the previous second.
 #[derive(Debug, Default)]
 pub(super) struct Spread {
-    ready: VecDeque<Entry>,
-    gathered: VecDeque<Entry>,
+    ready: VecDeque<TraceEntry>,
+    gathered: VecDeque<TraceEntry>,
     first: Option<u64>,
     second: u64,
 }
 
 impl Spread {
     /// Returns the next entry with an instant.
-    pub fn pop(&mut self) -> Option<Entry> {
+    pub fn pop(&mut self) -> Option<TraceEntry> {
         self.ready.pop_front()
     }
 
@@ -35,13 +35,16 @@ impl Spread {
     ///
     /// # Errors
     /// If the time decreases, or if a second has too many entries.
-    pub fn push(&mut self, second: u64, entry: Entry) -> Result<(), Wrong> {
+    pub fn push(&mut self, second: u64, entry: TraceEntry) -> Result<(), TraceDefect> {
         if self.first.is_none() {
             (self.first, self.second) = (Some(second), second);
         }
         if second < self.second {
             let what = format!("the time decreases from second {} to {second}", self.second);
-            return Err(Wrong::new(what, "sort the trace by time, or pass --rate instead of using its own times"));
+            return Err(TraceDefect::new(
+                what,
+                "sort the trace by time, or pass --rate instead of using its own times",
+            ));
         }
         if second > self.second {
             self.end();
@@ -49,7 +52,7 @@ impl Spread {
         }
         if self.gathered.len() == SECOND_ENTRIES_MAX {
             let what = format!("second {second} has more than {SECOND_ENTRIES_MAX} requests");
-            return Err(Wrong::new(what, "pass --rate instead of using the trace's own times"));
+            return Err(TraceDefect::new(what, "pass --rate instead of using the trace's own times"));
         }
         self.gathered.push_back(entry);
         Ok(())
@@ -71,10 +74,10 @@ impl Spread {
 mod tests {
     use super::*;
 
-    fn spread(seconds: &[u64]) -> Result<Vec<u64>, Wrong> {
+    fn spread(seconds: &[u64]) -> Result<Vec<u64>, TraceDefect> {
         let (mut spread, mut instants) = (Spread::default(), Vec::new());
         for second in seconds {
-            spread.push(*second, Entry::default())?;
+            spread.push(*second, TraceEntry::default())?;
             instants.extend(std::iter::from_fn(|| spread.pop()).map(|entry| entry.at_us));
         }
         spread.end();
@@ -94,9 +97,9 @@ mod tests {
         assert!(spread(&[5, 4]).unwrap_err().what.contains("from second 5 to 4"));
         let mut spread = Spread::default();
         for _ in 0..SECOND_ENTRIES_MAX {
-            spread.push(0, Entry::default()).unwrap();
+            spread.push(0, TraceEntry::default()).unwrap();
         }
-        let wrong = spread.push(0, Entry::default()).unwrap_err();
+        let wrong = spread.push(0, TraceEntry::default()).unwrap_err();
         assert!(wrong.what.contains("second 0") && wrong.remedy.contains("--rate"), "{wrong:?}");
     }
 }

@@ -18,13 +18,13 @@ impl Drop for TempFile {
     }
 }
 
-fn entries(count: u64) -> Vec<Entry> {
+fn entries(count: u64) -> Vec<TraceEntry> {
     let mut prng = base::prng::Prng::new(5);
     let mut at_us = 0;
     (0..count)
         .map(|number| {
             at_us += prng.below(3000);
-            Entry {
+            TraceEntry {
                 at_us,
                 key: prng.next_u64(),
                 key_bytes: prng.below(251) as u32,
@@ -32,7 +32,7 @@ fn entries(count: u64) -> Vec<Entry> {
                 ttl_s: prng.next_u64() as u32 >> prng.below(32),
                 connection: prng.below(5000) as u32,
                 verb: Verb::ALL[number as usize % Verb::ALL.len()].1,
-                outcome: Outcome::from_number(prng.below(4) as u8),
+                outcome: RequestOutcome::from_number(prng.below(4) as u8),
                 joined: number > 0 && prng.chance(1, 5),
             }
         })
@@ -40,7 +40,7 @@ fn entries(count: u64) -> Vec<Entry> {
 }
 
 /// The bytes of a trace, with an end if `summary` is given, and where its blocks begin.
-fn recorded(entries: &[Entry], summary: Option<&Summary>) -> (Vec<u8>, Vec<usize>) {
+fn recorded(entries: &[TraceEntry], summary: Option<&Summary>) -> (Vec<u8>, Vec<usize>) {
     let mut bytes = Header { began_unix_us: 77, chosen_secret: true }.bytes().to_vec();
     let (mut blocks, mut begins) = (Blocks::default(), Vec::new());
     let mut put = |block: Vec<u8>| {
@@ -55,8 +55,8 @@ fn recorded(entries: &[Entry], summary: Option<&Summary>) -> (Vec<u8>, Vec<usize
     (bytes, begins)
 }
 
-fn all(ask: &Selection) -> (Vec<Entry>, Option<TraceError>, Reader) {
-    let mut reader = Reader::open(ask).unwrap();
+fn all(ask: &Selection) -> (Vec<TraceEntry>, Option<TraceError>, TraceReader) {
+    let mut reader = TraceReader::open(ask).unwrap();
     let mut got = Vec::new();
     loop {
         match reader.entry() {
@@ -68,7 +68,7 @@ fn all(ask: &Selection) -> (Vec<Entry>, Option<TraceError>, Reader) {
 }
 
 /// As a reader gives them: counted from the first.
-fn from_first(mut entries: Vec<Entry>) -> Vec<Entry> {
+fn from_first(mut entries: Vec<TraceEntry>) -> Vec<TraceEntry> {
     let first_us = entries[0].at_us;
     entries.iter_mut().for_each(|entry| entry.at_us -= first_us);
     entries
@@ -84,7 +84,7 @@ fn what_is_recorded_reads_back_entry_by_entry_with_its_summary() {
     let (got, fault, reader) = all(&Selection::new(&file.0));
     assert_eq!(fault, None);
     assert_eq!(got, from_first(wanted));
-    assert_eq!((reader.format(), reader.is_cut(), reader.summary()), (Format::Recorded, false, Some(summary)));
+    assert_eq!((reader.format(), reader.is_cut(), reader.summary()), (TraceFormat::Recorded, false, Some(summary)));
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn a_flipped_bit_anywhere_is_found_and_named_with_its_block() {
         let mut damaged = bytes.clone();
         damaged[at] ^= 0x10;
         let file = TempFile::new("flip", &damaged);
-        let fault = match Reader::open(&Selection::new(&file.0)) {
+        let fault = match TraceReader::open(&Selection::new(&file.0)) {
             Err(fault) => fault,
             Ok(_) => {
                 all(&Selection::new(&file.0)).1.unwrap_or_else(|| panic!("byte {at} was read as if it were whole"))
@@ -118,8 +118,8 @@ fn a_flipped_bit_anywhere_is_found_and_named_with_its_block() {
         };
         let number = begins.iter().filter(|begin| **begin <= at).count() as u64;
         match fault.place {
-            Place::Block { number: named, .. } => assert_eq!(named, number, "{fault}"),
-            place => assert_eq!((place, number), (Place::File, 0), "{fault}"),
+            TracePlace::Block { number: named, .. } => assert_eq!(named, number, "{fault}"),
+            place => assert_eq!((place, number), (TracePlace::File, 0), "{fault}"),
         }
         assert!(fault.to_string().starts_with(file.0.to_str().unwrap()) && fault.to_string().contains("; "), "{fault}");
         found += 1;
@@ -141,7 +141,7 @@ fn lines_are_read_packed_and_unpacked_with_their_instants_spread() {
     for (name, bytes) in [("plain.csv", text.as_bytes()), ("packed.zst", &packed), ("frames.zst", &frames)] {
         let file = TempFile::new(name, bytes);
         let (got, fault, reader) = all(&Selection::new(&file.0));
-        assert_eq!((fault, reader.format()), (None, Format::Twitter), "{name}");
+        assert_eq!((fault, reader.format()), (None, TraceFormat::Twitter), "{name}");
         let instants: Vec<u64> = got.iter().map(|entry| entry.at_us / 1000).collect();
         assert_eq!(instants, [0, 250, 500, 750, 1000, 1250, 1500, 1750, 2000, 2500], "{name}");
         assert!(got[0].key == got[7].key && got[0].key != got[1].key);
@@ -154,7 +154,7 @@ fn a_wrong_line_is_named_by_its_number_and_what_is_before_it_is_given() {
     let file = TempFile::new("wrong.csv", text.as_bytes());
     let (_, fault, mut reader) = all(&Selection::new(&file.0));
     let fault = fault.unwrap();
-    assert_eq!(fault.place, Place::Line(5));
+    assert_eq!(fault.place, TracePlace::Line(5));
     assert!(fault.to_string().contains(":5: \"fetch\" is not an operation"), "{fault}");
     assert_eq!(reader.entry(), Ok(None), "after a fault there is nothing");
     let cut = &text[..text.len() - 30];
@@ -171,17 +171,18 @@ fn accesses_are_read_packed_and_unpacked_and_a_cut_one_is_named() {
     let packed = zstd::stream::encode_all(&bytes[..], 3).unwrap();
     for (name, bytes) in [("o.bin", &bytes), ("o.zst", &packed)] {
         let (got, fault, reader) = all(&Selection::new(&TempFile::new(name, bytes).0));
-        assert_eq!((got.len(), fault, reader.format()), (100, None, Format::OracleGeneral), "{name}");
+        assert_eq!((got.len(), fault, reader.format()), (100, None, TraceFormat::OracleGeneral), "{name}");
         assert_eq!((got[37].at_us, got[37].key, got[37].value_bytes), (3_700_000, 37, 37));
     }
     let cut = TempFile::new("cut.bin", &bytes[..bytes.len() - 5]);
-    let fault = Reader::open(&Selection::new(&cut.0)).unwrap_err();
+    let fault = TraceReader::open(&Selection::new(&cut.0)).unwrap_err();
     assert!(fault.what.contains("not a sequence of accesses") && fault.remedy.contains("--format"), "{fault}");
-    let told = Selection { format: Some(Format::OracleGeneral), ..Selection::new(&cut.0) };
+    let told = Selection { format: Some(TraceFormat::OracleGeneral), ..Selection::new(&cut.0) };
     let (got, fault, _) = all(&told);
-    assert_eq!((got.len(), fault.unwrap().place), (90, Place::Entry(100)), "the last second was still gathered");
+    assert_eq!((got.len(), fault.unwrap().place), (90, TracePlace::Entry(100)), "the last second was still gathered");
     let half = TempFile::new("half.zst", &packed[..packed.len() / 2]);
-    let fault = Reader::open(&Selection::new(&half.0)).map_or_else(Some, |_| all(&Selection::new(&half.0)).1).unwrap();
+    let fault =
+        TraceReader::open(&Selection::new(&half.0)).map_or_else(Some, |_| all(&Selection::new(&half.0)).1).unwrap();
     assert!(fault.remedy.contains("decompress the file again"), "{fault}");
 }
 
@@ -191,15 +192,15 @@ fn a_file_that_is_no_trace_is_refused_with_its_name() {
         [(b"", "the file is empty"), (b"hello", "the file is not a recorded trace"), (b"GNTTRACE", "truncated")];
     for (bytes, what) in cases {
         let file = TempFile::new("none", bytes);
-        let fault = Reader::open(&Selection::new(&file.0)).unwrap_err();
+        let fault = TraceReader::open(&Selection::new(&file.0)).unwrap_err();
         assert!(fault.to_string().contains(what), "{fault}");
     }
-    let fault = Reader::open(&Selection::new(Path::new("/no/such/trace"))).unwrap_err();
+    let fault = TraceReader::open(&Selection::new(Path::new("/no/such/trace"))).unwrap_err();
     assert!(fault.to_string().starts_with("/no/such/trace: cannot open the file"), "{fault}");
     let mut newer = Header::default().bytes();
     newer[8] = 9;
     let file = TempFile::new("newer", &newer);
-    assert!(Reader::open(&Selection::new(&file.0)).unwrap_err().what.contains("version 9"));
+    assert!(TraceReader::open(&Selection::new(&file.0)).unwrap_err().what.contains("version 9"));
 }
 
 #[test]

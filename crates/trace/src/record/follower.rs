@@ -8,12 +8,12 @@ use super::{Ledger, Pen, Seen};
 /// proxy still passes the bytes.
 #[derive(Debug, Default)]
 pub struct Follower {
-    words: Words,
+    words: StreamWords,
     given_up: bool,
 }
 
 #[derive(Debug, Default)]
-enum Words {
+enum StreamWords {
     /// No request was seen yet.
     #[default]
     Unknown,
@@ -24,14 +24,15 @@ enum Words {
 impl Follower {
     /// Reads bytes that the client sent.
     pub fn asked(&mut self, bytes: &[u8], pen: &Pen, ledger: &mut Ledger, seen: &mut Seen) {
-        if let (Words::Unknown, Some(first)) = (&self.words, bytes.first()) {
+        if let (StreamWords::Unknown, Some(first)) = (&self.words, bytes.first()) {
             // A RESP request is an array, and no memcached command begins with the same byte.
-            self.words = if *first == b'*' { Words::Resp(Box::default()) } else { Words::Memcache(Box::default()) };
+            self.words =
+                if *first == b'*' { StreamWords::Resp(Box::default()) } else { StreamWords::Memcache(Box::default()) };
         }
         let followed = match &mut self.words {
-            Words::Unknown => true,
-            Words::Memcache(memcache) => memcache.asked(bytes, pen, ledger, seen),
-            Words::Resp(resp) => resp.asked(bytes, pen, ledger, seen),
+            StreamWords::Unknown => true,
+            StreamWords::Memcache(memcache) => memcache.asked(bytes, pen, ledger, seen),
+            StreamWords::Resp(resp) => resp.asked(bytes, pen, ledger, seen),
         };
         self.note(followed, seen);
     }
@@ -40,9 +41,9 @@ impl Follower {
     pub fn answered(&mut self, bytes: &[u8], pen: &Pen, ledger: &mut Ledger, seen: &mut Seen) {
         let followed = match &mut self.words {
             // A server that sends bytes before the first request uses another protocol.
-            Words::Unknown => true,
-            Words::Memcache(memcache) => memcache.answered(bytes, pen, ledger),
-            Words::Resp(resp) => resp.answered(bytes, ledger),
+            StreamWords::Unknown => true,
+            StreamWords::Memcache(memcache) => memcache.answered(bytes, pen, ledger),
+            StreamWords::Resp(resp) => resp.answered(bytes, ledger),
         };
         self.note(followed, seen);
     }
@@ -50,9 +51,9 @@ impl Follower {
     /// Ends the connection; requests without a reply have an unknown outcome.
     pub fn closed(&mut self, ledger: &mut Ledger) {
         match &mut self.words {
-            Words::Unknown => {}
-            Words::Memcache(memcache) => memcache.give_up_answers(ledger),
-            Words::Resp(resp) => resp.give_up_answers(ledger),
+            StreamWords::Unknown => {}
+            StreamWords::Memcache(memcache) => memcache.give_up_answers(ledger),
+            StreamWords::Resp(resp) => resp.give_up_answers(ledger),
         }
     }
 

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use crate::format::{Entry, Outcome};
+use crate::format::{RequestOutcome, TraceEntry};
 
 /// Highest number of waiting entries; beyond it the oldest goes to the tape as it is.
 const WAITING_MAX: usize = 1 << 16;
@@ -18,36 +18,36 @@ const WAIT_US: u64 = 10_000_000;
 /// The ordered queue of a recording's requests.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    slots: VecDeque<Slot>,
+    slots: VecDeque<LedgerSlot>,
     first: u64,
 }
 
 #[derive(Debug)]
-struct Slot {
-    entry: Entry,
+struct LedgerSlot {
+    entry: TraceEntry,
     open: bool,
 }
 
 impl Ledger {
     /// Adds a request and returns its number. If `open` is true, [`Ledger::settle`] sets its outcome later.
-    pub fn add(&mut self, entry: Entry, open: bool) -> u64 {
-        self.slots.push_back(Slot { entry, open });
+    pub fn add(&mut self, entry: TraceEntry, open: bool) -> u64 {
+        self.slots.push_back(LedgerSlot { entry, open });
         self.first + self.slots.len() as u64 - 1
     }
 
-    fn slot(&mut self, number: u64) -> Option<&mut Slot> {
+    fn slot(&mut self, number: u64) -> Option<&mut LedgerSlot> {
         let at = number.checked_sub(self.first)?;
         self.slots.get_mut(usize::try_from(at).ok()?)
     }
 
     /// Returns the request with this number while it waits.
-    pub fn entry(&mut self, number: u64) -> Option<&mut Entry> {
+    pub fn entry(&mut self, number: u64) -> Option<&mut TraceEntry> {
         self.slot(number).map(|slot| &mut slot.entry)
     }
 
     /// Records the outcome of request `number` and the length of the value in its reply. Must be called once per open
     /// request.
-    pub fn settle(&mut self, number: u64, outcome: Outcome, value_bytes: Option<u32>) {
+    pub fn settle(&mut self, number: u64, outcome: RequestOutcome, value_bytes: Option<u32>) {
         if let Some(slot) = self.slot(number).filter(|slot| slot.open) {
             slot.open = false;
             slot.entry.outcome = outcome;
@@ -61,7 +61,7 @@ impl Ledger {
     }
 
     /// Passes settled requests to `give` in order, and those that have waited too long by `now_us`.
-    pub fn drain(&mut self, now_us: u64, mut give: impl FnMut(&Entry)) {
+    pub fn drain(&mut self, now_us: u64, mut give: impl FnMut(&TraceEntry)) {
         while let Some(front) = self.slots.front() {
             let is_old = now_us.saturating_sub(front.entry.at_us) > WAIT_US || self.slots.len() > WAITING_MAX;
             if front.open && !is_old {
@@ -74,7 +74,7 @@ impl Ledger {
     }
 
     /// Passes all requests to `give`.
-    pub fn close(&mut self, give: impl FnMut(&Entry)) {
+    pub fn close(&mut self, give: impl FnMut(&TraceEntry)) {
         self.drain(u64::MAX, give);
     }
 }
@@ -83,11 +83,11 @@ impl Ledger {
 mod tests {
     use super::*;
 
-    fn at(at_us: u64) -> Entry {
-        Entry { at_us, ..Entry::default() }
+    fn at(at_us: u64) -> TraceEntry {
+        TraceEntry { at_us, ..TraceEntry::default() }
     }
 
-    fn drained(ledger: &mut Ledger, now_us: u64) -> Vec<(u64, Outcome)> {
+    fn drained(ledger: &mut Ledger, now_us: u64) -> Vec<(u64, RequestOutcome)> {
         let mut got = Vec::new();
         ledger.drain(now_us, |entry| got.push((entry.at_us, entry.outcome)));
         got
@@ -98,13 +98,13 @@ mod tests {
         let mut ledger = Ledger::default();
         let [a, b, c] = [1, 2, 3].map(|instant| ledger.add(at(instant), true));
         ledger.add(at(4), false);
-        ledger.settle(b, Outcome::Miss, None);
+        ledger.settle(b, RequestOutcome::Miss, None);
         assert_eq!(drained(&mut ledger, 10), []);
-        ledger.settle(a, Outcome::Hit, Some(7));
-        assert_eq!(drained(&mut ledger, 10), [(1, Outcome::Hit), (2, Outcome::Miss)]);
-        ledger.settle(b, Outcome::Error, None);
+        ledger.settle(a, RequestOutcome::Hit, Some(7));
+        assert_eq!(drained(&mut ledger, 10), [(1, RequestOutcome::Hit), (2, RequestOutcome::Miss)]);
+        ledger.settle(b, RequestOutcome::Error, None);
         assert!(ledger.is_open(c) && !ledger.is_open(b));
-        assert_eq!(drained(&mut ledger, WAIT_US + 4), [(3, Outcome::Unknown), (4, Outcome::Unknown)]);
+        assert_eq!(drained(&mut ledger, WAIT_US + 4), [(3, RequestOutcome::Unknown), (4, RequestOutcome::Unknown)]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use protocol::memcache::{KeyScratch, Parsed, Request, parse};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Ledger, Pen, Seen};
-use crate::format::{Entry, Outcome, Verb};
+use crate::format::{RequestOutcome, TraceEntry, Verb};
 
 /// Highest number of requests of a connection that wait for their replies. Beyond it, the replies of the connection are
 /// no longer followed.
@@ -19,14 +19,14 @@ const CRLF: &[u8; 2] = b"\r\n";
 /// The state of one connection.
 #[derive(Debug, Default)]
 pub struct Memcache {
-    requests: Stream,
-    answers: Stream,
+    requests: OneWay,
+    answers: OneWay,
     waiting: VecDeque<Ask>,
 }
 
 /// The state of one direction.
 #[derive(Debug, Default)]
-struct Stream {
+struct OneWay {
     is_lost: bool,
     /// The beginning of an incomplete line.
     kept: Vec<u8>,
@@ -47,7 +47,7 @@ struct Ask {
     answered: u32,
     expect: Expect,
     /// For a quiet request (`q`), its outcome if the server sends no reply.
-    quiet: Option<Outcome>,
+    quiet: Option<RequestOutcome>,
     /// True if the request is `mn`.
     is_noop: bool,
     /// Hash of the key and the opaque of a quiet request, by which its reply is recognised; 0 if there is none.
@@ -61,7 +61,7 @@ impl Ask {
     }
 }
 
-impl Stream {
+impl OneWay {
     /// Skips the rest of a value at the front of `bytes`. Returns the number of bytes; `None` if the value's line end
     /// is wrong.
     fn skip(&mut self, bytes: &[u8]) -> Option<usize> {
@@ -150,7 +150,7 @@ impl Memcache {
     pub fn give_up_answers(&mut self, ledger: &mut Ledger) {
         self.answers.is_lost = true;
         for ask in self.waiting.drain(..) {
-            settle(&ask, 0, ask.keys, Outcome::Unknown, ledger);
+            settle(&ask, 0, ask.keys, RequestOutcome::Unknown, ledger);
         }
     }
 }
@@ -168,7 +168,7 @@ struct Noting<'n> {
 }
 
 impl Noting<'_> {
-    fn line(&mut self, stream: &mut Stream, line: &[u8]) -> Option<usize> {
+    fn line(&mut self, stream: &mut OneWay, line: &[u8]) -> Option<usize> {
         match parse(line) {
             Parsed::Incomplete => Some(0),
             Parsed::Fatal(_) => None,
@@ -201,13 +201,13 @@ impl Noting<'_> {
         }
     }
 
-    fn entry(&self, verb: Verb, key: &[u8]) -> Entry {
+    fn entry(&self, verb: Verb, key: &[u8]) -> TraceEntry {
         let Pen { secret, at_us, connection, .. } = self.pen;
         let (key, key_bytes) = (secret.hash(key), key.len() as u32);
-        Entry { at_us: *at_us, key, key_bytes, connection: *connection, verb, ..Entry::default() }
+        TraceEntry { at_us: *at_us, key, key_bytes, connection: *connection, verb, ..TraceEntry::default() }
     }
 
-    fn one(&mut self, entry: Entry, expect: Option<Expect>) {
+    fn one(&mut self, entry: TraceEntry, expect: Option<Expect>) {
         let expect = expect.filter(|_| self.follows);
         let number = self.ledger.add(entry, expect.is_some());
         if let Some(expect) = expect {
@@ -227,7 +227,7 @@ impl Noting<'_> {
                 };
                 let mut ask = Ask::new(0, 0, Expect::Values);
                 for key in get.keys {
-                    let entry = Entry { ttl_s, joined: ask.keys > 0, ..self.entry(verb, key) };
+                    let entry = TraceEntry { ttl_s, joined: ask.keys > 0, ..self.entry(verb, key) };
                     let number = self.ledger.add(entry, self.follows);
                     ask.number = if ask.keys == 0 { number } else { ask.number };
                     ask.keys += 1;
@@ -237,7 +237,7 @@ impl Noting<'_> {
                 }
             }
             Request::Store(store) => {
-                let entry = Entry {
+                let entry = TraceEntry {
                     value_bytes: store.value_len,
                     ttl_s: self.pen.ttl_s(store.exptime),
                     ..self.entry(stored(store), store.key)
@@ -252,15 +252,15 @@ impl Noting<'_> {
                 self.one(self.entry(verb, arith.key), expected(arith.noreply, Expect::Arith));
             }
             Request::Touch { key, exptime, noreply } => {
-                let entry = Entry { ttl_s: self.pen.ttl_s(*exptime), ..self.entry(Verb::Touch, key) };
+                let entry = TraceEntry { ttl_s: self.pen.ttl_s(*exptime), ..self.entry(Verb::Touch, key) };
                 self.one(entry, expected(*noreply, Expect::Touch));
             }
-            Request::MetaGet(meta) => self.meta(read(meta), meta, 0, Outcome::Miss),
-            Request::MetaStore(meta, len) => self.meta(meta_stored(meta), meta, *len, Outcome::Hit),
-            Request::MetaDelete(meta) => self.meta(Verb::Delete, meta, 0, Outcome::Unknown),
+            Request::MetaGet(meta) => self.meta(read(meta), meta, 0, RequestOutcome::Miss),
+            Request::MetaStore(meta, len) => self.meta(meta_stored(meta), meta, *len, RequestOutcome::Hit),
+            Request::MetaDelete(meta) => self.meta(Verb::Delete, meta, 0, RequestOutcome::Unknown),
             Request::MetaArith(meta) => {
                 let verb = if meta.is_decrement() { Verb::Decr } else { Verb::Incr };
-                self.meta(verb, meta, 0, Outcome::Unknown);
+                self.meta(verb, meta, 0, RequestOutcome::Unknown);
             }
             Request::MetaNoop => {
                 self.seen.other_requests += 1;
@@ -286,10 +286,10 @@ impl Noting<'_> {
     }
 
     /// Records a meta command; a quiet one (`q`) gets no reply if its outcome is `silent`.
-    fn meta(&mut self, verb: Verb, meta: &Meta<'_>, value_bytes: u32, silent: Outcome) {
+    fn meta(&mut self, verb: Verb, meta: &Meta<'_>, value_bytes: u32, silent: RequestOutcome) {
         let mut scratch = KeyScratch::default();
         let ttl_s = meta.expire().map_or(0, |exptime| self.pen.ttl_s(exptime));
-        let entry = Entry { value_bytes, ttl_s, ..self.entry(verb, meta.key.bytes(&mut scratch)) };
+        let entry = TraceEntry { value_bytes, ttl_s, ..self.entry(verb, meta.key.bytes(&mut scratch)) };
         let number = self.ledger.add(entry, self.follows);
         if !self.follows {
             return;
@@ -338,7 +338,7 @@ fn read(meta: &Meta<'_>) -> Verb {
 // --- replies ---
 
 /// Settles the keys of `ask` from `from` to before `to` that are still open.
-fn settle(ask: &Ask, from: u32, to: u32, outcome: Outcome, ledger: &mut Ledger) {
+fn settle(ask: &Ask, from: u32, to: u32, outcome: RequestOutcome, ledger: &mut Ledger) {
     for at in from..to {
         ledger.settle(ask.number + u64::from(at), outcome, None);
     }
@@ -360,13 +360,13 @@ fn belongs(ask: &Ask, reply: &Reply<'_>) -> Option<bool> {
     (ask.opaque != 0).then_some(false)
 }
 
-fn outcome(reply: &Reply<'_>) -> Outcome {
+fn outcome(reply: &Reply<'_>) -> RequestOutcome {
     match reply {
-        Reply::NotStored | Reply::Exists | Reply::NotFound => Outcome::Miss,
-        Reply::Meta { code: MetaCode::Done, .. } => Outcome::Hit,
-        Reply::Meta { .. } => Outcome::Miss,
-        Reply::Error(_) => Outcome::Error,
-        _ => Outcome::Hit,
+        Reply::NotStored | Reply::Exists | Reply::NotFound => RequestOutcome::Miss,
+        Reply::Meta { code: MetaCode::Done, .. } => RequestOutcome::Hit,
+        Reply::Meta { .. } => RequestOutcome::Miss,
+        Reply::Error(_) => RequestOutcome::Error,
+        _ => RequestOutcome::Hit,
     }
 }
 
@@ -381,11 +381,11 @@ fn matched(waiting: &mut VecDeque<Ask>, reply: &Reply<'_>, pen: &Pen, ledger: &m
             continue;
         }
         let (known, bytes) = match reply {
-            Reply::MetaValue { len, .. } => (Outcome::Hit, Some(*len)),
+            Reply::MetaValue { len, .. } => (RequestOutcome::Hit, Some(*len)),
             reply => (outcome(reply), None),
         };
         let is_sure = belongs == Some(true);
-        ledger.settle(ask.number, if is_sure { known } else { Outcome::Unknown }, bytes.filter(|_| is_sure));
+        ledger.settle(ask.number, if is_sure { known } else { RequestOutcome::Unknown }, bytes.filter(|_| is_sure));
         waiting.pop_front();
         return true;
     }
@@ -399,8 +399,8 @@ fn matched(waiting: &mut VecDeque<Ask>, reply: &Reply<'_>, pen: &Pen, ledger: &m
             return true;
         }
         (Place::Before, _) => return true,
-        (Place::Last, Reply::MetaValue { len, .. }) => ledger.settle(ask.number, Outcome::Hit, Some(*len)),
-        (Place::Last, Reply::End) => settle(ask, ask.answered, ask.keys, Outcome::Miss, ledger),
+        (Place::Last, Reply::MetaValue { len, .. }) => ledger.settle(ask.number, RequestOutcome::Hit, Some(*len)),
+        (Place::Last, Reply::End) => settle(ask, ask.answered, ask.keys, RequestOutcome::Miss, ledger),
         (Place::Last, reply) => settle(ask, ask.answered, ask.keys, outcome(reply), ledger),
     }
     waiting.pop_front();
@@ -414,8 +414,8 @@ fn found(ask: &mut Ask, header: &client::ValueHeader<'_>, pen: &Pen, ledger: &mu
     let at = numbers.find(|(_, number)| ledger.entry(*number).is_some_and(|entry| entry.key == key));
     // If it is not found, its entries have left the ledger with an unknown outcome.
     if let Some((at, number)) = at {
-        settle(ask, ask.answered, at, Outcome::Miss, ledger);
-        ledger.settle(number, Outcome::Hit, Some(header.len));
+        settle(ask, ask.answered, at, RequestOutcome::Miss, ledger);
+        ledger.settle(number, RequestOutcome::Hit, Some(header.len));
         ask.answered = at + 1;
     }
 }

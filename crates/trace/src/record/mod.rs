@@ -25,7 +25,7 @@ pub use follower::Follower;
 pub use ledger::Ledger;
 pub use proxy::{CONNECTIONS_MAX, Proxy};
 pub use tape::{Tape, TapeError};
-pub use watch::{Stream, WATCH_COMMANDS, Watched, watch, watched};
+pub use watch::{WATCH_COMMANDS, WatchKind, WatchRecording, watch, watched};
 
 use crate::format::{Secret, Summary};
 

@@ -2,7 +2,7 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::resp::Command;
+use super::resp::PartialCommand;
 use super::{Ledger, Pen, Seen};
 
 /// Returns the time of a line, in microseconds since 1970, and the rest of the line.
@@ -24,7 +24,7 @@ pub(super) fn monitored(rest: &[u8], pen: &mut Pen, ledger: &mut Ledger, seen: &
     while !quoted.is_empty() {
         words.push(word(&mut quoted)?);
     }
-    let entries = Command::of_words(words.iter().map(Vec::as_slice), pen, ledger);
+    let entries = PartialCommand::of_words(words.iter().map(Vec::as_slice), pen, ledger);
     seen.other_requests += u64::from(entries == 0);
     Some(())
 }

@@ -6,7 +6,7 @@ use protocol::number::parse_i64;
 use protocol::resp::client::{Decoder, Event, Head};
 
 use super::{Ledger, Pen, Seen};
-use crate::format::{Entry, KeyHash, Outcome, Verb};
+use crate::format::{KeyHash, RequestOutcome, TraceEntry, Verb};
 
 /// Highest number of requests of a connection that wait for their replies. Beyond it, the replies of the connection are
 /// no longer followed.
@@ -42,7 +42,7 @@ enum Ttl {
 
 /// A command that corresponds to a verb of traces.
 #[derive(Clone, Copy, Debug)]
-struct Shape {
+struct CommandShape {
     verb: Verb,
     keys: Keys,
     /// Index of the argument with the value; 0 if there is none. For a hash, every second argument from there on is a
@@ -51,12 +51,12 @@ struct Shape {
     ttl: Ttl,
 }
 
-const fn shape(verb: Verb, keys: Keys, value: u32, ttl: Ttl) -> Option<Shape> {
-    Some(Shape { verb, keys, value, ttl })
+const fn shape(verb: Verb, keys: Keys, value: u32, ttl: Ttl) -> Option<CommandShape> {
+    Some(CommandShape { verb, keys, value, ttl })
 }
 
 /// Returns the command with this name, in upper case.
-fn shape_of(name: &[u8]) -> Option<Shape> {
+fn shape_of(name: &[u8]) -> Option<CommandShape> {
     use Keys::{All, One, Pairs};
     match name {
         b"GET" | b"GETDEL" => shape(Verb::Get, One, 0, Ttl::None),
@@ -105,23 +105,23 @@ pub struct Resp {
 #[derive(Debug, Default)]
 struct Asking {
     decoder: Option<Decoder>,
-    command: Command,
+    command: PartialCommand,
 }
 
 /// A command whose arguments arrive one by one.
 #[derive(Debug, Default)]
-pub(super) struct Command {
+pub(super) struct PartialCommand {
     /// Index of the next argument; 0 is the command's name.
     at: u32,
     name: Word,
-    shape: Option<Shape>,
+    shape: Option<CommandShape>,
     /// Number of the first entry, and number of entries.
     number: u64,
     keys: u32,
     key: Option<KeyHash>,
     word: Word,
     bytes: u64,
-    entry: Entry,
+    entry: TraceEntry,
     /// The option before this argument, which determines the argument's meaning.
     option: Word,
     /// The second argument.
@@ -172,11 +172,11 @@ struct Answers {
     heads: u32,
     /// True if the current data is an out-of-band message instead of a reply.
     is_push: bool,
-    outcome: Outcome,
+    outcome: RequestOutcome,
     value_bytes: u64,
 }
 
-impl Command {
+impl PartialCommand {
     /// Begins an argument.
     pub fn begin(&mut self, pen: &Pen) {
         (self.word, self.bytes) = (Word::default(), 0);
@@ -215,11 +215,11 @@ impl Command {
         self.at += 1;
     }
 
-    fn argument(&mut self, at: u32, shape: Shape, pen: &Pen, ledger: &mut Ledger, open: bool) {
+    fn argument(&mut self, at: u32, shape: CommandShape, pen: &Pen, ledger: &mut Ledger, open: bool) {
         if let Some(key) = self.key.take() {
             let (key, key_bytes) = key.finish();
             let Pen { at_us, connection, .. } = *pen;
-            self.entry = Entry { at_us, key, key_bytes, connection, verb: shape.verb, ..Entry::default() };
+            self.entry = TraceEntry { at_us, key, key_bytes, connection, verb: shape.verb, ..TraceEntry::default() };
             if shape.keys == Keys::All {
                 self.put(ledger, open);
             }
@@ -276,7 +276,7 @@ impl Command {
     }
 
     fn put(&mut self, ledger: &mut Ledger, open: bool) {
-        let entry = Entry { joined: self.keys > 0, ..self.entry };
+        let entry = TraceEntry { joined: self.keys > 0, ..self.entry };
         let number = ledger.add(entry, open);
         self.number = if self.keys == 0 { number } else { self.number };
         self.keys += 1;
@@ -434,7 +434,7 @@ impl Resp {
         self.answers.is_lost = true;
         for ask in self.answers.waiting.drain(..) {
             for at in 0..ask.keys {
-                ledger.settle(ask.number + u64::from(at), Outcome::Unknown, None);
+                ledger.settle(ask.number + u64::from(at), RequestOutcome::Unknown, None);
             }
         }
     }
@@ -461,7 +461,7 @@ impl Answers {
                 self.waiting.pop_front();
             }
             (self.decoder, self.heads, self.is_push) = (Decoder::new(), 0, false);
-            (self.outcome, self.value_bytes) = (Outcome::Unknown, 0);
+            (self.outcome, self.value_bytes) = (RequestOutcome::Unknown, 0);
         }
         Some(step.consumed)
     }
@@ -469,31 +469,33 @@ impl Answers {
     fn head(&mut self, head: Head<'_>, ask: Ask, ledger: &mut Ledger) {
         let (is_first, many) = (self.heads == 0, ask.keys > 1 && ask.verb == Verb::Get);
         match head {
-            Head::Error(_) | Head::BulkError(_) => self.outcome = Outcome::Error,
-            Head::Bulk(len) if many && !is_first => self.of_many(ask, Outcome::Hit, Some(len), ledger),
-            Head::Null if many && !is_first => self.of_many(ask, Outcome::Miss, None, ledger),
-            Head::Null if is_first => self.outcome = Outcome::Miss,
+            Head::Error(_) | Head::BulkError(_) => self.outcome = RequestOutcome::Error,
+            Head::Bulk(len) if many && !is_first => self.of_many(ask, RequestOutcome::Hit, Some(len), ledger),
+            Head::Null if many && !is_first => self.of_many(ask, RequestOutcome::Miss, None, ledger),
+            Head::Null if is_first => self.outcome = RequestOutcome::Miss,
             Head::Null => {}
-            Head::Array(0) | Head::Map(0) if ask.verb == Verb::HashGetAll && is_first => self.outcome = Outcome::Miss,
+            Head::Array(0) | Head::Map(0) if ask.verb == Verb::HashGetAll && is_first => {
+                self.outcome = RequestOutcome::Miss
+            }
             Head::Array(_) | Head::Map(_) | Head::Set(_) if is_first => {
                 // A value in the reply to HMGET shows that the field exists.
-                self.outcome = if ask.verb == Verb::HashGet { Outcome::Miss } else { Outcome::Hit };
+                self.outcome = if ask.verb == Verb::HashGet { RequestOutcome::Miss } else { RequestOutcome::Hit };
             }
             // Names and values of a hash alternate.
             Head::Bulk(_) if ask.verb == Verb::HashGetAll && self.heads % 2 == 1 => {}
             Head::Bulk(len) => {
-                self.outcome = Outcome::Hit;
+                self.outcome = RequestOutcome::Hit;
                 self.value_bytes += u64::from(len);
             }
             Head::Int(count) if is_first => self.outcome = counted(ask, count),
             // Within MULTI, outcomes are not known yet.
-            Head::Simple(b"QUEUED") => self.outcome = Outcome::Unknown,
-            Head::Simple(_) if is_first => self.outcome = Outcome::Hit,
+            Head::Simple(b"QUEUED") => self.outcome = RequestOutcome::Unknown,
+            Head::Simple(_) if is_first => self.outcome = RequestOutcome::Hit,
             _ => {}
         }
     }
 
-    fn of_many(&self, ask: Ask, outcome: Outcome, value_bytes: Option<u32>, ledger: &mut Ledger) {
+    fn of_many(&self, ask: Ask, outcome: RequestOutcome, value_bytes: Option<u32>, ledger: &mut Ledger) {
         if self.heads <= ask.keys {
             ledger.settle(ask.number + u64::from(self.heads - 1), outcome, value_bytes);
         }
@@ -501,7 +503,7 @@ impl Answers {
 
     fn whole(&self, ask: Ask, ledger: &mut Ledger) {
         let bytes = u32::try_from(self.value_bytes).unwrap_or(u32::MAX);
-        let read = (ask.verb.reads() && ask.keys == 1 && self.outcome == Outcome::Hit).then_some(bytes);
+        let read = (ask.verb.reads() && ask.keys == 1 && self.outcome == RequestOutcome::Hit).then_some(bytes);
         for at in 0..ask.keys {
             ledger.settle(ask.number + u64::from(at), self.outcome, read);
         }
@@ -509,11 +511,11 @@ impl Answers {
 }
 
 /// Returns the outcome of a request whose reply is a number.
-fn counted(ask: Ask, count: i64) -> Outcome {
+fn counted(ask: Ask, count: i64) -> RequestOutcome {
     match (ask.verb, count) {
-        (Verb::Delete | Verb::Touch | Verb::HashDelete | Verb::Add, 0) => Outcome::Miss,
+        (Verb::Delete | Verb::Touch | Verb::HashDelete | Verb::Add, 0) => RequestOutcome::Miss,
         // The reply does not show which of several keys existed.
-        (Verb::Delete | Verb::Touch, count) if ask.keys > 1 && count != i64::from(ask.keys) => Outcome::Unknown,
-        _ => Outcome::Hit,
+        (Verb::Delete | Verb::Touch, count) if ask.keys > 1 && count != i64::from(ask.keys) => RequestOutcome::Unknown,
+        _ => RequestOutcome::Hit,
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
-use crate::format::{Blocks, Entry, Header, Summary, twitter};
+use crate::format::{Blocks, Header, Summary, TraceEntry, twitter};
 
 /// Highest number of pieces that wait to be written: about 4 MiB.
 const PIECES_MAX: usize = 64;
@@ -78,7 +78,7 @@ impl Tape {
     }
 
     /// Adds an entry.
-    pub fn put(&mut self, entry: &Entry) {
+    pub fn put(&mut self, entry: &TraceEntry) {
         let piece = match &mut self.form {
             Form::Blocks(blocks) => blocks.push(entry),
             Form::Lines(lines) => {

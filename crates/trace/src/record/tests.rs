@@ -1,5 +1,5 @@
 use super::*;
-use crate::format::{Entry, Header, Outcome, Reader, Secret, Selection, Verb};
+use crate::format::{Header, RequestOutcome, Secret, Selection, TraceEntry, TraceReader, Verb};
 use link::Address;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -15,7 +15,7 @@ fn pen(at_us: u64) -> Pen {
 }
 
 /// What is recorded of a conversation, each side's turn cut into pieces of `step` bytes.
-fn recorded(turns: &[(&[u8], &[u8])], step: usize) -> (Vec<Entry>, Seen) {
+fn recorded(turns: &[(&[u8], &[u8])], step: usize) -> (Vec<TraceEntry>, Seen) {
     let (mut follower, mut ledger, mut seen) = (Follower::default(), Ledger::default(), Seen::default());
     for (at, (asked, answered)) in turns.iter().enumerate() {
         asked.chunks(step).for_each(|piece| follower.asked(piece, &pen(at as u64), &mut ledger, &mut seen));
@@ -28,7 +28,7 @@ fn recorded(turns: &[(&[u8], &[u8])], step: usize) -> (Vec<Entry>, Seen) {
 }
 
 /// Verb, key, value's bytes, TTL and outcome of each entry.
-type Line<'k> = (Verb, &'k str, u32, u32, Outcome);
+type Line<'k> = (Verb, &'k str, u32, u32, RequestOutcome);
 
 fn assert_lines(turns: &[(&[u8], &[u8])], wanted: &[Line<'_>], others: u64) {
     for step in [1, 3, 1 << 20] {
@@ -46,7 +46,7 @@ fn assert_lines(turns: &[(&[u8], &[u8])], wanted: &[Line<'_>], others: u64) {
     }
 }
 
-use Outcome::{Error, Hit, Miss, Unknown};
+use RequestOutcome::{Error, Hit, Miss, Unknown};
 
 #[test]
 fn classic_commands_are_recorded_with_what_came_of_them() {
@@ -252,7 +252,7 @@ fn a_watch_stream_becomes_requests_and_a_stores_own_lookup_is_none() {
         b"ts=1700000002.000000 gid=7 type=eviction key=c fetch=yes ttl=1 la=3 clsid=1 size=5",
         b"",
     ];
-    let (mut by, mut ledger, mut seen) = (Watched::new(SECRET), Ledger::default(), Seen::default());
+    let (mut by, mut ledger, mut seen) = (WatchRecording::new(SECRET), Ledger::default(), Seen::default());
     for line in lines {
         assert!(watched(line, &mut by, &mut ledger, &mut seen), "{:?}", String::from_utf8_lossy(line));
     }
@@ -280,7 +280,7 @@ fn lines_of_monitor_become_requests_whatever_is_quoted_in_them() {
         b"+1700000000.000200 [0 lua] \"PING\"",
         b"+1700000000.000300 [0 127.0.0.1:4711] \"DEL\" \"a\" \"b\"",
     ];
-    let (mut by, mut ledger, mut seen) = (Watched::new(SECRET), Ledger::default(), Seen::default());
+    let (mut by, mut ledger, mut seen) = (WatchRecording::new(SECRET), Ledger::default(), Seen::default());
     for line in lines {
         assert!(by.monitored(line, &mut ledger, &mut seen), "{:?}", String::from_utf8_lossy(line));
     }
@@ -333,11 +333,11 @@ impl Proxying {
     }
 
     /// Ends it; what it saw, and what is in its file.
-    fn ended(mut self) -> (Seen, Vec<Entry>) {
+    fn ended(mut self) -> (Seen, Vec<TraceEntry>) {
         self.stop.store(true, Ordering::Relaxed);
         let seen = self.thread.take().unwrap().join().unwrap();
-        let mut reader = Reader::open(&Selection::new(&self.path)).unwrap();
-        let entries: Vec<Entry> = std::iter::from_fn(|| reader.entry().unwrap()).collect();
+        let mut reader = TraceReader::open(&Selection::new(&self.path)).unwrap();
+        let entries: Vec<TraceEntry> = std::iter::from_fn(|| reader.entry().unwrap()).collect();
         assert_eq!(reader.summary(), Some(seen), "the file ends with what was seen");
         (seen, entries)
     }

@@ -13,7 +13,7 @@ use protocol::number::{parse_i64, parse_u32, parse_u64};
 
 use super::monitor::{micros, monitored, timed};
 use super::{Ledger, Pen, Seen};
-use crate::format::{Entry, Outcome, Secret, Verb};
+use crate::format::{RequestOutcome, Secret, TraceEntry, Verb};
 
 /// Commands to memcached, tried in turn until the reply is OK. Older versions do not support deletions.
 pub const WATCH_COMMANDS: [&[u8]; 2] = [b"watch fetchers mutations deletions\r\n", b"watch fetchers mutations\r\n"];
@@ -27,15 +27,15 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// State of a recording from a watch stream.
 #[derive(Debug)]
-pub struct Watched {
+pub struct WatchRecording {
     pen: Pen,
     /// The time of the first line, at which the trace begins.
     began_unix_us: Option<u64>,
     /// Each connection's last lookup: its number in the ledger, its key, and its outcome.
-    lookups: HashMap<u64, (u64, u64, Outcome)>,
+    lookups: HashMap<u64, (u64, u64, RequestOutcome)>,
 }
 
-impl Watched {
+impl WatchRecording {
     /// Creates the state with this secret.
     pub fn new(secret: Secret) -> Self {
         let pen = Pen { secret, at_us: 0, now_s: 0, connection: 0 };
@@ -79,7 +79,7 @@ fn facts(line: &[u8]) -> [&[u8]; 8] {
 }
 
 /// Parses a line of memcached's log stream without its line end. Returns false if it is not such a line.
-pub fn watched(line: &[u8], watched: &mut Watched, ledger: &mut Ledger, seen: &mut Seen) -> bool {
+pub fn watched(line: &[u8], watched: &mut WatchRecording, ledger: &mut Ledger, seen: &mut Seen) -> bool {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if let Some(skipped) = line.strip_prefix(b"skipped=") {
         seen.lost += parse_u64(skipped).unwrap_or(1);
@@ -92,15 +92,15 @@ pub fn watched(line: &[u8], watched: &mut Watched, ledger: &mut Ledger, seen: &m
     };
     let (key_hash, connection) = (watched.pen.secret.hash(key), parse_u64(cfd));
     watched.pen.at_us = watched.at(unix_us);
-    let outcome = if matches!(status, b"found" | b"stored") { Outcome::Hit } else { Outcome::Miss };
-    let entry = Entry {
+    let outcome = if matches!(status, b"found" | b"stored") { RequestOutcome::Hit } else { RequestOutcome::Miss };
+    let entry = TraceEntry {
         at_us: watched.pen.at_us,
         key: key_hash,
         key_bytes: key.len() as u32,
         value_bytes: parse_u32(size).unwrap_or(0),
         connection: connection.unwrap_or(0) as u32,
         outcome,
-        ..Entry::default()
+        ..TraceEntry::default()
     };
     let before = connection.and_then(|connection| watched.lookups.remove(&connection));
     let verb = match kind {
@@ -115,7 +115,7 @@ pub fn watched(line: &[u8], watched: &mut Watched, ledger: &mut Ledger, seen: &m
     };
     if verb == Verb::Get {
         settle(before, ledger);
-        let number = ledger.add(Entry { outcome: Outcome::Unknown, ..entry }, connection.is_some());
+        let number = ledger.add(TraceEntry { outcome: RequestOutcome::Unknown, ..entry }, connection.is_some());
         if let Some(connection) = connection {
             if watched.lookups.len() >= CONNECTIONS_MAX {
                 watched.lookups.drain().for_each(|(_, lookup)| settle(Some(lookup), ledger));
@@ -125,13 +125,13 @@ pub fn watched(line: &[u8], watched: &mut Watched, ledger: &mut Ledger, seen: &m
         return true;
     }
     let ttl_s = parse_i64(ttl).filter(|ttl| *ttl > 0).map_or(0, |ttl| u32::try_from(ttl).unwrap_or(u32::MAX));
-    let outcome = if verb == Verb::Delete { Outcome::Hit } else { outcome };
+    let outcome = if verb == Verb::Delete { RequestOutcome::Hit } else { outcome };
     let (value_bytes, ttl_s) = if verb == Verb::Delete { (0, 0) } else { (entry.value_bytes, ttl_s) };
-    let entry = Entry { verb, outcome, value_bytes, ttl_s, ..entry };
+    let entry = TraceEntry { verb, outcome, value_bytes, ttl_s, ..entry };
     match before {
         Some((number, of, _)) if of == key_hash && ledger.is_open(number) => {
             if let Some(place) = ledger.entry(number) {
-                *place = Entry { at_us: place.at_us, ..entry };
+                *place = TraceEntry { at_us: place.at_us, ..entry };
             }
             ledger.settle(number, outcome, None);
         }
@@ -143,7 +143,7 @@ pub fn watched(line: &[u8], watched: &mut Watched, ledger: &mut Ledger, seen: &m
     true
 }
 
-fn settle(lookup: Option<(u64, u64, Outcome)>, ledger: &mut Ledger) {
+fn settle(lookup: Option<(u64, u64, RequestOutcome)>, ledger: &mut Ledger) {
     if let Some((number, _, outcome)) = lookup {
         ledger.settle(number, outcome, None);
     }
@@ -164,7 +164,7 @@ fn unpadded_micros(text: &[u8]) -> Option<u64> {
 
 /// The kind of a server's log stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stream {
+pub enum WatchKind {
     /// memcached's `watch`.
     Watch,
     /// RESP's `MONITOR`.
@@ -177,21 +177,21 @@ pub enum Stream {
 /// # Errors
 /// Returns the reason in words if the server refused, or sent unexpected data.
 pub fn watch(
-    server: &mut link::Stream,
-    stream: Stream,
-    by: &mut Watched,
+    server: &mut link::ServerStream,
+    stream: WatchKind,
+    by: &mut WatchRecording,
     ledger: &mut Ledger,
     seen: &mut Seen,
-    look: &mut dyn FnMut(&Watched, &mut Ledger, &Seen) -> bool,
+    look: &mut dyn FnMut(&WatchRecording, &mut Ledger, &Seen) -> bool,
 ) -> Result<(), String> {
     let lost = |error: std::io::Error| format!("the stream failed ({error}); check that the server is running");
     server.set_timeout(LOOK);
     let mut asks = match stream {
-        Stream::Watch => WATCH_COMMANDS.to_vec(),
-        Stream::Monitor => vec![b"*1\r\n$7\r\nMONITOR\r\n".as_slice()],
+        WatchKind::Watch => WATCH_COMMANDS.to_vec(),
+        WatchKind::Monitor => vec![b"*1\r\n$7\r\nMONITOR\r\n".as_slice()],
     }
     .into_iter();
-    let mut ask = |server: &mut link::Stream| match asks.next() {
+    let mut ask = |server: &mut link::ServerStream| match asks.next() {
         Some(words) => server.write_all(words).map(|()| true).map_err(lost),
         None => Ok(false),
     };
@@ -222,8 +222,8 @@ pub fn watch(
                 continue;
             }
             let is_line = match stream {
-                Stream::Watch => watched(line, by, ledger, seen),
-                Stream::Monitor => by.monitored(line, ledger, seen),
+                WatchKind::Watch => watched(line, by, ledger, seen),
+                WatchKind::Monitor => by.monitored(line, ledger, seen),
             };
             if !is_line {
                 let said = String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();

@@ -8,35 +8,40 @@ use protocol::resp::client::{self as resp, Head};
 use super::Script;
 use super::playback::{FILLS_MAX, Tokens};
 use super::request::{expect, mark};
-use crate::format::{Entry, Outcome, Verb, put_key};
-use load::traffic::{Pending, Progress};
+use crate::format::{RequestOutcome, TraceEntry, Verb, put_key};
+use load::traffic::{Pending, ReplyProgress};
 use load::workload::model::Protocol;
-use load::workload::source::progress::State;
+use load::workload::source::progress::AnswerState;
 
 const UNASKED: &str = "the reply has a value of a key that was not requested";
 
 /// A reply that is being read.
-pub struct Reading<'r> {
+pub struct ReplayAnswer<'r> {
     /// Settings of the replay.
     pub script: &'r Script,
     /// Entries of the connection without a reply; the first `keys` belong to this request.
-    pub asked: &'r VecDeque<Entry>,
+    pub asked: &'r VecDeque<TraceEntry>,
     /// Number of keys of the request.
     pub keys: usize,
     /// Stores of missed keys.
-    pub fills: &'r mut VecDeque<Entry>,
+    pub fills: &'r mut VecDeque<TraceEntry>,
     /// Tokens that arrived with values.
     pub tokens: &'r mut Tokens,
     /// Buffer for a key's text.
     pub key: &'r mut Vec<u8>,
     /// Progress of the reply.
-    pub state: State,
+    pub state: AnswerState,
     /// Progress that outlives a partial reply.
     pub pending: &'r mut Pending,
 }
 
 /// Reads the reply to a new connection's greeting.
-pub fn greeting(protocol: Protocol, pending: &mut Pending, mut state: State, bytes: &[u8]) -> (usize, Progress) {
+pub fn greeting(
+    protocol: Protocol,
+    pending: &mut Pending,
+    mut state: AnswerState,
+    bytes: &[u8],
+) -> (usize, ReplyProgress) {
     let mut used = 0;
     let (mut text, mut reply) = (Decoder::new(Expect::Store), resp::Decoder::new());
     loop {
@@ -48,14 +53,14 @@ pub fn greeting(protocol: Protocol, pending: &mut Pending, mut state: State, byt
                     step.last,
                     matches!(step.event, resp::Event::Head(Head::Error(_) | Head::BulkError(_))),
                 ),
-                Ok(None) => return (0, Progress::More),
-                Err(garbage) => return (0, Progress::Garbage(garbage.text())),
+                Ok(None) => return (0, ReplyProgress::More),
+                Err(garbage) => return (0, ReplyProgress::Garbage(garbage.text())),
             }
         } else {
             match text.step(&bytes[used..]) {
                 Ok(Some(step)) => (step.consumed, step.last, !matches!(step.event, Event::Reply(Reply::Stored))),
-                Ok(None) => return (0, Progress::More),
-                Err(garbage) => return (0, Progress::Garbage(garbage.text())),
+                Ok(None) => return (0, ReplyProgress::More),
+                Err(garbage) => return (0, ReplyProgress::Garbage(garbage.text())),
             }
         };
         used += consumed;
@@ -68,14 +73,14 @@ pub fn greeting(protocol: Protocol, pending: &mut Pending, mut state: State, byt
     }
 }
 
-impl Reading<'_> {
+impl ReplayAnswer<'_> {
     /// Reads received bytes.
-    pub fn answer(mut self, bytes: &[u8]) -> (usize, Progress) {
+    pub fn answer(mut self, bytes: &[u8]) -> (usize, ReplyProgress) {
         let is_resp = self.script.protocol == Protocol::Resp;
         if is_resp { self.resp(bytes) } else { self.memcache(bytes) }
     }
 
-    fn done(&self) -> Progress {
+    fn done(&self) -> ReplyProgress {
         self.state.done(self.pending.read_bytes)
     }
 
@@ -84,7 +89,7 @@ impl Reading<'_> {
     }
 
     /// Returns the current key.
-    fn entry(&self) -> &Entry {
+    fn entry(&self) -> &TraceEntry {
         &self.asked[(self.state.index as usize).min(self.keys - 1)]
     }
 
@@ -96,7 +101,7 @@ impl Reading<'_> {
             if self.script.fill_on_miss && entry.verb.reads() && self.fills.len() < FILLS_MAX {
                 let is_hash = matches!(entry.verb, Verb::HashGet | Verb::HashGetAll);
                 let verb = if is_hash { Verb::HashSet } else { Verb::Set };
-                self.fills.push_back(Entry { verb, joined: false, outcome: Outcome::Unknown, ..entry });
+                self.fills.push_back(TraceEntry { verb, joined: false, outcome: RequestOutcome::Unknown, ..entry });
             }
         }
     }
@@ -123,7 +128,7 @@ impl Reading<'_> {
 
     // --- memcached ---
 
-    fn memcache(&mut self, bytes: &[u8]) -> (usize, Progress) {
+    fn memcache(&mut self, bytes: &[u8]) -> (usize, ReplyProgress) {
         let expected = expect(self.script.protocol, self.verb(), self.keys == 1);
         let mut decoder = Decoder::resume(expected, self.state.rest);
         let mut used = 0;
@@ -136,13 +141,13 @@ impl Reading<'_> {
                 Ok(None) => {
                     self.state.rest = decoder.rest();
                     self.state.keep(self.pending);
-                    return (used, Progress::More);
+                    return (used, ReplyProgress::More);
                 }
-                Err(garbage) => return (used, Progress::Garbage(garbage.text())),
+                Err(garbage) => return (used, ReplyProgress::Garbage(garbage.text())),
             };
             used += step.consumed;
             if let Err(text) = self.step(&step, rest) {
-                return (used, Progress::Garbage(text));
+                return (used, ReplyProgress::Garbage(text));
             }
             if step.last {
                 if matches!(expected, Expect::Values | Expect::UntilNoop) && !self.state.has_failed() {
@@ -196,7 +201,7 @@ impl Reading<'_> {
 
     // --- RESP ---
 
-    fn resp(&mut self, bytes: &[u8]) -> (usize, Progress) {
+    fn resp(&mut self, bytes: &[u8]) -> (usize, ReplyProgress) {
         let parts = self.pending.parts;
         let mut decoder =
             if parts == 0 { resp::Decoder::new() } else { resp::Decoder::resume((parts, self.state.rest)) };
@@ -210,15 +215,15 @@ impl Reading<'_> {
                 Ok(None) => {
                     (self.pending.parts, self.state.rest) = if is_first { (0, 0) } else { decoder.state() };
                     self.state.keep(self.pending);
-                    return (used, Progress::More);
+                    return (used, ReplyProgress::More);
                 }
-                Err(garbage) => return (used, Progress::Garbage(garbage.text())),
+                Err(garbage) => return (used, ReplyProgress::Garbage(garbage.text())),
             };
             used += step.consumed;
             match step.event {
                 resp::Event::Head(head) => {
                     if let Err(text) = self.head(head, is_first) {
-                        return (used, Progress::Garbage(text));
+                        return (used, ReplyProgress::Garbage(text));
                     }
                 }
                 resp::Event::Piece(piece) => self.piece(piece, rest - 2),

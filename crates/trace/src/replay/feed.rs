@@ -8,7 +8,7 @@ use base::prng::split_mix;
 
 use super::REQUEST_KEYS_MAX;
 use crate::FirstError;
-use crate::format::{Entry, Reader, Summary, TraceError, Verb};
+use crate::format::{Summary, TraceEntry, TraceError, TraceReader, Verb};
 use load::schedule::{Next, OpenInstants, Stream};
 
 /// Highest number of waiting chunks of a lane.
@@ -17,7 +17,7 @@ pub const LANE_CHUNKS_MAX: usize = 64;
 const ROUND_ENTRIES: usize = 4096;
 
 /// Entries of one lane, in the trace's order.
-pub(super) type Chunk = Arc<[Entry]>;
+pub(super) type Chunk = Arc<[TraceEntry]>;
 
 /// A trace that is being read for one run; each lane is taken once.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ struct Lane {
 struct Mouth {
     entries: SyncSender<Chunk>,
     instants: SyncSender<Chunk>,
-    waiting: Vec<Entry>,
+    waiting: Vec<TraceEntry>,
 }
 
 impl Feed {
@@ -68,7 +68,7 @@ impl Feed {
     ///
     /// # Errors
     /// If the system cannot start a thread.
-    pub fn start(reader: Reader, threads: usize, deal: Deal) -> std::io::Result<Self> {
+    pub fn start(reader: TraceReader, threads: usize, deal: Deal) -> std::io::Result<Self> {
         let (mut lanes, mut mouths) = (Vec::with_capacity(threads), Vec::with_capacity(threads));
         for _ in 0..threads {
             let (entries, entries_in) = sync_channel(LANE_CHUNKS_MAX);
@@ -144,7 +144,7 @@ impl OpenInstants for Feed {
 }
 
 /// Reads until the end, or until all receivers are gone.
-fn deal_out(mut reader: Reader, mut mouths: Vec<Mouth>, deal: Deal) -> Result<FeedEnd, TraceError> {
+fn deal_out(mut reader: TraceReader, mut mouths: Vec<Mouth>, deal: Deal) -> Result<FeedEnd, TraceError> {
     let (mut entries, mut requests, mut lane) = (0, 0, 0);
     let (mut round, mut keys, mut verb) = (0, 0, Verb::Get);
     loop {

@@ -4,12 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, TryRecvError};
 
-use super::answer::{self, Reading};
+use super::answer::{self, ReplayAnswer};
 use super::feed::Chunk;
 use super::request::{self, Draft};
 use super::{Feed, Script};
-use crate::format::{Entry, Verb, put_key};
-use load::traffic::{Pending, Progress, Traffic};
+use crate::format::{TraceEntry, Verb, put_key};
+use load::traffic::{Pending, ReplyProgress, Traffic};
 use load::workload::model::Protocol;
 use load::workload::place::Ring;
 use load::workload::source::progress;
@@ -37,8 +37,8 @@ pub struct Playback {
     is_over: Cell<bool>,
     ring: Ring,
     /// Requests of each connection without a reply, oldest first, with one entry per key.
-    asked: Vec<VecDeque<Entry>>,
-    fills: VecDeque<Entry>,
+    asked: Vec<VecDeque<TraceEntry>>,
+    fills: VecDeque<TraceEntry>,
     tokens: Tokens,
     version: u64,
     key: Vec<u8>,
@@ -122,7 +122,7 @@ impl Playback {
     }
 
     /// Returns the next entry; `None` at the end.
-    fn peek(&self) -> Option<Entry> {
+    fn peek(&self) -> Option<TraceEntry> {
         if !self.look(true) {
             return None;
         }
@@ -219,15 +219,15 @@ impl Traffic for Playback {
         }
     }
 
-    fn answer(&mut self, pending: &mut Pending, bytes: &[u8]) -> (usize, Progress) {
-        let state = progress::State::of(pending);
+    fn answer(&mut self, pending: &mut Pending, bytes: &[u8]) -> (usize, ReplyProgress) {
+        let state = progress::AnswerState::of(pending);
         if state.route == AUTH {
             return answer::greeting(self.script.protocol, pending, state, bytes);
         }
         let connection = pending.key as usize;
         let asked = &self.asked[connection];
         let keys = 1 + asked.iter().skip(1).take_while(|entry| entry.joined).count();
-        let reading = Reading {
+        let reading = ReplayAnswer {
             script: &self.script,
             asked,
             keys,
@@ -238,7 +238,7 @@ impl Traffic for Playback {
             pending,
         };
         let (used, progress) = reading.answer(bytes);
-        if matches!(progress, Progress::Done { .. }) {
+        if matches!(progress, ReplyProgress::Done { .. }) {
             self.asked[connection].drain(..keys);
         }
         (used, progress)
@@ -286,8 +286,8 @@ impl Prefill {
         while self.playback.look(false) {
             let mut ahead = self.playback.ahead.borrow_mut();
             let entry = ahead.chunk[ahead.at];
-            let is_known = entry.value_bytes > 0 || entry.outcome == crate::format::Outcome::Hit;
-            let is_wanted = entry.verb.reads() && is_known && entry.outcome != crate::format::Outcome::Miss;
+            let is_known = entry.value_bytes > 0 || entry.outcome == crate::format::RequestOutcome::Hit;
+            let is_wanted = entry.verb.reads() && is_known && entry.outcome != crate::format::RequestOutcome::Miss;
             if is_wanted && self.stored[entry.key as usize % STORED] != entry.key {
                 return true;
             }
@@ -324,11 +324,11 @@ impl Traffic for Prefill {
         };
         self.stored[entry.key as usize % STORED] = entry.key;
         let verb = if matches!(entry.verb, Verb::HashGet | Verb::HashGetAll) { Verb::HashSet } else { Verb::Set };
-        self.playback.fills.push_back(Entry { verb, joined: false, ..entry });
+        self.playback.fills.push_back(TraceEntry { verb, joined: false, ..entry });
         self.playback.next(connection, out)
     }
 
-    fn answer(&mut self, pending: &mut Pending, bytes: &[u8]) -> (usize, Progress) {
+    fn answer(&mut self, pending: &mut Pending, bytes: &[u8]) -> (usize, ReplyProgress) {
         self.playback.answer(pending, bytes)
     }
 

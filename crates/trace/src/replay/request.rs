@@ -18,7 +18,7 @@ use protocol::memcache::request::{Arith, Store, StoreMode};
 use protocol::resp::client::{self as resp, CommandLine};
 
 use super::Script;
-use crate::format::{Entry, Verb};
+use crate::format::{TraceEntry, Verb};
 use load::workload::model::Protocol;
 
 const CRLF: &[u8] = b"\r\n";
@@ -41,7 +41,7 @@ pub struct Draft<'d> {
     /// Settings of the replay.
     pub script: &'d Script,
     /// The entry to send.
-    pub entry: &'d Entry,
+    pub entry: &'d TraceEntry,
     /// The text of the entry's key.
     pub key: &'d [u8],
     /// Version in the value's mark.

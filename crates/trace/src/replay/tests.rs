@@ -1,9 +1,10 @@
 use super::*;
 use crate::format::{
-    Blocks, Entry, Header, KEY_TEXT_BYTES_MIN, Outcome, Reader, Selection, Summary, Times, Verb, put_key,
+    Blocks, Header, KEY_TEXT_BYTES_MIN, RequestOutcome, Selection, Summary, Times, TraceEntry, TraceReader, Verb,
+    put_key,
 };
 use load::schedule::{Next, OpenInstants};
-use load::traffic::{Outcome as Filed, Pending, Progress, Traffic};
+use load::traffic::{Pending, ReplyOutcome as Filed, ReplyProgress, Traffic};
 use load::workload::units::Share;
 use std::path::PathBuf;
 
@@ -15,7 +16,7 @@ impl Drop for TempFile {
     }
 }
 
-fn trace(name: &str, entries: &[Entry]) -> TempFile {
+fn trace(name: &str, entries: &[TraceEntry]) -> TempFile {
     let path = std::env::temp_dir().join(format!("gannet-replay-{}-{name}", std::process::id()));
     let mut bytes = Header::default().bytes().to_vec();
     let mut blocks = Blocks::default();
@@ -45,22 +46,22 @@ fn script(protocol: Protocol) -> Script {
     }
 }
 
-fn playback(script: &Script, name: &str, entries: &[Entry]) -> Playback {
+fn playback(script: &Script, name: &str, entries: &[TraceEntry]) -> Playback {
     let file = trace(name, entries);
-    let feed = Feed::start(Reader::open(&Selection::new(&file.0)).unwrap(), 1, Deal::InTurn).unwrap();
+    let feed = Feed::start(TraceReader::open(&Selection::new(&file.0)).unwrap(), 1, Deal::InTurn).unwrap();
     let playback = Playback::new(script, &feed, 0);
     assert!(!playback.is_exhausted(), "the file was opened before it goes");
     playback
 }
 
-fn text(entry: &Entry) -> String {
+fn text(entry: &TraceEntry) -> String {
     let mut out = Vec::new();
     put_key(entry.key, entry.key_bytes, &mut out);
     String::from_utf8(out).unwrap()
 }
 
-fn of(verb: Verb, key: u64) -> Entry {
-    Entry { verb, key, key_bytes: 14, value_bytes: 30, ttl_s: 60, ..Entry::default() }
+fn of(verb: Verb, key: u64) -> TraceEntry {
+    TraceEntry { verb, key, key_bytes: 14, value_bytes: 30, ttl_s: 60, ..TraceEntry::default() }
 }
 
 /// Returns what is sent, and what was put for it.
@@ -86,11 +87,11 @@ fn answered(playback: &mut Playback, mut pending: Pending, bytes: &[u8], step: u
         let (used, progress) = playback.answer(&mut pending, &kept);
         kept.drain(..used);
         match progress {
-            Progress::Done { outcome, .. } => {
+            ReplyProgress::Done { outcome, .. } => {
                 assert!(kept.is_empty() && left.is_empty(), "bytes are left over");
                 return outcome;
             }
-            Progress::More => {}
+            ReplyProgress::More => {}
             other => panic!("{other:?}: {:?}", String::from_utf8_lossy(bytes)),
         }
     }
@@ -137,8 +138,8 @@ fn every_verb_has_its_words_in_every_protocol() {
 #[test]
 fn what_was_stored_is_recognised_and_what_was_not_is_wrong_however_the_answer_is_cut() {
     for (len, step) in [(5, 1), (30, 1), (30, 7), (4000, 100), (4000, 1 << 20)] {
-        let set = Entry { value_bytes: len, ..of(Verb::Set, 9) };
-        let get = Entry { verb: Verb::Get, ..set };
+        let set = TraceEntry { value_bytes: len, ..of(Verb::Set, 9) };
+        let get = TraceEntry { verb: Verb::Get, ..set };
         let key = text(&get);
         for flip in [false, true] {
             let mut playback = playback(&script(Protocol::Memcache), "verify", &[set, get]);
@@ -174,7 +175,7 @@ fn a_key_that_was_appended_to_is_not_compared_any_more() {
 
 #[test]
 fn several_keys_are_asked_for_at_once_and_each_that_is_missed_is_filled() {
-    let entries: Vec<Entry> = (0..4).map(|key| Entry { joined: key > 0, ..of(Verb::Get, key) }).collect();
+    let entries: Vec<TraceEntry> = (0..4).map(|key| TraceEntry { joined: key > 0, ..of(Verb::Get, key) }).collect();
     let keys: Vec<String> = entries.iter().map(text).collect();
     let filled = |playback: &mut Playback| {
         let mut filled = Vec::new();
@@ -240,8 +241,8 @@ fn a_connection_that_was_made_again_waits_for_nothing_of_before() {
 #[test]
 fn lanes_together_have_every_request_once_at_its_instant_and_a_keys_requests_in_order() {
     let mut prng = base::prng::Prng::new(3);
-    let entries: Vec<Entry> = (0..30_000u32)
-        .map(|number| Entry {
+    let entries: Vec<TraceEntry> = (0..30_000u32)
+        .map(|number| TraceEntry {
             at_us: u64::from(number) * 10,
             connection: number,
             joined: number > 0 && prng.chance(1, 3),
@@ -249,8 +250,8 @@ fn lanes_together_have_every_request_once_at_its_instant_and_a_keys_requests_in_
         })
         .collect();
     let file = trace("lanes", &entries);
-    let feed = Arc::new(Feed::start(Reader::open(&Selection::new(&file.0)).unwrap(), 3, Deal::ByKey).unwrap());
-    let lanes: Vec<Vec<Entry>> = std::thread::scope(|scope| {
+    let feed = Arc::new(Feed::start(TraceReader::open(&Selection::new(&file.0)).unwrap(), 3, Deal::ByKey).unwrap());
+    let lanes: Vec<Vec<TraceEntry>> = std::thread::scope(|scope| {
         let lane = |thread: usize| {
             let feed = feed.clone();
             scope.spawn(move || {
@@ -276,7 +277,7 @@ fn lanes_together_have_every_request_once_at_its_instant_and_a_keys_requests_in_
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert!(lanes.iter().all(|lane| lane.len() > 2000), "every lane has some");
-    let mut all: Vec<Entry> = lanes.concat();
+    let mut all: Vec<TraceEntry> = lanes.concat();
     all.sort_by_key(|entry| entry.connection);
     assert_eq!(all, entries);
     assert_eq!(feed.end().map(|end| end.entries), Some(30_000));
@@ -284,9 +285,9 @@ fn lanes_together_have_every_request_once_at_its_instant_and_a_keys_requests_in_
 
 #[test]
 fn a_file_is_read_no_faster_than_it_is_replayed() {
-    let entries: Vec<Entry> = (0..600_000).map(|key| of(Verb::Delete, key)).collect();
+    let entries: Vec<TraceEntry> = (0..600_000).map(|key| of(Verb::Delete, key)).collect();
     let file = trace("bounded", &entries);
-    let feed = Feed::start(Reader::open(&Selection::new(&file.0)).unwrap(), 1, Deal::InTurn).unwrap();
+    let feed = Feed::start(TraceReader::open(&Selection::new(&file.0)).unwrap(), 1, Deal::InTurn).unwrap();
     let lane = feed.entries(0).unwrap();
     let first = lane.recv().unwrap();
     assert_eq!(feed.end(), None, "the lane holds {LANE_CHUNKS_MAX} chunks, and the trace has more");
@@ -295,14 +296,14 @@ fn a_file_is_read_no_faster_than_it_is_replayed() {
 
 #[test]
 fn a_prefill_stores_what_is_read_and_was_there_once_each() {
-    let miss = Entry { outcome: Outcome::Miss, ..of(Verb::Get, 1) };
-    let unknown = Entry { value_bytes: 0, ..of(Verb::Get, 2) };
-    let hit = Entry { outcome: Outcome::Hit, ..of(Verb::Gets, 3) };
+    let miss = TraceEntry { outcome: RequestOutcome::Miss, ..of(Verb::Get, 1) };
+    let unknown = TraceEntry { value_bytes: 0, ..of(Verb::Get, 2) };
+    let hit = TraceEntry { outcome: RequestOutcome::Hit, ..of(Verb::Gets, 3) };
     let entries =
         [miss, unknown, hit, hit, of(Verb::Set, 4), of(Verb::Get, 0), of(Verb::Delete, 5), of(Verb::HashGet, 6)];
     let file = trace("prefill", &entries);
     let ask = Selection { times: Times::Ignored, ..Selection::new(&file.0) };
-    let feed = Feed::start(Reader::open(&ask).unwrap(), 1, Deal::InTurn).unwrap();
+    let feed = Feed::start(TraceReader::open(&ask).unwrap(), 1, Deal::InTurn).unwrap();
     let mut prefill = Prefill::new(&script(Protocol::Resp), &feed, 0);
     let mut words = String::new();
     while !prefill.is_exhausted() {
@@ -320,7 +321,7 @@ fn lengths_and_times_to_live_follow_the_script() {
     let script = Script { ttl_divisor: 100.0, value_bytes_max: 50, ..script(Protocol::Memcache) };
     assert_eq!([0, 1, 100, 101, 86_400].map(|ttl_s| script.ttl_s(ttl_s)), [0, 1, 1, 2, 864]);
     assert_eq!([0, 30, 51].map(|bytes| script.sent_bytes(bytes)), [50, 30, 50]);
-    let long = Entry { ttl_s: u32::MAX, key_bytes: 0, ..of(Verb::Set, 1) };
+    let long = TraceEntry { ttl_s: u32::MAX, key_bytes: 0, ..of(Verb::Set, 1) };
     let (_, words) = sent(&mut playback(&script, "long", &[long]));
     let exptime = 1_700_000_000 + u64::from(u32::MAX).div_ceil(100);
     assert!(words.starts_with(&format!("set {} 0 {exptime} 30\r\n", text(&long))), "{words}");

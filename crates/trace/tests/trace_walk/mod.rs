@@ -1,16 +1,17 @@
 //! Any bytes read as a trace, and what must hold whatever they are. Shared by the tests and the fuzz target.
 
 use gannet_trace::blocks::{BLOCK_HEAD_BYTES, PAYLOAD_BYTES_MAX};
-use gannet_trace::{Blocks, Entry, Format, Header, Reader, Selection, Summary};
+use gannet_trace::{Blocks, Header, Selection, Summary, TraceEntry, TraceFormat, TraceReader};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// No input gives more entries than this here: what unpacks to more is left.
 const ENTRIES_MAX: usize = 1 << 16;
 
 /// Reads `bytes` in the form `format`, or in the one that they show; the entries, and whether it ended without a fault.
-pub fn read(bytes: &[u8], format: Option<Format>) -> (Vec<Entry>, bool) {
+pub fn read(bytes: &[u8], format: Option<TraceFormat>) -> (Vec<TraceEntry>, bool) {
     let ask = Selection { format, ..Selection::new("bytes") };
-    let Ok(mut reader) = Reader::over(&ask, Box::new(std::io::Cursor::new(bytes.to_vec())), Some(bytes.len() as u64))
+    let Ok(mut reader) =
+        TraceReader::over(&ask, Box::new(std::io::Cursor::new(bytes.to_vec())), Some(bytes.len() as u64))
     else {
         return (Vec::new(), false);
     };
@@ -53,7 +54,7 @@ pub fn framed(payload: &[u8], entries: u32) -> Vec<u8> {
 }
 
 /// What is read is written, and read again the same.
-fn assert_round_trip(entries: &[Entry]) {
+fn assert_round_trip(entries: &[TraceEntry]) {
     let mut trace = Header::default().bytes().to_vec();
     let mut blocks = Blocks::default();
     for entry in entries {
@@ -67,7 +68,7 @@ fn assert_round_trip(entries: &[Entry]) {
 
 /// Everything that must hold of `bytes`.
 pub fn assert_all_forms(bytes: &[u8]) {
-    let forms = [None, Some(Format::Recorded), Some(Format::Twitter), Some(Format::OracleGeneral)];
+    let forms = [None, Some(TraceFormat::Recorded), Some(TraceFormat::Twitter), Some(TraceFormat::OracleGeneral)];
     for form in forms {
         let (entries, _) = read(bytes, form);
         assert!(entries.len() < ENTRIES_MAX || bytes.len() > 100, "few bytes give few entries");

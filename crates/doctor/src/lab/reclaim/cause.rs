@@ -64,7 +64,7 @@ impl Cause {
 
 /// Counters of a thread and of its surroundings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reading {
+pub struct ThreadCounters {
     /// Time on a CPU, in ns.
     pub run_ns: u64,
     /// Time in a run queue, in ns.
@@ -78,7 +78,7 @@ pub struct Reading {
 }
 
 /// Returns the main cause of the delay of a read between two readings.
-pub fn cause(before: &Reading, after: &Reading, ns: u64) -> Cause {
+pub fn cause(before: &ThreadCounters, after: &ThreadCounters, ns: u64) -> Cause {
     let (run, wait) = (after.run_ns.saturating_sub(before.run_ns), after.wait_ns.saturating_sub(before.wait_ns));
     let off = ns.saturating_sub(run + wait);
     if after.reclaim_ns.saturating_sub(before.reclaim_ns) >= ns / 2 {
@@ -150,14 +150,14 @@ impl Meter {
     }
 
     /// Reads the counters.
-    pub fn read(&mut self) -> Reading {
+    pub fn read(&mut self) -> ThreadCounters {
         let buffer = &mut self.buffer;
         let major_faults = words(text(&self.stat, buffer).rsplit(')').next().unwrap_or_default(), MAJOR_FAULTS);
         let times = text(&self.schedstat, buffer);
         let (run_ns, wait_ns) = (words(times, 0), words(times, 1));
         let steal = words(text(&self.cpus, buffer).lines().next().unwrap_or_default(), STEAL + 1);
         let reclaim_ns = self.delays.as_mut().and_then(|delays| delays.reclaim_ns().ok()).unwrap_or(0);
-        Reading { run_ns, wait_ns, major_faults, reclaim_ns, steal }
+        ThreadCounters { run_ns, wait_ns, major_faults, reclaim_ns, steal }
     }
 }
 
@@ -176,14 +176,14 @@ mod tests {
 
     #[test]
     fn the_longest_part_of_a_read_names_its_cause() {
-        let read = |run_ns, wait_ns, major_faults, reclaim_ns, steal| Reading {
+        let read = |run_ns, wait_ns, major_faults, reclaim_ns, steal| ThreadCounters {
             run_ns,
             wait_ns,
             major_faults,
             reclaim_ns,
             steal,
         };
-        let zero = Reading::default();
+        let zero = ThreadCounters::default();
         let ms = 1_000_000;
         for (after, wanted) in [
             (read(0, 8 * ms, 1, ms, 0), Cause::RunQueue),

@@ -62,7 +62,7 @@ impl Drop for Segment {
 }
 
 /// The segments in use, by place, and the spare ones.
-pub struct Store {
+pub struct SegmentStore {
     engine: Engine,
     folder: PathBuf,
     segment_bytes: usize,
@@ -76,7 +76,7 @@ fn held<T>(lock: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Store {
+impl SegmentStore {
     /// Creates `places` segments, and `spare` more for writers while readers hold the replaced ones.
     ///
     /// # Errors
@@ -202,7 +202,7 @@ mod tests {
     fn files_come_and_go_while_a_pool_keeps_its_own() {
         for (name, engine) in Engine::ALL {
             let folder = folder(name);
-            let store = Store::make(engine, &folder, 64 << 10, 4, 2).unwrap();
+            let store = SegmentStore::make(engine, &folder, 64 << 10, 4, 2).unwrap();
             let files = || fs::read_dir(&folder).unwrap().count();
             let kept = [0, 6, 4][Engine::ALL.iter().position(|(_, known)| *known == engine).unwrap()];
             assert_eq!(files(), kept, "{name}");
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn a_segment_that_is_read_is_not_written_into() {
         let folder = folder("read");
-        let store = Store::make(Engine::Arena, &folder, 64 << 10, 1, 1).unwrap();
+        let store = SegmentStore::make(Engine::Arena, &folder, 64 << 10, 1, 1).unwrap();
         let reader = Arc::clone(&held(&store.places[0]));
         assert_eq!(store.replace(0, 1), Ok(true));
         assert_eq!(store.replace(0, 2), Ok(false));

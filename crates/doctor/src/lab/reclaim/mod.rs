@@ -12,6 +12,7 @@
 
 mod cause;
 mod engine;
+pub(super) mod options;
 mod watch;
 pub(super) mod work;
 
@@ -19,17 +20,19 @@ use std::fs;
 use std::path::PathBuf;
 
 pub use engine::Engine;
+pub use options::ReclaimOptions;
 
+use super::catalogue::Lab;
 use super::group::Group;
-use super::ledger::{ACCOUNTING, Left, boot};
-use super::outcome::{Outcome, Phase};
-use super::part::{Part, Role};
+use super::ledger::{ACCOUNTING, LabResource, boot};
+use super::outcome::{LabOutcome, LabPhase};
+use super::part::{LabPart, Role};
 use super::phases::order;
-use super::tally::Tally;
-use super::{Lab, Scene, Unable};
+use super::scene::{Scene, Unable, found};
+use super::tally::TimeTally;
 use crate::host::{field, read_at};
 use cause::Delays;
-use watch::{Counts, Watch};
+use watch::{FigureWatch, PressureCounters};
 use work::Work;
 
 /// Maximum memory that a lab takes in a group, and the default, in bytes.
@@ -61,57 +64,6 @@ const HOST_FIGURES: [&str; 12] = [
     "read_p999_us",
 ];
 
-/// The parameters of a run.
-#[derive(Clone, Debug)]
-pub struct Shape {
-    /// Memory of the group in bytes; `None` means the default.
-    pub memory_bytes: Option<u64>,
-    /// True to use all memory of the host, without a group. For a guest that has no other purpose.
-    pub is_whole_host: bool,
-    /// Garbage, as a share of the memory.
-    pub garbage: f64,
-    /// Data in use, as a share of the memory.
-    pub active: f64,
-    /// Bytes of a segment.
-    pub segment_bytes: u64,
-    /// Threads that read.
-    pub readers: u32,
-    /// Reads per second of each reader.
-    pub reads_per_s: u32,
-    /// Threads that replace segments.
-    pub writers: u32,
-    /// Bytes per second that the writers write together.
-    pub write_bytes_per_s: u64,
-    /// Bytes per second of garbage that is read meanwhile.
-    pub scan_bytes_per_s: u64,
-    /// True to report each slow read, as the article did.
-    pub notes_slow: bool,
-    /// The only engine to run; `None` means all.
-    pub engine: Option<Engine>,
-    /// A setting `vm.NAME` to compare, and its values.
-    pub values: Option<(String, Vec<String>)>,
-}
-
-impl Default for Shape {
-    fn default() -> Self {
-        Self {
-            memory_bytes: None,
-            is_whole_host: false,
-            garbage: 0.52,
-            active: 0.8,
-            segment_bytes: 4 << 20,
-            readers: 2,
-            reads_per_s: 1000,
-            writers: 1,
-            write_bytes_per_s: 32 << 20,
-            scan_bytes_per_s: 64 << 20,
-            notes_slow: false,
-            engine: None,
-            values: None,
-        }
-    }
-}
-
 /// A setting of the lab.
 struct Setting {
     name: String,
@@ -120,7 +72,7 @@ struct Setting {
     value: Option<String>,
 }
 
-fn settings(shape: &Shape) -> Vec<Setting> {
+fn settings(shape: &ReclaimOptions) -> Vec<Setting> {
     match &shape.values {
         Some((name, values)) => {
             let engine = shape.engine.unwrap_or(Engine::Files);
@@ -144,7 +96,7 @@ fn file_of(name: &str) -> Result<PathBuf, Unable> {
 }
 
 /// Returns the memory that the lab uses: the group's limit, or the host's memory.
-fn memory(shape: &Shape) -> Result<u64, Unable> {
+fn memory(shape: &ReclaimOptions) -> Result<u64, Unable> {
     let meminfo = read_at("/proc/meminfo".as_ref(), "/proc/meminfo").unwrap_or_default();
     let kib = |key| field(&meminfo, key).unwrap_or(0).unsigned_abs() << 10;
     if shape.is_whole_host {
@@ -176,7 +128,7 @@ fn check_room(scene: &Scene<'_>, bytes: f64) -> Result<(), Unable> {
 
 /// Checks that an arena has room in the group. Unlike files' pages it cannot be dropped, so the kernel would kill the
 /// part.
-fn check_arena(shape: &Shape, settings: &[Setting], memory: u64, active: usize) -> Result<(), Unable> {
+fn check_arena(shape: &ReclaimOptions, settings: &[Setting], memory: u64, active: usize) -> Result<(), Unable> {
     let spare = work::SPARE + shape.writers as usize;
     let needed = (active + spare) as u64 * shape.segment_bytes + PROGRAM_BYTES;
     if needed <= memory || settings.iter().all(|setting| setting.engine != Engine::Arena) {
@@ -189,7 +141,7 @@ fn check_arena(shape: &Shape, settings: &[Setting], memory: u64, active: usize) 
 
 /// The parameters and files that all phases share.
 struct Bench {
-    shape: Shape,
+    shape: ReclaimOptions,
     memory: u64,
     garbage: usize,
     active: usize,
@@ -211,7 +163,7 @@ fn account(scene: &mut Scene<'_>) -> Result<Option<String>, Unable> {
         return Ok(Some(why));
     }
     if old != "1" {
-        let left = Left::Setting { path: path.clone(), old, new: vec!["1".to_owned()], boot: boot() };
+        let left = LabResource::Setting { path: path.clone(), old, new: vec!["1".to_owned()], boot: boot() };
         scene.ledger.will_make(left).map_err(Unable::Failed)?;
         if let Err(error) = fs::write(&path, "1") {
             return Ok(Some(format!("{ACCOUNTING}: {error}")));
@@ -232,7 +184,7 @@ impl Bench {
         if let Some(path) = &file {
             let old = read_at(path, "").map_err(|unread| Unable::Host(unread.to_string()))?;
             let new = settings.iter().filter_map(|setting| setting.value.clone()).collect();
-            let left = Left::Setting { path: path.clone(), old, new, boot: boot() };
+            let left = LabResource::Setting { path: path.clone(), old, new, boot: boot() };
             scene.ledger.will_make(left).map_err(Unable::Failed)?;
         }
         (scene.tell)(&format!("{} MiB: {garbage} files of garbage, {active} segments in use", memory >> 20));
@@ -242,7 +194,13 @@ impl Bench {
     }
 
     /// Runs a phase in a group of its own. In a shared group the cache of an earlier phase would be counted.
-    fn phase(&self, scene: &mut Scene<'_>, setting: &Setting, round: u32, watch: &mut Watch) -> Result<Phase, Unable> {
+    fn phase(
+        &self,
+        scene: &mut Scene<'_>,
+        setting: &Setting,
+        round: u32,
+        watch: &mut FigureWatch,
+    ) -> Result<LabPhase, Unable> {
         if let (Some(path), Some(value)) = (&self.file, &setting.value) {
             fs::write(path, value).map_err(|error| Unable::Host(format!("{}: {error}", path.display())))?;
         }
@@ -269,24 +227,24 @@ impl Bench {
             time: scene.wanted.phase,
             seed: scene.wanted.seed ^ u64::from(round),
         };
-        let mut part = Part::start(&scene.wanted.program, &Role::Reclaim(Box::new(work)), None)?;
+        let mut part = LabPart::start(&scene.wanted.program, &Role::Reclaim(Box::new(work)), None)?;
         group.as_ref().map_or(Ok(()), |group| group.add(part.pid()))?;
         part.go()?;
         part.until_ready(scene, &mut |now_s| watch.tick(now_s, group.as_ref()))?;
-        let mut phase = Phase::begin(0, round, scene.now_s());
-        let before = Counts::now(group.as_ref());
+        let mut phase = LabPhase::begin(0, round, scene.now_s());
+        let before = PressureCounters::now(group.as_ref());
         let done = part.end(scene, &mut |now_s| watch.tick(now_s, group.as_ref()))?;
-        phase.figures = Counts::now(group.as_ref()).since(&before);
-        phase.take(Tally::from(done.times));
+        phase.figures = PressureCounters::now(group.as_ref()).since(&before);
+        phase.take(TimeTally::from(done.times));
         phase.figures.extend(done.counts);
         Ok(phase)
     }
 }
 
-pub(super) fn run(scene: &mut Scene<'_>) -> Result<Outcome, Unable> {
+pub(super) fn run(scene: &mut Scene<'_>) -> Result<LabOutcome, Unable> {
     let settings = settings(&scene.wanted.reclaim);
     let bench = Bench::prepare(scene, &settings)?;
-    let (mut phases, mut watch) = (Vec::new(), Watch::default());
+    let (mut phases, mut watch) = (Vec::new(), FigureWatch::default());
     for (round, setting) in order(settings.len(), scene.wanted.rounds, scene.wanted.seed) {
         (scene.tell)(&format!("round {}: {}", round + 1, settings[setting].name));
         let mut phase = bench.phase(scene, &settings[setting], round, &mut watch)?;
@@ -295,15 +253,15 @@ pub(super) fn run(scene: &mut Scene<'_>) -> Result<Outcome, Unable> {
     }
     let names: Vec<&str> = settings.iter().map(|setting| setting.name.as_str()).collect();
     let figures = if bench.shape.is_whole_host { &HOST_FIGURES[..] } else { &FIGURES[..] };
-    let mut outcome = Outcome::of(Lab::Reclaim, scene, &names, figures, phases);
+    let mut outcome = LabOutcome::of(Lab::Reclaim, scene, &names, figures, phases);
     outcome.timelines = watch.timelines();
-    outcome.findings = super::found(Lab::Reclaim, "/", None, std::time::Duration::from_secs(1));
+    outcome.findings = found(Lab::Reclaim, "/", None, std::time::Duration::from_secs(1));
     conclude(&mut outcome, &bench);
     Ok(outcome)
 }
 
 /// Writes the headline, and the notes that a reader has to know.
-fn conclude(outcome: &mut Outcome, bench: &Bench) {
+fn conclude(outcome: &mut LabOutcome, bench: &Bench) {
     let last = outcome.settings.len() - 1;
     let is_engines = bench.file.is_none();
     // Among engines the last is the one that costs. Among a setting's values it may be any.
@@ -348,12 +306,13 @@ mod tests {
 
     #[test]
     fn the_engines_are_compared_unless_a_setting_is() {
-        let names = |shape: &Shape| settings(shape).into_iter().map(|setting| setting.name).collect::<Vec<_>>();
-        assert_eq!(names(&Shape::default()), ["arena", "pool", "files"]);
-        let one = Shape { engine: Some(Engine::Pool), ..Shape::default() };
+        let names =
+            |shape: &ReclaimOptions| settings(shape).into_iter().map(|setting| setting.name).collect::<Vec<_>>();
+        assert_eq!(names(&ReclaimOptions::default()), ["arena", "pool", "files"]);
+        let one = ReclaimOptions { engine: Some(Engine::Pool), ..ReclaimOptions::default() };
         assert_eq!(names(&one), ["pool"]);
         let values = Some(("vm.zone_reclaim_mode".to_owned(), vec!["0".to_owned(), "1".to_owned()]));
-        let modes = Shape { values, ..Shape::default() };
+        let modes = ReclaimOptions { values, ..ReclaimOptions::default() };
         assert_eq!(names(&modes), ["vm.zone_reclaim_mode=0", "vm.zone_reclaim_mode=1"]);
         assert!(settings(&modes).iter().all(|setting| setting.engine == Engine::Files));
     }
@@ -361,7 +320,7 @@ mod tests {
     #[test]
     fn an_arena_that_the_group_has_no_room_for_is_refused() {
         let check = |active, engine| {
-            let shape = Shape { engine, ..Shape::default() };
+            let shape = ReclaimOptions { engine, ..ReclaimOptions::default() };
             check_arena(&shape, &settings(&shape), 512 << 20, active)
         };
         assert!(check(102, None).is_ok() && check(120, None).is_err() && check(120, Some(Engine::Files)).is_ok());
@@ -377,8 +336,11 @@ mod tests {
 
     #[test]
     fn memory_that_the_host_can_not_spare_is_refused() {
-        let asked = |mib: u64| memory(&Shape { memory_bytes: Some(mib << 20), ..Shape::default() });
+        let asked = |mib: u64| memory(&ReclaimOptions { memory_bytes: Some(mib << 20), ..ReclaimOptions::default() });
         assert!(asked(1).is_err() && asked(1 << 20).is_err());
-        assert!(memory(&Shape { is_whole_host: true, ..Shape::default() }).is_ok_and(|bytes| bytes > MEMORY_MIN));
+        assert!(
+            memory(&ReclaimOptions { is_whole_host: true, ..ReclaimOptions::default() })
+                .is_ok_and(|bytes| bytes > MEMORY_MIN)
+        );
     }
 }

@@ -77,7 +77,7 @@ const PAGE_KIB: f64 = 4.0;
 /// Counters by name: the host's as in /proc/vmstat, a node's with the prefix `node0_`, the group's with the prefix
 /// `group_`.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Counts(BTreeMap<String, f64>);
+pub struct PressureCounters(BTreeMap<String, f64>);
 
 fn text(path: &str) -> String {
     read_at(path.as_ref(), path).unwrap_or_default()
@@ -93,7 +93,7 @@ fn nodes() -> Vec<String> {
     if nodes.len() > 1 { nodes } else { Vec::new() }
 }
 
-impl Counts {
+impl PressureCounters {
     /// Reads the current counters.
     pub fn now(group: Option<&Group>) -> Self {
         let mut counts = Self::default();
@@ -148,12 +148,12 @@ fn lost_us(pressure: &str) -> Option<f64> {
 
 /// The figures over time.
 #[derive(Debug, Default)]
-pub struct Watch {
+pub struct FigureWatch {
     lines: BTreeMap<String, Timeline>,
-    last: Option<(f64, Counts, BTreeMap<&'static str, f64>)>,
+    last: Option<(f64, PressureCounters, BTreeMap<&'static str, f64>)>,
 }
 
-impl Watch {
+impl FigureWatch {
     fn point(&mut self, name: &str, unit: &'static str, at_s: f64, value: f64) {
         let fresh = || Timeline { name: name.to_owned(), unit, points: Vec::new() };
         self.lines.entry(name.to_owned()).or_insert_with(fresh).points.push((at_s, value));
@@ -165,7 +165,7 @@ impl Watch {
             return;
         }
         self.levels(now_s, group);
-        let counts = Counts::now(group);
+        let counts = PressureCounters::now(group);
         let mut sums: BTreeMap<&'static str, f64> = BTreeMap::new();
         for (name, path) in [("time lost/memory", "/proc/pressure/memory"), ("time lost/disk", "/proc/pressure/io")] {
             sums.extend(lost_us(&text(path)).map(|us| (name, us)));
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn only_counters_that_this_kernel_has_are_told() {
         let of = |start: &str, text: &str| {
-            let mut counts = Counts::default();
+            let mut counts = PressureCounters::default();
             counts.take(start, &COUNTERS, text);
             counts
         };
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn it_looks_once_a_second() {
-        let mut watch = Watch::default();
+        let mut watch = FigureWatch::default();
         for tenth in 0..=20 {
             watch.tick(f64::from(tenth) / 10.0, None);
         }

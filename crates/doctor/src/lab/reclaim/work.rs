@@ -19,9 +19,9 @@ use rustix::fs::{Advice, fadvise};
 use serde::{Deserialize, Serialize};
 
 use super::cause::{Cause, Meter, cause};
-use super::engine::{Engine, Store};
+use super::engine::{Engine, SegmentStore};
 use crate::lab::part::{Done, note, ready};
-use crate::lab::tally::Tally;
+use crate::lab::tally::TimeTally;
 
 /// Bytes that one read touches.
 const READ_BYTES: usize = 64 << 10;
@@ -100,11 +100,11 @@ fn read_garbage(work: &Work) -> Result<(), String> {
 
 /// The results of a reader.
 #[derive(Default)]
-struct Seen {
+struct ReaderTimes {
     /// Times of reads from the instant at which each was due.
-    tally: Tally,
+    tally: TimeTally,
     /// Times of reads from the instant at which each began.
-    service: Tally,
+    service: TimeTally,
     causes: BTreeMap<Cause, u64>,
     major_faults: u64,
     reclaim_ns: u64,
@@ -119,7 +119,7 @@ struct Seen {
 pub fn work(work: &Work) -> Result<Done, String> {
     read_garbage(work)?;
     let spare = work.writers as usize + SPARE;
-    let store = Store::make(work.engine, &work.folder, work.segment_bytes, work.active, spare)?;
+    let store = SegmentStore::make(work.engine, &work.folder, work.segment_bytes, work.active, spare)?;
     ready();
     let (begun, written) = (Instant::now(), AtomicU64::new(0));
     let seen = std::thread::scope(|scope| {
@@ -140,7 +140,7 @@ pub fn work(work: &Work) -> Result<Done, String> {
             })
             .collect();
         let scan = scope.spawn(move || scan(work, begun));
-        let mut all = Seen::default();
+        let mut all = ReaderTimes::default();
         let mut failed = None;
         for reader in readers {
             match reader.join().expect("a reader does not panic") {
@@ -180,8 +180,8 @@ pub fn work(work: &Work) -> Result<Done, String> {
     Ok(Done { times: seen.tally.pairs(), counts })
 }
 
-fn read(work: &Work, store: &Store, begun: Instant, reader: u64) -> Result<Seen, String> {
-    let (mut seen, mut meter) = (Seen::default(), Meter::new(work.counts_reclaim)?);
+fn read(work: &Work, store: &SegmentStore, begun: Instant, reader: u64) -> Result<ReaderTimes, String> {
+    let (mut seen, mut meter) = (ReaderTimes::default(), Meter::new(work.counts_reclaim)?);
     let mut prng = Prng::new(work.seed ^ (reader << 32));
     let (first, mut notes, mut due) = (meter.read(), 0, Duration::ZERO);
     loop {
@@ -222,7 +222,7 @@ fn read(work: &Work, store: &Store, begun: Instant, reader: u64) -> Result<Seen,
     Ok(seen)
 }
 
-fn write(work: &Work, store: &Store, begun: Instant, writer: u32, written: &AtomicU64) -> Result<(), String> {
+fn write(work: &Work, store: &SegmentStore, begun: Instant, writer: u32, written: &AtomicU64) -> Result<(), String> {
     let mut prng = Prng::new(work.seed ^ u64::from(writer) ^ (1 << 63));
     let each = work.segment_bytes as f64 * f64::from(work.writers) / work.write_bytes_per_s.max(1) as f64;
     let mut due = Duration::ZERO;
@@ -289,7 +289,7 @@ mod tests {
         }
         let done = work(&one).expect("it works");
         // Reads that a busy machine came to too late count too.
-        let reads = Tally::from(done.times).count();
+        let reads = TimeTally::from(done.times).count();
         assert!((300..900).contains(&reads), "{reads}");
         assert_eq!(done.counts.contains_key("slow_reclaim"), one.counts_reclaim, "{:?}", done.counts);
         // 0.3 s of 1 MiB/s is less than five segments, and the first is written at once.
@@ -302,7 +302,7 @@ mod tests {
     fn a_reader_that_is_far_behind_ends_with_the_phase_and_what_it_owes_counts() {
         let folder = std::env::temp_dir().join(format!("gannet-work-late-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let store = Store::make(Engine::Arena, &folder, 64 << 10, 1, 0).unwrap();
+        let store = SegmentStore::make(Engine::Arena, &folder, 64 << 10, 1, 0).unwrap();
         let time = Duration::from_secs(5);
         let work = Work {
             folder: folder.clone(),

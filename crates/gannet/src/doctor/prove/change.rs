@@ -10,12 +10,12 @@ use std::path::PathBuf;
 use std::process::Child;
 
 use doctor::prove::Side;
-use doctor::tune::{Draft, Journal, Log, Outcome, Settled, apply, undo};
+use doctor::tune::{Draft, Journal, RunLog, Settled, StepOutcome, apply, undo};
 
 use super::super::tune;
 
 /// Settings of the host that are applied and undone.
-pub struct Settings {
+pub struct HostSettings {
     root: PathBuf,
     folder: PathBuf,
     draft: Draft,
@@ -28,14 +28,14 @@ struct Applied {
 }
 
 /// The change under test.
-pub enum Change {
+pub enum HostChange {
     /// Settings of the host.
-    Settings(Settings),
+    Settings(HostSettings),
     /// The CPUs of the workers of a server that the proof starts.
     Pins(String),
 }
 
-impl Settings {
+impl HostSettings {
     /// Prepares the settings of `draft` without writing any of them.
     pub const fn new(root: PathBuf, folder: PathBuf, draft: Draft) -> Self {
         Self { root, folder, draft, applied: None }
@@ -56,11 +56,13 @@ impl Settings {
     fn take_back(&mut self) -> Result<(), String> {
         let Some(mut applied) = self.applied.take() else { return Ok(()) };
         let run = applied.journal.run.clone();
-        let log = Log::read(&self.folder, &run)?;
+        let log = RunLog::read(&self.folder, &run)?;
         let boot = tune::boot(&self.root);
         let settled = undo(&self.root, &mut applied.journal, &log, &boot, false, &mut |_| {})?;
         let stuck = settled.iter().find_map(|step| match &step.outcome {
-            Outcome::Foreign(now) => Some(format!("{} was changed to {now} by another program", step.step.new.path)),
+            StepOutcome::Foreign(now) => {
+                Some(format!("{} was changed to {now} by another program", step.step.new.path))
+            }
             outcome => refusal(outcome).map(|why| format!("{}: {why}", step.step.new.path)),
         });
         match stuck {
@@ -82,9 +84,9 @@ impl Settings {
 }
 
 /// Returns the reason why a value differs from the planned one; otherwise `None`.
-fn refusal(outcome: &Outcome) -> Option<String> {
+fn refusal(outcome: &StepOutcome) -> Option<String> {
     match outcome {
-        Outcome::Refused(why) => Some(why.clone()),
+        StepOutcome::Refused(why) => Some(why.clone()),
         _ => None,
     }
 }
@@ -93,7 +95,7 @@ fn refused(settled: &Settled) -> Option<String> {
     refusal(&settled.outcome).map(|why| format!("{}: {why}", settled.step.new.path))
 }
 
-impl Change {
+impl HostChange {
     /// Checks that the change can be applied, before anything is measured.
     ///
     /// # Errors
@@ -157,15 +159,15 @@ mod tests {
     }
 
     /// A change of a tree's setting from 60 to 1.
-    fn change(name: &str) -> (PathBuf, Change) {
+    fn change(name: &str) -> (PathBuf, HostChange) {
         let root = std::env::temp_dir().join(format!("gannet-change-{}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&root);
         std::fs::create_dir_all(root.join(&PATH[1..]).parent().unwrap()).unwrap();
         std::fs::write(root.join(&PATH[1..]), "60").unwrap();
         let wish = Setting { path: PATH.to_owned(), value: "1".to_owned() };
         let draft = draft_settings(&Host::now(root.clone(), None), "test", vec![wish]);
-        let settings = Settings::new(root.clone(), root.join("journals"), draft);
-        (root, Change::Settings(settings))
+        let settings = HostSettings::new(root.clone(), root.join("journals"), draft);
+        (root, HostChange::Settings(settings))
     }
 
     #[test]
@@ -178,7 +180,7 @@ mod tests {
         let end = change.keep().unwrap();
         assert_eq!(held(&root), "1");
         let run = doctor::tune::latest(&root.join("journals")).unwrap().expect("it is not undone");
-        assert!(end.contains(&run) && Log::read(&root.join("journals"), &run).unwrap().is_confirmed, "{end}");
+        assert!(end.contains(&run) && RunLog::read(&root.join("journals"), &run).unwrap().is_confirmed, "{end}");
         std::fs::remove_dir_all(root).unwrap();
     }
 

@@ -23,9 +23,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base::prng::split_mix;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
-use doctor::check::{Check, Verdict as Found, nearest_of};
+use doctor::check::{Check, Verdict as Found};
+use doctor::checks::nearest_of;
 use doctor::prove::{
-    Measured, Proof, ROUNDS_MAX, ROUNDS_MIN, ROUNDS_MIN_LIVE, Round, Side, Subject, Verdict, judge, number, order, text,
+    Measured, Proof, ProofRound, ProofVerdict, ROUNDS_MAX, ROUNDS_MIN, ROUNDS_MIN_LIVE, Side, Subject, judge, number,
+    order, text,
 };
 use doctor::tune::{Draft, Setting, draft_remedy, draft_settings, is_written};
 use doctor::{Host, checks};
@@ -33,10 +35,11 @@ use load::result::Machine;
 use load::session::Desk;
 use load::timeline::locate;
 
-use super::{failed, tune};
+use super::args::{self, failed};
+use super::tune;
 use crate::load::{compare::write, stop};
 use crate::{Failure, print};
-use change::{Change, Settings};
+use change::{HostChange, HostSettings};
 use live::{Live, apart};
 use trial::{Bench, settle};
 
@@ -83,7 +86,7 @@ pub fn command() -> Command {
             value("server", "COMMAND", "Command that starts the server at --target, once per measurement")
                 .requires("target"),
         )
-        .arg(super::pid("Process id of the server, if it is not found by its port"));
+        .arg(args::pid("Process id of the server, if it is not found by its port"));
     let command = command
         .next_help_heading("Measurement")
         .arg(value(
@@ -116,7 +119,7 @@ pub fn command() -> Command {
         .arg(value("report", "FILE.html", "Write an HTML report in one file"))
         .arg(value("json", "FILE", "Write the result as JSON"))
         .arg(tune::flag("undo", "Undo the change even if it helped"))
-        .arg(super::root())
+        .arg(args::root())
         .arg(tune::journals())
 }
 
@@ -148,7 +151,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         let json = serde_json::to_string_pretty(&proofs).expect("a proof is plain JSON");
         write(Path::new(path), &(json + "\n"))?;
     }
-    let helped = proofs.iter().any(|proof| proof.verdict == Verdict::Helped);
+    let helped = proofs.iter().any(|proof| proof.verdict == ProofVerdict::Helped);
     if helped { Ok(()) } else { Err(Failure::Code(NOT_HELPED, Vec::new())) }
 }
 
@@ -224,14 +227,14 @@ fn rounds_wanted(matches: &ArgMatches, meter: &Meter) -> Result<u64, Failure> {
 }
 
 /// Returns the subjects to prove, each with its change.
-fn wanted(matches: &ArgMatches) -> Result<Vec<(Subject, Change)>, Failure> {
+fn wanted(matches: &ArgMatches) -> Result<Vec<(Subject, HostChange)>, Failure> {
     let root = tune::root_of(matches)?;
     let host = Host::now(root.clone(), matches.get_one::<u32>("pid").copied());
     let folder = tune::folder(matches, &root);
     let settings = |change: &str, mechanism: Option<&str>, draft: Draft| {
         let mut subject = subject(change, mechanism);
         subject.steps.clone_from(&draft.steps);
-        (subject, Change::Settings(Settings::new(root.clone(), folder.clone(), draft)))
+        (subject, HostChange::Settings(HostSettings::new(root.clone(), folder.clone(), draft)))
     };
     if let Some(cpus) = matches.get_one::<String>("pin") {
         return pinned(matches, cpus).map(|pinned| vec![pinned]);
@@ -290,7 +293,7 @@ fn setting(text: &str) -> Result<Setting, Failure> {
     Ok(Setting { path, value: value.to_owned() })
 }
 
-fn pinned(matches: &ArgMatches, cpus: &str) -> Result<(Subject, Change), Failure> {
+fn pinned(matches: &ArgMatches, cpus: &str) -> Result<(Subject, HostChange), Failure> {
     if matches.contains_id("target") && !matches.contains_id("server") {
         let line = "--pin: a running server cannot be pinned by the doctor; pass --server to start one";
         return Err(Failure::Usage(vec![line.to_owned()]));
@@ -302,7 +305,7 @@ fn pinned(matches: &ArgMatches, cpus: &str) -> Result<(Subject, Change), Failure
         return Err(failed(vec![format!("--pin auto pins no CPUs: {why}; name the CPUs, as in --pin 0-1")]));
     }
     let mechanism = "A thread that is not pinned migrates between CPUs and queues behind other threads.";
-    Ok((subject(&format!("pin {cpus}"), Some(mechanism)), Change::Pins(cpus.to_owned())))
+    Ok((subject(&format!("pin {cpus}"), Some(mechanism)), HostChange::Pins(cpus.to_owned())))
 }
 
 fn subject(change: &str, mechanism: Option<&str>) -> Subject {
@@ -323,7 +326,7 @@ fn subject(change: &str, mechanism: Option<&str>) -> Subject {
 fn proved(
     matches: &ArgMatches,
     subject: &mut Subject,
-    change: &mut Change,
+    change: &mut HostChange,
     bench: &mut Meter,
     desk: &Desk,
 ) -> Result<Proof, Failure> {
@@ -340,7 +343,7 @@ fn proved(
     let measured = measured?;
     back?;
     let mut proof = judge(subject.clone(), measured);
-    let stays = proof.verdict == Verdict::Helped && !matches.get_flag("undo") && !desk.is_stopped();
+    let stays = proof.verdict == ProofVerdict::Helped && !matches.get_flag("undo") && !desk.is_stopped();
     proof.end = match stays {
         true => change.keep().map_err(|why| failed(vec![why]))?,
         false => "The change was undone: the host is in its original state.".to_owned(),
@@ -351,18 +354,18 @@ fn proved(
 /// Runs rounds until enough count; half as many more are tried in place of those that do not.
 fn rounds(
     subject: &Subject,
-    change: &mut Change,
+    change: &mut HostChange,
     bench: &mut Meter,
     wanted: u64,
     desk: &Desk,
-) -> Result<Vec<Round>, Failure> {
-    let mut rounds: Vec<Round> = Vec::new();
-    let counted = |rounds: &[Round]| rounds.iter().filter(|round| round.fault().is_none()).count() as u64;
+) -> Result<Vec<ProofRound>, Failure> {
+    let mut rounds: Vec<ProofRound> = Vec::new();
+    let counted = |rounds: &[ProofRound]| rounds.iter().filter(|round| round.fault().is_none()).count() as u64;
     eprintln!("{}: {}; {}; seed {}", subject.change, subject.server, subject.load, subject.seed);
     if !subject.rate.is_empty() {
         eprintln!("the rate: {}", subject.rate);
     }
-    let is_wanted = |rounds: &[Round]| {
+    let is_wanted = |rounds: &[ProofRound]| {
         counted(rounds) < wanted && (rounds.len() as u64) < wanted + wanted.div_ceil(2) && !desk.is_stopped()
     };
     while is_wanted(&rounds) {
@@ -385,7 +388,7 @@ fn rounds(
             if matches!(bench, Meter::Live(_)) && changed.fault.is_none() {
                 changed.fault = apart(&before, &changed);
             }
-            rounds.push(Round { first: both[0], before, changed });
+            rounds.push(ProofRound { first: both[0], before, changed });
         }
     }
     Ok(rounds)

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use doctor::prove::{FIGURES, Figure, Measured, Proof, Side, Unit, Verdict, change, number};
+use doctor::prove::{FIGURES, Figure, Measured, Proof, ProofVerdict, Side, Unit, change, number};
 use load::report::tables::table;
 use page::svg::{Axis, Chart, Mark, Scale, Series, escape};
 use page::{section, whole};
@@ -19,9 +19,9 @@ pub fn html(proofs: &[Proof]) -> String {
 fn proof(proof: &Proof) -> String {
     let subject = &proof.subject;
     let class = match proof.verdict {
-        Verdict::Helped => "",
-        Verdict::NoDifference => " warn",
-        Verdict::Hurt | Verdict::CannotTell => " bad",
+        ProofVerdict::Helped => "",
+        ProofVerdict::NoDifference => " warn",
+        ProofVerdict::Hurt | ProofVerdict::CannotTell => " bad",
     };
     let mut body = format!(
         "<div class=\"card verdict{class}\"><div class=\"what\">{}</div><h1>{}</h1><p>{}.</p><p>{}</p>",
@@ -39,7 +39,7 @@ fn proof(proof: &Proof) -> String {
         let _ = write!(body, "<div class=\"card\">{}</div>", chart(proof, figure).render());
     }
     body.push_str("</div>");
-    let cells = |row: &doctor::prove::Row| {
+    let cells = |row: &doctor::prove::FigureRow| {
         let figure = row.figure()?;
         let [before, changed] = [row.before, row.changed].map(|value| number(figure.unit, value));
         Some(("", vec![figure.name.to_owned(), before, changed, change(figure, row), row.says().words().to_owned()]))
@@ -59,8 +59,8 @@ fn proof(proof: &Proof) -> String {
 }
 
 fn chart(proof: &Proof, figure: &Figure) -> Chart {
-    let side = |name: &str, colour, of: fn(&doctor::prove::Round) -> &Measured| {
-        let point = |(at, round): (usize, &doctor::prove::Round)| {
+    let side = |name: &str, colour, of: fn(&doctor::prove::ProofRound) -> &Measured| {
+        let point = |(at, round): (usize, &doctor::prove::ProofRound)| {
             let value = of(round).figures.get(figure.id).filter(|_| round.fault().is_none());
             ((at + 1) as f64, value.copied().unwrap_or(f64::NAN))
         };
@@ -88,7 +88,7 @@ fn rounds(proof: &Proof) -> String {
     let cell = |side: &Measured, figure: &Figure| {
         side.figures.get(figure.id).map_or_else(|| "-".to_owned(), |value| number(figure.unit, *value))
     };
-    let row = |(at, round): (usize, &doctor::prove::Round)| {
+    let row = |(at, round): (usize, &doctor::prove::ProofRound)| {
         let first = if round.first == Side::Before { "without the change" } else { "changed" };
         let both = figures.iter().flat_map(|figure| [cell(&round.before, figure), cell(&round.changed, figure)]);
         let state = round.fault().unwrap_or("counts").to_owned();
@@ -127,13 +127,13 @@ fn settings(proof: &Proof) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use doctor::prove::{Round, Subject, judge};
+    use doctor::prove::{ProofRound, Subject, judge};
     use std::collections::BTreeMap;
 
     #[test]
     fn the_verdict_is_first_and_what_came_from_outside_is_escaped() {
         let measured = |ns: f64| Measured { figures: BTreeMap::from([("p999_ns".to_owned(), ns)]), fault: None };
-        let round = |at: usize| Round {
+        let round = |at: usize| ProofRound {
             first: Side::Before,
             before: measured(2e6 + at as f64),
             changed: measured(1e6 + at as f64),
@@ -156,7 +156,7 @@ mod tests {
         let parts = ["wait_p999_ns", "execute_p999_ns", "send_p999_ns"];
         let measured = |ns: f64| Measured { figures: parts.map(|id| (id.to_owned(), ns)).into(), fault: None };
         let round =
-            |at: usize| Round { first: Side::Changed, before: measured(3e6), changed: measured(at as f64 * 1e6) };
+            |at: usize| ProofRound { first: Side::Changed, before: measured(3e6), changed: measured(at as f64 * 1e6) };
         let page = html(&[judge(Subject::default(), (1..8).map(round).collect())]);
         assert!(page.contains("<th>p999, waiting in the server without the change</th>"), "{page}");
         let cells = "<td>changed</td>".to_owned() + &"<td>3 ms</td><td>7 ms</td>".repeat(3);

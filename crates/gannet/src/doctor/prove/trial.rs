@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 
 use doctor::Host;
 use doctor::counters::Counters;
-use doctor::prove::pace::{Pace, Trial, Used};
+use doctor::prove::pace::{RateSearch, Trial, Used};
 use doctor::prove::{Measured, counted_figures};
 use load::engine::{Config, PREEMPTED_SHARE_MAX};
 use load::result::{RunResult, SearchResult};
 use load::session::Desk;
 use load::timeline::locate;
 
-use super::super::failed;
+use super::super::args::failed;
 use crate::Failure;
 use crate::load::one;
-use crate::load::started::Server;
+use crate::load::started::StartedServer;
 
 /// Length of the closed loop and of each trial that finds the rate, unless the user sets it.
 const TRIAL: &str = "3s";
@@ -54,10 +54,10 @@ pub struct Bench {
 }
 
 /// A server that runs for a measurement.
-struct Asked {
+struct TrialServer {
     target: String,
     pid: Option<u32>,
-    started: Option<Server>,
+    started: Option<StartedServer>,
 }
 
 impl Bench {
@@ -78,17 +78,17 @@ impl Bench {
         format!("open loop, {rate} requests/s for {} s{slo}{flags}", self.seconds)
     }
 
-    fn start(&self, pin: Option<&str>) -> Result<Asked, Failure> {
+    fn start(&self, pin: Option<&str>) -> Result<TrialServer, Failure> {
         let started = |command: &str, target: String| {
-            let server = Server::start(command, &target)?;
-            Ok(Asked { target, pid: Some(server.pid()), started: Some(server) })
+            let server = StartedServer::start(command, &target)?;
+            Ok(TrialServer { target, pid: Some(server.pid()), started: Some(server) })
         };
         let pin = pin.map_or(String::new(), |pin| format!(" --pin {pin}"));
         match (&self.server, &self.target) {
             (Some(command), Some(target)) => started(&format!("{command}{pin}"), target.clone()),
             (None, Some(target)) => {
                 let pid = self.pid.or_else(|| locate::listener(target));
-                Ok(Asked { target: target.clone(), pid, started: None })
+                Ok(TrialServer { target: target.clone(), pid, started: None })
             }
             (_, None) => {
                 let program = std::env::current_exe().map_err(|error| {
@@ -116,7 +116,7 @@ impl Bench {
         }
         let asked = self.start(pin)?;
         self.fill(&asked, desk)?;
-        let mut pace = Pace::new(tried(&self.run(&asked, &["--closed", "--duration", TRIAL], desk)?));
+        let mut pace = RateSearch::new(tried(&self.run(&asked, &["--closed", "--duration", TRIAL], desk)?));
         while let Some(rate) = pace.next().filter(|_| !desk.is_stopped()) {
             let text = whole(rate);
             let mut flags = vec!["--rate", &text, "--duration", TRIAL];
@@ -164,7 +164,7 @@ impl Bench {
     }
 
     /// Stores the keys; this is not part of the measurement.
-    fn fill(&mut self, asked: &Asked, desk: &Desk) -> Result<(), Failure> {
+    fn fill(&mut self, asked: &TrialServer, desk: &Desk) -> Result<(), Failure> {
         if !self.is_filled && !self.flags.iter().any(|flag| flag == NO_PREFILL) {
             let all = self.all(asked, &["--closed", "--requests", "1", "--warm-up", "0s"]);
             one(&all, desk)?;
@@ -174,7 +174,7 @@ impl Bench {
         Ok(())
     }
 
-    fn run(&self, asked: &Asked, more: &[&str], desk: &Desk) -> Result<RunResult, Failure> {
+    fn run(&self, asked: &TrialServer, more: &[&str], desk: &Desk) -> Result<RunResult, Failure> {
         let mut all = self.all(asked, more);
         if !all.iter().any(|flag| flag == NO_PREFILL) {
             all.push(NO_PREFILL.to_owned());
@@ -182,7 +182,7 @@ impl Bench {
         one(&all, desk)
     }
 
-    fn all(&self, asked: &Asked, more: &[&str]) -> Vec<String> {
+    fn all(&self, asked: &TrialServer, more: &[&str]) -> Vec<String> {
         let mut all = vec!["--target".to_owned(), asked.target.clone()];
         let mut more = more.iter();
         while let Some(flag) = more.next() {
@@ -262,7 +262,7 @@ mod tests {
             flags,
             is_filled: false,
         };
-        let asked = Asked { target: "here".to_owned(), pid: None, started: None };
+        let asked = TrialServer { target: "here".to_owned(), pid: None, started: None };
         let all = bench.all(&asked, &["--start", "30", "--warm-up", "1s", "--confirm", "1"]);
         let wanted = "--target here --start 30 --confirm 1 --warm-up 0s --rate-max 60";
         assert_eq!(all.join(" "), wanted);

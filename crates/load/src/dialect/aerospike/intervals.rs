@@ -29,7 +29,7 @@ pub struct Intervals {
 
 /// The writes or the reads of an interval.
 #[derive(Default)]
-struct Kind {
+struct IntervalFigures {
     tps: Tps,
     answered: u64,
     times: Histogram,
@@ -58,7 +58,7 @@ impl Intervals {
         if length_ns == 0 || length_ns < self.period_ns && !last {
             return None;
         }
-        let mut kinds = [Kind::default(), Kind::default()];
+        let mut kinds = [IntervalFigures::default(), IntervalFigures::default()];
         for (at, now) in verbs.iter().enumerate() {
             let before = self.printed.get(at).cloned().unwrap_or_default();
             let kind = &mut kinds[usize::from(self.reads.get(at).copied().unwrap_or(false))];
@@ -86,7 +86,7 @@ impl Intervals {
         Some(self.text(&kinds, unix_ms))
     }
 
-    fn text(&self, [write, read]: &[Kind; 2], unix_ms: u64) -> String {
+    fn text(&self, [write, read]: &[IntervalFigures; 2], unix_ms: u64) -> String {
         let info = if self.form == Form::Asbench { "INFO " } else { "" };
         let Tps { per_s, timeouts, errors } = write.tps;
         let printed = match (self.inserts, self.form) {

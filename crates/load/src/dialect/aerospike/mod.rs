@@ -23,8 +23,10 @@ use base::units::TimeSpan;
 
 use super::flags::{Flag, Flags, Takes};
 use super::{Mapped, Run, address, checked};
-use crate::workload::fault::Fault;
-use crate::workload::model::{Arrivals, Auth, Command, KeySpace, Order, Pace, Protocol, Sizes, Target, Verb, Workload};
+use crate::workload::fault::WorkloadFault;
+use crate::workload::model::{
+    Arrivals, Auth, KeyCommand, KeySpace, Order, Pace, Protocol, Sizes, Target, Verb, Workload,
+};
 
 /// The benchmark that a command line belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,7 +180,7 @@ impl Aerospike {
     ///
     /// # Errors
     /// Every fault, each with its flag and remedy.
-    pub fn read(args: &[String], form: Option<Form>, cpus: u32) -> Result<Self, Vec<Fault>> {
+    pub fn read(args: &[String], form: Option<Form>, cpus: u32) -> Result<Self, Vec<WorkloadFault>> {
         let form = form.unwrap_or_else(|| form_of(args));
         let table: &[Flag] = if form == Form::Java { &JAVA } else { &ASBENCH };
         let mut flags = Flags::read(args, table);
@@ -384,45 +386,45 @@ fn commands(flags: &mut Flags, space: &mut KeySpace, run: &mut Run, notes: &mut 
     let (read_bins, write_bins) =
         (some_bins(flags, "--read-bins", space.fields), some_bins(flags, "--write-bins", space.fields));
     let read = if read_bins > 0 {
-        Command { fields: read_bins, ..Command::new(Verb::HashMultiGet) }
+        KeyCommand { fields: read_bins, ..KeyCommand::new(Verb::HashMultiGet) }
     } else {
-        Command::new(Verb::HashGetAll)
+        KeyCommand::new(Verb::HashGetAll)
     };
-    let write = |weight| Command { fields: write_bins, ..Command::weighted(Verb::HashSet, weight) };
+    let write = |weight| KeyCommand { fields: write_bins, ..KeyCommand::weighted(Verb::HashSet, weight) };
     let mixed = |reads: f64, writes: f64| {
         vec![
-            Command { weight: reads * all_read, ..read.clone() },
-            Command::weighted(Verb::HashGet, reads * (1.0 - all_read)),
+            KeyCommand { weight: reads * all_read, ..read.clone() },
+            KeyCommand::weighted(Verb::HashGet, reads * (1.0 - all_read)),
             write(writes * all_written),
-            Command { fields: 1, ..write(writes * (1.0 - all_written)) },
+            KeyCommand { fields: 1, ..write(writes * (1.0 - all_written)) },
         ]
     };
     let mut verbs = match kind.as_str() {
         "I" if numbers.is_empty() => {
             space.order = Order::Sequential;
             run.requests_max = Some(space.count);
-            vec![Command::new(Verb::HashSet)]
+            vec![KeyCommand::new(Verb::HashSet)]
         }
         "RU" | "RUD" if kind == "RU" || numbers.len() == 2 => match kind.as_str() {
             "RU" => mixed(reads, 1.0 - reads),
             // The second number is the percentage of updates; the rest of the writes are deletions.
             _ => {
                 let updates = share(1, 0.0).min(1.0 - reads);
-                let raw = Command::weighted(Verb::Raw, 1.0 - reads - updates);
-                let deletes = Command { text: "DEL __key__".into(), ..raw };
-                vec![Command { weight: reads, ..read }, write(updates), deletes]
+                let raw = KeyCommand::weighted(Verb::Raw, 1.0 - reads - updates);
+                let deletes = KeyCommand { text: "DEL __key__".into(), ..raw };
+                vec![KeyCommand { weight: reads, ..read }, write(updates), deletes]
             }
         },
         "RR" => {
             notes.push("RR: a replace writes all bins; fields that are not in the request remain".to_owned());
             mixed(reads, 1.0 - reads)
         }
-        "RMU" => vec![Command::new(Verb::HashUpdate)],
+        "RMU" => vec![KeyCommand::new(Verb::HashUpdate)],
         "RMI" | "RMD" => {
             notes.push(format!("{kind}: the counter is a separate field, n, because the other fields hold bytes"));
-            vec![Command::new(if kind == "RMI" { Verb::HashIncr } else { Verb::HashDecr })]
+            vec![KeyCommand::new(if kind == "RMI" { Verb::HashIncr } else { Verb::HashDecr })]
         }
-        "DB" => vec![Command::new(Verb::HashDelete)],
+        "DB" => vec![KeyCommand::new(Verb::HashDelete)],
         "RUF" | "TXN" => {
             let what = format!("{kind} is not supported: RESP servers do not run Aerospike's functions");
             flags.fault("-w", what, REMEDY);

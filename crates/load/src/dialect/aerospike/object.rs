@@ -3,7 +3,7 @@
 //! `I`, `I4` (integers), `S:10` or `S10` (text), `B:1400` or `B1400` (bytes), `R:100:30` (bytes of which 30 percent are
 //! random), `D` (a double). Commas separate several bins; `3*S10` means three equal ones.
 
-use crate::workload::model::{Sizes, Step};
+use crate::workload::model::{LengthStep, Sizes};
 use crate::workload::units::Share;
 
 /// Highest number of bins, including repetitions.
@@ -62,16 +62,16 @@ impl Object {
 
     /// Returns the lengths of the fields of records with `bins` bins; the kinds of the specification repeat in order.
     pub fn value_bytes(&self, bins: u64) -> Sizes {
-        let mut steps: Vec<Step> = Vec::new();
+        let mut steps: Vec<LengthStep> = Vec::new();
         for (bytes, _) in self.kinds.iter().cycle().take(bins.min(BINS_MAX) as usize) {
             match steps.iter_mut().find(|step| step.from == *bytes) {
                 Some(step) => step.weight += 1.0,
-                None => steps.push(Step { from: *bytes, to: *bytes, weight: 1.0 }),
+                None => steps.push(LengthStep { from: *bytes, to: *bytes, weight: 1.0 }),
             }
         }
         match *steps {
             [] => Sizes::Fixed(8),
-            [Step { from, .. }] => Sizes::Fixed(from),
+            [LengthStep { from, .. }] => Sizes::Fixed(from),
             _ => Sizes::Steps(steps),
         }
     }
@@ -100,7 +100,10 @@ mod tests {
             (
                 "I,S:10,I",
                 3,
-                Sizes::Steps(vec![Step { from: 8, to: 8, weight: 2.0 }, Step { from: 10, to: 10, weight: 1.0 }]),
+                Sizes::Steps(vec![
+                    LengthStep { from: 8, to: 8, weight: 2.0 },
+                    LengthStep { from: 10, to: 10, weight: 1.0 },
+                ]),
             ),
         ] {
             assert_eq!(read(text).unwrap().value_bytes(bins), sizes, "{text}");

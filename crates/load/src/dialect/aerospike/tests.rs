@@ -1,6 +1,6 @@
 use super::super::flags::words;
 use super::*;
-use crate::workload::model::{Placement, Step};
+use crate::workload::model::{LengthStep, Placement};
 use crate::workload::units::Share;
 
 fn read(text: &str) -> Aerospike {
@@ -71,7 +71,7 @@ fn the_other_flags_of_the_java_client_are_kept() {
     assert_eq!(workload.pace, Pace::Open { rate_per_s: 50_000.0, arrivals: Arrivals::Constant });
     let space = &workload.keys[0];
     assert_eq!((space.prefix.as_str(), space.ttl.len()), ("users:", 0));
-    let step = |bytes| Step { from: bytes, to: bytes, weight: 1.0 };
+    let step = |bytes| LengthStep { from: bytes, to: bytes, weight: 1.0 };
     assert_eq!(space.value_bytes, Sizes::Steps(vec![step(8), step(100)]));
     assert_eq!((run.requests_max, run.timeout), (Some(1_000_000), Some(TimeSpan::millis(50))));
     assert_eq!(read.mapped.notes.len(), 6, "{:?}", read.mapped.notes);

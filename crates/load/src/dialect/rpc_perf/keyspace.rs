@@ -4,10 +4,10 @@ use base::units::TimeSpan;
 
 use super::{SECOND_NS, span};
 use crate::dialect::Mapped;
-use crate::workload::fault::Fault;
-use crate::workload::file::reader::{Reader, Section};
+use crate::workload::fault::WorkloadFault;
+use crate::workload::file::reader::{DocumentReader, Section};
 use crate::workload::key;
-use crate::workload::model::{Command, KeySpace, Order, Protocol, Sizes, Step, Verb};
+use crate::workload::model::{KeyCommand, KeySpace, LengthStep, Order, Protocol, Sizes, Verb};
 use crate::workload::units::Share;
 
 /// All names of rpc-perf's verbs, with the equivalent verb.
@@ -72,12 +72,12 @@ const VERBS: [(&str, Option<Verb>); 55] = [
 const REMEDY: &str = "write commands = [{ verb = \"get\", weight = 80 }, { verb = \"set\", weight = 20 }]";
 
 /// Reads the list `[[workload.keyspace]]` of `section`.
-pub fn all<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>, mapped: &mut Mapped) {
+pub fn all<'t>(reader: &mut DocumentReader<'t>, section: &mut Section<'_, 't>, mapped: &mut Mapped) {
     let spaces =
         reader.list(section, "keyspace", "write [[workload.keyspace]] above each key space").unwrap_or_default();
     if spaces.is_empty() && mapped.workload.protocol != Protocol::Ping {
         let what = "the file describes no key space";
-        reader.located(vec![Fault::new("workload", what, "write [[workload.keyspace]] with commands")]);
+        reader.located(vec![WorkloadFault::new("workload", what, "write [[workload.keyspace]] with commands")]);
     }
     for (path, value) in spaces {
         let Some(table) = value.get_ref().as_table() else {
@@ -88,13 +88,13 @@ pub fn all<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>, mapped: &
         mapped.workload.keys.push(space);
     }
     if mapped.workload.keys.is_empty() && mapped.workload.protocol == Protocol::Ping {
-        mapped.workload.keys = vec![KeySpace { verbs: vec![Command::new(Verb::Ping)], ..KeySpace::default() }];
+        mapped.workload.keys = vec![KeySpace { verbs: vec![KeyCommand::new(Verb::Ping)], ..KeySpace::default() }];
     }
 }
 
 const ORDERS: [(&str, Order); 2] = [("uniform", Order::Uniform), ("zipf", Order::Zipf { exponent: 1.0 })];
 
-fn space<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, mapped: &mut Mapped) -> KeySpace {
+fn space<'t>(reader: &mut DocumentReader<'t>, mut section: Section<'_, 't>, mapped: &mut Mapped) -> KeySpace {
     let mut space = KeySpace { weight: reader.number(&mut section, "weight").unwrap_or(1.0), ..KeySpace::default() };
     space.key_bytes = Sizes::Fixed(reader.count(&mut section, "klen").unwrap_or(32));
     space.count = reader.count(&mut section, "nkeys").unwrap_or(1_000_000);
@@ -122,7 +122,7 @@ fn space<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, mapped: &mut
 /// Maps the differences of hashes: a hash has its own delete command, and it does not expire.
 fn of_hashes(space: &mut KeySpace, path: &str, notes: &mut Vec<String>) {
     for command in space.verbs.iter_mut().filter(|command| command.verb == Verb::Delete) {
-        *command = Command { text: "DEL __key__".into(), ..Command::weighted(Verb::Raw, command.weight) };
+        *command = KeyCommand { text: "DEL __key__".into(), ..KeyCommand::weighted(Verb::Raw, command.weight) };
     }
     if !space.ttl.is_empty() {
         space.ttl.clear();
@@ -135,7 +135,7 @@ fn lifetime(ttl: Option<TimeSpan>) -> Vec<(TimeSpan, f64)> {
 }
 
 /// Reads the order in which keys are drawn, under either of its names.
-fn order<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>) -> Order {
+fn order<'t>(reader: &mut DocumentReader<'t>, section: &mut Section<'_, 't>) -> Order {
     let mut picked = Order::Uniform;
     for key in ["key_distribution", "distribution"] {
         let names: Vec<(&'static str, usize)> = ORDERS.iter().enumerate().map(|(at, (name, _))| (*name, at)).collect();
@@ -146,11 +146,11 @@ fn order<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>) -> Order {
     picked
 }
 
-fn commands<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>) -> Vec<Command> {
+fn commands<'t>(reader: &mut DocumentReader<'t>, section: &mut Section<'_, 't>) -> Vec<KeyCommand> {
     let Some(list) = reader.list(section, "commands", REMEDY) else {
         if !section.has("commands") {
             let name = section.path.clone();
-            reader.located(vec![Fault::new(name, "the key space has no commands", REMEDY)]);
+            reader.located(vec![WorkloadFault::new(name, "the key space has no commands", REMEDY)]);
         }
         return Vec::new();
     };
@@ -165,7 +165,7 @@ fn commands<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>) -> Vec<C
 }
 
 /// Returns a command; `None` if its weight is 0, because it is never sent.
-fn command<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>) -> Option<Command> {
+fn command<'t>(reader: &mut DocumentReader<'t>, mut section: Section<'_, 't>) -> Option<KeyCommand> {
     let verb = reader.word(&mut section, "verb", &VERBS);
     let weight = reader.number(&mut section, "weight").unwrap_or(1.0);
     let cardinality = reader.small(&mut section, "cardinality").unwrap_or(1).max(1);
@@ -181,22 +181,22 @@ fn command<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>) -> Option<
     reader.end(section);
     match verb {
         _ if weight == 0.0 => None,
-        Some(Some(Verb::Get)) => Some(Command { keys: cardinality, ..Command::weighted(Verb::Get, weight) }),
+        Some(Some(Verb::Get)) => Some(KeyCommand { keys: cardinality, ..KeyCommand::weighted(Verb::Get, weight) }),
         Some(Some(Verb::HashGet)) if cardinality > 1 => {
-            Some(Command { fields: cardinality, ..Command::weighted(Verb::HashMultiGet, weight) })
+            Some(KeyCommand { fields: cardinality, ..KeyCommand::weighted(Verb::HashMultiGet, weight) })
         }
         Some(Some(verb @ (Verb::HashSet | Verb::HashDelete))) => {
-            Some(Command { fields: cardinality, ..Command::weighted(verb, weight) })
+            Some(KeyCommand { fields: cardinality, ..KeyCommand::weighted(verb, weight) })
         }
-        Some(Some(verb)) => Some(Command::weighted(verb, weight)),
+        Some(Some(verb)) => Some(KeyCommand::weighted(verb, weight)),
         Some(None) => {
             let remedy = "set its weight to 0, or remove it";
-            reader.located(vec![Fault::new(format!("{path}.verb"), "this verb is not supported", remedy)]);
+            reader.located(vec![WorkloadFault::new(format!("{path}.verb"), "this verb is not supported", remedy)]);
             None
         }
         None => {
             if !has_verb {
-                reader.located(vec![Fault::new(path, "the verb is missing", REMEDY)]);
+                reader.located(vec![WorkloadFault::new(path, "the verb is missing", REMEDY)]);
             }
             None
         }
@@ -204,7 +204,7 @@ fn command<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>) -> Option<
 }
 
 /// Reads the list `[[keyspace]]` of the older form: every possible key of `length` characters.
-pub fn older<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mut Mapped) {
+pub fn older<'t>(reader: &mut DocumentReader<'t>, root: &mut Section<'_, 't>, mapped: &mut Mapped) {
     let spaces = reader.list(root, "keyspace", "write [[keyspace]] above each key space").unwrap_or_default();
     if spaces.is_empty() && mapped.workload.protocol != Protocol::Ping {
         reader.fault(0, "keyspace", "the file describes no key space", "write [[keyspace]] with commands");
@@ -218,14 +218,14 @@ pub fn older<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &m
         mapped.workload.keys.push(space);
     }
     if mapped.workload.keys.is_empty() {
-        mapped.workload.keys = vec![KeySpace { verbs: vec![Command::new(Verb::Ping)], ..KeySpace::default() }];
+        mapped.workload.keys = vec![KeySpace { verbs: vec![KeyCommand::new(Verb::Ping)], ..KeySpace::default() }];
     }
 }
 
 /// The kinds of keys of the older form, with the number of characters that each position can have.
 const KEY_KINDS: [(&str, u64); 3] = [("alphanumeric", 62), ("numeric", 10), ("u32", 10)];
 
-fn older_space<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, mapped: &mut Mapped) -> KeySpace {
+fn older_space<'t>(reader: &mut DocumentReader<'t>, mut section: Section<'_, 't>, mapped: &mut Mapped) -> KeySpace {
     let mut space = KeySpace { weight: reader.number(&mut section, "weight").unwrap_or(1.0), ..KeySpace::default() };
     let length = reader.count(&mut section, "length").unwrap_or(1);
     space.key_bytes = Sizes::Fixed(length);
@@ -249,7 +249,7 @@ fn older_space<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, mapped
 }
 
 /// Reads `values = [{ length, weight }, ...]`.
-fn values<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>) -> Sizes {
+fn values<'t>(reader: &mut DocumentReader<'t>, section: &mut Section<'_, 't>) -> Sizes {
     let list = reader.list(section, "values", "write values = [{ length = 256 }]").unwrap_or_default();
     let mut steps = Vec::new();
     for (path, value) in list {
@@ -264,11 +264,11 @@ fn values<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>) -> Sizes {
         inner.has("type");
         inner.has("value_type");
         reader.end(inner);
-        steps.push(Step { from: bytes, to: bytes, weight });
+        steps.push(LengthStep { from: bytes, to: bytes, weight });
     }
     match *steps {
         [] => Sizes::Fixed(1),
-        [Step { from, .. }] => Sizes::Fixed(from),
+        [LengthStep { from, .. }] => Sizes::Fixed(from),
         _ => Sizes::Steps(steps),
     }
 }

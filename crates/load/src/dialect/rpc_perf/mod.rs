@@ -21,8 +21,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::{Mapped, Run, Steps, Then, address, renamed};
-use crate::workload::fault::{Fault, Place};
-use crate::workload::file::reader::{Reader, Section};
+use crate::workload::fault::{FaultPlace, WorkloadFault};
+use crate::workload::file::reader::{DocumentReader, Section};
 use crate::workload::file::text_of;
 use crate::workload::model::{Arrivals, Pace, Protocol, Target, Workload};
 
@@ -55,9 +55,9 @@ const PROTOCOLS: [(&str, Option<Protocol>); 18] = [
 ///
 /// # Errors
 /// All faults, in the order of lines.
-pub fn read_file(path: &Path) -> Result<Mapped, Vec<Fault>> {
+pub fn read_file(path: &Path) -> Result<Mapped, Vec<WorkloadFault>> {
     let text = text_of(path, FILE_BYTES_MAX).map_err(|(what, remedy)| {
-        vec![Fault::new("", what, remedy).at(Place::File { path: path.to_owned(), line: 1 })]
+        vec![WorkloadFault::new("", what, remedy).at(FaultPlace::File { path: path.to_owned(), line: 1 })]
     })?;
     read_text(path, &text)
 }
@@ -66,8 +66,8 @@ pub fn read_file(path: &Path) -> Result<Mapped, Vec<Fault>> {
 ///
 /// # Errors
 /// As [`read_file`].
-pub fn read_text(path: &Path, text: &str) -> Result<Mapped, Vec<Fault>> {
-    let mut reader = Reader::new(path, text);
+pub fn read_text(path: &Path, text: &str) -> Result<Mapped, Vec<WorkloadFault>> {
+    let mut reader = DocumentReader::new(path, text);
     let (document, errors) = DeTable::parse_recoverable(text);
     for error in &errors {
         reader.syntax(error);
@@ -108,7 +108,7 @@ pub fn read_text(path: &Path, text: &str) -> Result<Mapped, Vec<Fault>> {
 }
 
 /// Renames the fields of a workload in `faults` to the names in the file.
-fn renamed_in(faults: Vec<Fault>, older: bool) -> Vec<Fault> {
+fn renamed_in(faults: Vec<WorkloadFault>, older: bool) -> Vec<WorkloadFault> {
     const CURRENT: [(&str, &str); 4] =
         [(".key_bytes", ".klen"), (".count", ".nkeys"), (".value_bytes", ".vlen"), (".verbs", ".commands")];
     const OLDER: [(&str, &str); 4] =
@@ -117,7 +117,7 @@ fn renamed_in(faults: Vec<Fault>, older: bool) -> Vec<Fault> {
     let in_keyspace =
         |rest: &str| fields.iter().fold(rest.to_owned(), |name, (ours, theirs)| name.replace(ours, theirs));
     let faults = faults.into_iter().map(|fault| match fault.name.strip_prefix("keys") {
-        Some(rest) => Fault { name: format!("{keyspace}{}", in_keyspace(rest)), ..fault },
+        Some(rest) => WorkloadFault { name: format!("{keyspace}{}", in_keyspace(rest)), ..fault },
         None => fault,
     });
     let connections = if older { "connection" } else { "client" };
@@ -145,7 +145,7 @@ fn loose_number(value: &Spanned<DeValue<'_>>) -> Option<f64> {
 }
 
 /// Reads a rate per second, with or without quotes.
-fn rate<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>, key: &'static str) -> Option<f64> {
+fn rate<'t>(reader: &mut DocumentReader<'t>, section: &mut Section<'_, 't>, key: &'static str) -> Option<f64> {
     let value = reader.value(section, key)?;
     let number = loose_number(value);
     if number.is_none() {
@@ -161,7 +161,7 @@ fn rate<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>, key: &'stati
 
 /// Reads a duration: a string with its unit, or a number in units of `unit_ns` nanoseconds.
 fn span<'t>(
-    reader: &mut Reader<'t>,
+    reader: &mut DocumentReader<'t>,
     section: &mut Section<'_, 't>,
     key: &'static str,
     unit_ns: u64,
@@ -191,7 +191,7 @@ struct General {
     threads: u32,
 }
 
-fn general<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mut Mapped) -> General {
+fn general<'t>(reader: &mut DocumentReader<'t>, root: &mut Section<'_, 't>, mapped: &mut Mapped) -> General {
     let mut general = General { threads: 1 };
     let Some(mut section) = reader.table(root, "general") else {
         let remedy = "write [general] and protocol = \"memcache\" below it";
@@ -233,7 +233,7 @@ fn general<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mut
     general
 }
 
-fn targets<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, workload: &mut Workload) {
+fn targets<'t>(reader: &mut DocumentReader<'t>, root: &mut Section<'_, 't>, workload: &mut Workload) {
     let remedy = "write endpoints = [\"127.0.0.1:11211\"]";
     let Some(mut section) = reader.table(root, "target") else {
         reader.fault(0, "target", "the file names no server", "write [target] and endpoints = [\"127.0.0.1:11211\"]");
@@ -253,13 +253,13 @@ fn targets<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, workload: &m
         workload.targets.push(Target { address: endpoint, weight: 1 });
     }
     if workload.targets.is_empty() && !reader.has_faults() {
-        reader.located(vec![Fault::new("target", "the file names no server", remedy)]);
+        reader.located(vec![WorkloadFault::new("target", "the file names no server", remedy)]);
     }
     reader.end(section);
 }
 
 /// Reads `[connection]` of the older form: each thread has a pool for each endpoint.
-fn connection<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, workload: &mut Workload, threads: u32) {
+fn connection<'t>(reader: &mut DocumentReader<'t>, root: &mut Section<'_, 't>, workload: &mut Workload, threads: u32) {
     let mut pool = 1;
     if let Some(mut section) = reader.table(root, "connection") {
         pool = reader.small(&mut section, "poolsize").unwrap_or(1);
@@ -272,7 +272,7 @@ fn connection<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, workload:
 }
 
 /// Reads `[request]` of the older form.
-fn request<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mut Mapped) {
+fn request<'t>(reader: &mut DocumentReader<'t>, root: &mut Section<'_, 't>, mapped: &mut Mapped) {
     let Some(mut section) = reader.table(root, "request") else { return };
     open(&mut mapped.workload, rate(reader, &mut section, "ratelimit"));
     mapped.run.timeout = span(reader, &mut section, "timeout", MILLISECOND_NS);
@@ -286,7 +286,7 @@ fn open(workload: &mut Workload, rate: Option<f64>) {
 }
 
 /// Reads `[client]` of version 5: the whole run has one pool for each endpoint.
-fn client<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mut Mapped, general: &General) {
+fn client<'t>(reader: &mut DocumentReader<'t>, root: &mut Section<'_, 't>, mapped: &mut Mapped, general: &General) {
     let workload = &mut mapped.workload;
     let endpoints = u32::try_from(workload.targets.len().max(1)).unwrap_or(u32::MAX);
     let (mut threads, mut pool) = (general.threads, 1);
@@ -316,7 +316,7 @@ fn client<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mut 
 }
 
 /// Reads `[workload]` of version 5.
-fn workload<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mut Mapped) {
+fn workload<'t>(reader: &mut DocumentReader<'t>, root: &mut Section<'_, 't>, mapped: &mut Mapped) {
     let Some(mut section) = reader.table(root, "workload") else {
         reader.fault(0, "workload", "the file describes no requests", "write [[workload.keyspace]] with commands");
         return;
@@ -339,7 +339,7 @@ fn workload<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mu
 const ORDERS: [(&str, bool); 2] = [("linear", false), ("shuffled", true)];
 const ENDS: [(&str, Then); 3] = [("stable", Then::Stable), ("loop", Then::Loop), ("mirror", Then::Mirror)];
 
-fn ratelimit<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>, mapped: &mut Mapped) {
+fn ratelimit<'t>(reader: &mut DocumentReader<'t>, section: &mut Section<'_, 't>, mapped: &mut Mapped) {
     let Some(mut section) = reader.table(section, "ratelimit") else { return };
     let start = rate(reader, &mut section, "start");
     open(&mut mapped.workload, start);
@@ -356,22 +356,22 @@ fn ratelimit<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>, mapped:
         _ => {
             let remedy = "write start, end, step and interval, each above 0";
             let name = section.path.clone();
-            reader.located(vec![Fault::new(name, "the steps of the rate are incomplete", remedy)]);
+            reader.located(vec![WorkloadFault::new(name, "the steps of the rate are incomplete", remedy)]);
         }
     }
     reader.end(section);
 }
 
 /// Reads `[tls]`. The section secures the connections even if it is empty. Paths are relative to the working directory.
-fn tls<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mut Mapped) {
+fn tls<'t>(reader: &mut DocumentReader<'t>, root: &mut Section<'_, 't>, mapped: &mut Mapped) {
     let Some(mut section) = reader.table(root, "tls") else { return };
-    let mut file = |reader: &mut Reader<'t>, key| reader.text(&mut section, key).map(std::path::PathBuf::from);
+    let mut file = |reader: &mut DocumentReader<'t>, key| reader.text(&mut section, key).map(std::path::PathBuf::from);
     let ca = file(reader, "ca_file");
     let (certificate, chain) = (file(reader, "certificate"), file(reader, "certificate_chain"));
     let key = file(reader, "private_key");
     let mut refused = |key: &'static str, is_wanted: bool, what: &str, remedy: &str| {
         if reader.switch(&mut section, key) == Some(!is_wanted) {
-            reader.located(vec![Fault::new(format!("tls.{key}"), what, remedy)]);
+            reader.located(vec![WorkloadFault::new(format!("tls.{key}"), what, remedy)]);
         }
     };
     let remedy = "remove it; pass --tls-server-name for another name, or --tls-insecure to accept any certificate";
@@ -379,7 +379,7 @@ fn tls<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mut Map
     refused("use_sni", true, "the server's name is always sent", "remove the setting");
     if certificate.is_some() && chain.is_some() {
         let remedy = "write both into one file, the client's certificate first, and name it as certificate_chain";
-        reader.located(vec![Fault::new(
+        reader.located(vec![WorkloadFault::new(
             "tls.certificate",
             "the certificate and its chain must be in one file",
             remedy,
@@ -387,7 +387,7 @@ fn tls<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mut Map
     }
     reader.end(section);
     let certificate = chain.or(certificate);
-    mapped.workload.tls = Some(link::tls::Settings { ca, certificate, key, ..link::tls::Settings::default() });
+    mapped.workload.tls = Some(link::tls::TlsSettings { ca, certificate, key, ..link::tls::TlsSettings::default() });
 }
 
 /// Notes the sections that do not affect the requests.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::workload::model::{Command, Order, Sizes, Step, Verb};
+use crate::workload::model::{KeyCommand, LengthStep, Order, Sizes, Verb};
 use crate::workload::units::Share;
 
 fn read(text: &str) -> Mapped {
@@ -67,7 +67,7 @@ fn a_file_of_version_5_runs_as_it_is() {
     let addresses: Vec<&str> = workload.targets.iter().map(|target| target.address.as_str()).collect();
     assert_eq!(addresses, ["127.0.0.1:11211", "unix:/run/m.sock"]);
     assert_eq!((workload.connections, workload.threads, workload.depth), (40, 4, 2));
-    assert_eq!(workload.tls, Some(link::tls::Settings::default()), "the section alone secures connections");
+    assert_eq!(workload.tls, Some(link::tls::TlsSettings::default()), "the section alone secures connections");
     let files = "[tls]\nca_file = \"a\"\nprivate_key = \"k\"\ncertificate_chain = \"c\"";
     let tls = read(&CURRENT.replace("[tls]", files)).workload.tls.unwrap();
     let named = |path: &str| Some(std::path::PathBuf::from(path));
@@ -76,7 +76,7 @@ fn a_file_of_version_5_runs_as_it_is() {
     let space = &workload.keys[0];
     assert_eq!((space.count, &space.key_bytes, &space.value_bytes), (1_000_000, &Sizes::Fixed(32), &Sizes::Fixed(128)));
     assert_eq!((space.compressible, &space.ttl), (Share(0.9), &vec![(TimeSpan::secs(900), 1.0)]));
-    assert_eq!(space.verbs, [Command::weighted(Verb::Get, 80.0), Command::weighted(Verb::Set, 20.0)]);
+    assert_eq!(space.verbs, [KeyCommand::weighted(Verb::Get, 80.0), KeyCommand::weighted(Verb::Set, 20.0)]);
     assert_eq!((run.duration, run.interval), (Some(TimeSpan::secs(300)), Some(TimeSpan::secs(60))));
     assert_eq!((run.timeout, run.connect_timeout), (Some(TimeSpan::millis(1000)), Some(TimeSpan::millis(10_000))));
     assert_eq!(run.admin.as_deref(), Some("127.0.0.1:9090"));
@@ -171,7 +171,7 @@ fn a_file_of_the_older_form_runs_as_it_is() {
     let service = read(&OLDER.replace("service = false", "service = true"));
     assert_eq!(service.run.duration, None);
     let several = read(&OLDER.replace("{ length = 256 }", "{ length = 1, weight = 3 }, { length = 9 }"));
-    let step = |bytes, weight| Step { from: bytes, to: bytes, weight };
+    let step = |bytes, weight| LengthStep { from: bytes, to: bytes, weight };
     assert_eq!(several.workload.keys[0].value_bytes, Sizes::Steps(vec![step(1, 3.0), step(9, 1.0)]));
     let bare = read(&OLDER.replace("\"100000\"", "50000"));
     assert_eq!(bare.workload.pace, Pace::Open { rate_per_s: 50_000.0, arrivals: Arrivals::Constant });

@@ -1,10 +1,10 @@
 //! Handles events and received bytes, and matches replies with their requests in order.
 
 use super::{Core, KEPT_BYTES_MAX, Pacing, RECEIVES_MAX, fault_name};
-use crate::engine::connection::State;
-use crate::engine::net::{Event, Net};
-use crate::measure::{Ended, Fate};
-use crate::traffic::{Outcome, Progress, Traffic};
+use crate::engine::connection::ConnectionState;
+use crate::engine::net::{Net, NetEvent};
+use crate::measure::{EndedRequest, Fate};
+use crate::traffic::{ReplyOutcome, ReplyProgress, Traffic};
 use link::Moved;
 
 /// Name of the fault of a connection whose greeting got an error.
@@ -19,18 +19,18 @@ pub(super) enum Unread {
 }
 
 impl<N: Net, T: Traffic> Core<'_, N, T> {
-    pub(super) fn handle(&mut self, event: Event) {
+    pub(super) fn handle(&mut self, event: NetEvent) {
         let index = event.connection;
         match self.connections[index].state {
-            State::Waiting => {}
-            State::Connecting => {
+            ConnectionState::Waiting => {}
+            ConnectionState::Connecting => {
                 if event.writable || event.readable {
                     let made = self.net.finish_connect(index);
                     let now_ns = self.net.now_ns();
                     self.connect_went(index, made, now_ns);
                 }
             }
-            State::Greeting | State::Up => {
+            ConnectionState::Greeting | ConnectionState::Up => {
                 if event.writable {
                     self.connections[index].blocked = false;
                     self.send(index);
@@ -47,7 +47,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
     }
 
     pub(super) fn receive(&mut self, index: usize) {
-        if !matches!(self.connections[index].state, State::Greeting | State::Up) {
+        if !matches!(self.connections[index].state, ConnectionState::Greeting | ConnectionState::Up) {
             return;
         }
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -57,10 +57,13 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
             match moved {
                 Moved::Bytes(bytes) => {
                     self.recorder.bytes_in(now_ns, bytes as u64);
-                    if !matches!(self.pacing, Pacing::Blind(_)) || self.connections[index].state == State::Greeting {
+                    if !matches!(self.pacing, Pacing::Blind(_))
+                        || self.connections[index].state == ConnectionState::Greeting
+                    {
                         self.take(index, &buffer[..bytes], now_ns);
                     }
-                    let is_open = matches!(self.connections[index].state, State::Greeting | State::Up);
+                    let is_open =
+                        matches!(self.connections[index].state, ConnectionState::Greeting | ConnectionState::Up);
                     if bytes == buffer.len() && is_open {
                         continue;
                     }
@@ -113,7 +116,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
     /// Returns how many of `bytes` belong to replies, complete or partial. The error has the offset and the reason of
     /// invalid bytes.
     pub(super) fn match_answers(&mut self, index: usize, bytes: &[u8], now_ns: u64) -> Result<usize, Unread> {
-        let is_up = self.connections[index].state == State::Up;
+        let is_up = self.connections[index].state == ConnectionState::Up;
         let mut used = 0;
         while used < bytes.len() {
             let connection = &mut self.connections[index];
@@ -123,10 +126,10 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
             let (taken, progress) = self.traffic.answer(&mut request.pending, &bytes[used..]);
             used += taken;
             let (outcome, value_bytes) = match progress {
-                Progress::More => break,
-                Progress::Garbage(what) => return Err(Unread::Garbage(used, what)),
-                Progress::Done { outcome, value_bytes } => (outcome, value_bytes),
-                Progress::Elsewhere { target } => {
+                ReplyProgress::More => break,
+                ReplyProgress::Garbage(what) => return Err(Unread::Garbage(used, what)),
+                ReplyProgress::Done { outcome, value_bytes } => (outcome, value_bytes),
+                ReplyProgress::Elsewhere { target } => {
                     let request = *request;
                     if is_up && self.may_go(&request, target) {
                         let connection = &mut self.connections[index];
@@ -135,19 +138,19 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
                         self.send_elsewhere(request, target);
                         continue;
                     }
-                    (Outcome::Error, 0)
+                    (ReplyOutcome::Error, 0)
                 }
             };
             let connection = &mut self.connections[index];
             let Some(request) = connection.in_flight.pop_front() else { break };
             connection.stamped -= 1;
             self.in_flight -= 1;
-            if outcome == Outcome::Error && is_up {
+            if outcome == ReplyOutcome::Error && is_up {
                 let name = &self.settings.names[connection.target];
                 self.recorder.fault("error-answer", || format!("{name}: {}", self.traffic.refusal()));
             }
             if is_up {
-                self.recorder.end(&Ended {
+                self.recorder.end(&EndedRequest {
                     verb: request.pending.verb,
                     fate: Fate::from(outcome),
                     read_bytes: value_bytes,
@@ -170,8 +173,8 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
         let connection = &mut self.connections[index];
         if connection.in_flight.is_empty() {
             match connection.state {
-                State::Greeting => return self.is_up(index, now_ns),
-                State::Up if connection.closing => return self.close_on_purpose(index, now_ns),
+                ConnectionState::Greeting => return self.is_up(index, now_ns),
+                ConnectionState::Up if connection.closing => return self.close_on_purpose(index, now_ns),
                 _ => {}
             }
         }

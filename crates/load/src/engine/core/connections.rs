@@ -1,9 +1,9 @@
 //! Opens, greets and closes connections, and handles connections that fail.
 
 use super::Core;
-use crate::engine::connection::{InFlight, State};
+use crate::engine::connection::{ConnectionState, InFlight};
 use crate::engine::net::{Connecting, Net};
-use crate::measure::{Ended, Fate, Recorder};
+use crate::measure::{EndedRequest, Fate, Recorder};
 use crate::traffic::Traffic;
 use link::tls::Failure;
 use std::cmp::Reverse;
@@ -23,8 +23,8 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
 
     pub(super) fn make(&mut self, index: usize, now_ns: u64) {
         let connection = &mut self.connections[index];
-        debug_assert_eq!(connection.state, State::Waiting, "only a closed connection is opened");
-        connection.state = State::Connecting;
+        debug_assert_eq!(connection.state, ConnectionState::Waiting, "only a closed connection is opened");
+        connection.state = ConnectionState::Connecting;
         connection.since_ns = now_ns;
         self.connecting += 1;
         let made = self.net.connect(index, connection.target);
@@ -47,7 +47,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
                     self.recorder.secured(&secured);
                 }
                 let connection = &mut self.connections[index];
-                connection.state = State::Greeting;
+                connection.state = ConnectionState::Greeting;
                 let greeting = self.traffic.greet(index, &mut connection.out);
                 for pending in greeting {
                     let request =
@@ -65,7 +65,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
 
     pub(super) fn is_up(&mut self, index: usize, now_ns: u64) {
         let connection = &mut self.connections[index];
-        connection.state = State::Up;
+        connection.state = ConnectionState::Up;
         self.connecting -= 1;
         self.up += 1;
         self.recorder.connected(now_ns.saturating_sub(connection.since_ns));
@@ -76,9 +76,9 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
     pub(super) fn take_down(&mut self, index: usize, from_ns: u64) {
         let connection = &mut self.connections[index];
         match connection.state {
-            State::Waiting => return,
-            State::Connecting | State::Greeting => self.connecting -= 1,
-            State::Up => self.up -= 1,
+            ConnectionState::Waiting => return,
+            ConnectionState::Connecting | ConnectionState::Greeting => self.connecting -= 1,
+            ConnectionState::Up => self.up -= 1,
         }
         connection.reset();
         self.net.close(index);
@@ -100,7 +100,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
 
     pub(super) fn lose_in_flight(&mut self, index: usize, now_ns: u64) {
         let connection = &mut self.connections[index];
-        let is_up = connection.state == State::Up;
+        let is_up = connection.state == ConnectionState::Up;
         for (at, mut request) in connection.in_flight.drain(..).enumerate() {
             self.in_flight -= 1;
             if !is_up {
@@ -118,7 +118,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
 
 /// Records a sent request that will get no reply.
 pub(super) fn lose_request(recorder: &mut Recorder, request: &InFlight, now_ns: u64) {
-    recorder.end(&Ended {
+    recorder.end(&EndedRequest {
         verb: request.pending.verb,
         fate: Fate::Lost,
         read_bytes: 0,

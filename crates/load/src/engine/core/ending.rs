@@ -1,7 +1,7 @@
 //! The end of a run, and the requests that are given up then.
 
 use super::{Core, Pacing};
-use crate::engine::connection::State;
+use crate::engine::connection::ConnectionState;
 use crate::engine::net::Net;
 use crate::measure::Snapshot;
 use crate::traffic::Traffic;
@@ -29,14 +29,14 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
         self.lose_elsewhere(now_ns);
         for index in 0..self.connections.len() {
             let waiting = self.connections[index].in_flight.len();
-            if waiting > 0 && self.connections[index].state == State::Up {
+            if waiting > 0 && self.connections[index].state == ConnectionState::Up {
                 let target = &self.settings.names[self.connections[index].target];
                 self.recorder.fault("unanswered-at-end", || {
                     format!("{target}: {waiting} requests were outstanding on a connection")
                 });
             }
             self.lose_in_flight(index, now_ns);
-            if self.connections[index].state != State::Waiting {
+            if self.connections[index].state != ConnectionState::Waiting {
                 self.net.close(index);
             }
         }

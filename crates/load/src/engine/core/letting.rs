@@ -1,7 +1,7 @@
 //! Chooses connections for due requests and sends their bytes.
 
 use super::{BLIND_BYTES_MAX, Core, Pacing, fault_name};
-use crate::engine::connection::{InFlight, State};
+use crate::engine::connection::{ConnectionState, InFlight};
 use crate::engine::net::Net;
 use crate::traffic::Traffic;
 use link::Moved;
@@ -157,10 +157,12 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
     pub(super) fn send(&mut self, index: usize) {
         let now_ns = self.net.now_ns();
         let connection = &mut self.connections[index];
-        if !matches!(connection.state, State::Up | State::Greeting) || connection.unsent_bytes() == 0 {
+        if !matches!(connection.state, ConnectionState::Up | ConnectionState::Greeting)
+            || connection.unsent_bytes() == 0
+        {
             return;
         }
-        let is_up = connection.state == State::Up;
+        let is_up = connection.state == ConnectionState::Up;
         let closed = matches!(self.pacing, Pacing::Closed);
         for request in connection.in_flight.range_mut(connection.stamped..) {
             if request.redirects > 0 {

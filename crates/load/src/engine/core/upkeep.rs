@@ -1,7 +1,7 @@
 //! Work triggered by the clock: slices, timeouts and deliberate closes.
 
 use super::{Core, Pacing};
-use crate::engine::connection::State;
+use crate::engine::connection::ConnectionState;
 use crate::engine::net::Net;
 use crate::traffic::Traffic;
 
@@ -51,14 +51,14 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
         for index in 0..self.connections.len() {
             let connection = &self.connections[index];
             match connection.state {
-                State::Waiting => {}
-                State::Connecting | State::Greeting => {
+                ConnectionState::Waiting => {}
+                ConnectionState::Connecting | ConnectionState::Greeting => {
                     if now_ns.saturating_sub(connection.since_ns) > self.settings.connect_timeout_ns {
                         let (name, what) = self.net.overdue(index);
                         self.lose(index, now_ns, name, what);
                     }
                 }
-                State::Up => {
+                ConnectionState::Up => {
                     let oldest_ns = connection.in_flight.front().map_or(u64::MAX, |request| request.sent_ns);
                     if connection.stamped > 0 && now_ns.saturating_sub(oldest_ns) > self.settings.timeout_ns {
                         self.lose(index, now_ns, "timeout", "it did not reply in time");
@@ -80,7 +80,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
         for _ in 0..self.connections.len() {
             let index = self.reconnect_at;
             self.reconnect_at = (index + 1) % self.connections.len();
-            if self.connections[index].state == State::Up && !self.connections[index].closing {
+            if self.connections[index].state == ConnectionState::Up && !self.connections[index].closing {
                 return self.close_when_idle(index, now_ns);
             }
         }
@@ -88,7 +88,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
 
     pub(super) fn close_when_idle(&mut self, index: usize, now_ns: u64) {
         let connection = &mut self.connections[index];
-        if connection.state != State::Up {
+        if connection.state != ConnectionState::Up {
             return;
         }
         connection.closing = true;

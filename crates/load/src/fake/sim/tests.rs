@@ -5,7 +5,7 @@ use crate::engine::join::SAMPLER_SEED;
 use crate::engine::{Load, Reconnect, Sampler};
 use crate::fake::{Delay, Stall};
 use crate::measure::{Fate, Histogram};
-use crate::schedule::{Pace, Plan, Shape};
+use crate::schedule::{RateShape, SendPlan, Spacing};
 use link::Address;
 
 const S: u64 = 1_000_000_000;
@@ -23,7 +23,7 @@ fn config(connections: usize, depth: usize) -> Config {
 
 fn simulated(script: &Script, config: &Config, rate_per_s: f64) -> Snapshot {
     let net = SimNet::new(script.clone(), 100, config.connections);
-    simulate(net, config, Lines::new(100), &Control::new(rate_per_s)).unwrap().0
+    simulate(net, config, OneKeyRequests::new(100), &Control::new(rate_per_s)).unwrap().0
 }
 
 fn classes(histogram: &Histogram) -> Vec<(u64, u64)> {
@@ -78,7 +78,7 @@ fn two_kinds_of_delays_are_reported_with_their_shares() {
 #[test]
 fn poisson_arrivals_at_a_queue_wait_as_arithmetic_says() {
     let script = Script::queue(80_000);
-    let plan = Plan::poisson();
+    let plan = SendPlan::poisson();
     let mut intents = crate::schedule::Intents::new(&plan, 10_000.0, 0, 1, 7);
     let mut intended = Vec::new();
     while intents.peek_ns() < 10 * S {
@@ -122,8 +122,8 @@ fn the_sampler_sees_the_stall_that_a_closed_bulk_hides() {
     assert!(bulk.response.quantile_ns(0.9999) < MS && bulk.totals.due > 300_000, "{:?}", bulk.totals);
     // The live rate is the bulk's, and 77 a second would be seen.
     let net = SimNet::new(script.clone(), 100, 1);
-    let (seen, net) = simulate_sampler(net, &config, Lines::new(100), &Control::new(77.0)).unwrap();
-    let mut intents = crate::schedule::Intents::new(&Plan::poisson(), 200.0, 0, 1, 3 ^ SAMPLER_SEED);
+    let (seen, net) = simulate_sampler(net, &config, OneKeyRequests::new(100), &Control::new(77.0)).unwrap();
+    let mut intents = crate::schedule::Intents::new(&SendPlan::poisson(), 200.0, 0, 1, 3 ^ SAMPLER_SEED);
     let intended: Vec<u64> = std::iter::repeat_with(|| intents.take_ns()).take_while(|ns| *ns < 10 * S).collect();
     let (response, service) = computed(&script, &intended, 1);
     assert_eq!(classes(&seen.response), classes(&response));
@@ -132,7 +132,7 @@ fn the_sampler_sees_the_stall_that_a_closed_bulk_hides() {
     assert!((1_850..2_150).contains(&intended.len()), "paced: {}", intended.len());
     assert!(seen.response.quantile_ns(0.99) > 350 * MS, "5 % of its requests were due within the stall");
     let none = Config { sampler: None, ..config };
-    let missing = simulate_sampler(SimNet::new(script, 100, 1), &none, Lines::new(100), &Control::new(0.0));
+    let missing = simulate_sampler(SimNet::new(script, 100, 1), &none, OneKeyRequests::new(100), &Control::new(0.0));
     assert!(matches!(missing, Err(Error::Config(_))));
 }
 
@@ -155,7 +155,7 @@ fn a_rate_that_changes_while_it_runs_loses_and_repeats_nothing() {
     let control = Control::new(1_000.0);
     let net = SimNet::new(Script::fixed(MS), 100, 1);
     // The traffic changes the rate at given requests, which makes the instants of the changes exact.
-    struct Changing<'a>(Lines, u64, &'a Control);
+    struct Changing<'a>(OneKeyRequests, u64, &'a Control);
     impl Traffic for Changing<'_> {
         fn verbs(&self) -> &[String] {
             self.0.verbs()
@@ -169,14 +169,18 @@ fn a_rate_that_changes_while_it_runs_loses_and_repeats_nothing() {
             }
             self.0.next(connection, out)
         }
-        fn answer(&mut self, pending: &mut crate::traffic::Pending, bytes: &[u8]) -> (usize, crate::traffic::Progress) {
+        fn answer(
+            &mut self,
+            pending: &mut crate::traffic::Pending,
+            bytes: &[u8],
+        ) -> (usize, crate::traffic::ReplyProgress) {
             self.0.answer(pending, bytes)
         }
         fn greet(&mut self, connection: usize, out: &mut Vec<u8>) -> Vec<crate::traffic::Pending> {
             self.0.greet(connection, out)
         }
     }
-    let (snapshot, net) = simulate(net, &config, Changing(Lines::new(100), 0, &control), &control).unwrap();
+    let (snapshot, net) = simulate(net, &config, Changing(OneKeyRequests::new(100), 0, &control), &control).unwrap();
     // 2 s at 1000, 2 s at 4000, 6 s at 500; the change is taken up with the turn behind the request.
     assert!((12_997..=13_003).contains(&net.requests()), "{}", net.requests());
     assert_eq!(snapshot.totals.due, net.requests());
@@ -189,10 +193,10 @@ fn a_rate_that_changes_while_it_runs_loses_and_repeats_nothing() {
 fn the_generators_own_lateness_is_told_from_the_servers() {
     let net = SimNet::new(Script::fixed(300_000), 100, 8).with_oversleep(2 * MS);
     let config = Config { duration_ns: 2 * S, ..config(8, 1) };
-    let (snapshot, _) = simulate(net, &config, Lines::new(100), &Control::new(100.0)).unwrap();
+    let (snapshot, _) = simulate(net, &config, OneKeyRequests::new(100), &Control::new(100.0)).unwrap();
     assert_eq!(snapshot.totals.late_by_generator, snapshot.totals.sent - 1, "all but the one at the start");
     assert_eq!(snapshot.totals.late_for_room, 0);
-    let limits = crate::engine::limits(&crate::engine::Watched::default(), &snapshot, MS);
+    let limits = crate::engine::limits(&crate::engine::GeneratorUse::default(), &snapshot, MS);
     assert!(matches!(limits[..], [crate::engine::Limit::Late { .. }]), "{limits:?}");
     // The wait counts in the response, as it would for the user.
     assert!(snapshot.response.quantile_ns(0.5) >= 2 * MS + 300_000);
@@ -237,12 +241,12 @@ fn an_answer_that_never_comes_is_given_up_at_its_time_and_counts_with_it() {
 fn refused_connections_are_named_and_the_others_carry_the_load() {
     let net = SimNet::new(Script::fixed(MS), 100, 8).with_connections_max(3);
     let config = Config { duration_ns: S, ..config(8, 4) };
-    let (snapshot, _) = simulate(net, &config, Lines::new(100), &Control::new(1_000.0)).unwrap();
+    let (snapshot, _) = simulate(net, &config, OneKeyRequests::new(100), &Control::new(1_000.0)).unwrap();
     assert_eq!(snapshot.totals.answered, 1_000);
     let fault = snapshot.faults.iter().find(|fault| fault.name == "connect-refused").unwrap();
     assert!(fault.count >= 5, "{fault:?}");
     let net = SimNet::new(Script::fixed(MS), 100, 8).with_connections_max(0);
-    let refused = simulate(net, &config, Lines::new(100), &Control::new(1_000.0));
+    let refused = simulate(net, &config, OneKeyRequests::new(100), &Control::new(1_000.0));
     assert!(matches!(refused, Err(Error::Connect { .. })));
 }
 
@@ -269,8 +273,8 @@ fn what_is_due_in_the_warm_up_is_not_in_the_figures() {
 
 #[test]
 fn a_shape_without_a_request_for_long_ends_all_the_same() {
-    let shape = Shape::OnOff { on_ns: 10 * MS, off_ns: 990 * MS };
-    let load = Load::Open(Plan::Rate { pace: Pace::Even, shape });
+    let shape = RateShape::OnOff { on_ns: 10 * MS, off_ns: 990 * MS };
+    let load = Load::Open(SendPlan::Rate { pace: Spacing::Even, shape });
     let snapshot = simulated(&Script::fixed(MS), &Config { load, ..config(16, 16) }, 100.0);
     assert_eq!(snapshot.totals.answered, 1_000, "the mean rate is the one asked for");
     let silent = simulated(&Script::fixed(MS), &config(1, 1), 0.0);
@@ -279,12 +283,12 @@ fn a_shape_without_a_request_for_long_ends_all_the_same() {
 
 #[test]
 fn blind_sending_keeps_the_schedule_and_counts_what_comes() {
-    let load = Load::Blind(Some(Plan::constant()));
+    let load = Load::Blind(Some(SendPlan::constant()));
     let config = Config { load, duration_ns: S, ..config(2, 1) };
     let net = SimNet::new(Script::fixed(MS), 100, 2);
-    let (snapshot, net) = simulate(net, &config, Lines::new(100), &Control::new(5_000.0)).unwrap();
+    let (snapshot, net) = simulate(net, &config, OneKeyRequests::new(100), &Control::new(5_000.0)).unwrap();
     assert_eq!((snapshot.totals.sent, net.requests()), (5_000, 5_000));
-    let answer_bytes = Lines::answer_of(100).len() as u64;
+    let answer_bytes = OneKeyRequests::answer_of(100).len() as u64;
     assert!(snapshot.totals.bytes_received > 4_900 * answer_bytes);
     assert_eq!(snapshot.service.count(), 0, "no answer is matched");
 }
@@ -316,7 +320,7 @@ fn a_batch_leaves_in_one_send_and_each_answer_counts_from_its_instant() {
         let script = Script::queue(service_ns);
         let config = Config { batch: 8, duration_ns: 10 * S, drain_ns: 10 * S, ..config(1, depth) };
         let net = SimNet::new(script.clone(), 100, 1);
-        let (snapshot, net) = simulate(net, &config, Lines::new(100), &Control::new(2_000.0)).unwrap();
+        let (snapshot, net) = simulate(net, &config, OneKeyRequests::new(100), &Control::new(2_000.0)).unwrap();
         let (response, service) = computed_batches(&script, &every(4 * MS, 2_500), 8, depth);
         assert_eq!(classes(&snapshot.response), classes(&response), "{service_ns} {depth}");
         assert_eq!(classes(&snapshot.service), classes(&service), "{service_ns} {depth}");
@@ -332,7 +336,7 @@ fn batches_take_turns_over_connections_and_follow_the_live_rate() {
     let config = Config { batch: 10, duration_ns: 2 * S, ..config(4, 10) };
     let net = SimNet::new(Script::fixed(MS), 100, 4);
     let control = Control::new(1_000.0);
-    struct Faster<'a>(Lines, &'a Control, u64);
+    struct Faster<'a>(OneKeyRequests, &'a Control, u64);
     impl Traffic for Faster<'_> {
         fn verbs(&self) -> &[String] {
             self.0.verbs()
@@ -346,14 +350,18 @@ fn batches_take_turns_over_connections_and_follow_the_live_rate() {
             }
             self.0.next(connection, out)
         }
-        fn answer(&mut self, pending: &mut crate::traffic::Pending, bytes: &[u8]) -> (usize, crate::traffic::Progress) {
+        fn answer(
+            &mut self,
+            pending: &mut crate::traffic::Pending,
+            bytes: &[u8],
+        ) -> (usize, crate::traffic::ReplyProgress) {
             self.0.answer(pending, bytes)
         }
         fn greet(&mut self, connection: usize, out: &mut Vec<u8>) -> Vec<crate::traffic::Pending> {
             self.0.greet(connection, out)
         }
     }
-    let (snapshot, net) = simulate(net, &config, Faster(Lines::new(100), &control, 0), &control).unwrap();
+    let (snapshot, net) = simulate(net, &config, Faster(OneKeyRequests::new(100), &control, 0), &control).unwrap();
     // A second at 1000 and one at 3000, by tens.
     assert!((3_970..=4_030).contains(&snapshot.totals.due), "{:?}", snapshot.totals);
     assert_eq!(net.sends().keys().copied().collect::<Vec<_>>(), [10]);
@@ -366,7 +374,7 @@ fn a_closed_loop_of_batches_sends_the_next_when_it_fits_whole() {
         let load = Load::Closed;
         let config = Config { batch: 8, load, requests_max: Some(1_003), ..config(2, depth) };
         let net = SimNet::new(Script::queue(50_000), 100, 2);
-        let (snapshot, net) = simulate(net, &config, Lines::new(100), &Control::new(0.0)).unwrap();
+        let (snapshot, net) = simulate(net, &config, OneKeyRequests::new(100), &Control::new(0.0)).unwrap();
         assert_eq!((snapshot.totals.answered, net.requests()), (1_003, 1_003), "the last batch has three");
         assert_eq!(net.sends().keys().max(), Some(&largest), "{:?}", net.sends());
         let whole: u64 = net.sends().iter().filter(|(requests, _)| **requests % 8 == 0).map(|(_, sends)| sends).sum();
@@ -376,15 +384,15 @@ fn a_closed_loop_of_batches_sends_the_next_when_it_fits_whole() {
 
 #[test]
 fn blind_batches_and_those_that_are_given_up_are_counted_by_request() {
-    let load = Load::Blind(Some(Plan::constant()));
+    let load = Load::Blind(Some(SendPlan::constant()));
     let config = Config { load, batch: 50, depth: 50, duration_ns: S, ..config(2, 1) };
     let net = SimNet::new(Script::fixed(MS), 100, 2);
-    let (snapshot, net) = simulate(net, &config, Lines::new(100), &Control::new(5_000.0)).unwrap();
+    let (snapshot, net) = simulate(net, &config, OneKeyRequests::new(100), &Control::new(5_000.0)).unwrap();
     assert_eq!((snapshot.totals.sent, net.requests(), net.sends()[&50]), (5_000, 5_000, 100));
     // Without a plan nothing is waited for but room to send: here there is room at once, so that no time passes.
     let config = Config { load: Load::Blind(None), requests_max: Some(100_000), ..config };
     let net = SimNet::new(Script::fixed(MS), 100, 2);
-    let (snapshot, net) = simulate(net, &config, Lines::new(100), &Control::new(0.0)).unwrap();
+    let (snapshot, net) = simulate(net, &config, OneKeyRequests::new(100), &Control::new(0.0)).unwrap();
     assert_eq!((net.requests(), snapshot.measured_ns), (100_000, 0));
     let config = Config { batch: 4, duration_ns: S, drain_ns: 100 * MS, ..self::config(4, 8) };
     let snapshot = simulated(&Script::queue(MS), &config, 3_000.0);
@@ -395,7 +403,7 @@ fn blind_batches_and_those_that_are_given_up_are_counted_by_request() {
 }
 
 /// Lines of which every tenth is sent from the first target to the second, `times` times.
-struct Moving(Lines, u64, u32);
+struct Moving(OneKeyRequests, u64, u32);
 
 impl Traffic for Moving {
     fn verbs(&self) -> &[String] {
@@ -407,12 +415,16 @@ impl Traffic for Moving {
         crate::traffic::Pending { key: self.1, ..self.0.next(connection, out) }
     }
 
-    fn answer(&mut self, pending: &mut crate::traffic::Pending, bytes: &[u8]) -> (usize, crate::traffic::Progress) {
+    fn answer(
+        &mut self,
+        pending: &mut crate::traffic::Pending,
+        bytes: &[u8],
+    ) -> (usize, crate::traffic::ReplyProgress) {
         let (used, progress) = self.0.answer(pending, bytes);
-        let is_whole = matches!(progress, crate::traffic::Progress::Done { .. });
+        let is_whole = matches!(progress, crate::traffic::ReplyProgress::Done { .. });
         if is_whole && pending.key.is_multiple_of(10) && pending.state < self.2 {
             pending.state += 1;
-            return (used, crate::traffic::Progress::Elsewhere { target: 1 });
+            return (used, crate::traffic::ReplyProgress::Elsewhere { target: 1 });
         }
         (used, progress)
     }
@@ -434,12 +446,12 @@ fn moving(net: SimNet, load: Load, times: u32) -> (Snapshot, SimNet) {
     let targets = [1, 2].map(|port| Address::Tcp(format!("127.0.0.1:{port}"))).to_vec();
     let requests_max = matches!(load, Load::Closed).then_some(2_000);
     let config = Config { targets, routed: true, duration_ns: 2 * S, load, requests_max, ..config(2, 64) };
-    simulate(net, &config, Moving(Lines::new(100), 0, times), &Control::new(1_000.0)).unwrap()
+    simulate(net, &config, Moving(OneKeyRequests::new(100), 0, times), &Control::new(1_000.0)).unwrap()
 }
 
 #[test]
 fn a_redirected_request_is_one_request_whose_time_goes_on() {
-    for load in [Load::Open(Plan::constant()), Load::Closed] {
+    for load in [Load::Open(SendPlan::constant()), Load::Closed] {
         let (snapshot, net) = moving(SimNet::new(Script::fixed(MS), 100, 2), load, 1);
         let totals = snapshot.totals;
         assert_eq!((totals.due, totals.sent, totals.answered, totals.redirects), (2_000, 2_000, 2_000, 200));
@@ -455,7 +467,7 @@ fn a_redirected_request_is_one_request_whose_time_goes_on() {
 
 #[test]
 fn a_request_that_is_sent_round_and_round_is_an_error_in_the_end() {
-    let (snapshot, net) = moving(SimNet::new(Script::fixed(MS), 100, 2), Load::Open(Plan::constant()), u32::MAX);
+    let (snapshot, net) = moving(SimNet::new(Script::fixed(MS), 100, 2), Load::Open(SendPlan::constant()), u32::MAX);
     let totals = snapshot.totals;
     assert_eq!((totals.answered, totals.errors, totals.redirects), (2_000, 200, 200 * 16));
     assert_eq!(net.requests(), 2_000 + 200 * 16);
@@ -466,7 +478,7 @@ fn a_request_that_is_sent_round_and_round_is_an_error_in_the_end() {
 #[test]
 fn a_node_that_does_not_listen_costs_what_was_sent_there() {
     let net = SimNet::new(Script::fixed(MS), 100, 2).with_connections_max(1);
-    let (snapshot, _) = moving(net, Load::Open(Plan::constant()), 1);
+    let (snapshot, _) = moving(net, Load::Open(SendPlan::constant()), 1);
     let totals = snapshot.totals;
     assert_eq!((totals.due, totals.answered, totals.lost, snapshot.response.count()), (2_000, 1_800, 200, 2_000));
     assert!(snapshot.faults.iter().any(|fault| fault.first.contains("200 requests that were redirected there")));

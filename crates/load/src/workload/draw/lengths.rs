@@ -7,10 +7,10 @@ use super::alias::Alias;
 
 /// A prepared distribution of lengths.
 #[derive(Clone, Debug)]
-pub struct Lengths(Kind);
+pub struct Lengths(LengthDistribution);
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum LengthDistribution {
     Fixed(u64),
     Range { from: u64, count: u64 },
     Steps { alias: Alias, steps: Box<[(u64, u64)]> },
@@ -20,10 +20,10 @@ impl Lengths {
     /// Prepares `sizes`, which must have been validated.
     pub fn new(sizes: &Sizes) -> Self {
         Self(match sizes {
-            Sizes::Fixed(bytes) => Kind::Fixed(*bytes),
-            Sizes::Range(from, to) if from == to => Kind::Fixed(*from),
-            Sizes::Range(from, to) => Kind::Range { from: *from, count: to - from + 1 },
-            Sizes::Steps(steps) => Kind::Steps {
+            Sizes::Fixed(bytes) => LengthDistribution::Fixed(*bytes),
+            Sizes::Range(from, to) if from == to => LengthDistribution::Fixed(*from),
+            Sizes::Range(from, to) => LengthDistribution::Range { from: *from, count: to - from + 1 },
+            Sizes::Steps(steps) => LengthDistribution::Steps {
                 alias: Alias::new(&steps.iter().map(|step| step.weight).collect::<Vec<_>>()),
                 steps: steps.iter().map(|step| (step.from, step.to - step.from + 1)).collect(),
             },
@@ -34,9 +34,9 @@ impl Lengths {
     #[inline]
     pub fn pick(&self, word: u64) -> u64 {
         match &self.0 {
-            Kind::Fixed(bytes) => *bytes,
-            Kind::Range { from, count } => from + below(word, *count),
-            Kind::Steps { alias, steps } => {
+            LengthDistribution::Fixed(bytes) => *bytes,
+            LengthDistribution::Range { from, count } => from + below(word, *count),
+            LengthDistribution::Steps { alias, steps } => {
                 let (from, count) = steps[alias.pick(word)];
                 if count == 1 { from } else { from + below(split_mix(word), count) }
             }
@@ -45,7 +45,7 @@ impl Lengths {
 
     /// Returns the length if it is fixed.
     pub fn fixed(&self) -> Option<u64> {
-        if let Kind::Fixed(bytes) = self.0 { Some(bytes) } else { None }
+        if let LengthDistribution::Fixed(bytes) = self.0 { Some(bytes) } else { None }
     }
 }
 
@@ -57,7 +57,7 @@ fn below(word: u64, bound: u64) -> u64 {
 mod tests {
     use super::super::chi_square::assert_fits;
     use super::*;
-    use crate::workload::model::Step;
+    use crate::workload::model::LengthStep;
     use base::prng::Prng;
 
     fn counts(sizes: &Sizes, cells: usize) -> Vec<u64> {
@@ -76,10 +76,10 @@ mod tests {
         let even: Vec<f64> = (0..300).map(|bytes| f64::from(u8::from((100..=250).contains(&bytes)))).collect();
         assert_fits(&counts(&Sizes::Range(100, 250), 300), &even);
         let steps = vec![
-            Step { from: 0, to: 0, weight: 3.0 },
-            Step { from: 10, to: 19, weight: 5.0 },
-            Step { from: 15, to: 15, weight: 0.0 },
-            Step { from: 29, to: 29, weight: 2.0 },
+            LengthStep { from: 0, to: 0, weight: 3.0 },
+            LengthStep { from: 10, to: 19, weight: 5.0 },
+            LengthStep { from: 15, to: 15, weight: 0.0 },
+            LengthStep { from: 29, to: 29, weight: 2.0 },
         ];
         let mut weights = vec![0.0; 30];
         (weights[0], weights[29]) = (3.0, 2.0);

@@ -17,13 +17,13 @@ use super::zipf::Zipf;
 pub struct Chooser {
     count: u64,
     scatter: Scatter,
-    kind: Kind,
+    kind: OrderDistribution,
     /// The thread's own numbers, for orders with a position in them.
-    part: Part,
+    part: ThreadShare,
 }
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum OrderDistribution {
     Uniform,
     Zipf(Zipf),
     Hot { hot: u64, coin: u64 },
@@ -35,14 +35,14 @@ enum Kind {
 
 /// Every n-th number: the share of one of n threads.
 #[derive(Clone, Copy, Debug)]
-pub struct Part {
+pub struct ThreadShare {
     first: u64,
     stride: u64,
     /// Count of numbers in the part.
     pub count: u64,
 }
 
-impl Part {
+impl ThreadShare {
     /// The empty part.
     pub const EMPTY: Self = Self { first: 0, stride: 1, count: 0 };
 
@@ -66,19 +66,19 @@ impl Part {
 impl Chooser {
     /// Creates the chooser for thread `thread` of `threads` over `count` keys. `order` must have been validated.
     pub fn new(order: &Order, count: u64, thread: u64, threads: u64) -> Self {
-        let part = Part::new(count, thread, threads);
+        let part = ThreadShare::new(count, thread, threads);
         let kind = match order {
-            Order::Uniform => Kind::Uniform,
-            Order::Zipf { exponent } => Kind::Zipf(Zipf::new(count, *exponent)),
+            Order::Uniform => OrderDistribution::Uniform,
+            Order::Zipf { exponent } => OrderDistribution::Zipf(Zipf::new(count, *exponent)),
             Order::Hot { keys, requests } => {
                 let hot = ((count as f64 * keys.0).round() as u64).clamp(1, count);
-                Kind::Hot { hot, coin: (requests.0 * 2f64.powi(64)) as u64 }
+                OrderDistribution::Hot { hot, coin: (requests.0 * 2f64.powi(64)) as u64 }
             }
             Order::Latest { exponent } => {
-                Kind::Latest { ages: Zipf::new(part.count, *exponent), newest: part.count - 1 }
+                OrderDistribution::Latest { ages: Zipf::new(part.count, *exponent), newest: part.count - 1 }
             }
-            Order::Sequential => Kind::Sequential { next: 0 },
-            Order::Scan { length } => Kind::Scan { length: *length, next: 0, left: 0 },
+            Order::Sequential => OrderDistribution::Sequential { next: 0 },
+            Order::Scan { length } => OrderDistribution::Scan { length: *length, next: 0, left: 0 },
             Order::Groups(groups) => scaled(groups, count),
         };
         Self { count, scatter: Scatter::new(count), kind, part }
@@ -89,17 +89,17 @@ impl Chooser {
     #[inline]
     pub fn draw(&mut self, prng: &mut Prng, stores: bool) -> u64 {
         match &mut self.kind {
-            Kind::Uniform => prng.below(self.count),
-            Kind::Latest { newest, .. } if stores => {
+            OrderDistribution::Uniform => prng.below(self.count),
+            OrderDistribution::Latest { newest, .. } if stores => {
                 *newest = (*newest + 1) % self.part.count;
                 self.part.number(*newest)
             }
-            Kind::Sequential { next } => {
+            OrderDistribution::Sequential { next } => {
                 let number = self.part.number(*next);
                 *next = (*next + 1) % self.part.count;
                 number
             }
-            Kind::Scan { length, next, left } => {
+            OrderDistribution::Scan { length, next, left } => {
                 if *left == 0 {
                     (*next, *left) = (prng.below(self.count), *length);
                 }
@@ -114,12 +114,12 @@ impl Chooser {
     /// Draws the base from which [`Chooser::nth`] derives `many` keys.
     pub fn draw_many(&mut self, prng: &mut Prng, many: u64) -> u64 {
         match &mut self.kind {
-            Kind::Sequential { next } => {
+            OrderDistribution::Sequential { next } => {
                 let number = self.part.number(*next);
                 *next = (*next + many) % self.part.count;
                 number
             }
-            Kind::Scan { .. } | Kind::Latest { .. } => self.draw(prng, false),
+            OrderDistribution::Scan { .. } | OrderDistribution::Latest { .. } => self.draw(prng, false),
             _ => prng.next_u64(),
         }
     }
@@ -127,9 +127,9 @@ impl Chooser {
     /// Returns key number `index` of the request for several keys with this base.
     pub fn nth(&self, base: u64, index: u64) -> u64 {
         match &self.kind {
-            Kind::Sequential { .. } => self.part.number((self.part.index(base) + index) % self.part.count),
-            Kind::Scan { .. } => (base + index) % self.count,
-            Kind::Latest { .. } => {
+            OrderDistribution::Sequential { .. } => self.part.number((self.part.index(base) + index) % self.part.count),
+            OrderDistribution::Scan { .. } => (base + index) % self.count,
+            OrderDistribution::Latest { .. } => {
                 let newer = self.part.index(base) + self.part.count - index % self.part.count;
                 self.part.number(newer % self.part.count)
             }
@@ -141,28 +141,30 @@ impl Chooser {
     #[inline]
     fn random(&self, prng: &mut Prng) -> u64 {
         match &self.kind {
-            Kind::Zipf(zipf) => self.scatter.place(zipf.draw(prng) - 1),
-            Kind::Hot { hot, coin } => {
+            OrderDistribution::Zipf(zipf) => self.scatter.place(zipf.draw(prng) - 1),
+            OrderDistribution::Hot { hot, coin } => {
                 let is_hot = prng.next_u64() < *coin || *hot == self.count;
                 let rank = if is_hot { prng.below(*hot) } else { *hot + prng.below(self.count - *hot) };
                 self.scatter.place(rank)
             }
-            Kind::Groups { alias, groups } => {
+            OrderDistribution::Groups { alias, groups } => {
                 let (first, count) = groups[alias.pick(prng.next_u64())];
                 self.scatter.place(first + prng.below(count))
             }
-            Kind::Latest { ages, newest } => {
+            OrderDistribution::Latest { ages, newest } => {
                 let age = ages.draw(prng) - 1;
                 self.part.number((*newest + self.part.count - age) % self.part.count)
             }
-            Kind::Uniform | Kind::Sequential { .. } | Kind::Scan { .. } => prng.below(self.count),
+            OrderDistribution::Uniform | OrderDistribution::Sequential { .. } | OrderDistribution::Scan { .. } => {
+                prng.below(self.count)
+            }
         }
     }
 }
 
 /// Scales groups of equally popular keys to `count` keys. Each group gets at least one key; groups beyond the last key
 /// share it.
-fn scaled(groups: &[(u64, f64)], count: u64) -> Kind {
+fn scaled(groups: &[(u64, f64)], count: u64) -> OrderDistribution {
     let total: u64 = groups.iter().map(|(keys, _)| *keys).sum();
     let (mut before, mut first) = (0u64, 0u64);
     let mut scaled = Vec::with_capacity(groups.len());
@@ -175,7 +177,7 @@ fn scaled(groups: &[(u64, f64)], count: u64) -> Kind {
         first = end;
     }
     let weights: Vec<f64> = groups.iter().map(|(_, weight)| *weight).collect();
-    Kind::Groups { alias: Alias::new(&weights), groups: scaled.into() }
+    OrderDistribution::Groups { alias: Alias::new(&weights), groups: scaled.into() }
 }
 
 /// A bijection of the numbers below a bound that separates neighbours. It multiplies by odd numbers and shifts within
@@ -280,7 +282,7 @@ mod tests {
             }
             assert!(seen.iter().all(|times| *times == 1), "{count} keys, {threads} threads: {seen:?}");
         }
-        assert_eq!(Part::new(2, 5, 8).count, 1, "more threads than keys");
+        assert_eq!(ThreadShare::new(2, 5, 8).count, 1, "more threads than keys");
     }
 
     #[test]

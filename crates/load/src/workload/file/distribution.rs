@@ -11,14 +11,14 @@
 use std::path::Path;
 
 use super::text_of;
-use crate::workload::model::{STEPS_MAX, Sizes, Step};
+use crate::workload::model::{LengthStep, STEPS_MAX, Sizes};
 
 /// Largest size of a distribution file in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// The reason why a file is not a distribution.
 #[derive(Debug)]
-pub struct Wrong {
+pub struct BadDistribution {
     /// Description of the fault, with the file and the line.
     pub what: String,
     /// Remedy for the fault.
@@ -26,7 +26,7 @@ pub struct Wrong {
 }
 
 /// Reads the lengths in the file at `path`.
-pub fn sizes(path: &Path) -> Result<Sizes, Wrong> {
+pub fn sizes(path: &Path) -> Result<Sizes, BadDistribution> {
     let text = text(path)?;
     if is_json(path) {
         return sizes_json(&text).map_err(|what| json_wrong(path, &what));
@@ -35,17 +35,17 @@ pub fn sizes(path: &Path) -> Result<Sizes, Wrong> {
 }
 
 /// Parses lengths from `text`, the content of the file at `path`.
-pub fn sizes_rows(path: &Path, text: &str) -> Result<Sizes, Wrong> {
+pub fn sizes_rows(path: &Path, text: &str) -> Result<Sizes, BadDistribution> {
     let steps = rows(path, text, "BYTES,WEIGHT or FROM,TO,WEIGHT", |row| match *row {
-        [bytes, weight] => Some(Step { from: whole(bytes)?, to: whole(bytes)?, weight }),
-        [from, to, weight] => Some(Step { from: whole(from)?, to: whole(to)?, weight }),
+        [bytes, weight] => Some(LengthStep { from: whole(bytes)?, to: whole(bytes)?, weight }),
+        [from, to, weight] => Some(LengthStep { from: whole(from)?, to: whole(to)?, weight }),
         _ => None,
     })?;
     Ok(Sizes::Steps(steps))
 }
 
 /// Reads the groups of keys in the file at `path`, each with its weight.
-pub fn popularity(path: &Path) -> Result<Vec<(u64, f64)>, Wrong> {
+pub fn popularity(path: &Path) -> Result<Vec<(u64, f64)>, BadDistribution> {
     let text = text(path)?;
     if is_json(path) {
         return popularity_json(&text).map_err(|what| json_wrong(path, &what));
@@ -54,7 +54,7 @@ pub fn popularity(path: &Path) -> Result<Vec<(u64, f64)>, Wrong> {
 }
 
 /// Parses groups of keys from `text`, the content of the file at `path`.
-pub fn popularity_rows(path: &Path, text: &str) -> Result<Vec<(u64, f64)>, Wrong> {
+pub fn popularity_rows(path: &Path, text: &str) -> Result<Vec<(u64, f64)>, BadDistribution> {
     rows(path, text, "KEYS,WEIGHT", |row| match *row {
         [keys, weight] => Some((whole(keys)?, weight)),
         _ => None,
@@ -67,9 +67,9 @@ pub fn sizes_json(text: &str) -> Result<Sizes, String> {
     let ends = lengths.iter().skip(1).map(|next| next - 1.0).chain(lengths.last().copied());
     let steps = lengths.iter().zip(ends).zip(&weights).map(|((from, to), weight)| {
         let (from, to) = (whole(*from)?, whole(to)?);
-        (from <= to).then_some(Step { from, to, weight: *weight })
+        (from <= to).then_some(LengthStep { from, to, weight: *weight })
     });
-    let steps: Option<Vec<Step>> = steps.collect();
+    let steps: Option<Vec<LengthStep>> = steps.collect();
     steps.map(Sizes::Steps).ok_or_else(|| "valSizeRange is not an ascending list of lengths".to_owned())
 }
 
@@ -105,18 +105,20 @@ fn is_json(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "json")
 }
 
-fn text(path: &Path) -> Result<String, Wrong> {
-    text_of(path, FILE_BYTES_MAX)
-        .map_err(|(what, remedy)| Wrong { what: format!("{}: {what}", path.display()), remedy: remedy.into() })
+fn text(path: &Path) -> Result<String, BadDistribution> {
+    text_of(path, FILE_BYTES_MAX).map_err(|(what, remedy)| BadDistribution {
+        what: format!("{}: {what}", path.display()),
+        remedy: remedy.into(),
+    })
 }
 
-fn json_wrong(path: &Path, what: &str) -> Wrong {
+fn json_wrong(path: &Path, what: &str) -> BadDistribution {
     let remedy = "pass cachebench's sizes.json or pop.json, or a file with lines of comma-separated numbers";
-    Wrong { what: format!("{}: {what}", path.display()), remedy: remedy.into() }
+    BadDistribution { what: format!("{}: {what}", path.display()), remedy: remedy.into() }
 }
 
 /// Parses the rows of a CSV text.
-fn rows<T>(path: &Path, text: &str, form: &str, row: impl Fn(&[f64]) -> Option<T>) -> Result<Vec<T>, Wrong> {
+fn rows<T>(path: &Path, text: &str, form: &str, row: impl Fn(&[f64]) -> Option<T>) -> Result<Vec<T>, BadDistribution> {
     let mut rows = Vec::new();
     for (at, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default().trim();
@@ -128,11 +130,11 @@ fn rows<T>(path: &Path, text: &str, form: &str, row: impl Fn(&[f64]) -> Option<T
             Some(read) if rows.len() < STEPS_MAX => rows.push(read),
             Some(_) => {
                 let what = format!("{}:{}: more than {STEPS_MAX} lines", path.display(), at + 1);
-                return Err(Wrong { what, remedy: "combine some of them".into() });
+                return Err(BadDistribution { what, remedy: "combine some of them".into() });
             }
             None => {
                 let what = format!("{}:{}: cannot parse '{line}'", path.display(), at + 1);
-                return Err(Wrong { what, remedy: format!("write each line as {form}") });
+                return Err(BadDistribution { what, remedy: format!("write each line as {form}") });
             }
         }
     }
@@ -154,10 +156,10 @@ mod tests {
     #[test]
     fn both_forms_are_read() {
         let path = file("sizes.csv", "# bytes\n64,3\n\n100,199,1.5 # more\n");
-        let steps = vec![Step { from: 64, to: 64, weight: 3.0 }, Step { from: 100, to: 199, weight: 1.5 }];
+        let steps = vec![LengthStep { from: 64, to: 64, weight: 3.0 }, LengthStep { from: 100, to: 199, weight: 1.5 }];
         assert_eq!(sizes(&path).unwrap(), Sizes::Steps(steps));
         let path = file("s.json", r#"{"valSizeRange": [10, 20, 50], "valSizeRangeProbability": [1, 2, 3]}"#);
-        let step = |from, to, weight| Step { from, to, weight };
+        let step = |from, to, weight| LengthStep { from, to, weight };
         assert_eq!(sizes(&path).unwrap(), Sizes::Steps(vec![step(10, 19, 1.0), step(20, 49, 2.0), step(50, 50, 3.0)]));
         let path = file("p.json", r#"{"popularityBuckets": [1, 9], "popularityWeights": [5, 5]}"#);
         assert_eq!(popularity(&path).unwrap(), [(1, 5.0), (9, 5.0)]);

@@ -26,10 +26,10 @@ use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
 
-use super::fault::{Fault, Place};
-use super::model::{Arrivals, Auth, Command, KeySpace, Pace, Placement, Protocol, Target, Verb, Workload};
+use super::fault::{FaultPlace, WorkloadFault};
+use super::model::{Arrivals, Auth, KeyCommand, KeySpace, Pace, Placement, Protocol, Target, Verb, Workload};
 use link::tls;
-use reader::{Reader, Section};
+use reader::{DocumentReader, Section};
 
 /// Largest size of a workload file in bytes.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -39,9 +39,9 @@ impl Workload {
     ///
     /// # Errors
     /// All faults of the file and of its workload, in the order of lines.
-    pub fn read_file(path: &Path) -> Result<Self, Vec<Fault>> {
+    pub fn read_file(path: &Path) -> Result<Self, Vec<WorkloadFault>> {
         let text = text_of(path, FILE_BYTES_MAX).map_err(|(what, remedy)| {
-            vec![Fault::new("", what, remedy).at(Place::File { path: path.to_owned(), line: 1 })]
+            vec![WorkloadFault::new("", what, remedy).at(FaultPlace::File { path: path.to_owned(), line: 1 })]
         })?;
         Self::read_text(path, &text)
     }
@@ -50,8 +50,8 @@ impl Workload {
     ///
     /// # Errors
     /// As for [`Workload::read_file`].
-    pub fn read_text(path: &Path, text: &str) -> Result<Self, Vec<Fault>> {
-        let mut reader = Reader::new(path, text);
+    pub fn read_text(path: &Path, text: &str) -> Result<Self, Vec<WorkloadFault>> {
+        let mut reader = DocumentReader::new(path, text);
         let (document, errors) = DeTable::parse_recoverable(text);
         for error in &errors {
             reader.syntax(error);
@@ -91,7 +91,7 @@ fn put<T>(place: &mut T, read: Option<T>) {
     }
 }
 
-fn root<'t>(reader: &mut Reader<'t>, table: &DeTable<'t>, workload: &mut Workload) {
+fn root<'t>(reader: &mut DocumentReader<'t>, table: &DeTable<'t>, workload: &mut Workload) {
     let mut root = Section::new("", table);
     put(&mut workload.name, reader.text(&mut root, "name"));
     put(&mut workload.about, reader.text(&mut root, "about"));
@@ -123,12 +123,12 @@ fn root<'t>(reader: &mut Reader<'t>, table: &DeTable<'t>, workload: &mut Workloa
         }
     }
     if !root.has("keys") && workload.protocol == Protocol::Ping {
-        workload.keys = vec![KeySpace { verbs: vec![Command::new(Verb::Ping)], ..KeySpace::default() }];
+        workload.keys = vec![KeySpace { verbs: vec![KeyCommand::new(Verb::Ping)], ..KeySpace::default() }];
     }
     reader.end(root);
 }
 
-fn targets<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, workload: &mut Workload) {
+fn targets<'t>(reader: &mut DocumentReader<'t>, mut section: Section<'_, 't>, workload: &mut Workload) {
     let remedy = "write [\"127.0.0.1:11211\"]";
     for (path, value) in reader.list(&mut section, "addresses", remedy).unwrap_or_default() {
         match value.get_ref() {
@@ -155,9 +155,10 @@ fn targets<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, workload: 
 }
 
 /// An empty table enables TLS with the defaults.
-fn tls<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>) -> tls::Settings {
-    let mut settings = tls::Settings::default();
-    let mut file = |reader: &mut Reader<'t>, key| reader.text(&mut section, key).map(|file| reader.folder().join(file));
+fn tls<'t>(reader: &mut DocumentReader<'t>, mut section: Section<'_, 't>) -> tls::TlsSettings {
+    let mut settings = tls::TlsSettings::default();
+    let mut file =
+        |reader: &mut DocumentReader<'t>, key| reader.text(&mut section, key).map(|file| reader.folder().join(file));
     settings.ca = file(reader, "ca");
     settings.certificate = file(reader, "certificate");
     settings.key = file(reader, "key");
@@ -167,13 +168,13 @@ fn tls<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>) -> tls::Settin
     put(&mut settings.versions, reader.parsed(&mut section, "versions"));
     reader.end(section);
     // The files are checked here, so that their faults have a line.
-    if let Err(faults) = tls::Client::new(&settings) {
-        reader.located(faults.into_iter().map(Fault::from).collect());
+    if let Err(faults) = tls::TlsClient::new(&settings) {
+        reader.located(faults.into_iter().map(WorkloadFault::from).collect());
     }
     settings
 }
 
-fn auth<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, workload: &mut Workload) {
+fn auth<'t>(reader: &mut DocumentReader<'t>, mut section: Section<'_, 't>, workload: &mut Workload) {
     let user = reader.text(&mut section, "user");
     let mut password = reader.text(&mut section, "password");
     if let Some(variable) = reader.text(&mut section, "password_env") {
@@ -182,7 +183,7 @@ fn auth<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, workload: &mu
             Err(_) => {
                 let what = format!("the environment variable {variable} is not set");
                 let remedy = format!("set it, as in {variable}=secret gannet load ...");
-                reader.located(vec![Fault::new("auth.password_env", what, remedy)]);
+                reader.located(vec![WorkloadFault::new("auth.password_env", what, remedy)]);
             }
         }
     }
@@ -193,7 +194,7 @@ fn auth<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, workload: &mu
     reader.end(section);
 }
 
-fn connections<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, workload: &mut Workload) {
+fn connections<'t>(reader: &mut DocumentReader<'t>, mut section: Section<'_, 't>, workload: &mut Workload) {
     put(&mut workload.connections, reader.small(&mut section, "count"));
     put(&mut workload.pin, reader.cpus(&mut section, "pin"));
     if !workload.pin.is_empty() {
@@ -212,7 +213,7 @@ fn connections<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, worklo
 
 /// The kind of a pace.
 #[derive(Clone, Copy)]
-enum Kind {
+enum PaceKind {
     Closed,
     Constant,
     Poisson,
@@ -222,46 +223,46 @@ enum Kind {
     Trace,
 }
 
-const KINDS: [(&str, Kind); 7] = [
-    ("closed", Kind::Closed),
-    ("constant", Kind::Constant),
-    ("poisson", Kind::Poisson),
-    ("on-off", Kind::OnOff),
-    ("ramp", Kind::Ramp),
-    ("sine", Kind::Sine),
-    ("trace", Kind::Trace),
+const KINDS: [(&str, PaceKind); 7] = [
+    ("closed", PaceKind::Closed),
+    ("constant", PaceKind::Constant),
+    ("poisson", PaceKind::Poisson),
+    ("on-off", PaceKind::OnOff),
+    ("ramp", PaceKind::Ramp),
+    ("sine", PaceKind::Sine),
+    ("trace", PaceKind::Trace),
 ];
 
-fn pace<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>) -> Option<Pace> {
+fn pace<'t>(reader: &mut DocumentReader<'t>, mut section: Section<'_, 't>) -> Option<Pace> {
     let kind = reader.word(&mut section, "kind", &KINDS);
     let Some(kind) = kind else {
         if !section.has("kind") {
             let what = "the kind of pace is missing";
-            reader.located(vec![Fault::new("pace", what, "write kind = \"poisson\" and rate = \"50k/s\"")]);
+            reader.located(vec![WorkloadFault::new("pace", what, "write kind = \"poisson\" and rate = \"50k/s\"")]);
         }
         return None;
     };
-    if matches!(kind, Kind::Closed) {
+    if matches!(kind, PaceKind::Closed) {
         reader.end(section);
         return Some(Pace::Closed);
     }
-    let rate = if matches!(kind, Kind::Trace) { None } else { reader.rate(&mut section, "rate") };
+    let rate = if matches!(kind, PaceKind::Trace) { None } else { reader.rate(&mut section, "rate") };
     let arrivals = match kind {
-        Kind::Closed | Kind::Poisson => Arrivals::Poisson,
-        Kind::Constant => Arrivals::Constant,
-        Kind::OnOff => Arrivals::OnOff {
+        PaceKind::Closed | PaceKind::Poisson => Arrivals::Poisson,
+        PaceKind::Constant => Arrivals::Constant,
+        PaceKind::OnOff => Arrivals::OnOff {
             on: reader.span(&mut section, "on").unwrap_or_default(),
             off: reader.span(&mut section, "off").unwrap_or_default(),
         },
-        Kind::Ramp => Arrivals::Ramp {
+        PaceKind::Ramp => Arrivals::Ramp {
             to_per_s: reader.rate(&mut section, "to").unwrap_or_default(),
             over: reader.span(&mut section, "over").unwrap_or_default(),
         },
-        Kind::Sine => Arrivals::Sine {
+        PaceKind::Sine => Arrivals::Sine {
             swing: reader.share(&mut section, "swing").unwrap_or_default(),
             period: reader.span(&mut section, "period").unwrap_or_default(),
         },
-        Kind::Trace => Arrivals::Trace {
+        PaceKind::Trace => Arrivals::Trace {
             path: reader.text(&mut section, "file").map(|file| reader.folder().join(file)).unwrap_or_default(),
             speed: reader.number(&mut section, "speed").unwrap_or(1.0),
         },
@@ -270,7 +271,7 @@ fn pace<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>) -> Option<Pac
     Some(Pace::Open { rate_per_s: rate.unwrap_or(0.0), arrivals })
 }
 
-fn space<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, protocol: Protocol) -> KeySpace {
+fn space<'t>(reader: &mut DocumentReader<'t>, mut section: Section<'_, 't>, protocol: Protocol) -> KeySpace {
     let mut space = KeySpace::default();
     put(&mut space.weight, reader.number(&mut section, "weight"));
     put(&mut space.count, reader.count(&mut section, "count"));
@@ -294,22 +295,26 @@ fn space<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, protocol: Pr
         }
     }
     if !section.has("verbs") && protocol == Protocol::Ping {
-        space.verbs = vec![Command::new(Verb::Ping)];
+        space.verbs = vec![KeyCommand::new(Verb::Ping)];
     }
     reader.end(section);
     space
 }
 
-fn command<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>) -> Option<Command> {
+fn command<'t>(reader: &mut DocumentReader<'t>, mut section: Section<'_, 't>) -> Option<KeyCommand> {
     let verb = reader.word(&mut section, "verb", &Verb::NAMES);
     let Some(verb) = verb else {
         if !section.has("verb") {
             let name = section.path.clone();
-            reader.located(vec![Fault::new(name, "the verb is missing", "write { verb = \"get\", weight = 1 }")]);
+            reader.located(vec![WorkloadFault::new(
+                name,
+                "the verb is missing",
+                "write { verb = \"get\", weight = 1 }",
+            )]);
         }
         return None;
     };
-    let mut command = Command::new(verb);
+    let mut command = KeyCommand::new(verb);
     put(&mut command.weight, reader.number(&mut section, "weight"));
     match verb {
         Verb::Get | Verb::Gets => put(&mut command.keys, reader.small(&mut section, "keys")),

@@ -1,7 +1,7 @@
 //! Reads tables of a TOML document. All faults are collected, each with its line, description and remedy.
 //!
-//! A [`Section`] remembers which keys were requested; [`Reader::end`] then reports unknown ones. The place of every
-//! value is stored under its path, so that later faults get their line too.
+//! A [`Section`] remembers which keys were requested; [`DocumentReader::end`] then reports unknown ones. The place of
+//! every value is stored under its path, so that later faults get their line too.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -12,14 +12,14 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::search::rate::Rate;
-use crate::workload::fault::{FAULTS_MAX, Fault, Place};
+use crate::workload::fault::{FAULTS_MAX, FaultPlace, WorkloadFault};
 use crate::workload::units::Share;
 
 /// One pass over a document.
-pub struct Reader<'t> {
+pub struct DocumentReader<'t> {
     path: &'t Path,
     text: &'t str,
-    faults: Vec<Fault>,
+    faults: Vec<WorkloadFault>,
     /// The line of each field's path.
     places: Vec<(String, usize)>,
 }
@@ -50,7 +50,7 @@ impl<'d, 't> Section<'d, 't> {
     }
 }
 
-impl<'t> Reader<'t> {
+impl<'t> DocumentReader<'t> {
     /// Creates a reader of `text`, the content of the file at `path`.
     pub fn new(path: &'t Path, text: &'t str) -> Self {
         Self { path, text, faults: Vec::new(), places: Vec::new() }
@@ -59,7 +59,7 @@ impl<'t> Reader<'t> {
     /// Records a fault at byte `at`.
     pub fn fault(&mut self, at: usize, name: &str, what: impl Into<String>, remedy: impl Into<String>) {
         let place = self.place(self.line(at));
-        self.faults.push(Fault::new(name, what, remedy).at(place));
+        self.faults.push(WorkloadFault::new(name, what, remedy).at(place));
     }
 
     fn line(&self, at: usize) -> usize {
@@ -67,8 +67,8 @@ impl<'t> Reader<'t> {
         1 + before.iter().filter(|byte| **byte == b'\n').count()
     }
 
-    fn place(&self, line: usize) -> Place {
-        Place::File { path: self.path.to_owned(), line }
+    fn place(&self, line: usize) -> FaultPlace {
+        FaultPlace::File { path: self.path.to_owned(), line }
     }
 
     /// Records the place of the value of the field `name`.
@@ -89,7 +89,7 @@ impl<'t> Reader<'t> {
     }
 
     /// Records faults of fields, each at the line of its field or of the nearest enclosing one.
-    pub fn located(&mut self, faults: Vec<Fault>) {
+    pub fn located(&mut self, faults: Vec<WorkloadFault>) {
         for fault in faults {
             let around = |name: &str| {
                 let rest = fault.name.strip_prefix(name)?;
@@ -103,12 +103,12 @@ impl<'t> Reader<'t> {
     }
 
     /// Returns all faults in the order of their lines.
-    pub fn into_faults(self) -> Vec<Fault> {
+    pub fn into_faults(self) -> Vec<WorkloadFault> {
         let mut faults = self.faults;
         faults.sort();
         faults.dedup();
         // For a line that is not valid TOML, the expected value of the field is a better hint than the grammar.
-        let named: Vec<Place> = faults.iter().filter(|f| !f.name.is_empty()).map(|f| f.place.clone()).collect();
+        let named: Vec<FaultPlace> = faults.iter().filter(|f| !f.name.is_empty()).map(|f| f.place.clone()).collect();
         faults.retain(|fault| !fault.name.is_empty() || !named.contains(&fault.place));
         faults.truncate(FAULTS_MAX);
         faults

@@ -7,13 +7,13 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::distribution;
-use super::reader::{Reader, Section};
-use crate::workload::model::{Order, Sizes, Step};
+use super::reader::{DocumentReader, Section};
+use crate::workload::model::{LengthStep, Order, Sizes};
 use crate::workload::units::Share;
 
 /// Reads lengths: `"256B"`, `{ from = "64B", to = "1KiB" }`, `[{ bytes = "64B", weight = 3 }, ...]`, `{ file =
 /// "sizes.csv" }`, or `{ rows = "..." }` with the lines of such a file.
-pub fn sizes<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>, key: &'static str) -> Option<Sizes> {
+pub fn sizes<'t>(reader: &mut DocumentReader<'t>, section: &mut Section<'_, 't>, key: &'static str) -> Option<Sizes> {
     const REMEDY: &str = "write \"256B\", { from = \"64B\", to = \"1KiB\" }, [{ bytes = \"64B\", weight = 3 }] \
                           or { file = \"sizes.csv\" }";
     let value = reader.value(section, key)?;
@@ -41,7 +41,7 @@ pub fn sizes<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>, key: &'
 }
 
 fn sizes_table<'t>(
-    reader: &mut Reader<'t>,
+    reader: &mut DocumentReader<'t>,
     name: &str,
     value: &Spanned<DeValue<'t>>,
     table: &DeTable<'t>,
@@ -76,7 +76,11 @@ fn sizes_table<'t>(
     read
 }
 
-fn step<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, value: &Spanned<DeValue<'t>>) -> Option<Step> {
+fn step<'t>(
+    reader: &mut DocumentReader<'t>,
+    mut section: Section<'_, 't>,
+    value: &Spanned<DeValue<'t>>,
+) -> Option<LengthStep> {
     let (from, to) = if section.has("bytes") {
         let bytes = reader.bytes(&mut section, "bytes");
         (bytes, bytes)
@@ -89,11 +93,11 @@ fn step<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, value: &Spann
     }
     let weight = reader.number(&mut section, "weight").unwrap_or(1.0);
     reader.end(section);
-    Some(Step { from: from?, to: to?, weight })
+    Some(LengthStep { from: from?, to: to?, weight })
 }
 
 /// Reads an order of keys: a name, or a table with one entry, such as `{ zipf = 0.99 }`.
-pub fn order<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>, key: &'static str) -> Option<Order> {
+pub fn order<'t>(reader: &mut DocumentReader<'t>, section: &mut Section<'_, 't>, key: &'static str) -> Option<Order> {
     const REMEDY: &str = "write \"uniform\", \"sequential\", { zipf = 0.99 }, { latest = 0.99 }, { scan = 100 }, \
                           { hot = { keys = \"10%\", requests = \"90%\" } } or { popularity = \"pop.json\" }";
     let value = reader.value(section, key)?;
@@ -147,7 +151,7 @@ pub fn order<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>, key: &'
 
 /// Reads times to live: `"1h"`, or `[{ ttl = "1h", weight = 3 }, ...]`.
 pub fn ttl<'t>(
-    reader: &mut Reader<'t>,
+    reader: &mut DocumentReader<'t>,
     section: &mut Section<'_, 't>,
     key: &'static str,
 ) -> Option<Vec<(TimeSpan, f64)>> {

@@ -5,10 +5,10 @@ use base::units::TimeSpan;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
 use super::*;
-use crate::workload::model::{Order, Sizes, Step};
+use crate::workload::model::{LengthStep, Order, Sizes};
 use crate::workload::units::Share;
 
-fn faults(text: &str) -> Vec<Fault> {
+fn faults(text: &str) -> Vec<WorkloadFault> {
     Workload::read_text(Path::new("load.toml"), text).err().unwrap_or_default()
 }
 
@@ -70,10 +70,10 @@ verbs = [{ verb = "hmget", fields = 2 }]
     assert_eq!((first.weight, first.count, first.prefix.as_str()), (2.0, 1000, "user:"));
     assert_eq!(first.key_bytes, Sizes::Range(12, 20));
     assert_eq!(first.order, Order::Hot { keys: Share(0.01), requests: Share(0.99) });
-    let step = |from, to, weight| Step { from, to, weight };
+    let step = |from, to, weight| LengthStep { from, to, weight };
     assert_eq!(first.value_bytes, Sizes::Steps(vec![step(64, 64, 3.0), step(1024, 2048, 1.0)]));
     assert_eq!(first.ttl, [(TimeSpan::secs(3600), 3.0), (TimeSpan::secs(0), 1.0)]);
-    assert_eq!(first.verbs, [Command::weighted(Verb::Get, 90.0), Command::weighted(Verb::Set, 10.0)]);
+    assert_eq!(first.verbs, [KeyCommand::weighted(Verb::Get, 90.0), KeyCommand::weighted(Verb::Set, 10.0)]);
     assert_eq!(workload.keys[1].order, Order::Zipf { exponent: 1.0 });
     assert_eq!(workload.keys[1].verbs[0].fields, 2);
 }
@@ -107,7 +107,7 @@ fn every_pace_is_read() {
 fn an_empty_file_is_the_default_workload() {
     assert_eq!(Workload::read_text(Path::new("x"), ""), Ok(Workload::default()));
     let ping = Workload::read_text(Path::new("x"), "protocol = \"ping\"").unwrap();
-    assert_eq!(ping.keys[0].verbs, [Command::new(Verb::Ping)]);
+    assert_eq!(ping.keys[0].verbs, [KeyCommand::new(Verb::Ping)]);
 }
 
 /// Each text with the line of its only fault, a part of what is wrong, and a part of the remedy.
@@ -187,13 +187,13 @@ fn every_kind_of_fault_has_its_line_and_a_remedy() {
     let mut unlike = Vec::new();
     for (text, line, what, remedy) in WRONG {
         let found = faults(text);
-        let alike = |fault: &Fault| {
+        let alike = |fault: &WorkloadFault| {
             fault.to_string().starts_with(&format!("load.toml:{line}: "))
                 && fault.what.contains(what)
                 && fault.remedy.contains(remedy)
         };
         if found.len() != 1 || !alike(&found[0]) {
-            let shown: Vec<String> = found.iter().map(Fault::to_string).collect();
+            let shown: Vec<String> = found.iter().map(WorkloadFault::to_string).collect();
             unlike.push(format!("{text} wants line {line}, '{what}', '{remedy}': {}", shown.join(" | ")));
         }
     }
@@ -204,7 +204,7 @@ fn every_kind_of_fault_has_its_line_and_a_remedy() {
 fn all_faults_come_at_once_in_the_order_of_lines() {
     let found =
         faults("seed = -1\n[connections]\ncuont = 1\nreconnect = 5\n[[keys]]\nttl = 60\nverbs = [{ verb = \"x\" }]\n");
-    let lines: Vec<&Place> = found.iter().map(|fault| &fault.place).collect();
+    let lines: Vec<&FaultPlace> = found.iter().map(|fault| &fault.place).collect();
     assert_eq!(found.len(), 5, "{found:?}");
     assert!(lines.is_sorted());
 }
@@ -240,11 +240,11 @@ fn a_fault_of_tls_has_the_line_of_its_field() {
     let read = |text: &str| Workload::read_text(&folder.join("w.toml"), text);
     let text = "[targets]\naddresses = [\"h:1\"]\n[targets.tls]\nca = \"ca.pem\"\nversions = \"1.3\"\nresume = false\n";
     let tls = read(text).unwrap().tls.unwrap();
-    let expected = tls::Settings {
+    let expected = tls::TlsSettings {
         ca: Some(folder.join("ca.pem")),
         versions: tls::Versions::Tls13,
         resume: false,
-        ..tls::Settings::default()
+        ..tls::TlsSettings::default()
     };
     assert_eq!(tls, expected, "files are looked for beside the workload");
     assert_eq!(read("[targets.tls]\ninsecure = true\n").unwrap().tls.map(|tls| tls.insecure), Some(true));

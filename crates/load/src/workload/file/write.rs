@@ -6,7 +6,9 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crate::workload::model::{Arrivals, Command, KeySpace, Order, Pace, Placement, Sizes, Step, Verb, Workload};
+use crate::workload::model::{
+    Arrivals, KeyCommand, KeySpace, LengthStep, Order, Pace, Placement, Sizes, Verb, Workload,
+};
 use crate::workload::units::Share;
 use link::tls;
 
@@ -166,7 +168,7 @@ fn put_pace(out: &mut String, pace: &Pace) {
     }
 }
 
-fn put_tls(out: &mut String, tls: &tls::Settings) {
+fn put_tls(out: &mut String, tls: &tls::TlsSettings) {
     out.push_str("\n[targets.tls]\n");
     for (key, path) in [("ca", &tls.ca), ("certificate", &tls.certificate), ("key", &tls.key)] {
         if let Some(path) = path {
@@ -212,7 +214,7 @@ fn sizes(sizes: &Sizes) -> String {
         Sizes::Fixed(fixed) => bytes(*fixed),
         Sizes::Range(from, to) => format!("{{ from = {}, to = {} }}", bytes(*from), bytes(*to)),
         Sizes::Steps(steps) => {
-            let row = |Step { from, to, weight }: &Step| format!("{from},{to},{weight:?}\n");
+            let row = |LengthStep { from, to, weight }: &LengthStep| format!("{from},{to},{weight:?}\n");
             format!("{{ rows = \"\"\"\n{}\"\"\" }}", steps.iter().map(row).collect::<String>())
         }
     }
@@ -236,7 +238,7 @@ fn order(order: &Order) -> String {
 }
 
 /// Formats a verb with only the parameters that it takes.
-fn verb(command: &Command) -> String {
+fn verb(command: &KeyCommand) -> String {
     let mut line = format!("verb = {}, weight = {:?}", text(command.verb.name()), command.weight);
     let _ = match command.verb {
         Verb::Get | Verb::Gets => write!(line, ", keys = {}", command.keys),
@@ -281,13 +283,16 @@ mod tests {
             order,
             once: Share(0.3),
             compressible: Share(1.0 / 3.0),
-            value_bytes: Sizes::Steps(vec![Step { from: 1, to: 7, weight: 0.1 }, Step { from: 9, to: 9, weight: 2e7 }]),
+            value_bytes: Sizes::Steps(vec![
+                LengthStep { from: 1, to: 7, weight: 0.1 },
+                LengthStep { from: 9, to: 9, weight: 2e7 },
+            ]),
             ttl: vec![(TimeSpan::secs(60), 1.0), (TimeSpan::secs(0), 0.7)],
             verbs: vec![
-                Command { keys: 3, ..Command::weighted(Verb::Get, 0.7) },
-                Command { delta: 9, ..Command::new(Verb::Incr) },
-                Command { text: "v t".into(), ..Command::new(Verb::MetaGet) },
-                Command { text: "set __key__ 0 0 __length__\r\n__data__".into(), ..Command::new(Verb::Raw) },
+                KeyCommand { keys: 3, ..KeyCommand::weighted(Verb::Get, 0.7) },
+                KeyCommand { delta: 9, ..KeyCommand::new(Verb::Incr) },
+                KeyCommand { text: "v t".into(), ..KeyCommand::new(Verb::MetaGet) },
+                KeyCommand { text: "set __key__ 0 0 __length__\r\n__data__".into(), ..KeyCommand::new(Verb::Raw) },
             ],
             ..KeySpace::default()
         };
@@ -319,12 +324,12 @@ mod tests {
                 connections: 70,
                 threads: 3,
                 pin: vec![5, 0, 1, 2],
-                tls: Some(tls::Settings {
+                tls: Some(tls::TlsSettings {
                     server_name: Some("cache.example".into()),
                     insecure: true,
                     versions: tls::Versions::Tls13,
                     resume: false,
-                    ..tls::Settings::default()
+                    ..tls::TlsSettings::default()
                 }),
                 depth: 9,
                 batch: 4,
@@ -343,7 +348,10 @@ mod tests {
             blind: true,
             placement: Placement::Slots,
             keys: vec![KeySpace {
-                verbs: vec![Command { fields: 3, ..Command::new(Verb::HashMultiGet) }, Command::new(Verb::HashGet)],
+                verbs: vec![
+                    KeyCommand { fields: 3, ..KeyCommand::new(Verb::HashMultiGet) },
+                    KeyCommand::new(Verb::HashGet),
+                ],
                 ..KeySpace::default()
             }],
             ..Workload::default()

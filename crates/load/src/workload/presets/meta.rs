@@ -6,7 +6,7 @@
 
 use super::super::file::distribution;
 use super::super::key;
-use super::super::model::{Command, KeySpace, Order, Sizes, Step, Verb, Workload};
+use super::super::model::{KeyCommand, KeySpace, LengthStep, Order, Sizes, Verb, Workload};
 use super::super::units::Share;
 
 /// The names of the caches.
@@ -38,7 +38,7 @@ pub fn workload(name: &str) -> Option<Workload> {
         count: groups.iter().map(|(keys, _)| keys).sum(),
         order: Order::Groups(groups),
         once: Share(ratio("loneGetRatio") / (ratio("getRatio") + ratio("loneGetRatio"))),
-        verbs: vec![Command::new(Verb::Get)],
+        verbs: vec![KeyCommand::new(Verb::Get)],
         value_bytes: distribution::sizes_json(sizes).ok()?,
         ..KeySpace::default()
     };
@@ -47,8 +47,9 @@ pub fn workload(name: &str) -> Option<Workload> {
     let weights = config["keySizeRangeProbability"].as_array()?.iter().filter_map(serde_json::Value::as_f64);
     let bound = |bytes: u64| bytes.clamp(least, key::MEMCACHED_BYTES_MAX);
     let steps = edges.windows(2).zip(weights);
-    space.key_bytes =
-        Sizes::Steps(steps.map(|(edge, weight)| Step { from: bound(edge[0]), to: bound(edge[1]), weight }).collect());
+    space.key_bytes = Sizes::Steps(
+        steps.map(|(edge, weight)| LengthStep { from: bound(edge[0]), to: bound(edge[1]), weight }).collect(),
+    );
     Some(Workload {
         name: format!("meta:{name}"),
         about: format!("Meta's {name}: popularity and sizes as published with cachebench, over {} keys", space.count),

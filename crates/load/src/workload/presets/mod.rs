@@ -15,7 +15,7 @@ use std::path::Path;
 
 use base::nearest::nearest;
 
-use super::fault::Fault;
+use super::fault::WorkloadFault;
 use super::model::Workload;
 
 macro_rules! files {
@@ -58,7 +58,7 @@ pub fn text(name: &str) -> Option<&'static str> {
 ///
 /// # Errors
 /// If there is no such preset; the fault's remedy suggests the nearest name.
-pub fn preset(name: &str) -> Result<Workload, Vec<Fault>> {
+pub fn preset(name: &str) -> Result<Workload, Vec<WorkloadFault>> {
     if let Some(text) = text(name) {
         return Workload::read_text(Path::new(name), text);
     }
@@ -79,6 +79,6 @@ pub fn preset(name: &str) -> Result<Workload, Vec<Fault>> {
                 )
             }
         };
-        vec![Fault::new("preset", format!("unknown preset '{name}'"), remedy)]
+        vec![WorkloadFault::new("preset", format!("unknown preset '{name}'"), remedy)]
     })
 }

@@ -3,7 +3,7 @@ use protocol::memcache::{Body, Parsed, Request, body, parse};
 use protocol::resp;
 
 use super::super::model::{Order, Pace, Protocol, Verb};
-use super::super::source::Source;
+use super::super::source::RequestSource;
 use super::*;
 use crate::traffic::Traffic;
 
@@ -41,7 +41,7 @@ fn every_preset_is_sound_and_asks_for_nothing_illegal() {
         workload.validate().unwrap_or_else(|faults| panic!("{name}: {faults:?}"));
         assert_eq!(workload.name, name);
         assert!(!workload.about.is_empty());
-        let mut source = Source::new(&workload, 0, UnixMillis::from_secs(1_700_000_000));
+        let mut source = RequestSource::new(&workload, 0, UnixMillis::from_secs(1_700_000_000));
         let mut out = Vec::new();
         (0..200).for_each(|_| {
             source.next(0, &mut out);

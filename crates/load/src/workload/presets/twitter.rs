@@ -8,7 +8,7 @@
 use base::units::TimeSpan;
 
 use super::super::key;
-use super::super::model::{Arrivals, Command, KeySpace, Order, Pace, Sizes, Verb, Workload};
+use super::super::model::{Arrivals, KeyCommand, KeySpace, Order, Pace, Sizes, Verb, Workload};
 use super::super::units::Share;
 
 /// Number of keys of a preset; the real cluster has more.
@@ -36,9 +36,9 @@ pub fn workload(cluster: &str) -> Option<Workload> {
     let frequency = number(6).unwrap_or(1.0).max(1.0);
     let commands = commands(cells[12]);
     let stores = commands.iter().any(|command| command.verb.stores());
-    let is_counter = |command: &Command| matches!(command.verb, Verb::Incr | Verb::Decr);
-    let (counters, others): (Vec<Command>, Vec<Command>) = commands.into_iter().partition(is_counter);
-    let space = |prefix: &str, verbs: Vec<Command>| {
+    let is_counter = |command: &KeyCommand| matches!(command.verb, Verb::Incr | Verb::Decr);
+    let (counters, others): (Vec<KeyCommand>, Vec<KeyCommand>) = commands.into_iter().partition(is_counter);
+    let space = |prefix: &str, verbs: Vec<KeyCommand>| {
         let mut space = KeySpace {
             weight: verbs.iter().map(|command| command.weight).sum(),
             count: KEYS,
@@ -77,13 +77,13 @@ pub fn workload(cluster: &str) -> Option<Workload> {
 
 /// Parses `get:0.93 set:0.07`. A `cas` also sends a `gets` for the token, so its weight is subtracted from that of
 /// `gets`.
-fn commands(cell: &str) -> Vec<Command> {
+fn commands(cell: &str) -> Vec<KeyCommand> {
     let parts = cell.split_ascii_whitespace().filter_map(|part| {
         let (name, weight) = part.split_once(':')?;
         let verb = Verb::NAMES.iter().find(|(known, _)| *known == name)?.1;
-        Some(Command::weighted(verb, weight.parse().ok()?))
+        Some(KeyCommand::weighted(verb, weight.parse().ok()?))
     });
-    let mut commands: Vec<Command> = parts.collect();
+    let mut commands: Vec<KeyCommand> = parts.collect();
     let swaps: f64 = commands.iter().filter(|command| command.verb == Verb::Cas).map(|command| command.weight).sum();
     for command in commands.iter_mut().filter(|command| command.verb == Verb::Gets) {
         command.weight = (command.weight - swaps).max(0.0);

@@ -3,9 +3,9 @@
 use protocol::memcache::client::{self, Decoder, Event, Expect, MetaCode, MetaFlags, MetaRequest, Reply, Step};
 use protocol::memcache::request::{Arith, Store, StoreMode};
 
-use super::route::{Flags, Wire};
-use super::{Draft, Reading};
-use crate::traffic::{Outcome, Progress};
+use super::route::{Flags, RequestForm};
+use super::{AnswerReader, Draft};
+use crate::traffic::{ReplyOutcome, ReplyProgress};
 
 const CRLF: &[u8] = b"\r\n";
 
@@ -14,22 +14,22 @@ const CRLF: &[u8] = b"\r\n";
 pub fn put(draft: &mut Draft<'_>, out: &mut Vec<u8>) -> u64 {
     let (number, space, route) = (draft.number(), draft.space, draft.route);
     match &route.wire {
-        Wire::Get { cas } if route.keys > 1 => put_many(draft, *cas, out),
-        Wire::Get { cas: false } => client::get(out, draft.only_key()),
-        Wire::Get { cas: true } => client::multi_gets(out, [draft.only_key()]),
-        Wire::Store { mode, compare } => return put_store(draft, *mode, *compare, out),
-        Wire::MetaStore { flags, compare } => return put_meta_store(draft, flags, *compare, out),
-        Wire::Arith { delta, decrement } => {
+        RequestForm::Get { cas } if route.keys > 1 => put_many(draft, *cas, out),
+        RequestForm::Get { cas: false } => client::get(out, draft.only_key()),
+        RequestForm::Get { cas: true } => client::multi_gets(out, [draft.only_key()]),
+        RequestForm::Store { mode, compare } => return put_store(draft, *mode, *compare, out),
+        RequestForm::MetaStore { flags, compare } => return put_meta_store(draft, flags, *compare, out),
+        RequestForm::Arith { delta, decrement } => {
             let (delta, decrement) = (*delta, *decrement);
             client::arith(out, &Arith { key: draft.only_key(), delta, decrement, noreply: false });
         }
-        Wire::Delete => client::delete(out, draft.only_key(), false),
-        Wire::Touch => client::touch(out, draft.only_key(), space.exptime(number), false),
-        Wire::MetaGet(flags) => put_flags(MetaRequest::get(out, draft.only_key()), flags).finish(),
-        Wire::MetaTouch => MetaRequest::get(out, draft.only_key()).signed(b'T', space.exptime(number)).finish(),
-        Wire::MetaDelete(flags) => put_flags(MetaRequest::delete(out, draft.only_key()), flags).finish(),
-        Wire::MetaArith(flags) => put_flags(MetaRequest::arith(out, draft.only_key()), flags).finish(),
-        Wire::MetaMany(flags) => {
+        RequestForm::Delete => client::delete(out, draft.only_key(), false),
+        RequestForm::Touch => client::touch(out, draft.only_key(), space.exptime(number), false),
+        RequestForm::MetaGet(flags) => put_flags(MetaRequest::get(out, draft.only_key()), flags).finish(),
+        RequestForm::MetaTouch => MetaRequest::get(out, draft.only_key()).signed(b'T', space.exptime(number)).finish(),
+        RequestForm::MetaDelete(flags) => put_flags(MetaRequest::delete(out, draft.only_key()), flags).finish(),
+        RequestForm::MetaArith(flags) => put_flags(MetaRequest::arith(out, draft.only_key()), flags).finish(),
+        RequestForm::MetaMany(flags) => {
             for index in 0..route.keys {
                 draft.key.clear();
                 space.text.put(space.key_at(draft.plan.key, index, route.keys), draft.key);
@@ -37,7 +37,7 @@ pub fn put(draft: &mut Draft<'_>, out: &mut Vec<u8>) -> u64 {
             }
             client::meta_noop(out);
         }
-        Wire::Line(template) => {
+        RequestForm::Line(template) => {
             draft.only_key();
             let len = space.value_bytes(number, 0);
             let version = draft.version;
@@ -94,7 +94,7 @@ fn put_flags<'o>(request: MetaRequest<'o, Vec<u8>>, flags: &Flags) -> MetaReques
 
 /// Reads received bytes of a reply.
 #[inline]
-pub fn answer(mut reading: Reading<'_>, bytes: &[u8]) -> (usize, Progress) {
+pub fn answer(mut reading: AnswerReader<'_>, bytes: &[u8]) -> (usize, ReplyProgress) {
     if let Some(answered) = plain_get(&mut reading, bytes) {
         return answered;
     }
@@ -109,13 +109,13 @@ pub fn answer(mut reading: Reading<'_>, bytes: &[u8]) -> (usize, Progress) {
             Ok(None) => {
                 reading.state.rest = decoder.rest();
                 reading.state.keep(reading.pending);
-                return (used, Progress::More);
+                return (used, ReplyProgress::More);
             }
-            Err(garbage) => return (used, Progress::Garbage(garbage.text())),
+            Err(garbage) => return (used, ReplyProgress::Garbage(garbage.text())),
         };
         used += step.consumed;
         if let Err(text) = reading.step(&step, rest) {
-            return (used, Progress::Garbage(text));
+            return (used, ReplyProgress::Garbage(text));
         }
         if step.last {
             return (used, reading.done());
@@ -125,7 +125,7 @@ pub fn answer(mut reading: Reading<'_>, bytes: &[u8]) -> (usize, Progress) {
 
 /// Reads the usual replies to a `get` quickly, if nothing is compared and no follow-up is needed.
 #[inline]
-fn plain_get(reading: &mut Reading<'_>, bytes: &[u8]) -> Option<(usize, Progress)> {
+fn plain_get(reading: &mut AnswerReader<'_>, bytes: &[u8]) -> Option<(usize, ReplyProgress)> {
     let route = reading.route;
     if route.expect != Expect::Values || route.keys > 1 || reading.verify || reading.state.rest > 0 {
         return None;
@@ -136,10 +136,10 @@ fn plain_get(reading: &mut Reading<'_>, bytes: &[u8]) -> Option<(usize, Progress
     let (hit, used) = client::lone_hit(bytes)?;
     reading.follow.tally.keys_found += 1;
     let value_bytes = hit.value.len() as u64;
-    Some((used, Progress::Done { outcome: Outcome::Hit, value_bytes }))
+    Some((used, ReplyProgress::Done { outcome: ReplyOutcome::Hit, value_bytes }))
 }
 
-impl Reading<'_> {
+impl AnswerReader<'_> {
     /// Applies one step of a decoder that had `rest` bytes of a value left before it.
     fn step(&mut self, step: &Step<'_>, rest: u64) -> Result<(), &'static str> {
         match step.event {
@@ -186,7 +186,7 @@ impl Reading<'_> {
     /// Begins a value; `key` is its key if the reply names it.
     fn value(&mut self, key: Option<&[u8]>, token: Option<u64>) -> Result<(), &'static str> {
         const UNASKED: &str = "the reply has a value of a key that was not requested";
-        let raw = matches!(self.route.wire, Wire::Line(_));
+        let raw = matches!(self.route.wire, RequestForm::Line(_));
         if raw {
             self.state.value_begins(false);
             return Ok(());

@@ -28,8 +28,8 @@ use base::prng::{Prng, split_mix};
 use super::draw::alias::Alias;
 use super::model::{Auth, Workload};
 use super::place::Ring;
-use crate::traffic::{Outcome, Pending, Progress, Traffic};
-use route::{Route, Routes, Wire};
+use crate::traffic::{Pending, ReplyOutcome, ReplyProgress, Traffic};
+use route::{RequestForm, Route, Routes};
 use space::Space;
 
 pub(super) use route::expect_of;
@@ -46,7 +46,7 @@ const SAID_BYTES_MAX: usize = 320;
 
 /// Counts in addition to the figures of each request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct AnswerTally {
     /// Number of keys that reads found.
     pub keys_found: u64,
     /// Number of keys that reads did not find.
@@ -59,7 +59,7 @@ pub struct Tally {
 
 /// A drawn request.
 #[derive(Clone, Copy, Debug)]
-struct Plan {
+struct DrawnRequest {
     route: usize,
     /// The key's number. For several keys, the base from which they are derived. For a hash, the number of the first
     /// field is in the upper bits.
@@ -71,15 +71,15 @@ struct Plan {
 /// Follow-up requests caused by replies.
 #[derive(Debug)]
 struct Follow {
-    queue: VecDeque<Plan>,
+    queue: VecDeque<DrawnRequest>,
     fill: Vec<usize>,
-    tally: Tally,
+    tally: AnswerTally,
     /// The text of the last error reply.
     said: Vec<u8>,
 }
 
 impl Follow {
-    fn push(&mut self, plan: Plan) {
+    fn push(&mut self, plan: DrawnRequest) {
         if self.queue.len() < FOLLOW_UPS_MAX {
             self.queue.push_back(plan);
         } else {
@@ -91,10 +91,10 @@ impl Follow {
     fn missed(&mut self, route: &Route, number: u64) {
         self.tally.keys_missed += 1;
         if route.fills {
-            self.push(Plan { route: self.fill[route.space], key: number, token: 0 });
+            self.push(DrawnRequest { route: self.fill[route.space], key: number, token: 0 });
         }
         if let (Some(swap), true) = (route.swap, route.swaps_always) {
-            self.push(Plan { route: swap, key: number, token: 0 });
+            self.push(DrawnRequest { route: swap, key: number, token: 0 });
         }
     }
 
@@ -102,21 +102,21 @@ impl Follow {
     fn found(&mut self, route: &Route, number: u64, token: Option<u64>) {
         self.tally.keys_found += 1;
         if let (Some(swap), Some(token)) = (route.swap, token.or(route.swaps_always.then_some(0))) {
-            self.push(Plan { route: swap, key: number, token });
+            self.push(DrawnRequest { route: swap, key: number, token });
         }
     }
 }
 
 /// The requests of one thread.
 #[derive(Debug)]
-pub struct Source {
+pub struct RequestSource {
     names: Vec<String>,
     routes: Vec<Route>,
     spaces: Vec<Space>,
     picks: Alias,
     greet: Vec<usize>,
     follow: Follow,
-    planned: Option<Plan>,
+    planned: Option<DrawnRequest>,
     ring: Ring,
     prng: Prng,
     version: u64,
@@ -128,7 +128,7 @@ pub struct Source {
     word: Vec<u8>,
 }
 
-impl Source {
+impl RequestSource {
     /// Creates the requests of thread `thread` of the workload's threads. Times to live above 30 days are sent to
     /// memcached as instants, relative to `now`.
     ///
@@ -148,7 +148,7 @@ impl Source {
             follow: Follow {
                 queue,
                 fill: routes.fill,
-                tally: Tally::default(),
+                tally: AnswerTally::default(),
                 said: Vec::with_capacity(SAID_BYTES_MAX),
             },
             routes: routes.all,
@@ -166,7 +166,7 @@ impl Source {
     }
 
     /// Returns the counts beyond the figures of each request.
-    pub const fn tally(&self) -> Tally {
+    pub const fn tally(&self) -> AnswerTally {
         self.follow.tally
     }
 
@@ -177,57 +177,57 @@ impl Source {
 
     /// Makes the next request store key `number` of space `space`.
     pub(super) fn plan_store(&mut self, space: usize, number: u64) {
-        self.planned = Some(Plan { route: self.follow.fill[space], key: number, token: 0 });
+        self.planned = Some(DrawnRequest { route: self.follow.fill[space], key: number, token: 0 });
     }
 
     #[inline]
-    fn draw(&mut self) -> Plan {
+    fn draw(&mut self) -> DrawnRequest {
         if let Some(plan) = self.follow.queue.pop_front() {
             return plan;
         }
         let at = if self.routes.len() == 1 { 0 } else { self.picks.pick(self.prng.next_u64()) };
         let route = &self.routes[at];
         let key = self.spaces[route.space].draw(&mut self.prng, route);
-        Plan { route: at, key, token: 0 }
+        DrawnRequest { route: at, key, token: 0 }
     }
 
     /// Handles an error that redirects the request to another node. The request is sent there if the node is a target.
-    fn elsewhere(&mut self, pending: &mut Pending) -> Option<Progress> {
+    fn elsewhere(&mut self, pending: &mut Pending) -> Option<ReplyProgress> {
         let redirect = protocol::resp::client::Redirect::new(&self.follow.said)?;
         let target = self.ring.node(redirect.host, redirect.port)?;
         if !redirect.once {
             self.ring.moved(redirect.slot, target);
         }
-        let mut state = progress::State::of(pending);
+        let mut state = progress::AnswerState::of(pending);
         state.forget_answer();
         if redirect.once {
             state.needs_leave();
         }
         state.keep(pending);
-        Some(Progress::Elsewhere { target })
+        Some(ReplyProgress::Elsewhere { target })
     }
 
     /// Writes the request of `plan`.
     #[inline]
-    fn put(&mut self, plan: Plan, out: &mut Vec<u8>) -> Pending {
+    fn put(&mut self, plan: DrawnRequest, out: &mut Vec<u8>) -> Pending {
         let route = &self.routes[plan.route];
         let space = &self.spaces[route.space];
         let mut draft = Draft { route, space, plan, version: self.version, key: &mut self.key, word: &mut self.word };
         let value_bytes = match &route.wire {
-            Wire::Ping => {
+            RequestForm::Ping => {
                 out.extend_from_slice(b"PING\r\n");
                 0
             }
-            Wire::RespSelect => {
+            RequestForm::RespSelect => {
                 resp::put_select(self.database, out);
                 0
             }
-            Wire::Authenticate | Wire::RespAuth | Wire::RespHello | Wire::RespName => {
+            RequestForm::Authenticate | RequestForm::RespAuth | RequestForm::RespHello | RequestForm::RespName => {
                 greeting(&route.wire, self.auth.as_ref(), &self.client_name, out);
                 0
             }
-            Wire::Resp(verb) => resp::put(&mut draft, *verb, out),
-            Wire::RespWords(words) => resp::put_words(&mut draft, words, out),
+            RequestForm::Resp(verb) => resp::put(&mut draft, *verb, out),
+            RequestForm::RespWords(words) => resp::put_words(&mut draft, words, out),
             _ => memcache::put(&mut draft, out),
         };
         self.version += u64::from(value_bytes > 0);
@@ -245,7 +245,7 @@ impl Source {
 struct Draft<'d> {
     route: &'d Route,
     space: &'d Space,
-    plan: Plan,
+    plan: DrawnRequest,
     /// Version in the stored value's mark.
     version: u64,
     /// Buffer for a key's text.
@@ -289,19 +289,21 @@ impl Draft<'_> {
     }
 }
 
-fn greeting(wire: &Wire, auth: Option<&Auth>, name: &str, out: &mut Vec<u8>) {
+fn greeting(wire: &RequestForm, auth: Option<&Auth>, name: &str, out: &mut Vec<u8>) {
     match (wire, auth) {
-        (Wire::Authenticate, Some(auth)) => {
+        (RequestForm::Authenticate, Some(auth)) => {
             protocol::memcache::client::authenticate(out, auth.user.as_bytes(), auth.password.as_bytes());
         }
-        (Wire::RespAuth, Some(auth)) => resp::put_auth(auth, out),
-        (Wire::RespHello, auth) => resp::put_hello(auth, name, out),
-        (Wire::RespName, _) => protocol::resp::client::command(out, [&b"CLIENT"[..], b"SETNAME", name.as_bytes()]),
+        (RequestForm::RespAuth, Some(auth)) => resp::put_auth(auth, out),
+        (RequestForm::RespHello, auth) => resp::put_hello(auth, name, out),
+        (RequestForm::RespName, _) => {
+            protocol::resp::client::command(out, [&b"CLIENT"[..], b"SETNAME", name.as_bytes()])
+        }
         _ => unreachable!("a connection authenticates only if the workload has a user"),
     }
 }
 
-impl Traffic for Source {
+impl Traffic for RequestSource {
     fn verbs(&self) -> &[String] {
         &self.names
     }
@@ -328,18 +330,18 @@ impl Traffic for Source {
         self.put(plan, out)
     }
 
-    fn answer(&mut self, pending: &mut Pending, bytes: &[u8]) -> (usize, Progress) {
-        let mut state = progress::State::of(pending);
+    fn answer(&mut self, pending: &mut Pending, bytes: &[u8]) -> (usize, ReplyProgress) {
+        let mut state = progress::AnswerState::of(pending);
         if state.waits_for_leave() {
             // `ASKING` has its own reply, before the request's reply.
-            let Some(line) = memchr::memchr(b'\n', bytes) else { return (0, Progress::More) };
+            let Some(line) = memchr::memchr(b'\n', bytes) else { return (0, ReplyProgress::More) };
             state.has_leave();
             state.keep(pending);
             let (used, progress) = self.answer(pending, &bytes[line + 1..]);
             return (line + 1 + used, progress);
         }
         let route = &self.routes[state.route];
-        let reading = Reading {
+        let reading = AnswerReader {
             route,
             space: &self.spaces[route.space],
             verify: self.verify,
@@ -348,15 +350,19 @@ impl Traffic for Source {
             pending,
         };
         let (used, progress) = match &route.wire {
-            Wire::Ping => pong(bytes),
-            Wire::Resp(verb) => resp::answer(reading, Some(*verb), bytes),
-            Wire::RespWords(_) | Wire::RespAuth | Wire::RespHello | Wire::RespName | Wire::RespSelect => {
-                resp::answer(reading, None, bytes)
-            }
+            RequestForm::Ping => pong(bytes),
+            RequestForm::Resp(verb) => resp::answer(reading, Some(*verb), bytes),
+            RequestForm::RespWords(_)
+            | RequestForm::RespAuth
+            | RequestForm::RespHello
+            | RequestForm::RespName
+            | RequestForm::RespSelect => resp::answer(reading, None, bytes),
             _ => memcache::answer(reading, bytes),
         };
         match progress {
-            Progress::Done { outcome: Outcome::Error, .. } => (used, self.elsewhere(pending).unwrap_or(progress)),
+            ReplyProgress::Done { outcome: ReplyOutcome::Error, .. } => {
+                (used, self.elsewhere(pending).unwrap_or(progress))
+            }
             progress => (used, progress),
         }
     }
@@ -377,11 +383,11 @@ impl Traffic for Source {
     }
 
     fn repeat(&mut self, pending: &mut Pending, out: &mut Vec<u8>) {
-        let mut state = progress::State::of(pending);
+        let mut state = progress::AnswerState::of(pending);
         if state.waits_for_leave() {
             protocol::resp::client::command(out, [&b"ASKING"[..]]);
         }
-        let again = self.put(Plan { route: state.route, key: pending.key, token: 0 }, out);
+        let again = self.put(DrawnRequest { route: state.route, key: pending.key, token: 0 }, out);
         state.forget_answer();
         *pending = again;
         state.keep(pending);
@@ -389,23 +395,23 @@ impl Traffic for Source {
 
     fn greet(&mut self, _connection: usize, out: &mut Vec<u8>) -> Vec<Pending> {
         let greet = std::mem::take(&mut self.greet);
-        let said = greet.iter().map(|route| self.put(Plan { route: *route, key: 0, token: 0 }, out)).collect();
+        let said = greet.iter().map(|route| self.put(DrawnRequest { route: *route, key: 0, token: 0 }, out)).collect();
         self.greet = greet;
         said
     }
 }
 
 /// A reply that is being read.
-struct Reading<'r> {
+struct AnswerReader<'r> {
     route: &'r Route,
     space: &'r Space,
     verify: bool,
     follow: &'r mut Follow,
-    state: progress::State,
+    state: progress::AnswerState,
     pending: &'r mut Pending,
 }
 
-impl Reading<'_> {
+impl AnswerReader<'_> {
     /// Records an error reply with the text `words`.
     fn failed(&mut self, words: &[u8]) {
         self.state.failed();
@@ -415,9 +421,9 @@ impl Reading<'_> {
     }
 
     /// Completes the reply.
-    fn done(&mut self) -> Progress {
+    fn done(&mut self) -> ReplyProgress {
         let progress = self.state.done(self.pending.read_bytes);
-        let is_wrong = matches!(progress, Progress::Done { outcome: crate::traffic::Outcome::Wrong, .. });
+        let is_wrong = matches!(progress, ReplyProgress::Done { outcome: crate::traffic::ReplyOutcome::Wrong, .. });
         self.follow.tally.values_wrong += u64::from(is_wrong);
         progress
     }
@@ -437,14 +443,14 @@ impl Reading<'_> {
     }
 }
 
-fn pong(bytes: &[u8]) -> (usize, Progress) {
+fn pong(bytes: &[u8]) -> (usize, ReplyProgress) {
     const PONG: &[u8] = b"PONG\r\n";
     let there = bytes.len().min(PONG.len());
     if bytes[..there] != PONG[..there] {
-        return (0, Progress::Garbage("the reply to PING is not PONG"));
+        return (0, ReplyProgress::Garbage("the reply to PING is not PONG"));
     }
     match there == PONG.len() {
-        true => (there, Progress::Done { outcome: crate::traffic::Outcome::Hit, value_bytes: 0 }),
-        false => (0, Progress::More),
+        true => (there, ReplyProgress::Done { outcome: crate::traffic::ReplyOutcome::Hit, value_bytes: 0 }),
+        false => (0, ReplyProgress::More),
     }
 }

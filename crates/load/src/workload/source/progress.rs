@@ -5,8 +5,8 @@
 //!   rest   | cursor 24: position of the value in the block | remaining bytes 40 |
 //! ```
 
-use super::super::value::{HEAD_BYTES, Values, Wrong};
-use crate::traffic::{Outcome, Pending, Progress};
+use super::super::value::{HEAD_BYTES, Values, WrongValue};
+use crate::traffic::{Pending, ReplyOutcome, ReplyProgress};
 
 const ROUTE_BITS: u32 = 12;
 const INDEX_BITS: u32 = 14;
@@ -30,7 +30,7 @@ const ASKED: u32 = 1 << 31;
 
 /// The state of one reply, unpacked.
 #[derive(Clone, Copy, Debug)]
-pub struct State {
+pub struct AnswerState {
     /// Index of the request's route.
     pub route: usize,
     /// Number of keys or fields that have been read.
@@ -47,7 +47,7 @@ pub fn begin(route: usize) -> u32 {
     route as u32
 }
 
-impl State {
+impl AnswerState {
     /// Unpacks the state of `pending`.
     #[inline]
     pub fn of(pending: &Pending) -> Self {
@@ -100,7 +100,7 @@ impl State {
         };
         match compared {
             Ok(at) => self.cursor = at,
-            Err(Wrong) => {
+            Err(WrongValue) => {
                 self.flags |= SKIP;
                 self.wrong();
             }
@@ -123,15 +123,15 @@ impl State {
     }
 
     /// Returns the progress of a complete reply.
-    pub fn done(&self, value_bytes: u64) -> Progress {
+    pub fn done(&self, value_bytes: u64) -> ReplyProgress {
         let has = |flag| self.flags & flag != 0;
         let outcome = match () {
-            () if has(WRONG) => Outcome::Wrong,
-            () if has(FAILED) => Outcome::Error,
-            () if has(MISSED) => Outcome::Miss,
-            () => Outcome::Hit,
+            () if has(WRONG) => ReplyOutcome::Wrong,
+            () if has(FAILED) => ReplyOutcome::Error,
+            () if has(MISSED) => ReplyOutcome::Miss,
+            () => ReplyOutcome::Hit,
         };
-        Progress::Done { outcome, value_bytes }
+        ReplyProgress::Done { outcome, value_bytes }
     }
 
     /// Records that an `ASKING` precedes the request.
@@ -174,14 +174,14 @@ mod tests {
     #[test]
     fn what_is_kept_comes_back() {
         let mut pending = Pending { state: begin(4095), ..Pending::default() };
-        let mut state = State::of(&pending);
+        let mut state = AnswerState::of(&pending);
         (state.index, state.cursor, state.rest) = (INDEX_MAX, (1 << 17) - 1, REST_MAX);
         state.missed();
         state.value_begins(true);
         state.keep(&mut pending);
-        let back = State::of(&pending);
+        let back = AnswerState::of(&pending);
         assert_eq!((back.route, back.index, back.cursor, back.rest), (4095, INDEX_MAX, (1 << 17) - 1, REST_MAX));
         assert_eq!(back.wanted(100), HEAD_BYTES);
-        assert_eq!(back.done(7), Progress::Done { outcome: Outcome::Miss, value_bytes: 7 });
+        assert_eq!(back.done(7), ReplyProgress::Done { outcome: ReplyOutcome::Miss, value_bytes: 7 });
     }
 }

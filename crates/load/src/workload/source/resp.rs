@@ -4,8 +4,8 @@ use protocol::resp::client::{self, CommandLine, Decoder, Event, Head, Step};
 
 use super::super::model::{Auth, Verb};
 use super::template::Template;
-use super::{Draft, FIELD_SHIFT, Reading, field_name, field_number};
-use crate::traffic::{Outcome, Progress};
+use super::{AnswerReader, Draft, FIELD_SHIFT, field_name, field_number};
+use crate::traffic::{ReplyOutcome, ReplyProgress};
 
 const CRLF: &[u8] = b"\r\n";
 /// The field of a counter; stores never write it.
@@ -154,7 +154,7 @@ pub fn put_select(database: u32, out: &mut Vec<u8>) {
 /// Reads received bytes of a reply to `verb`, or to a raw command if `None`, whose values are not examined. Only a null
 /// reply counts as a miss.
 #[inline]
-pub fn answer(mut reading: Reading<'_>, verb: Option<Verb>, bytes: &[u8]) -> (usize, Progress) {
+pub fn answer(mut reading: AnswerReader<'_>, verb: Option<Verb>, bytes: &[u8]) -> (usize, ReplyProgress) {
     if let Some(answered) = plain_get(&mut reading, verb, bytes) {
         return answered;
     }
@@ -172,13 +172,13 @@ pub fn answer(mut reading: Reading<'_>, verb: Option<Verb>, bytes: &[u8]) -> (us
                 // Before the first step there is no state to store.
                 (reading.pending.parts, reading.state.rest) = if is_first { (0, 0) } else { decoder.state() };
                 reading.state.keep(reading.pending);
-                return (used, Progress::More);
+                return (used, ReplyProgress::More);
             }
-            Err(garbage) => return (used, Progress::Garbage(garbage.text())),
+            Err(garbage) => return (used, ReplyProgress::Garbage(garbage.text())),
         };
         used += step.consumed;
         if let Err(text) = reading.take(verb, &step, rest, is_first) {
-            return (used, Progress::Garbage(text));
+            return (used, ReplyProgress::Garbage(text));
         }
         is_first = false;
         if step.last {
@@ -189,16 +189,16 @@ pub fn answer(mut reading: Reading<'_>, verb: Option<Verb>, bytes: &[u8]) -> (us
 
 /// Reads the usual reply to a `GET` quickly, if nothing is compared.
 #[inline]
-fn plain_get(reading: &mut Reading<'_>, verb: Option<Verb>, bytes: &[u8]) -> Option<(usize, Progress)> {
+fn plain_get(reading: &mut AnswerReader<'_>, verb: Option<Verb>, bytes: &[u8]) -> Option<(usize, ReplyProgress)> {
     if verb != Some(Verb::Get) || reading.verify || reading.pending.parts > 0 || reading.route.keys > 1 {
         return None;
     }
     let (value, used) = client::lone_bulk(bytes)?;
     reading.follow.tally.keys_found += 1;
-    Some((used, Progress::Done { outcome: Outcome::Hit, value_bytes: value.len() as u64 }))
+    Some((used, ReplyProgress::Done { outcome: ReplyOutcome::Hit, value_bytes: value.len() as u64 }))
 }
 
-impl Reading<'_> {
+impl AnswerReader<'_> {
     /// Returns the number of bytes of the current string that must be available at once, for a string with `rest` bytes
     /// left.
     fn wanted(&self, verb: Option<Verb>, rest: u64) -> usize {
@@ -267,11 +267,11 @@ impl Reading<'_> {
         self.state.value_begins(self.verify && is_value);
         let (number, index) = (self.pending.key & ((1 << FIELD_SHIFT) - 1), self.state.index);
         match self.route.wire {
-            super::Wire::Resp(Verb::Get) if is_value => self.follow.found(self.route, self.key_at(index), None),
-            super::Wire::Resp(Verb::Get) => self.missed(index, index + 1),
-            super::Wire::Resp(Verb::HashGet) if is_value => self.follow.found(self.route, number, None),
+            super::RequestForm::Resp(Verb::Get) if is_value => self.follow.found(self.route, self.key_at(index), None),
+            super::RequestForm::Resp(Verb::Get) => self.missed(index, index + 1),
+            super::RequestForm::Resp(Verb::HashGet) if is_value => self.follow.found(self.route, number, None),
             // One missing field causes one store of the whole hash.
-            super::Wire::Resp(Verb::HashGet | Verb::HashMultiGet) if !is_value && !self.state.has_missed() => {
+            super::RequestForm::Resp(Verb::HashGet | Verb::HashMultiGet) if !is_value && !self.state.has_missed() => {
                 self.missed(0, 1);
             }
             _ => {}

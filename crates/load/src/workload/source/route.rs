@@ -3,7 +3,7 @@
 use protocol::memcache::client::Expect;
 use protocol::memcache::request::StoreMode;
 
-use super::super::model::{Command, KeySpace, Protocol, Verb, Workload};
+use super::super::model::{KeyCommand, KeySpace, Protocol, Verb, Workload};
 use super::template::Template;
 
 /// One kind of request, prepared for drawing.
@@ -20,7 +20,7 @@ pub struct Route {
     /// Amount by which a RESP counter changes.
     pub delta: u64,
     /// The form of the request.
-    pub wire: Wire,
+    pub wire: RequestForm,
     /// The expected kind of reply in memcached's protocols.
     pub expect: Expect,
     /// True if a missing key is stored.
@@ -35,7 +35,7 @@ pub struct Route {
 
 /// The form of a request.
 #[derive(Clone, Debug)]
-pub enum Wire {
+pub enum RequestForm {
     /// `get` and `gets`.
     Get {
         /// True to request the CAS token.
@@ -131,9 +131,9 @@ pub fn expect_of(line: &str) -> Option<Expect> {
 
 /// The names under which replies are recorded, without duplicates.
 #[derive(Debug, Default)]
-pub struct Names(pub Vec<String>);
+pub struct AnswerNames(pub Vec<String>);
 
-impl Names {
+impl AnswerNames {
     fn number(&mut self, name: &str) -> u8 {
         let at = self.0.iter().position(|known| known == name).unwrap_or_else(|| {
             self.0.push(name.to_owned());
@@ -155,13 +155,13 @@ pub struct Routes {
     /// Routes of the requests that a new connection sends first, in order.
     pub greet: Vec<usize>,
     /// The names under which replies are recorded.
-    pub names: Names,
+    pub names: AnswerNames,
 }
 
 impl Routes {
     /// Creates the routes of `workload`, which must have been validated.
     pub fn new(workload: &Workload) -> Self {
-        let mut names = Names::default();
+        let mut names = AnswerNames::default();
         let (mut all, mut weights) = (Vec::new(), Vec::new());
         for (at, space) in workload.keys.iter().enumerate() {
             let sum: f64 = space.verbs.iter().map(|command| command.weight).sum();
@@ -181,20 +181,20 @@ impl Routes {
                 swaps.push((at, number, extra(swap_route(workload, at, command, &mut names))));
             }
         }
-        let mut greeting = |wire, name, names: &mut Names| {
+        let mut greeting = |wire, name, names: &mut AnswerNames| {
             greet.push(extra(plain(0, wire, Expect::Store, names.number(name))));
         };
         match (workload.protocol, workload.auth.is_some()) {
-            (Protocol::Resp3, _) => greeting(Wire::RespHello, "hello", &mut names),
-            (Protocol::Resp, true) => greeting(Wire::RespAuth, "auth", &mut names),
-            (_, true) => greeting(Wire::Authenticate, "auth", &mut names),
+            (Protocol::Resp3, _) => greeting(RequestForm::RespHello, "hello", &mut names),
+            (Protocol::Resp, true) => greeting(RequestForm::RespAuth, "auth", &mut names),
+            (_, true) => greeting(RequestForm::Authenticate, "auth", &mut names),
             (_, false) => {}
         }
         if workload.protocol == Protocol::Resp && !workload.client_name.is_empty() {
-            greeting(Wire::RespName, "client setname", &mut names);
+            greeting(RequestForm::RespName, "client setname", &mut names);
         }
         if workload.database != 0 {
-            greeting(Wire::RespSelect, "select", &mut names);
+            greeting(RequestForm::RespSelect, "select", &mut names);
         }
         for (space, number, swap) in swaps {
             let before: usize = workload.keys[..space].iter().map(|space| space.verbs.len()).sum();
@@ -204,7 +204,7 @@ impl Routes {
     }
 }
 
-fn plain(space: usize, wire: Wire, expect: Expect, name: u8) -> Route {
+fn plain(space: usize, wire: RequestForm, expect: Expect, name: u8) -> Route {
     Route {
         space,
         name,
@@ -220,25 +220,25 @@ fn plain(space: usize, wire: Wire, expect: Expect, name: u8) -> Route {
     }
 }
 
-fn fill_route(workload: &Workload, at: usize, space: &KeySpace, names: &mut Names) -> Route {
+fn fill_route(workload: &Workload, at: usize, space: &KeySpace, names: &mut AnswerNames) -> Route {
     let verb = if space.is_hash() { Verb::HashSet } else { Verb::Set };
     let verb = if workload.protocol == Protocol::Ping { Verb::Ping } else { verb };
-    let (wire, expect) = wire(workload.protocol, &Command::new(verb));
+    let (wire, expect) = wire(workload.protocol, &KeyCommand::new(verb));
     plain(at, wire, expect, names.number("fill"))
 }
 
 /// Returns the second request of `command`.
-fn swap_route(workload: &Workload, at: usize, command: &Command, names: &mut Names) -> Route {
+fn swap_route(workload: &Workload, at: usize, command: &KeyCommand, names: &mut AnswerNames) -> Route {
     let (name, wire, expect) = match (command.verb, workload.protocol) {
-        (Verb::HashUpdate, _) => ("hset", Wire::Resp(Verb::HashSet), Expect::Ok),
-        (verb @ (Verb::HashIncr | Verb::HashDecr), _) => ("hincrby", Wire::Resp(verb), Expect::Ok),
-        (_, Protocol::Meta) => ("cas", Wire::MetaStore { flags: Flags::new(), compare: true }, Expect::Meta),
-        _ => ("cas", Wire::Store { mode: StoreMode::Set, compare: true }, Expect::Store),
+        (Verb::HashUpdate, _) => ("hset", RequestForm::Resp(Verb::HashSet), Expect::Ok),
+        (verb @ (Verb::HashIncr | Verb::HashDecr), _) => ("hincrby", RequestForm::Resp(verb), Expect::Ok),
+        (_, Protocol::Meta) => ("cas", RequestForm::MetaStore { flags: Flags::new(), compare: true }, Expect::Meta),
+        _ => ("cas", RequestForm::Store { mode: StoreMode::Set, compare: true }, Expect::Store),
     };
     Route { delta: command.delta, ..plain(at, wire, expect, names.number(name)) }
 }
 
-fn route(workload: &Workload, space: usize, command: &Command, names: &mut Names) -> Route {
+fn route(workload: &Workload, space: usize, command: &KeyCommand, names: &mut AnswerNames) -> Route {
     let (wire, expect) = wire(workload.protocol, command);
     let name = match command.verb {
         Verb::Cas => "gets".to_owned(),
@@ -259,54 +259,58 @@ fn route(workload: &Workload, space: usize, command: &Command, names: &mut Names
 }
 
 /// Returns the form of `command` and the expected kind of reply. (RESP and `PING` ignore the latter.)
-fn wire(protocol: Protocol, command: &Command) -> (Wire, Expect) {
+fn wire(protocol: Protocol, command: &KeyCommand) -> (RequestForm, Expect) {
     let raw = || Template::new(&command.text);
     match (protocol, command.verb) {
-        (Protocol::Ping, _) => (Wire::Ping, Expect::Ok),
+        (Protocol::Ping, _) => (RequestForm::Ping, Expect::Ok),
         (Protocol::Resp | Protocol::Resp3, Verb::Raw) => {
-            (Wire::RespWords(command.text.split_ascii_whitespace().map(Template::new).collect()), Expect::Ok)
+            (RequestForm::RespWords(command.text.split_ascii_whitespace().map(Template::new).collect()), Expect::Ok)
         }
-        (Protocol::Resp | Protocol::Resp3, verb) if verb.modifies_hash() => (Wire::Resp(Verb::HashGetAll), Expect::Ok),
-        (Protocol::Resp | Protocol::Resp3, verb) => (Wire::Resp(verb), Expect::Ok),
-        (_, Verb::Raw) => (Wire::Line(raw()), expect_of(&command.text).unwrap_or(Expect::Ok)),
-        (_, Verb::MetaGet) => (Wire::MetaGet(flags(&command.text)), Expect::Meta),
-        (_, Verb::MetaSet) => (Wire::MetaStore { flags: flags(&command.text), compare: false }, Expect::Meta),
-        (_, Verb::MetaDelete) => (Wire::MetaDelete(flags(&command.text)), Expect::Meta),
-        (_, Verb::MetaArith) => (Wire::MetaArith(flags(&command.text)), Expect::Meta),
+        (Protocol::Resp | Protocol::Resp3, verb) if verb.modifies_hash() => {
+            (RequestForm::Resp(Verb::HashGetAll), Expect::Ok)
+        }
+        (Protocol::Resp | Protocol::Resp3, verb) => (RequestForm::Resp(verb), Expect::Ok),
+        (_, Verb::Raw) => (RequestForm::Line(raw()), expect_of(&command.text).unwrap_or(Expect::Ok)),
+        (_, Verb::MetaGet) => (RequestForm::MetaGet(flags(&command.text)), Expect::Meta),
+        (_, Verb::MetaSet) => (RequestForm::MetaStore { flags: flags(&command.text), compare: false }, Expect::Meta),
+        (_, Verb::MetaDelete) => (RequestForm::MetaDelete(flags(&command.text)), Expect::Meta),
+        (_, Verb::MetaArith) => (RequestForm::MetaArith(flags(&command.text)), Expect::Meta),
         (Protocol::Memcache, verb) => text_wire(verb, command),
         (Protocol::Meta, verb) => {
-            let store = |mode| (Wire::MetaStore { flags: flags(mode), compare: false }, Expect::Meta);
+            let store = |mode| (RequestForm::MetaStore { flags: flags(mode), compare: false }, Expect::Meta);
             match verb {
-                Verb::Get if command.keys > 1 => (Wire::MetaMany(flags("v k q")), Expect::UntilNoop),
-                Verb::Gets if command.keys > 1 => (Wire::MetaMany(flags("v k c q")), Expect::UntilNoop),
-                Verb::Get => (Wire::MetaGet(flags("v")), Expect::Meta),
-                Verb::Gets | Verb::Cas => (Wire::MetaGet(flags("c v")), Expect::Meta),
+                Verb::Get if command.keys > 1 => (RequestForm::MetaMany(flags("v k q")), Expect::UntilNoop),
+                Verb::Gets if command.keys > 1 => (RequestForm::MetaMany(flags("v k c q")), Expect::UntilNoop),
+                Verb::Get => (RequestForm::MetaGet(flags("v")), Expect::Meta),
+                Verb::Gets | Verb::Cas => (RequestForm::MetaGet(flags("c v")), Expect::Meta),
                 Verb::Add => store("ME"),
                 Verb::Replace => store("MR"),
                 Verb::Append => store("MA"),
                 Verb::Prepend => store("MP"),
-                Verb::Incr => (Wire::MetaArith(flags(&format!("D{}", command.delta))), Expect::Meta),
-                Verb::Decr => (Wire::MetaArith(flags(&format!("MD D{}", command.delta))), Expect::Meta),
-                Verb::Delete => (Wire::MetaDelete(Flags::new()), Expect::Meta),
-                Verb::Touch => (Wire::MetaTouch, Expect::Meta),
+                Verb::Incr => (RequestForm::MetaArith(flags(&format!("D{}", command.delta))), Expect::Meta),
+                Verb::Decr => (RequestForm::MetaArith(flags(&format!("MD D{}", command.delta))), Expect::Meta),
+                Verb::Delete => (RequestForm::MetaDelete(Flags::new()), Expect::Meta),
+                Verb::Touch => (RequestForm::MetaTouch, Expect::Meta),
                 _ => store(""),
             }
         }
     }
 }
 
-fn text_wire(verb: Verb, command: &Command) -> (Wire, Expect) {
-    let store = |mode| (Wire::Store { mode, compare: false }, Expect::Store);
+fn text_wire(verb: Verb, command: &KeyCommand) -> (RequestForm, Expect) {
+    let store = |mode| (RequestForm::Store { mode, compare: false }, Expect::Store);
     match verb {
-        Verb::Get => (Wire::Get { cas: false }, Expect::Values),
-        Verb::Gets | Verb::Cas => (Wire::Get { cas: true }, Expect::Values),
+        Verb::Get => (RequestForm::Get { cas: false }, Expect::Values),
+        Verb::Gets | Verb::Cas => (RequestForm::Get { cas: true }, Expect::Values),
         Verb::Add => store(StoreMode::Add),
         Verb::Replace => store(StoreMode::Replace),
         Verb::Append => store(StoreMode::Append),
         Verb::Prepend => store(StoreMode::Prepend),
-        Verb::Incr | Verb::Decr => (Wire::Arith { delta: command.delta, decrement: verb == Verb::Decr }, Expect::Arith),
-        Verb::Delete => (Wire::Delete, Expect::Delete),
-        Verb::Touch => (Wire::Touch, Expect::Touch),
+        Verb::Incr | Verb::Decr => {
+            (RequestForm::Arith { delta: command.delta, decrement: verb == Verb::Decr }, Expect::Arith)
+        }
+        Verb::Delete => (RequestForm::Delete, Expect::Delete),
+        Verb::Touch => (RequestForm::Touch, Expect::Touch),
         _ => store(StoreMode::Set),
     }
 }

@@ -12,7 +12,7 @@ use super::super::key::{KeyText, ttl_word, value_word};
 use super::super::model::{KeySpace, Verb, Workload};
 use super::super::value::Values;
 use super::FIELD_SHIFT;
-use super::route::{Route, Wire};
+use super::route::{RequestForm, Route};
 
 /// Longest relative time to live in seconds; memcached treats larger numbers as instants.
 const RELATIVE_S_MAX: u64 = 30 * 86_400;
@@ -82,7 +82,8 @@ impl Space {
             return self.text.once(prng.next_u64());
         }
         let number = self.chooser.draw(prng, route.stores);
-        let names_field = matches!(route.wire, Wire::Resp(Verb::HashGet | Verb::HashMultiGet | Verb::HashDelete));
+        let names_field =
+            matches!(route.wire, RequestForm::Resp(Verb::HashGet | Verb::HashMultiGet | Verb::HashDelete));
         if names_field { number | prng.below(self.fields.into()) << FIELD_SHIFT } else { number }
     }
 

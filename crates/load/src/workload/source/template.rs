@@ -3,18 +3,19 @@
 /// A text with placeholders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
-    parts: Vec<Part>,
+    parts: Vec<TemplatePart>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum TemplatePart {
     Text(Box<[u8]>),
     Key,
     Length,
     Data,
 }
 
-const PLACES: [(&str, Part); 3] = [("__key__", Part::Key), ("__length__", Part::Length), ("__data__", Part::Data)];
+const PLACES: [(&str, TemplatePart); 3] =
+    [("__key__", TemplatePart::Key), ("__length__", TemplatePart::Length), ("__data__", TemplatePart::Data)];
 
 impl Template {
     /// Parses `text`.
@@ -25,13 +26,13 @@ impl Template {
             PLACES.iter().filter_map(|place| Some((rest.find(place.0)?, place))).min_by_key(|(at, _)| *at)
         {
             if at > 0 {
-                parts.push(Part::Text(rest.as_bytes()[..at].into()));
+                parts.push(TemplatePart::Text(rest.as_bytes()[..at].into()));
             }
             parts.push(part.clone());
             rest = &rest[at + name.len()..];
         }
         if !rest.is_empty() {
-            parts.push(Part::Text(rest.as_bytes().into()));
+            parts.push(TemplatePart::Text(rest.as_bytes().into()));
         }
         Self { parts }
     }
@@ -40,17 +41,17 @@ impl Template {
     pub fn put(&self, key: &[u8], len: u64, mut data: impl FnMut(&mut Vec<u8>), out: &mut Vec<u8>) {
         for part in &self.parts {
             match part {
-                Part::Text(text) => out.extend_from_slice(text),
-                Part::Key => out.extend_from_slice(key),
-                Part::Length => protocol::number::put_u64(out, len),
-                Part::Data => data(out),
+                TemplatePart::Text(text) => out.extend_from_slice(text),
+                TemplatePart::Key => out.extend_from_slice(key),
+                TemplatePart::Length => protocol::number::put_u64(out, len),
+                TemplatePart::Data => data(out),
             }
         }
     }
 
     /// Returns whether the template has a placeholder for a value.
     pub fn has_data(&self) -> bool {
-        self.parts.contains(&Part::Data)
+        self.parts.contains(&TemplatePart::Data)
     }
 }
 

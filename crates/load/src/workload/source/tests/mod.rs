@@ -3,8 +3,8 @@ mod model;
 use std::collections::{BTreeMap, HashSet};
 
 use super::*;
-use crate::traffic::Outcome;
-use crate::workload::model::{Command, KeySpace, Order, Placement, Protocol, Sizes, Step, Target, Verb};
+use crate::traffic::ReplyOutcome;
+use crate::workload::model::{KeyCommand, KeySpace, LengthStep, Order, Placement, Protocol, Sizes, Target, Verb};
 use crate::workload::prefill::Prefill;
 use crate::workload::units::Share;
 use base::units::TimeSpan;
@@ -13,23 +13,23 @@ use model::Model;
 const NOW: UnixMillis = UnixMillis::from_secs(1_700_000_000);
 
 /// Number of times that each verb had each outcome.
-type Counts = BTreeMap<(String, Outcome), u64>;
+type Counts = BTreeMap<(String, ReplyOutcome), u64>;
 
 /// Shows `answer` to `traffic` in pieces of at most `step` bytes, as an engine does; says what came of it.
-fn read(traffic: &mut impl Traffic, pending: &mut Pending, answer: &[u8], step: usize) -> Result<Outcome, String> {
+fn read(traffic: &mut impl Traffic, pending: &mut Pending, answer: &[u8], step: usize) -> Result<ReplyOutcome, String> {
     let mut shown = Vec::new();
     let mut pieces = answer.chunks(step);
     loop {
         let (used, progress) = traffic.answer(pending, &shown);
         shown.drain(..used);
         match progress {
-            Progress::Done { outcome, .. } => {
+            ReplyProgress::Done { outcome, .. } => {
                 let left: usize = shown.len() + pieces.map(<[u8]>::len).sum::<usize>();
                 return if left == 0 { Ok(outcome) } else { Err(format!("{left} bytes were left")) };
             }
-            Progress::Garbage(text) => return Err(text.to_owned()),
-            Progress::Elsewhere { target } => return Err(format!("it is at {target}")),
-            Progress::More => match pieces.next() {
+            ReplyProgress::Garbage(text) => return Err(text.to_owned()),
+            ReplyProgress::Elsewhere { target } => return Err(format!("it is at {target}")),
+            ReplyProgress::More => match pieces.next() {
                 Some(piece) => shown.extend_from_slice(piece),
                 None => return Err(format!("more was wanted behind {:?}", String::from_utf8_lossy(answer))),
             },
@@ -60,14 +60,14 @@ fn drive(workload: &Workload, traffic: &mut impl Traffic, model: &mut Model, req
     counts
 }
 
-fn workload(protocol: Protocol, verbs: Vec<Command>) -> Workload {
+fn workload(protocol: Protocol, verbs: Vec<KeyCommand>) -> Workload {
     let space = KeySpace { count: 100, verbs, value_bytes: Sizes::Range(0, 300), ..KeySpace::default() };
     Workload { protocol, keys: vec![space], verify: false, ..Workload::default() }
 }
 
-fn source(workload: &Workload) -> Source {
+fn source(workload: &Workload) -> RequestSource {
     workload.validate().unwrap_or_else(|faults| panic!("{faults:?}"));
-    Source::new(workload, 0, NOW)
+    RequestSource::new(workload, 0, NOW)
 }
 
 fn filled(workload: &Workload) -> Model {
@@ -80,7 +80,7 @@ fn filled(workload: &Workload) -> Model {
 }
 
 fn outcomes(counts: &Counts, verb: &str) -> [u64; 4] {
-    [Outcome::Hit, Outcome::Miss, Outcome::Error, Outcome::Wrong]
+    [ReplyOutcome::Hit, ReplyOutcome::Miss, ReplyOutcome::Error, ReplyOutcome::Wrong]
         .map(|outcome| counts.get(&(verb.to_owned(), outcome)).copied().unwrap_or(0))
 }
 
@@ -99,7 +99,7 @@ fn random_sizes(prng: &mut Prng, low: u64, high: u64) -> Sizes {
     match prng.below(3) {
         0 => Sizes::Fixed(a),
         1 => Sizes::Range(a, b),
-        _ => Sizes::Steps(vec![Step { from: a, to: b, weight: 1.5 }, Step { from: c, to: d, weight: 3.0 }]),
+        _ => Sizes::Steps(vec![LengthStep { from: a, to: b, weight: 1.5 }, LengthStep { from: c, to: d, weight: 3.0 }]),
     }
 }
 
@@ -118,7 +118,7 @@ fn random_space(prng: &mut Prng, protocol: Protocol, verify: bool) -> KeySpace {
         let many = matches!(verb, Verb::Get | Verb::Gets) && prng.chance(1, 2);
         let keys = if many { 2 + prng.below(30) as u32 } else { 1 };
         let fields = prng.below(5) as u32;
-        Command { keys, fields, delta: prng.below(1000), ..Command::weighted(verb, 0.1 + prng.unit()) }
+        KeyCommand { keys, fields, delta: prng.below(1000), ..KeyCommand::weighted(verb, 0.1 + prng.unit()) }
     };
     let order = match prng.below(6) {
         0 => Order::Uniform,
@@ -177,14 +177,14 @@ fn every_request_of_any_workload_is_legal_and_its_answer_is_read_however_it_is_c
         }
         let mut model = if prng.chance(1, 2) { filled(&workload) } else { Model::default() };
         for thread in 0..workload.threads {
-            let mut source = Source::new(&workload, thread, NOW);
+            let mut source = RequestSource::new(&workload, thread, NOW);
             let step = [1, 7, 100, usize::MAX][prng.below(4) as usize];
             let requests = if step == 1 { 20 } else { 100 };
             let counts = drive(&workload, &mut source, &mut model, requests, step);
             for ((verb, outcome), count) in counts {
                 match outcome {
-                    Outcome::Hit => hits += count,
-                    Outcome::Miss => misses += count,
+                    ReplyOutcome::Hit => hits += count,
+                    ReplyOutcome::Miss => misses += count,
                     other => panic!("seed {seed}: {count} times {other:?} of {verb}: {workload:?}"),
                 }
             }
@@ -198,7 +198,7 @@ fn every_request_of_any_workload_is_legal_and_its_answer_is_read_however_it_is_c
 fn a_miss_is_filled_and_then_hit() {
     for protocol in [Protocol::Memcache, Protocol::Meta, Protocol::Resp] {
         for keys in [1, 7] {
-            let get = Command { keys, ..Command::new(Verb::Get) };
+            let get = KeyCommand { keys, ..KeyCommand::new(Verb::Get) };
             let workload = Workload { fill_on_miss: true, verify: true, ..workload(protocol, vec![get]) };
             let (mut source, mut model) = (source(&workload), Model::default());
             let counts = drive(&workload, &mut source, &mut model, 3000, 50);
@@ -211,7 +211,8 @@ fn a_miss_is_filled_and_then_hit() {
             assert_eq!(tally.values_wrong + tally.follow_ups_dropped, 0);
         }
     }
-    let verbs = vec![Command::new(Verb::HashGet), Command::new(Verb::HashGetAll), Command::new(Verb::HashMultiGet)];
+    let verbs =
+        vec![KeyCommand::new(Verb::HashGet), KeyCommand::new(Verb::HashGetAll), KeyCommand::new(Verb::HashMultiGet)];
     let workload = Workload { fill_on_miss: true, verify: true, ..workload(Protocol::Resp, verbs) };
     let (mut source, mut model) = (source(&workload), Model::default());
     let counts = drive(&workload, &mut source, &mut model, 3000, 50);
@@ -223,7 +224,7 @@ fn a_miss_is_filled_and_then_hit() {
 #[test]
 fn a_swap_follows_its_read_with_the_token_that_was_read() {
     for protocol in [Protocol::Memcache, Protocol::Meta] {
-        let workload = workload(protocol, vec![Command::new(Verb::Cas)]);
+        let workload = workload(protocol, vec![KeyCommand::new(Verb::Cas)]);
         let (mut source, mut model) = (source(&workload), filled(&workload));
         let counts = drive(&workload, &mut source, &mut model, 1000, 20);
         assert_eq!(outcomes(&counts, "gets"), [500, 0, 0, 0], "{protocol:?}");
@@ -232,7 +233,7 @@ fn a_swap_follows_its_read_with_the_token_that_was_read() {
         let mut pending = source.next(0, &mut out);
         let reply = answer(protocol, &mut model, &out);
         model.items.values_mut().for_each(|item| item.cas += 1);
-        assert_eq!(read(&mut source, &mut pending, &reply, 9), Ok(Outcome::Hit));
+        assert_eq!(read(&mut source, &mut pending, &reply, 9), Ok(ReplyOutcome::Hit));
         let counts = drive(&workload, &mut source, &mut model, 1, 9);
         assert_eq!(outcomes(&counts, "cas"), [0, 1, 0, 0], "somebody stored in between");
     }
@@ -241,7 +242,7 @@ fn a_swap_follows_its_read_with_the_token_that_was_read() {
 #[test]
 fn a_request_for_several_keys_counts_each_that_is_there() {
     for protocol in [Protocol::Memcache, Protocol::Meta, Protocol::Resp] {
-        let get = Command { keys: 10, ..Command::new(Verb::Get) };
+        let get = KeyCommand { keys: 10, ..KeyCommand::new(Verb::Get) };
         let workload = Workload { verify: true, ..workload(protocol, vec![get]) };
         let mut model = filled(&workload);
         let text = crate::workload::key::KeyText::new(&workload.keys[0]);
@@ -257,9 +258,10 @@ fn a_request_for_several_keys_counts_each_that_is_there() {
 #[test]
 fn every_kind_of_corruption_is_filed_as_wrong() {
     let space = |verbs| KeySpace { value_bytes: Sizes::Fixed(500), ..workload(Protocol::Resp, verbs).keys.remove(0) };
-    let many = Command { keys: 5, ..Command::new(Verb::Get) };
-    let strings = vec![Command::new(Verb::Get), many];
-    let hashes = vec![Command::new(Verb::HashGet), Command::new(Verb::HashMultiGet), Command::new(Verb::HashGetAll)];
+    let many = KeyCommand { keys: 5, ..KeyCommand::new(Verb::Get) };
+    let strings = vec![KeyCommand::new(Verb::Get), many];
+    let hashes =
+        vec![KeyCommand::new(Verb::HashGet), KeyCommand::new(Verb::HashMultiGet), KeyCommand::new(Verb::HashGetAll)];
     for (protocol, verbs) in [
         (Protocol::Memcache, strings.clone()),
         (Protocol::Meta, strings.clone()),
@@ -279,7 +281,7 @@ fn every_kind_of_corruption_is_filed_as_wrong() {
             model.items.values_mut().for_each(|item| corrupt(&mut item.value));
             model.hashes.values_mut().flat_map(BTreeMap::values_mut).for_each(corrupt);
             let counts = drive(&workload, &mut source, &mut model, 200, 90);
-            assert!(counts.keys().all(|(_, outcome)| *outcome == Outcome::Wrong), "{protocol:?}: {counts:?}");
+            assert!(counts.keys().all(|(_, outcome)| *outcome == ReplyOutcome::Wrong), "{protocol:?}: {counts:?}");
             assert_eq!(source.tally().values_wrong, 200);
         }
         // Values that are right in themselves, each under another's key.
@@ -300,13 +302,13 @@ fn every_kind_of_corruption_is_filed_as_wrong() {
             hash.values_mut().zip(values).for_each(|(value, other)| *value = other);
         }
         let counts = drive(&workload, &mut source, &mut model, 200, 90);
-        assert!(counts.keys().all(|(_, outcome)| *outcome == Outcome::Wrong), "{protocol:?}: {counts:?}");
+        assert!(counts.keys().all(|(_, outcome)| *outcome == ReplyOutcome::Wrong), "{protocol:?}: {counts:?}");
     }
 }
 
 #[test]
 fn what_is_no_answer_ends_the_connection_with_its_reason() {
-    let get = |keys| Command { keys, ..Command::new(Verb::Get) };
+    let get = |keys| KeyCommand { keys, ..KeyCommand::new(Verb::Get) };
     for (protocol, keys, reply) in [
         (Protocol::Memcache, 1, "HTTP/1.1 400 Bad Request\r\n"),
         (Protocol::Memcache, 1, "STORED\r\n"),
@@ -321,7 +323,7 @@ fn what_is_no_answer_ends_the_connection_with_its_reason() {
         (Protocol::Resp, 2, ":1\r\n"),
         (Protocol::Ping, 1, "PUNG\r\n"),
     ] {
-        let verbs = vec![if protocol == Protocol::Ping { Command::new(Verb::Ping) } else { get(keys) }];
+        let verbs = vec![if protocol == Protocol::Ping { KeyCommand::new(Verb::Ping) } else { get(keys) }];
         let workload = Workload { verify: true, ..workload(protocol, verbs) };
         let mut source = source(&workload);
         let mut pending = source.next(0, &mut Vec::new());
@@ -338,10 +340,10 @@ fn an_error_is_filed_as_one_and_the_connection_goes_on() {
         (Protocol::Resp, "-ERR no\r\n"),
         (Protocol::Resp, "-WRONGTYPE other\r\n"),
     ] {
-        let workload = workload(protocol, vec![Command::new(Verb::Set)]);
+        let workload = workload(protocol, vec![KeyCommand::new(Verb::Set)]);
         let mut source = source(&workload);
         let mut pending = source.next(0, &mut Vec::new());
-        assert_eq!(read(&mut source, &mut pending, reply.as_bytes(), 3), Ok(Outcome::Error));
+        assert_eq!(read(&mut source, &mut pending, reply.as_bytes(), 3), Ok(ReplyOutcome::Error));
     }
 }
 
@@ -373,7 +375,7 @@ fn threads_store_every_key_once_and_end_by_themselves() {
 #[test]
 fn a_long_time_to_live_is_an_instant_for_memcached_and_a_length_for_resp() {
     let days = |protocol| {
-        let mut workload = workload(protocol, vec![Command::new(Verb::Set), Command::new(Verb::Touch)]);
+        let mut workload = workload(protocol, vec![KeyCommand::new(Verb::Set), KeyCommand::new(Verb::Touch)]);
         workload.keys[0].ttl = vec![(TimeSpan::secs(40 * 86_400), 1.0)];
         let (mut source, mut model) = (source(&workload), filled(&workload));
         drive(&workload, &mut source, &mut model, 50, 50);
@@ -389,7 +391,7 @@ fn a_long_time_to_live_is_an_instant_for_memcached_and_a_length_for_resp() {
 
 #[test]
 fn raw_commands_are_sent_as_they_are_written() {
-    let raw = |text: &str| Command { text: text.into(), ..Command::new(Verb::Raw) };
+    let raw = |text: &str| KeyCommand { text: text.into(), ..KeyCommand::new(Verb::Raw) };
     for (protocol, text, filed) in [
         (Protocol::Memcache, "set __key__ 0 0 __length__\r\n__data__", "set"),
         (Protocol::Memcache, "get __key__ __key__", "get"),
@@ -410,9 +412,9 @@ fn raw_commands_are_sent_as_they_are_written() {
 #[test]
 fn one_seed_is_one_sequence_and_threads_differ() {
     let workload =
-        Workload { connections: 2, threads: 2, ..workload(Protocol::Memcache, vec![Command::new(Verb::Set)]) };
+        Workload { connections: 2, threads: 2, ..workload(Protocol::Memcache, vec![KeyCommand::new(Verb::Set)]) };
     let bytes = |workload: &Workload, thread| {
-        let mut source = Source::new(workload, thread, NOW);
+        let mut source = RequestSource::new(workload, thread, NOW);
         let mut out = Vec::new();
         (0..100).for_each(|_| {
             source.next(0, &mut out);
@@ -433,7 +435,7 @@ fn a_key_always_goes_to_its_target() {
             placement,
             targets: (1..4).map(target).collect(),
             fill_on_miss: true,
-            ..workload(Protocol::Memcache, vec![Command::new(Verb::Get)])
+            ..workload(Protocol::Memcache, vec![KeyCommand::new(Verb::Get)])
         };
         let mut source = source(&workload);
         let mut models = [Model::default(), Model::default(), Model::default()];
@@ -453,8 +455,8 @@ fn a_key_always_goes_to_its_target() {
 #[test]
 fn a_connection_says_who_it_is_first() {
     let auth = Some(Auth { user: "u".into(), password: "pw".into() });
-    let memcached = Workload { auth: auth.clone(), ..workload(Protocol::Memcache, vec![Command::new(Verb::Get)]) };
-    let resp = Workload { auth, database: 3, ..workload(Protocol::Resp, vec![Command::new(Verb::Get)]) };
+    let memcached = Workload { auth: auth.clone(), ..workload(Protocol::Memcache, vec![KeyCommand::new(Verb::Get)]) };
+    let resp = Workload { auth, database: 3, ..workload(Protocol::Resp, vec![KeyCommand::new(Verb::Get)]) };
     let client_name = "us".to_owned();
     let named = Workload { client_name: client_name.clone(), ..resp.clone() };
     let resp3 = Workload { protocol: Protocol::Resp3, ..named.clone() };
@@ -478,7 +480,7 @@ fn a_connection_says_who_it_is_first() {
         let mut rest = &reply[..];
         for pending in &mut pendings {
             let (used, progress) = source.answer(pending, rest);
-            assert!(matches!(progress, Progress::Done { outcome: Outcome::Hit, .. }), "{progress:?}");
+            assert!(matches!(progress, ReplyProgress::Done { outcome: ReplyOutcome::Hit, .. }), "{progress:?}");
             rest = &rest[used..];
         }
         assert!(rest.is_empty());
@@ -489,7 +491,7 @@ fn a_connection_says_who_it_is_first() {
 #[test]
 fn a_huge_value_is_read_without_being_kept() {
     for protocol in [Protocol::Memcache, Protocol::Meta, Protocol::Resp] {
-        let mut workload = Workload { verify: true, ..workload(protocol, vec![Command::new(Verb::Get)]) };
+        let mut workload = Workload { verify: true, ..workload(protocol, vec![KeyCommand::new(Verb::Get)]) };
         (workload.keys[0].count, workload.keys[0].value_bytes) = (1, Sizes::Fixed(5_000_000));
         let (mut source, mut model) = (source(&workload), filled(&workload));
         let mut out = Vec::new();
@@ -501,8 +503,8 @@ fn a_huge_value_is_read_without_being_kept() {
             let (used, progress) = source.answer(&mut pending, &shown);
             shown.drain(..used);
             longest = longest.max(shown.len());
-            if let Progress::Done { outcome, value_bytes } = progress {
-                assert_eq!((outcome, value_bytes), (Outcome::Hit, 5_000_000));
+            if let ReplyProgress::Done { outcome, value_bytes } = progress {
+                assert_eq!((outcome, value_bytes), (ReplyOutcome::Hit, 5_000_000));
             }
         }
         assert!(shown.is_empty() && longest < 300, "{protocol:?} kept {longest} bytes");
@@ -512,9 +514,9 @@ fn a_huge_value_is_read_without_being_kept() {
 #[test]
 fn commands_and_spaces_come_as_often_as_their_weights_say() {
     let space = |prefix: &str, weight, verbs| KeySpace { prefix: prefix.into(), weight, verbs, ..KeySpace::default() };
-    let two = vec![Command::weighted(Verb::Get, 9.0), Command::weighted(Verb::Set, 1.0)];
+    let two = vec![KeyCommand::weighted(Verb::Get, 9.0), KeyCommand::weighted(Verb::Set, 1.0)];
     let workload = Workload {
-        keys: vec![space("a", 3.0, two), space("b", 1.0, vec![Command::weighted(Verb::Delete, 7.0)])],
+        keys: vec![space("a", 3.0, two), space("b", 1.0, vec![KeyCommand::weighted(Verb::Delete, 7.0)])],
         ..Workload::default()
     };
     let (mut source, mut model) = (source(&workload), Model::default());
@@ -525,7 +527,7 @@ fn commands_and_spaces_come_as_often_as_their_weights_say() {
 
 #[test]
 fn a_share_of_the_requests_is_for_keys_that_nobody_asks_for_again() {
-    let mut workload = workload(Protocol::Memcache, vec![Command::new(Verb::Get)]);
+    let mut workload = workload(Protocol::Memcache, vec![KeyCommand::new(Verb::Get)]);
     workload.keys[0].once = Share(0.25);
     let mut source = source(&workload);
     let (mut seen, mut once) = (HashSet::new(), 0);
@@ -538,7 +540,7 @@ fn a_share_of_the_requests_is_for_keys_that_nobody_asks_for_again() {
 }
 
 /// Asks for one key; the request, and what is kept of it.
-fn asked(source: &mut Source) -> (Vec<u8>, Pending) {
+fn asked(source: &mut RequestSource) -> (Vec<u8>, Pending) {
     let mut out = Vec::new();
     source.target();
     let pending = source.next(0, &mut out);
@@ -550,7 +552,7 @@ fn a_redirect_sends_the_same_request_to_the_node_that_is_named() {
     let target = |port: u16| Target { address: format!("127.0.0.1:{port}"), weight: 1 };
     let targets = vec![target(7000), target(7001), target(7002)];
     for verb in [Verb::Get, Verb::Set, Verb::HashGetAll, Verb::HashMultiGet] {
-        let mut workload = workload(Protocol::Resp, vec![Command::new(verb)]);
+        let mut workload = workload(Protocol::Resp, vec![KeyCommand::new(verb)]);
         (workload.targets, workload.placement) = (targets.clone(), Placement::Slots);
         let mut source = source(&workload);
         let (request, mut pending) = asked(&mut source);
@@ -559,9 +561,12 @@ fn a_redirect_sends_the_same_request_to_the_node_that_is_named() {
         let moved = format!("-MOVED {slot} 127.0.0.1:7002\r\n");
         for cut in 1..moved.len() {
             let mut pending = pending;
-            assert_eq!(source.answer(&mut pending, &moved.as_bytes()[..cut]), (0, Progress::More));
+            assert_eq!(source.answer(&mut pending, &moved.as_bytes()[..cut]), (0, ReplyProgress::More));
         }
-        assert_eq!(source.answer(&mut pending, moved.as_bytes()), (moved.len(), Progress::Elsewhere { target: 2 }));
+        assert_eq!(
+            source.answer(&mut pending, moved.as_bytes()),
+            (moved.len(), ReplyProgress::Elsewhere { target: 2 })
+        );
         let mut again = Vec::new();
         source.repeat(&mut pending, &mut again);
         // A store has a version of its own in its value; all else is the same.
@@ -572,7 +577,7 @@ fn a_redirect_sends_the_same_request_to_the_node_that_is_named() {
         assert_eq!(source.ring.target(&key), 2, "the slot map has learnt it");
         let asks = format!("-ASK {slot} :7001\r\n");
         let (used, progress) = source.answer(&mut pending, asks.as_bytes());
-        assert_eq!((used, progress), (asks.len(), Progress::Elsewhere { target: 1 }));
+        assert_eq!((used, progress), (asks.len(), ReplyProgress::Elsewhere { target: 1 }));
         assert_eq!(source.ring.target(&key), 2, "an ASK is for one request");
         let mut again = Vec::new();
         source.repeat(&mut pending, &mut again);
@@ -582,7 +587,7 @@ fn a_redirect_sends_the_same_request_to_the_node_that_is_named() {
         for step in [1, 3, 100] {
             let mut pending = pending;
             let outcome = read(&mut source, &mut pending, &reply, step).unwrap();
-            let expected = if matches!(verb, Verb::Set) { Outcome::Hit } else { Outcome::Miss };
+            let expected = if matches!(verb, Verb::Set) { ReplyOutcome::Hit } else { ReplyOutcome::Miss };
             assert_eq!(outcome, expected, "{verb:?}");
         }
     }
@@ -590,7 +595,7 @@ fn a_redirect_sends_the_same_request_to_the_node_that_is_named() {
 
 #[test]
 fn an_error_is_told_in_the_servers_words_with_a_remedy() {
-    let get = || vec![Command::new(Verb::Get)];
+    let get = || vec![KeyCommand::new(Verb::Get)];
     for (protocol, answer, told) in [
         (Protocol::Resp, "-NOAUTH Authentication required.\r\n", "NOAUTH Authentication required.; pass a user"),
         (Protocol::Resp3, "-WRONGPASS invalid pair\r\n", "WRONGPASS invalid pair; check the user, the password"),
@@ -605,7 +610,7 @@ fn an_error_is_told_in_the_servers_words_with_a_remedy() {
     ] {
         let mut source = source(&workload(protocol, get()));
         let (_, mut pending) = asked(&mut source);
-        assert_eq!(read(&mut source, &mut pending, answer.as_bytes(), 100), Ok(Outcome::Error), "{answer}");
+        assert_eq!(read(&mut source, &mut pending, answer.as_bytes(), 100), Ok(ReplyOutcome::Error), "{answer}");
         assert!(source.refusal().contains(told), "{}", source.refusal());
     }
     let mut clustered = workload(Protocol::Resp, get());
@@ -613,7 +618,7 @@ fn an_error_is_told_in_the_servers_words_with_a_remedy() {
     (clustered.targets, clustered.placement) = (vec![target("10.0.0.1:1"), target("10.0.0.2:1")], Placement::Slots);
     let mut source = source(&clustered);
     let (_, mut pending) = asked(&mut source);
-    assert_eq!(read(&mut source, &mut pending, b"-MOVED 1 10.0.0.3:1\r\n", 100), Ok(Outcome::Error));
+    assert_eq!(read(&mut source, &mut pending, b"-MOVED 1 10.0.0.3:1\r\n", 100), Ok(ReplyOutcome::Error));
     assert!(source.refusal().ends_with("that node is not a target: pass every node of the cluster"));
 }
 
@@ -621,7 +626,7 @@ fn an_error_is_told_in_the_servers_words_with_a_remedy() {
 fn a_hash_is_changed_after_it_was_read_whether_it_was_there_or_not() {
     for (verb, second) in [(Verb::HashUpdate, "hset"), (Verb::HashIncr, "hincrby"), (Verb::HashDecr, "hincrby")] {
         for protocol in [Protocol::Resp, Protocol::Resp3] {
-            let workload = workload(protocol, vec![Command { delta: 3, ..Command::new(verb) }]);
+            let workload = workload(protocol, vec![KeyCommand { delta: 3, ..KeyCommand::new(verb) }]);
             let (mut source, mut model) = (source(&workload), Model::default());
             let (mut reads, mut changes) = (Vec::new(), Vec::new());
             for turn in 0..200 {

@@ -1,4 +1,4 @@
-//! The command line, generated from the table of settings.
+//! The arguments of `gannet serve`, made from the table of settings.
 
 use std::path::Path;
 
@@ -37,25 +37,8 @@ pub const FLASH_RESET: &str = "flash-reset";
 /// act as one server.
 pub const UPGRADE: &str = "upgrade";
 
-/// Returns the whole command line.
-pub fn program() -> Command {
-    Command::new("gannet")
-        .version(env!("CARGO_PKG_VERSION"))
-        .about("An in-memory store designed for low tail latency")
-        .subcommand_required(true)
-        .arg_required_else_help(true)
-        .disable_help_subcommand(true)
-        .subcommand(serve())
-        .subcommand(Command::new("memcached").about("Run the server with memcached's flags; -h lists them"))
-        .subcommand(crate::load::command())
-        .subcommand(crate::load::migrate::command("migrate"))
-        .subcommand(crate::top::command())
-        .subcommand(crate::doctor::command())
-        .subcommand(crate::config::command())
-        .subcommand(crate::file::command())
-}
-
-fn serve() -> Command {
+/// Returns the subcommand's arguments.
+pub fn command() -> Command {
     let mut serve = Command::new("serve")
         .about("Run the server")
         .after_help("`gannet config --default` prints a file with every setting, including those without a flag.")

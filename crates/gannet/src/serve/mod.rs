@@ -1,5 +1,7 @@
 //! `gannet serve`: reads the settings, runs the server, and handles signals until it ends.
 
+mod args;
+
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,9 +24,11 @@ use server::place::{self, Asked};
 use server::shared::Shared;
 use server::start::{Running, Server, StartError};
 
+pub use args::command;
+
+use crate::Failure;
 use crate::doctor::plan::{for_this_process, pins};
 use crate::upgrade::{self, Served, Upgrade};
-use crate::{Failure, args};
 
 /// Runs the server until a signal or a client ends it.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {

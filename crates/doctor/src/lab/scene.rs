@@ -1,0 +1,77 @@
+//! The environment in which a lab runs: its options, its ledger, its stop and its clock.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::catalogue::Lab;
+use super::ledger::Ledger;
+use super::reclaim::options::ReclaimOptions;
+use crate::check::{self, Finding};
+use crate::checks::select;
+use crate::host::{CheckTarget, Host, OptInActions};
+
+/// The reason why there is no outcome.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Unable {
+    /// This host lacks something that the lab needs, or does not allow it. The text names it, and a remedy.
+    Host(String),
+    /// The lab failed.
+    Failed(String),
+    /// The lab was stopped on request.
+    Stopped,
+}
+
+impl std::fmt::Display for Unable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Host(why) => write!(f, "it cannot be shown here: {why}"),
+            Self::Failed(why) => f.write_str(why),
+            Self::Stopped => f.write_str("it was stopped"),
+        }
+    }
+}
+
+/// The length and number of a lab's phases, and its other parameters.
+#[derive(Clone, Debug)]
+pub struct LabOptions {
+    /// Number of rounds. In each round every setting has one phase.
+    pub rounds: u32,
+    /// Length of a phase.
+    pub phase: Duration,
+    /// The seed of the random numbers.
+    pub seed: u64,
+    /// The parameters of `reclaim`.
+    pub reclaim: ReclaimOptions,
+    /// This program's path, from which parts are started.
+    pub program: PathBuf,
+}
+
+/// The environment in which a lab runs.
+pub struct Scene<'a> {
+    pub(super) wanted: &'a LabOptions,
+    pub(super) ledger: &'a mut Ledger,
+    pub(super) stop: &'a AtomicBool,
+    pub(super) begun: Instant,
+    pub(super) tell: &'a mut dyn FnMut(&str),
+}
+
+impl Scene<'_> {
+    /// # Errors
+    /// [`Unable::Stopped`] once a stop was requested.
+    pub(super) fn go_on(&self) -> Result<(), Unable> {
+        if self.stop.load(Ordering::Relaxed) { Err(Unable::Stopped) } else { Ok(()) }
+    }
+
+    /// Returns the seconds since the lab began.
+    pub(super) fn now_s(&self) -> f64 {
+        self.begun.elapsed().as_secs_f64()
+    }
+}
+
+/// Runs a lab's checks now, on this host or on a tree, about a process, and returns their findings.
+pub(super) fn found(lab: Lab, root: &str, pid: Option<u32>, window: Duration) -> Vec<Finding> {
+    let only: Vec<String> = lab.entry().checks.iter().map(|id| (*id).to_owned()).collect();
+    let checks = select(&only).expect("a lab's checks exist");
+    check::run(&Host::watch(CheckTarget { root: root.into(), pid, window, asked: OptInActions::default() }), &checks)
+}

@@ -1,0 +1,60 @@
+//! `gannet load rerun RESULT.json`: the workload and the flags of a result's recipe, run once more.
+//!
+//! Flags of the command line win over the recipe's.
+
+use std::path::Path;
+
+use clap::{Arg, ArgMatches, Command};
+
+use super::recipe::read;
+use super::{args, run as session};
+use crate::Failure;
+
+/// Flags that say what is done: one of them takes the place of all.
+const MODES: [&str; 4] = ["slo", "rate", "closed", "rates"];
+
+/// The subcommand.
+pub fn command() -> Command {
+    Command::new("rerun")
+        .about("Repeat the run of a result, with its workload, seed and flags")
+        .arg(Arg::new("RESULT").value_name("RESULT.json").required(true).help("A file that --json wrote"))
+        .arg(
+            Arg::new("FLAGS")
+                .help("Flags of `gannet load` that override those of the result")
+                .num_args(0..)
+                .allow_hyphen_values(true)
+                .trailing_var_arg(true),
+        )
+        .after_help("Example:\n  gannet load rerun out.json --target 127.0.0.1:11212 --json again.json")
+}
+
+/// Runs it.
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let path = matches.get_one::<String>("RESULT").map_or("", String::as_str);
+    let given: Vec<String> = matches.get_many::<String>("FLAGS").into_iter().flatten().cloned().collect();
+    let result = read(Path::new(path))?;
+    let mut words = vec!["gannet load".to_owned()];
+    words.extend(result.again.into_iter().filter(|flag| !is_replaced(flag, &given)));
+    words.push(format!("--workload={}", as_json(path)?));
+    words.extend(given);
+    let matches = args::add(Command::new("load")).try_get_matches_from(words).unwrap_or_else(|error| error.exit());
+    session::run(&matches)
+}
+
+/// A result is distinguished from a workload file by its name.
+fn as_json(path: &str) -> Result<&str, Failure> {
+    if path.ends_with(".json") {
+        return Ok(path);
+    }
+    Err(Failure::Usage(vec![format!("{path}: a result's name ends with .json; rename the file")]))
+}
+
+/// Replaces the kept `flag` by the given one.
+fn is_replaced(flag: &str, given: &[String]) -> bool {
+    let name = |word: &str| word.trim_start_matches('-').split('=').next().unwrap_or_default().to_owned();
+    let kept = name(flag);
+    given.iter().filter(|word| word.starts_with("--")).map(|word| name(word)).any(|given| {
+        let modes = MODES.contains(&given.as_str()) && MODES.contains(&kept.as_str());
+        given == kept || modes
+    })
+}

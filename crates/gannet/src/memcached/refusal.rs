@@ -1,0 +1,16 @@
+//! The refusal of a command line or of the host, with memcached's exit code.
+
+/// The exit codes that memcached takes from sysexits.h, beside 1.
+pub mod code {
+    /// The command line is invalid.
+    pub const USAGE: u8 = 64;
+    /// There is no such user.
+    pub const NO_USER: u8 = 67;
+    /// The operating system refuses.
+    pub const SYSTEM: u8 = 71;
+    /// Anything else.
+    pub const FAILED: u8 = 1;
+}
+
+/// A line with the exit code that it ends with.
+pub type Refusal = (u8, String);
