@@ -2,7 +2,8 @@
 
 use crate::traffic::{Pending, ReplyOutcome, ReplyProgress, Traffic};
 
-/// Requests the same key repeatedly over memcached's text protocol, and expects the reply of [`OneKeyRequests::answer_of`].
+/// Requests the same key repeatedly over memcached's text protocol, and expects the reply of
+/// [`OneKeyRequests::answer_of`].
 #[derive(Clone, Debug)]
 pub struct OneKeyRequests {
     verbs: Vec<String>,
