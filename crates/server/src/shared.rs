@@ -1,6 +1,6 @@
 //! The state that all threads of one server share.
 
-use crate::start::ServerConfig;
+use crate::start::config::ServerConfig;
 use crate::threads::Threads;
 use command::host::Host;
 use std::ops::Deref;

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use base::clock::UnixMillis;
 use flash::{FileDevice, Flash, FlashConfig, FlashSizeError, Lost, OpenError, Sizes};
-use segment::{IndexPlace, StoreConfig, TierGround, TierPlan};
+use segment::{IndexPlace, Store, StoreConfig, TierGround, TierPlan};
 
 use crate::config::kinds::FlashPlace;
-use crate::start::{Left, Opened, ServerConfig, StartError};
+use crate::start::config::{ServerConfig, StartError};
+use crate::start::opened::Left;
 
 /// Least bytes of an item in memory: the index has slots for as many such items beside those on flash.
 const MEMORY_ITEM_BYTES: u64 = 128;
@@ -24,6 +25,9 @@ pub(crate) struct Tiered {
     /// Its devices, in the order of the configuration, for a process that takes them over.
     pub(crate) files: Vec<Arc<File>>,
 }
+
+/// The store, its background, and its second tier.
+pub(crate) type Opened = (Arc<Store>, segment::Background, Option<Tiered>);
 
 /// Returns the layout of the devices, and the plan of a store that has them and its index there.
 pub(crate) fn plan(config: &ServerConfig, index: IndexPlace) -> Result<(Sizes, TierPlan), StartError> {
@@ -63,7 +67,7 @@ pub(crate) fn open(
     left: Left,
     now: UnixMillis,
 ) -> Result<Opened, StartError> {
-    let file = crate::start::memory_file(config, left.memory)?;
+    let file = crate::start::opened::memory_file(config, left.memory)?;
     let (sizes, plan) = plan(config, file.as_ref().map_or(IndexPlace::File, |file| file.index))?;
     assert!(
         left.devices.is_empty() || left.devices.len() == config.flash.len(),

@@ -40,7 +40,7 @@ use std::sync::Arc;
 use arena::MapFile;
 use io::listen::{AcceptedStream, Listener};
 
-use crate::start::Known;
+use crate::start::opened::Known;
 pub use command::handover::{Carried, CarriedTransaction, CarriedUser, CarriedWatch};
 pub use give::{Giver, Kept};
 pub(crate) use moved::Early;

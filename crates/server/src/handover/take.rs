@@ -23,7 +23,7 @@ use super::wire::{
 };
 use crate::admin::Bound;
 use crate::config::kinds::FlashPlace;
-use crate::start::{ServerConfig, endpoints, store_config};
+use crate::start::config::{ServerConfig, endpoints, store_config};
 
 /// Time limit of the running server to release its connections, and then its threads.
 const HANDED_PATIENCE: Duration = Duration::from_secs(60);

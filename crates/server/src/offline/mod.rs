@@ -27,7 +27,8 @@ use segment::{
 
 use crate::config::kinds::FlashPlace;
 use crate::shared::Shared;
-use crate::start::{Left, ServerConfig, StartError, assemble_in};
+use crate::start::opened::Left;
+use crate::start::{ServerConfig, StartError, assemble_in};
 
 pub use flash::LeftOnFlash;
 pub use json::line;

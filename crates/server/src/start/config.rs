@@ -1,0 +1,329 @@
+//! The configuration of a server, and the reasons why it cannot start with one.
+
+use crate::config::kinds::{FlashPlace, IoChoice};
+use command::clients::endpoint::{Endpoint, Protocol};
+use command::config::WORKERS_MAX;
+use command::keyspace::namespace_config::NamespaceConfig;
+use command::push::notify::KeyEvents;
+use command::resp::acl::FileError;
+use io::listen::ListenAddr;
+use segment::{IndexPlace, StoreConfig};
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+/// The configuration of a server. All sizes are in bytes.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Addresses of the memcached protocol.
+    pub memcached: Vec<ListenAddr>,
+    /// Addresses of the Redis protocol. At least one address in all.
+    pub resp: Vec<ListenAddr>,
+    /// The file that the settings are from, to persist changes.
+    pub config_file: Option<std::path::PathBuf>,
+    /// Additional listeners, for the keys of other namespaces.
+    pub endpoints: Vec<(Endpoint, ListenAddr)>,
+    /// The namespaces that have names and terms.
+    pub namespaces: Vec<NamespaceConfig>,
+    /// Address of the admin port, if there is one.
+    pub admin: Option<std::net::SocketAddr>,
+    /// The memory of the store's heap and index. The connections' buffers come on top: at most
+    /// [`crate::buffers::BYTES_A_WORKER_MAX`] for each worker, and with io_uring [`io::uring::BYTES_MAX`] and 128 bytes
+    /// for each connection more.
+    pub memory_bytes: u64,
+    /// The upper bound of `memory_bytes` while the server runs; a smaller value counts as `memory_bytes`. It reserves
+    /// address space, no memory.
+    pub memory_bytes_max: u64,
+    /// The number of worker threads.
+    pub workers: usize,
+    /// The reactor with which the workers wait for their sockets.
+    pub io: IoChoice,
+    /// The CPUs that the workers are pinned to, round robin. Empty: not pinned.
+    pub pin: Vec<usize>,
+    /// Time for which a worker polls its sockets before it sleeps.
+    pub busy_poll: Duration,
+    /// The maximum number of connections at once. Further connections are refused.
+    pub connections_max: usize,
+    /// The time without received bytes after which a connection is closed.
+    pub idle_timeout: Option<Duration>,
+    /// The time after which a stalled connection is closed: one that takes nothing of its output, or that holds an
+    /// incomplete request while others wait for its buffer.
+    pub stall_timeout: Duration,
+    /// Time for which a stop waits for requests in flight before it closes their connections.
+    pub stop_timeout: Duration,
+    /// The maximum size of an item, key and value.
+    pub item_bytes_max: u64,
+    /// The size of a segment; `None`: derived from the memory size.
+    pub segment_bytes: Option<u32>,
+    /// The seed of the store's hash; `None`: random.
+    pub hash_seed: Option<u64>,
+    /// True if the store requests huge pages.
+    pub huge_pages: bool,
+    /// True if the `shutdown` command is enabled.
+    pub shutdown_command: bool,
+    /// True if IPv6 listeners accept no IPv4 clients.
+    pub ipv6_only: bool,
+    /// The number of connections that may wait in the kernel to be accepted, for each address.
+    pub backlog: i32,
+    /// The number of requests of one session that are served before the other sessions, at most
+    /// [`command::visit::progress::OPS_A_BATCH`].
+    pub requests_a_visit: usize,
+    /// File of users and their secrets; without it every client may use the server.
+    pub auth_file: Option<std::path::PathBuf>,
+    /// File that users of the Redis protocol and their rights are read from and written to.
+    pub acl_file: Option<std::path::PathBuf>,
+    /// True if items are evicted to make room. Otherwise an item that does not fit is refused.
+    pub evict: bool,
+    /// The file that holds the store's memory. Without it, the memory belongs to the process.
+    pub file: Option<std::path::PathBuf>,
+    /// Place of the index of a store in a file.
+    pub file_index: IndexPlace,
+    /// The interval at which the whole memory file is flushed to disk, to survive a power loss.
+    pub checkpoint: Option<Duration>,
+    /// True if the file's contents are discarded.
+    pub file_reset: bool,
+    /// True if memory without a file can be taken over by another process.
+    pub upgradable: bool,
+    /// Devices and files that evicted items go to.
+    pub flash: Vec<FlashPlace>,
+    /// True if flash devices are reset. All their contents are lost, also another owner's data.
+    pub flash_reset: bool,
+    /// The mean size of an item on flash, in bytes.
+    pub flash_item_bytes: u64,
+    /// Bytes that may be written to devices a day; 0: no limit.
+    pub flash_writes_a_day_bytes: u64,
+    /// True if requests are counted by key prefix from the start.
+    pub prefix_stats: bool,
+    /// The delimiter that ends a prefix.
+    pub prefix_delimiter: u8,
+    /// True if items have CAS tokens. Otherwise their token is reported as 0 and matches nothing.
+    pub cas: bool,
+    /// True if the `flush_all` command is enabled.
+    pub flush_command: bool,
+    /// True if commands that list keys are enabled.
+    pub dump_command: bool,
+    /// True if the `watch` command is enabled.
+    pub watch_command: bool,
+    /// True if Redis clients from other hosts are refused while no users are configured.
+    pub protected: bool,
+    /// The Redis commands that are disabled, in lower case.
+    pub disabled: Vec<String>,
+    /// True if the Redis command `DEBUG` is enabled.
+    pub debug_command: bool,
+    /// The key events that are published.
+    pub key_events: KeyEvents,
+    /// The maximum number of message bytes that wait for one subscriber. A subscriber further behind is closed.
+    pub subscriber_backlog_bytes: u64,
+    /// The maximum number of bytes that connections hold outside the store. `None`: a share of the store, see
+    /// [`command::memory::budget::Budget::auto`].
+    pub client_memory_bytes: Option<u64>,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            memcached: vec![ListenAddr::Tcp(([127, 0, 0, 1], 11211).into())],
+            resp: Vec::new(),
+            config_file: None,
+            endpoints: Vec::new(),
+            namespaces: Vec::new(),
+            admin: None,
+            memory_bytes: 64 << 20,
+            memory_bytes_max: 1 << 30,
+            workers: 1,
+            io: IoChoice::Auto,
+            pin: Vec::new(),
+            busy_poll: Duration::ZERO,
+            connections_max: 4096,
+            idle_timeout: None,
+            stall_timeout: Duration::from_secs(30),
+            stop_timeout: Duration::from_secs(10),
+            item_bytes_max: 1 << 20,
+            segment_bytes: None,
+            hash_seed: None,
+            huge_pages: true,
+            shutdown_command: false,
+            ipv6_only: false,
+            backlog: io::listen::BACKLOG,
+            requests_a_visit: command::visit::progress::OPS_A_BATCH,
+            auth_file: None,
+            acl_file: None,
+            evict: true,
+            file: None,
+            file_index: IndexPlace::File,
+            checkpoint: None,
+            file_reset: false,
+            upgradable: false,
+            flash: Vec::new(),
+            flash_reset: false,
+            flash_item_bytes: 512,
+            flash_writes_a_day_bytes: 0,
+            prefix_stats: false,
+            prefix_delimiter: b':',
+            cas: true,
+            flush_command: true,
+            dump_command: true,
+            watch_command: true,
+            protected: true,
+            disabled: Vec::new(),
+            debug_command: false,
+            key_events: KeyEvents::default(),
+            subscriber_backlog_bytes: 8 << 20,
+            client_memory_bytes: None,
+        }
+    }
+}
+
+impl ServerConfig {
+    /// Returns the configuration with the addresses that were bound: a port 0 becomes the real port. `addrs` are in the
+    /// order of [`Running::addrs`].
+    #[must_use]
+    pub fn at(mut self, addrs: &[ListenAddr]) -> Self {
+        let endpoints = self.endpoints.iter_mut().map(|(_, addr)| addr);
+        for (asked, had) in self.memcached.iter_mut().chain(&mut self.resp).chain(endpoints).zip(addrs) {
+            asked.clone_from(had);
+        }
+        self
+    }
+
+    /// Returns the maximum number of connections of one worker. The acceptor selects the least loaded worker, so an
+    /// even share and a small margin are never exceeded.
+    pub(crate) fn sessions_max(&self) -> usize {
+        self.connections_max.div_ceil(self.workers) + 1
+    }
+}
+
+/// The reason why a server did not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// The configuration is impossible.
+    Config(&'static str),
+    /// An address could not be bound.
+    Bind {
+        /// The address.
+        addr: ListenAddr,
+        /// The kernel's reason.
+        error: std::io::Error,
+    },
+    /// The file of users cannot be loaded.
+    Auth {
+        /// Path of the file.
+        path: std::path::PathBuf,
+        /// The cause.
+        error: command::clients::auth::AuthError,
+    },
+    /// The file of users and rights cannot be loaded.
+    Rights {
+        /// Path of the file.
+        path: std::path::PathBuf,
+        /// The cause.
+        error: FileError,
+    },
+    /// The store refused the terms of a namespace.
+    Namespace {
+        /// The namespace.
+        name: String,
+        /// The cause.
+        error: segment::TermsError,
+    },
+    /// The configuration gives a namespace a number that differs from the one in the memory file.
+    NamespaceMoved {
+        /// The namespace.
+        name: String,
+        /// The number of its items in the memory file.
+        kept: u8,
+        /// The configured number.
+        asked: u8,
+    },
+    /// The store could not be created.
+    Store(segment::StartError),
+    /// The memory file cannot be opened.
+    File {
+        /// Path of the file.
+        path: std::path::PathBuf,
+        /// The cause.
+        error: arena::OpenError,
+    },
+    /// A device of the second tier cannot be used.
+    Flash {
+        /// Path of the file.
+        path: std::path::PathBuf,
+        /// The cause.
+        error: flash::OpenError,
+    },
+    /// No file descriptor is left, or no thread could be created.
+    Resource(std::io::Error),
+}
+
+impl std::fmt::Display for StartError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Config(fault) => f.write_str(fault),
+            Self::Bind { addr, error } => write!(f, "cannot listen on {addr}: {error}"),
+            Self::Auth { path, error } => write!(f, "cannot take the users of {}: {error}", path.display()),
+            Self::Rights { path, error } => write!(f, "cannot take the users of {}: {error}", path.display()),
+            Self::Namespace { name, error } => write!(f, "cannot make the namespace {name}: {error}"),
+            Self::NamespaceMoved { name, kept, asked } => {
+                write!(f, "the items of the namespace {name} are under number {kept}, not {asked}")
+            }
+            Self::Store(error) => write!(f, "cannot make the store: {error}"),
+            Self::File { path, error } => write!(f, "cannot open the memory file {}: {error}", path.display()),
+            Self::Flash { path, error } => write!(f, "cannot use {} for items on flash: {error}", path.display()),
+            Self::Resource(error) => write!(f, "cannot start a thread: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl From<command::keyspace::metadata::NumberDiffers> for StartError {
+    fn from(differs: command::keyspace::metadata::NumberDiffers) -> Self {
+        let command::keyspace::metadata::NumberDiffers { name, kept, asked } = differs;
+        Self::NamespaceMoved { name, kept, asked }
+    }
+}
+
+impl From<std::io::Error> for StartError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Resource(error)
+    }
+}
+
+/// The number of store handles beyond the workers': for the admin port, for tools in this process, and for the thread
+/// that fills rebuilt indexes.
+pub(super) const LANES_SPARE: usize = 3;
+
+/// Returns every listener with its protocol and namespace.
+pub(crate) fn endpoints(config: &ServerConfig) -> Vec<(Endpoint, ListenAddr)> {
+    let of = |addrs: &[ListenAddr], protocol: Protocol| {
+        addrs.iter().map(|addr| (Endpoint::from(protocol), addr.clone())).collect::<Vec<_>>()
+    };
+    [of(&config.memcached, Protocol::Memcache), of(&config.resp, Protocol::Resp), config.endpoints.clone()].concat()
+}
+
+pub(crate) fn check(config: &ServerConfig) -> Result<(), StartError> {
+    if endpoints(config).is_empty() {
+        return Err(StartError::Config("no address to listen on"));
+    }
+    if config.workers == 0 || config.workers > WORKERS_MAX {
+        return Err(StartError::Config("the number of workers must be from 1 to 128"));
+    }
+    if !(1..=command::visit::progress::OPS_A_BATCH).contains(&config.requests_a_visit) {
+        return Err(StartError::Config("the number of requests a visit must be from 1 to 64"));
+    }
+    if config.connections_max == 0 {
+        return Err(StartError::Config("at least one connection must be allowed"));
+    }
+    Ok(())
+}
+
+pub(crate) fn store_config(config: &ServerConfig) -> StoreConfig {
+    StoreConfig {
+        memory_bytes: config.memory_bytes,
+        memory_bytes_max: config.memory_bytes_max,
+        segment_bytes: config.segment_bytes,
+        item_bytes_max: config.item_bytes_max,
+        handles_max: config.workers + LANES_SPARE,
+        hash_seed: config.hash_seed.unwrap_or_else(|| RandomState::new().hash_one(0)),
+        huge_pages: config.huge_pages,
+    }
+}

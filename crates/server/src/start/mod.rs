@@ -1,0 +1,276 @@
+//! Starting and stopping a server inside this process.
+
+pub mod config;
+pub(crate) mod opened;
+
+use crate::handover::Estate;
+use crate::running::Doors;
+use crate::shared::Shared;
+use crate::threads::Threads;
+use crate::tier::Opened;
+use base::clock::UnixMillis;
+use command::clients::auth::Auth;
+use command::clients::connection_table::ConnectionTable;
+use command::config::{Address, Config};
+use command::keyspace::delayed_flush::DelayedFlush;
+use command::keyspace::metadata::Kept;
+use command::keyspace::namespaces::Namespaces;
+use command::keyspace::prefixes::Prefixes;
+use command::memory::budget::Budget;
+use command::memory::pins::PinBudget;
+use command::metrics::Recorder;
+use command::metrics::background::BackgroundCounters;
+use command::metrics::command_counters::{CommandCounters, CommandShared};
+use command::metrics::counters::WorkerCounters;
+use command::metrics::hot_keys::{HotKeys, Minutes};
+use command::metrics::survey::Survey;
+use command::push::mail::{Channels, Post};
+use command::push::watch::Hub;
+use command::resp::acl::Users;
+use command::resp::make_kept;
+use command::shared::{AcceptorCounters, Clients, Live, PauseSwitch, WorkerShared};
+use command::visit::clock::Origin;
+use config::{check, endpoints, store_config};
+use io::listen::{ListenAddr, Listener, bind_patiently};
+use opened::{Left, memory_file};
+use segment::{Store, StoreFile};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
+
+pub use crate::running::{Ended, Prepared, Running};
+pub use config::{ServerConfig, StartError};
+pub use opened::Known;
+
+pub use command::config::WORKERS_MAX;
+
+/// The server.
+pub struct Server;
+
+impl Server {
+    /// Binds the addresses, creates the store and starts all threads. When it returns, clients can connect.
+    pub fn start(config: ServerConfig) -> Result<Running, StartError> {
+        Ok(Self::prepare(config, Estate::default())?.go())
+    }
+
+    /// Prepares a server that continues what another one handed over: its memory, its connections, and its listeners
+    /// that `config` also names. No client is served before [`Prepared::go`]. If the prepared server is dropped
+    /// instead, the other server can resume with all of it.
+    pub fn prepare(config: ServerConfig, estate: Estate) -> Result<Prepared, StartError> {
+        check(&config)?;
+        io::allocation::return_free_memory_early();
+        let Estate { listeners: mut left, memory, index, devices, users, known, connections } = estate;
+        let mut bound = |addr: &ListenAddr| match left.iter().position(|listener| listener.addr() == addr) {
+            Some(at) => Ok(left.swap_remove(at)),
+            None => bind(&config, addr),
+        };
+        let mut listeners = endpoints(&config).iter().map(|(_, addr)| bound(addr)).collect::<Result<Vec<_>, _>>()?;
+        let backlog = config.backlog;
+        let (shared, background) =
+            assemble_in(config, Left { memory, index, devices, known, is_view: false }, UnixMillis::now())?;
+        if let Some(users) = users {
+            let path = shared.config.acl_file.clone().unwrap_or_default();
+            shared.users.take_up(&users).map_err(|error| StartError::Rights { path, error })?;
+        }
+        // Not earlier: if the memory file were refused after this, connected clients would be reset.
+        for listener in &mut listeners {
+            let addr = listener.addr().clone();
+            bind_patiently(|| listener.listen(backlog)).map_err(|error| StartError::Bind { addr, error })?;
+        }
+        Running::prepare(shared, background, Doors { listeners, left, connections })
+    }
+}
+
+/// Binds the addresses of `config` that name a port and that `is_had` does not report as handed over.
+///
+/// # Errors
+/// [`StartError::Bind`].
+pub fn bind_ahead(config: &ServerConfig, is_had: impl Fn(&ListenAddr) -> bool) -> Result<Vec<Listener>, StartError> {
+    let names_port = |addr: &ListenAddr| !matches!(addr, ListenAddr::Tcp(addr) if addr.port() == 0);
+    let wanted = endpoints(config).into_iter().map(|(_, addr)| addr).filter(|addr| names_port(addr) && !is_had(addr));
+    wanted.map(|addr| bind(config, &addr)).collect()
+}
+
+fn bind(config: &ServerConfig, addr: &ListenAddr) -> Result<Listener, StartError> {
+    bind_patiently(|| Listener::bind(addr, config.ipv6_only))
+        .map_err(|error| StartError::Bind { addr: addr.clone(), error })
+}
+
+fn load_users(config: &ServerConfig) -> Result<Option<Auth>, StartError> {
+    let load =
+        |path: &std::path::PathBuf| Auth::load(path).map_err(|error| StartError::Auth { path: path.clone(), error });
+    config.auth_file.as_ref().map(load).transpose()
+}
+
+fn load_rights(config: &ServerConfig, budget: &Arc<Budget>) -> Result<Users, StartError> {
+    let path = config.acl_file.as_deref();
+    Users::new(path, config.auth_file.is_none(), budget)
+        .map_err(|error| StartError::Rights { path: path.map(Into::into).unwrap_or_default(), error })
+}
+
+/// Checks that the files of users can be loaded. A new process calls it before the running server hands over.
+///
+/// # Errors
+/// If a file cannot be loaded.
+pub fn check_users(config: &ServerConfig) -> Result<(), StartError> {
+    load_users(config)?;
+    load_rights(config, &Budget::new(config.memory_bytes, config.client_memory_bytes)).map(drop)
+}
+
+fn open_store(config: &ServerConfig, left: Left, now: UnixMillis) -> Result<Opened, StartError> {
+    if !config.flash.is_empty() {
+        return crate::tier::open(config, &store_config(config), left, now);
+    }
+    let (store, background) = match memory_file(config, left.memory)? {
+        None => Store::new(&store_config(config), now),
+        Some(file) => Store::in_file(&store_config(config), &StoreFile { index_left: left.index, ..file }, now),
+    }
+    .map_err(StartError::Store)?;
+    Ok((store, background, None))
+}
+
+/// Creates the store and all that a server's threads share, and starts nothing. For [`Server::start`], and for a
+/// simulation that runs the workers itself. `started` is the wall-clock time now.
+pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared>, segment::Background), StartError> {
+    assemble_in(config, Left::default(), started)
+}
+
+/// Returns the state of a worker that other threads see.
+fn worker_shared(config: &ServerConfig) -> WorkerShared {
+    WorkerShared {
+        counters: WorkerCounters::default(),
+        commands: std::array::from_fn(|_| CommandCounters::default()),
+        recorder: Recorder::default(),
+        aside: Arc::default(),
+        connection_table: ConnectionTable::new(config.sessions_max()),
+        hot_keys: HotKeys::default(),
+        post: Post::default(),
+    }
+}
+
+/// Returns the part of the configuration that commands use.
+fn command_config(config: &ServerConfig) -> Config {
+    let address = |addr: &ListenAddr| match addr {
+        ListenAddr::Tcp(addr) => Address::Tcp(*addr),
+        ListenAddr::Unix { path, mode } => Address::Unix { path: path.clone(), mode: *mode },
+    };
+    Config {
+        memcached: config.memcached.iter().map(address).collect(),
+        resp: config.resp.iter().map(address).collect(),
+        workers: config.workers,
+        connections_max: config.connections_max,
+        idle_timeout: config.idle_timeout,
+        item_bytes_max: config.item_bytes_max,
+        shutdown_command: config.shutdown_command,
+        backlog: config.backlog,
+        requests_a_visit: config.requests_a_visit,
+        acl_file: config.acl_file.clone(),
+        evict: config.evict,
+        prefix_delimiter: config.prefix_delimiter,
+        cas: config.cas,
+        flush_command: config.flush_command,
+        dump_command: config.dump_command,
+        watch_command: config.watch_command,
+        protected: config.protected,
+        disabled: config.disabled.clone(),
+        debug_command: config.debug_command,
+    }
+}
+
+/// Returns memcached and Redis users: `known` ones if given, else those of the files.
+fn users(
+    config: &ServerConfig,
+    known: Option<Known>,
+    budget: &Arc<Budget>,
+) -> Result<(Option<Arc<Auth>>, Users), StartError> {
+    let Some(Known { auth, rights }) = known else {
+        return Ok((load_users(config)?.map(Arc::new), load_rights(config, budget)?));
+    };
+    let path = config.acl_file.as_deref();
+    let refused = |error| StartError::Rights { path: path.map(Into::into).unwrap_or_default(), error };
+    let users = Users::of_lines(path, config.auth_file.is_none(), budget, &rights).map_err(refused)?;
+    Ok((auth, users))
+}
+
+/// Returns the initial values of the settings that a reload may change.
+fn live(config: &ServerConfig) -> Live {
+    Live {
+        connections_max: AtomicU64::new(config.connections_max as u64),
+        pause: PauseSwitch::default(),
+        slow_reset_ms: AtomicU64::new(0),
+        latency_reset_ms: AtomicU64::new(0),
+        key_events: AtomicU32::new(0),
+        idle_timeout_ms: AtomicU64::new(config.idle_timeout.map_or(0, |t| t.as_millis() as u64)),
+        stall_timeout_ms: AtomicU64::new(config.stall_timeout.as_millis() as u64),
+    }
+}
+
+/// Creates the store and the shared state like [`assemble`], in the memory that another server left, if there is any.
+pub(crate) fn assemble_in(
+    config: ServerConfig,
+    left: Left,
+    started: UnixMillis,
+) -> Result<(Arc<Shared>, segment::Background), StartError> {
+    let begun = std::time::Instant::now();
+    let mut left = left;
+    let known = left.known.take();
+    let (store, background, tiered) = open_store(&config, left, started)?;
+    let wall = started;
+    let started = store.reopened().map_or(wall, |reopened| reopened.at);
+    let (flash, flash_files) = tiered.map(|tiered| (tiered.flash, tiered.files)).unzip();
+    let opened_in = begun.elapsed();
+    if !config.evict {
+        store.keep_all();
+    }
+    let kept = Kept::read(&store);
+    let namespaces = Namespaces::kept_in(&store);
+    for namespace in kept.configured(&config.namespaces)? {
+        namespaces
+            .set(&store, &namespace)
+            .map_err(|error| StartError::Namespace { name: namespace.name.clone(), error })?;
+    }
+    let watch = Arc::new(Hub::default());
+    let budget = Budget::new(config.memory_bytes, config.client_memory_bytes);
+    let (auth, users) = users(&config, known, &budget)?;
+    let channels = Channels::new(&watch, &budget, config.subscriber_backlog_bytes);
+    let threads = Arc::new(Threads::new(config.workers, flash)?);
+    let commands = command::shared::Shared {
+        config: command_config(&config),
+        host: Arc::clone(&threads) as _,
+        live: live(&config),
+        workers: (0..config.workers).map(|_| worker_shared(&config)).collect(),
+        commands: CommandShared::default(),
+        clients: Clients::default(),
+        acceptor: AcceptorCounters::default(),
+        background: BackgroundCounters::default(),
+        survey: Survey::new(&store),
+        pins: PinBudget::new(config.memory_bytes),
+        namespaces,
+        delayed_flush: DelayedFlush::kept_in(&store),
+        users,
+        auth,
+        prefixes: Prefixes::new(config.prefix_delimiter),
+        sets: kept.sets,
+        minutes: Minutes::new(config.prefix_delimiter, started),
+        indexes: command::keyspace::indexes::Indexes::default(),
+        watch,
+        channels: Arc::new(channels),
+        budget,
+        started,
+        origin: Origin::new(begun, started),
+        wall_ahead_ms: AtomicI64::new(0),
+        store,
+    };
+    commands.set_wall_ahead_ms(wall.0 as i64 - started.0 as i64);
+    commands.watch.count_prefixes(config.prefix_stats);
+    commands.set_key_events(config.key_events);
+    make_kept(&commands, &kept.indexes);
+    let shared = Shared {
+        commands: Arc::new(commands),
+        threads,
+        config,
+        opened_in,
+        checkpoint_ns: AtomicU64::new(0),
+        flash_files: flash_files.unwrap_or_default(),
+    };
+    Ok((Arc::new(shared), background))
+}

@@ -1,0 +1,56 @@
+//! The parts of a store that another server has handed over, and the file with the memory of a store.
+
+use super::config::{ServerConfig, StartError};
+use arena::MapFile;
+use command::clients::auth::Auth;
+use segment::{Power, StoreFile};
+use std::fs::File;
+use std::sync::Arc;
+
+/// The users of a server, for the server that resumes in the same process after a failed takeover.
+#[derive(Debug)]
+pub struct Known {
+    pub(crate) auth: Option<Arc<Auth>>,
+    /// The Redis users, as lines of an ACL file.
+    pub(crate) rights: Vec<u8>,
+}
+
+/// The store that another server handed over.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
+    /// Its memory.
+    pub(crate) memory: Option<Arc<MapFile>>,
+    /// A copy of its index, if the index is not in the memory file.
+    pub(crate) index: Option<Arc<MapFile>>,
+    /// Its devices of flash, in the order of the configuration.
+    pub(crate) devices: Vec<Arc<File>>,
+    /// The users of this process, so that their files are not read again.
+    pub(crate) known: Option<Known>,
+    /// True if the store is only read and nothing of it is changed.
+    pub(crate) is_view: bool,
+}
+
+/// Returns the file that holds the store's memory, if any: the one that was handed over, the configured one, or an
+/// unnamed one that can be handed over.
+pub(crate) fn memory_file(config: &ServerConfig, left: Option<Arc<MapFile>>) -> Result<Option<StoreFile>, StartError> {
+    let (file, reset) = match (left, &config.file) {
+        (Some(file), _) => (file, false),
+        (None, Some(path)) => {
+            let file = MapFile::open(path).map_err(|error| StartError::File { path: path.clone(), error })?;
+            (Arc::new(file), config.file_reset)
+        }
+        (None, None) if config.upgradable => (Arc::new(MapFile::in_memory()?), false),
+        (None, None) => return Ok(None),
+    };
+    let boot = arena::boot_id();
+    if boot.is_none() && config.checkpoint.is_some() {
+        let error =
+            "the kernel does not tell its runs apart (/proc/sys/kernel/random/boot_id): leave --checkpoint away";
+        return Err(std::io::Error::other(error).into());
+    }
+    if arena::boot_id_told().is_some() {
+        tracing::warn!("{} says which run of the machine this is: that is for tests alone", arena::BOOT_ID_VARIABLE);
+    }
+    let power = Power { boot: boot.unwrap_or(0), checkpoints: config.checkpoint.is_some() };
+    Ok(Some(StoreFile { file, reset, index: config.file_index, index_left: None, power }))
+}
