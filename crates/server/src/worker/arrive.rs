@@ -10,6 +10,8 @@ use super::Core;
 use super::batch::receive;
 use crate::buffers::Input;
 use crate::session::Phase;
+use crate::worker::hold;
+use crate::worker::output;
 use command::context::ARRIVALS_MAX;
 use io::{Backend, Received};
 use segment::Guard;
@@ -39,106 +41,103 @@ impl Arrivals {
     }
 }
 
-impl<B: Backend> Core<B> {
-    /// Adds a session with an in-place receive to the list.
-    pub(super) fn note_arrival(&mut self, index: u32) {
-        if self.arrivals.sessions.contains(&index) {
-            return;
-        }
-        if self.arrivals.sessions.len() == ARRIVALS_MAX {
-            // There are never more in-place receives than that, and this one is not in the list.
-            let sessions = &self.sessions;
-            let arrives =
-                |index: &u32| sessions.peek(*index as usize).is_some_and(|session| session.state.is_arriving());
-            self.arrivals.sessions.retain(arrives);
-        }
-        self.arrivals.sessions.push(index);
+/// Adds a session with an in-place receive to the list.
+pub(super) fn note_arrival<B: Backend>(core: &mut Core<B>, index: u32) {
+    if core.arrivals.sessions.contains(&index) {
+        return;
     }
+    if core.arrivals.sessions.len() == ARRIVALS_MAX {
+        // There are never more in-place receives than that, and this one is not in the list.
+        let sessions = &core.sessions;
+        let arrives = |index: &u32| sessions.peek(*index as usize).is_some_and(|session| session.state.is_arriving());
+        core.arrivals.sessions.retain(arrives);
+    }
+    core.arrivals.sessions.push(index);
+}
 
-    /// Receives once into the place of the value. Returns the number of bytes, or `None` if the session is dead.
-    pub(super) fn receive_arrival(&mut self, index: u32) -> Option<usize> {
-        let session = self.sessions.at(index);
-        let room = session.state.arrival_room(&self.ctx.shared.store);
-        let (Some(room), Some(stream)) = (room, &session.stream) else { return None };
-        let room_bytes = room.len();
-        let is_early = session.early.is_some();
-        let mut received = 0;
-        match receive(&mut self.io, stream, &mut session.early, room) {
-            Received::Bytes(bytes) => {
-                received = bytes;
-                session.state.arrived(bytes);
-                session.readable = bytes == room_bytes || session.hangup || is_early;
-                session.servable = bytes == room_bytes;
-                session.received_ns = self.now_ns;
-                self.arrivals.bytes += bytes;
-                self.ctx.counters().bytes_read.add(bytes as u64);
-            }
-            Received::Blocked => session.readable = false,
-            Received::Closed => (session.readable, session.ended) = (false, true),
-            Received::Reset => {
-                self.kill(index);
-                return None;
-            }
+/// Receives once into the place of the value. Returns the number of bytes, or `None` if the session is dead.
+pub(super) fn receive_arrival<B: Backend>(core: &mut Core<B>, index: u32) -> Option<usize> {
+    let session = core.sessions.at(index);
+    let room = session.state.arrival_room(&core.ctx.shared.store);
+    let (Some(room), Some(stream)) = (room, &session.stream) else { return None };
+    let room_bytes = room.len();
+    let is_early = session.early.is_some();
+    let mut received = 0;
+    match receive(&mut core.io, stream, &mut session.early, room) {
+        Received::Bytes(bytes) => {
+            received = bytes;
+            session.state.arrived(bytes);
+            session.readable = bytes == room_bytes || session.hangup || is_early;
+            session.servable = bytes == room_bytes;
+            session.received_ns = core.now_ns;
+            core.arrivals.bytes += bytes;
+            core.ctx.counters().bytes_read.add(bytes as u64);
         }
-        Some(received)
-    }
-
-    /// Returns true if it is time to check for in-place receives that take too long.
-    pub(super) fn arrivals_due(&self) -> bool {
-        !self.arrivals.sessions.is_empty() && self.now_ns - self.arrivals.checked_ns >= CHECK_NS
-    }
-
-    /// Moves values of slow senders into buffers, so that they hold no segment.
-    pub(super) fn relieve_arrivals(&mut self, guard: &mut Guard<'_>) {
-        self.arrivals.checked_ns = self.now_ns;
-        let stall_ns = self.ctx.shared.live.stall_timeout_ms.load(Relaxed).saturating_mul(1_000_000);
-        let mut at = 0;
-        while let Some(index) = self.arrivals.sessions.get(at).copied() {
-            let session = self.sessions.peek(index as usize).filter(|session| session.phase != Phase::Dead);
-            if !session.is_some_and(|session| session.state.is_arriving()) {
-                self.arrivals.sessions.swap_remove(at);
-                continue;
-            }
-            let since = session.and_then(|session| session.state.arriving_since());
-            let age_ns = since.map_or(0, |since| self.ctx.clock.ns_between(since, self.turn_ticks));
-            if age_ns < ARRIVAL_NS_MAX {
-                at += 1;
-            } else if self.move_arrival(guard, index) {
-                self.arrivals.sessions.swap_remove(at);
-            } else if age_ns >= stall_ns {
-                self.ctx.counters().slow_senders_dropped.add(1);
-                self.kill(index);
-            } else {
-                at += 1;
-            }
+        Received::Blocked => session.readable = false,
+        Received::Closed => (session.readable, session.ended) = (false, true),
+        Received::Reset => {
+            output::kill(core, index);
+            return None;
         }
     }
+    Some(received)
+}
 
-    /// Moves one value into a buffer. Returns false if no buffer is free.
-    fn move_arrival(&mut self, guard: &mut Guard<'_>, index: u32) -> bool {
-        let session = self.sessions.at(index);
-        debug_assert!(session.input.is_none(), "what arrives goes to one place");
-        let want = session.state.arrival_bytes();
-        let block = loop {
-            match self.buffers.take_input(want) {
-                Ok(block) => break block,
-                Err(class) if self.reclaim(class, index) => {}
-                Err(_) => return false,
-            }
-        };
-        let session = self.sessions.at(index);
-        let mut input = Input::new(block);
-        let bytes = session.state.move_arrival(guard, &mut self.ctx, input.room(want));
-        if bytes > 0 {
-            input.received(bytes);
-            self.holders.note_input(index, &input, self.now_ns);
-            session.input = Some(input);
-            session.held_ns = self.now_ns;
+/// Returns true if it is time to check for in-place receives that take too long.
+pub(super) fn arrivals_due<B: Backend>(core: &Core<B>) -> bool {
+    !core.arrivals.sessions.is_empty() && core.now_ns - core.arrivals.checked_ns >= CHECK_NS
+}
+
+/// Moves values of slow senders into buffers, so that they hold no segment.
+pub(super) fn relieve_arrivals<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>) {
+    core.arrivals.checked_ns = core.now_ns;
+    let stall_ns = core.ctx.shared.live.stall_timeout_ms.load(Relaxed).saturating_mul(1_000_000);
+    let mut at = 0;
+    while let Some(index) = core.arrivals.sessions.get(at).copied() {
+        let session = core.sessions.peek(index as usize).filter(|session| session.phase != Phase::Dead);
+        if !session.is_some_and(|session| session.state.is_arriving()) {
+            core.arrivals.sessions.swap_remove(at);
+            continue;
+        }
+        let since = session.and_then(|session| session.state.arriving_since());
+        let age_ns = since.map_or(0, |since| core.ctx.clock.ns_between(since, core.turn_ticks));
+        if age_ns < ARRIVAL_NS_MAX {
+            at += 1;
+        } else if move_arrival(core, guard, index) {
+            core.arrivals.sessions.swap_remove(at);
+        } else if age_ns >= stall_ns {
+            core.ctx.counters().slow_senders_dropped.add(1);
+            output::kill(core, index);
         } else {
-            self.buffers.put_input(input);
+            at += 1;
         }
-        session.input_want = want;
-        self.ctx.counters().moved_out.add(1);
-        true
     }
+}
+
+/// Moves one value into a buffer. Returns false if no buffer is free.
+fn move_arrival<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>, index: u32) -> bool {
+    let session = core.sessions.at(index);
+    debug_assert!(session.input.is_none(), "what arrives goes to one place");
+    let want = session.state.arrival_bytes();
+    let block = loop {
+        match core.buffers.take_input(want) {
+            Ok(block) => break block,
+            Err(class) if hold::reclaim(core, class, index) => {}
+            Err(_) => return false,
+        }
+    };
+    let session = core.sessions.at(index);
+    let mut input = Input::new(block);
+    let bytes = session.state.move_arrival(guard, &mut core.ctx, input.room(want));
+    if bytes > 0 {
+        input.received(bytes);
+        core.holders.note_input(index, &input, core.now_ns);
+        session.input = Some(input);
+        session.held_ns = core.now_ns;
+    } else {
+        core.buffers.put_input(input);
+    }
+    session.input_want = want;
+    core.ctx.counters().moved_out.add(1);
+    true
 }

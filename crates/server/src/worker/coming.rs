@@ -46,43 +46,41 @@ impl Coming {
     }
 }
 
-impl<B: Backend> Core<B> {
-    /// Begins an iteration: takes in completed reads, then resumes their sessions and as many waiting ones as there is
-    /// room for.
-    pub(super) fn call_back_landed(&mut self, handle: &mut ThreadHandle) {
-        if self.coming.is_empty() {
-            return;
-        }
-        drop(handle.guard(self.ctx.now));
-        self.call_back_read(handle);
-        // At least one: its attempt makes room if no session needs the value that was read any more.
-        self.call_back_coming(handle.reads_free().max(1), |_| false);
+/// Begins an iteration: takes in completed reads, then resumes their sessions and as many waiting ones as there is
+/// room for.
+pub(super) fn call_back_landed<B: Backend>(core: &mut Core<B>, handle: &mut ThreadHandle) {
+    if core.coming.is_empty() {
+        return;
     }
+    drop(handle.guard(core.ctx.now));
+    call_back_read(core, handle);
+    // At least one: its attempt makes room if no session needs the value that was read any more.
+    call_back_coming(core, handle.reads_free().max(1), |_| false);
+}
 
-    /// Ends an iteration: resumes the sessions whose reads were taken in meanwhile.
-    pub(super) fn call_back_landed_since(&mut self, handle: &mut ThreadHandle) {
-        if !self.coming.is_empty() {
-            self.call_back_read(handle);
-        }
+/// Ends an iteration: resumes the sessions whose reads were taken in meanwhile.
+pub(super) fn call_back_landed_since<B: Backend>(core: &mut Core<B>, handle: &mut ThreadHandle) {
+    if !core.coming.is_empty() {
+        call_back_read(core, handle);
     }
+}
 
-    fn call_back_read(&mut self, handle: &mut ThreadHandle) {
-        let mut landed = std::mem::take(&mut self.coming.landed);
-        handle.take_landed(&mut landed);
-        if !landed.is_empty() {
-            self.call_back_coming(0, |hash| landed.contains(&hash));
-        }
-        landed.clear();
-        self.coming.landed = landed;
+fn call_back_read<B: Backend>(core: &mut Core<B>, handle: &mut ThreadHandle) {
+    let mut landed = std::mem::take(&mut core.coming.landed);
+    handle.take_landed(&mut landed);
+    if !landed.is_empty() {
+        call_back_coming(core, 0, |hash| landed.contains(&hash));
     }
+    landed.clear();
+    core.coming.landed = landed;
+}
 
-    /// Resumes the sessions whose read `is_there`, and up to `room` of those that wait for room.
-    pub(super) fn call_back_coming(&mut self, room: usize, is_there: impl Fn(u64) -> bool) {
-        let mut called = std::mem::take(&mut self.coming.called);
-        let Coming { reads, room: waiting, .. } = &mut self.coming;
-        called.extend(reads.extract_if(.., |(hash, _)| is_there(*hash)).map(|(_, session)| session));
-        called.extend(waiting.drain(..room.min(waiting.len())));
-        called.drain(..).for_each(|session| self.call_back(session));
-        self.coming.called = called;
-    }
+/// Resumes the sessions whose read `is_there`, and up to `room` of those that wait for room.
+pub(super) fn call_back_coming<B: Backend>(core: &mut Core<B>, room: usize, is_there: impl Fn(u64) -> bool) {
+    let mut called = std::mem::take(&mut core.coming.called);
+    let Coming { reads, room: waiting, .. } = &mut core.coming;
+    called.extend(reads.extract_if(.., |(hash, _)| is_there(*hash)).map(|(_, session)| session));
+    called.extend(waiting.drain(..room.min(waiting.len())));
+    called.drain(..).for_each(|session| core.call_back(session));
+    core.coming.called = called;
 }

@@ -12,6 +12,7 @@
 use super::Core;
 use crate::buffers::{CLASSES, Class, Input, LENT_NS_MAX, READER_GRACE_NS};
 use crate::session::{Phase, Place, Session};
+use crate::worker::output;
 use command::clients::endpoint::Protocol;
 use command::visit::out::OutBuffer;
 use io::Backend;
@@ -109,225 +110,228 @@ impl Holders {
     }
 }
 
-impl<B: Backend> Core<B> {
-    /// Sets aside buffers that were lent for too long, and those that sessions wait for. Updates the gauges of waiting
-    /// sessions.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn relieve_holders(&mut self) {
-        if self.now_ns.saturating_sub(self.holders.full_ns) >= RETRY_NS {
-            self.holders.full_ns = 0;
-        }
-        for class in [Class::Small, Class::Big] {
-            self.relieve_inputs(class);
-        }
-        for class in CLASSES {
-            let waiting = self.waiting[class.slot()].len().min(LOOKS_MAX);
-            while self.buffers.free(class) < waiting && self.reclaim(class, u32::MAX) {}
-        }
-        self.tell_waits();
+/// Sets aside buffers that were lent for too long, and those that sessions wait for. Updates the gauges of waiting
+/// sessions.
+#[cold]
+#[inline(never)]
+pub(super) fn relieve_holders<B: Backend>(core: &mut Core<B>) {
+    if core.now_ns.saturating_sub(core.holders.full_ns) >= RETRY_NS {
+        core.holders.full_ns = 0;
     }
+    for class in [Class::Small, Class::Big] {
+        relieve_inputs(core, class);
+    }
+    for class in CLASSES {
+        let waiting = core.waiting[class.slot()].len().min(LOOKS_MAX);
+        while core.buffers.free(class) < waiting && reclaim(core, class, u32::MAX) {}
+    }
+    tell_waits(core);
+}
 
-    /// Sets aside the buffers of one class that were lent for too long, as far as there is room.
-    fn relieve_inputs(&mut self, class: Class) {
-        let mut copied = 0;
-        for _ in 0..LOOKS_MAX {
-            let list = &mut self.holders.inputs[class.slot()];
-            let Some(&(index, since_ns)) = list.queue.front() else { return };
-            let is_due = self.now_ns.saturating_sub(since_ns) >= LENT_NS_MAX;
-            if !is_due || copied >= BYTES_A_TURN || self.holders.full_ns > 0 {
-                return;
-            }
-            list.pop();
-            let Some((session, input)) = holder(self.sessions.peek(index as usize)) else { continue };
-            let active_ns = session.received_ns.max(session.held_ns);
-            let len = input.len();
-            if session.place == Place::Ready {
-                self.holders.note_input(index, input, self.now_ns);
-            } else if self.now_ns.saturating_sub(active_ns) < LENT_NS_MAX {
-                self.holders.note_input(index, input, active_ns);
-            } else if self.set_input_aside(index) {
-                copied += len;
-            } else {
-                // The session keeps its position and the buffer until another session waits for one.
-                self.holders.inputs[class.slot()].put_back(index, since_ns);
-                self.holders.full_ns = self.now_ns;
-            }
+/// Sets aside the buffers of one class that were lent for too long, as far as there is room.
+fn relieve_inputs<B: Backend>(core: &mut Core<B>, class: Class) {
+    let mut copied = 0;
+    for _ in 0..LOOKS_MAX {
+        let list = &mut core.holders.inputs[class.slot()];
+        let Some(&(index, since_ns)) = list.queue.front() else { return };
+        let is_due = core.now_ns.saturating_sub(since_ns) >= LENT_NS_MAX;
+        if !is_due || copied >= BYTES_A_TURN || core.holders.full_ns > 0 {
+            return;
         }
-    }
-
-    /// Publishes how many sessions wait for a buffer, and how long the first of them has waited.
-    fn tell_waits(&mut self) {
-        let waiting = self.waiting.iter().map(VecDeque::len).sum::<usize>();
-        let since = |list: &VecDeque<u32>| self.sessions.peek(*list.front()? as usize).map(|one| one.waits_ns);
-        let oldest_ns = self.waiting.iter().filter_map(since).min();
-        let counters = self.ctx.counters();
-        counters.buffer_waiters.set(waiting as u64);
-        counters.buffer_wait_oldest_ns.set(oldest_ns.map_or(0, |since_ns| self.now_ns.saturating_sub(since_ns)));
-        // Outputs are set aside only for sessions that wait.
-        self.holders.is_busy = waiting > 0 || self.holders.inputs.iter().any(|list| !list.queue.is_empty());
-    }
-
-    /// Frees a buffer of `class` for a session that found none. Serves the session next, or queues it for a buffer.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn reclaim_for(&mut self, index: u32, class: Class) {
-        if self.reclaim(class, index) {
-            self.sessions.at(index).place = Place::Ready;
-            self.ready.push_front(index);
+        list.pop();
+        let Some((session, input)) = holder(core.sessions.peek(index as usize)) else { continue };
+        let active_ns = session.received_ns.max(session.held_ns);
+        let len = input.len();
+        if session.place == Place::Ready {
+            core.holders.note_input(index, input, core.now_ns);
+        } else if core.now_ns.saturating_sub(active_ns) < LENT_NS_MAX {
+            core.holders.note_input(index, input, active_ns);
+        } else if set_input_aside(core, index) {
+            copied += len;
         } else {
-            self.wait_for(index, class);
+            // The session keeps its position and the buffer until another session waits for one.
+            core.holders.inputs[class.slot()].put_back(index, since_ns);
+            core.holders.full_ns = core.now_ns;
         }
     }
+}
 
-    /// Frees one buffer of `class` for session `asking`: sets aside what another session holds without being served.
-    /// Returns false if no session holds one.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn reclaim(&mut self, class: Class, asking: u32) -> bool {
-        match class {
-            Class::Small | Class::Big => self.reclaim_input(class, asking),
-            Class::Out | Class::BigOut => self.reclaim_output(class, asking),
-        }
+/// Publishes how many sessions wait for a buffer, and how long the first of them has waited.
+fn tell_waits<B: Backend>(core: &mut Core<B>) {
+    let waiting = core.waiting.iter().map(VecDeque::len).sum::<usize>();
+    let since = |list: &VecDeque<u32>| core.sessions.peek(*list.front()? as usize).map(|one| one.waits_ns);
+    let oldest_ns = core.waiting.iter().filter_map(since).min();
+    let counters = core.ctx.counters();
+    counters.buffer_waiters.set(waiting as u64);
+    counters.buffer_wait_oldest_ns.set(oldest_ns.map_or(0, |since_ns| core.now_ns.saturating_sub(since_ns)));
+    // Outputs are set aside only for sessions that wait.
+    core.holders.is_busy = waiting > 0 || core.holders.inputs.iter().any(|list| !list.queue.is_empty());
+}
+
+/// Frees a buffer of `class` for a session that found none. Serves the session next, or queues it for a buffer.
+#[cold]
+#[inline(never)]
+pub(super) fn reclaim_for<B: Backend>(core: &mut Core<B>, index: u32, class: Class) {
+    if reclaim(core, class, index) {
+        core.sessions.at(index).place = Place::Ready;
+        core.ready.push_front(index);
+    } else {
+        core.wait_for(index, class);
     }
+}
 
-    fn reclaim_input(&mut self, class: Class, asking: u32) -> bool {
-        for _ in 0..self.holders.inputs[class.slot()].queue.len().min(LOOKS_MAX) {
-            let Some((index, _)) = self.holders.inputs[class.slot()].pop() else { break };
-            let Some((session, input)) = holder(self.sessions.peek(index as usize)) else { continue };
-            let is_served = matches!(session.place, Place::Ready | Place::Batch);
-            if is_served || index == asking || input.class() != Some(class) {
-                self.holders.note_input(index, input, self.now_ns);
-                continue;
-            }
-            if !self.with_room([index, asking], 0, Self::set_input_aside) {
-                self.close_holder(index);
-            }
-            return true;
-        }
-        false
+/// Frees one buffer of `class` for session `asking`: sets aside what another session holds without being served.
+/// Returns false if no session holds one.
+#[cold]
+#[inline(never)]
+pub(super) fn reclaim<B: Backend>(core: &mut Core<B>, class: Class, asking: u32) -> bool {
+    match class {
+        Class::Small | Class::Big => reclaim_input(core, class, asking),
+        Class::Out | Class::BigOut => reclaim_output(core, class, asking),
     }
+}
 
-    fn reclaim_output(&mut self, class: Class, asking: u32) -> bool {
-        let holds = |out: &OutBuffer| if class == Class::BigOut { out.is_lent() } else { out.reserved() == 0 };
-        let grace_ns = if class == Class::BigOut { READER_GRACE_NS } else { 0 };
-        for _ in 0..self.holders.outputs.queue.len().min(LOOKS_MAX) {
-            let Some((index, since_ns)) = self.holders.outputs.pop() else { break };
-            let Some(session) = self.sessions.peek_mut(index) else { continue };
-            let Some(out) = session.out.as_ref().filter(|_| session.blocked && session.phase != Phase::Dead) else {
-                continue;
-            };
-            let (here, any) = (holds(out), out.holds_lent());
-            if !here || index == asking || session.place == Place::Batch {
-                if any {
-                    self.holders.note_output(index, self.now_ns);
-                }
-                continue;
-            }
-            if !self.with_room([index, asking], grace_ns, Self::set_output_aside) {
-                if self.now_ns.saturating_sub(since_ns) < grace_ns {
-                    self.holders.outputs.put_back(index, since_ns);
-                    return false;
-                }
-                self.close_holder(index);
-            }
-            return true;
+fn reclaim_input<B: Backend>(core: &mut Core<B>, class: Class, asking: u32) -> bool {
+    for _ in 0..core.holders.inputs[class.slot()].queue.len().min(LOOKS_MAX) {
+        let Some((index, _)) = core.holders.inputs[class.slot()].pop() else { break };
+        let Some((session, input)) = holder(core.sessions.peek(index as usize)) else { continue };
+        let is_served = matches!(session.place, Place::Ready | Place::Batch);
+        if is_served || index == asking || input.class() != Some(class) {
+            core.holders.note_input(index, input, core.now_ns);
+            continue;
         }
-        false
-    }
-
-    /// Calls `set_aside` for the first of two sessions. Until there is room for it, closes the oldest of the other
-    /// sessions that were set aside at least `grace_ns` ago.
-    fn with_room(&mut self, but: [u32; 2], grace_ns: u64, set_aside: impl Fn(&mut Self, u32) -> bool) -> bool {
-        for _ in 0..CLOSED_MAX {
-            if set_aside(self, but[0]) {
-                return true;
-            }
-            if !self.close_first_aside(but, grace_ns) {
-                return false;
-            }
+        if !with_room(core, [index, asking], 0, set_input_aside) {
+            close_holder(core, index);
         }
-        false
+        return true;
     }
+    false
+}
 
-    /// Sets the input of one session aside. Returns false if there is no room for it.
-    fn set_input_aside(&mut self, index: u32) -> bool {
-        let session = self.sessions.at(index);
-        let (want, receives) = (session.input_want, !session.servable);
-        let Some(input) = &mut session.input else { return true };
-        let done = self.buffers.set_input_aside(input, want, receives);
-        if done {
-            self.note_aside(index);
-        }
-        done
-    }
-
-    /// Sets the output of one session aside. Returns false if there is no room for it.
-    fn set_output_aside(&mut self, index: u32) -> bool {
-        let session = self.sessions.at(index);
-        let Some(out) = session.out.take() else { return true };
-        let (out, done) = match self.buffers.set_output_aside(out) {
-            Ok(out) => (out, true),
-            Err(out) => (out, false),
+fn reclaim_output<B: Backend>(core: &mut Core<B>, class: Class, asking: u32) -> bool {
+    let holds = |out: &OutBuffer| if class == Class::BigOut { out.is_lent() } else { out.reserved() == 0 };
+    let grace_ns = if class == Class::BigOut { READER_GRACE_NS } else { 0 };
+    for _ in 0..core.holders.outputs.queue.len().min(LOOKS_MAX) {
+        let Some((index, since_ns)) = core.holders.outputs.pop() else { break };
+        let Some(session) = core.sessions.peek_mut(index) else { continue };
+        let Some(out) = session.out.as_ref().filter(|_| session.blocked && session.phase != Phase::Dead) else {
+            continue;
         };
-        session.out = Some(out);
-        if done {
-            self.note_aside(index);
+        let (here, any) = (holds(out), out.holds_lent());
+        if !here || index == asking || session.place == Place::Batch {
+            if any {
+                core.holders.note_output(index, core.now_ns);
+            }
+            continue;
         }
-        done
-    }
-
-    fn note_aside(&mut self, index: u32) {
-        self.holders.aside.note(index, self.now_ns);
-        self.ctx.counters().set_aside.add(1);
-    }
-
-    /// Closes the session that was set aside first, at least `grace_ns` ago, among those that wait only for their
-    /// peers. Returns false if there is none.
-    fn close_first_aside(&mut self, but: [u32; 2], grace_ns: u64) -> bool {
-        for _ in 0..self.holders.aside.queue.len().min(LOOKS_MAX) {
-            let Some((index, since_ns)) = self.holders.aside.pop() else { break };
-            let Some(session) = self.sessions.peek(index as usize) else { continue };
-            let has_input = session.input.as_ref().is_some_and(|input| !input.is_lent());
-            let has_output = session.out.as_ref().is_some_and(|out| out.reserved() > 0);
-            if session.phase == Phase::Dead || !(has_input || has_output) {
-                continue;
-            }
-            let is_served = session.servable && !session.blocked || session.place == Place::Batch;
-            // The entry is of an earlier request, or of an earlier connection in this slot.
-            let is_newer = !has_output && session.held_ns > since_ns;
-            if is_served || is_newer || but.contains(&index) {
-                self.holders.aside.note(index, self.now_ns);
-                continue;
-            }
-            if self.now_ns.saturating_sub(since_ns) < grace_ns {
-                self.holders.aside.put_back(index, since_ns);
+        if !with_room(core, [index, asking], grace_ns, set_output_aside) {
+            if core.now_ns.saturating_sub(since_ns) < grace_ns {
+                core.holders.outputs.put_back(index, since_ns);
                 return false;
             }
-            self.close_holder(index);
+            close_holder(core, index);
+        }
+        return true;
+    }
+    false
+}
+
+/// Calls `set_aside` for the first of two sessions. Until there is room for it, closes the oldest of the other
+/// sessions that were set aside at least `grace_ns` ago.
+fn with_room<B: Backend>(
+    core: &mut Core<B>,
+    but: [u32; 2],
+    grace_ns: u64,
+    set_aside: impl Fn(&mut Core<B>, u32) -> bool,
+) -> bool {
+    for _ in 0..CLOSED_MAX {
+        if set_aside(core, but[0]) {
             return true;
         }
-        false
+        if !close_first_aside(core, but, grace_ns) {
+            return false;
+        }
     }
+    false
+}
 
-    /// Closes a session that holds bytes for which there is no room. Sends an error first if the client can read one.
-    fn close_holder(&mut self, index: u32) {
-        let session = self.sessions.at(index);
-        if session.blocked || session.phase != Phase::Open {
-            self.ctx.counters().slow_readers_dropped.add(1);
-            return self.kill(index);
-        }
-        self.ctx.counters().slow_senders_dropped.add(1);
-        if session.out.is_none()
-            && !session.state.is_answering()
-            && let Some(stream) = &session.stream
-        {
-            // If the socket takes nothing, the error is lost and the connection is closed all the same.
-            let error = error(session.state.protocol());
-            let _ = self.io.send(stream, &[IoSlice::new(error)]);
-        }
-        self.finish(index);
+/// Sets the input of one session aside. Returns false if there is no room for it.
+fn set_input_aside<B: Backend>(core: &mut Core<B>, index: u32) -> bool {
+    let session = core.sessions.at(index);
+    let (want, receives) = (session.input_want, !session.servable);
+    let Some(input) = &mut session.input else { return true };
+    let done = core.buffers.set_input_aside(input, want, receives);
+    if done {
+        note_aside(core, index);
     }
+    done
+}
+
+/// Sets the output of one session aside. Returns false if there is no room for it.
+fn set_output_aside<B: Backend>(core: &mut Core<B>, index: u32) -> bool {
+    let session = core.sessions.at(index);
+    let Some(out) = session.out.take() else { return true };
+    let (out, done) = match core.buffers.set_output_aside(out) {
+        Ok(out) => (out, true),
+        Err(out) => (out, false),
+    };
+    session.out = Some(out);
+    if done {
+        note_aside(core, index);
+    }
+    done
+}
+
+fn note_aside<B: Backend>(core: &mut Core<B>, index: u32) {
+    core.holders.aside.note(index, core.now_ns);
+    core.ctx.counters().set_aside.add(1);
+}
+
+/// Closes the session that was set aside first, at least `grace_ns` ago, among those that wait only for their
+/// peers. Returns false if there is none.
+fn close_first_aside<B: Backend>(core: &mut Core<B>, but: [u32; 2], grace_ns: u64) -> bool {
+    for _ in 0..core.holders.aside.queue.len().min(LOOKS_MAX) {
+        let Some((index, since_ns)) = core.holders.aside.pop() else { break };
+        let Some(session) = core.sessions.peek(index as usize) else { continue };
+        let has_input = session.input.as_ref().is_some_and(|input| !input.is_lent());
+        let has_output = session.out.as_ref().is_some_and(|out| out.reserved() > 0);
+        if session.phase == Phase::Dead || !(has_input || has_output) {
+            continue;
+        }
+        let is_served = session.servable && !session.blocked || session.place == Place::Batch;
+        // The entry is of an earlier request, or of an earlier connection in this slot.
+        let is_newer = !has_output && session.held_ns > since_ns;
+        if is_served || is_newer || but.contains(&index) {
+            core.holders.aside.note(index, core.now_ns);
+            continue;
+        }
+        if core.now_ns.saturating_sub(since_ns) < grace_ns {
+            core.holders.aside.put_back(index, since_ns);
+            return false;
+        }
+        close_holder(core, index);
+        return true;
+    }
+    false
+}
+
+/// Closes a session that holds bytes for which there is no room. Sends an error first if the client can read one.
+fn close_holder<B: Backend>(core: &mut Core<B>, index: u32) {
+    let session = core.sessions.at(index);
+    if session.blocked || session.phase != Phase::Open {
+        core.ctx.counters().slow_readers_dropped.add(1);
+        return output::kill(core, index);
+    }
+    core.ctx.counters().slow_senders_dropped.add(1);
+    if session.out.is_none()
+        && !session.state.is_answering()
+        && let Some(stream) = &session.stream
+    {
+        // If the socket takes nothing, the error is lost and the connection is closed all the same.
+        let error = error(session.state.protocol());
+        let _ = core.io.send(stream, &[IoSlice::new(error)]);
+    }
+    output::finish(core, index);
 }
 
 /// Returns the session and its input, if the session is alive and the input is in a lent buffer.

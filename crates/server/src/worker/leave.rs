@@ -17,6 +17,9 @@ use super::Core;
 use crate::handover::{Carried, Early, Moved};
 use crate::session::{Phase, Place, Session};
 use crate::threads::Drain;
+use crate::worker::output;
+use crate::worker::poll;
+use crate::worker::upkeep;
 use command::clients::endpoint::Protocol;
 use io::{Backend, Detached};
 use segment::{Guard, Store};
@@ -32,135 +35,133 @@ const OUTPUT_BYTES_MAX: u64 = 16 << 20;
 /// The most unsent bytes that all connections of a worker may leave with.
 pub(super) const OUTPUTS_BYTES_MAX: u64 = 64 << 20;
 
-impl<B: Backend> Core<B> {
-    /// Reports how many values are being received in place, once for each round of [`Drain`].
-    #[cold]
-    pub(super) fn report_arriving(&mut self) {
-        let round = self.shared.threads.drain.round();
-        if std::mem::replace(&mut self.drain_round, round) == round {
-            return;
-        }
-        let is_arriving = |session: &Session<B::Stream>| session.phase == Phase::Open && session.state.is_taking_in();
-        let sessions = (0..self.sessions.used_high()).filter_map(|index| self.sessions.peek(index));
-        let arriving = sessions.filter(|session| is_arriving(session)).count() as u32;
-        self.shared.threads.workers[self.ctx.worker].arriving.store(Drain::report(round, arriving), Release);
+/// Reports how many values are being received in place, once for each round of [`Drain`].
+#[cold]
+pub(super) fn report_arriving<B: Backend>(core: &mut Core<B>) {
+    let round = core.shared.threads.drain.round();
+    if std::mem::replace(&mut core.drain_round, round) == round {
+        return;
     }
+    let is_arriving = |session: &Session<B::Stream>| session.phase == Phase::Open && session.state.is_taking_in();
+    let sessions = (0..core.sessions.used_high()).filter_map(|index| core.sessions.peek(index));
+    let arriving = sessions.filter(|session| is_arriving(session)).count() as u32;
+    core.shared.threads.workers[core.ctx.worker].arriving.store(Drain::report(round, arriving), Release);
+}
 
-    /// Moves out the connections that can leave, and closes the others when their time is over.
-    pub(super) fn move_out(&mut self) {
-        let deadline_ns = match self.stop_deadline_ns {
-            Some(deadline_ns) => deadline_ns,
-            None => {
-                // The acceptor has ended: the connections in the intake are the last.
-                while self.admit_new() {}
-                *self.stop_deadline_ns.insert(self.now_ns + GRACE_NS)
-            }
-        };
-        if self.taken_over.is_empty() {
-            self.let_go();
+/// Moves out the connections that can leave, and closes the others when their time is over.
+pub(super) fn move_out<B: Backend>(core: &mut Core<B>) {
+    let deadline_ns = match core.stop_deadline_ns {
+        Some(deadline_ns) => deadline_ns,
+        None => {
+            // The acceptor has ended: the connections in the intake are the last.
+            while poll::admit_new(core) {}
+            *core.stop_deadline_ns.insert(core.now_ns + GRACE_NS)
         }
-        // Checked after the last chance to leave: moving many connections can take longer than the whole grace time.
-        if self.now_ns >= deadline_ns + LONG_GRACE_NS {
-            self.kill_all();
-        } else if self.now_ns >= deadline_ns {
-            self.close_who_waits();
-        }
+    };
+    if core.taken_over.is_empty() {
+        let_go(core);
     }
+    // Checked after the last chance to leave: moving many connections can take longer than the whole grace time.
+    if core.now_ns >= deadline_ns + LONG_GRACE_NS {
+        upkeep::kill_all(core);
+    } else if core.now_ns >= deadline_ns {
+        close_who_waits(core);
+    }
+}
 
-    /// Moves out the connections that are between two requests now.
-    fn let_go(&mut self) {
-        let (mut indexes, mut carried, mut streams) = (Vec::new(), Vec::new(), Vec::new());
-        for index in 0..self.sessions.used_high() as u32 {
-            let Some(session) = self.sessions.peek_mut(index) else { continue };
-            if let Some(one) = carried_of(session, &self.ctx.shared.store, &mut self.output_left)
-                && let Some(stream) = session.stream.take()
-            {
-                indexes.push(index);
-                carried.push((one, session.state.take_subscriber()));
-                streams.push(stream);
-            }
-        }
-        let detached = self.io.detach(streams);
-        for ((index, (mut one, subscriber)), detached) in indexes.into_iter().zip(carried).zip(detached) {
-            if one.endpoint.protocol == Protocol::Resp {
-                let client_info = self.ctx.connection_table().client_info(index, |client_info| {
-                    [&client_info.name, &client_info.library, &client_info.library_version, &client_info.user]
-                        .map(|text| text.to_vec())
-                });
-                one.texts = client_info.unwrap_or_default();
-            }
-            if let Some(Detached { stream, received, mut unsent }) = detached {
-                one.input.extend(received);
-                unsent.append(&mut one.output);
-                one.output = unsent;
-                self.moved.push(Moved { stream, carried: Arc::new(one), subscriber });
-            }
-            // The stream is gone already. The rest of the session is released like that of a closed one.
-            self.kill(index);
+/// Moves out the connections that are between two requests now.
+fn let_go<B: Backend>(core: &mut Core<B>) {
+    let (mut indexes, mut carried, mut streams) = (Vec::new(), Vec::new(), Vec::new());
+    for index in 0..core.sessions.used_high() as u32 {
+        let Some(session) = core.sessions.peek_mut(index) else { continue };
+        if let Some(one) = carried_of(session, &core.ctx.shared.store, &mut core.output_left)
+            && let Some(stream) = session.stream.take()
+        {
+            indexes.push(index);
+            carried.push((one, session.state.take_subscriber()));
+            streams.push(stream);
         }
     }
-
-    /// Closes connections that wait for their peers and so cannot leave.
-    fn close_who_waits(&mut self) {
-        for index in 0..self.sessions.used_high() {
-            let waits = |session: &Session<B::Stream>| match session.phase {
-                Phase::Open => session.blocked || session.place == Place::Idle && !session.has_work(),
-                Phase::Finishing | Phase::Lingering => true,
-                Phase::Dead => false,
-            };
-            if self.sessions.peek(index).is_some_and(waits) {
-                self.kill(index as u32);
-            }
-        }
-    }
-
-    /// Sets up the connections that were taken over.
-    #[cold]
-    pub(super) fn set_up_taken_over(&mut self, guard: &mut Guard<'_>) {
-        for (index, carried) in std::mem::take(&mut self.taken_over) {
-            if self.sessions.peek(index as usize).is_some_and(|session| session.phase == Phase::Open) {
-                self.go_on_with(index, &carried, guard);
-            }
-            // The acceptor waits for this count before it hands over connections that could publish.
-            self.ctx.counters().connections_total.add(1);
-        }
-    }
-
-    /// Restores the state that a connection had in the other process.
-    fn go_on_with(&mut self, index: u32, carried: &Arc<Carried>, guard: &mut Guard<'_>) {
-        if !carried.is_welcome(self.ctx.shared.auth.as_deref(), &self.ctx.shared.users) {
-            return self.kill(index);
-        }
-        let session = self.sessions.at(index);
-        session.state.go_on_as(carried, &self.ctx.shared);
-        session.early = Early::of(carried);
-        if carried.endpoint.protocol == Protocol::Resp {
-            let texts = carried.card_texts();
-            self.ctx.connection_table().client_info(index, |client_info| {
-                [client_info.name, client_info.library, client_info.library_version, client_info.user] = texts;
-                (client_info.speaks_3, client_info.database) = (carried.speaks_3, carried.namespace.0);
+    let detached = core.io.detach(streams);
+    for ((index, (mut one, subscriber)), detached) in indexes.into_iter().zip(carried).zip(detached) {
+        if one.endpoint.protocol == Protocol::Resp {
+            let client_info = core.ctx.connection_table().client_info(index, |client_info| {
+                [&client_info.name, &client_info.library, &client_info.library_version, &client_info.user]
+                    .map(|text| text.to_vec())
             });
+            one.texts = client_info.unwrap_or_default();
         }
-        self.ctx.watch.connection = index;
-        if !self.sessions.at(index).state.take_up(carried, guard, &mut self.ctx) {
-            tracing::warn!("cannot restore the subscriptions or transaction of a connection: no memory; closing it");
-            return self.kill(index);
+        if let Some(Detached { stream, received, mut unsent }) = detached {
+            one.input.extend(received);
+            unsent.append(&mut one.output);
+            one.output = unsent;
+            core.moved.push(Moved { stream, carried: Arc::new(one), subscriber });
         }
-        if !carried.output.is_empty() {
-            let Some(out) = self.buffers.output_of(&carried.output) else {
-                tracing::warn!("cannot restore the unsent answers of a connection: no memory; closing it");
-                return self.kill(index);
-            };
-            let session = self.sessions.at(index);
-            session.out = Some(out);
-            (session.blocked, session.sending) = (true, true);
-            self.holders.note_output(index, self.now_ns);
+        // The stream is gone already. The rest of the session is released like that of a closed one.
+        output::kill(core, index);
+    }
+}
+
+/// Closes connections that wait for their peers and so cannot leave.
+fn close_who_waits<B: Backend>(core: &mut Core<B>) {
+    for index in 0..core.sessions.used_high() {
+        let waits = |session: &Session<B::Stream>| match session.phase {
+            Phase::Open => session.blocked || session.place == Place::Idle && !session.has_work(),
+            Phase::Finishing | Phase::Lingering => true,
+            Phase::Dead => false,
+        };
+        if core.sessions.peek(index).is_some_and(waits) {
+            output::kill(core, index as u32);
         }
-        let session = self.sessions.at(index);
-        session.readable |= session.early.is_some();
-        if session.has_work() {
-            self.make_ready(index);
+    }
+}
+
+/// Sets up the connections that were taken over.
+#[cold]
+pub(super) fn set_up_taken_over<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>) {
+    for (index, carried) in std::mem::take(&mut core.taken_over) {
+        if core.sessions.peek(index as usize).is_some_and(|session| session.phase == Phase::Open) {
+            go_on_with(core, index, &carried, guard);
         }
+        // The acceptor waits for this count before it hands over connections that could publish.
+        core.ctx.counters().connections_total.add(1);
+    }
+}
+
+/// Restores the state that a connection had in the other process.
+fn go_on_with<B: Backend>(core: &mut Core<B>, index: u32, carried: &Arc<Carried>, guard: &mut Guard<'_>) {
+    if !carried.is_welcome(core.ctx.shared.auth.as_deref(), &core.ctx.shared.users) {
+        return output::kill(core, index);
+    }
+    let session = core.sessions.at(index);
+    session.state.go_on_as(carried, &core.ctx.shared);
+    session.early = Early::of(carried);
+    if carried.endpoint.protocol == Protocol::Resp {
+        let texts = carried.card_texts();
+        core.ctx.connection_table().client_info(index, |client_info| {
+            [client_info.name, client_info.library, client_info.library_version, client_info.user] = texts;
+            (client_info.speaks_3, client_info.database) = (carried.speaks_3, carried.namespace.0);
+        });
+    }
+    core.ctx.watch.connection = index;
+    if !core.sessions.at(index).state.take_up(carried, guard, &mut core.ctx) {
+        tracing::warn!("cannot restore the subscriptions or transaction of a connection: no memory; closing it");
+        return output::kill(core, index);
+    }
+    if !carried.output.is_empty() {
+        let Some(out) = core.buffers.output_of(&carried.output) else {
+            tracing::warn!("cannot restore the unsent answers of a connection: no memory; closing it");
+            return output::kill(core, index);
+        };
+        let session = core.sessions.at(index);
+        session.out = Some(out);
+        (session.blocked, session.sending) = (true, true);
+        core.holders.note_output(index, core.now_ns);
+    }
+    let session = core.sessions.at(index);
+    session.readable |= session.early.is_some();
+    if session.has_work() {
+        core.make_ready(index);
     }
 }
 

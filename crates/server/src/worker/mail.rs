@@ -4,6 +4,8 @@
 use super::Core;
 use crate::buffers::Class;
 use crate::session::{Phase, Place};
+use crate::worker::hold;
+use crate::worker::output;
 use command::push::watch::QUEUE_BYTES;
 use command::visit::out::OUT_BYTES;
 use io::Backend;
@@ -17,107 +19,105 @@ const VISITS_MAX: usize = 32;
 /// The number of message bytes after which a visit ends.
 const SENT_BYTES_MAX: u64 = 256 << 10;
 
-impl<B: Backend> Core<B> {
-    /// Returns true if a message is to be published, or is to be sent to a connection of this worker.
-    #[inline]
-    pub(super) fn has_mail(&self) -> bool {
-        let ctx = &self.ctx;
-        ctx.watch.watched.any() || ctx.to_wake != 0 || self.mail_left || ctx.shared.workers[ctx.worker].post.has()
-    }
+/// Returns true if a message is to be published, or is to be sent to a connection of this worker.
+#[inline]
+pub(super) fn has_mail<B: Backend>(core: &Core<B>) -> bool {
+    let ctx = &core.ctx;
+    ctx.watch.watched.any() || ctx.to_wake != 0 || core.mail_left || ctx.shared.workers[ctx.worker].post.has()
+}
 
-    /// Publishes this worker's lines, wakes other workers, and serves its connections with queued messages. If there
-    /// are none it costs two loads.
-    pub(super) fn serve_mail(&mut self) {
-        let ctx = &mut self.ctx;
-        if !ctx.unpublished.is_empty() {
-            ctx.publish_waiting();
-        }
-        if ctx.shared.watch.watched().any() {
-            let (shared, lines) = (&ctx.shared, &mut ctx.watch.lines);
-            let (me, to_wake) = (ctx.worker, &mut ctx.to_wake);
-            shared.watch.publish(lines, |to, connection| {
-                if shared.workers[to].post.note(connection) && to != me {
-                    *to_wake |= 1 << to;
-                }
-            });
-        } else {
-            ctx.watch.lines.free();
-        }
-        while ctx.to_wake != 0 {
-            ctx.shared.host.wake_worker(ctx.to_wake.trailing_zeros() as usize);
-            ctx.to_wake &= ctx.to_wake - 1;
-        }
-        let post = &ctx.shared.workers[ctx.worker].post;
-        if post.has() {
-            post.take(&mut self.mail);
-        }
-        self.mail_left = false;
-        if !self.mail.is_empty() {
-            self.deliver();
-        }
-        self.mail_left |= !self.ctx.unpublished.is_empty();
+/// Publishes this worker's lines, wakes other workers, and serves its connections with queued messages. If there
+/// are none it costs two loads.
+pub(super) fn serve_mail<B: Backend>(core: &mut Core<B>) {
+    let ctx = &mut core.ctx;
+    if !ctx.unpublished.is_empty() {
+        ctx.publish_waiting();
     }
+    if ctx.shared.watch.watched().any() {
+        let (shared, lines) = (&ctx.shared, &mut ctx.watch.lines);
+        let (me, to_wake) = (ctx.worker, &mut ctx.to_wake);
+        shared.watch.publish(lines, |to, connection| {
+            if shared.workers[to].post.note(connection) && to != me {
+                *to_wake |= 1 << to;
+            }
+        });
+    } else {
+        ctx.watch.lines.free();
+    }
+    while ctx.to_wake != 0 {
+        ctx.shared.host.wake_worker(ctx.to_wake.trailing_zeros() as usize);
+        ctx.to_wake &= ctx.to_wake - 1;
+    }
+    let post = &ctx.shared.workers[ctx.worker].post;
+    if post.has() {
+        post.take(&mut core.mail);
+    }
+    core.mail_left = false;
+    if !core.mail.is_empty() {
+        deliver(core);
+    }
+    core.mail_left |= !core.ctx.unpublished.is_empty();
+}
 
-    /// Serves the listed connections once: up to [`VISITS_MAX`] of them, or until [`SENT_BYTES_MAX`] are sent. A
-    /// connection with messages left stays in the list, behind the others.
-    #[cold]
-    fn deliver(&mut self) {
-        let sent_before = self.ctx.counters().bytes_written.value();
-        for _ in 0..self.mail.len().min(VISITS_MAX) {
-            if self.ctx.counters().bytes_written.value() - sent_before >= SENT_BYTES_MAX {
-                break;
-            }
-            let Some(index) = self.mail.pop_front() else { break };
-            if self.deliver_to(index) {
-                self.again.push(index);
-            }
+/// Serves the listed connections once: up to [`VISITS_MAX`] of them, or until [`SENT_BYTES_MAX`] are sent. A
+/// connection with messages left stays in the list, behind the others.
+#[cold]
+fn deliver<B: Backend>(core: &mut Core<B>) {
+    let sent_before = core.ctx.counters().bytes_written.value();
+    for _ in 0..core.mail.len().min(VISITS_MAX) {
+        if core.ctx.counters().bytes_written.value() - sent_before >= SENT_BYTES_MAX {
+            break;
         }
-        self.mail_left = !self.mail.is_empty();
-        self.mail.extend(self.again.drain(..));
-        self.io.submit();
+        let Some(index) = core.mail.pop_front() else { break };
+        if deliver_to(core, index) {
+            core.again.push(index);
+        }
     }
+    core.mail_left = !core.mail.is_empty();
+    core.mail.extend(core.again.drain(..));
+    core.io.submit();
+}
 
-    /// Sends a session its queued messages, as many as its peer takes. Returns true if more can be sent soon.
-    fn deliver_to(&mut self, index: u32) -> bool {
-        let mut more = true;
-        for _ in 0..FILLS_MAX {
-            let Some(session) = self.sessions.peek_mut(index).filter(|session| session.phase == Phase::Open) else {
-                return false;
-            };
-            if self.ctx.connection_table().is_killed(index) {
-                self.kill(index);
-                return false;
-            }
-            more = session.state.has_mail();
-            if !more {
-                break;
-            }
-            if session.state.is_mail_broken() {
-                self.ctx.counters().subscribers_dropped.add(1);
-                self.kill(index);
-                return false;
-            }
-            if session.blocked || session.state.is_answering() {
-                // The session returns to the list once the rest is sent.
-                session.mail = true;
-                return false;
-            }
-            if session.out.is_none() {
-                session.out = self.buffers.take_out();
-            }
-            if session.out.is_none() {
-                // The next visit finds an output, if a blocked session held one.
-                self.reclaim(Class::Out, index);
-                return true;
-            }
-            let Some(out) = &mut session.out else { return true };
-            let bytes = session.state.take_mail(out.spare());
-            out.advance(bytes);
-            self.send(index);
+/// Sends a session its queued messages, as many as its peer takes. Returns true if more can be sent soon.
+fn deliver_to<B: Backend>(core: &mut Core<B>, index: u32) -> bool {
+    let mut more = true;
+    for _ in 0..FILLS_MAX {
+        let Some(session) = core.sessions.peek_mut(index).filter(|session| session.phase == Phase::Open) else {
+            return false;
+        };
+        if core.ctx.connection_table().is_killed(index) {
+            output::kill(core, index);
+            return false;
         }
-        if self.sessions.at(index).place == Place::Idle {
-            self.move_on(index);
+        more = session.state.has_mail();
+        if !more {
+            break;
         }
-        more
+        if session.state.is_mail_broken() {
+            core.ctx.counters().subscribers_dropped.add(1);
+            output::kill(core, index);
+            return false;
+        }
+        if session.blocked || session.state.is_answering() {
+            // The session returns to the list once the rest is sent.
+            session.mail = true;
+            return false;
+        }
+        if session.out.is_none() {
+            session.out = core.buffers.take_out();
+        }
+        if session.out.is_none() {
+            // The next visit finds an output, if a blocked session held one.
+            hold::reclaim(core, Class::Out, index);
+            return true;
+        }
+        let Some(out) = &mut session.out else { return true };
+        let bytes = session.state.take_mail(out.spare());
+        out.advance(bytes);
+        output::send(core, index);
     }
+    if core.sessions.at(index).place == Place::Idle {
+        output::move_on(core, index);
+    }
+    more
 }

@@ -249,12 +249,12 @@ impl<B: Backend> Worker<B> {
     pub fn iterate(&mut self) -> bool {
         let core = &mut self.core;
         let timeout = core.sleep();
-        core.wait(timeout);
+        poll::wait(core, timeout);
         core.begin_turn();
         if !core.taken_over.is_empty() {
-            core.set_up_taken_over(&mut self.handle.guard(core.ctx.now));
+            leave::set_up_taken_over(core, &mut self.handle.guard(core.ctx.now));
         }
-        core.call_back_landed(&mut self.handle);
+        coming::call_back_landed(core, &mut self.handle);
         let mut bytes = 0;
         while bytes < TURN_BYTES_MAX && !core.ready.is_empty() && !core.is_over() {
             bytes += Self::batch(&mut self.handle, core, Queue::Ready);
@@ -266,19 +266,19 @@ impl<B: Backend> Worker<B> {
             }
             Self::batch(&mut self.handle, core, Queue::Long);
         }
-        core.serve_mail();
-        core.upkeep();
-        if core.arrivals_due() {
-            core.relieve_arrivals(&mut self.handle.guard(core.ctx.now));
+        mail::serve_mail(core);
+        upkeep::upkeep(core);
+        if arrive::arrivals_due(core) {
+            arrive::relieve_arrivals(core, &mut self.handle.guard(core.ctx.now));
         }
         if !core.graves.is_empty() {
-            core.release(&mut self.handle.guard(core.ctx.now));
+            upkeep::release(core, &mut self.handle.guard(core.ctx.now));
         }
         if core.now_ns - core.tidied_ns >= TIDY_NS {
             core.tidied_ns = core.now_ns;
             self.handle.tidy(core.ctx.now);
         }
-        core.call_back_landed_since(&mut self.handle);
+        coming::call_back_landed_since(core, &mut self.handle);
         let shared = &core.ctx.shared;
         if !core.parked.is_empty() || shared.store.needs_background() {
             shared.host.wake_background();
@@ -289,21 +289,21 @@ impl<B: Backend> Worker<B> {
 
     /// Serves one batch. Returns the number of parsed bytes, at least [`VISIT_BYTES`] for each session.
     fn batch(handle: &mut ThreadHandle, core: &mut Core<B>, queue: Queue) -> usize {
-        let discarded = core.gather(queue);
+        let discarded = batch::gather(core, queue);
         let visits = core.batch.len().max(1);
         let mut guard = handle.guard(core.ctx.now);
-        let served = if !core.ctx.is_behind_publishing() && core.flush_if_due(&mut guard) {
-            core.serve(&mut guard, queue)
+        let served = if !core.ctx.is_behind_publishing() && batch::flush_if_due(core, &mut guard) {
+            batch::serve(core, &mut guard, queue)
         } else {
-            core.hold();
+            batch::hold(core);
             core.served = core.batch.len();
             0
         };
         let bytes = served + core.arrivals.take_bytes() + std::mem::take(&mut core.ctx.work_bytes);
         drop(guard);
-        core.settle(queue);
-        if core.has_mail() {
-            core.serve_mail();
+        output::settle(core, queue);
+        if mail::has_mail(core) {
+            mail::serve_mail(core);
         }
         core.io.submit();
         core.ctx.counters().batches.add(1);
@@ -315,7 +315,7 @@ impl<B: Backend> Drop for Worker<B> {
     /// Closes all open connections and releases what they held in the store.
     fn drop(&mut self) {
         let core = &mut self.core;
-        core.kill_all();
+        upkeep::kill_all(core);
         while let Some(index) = core.ready.pop_front().or_else(|| core.long.pop_front()).or_else(|| core.parked.pop()) {
             core.graves.push_back(index);
         }
@@ -327,7 +327,7 @@ impl<B: Backend> Drop for Worker<B> {
                 break;
             }
             core.ctx.pace.begin_iteration(core.ctx.clock.ticks());
-            core.release(&mut self.handle.guard(core.ctx.now));
+            upkeep::release(core, &mut self.handle.guard(core.ctx.now));
         }
     }
 }
@@ -366,12 +366,12 @@ impl<B: Backend> Core<B> {
 
     /// Reads the clocks and finds the sessions that have work to do.
     fn begin_turn(&mut self) {
-        self.read_clocks();
+        poll::read_clocks(self);
         self.ctx.pace.begin_iteration(self.turn_ticks);
         self.hurried = if self.ctx.hurries { self.hurried + 1 } else { 0 };
         self.ctx.hurries = false;
         self.ctx.counters().iterations.add(1);
-        self.admit_new();
+        poll::admit_new(self);
         for number in 0..self.events.len() {
             self.note(self.events[number]);
         }
@@ -479,7 +479,7 @@ impl<B: Backend> Core<B> {
 
     /// Puts a session into the queue for a buffer. Sends its output first, because its peer may wait for that.
     fn wait_for(&mut self, index: u32, class: Class) {
-        self.send(index);
+        output::send(self, index);
         let session = self.sessions.at(index);
         if session.phase == Phase::Dead || session.blocked {
             return;

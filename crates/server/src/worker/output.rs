@@ -2,6 +2,7 @@
 
 use super::{Core, Queue};
 use crate::session::{Pause, Phase, Place};
+use crate::worker::upkeep;
 use command::visit::out::{OutBuffer, PARTS_MAX};
 use io::{Backend, Received, Sent};
 use std::io::IoSlice;
@@ -17,231 +18,229 @@ const LINGER_BYTES_MAX: usize = 1 << 20;
 /// The time that a finished session waits for its peer to close.
 pub(super) const LINGER_NS: u64 = 1_000_000_000;
 
-impl<B: Backend> Core<B> {
-    /// Sends for the visited sessions of the batch and queues those with more to do. The others stay at the front.
-    pub(super) fn settle(&mut self, queue: Queue) {
-        for number in (self.served..self.batch.len()).rev() {
-            self.stay_first(self.batch[number], queue);
-        }
-        for number in 0..self.served {
-            let index = self.batch[number];
-            let session = self.sessions.at(index);
-            session.place = Place::Idle;
-            // A session that continues in this iteration collects its replies for one send, while there is room for
-            // them.
-            let goes_on = session.has_work() && session.pause == Pause::None;
-            if !(goes_on && session.out.as_ref().is_some_and(|out| out.has_batch_room())) {
-                self.send(index);
-            }
-            self.move_on(index);
-        }
-        self.batch.clear();
+/// Sends for the visited sessions of the batch and queues those with more to do. The others stay at the front.
+pub(super) fn settle<B: Backend>(core: &mut Core<B>, queue: Queue) {
+    for number in (core.served..core.batch.len()).rev() {
+        stay_first(core, core.batch[number], queue);
     }
-
-    /// Puts a session of the batch that was not visited back where it was taken from.
-    fn stay_first(&mut self, index: u32, queue: Queue) {
-        let session = self.sessions.at(index);
+    for number in 0..core.served {
+        let index = core.batch[number];
+        let session = core.sessions.at(index);
         session.place = Place::Idle;
-        if !session.has_work() {
-            self.send(index);
-            return self.move_on(index);
+        // A session that continues in this iteration collects its replies for one send, while there is room for
+        // them.
+        let goes_on = session.has_work() && session.pause == Pause::None;
+        if !(goes_on && session.out.as_ref().is_some_and(|out| out.has_batch_room())) {
+            send(core, index);
         }
-        session.place = Place::Ready;
-        match queue {
-            Queue::Ready => self.ready.push_front(index),
-            Queue::Long => self.long.push_front(index),
-        }
+        move_on(core, index);
     }
+    core.batch.clear();
+}
 
-    /// Resumes a blocked session whose socket can be written to again.
-    pub(super) fn send_again(&mut self, index: u32) {
-        self.send(index);
-        self.move_on(index);
+/// Puts a session of the batch that was not visited back where it was taken from.
+fn stay_first<B: Backend>(core: &mut Core<B>, index: u32, queue: Queue) {
+    let session = core.sessions.at(index);
+    session.place = Place::Idle;
+    if !session.has_work() {
+        send(core, index);
+        return move_on(core, index);
     }
-
-    /// Sends as much as the peer's socket takes, at most [`SEND_BYTES_MAX`]. The rest is sent behind new requests.
-    pub(super) fn send(&mut self, index: u32) {
-        let mut left = SEND_BYTES_MAX;
-        loop {
-            let session = self.sessions.at(index);
-            let (Some(out), Some(stream)) = (&mut session.out, &session.stream) else {
-                return;
-            };
-            if out.is_empty() {
-                break;
-            }
-            let (sent, offered) = offer(&mut self.io, stream, out, &self.ctx.shared.store, left);
-            match sent {
-                Sent::Bytes(bytes) => {
-                    self.ctx.counters().bytes_written.add(bytes as u64);
-                    session.moved_ns = self.now_ns;
-                    if out.advance_sent(bytes) {
-                        break;
-                    }
-                    left -= bytes;
-                    if bytes == offered && left > 0 {
-                        continue;
-                    }
-                    // The socket may take more, so no event will report that it is writable.
-                    session.sending = bytes == offered;
-                }
-                Sent::Blocked => {}
-                Sent::Reset => return self.kill(index),
-            }
-            let pins = out.pinned_bytes() > 0;
-            if !session.sending && !std::mem::replace(&mut session.armed, true) {
-                self.ctx.counters().sends_short.add(1);
-                self.io.want_writable(stream, session.token, true);
-            }
-            let keeps = session.state.reply_held().is_some();
-            if !std::mem::replace(&mut session.blocked, true) {
-                session.moved_ns = self.now_ns;
-                self.holders.note_output(index, self.now_ns);
-                if pins {
-                    self.note_pinner(index);
-                }
-            }
-            if keeps {
-                self.note_keeper(index);
-            }
-            return;
-        }
-        let session = self.sessions.at(index);
-        session.blocked = false;
-        if std::mem::take(&mut session.armed)
-            && let Some(stream) = &session.stream
-        {
-            self.io.want_writable(stream, session.token, false);
-        }
-        self.sent_all(index);
+    session.place = Place::Ready;
+    match queue {
+        Queue::Ready => core.ready.push_front(index),
+        Queue::Long => core.long.push_front(index),
     }
+}
 
-    /// Records the times of a session whose output is sent, and returns its buffer.
-    fn sent_all(&mut self, index: u32) {
-        let Some(mut out) = self.sessions.at(index).out.take() else {
+/// Resumes a blocked session whose socket can be written to again.
+pub(super) fn send_again<B: Backend>(core: &mut Core<B>, index: u32) {
+    send(core, index);
+    move_on(core, index);
+}
+
+/// Sends as much as the peer's socket takes, at most [`SEND_BYTES_MAX`]. The rest is sent behind new requests.
+pub(super) fn send<B: Backend>(core: &mut Core<B>, index: u32) {
+    let mut left = SEND_BYTES_MAX;
+    loop {
+        let session = core.sessions.at(index);
+        let (Some(out), Some(stream)) = (&mut session.out, &session.stream) else {
             return;
         };
-        let clock = &self.ctx.clock;
-        let now = clock.ticks();
-        let recorder = &self.ctx.shared.workers[self.ctx.worker].recorder;
-        for op in out.ops() {
-            let parts = [(op.ready, op.begun), (op.begun, op.ended), (op.ended, now)];
-            let parts_ns = parts.map(|(from, to)| clock.ns_between(from, to));
-            recorder.record_in(op.namespace, op.count, parts_ns);
-            if recorder.record(op.command, op.count, parts_ns) {
-                recorder.keep_slow(op.command, self.ctx.slow_lines.of(op.begun), parts_ns);
-            }
+        if out.is_empty() {
+            break;
         }
-        self.empty(&mut out);
-        self.buffers.put_out(out);
-    }
-
-    /// Clears an output and releases its pins.
-    fn empty(&self, out: &mut OutBuffer) {
-        out.clear(|pinned| self.ctx.unpin(pinned));
-    }
-
-    /// Selects the next state of a session that is in no list.
-    pub(super) fn move_on(&mut self, index: u32) {
-        // During a hand-over an idle connection moves. Only a stop closes it.
-        let stopping = self.stop_deadline_ns.is_some() && !self.shared.threads.stop.hands_over();
-        let session = self.sessions.at(index);
-        debug_assert_eq!(session.place, Place::Idle);
-        if session.phase == Phase::Dead {
-            return;
-        }
-        if session.blocked {
-            return self.make_ready(index);
-        }
-        if std::mem::take(&mut session.mail) {
-            self.mail.push_back(index);
-        }
-        let silent = session.out.is_none();
-        if session.phase == Phase::Finishing {
-            if silent {
-                self.finish(index);
-            }
-        } else if session.phase == Phase::Open && silent && session.ended && !session.servable && !session.readable {
-            self.kill(index);
-        } else if session.phase == Phase::Open && silent && stopping && session.at_rest() {
-            self.finish(index);
-        } else if session.pause == Pause::Store {
-            session.place = Place::Parked;
-            self.parked.push(index);
-        } else if let Pause::Flash(awaited) = session.pause {
-            session.place = Place::Coming;
-            self.coming.wait(awaited, index);
-        } else {
-            self.make_ready(index);
-        }
-    }
-
-    /// Ends a session whose replies are all sent. If its peer's bytes may be in flight, lets the peer read the replies
-    /// first.
-    pub(super) fn finish(&mut self, index: u32) {
-        let session = self.sessions.at(index);
-        if session.ended || (!session.readable && session.input.is_none()) {
-            return self.kill(index);
-        }
-        session.phase = Phase::Lingering;
-        (session.moved_ns, session.discarded) = (self.now_ns, 0);
-        session.servable = false;
-        if let Some(input) = session.input.take() {
-            self.buffers.put_input(input);
-        }
-        if let Some(stream) = &session.stream {
-            self.io.shutdown_send(stream);
-        }
-        self.make_ready(index);
-    }
-
-    /// Discards what a finished session still receives until its peer closes, for [`LINGER_NS`] and
-    /// [`LINGER_BYTES_MAX`] at most. Returns the number of bytes that this visit discarded.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn linger(&mut self, index: u32) -> usize {
-        let (mut waste, mut bytes) = ([0u8; 4096], 0);
-        let session = self.sessions.at(index);
-        let is_over = self.now_ns.saturating_sub(session.moved_ns) >= LINGER_NS;
-        let mut ends = is_over || session.discarded >= LINGER_BYTES_MAX;
-        for _ in 0..LINGER_RECEIVES {
-            let Some(stream) = session.stream.as_ref().filter(|_| !ends) else { break };
-            match self.io.receive(stream, &mut waste) {
-                Received::Bytes(received) => bytes += received,
-                Received::Blocked => {
-                    session.readable = false;
+        let (sent, offered) = offer(&mut core.io, stream, out, &core.ctx.shared.store, left);
+        match sent {
+            Sent::Bytes(bytes) => {
+                core.ctx.counters().bytes_written.add(bytes as u64);
+                session.moved_ns = core.now_ns;
+                if out.advance_sent(bytes) {
                     break;
                 }
-                Received::Closed | Received::Reset => ends = true,
+                left -= bytes;
+                if bytes == offered && left > 0 {
+                    continue;
+                }
+                // The socket may take more, so no event will report that it is writable.
+                session.sending = bytes == offered;
+            }
+            Sent::Blocked => {}
+            Sent::Reset => return kill(core, index),
+        }
+        let pins = out.pinned_bytes() > 0;
+        if !session.sending && !std::mem::replace(&mut session.armed, true) {
+            core.ctx.counters().sends_short.add(1);
+            core.io.want_writable(stream, session.token, true);
+        }
+        let keeps = session.state.reply_held().is_some();
+        if !std::mem::replace(&mut session.blocked, true) {
+            session.moved_ns = core.now_ns;
+            core.holders.note_output(index, core.now_ns);
+            if pins {
+                upkeep::note_pinner(core, index);
             }
         }
-        session.discarded += bytes;
-        if ends {
-            self.kill(index);
-        } else {
-            self.make_ready(index);
+        if keeps {
+            upkeep::note_keeper(core, index);
         }
-        bytes
+        return;
     }
+    let session = core.sessions.at(index);
+    session.blocked = false;
+    if std::mem::take(&mut session.armed)
+        && let Some(stream) = &session.stream
+    {
+        core.io.want_writable(stream, session.token, false);
+    }
+    sent_all(core, index);
+}
 
-    /// Closes a session at once, with its unsent bytes. The slot is released when no list holds the session.
-    pub(super) fn kill(&mut self, index: u32) {
-        let session = self.sessions.at(index);
-        debug_assert_ne!(session.phase, Phase::Dead, "killed twice");
-        session.phase = Phase::Dead;
-        if let Some(stream) = session.stream.take() {
-            self.io.close(stream);
+/// Records the times of a session whose output is sent, and returns its buffer.
+fn sent_all<B: Backend>(core: &mut Core<B>, index: u32) {
+    let Some(mut out) = core.sessions.at(index).out.take() else {
+        return;
+    };
+    let clock = &core.ctx.clock;
+    let now = clock.ticks();
+    let recorder = &core.ctx.shared.workers[core.ctx.worker].recorder;
+    for op in out.ops() {
+        let parts = [(op.ready, op.begun), (op.begun, op.ended), (op.ended, now)];
+        let parts_ns = parts.map(|(from, to)| clock.ns_between(from, to));
+        recorder.record_in(op.namespace, op.count, parts_ns);
+        if recorder.record(op.command, op.count, parts_ns) {
+            recorder.keep_slow(op.command, core.ctx.slow_lines.of(op.begun), parts_ns);
         }
-        if let Some(input) = session.input.take() {
-            self.buffers.put_input(input);
+    }
+    empty(core, &mut out);
+    core.buffers.put_out(out);
+}
+
+/// Clears an output and releases its pins.
+fn empty<B: Backend>(core: &Core<B>, out: &mut OutBuffer) {
+    out.clear(|pinned| core.ctx.unpin(pinned));
+}
+
+/// Selects the next state of a session that is in no list.
+pub(super) fn move_on<B: Backend>(core: &mut Core<B>, index: u32) {
+    // During a hand-over an idle connection moves. Only a stop closes it.
+    let stopping = core.stop_deadline_ns.is_some() && !core.shared.threads.stop.hands_over();
+    let session = core.sessions.at(index);
+    debug_assert_eq!(session.place, Place::Idle);
+    if session.phase == Phase::Dead {
+        return;
+    }
+    if session.blocked {
+        return core.make_ready(index);
+    }
+    if std::mem::take(&mut session.mail) {
+        core.mail.push_back(index);
+    }
+    let silent = session.out.is_none();
+    if session.phase == Phase::Finishing {
+        if silent {
+            finish(core, index);
         }
-        if session.place == Place::Idle {
-            self.graves.push_back(index);
+    } else if session.phase == Phase::Open && silent && session.ended && !session.servable && !session.readable {
+        kill(core, index);
+    } else if session.phase == Phase::Open && silent && stopping && session.at_rest() {
+        finish(core, index);
+    } else if session.pause == Pause::Store {
+        session.place = Place::Parked;
+        core.parked.push(index);
+    } else if let Pause::Flash(awaited) = session.pause {
+        session.place = Place::Coming;
+        core.coming.wait(awaited, index);
+    } else {
+        core.make_ready(index);
+    }
+}
+
+/// Ends a session whose replies are all sent. If its peer's bytes may be in flight, lets the peer read the replies
+/// first.
+pub(super) fn finish<B: Backend>(core: &mut Core<B>, index: u32) {
+    let session = core.sessions.at(index);
+    if session.ended || (!session.readable && session.input.is_none()) {
+        return kill(core, index);
+    }
+    session.phase = Phase::Lingering;
+    (session.moved_ns, session.discarded) = (core.now_ns, 0);
+    session.servable = false;
+    if let Some(input) = session.input.take() {
+        core.buffers.put_input(input);
+    }
+    if let Some(stream) = &session.stream {
+        core.io.shutdown_send(stream);
+    }
+    core.make_ready(index);
+}
+
+/// Discards what a finished session still receives until its peer closes, for [`LINGER_NS`] and
+/// [`LINGER_BYTES_MAX`] at most. Returns the number of bytes that this visit discarded.
+#[cold]
+#[inline(never)]
+pub(super) fn linger<B: Backend>(core: &mut Core<B>, index: u32) -> usize {
+    let (mut waste, mut bytes) = ([0u8; 4096], 0);
+    let session = core.sessions.at(index);
+    let is_over = core.now_ns.saturating_sub(session.moved_ns) >= LINGER_NS;
+    let mut ends = is_over || session.discarded >= LINGER_BYTES_MAX;
+    for _ in 0..LINGER_RECEIVES {
+        let Some(stream) = session.stream.as_ref().filter(|_| !ends) else { break };
+        match core.io.receive(stream, &mut waste) {
+            Received::Bytes(received) => bytes += received,
+            Received::Blocked => {
+                session.readable = false;
+                break;
+            }
+            Received::Closed | Received::Reset => ends = true,
         }
-        if let Some(mut out) = session.out.take() {
-            self.empty(&mut out);
-            self.buffers.put_out(out);
-        }
+    }
+    session.discarded += bytes;
+    if ends {
+        kill(core, index);
+    } else {
+        core.make_ready(index);
+    }
+    bytes
+}
+
+/// Closes a session at once, with its unsent bytes. The slot is released when no list holds the session.
+pub(super) fn kill<B: Backend>(core: &mut Core<B>, index: u32) {
+    let session = core.sessions.at(index);
+    debug_assert_ne!(session.phase, Phase::Dead, "killed twice");
+    session.phase = Phase::Dead;
+    if let Some(stream) = session.stream.take() {
+        core.io.close(stream);
+    }
+    if let Some(input) = session.input.take() {
+        core.buffers.put_input(input);
+    }
+    if session.place == Place::Idle {
+        core.graves.push_back(index);
+    }
+    if let Some(mut out) = session.out.take() {
+        empty(core, &mut out);
+        core.buffers.put_out(out);
     }
 }
 
