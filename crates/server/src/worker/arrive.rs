@@ -6,10 +6,10 @@
 //!                                        └ no buffer until the stall timeout: the connection is closed
 //! ```
 
-use super::Core;
 use super::batch::receive;
 use crate::buffers::Input;
 use crate::session::Phase;
+use crate::worker::core::Core;
 use crate::worker::hold;
 use crate::worker::output;
 use command::context::ARRIVALS_MAX;
@@ -21,25 +21,6 @@ use std::sync::atomic::Ordering::Relaxed;
 const ARRIVAL_NS_MAX: u64 = 1_000_000_000;
 /// The interval at which in-place receives are checked for that time.
 const CHECK_NS: u64 = 25_000_000;
-
-/// Sessions with in-place receives. Some may no longer have one.
-pub(super) struct Arrivals {
-    sessions: Vec<u32>,
-    checked_ns: u64,
-    /// The number of bytes received since the last call of `take_bytes`.
-    bytes: usize,
-}
-
-impl Arrivals {
-    pub(super) fn new() -> Self {
-        Self { sessions: Vec::with_capacity(ARRIVALS_MAX), checked_ns: 0, bytes: 0 }
-    }
-
-    /// Returns the number of bytes received since the last call.
-    pub(super) fn take_bytes(&mut self) -> usize {
-        std::mem::take(&mut self.bytes)
-    }
-}
 
 /// Adds a session with an in-place receive to the list.
 pub(super) fn note_arrival<B: Backend>(core: &mut Core<B>, index: u32) {

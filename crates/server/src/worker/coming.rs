@@ -10,41 +10,11 @@
 //! - Each read that is waited for completes, at the latest when its device is given up. The handle's bell then rings.
 //! - A worker collects completed reads before it sleeps: any guard may have taken them in.
 
-use std::collections::VecDeque;
+use crate::worker::core::Core;
+use crate::worker::state::Coming;
 
 use io::Backend;
-use segment::{Awaited, ThreadHandle};
-
-use super::Core;
-
-/// The sessions of one worker that wait for flash.
-#[derive(Debug, Default)]
-pub(super) struct Coming {
-    /// The hash of the key that is read, and the session.
-    reads: Vec<(u64, u32)>,
-    room: VecDeque<u32>,
-    /// The hashes of completed reads. Empty between two calls, as is `called`.
-    landed: Vec<u64>,
-    called: Vec<u32>,
-}
-
-impl Coming {
-    pub(super) fn wait(&mut self, awaited: Awaited, session: u32) {
-        match awaited {
-            Awaited::Read(hash) => self.reads.push((hash, session)),
-            Awaited::Room => self.room.push_back(session),
-        }
-    }
-
-    /// Returns true if a session waits for room and has no read of its own that would resume it.
-    pub(super) fn wants_room(&self) -> bool {
-        !self.room.is_empty()
-    }
-
-    fn is_empty(&self) -> bool {
-        self.reads.is_empty() && self.room.is_empty()
-    }
-}
+use segment::ThreadHandle;
 
 /// Begins an iteration: takes in completed reads, then resumes their sessions and as many waiting ones as there is
 /// room for.

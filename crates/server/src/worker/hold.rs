@@ -9,106 +9,24 @@
 //! [`crate::buffers`] defines the rules. Each list holds a session once at most, so no list is longer than the table. A
 //! session that no longer belongs to a list is dropped from it when its entry is reached.
 
-use super::Core;
 use crate::buffers::{CLASSES, Class, Input, LENT_NS_MAX, READER_GRACE_NS};
 use crate::session::{Phase, Place, Session};
+use crate::worker::core::Core;
 use crate::worker::output;
+use crate::worker::state::RETRY_NS;
 use command::clients::endpoint::Protocol;
 use command::visit::out::OutBuffer;
 use io::Backend;
 use std::collections::VecDeque;
 use std::io::IoSlice;
-use std::time::Duration;
 
 /// The maximum number of sessions that one iteration sets aside because their time is over, and of entries that one
 /// search checks.
 const LOOKS_MAX: usize = 32;
 /// The number of bytes that one iteration copies to set overdue sessions aside.
 const BYTES_A_TURN: usize = 256 << 10;
-/// The time after which setting aside is tried again, once there was no room for it.
-const RETRY_NS: u64 = 25_000_000;
 /// The maximum number of sessions that are closed to make room for one other.
 const CLOSED_MAX: usize = 8;
-
-/// Sessions in the order in which they were added, each once.
-struct List {
-    /// Each session with the instant from which its time counts, in ns of the worker's life.
-    queue: VecDeque<(u32, u64)>,
-    has: Vec<bool>,
-}
-
-impl List {
-    fn new(sessions_max: usize) -> Self {
-        Self { queue: VecDeque::with_capacity(sessions_max), has: vec![false; sessions_max] }
-    }
-
-    fn note(&mut self, index: u32, now_ns: u64) {
-        if !std::mem::replace(&mut self.has[index as usize], true) {
-            self.queue.push_back((index, now_ns));
-        }
-    }
-
-    /// Puts the session that was taken last back to the front.
-    fn put_back(&mut self, index: u32, since_ns: u64) {
-        self.has[index as usize] = true;
-        self.queue.push_front((index, since_ns));
-    }
-
-    fn pop(&mut self) -> Option<(u32, u64)> {
-        let (index, since_ns) = self.queue.pop_front()?;
-        self.has[index as usize] = false;
-        Some((index, since_ns))
-    }
-}
-
-/// The sessions that hold lent buffers without being served, and those whose bytes are set aside.
-pub(super) struct Holders {
-    /// Sessions with a lent receive buffer: small ones, then big ones. A session that got the other kind since it was
-    /// added moves to the other list when its entry is reached.
-    inputs: [List; 2],
-    /// Sessions that are blocked with an output.
-    outputs: List,
-    /// Sessions whose input or output is set aside.
-    aside: List,
-    /// The instant at which there was no room to set something aside. 0: the last attempt succeeded.
-    full_ns: u64,
-    /// True if a session has a lent receive buffer, or waits for a buffer.
-    pub(super) is_busy: bool,
-}
-
-impl Holders {
-    pub(super) fn new(sessions_max: usize) -> Self {
-        Self {
-            inputs: [(); 2].map(|()| List::new(sessions_max)),
-            outputs: List::new(sessions_max),
-            aside: List::new(sessions_max),
-            full_ns: 0,
-            is_busy: false,
-        }
-    }
-
-    /// Adds a session that retains a receive buffer with a part of a request.
-    #[inline]
-    pub(super) fn note_input(&mut self, index: u32, input: &Input, now_ns: u64) {
-        if let Some(class) = input.class() {
-            self.inputs[class.slot()].note(index, now_ns);
-            self.is_busy = true;
-        }
-    }
-
-    /// Adds a session that has just been blocked.
-    pub(super) fn note_output(&mut self, index: u32, now_ns: u64) {
-        self.outputs.note(index, now_ns);
-    }
-
-    /// Returns the time during which nothing has to be set aside.
-    pub(super) fn quiet(&self, now_ns: u64) -> Duration {
-        let fronts = self.inputs.iter().filter_map(|list| list.queue.front());
-        let due_ns = fronts.map(|(_, since_ns)| since_ns + LENT_NS_MAX).min().unwrap_or(u64::MAX);
-        let retry_ns = if self.full_ns > 0 { self.full_ns + RETRY_NS } else { 0 };
-        Duration::from_nanos(due_ns.max(retry_ns).saturating_sub(now_ns))
-    }
-}
 
 /// Sets aside buffers that were lent for too long, and those that sessions wait for. Updates the gauges of waiting
 /// sessions.
@@ -176,7 +94,7 @@ pub(super) fn reclaim_for<B: Backend>(core: &mut Core<B>, index: u32, class: Cla
         core.sessions.at(index).place = Place::Ready;
         core.ready.push_front(index);
     } else {
-        core.wait_for(index, class);
+        output::wait_for(core, index, class);
     }
 }
 

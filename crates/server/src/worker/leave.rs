@@ -13,10 +13,10 @@
 //! or a peer that does not read a reply of many megabytes. No request of such a connection is executed without its
 //! reply.
 
-use super::Core;
 use crate::handover::{Carried, Early, Moved};
 use crate::session::{Phase, Place, Session};
 use crate::threads::Drain;
+use crate::worker::core::Core;
 use crate::worker::output;
 use crate::worker::poll;
 use crate::worker::upkeep;

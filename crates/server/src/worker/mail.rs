@@ -1,9 +1,9 @@
 //! The push queue of a worker: publishing the events of a batch, waking the workers of their receivers, and sending
 //! queued messages to this worker's connections.
 
-use super::Core;
 use crate::buffers::Class;
 use crate::session::{Phase, Place};
+use crate::worker::core::Core;
 use crate::worker::hold;
 use crate::worker::output;
 use command::push::watch::QUEUE_BYTES;

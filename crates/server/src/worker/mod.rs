@@ -23,31 +23,30 @@
 mod arrive;
 mod batch;
 mod coming;
+mod core;
 mod hold;
 mod leave;
 mod mail;
 mod output;
 mod poll;
+mod state;
 mod upkeep;
 
 use crate::buffers::{Buffers, CLASSES, Class, Sizes};
-use crate::handover::{Arrival, Carried, Moved};
-use crate::session::{Phase, Place, Table};
+use crate::handover::{Arrival, Moved};
+use crate::session::Table;
 use crate::shared::Shared;
-use arrive::Arrivals;
-use coming::Coming;
-use command::clients::client_info::ClientInfo;
-use command::clients::endpoint::{Endpoint, Protocol};
+use crate::worker::core::{Core, Queue};
+use crate::worker::state::{Arrivals, Coming, Holders, Pinners};
+use command::clients::endpoint::Protocol;
 use command::context::WorkerContext;
-use command::visit::clock::{Clock, Follower, Ticks};
-use hold::Holders;
-use io::{Backend, Event};
+use command::visit::clock::{Clock, Follower};
+use io::Backend;
 use segment::ThreadHandle;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
-use upkeep::Pinners;
 
 /// The maximum number of sessions in one batch.
 pub const BATCH_SESSIONS_MAX: usize = 64;
@@ -75,15 +74,6 @@ const RELEASES_MAX: usize = 1 << 20;
 /// The interval at which a worker hands old open segments to the background thread.
 const TIDY_NS: u64 = 1_000_000_000;
 
-/// The queue from which a batch takes its sessions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Queue {
-    /// Sessions that have work to do.
-    Ready,
-    /// Sessions whose request takes many visits, or that have more requests than one visit serves.
-    Long,
-}
-
 /// The parts of a worker.
 pub struct WorkerParts<B: Backend> {
     /// The reactor, which reports at most [`EVENTS_MAX`] events at once.
@@ -106,63 +96,6 @@ pub struct WorkerParts<B: Backend> {
 pub struct Worker<B: Backend> {
     handle: ThreadHandle,
     core: Core<B>,
-}
-
-/// All of a worker except its store handle, so that a guard can be open while a session is changed.
-struct Core<B: Backend> {
-    io: B,
-    /// The state that all threads share; commands see their part of it in `ctx`.
-    shared: Arc<Shared>,
-    ctx: WorkerContext,
-    sessions: Table<B::Stream>,
-    buffers: Buffers,
-    intake: Receiver<Arrival<B::Stream>>,
-    events: Vec<Event>,
-    ready: VecDeque<u32>,
-    /// Sessions whose request takes many visits, whose output takes many sends, or that used their share of the last
-    /// visit.
-    long: VecDeque<u32>,
-    parked: Vec<u32>,
-    coming: Coming,
-    waiting: [VecDeque<u32>; CLASSES.len()],
-    holders: Holders,
-    batch: Vec<u32>,
-    /// The number of sessions of the batch that were visited. The others come first in the next batch.
-    served: usize,
-    /// Dead sessions whose state is released in the next guard.
-    graves: VecDeque<u32>,
-    born: Ticks,
-    unix: Follower,
-    /// The instant of this iteration, in ticks and in ns of the worker's life.
-    turn_ticks: Ticks,
-    now_ns: u64,
-    swept_ns: u64,
-    sweep_at: usize,
-    pins_checked_ns: u64,
-    /// Blocked sessions with pins. Some may no longer be blocked.
-    pinners: Pinners,
-    /// Blocked sessions whose replies are retained outside the store. Some may no longer be blocked.
-    keepers: Vec<u32>,
-    /// True if the intake may hold more new connections.
-    intake_left: bool,
-    arrivals: Arrivals,
-    tidied_ns: u64,
-    /// The instant at which a stop in progress closes the remaining connections, in ns of the worker's life.
-    stop_deadline_ns: Option<u64>,
-    /// Connections with queued messages: those to serve next, and those that could not take all of theirs.
-    mail: VecDeque<u32>,
-    again: Vec<u32>,
-    /// True if some of `mail` were not visited in this iteration, or key events remain to be published.
-    mail_left: bool,
-    /// The number of successive iterations without a sleep since the store began to wait for other workers.
-    hurried: u32,
-    /// Connections that were taken over and are not set up yet, with their state.
-    taken_over: Vec<(u32, Arc<Carried>)>,
-    /// Connections that have left, and the number of unsent bytes that others may still leave with.
-    moved: Vec<Moved<B::Stream>>,
-    output_left: u64,
-    /// The last round of [`crate::threads::Drain`] that the worker answered.
-    drain_round: u64,
 }
 
 impl<B: Backend> Worker<B> {
@@ -248,9 +181,9 @@ impl<B: Backend> Worker<B> {
     /// Runs one iteration. Returns false once a stop is complete: no connection is left and none will come.
     pub fn iterate(&mut self) -> bool {
         let core = &mut self.core;
-        let timeout = core.sleep();
+        let timeout = sleep(core);
         poll::wait(core, timeout);
-        core.begin_turn();
+        begin_turn(core);
         if !core.taken_over.is_empty() {
             leave::set_up_taken_over(core, &mut self.handle.guard(core.ctx.now));
         }
@@ -332,165 +265,92 @@ impl<B: Backend> Drop for Worker<B> {
     }
 }
 
-impl<B: Backend> Core<B> {
-    /// Returns the longest time that the next wait may take.
-    fn sleep(&self) -> Duration {
-        let recallable = |class: Class| !self.waiting[class.slot()].is_empty() && self.buffers.free(class) > 0;
-        let hurries = self.ctx.hurries && self.hurried < HURRIED_MAX;
-        let ready = !self.ready.is_empty() || !self.long.is_empty();
-        let sleep = if ready || self.intake_left || hurries || CLASSES.into_iter().any(recallable) {
-            Duration::ZERO
-        } else if !self.parked.is_empty()
-            || self.coming.wants_room()
-            || self.mail_left
-            || !self.mail.is_empty()
-            || !self.graves.is_empty()
-        {
-            // Work that the iteration left because it had used its share continues at once.
-            let left = self.mail_left || self.graves.len() > upkeep::GRAVES_A_TURN;
-            if left { Duration::ZERO } else { PARKED_WAIT }
-        } else if !self.pinners.sessions.is_empty() || !self.keepers.is_empty() {
-            upkeep::PIN_CHECK
-        } else if self.sessions.len() > 0 {
-            SLEEP_MAX
-        } else {
-            SLEEP_ALONE_MAX
-        };
-        if self.holders.is_busy { sleep.min(self.holders.quiet(self.now_ns)) } else { sleep }
-    }
+/// Returns the longest time that the next wait may take.
+fn sleep<B: Backend>(core: &Core<B>) -> Duration {
+    let recallable = |class: Class| !core.waiting[class.slot()].is_empty() && core.buffers.free(class) > 0;
+    let hurries = core.ctx.hurries && core.hurried < HURRIED_MAX;
+    let ready = !core.ready.is_empty() || !core.long.is_empty();
+    let sleep = if ready || core.intake_left || hurries || CLASSES.into_iter().any(recallable) {
+        Duration::ZERO
+    } else if !core.parked.is_empty()
+        || core.coming.wants_room()
+        || core.mail_left
+        || !core.mail.is_empty()
+        || !core.graves.is_empty()
+    {
+        // Work that the iteration left because it had used its share continues at once.
+        let left = core.mail_left || core.graves.len() > upkeep::GRAVES_A_TURN;
+        if left { Duration::ZERO } else { PARKED_WAIT }
+    } else if !core.pinners.sessions.is_empty() || !core.keepers.is_empty() {
+        upkeep::PIN_CHECK
+    } else if core.sessions.len() > 0 {
+        SLEEP_MAX
+    } else {
+        SLEEP_ALONE_MAX
+    };
+    if core.holders.is_busy { sleep.min(core.holders.quiet(core.now_ns)) } else { sleep }
+}
 
-    /// Returns true if the iteration must poll before it visits another session.
-    fn is_over(&self) -> bool {
-        self.ctx.pace.is_over(self.ctx.op_begun)
+/// Reads the clocks and finds the sessions that have work to do.
+fn begin_turn<B: Backend>(core: &mut Core<B>) {
+    poll::read_clocks(core);
+    core.ctx.pace.begin_iteration(core.turn_ticks);
+    core.hurried = if core.ctx.hurries { core.hurried + 1 } else { 0 };
+    core.ctx.hurries = false;
+    core.ctx.counters().iterations.add(1);
+    poll::admit_new(core);
+    for number in 0..core.events.len() {
+        core.note(core.events[number]);
     }
-
-    /// Reads the clocks and finds the sessions that have work to do.
-    fn begin_turn(&mut self) {
-        poll::read_clocks(self);
-        self.ctx.pace.begin_iteration(self.turn_ticks);
-        self.hurried = if self.ctx.hurries { self.hurried + 1 } else { 0 };
-        self.ctx.hurries = false;
-        self.ctx.counters().iterations.add(1);
-        poll::admit_new(self);
-        for number in 0..self.events.len() {
-            self.note(self.events[number]);
+    while let Some(index) = core.parked.pop() {
+        core.call_back(index);
+    }
+    for class in CLASSES {
+        let waiting = core.waiting[class.slot()].len();
+        if waiting == 0 {
+            continue;
         }
-        while let Some(index) = self.parked.pop() {
-            self.call_back(index);
-        }
-        for class in CLASSES {
-            let waiting = self.waiting[class.slot()].len();
-            if waiting == 0 {
-                continue;
-            }
-            for _ in 0..waiting.min(self.buffers.free(class)) {
-                if let Some(index) = self.waiting[class.slot()].pop_front() {
-                    let waited_ns = self.now_ns.saturating_sub(self.sessions.at(index).waits_ns);
-                    self.ctx.counters().buffer_wait_ns.add(waited_ns);
-                    self.call_back(index);
-                }
+        for _ in 0..waiting.min(core.buffers.free(class)) {
+            if let Some(index) = core.waiting[class.slot()].pop_front() {
+                let waited_ns = core.now_ns.saturating_sub(core.sessions.at(index).waits_ns);
+                core.ctx.counters().buffer_wait_ns.add(waited_ns);
+                core.call_back(index);
             }
         }
     }
+}
 
-    /// Adds a new connection to the table.
-    fn admit(&mut self, arrival: Arrival<B::Stream>) {
-        let Arrival { stream, endpoint, carried } = arrival;
-        if !endpoint.is_counted {
-            self.ctx.shared.namespaces.count_in(endpoint.namespace);
-        }
-        let attached = match self.sessions.next_token() {
-            Some(token) => self.io.attach(&stream, token),
-            // The acceptor gives no worker more connections than its table holds.
-            None => Err(std::io::ErrorKind::QuotaExceeded.into()),
-        };
-        if attached.is_ok() {
-            let peer = B::peer(&stream);
-            let index = self.sessions.insert(stream, endpoint, self.now_ns);
-            self.ctx.connection_table().open(index, peer, self.ctx.now.secs());
-            if endpoint.protocol == Protocol::Resp {
-                self.introduce(index, peer, endpoint);
-            }
-            match carried {
-                // The connection is counted once it is set up.
-                Some(carried) => self.taken_over.push((index, carried)),
-                None => self.ctx.counters().connections_total.add(1),
-            }
-            if self.stop_deadline_ns.is_some() {
-                self.sessions.at(index).readable = true;
-                self.make_ready(index);
-            }
-        } else {
-            self.ctx.counters().connections_total.add(1);
-            self.ctx.counters().connections_closed.add(1);
-            self.ctx.shared.namespaces.leave(endpoint.namespace);
-            self.io.close(stream);
-        }
+/// Adds a new connection to the table.
+fn admit<B: Backend>(core: &mut Core<B>, arrival: Arrival<B::Stream>) {
+    let Arrival { stream, endpoint, carried } = arrival;
+    if !endpoint.is_counted {
+        core.ctx.shared.namespaces.count_in(endpoint.namespace);
     }
-
-    /// Adds the client info of a Redis client to the connection table.
-    fn introduce(&mut self, index: u32, peer: Option<std::net::SocketAddr>, endpoint: Endpoint) {
-        let (shared, session) = (&self.ctx.shared, self.sessions.at(index));
-        let client_info = ClientInfo {
-            id: shared.clients.next(),
-            local: session.stream.as_ref().and_then(B::local),
-            since_secs: self.ctx.now.secs(),
-            database: endpoint.namespace.0,
-            ..ClientInfo::default()
-        };
-        self.ctx.connection_table().introduce(index, client_info);
-        let distant = peer.is_some_and(|peer| !peer.ip().to_canonical().is_loopback());
-        if distant && shared.config.protected && !shared.asks_who() {
-            session.state.hold_off();
+    let attached = match core.sessions.next_token() {
+        Some(token) => core.io.attach(&stream, token),
+        // The acceptor gives no worker more connections than its table holds.
+        None => Err(std::io::ErrorKind::QuotaExceeded.into()),
+    };
+    if attached.is_ok() {
+        let peer = B::peer(&stream);
+        let index = core.sessions.insert(stream, endpoint, core.now_ns);
+        core.ctx.connection_table().open(index, peer, core.ctx.now.secs());
+        if endpoint.protocol == Protocol::Resp {
+            core.introduce(index, peer, endpoint);
         }
-    }
-
-    /// Records one event of the reactor.
-    fn note(&mut self, event: Event) {
-        let Some(session) = self.sessions.find(event.token) else {
-            return;
-        };
-        session.readable |= event.readable;
-        session.hangup |= event.hangup;
-        session.sending |= event.writable && session.blocked;
-        self.make_ready(event.token.index());
-    }
-
-    /// Resumes a session that was taken out of the list it was in.
-    fn call_back(&mut self, index: u32) {
-        self.sessions.at(index).place = Place::Idle;
-        self.make_ready(index);
-    }
-
-    /// Puts a session at the end of the queue if it is in no list and has work to do.
-    fn make_ready(&mut self, index: u32) {
-        let session = self.sessions.at(index);
-        if session.place != Place::Idle {
-            return;
+        match carried {
+            // The connection is counted once it is set up.
+            Some(carried) => core.taken_over.push((index, carried)),
+            None => core.ctx.counters().connections_total.add(1),
         }
-        if session.phase == Phase::Dead {
-            self.graves.push_back(index);
-        } else if session.has_work() {
-            session.place = Place::Ready;
-            session.ready_at = self.turn_ticks;
-            if session.is_long() { self.long.push_back(index) } else { self.ready.push_back(index) }
+        if core.stop_deadline_ns.is_some() {
+            core.sessions.at(index).readable = true;
+            core.make_ready(index);
         }
-    }
-
-    /// Puts a session into the queue for a buffer. Sends its output first, because its peer may wait for that.
-    fn wait_for(&mut self, index: u32, class: Class) {
-        output::send(self, index);
-        let session = self.sessions.at(index);
-        if session.phase == Phase::Dead || session.blocked {
-            return;
-        }
-        session.place = Place::Waiting;
-        session.waits_ns = self.now_ns;
-        if let Some(input) = &session.input {
-            self.holders.note_input(index, input, self.now_ns);
-        }
-        self.holders.is_busy = true;
-        self.waiting[class.slot()].push_back(index);
-        self.ctx.counters().buffer_waits.add(1);
+    } else {
+        core.ctx.counters().connections_total.add(1);
+        core.ctx.counters().connections_closed.add(1);
+        core.ctx.shared.namespaces.leave(endpoint.namespace);
+        core.io.close(stream);
     }
 }

@@ -1,7 +1,8 @@
 //! The last step of a batch: sending, and the next state of each session.
 
-use super::{Core, Queue};
+use crate::buffers::Class;
 use crate::session::{Pause, Phase, Place};
+use crate::worker::core::{Core, Queue};
 use crate::worker::upkeep;
 use command::visit::out::{OutBuffer, PARTS_MAX};
 use io::{Backend, Received, Sent};
@@ -273,4 +274,21 @@ fn offer_parts<B: Backend>(
     let count = out.parts(store, &mut parts, bytes_max);
     let offered = parts[..count].iter().map(|part| part.len()).sum();
     (io.send(stream, &parts[..count]), offered)
+}
+
+/// Puts a session into the queue for a buffer. Sends its output first, because its peer may wait for that.
+pub(super) fn wait_for<B: Backend>(core: &mut Core<B>, index: u32, class: Class) {
+    send(core, index);
+    let session = core.sessions.at(index);
+    if session.phase == Phase::Dead || session.blocked {
+        return;
+    }
+    session.place = Place::Waiting;
+    session.waits_ns = core.now_ns;
+    if let Some(input) = &session.input {
+        core.holders.note_input(index, input, core.now_ns);
+    }
+    core.holders.is_busy = true;
+    core.waiting[class.slot()].push_back(index);
+    core.ctx.counters().buffer_waits.add(1);
 }

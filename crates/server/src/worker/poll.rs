@@ -1,6 +1,6 @@
 //! Waiting for events: with a sleep, or first by busy polling if that is configured.
 
-use super::Core;
+use crate::worker::core::Core;
 use io::Backend;
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ pub(super) fn admit_new<B: Backend>(core: &mut Core<B>) -> bool {
     core.intake_left = false;
     for number in 0..ADMITTED_A_TURN {
         let Ok(arrival) = core.intake.try_recv() else { return number > 0 };
-        core.admit(arrival);
+        crate::worker::admit(core, arrival);
     }
     core.intake_left = true;
     true

@@ -1,15 +1,16 @@
 //! Work outside requests: timeouts, slow readers that hold the store's memory, a stop in progress, and releasing ended
 //! connections.
 
-use super::Core;
 use super::batch::COPIED_BYTES_MAX;
 use super::output::LINGER_NS;
 use crate::buffers::Input;
 use crate::session::{Phase, Place, Table};
 use crate::worker::coming;
+use crate::worker::core::Core;
 use crate::worker::hold;
 use crate::worker::leave;
 use crate::worker::output;
+use crate::worker::state::Pinners;
 use command::visit::clock::Ticks;
 use io::Backend;
 use segment::Guard;
@@ -30,19 +31,6 @@ const COPY_OUT_NS: u64 = 100_000_000;
 const READ_GRACE_NS: u64 = 100_000_000;
 /// The interval at which blocked readers with pins, and refused pins, are checked.
 pub(super) const PIN_CHECK: Duration = Duration::from_millis(25);
-
-/// Blocked sessions with pinned values, each once.
-pub(super) struct Pinners {
-    pub(super) sessions: Vec<u32>,
-    /// The instant since which each session is in the list, in ns of the worker's life. 0: not in the list.
-    since_ns: Vec<u64>,
-}
-
-impl Pinners {
-    pub(super) fn new(sessions_max: usize) -> Self {
-        Self { sessions: Vec::with_capacity(sessions_max), since_ns: vec![0; sessions_max] }
-    }
-}
 
 /// Ends an iteration.
 pub(super) fn upkeep<B: Backend>(core: &mut Core<B>) {

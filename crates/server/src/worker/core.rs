@@ -1,0 +1,137 @@
+//! All of a worker except its store handle, so that a guard can be open while a session is changed.
+
+use super::state::{Arrivals, Coming, Holders, Pinners};
+use crate::buffers::{Buffers, CLASSES};
+use crate::handover::{Arrival, Carried, Moved};
+use crate::session::{Phase, Place, Table};
+use crate::shared::Shared;
+use command::clients::client_info::ClientInfo;
+use command::clients::endpoint::Endpoint;
+use command::context::WorkerContext;
+use command::visit::clock::{Follower, Ticks};
+use io::{Backend, Event};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+/// The state of a worker.
+pub(super) struct Core<B: Backend> {
+    pub(super) io: B,
+    /// The state that all threads share; commands see their part of it in `ctx`.
+    pub(super) shared: Arc<Shared>,
+    pub(super) ctx: WorkerContext,
+    pub(super) sessions: Table<B::Stream>,
+    pub(super) buffers: Buffers,
+    pub(super) intake: Receiver<Arrival<B::Stream>>,
+    pub(super) events: Vec<Event>,
+    pub(super) ready: VecDeque<u32>,
+    /// Sessions whose request takes many visits, whose output takes many sends, or that used their share of the last
+    /// visit.
+    pub(super) long: VecDeque<u32>,
+    pub(super) parked: Vec<u32>,
+    pub(super) coming: Coming,
+    pub(super) waiting: [VecDeque<u32>; CLASSES.len()],
+    pub(super) holders: Holders,
+    pub(super) batch: Vec<u32>,
+    /// The number of sessions of the batch that were visited. The others come first in the next batch.
+    pub(super) served: usize,
+    /// Dead sessions whose state is released in the next guard.
+    pub(super) graves: VecDeque<u32>,
+    pub(super) born: Ticks,
+    pub(super) unix: Follower,
+    /// The instant of this iteration, in ticks and in ns of the worker's life.
+    pub(super) turn_ticks: Ticks,
+    pub(super) now_ns: u64,
+    pub(super) swept_ns: u64,
+    pub(super) sweep_at: usize,
+    pub(super) pins_checked_ns: u64,
+    /// Blocked sessions with pins. Some may no longer be blocked.
+    pub(super) pinners: Pinners,
+    /// Blocked sessions whose replies are retained outside the store. Some may no longer be blocked.
+    pub(super) keepers: Vec<u32>,
+    /// True if the intake may hold more new connections.
+    pub(super) intake_left: bool,
+    pub(super) arrivals: Arrivals,
+    pub(super) tidied_ns: u64,
+    /// The instant at which a stop in progress closes the remaining connections, in ns of the worker's life.
+    pub(super) stop_deadline_ns: Option<u64>,
+    /// Connections with queued messages: those to serve next, and those that could not take all of theirs.
+    pub(super) mail: VecDeque<u32>,
+    pub(super) again: Vec<u32>,
+    /// True if some of `mail` were not visited in this iteration, or key events remain to be published.
+    pub(super) mail_left: bool,
+    /// The number of successive iterations without a sleep since the store began to wait for other workers.
+    pub(super) hurried: u32,
+    /// Connections that were taken over and are not set up yet, with their state.
+    pub(super) taken_over: Vec<(u32, Arc<Carried>)>,
+    /// Connections that have left, and the number of unsent bytes that others may still leave with.
+    pub(super) moved: Vec<Moved<B::Stream>>,
+    pub(super) output_left: u64,
+    /// The last round of [`crate::threads::Drain`] that the worker answered.
+    pub(super) drain_round: u64,
+}
+
+/// The queue from which a batch takes its sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Queue {
+    /// Sessions that have work to do.
+    Ready,
+    /// Sessions whose request takes many visits, or that have more requests than one visit serves.
+    Long,
+}
+
+impl<B: Backend> Core<B> {
+    /// Returns true if the iteration must poll before it visits another session.
+    pub(super) fn is_over(&self) -> bool {
+        self.ctx.pace.is_over(self.ctx.op_begun)
+    }
+
+    /// Adds the client info of a Redis client to the connection table.
+    pub(super) fn introduce(&mut self, index: u32, peer: Option<std::net::SocketAddr>, endpoint: Endpoint) {
+        let (shared, session) = (&self.ctx.shared, self.sessions.at(index));
+        let client_info = ClientInfo {
+            id: shared.clients.next(),
+            local: session.stream.as_ref().and_then(B::local),
+            since_secs: self.ctx.now.secs(),
+            database: endpoint.namespace.0,
+            ..ClientInfo::default()
+        };
+        self.ctx.connection_table().introduce(index, client_info);
+        let distant = peer.is_some_and(|peer| !peer.ip().to_canonical().is_loopback());
+        if distant && shared.config.protected && !shared.asks_who() {
+            session.state.hold_off();
+        }
+    }
+
+    /// Records one event of the reactor.
+    pub(super) fn note(&mut self, event: Event) {
+        let Some(session) = self.sessions.find(event.token) else {
+            return;
+        };
+        session.readable |= event.readable;
+        session.hangup |= event.hangup;
+        session.sending |= event.writable && session.blocked;
+        self.make_ready(event.token.index());
+    }
+
+    /// Resumes a session that was taken out of the list it was in.
+    pub(super) fn call_back(&mut self, index: u32) {
+        self.sessions.at(index).place = Place::Idle;
+        self.make_ready(index);
+    }
+
+    /// Puts a session at the end of the queue if it is in no list and has work to do.
+    pub(super) fn make_ready(&mut self, index: u32) {
+        let session = self.sessions.at(index);
+        if session.place != Place::Idle {
+            return;
+        }
+        if session.phase == Phase::Dead {
+            self.graves.push_back(index);
+        } else if session.has_work() {
+            session.place = Place::Ready;
+            session.ready_at = self.turn_ticks;
+            if session.is_long() { self.long.push_back(index) } else { self.ready.push_back(index) }
+        }
+    }
+}

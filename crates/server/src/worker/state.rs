@@ -1,0 +1,152 @@
+//! The queues and lists of one worker. Nothing here serves a session.
+
+use crate::buffers::Input;
+use crate::buffers::LENT_NS_MAX;
+use command::context::ARRIVALS_MAX;
+use segment::Awaited;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// The time after which setting aside is tried again, once there was no room for it.
+pub(super) const RETRY_NS: u64 = 25_000_000;
+
+/// Sessions with in-place receives. Some may no longer have one.
+pub(super) struct Arrivals {
+    pub(super) sessions: Vec<u32>,
+    pub(super) checked_ns: u64,
+    /// The number of bytes received since the last call of `take_bytes`.
+    pub(super) bytes: usize,
+}
+
+impl Arrivals {
+    pub(super) fn new() -> Self {
+        Self { sessions: Vec::with_capacity(ARRIVALS_MAX), checked_ns: 0, bytes: 0 }
+    }
+
+    /// Returns the number of bytes received since the last call.
+    pub(super) fn take_bytes(&mut self) -> usize {
+        std::mem::take(&mut self.bytes)
+    }
+}
+
+/// The sessions of one worker that wait for flash.
+#[derive(Debug, Default)]
+pub(super) struct Coming {
+    /// The hash of the key that is read, and the session.
+    pub(super) reads: Vec<(u64, u32)>,
+    pub(super) room: VecDeque<u32>,
+    /// The hashes of completed reads. Empty between two calls, as is `called`.
+    pub(super) landed: Vec<u64>,
+    pub(super) called: Vec<u32>,
+}
+
+impl Coming {
+    pub(super) fn wait(&mut self, awaited: Awaited, session: u32) {
+        match awaited {
+            Awaited::Read(hash) => self.reads.push((hash, session)),
+            Awaited::Room => self.room.push_back(session),
+        }
+    }
+
+    /// Returns true if a session waits for room and has no read of its own that would resume it.
+    pub(super) fn wants_room(&self) -> bool {
+        !self.room.is_empty()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.reads.is_empty() && self.room.is_empty()
+    }
+}
+
+/// Sessions in the order in which they were added, each once.
+pub(super) struct List {
+    /// Each session with the instant from which its time counts, in ns of the worker's life.
+    pub(super) queue: VecDeque<(u32, u64)>,
+    pub(super) has: Vec<bool>,
+}
+
+impl List {
+    pub(super) fn new(sessions_max: usize) -> Self {
+        Self { queue: VecDeque::with_capacity(sessions_max), has: vec![false; sessions_max] }
+    }
+
+    pub(super) fn note(&mut self, index: u32, now_ns: u64) {
+        if !std::mem::replace(&mut self.has[index as usize], true) {
+            self.queue.push_back((index, now_ns));
+        }
+    }
+
+    /// Puts the session that was taken last back to the front.
+    pub(super) fn put_back(&mut self, index: u32, since_ns: u64) {
+        self.has[index as usize] = true;
+        self.queue.push_front((index, since_ns));
+    }
+
+    pub(super) fn pop(&mut self) -> Option<(u32, u64)> {
+        let (index, since_ns) = self.queue.pop_front()?;
+        self.has[index as usize] = false;
+        Some((index, since_ns))
+    }
+}
+
+/// The sessions that hold lent buffers without being served, and those whose bytes are set aside.
+pub(super) struct Holders {
+    /// Sessions with a lent receive buffer: small ones, then big ones. A session that got the other kind since it was
+    /// added moves to the other list when its entry is reached.
+    pub(super) inputs: [List; 2],
+    /// Sessions that are blocked with an output.
+    pub(super) outputs: List,
+    /// Sessions whose input or output is set aside.
+    pub(super) aside: List,
+    /// The instant at which there was no room to set something aside. 0: the last attempt succeeded.
+    pub(super) full_ns: u64,
+    /// True if a session has a lent receive buffer, or waits for a buffer.
+    pub(super) is_busy: bool,
+}
+
+impl Holders {
+    pub(super) fn new(sessions_max: usize) -> Self {
+        Self {
+            inputs: [(); 2].map(|()| List::new(sessions_max)),
+            outputs: List::new(sessions_max),
+            aside: List::new(sessions_max),
+            full_ns: 0,
+            is_busy: false,
+        }
+    }
+
+    /// Adds a session that retains a receive buffer with a part of a request.
+    #[inline]
+    pub(super) fn note_input(&mut self, index: u32, input: &Input, now_ns: u64) {
+        if let Some(class) = input.class() {
+            self.inputs[class.slot()].note(index, now_ns);
+            self.is_busy = true;
+        }
+    }
+
+    /// Adds a session that has just been blocked.
+    pub(super) fn note_output(&mut self, index: u32, now_ns: u64) {
+        self.outputs.note(index, now_ns);
+    }
+
+    /// Returns the time during which nothing has to be set aside.
+    pub(super) fn quiet(&self, now_ns: u64) -> Duration {
+        let fronts = self.inputs.iter().filter_map(|list| list.queue.front());
+        let due_ns = fronts.map(|(_, since_ns)| since_ns + LENT_NS_MAX).min().unwrap_or(u64::MAX);
+        let retry_ns = if self.full_ns > 0 { self.full_ns + RETRY_NS } else { 0 };
+        Duration::from_nanos(due_ns.max(retry_ns).saturating_sub(now_ns))
+    }
+}
+
+/// Blocked sessions with pinned values, each once.
+pub(super) struct Pinners {
+    pub(super) sessions: Vec<u32>,
+    /// The instant since which each session is in the list, in ns of the worker's life. 0: not in the list.
+    pub(super) since_ns: Vec<u64>,
+}
+
+impl Pinners {
+    pub(super) fn new(sessions_max: usize) -> Self {
+        Self { sessions: Vec::with_capacity(sessions_max), since_ns: vec![0; sessions_max] }
+    }
+}
