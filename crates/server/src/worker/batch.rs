@@ -1,10 +1,10 @@
 //! The first two steps of a batch: gathering sessions with their bytes, and serving them inside one guard.
 
-use super::{BATCH_LONG_MAX, BATCH_OPS_MAX, BATCH_SESSIONS_MAX, VISIT_BYTES};
 use crate::buffers::{Buffers, Class, Input};
 use crate::handover::Early;
 use crate::session::{Pause, Phase, Place, Session};
 use crate::worker::arrive;
+use crate::worker::core::{BATCH_LONG_MAX, BATCH_OPS_MAX, BATCH_SESSIONS_MAX, VISIT_BYTES};
 use crate::worker::core::{Core, Queue};
 use crate::worker::hold;
 use crate::worker::output;

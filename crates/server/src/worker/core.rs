@@ -14,6 +14,18 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
+/// The maximum number of sessions in one batch.
+pub const BATCH_SESSIONS_MAX: usize = 64;
+
+/// The maximum number of sessions in one batch whose request takes many visits.
+pub(super) const BATCH_LONG_MAX: usize = 16;
+
+/// The number of operations after which a batch takes no further session.
+pub const BATCH_OPS_MAX: usize = 256;
+
+/// The minimum cost of one visit to a session, in parsed bytes. It bounds the number of visits in an iteration.
+pub(super) const VISIT_BYTES: usize = 64;
+
 /// The state of a worker.
 pub(super) struct Core<B: Backend> {
     pub(super) io: B,

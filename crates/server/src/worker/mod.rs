@@ -17,7 +17,7 @@
 //! - After start no list, queue or buffer grows, except the list of sessions whose replies are retained outside the
 //!   store. Each session is in that list at most once.
 //! - Only `Backend::wait` blocks (`poll.rs`). The guard is not held across a system call.
-//! - Between two waits at most 500 us of work are done ([`command::pace`]). A session whose request takes many visits
+//! - Between two waits at most 500 us of work are done ([`command::visit::pace`]). A session whose request takes many visits
 //!   waits in a list of its own, behind every new request.
 
 mod arrive;
@@ -32,13 +32,14 @@ mod poll;
 mod state;
 mod upkeep;
 
+use self::core::{BATCH_LONG_MAX, VISIT_BYTES};
+pub use self::core::{BATCH_OPS_MAX, BATCH_SESSIONS_MAX};
 use crate::buffers::{Buffers, CLASSES, Class, Sizes};
 use crate::handover::{Arrival, Moved};
 use crate::session::Table;
 use crate::shared::Shared;
 use crate::worker::core::{Core, Queue};
 use crate::worker::state::{Arrivals, Coming, Holders, Pinners};
-use command::clients::endpoint::Protocol;
 use command::context::WorkerContext;
 use command::visit::clock::{Clock, Follower};
 use io::Backend;
@@ -48,16 +49,8 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-/// The maximum number of sessions in one batch.
-pub const BATCH_SESSIONS_MAX: usize = 64;
-/// The maximum number of sessions in one batch whose request takes many visits.
-const BATCH_LONG_MAX: usize = 16;
-/// The number of operations after which a batch takes no further session.
-pub const BATCH_OPS_MAX: usize = 256;
 /// The number of parsed bytes after which an iteration ends.
 pub const TURN_BYTES_MAX: usize = 256 << 10;
-/// The minimum cost of one visit to a session, in parsed bytes. It bounds the number of visits in an iteration.
-const VISIT_BYTES: usize = 64;
 /// The maximum number of events that one wait reports.
 pub const EVENTS_MAX: usize = 512;
 /// The time that a parked operation waits for its next iteration.
@@ -317,40 +310,5 @@ fn begin_turn<B: Backend>(core: &mut Core<B>) {
                 core.call_back(index);
             }
         }
-    }
-}
-
-/// Adds a new connection to the table.
-fn admit<B: Backend>(core: &mut Core<B>, arrival: Arrival<B::Stream>) {
-    let Arrival { stream, endpoint, carried } = arrival;
-    if !endpoint.is_counted {
-        core.ctx.shared.namespaces.count_in(endpoint.namespace);
-    }
-    let attached = match core.sessions.next_token() {
-        Some(token) => core.io.attach(&stream, token),
-        // The acceptor gives no worker more connections than its table holds.
-        None => Err(std::io::ErrorKind::QuotaExceeded.into()),
-    };
-    if attached.is_ok() {
-        let peer = B::peer(&stream);
-        let index = core.sessions.insert(stream, endpoint, core.now_ns);
-        core.ctx.connection_table().open(index, peer, core.ctx.now.secs());
-        if endpoint.protocol == Protocol::Resp {
-            core.introduce(index, peer, endpoint);
-        }
-        match carried {
-            // The connection is counted once it is set up.
-            Some(carried) => core.taken_over.push((index, carried)),
-            None => core.ctx.counters().connections_total.add(1),
-        }
-        if core.stop_deadline_ns.is_some() {
-            core.sessions.at(index).readable = true;
-            core.make_ready(index);
-        }
-    } else {
-        core.ctx.counters().connections_total.add(1);
-        core.ctx.counters().connections_closed.add(1);
-        core.ctx.shared.namespaces.leave(endpoint.namespace);
-        core.io.close(stream);
     }
 }

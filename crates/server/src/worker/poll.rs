@@ -1,6 +1,8 @@
 //! Waiting for events: with a sleep, or first by busy polling if that is configured.
 
+use crate::handover::Arrival;
 use crate::worker::core::Core;
+use command::clients::endpoint::Protocol;
 use io::Backend;
 use std::time::Duration;
 
@@ -59,8 +61,43 @@ pub(super) fn admit_new<B: Backend>(core: &mut Core<B>) -> bool {
     core.intake_left = false;
     for number in 0..ADMITTED_A_TURN {
         let Ok(arrival) = core.intake.try_recv() else { return number > 0 };
-        crate::worker::admit(core, arrival);
+        admit(core, arrival);
     }
     core.intake_left = true;
     true
+}
+
+/// Adds a new connection to the table.
+fn admit<B: Backend>(core: &mut Core<B>, arrival: Arrival<B::Stream>) {
+    let Arrival { stream, endpoint, carried } = arrival;
+    if !endpoint.is_counted {
+        core.ctx.shared.namespaces.count_in(endpoint.namespace);
+    }
+    let attached = match core.sessions.next_token() {
+        Some(token) => core.io.attach(&stream, token),
+        // The acceptor gives no worker more connections than its table holds.
+        None => Err(std::io::ErrorKind::QuotaExceeded.into()),
+    };
+    if attached.is_ok() {
+        let peer = B::peer(&stream);
+        let index = core.sessions.insert(stream, endpoint, core.now_ns);
+        core.ctx.connection_table().open(index, peer, core.ctx.now.secs());
+        if endpoint.protocol == Protocol::Resp {
+            core.introduce(index, peer, endpoint);
+        }
+        match carried {
+            // The connection is counted once it is set up.
+            Some(carried) => core.taken_over.push((index, carried)),
+            None => core.ctx.counters().connections_total.add(1),
+        }
+        if core.stop_deadline_ns.is_some() {
+            core.sessions.at(index).readable = true;
+            core.make_ready(index);
+        }
+    } else {
+        core.ctx.counters().connections_total.add(1);
+        core.ctx.counters().connections_closed.add(1);
+        core.ctx.shared.namespaces.leave(endpoint.namespace);
+        core.io.close(stream);
+    }
 }
