@@ -4,9 +4,10 @@
 //!   worker: receive -> serve(guard, unconsumed bytes, output, the protocol's session state, context) -> Progress
 //! ```
 //!
-//! A `serve` executes requests in order until it reaches one of the [`State`]s. It consumes whole requests and whole
-//! pieces of large values, so the unconsumed bytes start where it continues next time. It calls
-//! [`WorkerContext::ops_done`] for all operations and executes at most [`OPS_A_BATCH`] a call.
+//! A `serve` executes requests in order until it reaches one of the states of [`crate::visit::progress::State`]. It
+//! consumes whole requests and whole pieces of large values, so the unconsumed bytes start where it continues next
+//! time. It calls [`WorkerContext::ops_done`] for all operations and executes at most
+//! [`crate::visit::progress::OPS_A_BATCH`] a call.
 //!
 //! `command::SessionState` holds the protocol's state of a connection. It is created without allocation. Its `release`
 //! returns what it holds in the store, and is called once when the connection ends.
@@ -347,7 +348,7 @@ impl WorkerContext {
     }
 
     /// Reserves `bytes` of the store to be pinned for a reader. If it returns false, the `serve` stops with
-    /// [`State::OutputFull`]. If pinning then fails, [`WorkerContext::pin_refund`] returns the bytes. Otherwise
+    /// `State::OutputFull`. If pinning then fails, [`WorkerContext::pin_refund`] returns the bytes. Otherwise
     /// `OutBuffer::push_pinned` takes them over.
     pub fn pin_budget(&self, bytes: u64) -> bool {
         self.shared.pins.grant(bytes)

@@ -57,7 +57,7 @@ pub struct Carried {
     pub subscriptions: Vec<(u8, Vec<u8>)>,
     /// True if it is in MONITOR mode.
     pub monitors: bool,
-    /// The event kinds that a memcached client watches, as [`crate::watch`] counts them.
+    /// The event kinds that a memcached client watches, as [`crate::push::watch`] counts them.
     pub watches: u32,
     /// Its transaction, if it has begun one or watches keys.
     pub transaction: Option<CarriedTransaction>,

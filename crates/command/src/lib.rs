@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A listener has one protocol, and each of its connections that protocol's state ([`session::SessionState`]). A
-//! protocol's `serve` never waits. When it cannot continue, it returns the reason as a [`context::State`], and the
-//! worker calls it again with the same bytes. What it must remember until then is in its session state.
+//! protocol's `serve` never waits. When it cannot continue, it returns the reason as a [`visit::progress::State`], and
+//! the worker calls it again with the same bytes. What it must remember until then is in its session state.
 //!
 //! It never opens a socket, starts a thread or sends a reply: the server does, and commands reach the server through
 //! [`host::Host`] alone.

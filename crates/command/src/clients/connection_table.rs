@@ -5,7 +5,7 @@
 //!           release ─close──> Entry
 //! ```
 //!
-//! One writer, any number of readers, and no lock except that of a client info ([`crate::client_info`]). An entry's
+//! One writer, any number of readers, and no lock except that of a client info ([`super::client_info`]). An entry's
 //! `life` is odd while a connection is open, and grows with each open and close. A reader checks it before and after,
 //! and skips an entry that changed in between.
 //!

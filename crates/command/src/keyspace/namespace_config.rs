@@ -10,7 +10,7 @@ pub const NAME_BYTES_MAX: usize = 63;
 pub struct NamespaceConfig {
     /// The name: 1 to [`NAME_BYTES_MAX`] bytes, not a number.
     pub name: String,
-    /// The number, less than [`Namespace::MAX`].
+    /// The number, less than [`segment::Namespace::MAX`].
     pub number: u8,
     /// Its own memory, in bytes; `None`: it shares that of the default namespace.
     pub memory_bytes: Option<u64>,

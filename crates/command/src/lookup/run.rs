@@ -9,7 +9,7 @@
 //!
 //! The waits for memory of each stage overlap, because no stage needs the result of another key's. A prefetched lookup
 //! is a place to begin with and no more, so a read may follow a write of its own key. The first two stages run for the
-//! first requests of all sessions of a batch before any of them is served: see [`crate::ahead`].
+//! first requests of all sessions of a batch before any of them is served: see [`super::ahead`].
 //!
 //! Invariant: the requests of a run are executed in their order, and a run ends at the first one that cannot be
 //! completed now.

@@ -11,7 +11,7 @@ use protocol::memcache::meta::Meta;
 use protocol::memcache::{Error, KeyScratch};
 use segment::Guard;
 
-/// One call of [`serve`]. Its steps end with the state that keeps the next one from being made.
+/// One call of [`super::serve`]. Its steps end with the state that keeps the next one from being made.
 pub(super) struct Call<'c, 'l> {
     pub(super) guard: &'c mut Guard<'l>,
     pub(super) buf: &'c [u8],
@@ -24,7 +24,7 @@ pub(super) struct Call<'c, 'l> {
     pub(super) ctx: &'c mut WorkerContext,
     /// Operations done, and those that the session may not have in this visit.
     pub(super) ops: usize,
-    /// Each request is looked at before it is done: [`guarded`].
+    /// Each request is looked at before it is done: [`super::guarded`].
     pub(super) guarded: bool,
     /// Most keys that are looked up together.
     pub(super) run_max: usize,

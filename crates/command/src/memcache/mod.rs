@@ -11,7 +11,7 @@
 //!   operation is done twice and no reply is lost.
 //! - A request is consumed when its last reply byte is in the output. A retrieval or a table of statistics longer than
 //!   the output goes on where it was left ([`SessionState::retrieval`], [`SessionState::lines_done`]).
-//! - A large value is written piece by piece ([`crate::large`]); a session holds at most one.
+//! - A large value is written piece by piece ([`crate::lookup::large`]); a session holds at most one.
 
 mod auth;
 mod call;

@@ -1,5 +1,5 @@
 //! Plain retrievals, `get` and `gets`: the keys of those that follow one another are looked up together, by
-//! [`crate::run`].
+//! [`crate::lookup::run`].
 //!
 //! A request is consumed with its last key; one that is answered in part is remembered as a [`Retrieval`].
 

@@ -18,8 +18,8 @@
 //! - No key lock set is held while a client is waited for: neither for its bytes, which are all there before, nor for
 //!   its taking of answers, which begins after.
 //! - What was begun is done: a connection that ends meanwhile keeps its slot until its requests are run.
-//! - What is queued and what is answered is client memory ([`crate::budget`]), reserved before it is allocated. Other
-//!   bounds: see [`QUEUE_BYTES_MAX`], [`ANSWER_BYTES_MAX`], [`KEYS_AS_ONE_MAX`] and [`segment::KEY_LOCKS_MAX`].
+//! - What is queued and what is answered is client memory ([`crate::memory::budget`]), reserved before it is allocated.
+//!   Other bounds: see `QUEUE_BYTES_MAX`, `ANSWER_BYTES_MAX`, [`KEYS_AS_ONE_MAX`] and [`segment::KEY_LOCKS_MAX`].
 
 use super::catalog;
 use super::error::Fault;

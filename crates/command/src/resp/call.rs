@@ -16,7 +16,7 @@ use crate::visit::out::OutBuffer;
 use crate::visit::progress::{OPS_A_BATCH, State};
 use protocol::resp::{Args, Limits, reply};
 use segment::{Guard, Key, OpError};
-/// One call of [`serve`]. Its steps end with the state that keeps the next one from being made.
+/// One call of [`super::serve`]. Its steps end with the state that keeps the next one from being made.
 pub(super) struct Call<'c, 'l> {
     pub(super) guard: &'c mut Guard<'l>,
     pub(super) buf: &'c [u8],

@@ -1,4 +1,4 @@
-//! A connection of Redis's protocol that goes on in another worker or process: see [`crate::carried`].
+//! A connection of Redis's protocol that goes on in another worker or process: see [`crate::handover`].
 
 use super::acl::ClientUser;
 use crate::clients::endpoint::{Endpoint, Protocol};

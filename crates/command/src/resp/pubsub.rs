@@ -1,8 +1,8 @@
 //! Publishing and subscribing: `SUBSCRIBE` and its kin, `PUBLISH`, `PUBSUB`, and `MONITOR`.
 //!
-//! Messages go through [`crate::mail`]. A subscriber reads them in the order in which they were published, the answer
-//! to `SUBSCRIBE` before all of them and the answer to `UNSUBSCRIBE` behind all of them. With version 2 of the protocol
-//! a subscriber may not do anything else meanwhile; with version 3 messages come as pushes between replies.
+//! Messages go through [`crate::push::mail`]. A subscriber reads them in the order in which they were published, the
+//! answer to `SUBSCRIBE` before all of them and the answer to `UNSUBSCRIBE` behind all of them. With version 2 of the
+//! protocol a subscriber may not do anything else meanwhile; with version 3 messages come as pushes between replies.
 
 use super::catalog::{Entry, lower};
 use super::error::{Fault, subcommand};

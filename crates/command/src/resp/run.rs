@@ -1,4 +1,4 @@
-//! Plain `GET` and `SET`: those that follow one another are looked up together, by [`crate::run`].
+//! Plain `GET` and `SET`: those that follow one another are looked up together, by [`crate::lookup::run`].
 
 use crate::context::WorkerContext;
 use crate::lookup::flash;

@@ -175,7 +175,7 @@ impl Default for ServerConfig {
 
 impl ServerConfig {
     /// Returns the configuration with the addresses that were bound: a port 0 becomes the real port. `addrs` are in the
-    /// order of [`Running::addrs`].
+    /// order of [`super::Running::addrs`].
     #[must_use]
     pub fn at(mut self, addrs: &[ListenAddr]) -> Self {
         let endpoints = self.endpoints.iter_mut().map(|(_, addr)| addr);

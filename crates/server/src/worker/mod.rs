@@ -17,8 +17,8 @@
 //! - After start no list, queue or buffer grows, except the list of sessions whose replies are retained outside the
 //!   store. Each session is in that list at most once.
 //! - Only `Backend::wait` blocks (`poll.rs`). The guard is not held across a system call.
-//! - Between two waits at most 500 us of work are done ([`command::visit::pace`]). A session whose request takes many visits
-//!   waits in a list of its own, behind every new request.
+//! - Between two waits at most 500 us of work are done ([`command::visit::pace`]). A session whose request takes many
+//!   visits waits in a list of its own, behind every new request.
 
 mod arrive;
 mod batch;

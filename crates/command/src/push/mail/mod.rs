@@ -17,7 +17,8 @@
 //! | what | at most | beyond it |
 //! |---|---|---|
 //! | messages that one subscriber has not taken | `limits.subscriber_backlog` | the subscriber is dropped and counted |
-//! | those of all, and names | client memory ([`crate::budget`]) | slow subscribers are dropped; new ones are refused |
+//! | those of all, and names | client memory ([`crate::memory::budget`]) | slow subscribers are dropped; new ones are
+//! refused |
 //! | names that one client is subscribed to | [`SUBSCRIPTIONS_MAX`] | `SUBSCRIBE` is refused |
 //! | connections that monitor | [`MONITORS_MAX`] | `MONITOR` is refused |
 //! | notes in a post | one for each connection and kind of mail | cannot be |
