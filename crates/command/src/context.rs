@@ -56,6 +56,51 @@ pub struct Unpublished {
     publishing: Publishing,
 }
 
+/// The division of keys into namespaces, as of the beginning of a batch.
+#[derive(Default)]
+pub(crate) struct KeyDivision {
+    /// A bit for each namespace whose operations per second are bounded, in this batch, and [`ROUTED`], [`PAUSED`] and
+    /// [`AWAY`].
+    pub(crate) guards: u32,
+    /// The current routes of keys by their prefixes, if there are any.
+    pub(crate) routes: Arc<Routes>,
+    /// The number of route changes when `routes` was taken.
+    pub(crate) route_changes: u64,
+}
+
+/// The requests that are refused or delayed, as of the beginning of a batch.
+#[derive(Default)]
+pub(crate) struct Admission {
+    /// The clients that wait, in this batch.
+    pub(crate) pause: Pause,
+    /// True if some Redis commands may be refused or delayed in this batch, for any client.
+    pub(crate) restrained: bool,
+    /// Number of changes of users; 0: every client may do everything.
+    pub(crate) user_changes: u64,
+    /// True if a client that has not authenticated may do nothing.
+    pub(crate) asks: bool,
+}
+
+/// Messages that a worker's commands cause for other clients.
+#[derive(Default)]
+pub struct PushState {
+    /// The events that are watched, and the unpublished ones of this batch.
+    pub watch: Watch,
+    /// A bit for each worker whose connections got messages in this batch.
+    pub to_wake: u128,
+    /// Key events that are not published yet, in order.
+    pub unpublished: VecDeque<Unpublished>,
+}
+
+/// The values that a worker receives in place.
+#[derive(Default)]
+pub(crate) struct InPlaceReceives {
+    /// The number of values that are being received in place.
+    pub(crate) arrivals: usize,
+    /// The number of keys of such values that are too long for their sessions.
+    pub(crate) long_keys: usize,
+}
+
 /// State of a worker for all its sessions; single-threaded.
 pub struct WorkerContext {
     /// The store's clock of this iteration.
@@ -70,47 +115,26 @@ pub struct WorkerContext {
     pub clock: Clock,
     /// The length of the longest request that must be whole in a receive buffer, in bytes.
     pub(crate) request_bytes_max: usize,
+    /// The division of keys into namespaces, in this batch.
+    pub(crate) keys: KeyDivision,
+    /// The requests that are refused or delayed, in this batch.
+    pub(crate) admission: Admission,
+    /// Messages that commands cause for other clients.
+    pub push: PushState,
+    /// The values that are being received in place.
+    pub(crate) in_place: InPlaceReceives,
     /// Bounds of the iteration and the visit at hand.
     pub pace: Pace,
     /// Start of the operation in progress.
     pub op_begun: Ticks,
     /// Time at which the bytes of the session that is served were known to be there.
     pub ready: Ticks,
-    /// The namespace of the session that is served.
-    pub(crate) namespace: Namespace,
-    /// A bit for each namespace whose operations per second are bounded, in this batch, and [`ROUTED`], [`PAUSED`] and
-    /// [`AWAY`].
-    pub(crate) guards: u32,
-    /// The current routes of keys by their prefixes, if there are any.
-    pub(crate) routes: Arc<Routes>,
-    /// The number of route changes when `routes` was taken.
-    pub(crate) route_changes: u64,
-    /// True if the served session's namespace has bounded operations per second.
-    pub(crate) rationed_here: bool,
     /// The number of operations executed in this batch.
     pub batch_ops: usize,
-    /// The number of values that are being received in place.
-    pub(crate) arrivals: usize,
-    /// The number of keys of such values that are too long for their sessions.
-    pub(crate) long_keys: usize,
     /// The request lines of operations that were slow before their reply was sent.
     pub slow_lines: SlowLines,
-    /// The events that are watched, and the unpublished ones of this batch.
-    pub watch: Watch,
-    /// The clients that wait, in this batch.
-    pub(crate) pause: Pause,
-    /// True if some Redis commands may be refused or delayed in this batch, for any client.
-    pub(crate) restrained: bool,
-    /// Number of changes of users; 0: every client may do everything.
-    pub(crate) user_changes: u64,
-    /// True if a client that has not authenticated may do nothing.
-    pub(crate) asks: bool,
-    /// A bit for each worker whose connections got messages in this batch.
-    pub to_wake: u128,
     /// The cost of this batch's work that its parsed bytes do not show, in bytes.
     pub work_bytes: usize,
-    /// Key events that are not published yet, in order.
-    pub unpublished: VecDeque<Unpublished>,
     /// True if an operation is parked that waits only for other workers' iterations, which are short. The next
     /// iteration then begins at once.
     pub hurries: bool,
@@ -134,27 +158,17 @@ impl WorkerContext {
             worker,
             pace: Pace::new(&clock),
             clock,
+            keys: KeyDivision::default(),
+            admission: Admission::default(),
+            push: PushState::default(),
+            in_place: InPlaceReceives::default(),
             request_bytes_max,
             op_begun,
             ready: op_begun,
-            namespace: Namespace::DEFAULT,
-            guards: 0,
-            routes: Arc::default(),
-            route_changes: 0,
-            rationed_here: false,
             batch_ops: 0,
-            arrivals: 0,
-            long_keys: 0,
             slow_lines: SlowLines::default(),
-            watch: Watch::default(),
-            to_wake: 0,
-            pause: Pause::None,
-            restrained: false,
-            user_changes: 0,
-            asks: false,
             hurries: false,
             work_bytes: 0,
-            unpublished: VecDeque::new(),
             sampler: Sampler::new(worker),
             spares: Spares::default(),
         }
@@ -175,12 +189,18 @@ impl WorkerContext {
     /// complete once the replies are sent. Each operation took from the beginning of the first to the end of the last.
     /// `line` begins with the first one's request line, or is empty if that is gone; it is read only if they were slow.
     #[inline]
-    pub fn ops_done(&mut self, out: &mut OutBuffer, command: Command, count: usize, line: &[u8]) {
+    pub fn ops_done(
+        &mut self,
+        out: &mut OutBuffer,
+        namespace: Namespace,
+        (command, count): (Command, usize),
+        line: &[u8],
+    ) {
         let ended = self.clock.ticks();
         if self.slow_lines.is_slow(self.ready, ended) {
             self.slow_lines.keep(self.op_begun, line);
         }
-        let (namespace, count_u32) = (self.namespace.0, count as u32);
+        let (namespace, count_u32) = (namespace.0, count as u32);
         out.push_op(OpTimes { command, namespace, count: count_u32, ready: self.ready, begun: self.op_begun, ended });
         self.op_begun = ended;
         self.batch_ops += count;
@@ -188,12 +208,12 @@ impl WorkerContext {
 
     /// Records an operation whose reply is sent with others'. Records its wait from `ready` on and its execution, but
     /// no time of sending.
-    pub(crate) fn op_done_unsent(&mut self, command: Command, ready: Ticks, line: &[u8]) {
+    pub(crate) fn op_done_unsent(&mut self, namespace: Namespace, command: Command, ready: Ticks, line: &[u8]) {
         let ended = self.clock.ticks();
         let parts_ns =
             [(ready, self.op_begun), (self.op_begun, ended)].map(|(from, to)| self.clock.ns_between(from, to));
         let recorder = &self.shared.workers[self.worker].recorder;
-        if recorder.record_unsent(command, self.namespace.0, parts_ns) {
+        if recorder.record_unsent(command, namespace.0, parts_ns) {
             recorder.keep_slow(command, SlowLine::of(line), [parts_ns[0], parts_ns[1], 0]);
         }
         self.op_begun = ended;
@@ -220,10 +240,10 @@ impl WorkerContext {
 
     /// Records a value that is to be stored if it is one of the longest of this minute.
     #[inline]
-    pub(crate) fn note_length(&mut self, key: &[u8], bytes: u64) {
+    pub(crate) fn note_length(&mut self, namespace: Namespace, key: &[u8], bytes: u64) {
         if bytes > self.sampler.big_above {
             let hot_keys = &self.shared.workers[self.worker].hot_keys;
-            self.shared.minutes.note_big(hot_keys, (self.namespace, key), bytes, &mut self.sampler.big_above);
+            self.shared.minutes.note_big(hot_keys, (namespace, key), bytes, &mut self.sampler.big_above);
         }
     }
 
@@ -242,7 +262,7 @@ impl WorkerContext {
         message: (&[u8], &[u8]),
         work: &mut usize,
     ) -> Option<u64> {
-        let Self { shared, worker, to_wake, .. } = self;
+        let Self { shared, worker, push: PushState { to_wake, .. }, .. } = self;
         let note = |to, connection| note_mail(shared, *worker, to_wake, to, connection);
         shared.channels.publish_some(publishing, kind, message, work, note)
     }
@@ -251,7 +271,7 @@ impl WorkerContext {
     /// slices between batches.
     #[cold]
     pub(crate) fn tell_change(&mut self, namespace: Namespace, event: Event, key: &[u8]) {
-        let Self { shared, worker, to_wake, unpublished, .. } = self;
+        let Self { shared, worker, push: PushState { to_wake, unpublished, .. }, .. } = self;
         notify::tell(&shared.channels, shared.key_events(), namespace, event, key, |name, text| {
             let (mut publishing, mut work) = (Publishing::default(), PUBLISH_WORK / 16);
             let note = |to, connection| note_mail(shared, *worker, to_wake, to, connection);
@@ -270,10 +290,10 @@ impl WorkerContext {
     pub fn publish_waiting(&mut self) {
         let mut work = PUBLISH_WORK;
         self.note_work(work);
-        while let Some(mut first) = self.unpublished.pop_front() {
+        while let Some(mut first) = self.push.unpublished.pop_front() {
             let message = (&first.name[..], &first.text[..]);
             if self.publish_some(&mut first.publishing, Kind::Channel, message, &mut work).is_none() {
-                self.unpublished.push_front(first);
+                self.push.unpublished.push_front(first);
                 return;
             }
         }
@@ -282,27 +302,29 @@ impl WorkerContext {
     /// Returns true if so many key events wait to be published that no further request may run first.
     #[inline]
     pub fn is_behind_publishing(&self) -> bool {
-        self.unpublished.len() >= UNPUBLISHED_MAX
+        self.push.unpublished.len() >= UNPUBLISHED_MAX
     }
 
     /// Sends a line to the monitoring clients. Returns their number.
     pub(crate) fn tell_monitors(&mut self, line: &[u8]) -> usize {
-        let Self { shared, worker, to_wake, .. } = self;
+        let Self { shared, worker, push: PushState { to_wake, .. }, .. } = self;
         shared.channels.tell_monitors(line, |to, connection| note_mail(shared, *worker, to_wake, to, connection))
     }
 
     /// Determines at the beginning of a batch which restrictions apply to Redis clients in it.
     pub fn restrain(&mut self) {
         let shared = &self.shared;
-        self.pause = shared.live.pause.now(self.now);
-        self.guards = shared.namespaces.guards() | AWAY;
-        self.user_changes = shared.users.changes();
-        self.asks = shared.asks_who();
-        self.restrained = self.pause != Pause::None || !shared.config.disabled.is_empty() || self.user_changes != 0;
-        if self.pause != Pause::None {
-            self.guards |= PAUSED;
+        self.admission.pause = shared.live.pause.now(self.now);
+        self.keys.guards = shared.namespaces.guards() | AWAY;
+        self.admission.user_changes = shared.users.changes();
+        self.admission.asks = shared.asks_who();
+        self.admission.restrained = self.admission.pause != Pause::None
+            || !shared.config.disabled.is_empty()
+            || self.admission.user_changes != 0;
+        if self.admission.pause != Pause::None {
+            self.keys.guards |= PAUSED;
         }
-        if self.guards & ROUTED != 0 {
+        if self.keys.guards & ROUTED != 0 {
             self.follow_routes();
         }
     }
@@ -310,16 +332,15 @@ impl WorkerContext {
     #[cold]
     fn follow_routes(&mut self) {
         let changes = self.shared.namespaces.route_changes();
-        if changes != self.route_changes {
-            (self.route_changes, self.routes) = (changes, self.shared.namespaces.routes());
+        if changes != self.keys.route_changes {
+            (self.keys.route_changes, self.keys.routes) = (changes, self.shared.namespaces.routes());
         }
     }
 
-    /// Selects the namespace of the session that is served from here on.
+    /// Returns true if the operations per second of a namespace are bounded.
     #[inline(always)]
-    pub(crate) fn turn_to(&mut self, namespace: Namespace) {
-        self.namespace = namespace;
-        self.rationed_here = self.guards & 1 << namespace.0 != 0;
+    pub(crate) fn is_rationed(&self, namespace: Namespace) -> bool {
+        self.keys.guards & 1 << namespace.0 != 0
     }
 
     /// Returns true if the visit at hand has used its slice of time, as of the end of the last operation.
@@ -333,13 +354,13 @@ impl WorkerContext {
     /// # Errors
     /// If there is no room: see [`segment::Store::check_room`].
     #[inline]
-    pub(crate) fn check_room(&self, bytes: u64) -> Result<(), OpError> {
-        self.shared.store.check_room(self.namespace, bytes)
+    pub(crate) fn check_room(&self, namespace: Namespace, bytes: u64) -> Result<(), OpError> {
+        self.shared.store.check_room(namespace, bytes)
     }
 
     /// Records that a connection of worker `to` has queued messages, or is to be closed.
     pub(crate) fn note_mail(&mut self, to: usize, connection: u32) {
-        note_mail(&self.shared, self.worker, &mut self.to_wake, to, connection);
+        note_mail(&self.shared, self.worker, &mut self.push.to_wake, to, connection);
     }
 
     /// Returns the CAS token to report to a client: `token`, or 0 in a store without CAS tokens.
@@ -370,15 +391,15 @@ impl WorkerContext {
 
     /// Reserves one more in-place receive, if available.
     pub(crate) fn begin_arrival(&mut self, charge: u64) -> bool {
-        let granted = self.arrivals < ARRIVALS_MAX && self.shared.pins.grant_spare(charge);
-        self.arrivals += usize::from(granted);
+        let granted = self.in_place.arrivals < ARRIVALS_MAX && self.shared.pins.grant_spare(charge);
+        self.in_place.arrivals += usize::from(granted);
         granted
     }
 
     /// Returns the reservation.
     pub(crate) fn end_arrival(&mut self, charge: u64) {
-        assert!(self.arrivals > 0, "an arrival ends once");
-        self.arrivals -= 1;
+        assert!(self.in_place.arrivals > 0, "an arrival ends once");
+        self.in_place.arrivals -= 1;
         self.shared.pins.release(charge);
     }
 

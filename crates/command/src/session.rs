@@ -67,7 +67,6 @@ impl SessionState {
     /// Releases what the connection holds in the store and among the watchers. The caller calls it when the connection
     /// ends, until it returns true: false asks for another iteration.
     pub fn release(&mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext) -> bool {
-        ctx.turn_to(self.namespace());
         match self {
             Self::Memcache(state) => {
                 state.release(guard, ctx);

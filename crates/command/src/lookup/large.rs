@@ -76,11 +76,11 @@ impl HeldKey {
             kept[..bytes.len()].copy_from_slice(bytes);
             return Some(Self::Short(kept, bytes.len() as u8));
         }
-        if ctx.long_keys == LONG_KEYS_MAX {
+        if ctx.in_place.long_keys == LONG_KEYS_MAX {
             return None;
         }
         let grant = ctx.shared.budget.grant(budget::Kind::Requests, bytes.len() as u64)?;
-        ctx.long_keys += 1;
+        ctx.in_place.long_keys += 1;
         Some(Self::Long(bytes.into(), grant))
     }
 
@@ -93,7 +93,7 @@ impl HeldKey {
 
     fn let_go(&mut self, ctx: &mut WorkerContext) {
         if matches!(self, Self::Long(..)) {
-            ctx.long_keys -= 1;
+            ctx.in_place.long_keys -= 1;
             *self = Self::Short([0; SHORT_KEY_BYTES_MAX], 0);
         }
     }
@@ -129,23 +129,22 @@ pub(crate) enum Advance {
 
 impl LargeSet {
     /// Returns a value that is written in pieces. Gives the writer back if its key cannot be kept.
-    pub(crate) fn pieces(writer: LargeWriter, key: &[u8], ctx: &mut WorkerContext) -> Result<Self, LargeWriter> {
+    pub(crate) fn pieces(
+        writer: LargeWriter,
+        (namespace, key): (Namespace, &[u8]),
+        ctx: &mut WorkerContext,
+    ) -> Result<Self, LargeWriter> {
         match HeldKey::new(key, ctx) {
-            Some(key) => Ok(Self {
-                body: Body::Pieces(writer),
-                arrival: None,
-                line_end_left: LINE_END.len(),
-                key,
-                namespace: ctx.namespace,
-            }),
+            Some(key) => {
+                Ok(Self { body: Body::Pieces(writer), arrival: None, line_end_left: LINE_END.len(), key, namespace })
+            }
             None => Err(writer),
         }
     }
 
     /// Returns a value of so many bytes that is stored whole. Returns `None` if its key cannot be kept.
-    pub(crate) fn whole(bytes: usize, key: &[u8], ctx: &mut WorkerContext) -> Option<Self> {
+    pub(crate) fn whole(bytes: usize, (namespace, key): (Namespace, &[u8]), ctx: &mut WorkerContext) -> Option<Self> {
         let key = HeldKey::new(key, ctx)?;
-        let namespace = ctx.namespace;
         Some(Self { body: Body::Whole(bytes), arrival: None, line_end_left: LINE_END.len(), key, namespace })
     }
 

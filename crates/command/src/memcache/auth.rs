@@ -79,7 +79,7 @@ fn answer_stranger(call: &mut Call<'_, '_>, error: Error, consumed: usize) -> St
 fn stranger_done(call: &mut Call<'_, '_>, consumed: usize) {
     call.at += consumed;
     call.ops += 1;
-    call.ctx.ops_done(call.out, Command::Other, 1, b"");
+    call.ctx.ops_done(call.out, call.session.namespace, (Command::Other, 1), b"");
 }
 
 /// The length of the value behind `line`, if it is a `set`.

@@ -78,7 +78,7 @@ impl<'c> Call<'c, '_> {
     /// The operation at hand is done and answered.
     pub(super) fn done(&mut self, command: Command) {
         self.ops += 1;
-        self.ctx.ops_done(self.out, command, 1, &self.buf[self.line_at..]);
+        self.ctx.ops_done(self.out, self.session.namespace, (command, 1), &self.buf[self.line_at..]);
     }
 
     /// A request that needs nothing but its answer.

@@ -35,8 +35,7 @@ pub fn serve<'l>(
 ) -> Progress {
     // Operations that this session is not to have in one visit count as done.
     let ops = OPS_A_BATCH - ctx.shared.config.requests_a_visit;
-    ctx.namespace = session.namespace;
-    let guarded = ctx.guards & session.guards != 0;
+    let guarded = ctx.keys.guards & session.guards != 0;
     let call = &mut Call {
         guard,
         buf,

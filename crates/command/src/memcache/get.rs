@@ -130,7 +130,7 @@ pub(super) fn get_and_touch<'c>(call: &mut Call<'c, '_>, get: Get<'c>, consumed:
         let shown = item.as_ref().ok().and_then(|item| item.as_ref());
         let end_it = shown.filter(|_| ends).map(|item| Ending { expire, identity: Identity::of(item) });
         let mark = call.out.mark();
-        let seen = call.ctx.watch.watched.any().then(|| Seen::of(shown));
+        let seen = call.ctx.push.watch.watched.any().then(|| Seen::of(shown));
         let found = match item {
             Ok(None) => Found::Miss,
             Ok(Some(item)) => {

@@ -24,7 +24,7 @@ use segment::Namespace;
 /// Returns whether a pause puts the request off. A pause covers requests that change something, or all requests. A
 /// request that was begun goes on, and a client that leaves may.
 pub(super) fn waits(call: &Call<'_, '_>, request: &Request<'_>) -> bool {
-    match call.ctx.pause {
+    match call.ctx.admission.pause {
         Pause::None => false,
         Pause::Writes => match request {
             Request::Get(get) => get.touch.is_some(),
@@ -45,7 +45,7 @@ pub(super) fn waits(call: &Call<'_, '_>, request: &Request<'_>) -> bool {
 
 /// One more operation of each of these namespaces, a bit each; false if one of them has had all it may.
 pub(super) fn pay(call: &Call<'_, '_>, reached: u32) -> bool {
-    let (guards, now) = (call.ctx.guards, call.ctx.now);
+    let (guards, now) = (call.ctx.keys.guards, call.ctx.now);
     let mut bounded = Namespaces::numbers().filter(|namespace| reached & guards & 1 << namespace.0 != 0);
     bounded.all(|namespace| call.ctx.shared.namespaces.take_op(namespace, now))
 }
@@ -98,7 +98,7 @@ pub(super) fn turn_home(call: &mut Call<'_, '_>) {
 }
 
 fn turn_to(call: &mut Call<'_, '_>, namespace: Namespace) {
-    (call.session.namespace, call.ctx.namespace) = (namespace, namespace);
+    call.session.namespace = namespace;
     if namespace == call.session.home {
         call.session.guards &= !AWAY;
     } else {
@@ -107,13 +107,17 @@ fn turn_to(call: &mut Call<'_, '_>, namespace: Namespace) {
 }
 
 fn namespace_of(call: &Call<'_, '_>, key: &[u8]) -> Namespace {
-    if call.ctx.guards & call.session.guards & ROUTED != 0 { call.ctx.routes.find(key) } else { call.session.home }
+    if call.ctx.keys.guards & call.session.guards & ROUTED != 0 {
+        call.ctx.keys.routes.find(key)
+    } else {
+        call.session.home
+    }
 }
 
 /// The namespaces that keys of this connection are in.
 pub(super) fn namespaces_seen(call: &Call<'_, '_>) -> impl Iterator<Item = Namespace> + use<> {
-    let routed = call.ctx.guards & call.session.guards & ROUTED != 0;
+    let routed = call.ctx.keys.guards & call.session.guards & ROUTED != 0;
     let home = call.session.home;
-    let seen: u32 = if routed { call.ctx.routes.reached() } else { 1 << home.0 };
+    let seen: u32 = if routed { call.ctx.keys.routes.reached() } else { 1 << home.0 };
     Namespaces::numbers().filter(move |namespace| seen & 1 << namespace.0 != 0)
 }

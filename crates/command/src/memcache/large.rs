@@ -22,7 +22,8 @@ pub(super) fn large_begin(call: &mut Call<'_, '_>, plan: Plan, key: &[u8], value
     match call.guard.large().begin(&name, value_len.into(), plan.pieces_end()) {
         Ok(writer) => {
             call.at += consumed;
-            let large = LargeSet::pieces(writer, key, call.ctx).expect("a short key is always kept");
+            let large =
+                LargeSet::pieces(writer, (call.session.namespace, key), call.ctx).expect("a short key is always kept");
             call.session.large = Some(Storing { large, plan });
         }
         Err(error) => {
@@ -42,7 +43,9 @@ pub(super) fn whole_begin(call: &mut Call<'_, '_>, plan: &Plan, key: &[u8], valu
     if (value_len as usize) < ARRIVING_BYTES_MIN || !plan.replaces() || call.ctx.shared.host.is_draining() {
         return false;
     }
-    let Some(mut large) = LargeSet::whole(value_len as usize, key, call.ctx) else { return false };
+    let Some(mut large) = LargeSet::whole(value_len as usize, (call.session.namespace, key), call.ctx) else {
+        return false;
+    };
     let rest = &call.buf[call.at + consumed..];
     match large.begin_arrival(call.guard, call.ctx, rest, &plan.put(b"")) {
         Some(taken) => {

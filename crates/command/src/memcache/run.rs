@@ -147,7 +147,7 @@ impl<'c, 'l> run::Visit<'c, 'l> for Call<'c, 'l> {
     #[inline(always)]
     fn account(&mut self, command: Command, requests: usize) {
         self.ops += requests;
-        self.ctx.ops_done(self.out, command, requests, &self.buf[self.line_at..]);
+        self.ctx.ops_done(self.out, self.session.namespace, (command, requests), &self.buf[self.line_at..]);
         self.line_at = self.at;
     }
 }

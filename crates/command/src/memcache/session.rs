@@ -103,7 +103,7 @@ impl SessionState {
     /// Restores `watch`. Returns false if there are already as many watchers as allowed.
     pub(crate) fn take_up(&mut self, carried: &Carried, ctx: &WorkerContext) -> bool {
         if carried.watches != 0 {
-            self.watching = Hub::watch_again(&ctx.shared.watch, carried.watches, ctx.worker, ctx.watch.connection);
+            self.watching = Hub::watch_again(&ctx.shared.watch, carried.watches, ctx.worker, ctx.push.watch.connection);
             self.swallow = u64::MAX;
         }
         carried.watches == 0 || self.watching.is_some()

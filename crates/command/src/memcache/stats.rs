@@ -115,7 +115,7 @@ pub(super) fn stats(call: &mut Call<'_, '_>, topic: Stats, consumed: usize) -> S
         }
         Stats::Detail(on) => {
             call.ctx.shared.watch.count_prefixes(on);
-            call.ctx.watch.watched = call.ctx.shared.watch.watched();
+            call.ctx.push.watch.watched = call.ctx.shared.watch.watched();
             call.out.push(reply::OK);
         }
         _ => table(call, topic)?,

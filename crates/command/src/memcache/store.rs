@@ -180,7 +180,7 @@ pub(super) fn meta_store<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, value_len
 }
 
 fn store_planned(call: &mut Call<'_, '_>, plan: Plan, key: &[u8], value_len: u32, consumed: usize) -> Step {
-    if let Err(error) = call.ctx.check_room(value_len.into()) {
+    if let Err(error) = call.ctx.check_room(call.session.namespace, value_len.into()) {
         return store_full(call, &plan, key, value_len, consumed, error);
     }
     if u64::from(value_len) > call.guard.sizes().large_threshold() {
@@ -282,7 +282,7 @@ pub(super) fn stored(
     };
     watch::tell_stored(call, plan, key, before, outcome, value_len);
     if matches!(outcome, PutOutcome::Stored { .. }) {
-        call.ctx.note_length(key, value_len);
+        call.ctx.note_length(call.session.namespace, key, value_len);
     }
     let counters = call.counters();
     counters.cmd_set.add(1);

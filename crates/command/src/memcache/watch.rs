@@ -54,7 +54,7 @@ pub(super) fn watch(call: &mut Call<'_, '_>, watch: Watch, consumed: usize) -> S
             kinds = kinds.and(kind);
         }
     }
-    let Some(watching) = Hub::watch(&shared.watch, kinds, call.ctx.worker, call.ctx.watch.connection) else {
+    let Some(watching) = Hub::watch(&shared.watch, kinds, call.ctx.worker, call.ctx.push.watch.connection) else {
         return call.answer(Error::TooManyWatchers.wire(), consumed);
     };
     call.session.watching = Some(watching);
@@ -65,13 +65,13 @@ pub(super) fn watch(call: &mut Call<'_, '_>, watch: Watch, consumed: usize) -> S
 /// Returns true if there are watchers.
 #[inline]
 pub(super) fn watched(call: &Call<'_, '_>) -> bool {
-    call.ctx.watch.watched.any()
+    call.ctx.push.watch.watched.any()
 }
 
 /// Counts a request of `key` by its prefix, if that is done.
 #[inline]
 pub(super) fn count_prefix(call: &Call<'_, '_>, key: &[u8], count: Count) {
-    if call.ctx.watch.watched.counts_prefixes() {
+    if call.ctx.push.watch.watched.counts_prefixes() {
         call.ctx.shared.prefixes.count(key, count);
     }
 }
@@ -84,7 +84,7 @@ pub(super) fn seen(call: &Call<'_, '_>, key: &Key<'_>) -> Option<Seen> {
 
 /// A number of the connection that no other open one has.
 fn cfd(call: &Call<'_, '_>) -> u64 {
-    u64::from(call.ctx.watch.connection) * call.ctx.shared.workers.len() as u64 + call.ctx.worker as u64
+    u64::from(call.ctx.push.watch.connection) * call.ctx.shared.workers.len() as u64 + call.ctx.worker as u64
 }
 
 fn head(call: &Call<'_, '_>) -> Head {
@@ -96,7 +96,7 @@ fn head(call: &Call<'_, '_>) -> Head {
 #[inline]
 pub(super) fn tell_get(call: &mut Call<'_, '_>, key: &[u8], seen: Option<Seen>, found: bool) {
     if let Some(seen) = seen
-        && call.ctx.watch.watched.has(Kind::Fetchers)
+        && call.ctx.push.watch.watched.has(Kind::Fetchers)
     {
         tell_lookup(call, key, if found { seen } else { Seen::MISS }, found);
     }
@@ -105,14 +105,14 @@ pub(super) fn tell_get(call: &mut Call<'_, '_>, key: &[u8], seen: Option<Seen>, 
 #[cold]
 fn tell_lookup(call: &mut Call<'_, '_>, key: &[u8], seen: Seen, found: bool) {
     let (head, cfd) = (head(call), cfd(call));
-    let lines = &mut call.ctx.watch.lines;
+    let lines = &mut call.ctx.push.watch.lines;
     lines.tell(Kind::Fetchers, |line| head.item_get(line, key, found, seen.class, cfd, seen.value_len));
 }
 
 /// Notifies the clients that are subscribed to changes of this key, if notifications are on.
 #[inline]
 pub(super) fn changed(call: &mut Call<'_, '_>, event: Event, key: &[u8]) {
-    if call.ctx.watch.watched.tells_changes() {
+    if call.ctx.push.watch.watched.tells_changes() {
         call.ctx.tell_change(call.session.namespace, event, key);
     }
 }
@@ -131,10 +131,10 @@ pub(super) fn tell_touched(call: &mut Call<'_, '_>, key: &[u8], expire: Expire) 
 pub(super) fn tell_deleted(call: &mut Call<'_, '_>, key: &[u8], seen: Option<Seen>, cmd: &'static str) {
     changed(call, Event::DEL, key);
     if let Some(seen) = seen
-        && call.ctx.watch.watched.has(Kind::Deletions)
+        && call.ctx.push.watch.watched.has(Kind::Deletions)
     {
         let head = head(call);
-        let lines = &mut call.ctx.watch.lines;
+        let lines = &mut call.ctx.push.watch.lines;
         lines.tell(Kind::Deletions, |line| head.deleted(line, key, cmd, seen.class, seen.value_len));
     }
 }
@@ -202,7 +202,7 @@ fn tell_store(
     expire: Expire,
     seen: Seen,
 ) {
-    if !call.ctx.watch.watched.has(Kind::Mutations) {
+    if !call.ctx.push.watch.watched.has(Kind::Mutations) {
         return;
     }
     let ttl = match expire {
@@ -212,5 +212,5 @@ fn tell_store(
     };
     let (head, cfd) = (head(call), cfd(call));
     let event = StoreEvent { status, cmd, ttl, class: seen.class, cfd, size: seen.value_len };
-    call.ctx.watch.lines.tell(Kind::Mutations, |line| head.item_store(line, key, &event));
+    call.ctx.push.watch.lines.tell(Kind::Mutations, |line| head.item_store(line, key, &event));
 }

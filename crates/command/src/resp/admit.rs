@@ -24,7 +24,7 @@ pub(super) fn admit_command<'c>(
         return Err(refused(call, entry, Fault::Arity(entry.name)));
     }
     let session = &*call.session;
-    let restrained = call.ctx.restrained || call.ctx.rationed_here;
+    let restrained = call.ctx.admission.restrained || call.ctx.is_rationed(call.session.namespace);
     if restrained || session.held_off || session.aside.is_some() || call.is_stranger() {
         may(call, entry, asked).map_err(|stop| match stop {
             Stop::Fault(fault) => refused(call, entry, fault),
@@ -47,10 +47,10 @@ fn may<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::Entry, asked: Asked
         return Err(Fault::Disabled(entry.name).into());
     }
     pubsub::may_while_subscribed(call, entry)?;
-    if call.ctx.user_changes != 0 {
+    if call.ctx.admission.user_changes != 0 {
         acl::permit(call, entry, asked)?;
     }
-    let waits = match call.ctx.pause {
+    let waits = match call.ctx.admission.pause {
         Pause::None => false,
         Pause::Writes => entry.has(catalog::Flag::Write) || matches!(entry.name, "publish" | "exec"),
         // ClientUser ends the pause must come through.
@@ -60,7 +60,11 @@ fn may<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::Entry, asked: Asked
         return Err(State::Parked.into());
     }
     // ClientUser finds out where it is, or leaves, does nothing to the keys.
-    if call.ctx.rationed_here && !call.session.is_paid && call.session.done == 0 && entry.group != "connection" {
+    if call.ctx.is_rationed(call.session.namespace)
+        && !call.session.is_paid
+        && call.session.done == 0
+        && entry.group != "connection"
+    {
         if !call.ctx.shared.namespaces.take_op(call.session.namespace, call.ctx.now) {
             return Err(Fault::TooManyOps.into());
         }

@@ -163,7 +163,7 @@ pub(super) fn go_on_as_one(call: &mut Call<'_, '_>) -> Step {
             call.ctx.op_begun = transaction.begun;
             own_transaction::put_away(transaction, call.ctx);
             call.session.end_request();
-            if !is_lone && call.ctx.watch.watched.tells_commands() {
+            if !is_lone && call.ctx.push.watch.watched.tells_commands() {
                 pubsub::tell_monitors(call, b"exec", std::iter::empty());
             }
             call.done(kind, if is_lone { &b""[..] } else { b"EXEC" });
@@ -405,12 +405,12 @@ fn queued_done(
     (name, args): (&[u8], Args<'_>),
     queued: Option<Ticks>,
 ) {
-    if call.ctx.watch.watched.tells_commands() {
+    if call.ctx.push.watch.watched.tells_commands() {
         pubsub::tell_monitors(call, name, args);
     }
     let Some(ready) = queued else { return };
-    let line = if call.ctx.asks || entry.has_secret() { &[][..] } else { call.buf };
-    call.ctx.op_done_unsent(entry.kind, ready, line);
+    let line = if call.ctx.admission.asks || entry.has_secret() { &[][..] } else { call.buf };
+    call.ctx.op_done_unsent(call.session.namespace, entry.kind, ready, line);
 }
 
 /// The connection ends: runs what was begun, a slice at a time, and gives the rest up. `Some` if it has to be asked

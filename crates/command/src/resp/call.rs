@@ -160,7 +160,7 @@ impl<'c> Call<'c, '_> {
 
     /// Returns true if this connection's client has to authenticate first.
     pub(super) fn is_stranger(&self) -> bool {
-        !self.session.known && self.ctx.asks
+        !self.session.known && self.ctx.admission.asks
     }
 
     #[cold]
@@ -187,7 +187,7 @@ impl<'c> Call<'c, '_> {
 
     /// Returns what `look` reads from or changes in the connection's client info; `None` if there is no client info.
     pub(super) fn with_client_info<T>(&self, look: impl FnOnce(&mut ClientInfo) -> T) -> Option<T> {
-        self.ctx.connection_table().client_info(self.ctx.watch.connection, look)
+        self.ctx.connection_table().client_info(self.ctx.push.watch.connection, look)
     }
 
     /// Returns the connection's number, which is unique among all since the server's start.
@@ -230,7 +230,7 @@ impl<'c> Call<'c, '_> {
 
     pub(super) fn done(&mut self, command: Command, line: &[u8]) {
         self.ops += 1;
-        self.ctx.ops_done(self.out, command, 1, line);
+        self.ctx.ops_done(self.out, self.session.namespace, (command, 1), line);
     }
 
     /// Returns the time at which the current request was begun.
@@ -260,7 +260,7 @@ impl<'c> Call<'c, '_> {
     /// Notifies the clients that are subscribed to changes of this key, if notifications are on.
     #[inline]
     pub(super) fn changed(&mut self, event: Event, key: &[u8]) {
-        if self.ctx.watch.watched.tells_changes() {
+        if self.ctx.push.watch.watched.tells_changes() {
             self.ctx.tell_change(self.session.namespace, event, key);
         }
     }

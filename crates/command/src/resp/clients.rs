@@ -201,7 +201,7 @@ pub(super) fn client_info(call: &mut Call<'_, '_>) -> Run {
 /// The line of this client, as `CLIENT INFO` has it.
 pub(super) fn client_line(call: &Call<'_, '_>) -> String {
     let (now_secs, mut text) = (call.ctx.now.secs(), String::new());
-    let number = call.ctx.watch.connection as usize;
+    let number = call.ctx.push.watch.connection as usize;
     call.ctx
         .connection_table()
         .clients(number..number + 1, |connection, client_info| line(connection, client_info, now_secs, &mut text));

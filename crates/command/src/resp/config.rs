@@ -246,7 +246,7 @@ fn config_set<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
             return Ok(());
         }
     }
-    call.ctx.watch.watched = call.ctx.shared.watch.watched();
+    call.ctx.push.watch.watched = call.ctx.shared.watch.watched();
     call.out.push(reply::OK);
     Ok(())
 }

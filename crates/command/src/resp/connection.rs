@@ -161,6 +161,5 @@ pub(super) fn database(call: &Call<'_, '_>, text: &[u8]) -> Result<Namespace, Fa
 /// From here on the connection's keys are in another namespace.
 fn move_to(call: &mut Call<'_, '_>, namespace: Namespace) {
     call.session.namespace = namespace;
-    call.ctx.turn_to(namespace);
     call.with_client_info(|client_info| client_info.database = namespace.0);
 }

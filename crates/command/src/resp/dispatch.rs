@@ -40,7 +40,6 @@ pub fn serve<'l>(
 ) -> Progress {
     // Operations that this session is not to have in one visit count as done.
     let ops = OPS_A_BATCH - ctx.shared.config.requests_a_visit;
-    ctx.turn_to(session.namespace);
     let call = &mut Call { ops, ..Call::new((guard, ctx), buf, out, session, &FUNCTIONS) };
     let mut done = match (aside::go_on(call), head) {
         (Ok(()), Some(Head::Read(head))) if run::runs_plain(call) && call.out.room() >= LINE_ROOM => {
@@ -192,7 +191,7 @@ fn execute<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, consumed: usize) -> 
     call.session.end_request();
     call.session.is_paid = false;
     call.hush(mark, answers);
-    if call.ctx.watch.watched.tells_commands() && entry.is_some() && !queued {
+    if call.ctx.push.watch.watched.tells_commands() && entry.is_some() && !queued {
         pubsub::tell_monitors(call, name, args);
     }
     call.session.last = entry.map_or("", |entry| entry.name);
@@ -200,7 +199,7 @@ fn execute<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, consumed: usize) -> 
     call.at += consumed;
     // The request of an unauthenticated client may contain a secret.
     let secret = entry.is_some_and(catalog::Entry::has_secret);
-    let line = if call.ctx.asks || secret { &[][..] } else { line };
+    let line = if call.ctx.admission.asks || secret { &[][..] } else { line };
     call.done(if queued { Command::Other } else { kind }, line);
     if quits { Err(State::Close) } else { Ok(()) }
 }

@@ -99,7 +99,7 @@ fn store<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, invalidate: bool, name
     match call.guard.items_mut().put(&key, &put)? {
         PutOutcome::Stored { .. } => {
             string::note_store(call);
-            call.ctx.note_length(bytes, value.len() as u64);
+            call.ctx.note_length(call.session.namespace, bytes, value.len() as u64);
             string::tell_set(call, bytes, expire);
             call.out.push(reply::OK);
         }

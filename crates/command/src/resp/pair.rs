@@ -112,7 +112,7 @@ fn store_pairs<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
             call.guard.sizes().check_fits(&call.key(key), value.len() as u64)?;
             bytes += value.len() as u64;
         }
-        call.ctx.check_room(bytes)?;
+        call.ctx.check_room(call.session.namespace, bytes)?;
     }
     let mut pairs = slices::words_left(call, args);
     loop {

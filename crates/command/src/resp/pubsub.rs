@@ -113,7 +113,7 @@ pub(super) fn monitor<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
 
 /// This connection as a subscriber, of nothing at first.
 fn subscriber<'s>(call: &'s mut Call<'_, '_>) -> &'s mut Subscriber {
-    let (shared, worker, connection) = (&call.ctx.shared, call.ctx.worker, call.ctx.watch.connection);
+    let (shared, worker, connection) = (&call.ctx.shared, call.ctx.worker, call.ctx.push.watch.connection);
     let aside = call.session.aside.get_or_insert_default();
     aside.subscriber.get_or_insert_with(|| Subscriber::new(&shared.channels, worker, connection))
 }
@@ -329,7 +329,7 @@ pub(super) fn tell_monitors<'w>(call: &mut Call<'_, '_>, name: &'w [u8], words: 
         return;
     }
     let now = call.ctx.now;
-    let peer = call.ctx.connection_table().peer(call.ctx.watch.connection);
+    let peer = call.ctx.connection_table().peer(call.ctx.push.watch.connection);
     let peer = peer.map_or_else(|| "unix:".to_owned(), |peer| peer.to_string());
     let mut line = format!("+{}.{:03}000 [{} {peer}]", now.secs(), now.0 % 1000, call.session.namespace.0).into_bytes();
     for word in std::iter::once(name).chain(words) {

@@ -96,8 +96,8 @@ impl<'c, 'l> run::Visit<'c, 'l> for Call<'c, 'l> {
         self.ops += requests;
         self.session.last = command.name();
         // A client that has not authenticated may have sent a secret.
-        let line = if self.ctx.asks { &[][..] } else { &self.buf[self.line_at..] };
-        self.ctx.ops_done(self.out, command, requests, line);
+        let line = if self.ctx.admission.asks { &[][..] } else { &self.buf[self.line_at..] };
+        self.ctx.ops_done(self.out, self.session.namespace, (command, requests), line);
         self.line_at = self.at;
     }
 }
@@ -114,16 +114,16 @@ pub(crate) fn head_key<'b>(buf: &'b [u8], session: &SessionState) -> Option<(&'b
 /// Returns true if plain requests may be answered in runs: no monitor is sent each of them, and none is refused.
 #[inline(always)]
 pub(super) fn runs_plain(call: &Call<'_, '_>) -> bool {
-    let restrained = call.ctx.restrained || call.session.held_off;
-    let free = (!restrained || is_free(call)) && !call.ctx.rationed_here;
-    free && !call.is_stranger() && !call.ctx.watch.watched.tells_commands()
+    let restrained = call.ctx.admission.restrained || call.session.held_off;
+    let free = (!restrained || is_free(call)) && !call.ctx.is_rationed(call.session.namespace);
+    free && !call.is_stranger() && !call.ctx.push.watch.watched.tells_commands()
 }
 
 /// Returns true if the only restraint is that there are users with fewer rights than this client's.
 #[cold]
 fn is_free(call: &Call<'_, '_>) -> bool {
-    let others = call.ctx.pause != Pause::None || !call.ctx.shared.config.disabled.is_empty();
-    !others && !call.session.held_off && call.session.free_at == call.ctx.user_changes
+    let others = call.ctx.admission.pause != Pause::None || !call.ctx.shared.config.disabled.is_empty();
+    !others && !call.session.held_off && call.session.free_at == call.ctx.admission.user_changes
 }
 
 /// The plain request that the input begins with, and those that follow; `None` if it begins with no such.

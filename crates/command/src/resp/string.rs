@@ -414,7 +414,7 @@ pub(super) fn store_key(
     let stored = matches!(outcome, PutOutcome::Stored { .. });
     if stored {
         note_store(call);
-        call.ctx.note_length(key.bytes(), value.len() as u64);
+        call.ctx.note_length(call.session.namespace, key.bytes(), value.len() as u64);
         tell_set(call, key.bytes(), expire);
     }
     Ok(stored)
@@ -463,7 +463,7 @@ fn set_by<'c>(call: &mut Call<'c, '_>, bytes: &'c [u8], value: &[u8], options: &
     };
     if stored {
         note_store(call);
-        call.ctx.note_length(bytes, value.len() as u64);
+        call.ctx.note_length(call.session.namespace, bytes, value.len() as u64);
         tell_set(call, bytes, expire);
     }
     Ok(())
@@ -518,7 +518,7 @@ pub(super) fn set_large_by(
         ok_or_null(call, stored);
         if stored {
             note_store(call);
-            call.ctx.note_length(large.key(), bytes);
+            call.ctx.note_length(call.session.namespace, large.key(), bytes);
             tell_set(call, large.key(), expire);
         }
         return Ok(());
@@ -540,7 +540,7 @@ pub(super) fn set_large_by(
             }
             if stored {
                 note_store(call);
-                call.ctx.note_length(large.key(), bytes);
+                call.ctx.note_length(call.session.namespace, large.key(), bytes);
                 tell_set(call, large.key(), expire);
             }
             Ok(())

@@ -277,7 +277,7 @@ pub(super) fn is_there(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<bool, S
 
 /// A command that may make more of what there is goes on only if there is room, where nothing is evicted.
 pub(super) fn room_to_store(call: &Call<'_, '_>, bytes: u64) -> Run {
-    Ok(call.ctx.check_room(bytes)?)
+    Ok(call.ctx.check_room(call.session.namespace, bytes)?)
 }
 
 /// The longest answer that there can be room for here, in bytes.

@@ -187,7 +187,7 @@ fn receive_into<B: Backend>(core: &mut Core<B>, index: u32) -> Option<usize> {
 /// Serves the batch. Returns the number of bytes consumed.
 pub(super) fn serve<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>, queue: Queue) -> usize {
     core.ctx.batch_ops = 0;
-    core.ctx.watch.watched = core.ctx.shared.watch.watched();
+    core.ctx.push.watch.watched = core.ctx.shared.watch.watched();
     core.ctx.restrain();
     core.ctx.slow_lines.follow(core.ctx.shared.workers[core.ctx.worker].recorder.slow_above_ns(), &core.ctx.clock);
     core.ctx.op_begun = core.ctx.clock.ticks();
@@ -210,7 +210,7 @@ pub(super) fn serve<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>, queue
             continue;
         }
         core.ctx.ready = session.ready_at;
-        core.ctx.watch.connection = index;
+        core.ctx.push.watch.connection = index;
         // A session without input may still have to request room: its output was full at the last visit.
         let input = session.input.as_ref().map_or(&[][..], Input::bytes);
         guard.begin_request();

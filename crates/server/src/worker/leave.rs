@@ -143,7 +143,7 @@ fn go_on_with<B: Backend>(core: &mut Core<B>, index: u32, carried: &Arc<Carried>
             (client_info.speaks_3, client_info.database) = (carried.speaks_3, carried.namespace.0);
         });
     }
-    core.ctx.watch.connection = index;
+    core.ctx.push.watch.connection = index;
     if !core.sessions.at(index).state.take_up(carried, guard, &mut core.ctx) {
         tracing::warn!("cannot restore the subscriptions or transaction of a connection: no memory; closing it");
         return output::kill(core, index);

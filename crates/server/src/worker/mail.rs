@@ -23,30 +23,30 @@ const SENT_BYTES_MAX: u64 = 256 << 10;
 #[inline]
 pub(super) fn has_mail<B: Backend>(core: &Core<B>) -> bool {
     let ctx = &core.ctx;
-    ctx.watch.watched.any() || ctx.to_wake != 0 || core.mail_left || ctx.shared.workers[ctx.worker].post.has()
+    ctx.push.watch.watched.any() || ctx.push.to_wake != 0 || core.mail_left || ctx.shared.workers[ctx.worker].post.has()
 }
 
 /// Publishes this worker's lines, wakes other workers, and serves its connections with queued messages. If there
 /// are none it costs two loads.
 pub(super) fn serve_mail<B: Backend>(core: &mut Core<B>) {
     let ctx = &mut core.ctx;
-    if !ctx.unpublished.is_empty() {
+    if !ctx.push.unpublished.is_empty() {
         ctx.publish_waiting();
     }
     if ctx.shared.watch.watched().any() {
-        let (shared, lines) = (&ctx.shared, &mut ctx.watch.lines);
-        let (me, to_wake) = (ctx.worker, &mut ctx.to_wake);
+        let (shared, lines) = (&ctx.shared, &mut ctx.push.watch.lines);
+        let (me, to_wake) = (ctx.worker, &mut ctx.push.to_wake);
         shared.watch.publish(lines, |to, connection| {
             if shared.workers[to].post.note(connection) && to != me {
                 *to_wake |= 1 << to;
             }
         });
     } else {
-        ctx.watch.lines.free();
+        ctx.push.watch.lines.free();
     }
-    while ctx.to_wake != 0 {
-        ctx.shared.host.wake_worker(ctx.to_wake.trailing_zeros() as usize);
-        ctx.to_wake &= ctx.to_wake - 1;
+    while ctx.push.to_wake != 0 {
+        ctx.shared.host.wake_worker(ctx.push.to_wake.trailing_zeros() as usize);
+        ctx.push.to_wake &= ctx.push.to_wake - 1;
     }
     let post = &ctx.shared.workers[ctx.worker].post;
     if post.has() {
@@ -56,7 +56,7 @@ pub(super) fn serve_mail<B: Backend>(core: &mut Core<B>) {
     if !core.mail.is_empty() {
         deliver(core);
     }
-    core.mail_left |= !core.ctx.unpublished.is_empty();
+    core.mail_left |= !core.ctx.push.unpublished.is_empty();
 }
 
 /// Serves the listed connections once: up to [`VISITS_MAX`] of them, or until [`SENT_BYTES_MAX`] are sent. A

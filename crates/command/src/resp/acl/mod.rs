@@ -106,7 +106,7 @@ fn denied(rights: &Rights, entry: &'static Entry, number: usize, asked: Asked<'_
 /// Refuses what this client's user may not do. Called while there are users that may not do everything.
 #[cold]
 pub(super) fn permit(call: &mut Call<'_, '_>, entry: &'static Entry, asked: Asked<'_, '_>) -> Run {
-    let changes = call.ctx.user_changes;
+    let changes = call.ctx.admission.user_changes;
     if call.session.seen_changes != changes && !follow_users(call) {
         return Err(Stop::Quit);
     }
@@ -162,7 +162,7 @@ pub(super) fn permit_queued(call: &mut Call<'_, '_>, entry: &'static Entry, args
     if changes == 0 {
         return Ok(());
     }
-    call.ctx.user_changes = changes;
+    call.ctx.admission.user_changes = changes;
     let reason = match permit(call, entry, Asked::All(args)) {
         Ok(()) => return Ok(()),
         Err(Stop::Fault(Fault::NoPermission(_))) => "no permission to execute the command or subcommand",
@@ -182,7 +182,7 @@ fn follow_users(call: &mut Call<'_, '_>) -> bool {
             None => return false,
         }
     }
-    call.session.seen_changes = call.ctx.user_changes;
+    call.session.seen_changes = call.ctx.admission.user_changes;
     true
 }
 
@@ -212,7 +212,7 @@ pub(super) fn admit(call: &mut Call<'_, '_>, name: &[u8], password: &[u8], has_n
     };
     call.session.user = who;
     (call.session.known, call.session.free_at) = (true, 0);
-    call.session.seen_changes = call.ctx.user_changes;
+    call.session.seen_changes = call.ctx.admission.user_changes;
     let user: ClientText = name.iter().take(CLIENT_TEXT_MAX).copied().collect();
     call.with_client_info(|client_info| client_info.user = user);
     Ok(())

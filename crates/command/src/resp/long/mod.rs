@@ -157,7 +157,7 @@ pub(super) fn refuse(
 pub(super) fn long_answered(call: &mut Call<'_, '_>, entry: &Entry, mark: usize, answers: Answers) {
     call.session.end_request();
     call.hush(mark, answers);
-    if call.ctx.watch.watched.tells_commands() {
+    if call.ctx.push.watch.watched.tells_commands() {
         // What it was about has been read away.
         pubsub::tell_monitors(call, entry.name.as_bytes(), std::iter::empty());
     }

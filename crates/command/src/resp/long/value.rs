@@ -38,7 +38,7 @@ pub(super) fn may_begin(
     if offset.saturating_add(value_len.into()) > call.ctx.shared.config.item_bytes_max {
         return Err(Fault::TooLong.into());
     }
-    Ok(call.ctx.check_room(value_len.into())?)
+    Ok(call.ctx.check_room(call.session.namespace, value_len.into())?)
 }
 
 /// Has the rest of a value that is stored whole received into its place; false if it is to be received into a
@@ -51,7 +51,7 @@ pub(super) fn whole_begin(
     bytes: usize,
     consumed: usize,
 ) -> bool {
-    let Some(mut large) = LargeSet::whole(bytes, key, call.ctx) else { return false };
+    let Some(mut large) = LargeSet::whole(bytes, (call.session.namespace, key), call.ctx) else { return false };
     let rest = &call.buf[call.at + consumed..];
     let Some(taken) = large.begin_arrival(call.guard, call.ctx, rest, &rule.put()) else {
         large.end(call.guard, call.ctx);
@@ -76,7 +76,7 @@ pub(super) fn pieces_begin(
     let expire = if let Rule::Until(expire) = rule { expire } else { Expire::Never };
     let name = call.guard.key(call.session.namespace, key);
     let begun = call.guard.large().begin(&name, value_len.into(), expire);
-    let fault = match begun.map(|writer| LargeSet::pieces(writer, key, call.ctx)) {
+    let fault = match begun.map(|writer| LargeSet::pieces(writer, (call.session.namespace, key), call.ctx)) {
         Ok(Ok(large)) => {
             call.at += consumed;
             call.session.parser = Parser::new();
@@ -233,7 +233,7 @@ fn put_large(call: &mut Call<'_, '_>, large: &mut LargeSet, put: &Put<'_>) -> Re
     let (rest, bytes) = (call.rest(), large.bytes());
     let outcome = large.store(call.guard, call.ctx, rest, put)?;
     if matches!(outcome, PutOutcome::Stored { .. }) {
-        call.ctx.note_length(large.key(), bytes);
+        call.ctx.note_length(call.session.namespace, large.key(), bytes);
         string::note_store(call);
         match put.mode {
             PutMode::Append => call.changed(Event::APPEND, large.key()),
