@@ -52,8 +52,22 @@ const LOAD: [&[&str]; 7] = [
 /// The floors of `trace`.
 const TRACE: [&[&str]; 3] = [&["format"], &["pace", "record"], &["replay"]];
 
+/// The floors of `command`. Each protocol's commands name the table of their functions nowhere: it stands above them.
+const COMMAND: [&[&str]; 9] = [
+    &["glob", "visit::clock", "visit::progress", "metrics", "clients::endpoint", "clients::client_info"],
+    &["memory", "visit", "host", "config", "clients"],
+    &["keyspace::namespace_config", "keyspace::metadata", "keyspace::routes", "push", "resp::catalog", "resp::support"],
+    &["keyspace", "resp::error", "resp::acl::subcommands", "resp::acl::rights", "resp::acl::users"],
+    &["shared", "keyspace::figures", "push::watch::evictions", "handover", "resp::acl::client_user", "resp::state"],
+    &["context", "lookup"],
+    &["resp::state::long", "memcache::state"],
+    &["memcache", "resp"],
+    &["memcache::dispatch", "resp::dispatch", "resp::functions", "resp::carry", "session"],
+];
+
 /// The crates that have floors.
-const CRATES: [(&str, &[&[&str]]); 3] = [("segment", &SEGMENT), ("load", &LOAD), ("trace", &TRACE)];
+const CRATES: [(&str, &[&[&str]]); 4] =
+    [("segment", &SEGMENT), ("load", &LOAD), ("trace", &TRACE), ("command", &COMMAND)];
 
 /// Returns whether `module` only declares `named`: the file of a directory declares its modules, which is not a use.
 fn is_declaration(module: &str, named: &str) -> bool {

@@ -1,12 +1,10 @@
 //! What every protocol does to put a value into the output: copy it, or pin it and send it from where it lies.
 
 use crate::context::WorkerContext;
+use crate::visit::out::LINE_ROOM;
 use crate::visit::out::{OutBuffer, PINNED_BYTES_MIN};
 use crate::visit::progress::State;
 use segment::{Item, Pinned, Value};
-
-/// Room that every protocol keeps for what stands around a value, in bytes.
-pub(crate) const LINE_ROOM: usize = 1024;
 
 /// Which value it was, as long as nothing changed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -41,7 +41,7 @@ pub use session::SessionState;
 pub const VERSION: &str = concat!("1.6.45-gannet-", env!("CARGO_PKG_VERSION"));
 
 /// Room for the longest reply that is one line, and for the end of a retrieval behind it, in bytes.
-const LINE_ROOM: usize = crate::lookup::values::LINE_ROOM;
+const LINE_ROOM: usize = crate::visit::out::LINE_ROOM;
 
 const _: () = assert!(reply::META_LINE_BYTES_MAX + 32 <= LINE_ROOM);
 const _: () = assert!(reply::ITEM_FACTS_BYTES_MAX + 32 <= LINE_ROOM);

@@ -9,10 +9,10 @@
 //! comparison for it.
 
 use super::error::Fault;
-use crate::lookup::values::LINE_ROOM;
 use crate::resp::call::{Call, Run, Step};
 use crate::resp::state::Answers;
 use crate::resp::state::aside::LongReply;
+use crate::visit::out::LINE_ROOM;
 use crate::visit::progress::State;
 
 /// Sends what comes before the next request.

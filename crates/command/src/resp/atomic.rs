@@ -24,7 +24,6 @@
 use super::catalog;
 use super::error::Fault;
 use crate::context::WorkerContext;
-use crate::lookup::values::LINE_ROOM;
 use crate::resp::acl;
 use crate::resp::call::{Call, CommandFunctions, Run, Step, Stop};
 use crate::resp::own_transaction;
@@ -35,6 +34,7 @@ use crate::resp::state::transaction::answers_bytes_max;
 use crate::resp::state::transaction::{ANSWER_BYTES, Current, Stage, Transaction};
 use crate::resp::value_reply;
 use crate::visit::clock::{Moment, Ticks};
+use crate::visit::out::LINE_ROOM;
 use crate::visit::out::{OutBuffer, Spot};
 use crate::visit::progress::{OPS_A_BATCH, State};
 use arrayvec::ArrayVec;

@@ -4,9 +4,9 @@ use super::catalog::lower;
 use super::error::Fault;
 use super::number::integer;
 use crate::keyspace::namespace_config::NAME_BYTES_MAX as NAMESPACE_BYTES_MAX;
-use crate::lookup::values::LINE_ROOM;
 use crate::metrics::hot_keys::{KEPT, LEADERS_MAX, List, MINUTES_MAX, NAME_BYTES_MAX, SAMPLED_ONE_IN};
 use crate::resp::call::{Call, Run};
+use crate::visit::out::LINE_ROOM;
 use protocol::resp::{Args, reply};
 
 /// `HOTKEYS [keys | big | missed | prefixes | missed-prefixes] [COUNT n] [MINUTES n]`

@@ -12,7 +12,6 @@
 use super::catalog;
 use super::error::Fault;
 use super::typed::{KeyParts, record};
-use crate::lookup::values::LINE_ROOM;
 use crate::resp::call::{Call, Run, Stop};
 use crate::resp::own_transaction;
 use crate::resp::pairs::Pairs;
@@ -20,6 +19,7 @@ use crate::resp::state::transaction::ANSWER_BYTES_MAX;
 use crate::resp::state::transaction::Stage;
 use crate::resp::state::walk::{NOTHING, Reading, Walk};
 use crate::resp::typed;
+use crate::visit::out::LINE_ROOM;
 use crate::visit::out::OutBuffer;
 use crate::visit::progress::State;
 use protocol::resp::Args;

@@ -8,7 +8,6 @@
 use super::error::Fault;
 use crate::context::WorkerContext;
 use crate::keyspace::indexes::{Indexes, Moves};
-use crate::lookup::values::LINE_ROOM;
 use crate::push::notify::Event;
 use crate::resp::call::{Call, Run, Stop};
 use crate::resp::index_places::places_of;
@@ -16,6 +15,7 @@ use crate::resp::index_places::sweep;
 use crate::resp::own_transaction;
 use crate::resp::state::transaction::ANSWER_BYTES_MAX;
 use crate::shared::Shared;
+use crate::visit::out::LINE_ROOM;
 use crate::visit::out::OutBuffer;
 use crate::visit::progress::{OPS_A_BATCH, State};
 use base::clock::UnixMillis;

@@ -4,7 +4,7 @@
 //! Invariant: nothing is put of a value that cannot be answered, and what was put is taken back when the rest fails.
 
 pub(super) use crate::lookup::values::Identity;
-use crate::lookup::values::{LINE_ROOM, pin_or_room};
+use crate::lookup::values::pin_or_room;
 use crate::resp::call::{Call, Step, Stop};
 use crate::resp::error::Fault;
 use crate::resp::session::SessionState;
@@ -12,6 +12,7 @@ use crate::resp::state::Answers;
 use crate::resp::state::copying::Copying;
 use crate::resp::state::transaction::answers_bytes_max;
 use crate::resp::typed;
+use crate::visit::out::LINE_ROOM;
 use crate::visit::out::OutBuffer;
 use crate::visit::progress::State;
 use protocol::number::Decimal;

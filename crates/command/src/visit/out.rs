@@ -27,6 +27,9 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::sync::Arc;
 
+/// Room that every protocol keeps for what stands around a value, in bytes.
+pub(crate) const LINE_ROOM: usize = 1024;
+
 /// Bytes of an ordinary output buffer.
 pub const OUT_BYTES: usize = 32 << 10;
 /// The least bytes of a big buffer.

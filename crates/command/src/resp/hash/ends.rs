@@ -1,6 +1,5 @@
 //! Fields that end: `HEXPIRE` and its kin, `HTTL` and its kin, and what reads and writes fields with their ends.
 
-use crate::lookup::values::LINE_ROOM;
 use crate::push::notify::Event;
 use crate::resp::call::{Call, Run};
 use crate::resp::catalog::lower;
@@ -13,6 +12,7 @@ use crate::resp::slices::{self, FIELDS_A_SLICE};
 use crate::resp::string;
 use crate::resp::typed;
 use crate::resp::typed::{Edited, KeyParts, put_text, record, told_bytes};
+use crate::visit::out::LINE_ROOM;
 use protocol::resp::{Args, reply};
 use record::{Bin, Edit, Name, Value};
 use segment::Expire;

@@ -2,7 +2,6 @@
 
 use super::ops::{Op, Stopped};
 use super::{Bad, Options, Presence, Refusal};
-use crate::lookup::values::LINE_ROOM;
 use crate::push::notify::Event;
 use crate::resp::call::{Call, Run, Stop};
 use crate::resp::error::Fault;
@@ -10,6 +9,7 @@ use crate::resp::records;
 use crate::resp::string;
 use crate::resp::typed;
 use crate::resp::typed::Edited;
+use crate::visit::out::LINE_ROOM;
 use protocol::resp::{Args, reply};
 use record::{Edit, Record};
 use segment::Expire;

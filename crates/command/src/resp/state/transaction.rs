@@ -3,7 +3,6 @@
 use crate::config::Config;
 use crate::handover::CarriedTransaction;
 use crate::handover::CarriedWatch;
-use crate::lookup::values::LINE_ROOM;
 use crate::memory::budget;
 use crate::memory::budget::Budget;
 use crate::memory::budget::Grant;
@@ -12,6 +11,7 @@ use crate::resp::catalog;
 use crate::resp::state::Answers;
 use crate::visit::clock::Moment;
 use crate::visit::clock::Ticks;
+use crate::visit::out::LINE_ROOM;
 use crate::visit::out::OutBuffer;
 use crate::visit::out::Spot;
 use crate::visit::progress::OPS_A_BATCH;
