@@ -25,11 +25,11 @@ pub(super) struct Done {
 }
 
 /// Does the operations on the record under `key`, all or none.
-pub(super) fn do_all<'c, 'o>(
+pub(super) fn do_all<'c>(
     call: &mut Call<'c, '_>,
     key: &'c [u8],
     options: &Options<'c>,
-    ops: &'o [Op<'c>],
+    ops: &[Op<'c>],
 ) -> Result<Option<Done>, Stop> {
     if ops.iter().any(Op::writes) {
         typed::room_to_store(call, 0)?;
