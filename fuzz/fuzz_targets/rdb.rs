@@ -7,22 +7,22 @@
 mod rdb;
 
 use libfuzzer_sys::fuzz_target;
-use rdb::{Checked, Reader, check};
+use rdb::{Checked, RdbReader, check};
 
 fuzz_target!(|bytes: &[u8]| {
     match check(bytes, bytes.len() as u64) {
         Ok(Checked { version, .. }) => assert!((1..=rdb::VERSION_MAX).contains(&version)),
         Err(damage) => assert!(damage.offset <= bytes.len() as u64, "{damage}"),
     }
-    let Ok(mut reader) = Reader::new(bytes) else { return };
+    let Ok(mut reader) = RdbReader::new(bytes) else { return };
     loop {
         let mark = reader.mark();
         match reader.next(|_, _| true) {
             Ok(Some(entry)) => {
                 let rest = &bytes[mark.offset as usize..];
-                let again = Reader::resume(rest, mark).next(|_, _| true).expect("it was read before");
+                let again = RdbReader::resume(rest, mark).next(|_, _| true).expect("it was read before");
                 assert_eq!(again.as_ref(), Some(&entry));
-                let mut passing = Reader::resume(rest, mark);
+                let mut passing = RdbReader::resume(rest, mark);
                 let passed = passing.next(|_, _| false).expect("it was read before").expect("it was there before");
                 assert_eq!((passed.key, passing.mark()), (entry.key, reader.mark()));
             }
