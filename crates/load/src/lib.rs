@@ -18,10 +18,10 @@
 //!
 //! # Example
 //! ```
-//! use gannet_load::schedule::{Intents, Plan};
+//! use gannet_load::schedule::{Intents, SendPlan};
 //!
 //! // 1,000 requests per second from one thread: one each millisecond, regardless of the previous one.
-//! let mut intents = Intents::new(&Plan::constant(), 1_000.0, 0, 1, 1);
+//! let mut intents = Intents::new(&SendPlan::constant(), 1_000.0, 0, 1, 1);
 //! let instants: Vec<u64> = (0..3).map(|_| intents.take_ns()).collect();
 //! assert_eq!(instants, [0, 1_000_000, 2_000_000]);
 //! ```

@@ -21,11 +21,11 @@
 //!
 //! # Example
 //! ```
-//! use gannet_migrate::rdb::{Content, Reader};
+//! use gannet_migrate::rdb::{Content, RdbReader};
 //!
 //! # fn main() -> Result<(), gannet_migrate::rdb::Damage> {
 //! let file = b"REDIS0004\xfe\x00\x00\x03key\x05value\xff";
-//! let mut reader = Reader::new(&file[..])?;
+//! let mut reader = RdbReader::new(&file[..])?;
 //! let entry = reader.next(|_db, _key| true)?.expect("the file has one key");
 //! assert_eq!((entry.key, entry.content), (b"key".to_vec(), Content::Bytes(b"value".to_vec())));
 //! # Ok(())

@@ -14,18 +14,18 @@
 //!
 //! # Example
 //! ```
-//! use gannet_trace::{Blocks, Entry, Header, Reader, Selection, Summary, Verb};
+//! use gannet_trace::{Blocks, Header, Selection, Summary, TraceEntry, TraceReader, Verb};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut blocks = Blocks::default();
 //! let mut file = Header { began_unix_us: 0, chosen_secret: false }.bytes().to_vec();
-//! let entry = Entry { at_us: 0, key: 42, key_bytes: 12, verb: Verb::Get, ..TraceEntry::default() };
+//! let entry = TraceEntry { at_us: 0, key: 42, key_bytes: 12, verb: Verb::Get, ..TraceEntry::default() };
 //! blocks.push(&entry); // Returns a block's bytes when one is full.
 //! file.extend(blocks.take().unwrap_or_default());
 //! file.extend(blocks.end(&Summary { entries: 1, ..Summary::default() }));
 //!
 //! let length = file.len() as u64;
-//! let mut reader = Reader::over(&Selection::new("day.trace"), Box::new(std::io::Cursor::new(file)), Some(length))?;
+//! let mut reader = TraceReader::over(&Selection::new("day.trace"), Box::new(std::io::Cursor::new(file)), Some(length))?;
 //! assert_eq!(reader.entry()?, Some(entry));
 //! assert_eq!(reader.entry()?, None);
 //! # Ok(())
