@@ -262,15 +262,15 @@ pub const BOOT_ID_VARIABLE: &str = "GANNET_TEST_BOOT_ID";
 
 /// Returns the ID of the machine's current boot; `None` if the kernel does not report it.
 pub fn boot_id() -> Option<u128> {
-    let text = match boot_id_told() {
-        Some(told) => told,
+    let text = match boot_id_override() {
+        Some(text) => text,
         None => std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?,
     };
     u128::from_str_radix(&text.trim().replace('-', ""), 16).ok().filter(|id| *id != 0)
 }
 
 /// Returns the value of [`BOOT_ID_VARIABLE`]; always `None` in a release build.
-pub fn boot_id_told() -> Option<String> {
+pub fn boot_id_override() -> Option<String> {
     if cfg!(debug_assertions) { std::env::var(BOOT_ID_VARIABLE).ok() } else { None }
 }
 

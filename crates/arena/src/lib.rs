@@ -21,7 +21,7 @@ mod cells;
 mod file;
 
 pub use cells::{Cells, Order, Pages};
-pub use file::{BOOT_ID_VARIABLE, MapFile, Medium, OpenError, boot_id, boot_id_told};
+pub use file::{BOOT_ID_VARIABLE, MapFile, Medium, OpenError, boot_id, boot_id_override};
 
 use std::io;
 use std::ptr::NonNull;
@@ -223,16 +223,16 @@ impl Map {
         self.summed(|line| line.strip_prefix("Rss:"))
     }
 
-    /// Sums the kB numbers in the `smaps` lines of this map, in bytes. `told` returns the number's text for each line
+    /// Sums the kB numbers in the `smaps` lines of this map, in bytes. `number` returns the number's text for each line
     /// to count.
-    fn summed(&self, told: fn(&str) -> Option<&str>) -> io::Result<u64> {
+    fn summed(&self, number: fn(&str) -> Option<&str>) -> io::Result<u64> {
         let (from, to) = (self.start.as_ptr() as u64, self.start.as_ptr() as u64 + self.bytes as u64);
         let mut inside = false;
         let mut kib = 0;
         for line in std::fs::read_to_string("/proc/self/smaps")?.lines() {
             if let Some((start, end)) = line.split(' ').next().and_then(address_range) {
                 inside = start < to && end > from;
-            } else if let (true, Some(rest)) = (inside, told(line)) {
+            } else if let (true, Some(rest)) = (inside, number(line)) {
                 kib += rest.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0);
             }
         }

@@ -364,7 +364,7 @@ impl WorkerContext {
     }
 
     /// Returns the CAS token to report to a client: `token`, or 0 in a store without CAS tokens.
-    pub(crate) fn told_token(&self, token: u64) -> u64 {
+    pub(crate) fn client_token(&self, token: u64) -> u64 {
         if self.shared.config.cas { token } else { 0 }
     }
 

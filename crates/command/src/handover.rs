@@ -21,7 +21,7 @@ use base::clock::UnixMillis;
 pub enum CarriedUser {
     /// The client has not authenticated.
     #[default]
-    Nobody,
+    Anonymous,
     /// A user of the users file.
     OfFile,
     /// A user with rights.
@@ -128,7 +128,7 @@ impl Carried {
             endpoint,
             namespace: endpoint.namespace,
             known: false,
-            user: CarriedUser::Nobody,
+            user: CarriedUser::Anonymous,
             speaks_3: false,
             wants_none: false,
             skips_next: false,
@@ -146,7 +146,7 @@ impl Carried {
     /// Returns its head and the bytes that follow it.
     pub fn encode(&self) -> (Value, Vec<u8>) {
         let user = match &self.user {
-            CarriedUser::Nobody => Value::Null,
+            CarriedUser::Anonymous => Value::Null,
             CarriedUser::OfFile => json!(true),
             CarriedUser::Named(name) => json!(name),
         };
@@ -215,27 +215,27 @@ impl Carried {
     }
 
     /// Decodes its head, and returns the lengths of the bytes that follow.
-    pub fn decode_head(told: &Value) -> Option<(Self, Lengths)> {
-        let protocol = if told["resp"].as_bool()? { Protocol::Resp } else { Protocol::Memcache };
-        let namespace = |name: &str| namespace_of(&told[name]);
-        let user = match &told["user"] {
-            Value::Null => CarriedUser::Nobody,
+    pub fn decode_head(head: &Value) -> Option<(Self, Lengths)> {
+        let protocol = if head["resp"].as_bool()? { Protocol::Resp } else { Protocol::Memcache };
+        let namespace = |name: &str| namespace_of(&head[name]);
+        let user = match &head["user"] {
+            Value::Null => CarriedUser::Anonymous,
             Value::Bool(true) => CarriedUser::OfFile,
             name => CarriedUser::Named(serde_json::from_value(name.clone()).ok()?),
         };
         let carried = Self {
             namespace: namespace("namespace")?,
-            known: told["known"].as_bool()?,
+            known: head["known"].as_bool()?,
             user,
-            speaks_3: told["speaks_3"].as_bool()?,
-            wants_none: told["wants_none"].as_bool()?,
-            skips_next: told["skips_next"].as_bool()?,
-            held_off: told["held_off"].as_bool()?,
-            texts: serde_json::from_value(told["texts"].clone()).ok()?,
-            watches: u32::try_from(told["watches"].as_u64()?).ok()?,
+            speaks_3: head["speaks_3"].as_bool()?,
+            wants_none: head["wants_none"].as_bool()?,
+            skips_next: head["skips_next"].as_bool()?,
+            held_off: head["held_off"].as_bool()?,
+            texts: serde_json::from_value(head["texts"].clone()).ok()?,
+            watches: u32::try_from(head["watches"].as_u64()?).ok()?,
             ..Self::new(Endpoint::new(protocol, namespace("home")?))
         };
-        Some((carried, serde_json::from_value(told["bytes"].clone()).ok()?))
+        Some((carried, serde_json::from_value(head["bytes"].clone()).ok()?))
     }
 
     /// Returns true if it receives messages that other clients cause. Such connections are set up before others are
@@ -247,7 +247,7 @@ impl Carried {
     /// Returns true if it has no user, or if this server knows its user.
     pub fn is_welcome(&self, auth: Option<&Auth>, users: &Users) -> bool {
         match &self.user {
-            CarriedUser::Nobody => true,
+            CarriedUser::Anonymous => true,
             CarriedUser::OfFile => auth.is_some(),
             CarriedUser::Named(name) => users.has(name),
         }
@@ -300,8 +300,8 @@ mod tests {
         for carried in [plain.clone(), rich, holding, Carried { user: CarriedUser::OfFile, ..plain }] {
             let (head, bytes) = carried.encode();
             let text = serde_json::to_vec(&head).expect("text");
-            let told: Value = serde_json::from_slice(&text).expect("the same");
-            let (mut again, lengths) = Carried::decode_head(&told).expect("it is understood");
+            let head: Value = serde_json::from_slice(&text).expect("the same");
+            let (mut again, lengths) = Carried::decode_head(&head).expect("it is understood");
             again.decode_bytes(&bytes, lengths).expect("they are understood");
             assert_eq!(again, carried);
             assert_eq!(

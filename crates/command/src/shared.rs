@@ -13,7 +13,7 @@ use crate::metrics::Recorder;
 use crate::metrics::background::BackgroundCounters;
 use crate::metrics::command_counters::{CommandCounters, CommandShared, CommandTotals};
 use crate::metrics::counters::{Counter, WorkerCounters};
-use crate::metrics::hot_keys::{HotKeys, Minutes, Told};
+use crate::metrics::hot_keys::{HotKeyReport, HotKeys, Minutes};
 use crate::metrics::survey::Survey;
 use crate::push::mail::{Channels, Post};
 use crate::push::notify::KeyEvents;
@@ -183,7 +183,7 @@ impl Shared {
 
     /// Returns hot, big and missed keys of the last `minutes` whole minutes and of the current one, at most `count` of
     /// each.
-    pub fn hot_keys(&self, minutes: usize, count: usize) -> Told {
+    pub fn hot_keys(&self, minutes: usize, count: usize) -> HotKeyReport {
         self.minutes.read(minutes, count, self.workers.iter().map(|worker| &worker.hot_keys))
     }
 

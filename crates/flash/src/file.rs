@@ -93,7 +93,7 @@ impl FileDevice {
         Self::of(Arc::new(file), path, bytes, direct, Use::Own)
     }
 
-    /// Opens a device and discards its contents, whoever owns them. A device in use is still refused.
+    /// Opens a device and discards its contents, whatever their owner. A device in use is still refused.
     ///
     /// # Errors
     /// See [`OpenError`].

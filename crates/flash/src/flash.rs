@@ -420,11 +420,11 @@ impl Flash {
     /// Completes a read and wakes its handle, which is not about to collect.
     pub(crate) fn done(&self, read: TierRead) {
         let handle = read.handle;
-        self.told(read);
+        self.complete(read);
         self.wake(Some(handle));
     }
 
-    pub(crate) fn told(&self, read: TierRead) {
+    pub(crate) fn complete(&self, read: TierRead) {
         let done = &self.done[read.handle];
         lock(&done.reads).push_back(read);
         done.count.fetch_add(1, std::sync::atomic::Ordering::Release);

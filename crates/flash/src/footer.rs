@@ -70,7 +70,7 @@ pub(crate) struct Entries {
 
 /// One item, as its chunk's footer describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct FooterEntry {
     pub(crate) hash: u64,
     /// Offset of the item in the chunk.
     pub(crate) offset: usize,
@@ -119,10 +119,10 @@ impl Entries {
     }
 
     /// Returns the next item that a slot referenced, without consuming it. Skips items that no slot referenced.
-    pub(crate) fn peek(&mut self) -> Option<Told> {
+    pub(crate) fn peek(&mut self) -> Option<FooterEntry> {
         while let Some((hash, rest)) = self.entry() {
             if rest & NAMED != 0 {
-                return Some(Told { hash, offset: self.offset, bytes: usize::from(rest & !NAMED) * ALIGN });
+                return Some(FooterEntry { hash, offset: self.offset, bytes: usize::from(rest & !NAMED) * ALIGN });
             }
             self.pass();
         }
@@ -160,7 +160,7 @@ mod tests {
         assert!(chunk[1152..4096 - 16 - 40].iter().all(|byte| *byte == 0), "what is free is zero");
         let Footer::Entries(mut entries) = read(&chunk[3000..], 4096, 8192, SEED) else { panic!("it is whole") };
         let mut told = Vec::new();
-        while let Some(Told { hash, offset, bytes }) = entries.peek() {
+        while let Some(FooterEntry { hash, offset, bytes }) = entries.peek() {
             told.push((hash, offset, bytes));
             entries.pass();
         }

@@ -29,7 +29,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use segment::{Shown, TierFind, TierShow};
 
 use crate::flash::{Flash, lock};
-use crate::footer::{self, Entries, Footer, Told};
+use crate::footer::{self, Entries, Footer, FooterEntry};
 use crate::log::Log;
 use crate::queues::{Scratch, Work};
 use crate::regions::{self, Regions};
@@ -151,7 +151,7 @@ impl Finder {
     /// Frees a region without searching it.
     pub(crate) fn drop_unseen(&mut self, regions: &Regions, region: u32) {
         let was_unseen = self.see(region);
-        debug_assert!(was_unseen, "nobody has looked at region {region}");
+        debug_assert!(was_unseen, "region was looked at before: {region}");
         regions.at(region).free();
     }
 
@@ -203,7 +203,7 @@ impl Flash {
 
     /// Shows the rest of a chunk to the store. Returns false if the store postponed an item.
     fn show_page(&self, page: &mut Page, show: &mut TierShow<'_>) -> bool {
-        while let Some(Told { hash, offset, bytes }) = page.entries.peek() {
+        while let Some(FooterEntry { hash, offset, bytes }) = page.entries.peek() {
             let at = regions::address(page.generation, page.region, page.base + offset, bytes);
             match show(hash, at) {
                 Shown::Later => return false,

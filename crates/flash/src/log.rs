@@ -111,7 +111,7 @@ impl Chunk {
         if gap == 0 {
             return;
         }
-        let room = Arc::get_mut(&mut self.bytes).expect("a chunk that is filled is nobody else's").bytes_mut();
+        let room = Arc::get_mut(&mut self.bytes).expect("no other thread has a chunk that is being filled").bytes_mut();
         entry::write_filler(gap, seed, offset, &mut room[self.used..]);
         if has_footer {
             // No slot ever references the filler.
@@ -309,7 +309,8 @@ impl Log {
         chunk.fill_gap(item.tag(), regions.has_footers(), region.seed());
         chunk.tags.note(chunk.used, item.tag());
         let (from, used) = (chunk.from() + chunk.used, chunk.used);
-        let room = Arc::get_mut(&mut chunk.bytes).expect("a chunk that is filled is nobody else's").bytes_mut();
+        let room =
+            Arc::get_mut(&mut chunk.bytes).expect("no other thread has a chunk that is being filled").bytes_mut();
         entry::write(item, region.seed(), from, &mut room[used..]);
         let at = region.address(from, bytes);
         if regions.has_footers() {
@@ -330,7 +331,10 @@ impl Log {
             return;
         };
         let bytes = &mut self.chunks[chunk].bytes;
-        footer::name(Arc::get_mut(bytes).expect("a chunk that is filled is nobody else's").bytes_mut(), number);
+        footer::name(
+            Arc::get_mut(bytes).expect("no other thread has a chunk that is being filled").bytes_mut(),
+            number,
+        );
     }
 
     /// Returns an open chunk with room for an item of `bytes` bytes, and whether another chunk now waits to be written.
@@ -401,7 +405,8 @@ impl Log {
     fn fill_up(&mut self, regions: &Regions, number: usize) {
         let chunk = &mut self.chunks[number];
         let (from, word) = (chunk.from(), chunk.word);
-        let room = Arc::get_mut(&mut chunk.bytes).expect("a chunk that is filled is nobody else's").bytes_mut();
+        let room =
+            Arc::get_mut(&mut chunk.bytes).expect("no other thread has a chunk that is being filled").bytes_mut();
         match word.filter(|_| regions.has_footers()) {
             Some(word) => footer::seal(room, chunk.used, chunk.items, regions.at(word.region).seed(), from),
             None => room[chunk.used..].fill(0),

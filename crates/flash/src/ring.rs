@@ -50,14 +50,15 @@ struct Reads {
     flying: Vec<Option<Flying>>,
     ended: Vec<DiskRead>,
     /// Number of reads whose result was reported since the handle last submitted a read.
-    told: usize,
+    completed: usize,
 }
 
 impl LaneReads {
     /// Gives the handle's thread a ring. From now on, it reads by itself, and the ring's bell wakes it.
     pub(crate) fn read_by(&self, ring: DiskRing) {
         let flying = (0..SLOTS).map(|_| None).collect();
-        let _ = self.ring.set(Mutex::new(Reads { ring, flying, ended: Vec::with_capacity(SLOTS.into()), told: 0 }));
+        let _ =
+            self.ring.set(Mutex::new(Reads { ring, flying, ended: Vec::with_capacity(SLOTS.into()), completed: 0 }));
     }
 
     /// Returns the size of the read buffers in bytes.
@@ -70,13 +71,13 @@ impl LaneReads {
         let Some(reads) = self.ring.get() else { return Err(Unasked::NoRing(read)) };
         let (handle, mut reads) = (read.handle, lock(reads));
         let Some(slot) = reads.ring.take() else { return Err(Unasked::Later(read)) };
-        reads.told = 0;
+        reads.completed = 0;
         match flash.finding(read.at) {
             Some(finding) => reads.look_for(flash, slot, read, finding),
             None => reads.tell(flash, slot, read, Found::Failed),
         }
         self.submit(flash, &mut reads);
-        if reads.told > 0 {
+        if reads.completed > 0 {
             // No completion will ring the bell for this read.
             flash.wake(Some(handle));
         }
@@ -177,8 +178,8 @@ impl Reads {
 
     fn tell(&mut self, flash: &Flash, slot: u16, read: TierRead, found: Found) {
         self.ring.give(slot);
-        self.told += 1;
-        flash.told(TierRead { found, ..read });
+        self.completed += 1;
+        flash.complete(TierRead { found, ..read });
     }
 
     /// Handles a ring that the kernel refuses: fails all its reads in flight, and takes their devices out of use.
@@ -186,8 +187,8 @@ impl Reads {
         for Flying { read, .. } in self.flying.iter_mut().filter_map(Option::take) {
             let part = &flash.regions.parts[flash.regions.device_of(read.at.region())];
             flash.device_did::<()>(part, "io_uring", Err(std::io::Error::new(error.kind(), error.to_string())));
-            self.told += 1;
-            flash.told(TierRead { found: Found::Failed, ..read });
+            self.completed += 1;
+            flash.complete(TierRead { found: Found::Failed, ..read });
         }
     }
 }

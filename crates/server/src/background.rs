@@ -91,7 +91,7 @@ fn tell_found(shared: &Shared, clock: &Clock) {
 /// scheduler's slice to end, 4 ms.
 pub(crate) fn populate(shared: &Arc<Shared>, mut populator: Populator, clock: &Clock) {
     io::affinity::give_way();
-    let mut told = false;
+    let mut warned = false;
     while !shared.threads.stop.workers_gone() {
         let (begun, cpu_begun) = (clock.ticks(), cpu_ns());
         if populator.step() {
@@ -99,7 +99,7 @@ pub(crate) fn populate(shared: &Arc<Shared>, mut populator: Populator, clock: &C
             shared.host.wake_background();
             std::thread::yield_now();
         } else {
-            if shared.store.takes_short_of_space() && !std::mem::replace(&mut told, true) {
+            if shared.store.takes_short_of_space() && !std::mem::replace(&mut warned, true) {
                 tracing::warn!(
                     "the memory file's file system has no space left: less memory is used than --memory \
                      says; make room there"

@@ -62,7 +62,7 @@ fn finish(shared: &Shared, checkpointer: &mut Checkpointer, clock: &Clock) -> bo
         Err(error) => tracing::warn!(
             "the memory file's disk did not take a checkpoint ({error}); the last one is of {} s since 1970; look at \
              the disk: what is stored now would be gone with the power, and of what was there before only what is \
-             stored anew comes into a later checkpoint",
+             stored again is in a later checkpoint",
             stats.last.0 / 1000
         ),
     }

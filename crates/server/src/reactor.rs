@@ -39,10 +39,10 @@ pub(crate) fn open(choice: IoChoice, wakers: &[&Waker], sessions_max: usize) -> 
         match wakers.iter().map(open).collect() {
             Ok(reactors) => return Ok(reactors),
             Err(uring::Unavailable { step, error, remedy }) if choice == IoChoice::Uring => {
-                tracing::warn!(step, %error, remedy, "io_uring is not to be had; the workers use epoll");
+                tracing::warn!(step, %error, remedy, "io_uring is not available; the workers use epoll");
             }
             Err(uring::Unavailable { step, error, .. }) => {
-                tracing::info!(step, %error, "io_uring is not to be had; the workers use epoll");
+                tracing::info!(step, %error, "io_uring is not available; the workers use epoll");
             }
         }
     }

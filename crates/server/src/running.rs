@@ -225,12 +225,12 @@ impl Running {
         let shared = Arc::clone(shared);
         let reserve = open_reserve();
         let endpoints = endpoints(&shared.config).into_iter().map(|(endpoint, _)| endpoint).collect();
-        let (told, go) = sync_channel(1);
+        let (ready, go) = sync_channel(1);
         let acceptor =
             Acceptor { listeners, endpoints, shared, intakes, sessions_max, handed, to_wake: 0, moved, go, reserve };
         let builder = std::thread::Builder::new().name("acceptor".to_owned());
         self.acceptor = Some(builder.spawn(move || acceptor.run())?);
-        Ok(told)
+        Ok(ready)
     }
 
     /// Returns the way in which the workers wait for their sockets; never `Auto`.

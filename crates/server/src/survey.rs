@@ -85,10 +85,10 @@ mod tests {
         let key = guard.key(Namespace::DEFAULT, b"k");
         guard.items_mut().put(&key, &Put::set(b"v")).expect("room");
         drop(guard);
-        let (told, walked) = (shared.store_stats(), shared.store.stats());
-        assert_eq!((told.items, told.item_bytes), (1, walked.item_bytes));
-        assert_eq!((told.segments[1], walked.segments[1]), (0, 1), "open segments");
+        let (replied, walked) = (shared.store_stats(), shared.store.stats());
+        assert_eq!((replied.items, replied.item_bytes), (1, walked.item_bytes));
+        assert_eq!((replied.segments[1], walked.segments[1]), (0, 1), "open segments");
         let count: u64 = walked.segments.iter().sum();
-        assert_eq!((told.segments[0], walked.segments[0]), (count, count - 1), "free segments");
+        assert_eq!((replied.segments[0], walked.segments[0]), (count, count - 1), "free segments");
     }
 }

@@ -43,17 +43,17 @@ fn a_watcher_that_does_not_read_loses_lines_and_is_told_how_many() {
     assert_eq!(hub.watchers(), 2);
     clients[0].ask(b"get end\r\n", b"END\r\n");
     let all = ROUNDS * GETS + 1;
-    let (told, skipped) = count(BufReader::new(watcher.stream));
-    assert_eq!(told + skipped, all, "{told} lines and {skipped} skipped");
+    let (replied, skipped) = count(BufReader::new(watcher.stream));
+    assert_eq!(replied + skipped, all, "{replied} lines and {skipped} skipped");
     assert!(skipped > GETS);
-    let (told, skipped) = reader.join().unwrap();
-    assert_eq!(told + skipped, all, "{told} lines and {skipped} skipped");
+    let (replied, skipped) = reader.join().unwrap();
+    assert_eq!(replied + skipped, all, "{replied} lines and {skipped} skipped");
     running.stop();
 }
 
 /// Counts the lines until the lookup of `end` was reported or lost: the reported ones, and the lost ones.
 fn count(lines: impl BufRead) -> (u64, u64) {
-    let (mut told, mut skipped) = (0, 0);
+    let (mut replied, mut skipped) = (0, 0);
     let mut ends = false;
     for line in lines.lines() {
         let line = line.unwrap();
@@ -61,13 +61,13 @@ fn count(lines: impl BufRead) -> (u64, u64) {
             Some(lost) => skipped += lost.parse::<u64>().unwrap(),
             None => {
                 assert!(line.starts_with("ts=") && line.ends_with(" size=0"), "half a line: {line:?}");
-                told += 1;
+                replied += 1;
                 ends = line.contains(" key=end ");
             }
         }
-        if ends || told + skipped == 400 * 1000 + 1 {
+        if ends || replied + skipped == 400 * 1000 + 1 {
             break;
         }
     }
-    (told, skipped)
+    (replied, skipped)
 }

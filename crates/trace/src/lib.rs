@@ -25,7 +25,8 @@
 //! file.extend(blocks.end(&Summary { entries: 1, ..Summary::default() }));
 //!
 //! let length = file.len() as u64;
-//! let mut reader = TraceReader::over(&Selection::new("day.trace"), Box::new(std::io::Cursor::new(file)), Some(length))?;
+//! let source = Box::new(std::io::Cursor::new(file));
+//! let mut reader = TraceReader::over(&Selection::new("day.trace"), source, Some(length))?;
 //! assert_eq!(reader.entry()?, Some(entry));
 //! assert_eq!(reader.entry()?, None);
 //! # Ok(())

@@ -79,7 +79,7 @@ pub enum AuthError {
 impl fmt::Display for AuthError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Read(error) => write!(f, "it can not be read ({error})"),
+            Self::Read(error) => write!(f, "it cannot be read ({error})"),
             Self::TooLarge => write!(f, "it is larger than {} KiB", FILE_BYTES_MAX >> 10),
             Self::Malformed { line } => write!(f, "line {line} is not user:password"),
             Self::LineTooLong { line } => write!(f, "line {line} is longer than {LINE_BYTES_MAX} bytes"),
@@ -177,7 +177,7 @@ impl Auth {
             tracing::warn!("{path} has more than {USERS_MAX} lines; those behind them are not read");
         }
         if users.entries.is_empty() {
-            tracing::warn!("{path} names no user, so nobody may do anything");
+            tracing::warn!("{path} names no user, so every client is refused");
         }
     }
 

@@ -199,10 +199,10 @@ mod tests {
         connection_table.open(3, Some(v4), 101);
         connection_table.seen(1, 105, true);
         connection_table.close(0);
-        let told = |number, peer, received_secs, watches| Connection { number, peer, received_secs, watches };
-        assert_eq!(all(&connection_table), [told(1, None, 105, true), told(2, Some(v6), 101, false)]);
+        let replied = |number, peer, received_secs, watches| Connection { number, peer, received_secs, watches };
+        assert_eq!(all(&connection_table), [replied(1, None, 105, true), replied(2, Some(v6), 101, false)]);
         connection_table.open(0, Some(v4), 107);
-        assert_eq!(all(&connection_table)[0], told(0, Some(v4), 107, false));
+        assert_eq!(all(&connection_table)[0], replied(0, Some(v4), 107, false));
     }
 
     /// Each connection's address implies its own time. A reader never sees one with the other's.
@@ -210,9 +210,9 @@ mod tests {
     fn a_connection_is_never_told_with_the_address_of_another() {
         let connection_table = ConnectionTable::new(1);
         let done = std::sync::atomic::AtomicBool::new(false);
-        let told = std::thread::scope(|scope| {
+        let replied = std::thread::scope(|scope| {
             let reader = scope.spawn(|| {
-                let mut told = 0u64;
+                let mut replied = 0u64;
                 while !done.load(Relaxed) {
                     connection_table.each(|connection| {
                         let peer = connection.peer.expect("a TCP peer");
@@ -220,10 +220,10 @@ mod tests {
                             peer.ip(),
                             IpAddr::V6(Ipv6Addr::from(u128::from(peer.port()) << 64 | u128::from(peer.port())))
                         );
-                        told += 1;
+                        replied += 1;
                     });
                 }
-                told
+                replied
             });
             for number in 0..400_000u64 {
                 let port = (number % 60_000) as u16 + 1;
@@ -236,6 +236,6 @@ mod tests {
             done.store(true, Relaxed);
             reader.join().expect("the reader")
         });
-        assert!(told > 0);
+        assert!(replied > 0);
     }
 }

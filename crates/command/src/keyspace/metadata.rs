@@ -194,7 +194,7 @@ impl Kept {
         let mut kept = Self::default();
         store.each_note(&mut |note| kept.take(note));
         if let Err(error) = store.rewrite_notes(&kept.notes()) {
-            tracing::warn!("notes are not written anew: {error}");
+            tracing::warn!("metadata records were not rewritten: {error}");
         }
         kept.sets.keep_by(Box::new(Notes::of(store)));
         kept
@@ -218,7 +218,7 @@ impl Kept {
                 kept.notes()
             });
             if let Err(error) = made {
-                tracing::warn!("notes are not written anew: {error}");
+                tracing::warn!("metadata records were not rewritten: {error}");
             }
         }
     }

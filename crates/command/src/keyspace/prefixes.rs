@@ -137,13 +137,13 @@ impl Prefixes {
 mod tests {
     use super::*;
 
-    fn told(prefixes: &Prefixes) -> Vec<String> {
-        let mut told = Vec::new();
+    fn replied(prefixes: &Prefixes) -> Vec<String> {
+        let mut replied = Vec::new();
         prefixes.each(0, |name, e| {
-            told.push(format!("{} {} {} {} {}", String::from_utf8_lossy(name), e.gets, e.hits, e.sets, e.deletes));
+            replied.push(format!("{} {} {} {} {}", String::from_utf8_lossy(name), e.gets, e.hits, e.sets, e.deletes));
             true
         });
-        told
+        replied
     }
 
     #[test]
@@ -160,11 +160,11 @@ mod tests {
         ] {
             prefixes.count(key.as_bytes(), count);
         }
-        assert_eq!(told(&prefixes), ["a 2 1 0 1", "b 0 0 1 0", " 0 0 1 0", "ab 0 0 1 0"]);
+        assert_eq!(replied(&prefixes), ["a 2 1 0 1", "b 0 0 1 0", " 0 0 1 0", "ab 0 0 1 0"]);
         prefixes.clear();
-        assert!(told(&prefixes).is_empty());
+        assert!(replied(&prefixes).is_empty());
         prefixes.count(b"b:1", Count::Set);
-        assert_eq!(told(&prefixes), ["b 0 0 1 0"]);
+        assert_eq!(replied(&prefixes), ["b 0 0 1 0"]);
     }
 
     #[test]
@@ -187,6 +187,6 @@ mod tests {
         for number in 0..20_000 {
             long.count(format!("{number:0>240}:k").as_bytes(), Count::Set);
         }
-        assert!(told(&long).len() == NAME_BYTES_MAX / 240 && long.table().names.capacity() == NAME_BYTES_MAX);
+        assert!(replied(&long).len() == NAME_BYTES_MAX / 240 && long.table().names.capacity() == NAME_BYTES_MAX);
     }
 }

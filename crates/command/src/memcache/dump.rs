@@ -45,10 +45,10 @@ impl From<Dump> for Format {
 /// with the last one, so that the session is asked again until then.
 pub(super) fn dump(call: &mut Call<'_, '_>, format: Format, consumed: usize) -> Step {
     let mut dumping = call.session.dump.take().unwrap_or_default();
-    let told = dump_step(call, format, &mut dumping);
-    if told.is_err() || !dumping.is_ended {
+    let step = dump_step(call, format, &mut dumping);
+    if step.is_err() || !dumping.is_ended {
         call.session.dump = Some(dumping);
-        told?;
+        step?;
         return if call.ops >= call.ctx.pace.share() { Err(State::Yield) } else { Ok(()) };
     }
     dump_done(call, format, consumed);
@@ -57,19 +57,19 @@ pub(super) fn dump(call: &mut Call<'_, '_>, format: Format, consumed: usize) -> 
 
 fn dump_step(call: &mut Call<'_, '_>, format: Format, dumping: &mut Dumping) -> Step {
     if dumping.lines.is_empty() && !dumping.is_ended {
-        let Dumping { told_all, cursor, stride, lines, .. } = dumping;
-        let (before, moment) = (*told_all as usize, call.ctx.moment());
+        let Dumping { listed, cursor, stride, lines, .. } = dumping;
+        let (before, moment) = (*listed as usize, call.ctx.moment());
         let next = call.guard.walks().walk(call.session.namespace, *cursor, stride, &mut |item| {
-            if !matches!(format, Format::Cachedump(most) if *told_all >= most) {
-                *told_all += 1;
+            if !matches!(format, Format::Cachedump(most) if *listed >= most) {
+                *listed += 1;
                 tell(lines, format, item, moment);
             }
         });
         let next = next.map_err(|_| State::Parked)?;
-        let is_enough = matches!(format, Format::Cachedump(most) if *told_all >= most);
+        let is_enough = matches!(format, Format::Cachedump(most) if *listed >= most);
         dumping.is_ended = next.is_none() || is_enough;
         dumping.cursor = next.unwrap_or(0);
-        call.ops += walk_step_ops(*told_all as usize - before);
+        call.ops += walk_step_ops(*listed as usize - before);
     }
     let part = dumping.lines.len().min(call.out.room());
     call.out.push(&dumping.lines[..part]);

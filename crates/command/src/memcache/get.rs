@@ -134,7 +134,7 @@ pub(super) fn get_and_touch<'c>(call: &mut Call<'c, '_>, get: Get<'c>, consumed:
         let found = match item {
             Ok(None) => Found::Miss,
             Ok(Some(item)) => {
-                let cas = get.with_cas.then(|| call.ctx.told_token(item.token));
+                let cas = get.with_cas.then(|| call.ctx.client_token(item.token));
                 write_value(call.out, call.ctx, bytes, item.value, item.client_flags, cas)?
             }
             Err(OpError::Parked) => return Err(State::Parked),
@@ -167,7 +167,7 @@ pub(super) fn get_and_touch<'c>(call: &mut Call<'c, '_>, get: Get<'c>, consumed:
 
 /// Answers a request that could not be done.
 pub(super) fn op_error(call: &mut Call<'_, '_>, error: OpError, quiet: bool) -> Step {
-    let told = match error {
+    let replied = match error {
         OpError::Parked => return Err(State::Parked),
         OpError::TooLarge => {
             call.counters().store_too_large.add(1);
@@ -179,7 +179,7 @@ pub(super) fn op_error(call: &mut Call<'_, '_>, error: OpError, quiet: bool) -> 
         }
     };
     if !quiet {
-        reply::error(call.out, told);
+        reply::error(call.out, replied);
     }
     Ok(())
 }

@@ -117,7 +117,7 @@ fn meta_fetch<'c, 'l>(call: &mut Call<'c, 'l>, meta: &Meta<'c>, consumed: usize)
             let first = *call.session.fetched.get_or_insert_with(|| FirstFetch::of(&fetched, ended));
             first.restore(&mut fetched);
             if fetch.want_token {
-                fetched.item.token = call.ctx.told_token(fetched.item.token);
+                fetched.item.token = call.ctx.client_token(fetched.item.token);
             }
             if watched && !fetched.vivified {
                 seen = Some(Seen::of(Some(&fetched.item)));
@@ -250,7 +250,7 @@ fn answer_arith<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, outcome: ArithOutc
     let code = match outcome {
         ArithOutcome::Number { value, token, expire } => {
             if !meta.has(b'q') {
-                number_answer(call.out, meta, value, call.ctx.told_token(token), seconds_left(expire, call.ctx.now));
+                number_answer(call.out, meta, value, call.ctx.client_token(token), seconds_left(expire, call.ctx.now));
             }
             return;
         }

@@ -320,7 +320,7 @@ fn answer_miss(call: &mut Call<'_, '_>, probe: &RunKey<'_>) -> Result<bool, Stat
 #[inline(never)]
 fn answer_from_flash(call: &mut Call<'_, '_>, probe: &RunKey<'_>) -> Result<bool, State> {
     let out = &mut *call.out;
-    let told = flash::tell(call.guard, &probe.key, |value, client_flags| {
+    let replied = flash::tell(call.guard, &probe.key, |value, client_flags| {
         let mut digits = None;
         let bytes = flash::text(value, &mut digits);
         let want = LINE_ROOM + bytes.len();
@@ -331,7 +331,7 @@ fn answer_from_flash(call: &mut Call<'_, '_>, probe: &RunKey<'_>) -> Result<bool
         out.advance(written);
         Ok(())
     })?;
-    if told { Ok(true) } else { answer_miss(call, probe) }
+    if replied { Ok(true) } else { answer_miss(call, probe) }
 }
 
 /// Answers a key whose token is requested, or while there are watchers; returns whether the key was there.
@@ -351,7 +351,7 @@ fn look_up(call: &mut Call<'_, '_>, probe: &RunKey<'_>, watched: bool) -> Result
     let found = match item {
         None => Found::Miss,
         Some(item) => {
-            let cas = probe.with_cas().then(|| call.ctx.told_token(item.token));
+            let cas = probe.with_cas().then(|| call.ctx.client_token(item.token));
             write_value(call.out, call.ctx, probe.key.bytes(), item.value, item.client_flags, cas)?
         }
     };

@@ -163,7 +163,7 @@ pub(super) fn meta_debug<'c>(call: &mut Call<'c, '_>, token: MetaKey<'c>, consum
                 key: key.bytes(),
                 exp: exptime::seconds_left(item.expire, call.ctx.now),
                 la: call.ctx.now.ms_since(item.last_access) / 1000,
-                cas: call.ctx.told_token(item.token),
+                cas: call.ctx.client_token(item.token),
                 fetched: item.fetched,
                 class: item.ttl_class.into(),
                 size: item.stored_bytes,

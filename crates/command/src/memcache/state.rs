@@ -13,7 +13,7 @@ use segment::Stride;
 /// Progress of a dump.
 #[derive(Debug, Default)]
 pub(super) struct Dumping {
-    pub(super) told_all: u64,
+    pub(super) listed: u64,
     pub(super) cursor: u64,
     pub(super) stride: Stride,
     /// Lines that are not sent yet.

@@ -308,7 +308,7 @@ pub(super) fn stored(
         Answer::Meta(answer) => {
             counters.cmd_meta.add(1);
             let (code, token) = match outcome {
-                PutOutcome::Stored { token, .. } => (b"HD", call.ctx.told_token(token)),
+                PutOutcome::Stored { token, .. } => (b"HD", call.ctx.client_token(token)),
                 PutOutcome::NotStored | PutOutcome::WrongType => (b"NS", 0),
                 PutOutcome::Exists => (b"EX", 0),
                 PutOutcome::NotFound => (b"NF", 0),

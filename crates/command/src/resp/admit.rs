@@ -1,6 +1,6 @@
 //! Whether a request may be run, and now: who its client is, what it may do, and what all have to wait for.
 //!
-//! Invariant: where nobody is restrained, a request costs two looks at what the batch and the session know.
+//! Invariant: while no client is restrained, admission of a request reads two fields of the batch and the session.
 
 use super::acl::Asked;
 use super::catalog;

@@ -202,7 +202,7 @@ fn come_further(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Step 
         let ran = run(call.guard, transaction, call.session, call.ctx, (&mut call.ops, call.functions));
         if std::mem::take(&mut call.session.wants_key_locks) {
             // It starts over with its keys claimed.
-            transaction.begin_anew();
+            transaction.restart();
             call.session.end_request();
             return Err(State::Yield);
         }
@@ -222,24 +222,24 @@ fn tell_answers(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Step 
     if transaction.answers != Answers::All {
         return Ok(());
     }
-    let Transaction { out: answers, told, .. } = transaction;
+    let Transaction { out: answers, sent, .. } = transaction;
     answers.retire();
-    let left = answers.collected() - *told;
+    let left = answers.collected() - *sent;
     // An empty output may be exchanged for one that holds more.
     let want = LINE_ROOM + left.min(call.ctx.request_bytes_max);
     if call.out.is_empty() && call.out.capacity() < want && !call.out.is_lent() && left > call.out.room() {
         return Err(State::OutputFull { want });
     }
     while answers.collected() > 0 {
-        let rest = &answers.first()[*told..];
+        let rest = &answers.first()[*sent..];
         let part = rest.len().min(call.out.room());
         call.out.push(&rest[..part]);
         if part < rest.len() {
-            *told += part;
+            *sent += part;
             return Err(State::OutputFull { want: LINE_ROOM });
         }
         answers.drop_first();
-        *told = 0;
+        *sent = 0;
     }
     Ok(())
 }
@@ -336,9 +336,9 @@ fn make_room(out: &mut OutBuffer, answer_at: Spot, want: usize, bytes_max: usize
         return if fits && out.make_room(want) { Room::Grown } else { Room::Cut };
     }
     out.cut_to_spot(answer_at);
-    let is_told = out.room() >= LINE_ROOM || out.collected() + LINE_ROOM <= lines_max && out.make_room(LINE_ROOM);
+    let is_replied = out.room() >= LINE_ROOM || out.collected() + LINE_ROOM <= lines_max && out.make_room(LINE_ROOM);
     let fault = if fits { Fault::ClientMemory } else { Fault::KeysTooLong };
-    if is_told { Room::Refused(fault) } else { Room::Cut }
+    if is_replied { Room::Refused(fault) } else { Room::Cut }
 }
 
 /// Runs one request, its answer behind the others. `buf` begins with it; beside it stands when its `EXEC` had come,

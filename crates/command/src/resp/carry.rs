@@ -56,7 +56,7 @@ impl SessionState {
             self.namespace = carried.namespace;
         }
         self.user = ClientUser::of(&carried.user, &shared.users);
-        let is_gone = matches!(self.user, ClientUser::Default) && carried.user != CarriedUser::Nobody;
+        let is_gone = matches!(self.user, ClientUser::Default) && carried.user != CarriedUser::Anonymous;
         self.known = carried.known && !is_gone;
         self.version = if carried.speaks_3 { Version::Resp3 } else { Version::Resp2 };
         self.answers = match carried {

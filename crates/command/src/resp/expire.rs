@@ -199,12 +199,12 @@ fn tell(call: &mut Call<'_, '_>, mut args: Args<'_>, show: impl Fn(i64, i64) -> 
     let key = call.key(args.next().unwrap_or_default());
     typed::is_there(call, &key)?;
     let moment = call.moment();
-    let told = match call.guard.items().peek(&key).map(|item| item.expire) {
+    let replied = match call.guard.items().peek(&key).map(|item| item.expire) {
         None => -2,
         Some(Expire::Never) => -1,
         Some(Expire::At(at)) => show(moment.wall(at).0 as i64, moment.wall(moment.now).0 as i64),
     };
-    call.int(told);
+    call.int(replied);
     Ok(())
 }
 

@@ -29,17 +29,17 @@ pub(super) fn hotkeys<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     }
     let lists = if wanted.is_some() { 1 } else { List::ALL.len() };
     call.room(lists * count * (NAME_BYTES_MAX + NAMESPACE_BYTES_MAX + 64) + LINE_ROOM)?;
-    let told = call.ctx.shared.hot_keys(minutes, count);
+    let hot = call.ctx.shared.hot_keys(minutes, count);
     let (out, version, namespaces) = (&mut *call.out, call.session.version, &call.ctx.shared.namespaces);
     reply::map(out, version, lists as u64 + 2);
-    for (name, number) in [("from", told.from.secs()), ("sampled-one-in", SAMPLED_ONE_IN)] {
+    for (name, number) in [("from", hot.from.secs()), ("sampled-one-in", SAMPLED_ONE_IN)] {
         reply::bulk(out, name.as_bytes());
         reply::int(out, number as i64);
     }
     for list in List::ALL.into_iter().filter(|list| wanted.is_none_or(|wanted| wanted == *list)) {
         reply::bulk(out, list.name().as_bytes());
-        reply::array(out, told.list(list).len() as u64);
-        for leader in told.list(list) {
+        reply::array(out, hot.list(list).len() as u64);
+        for leader in hot.list(list) {
             reply::array(out, 3);
             reply::bulk(out, &leader.name.bytes);
             reply::int(out, leader.amount as i64);

@@ -31,7 +31,7 @@ pub(super) fn places_of(
         .collect()
 }
 
-/// Takes those of the entries out that stand for nothing, as far as nobody changes their records now. No stripe is had.
+/// Removes the entries without a record, except those whose records are being changed. The caller holds no stripe.
 pub(super) fn sweep(
     indexes: &Indexes,
     guard: &Guard<'_>,

@@ -49,8 +49,8 @@ pub(super) fn cas_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             reply::array(call.out, 2);
         }
         match value_reply::tell(call, &key)? {
-            Some(told) if told.identity == identity => {
-                value_reply::finish(call, told);
+            Some(replied) if replied.identity == identity => {
+                value_reply::finish(call, replied);
                 call.note_read(true);
                 put_token(call, token);
                 return Ok(());
@@ -154,14 +154,14 @@ pub(super) fn lease_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run 
     if awaited {
         call.null();
     } else {
-        let told = value_reply::tell(call, &key)?;
-        if told.as_ref().map_or(lease == Lease::AlreadyWon, |told| told.identity != identity) {
+        let replied = value_reply::tell(call, &key)?;
+        if replied.as_ref().map_or(lease == Lease::AlreadyWon, |replied| replied.identity != identity) {
             // Another value has taken its place: value, state and token have to be of one item.
-            value_reply::take_back(call, told, mark);
+            value_reply::take_back(call, replied, mark);
             return Err(State::Parked.into());
         }
-        if let Some(told) = told {
-            value_reply::finish(call, told);
+        if let Some(replied) = replied {
+            value_reply::finish(call, replied);
         }
     }
     call.note_read(!awaited);
@@ -190,6 +190,6 @@ pub(super) fn lease_stale<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Ru
 
 /// Tokens have 64 bits, one more than numbers of the protocol.
 fn put_token(call: &mut Call<'_, '_>, token: u64) {
-    let token = call.ctx.told_token(token);
+    let token = call.ctx.client_token(token);
     reply::bulk(call.out, Decimal::new(token).as_slice());
 }

@@ -19,7 +19,7 @@ pub(super) fn spare(call: &mut Call<'_, '_>) -> Box<Transaction> {
     spare.unwrap_or_else(|| Box::new(Transaction::new(shared.store.key_locks(), &shared.budget)))
 }
 
-/// It is done with: gives its key lock set back, and itself to who comes next.
+/// Ends a transaction: releases its key lock set, and keeps its memory for the next one.
 pub(super) fn put_away(mut transaction: Box<Transaction>, ctx: &mut WorkerContext) {
     ctx.shared.store.let_go(&mut transaction.key_locks);
     if ctx.spares.0.len() < SPARE_MAX {

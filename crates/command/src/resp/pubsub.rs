@@ -246,15 +246,15 @@ fn publish_to<'c>(call: &mut Call<'c, '_>, kind: Kind, mut args: Args<'c>) -> Ru
     let message = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     let (publishing, mut work) = (call.session.publishing.take(), PUBLISH_WORK);
     let mut publishing = publishing.map_or_else(Publishing::default, |publishing| *publishing);
-    let told = call.ctx.publish_some(&mut publishing, kind, message, &mut work);
+    let replied = call.ctx.publish_some(&mut publishing, kind, message, &mut work);
     call.ops += (PUBLISH_WORK - work) / WORK_AN_OP;
     call.ctx.note_work(PUBLISH_WORK - work);
-    let Some(told) = told else {
+    let Some(replied) = replied else {
         call.session.publishing = Some(Box::new(publishing));
         call.session.done = 1;
         return Err(State::Yield.into());
     };
-    call.int(told as i64);
+    call.int(replied as i64);
     Ok(())
 }
 

@@ -209,7 +209,7 @@ pub(super) fn answer_short(call: &mut Call<'_, '_>, key: &Key<'_>, ahead: Ahead<
 #[inline(never)]
 fn short_from_flash(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<bool, State> {
     let out = &mut *call.out;
-    let told = flash::tell(call.guard, key, |value, _| {
+    let replied = flash::tell(call.guard, key, |value, _| {
         let mut digits = None;
         let bytes = flash::text(value, &mut digits);
         let want = LINE_ROOM + bytes.len();
@@ -220,11 +220,11 @@ fn short_from_flash(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<bool, Stat
         out.advance(written);
         Ok(())
     })?;
-    if !told {
+    if !replied {
         call.room(0)?;
         call.null();
     }
-    Ok(told)
+    Ok(replied)
 }
 
 /// The same for a value that is sent from the store, or is none that `GET` reads.

@@ -60,13 +60,13 @@ pub(super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 }
 
 /// The two lines before the keys, and the cursor.
-fn head(next: u64, told: u64) -> Fixed<HEAD_BYTES> {
+fn head(next: u64, replied: u64) -> Fixed<HEAD_BYTES> {
     let mut head = Fixed::<HEAD_BYTES>::new();
     reply::array(&mut head, 2);
     let mut digits = Fixed::<20>::new();
     protocol::number::put_u64(&mut digits, next);
     reply::bulk(&mut head, digits.as_slice());
-    reply::array(&mut head, told);
+    reply::array(&mut head, replied);
     head
 }
 

@@ -33,7 +33,7 @@ const FIELDS_AN_EDIT: u32 = 16;
 const OPS_AN_EDITED_FIELD: usize = 3;
 /// Operations that checking the lengths of [`FIELDS_A_SLICE`] fields counts as.
 const OPS_A_LOOK: usize = 8;
-/// Number of times that a read begins anew before its key is claimed.
+/// Number of times that a read starts over before its key is locked.
 const RESTARTS_MAX: u32 = 4;
 
 /// The words of the request that are not done.
@@ -144,7 +144,7 @@ fn run_over<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, key
 /// Gives `look` the record under a key, `None` if there is none, and the same one at each visit of the request.
 ///
 /// # Errors
-/// If it is another one than at the visit before, the request begins anew.
+/// If it is another one than at the visit before, the request starts over.
 pub(super) fn read_on<T>(
     call: &mut Call<'_, '_>,
     bytes: &[u8],
@@ -160,14 +160,14 @@ pub(super) fn read_on<T>(
     let record = record(item.as_ref(), view, &parts)?;
     let identity = record.as_ref().map_or(NOTHING, Record::identity);
     if reading.identity.is_some_and(|before| before != identity) {
-        return Err(begin_anew(call, reading));
+        return Err(restart(call, reading));
     }
     reading.identity = Some(identity);
     look(call.out, record.as_ref(), view.now_ms)
 }
 
-/// Returns what is read was changed: begins anew, and with a key lock set if that was so several times.
-fn begin_anew(call: &mut Call<'_, '_>, reading: &mut Reading) -> Stop {
+/// Starts over because the value was changed, with a key lock set after several times.
+fn restart(call: &mut Call<'_, '_>, reading: &mut Reading) -> Stop {
     call.session.end_request();
     reading.restarts += 1;
     reading.identity = None;
@@ -176,7 +176,7 @@ fn begin_anew(call: &mut Call<'_, '_>, reading: &mut Reading) -> Stop {
 }
 
 /// Ends a visit of a walk whose answer is collected behind a head: what was collected stands if it goes on in
-/// another visit, and goes if it begins anew or is a fault.
+/// another visit, and ends if the request starts over or fails.
 pub(super) fn end_visit(call: &mut Call<'_, '_>, mut walk: Box<Walk>, mut ran: Run) -> Run {
     if matches!(ran, Err(Stop::State(_))) && !walk.reserve(&call.ctx.shared.budget) {
         ran = Err(Fault::ClientMemory.into());
@@ -191,7 +191,7 @@ pub(super) fn end_visit(call: &mut Call<'_, '_>, mut walk: Box<Walk>, mut ran: R
                 walk = Box::new(Walk { reading, ..Walk::default() });
             }
             call.session.walk = Some(walk);
-            // Nothing of it is taken back by whoever runs it.
+            // The caller removes nothing of it.
             call.session.done = call.session.done.max(1);
             Err(stop)
         }

@@ -446,7 +446,7 @@ fn set_until<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, unit: Unit, name: 
     Ok(())
 }
 
-/// `SET` that depends on what is there, or answers with it.
+/// `SET` that depends on the existing value, or returns it.
 fn set_by<'c>(call: &mut Call<'c, '_>, bytes: &'c [u8], value: &[u8], options: &SetOptions<'_>, expire: Expire) -> Run {
     let key = call.key(bytes);
     let mut decide = |guard: &Guard<'_>, item: Option<&Item<'_>>, scratch: &mut Vec<u8>| {
@@ -525,8 +525,8 @@ pub(super) fn set_large_by(
         return Ok(());
     }
     let (key, mark) = (call.guard.key(call.session.namespace, large.key()), call.out.mark());
-    let told = value_reply::tell(call, &key)?;
-    let identity = told.as_ref().map(|told| told.identity);
+    let replied = value_reply::tell(call, &key)?;
+    let identity = replied.as_ref().map(|replied| replied.identity);
     // The value that was sent is the one that is replaced, or the whole request runs again.
     let changed = large.store_by(call.guard, |guard, key, writer| {
         guard.items_mut().change_to_large(key, writer, &mut |guard, item| {
@@ -535,9 +535,9 @@ pub(super) fn set_large_by(
     });
     match changed {
         Ok(stored) => {
-            call.note_read(told.is_some());
-            if let Some(told) = told {
-                value_reply::finish(call, told);
+            call.note_read(replied.is_some());
+            if let Some(replied) = replied {
+                value_reply::finish(call, replied);
             }
             if stored {
                 note_store(call);
@@ -547,7 +547,7 @@ pub(super) fn set_large_by(
             Ok(())
         }
         Err(error) => {
-            value_reply::take_back(call, told, mark);
+            value_reply::take_back(call, replied, mark);
             Err(error.into())
         }
     }

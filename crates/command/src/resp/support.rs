@@ -76,7 +76,7 @@ pub fn page() -> String {
 const DIFFERENT: &[(&str, &str)] = &[
     (
         "acl",
-        "no selectors and no first arguments (`+select|0`); a user's rules of commands are told in their order; no \
+        "no selectors and no first arguments (`+select|0`); a user's rules of commands are replied in their order; no \
          `HELP`; users, passwords and rules have a maximum; `ns=NAME` and `allns` bound whose keys may be used",
     ),
     ("auth", "users of `ACL` and of `listen.auth_file`"),
@@ -92,7 +92,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("config", "`GET` and `SET` of what is said below, `RESETSTAT`; `REWRITE` says what to do instead"),
     ("copy", "`DB` of its own database alone"),
     ("dbsize", "of the database, by all protocols"),
-    ("debug", "`SLEEP`, in which nobody else waits, with `commands.debug`"),
+    ("debug", "`SLEEP`, which delays no other client, with `commands.debug`"),
     (
         "exec",
         "an answer that would bring all of them above 64 MiB is an error in its place, and its command is not executed",
@@ -119,7 +119,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("hpexpiretime", "as `HEXPIRE`"),
     ("hpttl", "as `HEXPIRE`"),
     ("hrandfield", "several different ones come in their order"),
-    ("hscan", "hashes of more than 128 fields are told in the order of the names' hashes"),
+    ("hscan", "hashes of more than 128 fields are returned in the order of the names' hashes"),
     ("hset", "a field and its value have an eighth of a segment at most"),
     ("hsetex", "as `HEXPIRE`"),
     ("httl", "as `HEXPIRE`"),
@@ -159,7 +159,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("rec.touch", "not in Redis: `docs/protocol/records.md`"),
     ("rec.truncate", "not in Redis: `docs/protocol/records.md`"),
     ("role", "a first without replicas"),
-    ("scan", "a cursor is a place in the order of hashes: keys that stay are told, whatever the index does"),
+    ("scan", "a cursor is a place in the order of hashes: keys that remain are returned, whatever the index does"),
     ("select", "0 to 15, and the names of namespaces"),
     ("set", "with `IFEQ value` too"),
     (

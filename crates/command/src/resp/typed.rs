@@ -418,7 +418,7 @@ fn edit<T>(
 }
 
 /// The most bytes that a value takes in an answer.
-pub(super) fn told_bytes(value: &record::Value<'_>) -> usize {
+pub(super) fn reply_bytes(value: &record::Value<'_>) -> usize {
     const LINES: usize = reply::NUMBER_LINE_BYTES_MAX + 2;
     LINES
         + match value {
@@ -427,7 +427,7 @@ pub(super) fn told_bytes(value: &record::Value<'_>) -> usize {
             record::Value::Float(_) => Digits::FLOAT_MAX,
             record::Value::Bool(_) => 1,
             // As text, or each of their parts.
-            value => value.text(&mut Digits::new()).len() + parts(value).map(|part| told_bytes(&part)).sum::<usize>(),
+            value => value.text(&mut Digits::new()).len() + parts(value).map(|part| reply_bytes(&part)).sum::<usize>(),
         }
 }
 
@@ -460,11 +460,11 @@ pub(super) fn put_texts<'v>(
     let begun = out.mark();
     for value in values.clone() {
         let value = value?;
-        let bytes = value.as_ref().map_or(0, told_bytes);
+        let bytes = value.as_ref().map_or(0, reply_bytes);
         if out.room() < bytes + LINE_ROOM {
             // All of it is put again into a longer output.
             out.truncate(begun);
-            let all = values.map(|value| value.ok().flatten().as_ref().map_or(5, told_bytes)).sum();
+            let all = values.map(|value| value.ok().flatten().as_ref().map_or(5, reply_bytes)).sum();
             return Err(answer_room(out, bytes_max, all)
                 .err()
                 .unwrap_or(State::OutputFull { want: LINE_ROOM + all }.into()));

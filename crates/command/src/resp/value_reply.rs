@@ -26,7 +26,7 @@ const COPIED_AT_ONCE_BYTES: u64 = 64 << 10;
 const COPIED_AT_ONCE_OPS: usize = 16;
 
 /// A value that is in the answer, but for what is sent from the store and its line end.
-pub(super) struct Told {
+pub(super) struct ValueReply {
     pub(super) identity: Identity,
     pub(super) pinned: Option<Pinned>,
     pub(super) tail: &'static [u8],
@@ -35,17 +35,17 @@ pub(super) struct Told {
 /// Looks a key up and answers with its value or null; says whether it was there.
 pub(super) fn value_of(call: &mut Call<'_, '_>, bytes: &[u8]) -> Result<bool, Stop> {
     let key = call.key(bytes);
-    let told = tell(call, &key)?;
-    let hit = told.is_some();
-    if let Some(told) = told {
-        finish(call, told);
+    let replied = tell(call, &key)?;
+    let hit = replied.is_some();
+    if let Some(replied) = replied {
+        finish(call, replied);
     }
     Ok(hit)
 }
 
 /// Looks a key up and puts its value but for what is sent from the store ([`finish`]), or null. Nothing is
 /// put if it fails.
-pub(super) fn tell(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<Option<Told>, Stop> {
+pub(super) fn tell(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<Option<ValueReply>, Stop> {
     let Some(item) = call.guard.items().get(key) else {
         if call.guard.tier().is_false_miss(key) {
             return Err(State::Parked.into());
@@ -55,7 +55,7 @@ pub(super) fn tell(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<Option<Told
         return Ok(None);
     };
     copy_on(call.out, call.session, Some(&item.value))?;
-    let mut told = Told { identity: Identity::of(&item), pinned: None, tail: &b"\r\n"[..] };
+    let mut replied = ValueReply { identity: Identity::of(&item), pinned: None, tail: &b"\r\n"[..] };
     match item.value {
         Value::Typed { .. } => {
             if typed::is_there(call, key)? {
@@ -64,15 +64,15 @@ pub(super) fn tell(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<Option<Told
             reply::null(call.out, call.session.version);
             return Ok(None);
         }
-        _ if call.session.answers != Answers::All => told.tail = b"",
+        _ if call.session.answers != Answers::All => replied.tail = b"",
         Value::Bytes(bytes) => {
-            told.pinned = if call.copies || call.beside || call.guard.locks().is_attached() {
+            replied.pinned = if call.copies || call.beside || call.guard.locks().is_attached() {
                 call.room(bytes.len()).map(|()| None)?
             } else {
                 pin_or_room(call.out, call.ctx, bytes)?
             };
             reply::bulk_head(call.out, bytes.len() as u64);
-            if told.pinned.is_none() {
+            if replied.pinned.is_none() {
                 call.out.push(bytes);
             }
         }
@@ -82,20 +82,20 @@ pub(super) fn tell(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<Option<Told
             call.out.push(digits.as_slice());
         }
         Value::Large(large) if call.beside => {
-            let identity = told.identity;
+            let identity = replied.identity;
             let is_whole = put_pieces(call, key, large, 0..large.bytes)?;
             if !is_whole {
                 reply::null(call.out, call.session.version);
             }
-            return Ok(is_whole.then_some(Told { identity, pinned: None, tail: b"\r\n" }));
+            return Ok(is_whole.then_some(ValueReply { identity, pinned: None, tail: b"\r\n" }));
         }
         Value::Large(large) if call.copies || call.guard.locks().is_attached() => {
             // It is copied over several visits, by a transaction of its own.
             return Err(State::OutputFull { want: (LINE_ROOM as u64 + large.bytes) as usize }.into());
         }
         Value::Large(large) => {
-            told.pinned = pin_long(call, key, large)?;
-            if told.pinned.is_none() {
+            replied.pinned = pin_long(call, key, large)?;
+            if replied.pinned.is_none() {
                 // It has lost a piece, and counts as missing.
                 reply::null(call.out, call.session.version);
                 return Ok(None);
@@ -103,7 +103,7 @@ pub(super) fn tell(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<Option<Told
             reply::bulk_head(call.out, large.bytes);
         }
     }
-    Ok(Some(told))
+    Ok(Some(replied))
 }
 
 /// Pins a value that lies in pieces, to be sent from the store; `None` if a piece of it is lost.
@@ -175,18 +175,18 @@ pub(super) fn put_pieces(
 }
 
 /// Puts the rest of a value.
-pub(super) fn finish(call: &mut Call<'_, '_>, told: Told) {
-    if let Some(pinned) = told.pinned {
+pub(super) fn finish(call: &mut Call<'_, '_>, replied: ValueReply) {
+    if let Some(pinned) = replied.pinned {
         call.out.push_pinned(pinned);
     }
-    call.out.push(told.tail);
+    call.out.push(replied.tail);
     call.session.copying = None;
 }
 
 /// Takes back what was put of a value. An answer that is collected stays until the value is looked at again: if it
 /// is another one by then, it goes.
-pub(super) fn take_back(call: &mut Call<'_, '_>, told: Option<Told>, mark: usize) {
-    if let Some(pinned) = told.and_then(|told| told.pinned) {
+pub(super) fn take_back(call: &mut Call<'_, '_>, replied: Option<ValueReply>, mark: usize) {
+    if let Some(pinned) = replied.and_then(|replied| replied.pinned) {
         call.ctx.unpin(pinned);
     }
     if !call.beside {
@@ -202,8 +202,8 @@ pub(super) fn tell_and_change<T>(
     mut decide: impl FnMut(&Guard<'_>, Option<&Item<'_>>, &mut Vec<u8>) -> Change<T>,
 ) -> Result<(bool, T), Stop> {
     let (key, mark) = (call.key(bytes), call.out.mark());
-    let told = tell(call, &key)?;
-    let identity = told.as_ref().map(|told| told.identity);
+    let replied = tell(call, &key)?;
+    let identity = replied.as_ref().map(|replied| replied.identity);
     let changed = call.guard.items_mut().change(&key, &mut |guard, item, scratch| {
         if item.map(Identity::of) != identity {
             return Change::Keep(None);
@@ -212,24 +212,24 @@ pub(super) fn tell_and_change<T>(
     });
     match changed {
         Ok(Some(answer)) => {
-            let hit = told.is_some();
-            if let Some(told) = told {
-                finish(call, told);
+            let hit = replied.is_some();
+            if let Some(replied) = replied {
+                finish(call, replied);
             }
             Ok((hit, answer))
         }
         Ok(None) => {
-            take_back(call, told, mark);
+            take_back(call, replied, mark);
             Err(State::Parked.into())
         }
         Err(error) => {
-            take_back(call, told, mark);
+            take_back(call, replied, mark);
             Err(error.into())
         }
     }
 }
 
-/// Returns what is there now is known: a value of which an earlier visit has copied a part goes on being copied only if
+/// Continues to copy a value of which an earlier visit has copied a part, now that the present value is known: only if
 /// it is that one. Else the part goes.
 #[inline]
 pub(super) fn copy_on(out: &mut OutBuffer, session: &mut SessionState, value: Option<&Value<'_>>) -> Step {

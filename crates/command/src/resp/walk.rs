@@ -17,7 +17,7 @@ use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
 use protocol::sink::Fixed;
 
 /// Keys that `KEYS` reports at most.
-pub const KEYS_TOLD_MAX: u64 = 1 << 20;
+pub const KEYS_REPLIED_MAX: u64 = 1 << 20;
 
 /// Returns what a step of a walk that looked at so many items counts for, in operations: the slots of an index group
 /// are read, and each item is a wait for memory that overlaps with others'.
@@ -41,7 +41,7 @@ pub(super) fn keys<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             Ok(false) => break,
             Err(stop) => return put_off(call, walk, stop),
         }
-        if walk.keys > KEYS_TOLD_MAX {
+        if walk.keys > KEYS_REPLIED_MAX {
             return Err(Fault::TooManyKeys.into());
         }
     }

@@ -473,7 +473,7 @@ fn endings(list: &mut List, stats: &StoreStats) {
     list.total("gannet_slots_cleared_total", help, stats.slots_cleared);
     let help = "Pieces and parts that nothing named after a crash, and are gone.";
     list.total("gannet_orphans_removed_total", help, stats.orphans);
-    let help = "Segments whose items are still to be found, while the index is made anew.";
+    let help = "Segments whose items are still to be found while the index is rebuilt.";
     list.gauge("gannet_index_rebuild_segments", help, stats.rebuild_segments);
     list.gauge("gannet_pins", "Values that are being sent from where they lie in the store.", stats.pins);
 }
@@ -492,7 +492,7 @@ fn flash(list: &mut List, stats: &StoreStats, tier: &flash::Flash) {
     let help =
         "Regions of an earlier server that are still to be read to find their items, with one that is being read.";
     list.gauge("gannet_flash_regions_unread", help, tier.regions_unread() as u64);
-    list.total("gannet_flash_hits_total", "Values told from flash.", stats.flash_hits);
+    list.total("gannet_flash_hits_total", "Values returned from flash.", stats.flash_hits);
     list.total("gannet_flash_returned_total", "Items that came back from flash to memory.", stats.flash_back);
     let moved = [("taken", stats.flash_taken), ("again", stats.flash_again), ("evicted", stats.flash_evicted)];
     let help = "Items by what became of them: evicted to flash, kept on there, gone to make room there.";

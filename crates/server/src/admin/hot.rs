@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::time::rfc3339;
 use crate::shared::Shared;
-use command::metrics::hot_keys::{KEPT, LEADERS_MAX, Leader, List, MINUTES_MAX, Name, SAMPLED_ONE_IN, Told};
+use command::metrics::hot_keys::{HotKeyReport, KEPT, LEADERS_MAX, Leader, List, MINUTES_MAX, Name, SAMPLED_ONE_IN};
 use segment::Namespace;
 
 /// The parameters of a query: `minutes=60&count=20`.
@@ -36,7 +36,7 @@ impl Query {
         Ok(query)
     }
 
-    fn read(self, shared: &Shared) -> Told {
+    fn read(self, shared: &Shared) -> HotKeyReport {
         shared.hot_keys(self.minutes, self.count)
     }
 }
@@ -59,17 +59,17 @@ fn visible(letter: char) -> impl Iterator<Item = char> {
 
 /// Writes the lists as JSON.
 pub fn json(shared: &Shared, query: Query) -> String {
-    let told = query.read(shared);
+    let hot = query.read(shared);
     let namespace = |name: &Name| shared.namespaces.name(name.namespace);
     let leader = |leader: &Leader| {
         let (name, namespace) = (shown(&leader.name), namespace(&leader.name));
         json!({ "name": name, "amount": leader.amount, "namespace": namespace })
     };
-    let list = |list: List| (list.name().to_owned(), told.list(list).iter().map(leader).collect::<Vec<_>>().into());
+    let list = |list: List| (list.name().to_owned(), hot.list(list).iter().map(leader).collect::<Vec<_>>().into());
     let lists: Map<String, Value> = List::ALL.into_iter().map(list).collect();
     let lost: u64 = shared.workers.iter().map(|worker| worker.hot_keys.lost.value()).sum();
     let document = json!({
-        "from_unix_ms": told.from.0,
+        "from_unix_ms": hot.from.0,
         "sampled_one_in": SAMPLED_ONE_IN,
         "samples_lost": lost,
         "lists": lists,
@@ -79,9 +79,9 @@ pub fn json(shared: &Shared, query: Query) -> String {
 
 /// Writes the lists as text.
 pub fn text(shared: &Shared, query: Query) -> String {
-    let told = query.read(shared);
+    let hot = query.read(shared);
     let mut text =
-        format!("Since {}; requests are estimates of one key sampled in {SAMPLED_ONE_IN}.\n", rfc3339(told.from));
+        format!("Since {}; requests are estimates of one key sampled in {SAMPLED_ONE_IN}.\n", rfc3339(hot.from));
     for list in List::ALL {
         let (title, unit) = match list {
             List::Keys => ("keys that are asked for most", "requests"),
@@ -91,7 +91,7 @@ pub fn text(shared: &Shared, query: Query) -> String {
             List::MissedPrefixes => ("prefixes of keys that are read and not there", "requests"),
         };
         let _ = writeln!(text, "\n{unit:>14}  {title}");
-        for leader in told.list(list) {
+        for leader in hot.list(list) {
             let _ = write!(text, "{:>14}  {}", leader.amount, shown(&leader.name));
             if leader.name.namespace != Namespace::DEFAULT {
                 let _ = write!(text, "  in {}", shared.namespaces.name(leader.name.namespace));

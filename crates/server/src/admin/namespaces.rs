@@ -77,7 +77,7 @@ fn change(name: &str, text: &str, keep: bool, shared: &Shared, running: &mut Set
     shared
         .namespaces
         .set(&shared.store, &config)
-        .map_err(|error| Response::text(409, format!("{name} can not have that: {error}; nothing was changed\n")))?;
+        .map_err(|error| Response::text(409, format!("{name} cannot have that: {error}; nothing was changed\n")))?;
     shared.host.wake_background();
     running.namespaces = all;
     let mut done = String::new();

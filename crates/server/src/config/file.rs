@@ -31,11 +31,11 @@ pub fn read_file(path: &Path, settings: &mut Settings, origins: &mut Origins) ->
         vec![Fault::new(origin, "", Wrong::new(what, remedy))]
     };
     let file = std::fs::File::open(path).map_err(|error| {
-        unreadable(format!("the file can not be opened ({error})"), "name a file that is there and may be read")
+        unreadable(format!("the file cannot be opened ({error})"), "name a file that exists and is readable")
     })?;
     let mut bytes = Vec::new();
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| {
-        unreadable(format!("the file can not be read ({error})"), "name a file that is there and may be read")
+        unreadable(format!("the file cannot be read ({error})"), "name a file that exists and is readable")
     })?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(unreadable("the file is larger than 1MiB".to_owned(), "name a configuration file"));

@@ -506,7 +506,7 @@ impl Value for KeyEvents {
         let letters = if text == "none" { "" } else { text };
         *self = Self::of(letters.as_bytes()).ok_or_else(|| {
             let what = format!("{text:?} has a letter in it that is none of KEg$lshzxetdmnA");
-            Wrong::new(what, "write K or E or both and what is to be told, as in \"KEA\" or \"Ex\", or \"none\"")
+            Wrong::new(what, "write K or E or both and the events to publish, as in \"KEA\" or \"Ex\", or \"none\"")
         })?;
         Ok(())
     }

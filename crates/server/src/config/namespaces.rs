@@ -109,8 +109,8 @@ pub static KEYS: [Key; 11] = [
         key: "name",
         range: None,
         live: false,
-        help: "What SELECT, the admin port and figures call it. \"default\" is number 0, where every client is that \
-               nobody sent elsewhere. It has to be given.",
+        help: "Name in SELECT, the admin port and figures; required. \"default\" is number 0, the namespace of every \
+               client that no other setting assigns.",
         value: |n| &mut n.name,
     },
     Key {
@@ -124,9 +124,9 @@ pub static KEYS: [Key; 11] = [
         key: "memory",
         range: Some((1 << 20, 1 << 44)),
         live: true,
-        help: "Memory that is its own, and all that it has: nobody else's items are evicted for its, nor its for \
-               theirs. All of them together may have four fifths of store.memory. auto: it shares what is left with \
-               the default one.",
+        help: "Memory of this namespace alone: its items never evict those of other namespaces, nor theirs its. All \
+               namespaces with memory of their own may have four fifths of store.memory together. auto: it shares \
+               the memory of the default namespace.",
         value: |n| &mut n.memory,
     },
     Key {

@@ -12,7 +12,7 @@ use crate::start::StartError;
 pub fn start_error(error: &StartError) -> String {
     match error {
         StartError::Bind { addr, error } => listen(&addr.to_string(), unix_path(addr), "--memcached", error),
-        StartError::Store(error) => format!("the store can not be made: {}", store(error)),
+        StartError::Store(error) => format!("the store cannot be created: {}", store(error)),
         StartError::File { path, error } => file(path, error),
         StartError::NamespaceMoved { kept, .. } => {
             format!("{error} in the memory file; write number = {kept} for it, or drop it from the configuration")
@@ -21,14 +21,14 @@ pub fn start_error(error: &StartError) -> String {
             format!("cannot take the users of listen.acl_file, {}: {error}", path.display())
         }
         StartError::Namespace { name, error } => {
-            format!("the namespace {name} can not be had: {error}; change its memory in the file")
+            format!("the namespace {name} cannot be created: {error}; change its memory in the file")
         }
         StartError::Auth { path, error } => {
             format!("the users in {} are not taken: {error}; write user:password lines", path.display())
         }
         StartError::Flash { path, error } => flash(path, error),
         StartError::Resource(error) => {
-            format!("a thread or a descriptor is not to be had ({error}); raise `ulimit -n` and `ulimit -u`")
+            format!("a thread or a descriptor is not available ({error}); raise `ulimit -n` and `ulimit -u`")
         }
         StartError::Config(fault) => format!("{fault}; `gannet config --check FILE` lists every fault"),
     }
@@ -86,7 +86,7 @@ fn file(path: &Path, error: &arena::OpenError) -> String {
         }
         arena::OpenError::Io(_) => "name another file with --file".to_owned(),
     };
-    format!("the memory file {} can not be had: {error}; {remedy}", path.display())
+    format!("the memory file {} cannot be used: {error}; {remedy}", path.display())
 }
 
 fn flash(path: &Path, error: &flash::OpenError) -> String {

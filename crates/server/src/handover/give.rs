@@ -14,7 +14,7 @@ use serde_json::json;
 use super::Estate;
 use super::names::Names;
 use super::wire::{
-    PATIENCE, PROTOCOL, hear, say, say_bytes, say_connections, say_listeners, say_names, told_addr, told_device,
+    PATIENCE, PROTOCOL, addr_json, device_json, hear, say, say_bytes, say_connections, say_listeners, say_names,
 };
 use crate::admin::Bound;
 use crate::shared::Shared;
@@ -105,7 +105,7 @@ impl Giver {
     ) -> std::result::Result<(), Option<Box<Kept>>> {
         let heir = self.heir.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(Heir { pass, process, names }) = heir else {
-            let line = "nothing was handed over: nobody is ready to take over; this server goes on".to_owned();
+            let line = "nothing was handed over: no process is ready to take over; this server continues".to_owned();
             return Err(Some(Box::new(Kept { estate, admin, names: Names::default(), line })));
         };
         let line = match hand_over(&pass, &estate, admin.as_ref(), &names) {
@@ -145,7 +145,7 @@ fn gone(error: std::io::Error) -> String {
             "the new process ended".to_owned()
         }
         ErrorKind::TimedOut => "the new process did not answer".to_owned(),
-        _ => format!("the new process can not be talked to ({error})"),
+        _ => format!("the new process does not respond as expected ({error})"),
     }
 }
 
@@ -185,7 +185,7 @@ fn hand_over(pass: &Pass, estate: &Estate, admin: Option<&Bound>, names: &Names)
     say(pass, "handed", json!({"connections": estate.connections.len()}), &admin).map_err(gone)?;
     let heard = hear(pass, TAKE_PATIENCE).map_err(gone)?;
     if heard.is != "taken" {
-        return Err(heard.told["why"].as_str().unwrap_or("it does not say why").to_owned());
+        return Err(heard.body["why"].as_str().unwrap_or("it does not say why").to_owned());
     }
     say(pass, "go", json!({}), &[]).map_err(gone)
 }
@@ -214,7 +214,7 @@ impl Waiting {
                     Err(error) => tracing::warn!("a process that wanted to take over was not understood: {error}"),
                 },
                 Ok(None) => return,
-                Err(error) => return tracing::warn!("nobody can take over any more: {error}"),
+                Err(error) => return tracing::warn!("no process can take over any more: {error}"),
             }
         };
         let Some(shared) = self.shared.upgrade() else { return };
@@ -232,7 +232,7 @@ impl Waiting {
             tracing::warn!("a process that wanted to take over is refused: {why}");
             say(&pass, "refused", json!({"why": why}), &[]).map(|()| None)
         };
-        if hello.told["protocol"].as_u64() != Some(PROTOCOL) {
+        if hello.body["protocol"].as_u64() != Some(PROTOCOL) {
             return refuse("the two builds hand over otherwise; restart instead, with --file");
         }
         let Some(process) = hello.descriptors.into_iter().next().map(Process::of) else {
@@ -249,11 +249,11 @@ impl Waiting {
             "protocol": PROTOCOL,
             "version": env!("CARGO_PKG_VERSION"),
             "pid": std::process::id(),
-            "addrs": self.addrs.iter().map(told_addr).collect::<Vec<_>>(),
+            "addrs": self.addrs.iter().map(addr_json).collect::<Vec<_>>(),
             "admin": self.admin.map(|admin| admin.to_string()),
             "file": path,
             "memory_bytes": config.memory_bytes,
-            "flash": config.flash.iter().map(told_device).collect::<Vec<_>>(),
+            "flash": config.flash.iter().map(device_json).collect::<Vec<_>>(),
         });
         let this = Process::this()?;
         let devices = shared.flash_files.iter().map(|file| file.as_fd());
@@ -261,11 +261,11 @@ impl Waiting {
         drop(shared);
         let heard = hear(&pass, READY_PATIENCE)?;
         if heard.is != "ready" {
-            let why = heard.told["why"].as_str().unwrap_or("it does not say why");
+            let why = heard.body["why"].as_str().unwrap_or("it does not say why");
             tracing::warn!("a process that wanted to take over does not: {why}");
             return Ok(None);
         }
-        tracing::info!(version = hello.told["version"].as_str(), "handing over to a new process");
+        tracing::info!(version = hello.body["version"].as_str(), "handing over to a new process");
         Ok(Some((pass, process)))
     }
 }

@@ -27,15 +27,15 @@ impl Names {
             }
             match PassListener::bind(&name_of(addr)) {
                 Ok(listener) => names.push((addr.clone(), listener)),
-                Err(error) => tracing::warn!("nobody can take over by {addr}: {error}"),
+                Err(error) => tracing::warn!("no process can take over at {addr}: {error}"),
             }
         }
         Self(names)
     }
 
     /// Wraps the sockets that were received from another process.
-    pub(super) fn adopt(told: impl IntoIterator<Item = (OwnedFd, ListenAddr)>) -> Self {
-        Self(told.into_iter().map(|(fd, addr)| (addr, PassListener::adopt(fd))).collect())
+    pub(super) fn adopt(listed: impl IntoIterator<Item = (OwnedFd, ListenAddr)>) -> Self {
+        Self(listed.into_iter().map(|(fd, addr)| (addr, PassListener::adopt(fd))).collect())
     }
 
     /// Adds the names of `more`.
@@ -48,7 +48,7 @@ impl Names {
     }
 
     /// Returns each address with its descriptor, for a message to the other process.
-    pub(super) fn told(&self) -> impl Iterator<Item = (&ListenAddr, BorrowedFd<'_>)> {
+    pub(super) fn listed(&self) -> impl Iterator<Item = (&ListenAddr, BorrowedFd<'_>)> {
         self.0.iter().map(|(addr, listener)| (addr, listener.as_fd()))
     }
 }

@@ -46,7 +46,7 @@ impl Refused {
         match error.kind() {
             _ if is_end(error) => Self("the running server ended the conversation; its log says why".to_owned()),
             ErrorKind::TimedOut => Self("the running server does not answer; look at its log".to_owned()),
-            _ => Self(format!("the running server can not be talked to: {error}")),
+            _ => Self(format!("the running server does not respond as expected: {error}")),
         }
     }
 }
@@ -91,7 +91,7 @@ impl Taking {
             let pass = match connect(config)? {
                 Ok(pass) => pass,
                 Err(_) if met > 0 || was_killed(config) => return Ok(None),
-                Err(nobody) => return Err(nobody),
+                Err(error) => return Err(error),
             };
             if let Some(taking) = Self::ask(pass, config, memory_said)? {
                 tracing::info!(pid = taking.pid, "taking over from a running server");
@@ -103,29 +103,29 @@ impl Taking {
 
     /// Requests the running server's offer. Returns `None` if the server exited before it answered.
     fn ask(pass: Pass, config: &ServerConfig, memory_said: bool) -> Result<Option<Self>, Refused> {
-        let process = Process::this()
-            .map_err(|error| Refused(format!("this kernel can not tell one process of another ({error})")))?;
+        let process =
+            Process::this().map_err(|error| Refused(format!("this kernel cannot distinguish processes ({error})")))?;
         let hello = json!({"protocol": PROTOCOL, "version": env!("CARGO_PKG_VERSION")});
         let heard = say(&pass, "hello", hello, &[process.as_fd()]).and_then(|()| hear(&pass, PATIENCE));
-        let Heard { is, told, descriptors } = match heard {
+        let Heard { is, body, descriptors } = match heard {
             Ok(heard) => heard,
             Err(error) if is_end(&error) => return Ok(None),
             Err(error) => return Err(Refused::talking(&error)),
         };
         if is != "offer" {
-            let why = told["why"].as_str().unwrap_or("it does not say why");
+            let why = body["why"].as_str().unwrap_or("it does not say why");
             return Err(Refused(format!("the running server refuses: {why}")));
         }
         let mut descriptors = descriptors.into_iter();
         let server = descriptors.next().map(Process::of);
         let server = server.ok_or_else(|| Refused("it does not say which process it is".to_owned()))?;
-        let checked = offered(&told, descriptors, config, memory_said);
+        let checked = offered(&body, descriptors, config, memory_said);
         if let Err(Refused(why)) = &checked {
             // The running server logs the reason and resumes.
             let _ = say(&pass, "refused", json!({"why": why}), &[]);
         }
         let Offered { memory, memory_bytes, devices } = checked?;
-        let addrs = told["addrs"].as_array().map(|addrs| addrs.iter().filter_map(addr_of).collect());
+        let addrs = body["addrs"].as_array().map(|addrs| addrs.iter().filter_map(addr_of).collect());
         Ok(Some(Self {
             pass,
             server,
@@ -133,8 +133,8 @@ impl Taking {
             memory_bytes,
             devices,
             addrs: addrs.unwrap_or_default(),
-            admin: told["admin"].as_str().and_then(|admin| admin.parse().ok()),
-            pid: told["pid"].as_u64().unwrap_or(0),
+            admin: body["admin"].as_str().and_then(|admin| admin.parse().ok()),
+            pid: body["pid"].as_u64().unwrap_or(0),
         }))
     }
 
@@ -178,7 +178,7 @@ impl Taking {
             match &heard.is[..] {
                 "connections" => estate.connections.extend(hear_connections(&self.pass, heard)?),
                 "users" => {
-                    let bytes = heard.told["bytes"].as_u64().unwrap_or(0) as usize;
+                    let bytes = heard.body["bytes"].as_u64().unwrap_or(0) as usize;
                     estate.users = Some(hear_bytes(&self.pass, bytes)?);
                 }
                 "index" => {
@@ -265,7 +265,7 @@ fn connect(config: &ServerConfig) -> Result<Result<Pass, Refused>, Refused> {
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => tried.push(addr.to_string()),
             Err(error) => {
                 return Err(Refused(format!(
-                    "the server at {addr} can not be taken over: {error}; run this as its user"
+                    "the server at {addr} cannot be taken over: {error}; run this as its user"
                 )));
             }
         }
@@ -286,15 +286,15 @@ struct Offered {
 
 /// Checks what is offered of a store. Returns it if it matches the settings.
 fn offered(
-    told: &Value,
+    body: &Value,
     mut descriptors: impl Iterator<Item = OwnedFd>,
     config: &ServerConfig,
     memory_said: bool,
 ) -> Result<Offered, Refused> {
-    if told["protocol"].as_u64() != Some(PROTOCOL) {
+    if body["protocol"].as_u64() != Some(PROTOCOL) {
         return Err(Refused("the two builds hand over otherwise; restart instead, with --file".to_owned()));
     }
-    let bytes: Option<Vec<u8>> = serde_json::from_value(told["file"].clone()).ok();
+    let bytes: Option<Vec<u8>> = serde_json::from_value(body["file"].clone()).ok();
     let theirs = bytes.map(|bytes| PathBuf::from(std::ffi::OsString::from_vec(bytes)));
     let what = |path: &Option<PathBuf>| path.as_ref().map_or("no file".to_owned(), |path| path.display().to_string());
     let differs = || {
@@ -314,11 +314,11 @@ fn offered(
     {
         return Err(if theirs.as_ref() == Some(ours) { unlinked(ours) } else { differs() });
     }
-    let memory_bytes = match told["memory_bytes"].as_u64() {
+    let memory_bytes = match body["memory_bytes"].as_u64() {
         Some(bytes) if !memory_said => bytes,
         _ => config.memory_bytes,
     };
-    let devices = offered_devices(&told["flash"], descriptors.map(|fd| Arc::new(File::from(fd))).collect(), config)?;
+    let devices = offered_devices(&body["flash"], descriptors.map(|fd| Arc::new(File::from(fd))).collect(), config)?;
     let config = ServerConfig { memory_bytes, ..config.clone() };
     let plan = (!devices.is_empty()).then(|| crate::tier::plan(&config, config.file_index)).transpose();
     let plan = plan.map_err(|error| Refused(error.to_string()))?.map(|(_, plan)| plan);
@@ -345,10 +345,10 @@ fn unlinked(path: &Path) -> Refused {
 }
 
 /// Returns the offered devices in the order of the configuration, if they are those that it names.
-fn offered_devices(told: &Value, files: Vec<Arc<File>>, config: &ServerConfig) -> Result<Vec<Arc<File>>, Refused> {
-    let told: Vec<Value> = told.as_array().cloned().unwrap_or_default();
-    let place = |told: &Value| Some((told["path"].as_str()?.to_owned(), told["bytes"].as_u64()?));
-    let places = told.iter().map(place).collect::<Option<Vec<_>>>().filter(|places| places.len() == files.len());
+fn offered_devices(body: &Value, files: Vec<Arc<File>>, config: &ServerConfig) -> Result<Vec<Arc<File>>, Refused> {
+    let body: Vec<Value> = body.as_array().cloned().unwrap_or_default();
+    let place = |body: &Value| Some((body["path"].as_str()?.to_owned(), body["bytes"].as_u64()?));
+    let places = body.iter().map(place).collect::<Option<Vec<_>>>().filter(|places| places.len() == files.len());
     let places = places.ok_or_else(|| Refused("what it tells of its flash is not understood".to_owned()))?;
     let texts: Vec<String> = places.iter().map(|(path, bytes)| format!("{path}:{}", ByteSize(*bytes))).collect();
     let differs = |what: String| match &texts[..] {
@@ -389,6 +389,6 @@ fn unfit(fault: &FileFault) -> String {
             format!("the running server's segments have {found} bytes, not {asked}; give that --segment, or none")
         }
         FileFault::Index { .. } => "the running server's index is elsewhere; give it the same --file-index".to_owned(),
-        other => format!("the running server's memory can not be opened: {other}"),
+        other => format!("the running server's memory cannot be opened: {other}"),
     }
 }

@@ -18,18 +18,18 @@ pub(super) const PROTOCOL: u64 = 2;
 /// Time limit for the next message of a kind that needs no work, and for room to send one.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// The number of connections in one message. Their texts fit, however long they are.
-const TOLD_TOGETHER: usize = 32;
+const CONNECTIONS_A_MESSAGE: usize = 32;
 
 /// Sends a message of the kind `is`; see [`Pass::send`].
-pub(super) fn say(pass: &Pass, is: &str, mut told: Value, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
-    told["is"] = json!(is);
-    pass.send(told.to_string().as_bytes(), descriptors, PATIENCE)
+pub(super) fn say(pass: &Pass, is: &str, mut body: Value, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
+    body["is"] = json!(is);
+    pass.send(body.to_string().as_bytes(), descriptors, PATIENCE)
 }
 
 /// A received message.
 pub(super) struct Heard {
     pub(super) is: String,
-    pub(super) told: Value,
+    pub(super) body: Value,
     pub(super) descriptors: Vec<OwnedFd>,
 }
 
@@ -39,13 +39,13 @@ pub(super) struct Heard {
 /// `UnexpectedEof` if the other end is closed; `InvalidData` if the message is malformed.
 pub(super) fn hear(pass: &Pass, patience: Duration) -> Result<Heard> {
     let message = pass.receive(patience)?.ok_or(ErrorKind::UnexpectedEof)?;
-    let told: Value = serde_json::from_slice(&message.bytes).map_err(Error::other)?;
-    let is = told["is"].as_str().unwrap_or_default().to_owned();
-    Ok(Heard { is, told, descriptors: message.descriptors })
+    let body: Value = serde_json::from_slice(&message.bytes).map_err(Error::other)?;
+    let is = body["is"].as_str().unwrap_or_default().to_owned();
+    Ok(Heard { is, body, descriptors: message.descriptors })
 }
 
 /// Encodes a listener's address as JSON.
-pub(super) fn told_addr(addr: &ListenAddr) -> Value {
+pub(super) fn addr_json(addr: &ListenAddr) -> Value {
     match addr {
         ListenAddr::Tcp(addr) => json!({"tcp": addr.to_string()}),
         ListenAddr::Unix { path, mode } => json!({"unix": path.as_os_str().as_encoded_bytes(), "mode": mode}),
@@ -53,24 +53,24 @@ pub(super) fn told_addr(addr: &ListenAddr) -> Value {
 }
 
 /// Encodes a device of the second tier as JSON.
-pub(super) fn told_device(place: &FlashPlace) -> Value {
+pub(super) fn device_json(place: &FlashPlace) -> Value {
     json!({"path": place.path.display().to_string(), "bytes": place.size.0})
 }
 
 /// Decodes a listener's address.
-pub(super) fn addr_of(told: &Value) -> Option<ListenAddr> {
+pub(super) fn addr_of(body: &Value) -> Option<ListenAddr> {
     use std::os::unix::ffi::OsStringExt;
-    if let Some(addr) = told["tcp"].as_str() {
+    if let Some(addr) = body["tcp"].as_str() {
         return Some(ListenAddr::Tcp(addr.parse().ok()?));
     }
-    let path: Vec<u8> = serde_json::from_value(told["unix"].clone()).ok()?;
-    let mode = u32::try_from(told["mode"].as_u64()?).ok()?;
+    let path: Vec<u8> = serde_json::from_value(body["unix"].clone()).ok()?;
+    let mode = u32::try_from(body["mode"].as_u64()?).ok()?;
     Some(ListenAddr::Unix { path: PathBuf::from(std::ffi::OsString::from_vec(path)), mode })
 }
 
 /// Sends connections.
 pub(super) fn say_connections(pass: &Pass, connections: &[Moved<AcceptedStream>]) -> Result<()> {
-    for some in connections.chunks(TOLD_TOGETHER) {
+    for some in connections.chunks(CONNECTIONS_A_MESSAGE) {
         let (heads, bytes): (Vec<Value>, Vec<Vec<u8>>) = some.iter().map(|moved| moved.carried.encode()).unzip();
         let descriptors: Vec<BorrowedFd<'_>> = some.iter().map(|moved| moved.stream.as_fd()).collect();
         say(pass, "connections", json!({"connections": heads}), &descriptors)?;
@@ -96,8 +96,8 @@ pub(super) fn hear_bytes(pass: &Pass, wanted: usize) -> Result<Vec<u8>> {
 /// Decodes the connections of a message, and receives the bytes that follow it.
 pub(super) fn hear_connections(pass: &Pass, heard: Heard) -> Result<Vec<Moved<AcceptedStream>>> {
     let broken = || Error::new(ErrorKind::InvalidData, "what it tells of its connections is not understood");
-    let told = heard.told["connections"].as_array().ok_or_else(broken)?;
-    let carried = told.iter().map(Carried::decode_head).collect::<Option<Vec<_>>>().ok_or_else(broken)?;
+    let body = heard.body["connections"].as_array().ok_or_else(broken)?;
+    let carried = body.iter().map(Carried::decode_head).collect::<Option<Vec<_>>>().ok_or_else(broken)?;
     if carried.len() != heard.descriptors.len() {
         return Err(broken());
     }
@@ -119,9 +119,9 @@ pub(super) fn hear_connections(pass: &Pass, heard: Heard) -> Result<Vec<Moved<Ac
 fn say_places<'a>(pass: &Pass, is: &str, places: impl Iterator<Item = (&'a ListenAddr, BorrowedFd<'a>)>) -> Result<()> {
     let places: Vec<_> = places.collect();
     for some in places.chunks(DESCRIPTORS_MAX) {
-        let told: Vec<Value> = some.iter().map(|(addr, _)| told_addr(addr)).collect();
+        let body: Vec<Value> = some.iter().map(|(addr, _)| addr_json(addr)).collect();
         let descriptors: Vec<BorrowedFd<'_>> = some.iter().map(|(_, fd)| *fd).collect();
-        say(pass, is, json!({"addrs": told}), &descriptors)?;
+        say(pass, is, json!({"addrs": body}), &descriptors)?;
     }
     Ok(())
 }
@@ -129,8 +129,8 @@ fn say_places<'a>(pass: &Pass, is: &str, places: impl Iterator<Item = (&'a Liste
 /// Returns the descriptors of a message, each with its address.
 fn places_of(heard: Heard) -> Result<impl Iterator<Item = (OwnedFd, ListenAddr)>> {
     let broken = || Error::new(ErrorKind::InvalidData, "what it tells of its listeners is not understood");
-    let told = heard.told["addrs"].as_array().ok_or_else(broken)?;
-    let addrs = told.iter().map(addr_of).collect::<Option<Vec<_>>>().ok_or_else(broken)?;
+    let body = heard.body["addrs"].as_array().ok_or_else(broken)?;
+    let addrs = body.iter().map(addr_of).collect::<Option<Vec<_>>>().ok_or_else(broken)?;
     if addrs.len() != heard.descriptors.len() {
         return Err(broken());
     }
@@ -149,7 +149,7 @@ pub(super) fn listeners_of(heard: Heard) -> Result<Vec<Listener>> {
 
 /// Sends names.
 pub(super) fn say_names(pass: &Pass, names: &Names) -> Result<()> {
-    say_places(pass, "names", names.told())
+    say_places(pass, "names", names.listed())
 }
 
 /// Decodes the names of a message.
@@ -166,7 +166,7 @@ mod tests {
         let tcp = ListenAddr::Tcp(([127, 0, 0, 1], 11211).into());
         let unix = ListenAddr::Unix { path: PathBuf::from("/x".repeat(90)), mode: 0o700 };
         for addr in [&tcp, &unix] {
-            assert_eq!(addr_of(&told_addr(addr)).as_ref(), Some(addr));
+            assert_eq!(addr_of(&addr_json(addr)).as_ref(), Some(addr));
         }
         assert_eq!(addr_of(&json!({"tcp": "nonsense"})), None);
     }

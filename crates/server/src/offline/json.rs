@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use record::{Digits, Record, Value};
 use serde_json::{Map, Value as Json, json};
 
-use super::{Entry, Told, name_text};
+use super::{Entry, ValueReply, name_text};
 use crate::shared::Shared;
 use base::clock::UnixMillis;
 
@@ -22,30 +22,30 @@ fn bytes(bytes: &[u8]) -> Json {
 
 /// Encodes an item.
 pub fn line(entry: &Entry<'_>, now: UnixMillis) -> String {
-    let mut told = Map::new();
-    told.insert("namespace".to_owned(), json!(entry.namespace.0));
-    told.insert("key".to_owned(), bytes(entry.key));
+    let mut fields = Map::new();
+    fields.insert("namespace".to_owned(), json!(entry.namespace.0));
+    fields.insert("key".to_owned(), bytes(entry.key));
     if entry.client_flags != 0 {
-        told.insert("flags".to_owned(), json!(entry.client_flags));
+        fields.insert("flags".to_owned(), json!(entry.client_flags));
     }
     if let Some(ends) = entry.ends {
-        told.insert("ends_ms".to_owned(), json!(ends.0));
+        fields.insert("ends_ms".to_owned(), json!(ends.0));
     }
     match &entry.value {
-        Told::Bytes(value) => {
-            told.insert("value".to_owned(), bytes(value));
+        ValueReply::Bytes(value) => {
+            fields.insert("value".to_owned(), bytes(value));
         }
-        Told::Record(record) => tell_record(&mut told, record, now),
+        ValueReply::Record(record) => tell_record(&mut fields, record, now),
     }
-    Json::Object(told).to_string()
+    Json::Object(fields).to_string()
 }
 
-fn tell_record(told: &mut Map<String, Json>, record: &Record<'_>, now: UnixMillis) {
+fn tell_record(fields: &mut Map<String, Json>, record: &Record<'_>, now: UnixMillis) {
     if let Some(set) = record.set() {
-        told.insert("set".to_owned(), bytes(set.set().name()));
+        fields.insert("set".to_owned(), bytes(set.set().name()));
     }
     if record.revision() > 0 {
-        told.insert("revision".to_owned(), json!(record.revision()));
+        fields.insert("revision".to_owned(), json!(record.revision()));
     }
     let bins = record.bins(now.0).filter_map(Result::ok).map(|bin| {
         let mut digits = Digits::default();
@@ -55,7 +55,7 @@ fn tell_record(told: &mut Map<String, Json>, record: &Record<'_>, now: UnixMilli
             None => json!([name, value]),
         }
     });
-    told.insert("bins".to_owned(), bins.collect());
+    fields.insert("bins".to_owned(), bins.collect());
 }
 
 /// Encodes a bin's value. A type that JSON does not have becomes an object with the type's name.

@@ -68,11 +68,11 @@ pub struct Entry<'e> {
     /// Its expiry, if it has one.
     pub ends: Option<UnixMillis>,
     /// Its value.
-    pub value: Told<'e>,
+    pub value: ValueReply<'e>,
 }
 
 /// A value.
-pub enum Told<'e> {
+pub enum ValueReply<'e> {
     /// A string, a number's digits.
     Bytes(&'e [u8]),
     /// A hash, or a record.
@@ -223,7 +223,7 @@ fn tell<E>(
         if !guard.pieces().copy_range(&key, item.value, 0..len, &mut |part| whole.extend_from_slice(part)) {
             return Ok(Some(false));
         }
-        return each(&entry(Told::Bytes(whole))).map(|()| Some(true));
+        return each(&entry(ValueReply::Bytes(whole))).map(|()| Some(true));
     };
     let parts = KeyParts { guard, key };
     let record = Kind::of(kind).map(|kind| Record::of(kind, typed, &shared.sets, &parts));
@@ -232,7 +232,7 @@ fn tell<E>(
     let Some(record) = record else { return Ok(None) };
     match is_whole(&record, guard.now()) {
         Some(0) => Ok(None),
-        Some(_) => each(&entry(Told::Record(record))).map(|()| Some(true)),
+        Some(_) => each(&entry(ValueReply::Record(record))).map(|()| Some(true)),
         None => Ok(Some(false)),
     }
 }

@@ -48,7 +48,7 @@ pub(crate) fn memory_file(config: &ServerConfig, left: Option<Arc<MapFile>>) -> 
             "the kernel does not tell its runs apart (/proc/sys/kernel/random/boot_id): leave --checkpoint away";
         return Err(std::io::Error::other(error).into());
     }
-    if arena::boot_id_told().is_some() {
+    if arena::boot_id_override().is_some() {
         tracing::warn!("{} says which run of the machine this is: that is for tests alone", arena::BOOT_ID_VARIABLE);
     }
     let power = Power { boot: boot.unwrap_or(0), checkpoints: config.checkpoint.is_some() };

@@ -4,7 +4,7 @@ use super::redis::Replies;
 
 /// Returns all records of a query in order, over as many calls as it takes: keys with the values of the bin `v`.
 pub fn queried(redis: &mut Replies, asked: &str, limit: u64) -> Vec<(String, String)> {
-    let (mut cursor, mut told) = ("0".to_owned(), Vec::new());
+    let (mut cursor, mut replied) = ("0".to_owned(), Vec::new());
     loop {
         let reply = redis.text(&format!("REC.QUERY s {asked} LIMIT {limit} AFTER {cursor} BINS v"));
         let mut words = reply.split(' ');
@@ -14,10 +14,10 @@ pub fn queried(redis: &mut Replies, asked: &str, limit: u64) -> Vec<(String, Str
             // Key, revision, end, the map's head, the bin's name and its value.
             let value = words[at + 6].trim_start_matches(':');
             let value = if value.starts_with('$') { words[at + 7] } else { value };
-            told.push(((*word).to_owned(), value.to_owned()));
+            replied.push(((*word).to_owned(), value.to_owned()));
         }
         if cursor == "0" {
-            return told;
+            return replied;
         }
     }
 }

@@ -307,14 +307,14 @@ fn dump_tells_every_item_once_while_none_changes() {
     let dump = String::from_utf8(read_until(&mut client, b"\r\nEN\r\n")).unwrap();
     assert_eq!(dump.lines().filter(|line| line.starts_with("mg ")).count(), 20_001);
     assert!(dump.contains("\r\nmg AAE= b\r\n"));
-    for (limit, told) in [(0, 20_001), (777, 777), (1, 1)] {
+    for (limit, replied) in [(0, 20_001), (777, 777), (1, 1)] {
         client.send(format!("stats cachedump 1 {limit}\r\n").as_bytes());
         let dump = String::from_utf8(read_until(&mut client, b"END\r\n")).unwrap();
         assert_eq!(
             dump.lines().filter(|line| line.starts_with("ITEM ") && line.ends_with(" [1 b; 0 s]")).count(),
-            told
+            replied
         );
-        assert_eq!(dump.lines().count(), told + 1);
+        assert_eq!(dump.lines().count(), replied + 1);
     }
     running.stop();
 }
@@ -374,9 +374,9 @@ fn statistics_count_what_was_done_under_the_names_that_tools_read() {
         b"touch n 0\r\ntouch m 0\r\nmg n\r\nmg m\r\nflush_all\r\nget n\r\n",
         b"TOUCHED\r\nNOT_FOUND\r\nHD\r\nEN\r\nOK\r\nEND\r\n",
     );
-    let told = stat(&mut client, "");
+    let replied = stat(&mut client, "");
     for name in READ_BY_TOOLS.split_whitespace() {
-        assert!(told.contains_key(name), "{name} is not told");
+        assert!(replied.contains_key(name), "{name} is not told");
     }
     for (name, value) in [
         ("cmd_get", "6"),
@@ -402,7 +402,7 @@ fn statistics_count_what_was_done_under_the_names_that_tools_read() {
         ("curr_connections", "1"),
         ("threads", "1"),
     ] {
-        assert_eq!(told[name], value, "{name}");
+        assert_eq!(replied[name], value, "{name}");
     }
     client.ask(b"stats reset\r\n", b"RESET\r\n");
     assert_eq!(stat(&mut client, "")["cmd_get"], "0");
@@ -491,12 +491,12 @@ fn items_that_were_evicted_or_expired_are_told_with_what_they_were() {
     client.ask(&set("short", b"y"), b"STORED\r\n");
     client.ask(&set("read", b"y"), b"STORED\r\n");
     let (items, general) = (stat(&mut client, " items"), stat(&mut client, ""));
-    let told = |name: &str| -> u64 { items[&format!("items:1:{name}")].parse().expect("a number") };
-    let (evicted, with_ttl) = (told("evicted"), told("evicted_nonzero"));
-    assert!(evicted > 5000 && told("evicted_unfetched") == evicted, "{items:?}");
+    let replied = |name: &str| -> u64 { items[&format!("items:1:{name}")].parse().expect("a number") };
+    let (evicted, with_ttl) = (replied("evicted"), replied("evicted_nonzero"));
+    assert!(evicted > 5000 && replied("evicted_unfetched") == evicted, "{items:?}");
     assert!((evicted / 2..evicted).contains(&with_ttl), "three in four had a TTL: {items:?}");
-    assert!(told("age") <= 60 && told("evicted_time") <= 60, "{items:?}");
-    assert_eq!((told("reclaimed"), told("expired_unfetched")), (2, 1), "{items:?}");
+    assert!(replied("age") <= 60 && replied("evicted_time") <= 60, "{items:?}");
+    assert_eq!((replied("reclaimed"), replied("expired_unfetched")), (2, 1), "{items:?}");
     assert_eq!(general["expired_unfetched"], "1");
     wait_until("the oldest item is a second old", || stat(&mut client, " items")["items:1:age"] != "0");
     running.stop();
@@ -552,10 +552,12 @@ fn connections_are_told_one_by_one_with_their_peers_and_go_when_they_close() {
     let mut watcher = Client::connect(tcp(&running));
     watcher.ask(b"watch mutations\r\n", b"OK\r\n");
     let addresses = |client: &mut Client| {
-        let told = stat(client, " conns");
-        let mut addresses: Vec<String> = told
+        let replied = stat(client, " conns");
+        let mut addresses: Vec<String> = replied
             .iter()
-            .filter(|(name, _)| name.ends_with(":addr") && told[&name.replace(":addr", ":state")] != "conn_listening")
+            .filter(|(name, _)| {
+                name.ends_with(":addr") && replied[&name.replace(":addr", ":state")] != "conn_listening"
+            })
             .map(|(_, address)| address.clone())
             .collect();
         addresses.sort();
@@ -566,9 +568,9 @@ fn connections_are_told_one_by_one_with_their_peers_and_go_when_they_close() {
     expected.sort();
     wait_until("all are told", || addresses(&mut first) == expected);
     wait_until("the watcher is told as one", || stat(&mut first, " conns").values().any(|state| state == "conn_watch"));
-    let told = stat(&mut first, " conns");
-    assert_eq!(told.values().filter(|state| *state == "conn_listening").count(), 2);
-    let silent = told.iter().filter(|(name, _)| name.ends_with(":secs_since_last_cmd"));
+    let replied = stat(&mut first, " conns");
+    assert_eq!(replied.values().filter(|state| *state == "conn_listening").count(), 2);
+    let silent = replied.iter().filter(|(name, _)| name.ends_with(":secs_since_last_cmd"));
     assert!(silent.clone().count() == 4 && silent.clone().all(|(_, secs)| secs.parse::<u64>().is_ok_and(|s| s < 60)));
     drop((second, third, watcher));
     wait_until("who closed is not told", || addresses(&mut first) == [of(&first)]);

@@ -144,9 +144,9 @@ const ROWS: [Row; 21] = [
             ("EXPIRE b 1000", true),
         ] {
             both.do_r(words);
-            let told: i64 = both.line("mg b t").strip_prefix("HD t").expect("an end").parse().expect("a number");
-            assert_eq!(told > 0, ends, "{words}: {told}");
-            assert!((both.number("TTL b") - told).abs() <= 1, "{words}: {told}");
+            let replied: i64 = both.line("mg b t").strip_prefix("HD t").expect("an end").parse().expect("a number");
+            assert_eq!(replied > 0, ends, "{words}: {replied}");
+            assert!((both.number("TTL b") - replied).abs() <= 1, "{words}: {replied}");
         }
     }),
     ("`touch`, `gat`", |both| {

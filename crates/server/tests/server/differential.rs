@@ -424,7 +424,7 @@ fn one_random_stream_gets_the_same_replies_from_debians_memcached() {
                 "batch {batch}, reply {number}\nmemcached: {}\nours:      {}\n{}",
                 show(theirs),
                 show(ours),
-                told(&script)
+                replied(&script)
             );
             *codes.entry(expected[number].words[0].clone()).or_default() += 1;
         }
@@ -468,7 +468,7 @@ fn show(reply: Option<&Reply>) -> String {
 }
 
 /// The batch, values shortened.
-fn told(script: &Script) -> String {
+fn replied(script: &Script) -> String {
     let mut text = String::new();
     for piece in &script.pieces {
         match piece {

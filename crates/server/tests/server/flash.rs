@@ -16,19 +16,19 @@ fn read_lines(client: &mut Client, lines: &[Vec<u64>]) -> Vec<Vec<(u64, Vec<u8>)
     client.stream.write_all(lines.iter().map(text).collect::<String>().as_bytes()).expect("sends");
     let mut reader = BufReader::new(&client.stream);
     let answers = lines.iter().map(|_| {
-        let mut told = Vec::new();
+        let mut replied = Vec::new();
         loop {
             let mut line = String::new();
             reader.read_line(&mut line).expect("a line");
             if line == "END\r\n" {
-                return told;
+                return replied;
             }
             let words: Vec<&str> = line.split_whitespace().collect();
             assert_eq!((words[0], words[2]), ("VALUE", "0"), "{line}");
             let mut bytes = vec![0; words[3].parse::<usize>().expect("a length") + 2];
             reader.read_exact(&mut bytes).expect("a value");
             bytes.truncate(bytes.len() - 2);
-            told.push((words[1].strip_prefix("filler:").expect("a key").parse().expect("a number"), bytes));
+            replied.push((words[1].strip_prefix("filler:").expect("a key").parse().expect("a number"), bytes));
         }
     });
     answers.collect()
@@ -54,11 +54,11 @@ fn a_small_memory_serves_what_is_in_the_file_to_pipelines_of_memory_and_flash_mi
                 (0..1 + random.below(5)).map(|_| from + random.below(KEYS - from)).collect()
             })
             .collect();
-        for (line, told) in lines.iter().zip(read_lines(&mut client, &lines)) {
+        for (line, replied) in lines.iter().zip(read_lines(&mut client, &lines)) {
             asked += line.len();
-            hits += told.len();
+            hits += replied.len();
             let mut left = line.iter();
-            for (number, bytes) in told {
+            for (number, bytes) in replied {
                 assert!(left.any(|asked| *asked == number), "{number} is out of order in {line:?}");
                 assert!(bytes == bytes_of(number), "{number} has another value");
             }
@@ -80,8 +80,8 @@ fn a_small_memory_serves_what_is_in_the_file_to_pipelines_of_memory_and_flash_mi
     let after = tiered.stats();
     assert!(after.flash_hits > before.flash_hits + 3000, "{after:?}");
     assert_eq!(after.flash_failed, 0);
-    let told = tiered.running.shared().hot_keys(2, 100);
-    let missed: u64 = told.list(List::Missed).iter().map(|leader| leader.amount).sum();
+    let replied = tiered.running.shared().hot_keys(2, 100);
+    let missed: u64 = replied.list(List::Missed).iter().map(|leader| leader.amount).sum();
     assert!(missed < asked as u64 / 5, "what is in the file is no miss: {missed} of {asked}");
 }
 
@@ -113,9 +113,9 @@ fn of_many_that_wait_for_the_file_each_is_served_when_its_read_has_come_and_not_
             client.send(format!("get {}\r\n", key(number(at))).as_bytes());
         }
         for (at, client) in clients.iter_mut().enumerate() {
-            let told = read_answer(client);
+            let replied = read_answer(client);
             let want = value(&key(number(at)), &bytes_of(number(at)));
-            assert!(told == want || told == b"END\r\n", "{}: {} bytes", number(at), told.len());
+            assert!(replied == want || replied == b"END\r\n", "{}: {} bytes", number(at), replied.len());
         }
     }
     let (hits, parked) = (tiered.stats().flash_hits - hits_before, parked() - parked_before);
@@ -170,8 +170,8 @@ fn what_is_deleted_overwritten_or_flushed_does_not_come_back_from_the_file() {
     tiered.fill(KEYS..KEYS + 15_000);
     let mut new = 0;
     for number in numbers() {
-        let told = read_lines(&mut client, &[vec![number]]).pop().expect("an answer");
-        match told.first() {
+        let replied = read_lines(&mut client, &[vec![number]]).pop().expect("an answer");
+        match replied.first() {
             None => {}
             Some((_, bytes)) => {
                 assert!(number % 2 == 1 && bytes == b"new", "{number} came back");

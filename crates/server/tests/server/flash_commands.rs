@@ -238,31 +238,31 @@ impl Side {
     }
 
     fn settled(&mut self, row: usize, reply: &str) -> String {
-        let mut told: Vec<String> = Vec::new();
+        let mut replied: Vec<String> = Vec::new();
         for word in reply.split_whitespace() {
             let (name, number) = word.split_at(word.find(|c: char| c.is_ascii_digit()).unwrap_or(word.len()));
             let of_server = ["la=", "cas=", "exp="].contains(&name) && number != "-1";
             match number.parse::<u64>() {
-                Ok(_) if of_server => told.push(format!("{name}T")),
+                Ok(_) if of_server => replied.push(format!("{name}T")),
                 // Those that rows say themselves are the same for all.
                 Ok(value) if value >= 1 << 18 && !number.contains("000000000") => {
                     if name != "t" {
                         self.tokens[row] = number.to_owned();
                     }
-                    if told.last().is_some_and(|last| last.starts_with('$')) {
-                        told.pop();
+                    if replied.last().is_some_and(|last| last.starts_with('$')) {
+                        replied.pop();
                     }
-                    told.push(format!("{name}T"));
+                    replied.push(format!("{name}T"));
                 }
-                _ => told.push(word.to_owned()),
+                _ => replied.push(word.to_owned()),
             }
         }
-        told.join(" ")
+        replied.join(" ")
     }
 
     /// What there is under the keys of a row.
     fn state(&mut self, row: usize) -> Vec<String> {
-        let mut told = Vec::new();
+        let mut replied = Vec::new();
         for key in ["@1", "@2", "@3"] {
             let kind = self.ask(row, &format!("TYPE {key}"));
             let value = match &kind[..] {
@@ -270,9 +270,9 @@ impl Side {
                 "+none" => String::new(),
                 _ => self.ask(row, &format!("REC.GET {key} TYPED")),
             };
-            told.push(format!("{kind} {value} {}", self.ask(row, &format!("PEXPIRETIME {key}"))));
+            replied.push(format!("{kind} {value} {}", self.ask(row, &format!("PEXPIRETIME {key}"))));
         }
-        told
+        replied
     }
 }
 

@@ -68,7 +68,7 @@ fn a_query_tells_records_in_the_file_as_a_server_does_that_has_all_in_memory() {
     tiered.fill(FILLERS..FILLERS + 3000);
     let before = tiered.stats();
     let mut random = Prng::new(3);
-    let (mut told, mut pages) = (0, 0);
+    let (mut replied, mut pages) = (0, 0);
     for round in 0..60 {
         let (low, high) = (random.below(500), random.below(500));
         let text = |number: u64| format!("some-text-{:03}", number % 211);
@@ -85,14 +85,14 @@ fn a_query_tells_records_in_the_file_as_a_server_does_that_has_all_in_memory() {
             assert_eq!(ours, theirs, "{asked} LIMIT {limit} AFTER {cursor}");
             let mut words = ours.split(' ');
             cursor = words.nth(2).expect("a cursor").to_owned();
-            told += words.next().and_then(|count| count[1..].parse::<usize>().ok()).expect("a count");
+            replied += words.next().and_then(|count| count[1..].parse::<usize>().ok()).expect("a count");
             pages += 1;
             if cursor == "0" {
                 break;
             }
         }
     }
-    assert!(told > 10_000 && pages > 100, "{told} records, {pages} pages");
+    assert!(replied > 10_000 && pages > 100, "{replied} records, {pages} pages");
     let after = tiered.stats();
     assert_eq!(after.flash_back, before.flash_back, "none was brought back for that");
     assert_eq!(after.flash_failed, 0);
@@ -159,9 +159,9 @@ fn nothing_is_told_that_was_overwritten_or_deleted_before_it_was_asked_for_and_a
         let mut told_changed = 0;
         for round in 0..12 {
             let answered: Vec<u64> = changes.answered.iter().map(|number| number.load(SeqCst)).collect();
-            let told = queried(&mut redis, &asked_all, [4096, 700, 50][round % 3]);
+            let replied = queried(&mut redis, &asked_all, [4096, 700, 50][round % 3]);
             let mut seen = HashMap::new();
-            for (key, value) in told {
+            for (key, value) in replied {
                 let (record, value): (u64, u64) =
                     (key[2..].parse().expect("a number"), value.parse().expect("a number"));
                 assert_eq!(value % RECORDS, record, "{key} has another's value");
@@ -185,8 +185,8 @@ fn nothing_is_told_that_was_overwritten_or_deleted_before_it_was_asked_for_and_a
     assert!(after.flash_back > before.flash_back + 100, "records came back to be changed");
     assert!(after.flash_taken > before.flash_taken + 100, "and others went");
     // No changes any more: each record is at its place, and only present records have entries.
-    let mut told = queried(&mut redis, &asked_all, 500);
-    told.sort_unstable();
+    let mut replied = queried(&mut redis, &asked_all, 500);
+    replied.sort_unstable();
     let mut wanted: Vec<(String, String)> = Vec::new();
     for record in 0..RECORDS {
         let number = changes.answered[record as usize].load(SeqCst);
@@ -195,7 +195,7 @@ fn nothing_is_told_that_was_overwritten_or_deleted_before_it_was_asked_for_and_a
         }
     }
     wanted.sort_unstable();
-    assert!(told == wanted, "{} of {}", told.len(), wanted.len());
+    assert!(replied == wanted, "{} of {}", replied.len(), wanted.len());
     let list = redis.text("REC.INDEX LIST");
     assert!(list.contains(&format!(":{} ", wanted.len())), "{} records: {list}", wanted.len());
 }
@@ -245,10 +245,11 @@ fn a_query_ends_when_the_file_fails_under_it_and_what_was_there_is_not_told() {
         redis.text(&format!("REC.GET k:{} BINS v", 1 + tiered.stats().flash_failed % 40));
         tiered.running.shared().threads.flash.as_ref().expect("there is one").counts().devices_lost == 1
     });
-    let mut told: Vec<String> = queried(&mut redis, "v BETWEEN 0 1000", 700).into_iter().map(|(key, _)| key).collect();
-    told.sort_unstable();
-    assert!(near.iter().all(|key| told.contains(key)), "what is in memory is told: {}", told.len());
-    assert!(told.len() < RECORDS as usize / 4, "{} are told", told.len());
+    let mut replied: Vec<String> =
+        queried(&mut redis, "v BETWEEN 0 1000", 700).into_iter().map(|(key, _)| key).collect();
+    replied.sort_unstable();
+    assert!(near.iter().all(|key| replied.contains(key)), "what is in memory is told: {}", replied.len());
+    assert!(replied.len() < RECORDS as usize / 4, "{} are told", replied.len());
     let list = redis.text("REC.INDEX LIST");
-    assert!(list.contains(&format!(":{} ", told.len())), "entries of what is gone go: {} {list}", told.len());
+    assert!(list.contains(&format!(":{} ", replied.len())), "entries of what is gone go: {} {list}", replied.len());
 }

@@ -69,9 +69,9 @@ fn scan_keys_dbsize_and_randomkey_tell_of_what_is_in_the_file() {
     );
     assert_eq!(scanned(&mut redis, "1000", &[b"TYPE", b"hash"]).0, HashSet::from([b"a hash".to_vec()]));
 
-    let told = words_of(&redis.ask(&[b"KEYS", b"*"]));
-    assert_eq!(told.len(), wanted.len(), "each once");
-    assert!(told.into_iter().collect::<HashSet<_>>() == wanted);
+    let replied = words_of(&redis.ask(&[b"KEYS", b"*"]));
+    assert_eq!(replied.len(), wanted.len(), "each once");
+    assert!(replied.into_iter().collect::<HashSet<_>>() == wanted);
     assert_eq!(redis.text("DBSIZE"), format!(":{}", wanted.len()));
     let drawn: HashSet<Vec<u8>> = (0..60).map(|_| words_of(&redis.ask(&[b"RANDOMKEY"])).remove(0)).collect();
     assert!(drawn.is_subset(&wanted) && drawn.len() > 40, "{}", drawn.len());
@@ -142,7 +142,7 @@ fn dumps_tell_of_what_is_in_the_file() {
         [("lru_crawler mgdump hash", "mg ", "EN\r\n"), ("lru_crawler metadump all", "key=", "END\r\n")]
     {
         client.send(format!("{command}\r\n").as_bytes());
-        let (mut told, mut reader) = (HashSet::new(), BufReader::new(&client.stream));
+        let (mut replied, mut reader) = (HashSet::new(), BufReader::new(&client.stream));
         loop {
             let mut line = String::new();
             reader.read_line(&mut line).expect("a line");
@@ -150,9 +150,9 @@ fn dumps_tell_of_what_is_in_the_file() {
                 break;
             }
             let key = line.strip_prefix(prefix).expect("a line of an item").split_whitespace().next().expect("a key");
-            told.insert(key.replace("%3A", ":").into_bytes());
+            replied.insert(key.replace("%3A", ":").into_bytes());
         }
-        assert!(told == wanted, "{command}: {} of {}", told.len(), wanted.len());
+        assert!(replied == wanted, "{command}: {} of {}", replied.len(), wanted.len());
         client = tiered.memcached();
     }
 }

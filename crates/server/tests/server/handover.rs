@@ -196,8 +196,8 @@ fn subscribers_go_on_with_every_message_once_and_in_order() {
         };
         texts(&mut second, b"*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n", 2);
         texts(&mut third, b">4\r\n$8\r\npmessage\r\n$2\r\nn*\r\n$4\r\nnews\r\n", 3);
-        let told: usize = (0..2 * MESSAGES).filter(|_| line(&mut monitor).contains("\"PUBLISH\" \"news\"")).count();
-        assert_eq!(told, 2 * MESSAGES, "{io:?}");
+        let replied: usize = (0..2 * MESSAGES).filter(|_| line(&mut monitor).contains("\"PUBLISH\" \"news\"")).count();
+        assert_eq!(replied, 2 * MESSAGES, "{io:?}");
         second.ask(b"PING\r\n", b"*2\r\n$4\r\npong\r\n$0\r\n\r\n");
         third.ask(b"PUNSUBSCRIBE n*\r\n", b">3\r\n$12\r\npunsubscribe\r\n$2\r\nn*\r\n:0\r\n");
         running.stop();
@@ -248,9 +248,9 @@ fn transactions_go_on_and_keys_that_changed_meanwhile_are_known_to_have() {
         queueing.ask(b"INCR a\r\nEXEC\r\nGET a\r\n", b"+QUEUED\r\n*3\r\n+OK\r\n:2\r\n:3\r\n$1\r\n3\r\n");
         spoilt.ask(b"EXEC\r\n", b"-EXECABORT Transaction discarded because of previous errors.\r\n");
         for ((watch, is_executed), client) in rows.iter().zip(&mut watching) {
-            let told = if *is_executed { &b"*1\r\n$1\r\n1\r\n"[..] } else { b"*-1\r\n" };
+            let replied = if *is_executed { &b"*1\r\n$1\r\n1\r\n"[..] } else { b"*-1\r\n" };
             client.send(b"MULTI\r\nGET k\r\nEXEC\r\n");
-            client.expect(&[b"+OK\r\n+QUEUED\r\n", told].concat());
+            client.expect(&[b"+OK\r\n+QUEUED\r\n", replied].concat());
             let _ = watch;
         }
         other.ask(b"SELECT 2\r\nGET a\r\n", b"+OK\r\n$1\r\n3\r\n");
@@ -360,9 +360,13 @@ fn who_is_refused_by_the_next_server_is_told_nothing_in_the_midst_of_an_answer()
     let estate = estate_of(running);
     assert_eq!(estate.connections.len(), 2);
     let running = go_on(heir, estate);
-    let told = client.read_to_end();
+    let replied = client.read_to_end();
     let whole = value("long", &long).repeat(10);
-    assert!(whole.starts_with(&told) && told.len() < whole.len(), "{}", told[told.len() - 60..].escape_ascii());
+    assert!(
+        whole.starts_with(&replied) && replied.len() < whole.len(),
+        "{}",
+        replied[replied.len() - 60..].escape_ascii()
+    );
     running.stop();
 }
 

@@ -50,14 +50,14 @@ fn text(reply: &[u8]) -> String {
 
 /// Returns the keys of a whole walk.
 fn walk(client: &mut Replies) -> Vec<String> {
-    let (mut cursor, mut told) = ("0".to_owned(), Vec::new());
+    let (mut cursor, mut replied) = ("0".to_owned(), Vec::new());
     loop {
         let reply = text(&client.ask(&[b"SCAN", cursor.as_bytes(), b"COUNT", b"1000"]));
         let mut words = reply.split("\r\n").filter(|word| !word.starts_with(['*', '$']) && !word.is_empty());
         cursor = words.next().expect("a cursor").to_owned();
-        told.extend(words.map(str::to_owned));
+        replied.extend(words.map(str::to_owned));
         if cursor == "0" {
-            return told;
+            return replied;
         }
     }
 }
@@ -83,10 +83,10 @@ fn one_key_has_another_value_in_every_database_and_walks_and_counts_see_one() {
         assert_eq!(client.ask(&[b"DBSIZE"]), b":2\r\n");
         let keys = text(&client.ask(&[b"KEYS", b"*"]));
         assert!(keys.starts_with("*2\r\n") && keys.contains(&format!("\r\nown-{number}\r\n")), "{keys}");
-        let mut told = walk(&mut client);
-        told.sort();
-        told.dedup();
-        assert_eq!(told, ["k".to_owned(), format!("own-{number}")]);
+        let mut replied = walk(&mut client);
+        replied.sort();
+        replied.dedup();
+        assert_eq!(replied, ["k".to_owned(), format!("own-{number}")]);
         let random = text(&client.ask(&[b"RANDOMKEY"]));
         assert!(random.contains("\r\nk\r\n") || random.contains(&format!("own-{number}\r\n")), "{random}");
         assert_eq!(client.ask(&[b"EXISTS", b"own-1", b"own-2"]), b":0\r\n");
@@ -209,8 +209,8 @@ fn notifications_name_the_database() {
     listener.next();
     // What the background removes.
     client.ask(&[b"SET", b"short", b"v", b"PX", b"1"]);
-    let told = std::iter::repeat_with(|| text(&listener.next())).take(12).find(|line| line.contains("expired"));
-    assert!(told.is_some_and(|line| line.contains("@3__")), "its number is told");
+    let replied = std::iter::repeat_with(|| text(&listener.next())).take(12).find(|line| line.contains("expired"));
+    assert!(replied.is_some_and(|line| line.contains("@3__")), "its number is told");
     running.stop();
 }
 
@@ -347,13 +347,13 @@ fn what_is_told_of_keys_and_counters_says_whose_they_are() {
         replies.client.send(&gets);
         (0..4_000).for_each(|_| drop(replies.next()));
     }
-    let told = text(&client.ask(&[b"HOTKEYS", b"big"]));
+    let replied = text(&client.ask(&[b"HOTKEYS", b"big"]));
     let [first, second] = ["$5\r\nbig:k\r\n:5000\r\n$4\r\nshop\r\n", "$5\r\nbig:k\r\n:3000\r\n$7\r\ndefault\r\n"];
-    assert!(told.ends_with(&format!("*2\r\n*3\r\n{first}*3\r\n{second}")), "{told}");
+    assert!(replied.ends_with(&format!("*2\r\n*3\r\n{first}*3\r\n{second}")), "{replied}");
     for (list, name) in [("keys", "big:k"), ("missed", "none:k"), ("prefixes", "big"), ("missed-prefixes", "none")] {
-        let told = text(&client.ask(&[b"HOTKEYS", list.as_bytes()]));
-        let of = |namespace: &str| told.split("*3\r\n").any(|one| one.contains(name) && one.contains(namespace));
-        assert!(of("\r\nshop\r\n") && of("\r\ndefault\r\n"), "{list}: {told}");
+        let replied = text(&client.ask(&[b"HOTKEYS", list.as_bytes()]));
+        let of = |namespace: &str| replied.split("*3\r\n").any(|one| one.contains(name) && one.contains(namespace));
+        assert!(of("\r\nshop\r\n") && of("\r\ndefault\r\n"), "{list}: {replied}");
     }
     let mut plain = memcached(&running, Namespace::DEFAULT);
     plain.send(b"stats namespaces\r\nquit\r\n");

@@ -62,14 +62,14 @@ fn compare(version: &[u8]) {
         ours[*who].client.send(&request(words));
         theirs[*who].client.send(&request(words));
         for (reader, count) in replies.iter().enumerate() {
-            let mut told = [Vec::new(), Vec::new()];
+            let mut replied = [Vec::new(), Vec::new()];
             for _ in 0..*count {
-                told[0].push(ours[reader].next().escape_ascii().to_string());
-                told[1].push(theirs[reader].next().escape_ascii().to_string());
+                replied[0].push(ours[reader].next().escape_ascii().to_string());
+                replied[1].push(theirs[reader].next().escape_ascii().to_string());
             }
             // What several patterns match comes in any order.
-            told.iter_mut().for_each(|told| told.sort());
-            assert_eq!(told[0], told[1], "step {step}: {words:?} read by {reader}");
+            replied.iter_mut().for_each(|replied| replied.sort());
+            assert_eq!(replied[0], replied[1], "step {step}: {words:?} read by {reader}");
         }
     }
     running.stop();
@@ -169,8 +169,8 @@ fn the_answer_to_unsubscribe_comes_behind_every_message() {
                 left += 1;
             }
         }
-        let told: usize = (0..10).map(|_| usize::from(publisher.next() == b":1\r\n")).sum();
-        assert_eq!(messages, told, "round {round}: who was counted was told, and before it left");
+        let replied: usize = (0..10).map(|_| usize::from(publisher.next() == b":1\r\n")).sum();
+        assert_eq!(messages, replied, "round {round}: who was counted was told, and before it left");
         assert_eq!(subscriber.ask(&[b"PING"]), b"+PONG\r\n");
     }
     running.stop();
@@ -233,8 +233,8 @@ fn a_list_of_channels_that_is_longer_than_an_output_comes_whole() {
         subscriber.client.send(&request(&asked));
         names.iter().for_each(|_| assert!(subscriber.next().starts_with(b"*3")));
     }
-    let told = other.ask(&[b"PUBSUB", b"CHANNELS"]);
-    assert!(told.starts_with(b"*5000\r\n") && told.len() > 5000 * 50, "{} bytes", told.len());
+    let replied = other.ask(&[b"PUBSUB", b"CHANNELS"]);
+    assert!(replied.starts_with(b"*5000\r\n") && replied.len() > 5000 * 50, "{} bytes", replied.len());
     assert_eq!(other.ask(&[b"PING"]), b"+PONG\r\n");
     subscriber.client.send(&request(&[b"UNSUBSCRIBE"]));
     (0..5000).for_each(|_| assert!(subscriber.next().starts_with(b"*3\r\n$11\r\nunsubscribe")));
@@ -252,9 +252,12 @@ fn who_monitors_is_told_of_every_command_but_those_with_secrets() {
     client.ask(&[b"NOSUCH"]);
     assert!(client.ask(&[b"GET", b"key"]).starts_with(b"$"));
     let peer = client.client.stream.local_addr().unwrap();
-    let told: Vec<String> = (0..2).map(|_| String::from_utf8(monitor.next()).unwrap()).collect();
-    assert!(told[0].ends_with(&format!(" [0 {peer}] \"SET\" \"key\" \"a \\\"b\\\"\\r\\n\\x01\"\r\n")), "{told:?}");
-    assert!(told[0].starts_with('+') && told[1].ends_with("] \"GET\" \"key\"\r\n"), "{told:?}");
+    let replied: Vec<String> = (0..2).map(|_| String::from_utf8(monitor.next()).unwrap()).collect();
+    assert!(
+        replied[0].ends_with(&format!(" [0 {peer}] \"SET\" \"key\" \"a \\\"b\\\"\\r\\n\\x01\"\r\n")),
+        "{replied:?}"
+    );
+    assert!(replied[0].starts_with('+') && replied[1].ends_with("] \"GET\" \"key\"\r\n"), "{replied:?}");
     drop(monitor);
     wait_until("the end of monitoring", || {
         client.ask(&[b"PING"]);
@@ -266,7 +269,7 @@ fn who_monitors_is_told_of_every_command_but_those_with_secrets() {
 #[test]
 fn who_monitors_reads_of_transactions_what_redis_tells_when_they_are_executed() {
     let (redis, running) = (Redis::start(), start(both()));
-    let told = [resp_addr(&running), redis.addr].map(|addr| {
+    let replied = [resp_addr(&running), redis.addr].map(|addr| {
         let [mut monitor, mut client, mut other] = [(); 3].map(|()| Replies::connect(addr));
         assert_eq!(monitor.ask(&[b"MONITOR"]), b"+OK\r\n");
         for (who, line) in [
@@ -304,7 +307,7 @@ fn who_monitors_reads_of_transactions_what_redis_tells_when_they_are_executed() 
         }
         lines
     });
-    assert_eq!(told[0], told[1]);
+    assert_eq!(replied[0], replied[1]);
     running.stop();
 }
 
@@ -369,9 +372,9 @@ fn changes_of_keys_are_told_as_redis_tells_them() {
     for (words, events) in CHANGES {
         assert_eq!(our_client.ask(words), their_client.ask(words), "{words:?}");
         for event in 0..2 * events {
-            let (told, wanted) = (ours.next(), theirs.next());
+            let (replied, wanted) = (ours.next(), theirs.next());
             let show = |bytes: &[u8]| bytes.escape_ascii().to_string();
-            assert_eq!(show(&told), show(&wanted), "event {event} of {words:?}");
+            assert_eq!(show(&replied), show(&wanted), "event {event} of {words:?}");
         }
     }
     // Nothing more was published.
@@ -404,9 +407,9 @@ fn what_memcached_clients_change_is_told_too() {
         let key = line.split([' ', '\r']).find(|word| ["k", "none", "end"].contains(word)).unwrap();
         for event in events {
             let (by_key, by_event) = (ours.next(), ours.next());
-            let ends = |told: &[u8], name: String, text: &str| {
+            let ends = |replied: &[u8], name: String, text: &str| {
                 let end = format!("${}\r\n{name}\r\n${}\r\n{text}\r\n", name.len(), text.len());
-                assert!(told.ends_with(end.as_bytes()), "{line:?}: {}", told.escape_ascii());
+                assert!(replied.ends_with(end.as_bytes()), "{line:?}: {}", replied.escape_ascii());
             };
             ends(&by_key, format!("__keyspace@0__:{key}"), event);
             ends(&by_event, format!("__keyevent@0__:{event}"), key);
@@ -432,8 +435,8 @@ fn keys_that_expire_and_keys_that_are_evicted_are_told_as_the_store_notices() {
             number += 1;
         }
     });
-    let told = subscriber.next();
-    assert!(String::from_utf8_lossy(&told).contains("__keyevent@0__:evicted\r\n$"), "{}", told.escape_ascii());
+    let replied = subscriber.next();
+    assert!(String::from_utf8_lossy(&replied).contains("__keyevent@0__:evicted\r\n$"), "{}", replied.escape_ascii());
     writer.join().unwrap();
     running.stop();
 }

@@ -255,17 +255,17 @@ fn requests_for_many_keys_that_outrun_the_output_are_answered_whole_and_counted_
 
 /// Returns the keys of a whole walk, and the number of calls.
 fn walk(redis: &mut Replies) -> (std::collections::HashSet<String>, usize) {
-    let (mut cursor, mut told, mut calls) = ("0".to_owned(), std::collections::HashSet::new(), 0);
+    let (mut cursor, mut replied, mut calls) = ("0".to_owned(), std::collections::HashSet::new(), 0);
     loop {
         let reply = redis.ask(&[b"SCAN", cursor.as_bytes(), b"MATCH", b"user:*", b"COUNT", b"100"]);
         let text = String::from_utf8(reply).unwrap();
         let words = text.split("\r\n").filter(|word| !word.starts_with(['*', '$']) && !word.is_empty());
         let words: Vec<&str> = words.collect();
         cursor = words[0].to_owned();
-        told.extend(words[1..].iter().map(|word| (*word).to_owned()));
+        replied.extend(words[1..].iter().map(|word| (*word).to_owned()));
         calls += 1;
         if cursor == "0" {
-            return (told, calls);
+            return (replied, calls);
         }
     }
 }
@@ -278,9 +278,9 @@ fn a_walk_tells_every_key_once_or_twice_and_only_those_that_match() {
         let name = format!("{}:{number}", ["user", "page"][number % 2]);
         assert_eq!(redis.ask(&[b"SET", name.as_bytes(), b"v"]), b"+OK\r\n");
     }
-    let (told, calls) = walk(&mut redis);
-    assert_eq!(told.len(), 750);
-    assert!(told.iter().all(|name| name.starts_with("user:")) && calls > 3, "{calls} calls");
+    let (replied, calls) = walk(&mut redis);
+    assert_eq!(replied.len(), 750);
+    assert!(replied.iter().all(|name| name.starts_with("user:")) && calls > 3, "{calls} calls");
     assert_eq!(redis.ask(&[b"DBSIZE"]), b":1500\r\n");
     assert_eq!(redis.ask(&[b"FLUSHALL"]), b"+OK\r\n");
     assert_eq!(walk(&mut redis).0.len(), 0);

@@ -70,7 +70,7 @@ fn whole_run(seed: u64) -> Option<Reached> {
 fn no_sequence_of_requests_ends_the_server_or_leaves_anything_behind() {
     let seed = number_of("GANNET_SEED").unwrap_or(1);
     let lasts = Duration::from_secs(number_of("GANNET_WHOLE_SECONDS").unwrap_or(WHOLE_SECONDS));
-    let (begun, mut told, mut cases, mut reached) = (Instant::now(), Instant::now(), 0, Reached::default());
+    let (begun, mut replied, mut cases, mut reached) = (Instant::now(), Instant::now(), 0, Reached::default());
     let mut failed = Vec::new();
     while cases == 0 || begun.elapsed() < lasts && failed.len() < FAILURES_MAX {
         match whole_run(seed + cases) {
@@ -78,8 +78,8 @@ fn no_sequence_of_requests_ends_the_server_or_leaves_anything_behind() {
             None => failed.push(seed + cases),
         }
         cases += 1;
-        if told.elapsed() > Duration::from_secs(60) {
-            told = Instant::now();
+        if replied.elapsed() > Duration::from_secs(60) {
+            replied = Instant::now();
             println!("{cases} cases in {} s from seed {seed}: {reached:?}", begun.elapsed().as_secs());
         }
     }
@@ -152,12 +152,12 @@ fn a_key_longer_than_keys_may_be_is_refused_by_every_command_that_would_store_it
     }
     requests.push(request(&[b"EXISTS", &long, short, b"hash"]));
     let requests: Vec<_> = requests.into_iter().map(|request| (Protocol::Resp, request)).collect();
-    let told = whole_server::answers(&requests);
-    for ((_, request), told) in requests.iter().zip(&told).skip(stored).take(requests.len() - stored - 1) {
-        let refused = told.starts_with(b"-") || told == b"$-1\r\n";
-        assert!(refused, "{} is answered {}", request[..40].escape_ascii(), told.escape_ascii());
+    let replied = whole_server::answers(&requests);
+    for ((_, request), replied) in requests.iter().zip(&replied).skip(stored).take(requests.len() - stored - 1) {
+        let refused = replied.starts_with(b"-") || replied == b"$-1\r\n";
+        assert!(refused, "{} is answered {}", request[..40].escape_ascii(), replied.escape_ascii());
     }
-    assert_eq!(told.last().unwrap(), b":2\r\n", "what was to be renamed is there, and nothing under the long key");
+    assert_eq!(replied.last().unwrap(), b":2\r\n", "what was to be renamed is there, and nothing under the long key");
 }
 
 /// Redis clients store keys of up to 64 KiB, 16 KiB here. A dump writes up to three bytes for each byte of a key.
@@ -168,11 +168,11 @@ fn a_dump_tells_of_keys_that_no_client_of_memcached_could_name() {
     for line in ["lru_crawler metadump all", "lru_crawler mgdump all", "stats cachedump 1 0", "version"] {
         requests.push((Protocol::Memcache, format!("{line}\r\n").into_bytes()));
     }
-    let told = whole_server::answers(&requests);
-    assert!(told[..keys.len()].iter().all(|told| told == b"+OK\r\n"));
-    let [meta, mg, cache] = [0, 1, 2].map(|dump| String::from_utf8_lossy(&told[keys.len() + dump]).into_owned());
+    let replied = whole_server::answers(&requests);
+    assert!(replied[..keys.len()].iter().all(|replied| replied == b"+OK\r\n"));
+    let [meta, mg, cache] = [0, 1, 2].map(|dump| String::from_utf8_lossy(&replied[keys.len() + dump]).into_owned());
     assert_eq!((meta.matches("key=").count(), meta.matches("%FF").count()), (5, 300), "whole keys are told");
     assert_eq!((meta.matches("%20").count(), mg.as_str()), (15_000, "mg c\r\nEN\r\n"));
     assert_eq!(cache.matches("ITEM ").count(), 5);
-    assert!(told.last().unwrap().starts_with(b"VERSION"));
+    assert!(replied.last().unwrap().starts_with(b"VERSION"));
 }

@@ -196,14 +196,14 @@ fn a_walk_over_a_long_hash_tells_each_field_that_stays_once() {
     for number in 0..500 {
         assert_eq!(redis.shown(&format!("HSET h f{number} {number}")), ":1");
     }
-    let (mut cursor, mut calls, mut told) = ("0".to_owned(), 0, Vec::new());
+    let (mut cursor, mut calls, mut replied) = ("0".to_owned(), 0, Vec::new());
     loop {
         let reply = redis.shown(&format!("HSCAN h {cursor} COUNT 20"));
         let words: Vec<&str> = reply.split(' ').filter(|word| !word.starts_with(['*', '$'])).collect();
         cursor = words[0].to_owned();
         for pair in words[1..].chunks(2) {
             assert_eq!(pair[0][1..], *pair[1]);
-            told.push(pair[0].to_owned());
+            replied.push(pair[0].to_owned());
         }
         calls += 1;
         // Others come and go meanwhile.
@@ -215,8 +215,8 @@ fn a_walk_over_a_long_hash_tells_each_field_that_stays_once() {
     }
     let stayed: Vec<_> = (0..500).filter(|number| !(251..=250 + calls).contains(number)).collect();
     assert!(calls > 10 && stayed.len() > 400, "{calls} calls");
-    let distinct: HashSet<_> = told.iter().collect();
-    assert_eq!(distinct.len(), told.len(), "none is told twice");
+    let distinct: HashSet<_> = replied.iter().collect();
+    assert_eq!(distinct.len(), replied.len(), "none is told twice");
     assert!(stayed.iter().all(|number| distinct.contains(&format!("f{number}"))));
     let names = redis.shown("HSCAN h 0 COUNT 100000 MATCH f4?? NOVALUES");
     assert_eq!(names.matches("$4 f4").count(), 100);

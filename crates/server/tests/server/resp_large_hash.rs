@@ -19,9 +19,9 @@ fn sorted(reply: &[u8], together: usize) -> Vec<String> {
     let text = String::from_utf8(reply.to_vec()).unwrap();
     let words: Vec<&str> =
         text.split("\r\n").filter(|word| !word.starts_with(['*', '$', '%']) && !word.is_empty()).collect();
-    let mut told: Vec<String> = words.chunks(together).map(|words| words.join(" ")).collect();
-    told.sort_unstable();
-    told
+    let mut replied: Vec<String> = words.chunks(together).map(|words| words.join(" ")).collect();
+    replied.sort_unstable();
+    replied
 }
 
 fn line(prng: &mut Prng, fields: u64) -> String {
@@ -71,18 +71,18 @@ fn hashes_of_up_to_a_hundred_thousand_fields_are_those_of_redis() {
             }
         }
         large += usize::from(gannet.text("OBJECT ENCODING h") == "$9 hashtable");
-        let told = |replies: &mut Replies, line: &str, together| sorted(&replies.ask(&words(line)), together);
+        let replied = |replies: &mut Replies, line: &str, together| sorted(&replies.ask(&words(line)), together);
         for (line, together) in [("HGETALL h", 2), ("HKEYS h", 1), ("HVALS h", 1)] {
-            assert_eq!(told(&mut redis, line, together), told(&mut gannet, line, together), "{line}");
+            assert_eq!(replied(&mut redis, line, together), replied(&mut gannet, line, together), "{line}");
         }
         // Under another name, and as a copy, which goes its own way.
         for line in ["RENAME h i", "COPY i h", "HSET i only-here 1", "HLEN i", "HLEN h", "HEXISTS h only-here", "DEL i"]
         {
             assert_eq!(redis.text(line), gannet.text(line), "{line}");
         }
-        assert_eq!(told(&mut redis, "HGETALL h", 2), told(&mut gannet, "HGETALL h", 2), "copied");
+        assert_eq!(replied(&mut redis, "HGETALL h", 2), replied(&mut gannet, "HGETALL h", 2), "copied");
         // Down to a few, and none.
-        let names = told(&mut gannet, "HKEYS h", 1);
+        let names = replied(&mut gannet, "HKEYS h", 1);
         let deletions: Vec<String> = names.chunks(50).map(|names| format!("HDEL h {}", names.join(" "))).collect();
         for lines in deletions.chunks(100) {
             assert_eq!(all(&mut redis, lines), all(&mut gannet, lines));
@@ -104,12 +104,12 @@ fn a_walk_misses_no_field_that_stays_while_the_hash_grows_large_and_small_again(
     }
     let mut encodings = HashSet::new();
     for round in 0..6 {
-        let (mut cursor, mut told, mut calls) = ("0".to_owned(), HashSet::new(), 0);
+        let (mut cursor, mut replied, mut calls) = ("0".to_owned(), HashSet::new(), 0);
         loop {
             let reply = redis.text(&format!("HSCAN h {cursor} COUNT 100"));
             let mut words = reply.split(' ').filter(|word| !word.starts_with(['*', '$']));
             cursor = words.next().unwrap().to_owned();
-            told.extend(words.filter(|word| word.starts_with("stays:")).map(str::to_owned));
+            replied.extend(words.filter(|word| word.starts_with("stays:")).map(str::to_owned));
             encodings.insert(redis.text("OBJECT ENCODING h"));
             // It grows in the middle of one walk and shrinks in that of the next.
             for number in 0..200 {
@@ -125,7 +125,7 @@ fn a_walk_misses_no_field_that_stays_while_the_hash_grows_large_and_small_again(
                 break;
             }
         }
-        assert!((0..200).all(|number| told.contains(&stays(number))), "round {round}: {} told", told.len());
+        assert!((0..200).all(|number| replied.contains(&stays(number))), "round {round}: {} told", replied.len());
         if round % 2 == 1 {
             let all = redis.text("HKEYS h");
             let gone: Vec<&str> = all.split(' ').filter(|word| !word.starts_with(['*', '$', 's'])).collect();
@@ -210,14 +210,14 @@ fn a_large_hash_is_evicted_whole() {
     for number in 0..1500u64 {
         let len = redis.text(&format!("HLEN h{number}"));
         let all = redis.ask(&[b"HGETALL", format!("h{number}").as_bytes()]);
-        let told = sorted(&all, 2).len() as u64;
-        assert!(told == 0 || told == fields(number), "h{number}: {told} of {}", fields(number));
+        let replied = sorted(&all, 2).len() as u64;
+        assert!(replied == 0 || replied == fields(number), "h{number}: {replied} of {}", fields(number));
         // Except for a field that was pushed out of the index meanwhile.
-        if len != format!(":{told}") {
-            assert!(running.shared().store_stats().evicted_by_index > 0, "h{number}: {len} and {told}");
+        if len != format!(":{replied}") {
+            assert!(running.shared().store_stats().evicted_by_index > 0, "h{number}: {len} and {replied}");
         }
-        whole += usize::from(told > 0);
-        gone += usize::from(told == 0);
+        whole += usize::from(replied > 0);
+        gone += usize::from(replied == 0);
     }
     assert!(whole > 50 && gone > 50, "{whole} whole, {gone} gone");
     running.stop();
@@ -323,14 +323,14 @@ fn a_large_hash_is_counted_right_as_its_fields_end_and_goes_with_the_last() {
 
 /// Returns all keys of a walk.
 fn scanned(redis: &mut Replies) -> HashSet<String> {
-    let (mut cursor, mut told) = ("0".to_owned(), HashSet::new());
+    let (mut cursor, mut replied) = ("0".to_owned(), HashSet::new());
     loop {
         let reply = redis.text(&format!("SCAN {cursor} COUNT 1000"));
         let mut words = reply.split(' ').filter(|word| !word.starts_with(['*', '$']));
         cursor = words.next().expect("a cursor").to_owned();
-        told.extend(words.map(str::to_owned));
+        replied.extend(words.map(str::to_owned));
         if cursor == "0" {
-            return told;
+            return replied;
         }
     }
 }
@@ -365,8 +365,8 @@ fn a_hash_all_of_whose_fields_have_ended_is_gone_for_every_command() {
     for fields in [3, 2000] {
         let filled = |gannet: &mut Replies, key: &str| {
             for number in 0..fields {
-                let told = gannet.text(&format!("HSETEX {key} PX 40 FIELDS 1 field:{number} v{number}"));
-                assert_eq!(told, ":1", "{key}");
+                let replied = gannet.text(&format!("HSETEX {key} PX 40 FIELDS 1 field:{number} v{number}"));
+                assert_eq!(replied, ":1", "{key}");
             }
         };
         let ended = |gannet: &mut Replies, key: &str| {

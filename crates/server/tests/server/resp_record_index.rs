@@ -10,9 +10,9 @@ use std::time::Instant;
 
 /// Returns all records of a query, sorted by their keys.
 fn query(redis: &mut Replies, asked: &str, limit: u64) -> Vec<(String, String)> {
-    let mut told = queried(redis, asked, limit);
-    told.sort_unstable();
-    told
+    let mut replied = queried(redis, asked, limit);
+    replied.sort_unstable();
+    replied
 }
 
 /// The answer to an index that would leave the store too little memory.
@@ -149,11 +149,11 @@ fn a_query_tells_what_the_records_hold_and_nothing_else() {
                     0 => (format!("v EQ {}", shown(low)), low),
                     _ => (format!("v BETWEEN {} {}", shown(low), shown(high)), high),
                 };
-                let told = query(&mut redis, &asked, 1 + prng.below(30));
+                let replied = query(&mut redis, &asked, 1 + prng.below(30));
                 let wanted = model.iter().filter(|(_, number)| (low..=high).contains(*number));
                 let wanted: Vec<_> = wanted.map(|(key, number)| (key.clone(), shown(*number))).collect();
-                assert_eq!(told, wanted, "{asked}");
-                (compared, told_all) = (compared + 1, told_all + told.len());
+                assert_eq!(replied, wanted, "{asked}");
+                (compared, told_all) = (compared + 1, told_all + replied.len());
             }
         }
         // What was left behind is swept by what comes in.
@@ -230,16 +230,17 @@ fn a_record_that_stays_in_a_range_is_told_while_others_change_it() {
         }
         for _ in 0..300 {
             // All of them are within one call.
-            let mut told: Vec<_> = query(&mut redis, "v BETWEEN 0 100", 4000).into_iter().map(|(key, _)| key).collect();
-            told.dedup();
-            assert_eq!(told.len(), 20, "{told:?}");
+            let mut replied: Vec<_> =
+                query(&mut redis, "v BETWEEN 0 100", 4000).into_iter().map(|(key, _)| key).collect();
+            replied.dedup();
+            assert_eq!(replied.len(), 20, "{replied:?}");
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
     // Quiet again: each once, where it is.
-    let told = query(&mut redis, "v BETWEEN 0 100", 7);
-    assert_eq!(told.len(), 20, "{told:?}");
-    for (key, value) in told {
+    let replied = query(&mut redis, "v BETWEEN 0 100", 7);
+    assert_eq!(replied.len(), 20, "{replied:?}");
+    for (key, value) in replied {
         assert_eq!(redis.text(&format!("HGET {key} v")).split(' ').nth(1), Some(&value[..]));
     }
     running.stop();

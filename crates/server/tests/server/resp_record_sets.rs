@@ -250,7 +250,7 @@ fn a_walk_over_a_set_tells_each_record_that_stays_and_none_of_another_set() {
     (0..3000).for_each(|_| assert_eq!(redis.next(), b":1\r\n"));
     let of_set = |number: &i32| number % 3 != 0;
     let mut added = 3000;
-    let told = scan(&mut redis, "COUNT 7 BINS n", |redis| {
+    let replied = scan(&mut redis, "COUNT 7 BINS n", |redis| {
         // The index grows meanwhile, and records come and go.
         for _ in 0..20 {
             ask(redis, &format!("REC.PUT key:{added} IN users BINS n INT 1"));
@@ -258,7 +258,7 @@ fn a_walk_over_a_set_tells_each_record_that_stays_and_none_of_another_set() {
         }
         ask(redis, &format!("DEL key:{}", added % 300));
     });
-    let distinct: HashSet<_> = told.iter().collect();
+    let distinct: HashSet<_> = replied.iter().collect();
     for number in (300..3000).filter(of_set) {
         assert!(distinct.contains(&format!("key:{number}")), "key:{number} stayed");
     }
@@ -288,8 +288,8 @@ fn a_walk_with_a_rate_looks_at_no_more_records_than_that() {
         ask(&mut redis, &format!("REC.PUT key:{number} IN users BINS n INT 1"));
     }
     let begun = Instant::now();
-    let told = scan(&mut redis, "COUNT 10 RATE 200", |_| {});
-    assert_eq!(told.into_iter().collect::<HashSet<_>>().len(), 60);
+    let replied = scan(&mut redis, "COUNT 10 RATE 200", |_| {});
+    assert_eq!(replied.into_iter().collect::<HashSet<_>>().len(), 60);
     // All but those of the last call are waited for, whatever else the machine does.
     assert!(begun.elapsed().as_millis() >= 245, "{:?}", begun.elapsed());
     running.stop();
@@ -366,11 +366,11 @@ fn records_of_sets_equal_a_map_over_puts_deletions_and_truncations() {
                     }
                 }
             }
-            let told = ask(&mut redis, &format!("HGETALL {key}"));
-            let words: Vec<&str> = told.split(' ').filter(|word| !word.starts_with(['*', '$'])).collect();
-            let told: BTreeMap<_, _> =
+            let replied = ask(&mut redis, &format!("HGETALL {key}"));
+            let words: Vec<&str> = replied.split(' ').filter(|word| !word.starts_with(['*', '$'])).collect();
+            let replied: BTreeMap<_, _> =
                 words.chunks(2).map(|pair| (pair[0].to_owned(), pair[1].parse().unwrap())).collect();
-            assert_eq!(told, model.get(&key).map(|(_, bins)| bins.clone()).unwrap_or_default(), "{key}");
+            assert_eq!(replied, model.get(&key).map(|(_, bins)| bins.clone()).unwrap_or_default(), "{key}");
             compared += 1;
         }
     }

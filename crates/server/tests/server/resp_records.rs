@@ -221,10 +221,11 @@ fn a_list_of_operations_is_done_whole_or_not_at_all() {
                 done += 1;
                 model = next;
             }
-            let told = redis.shown(&format!("HGETALL {key}"));
-            let words: Vec<&str> = told.split(' ').filter(|word| !word.starts_with(['*', '$'])).collect();
-            let told: BTreeMap<_, _> = words.chunks(2).map(|pair| (pair[0].to_owned(), pair[1].to_owned())).collect();
-            assert_eq!(told, model, "{line}");
+            let replied = redis.shown(&format!("HGETALL {key}"));
+            let words: Vec<&str> = replied.split(' ').filter(|word| !word.starts_with(['*', '$'])).collect();
+            let replied: BTreeMap<_, _> =
+                words.chunks(2).map(|pair| (pair[0].to_owned(), pair[1].to_owned())).collect();
+            assert_eq!(replied, model, "{line}");
             let now: u32 = redis.shown(&format!("REC.EXISTS {key}"))[1..].parse().unwrap();
             assert!(now <= revision + 1, "one revision a request: {revision}, {now}");
             assert!(!fails || now == revision, "{line}");

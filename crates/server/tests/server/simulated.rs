@@ -145,7 +145,7 @@ impl Watcher {
             }
         }
         let text = std::str::from_utf8(&self.got).expect("text");
-        let (mut told, mut skipped, mut last) = (0, 0, 0);
+        let (mut replied, mut skipped, mut last) = (0, 0, 0);
         for line in text.lines() {
             if let Some(lost) = line.strip_prefix("skipped=") {
                 skipped += lost.parse::<u64>().expect("a number");
@@ -154,12 +154,12 @@ impl Watcher {
             let word = line.split(' ').nth(1).and_then(|word| word.strip_prefix("gid=")).expect("a whole line");
             let gid = word.parse::<u64>().expect("a number");
             assert!(gid > last, "GANNET_SIM_SEED={seed}: {gid} after {last}");
-            (told, last) = (told + 1, gid);
+            (replied, last) = (replied + 1, gid);
         }
         let hub = &world.shared.watch;
         let all = hub.written.load(Relaxed) + hub.dropped.load(Relaxed);
-        assert_eq!(told + skipped, all, "GANNET_SIM_SEED={seed}: {told} told, {skipped} skipped");
-        reached.lines_told += told;
+        assert_eq!(replied + skipped, all, "GANNET_SIM_SEED={seed}: {replied} told, {skipped} skipped");
+        reached.lines_told += replied;
         reached.lines_skipped += skipped;
         self.client.close_send();
     }
@@ -680,8 +680,8 @@ fn a_step_of_the_wall_clock_moves_no_time_to_live_and_instants_of_clients_are_by
             &format!(":{at}\r\n*1\r\n:{at}\r\n"),
         );
         let time = answer(&mut world, &resp, "time\r\n");
-        let told: u64 = time.split("\r\n").nth(2).expect("seconds").parse().expect("a number");
-        assert!((wall..wall + 60).contains(&told), "{told} by a clock of {wall}");
+        let replied: u64 = time.split("\r\n").nth(2).expect("seconds").parse().expect("a number");
+        assert!((wall..wall + 60).contains(&replied), "{replied} by a clock of {wall}");
         world.clock_ns.fetch_add(900 * 1_000_000_000, Relaxed);
         ask(&mut world, &memcached, "get span\r\n", "VALUE span 0 1\r\nv\r\nEND\r\n");
         ask(&mut world, &resp, "exists key hash instant\r\n", ":3\r\n");

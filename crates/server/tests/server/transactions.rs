@@ -268,8 +268,8 @@ fn a_command_over_more_keys_than_one_visit_takes_is_one_all_the_same() {
     assert_eq!(client.ask(&named(b"EXISTS")), b":3000\r\n");
     pairs[0] = b"MSETNX";
     assert_eq!(client.ask(&pairs), b":0\r\n");
-    let told = client.ask(&[b"KEYS", b"key:*"]);
-    assert!(told.starts_with(b"*3000\r\n"), "{}", told[..20].escape_ascii());
+    let replied = client.ask(&[b"KEYS", b"key:*"]);
+    assert!(replied.starts_with(b"*3000\r\n"), "{}", replied[..20].escape_ascii());
     assert!(client.ask(&[b"KEYS", b"key:1?"]).starts_with(b"*10\r\n"));
     assert_eq!(client.ask(&named(b"DEL")), b":3000\r\n");
     assert_eq!(client.ask(&[b"KEYS", b"*"]), b"*0\r\n");

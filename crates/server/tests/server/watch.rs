@@ -94,7 +94,7 @@ fn script() -> Vec<Vec<u8>> {
 }
 
 /// Returns the lines that a watcher of the server at `addr` gets for the script.
-fn told(addr: SocketAddr) -> Vec<Vec<(String, String)>> {
+fn replied(addr: SocketAddr) -> Vec<Vec<(String, String)>> {
     let mut watcher = Watcher::connect(addr, "fetchers mutations evictions");
     let mut client = Client::connect(addr);
     let mut lines = Vec::new();
@@ -121,7 +121,7 @@ fn told(addr: SocketAddr) -> Vec<Vec<(String, String)>> {
 fn a_watcher_is_told_line_by_line_and_field_by_field_what_memcached_tells() {
     let memcached = Memcached::start(64);
     let running = start(config());
-    let (theirs, ours) = (told(memcached.addr), told(tcp(&running)));
+    let (theirs, ours) = (replied(memcached.addr), replied(tcp(&running)));
     let (mut gets, mut stores) = (0, 0);
     for number in 0..theirs.len().max(ours.len()) {
         let (Some(theirs), Some(ours)) = (theirs.get(number), ours.get(number)) else {
@@ -180,8 +180,8 @@ fn evictions_are_told_from_the_background_in_memcacheds_form() {
     );
     for line in [&ours, &theirs] {
         assert!(field(line, "key").starts_with("e%2F"), "{line:?}");
-        let told = ["type", "fetch", "ttl", "size"].map(|name| field(line, name));
-        assert_eq!(told, ["eviction", "no", "-1", "10000"], "{line:?}");
+        let replied = ["type", "fetch", "ttl", "size"].map(|name| field(line, name));
+        assert_eq!(replied, ["eviction", "no", "-1", "10000"], "{line:?}");
         assert!(field(line, "la").parse::<u64>().is_ok_and(|seconds| seconds < 60), "{line:?}");
     }
     running.stop();

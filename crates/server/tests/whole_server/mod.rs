@@ -238,17 +238,17 @@ fn restart(world: World, file: &Path, choices: &mut Choices<'_>) -> Option<World
 pub fn answers(requests: &[(Protocol, Vec<u8>)]) -> Vec<Vec<u8>> {
     let clock_ns = Arc::new(AtomicU64::new(START_NS));
     let mut world = World::new(config(None), clock_ns, Reached::default()).expect("a new store");
-    let mut told = Vec::new();
+    let mut replied = Vec::new();
     for (protocol, request) in requests {
         let client = world.clients.iter_mut().find(|client| client.protocol == *protocol).expect("one of each");
         client.taken = Some(Vec::new());
         client.end.send(request);
         world.settle();
         let client = world.clients.iter_mut().find(|client| client.protocol == *protocol).expect("it is there still");
-        told.extend(client.taken.take());
+        replied.extend(client.taken.take());
     }
     world.finish();
-    told
+    replied
 }
 
 /// Runs one input to its end.

@@ -179,14 +179,14 @@ pub struct Minutes {
 
 /// The lists of several minutes.
 #[derive(Debug)]
-pub struct Told {
+pub struct HotKeyReport {
     /// Start of the first minute.
     pub from: UnixMillis,
     /// One list for each [`List`], in its order, the largest first. Counts are estimates of all requests.
     pub lists: [Vec<Leader>; List::ALL.len()],
 }
 
-impl Told {
+impl HotKeyReport {
     /// Returns one of the lists.
     pub fn list(&self, list: List) -> &[Leader] {
         &self.lists[list as usize]
@@ -268,7 +268,12 @@ impl Minutes {
     }
 
     /// Returns the lists of the last `minutes` whole minutes and of the current one, with at most `count` names each.
-    pub fn read<'h>(&self, minutes: usize, count: usize, all_hot_keys: impl IntoIterator<Item = &'h HotKeys>) -> Told {
+    pub fn read<'h>(
+        &self,
+        minutes: usize,
+        count: usize,
+        all_hot_keys: impl IntoIterator<Item = &'h HotKeys>,
+    ) -> HotKeyReport {
         let history = self.history();
         let mut sums = Sums::default();
         let mut from = history.began;
@@ -279,7 +284,7 @@ impl Minutes {
         for hot_keys in all_hot_keys {
             sums.add_sketch(&hot_keys.sketch());
         }
-        Told { from, lists: sums.lists(count) }
+        HotKeyReport { from, lists: sums.lists(count) }
     }
 }
 
@@ -340,9 +345,9 @@ mod tests {
         minutes.note(hot_keys, (namespace, key.as_bytes()), Look { bytes, is_read: true }, &mut 0);
     }
 
-    fn told(told: &Told, list: List) -> Vec<(String, u64)> {
+    fn report(report: &HotKeyReport, list: List) -> Vec<(String, u64)> {
         let text = |leader: &Leader| String::from_utf8_lossy(&leader.name.bytes).into_owned();
-        told.list(list).iter().map(|leader| (text(leader), leader.amount)).collect()
+        report.list(list).iter().map(|leader| (text(leader), leader.amount)).collect()
     }
 
     fn pair(name: &str, amount: u64) -> (String, u64) {
@@ -363,13 +368,13 @@ mod tests {
         note(&minutes, &all_hot_keys[1], "plain", None);
         let all = minutes.read(9, 9, &all_hot_keys);
         assert_eq!(all.from, UnixMillis(0));
-        assert_eq!(told(&all, List::Keys), [pair("a:1", 384), pair("a:2", 256), pair("plain", 128)]);
-        assert_eq!(told(&all, List::Big), [pair("a:1", 7000)]);
-        assert_eq!(told(&all, List::Missed), [pair("a:2", 256), pair("plain", 128)]);
-        assert_eq!(told(&all, List::Prefixes), [pair("a", 640)]);
-        assert_eq!(told(&all, List::MissedPrefixes), [pair("a", 256)]);
+        assert_eq!(report(&all, List::Keys), [pair("a:1", 384), pair("a:2", 256), pair("plain", 128)]);
+        assert_eq!(report(&all, List::Big), [pair("a:1", 7000)]);
+        assert_eq!(report(&all, List::Missed), [pair("a:2", 256), pair("plain", 128)]);
+        assert_eq!(report(&all, List::Prefixes), [pair("a", 640)]);
+        assert_eq!(report(&all, List::MissedPrefixes), [pair("a", 256)]);
         let now = minutes.read(0, 1, &all_hot_keys);
-        assert_eq!((now.from, told(&now, List::Keys)), (UnixMillis(MINUTE_MS), vec![pair("a:1", 128)]));
+        assert_eq!((now.from, report(&now, List::Keys)), (UnixMillis(MINUTE_MS), vec![pair("a:1", 128)]));
     }
 
     #[test]
@@ -380,8 +385,8 @@ mod tests {
         }
         let all = minutes.read(0, 9, [&hot_keys]);
         for (list, scale) in [(List::Keys, 128), (List::Prefixes, 128)] {
-            let told: Vec<_> = all.list(list).iter().map(|leader| (leader.name.namespace.0, leader.amount)).collect();
-            assert_eq!(told, [(3, 5 * scale), (0, 3 * scale), (15, scale)], "{list:?}");
+            let report: Vec<_> = all.list(list).iter().map(|leader| (leader.name.namespace.0, leader.amount)).collect();
+            assert_eq!(report, [(3, 5 * scale), (0, 3 * scale), (15, scale)], "{list:?}");
         }
         assert_eq!(all.list(List::Big).len(), 3);
     }
@@ -440,7 +445,7 @@ mod tests {
         drop(reader);
         note(&minutes, &hot_keys, "k", None);
         assert_eq!(
-            (hot_keys.lost.value(), told(&minutes.read(0, 9, [&hot_keys]), List::Keys)),
+            (hot_keys.lost.value(), report(&minutes.read(0, 9, [&hot_keys]), List::Keys)),
             (1, vec![pair("k", 128)])
         );
     }

@@ -231,11 +231,11 @@ mod tests {
             }
             let wanted = first(exact.iter().map(|(name, count)| (*name, *count)).collect(), 20);
             let by_hash: HashMap<u64, u64> = wanted.iter().map(|name| (split_mix(*name), *name)).collect();
-            let told: HashMap<u64, u64> = counted.leaders.iter().map(|leader| (leader.hash, leader.amount)).collect();
-            let found = by_hash.keys().filter(|hash| told.contains_key(hash)).count();
+            let report: HashMap<u64, u64> = counted.leaders.iter().map(|leader| (leader.hash, leader.amount)).collect();
+            let found = by_hash.keys().filter(|hash| report.contains_key(hash)).count();
             let saved = first(saving.counts.clone().into_iter().collect(), LEADING);
             let saved_found = wanted.iter().filter(|name| saved.contains(name)).count();
-            let over = by_hash.iter().filter_map(|(hash, name)| Some(told.get(hash)? - exact[name])).max().unwrap();
+            let over = by_hash.iter().filter_map(|(hash, name)| Some(report.get(hash)? - exact[name])).max().unwrap();
             let saved_over = wanted.iter().filter_map(|name| Some(saving.counts.get(name)? - exact[name])).max();
             println!(
                 "seed {seed}: of 20, {found} found and {over} counted too much at most of {SAMPLES}; space-saving \
@@ -243,7 +243,7 @@ mod tests {
             );
             assert_eq!(found, 20, "seed {seed}");
             assert!(over <= SAMPLES / 100, "seed {seed}: {over} too many");
-            assert!(told.iter().all(|(hash, amount)| by_hash.get(hash).is_none_or(|name| *amount >= exact[name])));
+            assert!(report.iter().all(|(hash, amount)| by_hash.get(hash).is_none_or(|name| *amount >= exact[name])));
         }
     }
 

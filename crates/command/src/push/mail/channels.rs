@@ -77,7 +77,7 @@ pub(crate) struct Publishing {
     pattern: u64,
     /// The first number of the patterns that were added after the publication began.
     patterns_end: Option<u64>,
-    told: u64,
+    receivers: u64,
 }
 
 /// The stage of a publication.
@@ -268,7 +268,7 @@ impl Channels {
     /// worker and its connection that has queued messages now.
     pub(crate) fn publish(&self, kind: Kind, name: &[u8], text: &[u8], note: impl FnMut(usize, u32)) -> u64 {
         let (mut publishing, mut work) = (Publishing::default(), usize::MAX);
-        self.publish_some(&mut publishing, kind, (name, text), &mut work, note).unwrap_or(publishing.told)
+        self.publish_some(&mut publishing, kind, (name, text), &mut work, note).unwrap_or(publishing.receivers)
     }
 
     /// Continues a publication until it is done, and returns the number of receivers, or until `work` is used up. Each
@@ -287,8 +287,8 @@ impl Channels {
                 Stage::Patterns => self.match_patterns(publishing, name, work),
                 Stage::Matched => self.tell_matched(publishing, (name, text), work, &mut note),
                 Stage::Done => {
-                    self.delivered.fetch_add(publishing.told, Relaxed);
-                    return Some(publishing.told);
+                    self.delivered.fetch_add(publishing.receivers, Relaxed);
+                    return Some(publishing.receivers);
                 }
             }
         }
@@ -433,11 +433,11 @@ impl Channels {
 
 impl Publishing {
     /// Advances past receivers that were served. Returns true if they were the last ones of their name.
-    fn passed(&mut self, told: &ArrayVec<Arc<Mailbox>, RECEIVERS_A_LOCK>, work: &mut usize) -> bool {
-        self.told += told.len() as u64;
-        *work = work.saturating_sub(told.len() + 1);
-        match told.last() {
-            Some(last) if told.is_full() => {
+    fn passed(&mut self, receivers: &ArrayVec<Arc<Mailbox>, RECEIVERS_A_LOCK>, work: &mut usize) -> bool {
+        self.receivers += receivers.len() as u64;
+        *work = work.saturating_sub(receivers.len() + 1);
+        match receivers.last() {
+            Some(last) if receivers.is_full() => {
                 self.receiver = last.id + 1;
                 false
             }
@@ -476,10 +476,11 @@ mod tests {
         let mut others: Vec<Subscriber> = Vec::new();
         let (mut slices, mut came_and_went) = (0, 0);
         for _ in 0..30 {
-            let (mut publishing, mut told) = (Publishing::default(), None);
-            while told.is_none() {
+            let (mut publishing, mut receivers) = (Publishing::default(), None);
+            while receivers.is_none() {
                 let mut work = 20;
-                told = channels.publish_some(&mut publishing, Kind::Channel, (b"news", b"text"), &mut work, |_, _| {});
+                receivers =
+                    channels.publish_some(&mut publishing, Kind::Channel, (b"news", b"text"), &mut work, |_, _| {});
                 slices += 1;
                 for _ in 0..4 {
                     if prng.chance(1, 2) || others.is_empty() {
@@ -494,7 +495,7 @@ mod tests {
                     }
                 }
             }
-            assert!(told.is_some_and(|told| told >= 600), "{told:?}");
+            assert!(receivers.is_some_and(|receivers| receivers >= 600), "{receivers:?}");
             for (number, stayer) in stayers.iter().enumerate() {
                 assert_eq!(messages(stayer), 2, "stayer {number}");
             }

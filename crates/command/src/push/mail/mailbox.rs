@@ -190,13 +190,13 @@ mod tests {
     }
 
     fn all(mailbox: &Mailbox, version: Version, room: usize) -> Vec<u8> {
-        let mut told = Vec::new();
+        let mut replied = Vec::new();
         loop {
             let mut into = vec![0; room];
             let taken = mailbox.take(&mut into, version);
-            told.extend_from_slice(&into[..taken]);
+            replied.extend_from_slice(&into[..taken]);
             if taken == 0 {
-                return told;
+                return replied;
             }
         }
     }

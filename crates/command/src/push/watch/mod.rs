@@ -390,8 +390,8 @@ mod tests {
         hub.publish(&mut lines, |_, _| {});
         let dropped = hub.dropped.load(Relaxed);
         assert!(dropped >= 10 && dropped + hub.written.load(Relaxed) == total, "{dropped}");
-        let told = taken(&gets);
-        assert!(told.ends_with(format!("skipped={}\n", hub.skipped.load(Relaxed)).as_bytes()));
+        let replied = taken(&gets);
+        assert!(replied.ends_with(format!("skipped={}\n", hub.skipped.load(Relaxed)).as_bytes()));
         assert_eq!(hub.sent.load(Relaxed) + hub.skipped.load(Relaxed), total);
         assert_eq!(taken(&sets), b"");
     }

@@ -17,10 +17,10 @@ pub(in crate::resp) enum ClientUser {
 }
 
 impl ClientUser {
-    /// As it is told to the server that goes on with the connection.
+    /// Returns the form for the server that continues with the connection.
     pub(in crate::resp) fn carried(&self) -> CarriedUser {
         match self {
-            Self::Default => CarriedUser::Nobody,
+            Self::Default => CarriedUser::Anonymous,
             Self::OfFile => CarriedUser::OfFile,
             Self::User(user) => CarriedUser::Named(user.name.clone()),
         }
@@ -29,7 +29,7 @@ impl ClientUser {
     /// Returns the session's user here. A user that was deleted meanwhile becomes the default one.
     pub(in crate::resp) fn of(carried: &CarriedUser, users: &Users) -> Self {
         match carried {
-            CarriedUser::Nobody => Self::Default,
+            CarriedUser::Anonymous => Self::Default,
             CarriedUser::OfFile => Self::OfFile,
             CarriedUser::Named(name) => users.find(name).map_or(Self::Default, Self::User),
         }

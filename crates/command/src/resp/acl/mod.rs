@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   request ──> is there any user but the default one, as it was made?  no: nothing more is looked at
-//!                 yes ──> the client's user, found anew when users changed ──> may it do everything? ──> go on
+//!                 yes ──> the client's user, found again when users changed ──> may it do everything? ──> go on
 //!                     └─no─> command ──> keys ──> channels ──> namespace ──> go on, or NOPERM and an entry in the log
 //! ```
 //! Rights are asked for when a request is executed or queued, and of a queued one again when it is executed.
@@ -174,7 +174,7 @@ pub(super) fn permit_queued(call: &mut Call<'_, '_>, entry: &'static Entry, args
     Err(Fault::NoLonger(reason))
 }
 
-/// Users have changed: finds the client's anew. False if it is gone.
+/// Finds the client's user again after users were changed. Returns false if it was removed.
 fn follow_users(call: &mut Call<'_, '_>) -> bool {
     if let ClientUser::User(user) = &call.session.user {
         match call.ctx.shared.users.find(&user.name) {

@@ -5,7 +5,7 @@
 //!   └──────── commands ─────────┘ └────── keys ──────┘ channels  namespaces  └───── the user ──────┘
 //! ```
 //! Each command and subcommand has a number, and a user one bit for each. What was said of commands is kept as text
-//! too, since it is told again so.
+//! too, since it is listed in that form.
 
 use super::super::catalog::{COMMANDS, Entry, find};
 use super::super::support::absent_of;
@@ -22,7 +22,7 @@ pub const RULES_MAX: usize = 1000;
 
 const _: () = assert!(COMMANDS.len() + SUBCOMMANDS.len() <= NUMBERS_MAX);
 
-/// The categories that there are, in the order in which they are told.
+/// The categories, in the order in which they are listed.
 pub(super) const CATEGORIES: [&str; 21] = [
     "keyspace",
     "read",

@@ -20,7 +20,7 @@ pub const USERS_MAX: usize = 1000;
 pub const NAME_BYTES_MAX: usize = crate::clients::client_info::CLIENT_TEXT_MAX;
 /// Passwords of one user at most.
 const PASSWORDS_MAX: usize = 100;
-/// Refusals that are told.
+/// Refusals that are listed.
 const LOG_MAX: usize = 128;
 /// Bytes of a key, channel or name that a refusal keeps: what is refused is as long as its client likes.
 const LOG_OBJECT_BYTES_MAX: usize = 1024;
@@ -200,7 +200,7 @@ pub(super) struct Refusal {
     pub(super) user: Vec<u8>,
 }
 
-/// A refusal that is told.
+/// A refusal in the list.
 #[derive(Clone, Debug)]
 pub(super) struct Logged {
     pub(super) refusal: Refusal,
@@ -246,7 +246,7 @@ pub enum FileError {
     None,
     /// The kernel's reason.
     Io(std::io::Error),
-    /// A line, counted from 1, is wrong, in this way. Its text is not told: a password may stand in it.
+    /// A line, counted from 1, is wrong, for this reason. Its text is not reported, because it may contain a password.
     Line(usize, String),
 }
 
@@ -254,7 +254,7 @@ impl std::fmt::Display for FileError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::None => write!(f, "there is no file of users: name one by listen.acl_file"),
-            Self::Io(error) => write!(f, "it can not be read or written ({error})"),
+            Self::Io(error) => write!(f, "it cannot be read or written ({error})"),
             Self::Line(line, why) => write!(f, "line {line}: {why}"),
         }
     }
@@ -327,7 +327,7 @@ impl Users {
     /// The user of this name, if it has this password.
     pub(super) fn admits(&self, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
         let found = self.find(name);
-        // As long for a name that nobody has.
+        // As long for a name without a user.
         let user = found.clone().unwrap_or_else(|| Arc::new(User::new(name)));
         found.filter(|_| user.admits(password))
     }

@@ -11,7 +11,7 @@ use crate::resp::pairs::Pairs;
 use crate::resp::slices::{self, FIELDS_A_SLICE};
 use crate::resp::string;
 use crate::resp::typed;
-use crate::resp::typed::{Edited, KeyParts, put_text, record, told_bytes};
+use crate::resp::typed::{Edited, KeyParts, put_text, record, reply_bytes};
 use crate::visit::out::LINE_ROOM;
 use protocol::resp::{Args, reply};
 use record::{Bin, Edit, Name, Value};
@@ -74,15 +74,15 @@ fn tell_and_change_each<'c>(
     let key = all.into_iter().next().unwrap_or_default();
     slices::in_slices(call, name, all, key, (names, 1), false, |call, slice, _| {
         typed::answer_fits(call, (slice.len() + 1) * reply::NUMBER_LINE_BYTES_MAX)?;
-        let told = typed::edit_record(call, key, event, &mut |_, edit, _| {
-            let mut told = Vec::with_capacity(slice.len());
+        let replied = typed::edit_record(call, key, event, &mut |_, edit, _| {
+            let mut replied = Vec::with_capacity(slice.len());
             for name in slice {
-                told.push(each(edit, &Name::new(name))?);
+                replied.push(each(edit, &Name::new(name))?);
             }
-            Ok(if told.iter().any(|told| *told > 0) { Edited::Store(told) } else { Edited::Keep(told) })
+            Ok(if replied.iter().any(|replied| *replied > 0) { Edited::Store(replied) } else { Edited::Keep(replied) })
         })?;
         fields_head(call, names.len());
-        told.iter().for_each(|number| reply::int(call.out, *number));
+        replied.iter().for_each(|number| reply::int(call.out, *number));
         Ok(true)
     })
 }
@@ -146,31 +146,31 @@ fn tell_fields_and_change<'c>(
     let key = all.into_iter().next().unwrap_or_default();
     slices::in_slices(call, name, all, key, (names, 1), false, |call, slice, _| {
         let (room, version) = (call.out.room(), call.session.version);
-        let told = typed::edit_record(call, key, event, &mut |_, edit, _| {
-            let (mut told, mut changed) = (Vec::new(), false);
+        let replied = typed::edit_record(call, key, event, &mut |_, edit, _| {
+            let (mut replied, mut changed) = (Vec::new(), false);
             for name in slice {
                 let name = Name::new(name);
                 match edit.bin(&name)? {
-                    None => reply::null(&mut told, version),
+                    None => reply::null(&mut replied, version),
                     Some(bin) => {
-                        told.reserve(told_bytes(&bin.value));
-                        put_text(&mut told, &bin.value);
+                        replied.reserve(reply_bytes(&bin.value));
+                        put_text(&mut replied, &bin.value);
                         changed |= each(edit, &name)?;
                     }
                 }
             }
             // Nothing is changed before there is room to tell it.
-            let fits = told.len() + LINE_ROOM <= room;
-            Ok(if fits && changed { Edited::Store(told) } else { Edited::Keep(told) })
+            let fits = replied.len() + LINE_ROOM <= room;
+            Ok(if fits && changed { Edited::Store(replied) } else { Edited::Keep(replied) })
         })?;
-        typed::answer_fits(call, told.len())?;
+        typed::answer_fits(call, replied.len())?;
         fields_head(call, names.len());
-        call.out.push(&told);
+        call.out.push(&replied);
         Ok(true)
     })
 }
 
-/// Gives one field an end; what is told of it.
+/// Sets the expiry of one field, and returns the number to reply for it.
 fn end_field(edit: &mut Edit<'_>, name: &Name<'_>, options: Options, end: u64, past: bool) -> Result<i64, Fault> {
     let Some(bin) = edit.bin(name)? else { return Ok(NONE) };
     let at = |end| Expire::At(base::clock::UnixMillis(end));

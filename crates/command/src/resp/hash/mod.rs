@@ -1,4 +1,4 @@
-//! Hashes: records of which every bin is told as text. Reads are made where the record lies.
+//! Hashes: records whose bins are all returned as text. Reads use the record in place.
 
 use crate::resp::state::walk::Walk;
 mod change;
@@ -35,7 +35,7 @@ impl Telling {
     fn measure<'r>(self, bins: impl Iterator<Item = Result<Bin<'r>, Damaged>>) -> Result<(usize, usize), Damaged> {
         bins.into_iter().try_fold((0, 0), |(fields, bytes), bin| {
             let bin = bin?;
-            Ok((fields + 1, bytes + typed::told_bytes(&bin.name) + typed::told_bytes(&bin.value)))
+            Ok((fields + 1, bytes + typed::reply_bytes(&bin.name) + typed::reply_bytes(&bin.value)))
         })
     }
 
@@ -63,9 +63,9 @@ pub(super) fn number_of(
     let key = call.key(bytes);
     let item = call.guard.items().get(&key);
     let parts = KeyParts::new(call.guard, key);
-    let told = record(item.as_ref(), call.ctx.view(), &parts)?.map(look).transpose()?;
-    call.note_read(told.is_some());
-    call.int(told.unwrap_or(0));
+    let replied = record(item.as_ref(), call.ctx.view(), &parts)?.map(look).transpose()?;
+    call.note_read(replied.is_some());
+    call.int(replied.unwrap_or(0));
     Ok(())
 }
 
@@ -74,12 +74,12 @@ fn tell_all<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, tel
     if call.beside && call.session.walk.is_some() {
         return tell_leaves(call, key, telling);
     }
-    let mut is_told = true;
+    let mut is_replied = true;
     typed::at_any_length(call, name, args, |call, args| {
-        is_told = tell_all_here(call, args, telling)?;
+        is_replied = tell_all_here(call, args, telling)?;
         Ok(())
     })?;
-    match (is_told, call.beside) {
+    match (is_replied, call.beside) {
         (true, _) => Ok(()),
         (false, true) => tell_leaves(call, key, telling),
         (false, false) => slices::run_reading(call, name, args, key),
@@ -264,7 +264,7 @@ pub(super) fn hmget<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     if args.len() > FIELDS_A_SLICE as usize {
         let version = call.session.version;
         return tell_each(call, "hmget", args, args.behind_first(), |out, bin, _| {
-            let bytes = bin.as_ref().map_or(0, |bin| typed::told_bytes(&bin.value));
+            let bytes = bin.as_ref().map_or(0, |bin| typed::reply_bytes(&bin.value));
             slices::collect_room(out, bytes)?;
             match bin {
                 Some(bin) => typed::put_text(out, &bin.value),

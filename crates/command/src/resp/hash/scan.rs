@@ -1,6 +1,6 @@
 //! Walks over the fields of a hash, and draws from them.
 //!
-//! A cursor is a place in the order of the hashes of the names: a field that stays is told once by a whole walk,
+//! A cursor is a place in the order of the hashes of the names: a field that remains is returned once by a whole walk,
 //! whatever is stored and deleted meanwhile.
 
 use crate::glob::matches;
@@ -13,7 +13,7 @@ use crate::resp::pattern::check;
 use crate::resp::slices;
 use crate::resp::state::walk::Walk;
 use crate::resp::typed;
-use crate::resp::typed::{KeyParts, put_text, put_texts, record, told_bytes};
+use crate::resp::typed::{KeyParts, put_text, put_texts, record, reply_bytes};
 use crate::visit::out::OutBuffer;
 use crate::visit::progress::State;
 use base::prng::Prng;
@@ -25,7 +25,7 @@ use record::{Bin, Digits, HASHES};
 
 /// A hash of so many fields is reported whole, whatever the count.
 const WHOLE_MAX: usize = 128;
-/// Fields told if no count is given.
+/// Fields returned if no count is given.
 const COUNT: i64 = 10;
 
 /// Which fields a call of `HSCAN` tells.
@@ -152,7 +152,7 @@ fn scan_at_once(call: &mut Call<'_, '_>, key: &[u8], scan: &Scan<'_>, walk: &mut
 /// Scans over several visits.
 fn scan_on(call: &mut Call<'_, '_>, key: &[u8], scan: &Scan<'_>, walk: &mut Walk) -> Run {
     let head = *walk.head.get_or_insert_with(|| call.out.reserve_head());
-    // What other clients change meanwhile is no reason to begin anew.
+    // Changes by other clients meanwhile do not restart it.
     walk.reading.goes_on_with_any();
     while !scan.is_enough(walk) {
         let mut step = std::mem::take(&mut walk.found);
@@ -222,7 +222,7 @@ struct Drawing {
     /// `None`: one field, and no array. Below 0: so many, each drawn from all.
     count: Option<i64>,
     with_values: bool,
-    /// Newer clients are told pairs.
+    /// Clients of version 3 get pairs.
     in_pairs: bool,
 }
 
@@ -237,7 +237,7 @@ impl Drawing {
             (Some(word), 0) if word[..] == *b"withvalues" => true,
             _ => return Err(Fault::Syntax),
         };
-        // Redis doubles the number where values are told.
+        // Redis doubles the number if values are returned.
         if count.is_some_and(|count| with_values && !(-i64::MAX / 2..=i64::MAX / 2).contains(&count)) {
             return Err(Fault::OutOfRange);
         }
@@ -259,7 +259,7 @@ impl Drawing {
     }
 
     fn bytes(bin: &Bin<'_>) -> usize {
-        8 + told_bytes(&bin.name) + told_bytes(&bin.value)
+        8 + reply_bytes(&bin.name) + reply_bytes(&bin.value)
     }
 
     fn put(self, out: &mut OutBuffer, bin: &Bin<'_>) {

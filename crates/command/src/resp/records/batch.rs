@@ -33,7 +33,7 @@ pub(in super::super) fn mget<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
                 reply::null_array(call.out, version);
                 false
             }
-            told => told?,
+            replied => replied?,
         };
         call.note_read(hit);
         Ok(())

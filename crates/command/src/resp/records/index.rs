@@ -98,7 +98,7 @@ fn create<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             }
         }
     };
-    // Somebody may have dropped it meanwhile.
+    // Another client may have dropped it meanwhile.
     if let Some(index) = index {
         build(call, &index, walk.unwrap_or_default())?;
         index.built();
@@ -239,27 +239,27 @@ fn enter_one(guard: &mut Guard<'_>, shared: &Shared, namespace: Namespace, bytes
 }
 
 fn list(call: &mut Call<'_, '_>) -> Run {
-    let (mut told, shared) = (Vec::new(), &call.ctx.shared);
+    let (mut replied, shared) = (Vec::new(), &call.ctx.shared);
     let all = shared.indexes.all();
     for index in &all {
-        reply::array(&mut told, 6);
-        reply::bulk(&mut told, shared.sets.of(index.set).map_or(b"", |set| set.name()));
-        reply::bulk(&mut told, &index.bin);
-        reply::bulk(&mut told, if index.kind == IndexType::Integer { b"INT" } else { b"STR" });
+        reply::array(&mut replied, 6);
+        reply::bulk(&mut replied, shared.sets.of(index.set).map_or(b"", |set| set.name()));
+        reply::bulk(&mut replied, &index.bin);
+        reply::bulk(&mut replied, if index.kind == IndexType::Integer { b"INT" } else { b"STR" });
         reply::bulk(
-            &mut told,
+            &mut replied,
             match index.state() {
                 IndexState::Building => b"building".as_slice(),
                 IndexState::Ready => b"ready",
                 IndexState::Full => b"full",
             },
         );
-        reply::int(&mut told, index.len() as i64);
-        reply::int(&mut told, index.bytes as i64);
+        reply::int(&mut replied, index.len() as i64);
+        reply::int(&mut replied, index.bytes as i64);
     }
-    typed::answer_fits(call, told.len() + reply::NUMBER_LINE_BYTES_MAX)?;
+    typed::answer_fits(call, replied.len() + reply::NUMBER_LINE_BYTES_MAX)?;
     reply::array(call.out, all.len() as u64);
-    call.out.push(&told);
+    call.out.push(&replied);
     Ok(())
 }
 

@@ -270,7 +270,7 @@ impl<'c> Options<'c> {
         }
     }
 
-    /// Returns whether what is there may be changed; `set`: the number of the set that it has to be of.
+    /// Returns whether the existing value may be changed. `set` is the number of the set that it must belong to.
     fn allow(&self, old: Option<&Record<'_>>, set: Option<u16>, now: UnixMillis) -> Result<(), Bad<'static>> {
         self.allow_revision(old.map_or(0, Record::revision))?;
         if let (Some(old), Some(wanted)) = (old, set) {

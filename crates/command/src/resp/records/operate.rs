@@ -19,7 +19,7 @@ pub(super) struct Done {
     /// The revision of the record, 0 if there is none.
     pub(super) revision: u32,
     /// Encoded replies of the operations.
-    told: Vec<u8>,
+    replied: Vec<u8>,
     /// The record is another one.
     changed: bool,
 }
@@ -48,19 +48,19 @@ pub(super) fn do_all<'c>(
         if options.presence == Some(Presence::Replace) {
             edit.clear();
         }
-        let (mut told, mut changed) = (Vec::new(), false);
+        let (mut replied, mut changed) = (Vec::new(), false);
         for op in ops {
-            match op.apply(edit, &mut told, version) {
+            match op.apply(edit, &mut replied, version) {
                 Ok(writes) => changed |= writes,
                 Err(Stopped::Refusal(refusal)) => return Ok(Edited::Keep(Err(refusal))),
                 Err(Stopped::Damaged) => return Err(Fault::Damaged),
             }
         }
         let keeps = !changed && options.presence != Some(Presence::Replace) && options.expire.is_none();
-        if keeps || told.len() + LINE_ROOM > room {
-            return Ok(Edited::Keep(Ok(Done { revision, told, changed: false })));
+        if keeps || replied.len() + LINE_ROOM > room {
+            return Ok(Edited::Keep(Ok(Done { revision, replied, changed: false })));
         }
-        let done = Ok(Done { revision: edit.revision(), told, changed: true });
+        let done = Ok(Done { revision: edit.revision(), replied, changed: true });
         Ok(match options.expire {
             Some(expire) => Edited::StoreUntil(expire, done),
             None => Edited::Store(done),
@@ -72,7 +72,7 @@ pub(super) fn do_all<'c>(
             Ok(None)
         }
         Ok(done) => {
-            typed::answer_fits(call, done.told.len())?;
+            typed::answer_fits(call, done.replied.len())?;
             if done.changed {
                 string::note_store(call);
                 if options.expire.is_some() {
@@ -128,7 +128,7 @@ pub(in super::super) fn operate<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>)
         reply::array(call.out, 2);
         call.int(done.revision.into());
         reply::array(call.out, ops.len() as u64);
-        call.out.push(&done.told);
+        call.out.push(&done.replied);
     }
     Ok(())
 }

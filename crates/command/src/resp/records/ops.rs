@@ -21,7 +21,7 @@ pub(super) enum Op<'c> {
     Prepend(&'c [u8], Value<'c>),
     /// The bin goes.
     Delete(&'c [u8]),
-    /// The bin is told.
+    /// Returns the bin.
     Get(&'c [u8]),
     /// Something about the list in the bin.
     List(&'c [u8], ListOp<'c>),
@@ -86,27 +86,32 @@ impl<'c> Op<'c> {
         !matches!(self, Self::Get(_) | Self::List(_, L::Get(_) | L::Size) | Self::Map(_, M::Get(_) | M::Size))
     }
 
-    /// Does it, and puts what is told of it. Gives whether the record is another one.
-    pub(super) fn apply(&self, edit: &mut Edit<'_>, told: &mut Vec<u8>, version: Version) -> Result<bool, Stopped<'c>> {
+    /// Executes the operation and writes its reply. Returns whether the record was changed.
+    pub(super) fn apply(
+        &self,
+        edit: &mut Edit<'_>,
+        replied: &mut Vec<u8>,
+        version: Version,
+    ) -> Result<bool, Stopped<'c>> {
         match self {
             Self::Put(bin, given) => {
                 edit.set(&Name::new(bin), &given.value(), false)?;
-                told.extend_from_slice(reply::OK);
+                replied.extend_from_slice(reply::OK);
             }
             Self::Delete(bin) => {
                 let gone = edit.remove(&Name::new(bin))?;
-                reply::int(told, gone.into());
+                reply::int(replied, gone.into());
                 return Ok(gone);
             }
             Self::Get(bin) => {
-                put_or_null(told, version, edit.bin(&Name::new(bin))?.map(|bin| bin.value));
+                put_or_null(replied, version, edit.bin(&Name::new(bin))?.map(|bin| bin.value));
                 return Ok(false);
             }
             Self::Add(bin, delta) => {
                 let name = Name::new(bin);
                 let sum = sum(bin, edit.bin(&name)?.map(|bin| bin.value), *delta)?;
                 edit.set(&name, &sum, true)?;
-                put_value(told, version, &sum);
+                put_value(replied, version, &sum);
             }
             Self::Append(bin, value) | Self::Prepend(bin, value) => {
                 let name = Name::new(bin);
@@ -121,27 +126,27 @@ impl<'c> Op<'c> {
                     _ => Value::Bytes(&joined),
                 };
                 edit.set(&name, &joined, true)?;
-                told.extend_from_slice(reply::OK);
+                replied.extend_from_slice(reply::OK);
             }
-            Self::List(bin, op) => return op.apply(At { bin, edit, told, version }),
-            Self::Map(bin, op) => return op.apply(At { bin, edit, told, version }),
+            Self::List(bin, op) => return op.apply(At { bin, edit, replied, version }),
+            Self::Map(bin, op) => return op.apply(At { bin, edit, replied, version }),
         }
         Ok(true)
     }
 }
 
-/// A bin that an operation is done on, and where it is told of.
+/// The bin of an operation, and the place of its reply.
 struct At<'c, 'a, 'e> {
     bin: &'c [u8],
     edit: &'a mut Edit<'e>,
-    told: &'a mut Vec<u8>,
+    replied: &'a mut Vec<u8>,
     version: Version,
 }
 
-fn put_or_null(told: &mut Vec<u8>, version: Version, value: Option<Value<'_>>) {
+fn put_or_null(replied: &mut Vec<u8>, version: Version, value: Option<Value<'_>>) {
     match value {
-        Some(value) => put_value(told, version, &value),
-        None => reply::null(told, version),
+        Some(value) => put_value(replied, version, &value),
+        None => reply::null(replied, version),
     }
 }
 
@@ -167,7 +172,7 @@ impl<'c> ListOp<'c> {
     }
 
     fn apply(&self, at: At<'c, '_, '_>) -> Result<bool, Stopped<'c>> {
-        let At { bin, edit, told, version } = at;
+        let At { bin, edit, replied, version } = at;
         let name = Name::new(bin);
         let there = match edit.bin(&name)?.map(|bin| bin.value) {
             None => None,
@@ -185,37 +190,37 @@ impl<'c> ListOp<'c> {
         let mut body = Vec::new();
         match self {
             Self::Size => {
-                reply::int(told, size as i64);
+                reply::int(replied, size as i64);
                 return Ok(false);
             }
             Self::Get(index) => {
-                put_or_null(told, version, place(*index).and_then(|at| list.values().nth(at)));
+                put_or_null(replied, version, place(*index).and_then(|at| list.values().nth(at)));
                 return Ok(false);
             }
             Self::Append(given) => {
                 list.splice(size, 0, Some(&given.value()), &mut body);
-                reply::int(told, size as i64 + 1);
+                reply::int(replied, size as i64 + 1);
             }
             Self::Insert(index, given) => {
                 let at = place(*index).ok_or_else(|| none(*index))?;
                 list.splice(at, 0, Some(&given.value()), &mut body);
-                reply::int(told, size as i64 + 1);
+                reply::int(replied, size as i64 + 1);
             }
             Self::Set(index, given) => {
                 let at = place(*index).filter(|at| *at < size).ok_or_else(|| none(*index))?;
                 list.splice(at, 1, Some(&given.value()), &mut body);
-                told.extend_from_slice(reply::OK);
+                replied.extend_from_slice(reply::OK);
             }
             Self::Pop(index) => {
                 let found = place(*index).and_then(|at| Some((at, list.values().nth(at)?)));
-                put_or_null(told, version, found.map(|(_, value)| value));
+                put_or_null(replied, version, found.map(|(_, value)| value));
                 let Some((at, _)) = found else { return Ok(false) };
                 list.splice(at, 1, None, &mut body);
             }
             Self::Trim(index, count) => {
                 let from = place(*index).unwrap_or(if *index < 0 { 0 } else { size });
                 let kept = (*count).min(size - from);
-                reply::int(told, (size - kept) as i64);
+                reply::int(replied, (size - kept) as i64);
                 if kept == size || !is_there {
                     return Ok(false);
                 }
@@ -247,7 +252,7 @@ impl<'c> MapOp<'c> {
     }
 
     fn apply(&self, at: At<'c, '_, '_>) -> Result<bool, Stopped<'c>> {
-        let At { bin, edit, told, version } = at;
+        let At { bin, edit, replied, version } = at;
         let name = Name::new(bin);
         let map = match edit.bin(&name)?.map(|bin| bin.value) {
             None => Map::EMPTY,
@@ -257,28 +262,28 @@ impl<'c> MapOp<'c> {
         let mut body = Vec::new();
         match self {
             Self::Size => {
-                reply::int(told, map.pairs().count() as i64);
+                reply::int(replied, map.pairs().count() as i64);
                 return Ok(false);
             }
             Self::Get(key) => {
-                put_or_null(told, version, map.find(key));
+                put_or_null(replied, version, map.find(key));
                 return Ok(false);
             }
             Self::Delete(key) => {
                 let gone = map.put(key, None, &mut body);
-                reply::int(told, gone.into());
+                reply::int(replied, gone.into());
                 if !gone {
                     return Ok(false);
                 }
             }
             Self::Put(key, given) => {
                 let was_there = map.put(key, Some(&given.value()), &mut body);
-                reply::int(told, (map.pairs().count() + usize::from(!was_there)) as i64);
+                reply::int(replied, (map.pairs().count() + usize::from(!was_there)) as i64);
             }
             Self::Add(key, delta) => {
                 let sum = sum(bin, map.find(key), *delta)?;
                 map.put(key, Some(&sum), &mut body);
-                put_value(told, version, &sum);
+                put_value(replied, version, &sum);
             }
         }
         let map = Map::open(&body).map_err(|_| Refusal::BinDepth(bin))?;

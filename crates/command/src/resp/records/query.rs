@@ -3,16 +3,16 @@
 //! ```text
 //!   index ──entries from the cursor on──> each in order: its record is looked at, under its key's stripe if it is had
 //!                                           │ in memory, or read from flash: the request parks, others are read ahead
-//!                                           ├─ holds the entry's value ──filter──> told
-//!                                           ├─ holds another: it is changed now or was just now ──filter──> told
-//!                                           └─ does not, and nobody changes it ──> the entry is taken out
+//!                                           ├─ holds the entry's value ──filter──> returned
+//!                                           ├─ holds another: it is being or was just changed ──filter──> returned
+//!                                           └─ does not, and is not being changed ──> the entry is removed
 //! ```
 //!
-//! - An entry is a hint: what is told is what the record held when it was looked at, and each record is told once a
+//! - An entry is a hint: a record is returned as it was when it was read, and each record is returned once a
 //!   call.
-//! - A record whose value is moved within the range while it is asked for is told at the place that it leaves, since
+//! - A record whose value is moved within the range during a query is returned at the place that it leaves, since
 //!   the other may be behind.
-//! - What is found is kept between visits ([`Going`]): entries as many as may be told, and bytes as many as an answer
+//! - Results are kept between visits ([`Going`]): as many entries as may be returned, and as many bytes as a reply
 //!   has.
 
 use super::read::Telling;
@@ -93,8 +93,8 @@ struct Query<'c> {
 
 /// The record of an index entry.
 enum Look {
-    Told,
-    /// Nobody asked for it, or it is told already.
+    Replied,
+    /// It was not requested, or is already in the reply.
     Left,
     /// Not where the entry says.
     Elsewhere,
@@ -142,7 +142,7 @@ impl<'c> Query<'c> {
     fn run(&self, index: &SetIndex, call: &mut Call<'_, '_>, going: &mut Going) -> Result<Option<Entry>, Stop> {
         let bytes_max = call.ctx.request_bytes_max / 2;
         while !going.is_whole {
-            let is_enough = going.told.len() >= self.limit || going.bytes.len() > bytes_max;
+            let is_enough = going.replied.len() >= self.limit || going.bytes.len() > bytes_max;
             if is_enough || !self.fill(index, going) {
                 going.is_whole = true;
                 break;
@@ -163,25 +163,25 @@ impl<'c> Query<'c> {
     /// Looks at what the next entry stands for.
     fn look(&self, index: &SetIndex, call: &mut Call<'_, '_>, going: &mut Going) -> Result<(), Stop> {
         let shared = Arc::clone(&call.ctx.shared);
-        let Going { entries, at, swept, told, bytes, .. } = going;
+        let Going { entries, at, swept, replied, bytes, .. } = going;
         let (entry, more) = (entries[*at], &entries[*at + 1..]);
         // Of what a filter leaves out, it is not known how many have to be read.
-        let wanted = if self.telling.filter.is_some() { more.len() } else { self.limit - told.len() - 1 };
+        let wanted = if self.telling.filter.is_some() { more.len() } else { self.limit - replied.len() - 1 };
         let ahead = more.iter().take(wanted).map(|entry| entry.key);
-        // While it is had nobody changes the record and its entries.
+        // While the stripe is held, no client changes the record and its entries.
         let stripe = shared.indexes.stripe(entry.key);
         let is_moving = || stripe.is_none() || !index.has(&entry);
         let (begun, mut looked, mut broken) = (bytes.len(), Ok(Look::Elsewhere), None);
         let namespace = call.session.namespace;
         call.guard.walks().visit_hash(namespace, entry.key, ahead, &mut |item| {
-            looked = match told.contains(&entry.key) {
+            looked = match replied.contains(&entry.key) {
                 true => Ok(Look::Left),
                 false => self.tell(index, item, entry, &is_moving, call, bytes),
             };
             broken = looked.is_err().then(|| item.key.to_vec());
         })?;
         match looked {
-            Ok(Look::Told) => drop(told.insert(entry.key)),
+            Ok(Look::Replied) => drop(replied.insert(entry.key)),
             Ok(Look::Left) => {}
             Ok(Look::Elsewhere) if stripe.is_some() => {
                 index.remove(&entry);
@@ -225,7 +225,7 @@ impl<'c> Query<'c> {
             return Ok(Look::Left);
         }
         self.telling.put_with_key(bytes, call.session.version, &record, item, view.now_ms)?;
-        Ok(Look::Told)
+        Ok(Look::Replied)
     }
 }
 
@@ -270,7 +270,7 @@ pub(in super::super) fn query<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -
         }
         None => reply::bulk(call.out, b"0"),
     }
-    reply::array(call.out, walk.query.told.len() as u64);
+    reply::array(call.out, walk.query.replied.len() as u64);
     call.out.push(&walk.query.bytes);
     Ok(())
 }

@@ -6,7 +6,7 @@ use crate::resp::catalog::lower;
 use crate::resp::error::Fault;
 use crate::resp::hash;
 use crate::resp::records;
-use crate::resp::typed::{self, KeyParts, record, told_bytes};
+use crate::resp::typed::{self, KeyParts, record, reply_bytes};
 use crate::visit::out::OutBuffer;
 use protocol::resp::{Args, Version, reply};
 use protocol::sink::Sink;
@@ -75,7 +75,7 @@ impl<'c> Telling<'c> {
         Ok(self)
     }
 
-    /// Returns whether the record is told.
+    /// Returns whether the record is in the reply.
     pub(super) fn takes(&self, record: &Record<'_>, now_ms: u64) -> Result<bool, Fault> {
         Ok(match &self.filter {
             Some(filter) => filter.holds(record, now_ms)?,
@@ -85,20 +85,20 @@ impl<'c> Telling<'c> {
 
     /// The most bytes that [`Telling::put`] puts.
     pub(super) fn bytes(&self, record: &Record<'_>, now_ms: u64) -> Result<usize, Fault> {
-        let told = |value: &Value<'_>| TYPE_BYTES + told_bytes(value);
+        let replied = |value: &Value<'_>| TYPE_BYTES + reply_bytes(value);
         let mut bytes = 4 * reply::NUMBER_LINE_BYTES_MAX;
         match self.names {
             None => {
                 for bin in record.bins(now_ms) {
                     let bin = bin?;
-                    bytes += told_bytes(&bin.name) + told(&bin.value);
+                    bytes += reply_bytes(&bin.name) + replied(&bin.value);
                 }
             }
             Some(names) => {
                 let mut at = 0;
                 for name in names.each() {
                     let bin = record.find_behind(&mut at, &Name::new(name), now_ms)?;
-                    bytes += 2 * TYPE_BYTES + name.len() + bin.map_or(0, |bin| told(&bin.value));
+                    bytes += 2 * TYPE_BYTES + name.len() + bin.map_or(0, |bin| replied(&bin.value));
                 }
             }
         }
@@ -165,7 +165,7 @@ impl<'c> Telling<'c> {
     }
 }
 
-/// Puts the record of an item, or null where there is none that is to be told; says whether it was put.
+/// Writes the record of an item, or null if it has none for this reply. Returns whether a record was written.
 pub(super) fn tell(
     out: &mut OutBuffer,
     version: Version,

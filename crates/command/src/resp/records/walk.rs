@@ -1,7 +1,7 @@
 //! Walks over the records of a set: `REC.SCAN`, `REC.TRUNCATE`; and what sets there are.
 //!
 //! A cursor is a place in the order of the keys' hashes, as with `SCAN`: a record that stays from the first call to the
-//! last is told at least once, and may be told twice.
+//! last is returned at least once, and may be returned twice.
 
 use super::read::Telling;
 use super::set_name;
@@ -95,26 +95,26 @@ pub(in super::super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
             Err(stop) => return walk::put_off(call, going, stop),
         }
     }
-    let told = &mut going.records;
-    if let Some(fault) = told.fault {
-        return Err(match told.broken.take().filter(|_| call.guard.parts().take_lost()) {
+    let replied = &mut going.records;
+    if let Some(fault) = replied.fault {
+        return Err(match replied.broken.take().filter(|_| call.guard.parts().take_lost()) {
             Some(key) => call.look_again(std::iter::once(&key[..])).into(),
             None => fault.into(),
         });
     }
-    let bytes = told.bytes.len() + 3 * reply::NUMBER_LINE_BYTES_MAX;
+    let bytes = replied.bytes.len() + 3 * reply::NUMBER_LINE_BYTES_MAX;
     if let Err(stop) = typed::answer_room(call.out, call.ctx.request_bytes_max, bytes) {
         return walk::put_off(call, going, stop);
     }
     reply::array(call.out, 2);
     reply::bulk(call.out, Decimal::new(going.ended.unwrap_or(0)).as_slice());
-    reply::array(call.out, told.records.len() as u64);
-    for (_, range) in &told.records {
-        call.out.push(&told.bytes[range.clone()]);
+    reply::array(call.out, replied.records.len() as u64);
+    for (_, range) in &replied.records {
+        call.out.push(&replied.bytes[range.clone()]);
     }
     if let Some(rate) = rate {
         // As many as were looked at take as long as the rate says.
-        call.session.paced_until_ms = now_ms + (told.of_set as u64 * 1000).div_ceil(rate);
+        call.session.paced_until_ms = now_ms + (replied.of_set as u64 * 1000).div_ceil(rate);
     }
     Ok(())
 }
@@ -241,17 +241,17 @@ pub(in super::super) fn truncate<'c>(call: &mut Call<'c, '_>, args: Args<'c>) ->
 
 /// `REC.SETS`: each set with the bins that any of its records had.
 pub(in super::super) fn sets<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
-    let (mut told, mut count, namespace) = (Vec::new(), 0, call.session.namespace);
+    let (mut replied, mut count, namespace) = (Vec::new(), 0, call.session.namespace);
     for set in call.ctx.shared.sets.all().filter(|set| set.namespace() == namespace.0) {
         count += 1;
-        reply::array(&mut told, 2);
-        reply::bulk(&mut told, set.name());
+        reply::array(&mut replied, 2);
+        reply::bulk(&mut replied, set.name());
         let bins: Vec<_> = set.bins().collect();
-        reply::array(&mut told, bins.len() as u64);
-        bins.iter().for_each(|bin| reply::bulk(&mut told, bin));
+        reply::array(&mut replied, bins.len() as u64);
+        bins.iter().for_each(|bin| reply::bulk(&mut replied, bin));
     }
-    typed::answer_fits(call, told.len() + reply::NUMBER_LINE_BYTES_MAX)?;
+    typed::answer_fits(call, replied.len() + reply::NUMBER_LINE_BYTES_MAX)?;
     reply::array(call.out, count);
-    call.out.push(&told);
+    call.out.push(&replied);
     Ok(())
 }

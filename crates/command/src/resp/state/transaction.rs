@@ -108,7 +108,7 @@ pub(in crate::resp) struct Transaction {
     /// Start of the reply to the current request among those of all.
     pub(in crate::resp) answer_at: Spot,
     /// Bytes of the first block of the replies that the client was sent.
-    pub(in crate::resp) told: usize,
+    pub(in crate::resp) sent: usize,
     /// The replies that the client wants.
     pub(in crate::resp) answers: Answers,
     /// Time at which the bytes of the request that began it were there.
@@ -139,7 +139,7 @@ impl Transaction {
             key_locks,
             out: OutBuffer::beside(budget),
             answer_at: Spot::default(),
-            told: 0,
+            sent: 0,
             answers: Answers::All,
             ready: Ticks(0),
             begun: Ticks(0),
@@ -150,7 +150,7 @@ impl Transaction {
     pub(in crate::resp) fn forget(&mut self, bytes: usize, budget: &Arc<Budget>) {
         self.stage = Stage::Watching;
         (self.is_spoilt, self.is_lone, self.is_cut, self.only_reads) = (false, false, false, false);
-        (self.commands, self.at, self.told, self.answer_at) = (0, 0, 0, Spot::default());
+        (self.commands, self.at, self.sent, self.answer_at) = (0, 0, 0, Spot::default());
         (self.kind, self.answers, self.namespaces) = (KIND, Answers::All, 0);
         self.queue.clear();
         self.queue.shrink_to(bytes);
@@ -292,7 +292,7 @@ impl Transaction {
 
 impl Transaction {
     /// Starts the transaction over: none of it is done, and its key lock set is to be obtained.
-    pub(in crate::resp) fn begin_anew(&mut self) {
+    pub(in crate::resp) fn restart(&mut self) {
         (self.stage, self.at, self.current) = (Stage::Obtaining, 0, None);
         self.answer_at = Spot::default();
         self.out.forget();

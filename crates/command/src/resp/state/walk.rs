@@ -35,7 +35,7 @@ pub(in crate::resp) struct Walk {
     /// Start of the walk, if it goes round, and whether it has reached the end of all keys.
     pub(in crate::resp) start: u64,
     pub(in crate::resp) round: bool,
-    /// It is at its end: the cursor that is told.
+    /// The cursor to return, if the step is at its end.
     pub(in crate::resp) ended: Option<u64>,
     /// Records that are found and not answered.
     pub(in crate::resp) records: Found,
@@ -108,8 +108,8 @@ pub(in crate::resp) struct Going {
     pub(in crate::resp) fills: usize,
     /// The last one that was looked at.
     pub(in crate::resp) last: Option<Entry>,
-    /// The hashes of the keys of what is told, and its bytes.
-    pub(in crate::resp) told: HashSet<u64>,
+    /// The hashes of the keys in the reply, and its bytes.
+    pub(in crate::resp) replied: HashSet<u64>,
     pub(in crate::resp) bytes: Vec<u8>,
     pub(in crate::resp) is_whole: bool,
 }
@@ -118,7 +118,7 @@ impl Going {
     /// Returns what it keeps, in bytes.
     pub(in crate::resp) fn held_bytes(&self) -> usize {
         self.entries.capacity() * size_of::<Entry>()
-            + 2 * self.told.capacity() * size_of::<u64>()
+            + 2 * self.replied.capacity() * size_of::<u64>()
             + self.bytes.capacity()
     }
 }

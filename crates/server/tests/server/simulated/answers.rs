@@ -205,12 +205,12 @@ fn no_answer_for_which_memory_ends_half_way_ends_the_server_or_leaves_half_a_tra
                 // Each of the first is refused with a line.
                 let queued = [request(&[b"GET", b"long"]).repeat(before), request(&words).repeat(2)].concat();
                 client.send(&[request(&[b"MULTI"]), queued, request(&[b"INCR", b"done"])].concat());
-                let mut told = Vec::new();
-                while told.iter().filter(|byte| **byte == b'\n').count() < before + 4 {
+                let mut replied = Vec::new();
+                while replied.iter().filter(|byte| **byte == b'\n').count() < before + 4 {
                     world.guard();
-                    told.extend(client.take(usize::MAX));
+                    replied.extend(client.take(usize::MAX));
                 }
-                if told.contains(&b'-') {
+                if replied.contains(&b'-') {
                     // There is no room for what is queued.
                     continue;
                 }

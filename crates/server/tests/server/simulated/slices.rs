@@ -84,16 +84,16 @@ fn forty_thousand_names_are_subscribed_and_unsubscribed_name_by_name() {
         [[&b"SUBSCRIBE"[..], b"UNSUBSCRIBE"], [b"PSUBSCRIBE", b"PUNSUBSCRIBE"], [b"SSUBSCRIBE", b"SUNSUBSCRIBE"]];
     for [subscribe, unsubscribe] in words {
         let begin = format!(">3\r\n${}\r\n", unsubscribe.len()).into_bytes();
-        let (told, _) = beside.ask(&client, &named(unsubscribe, &empty));
-        assert_eq!(count(&told, &begin), 40_000, "each empty name is answered");
-        let (told, _) = beside.ask(&client, &named(subscribe, &names));
-        assert_eq!(count(&told, b">3\r\n"), 10_000);
-        let (told, _) = beside.ask(&client, &[unsubscribe]);
-        assert_eq!(count(&told, b">3\r\n"), 10_000);
-        assert!(told.ends_with(b":0\r\n"));
+        let (replied, _) = beside.ask(&client, &named(unsubscribe, &empty));
+        assert_eq!(count(&replied, &begin), 40_000, "each empty name is answered");
+        let (replied, _) = beside.ask(&client, &named(subscribe, &names));
+        assert_eq!(count(&replied, b">3\r\n"), 10_000);
+        let (replied, _) = beside.ask(&client, &[unsubscribe]);
+        assert_eq!(count(&replied, b">3\r\n"), 10_000);
+        assert!(replied.ends_with(b":0\r\n"));
         beside.ask(&client, &named(subscribe, &names));
-        let (told, _) = beside.ask(&client, &named(unsubscribe, &names));
-        assert!(count(&told, b">3\r\n") == 10_000 && told.ends_with(b":0\r\n"));
+        let (replied, _) = beside.ask(&client, &named(unsubscribe, &names));
+        assert!(count(&replied, b">3\r\n") == 10_000 && replied.ends_with(b":0\r\n"));
     }
     assert_eq!(beside.world.shared.channels.bytes(), 0);
 }
@@ -122,8 +122,8 @@ fn a_hundred_thousand_subscriptions_end_in_slices_and_are_listed_in_slices() {
         assert_eq!(beside.ask(&other, &[b"PUBSUB", b"NUMPAT"]).0, format!(":{patterns}\r\n").as_bytes());
         let asked: Vec<Vec<u8>> = (0..10_000).map(|n| format!("a-channel-{n}").into_bytes()).collect();
         let words: Vec<&[u8]> = std::iter::once(&b"PUBSUB"[..]).chain(named(b"NUMSUB", &asked)).collect();
-        let (told, _) = beside.ask(&other, &words);
-        assert!(told.starts_with(b"*20000\r\n") && count(&told, b"\r\n:1\r\n") == 10_000);
+        let (replied, _) = beside.ask(&other, &words);
+        assert!(replied.starts_with(b"*20000\r\n") && count(&replied, b"\r\n:1\r\n") == 10_000);
         match end {
             "RESET" => assert!(beside.ask(client, &[b"RESET"]).0.ends_with(b"+RESET\r\n")),
             "QUIT" => client.send(b"*1\r\n$4\r\nQUIT\r\n"),
@@ -154,8 +154,8 @@ fn a_message_for_many_receivers_and_patterns_is_published_in_slices_and_once_to_
     receivers.iter().for_each(|receiver| assert!(count(&receiver.take(1000), b"subscribe\r\n") == 2));
     let patterns = beside.client();
     subscribe_many(&mut beside, &patterns, b"PSUBSCRIBE", "other-*-", 50_000);
-    let (told, iterations) = beside.ask(&publisher, &[b"PUBLISH", b"news", b"hello"]);
-    assert_eq!(told, format!(":{}\r\n", 2 * RECEIVERS).as_bytes());
+    let (replied, iterations) = beside.ask(&publisher, &[b"PUBLISH", b"news", b"hello"]);
+    assert_eq!(replied, format!(":{}\r\n", 2 * RECEIVERS).as_bytes());
     assert!(iterations > 20, "{iterations} iterations");
     // Sending takes its iterations too.
     (0..RECEIVERS / 8).for_each(|_| beside.iterations("sending"));
@@ -177,14 +177,14 @@ fn changes_of_keys_are_published_in_slices_in_order_and_their_writers_wait() {
     beside.ask(&reader, &[b"SUBSCRIBE", b"__keyevent@0__:set"]);
     let requests: Vec<u8> = (0..CHANGES).flat_map(|n| request(&[b"SET", format!("k{n}").as_bytes(), b"x"])).collect();
     writer.send(&requests);
-    let (mut stored, mut told, mut ahead_most, mut iterations) = (0, Vec::new(), 0, 0);
-    while count(&told, b"$7\r\nmessage\r\n") < CHANGES {
+    let (mut stored, mut replied, mut ahead_most, mut iterations) = (0, Vec::new(), 0, 0);
+    while count(&replied, b"$7\r\nmessage\r\n") < CHANGES {
         let begun = cpu_ns();
         beside.world.guard();
         assert!(cpu_ns() - begun < TURN_CPU_NS_MAX, "iteration {iterations}");
         stored += count(&writer.take(usize::MAX), b"+OK\r\n");
-        told.extend(reader.take(usize::MAX));
-        ahead_most = ahead_most.max(stored - count(&told, b"$7\r\nmessage\r\n").min(stored));
+        replied.extend(reader.take(usize::MAX));
+        ahead_most = ahead_most.max(stored - count(&replied, b"$7\r\nmessage\r\n").min(stored));
         iterations += 1;
         assert!(iterations < 100_000, "{stored} stored");
     }
@@ -192,7 +192,7 @@ fn changes_of_keys_are_published_in_slices_in_order_and_their_writers_wait() {
         stored == CHANGES && ahead_most < CHANGES && iterations > CHANGES,
         "{ahead_most} ahead, {iterations} iterations"
     );
-    let keys = told.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"k"));
+    let keys = replied.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"k"));
     for (number, key) in keys.enumerate() {
         assert_eq!(key, format!("k{number}\r").as_bytes(), "message {number}");
     }
@@ -217,17 +217,21 @@ fn patterns_that_take_long_are_refused_everywhere_and_those_that_are_not_hold_no
         &[b"ACL", b"SETUSER", b"someone", &channel_rule],
     ] {
         beside.ask(&client, &[b"HSET", key, b"f", b"v"]);
-        let (told, _) = beside.ask(&client, words);
-        let told = String::from_utf8_lossy(&told[..told.len().min(200)]).to_lowercase();
-        assert!(told.starts_with("-err") && told.contains("too complex"), "{:?}: {told}", words[0].escape_ascii());
+        let (replied, _) = beside.ask(&client, words);
+        let replied = String::from_utf8_lossy(&replied[..replied.len().min(200)]).to_lowercase();
+        assert!(
+            replied.starts_with("-err") && replied.contains("too complex"),
+            "{:?}: {replied}",
+            words[0].escape_ascii()
+        );
     }
     // What is taken costs a bounded number of steps for the longest of names.
     let patterns: Vec<Vec<u8>> =
         (0..300).map(|n| [&b"*a".repeat(250)[..], format!("b{n}*").as_bytes()].concat()).collect();
     beside.ask(&client, &named(b"PSUBSCRIBE", &patterns));
     let name = vec![b'a'; 60_000];
-    let (told, iterations) = beside.ask(&publisher, &[b"PUBLISH", &name, b"x"]);
-    assert!(told == b":0\r\n" && iterations > 4, "{iterations} iterations");
+    let (replied, iterations) = beside.ask(&publisher, &[b"PUBLISH", &name, b"x"]);
+    assert!(replied == b":0\r\n" && iterations > 4, "{iterations} iterations");
 }
 
 #[test]
@@ -246,8 +250,8 @@ fn lists_and_closings_of_many_connections_take_a_bounded_part_of_each_turn() {
     assert_eq!(count(&again, b"id="), CLIENTS + 2);
     assert_eq!(count(&beside.ask(&client, &[b"CLIENT", b"LIST", b"ID", b"1", b"2", b"2"]).0, b"id="), 2);
     assert_eq!(count(&beside.ask(&client, &[b"CLIENT", b"INFO"]).0, b"id="), 1);
-    let (told, iterations) = beside.ask(&client, &[b"CLIENT", b"KILL", b"TYPE", b"normal", b"USER", b"nobody"]);
-    assert!(told == b":0\r\n" && iterations > 2, "{iterations} iterations");
+    let (replied, iterations) = beside.ask(&client, &[b"CLIENT", b"KILL", b"TYPE", b"normal", b"USER", b"nobody"]);
+    assert!(replied == b":0\r\n" && iterations > 2, "{iterations} iterations");
     // Their connections close over many iterations, and each gives its place back.
     clients.iter().for_each(SimClient::reset);
     let mut iterations = 0;
@@ -272,17 +276,17 @@ fn commands_beside_monitors_count_what_telling_those_takes() {
     beside.world.iterations(20);
     monitors.iter().for_each(|monitor| assert_eq!(monitor.take(100), b"+OK\r\n"));
     client.send(&request(&[b"ECHO", b"text"]).repeat(COMMANDS));
-    let (mut answered, mut iterations, mut told) = (0, 0, vec![0; MONITORS]);
-    while answered < COMMANDS || told.iter().any(|told| *told < COMMANDS) {
+    let (mut answered, mut iterations, mut replied) = (0, 0, vec![0; MONITORS]);
+    while answered < COMMANDS || replied.iter().any(|replied| *replied < COMMANDS) {
         let begun = cpu_ns();
         beside.world.guard();
         assert!(cpu_ns() - begun < TURN_CPU_NS_MAX, "iteration {iterations}: {} ns", cpu_ns() - begun);
         answered += count(&client.take(usize::MAX), b"$4\r\ntext\r\n");
-        for (told, monitor) in told.iter_mut().zip(&monitors) {
-            *told += count(&monitor.take(usize::MAX), b"\"ECHO\" \"text\"\r\n");
+        for (replied, monitor) in replied.iter_mut().zip(&monitors) {
+            *replied += count(&monitor.take(usize::MAX), b"\"ECHO\" \"text\"\r\n");
         }
         iterations += 1;
-        assert!(iterations < 20_000, "{answered} answered, {told:?} told");
+        assert!(iterations < 20_000, "{answered} answered, {replied:?} told");
     }
     assert!(iterations > 60, "{iterations} iterations");
 }
