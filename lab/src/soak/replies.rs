@@ -517,9 +517,9 @@ mod tests {
         assert!(error.contains("it is version 6"), "{error}");
         let late = Span { sent_ms: 65_000, answered_ms: 65_001 };
         let error = answer(&mut self::client(), GET, &right, late).expect_err("it had ended");
-        assert!(error.contains("came back"), "{error}");
+        assert!(error.contains("reappeared"), "{error}");
         client.flushed();
-        assert!(answer(&mut client, GET, &right, SPAN).is_err_and(|error| error.contains("came back")));
+        assert!(answer(&mut client, GET, &right, SPAN).is_err_and(|error| error.contains("reappeared")));
     }
 
     #[test]

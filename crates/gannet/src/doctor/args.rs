@@ -35,7 +35,7 @@ pub fn target(matches: &ArgMatches, window: Duration) -> Result<CheckTarget, Fai
         asked: OptInActions::default(),
     };
     if !target.root.is_dir() {
-        return Err(failed(vec![format!("--root: {} is no folder", target.root.display())]));
+        return Err(failed(vec![format!("--root: {} is not a directory", target.root.display())]));
     }
     if let Some(pid) = target.pid
         && !target.root.join(format!("proc/{pid}")).is_dir()

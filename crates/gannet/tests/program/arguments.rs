@@ -39,7 +39,7 @@ fn what_this_build_does_not_have_is_said_in_a_line() {
         (["--flash", "/tmp/x"], "--flash: \"/tmp/x\" is no file with a size"),
         (["--udp", "11211"], "--udp: this build does not have memcached over UDP"),
         (["-U", "11211"], "-U: this is a memcached flag; use instead: nothing: UDP"),
-        (["-B", "binary"], "-B: this is a flag of memcached"),
+        (["-B", "binary"], "-B: this is a memcached flag; use instead: nothing"),
         (["-m", "64"], "-m: this is a memcached flag; use instead: --memory 64MiB"),
         (["--pin", "0-"], "--pin: \"\" is not a CPU number"),
     ] {

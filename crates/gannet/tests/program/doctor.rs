@@ -78,8 +78,8 @@ fn what_is_asked_wrongly_is_said_with_a_remedy() {
         (&["--pid", "4194399"], "there is no process 4194399"),
         (&["--root", "/no/such/folder"], "is not a directory"),
         (&["explain", "net.somaxcon"], "the nearest is net.somaxconn"),
-        (&["diff", "/dev/zero", "/dev/zero"], "/dev/zero: the file is longer than 64 MiB"),
-        (&["plan", "--check", "/dev/zero"], "/dev/zero: the file is longer than 64 MiB"),
+        (&["diff", "/dev/zero", "/dev/zero"], "/dev/zero: it is longer than 64 MiB"),
+        (&["plan", "--check", "/dev/zero"], "/dev/zero: it is longer than 64 MiB"),
     ] {
         let (code, _, err) = run(&[&["doctor"], args].concat());
         assert!(code == 3 && err.contains(part) && err.lines().count() == 1, "{args:?}: {code} {err}");

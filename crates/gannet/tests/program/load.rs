@@ -202,7 +202,7 @@ fn a_result_runs_again_as_it_was_and_as_new_flags_say() {
     assert!(code == 1 && err.contains("/no/such.json"), "{code}: {err}");
     std::fs::write(&b, "{\"format\": 1}").unwrap();
     let (code, _, err) = run(&["load", "rerun", &b]);
-    assert!(code == 1 && err.contains("b.json: this is JSON, but no result of a run"), "{code}: {err}");
+    assert!(code == 1 && err.contains("b.json: this JSON is not the result of a run"), "{code}: {err}");
 }
 
 #[test]

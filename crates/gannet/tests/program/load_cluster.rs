@@ -92,7 +92,7 @@ fn memcacheds_users_are_told_first_too() {
     let nobody = run(&[&["load", "--no-prefill"][..], &usual].concat());
     assert!(matches!(right.0, 0 | LIMITED) && right.1.contains(" 0 errors"), "{right:?}");
     assert!(wrong.0 == 1 && wrong.2.contains("authentication failure; check the user and the password"), "{wrong:?}");
-    assert!(nobody.1.contains("unauthenticated; say who connects"), "{nobody:?}");
+    assert!(nobody.1.contains("unauthenticated; pass a user"), "{nobody:?}");
 }
 
 /// Three nodes with a third of the slots each; the folder goes last.

@@ -163,7 +163,7 @@ impl Came {
         let fault = self.result.figures.faults.iter().find(|fault| fault.name == name);
         let fault = fault.unwrap_or_else(|| panic!("{name}: {:?}: {}", self.result.figures.faults, self.out));
         assert!(fault.count > 0 && fault.first.contains(seen), "{fault:?}");
-        assert!(self.out.contains(&format!("fault: {name} ")), "{}", self.out);
+        assert!(self.out.contains(&format!("fault {name}: ")), "{}", self.out);
     }
 
     fn is_partial(&self, why: &str) {

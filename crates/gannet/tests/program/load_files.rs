@@ -29,7 +29,10 @@ const CASES: [Case; 14] = [
         text: "verify = true\n[[keys]]\nverbs = [{ verb = \"append\" }]\n",
         says: &[":4: keys[0].verbs[0].verb: ", "cannot be checked"],
     },
-    Case { text: "[[keys]]\nverbs = [{ verb = \"hget\" }]\n", says: &["protocol memcache has no hget", "it has get"] },
+    Case {
+        text: "[[keys]]\nverbs = [{ verb = \"hget\" }]\n",
+        says: &["protocol memcache does not support hget", "it has get"],
+    },
     Case {
         text: "[targets]\naddresses = [\"a:1\", \"b:1\"]\nplacement = \"ketama\"\n[[keys]]\n\
                verbs = [{ verb = \"get\", keys = 3 }]\n",
@@ -94,7 +97,7 @@ fn flags_that_exclude_one_another_or_say_nothing_are_named_with_what_to_write() 
         (&["--preset", "pelikan"], &["pelikan"]),
         (&["--rate", "10", "--protocol", "http"], &["--protocol: \"http\"", "memcache"]),
         (&["--rate", "10", "--sampler", "often"], &["--sampler: \"often\""]),
-        (&["--rate", "10", "--threads", "9", "--connections", "3"], &["each thread"]),
+        (&["--rate", "10", "--threads", "9", "--connections", "3"], &["one connection per thread"]),
         (&["--rate", "10", "--assert", "p99>"], &["--assert: "]),
         (&["--rate", "10", "--reads", "1.5"], &["--reads: \"1.5\"", "99%"]),
         (&["--slo", "p99=2ms", "--start", "9k", "--rate-max", "1k"], &["--start: ", "start with a lower"]),

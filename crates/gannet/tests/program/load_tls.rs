@@ -182,7 +182,7 @@ fn a_handshake_that_fails_says_what_failed_and_what_to_do() {
         (&resp, ["requires a client certificate", "pass one with --tls-cert and --tls-key"]),
         (&[&resp[..], &["--tls-versions", "1.2"]].concat(), ["requires a client certificate", "--tls-cert"]),
         (&[&resp[..], &strange].concat(), ["the server refused the certificate in ", "client.pem"]),
-        (&["--target", &plain], ["the server speaks TLS there", "say --tls-ca FILE"]),
+        (&["--target", &plain], ["this port uses TLS", "pass --tls-ca FILE"]),
         (&["--target", &plain, "--tls-ca", "/no/such.pem"], ["targets.tls.ca: '/no/such.pem'", "cannot open the file"]),
     ] {
         let err = match args.contains(&"/no/such.pem") {
@@ -214,7 +214,7 @@ fn a_server_without_tls_is_told_from_one_that_does_not_answer() {
         }
     });
     let err = refused(&["--target", &target, "--tls-ca", &ca]);
-    assert!(err.contains("it speaks no TLS there; name the port on which it speaks TLS"), "{err}");
+    assert!(err.contains("this port does not use TLS; use the server's TLS port"), "{err}");
     // Its own account is not asked for over the ping protocol, so that the engine meets it first.
     let pings = folder.written("ping.toml", "protocol = \"ping\"\n");
     let err = refused(&["--target", &target, "--tls-ca", &ca, "--workload", &pings]);
@@ -280,7 +280,7 @@ fn keys_are_copied_between_servers_over_tls_and_a_wrong_ca_is_told_at_once() {
     let done = |what: &str, count: &str| {
         out.lines().any(|line| line.trim_start().starts_with(what) && line.split_whitespace().nth(1) == Some(count))
     };
-    assert!(done("copied", "300") && out.contains("verified 300 keys at both ends: all are the same"), "{out}");
+    assert!(done("copied", "300") && out.contains("verified 300 keys at both ends: all are equal"), "{out}");
 
     let other = certified("warm-other");
     let (code, _, err) = run(&[&places[..], &["--tls-ca", &other.file("ca.pem")]].concat());

@@ -37,7 +37,7 @@ impl Recording {
         let mut line = String::new();
         said.read_line(&mut line).unwrap();
         assert!(line.starts_with("recording: "), "{line}");
-        let address = line.split("connect to ").nth(1).and_then(|rest| rest.split(',').next()?.parse().ok());
+        let address = line.split("connect to ").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok());
         (Self { child, said }, address)
     }
 
@@ -257,16 +257,16 @@ fn a_bad_trace_is_named_with_its_line_and_what_was_replayed_is_kept() {
     let folder = Folder::new("bad");
     let bad = folder.written("bad.csv", &format!("{}1003,user:1,20,oops,1,get,0\n", lines(3, 50)));
     let (result, said) = replay(&folder, &[&bad, "--target", &addr, "--speed", "10"], 5);
-    assert!(said.contains("bad.csv:151: the value size is \"oops\""), "{said}");
+    assert!(said.contains("bad.csv:151: the value size \"oops\" is not a number"), "{said}");
     assert_eq!(result.figures.counts.answered, 100, "the seconds before the last are whole");
     let empty = folder.written("empty", "");
     let refused = [
-        (vec![empty.as_str()], 1, "the file is empty; name a trace"),
-        (vec!["/no/such/trace"], 1, "/no/such/trace: it cannot be opened"),
-        (vec![bad.as_str(), "--speed", "0"], 2, "--speed: \"0\" is no speed"),
-        (vec![bad.as_str(), "--format", "pcap"], 2, "take recorded, twitter, oracle-general"),
+        (vec![empty.as_str()], 1, "the file is empty; pass a trace"),
+        (vec!["/no/such/trace"], 1, "/no/such/trace: cannot open the file"),
+        (vec![bad.as_str(), "--speed", "0"], 2, "--speed: \"0\" is not a speed"),
+        (vec![bad.as_str(), "--format", "pcap"], 2, "write recorded, twitter, oracle-general"),
         (vec![bad.as_str(), "--format", "recorded"], 1, "the file is not a recorded trace"),
-        (vec![bad.as_str(), "--value-max", "0B"], 2, "--value-max: from 1 to"),
+        (vec![bad.as_str(), "--value-max", "0B"], 2, "--value-max: it must be from 1 to"),
     ];
     for (args, code, part) in refused {
         let (got, _, err) = run(&[&["load", "replay", "--target", &addr], args.as_slice()].concat());
@@ -295,7 +295,7 @@ fn a_trace_is_the_pace_of_another_workload_by_flag_and_by_file() {
     let workload = folder.written("w.toml", &[pace, keys].concat());
     assert_eq!(due(&["--workload", &workload, "--target", &addr]).0, 200);
     let (code, _, err) = run(&["load", "--target", &addr, "--arrivals", "trace:/no/such", "--no-prefill"]);
-    assert!(code == 2 && err.contains("--arrivals: /no/such: it cannot be opened"), "{err}");
+    assert!(code == 2 && err.contains("--arrivals: /no/such: cannot open the file"), "{err}");
     let (code, _, err) = run(&["load", "--target", &addr, "--arrivals", &arrivals, "--rate", "10"]);
     assert!(code == 2 && err.contains("a trace determines when requests are due"), "{err}");
 }

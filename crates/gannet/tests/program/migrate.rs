@@ -95,7 +95,7 @@ fn what_live_traffic_wrote_is_left_unless_it_is_to_be_replaced() {
     let (outcome, _, err) = migrate(&folder, &[&args[..], &["--prefix", "a", "--verify", "all"]].concat(), 4);
     let verified = outcome.verified.unwrap();
     assert_eq!((verified.looked_for, verified.value_differs), (1, 1), "{err}");
-    assert!(verified.examples[0].starts_with("a: another value of 5 bytes"), "{verified:?}");
+    assert!(verified.examples[0].starts_with("a: the target has another value of 5 bytes"), "{verified:?}");
     let (outcome, out, _) = migrate(&folder, &[&args[..], &["--overwrite", "--verify", "all"]].concat(), 0);
     assert_eq!((outcome.counts.copied, outcome.counts.already_there), (5, 0), "{out}");
     assert_eq!(to.read(b"a"), Some(Kept { value: b"old".to_vec(), flags: 1, expires_ms: None }));
@@ -344,7 +344,7 @@ fn a_server_that_comes_back_is_gone_on_with_and_one_that_does_not_ends_the_copy(
     assert_eq!(child.code(), Some(5), "it ended early");
     let outcome = outcome_of(&std::fs::read_to_string(&json).unwrap());
     let why = outcome.ended_early.unwrap();
-    assert!(why.starts_with(&target) && why.contains(&format!("go on with --resume {journal}")), "{why}");
+    assert!(why.starts_with(&target) && why.contains(&format!("continue with --resume {journal}")), "{why}");
     let Some(_new) = Peer::redis_at(port, &["--dir", folder.path().to_str().unwrap()]) else { return };
     let (outcome, out, _) =
         migrate(&folder, &["--from", &source, "--to", &target, "--resume", &journal, "--verify", "none"], 0);
@@ -378,7 +378,7 @@ fn a_saved_file_is_copied_to_either_kind_of_server() {
     }
     assert_eq!(outcome.verified.unwrap().same, all.len() as u64, "{out}");
     assert!(
-        out.contains("list: of a file")
+        out.contains("list: only strings and hashes")
             && out.contains("in database 2; the copy is of database 0; pass --db for another one"),
         "{out}"
     );
@@ -406,7 +406,7 @@ fn of_a_damaged_file_nothing_is_copied_unless_it_is_wanted_and_then_what_can_be_
     let at = whole.len() / 2;
     std::fs::write(&cut, &whole[..at]).unwrap();
     let (code, _, err) = run(&["migrate", "--from", &cut, "--to", &to]);
-    assert!(code == 1 && err.contains(&format!("{cut}: byte {}: the checksum", at - 8)), "{code}: {err}");
+    assert!(code == 1 && err.contains(&format!("{cut}: byte {}: the file has the checksum", at - 8)), "{code}: {err}");
     assert!(err.contains("--accept-damaged"), "{err}");
     assert_eq!(Meta::to(port).statistic("curr_items"), 0);
     let journal = folder.file("j");

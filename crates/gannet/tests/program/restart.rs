@@ -312,7 +312,11 @@ fn a_graceful_stop_leaves_everything_and_tokens_stay_unique() {
     serving.signal("TERM");
     assert!(serving.ended().success());
     let (serving, addr) = serve(&file, &[]);
-    assert!(serving.lines.iter().any(|line| line.contains("was closed properly: 1 items")), "{:#?}", serving.lines);
+    assert!(
+        serving.lines.iter().any(|line| line.contains("was closed properly: it has 1 items")),
+        "{:#?}",
+        serving.lines
+    );
     let mut stream = connect(addr);
     ask(&mut stream, b"get k\r\n", b"VALUE k 5 5\r\nhello\r\nEND\r\n");
     assert_eq!(token(&mut stream), before, "the value is the same, and so is its token");

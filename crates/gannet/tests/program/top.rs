@@ -57,7 +57,7 @@ fn a_server_that_is_not_there_and_wrong_arguments_are_told_with_the_remedy() {
     assert_eq!((code, out.as_str()), (1, ""));
     assert!(err.contains(&nobody) && err.contains("listen.admin"), "{err}");
     for (args, part) in [
-        (["top", "nowhere", "--once"], "write it as in 127.0.0.1:9090"),
+        (["top", "nowhere", "--once"], "write it as 127.0.0.1:9090"),
         (["top", "--interval", "5"], "write it as 1s or 500ms"),
         (["top", "--interval", "1ms"], "from 100ms to 1h"),
     ] {

@@ -33,7 +33,7 @@ fn rows(results: &[RunResult]) -> Vec<ComparedFigure> {
     };
     let mut rows = vec![
         row("rate within the objectives, /s", grouped, &|r| r.search.as_ref()?.answer_per_s),
-        row("answers a second", grouped, &|r| Some(r.figures.achieved_per_s)),
+        row("replies per second", grouped, &|r| Some(r.figures.achieved_per_s)),
     ];
     rows.extend(["p50", "p90", "p99", "p999", "p9999", "max"].map(|name| times(name, false)));
     rows.extend(["p50", "p99", "p999"].map(|name| times(name, true)));
@@ -115,7 +115,7 @@ fn title(results: &[RunResult]) -> String {
 fn headline(results: &[RunResult]) -> String {
     let [first, other] = results else { return title(results) };
     let wanted =
-        ["rate within the objectives, /s", "answers a second", "p50, response", "p99, response", "p999, response"];
+        ["rate within the objectives, /s", "replies per second", "p50, response", "p99, response", "p999, response"];
     let ratio = |row: &ComparedFigure| {
         let (one, two) = (row.values[0]?, row.values[1]?);
         let name = row.name.trim_end_matches(", /s").trim_end_matches(", response");

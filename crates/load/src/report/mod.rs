@@ -117,7 +117,7 @@ fn tiles(result: &RunResult, out: &mut String) {
     let closed = matches!(result.arrivals, Arrivals::Closed { .. });
     let time = |ns: u64| if response.count == 0 { "-".to_owned() } else { duration(ns as f64) };
     let bad = figures.counts.errors + figures.counts.wrong + figures.counts.unanswered;
-    let answers = if closed { "replies per second, closed loop" } else { "answers a second" };
+    let answers = if closed { "replies per second, closed loop" } else { "replies per second" };
     out.push_str("<div class=\"tiles\">");
     for (name, value) in [
         (answers, grouped(figures.achieved_per_s)),

@@ -74,7 +74,7 @@ struct Figure {
 
 const FIGURES: [Figure; 7] = [
     Figure::new("rate within the objectives, /s", true, grouped, |round| round.result.search.as_ref()?.answer_per_s),
-    Figure::new("answers a second", true, grouped, |round| Some(round.result.figures.achieved_per_s)),
+    Figure::new("replies per second", true, grouped, |round| Some(round.result.figures.achieved_per_s)),
     Figure::new("server CPU per request", false, duration, |round| round.server_cpu_ns),
     Figure::new("p50", false, duration, |round| Some(round.result.figures.response.p50_ns as f64)),
     Figure::new("p99", false, duration, |round| Some(round.result.figures.response.p99_ns as f64)),

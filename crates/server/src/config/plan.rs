@@ -269,7 +269,7 @@ impl Planner<'_> {
             self.fault("store.checkpoint", what, "write 1s or more, or 0s for none".to_owned());
         }
         if settings.file.0.is_none() {
-            let what = "no file is named that could be written to a disk".to_owned();
+            let what = "there is no memory file to write to a disk".to_owned();
             self.fault("store.checkpoint", what, "name one: store.file".to_owned());
         }
     }

@@ -291,7 +291,7 @@ pub fn one_of<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, Wrong> {
         Some(name) => format!("did you mean {name:?}? The words are {}", names.join(", ")),
         None => format!("write one of {}", names.join(", ")),
     };
-    Err(Wrong::new(format!("no such word: {text:?}"), remedy))
+    Err(Wrong::new(format!("unknown word: {text:?}"), remedy))
 }
 
 #[cfg(test)]
