@@ -182,9 +182,9 @@ mod tests {
         is_told(|seen| seen.journals.truncate(2), "2 journals of 5");
         is_told(|seen| seen.journals[3][2] = json!({"done": {"at": 0, "now": "1"}}), "1 journals do not record");
         is_told(|seen| seen.journals[3].truncate(5), "1 journals do not record");
-        is_told(|seen| seen.after = pairs("0"), "after the proof it is");
-        is_told(|seen| seen.undone = pairs("0"), "undone it is");
-        is_told(|seen| seen.came[1][0] = 0, "no interrupts came to CPU 0");
+        is_told(|seen| seen.after = pairs("0"), "after the proof the state is");
+        is_told(|seen| seen.undone = pairs("0"), "after the undo the state is");
+        is_told(|seen| seen.came[1][0] = 0, "no interrupts arrived on CPU 0");
     }
 
     #[test]
