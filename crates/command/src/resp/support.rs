@@ -76,7 +76,7 @@ pub fn page() -> String {
 const DIFFERENT: &[(&str, &str)] = &[
     (
         "acl",
-        "no selectors and no first arguments (`+select|0`); a user's rules of commands are replied in their order; no \
+        "no selectors and no first arguments (`+select|0`); a user's rules of commands are listed in their order; no \
          `HELP`; users, passwords and rules have a maximum; `ns=NAME` and `allns` bound whose keys may be used",
     ),
     ("auth", "users of `ACL` and of `listen.auth_file`"),

@@ -352,10 +352,10 @@ mod tests {
             }
             read_file(&path, &mut settings, &mut origins).unwrap_err()[0].to_string()
         };
-        assert!(what("absent.toml", None).contains("can not be opened"));
+        assert!(what("absent.toml", None).contains("cannot be opened"));
         assert!(what("binary.toml", Some(&[0xff, 0xfe])).contains("not UTF-8"));
         assert!(what("large.toml", Some(&vec![b'#'; FILE_BYTES_MAX as usize + 1])).contains("larger than 1MiB"));
-        assert!(read_file(&folder, &mut settings, &mut origins).unwrap_err()[0].what.contains("can not be read"));
+        assert!(read_file(&folder, &mut settings, &mut origins).unwrap_err()[0].what.contains("cannot be read"));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn a_memory_file_that_can_not_be_had_is_named_with_what_to_do() {
         let text = |error| start_error(&StartError::File { path: "/m/store".into(), error });
-        assert!(text(arena::OpenError::Locked).contains("/m/store can not be had: another process has it open; stop"));
+        assert!(text(arena::OpenError::Locked).contains("/m/store cannot be used: another process has it open; stop"));
         let missing = std::io::Error::from(ErrorKind::NotFound);
         assert!(text(arena::OpenError::Io(missing)).contains("make the folder /m"));
     }
