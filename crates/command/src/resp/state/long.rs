@@ -8,7 +8,7 @@ use segment::PutMode;
 /// A request of which some is consumed.
 pub(in crate::resp) struct Long {
     pub(in crate::resp) entry: &'static Entry,
-    /// Arguments that are still to be read, but for the value that is arriving.
+    /// Number of arguments still to be read, without the value that is arriving.
     pub(in crate::resp) left: u32,
     pub(in crate::resp) stage: LongStage,
 }

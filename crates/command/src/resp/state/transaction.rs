@@ -91,7 +91,7 @@ pub(in crate::resp) struct Transaction {
     pub(in crate::resp) commands: u32,
     /// Its share of client memory, without its replies: see [`Transaction::cost`].
     pub(in crate::resp) held: Grant,
-    /// Of the bytes of the queue, those that are done.
+    /// Bytes of the queue whose requests are done.
     pub(in crate::resp) at: usize,
     /// The request at hand, if it was begun.
     pub(in crate::resp) current: Option<Current>,
