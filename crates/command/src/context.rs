@@ -37,7 +37,7 @@ pub const LINE_BYTES_MAX: usize = 64 << 10;
 /// The maximum number of values that one worker receives in place at once. Further values are received into buffers.
 pub const ARRIVALS_MAX: usize = 64;
 
-/// The number of bytes whose parsing and serving takes about as long as filling a mailbox: about 100 ns.
+/// The number of bytes whose parsing and serving takes as long as filling one mailbox: about 100 ns.
 const ENTRY_WORK_BYTES: usize = 128;
 
 /// The number of entries that count as one operation.
@@ -86,7 +86,7 @@ pub(crate) struct Admission {
 pub struct PushState {
     /// The events that are watched, and the unpublished ones of this batch.
     pub watch: Watch,
-    /// A bit for each worker whose connections got messages in this batch.
+    /// A bit for each worker whose connections have received messages in this batch.
     pub to_wake: u128,
     /// Key events that are not published yet, in order.
     pub unpublished: VecDeque<Unpublished>,
@@ -135,8 +135,8 @@ pub struct WorkerContext {
     pub slow_lines: SlowLines,
     /// The cost of this batch's work that its parsed bytes do not show, in bytes.
     pub work_bytes: usize,
-    /// True if an operation is parked that waits only for other workers' iterations, which are short. The next
-    /// iteration then begins at once.
+    /// True if a parked operation waits only for other workers' iterations, which are short. The next iteration then
+    /// begins at once.
     pub hurries: bool,
     /// The sampler of hot keys.
     pub(crate) sampler: Sampler,
@@ -206,8 +206,8 @@ impl WorkerContext {
         self.batch_ops += count;
     }
 
-    /// Records an operation whose reply is sent with others'. Records its wait from `ready` on and its execution, but
-    /// no time of sending.
+    /// Records an operation whose reply is sent together with the replies of others. Records its wait since `ready` and
+    /// its execution, but no send time.
     pub(crate) fn op_done_unsent(&mut self, namespace: Namespace, command: Command, ready: Ticks, line: &[u8]) {
         let ended = self.clock.ticks();
         let parts_ns =
@@ -238,7 +238,7 @@ impl WorkerContext {
         self.shared.minutes.note(hot_keys, named, Look { bytes, is_read }, &mut self.sampler.big_above);
     }
 
-    /// Records a value that is to be stored if it is one of the longest of this minute.
+    /// Records the length of a value that will be stored, if it is among the longest of this minute.
     #[inline]
     pub(crate) fn note_length(&mut self, namespace: Namespace, key: &[u8], bytes: u64) {
         if bytes > self.sampler.big_above {
@@ -267,8 +267,8 @@ impl WorkerContext {
         shared.channels.publish_some(publishing, kind, message, work, note)
     }
 
-    /// Publishes a key event to its subscribers: at once if that is little work and no event is before it, otherwise in
-    /// slices between batches.
+    /// Publishes a key event to its subscribers: at once if that is little work and no earlier event waits, otherwise
+    /// in slices between batches.
     #[cold]
     pub(crate) fn tell_change(&mut self, namespace: Namespace, event: Event, key: &[u8]) {
         let Self { shared, worker, push: PushState { to_wake, unpublished, .. }, .. } = self;
@@ -299,7 +299,7 @@ impl WorkerContext {
         }
     }
 
-    /// Returns true if so many key events wait to be published that no further request may run first.
+    /// Returns true if the number of unpublished key events is so high that no further request may be executed first.
     #[inline]
     pub fn is_behind_publishing(&self) -> bool {
         self.push.unpublished.len() >= UNPUBLISHED_MAX

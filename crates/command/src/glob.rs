@@ -1,4 +1,4 @@
-//! Patterns as Redis has them: `*`, `?`, `[abc]`, `[^a-z]`, and a backslash before what stands for itself.
+//! Redis's glob patterns: `*`, `?`, `[abc]`, `[^a-z]`. A backslash escapes the next byte.
 //!
 //! ```text
 //!   h?llo * wor[lk]d * [!.]        every element but a star stands for one byte, so
@@ -6,18 +6,19 @@
 //!   first     middle   last        - each middle part is taken as early as it can be, and never taken back
 //! ```
 //!
-//! Time is bounded: the first and the last part take a step for each of their bytes. A middle part is searched byte by
-//! byte for a few comparisons, then for all its elements at once, one bit an element: a step for each byte of the text
-//! and each 64 elements of the part. So no pattern that [`is_bounded`] takes more than [`steps_max`] steps.
+//! Time is bounded. The first and the last part take one step for each of their bytes. A middle part is searched byte
+//! by byte for a few comparisons, then for all its elements at once, with one bit for each element: one step for each
+//! byte of the text and each 64 elements of the part. So no pattern that [`is_bounded`] accepts takes more than
+//! [`steps_max`] steps.
 
-/// Bytes that a pattern may have between its first and its last star.
+/// The maximum number of bytes of a pattern between its first and its last star.
 pub const MIDDLE_BYTES_MAX: usize = 512;
 
-/// Elements that one word has a bit for.
+/// The number of elements for which one word has a bit.
 const WORD: usize = u64::BITS as usize;
 const WORDS_MAX: usize = MIDDLE_BYTES_MAX / WORD;
 
-/// Returns whether a pattern takes at most [`steps_max`] steps for any text.
+/// Returns true if a pattern takes at most [`steps_max`] steps for any text.
 pub(crate) fn is_bounded(pattern: &[u8]) -> bool {
     let (mut at, mut stars) = (0, None);
     while at < pattern.len() {
@@ -29,16 +30,16 @@ pub(crate) fn is_bounded(pattern: &[u8]) -> bool {
     stars.is_none_or(|(first, last)| last - first <= MIDDLE_BYTES_MAX)
 }
 
-/// Steps that matching takes at most, about.
+/// Returns the approximate maximum number of steps of a match.
 pub(crate) fn steps_max(pattern: &[u8], text: &[u8]) -> usize {
     let each = pattern.len().min(NAIVE_STEPS + pattern.len().div_ceil(WORD));
     pattern.len() + text.len().saturating_mul(each)
 }
 
-/// Steps for each element of a part, after which it is looked for with all its elements at once.
+/// The number of steps for each element of a part after which all its elements are searched for at once.
 const NAIVE_STEPS: usize = 8;
 
-/// Returns whether all of `text` matches `pattern`.
+/// Returns true if all of `text` matches `pattern`.
 pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let Some((mut at, mut place)) = match_here(pattern, text) else { return false };
     if at == pattern.len() {
@@ -63,7 +64,7 @@ pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// Matches elements up to the first star with the beginning of `text`. Returns the bytes of both that match.
+/// Matches elements up to the first star with the beginning of `text`. Returns the number of matching bytes of both.
 fn match_here(pattern: &[u8], text: &[u8]) -> Option<(usize, usize)> {
     let (mut at, mut place) = (0, 0);
     while at < pattern.len() && pattern[at] != b'*' {
@@ -73,7 +74,7 @@ fn match_here(pattern: &[u8], text: &[u8]) -> Option<(usize, usize)> {
     Some((at, place))
 }
 
-/// Bytes and elements of a pattern up to its first star.
+/// Returns the number of bytes and of elements of a pattern up to its first star.
 fn part(pattern: &[u8]) -> (usize, usize) {
     let (mut at, mut elements) = (0, 0);
     while at < pattern.len() && pattern[at] != b'*' {
@@ -83,7 +84,7 @@ fn part(pattern: &[u8]) -> (usize, usize) {
     (at, elements)
 }
 
-/// Returns where a part without stars first matches in `text`.
+/// Returns the position of the first match of a part without stars in `text`.
 fn find(part: &[u8], elements: usize, text: &[u8]) -> Option<usize> {
     let last = text.len().checked_sub(elements)?;
     let mut steps = NAIVE_STEPS * part.len();
@@ -105,7 +106,8 @@ fn find(part: &[u8], elements: usize, text: &[u8]) -> Option<usize> {
     None
 }
 
-/// The same with a bit for each element that says whether all up to it match up to here.
+/// Returns the position of the first match, like [`find`]. It has one bit for each element, which is set while all
+/// elements up to that one match the text up to the current byte.
 fn find_at_once(part: &[u8], elements: usize, text: &[u8]) -> Option<usize> {
     let words = elements.div_ceil(WORD);
     let mut takes = [[0u64; WORDS_MAX]; 256];
@@ -145,7 +147,7 @@ fn element_len(pattern: &[u8]) -> usize {
     }
 }
 
-/// Returns the length of the first element of a pattern, which is no star, if it matches the byte.
+/// Returns the length of the first element of a pattern, which is not a star, if it matches the byte.
 fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     match pattern {
         [] => None,
@@ -159,7 +161,8 @@ fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     }
 }
 
-/// The length of a set behind its bracket, and whether the byte is in it. One without an end goes to the pattern's.
+/// Returns the length of a set after its opening bracket, and true if the set contains the byte. A set without a
+/// closing bracket extends to the end of the pattern.
 fn class(set: &[u8], byte: u8) -> (usize, bool) {
     let (negated, mut at) = match set {
         [b'^', ..] => (true, 1),
@@ -234,7 +237,7 @@ mod tests {
         }
     }
 
-    /// The definition: a star is any number of bytes, tried one after another.
+    /// Matches by definition: a star is any number of bytes, and all numbers are tried in order.
     fn by_definition(pattern: &[u8], text: &[u8]) -> bool {
         match pattern.first() {
             None => text.is_empty(),
@@ -286,12 +289,13 @@ mod tests {
         assert!(is_bounded(&[b"*", &long[..MIDDLE_BYTES_MAX - 1], b"*"].concat()));
         assert!(!is_bounded(&[b"*", &long[..MIDDLE_BYTES_MAX], b"*"].concat()));
         assert!(!is_bounded(&b"*a".repeat(MIDDLE_BYTES_MAX)));
-        // Stars that stand for themselves are none.
+        // Escaped stars do not count as stars.
         assert!(is_bounded(&b"[*]\\*".repeat(1000)));
         assert!(is_bounded(b"*") && !is_bounded(&b"*?".repeat(15_000)));
     }
 
-    /// Compares the thread's CPU time with that of a pass over the text: no clock's mood matters.
+    /// Compares the thread's CPU time with that of one pass over the text, so that other load on the host does not
+    /// matter.
     #[test]
     fn no_pattern_that_is_taken_takes_long_for_a_long_name() {
         let cpu_ns = || {

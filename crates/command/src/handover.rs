@@ -238,13 +238,13 @@ impl Carried {
         Some((carried, serde_json::from_value(head["bytes"].clone()).ok()?))
     }
 
-    /// Returns true if it receives messages that other clients cause. Such connections are set up before others are
-    /// served.
+    /// Returns true if it receives messages that other clients cause. Such connections are restored before any other
+    /// connection is served.
     pub fn listens(&self) -> bool {
         !self.subscriptions.is_empty() || self.monitors || self.watches != 0
     }
 
-    /// Returns true if it has no user, or if this server knows its user.
+    /// Returns true if the client has no user, or if this server knows its user.
     pub fn is_welcome(&self, auth: Option<&Auth>, users: &Users) -> bool {
         match &self.user {
             CarriedUser::Anonymous => true,
@@ -253,7 +253,7 @@ impl Carried {
         }
     }
 
-    /// Returns its texts in the form of a client info.
+    /// Returns its texts in the form that a client info stores.
     pub fn card_texts(&self) -> [ClientText; 4] {
         self.texts.each_ref().map(|text| {
             text.iter().copied().take(crate::clients::client_info::CLIENT_TEXT_MAX).collect::<ArrayVec<_, _>>()

@@ -1,12 +1,12 @@
-//! What commands ask of the server around them.
+//! The services that commands need from the server around them.
 //!
 //! ```text
 //!   command ── Shared::host ──> Host ── implemented by the server's threads
 //! ```
 //!
-//! Invariants: nothing on the way of an ordinary request calls a host. No call waits.
+//! Invariants: an ordinary request never calls a host. No call waits.
 
-/// The server around the commands: its threads, as commands see them.
+/// The server around the commands, with its threads.
 pub trait Host: Send + Sync {
     /// Ends the wait of a worker.
     fn wake_worker(&self, worker: usize);

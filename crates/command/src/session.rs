@@ -47,7 +47,7 @@ impl SessionState {
         }
     }
 
-    /// The protocol that its client speaks.
+    /// Returns the protocol of the client.
     pub fn protocol(&self) -> Protocol {
         match self {
             Self::Memcache(_) => Protocol::Memcache,
@@ -55,7 +55,7 @@ impl SessionState {
         }
     }
 
-    /// The namespace that it counts as a connection of.
+    /// Returns the namespace in which the connection is counted.
     #[inline]
     pub fn namespace(&self) -> Namespace {
         match self {
@@ -64,8 +64,8 @@ impl SessionState {
         }
     }
 
-    /// Releases what the connection holds in the store and among the watchers. The caller calls it when the connection
-    /// ends, until it returns true: false asks for another iteration.
+    /// Releases what the connection holds in the store and among the watchers. When the connection ends, the caller
+    /// calls it once an iteration until it returns true.
     pub fn release(&mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext) -> bool {
         match self {
             Self::Memcache(state) => {
@@ -76,7 +76,7 @@ impl SessionState {
         }
     }
 
-    /// Returns the state that moves to another process, with `input`. Returns `None` if a request is half done.
+    /// Returns the state that moves to another process, with `input`. Returns `None` if a request is partly executed.
     pub fn carried(&self, input: &[u8]) -> Option<Carried> {
         match self {
             Self::Memcache(state) => state.carried(input),
@@ -100,7 +100,7 @@ impl SessionState {
         }
     }
 
-    /// Goes on as what was carried over.
+    /// Continues as the connection that was handed over.
     pub fn go_on_as(&mut self, carried: &Carried, shared: &Shared) {
         match self {
             Self::Memcache(state) => state.go_on_as(carried),
@@ -108,7 +108,7 @@ impl SessionState {
         }
     }
 
-    /// The value that is arriving.
+    /// Returns the long value that is being received.
     #[inline]
     fn large(&self) -> Option<&LargeSet> {
         match self {
@@ -144,25 +144,25 @@ impl SessionState {
         self.large().and_then(LargeSet::arriving_since)
     }
 
-    /// Returns the memory in the store that the arriving value is to be received into.
+    /// Returns the memory in the store into which the value is to be received.
     pub fn arrival_room<'a>(&'a mut self, store: &'a Store) -> Option<&'a mut [u8]> {
         self.large_mut().and_then(|large| large.room(store))
     }
 
-    /// Records that `bytes` bytes were received there.
+    /// Records that `bytes` bytes were received into that memory.
     pub fn arrived(&mut self, bytes: usize) {
         if let Some(large) = self.large_mut() {
             large.receive(bytes);
         }
     }
 
-    /// Returns the length of the arriving part in bytes, its line end included.
+    /// Returns the length of the part that is being received in place, in bytes, its line end included.
     pub fn arrival_bytes(&self) -> usize {
         self.large().map_or(0, LargeSet::part_bytes)
     }
 
-    /// Moves the received bytes of the arriving value into `buffer`, where the rest is to follow. Returns how many
-    /// bytes that is.
+    /// Moves the received bytes of the value into `buffer`, which then receives the rest. Returns the number of these
+    /// bytes.
     pub fn move_arrival(&mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext, buffer: &mut [u8]) -> usize {
         self.large_mut().map_or(0, |large| large.move_out(guard, ctx, buffer))
     }
@@ -175,7 +175,7 @@ impl SessionState {
         }
     }
 
-    /// Returns true if a request is half done: some of it is consumed, or it is under way.
+    /// Returns true if a request is partly executed: some of its bytes are consumed, or it runs over several visits.
     pub fn is_receiving(&self) -> bool {
         match self {
             Self::Memcache(state) => state.large().is_some(),
@@ -196,12 +196,12 @@ impl SessionState {
         }
     }
 
-    /// Returns true if more messages waited than may: the connection is to be closed.
+    /// Returns true if the limit of queued messages was exceeded, so that the connection must be closed.
     pub fn is_mail_broken(&self) -> bool {
         matches!(self, Self::Resp(state) if state.is_mail_broken())
     }
 
-    /// Moves the next of these messages to the front of `into`; returns how many bytes that was.
+    /// Moves the next of these messages to the front of `into`. Returns the number of its bytes.
     pub fn take_mail(&mut self, into: &mut [u8]) -> usize {
         match self {
             Self::Memcache(state) => state.take_mail(into),
@@ -209,12 +209,13 @@ impl SessionState {
         }
     }
 
-    /// Returns true if a reply was put in part: nothing may come between it and the rest.
+    /// Returns true if a reply is written only partly: nothing may be written before its rest.
     pub fn is_answering(&self) -> bool {
         matches!(self, Self::Resp(state) if state.is_answering())
     }
 
-    /// Returns since when a reply is held for its client outside the store, and its bytes; `None` if none is.
+    /// Returns the instant since which a reply is held for its client outside the store, and its length in bytes;
+    /// `None` if no reply is held.
     pub fn reply_held(&self) -> Option<(Ticks, u64)> {
         match self {
             Self::Memcache(_) => None,
@@ -222,7 +223,7 @@ impl SessionState {
         }
     }
 
-    /// Returns true if the connection is subscribed to something: it may be silent as long as it likes.
+    /// Returns true if the connection is subscribed to something. The idle timeout does not apply to it then.
     pub fn listens(&self) -> bool {
         matches!(self, Self::Resp(state) if state.listens())
     }
@@ -235,7 +236,7 @@ impl SessionState {
         }
     }
 
-    /// Restricts its client to next to nothing, since the client is on another host and could be anyone.
+    /// Restricts an unknown client on another host to a few commands (protected mode).
     pub fn hold_off(&mut self) {
         if let Self::Resp(state) = self {
             state.hold_off();

@@ -61,7 +61,7 @@ pub struct Shared {
     pub users: Users,
     /// Counters by key prefix, while they are on.
     pub prefixes: Prefixes,
-    /// Facts that the records of each set share.
+    /// Names and bin lists that the records of each set share.
     pub sets: record::Sets,
     /// Hot, big and missed keys, minute by minute.
     pub minutes: Minutes,
@@ -104,7 +104,7 @@ impl Shared {
     /// Detects a step of the wall clock and records it.
     pub fn follow_wall(&self) {
         let (before, wall, after) = (self.now(), UnixMillis::now(), self.now());
-        // A thread that was delayed between two readings has not seen a step.
+        // If the thread was delayed between two readings, their difference does not show a step.
         if after.ms_since(before) > 100 {
             return;
         }
@@ -136,7 +136,7 @@ impl Shared {
         self.resize_store(memory_bytes.saturating_sub(self.indexes.bytes()))
     }
 
-    /// Changes the store's memory to `memory_bytes`, which is what secondary indexes leave.
+    /// Sets the store's memory to `memory_bytes`, the rest after the secondary indexes.
     pub(crate) fn resize_store(&self, memory_bytes: u64) -> Result<(), ResizeError> {
         self.store.resize(memory_bytes)?;
         self.pins.follow(memory_bytes);
@@ -156,7 +156,8 @@ impl Shared {
         KeyEvents(self.live.key_events.load(Relaxed))
     }
 
-    /// Makes the reported command counts start from here. The counters themselves belong to their workers.
+    /// Resets the reported command counts. The workers' own counters are unchanged; reports subtract their current
+    /// values.
     pub fn reset_stats(&self) {
         let totals = self.command_totals();
         *self.commands.baseline.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = totals;
@@ -224,7 +225,7 @@ pub struct WorkerShared {
     pub commands: [CommandCounters; Namespace::MAX],
     /// The latencies of its operations.
     pub recorder: Recorder,
-    /// Bytes of requests and replies that it has set aside, beside its pools of buffers.
+    /// Bytes of requests and replies that it has moved aside, in addition to its buffer pools.
     pub aside: Arc<SetAside>,
     /// Its connections.
     pub connection_table: ConnectionTable,
@@ -249,7 +250,7 @@ pub struct Live {
     pub key_events: AtomicU32,
     /// The time without received bytes after which a connection is closed, in ms. 0: never.
     pub idle_timeout_ms: AtomicU64,
-    /// The time after which a stalled connection is closed, in ms: one that takes nothing of its output, or that holds
+    /// The time after which a stalled connection is closed, in ms: its client reads nothing of its output, or it holds
     /// an incomplete request while others wait for its buffer.
     pub stall_timeout_ms: AtomicU64,
 }

@@ -4,7 +4,7 @@
 //!   a change of a record, where there are indexes:
 //!     lock      the stripe of its key's hash (or park)
 //!     change    the record, and note the values that its indexed bins had and have
-//!     note      the new ones are entered, then the old ones taken out
+//!     note      insert the new values as entries, then remove the old ones
 //!     unlock, and only then reply
 //! ```
 //!
@@ -188,8 +188,8 @@ impl Indexes {
         self.read().iter().find(|index| index.set == set && *index.bin == *bin).cloned()
     }
 
-    /// Creates an index, in the state [`IndexState::Building`]. `resize` gives the store the memory that is left when
-    /// all indexes have so many bytes. It returns whether the store can continue.
+    /// Creates an index, in the state [`IndexState::Building`]. `resize` receives the number of bytes that all indexes
+    /// will use, and gives the store the rest of the memory. It returns true if the store can continue.
     ///
     /// # Errors
     /// If the index cannot be created: see [`IndexFault`].
@@ -222,7 +222,7 @@ impl Indexes {
         Ok(index)
     }
 
-    /// Drops an index, and returns its memory by `resize`. Returns true if it existed.
+    /// Drops an index, and returns its memory through `resize`. Returns true if the index existed.
     pub fn drop_index(&self, set: u16, bin: &[u8], resize: impl FnOnce(u64)) -> bool {
         let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
         let Some(at) = list.iter().position(|index| index.set == set && *index.bin == *bin) else { return false };

@@ -91,7 +91,7 @@ fn added_note(added: &Added<'_>) -> Vec<u8> {
     }
 }
 
-/// Returns the addition that a record states; `None`: it is about something else.
+/// Returns the addition that a metadata record states; `None`: the record states something else.
 fn added_of(note: &[u8]) -> Option<Added<'_>> {
     let (kind, rest) = note.split_first()?;
     let set = || Some(u16::from_le_bytes(rest.get(..2)?.try_into().ok()?));

@@ -1,8 +1,8 @@
-//! The keys as namespaces, sets and prefixes divide them.
+//! The division of the keys into namespaces, sets and prefixes.
 //!
 //! ```text
-//!   namespaces   terms and figures of each namespace       routes     prefixes whose keys belong to another one
-//!   metadata     what sets and indexes keep in the store   indexes    secondary indexes of sets
+//!   namespaces   terms and figures of each namespace       routes     key prefixes that lead to other namespaces
+//!   metadata     persisted metadata of sets and indexes    indexes    secondary indexes of sets
 //!   prefixes     counters by prefix                        delayed_flush
 //! ```
 

@@ -28,7 +28,7 @@ use crate::keyspace::namespace_config::NamespaceConfig;
 
 /// Name of namespace 0.
 pub const DEFAULT_NAME: &str = "default";
-/// The part of a second over which operations per second are counted: as many may come at once.
+/// The part of a second over which operations per second are counted. A burst may contain the operations of this time.
 const BURST_NS: u64 = 100_000_000;
 
 /// One namespace.
@@ -81,7 +81,7 @@ pub(crate) const AWAY: u32 = ROUTED << 2;
 const NUMBERS: std::ops::Range<u8> = 0..Namespace::MAX as u8;
 
 impl Namespaces {
-    /// Creates the namespaces without names. New ones are persisted with the store's items.
+    /// Creates the namespaces without names. Names and terms that are set later are persisted in `store`.
     pub fn kept_in(store: &std::sync::Arc<Store>) -> Self {
         Self { notes: Some(Notes::of(store)), ..Self::default() }
     }
@@ -237,8 +237,8 @@ impl Namespaces {
         taken.is_ok()
     }
 
-    /// Uses up a bounded namespace's operations of the next `ms`: until then each operation is refused. For clients
-    /// that must be blocked for a while, and for tests.
+    /// Uses up the operations of a bounded namespace for the next `ms`: until then each operation is refused. For
+    /// clients that must be blocked for a while, and for tests.
     pub fn spend(&self, namespace: Namespace, ms: u64) {
         let until_ns = (UnixMillis::now().0 + ms) * 1_000_000;
         self.room(namespace).even_at_ns.fetch_max(until_ns, Relaxed);
@@ -296,7 +296,7 @@ mod tests {
         assert!(namespaces.enter(shop) && namespaces.enter(shop) && !namespaces.enter(shop));
         namespaces.leave(shop);
         assert!(namespaces.enter(shop) && namespaces.guards() == 8);
-        // A tenth of a second's worth at once, and then one every ten milliseconds.
+        // The burst of a tenth of a second at once, and then one operation every ten milliseconds.
         let taken = |ms: u64| (0..50).filter(|_| namespaces.take_op(shop, UnixMillis(1_000_000 + ms))).count();
         assert_eq!([taken(0), taken(0), taken(10), taken(1000), taken(2000)], [10, 0, 1, 10, 10]);
         let stats = namespaces.stats(shop);

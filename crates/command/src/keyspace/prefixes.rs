@@ -3,7 +3,7 @@
 //! ```text
 //!   user:17 ──> "user" ──> places (open addressing) ──> entries: gets, hits, sets, deletes ──> names
 //! ```
-//! They serve to inspect a running server, and cost a lock a request while they are on. Their memory is reserved at
+//! They serve to inspect a running server. While they are on, each request takes a lock. Their memory is reserved at
 //! start and touched at first use. Prefixes beyond it are not counted.
 
 use std::hash::{BuildHasher, RandomState};

@@ -79,9 +79,9 @@ impl Routes {
         Namespace::DEFAULT
     }
 
-    /// Returns the first rule of `prefixes` without effect: a duplicate, or one whose prefix already leads to the same
-    /// namespace. Returns its position, and that of the other one; `None` as the other is the default namespace, which
-    /// holds all other keys.
+    /// Returns the first rule of `prefixes` that has no effect: a duplicate, or one whose prefix already leads to the
+    /// same namespace. Returns its position, and that of the other rule. The other one is `None` if the prefix already
+    /// leads to the default namespace, which holds all other keys.
     pub fn idle(prefixes: &[(&[u8], Namespace)]) -> Option<(usize, Option<usize>)> {
         prefixes.iter().enumerate().find_map(|(place, (prefix, namespace))| {
             if let Some(same) = prefixes[..place].iter().position(|(other, _)| other == prefix) {
@@ -143,7 +143,7 @@ mod tests {
             for _ in 0..100 {
                 let key = word(9);
                 let longest = prefixes.iter().filter(|(prefix, _)| key.starts_with(prefix));
-                // Of equal ones the first.
+                // Of equal prefixes, the first one applies.
                 let longest = longest.rev().max_by_key(|(prefix, _)| prefix.len());
                 let wanted = longest.map_or(Namespace::DEFAULT, |(_, to)| *to);
                 assert_eq!(routes.find(&key), wanted, "{key:?} by {prefixes:?}");

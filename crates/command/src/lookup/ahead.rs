@@ -1,27 +1,28 @@
-//! Looks at the first request of each session of a batch before any of them is served, so that their waits for memory
-//! overlap.
+//! Prefetches for the first request of each session of a batch before any session is served, so that the waits for
+//! memory overlap.
 //!
 //! ```text
-//!   for each session   of     find the key in the bytes, hash it, ask for its index bucket; of a `set`, for both
-//!   for each session   look   find its slot, ask for its item
+//!   for each session   of     find the key in the bytes, hash it, prefetch its index bucket; of a `set`, both buckets
+//!   for each session   look   find its slot, prefetch its item
 //!   for each session   serve  compare and copy, or change
 //! ```
 //!
-//! A `set` asks for what the next one behind it in the same input is to change, in the same two stages
-//! ([`NextSet`]): its buckets a request before it is served, its item when it is served, while the value is copied.
+//! A `set` also prefetches for the next `set` behind it in the same input, in the same two stages ([`NextSet`]). The
+//! index buckets are prefetched one request before the next `set` is served. Its item is prefetched when it is served,
+//! while the value is copied.
 
 use segment::{Ahead, Guard, Key, KeyHash, Namespace};
 
-/// Result of the early look at the first request of a session.
+/// The result of the early look at the first request of a session.
 #[derive(Clone, Copy)]
 pub enum Head<'l> {
-    /// A plain one that reads one key.
+    /// A plain request that reads one key.
     Read(ReadHead<'l>),
     /// A `set`.
     Set(NextSet),
 }
 
-/// A `set` whose index buckets were asked for.
+/// A `set` whose index buckets were prefetched.
 #[derive(Clone, Copy)]
 pub struct NextSet {
     /// Offset of the request in the input, in bytes.
@@ -39,8 +40,9 @@ impl NextSet {
         Self { at, key: hashed.key_hash(), key_len: key.len() }
     }
 
-    /// The key of the request that begins at `at`, if this is of it: its item is asked for. What was taken for the key
-    /// beforehand ends at the first blank; where a request is read otherwise, its key is another.
+    /// Returns the key of the request that begins at `at`, if this is that request's prefetch, and prefetches its item.
+    /// The early look ended the key at the first blank. A request that is parsed differently has another key, for which
+    /// the prefetch does not apply.
     #[inline]
     pub(crate) fn key<'k>(self, guard: &Guard<'_>, at: usize, key: &'k [u8]) -> Option<Key<'k>> {
         if self.at != at || self.key_len != key.len() {
@@ -51,13 +53,13 @@ impl NextSet {
     }
 }
 
-/// Result of the early look at a plain request that reads one key.
+/// The result of the early look at a plain request that reads one key.
 #[derive(Clone, Copy)]
 pub struct ReadHead<'l> {
     /// The key without its bytes.
     pub(crate) key: KeyHash,
     pub(crate) key_len: usize,
-    /// The request's bytes.
+    /// The length of the request in bytes.
     pub(crate) consumed: usize,
     pub(crate) ahead: Ahead<'l>,
 }
@@ -70,7 +72,7 @@ impl<'l> Head<'l> {
         Self::Read(ReadHead { key: key.key_hash(), key_len: key.bytes().len(), consumed, ahead: Ahead::default() })
     }
 
-    /// Finds the key's slot and asks for its item.
+    /// Finds the key's slot and prefetches its item.
     #[inline]
     pub fn look(&mut self, guard: &Guard<'l>) {
         match self {

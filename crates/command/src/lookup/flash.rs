@@ -1,4 +1,4 @@
-//! Plain reads of keys that are not in memory: answered from what was read from flash.
+//! Plain reads of keys that are not in memory, with the values that were read from flash.
 
 use protocol::number::Decimal;
 use segment::{FromFlash, Guard, Key, Value};
@@ -6,9 +6,9 @@ use segment::{FromFlash, Guard, Key, Value};
 use crate::visit::out::PINNED_BYTES_MIN;
 use crate::visit::progress::State;
 
-/// Writes a value from flash, and the client's flags, to the output through `tell`. Returns false if the key is neither
-/// in memory nor on flash. If the value is long, or of a type that plain reads do not know, the request parks until it
-/// is in memory.
+/// Passes a value that was read from flash, and its client flags, to `tell`, which writes them to the output. Returns
+/// false if the key is neither in memory nor on flash. If the value is long, or of a type that plain reads do not
+/// support, the request parks until the value is in memory.
 ///
 /// # Errors
 /// If the value has not been read yet, or the output has no room for it: the state that the request waits in. The

@@ -1,5 +1,5 @@
-//! Values that go into the store as they arrive, whatever the protocol: a session holds no more than a piece of one,
-//! and mostly nothing.
+//! Long values, which are written to the store while they are received, for both protocols. A session buffers at most
+//! one piece of a value, and usually nothing.
 //!
 //! ```text
 //!   head ──> whole: space for it ───────> received into it ──> \r\n? store
@@ -8,33 +8,35 @@
 //!                                            └ no space, or too slow: received into a buffer, and copied
 //! ```
 //!
-//! A line end that lies in the input is consumed when the value is stored, so that a session whose store is parked
-//! still has input to come back with; one that was received behind a value is gone with it.
+//! A line end that is in the input is consumed when the value is stored. If the store parks, the session therefore
+//! still has input with which it is called again. A line end that was received behind a value is consumed with the
+//! value.
 //!
-//! Space that is reserved keeps its segment: so there is a bound on it (that of pins, and [`ARRIVALS_MAX`]), and on how
-//! long it takes (`worker/arrive.rs`). So a client that announces a value and sends nothing holds the space of one
-//! piece, for a second, and after that a receive buffer.
+//! A segment with reserved space is not reused. So the reserved space is limited, by the limit of pins and by
+//! [`ARRIVALS_MAX`], and so is the time for which it is reserved (`worker/arrive.rs`). If a client announces a value
+//! and sends nothing, it holds the space of one piece for a second, and after that one receive buffer.
 
 use crate::context::{ARRIVALS_MAX, WorkerContext};
 use crate::memory::budget::{self, Grant};
 use crate::visit::clock::Ticks;
 use segment::{Arriving, Guard, Key, LargeWriter, Namespace, OpError, Put, PutOutcome, Store};
 
-/// Values and pieces from this length on are received into their place; shorter ones into a buffer, and copied.
+/// Values and pieces of at least this length are received in place. Shorter ones are received into a buffer and copied.
 pub(crate) const ARRIVING_BYTES_MIN: usize = 16 << 10;
-/// Keys up to this length are kept in the session; longer ones in memory of their own, [`LONG_KEYS_MAX`] of them.
+/// Keys of at most this length are held in the session. Longer ones have memory of their own, [`LONG_KEYS_MAX`] at
+/// most.
 const SHORT_KEY_BYTES_MAX: usize = 250;
-/// Long keys that one worker keeps for values that are arriving.
+/// The maximum number of long keys that one worker holds for values that are being received.
 const LONG_KEYS_MAX: usize = 64;
 /// The bytes that end a value.
 const LINE_END: &[u8; 2] = b"\r\n";
 
 const _: () = assert!(LINE_END.len() <= segment::TAIL_BYTES_MAX && ARRIVALS_MAX > 0);
 
-/// A value that is arriving.
+/// A value that is being received.
 pub(crate) struct LargeSet {
     body: Body,
-    /// The part that is being received into its place in the store.
+    /// The part that is being received in place.
     arrival: Option<Arrival>,
     /// Bytes of the line end that have not been received with the value.
     line_end_left: usize,
@@ -44,32 +46,32 @@ pub(crate) struct LargeSet {
 
 enum Body {
     Pieces(LargeWriter),
-    /// A value of so many bytes, stored whole.
+    /// A value of this many bytes that is stored whole.
     Whole(usize),
-    /// It is stored, or given up.
+    /// The value was stored or aborted.
     Gone,
 }
 
 struct Arrival {
     arriving: Arriving,
-    /// Bytes that it counts for among the pins.
+    /// The number of pinned bytes that it counts as.
     charge: u64,
     since: Ticks,
 }
 
-/// A key that is needed when the bytes that it came in are gone.
+/// A key that is still needed when the input that contained it is consumed.
 #[expect(clippy::large_enum_variant, reason = "it lies in a connection's slot; a box would be allocated")]
 enum HeldKey {
     Short([u8; SHORT_KEY_BYTES_MAX], u8),
-    /// With its share of client memory.
+    /// A long key, with its share of client memory.
     Long(Box<[u8]>, #[expect(dead_code, reason = "it is given back with the key")] Grant),
 }
 
 const _: () = assert!(SHORT_KEY_BYTES_MAX <= u8::MAX as usize);
 
 impl HeldKey {
-    /// Returns `None` if the key is long and there are already [`LONG_KEYS_MAX`] of those, or if client memory is used
-    /// up.
+    /// Creates the key. Returns `None` if the key is long and there are already [`LONG_KEYS_MAX`] long keys, or if
+    /// client memory is used up.
     fn new(bytes: &[u8], ctx: &mut WorkerContext) -> Option<Self> {
         if bytes.len() <= SHORT_KEY_BYTES_MAX {
             let mut kept = [0; SHORT_KEY_BYTES_MAX];
@@ -99,36 +101,36 @@ impl HeldKey {
     }
 }
 
-/// The outcome for the bytes that are there.
+/// The result of a step with the bytes received so far.
 pub(crate) enum Advance {
-    /// `want` bytes have to be there, from the first one that is not consumed.
+    /// The next step needs `want` bytes, counted from the first unconsumed one.
     Wait {
-        /// Bytes that were taken.
+        /// The number of bytes that were consumed.
         consumed: usize,
-        /// Bytes that it takes to go on.
+        /// The number of bytes that the next step needs.
         want: usize,
     },
-    /// A part is in the store: ask again.
+    /// A part was written to the store. The caller calls again.
     Part {
-        /// Bytes that were taken.
+        /// The number of bytes that were consumed.
         consumed: usize,
     },
-    /// The value has no line end. Its bytes are gone: so many of the input with them.
+    /// The value has no line end and is discarded.
     Unended {
-        /// Bytes that were taken.
+        /// The number of bytes that were consumed.
         consumed: usize,
     },
-    /// All is there: [`LargeSet::store`] it.
+    /// The value is complete. The caller calls [`LargeSet::store`].
     Complete {
-        /// Bytes of the input that are the value's yet, its line end included.
+        /// The number of input bytes that still belong to the value, its line end included.
         held: usize,
     },
-    /// A part could not be stored, or not yet: ask again if it is parked, give it up else.
+    /// A part could not be stored. If the operation is parked, the caller calls again; otherwise it aborts the value.
     Failed(OpError),
 }
 
 impl LargeSet {
-    /// Returns a value that is written in pieces. Gives the writer back if its key cannot be kept.
+    /// Creates a value that is written in pieces. Returns the writer if the key cannot be held.
     pub(crate) fn pieces(
         writer: LargeWriter,
         (namespace, key): (Namespace, &[u8]),
@@ -142,7 +144,7 @@ impl LargeSet {
         }
     }
 
-    /// Returns a value of so many bytes that is stored whole. Returns `None` if its key cannot be kept.
+    /// Creates a value of `bytes` bytes that is stored whole. Returns `None` if the key cannot be held.
     pub(crate) fn whole(bytes: usize, (namespace, key): (Namespace, &[u8]), ctx: &mut WorkerContext) -> Option<Self> {
         let key = HeldKey::new(key, ctx)?;
         Some(Self { body: Body::Whole(bytes), arrival: None, line_end_left: LINE_END.len(), key, namespace })
@@ -176,20 +178,21 @@ impl LargeSet {
         self.left() + self.line_end_left as u64 - received as u64
     }
 
-    /// Returns the bytes of the part that comes next, and of the line end behind it.
+    /// Returns the number of bytes of the next part, and of the line end behind it.
     fn next(&self, guard: &Guard<'_>) -> (usize, usize) {
         match &self.body {
             Body::Whole(bytes) => (*bytes, self.line_end_left),
             Body::Pieces(_) => {
                 let part = self.left().min(guard.sizes().piece_bytes_max() as u64);
-                // The last piece is looked at together with its line end, so that a value without one is not stored.
+                // The last piece is checked together with its line end, so that a value without a line end is not
+                // stored.
                 (part as usize, if part == self.left() { self.line_end_left } else { 0 })
             }
             Body::Gone => (0, 0),
         }
     }
 
-    /// Gives up the value, unless it is stored. The caller calls it once, when it is done with the value.
+    /// Aborts the value, unless it is stored. The caller calls this once, when it is done with the value.
     pub(crate) fn end(mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext) {
         self.abandon(guard, ctx);
         self.key.let_go(ctx);
@@ -198,7 +201,7 @@ impl LargeSet {
         }
     }
 
-    /// Gives up the part that is being received, if one is.
+    /// Aborts the in-place receive of the current part, if there is one.
     fn abandon(&mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext) {
         if let Some(arrival) = self.arrival.take() {
             guard.receiver().abort(arrival.arriving);
@@ -206,12 +209,12 @@ impl LargeSet {
         }
     }
 
-    /// Returns the memory that the rest of the part is received into; `None` if a buffer receives it.
+    /// Returns the memory into which the rest of the part is received; `None` if a buffer receives it.
     pub(crate) fn room<'a>(&'a mut self, store: &'a Store) -> Option<&'a mut [u8]> {
         self.arrival.as_mut().map(|arrival| store.room_of(&mut arrival.arriving))
     }
 
-    /// Records that `bytes` bytes were received into that room.
+    /// Records that `bytes` bytes were received into that memory.
     pub(crate) fn receive(&mut self, bytes: usize) {
         if let Some(arrival) = &mut self.arrival {
             arrival.arriving.receive(bytes);
@@ -227,12 +230,12 @@ impl LargeSet {
         self.arrival.as_ref().filter(|arrival| arrival.arriving.left() > 0).map(|arrival| arrival.since)
     }
 
-    /// Returns the bytes that a buffer needs to take over the part that is being received.
+    /// Returns the buffer size, in bytes, that the part being received in place needs.
     pub(crate) fn part_bytes(&self) -> usize {
         self.arrival.as_ref().map_or(0, |arrival| arrival.arriving.received() + arrival.arriving.left())
     }
 
-    /// Moves the received bytes into a buffer, where the rest is to follow, and returns how many bytes that is.
+    /// Moves the received bytes into a buffer, which then receives the rest. Returns the number of these bytes.
     pub(crate) fn move_out(&mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext, buffer: &mut [u8]) -> usize {
         let Some(arrival) = &self.arrival else { return 0 };
         let received = ctx.shared.store.received_of(&arrival.arriving);
@@ -242,9 +245,9 @@ impl LargeSet {
         bytes
     }
 
-    /// Reserves space for the part that comes next, moves the bytes of it that are there into that space, and returns
-    /// how many bytes that is. Returns `None` if a buffer is to receive it. `put` applies to a value that is stored
-    /// whole.
+    /// Begins an in-place receive of the next part: reserves its space and moves the bytes received so far into it.
+    /// Returns the number of these bytes. Returns `None` if a buffer must receive the part. `put` applies to a value
+    /// that is stored whole.
     pub(crate) fn begin_arrival(
         &mut self,
         guard: &mut Guard<'_>,
@@ -275,7 +278,7 @@ impl LargeSet {
         Some(rest.len())
     }
 
-    /// Takes the bytes that are there of the arriving value, up to the end of a part.
+    /// Consumes received bytes of the value, up to the end of a part.
     pub(crate) fn go_on(
         &mut self,
         guard: &mut Guard<'_>,
@@ -312,7 +315,7 @@ impl LargeSet {
         }
     }
 
-    /// Ends a part that was received into its place and is complete.
+    /// Commits a part that was received in place and is complete.
     fn part_arrived(&mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext, line_end: usize) -> Advance {
         let Body::Pieces(writer) = &mut self.body else { return Advance::Complete { held: 0 } };
         let Some(Arrival { arriving, charge, since }) = self.arrival.take() else {
@@ -331,10 +334,10 @@ impl LargeSet {
         }
     }
 
-    /// Stores the value, which is complete: in pieces, in its place, or at the start of `rest`.
+    /// Stores the complete value: in pieces, in its place, or from the start of `rest`.
     ///
     /// # Errors
-    /// If it is parked, ask again.
+    /// If the operation is parked. The caller calls again.
     pub(crate) fn store(
         &mut self,
         guard: &mut Guard<'_>,
@@ -363,10 +366,10 @@ impl LargeSet {
         self.store_by(guard, |guard, key, writer| guard.large().commit(writer, key, put))
     }
 
-    /// Stores a value that was written in pieces as `by` does.
+    /// Stores a value that was written in pieces, by calling `by`.
     ///
     /// # Errors
-    /// Those of `by`, which gives the writer back with them.
+    /// The errors of `by`, which then also returns the writer.
     pub(crate) fn store_by<T>(
         &mut self,
         guard: &mut Guard<'_>,

@@ -3,7 +3,7 @@
 //! ```text
 //!   ahead    the first keys of a batch of sessions are prefetched before any session is served
 //!   run      plain requests that follow one another are looked up together
-//!   values   how a value gets into a reply: copied, pinned, or read from flash first (flash)
+//!   values   the ways a value gets into a reply: copied, pinned, or read from flash first (flash)
 //!   large    values that are received into the store in pieces
 //! ```
 

@@ -7,9 +7,9 @@
 //!   account   counters and times, once for all requests of one kind                 this module
 //! ```
 //!
-//! The waits for memory of each stage overlap, because no stage needs the result of another key's. A prefetched lookup
-//! is a place to begin with and no more, so a read may follow a write of its own key. The first two stages run for the
-//! first requests of all sessions of a batch before any of them is served: see [`super::ahead`].
+//! The waits for memory of each stage overlap, because no stage needs the result for another key. A prefetched lookup
+//! is only a hint where the search starts, so a read may follow a write of its own key. The first two stages run for
+//! the first requests of all sessions of a batch before any of them is served: see [`super::ahead`].
 //!
 //! Invariant: the requests of a run are executed in their order, and a run ends at the first one that cannot be
 //! completed now.
@@ -22,7 +22,8 @@ use crate::visit::progress::State;
 use arrayvec::ArrayVec;
 use segment::{Ahead, Guard, Key};
 
-/// Keys that are looked up together. Sixteen hide most of the memory's latency; more would push each other out.
+/// The maximum number of keys that are looked up together. Sixteen hide most of the memory latency; more would evict
+/// each other from the CPU cache.
 pub(crate) const PROBES_MAX: usize = OPS_TOGETHER_MAX;
 
 /// A run of keys.
@@ -57,23 +58,23 @@ pub(crate) trait Visit<'c, 'l> {
     /// Returns the counters of the session's namespace.
     fn counters(&self) -> &CommandCounters;
 
-    /// Executes the request of a key, as far as it concerns that key. Returns true if the key was there.
+    /// Executes the part of the request that concerns this key. Returns true if the key existed.
     ///
     /// # Errors
     /// If it cannot be executed now: the state that the session waits in. Nothing was executed or written then.
     fn answer(&mut self, probe: &Self::Probe, ahead: Ahead<'_>) -> Result<bool, State>;
 
-    /// Consumes a key that was answered, and its request if the key ends it.
+    /// Consumes a key that was answered, and its request if this key is the last one.
     fn answered(&mut self, probe: &Self::Probe);
 
-    /// Remembers that the session goes on with this key.
+    /// Records that the session continues with this key.
     fn stopped_at(&mut self, probe: &Self::Probe);
 
     /// Records `requests` requests of one kind that are done since the last call.
     fn account(&mut self, command: Command, requests: usize);
 }
 
-/// Looks the keys of a run up, the first one where `first` says, and answers them in order.
+/// Looks up the keys of a run and answers them in order. `first` is the prefetched lookup of the first key.
 ///
 /// # Errors
 /// If a request could not be completed now: the state that the session waits in.
@@ -123,7 +124,7 @@ pub(crate) fn answer<'c, 'l, V: Visit<'c, 'l>>(
     end
 }
 
-/// Requests the keys behind one that parked from flash, so that their reads overlap.
+/// Requests from flash the keys that follow a parked one, so that their reads overlap.
 #[cold]
 fn request_from_flash<'b, P: Probe<'b>>(guard: &Guard<'_>, run: &[P]) {
     if guard.is_tiered() {
@@ -131,7 +132,7 @@ fn request_from_flash<'b, P: Probe<'b>>(guard: &Guard<'_>, run: &[P]) {
     }
 }
 
-/// Looks at those keys of a run that are sampled.
+/// Samples keys of a run for the hot keys.
 #[cold]
 #[inline(never)]
 fn sample<'b, P: Probe<'b>>(ctx: &mut WorkerContext, guard: &Guard<'_>, run: &[P]) {
@@ -146,15 +147,15 @@ fn sample<'b, P: Probe<'b>>(ctx: &mut WorkerContext, guard: &Guard<'_>, run: &[P
 /// Progress of a run.
 #[derive(Default)]
 struct Tally {
-    /// Keys that were answered.
+    /// The number of keys that were answered.
     keys: u64,
-    /// Those of them that were read.
+    /// The number of answered keys that were read.
     reads: u64,
-    /// Reads that found their keys.
+    /// The number of reads that found their keys.
     hits: u64,
     /// Kind of the requests that are not accounted for yet.
     command: Command,
-    /// Number of those requests.
+    /// The number of those requests.
     requests: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What every protocol does to put a value into the output: copy it, or pin it and send it from where it lies.
+//! Writing a value to the output, for both protocols: it is copied, or pinned and sent from its place in the store.
 
 use crate::context::WorkerContext;
 use crate::visit::out::LINE_ROOM;
@@ -6,11 +6,11 @@ use crate::visit::out::{OutBuffer, PINNED_BYTES_MIN};
 use crate::visit::progress::State;
 use segment::{Item, Pinned, Value};
 
-/// Which value it was, as long as nothing changed it.
+/// The identity of a value, by which a later look finds out if the value was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     token: u64,
-    /// A number is changed where it stands.
+    /// The value if it is a number, because a number is changed in place.
     number: Option<u64>,
 }
 
@@ -24,7 +24,7 @@ impl Identity {
     }
 }
 
-/// Makes sure of room for a copy of the value and a line, or pins the value.
+/// Ensures room for a copy of the value and a line, or pins the value.
 #[inline(always)]
 pub(crate) fn pin_or_room(out: &OutBuffer, ctx: &WorkerContext, value: &[u8]) -> Result<Option<Pinned>, State> {
     if value.len() >= PINNED_BYTES_MIN {
@@ -37,7 +37,7 @@ pub(crate) fn pin_or_room(out: &OutBuffer, ctx: &WorkerContext, value: &[u8]) ->
 #[cold]
 fn pin_long_or_room(out: &OutBuffer, ctx: &WorkerContext, value: &[u8]) -> Result<Option<Pinned>, State> {
     if !out.has_pin_room_for(value.len()) {
-        // It is asked again when the pins were sent, and may then need no copy.
+        // The request is repeated when the pinned values were sent, and may then pin this value instead of copying it.
         return Err(State::OutputFull { want: LINE_ROOM });
     }
     let pinned = ctx.pin(value);

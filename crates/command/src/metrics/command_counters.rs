@@ -36,7 +36,7 @@ macro_rules! counters {
 counters! {
     /// Keys looked up by a retrieval.
     cmd_get,
-    /// Storage commands whose value arrived whole.
+    /// Storage commands whose value was received completely.
     cmd_set,
     /// `flush_all` commands.
     cmd_flush,
@@ -48,33 +48,33 @@ counters! {
     get_hits,
     /// Keys looked up and not found.
     get_misses,
-    /// Touches of an item that was there.
+    /// Touches that found their item.
     touch_hits,
-    /// Touches of nothing.
+    /// Touches that found no item.
     touch_misses,
-    /// Deletions of an item.
+    /// Deletions that found their item.
     delete_hits,
-    /// Deletions of nothing.
+    /// Deletions that found no item.
     delete_misses,
-    /// Increments of an item.
+    /// Increments that found their item.
     incr_hits,
-    /// Increments of nothing.
+    /// Increments that found no item.
     incr_misses,
-    /// Decrements of an item.
+    /// Decrements that found their item.
     decr_hits,
-    /// Decrements of nothing.
+    /// Decrements that found no item.
     decr_misses,
-    /// Comparing stores whose CAS token was the item's.
+    /// Compare-and-swap stores whose CAS token matched the item's.
     cas_hits,
-    /// Comparing stores of nothing.
+    /// Compare-and-swap stores that found no item.
     cas_misses,
-    /// Comparing stores whose CAS token was another.
+    /// Compare-and-swap stores whose CAS token did not match.
     cas_badval,
     /// Items stored.
     items_stored,
-    /// Values refused since they are longer than an item may be.
+    /// Values refused because they exceed the maximum item size.
     store_too_large,
-    /// Values refused since nothing could be evicted for them.
+    /// Values refused because nothing could be evicted for them.
     store_no_memory,
     /// Authentication attempts.
     auth_cmds,
@@ -89,7 +89,7 @@ counters! {
 /// State that the commands of all workers share.
 #[derive(Debug, Default)]
 pub struct CommandShared {
-    /// The totals at the last `stats reset`; what is reported counts from there.
+    /// The totals at the last `stats reset`. Reported counts are relative to them.
     pub(crate) baseline: Mutex<CommandTotals>,
 }
 

@@ -36,11 +36,11 @@ pub struct WorkerCounters {
     pub bytes_read: Counter,
     /// Bytes sent.
     pub bytes_written: Counter,
-    /// Event-loop iterations: waits for events and what followed.
+    /// Event-loop iterations: each waits for events once and handles them.
     pub iterations: Counter,
     /// Iterations that began while the worker polled, without a sleep before them.
     pub turns_polled: Counter,
-    /// Batches: guards.
+    /// Batches, each under one guard.
     pub batches: Counter,
     /// Operations executed.
     pub ops: Counter,
@@ -48,9 +48,9 @@ pub struct WorkerCounters {
     pub parked: Counter,
     /// Sends that the peer's socket did not take whole.
     pub sends_short: Counter,
-    /// Connections dropped because they did not read.
+    /// Connections dropped because their clients did not read.
     pub slow_readers_dropped: Counter,
-    /// Connections dropped because they did not read their retained replies while client memory was short.
+    /// Connections dropped because their clients did not read retained replies while client memory was short.
     pub client_memory_dropped: Counter,
     /// Outputs whose pinned values were copied because their readers were slow.
     pub copied_out: Counter,
@@ -70,7 +70,7 @@ pub struct WorkerCounters {
     pub buffer_waiters: Counter,
     /// Gauge: time for which the longest waiting session has waited for a buffer, in ns.
     pub buffer_wait_oldest_ns: Counter,
-    /// Inputs and outputs whose bytes were set aside, so that another session has the buffer.
+    /// Inputs and outputs whose bytes were moved aside, so that another session could use the buffer.
     pub set_aside: Counter,
     /// Requests that were answered with a protocol error; the protocol counts them.
     pub protocol_errors: Counter,

@@ -5,12 +5,12 @@
 //!   width      1                2                4                        2^31
 //!   buckets    64               32               32                       32            1056 in all
 //! ```
-//! From 64 on each power of two is cut into 32 buckets, so a bucket is at most 1/32 of its lower end wide, and its
-//! middle is within 1.6 % of every value in it. Values of 2^37 ns (137 s) and more count as 2^37 - 1.
+//! From 64 on each power of two is divided into 32 buckets, so the width of a bucket is at most 1/32 of its lower end,
+//! and its middle is within 1.6 % of every value in it. Values of 2^37 ns (137 s) and more count as 2^37 - 1.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Each power of two is cut into 2^this buckets.
+/// Each power of two is divided into 2^this buckets.
 const SUB_BITS: u32 = 5;
 const SUB: usize = 1 << SUB_BITS;
 /// Values have at most this many bits.
@@ -22,7 +22,7 @@ pub(crate) const BUCKETS: usize = 2 * SUB + (VALUE_BITS - SUB_BITS - 1) as usize
 
 const _: () = assert!(BUCKETS == 1056 && MAX_NS > 100_000_000_000);
 
-/// Returns the bucket that counts `ns`. Without a branch: the low bits that are set stand in for small values.
+/// Returns the bucket that counts `ns`. It has no branch: for small values, low bits are set to one first.
 #[inline]
 const fn bucket_of(ns: u64) -> usize {
     let ns = if ns > MAX_NS { MAX_NS } else { ns };
@@ -80,16 +80,16 @@ impl Histogram {
     }
 }
 
-/// Counts read from histograms, or the difference of two readings. Takes memory only if something was counted.
+/// Counts read from histograms, or the difference of two readings. It allocates memory only if something was counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Empty if nothing was counted.
     buckets: Box<[u64]>,
-    /// Values in all.
+    /// The number of values.
     pub count: u64,
-    /// All values together, in ns.
+    /// The sum of all values, in ns.
     pub sum_ns: u64,
-    /// The greatest value, in ns; 0 if there is none. Of a difference: the upper end of its highest bucket.
+    /// The greatest value, in ns; 0 if there is none. For a difference, the upper end of its highest bucket.
     pub max_ns: u64,
 }
 

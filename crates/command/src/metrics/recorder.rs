@@ -27,8 +27,8 @@ const fn series(command: Command, part: Part) -> usize {
 #[derive(Debug)]
 pub struct Recorder {
     histograms: Box<[Histogram]>,
-    /// The parts of each namespace's operations, over all commands. The default namespace has none: its counts are the
-    /// total less the others.
+    /// The parts of each namespace's operations, over all commands. The default namespace has no histograms: its counts
+    /// are the total minus the others.
     spaces: Box<[Histogram]>,
     slow_above_ns: AtomicU64,
     slow: SlowRing,
@@ -81,8 +81,8 @@ impl Recorder {
         }
     }
 
-    /// Counts a request of a namespace whose reply is sent with others', so that it has no time of sending. Returns
-    /// true if it was slow. Only the owner's thread may call it.
+    /// Counts a request of a namespace whose reply is sent together with the replies of others, so that it has no send
+    /// time. Returns true if it was slow. Only the owner's thread may call it.
     #[must_use]
     pub fn record_unsent(&self, command: Command, namespace: u8, [wait_ns, execute_ns]: [u64; 2]) -> bool {
         for (part, ns) in [(Part::Wait, wait_ns), (Part::Execute, execute_ns)] {

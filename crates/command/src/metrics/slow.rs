@@ -28,7 +28,7 @@ const PENDING_MAX: usize = 32;
 pub struct SlowLine([u64; LINE_WORDS]);
 
 impl SlowLine {
-    /// Returns the beginning of the first line of `bytes`, or of the words of a request that is an array of them.
+    /// Returns the beginning of the first line of `bytes`. If the request is an array of words, returns its words.
     pub fn of(bytes: &[u8]) -> Self {
         let mut kept = [0; LINE_BYTES_MAX];
         if let [b'*', array @ ..] = bytes {
@@ -44,7 +44,7 @@ impl SlowLine {
     }
 }
 
-/// Writes the words of `array`, which is `2\r\n$3\r\nGET\r\n$1\r\na\r\n`, with a space between two.
+/// Writes the words of `array`, for instance `2\r\n$3\r\nGET\r\n$1\r\na\r\n`, separated by spaces.
 fn keep_words(kept: &mut [u8; LINE_BYTES_MAX], array: &[u8]) {
     fn line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
         let end = bytes.iter().take(32).position(|byte| *byte == b'\n')?;
@@ -81,7 +81,7 @@ impl std::fmt::Display for SlowLine {
     }
 }
 
-/// The lines of operations that were slow when they ended, until their replies are sent: the last few.
+/// The lines of the latest operations that were slow when they ended. Each is retained until its reply is sent.
 #[derive(Debug)]
 pub struct SlowLines {
     above_ns: u64,
@@ -99,7 +99,7 @@ impl Default for SlowLines {
 }
 
 impl SlowLines {
-    /// Takes over the threshold if it changed.
+    /// Updates the threshold if it was changed.
     #[inline]
     pub fn follow(&mut self, above_ns: u64, clock: &Clock) {
         if above_ns != self.above_ns {
@@ -108,7 +108,7 @@ impl SlowLines {
         }
     }
 
-    /// Returns true if an operation whose bytes were there at `ready` and that ended at `ended` is slow already.
+    /// Returns true if an operation whose bytes were available at `ready` and that ended at `ended` is slow already.
     #[inline]
     pub fn is_slow(&self, ready: Ticks, ended: Ticks) -> bool {
         ended.0.saturating_sub(ready.0) > self.above_ticks
@@ -175,7 +175,7 @@ impl Entry {
         self.sequence.store(sequence + 2, Release);
     }
 
-    /// Returns its contents, and the number of earlier writes.
+    /// Returns the entry's contents, and the number of earlier writes.
     fn read(&self) -> Option<(u64, [u64; WORDS])> {
         let before = self.sequence.load(Acquire);
         if before == 0 || before % 2 == 1 {
@@ -212,7 +212,8 @@ impl SlowRing {
         self.pushed.store(pushed + 1, Relaxed);
     }
 
-    /// Returns the number of requests logged since the start, also those that newer ones have replaced.
+    /// Returns the number of requests that were recorded since the start, including those that newer ones have
+    /// replaced.
     pub fn total(&self) -> u64 {
         self.pushed.load(Relaxed)
     }

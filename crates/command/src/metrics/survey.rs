@@ -1,4 +1,4 @@
-//! The latest findings about the store that are slow to obtain. A thread of the server publishes them.
+//! The latest findings about the store that take long to obtain. A thread of the server publishes them.
 
 use segment::{Census, Store};
 use std::sync::{Mutex, PoisonError};

@@ -1,14 +1,14 @@
 //! Time as a worker sees it: the CPU's counter for latencies, the store's clock for expiry.
 //!
 //! ```text
-//!   store's clock   ms since 1970; runs by the monotonic clock and never goes back, across restarts of a file too
+//!   store's clock   ms since 1970; follows the monotonic clock and never goes back, even across restarts with a file
 //!   wall clock      store's clock + ahead; a step of the wall clock changes `ahead` and nothing else
 //! ```
 //!
 //! - A time to live is a span of the store's clock. A step of the wall clock, while the server runs or before a start,
 //!   neither lengthens nor shortens it.
-//! - An instant in a client's request or reply is one of the wall clock: [`Moment`] translates it. An item whose expiry
-//!   was given as an instant expires by the wall clock as it was then.
+//! - An instant in a client's request or reply is one of the wall clock: [`Moment`] converts it. An item whose expiry
+//!   was given as an instant expires by the wall clock as it was at that time.
 //! - A worker reads the counter once an iteration and once an operation, and follows the store's clock by it
 //!   ([`Follower`]). In a simulation both follow one number that the test moves.
 

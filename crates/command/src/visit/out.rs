@@ -1,5 +1,5 @@
-//! A session's unsent output: bytes, long values pinned in the store, and the times of the operations that it replies
-//! to.
+//! A session's unsent output: bytes, long values pinned in the store, and the times of the operations whose replies it
+//! contains.
 //!
 //! ```text
 //!   bytes   [ VALUE big 0 900000\r\n | \r\nEND\r\n ............ room ]        one block of a pool, never grown
@@ -9,7 +9,7 @@
 //! ```
 //!
 //! An output that is never sent itself, but collects replies over several visits, holds them in blocks that are filled
-//! one after another ([`OutBuffer::beside`]). Nothing is copied when it grows, whatever its length.
+//! in order ([`OutBuffer::beside`]). When it grows, nothing is copied.
 //!
 //! ```text
 //!   full    [ head, written last ] [ answers ... ] [ answers ... ]      block [ answers . room ]
@@ -27,7 +27,7 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::sync::Arc;
 
-/// Room that every protocol keeps for what stands around a value, in bytes.
+/// The room that every protocol reserves for the bytes around a value, in bytes.
 pub(crate) const LINE_ROOM: usize = 1024;
 
 /// Bytes of an ordinary output buffer.
@@ -39,13 +39,13 @@ pub const PINS_MAX: usize = 8;
 /// The length from which on a value is sent from its place in the store, if it can be pinned. Shorter values are
 /// copied.
 pub const PINNED_BYTES_MIN: usize = 8 << 10;
-/// The number of bytes above which a buffer pins no further whole value. So the unsent bytes of a slow reader's whole
-/// values can be copied into a big block, with all that was appended behind the last of them.
+/// The maximum number of bytes of whole values that a buffer pins. Within this limit, the unsent bytes of a slow
+/// reader's whole values can be copied into a big block, with all bytes that were appended after the last of them.
 pub const PINNED_BYTES_MAX: u64 = (BIG_BYTES_MIN - OUT_BYTES) as u64;
 /// The number of operations with recorded times at which a buffer counts as full.
 pub const OPS_MAX: usize = 256;
 /// The maximum number of operations that are executed together and recorded at once. While a buffer has room, it has
-/// room for the times of so many.
+/// room for the times of this many operations.
 pub const OPS_TOGETHER_MAX: usize = 16;
 /// The bytes of a block of an output that collects replies, unless one reply needs more.
 const BESIDE_BYTES: usize = 64 << 10;
@@ -136,13 +136,13 @@ impl OutBuffer {
         (size_of::<Self>() + self.unsent_own().len() + size_of_val(&self.ops[..])) as u64
     }
 
-    /// Returns those of its own bytes that have to be retained: all, if values are pinned between them.
+    /// Returns those of its own bytes that must be retained: all, if values are pinned between them.
     fn unsent_own(&self) -> &[u8] {
         self.plain().unwrap_or(&self.block[..self.len])
     }
 
-    /// Moves the unsent bytes, pins and times into an output of no pool, for which `reserved` bytes are reserved. This
-    /// one is empty then.
+    /// Moves the unsent bytes, pins and times into an output outside the pools, for which `reserved` bytes are
+    /// reserved. This output is empty then.
     pub fn move_aside(&mut self, reserved: u64) -> Self {
         assert!(reserved > 0, "what is reserved tells it from one of a pool");
         let block: Box<[u8]> = self.unsent_own().into();
@@ -162,13 +162,14 @@ impl OutBuffer {
         aside
     }
 
-    /// Creates an output of no pool, with bytes to be sent. `reserved` bytes of client memory are reserved for it.
+    /// Creates an output outside the pools that contains `bytes`. `reserved` bytes of client memory are reserved for
+    /// it.
     pub fn aside(bytes: &[u8], reserved: u64) -> Self {
         assert!(reserved > 0, "what is reserved tells it from one of a pool");
         Self { len: bytes.len(), reserved, ..Self::without_times(bytes.into()) }
     }
 
-    /// Returns the bytes that are reserved for it if it is set aside, or 0 if it belongs to a pool.
+    /// Returns the bytes that are reserved for it if it was moved aside, or 0 if it belongs to a pool.
     pub fn reserved(&self) -> u64 {
         self.reserved
     }
@@ -211,7 +212,7 @@ impl OutBuffer {
         self.len += bytes.len();
     }
 
-    /// Returns the free bytes, to be written in place. [`OutBuffer::advance`] reports how many were.
+    /// Returns the free bytes, to be written in place. [`OutBuffer::advance`] then records how many were written.
     #[inline]
     pub fn spare(&mut self) -> &mut [u8] {
         &mut self.block[self.len..]
@@ -230,7 +231,7 @@ impl OutBuffer {
         self.len
     }
 
-    /// Discards all that was collected.
+    /// Discards all collected bytes.
     pub(crate) fn forget(&mut self) {
         self.full.clear();
         (self.full_bytes, self.full_held, self.len) = (0, 0, 0);
@@ -279,7 +280,7 @@ impl OutBuffer {
         }
     }
 
-    /// Returns the bytes of all blocks with a new one of so many bytes.
+    /// Returns the bytes of all blocks together with a new block of `bytes` bytes.
     fn held_with(&self, bytes: usize) -> u64 {
         let retired = if self.len < self.block.len() / 2 { self.len } else { self.block.len() };
         (self.full_held + retired + bytes) as u64
@@ -332,7 +333,7 @@ impl OutBuffer {
         self.full_held += block.capacity() - before;
     }
 
-    /// Discards a reserved place, and what was appended behind it.
+    /// Discards a reserved place, and everything that was appended after it.
     pub(crate) fn cut_to_head(&mut self, place: HeadPlace) {
         self.keep_blocks(place.0);
         self.len = 0;
@@ -345,18 +346,19 @@ impl OutBuffer {
         self.recount();
     }
 
-    /// Returns the end of the collected bytes, for [`OutBuffer::cut_to_spot`]. It stays valid whatever is appended.
+    /// Returns the end of the collected bytes, for [`OutBuffer::cut_to_spot`]. It stays valid when more bytes are
+    /// appended.
     pub(crate) fn spot(&self) -> Spot {
         Spot { full: self.full.len(), len: self.len }
     }
 
-    /// Discards what was collected behind a spot.
+    /// Discards everything that was collected after a spot.
     pub(crate) fn cut_to_spot(&mut self, spot: Spot) {
         if self.full.len() == spot.full {
             self.len = spot.len;
             return;
         }
-        // The current block of that time is one of the full ones by now.
+        // The spot is in a block that is full by now.
         self.len = 0;
         if spot.len > 0
             && let Some(block) = self.full.get_mut(spot.full)
@@ -424,7 +426,7 @@ impl OutBuffer {
         self.pins_len < PINS_MAX
     }
 
-    /// Returns true if another whole value of so many bytes can be pinned here.
+    /// Returns true if another whole value of `bytes` bytes can be pinned here.
     #[inline]
     pub fn has_pin_room_for(&self, bytes: usize) -> bool {
         self.has_pin_room() && (self.is_empty() || self.total() + bytes as u64 <= PINNED_BYTES_MAX)
@@ -458,13 +460,13 @@ impl OutBuffer {
         (self.pins_len == 0).then(|| &self.block[self.sent as usize..self.len])
     }
 
-    /// Returns true if there is room enough for another batch of operations before this is sent.
+    /// Returns true if there is enough room for another batch of operations before this is sent.
     #[inline]
     pub fn has_batch_room(&self) -> bool {
         self.ops.len() + OPS_A_BATCH <= OPS_MAX && self.len <= self.block.len() / 2 && self.pins_len == 0
     }
 
-    /// Fills `parts` with what is to be sent next, at most `bytes_max` of it. Returns the number of parts.
+    /// Fills `parts` with the next parts to send, at most `bytes_max` bytes. Returns the number of parts.
     pub fn parts<'s>(&'s self, store: &'s Store, parts: &mut [IoSlice<'s>; PARTS_MAX], bytes_max: usize) -> usize {
         let mut gather = Gather { skip: self.sent, left: bytes_max, parts, filled: 0 };
         let mut from = 0;
@@ -497,7 +499,7 @@ impl OutBuffer {
         unsent
     }
 
-    /// Moves the unsent bytes into `block`, which holds them and is lent from now on, and releases the pins. Returns a
+    /// Moves the unsent bytes into `block`, which is lent to this output from now on, and releases the pins. Returns a
     /// longer block that was lent before.
     pub fn copy_out(
         &mut self,
@@ -529,8 +531,8 @@ impl OutBuffer {
         None
     }
 
-    /// Records that the peer's socket has taken `bytes` more. Returns true if that was all. The buffer can then be
-    /// cleared.
+    /// Records that the peer's socket has accepted `bytes` more. Returns true if everything is sent. The buffer can
+    /// then be cleared.
     pub fn advance_sent(&mut self, bytes: usize) -> bool {
         self.sent += bytes as u64;
         assert!(self.sent <= self.total(), "more was sent than there was");
@@ -588,7 +590,7 @@ impl protocol::sink::Sink for OutBuffer {
     }
 }
 
-/// Collects slices behind the bytes that were sent already.
+/// Collects the slices that follow the bytes already sent.
 struct Gather<'p, 's> {
     skip: u64,
     /// The number of bytes that are still wanted.

@@ -1,7 +1,7 @@
 //! The bounds of the work that an event-loop iteration does before it polls again, and of one visit to a session.
 //!
 //! ```text
-//!   poll ──> visit, visit, visit ...  ──> visits to long requests, one at least ──> poll
+//!   poll ──> visit, visit, visit ...  ──> visits to long requests, at least one ──> poll
 //!              └ operations: at most a slice
 //! ```
 //!
@@ -24,8 +24,8 @@ pub const ITERATION_NS_MAX: u64 = 250_000;
 pub const ITERATION_OPS_MAX: usize = 1024;
 /// Time after which a visit begins no further operation.
 pub const SLICE_NS_MAX: u64 = 100_000;
-/// The maximum number of operations of a long request in its first visit. Many new ones at once then delay no other for
-/// long.
+/// The maximum number of operations of a long request in its first visit, so that many new ones at once delay other
+/// requests only briefly.
 pub const FIRST_OPS_MAX: usize = 8;
 
 /// The bounds of one worker's iterations and visits.

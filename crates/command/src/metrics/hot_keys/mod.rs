@@ -1,17 +1,17 @@
 //! Hot, big and missed keys, hot and missed prefixes: always counted, for all protocols, minute by minute for a day.
 //!
 //! ```text
-//!   worker: request ──1 key of 128 on average─> is it there, how large ──> its own sketch  ┐ every minute
-//!           store of a value larger than those that lead ────────────────> its own list    ┴──survey──> minutes: 1440
-//!   HOTKEYS, admin port <── minutes and what the sketches hold now
+//!   worker: request ──1 key of 128 on average─> does it exist, its size ──> its own sketch ┐ every minute
+//!           store of a value larger than the leading ones ───────────────> its own list    ┴──survey──> minutes: 1440
+//!   HOTKEYS, admin port <── minutes, and the current contents of the sketches
 //! ```
 //! Invariants:
-//! - A request whose keys are not sampled costs one subtraction. A sampled key allocates nothing and waits for nothing:
+//! - A request whose keys are not sampled costs one subtraction. Sampling a key allocates nothing and never waits:
 //!   while a reader holds the sketch, samples are dropped and counted.
 //! - The memory is bounded: a sketch for each worker, and [`MINUTES_MAX`] minutes of five lists of [`KEPT`] names of
 //!   [`NAME_BYTES_MAX`] bytes: 7 MiB at most in a day.
-//! - A count is an estimate: samples times [`SAMPLED_ONE_IN`]. The relative error of a name that came `n` times is
-//!   about `sqrt(128 / n)` (11 % for 10,000). Names that share its counters make it too large (`sketch`).
+//! - A count is an estimate: samples times [`SAMPLED_ONE_IN`]. The relative error of a name with `n` requests is about
+//!   `sqrt(128 / n)` (11 % for 10,000). A count is too large if other names share its counters (`sketch`).
 
 mod sketch;
 
@@ -26,7 +26,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// The mean number of keys of which one is sampled.
+/// The sampling interval: on average, one key of this many is sampled.
 pub const SAMPLED_ONE_IN: u64 = 128;
 /// The number of minutes that are retained.
 pub const MINUTES_MAX: usize = 24 * 60;
@@ -95,8 +95,8 @@ impl Sampler {
         self.prng.below(2 * SAMPLED_ONE_IN - 1) as u32
     }
 
-    /// Counts requested keys. Returns false if none of them is to be sampled. Otherwise [`Sampler::next`] returns
-    /// which.
+    /// Counts requested keys. Returns false if none of them must be sampled. Otherwise [`Sampler::next`] returns the
+    /// positions of those that must.
     #[inline(always)]
     pub(crate) fn takes(&mut self, keys: u32) -> bool {
         if keys <= self.left {
@@ -106,7 +106,7 @@ impl Sampler {
         true
     }
 
-    /// Returns which of `keys`, from `from` on, is the next sample, or `None` if no more of them is.
+    /// Returns the position of the next sample in `keys`, from `from` on, or `None` if there is no further one.
     #[cold]
     pub(crate) fn next(&mut self, from: u32, keys: u32) -> Option<u32> {
         if !self.takes(keys - from) {
@@ -418,7 +418,7 @@ mod tests {
         let mut sampler = Sampler::new(0);
         let (mut taken, mut at) = (0u64, [0u64; 64]);
         for round in 0..20_000u32 {
-            // Runs of 1 to 16 keys, in all 64 a round.
+            // Runs of 1 to 16 keys, 64 keys in a round.
             let mut first = 0;
             for keys in [1, 16, 15, 2, 16, 14] {
                 let mut from = 0;

@@ -1,11 +1,11 @@
 //! The counts of one worker's sampled keys in a minute: for each list a count-min sketch and the leading names.
 //!
 //! ```text
-//!   hash ──> 4 rows of 2048 counters: the least of the four, raised by one ──> greater than the last that leads?
+//!   hash ──> 4 rows of 2048 counters: the least of the four, plus one ──> greater than the least leading amount?
 //!                                                                               └─yes─> names: 32 at most
 //! ```
 //! A counter is only raised if it is the least of its four (conservative update), so a count is never too small. It is
-//! too large only if all four counters are shared with names that came as often.
+//! too large only if all four counters are shared with names that were sampled as often.
 
 use arrayvec::ArrayVec;
 use segment::Namespace;
@@ -118,7 +118,7 @@ impl Leaders {
     }
 }
 
-/// Counts by hash, and the names that have the most.
+/// Counts by hash, and the names with the greatest counts.
 #[derive(Debug)]
 pub(super) struct Counted {
     cells: Box<[u32]>,
@@ -182,12 +182,12 @@ mod tests {
     use base::prng::{Prng, split_mix};
     use std::collections::HashMap;
 
-    /// Zipf's law with exponent 1 over so many names, by its inverse.
+    /// Zipf's law with exponent 1 over `names` names, by its inverse.
     fn zipf(prng: &mut Prng, names: f64) -> u64 {
         (names + 1.0).powf(prng.unit()) as u64 - 1
     }
 
-    /// The space-saving summary (Metwally, Agrawal, El Abbadi, 2005): what else could have been taken.
+    /// The space-saving summary (Metwally, Agrawal, El Abbadi, 2005), the alternative that was not chosen.
     struct SpaceSaving {
         counts: HashMap<u64, u64>,
         room: usize,
@@ -220,7 +220,7 @@ mod tests {
         for seed in 1..=3 {
             let mut prng = Prng::new(seed);
             let mut counted = Counted::default();
-            // As many bytes: 32 KiB of cells and 32 names, or about 340 names with their links.
+            // The same number of bytes: 32 KiB of cells and 32 names, or about 340 names with their links.
             let mut saving = SpaceSaving { counts: HashMap::new(), room: 340 };
             let mut exact: HashMap<u64, u64> = HashMap::new();
             for _ in 0..SAMPLES {
