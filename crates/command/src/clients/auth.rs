@@ -1,14 +1,14 @@
 //! Authentication: users and their secrets, from a file in memcached's format.
 //!
 //! ```text
-//!   alice:secret\n        a user, a colon, a secret; up to 8 such lines of up to 255 bytes
-//!   bob:a:b\n             the first colon parts them: the secret is a:b
+//!   alice:secret\n        a user, a colon, a secret; up to 8 lines of up to 255 bytes
+//!   bob:a:b\n             the first colon is the separator: the secret is a:b
 //! ```
 //! A client sends `user secret` as the value of its first `set`, separated by a space. So a user or a secret with a
 //! space cannot be used.
 //!
-//! Invariants: no secret is in an error, a log entry or a `Debug` text. The time of a check does not depend on how much
-//! of a user or a secret was right.
+//! Invariants: no secret is in an error, a log entry or a `Debug` text. The time of a check does not depend on how many
+//! bytes of a user or a secret were right.
 
 use std::fmt;
 use std::io::Read;
@@ -21,7 +21,7 @@ use subtle::{Choice, ConstantTimeEq};
 pub const USERS_MAX: usize = 8;
 /// The maximum number of bytes of a line, its end not counted.
 pub const LINE_BYTES_MAX: usize = 255;
-/// The maximum size of a file, in bytes. The format has no comments, so a larger file is not one.
+/// The maximum size of a file, in bytes. The format has no comments, so a larger file is not a password file.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// A user or a secret, padded, so that the time of a comparison does not depend on the contents.
@@ -32,7 +32,7 @@ struct Padded {
 }
 
 impl Padded {
-    /// Returns `None` if `text` is too long for a user or a secret.
+    /// Creates a padded text. Returns `None` if `text` is too long for a user or a secret.
     fn new(text: &[u8]) -> Option<Self> {
         let mut padded = Self { bytes: [0; LINE_BYTES_MAX], len: u8::try_from(text.len()).ok()? };
         padded.bytes[..text.len()].copy_from_slice(text);
@@ -121,7 +121,7 @@ impl Users {
         Ok(users)
     }
 
-    /// Compares with all users, even after a match.
+    /// Compares with all users, even after a match. Returns true if one matches.
     fn admits(&self, user: &[u8], secret: &[u8]) -> bool {
         let (Some(user), Some(secret)) = (Padded::new(user), Padded::new(secret)) else { return false };
         let any = self

@@ -72,7 +72,7 @@ impl ConnectionTable {
         Self { entries: (0..connections_max).map(|_| Entry::default()).collect() }
     }
 
-    /// Returns the number of connections that there is room for: the numbers of [`Connection`] are below it.
+    /// Returns the number of entries: the numbers of [`Connection`] are below it.
     pub fn room(&self) -> usize {
         self.entries.len()
     }
@@ -80,7 +80,7 @@ impl ConnectionTable {
     /// Records a new connection. A connection beyond the room is not recorded.
     pub fn open(&self, number: u32, peer: Option<SocketAddr>, now_secs: u64) {
         let Some(entry) = self.entries.get(number as usize) else { return };
-        // Readers see the writes from here on only together with the life that the last connection left.
+        // Readers see the following writes only together with the life that the last connection left.
         fence(Release);
         let (ip, port) = match peer.map(|peer| (peer.ip(), peer.port())) {
             Some((IpAddr::V4(ip), port)) => (u128::from(ip.to_ipv6_mapped()), port.into()),
@@ -116,13 +116,13 @@ impl ConnectionTable {
         }
     }
 
-    /// Returns what `look` reads of a client info, or `None` if the connection has none.
+    /// Returns the result of `look` on a client info, or `None` if the connection has none.
     pub fn client_info<T>(&self, number: u32, look: impl FnOnce(&mut ClientInfo) -> T) -> Option<T> {
         self.entries.get(number as usize)?.client_info().as_deref_mut().map(look)
     }
 
-    /// Marks client `id` at `number` to be closed by its worker, which the caller must wake. Returns false if the slot
-    /// has another client by now.
+    /// Marks client `id` at `number` to be closed by its worker, which the caller must wake. Returns false if the entry
+    /// belongs to another client by now.
     pub(crate) fn kill(&self, number: u32, id: u64) -> bool {
         let Some(entry) = self.entries.get(number as usize) else { return false };
         let there = entry.client_info().as_deref().is_some_and(|client_info| client_info.id == id);
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(all(&connection_table)[0], replied(0, Some(v4), 107, false));
     }
 
-    /// Each connection's address implies its own time. A reader never sees one with the other's.
+    /// Each connection's address implies its own time. A reader never sees the address of one with the time of another.
     #[test]
     fn a_connection_is_never_told_with_the_address_of_another() {
         let connection_table = ConnectionTable::new(1);

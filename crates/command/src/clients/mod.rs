@@ -1,4 +1,4 @@
-//! Clients of a server: their passwords, and the facts that are known about each connection.
+//! Clients of a server: their passwords, and the state of each connection that other threads can read.
 
 pub mod auth;
 pub mod client_info;

@@ -1,7 +1,8 @@
-//! What a client says before it may do anything, where users are known: a `set` whose value is `user secret`.
+//! Authentication of memcached clients, if users are configured: a `set` whose value is `user secret`.
 //!
-//! Key, flags and time of that `set` are not looked at. Anything else is answered that the client is not known yet, and
-//! the connection goes on. What could not end as such a `set` closes it, so that a stranger holds little memory.
+//! The key, flags and expiry of that `set` are ignored. Any other request gets an error, and the connection continues.
+//! The server closes a connection whose input cannot become such a `set`, so that an unauthenticated client holds
+//! little memory.
 
 use super::LINE_ROOM;
 use super::call::{Call, Step};
@@ -10,18 +11,19 @@ use crate::visit::progress::{OPS_A_BATCH, State};
 use protocol::memcache::{Error, reply};
 use protocol::number::parse_u32;
 
-/// A line and a value of a stranger have at most so many bytes: room for the longest user and secret, and more.
+/// The maximum number of bytes of a line or a value of an unauthenticated client: room for the longest user and secret,
+/// and more.
 const STRANGER_BYTES_MAX: usize = 2048;
-/// Words of a `set` at least: its name, key, flags, time and length.
+/// The minimum number of words of a `set`: its name, key, flags, expiry and length.
 const SET_WORDS_MIN: usize = 5;
 
-/// This connection's client has to say who it is.
+/// Returns true if this connection's client must still authenticate.
 #[inline]
 pub(super) fn is_stranger(call: &Call<'_, '_>) -> bool {
     !call.session.known && call.ctx.shared.auth.is_some()
 }
 
-/// Goes on until the client is known.
+/// Serves requests until the client is authenticated.
 #[cold]
 pub(super) fn admit(call: &mut Call<'_, '_>) -> Step {
     while is_stranger(call) {
@@ -75,14 +77,14 @@ fn answer_stranger(call: &mut Call<'_, '_>, error: Error, consumed: usize) -> St
     Ok(())
 }
 
-/// The request is done. Nothing of it is kept: a secret may stand where a command is expected.
+/// Ends a request. Nothing of its line is recorded, because a secret may be in the place of a command.
 fn stranger_done(call: &mut Call<'_, '_>, consumed: usize) {
     call.at += consumed;
     call.ops += 1;
     call.ctx.ops_done(call.out, call.session.namespace, (Command::Other, 1), b"");
 }
 
-/// The length of the value behind `line`, if it is a `set`.
+/// Returns the length of the value that follows `line`, if `line` is a `set`.
 fn set_len(line: &[u8]) -> Option<usize> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty());

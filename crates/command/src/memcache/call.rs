@@ -1,4 +1,4 @@
-//! One visit to a session: what every command needs while it runs.
+//! One visit to a session: the state that every command needs while it runs.
 
 use super::session::SessionState;
 use crate::context::WorkerContext;
@@ -11,32 +11,32 @@ use protocol::memcache::meta::Meta;
 use protocol::memcache::{Error, KeyScratch};
 use segment::Guard;
 
-/// One call of [`super::serve`]. Its steps end with the state that keeps the next one from being made.
+/// One call of [`super::serve`]. A step that cannot continue returns the state that ends the call.
 pub(super) struct Call<'c, 'l> {
     pub(super) guard: &'c mut Guard<'l>,
     pub(super) buf: &'c [u8],
-    /// Bytes of `buf` consumed.
+    /// The number of bytes of `buf` that are consumed.
     pub(super) at: usize,
     /// Offset of the line of the current request, in bytes.
     pub(super) line_at: usize,
     pub(super) out: &'c mut OutBuffer,
     pub(super) session: &'c mut SessionState,
     pub(super) ctx: &'c mut WorkerContext,
-    /// Operations done, and those that the session may not have in this visit.
+    /// The number of executed operations, plus those that the session may not execute in this visit.
     pub(super) ops: usize,
-    /// Each request is looked at before it is done: [`super::guarded`].
+    /// True if each request is checked before it is executed: see [`super::guarded`].
     pub(super) guarded: bool,
-    /// Most keys that are looked up together.
+    /// The maximum number of keys that are looked up together.
     pub(super) run_max: usize,
-    /// The `set` that comes next, if there is one.
+    /// The next `set`, if one was found in the input.
     pub(super) next_set: Option<NextSet>,
 }
 
-/// `Err` says why the call ends here.
+/// The result of a step. `Err` is the reason why the call ends.
 pub(super) type Step = Result<(), State>;
 
 impl<'c> Call<'c, '_> {
-    /// Looks at the key of a request if it is sampled, before anything is done to it.
+    /// Samples the key of a request for the hot keys, before the request is executed.
     #[inline(always)]
     pub(super) fn sample(&mut self, key: &[u8], is_read: bool) {
         if self.ctx.sampler.takes(1) {
@@ -44,7 +44,7 @@ impl<'c> Call<'c, '_> {
         }
     }
 
-    /// Looks at the key of a meta command if it is sampled, before anything is done to it.
+    /// Samples the key of a meta command for the hot keys, before the command is executed.
     #[inline(always)]
     pub(super) fn sample_meta(&mut self, meta: &Meta<'c>, is_read: bool) {
         if self.ctx.sampler.takes(1) {
@@ -70,18 +70,18 @@ impl<'c> Call<'c, '_> {
         &self.ctx.shared.workers[self.ctx.worker].commands[usize::from(self.session.namespace.0)]
     }
 
-    /// Goes on only if `bytes` fit into the output.
+    /// Returns an error unless `bytes` fit into the output.
     pub(super) fn room(&self, bytes: usize) -> Step {
         if self.out.room() < bytes { Err(State::OutputFull { want: bytes }) } else { Ok(()) }
     }
 
-    /// The operation at hand is done and answered.
+    /// Records that the current operation is executed and its reply is in the output.
     pub(super) fn done(&mut self, command: Command) {
         self.ops += 1;
         self.ctx.ops_done(self.out, self.session.namespace, (command, 1), &self.buf[self.line_at..]);
     }
 
-    /// A request that needs nothing but its answer.
+    /// Answers a request that needs nothing but a reply.
     pub(super) fn answer(&mut self, line: &[u8], consumed: usize) -> Step {
         self.out.push(line);
         self.at += consumed;
@@ -95,7 +95,7 @@ impl<'c> Call<'c, '_> {
         self.answer(if quiet { b"" } else { error.wire() }, consumed)
     }
 
-    /// The request as a store without CAS tokens has to see it, if this is one.
+    /// Returns the request without CAS tokens if the store has none, or unchanged.
     #[inline]
     pub(super) fn tokens<'m>(&self, meta: &'m mut Meta<'c>) -> &'m Meta<'c> {
         if !self.ctx.shared.config.cas {

@@ -1,4 +1,4 @@
-//! From received bytes to the function of a command.
+//! Dispatch: from received bytes to the function of a command.
 
 use super::LINE_ROOM;
 use super::call::{Call, Step};
@@ -23,8 +23,8 @@ use protocol::memcache::request::Dump;
 use protocol::memcache::{Error, Parsed, Request, lone_get, parse, reply};
 use segment::Guard;
 
-/// Executes what `buf` begins with, at most [`OPS_A_BATCH`] operations of it, and says how far it came. `head` was made
-/// of the same bytes and session, in the same guard.
+/// Executes the requests at the start of `buf`, at most [`OPS_A_BATCH`] operations, and returns the progress. `head`
+/// was created from the same bytes and session, in the same guard.
 pub fn serve<'l>(
     guard: &mut Guard<'l>,
     buf: &[u8],
@@ -33,7 +33,7 @@ pub fn serve<'l>(
     session: &mut SessionState,
     ctx: &mut WorkerContext,
 ) -> Progress {
-    // Operations that this session is not to have in one visit count as done.
+    // Operations that this session may not execute in one visit count as executed.
     let ops = OPS_A_BATCH - ctx.shared.config.requests_a_visit;
     let guarded = ctx.keys.guards & session.guards != 0;
     let call = &mut Call {
@@ -78,7 +78,7 @@ fn step(call: &mut Call<'_, '_>) -> Step {
     }
     call.room(LINE_ROOM)?;
     if call.session.large.is_some() {
-        // Its line went with the bytes before its first piece.
+        // The line was consumed with the bytes before the first piece.
         call.line_at = call.buf.len();
         return large::large_go_on(call);
     }
@@ -162,7 +162,7 @@ fn swallow(call: &mut Call<'_, '_>) -> Step {
     if call.session.swallow > 0 { Err(State::NeedInput { want: 1 }) } else { Ok(()) }
 }
 
-/// Does a request, unless its namespaces have had as many as they may.
+/// Executes a request, unless a quota of its namespaces is used up.
 #[cold]
 fn execute_guarded<'c>(call: &mut Call<'c, '_>, request: Request<'c>, consumed: usize) -> Step {
     let goes_on = call.session.is_paid || !call.session.is_between_requests();
@@ -180,7 +180,7 @@ fn execute_guarded<'c>(call: &mut Call<'c, '_>, request: Request<'c>, consumed: 
         return call.refused(Error::TooManyOps, quiet, consumed);
     }
     let step = execute(call, request, consumed);
-    // Asked again, it is the same operation.
+    // When the request is retried, it is still the same operation.
     call.session.is_paid = step.is_err() && call.session.is_between_requests();
     step
 }

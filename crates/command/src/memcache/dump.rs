@@ -1,4 +1,4 @@
-//! `lru_crawler metadump` and `mgdump`, `stats cachedump`: every item, in as many calls as it takes.
+//! `lru_crawler metadump` and `mgdump`, `stats cachedump`: list every item, in several calls if necessary.
 
 use super::call::{Call, Step};
 use super::state::Dumping;
@@ -12,14 +12,14 @@ use protocol::memcache::reply::{self, ItemFacts};
 use protocol::memcache::request::Dump;
 use segment::Item;
 
-/// Form of an item in a dump.
+/// The form of an item in a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     /// `key=... exp=...`.
     Metadump,
     /// `mg KEY`.
     Mgdump,
-    /// `ITEM KEY [...]`, at most so many of them.
+    /// `ITEM KEY [...]`, at most this many of them.
     Cachedump(u64),
 }
 
@@ -41,8 +41,8 @@ impl From<Dump> for Format {
     }
 }
 
-/// Reports the next items: what a step finds is reported once the step has come to its end. The line is consumed
-/// with the last one, so that the session is asked again until then.
+/// Lists the next items. The items of a step are listed once the step is complete. The line is consumed with the last
+/// item, so the session is called again until then.
 pub(super) fn dump(call: &mut Call<'_, '_>, format: Format, consumed: usize) -> Step {
     let mut dumping = call.session.dump.take().unwrap_or_default();
     let step = dump_step(call, format, &mut dumping);
@@ -85,7 +85,7 @@ fn dump_done(call: &mut Call<'_, '_>, format: Format, consumed: usize) {
 
 fn tell(out: &mut impl protocol::sink::Sink, format: Format, item: &Item<'_>, moment: Moment) {
     match format {
-        // No `mg` names such a key.
+        // No `mg` can name a key of this length.
         Format::Mgdump if item.key.len() > KEY_BYTES_MAX => {}
         Format::Cachedump(_) => {
             reply::cachedump(out, item.key, item.value_len(), exptime::ends_at(item.expire, moment))

@@ -1,15 +1,15 @@
-//! The protocol's times.
+//! Expiry times as memcached's protocol encodes them.
 
 use base::clock::UnixMillis;
 use segment::Expire;
 
 use crate::visit::clock::Moment;
 
-/// Up to this many seconds a time counts from now; above, from 1970. Thirty days.
+/// Up to this number of seconds, a time is relative to now; above it, it is absolute, since 1970. Thirty days.
 const RELATIVE_SECS_MAX: i64 = 60 * 60 * 24 * 30;
 
-/// Returns the end of an item with `exptime`, by the store's clock. 0 means never, a negative number at once, up to 30
-/// days that long from now, a greater number that second since 1970 by the wall clock.
+/// Returns the expiry of an item with `exptime`, by the store's clock. 0 means never, a negative number means at once.
+/// A number up to 30 days is relative to now. A greater number is a second since 1970 by the wall clock.
 pub(super) fn expire(exptime: i64, moment: Moment) -> Expire {
     match exptime {
         0 => Expire::Never,
@@ -19,12 +19,12 @@ pub(super) fn expire(exptime: i64, moment: Moment) -> Expire {
     }
 }
 
-/// An item with this end cannot be read any more.
+/// Returns true if an item with this expiry cannot be read any more.
 pub(super) fn is_past(expire: Expire, now: UnixMillis) -> bool {
     matches!(expire, Expire::At(at) if at <= now)
 }
 
-/// Returns the seconds left, rounded up, as `t` and `exp` report them; -1: the item never ends.
+/// Returns the seconds left, rounded up, as `t` and `exp` report them; -1: the item never expires.
 pub(super) fn seconds_left(expire: Expire, now: UnixMillis) -> i64 {
     match expire {
         Expire::Never => -1,
@@ -32,7 +32,7 @@ pub(super) fn seconds_left(expire: Expire, now: UnixMillis) -> i64 {
     }
 }
 
-/// The second since 1970 at which an item ends by the wall clock; -1: never.
+/// Returns the second since 1970 at which an item expires by the wall clock; -1: never.
 pub(super) fn ends_at(expire: Expire, moment: Moment) -> i64 {
     match expire {
         Expire::Never => -1,

@@ -1,17 +1,18 @@
-//! Requests that are looked at before they are done: in a namespace whose operations a second are bounded, on a default
-//! listener whose keys lead to several namespaces, and while clients wait (`CLIENT PAUSE` of one of Redis).
+//! Guarded sessions, whose requests are checked before execution: in a namespace with a quota of operations per second,
+//! on a default listener whose keys lead to several namespaces, and while clients wait (a Redis client's `CLIENT
+//! PAUSE`).
 //!
 //! ```text
-//!   get app1:x app1:y z app2:w  ──keys──> 1 1 0 2:  one operation of each        is one refused, all of it is
-//!                               ──runs──> [app1:x app1:y] [z] [app2:w] END       a run is in one namespace
+//!   get app1:x app1:y z app2:w  ──keys──> 1 1 0 2:  one operation each           if one is refused, the request is
+//!                               ──runs──> [app1:x app1:y] [z] [app2:w] END       each run is in one namespace
 //! ```
 //!
-//! Each request iterations its session to the namespace of its key, or for one without a key to that of its listener.
-//! Of a retrieval the keys that follow one another in one namespace are a run, as if the others did not fit, so that
-//! everything else about a request knows of one namespace only.
+//! Each request switches its session to the namespace of its key, or to its listener's namespace if it has no key. In a
+//! retrieval, consecutive keys of the same namespace form a run, as if the later keys did not fit. So all other code
+//! that serves a request handles one namespace only.
 //!
-//! Invariant: a session that is between requests and away from its listener's namespace is guarded, so its next
-//! request is turned again.
+//! Invariant: a session that is between requests and away from its listener's namespace is guarded, so its next request
+//! switches the namespace again.
 
 use super::call::Call;
 use crate::keyspace::namespaces::{AWAY, Namespaces, ROUTED};
@@ -21,8 +22,8 @@ use protocol::memcache::request::Get;
 use protocol::memcache::{KeyScratch, Keys, Request};
 use segment::Namespace;
 
-/// Returns whether a pause puts the request off. A pause covers requests that change something, or all requests. A
-/// request that was begun goes on, and a client that leaves may.
+/// Returns true if a pause delays the request. A pause applies to requests that change something, or to all requests. A
+/// request that has begun continues, and a client may always quit.
 pub(super) fn waits(call: &Call<'_, '_>, request: &Request<'_>) -> bool {
     match call.ctx.admission.pause {
         Pause::None => false,
@@ -43,14 +44,16 @@ pub(super) fn waits(call: &Call<'_, '_>, request: &Request<'_>) -> bool {
     }
 }
 
-/// One more operation of each of these namespaces, a bit each; false if one of them has had all it may.
+/// Takes one operation from the quota of each namespace whose bit is set in `reached`. Returns false if a quota is used
+/// up.
 pub(super) fn pay(call: &Call<'_, '_>, reached: u32) -> bool {
     let (guards, now) = (call.ctx.keys.guards, call.ctx.now);
     let mut bounded = Namespaces::numbers().filter(|namespace| reached & guards & 1 << namespace.0 != 0);
     bounded.all(|namespace| call.ctx.shared.namespaces.take_op(namespace, now))
 }
 
-/// Turns the session to where the first key of a request is; returns all namespaces that it reaches, a bit each.
+/// Switches the session to the namespace of the first key of a request. Returns a bit for each namespace that the
+/// request reaches.
 pub(super) fn turn_to_keys<'c>(call: &mut Call<'c, '_>, request: &Request<'c>) -> u32 {
     let mut scratch = KeyScratch::default();
     let key = match request {
@@ -71,7 +74,8 @@ pub(super) fn turn_to_keys<'c>(call: &mut Call<'c, '_>, request: &Request<'c>) -
     1 << namespace.0
 }
 
-/// Turns the session to where the first of `keys` is, and bounds the next run to those that follow it there.
+/// Switches the session to the namespace of the first of `keys`, and limits the next run to the keys in that namespace
+/// that follow it directly. Returns a bit for each namespace of `keys`.
 pub(super) fn turn_to_run<'c>(call: &mut Call<'c, '_>, mut keys: Keys<'c>) -> u32 {
     let Some(first) = keys.next() else { return 0 };
     let namespace = namespace_of(call, first);
@@ -87,12 +91,12 @@ pub(super) fn turn_to_run<'c>(call: &mut Call<'c, '_>, mut keys: Keys<'c>) -> u3
     reached
 }
 
-/// Turns the session to where a key is.
+/// Switches the session to the namespace of a key.
 pub(super) fn turn_to_key(call: &mut Call<'_, '_>, key: &[u8]) {
     turn_to(call, namespace_of(call, key));
 }
 
-/// Turns the session to its listener's namespace.
+/// Switches the session back to its listener's namespace.
 pub(super) fn turn_home(call: &mut Call<'_, '_>) {
     turn_to(call, call.session.home);
 }
@@ -114,7 +118,7 @@ fn namespace_of(call: &Call<'_, '_>, key: &[u8]) -> Namespace {
     }
 }
 
-/// The namespaces that keys of this connection are in.
+/// Returns the namespaces that this connection's keys can be in.
 pub(super) fn namespaces_seen(call: &Call<'_, '_>) -> impl Iterator<Item = Namespace> + use<> {
     let routed = call.ctx.keys.guards & call.session.guards & ROUTED != 0;
     let home = call.session.home;

@@ -1,4 +1,4 @@
-//! Storage commands whose value is longer than what a buffer is for: it goes into the store as it arrives.
+//! Storage commands whose value is too long for a buffer: it is written to the store while it is received.
 
 use super::call::{Call, Step};
 use super::state::{Plan, Storing};
@@ -9,13 +9,13 @@ use crate::visit::progress::State;
 use protocol::memcache::{Error, KEY_BYTES_MAX};
 use segment::OpError;
 
-/// Such keys are kept in the session.
+/// Keys of this length are held in the session.
 const _: () = assert!(KEY_BYTES_MAX <= 250);
 
-/// The line of a large value has arrived.
+/// Begins to receive a large value after its line.
 pub(super) fn large_begin(call: &mut Call<'_, '_>, plan: Plan, key: &[u8], value_len: u32, consumed: usize) -> Step {
     if call.ctx.shared.host.is_draining() {
-        // The process that takes over begins it.
+        // The process that takes over begins to receive it.
         return Err(State::Parked);
     }
     let name = call.guard.key(call.session.namespace, key);
@@ -36,10 +36,10 @@ pub(super) fn large_begin(call: &mut Call<'_, '_>, plan: Plan, key: &[u8], value
     Ok(())
 }
 
-/// The line of a value that is stored whole has arrived, and not all of the value: has the rest received into its
-/// place. False if it is to be received into a buffer.
+/// Begins to receive a value in place, after the line of a command that stores it whole. Returns false if a buffer must
+/// receive the value.
 pub(super) fn whole_begin(call: &mut Call<'_, '_>, plan: &Plan, key: &[u8], value_len: u32, consumed: usize) -> bool {
-    // What a condition comes to is not known before all is there.
+    // Whether a condition holds is known only when the whole value was received.
     if (value_len as usize) < ARRIVING_BYTES_MIN || !plan.replaces() || call.ctx.shared.host.is_draining() {
         return false;
     }
@@ -60,7 +60,7 @@ pub(super) fn whole_begin(call: &mut Call<'_, '_>, plan: &Plan, key: &[u8], valu
     }
 }
 
-/// Takes the next part of the value that is arriving, or stores it.
+/// Processes the next part of the value that is being received, or stores the value.
 pub(super) fn large_go_on(call: &mut Call<'_, '_>) -> Step {
     let Some(mut storing) = call.session.large.take() else { return Ok(()) };
     let rest = call.rest();
@@ -86,7 +86,7 @@ pub(super) fn large_go_on(call: &mut Call<'_, '_>) -> Step {
     }
 }
 
-/// All of the value is there, `held` bytes of it in the input.
+/// Stores the value, which was received completely; `held` bytes of it are in the input.
 fn large_store(call: &mut Call<'_, '_>, mut storing: Storing, held: usize) -> Step {
     let Storing { large, plan } = &mut storing;
     let (rest, bytes) = (call.rest(), large.bytes());
@@ -103,7 +103,8 @@ fn large_store(call: &mut Call<'_, '_>, mut storing: Storing, held: usize) -> St
     }
 }
 
-/// The store does not take the value: says so, and swallows what is left of it; or it does not take it yet.
+/// Handles a value that the store did not accept: reports an error and discards the rest of the value, or retries if
+/// the store is not ready yet.
 fn large_failed(call: &mut Call<'_, '_>, storing: Storing, error: OpError) -> Step {
     if let Err(state) = store::not_stored(call, &storing.plan, storing.large.key(), error) {
         call.session.large = Some(storing);

@@ -1,4 +1,4 @@
-//! The meta commands `mg`, `md` and `ma`. Their answers repeat the flags of the request in its order.
+//! The meta commands `mg`, `md` and `ma`. Their replies repeat the flags of the request in its order.
 
 use super::call::{Call, Step};
 use super::exptime::{self, seconds_left};
@@ -33,8 +33,8 @@ pub(super) fn meta_get<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, consumed: u
     }
 }
 
-/// An `mg` that only reads, which nearly every one does: [`meta_fetch`] would answer it alike, and does where
-/// the item has a lease.
+/// Executes an `mg` that only reads, as nearly all do. The reply is the same as that of [`meta_fetch`], which takes
+/// over if the item has a lease.
 fn meta_read<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, consumed: usize) -> Step {
     let mut scratch = KeyScratch::default();
     let key = call.guard.key(call.session.namespace, meta.key.bytes(&mut scratch));
@@ -48,7 +48,7 @@ fn meta_read<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, consumed: usize) -> S
             true => Found::Hit,
             false => Found::Miss,
         },
-        // The right to refill it is to be granted or reported.
+        // The lease must be granted or reported.
         Some(hit) if hit.is_leased => return meta_fetch(call, meta, consumed),
         Some(hit) => write_read(call.out, call.ctx, meta, hit)?,
         None => Found::Miss,
@@ -57,7 +57,7 @@ fn meta_read<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, consumed: usize) -> S
     meta_got(call, meta, hit, consumed)
 }
 
-/// Answers an `mg` that only reads of a key that is not in memory; false: it is nowhere.
+/// Answers a read-only `mg` for a key that is not in memory. Returns false if the key is not on flash either.
 #[cold]
 #[inline(never)]
 fn read_from_flash<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, key: &Key<'_>) -> Result<bool, State> {
@@ -67,7 +67,7 @@ fn read_from_flash<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, key: &Key<'_>) 
     })
 }
 
-/// The end of every `mg`.
+/// Completes an `mg`: replies to a miss, counts and consumes.
 fn meta_got<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, hit: bool, consumed: usize) -> Step {
     if !hit && !meta.has(b'q') {
         let mut line = MetaLine::new(call.out, b"EN");
@@ -80,15 +80,15 @@ fn meta_got<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, hit: bool, consumed: u
     Ok(())
 }
 
-/// An `mg` of any kind.
+/// Executes an `mg` of any kind.
 fn meta_fetch<'c, 'l>(call: &mut Call<'c, 'l>, meta: &Meta<'c>, consumed: usize) -> Step {
     let (now, moment) = (call.ctx.now, call.ctx.moment());
     let touch = meta.expire().map(|exptime| exptime::expire(exptime, moment));
-    // A time that is past ends the item, but only after it was sent.
+    // An expiry in the past ends the item, but only after the item was sent.
     let end_it = touch.filter(|expire| exptime::is_past(*expire, now));
     let fetch = Fetch {
         touch: touch.filter(|_| end_it.is_none()),
-        // Flags act in their order: `T` behind `N` also sets the end of an item that `N` has made.
+        // Flags act in their order: `T` after `N` also sets the expiry of an item that `N` has created.
         vivify: match meta.vivify() {
             Some(_) if touch.is_some() && end_it.is_none() && stands_first(meta, b'N', b"T") => touch,
             vivify => vivify.map(|exptime| exptime::expire(exptime, moment)),
@@ -111,7 +111,7 @@ fn meta_fetch<'c, 'l>(call: &mut Call<'c, 'l>, meta: &Meta<'c>, consumed: usize)
         Ok(None) => Found::Miss,
         Ok(Some(mut fetched)) => {
             let ended = asks_before.then_some(fetched.expire_before);
-            // One that `N` has made with a time that is past has ended by itself.
+            // An item that `N` created with an expiry in the past has expired already.
             let lives = !exptime::is_past(fetched.item.expire, now);
             ending = end_it.filter(|_| lives).map(|expire| Ending { expire, identity: Identity::of(&fetched.item) });
             let first = *call.session.fetched.get_or_insert_with(|| FirstFetch::of(&fetched, ended));
@@ -207,7 +207,7 @@ pub(super) fn meta_arith<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, consumed:
     let arith = Arith {
         delta: meta.delta(),
         decrement: meta.is_decrement(),
-        // `T` is the item's end, also when it was made by this request.
+        // `T` is the item's expiry, even if this request created the item.
         vivify: meta
             .vivify()
             .map(|exptime| (meta.initial(), expire.unwrap_or_else(|| exptime::expire(exptime, moment)))),
@@ -234,7 +234,7 @@ pub(super) fn meta_arith<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, consumed:
     Ok(())
 }
 
-/// An `ma` that found nothing and has a number all the same has made it.
+/// Reports the lookup of an `ma` to watchers. If the item did not exist before, reports that `ma` created the number.
 fn tell_arith(call: &mut Call<'_, '_>, key: &Key<'_>, seen: Option<Seen>, outcome: ArithOutcome) {
     let Some(before) = seen else { return };
     match outcome {
@@ -263,7 +263,7 @@ fn answer_arith<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, outcome: ArithOutc
     line.finish();
 }
 
-/// `HD` or `VA` with the number after an `ma`.
+/// Writes `HD` or `VA` with the number after an `ma`.
 fn number_answer(out: &mut OutBuffer, meta: &Meta<'_>, value: u64, token: u64, seconds_left: i64) {
     let digits = Decimal::new(value);
     let with_value = meta.has(b'v');
@@ -287,7 +287,7 @@ fn number_answer(out: &mut OutBuffer, meta: &Meta<'_>, value: u64, token: u64, s
     }
 }
 
-/// Writes the answer to a plain read that found something, unless its value is to be sent from the store.
+/// Writes the reply to a plain read that found an item, except a value that is sent from its place in the store.
 #[inline(always)]
 fn write_read(out: &mut OutBuffer, ctx: &WorkerContext, meta: &Meta<'_>, hit: Hit<'_>) -> Result<Found, State> {
     let with_value = meta.has(b'v');
@@ -314,7 +314,7 @@ fn write_read(out: &mut OutBuffer, ctx: &WorkerContext, meta: &Meta<'_>, hit: Hi
     if with_value { Ok(write_value_bytes(out, hit.value, pinned)) } else { Ok(Found::Hit) }
 }
 
-/// Writes a value behind its line, unless it is to be sent from the store.
+/// Writes a value after its line, unless it is sent from its place in the store.
 fn write_value_bytes(out: &mut OutBuffer, value: Value<'_>, pinned: Option<Pinned>) -> Found {
     match (value, pinned) {
         (_, Some(pinned)) => return Found::Pinned(pinned),
@@ -326,7 +326,7 @@ fn write_value_bytes(out: &mut OutBuffer, value: Value<'_>, pinned: Option<Pinne
     Found::Hit
 }
 
-/// Writes the answer to a fetch that found something, unless its value is to be sent from the store.
+/// Writes the reply to a fetch that found an item, except a value that is sent from its place in the store.
 fn write_fetched(
     out: &mut OutBuffer,
     ctx: &WorkerContext,
@@ -335,7 +335,7 @@ fn write_fetched(
     ended: Option<Expire>,
 ) -> Result<Found, State> {
     let item = &fetched.item;
-    // With `C` a client that has the value already is spared it.
+    // With `C`, a client that already has the value does not receive it again.
     let has_value_already = meta.compare() == Some(item.token);
     let with_value = meta.has(b'v') && !has_value_already;
     let pinned = match item.value {
@@ -347,7 +347,7 @@ fn write_fetched(
     if with_value { Ok(write_value_bytes(out, item.value, pinned)) } else { Ok(Found::Hit) }
 }
 
-/// The flag `letter` stands before all of `others`.
+/// Returns true if the flag `letter` is before all of `others`.
 fn stands_first(meta: &Meta<'_>, letter: u8, others: &[u8]) -> bool {
     meta.in_order().map(|word| word[0]).find(|flag| *flag == letter || others.contains(flag)) == Some(letter)
 }

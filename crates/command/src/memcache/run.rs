@@ -1,7 +1,7 @@
-//! Plain retrievals, `get` and `gets`: the keys of those that follow one another are looked up together, by
+//! Plain retrievals, `get` and `gets`: the keys of consecutive requests are looked up together, by
 //! [`crate::lookup::run`].
 //!
-//! A request is consumed with its last key; one that is answered in part is remembered as a [`Retrieval`].
+//! A request is consumed with its last key. A request that is answered partly is stored as a [`Retrieval`].
 
 use super::LINE_ROOM;
 use super::call::{Call, Step};
@@ -25,34 +25,34 @@ use protocol::memcache::request::Get;
 use protocol::memcache::{Keys, Parsed, Request, lone_get, parse, reply, set_key};
 use segment::{Ahead, Guard, Hit, Key, OpError, Value};
 
-/// The key of the first request in what a session has received and the request's bytes, if it is a plain `get` of one.
+/// Returns the key and the length of the first request in the received bytes, if it is a plain `get` of one key.
 #[inline]
 pub(crate) fn head_key<'b>(buf: &'b [u8], session: &SessionState) -> Option<(&'b [u8], usize)> {
     if session.is_between_requests() { lone_get(buf) } else { None }
 }
 
-/// The key of the `set` that `buf` begins with.
+/// Returns the key of the `set` at the start of `buf`.
 pub(crate) fn head_set_key<'b>(buf: &'b [u8], session: &SessionState) -> Option<&'b [u8]> {
     if session.is_between_requests() { set_key(buf) } else { None }
 }
 
-/// Bytes of `get ` before the key of a lone get.
+/// The length of `get ` before the key of a lone get, in bytes.
 const LONE_VERB_BYTES: usize = 4;
 
-/// One key of a run. Places are bytes from the start of the buffer.
+/// One key of a run. Positions are bytes from the start of the buffer.
 #[derive(Clone, Copy)]
 pub(super) struct RunKey<'b> {
     key: Key<'b>,
-    /// From where the keys of its request are to be read again to come to this one.
+    /// The position from which the keys of its request are parsed again, beginning with this one.
     from: u32,
-    /// From where they are to be read again behind it.
+    /// The position from which the keys after this one are parsed again.
     behind: u32,
     /// Offset of the end of its request's keys.
     keys_end: u32,
     /// Offset of the end of its request.
     line_end: u32,
     command: Command,
-    /// It is the last key of its request.
+    /// True if it is the last key of its request.
     ends: bool,
 }
 
@@ -87,7 +87,7 @@ impl<'b> run::Probe<'b> for RunKey<'b> {
 /// A run of keys.
 type Run<'b> = run::Run<RunKey<'b>>;
 
-/// The keys of a run are answered one by one. A request whose answer goes on later is remembered as a [`Retrieval`].
+/// The keys of a run are answered one by one. A request whose reply continues later is stored as a [`Retrieval`].
 impl<'c, 'l> run::Visit<'c, 'l> for Call<'c, 'l> {
     type Probe = RunKey<'c>;
 
@@ -110,7 +110,7 @@ impl<'c, 'l> run::Visit<'c, 'l> for Call<'c, 'l> {
     fn answer(&mut self, probe: &RunKey<'c>, ahead: Ahead<'_>) -> Result<bool, State> {
         let watched = watch::watched(self);
         if !(watched || probe.with_cas()) {
-            // A plain read looks on flash itself, if it has to.
+            // A plain read looks on flash itself if necessary.
             if self.guard.locks().is_locked_by_other(&probe.key) {
                 self.ctx.hurries = true;
                 return Err(State::Parked);
@@ -134,7 +134,7 @@ impl<'c, 'l> run::Visit<'c, 'l> for Call<'c, 'l> {
             self.at = probe.line_end as usize;
             self.session.retrieval = None;
         } else {
-            // A key is an operation's work, though its request is not done.
+            // A key counts as an operation, even if its request is not complete.
             self.session.retrieval = Some(remembered(self, probe, probe.behind));
             self.ops += 1;
         }
@@ -152,7 +152,7 @@ impl<'c, 'l> run::Visit<'c, 'l> for Call<'c, 'l> {
     }
 }
 
-/// A `get` of one key in its plainest form, whose line has `consumed` bytes, and those that follow.
+/// Executes a `get` of one key in its plainest form, whose line has `consumed` bytes, and the retrievals after it.
 #[inline]
 pub(super) fn lone_run<'c>(call: &mut Call<'c, '_>, key: &'c [u8], consumed: usize) -> Step {
     let mut run = Run::new();
@@ -161,7 +161,7 @@ pub(super) fn lone_run<'c>(call: &mut Call<'c, '_>, key: &'c [u8], consumed: usi
     answer_run(call, &run, Ahead::default())
 }
 
-/// The request that a head was made of, and those that follow.
+/// Executes the request of a head, and the retrievals after it.
 #[inline]
 pub(super) fn head_run<'c, 'l>(call: &mut Call<'c, 'l>, head: ReadHead<'l>) -> Step {
     let mut run = Run::new();
@@ -171,7 +171,7 @@ pub(super) fn head_run<'c, 'l>(call: &mut Call<'c, 'l>, head: ReadHead<'l>) -> S
     answer_run(call, &run, head.ahead)
 }
 
-/// `get` and `gets`, and those that follow.
+/// Executes `get` or `gets`, and the retrievals after it.
 pub(super) fn get<'c>(call: &mut Call<'c, '_>, get: Get<'c>, consumed: usize) -> Step {
     let mut run = Run::new();
     if add(call, &mut run, call.at, get, consumed) {
@@ -180,7 +180,7 @@ pub(super) fn get<'c>(call: &mut Call<'c, '_>, get: Get<'c>, consumed: usize) ->
     answer_run(call, &run, Ahead::default())
 }
 
-/// Goes on with a retrieval that was answered in part.
+/// Continues a retrieval that was answered partly.
 pub(super) fn retrieval_go_on(call: &mut Call<'_, '_>, retrieval: Retrieval) -> Step {
     let Retrieval { consumed, keys_left, with_cas, touch } = retrieval;
     let line = &call.rest()[..consumed - 1];
@@ -192,12 +192,12 @@ pub(super) fn retrieval_go_on(call: &mut Call<'_, '_>, retrieval: Retrieval) -> 
     if touch.is_some() { get::get_and_touch(call, left, consumed) } else { get(call, left, consumed) }
 }
 
-/// Looks the keys up, the first one where `first` says, and answers them in order.
+/// Looks up the keys and answers them in order. `first` is the prefetched lookup of the first key.
 fn answer_run<'c, 'l>(call: &mut Call<'c, 'l>, run: &Run<'c>, first: Ahead<'l>) -> Step {
     run::answer(call, run, first)
 }
 
-/// Returns how many keys this call may still look up together.
+/// Returns the number of keys that this call may still look up together.
 fn run_max(call: &Call<'_, '_>) -> usize {
     call.run_max.min(OPS_A_BATCH - call.ops)
 }
@@ -210,7 +210,7 @@ fn add_lone<'c>(run: &mut Run<'c>, at: usize, key: Key<'c>) {
     run.push(RunKey { key, from, behind: keys_end, keys_end, line_end, command: Command::Get, ends: true });
 }
 
-/// Adds the keys of the request that begins at `at`; false if they do not all fit.
+/// Adds the keys of the request that begins at `at`. Returns false if they do not all fit.
 fn add<'c>(call: &Call<'c, '_>, run: &mut Run<'c>, at: usize, get: Get<'c>, consumed: usize) -> bool {
     let mut several = run.is_empty() && call.session.retrieval.is_some();
     let line_end = at + consumed;
@@ -242,7 +242,7 @@ fn add<'c>(call: &Call<'c, '_>, run: &mut Run<'c>, at: usize, get: Get<'c>, cons
     true
 }
 
-/// Adds the keys of the retrievals from `at` on, as long as there are some and they fit.
+/// Adds the keys of the retrievals from `at` on, while they fit.
 #[inline]
 fn follow<'c>(call: &Call<'c, '_>, run: &mut Run<'c>, mut at: usize) {
     let run_max = run_max(call);
@@ -266,7 +266,7 @@ fn follow<'c>(call: &Call<'c, '_>, run: &mut Run<'c>, mut at: usize) {
     }
 }
 
-/// Returns the state from which the request of `probe` goes on at `from`.
+/// Returns the state from which the request of `probe` continues at `from`.
 fn remembered(call: &Call<'_, '_>, probe: &RunKey<'_>, from: u32) -> Retrieval {
     Retrieval {
         consumed: probe.line_end as usize - call.at,
@@ -276,7 +276,7 @@ fn remembered(call: &Call<'_, '_>, probe: &RunKey<'_>, from: u32) -> Retrieval {
     }
 }
 
-/// Answers a key of a `get` when there are no watchers; returns whether the key was there.
+/// Answers a key of a `get` when there are no watchers. Returns true if the key existed.
 #[inline(always)]
 fn answer_plain(call: &mut Call<'_, '_>, probe: &RunKey<'_>, ahead: Ahead<'_>) -> Result<bool, State> {
     let key = probe.key.bytes();
@@ -315,7 +315,7 @@ fn answer_miss(call: &mut Call<'_, '_>, probe: &RunKey<'_>) -> Result<bool, Stat
     Ok(false)
 }
 
-/// Answers a key that is not in memory.
+/// Answers a key that is not in memory. Returns true if it was on flash.
 #[cold]
 #[inline(never)]
 fn answer_from_flash(call: &mut Call<'_, '_>, probe: &RunKey<'_>) -> Result<bool, State> {
@@ -334,7 +334,7 @@ fn answer_from_flash(call: &mut Call<'_, '_>, probe: &RunKey<'_>) -> Result<bool
     if replied { Ok(true) } else { answer_miss(call, probe) }
 }
 
-/// Answers a key whose token is requested, or while there are watchers; returns whether the key was there.
+/// Answers a key whose token is requested, or while there are watchers. Returns true if the key existed.
 #[cold]
 fn look_up(call: &mut Call<'_, '_>, probe: &RunKey<'_>, watched: bool) -> Result<bool, State> {
     call.room(LINE_ROOM)?;
@@ -361,7 +361,7 @@ fn look_up(call: &mut Call<'_, '_>, probe: &RunKey<'_>, watched: bool) -> Result
     Ok(hit)
 }
 
-/// A retrieval that changes the item could not: the key counts as missing unless it is to be tried again.
+/// Handles a retrieval that could not change its item: the key counts as missing, unless the operation is parked.
 fn retrieval_failed(call: &mut Call<'_, '_>, error: OpError) -> Step {
     match error {
         OpError::Parked => Err(State::Parked),

@@ -14,29 +14,29 @@ use segment::{Guard, Namespace};
 /// The state that the protocol retains of a connection between calls.
 #[derive(Default)]
 pub struct SessionState {
-    /// Namespace of the key of its request.
+    /// The namespace of the current request's key.
     pub(crate) namespace: Namespace,
-    /// Namespace of its listener.
+    /// The namespace of its listener.
     pub(super) home: Namespace,
-    /// Checks to make before its requests are done, as bits of [`WorkerContext::guards`].
+    /// The checks that its requests need before execution, as bits of [`WorkerContext::guards`].
     pub(super) guards: u32,
-    /// True if the current request is already counted among the operations of a second.
+    /// True if the current request was already taken from the quota of operations per second.
     pub(super) is_paid: bool,
-    /// Bytes of input that belong to a request that was refused; without end in a watcher.
+    /// The number of input bytes that still belong to a refused request; unlimited for a watcher.
     pub(super) swallow: u64,
-    /// A retrieval that was answered in part; its line is what the input begins with.
+    /// A retrieval that was answered partly. Its line is at the start of the input.
     pub(super) retrieval: Option<Retrieval>,
-    /// Statistics were answered in part: this many lines are sent.
+    /// The number of lines that were sent of a statistics table that was answered partly.
     pub(super) lines_done: usize,
-    /// A large value that is arriving.
+    /// A large value that is being received.
     pub(super) large: Option<Storing>,
-    /// A dump that is being answered.
+    /// A dump that is being sent.
     pub(super) dump: Option<Box<Dumping>>,
-    /// A fetch was done and its answer did not fit: what its first run found.
+    /// The findings of a fetch that was executed but whose reply did not fit.
     pub(super) fetched: Option<FirstFetch>,
-    /// Its client has said who it is.
+    /// True if its client has authenticated.
     pub(super) known: bool,
-    /// The connection's place among the watchers.
+    /// The connection's slot among the watchers.
     pub(super) watching: Option<Watching>,
 }
 
@@ -55,18 +55,18 @@ impl SessionState {
         self.watching = None;
     }
 
-    /// The value that is arriving.
+    /// Returns the large value that is being received.
     #[inline]
     pub(crate) fn large(&self) -> Option<&LargeSet> {
         self.large.as_ref().map(|storing| &storing.large)
     }
 
-    /// Returns the value that is arriving, to receive into.
+    /// Returns the large value that is being received, to receive into it.
     pub(crate) fn large_mut(&mut self) -> Option<&mut LargeSet> {
         self.large.as_mut().map(|storing| &mut storing.large)
     }
 
-    /// Returns true if the input begins with a request, or with a retrieval that is answered in part.
+    /// Returns true if the input begins with a request, or with a retrieval that is answered partly.
     pub(super) fn is_between_requests(&self) -> bool {
         (self.swallow == 0 || self.watching.is_some())
             && self.lines_done == 0
@@ -75,8 +75,8 @@ impl SessionState {
             && self.fetched.is_none()
     }
 
-    /// Returns the state that moves to another process, with `input`. `None`: a request is half done. A retrieval that
-    /// is answered in part is replaced by one for the keys that are left.
+    /// Returns the state that moves to another process, with `input`. `None`: a request is partly executed. A retrieval
+    /// that is answered partly is replaced by a retrieval of the keys that are left.
     pub(crate) fn carried(&self, mut input: &[u8]) -> Option<Carried> {
         if !self.is_between_requests() {
             return None;
@@ -95,7 +95,7 @@ impl SessionState {
         Some(carried)
     }
 
-    /// Goes on as what was carried over.
+    /// Continues as the connection that was handed over.
     pub(crate) fn go_on_as(&mut self, carried: &Carried) {
         self.known = carried.known;
     }
@@ -114,12 +114,12 @@ impl SessionState {
         self.watching.as_ref().is_some_and(Watching::is_waiting)
     }
 
-    /// Moves the next of them to the front of `into`; returns how many bytes that was.
+    /// Moves the next of these lines to the front of `into`. Returns the number of bytes.
     pub(crate) fn take_mail(&self, into: &mut [u8]) -> usize {
         self.watching.as_ref().map_or(0, |watching| watching.take(into))
     }
 
-    /// Returns true if the current request was answered in part.
+    /// Returns true if the current request was answered partly.
     pub(crate) fn is_long(&self) -> bool {
         self.retrieval.is_some() || self.lines_done > 0 || self.dump.is_some()
     }
@@ -129,13 +129,13 @@ impl SessionState {
         self.watching.is_some()
     }
 
-    /// Returns the checks to make before a request of this listener's clients: the rate of operations, pauses, and
-    /// where keys lead.
+    /// Returns the checks that a request of this listener's clients may need before execution: quotas of operations,
+    /// pauses, and routes.
     pub(super) fn guards_of(home: Namespace) -> u32 {
         1 << home.0 | PAUSED | if home == Namespace::DEFAULT { ROUTED } else { 0 }
     }
 
-    /// The namespace of its listener.
+    /// Returns the namespace of its listener.
     pub(crate) fn home(&self) -> Namespace {
         self.home
     }

@@ -1,5 +1,5 @@
-//! Commands without a value and with a line for an answer: `delete`, `incr`, `decr`, `touch`, `flush_all`, `me`, and
-//! the administrative ones.
+//! Commands without a value and with a one-line reply: `delete`, `incr`, `decr`, `touch`, `flush_all`, `me`, and the
+//! administrative commands.
 
 use super::call::{Call, Step};
 use super::{VERSION, exptime};
@@ -94,7 +94,7 @@ pub(super) fn touch(call: &mut Call<'_, '_>, key: &[u8], exptime: i64, noreply: 
     let key = call.guard.key(call.session.namespace, key);
     let expire = exptime::expire(exptime, call.ctx.moment());
     let seen = watch::seen(call, &key);
-    // An item that the touch itself ends was there all the same.
+    // If the touch expires the item at once, the item was still found.
     match call.guard.items_mut().touch(&key, expire).map(|item| item.is_some()) {
         Ok(touched) => {
             watch::tell_get(call, key.bytes(), seen, touched);
@@ -119,9 +119,9 @@ pub(super) fn touch(call: &mut Call<'_, '_>, key: &[u8], exptime: i64, noreply: 
     Ok(())
 }
 
-/// Ends what this connection can see: its listener's namespace, and those that keys lead to from there. A delay
-/// that is not past yet is kept where every worker looks before its next iteration; any other flushes now and takes
-/// the place of a delayed one.
+/// Flushes the namespaces that this connection can reach: its listener's, and those that the routes lead to. With a
+/// delay, the flush is scheduled, and the first worker iteration past the instant executes it. Without one, the flush
+/// happens now and replaces a scheduled one.
 pub(super) fn flush_all(call: &mut Call<'_, '_>, delay: i64, noreply: bool, consumed: usize) -> Step {
     let now = call.ctx.now;
     match exptime::expire(delay, call.ctx.moment()) {
@@ -154,7 +154,7 @@ pub(super) fn meta_debug<'c>(call: &mut Call<'c, '_>, token: MetaKey<'c>, consum
         return Err(State::Parked);
     }
     let seen = watch::seen(call, &key);
-    // A client may store by the token that it is shown here.
+    // A client may use the token that it receives here in a compare-and-swap store.
     match call.guard.versions().peek_gets(&key) {
         Err(error) => get::op_error(call, error, false)?,
         Ok(None) => call.out.push(reply::META_END),
@@ -185,7 +185,7 @@ pub(super) fn version(call: &mut Call<'_, '_>, consumed: usize) -> Step {
     call.answer(reply::CRLF, consumed)
 }
 
-/// Answered at once; the background makes the memory larger or smaller.
+/// Changes the memory limit. Replies at once; the background thread resizes the memory.
 pub(super) fn cache_memlimit(call: &mut Call<'_, '_>, mib: u32, noreply: bool, consumed: usize) -> Step {
     let resized = call.ctx.shared.resize_memory(u64::from(mib) << 20);
     call.at += consumed;
@@ -210,7 +210,7 @@ pub(super) fn cache_memlimit(call: &mut Call<'_, '_>, mib: u32, noreply: bool, c
     Ok(())
 }
 
-/// Every stop finishes what is in flight, so both forms are one.
+/// Stops the server. Every stop completes operations in progress, so both forms of the command act alike.
 pub(super) fn shutdown(call: &mut Call<'_, '_>, consumed: usize) -> Step {
     if !call.ctx.shared.config.shutdown_command {
         return call.answer(Error::ShutdownDisabled.wire(), consumed);

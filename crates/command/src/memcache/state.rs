@@ -1,4 +1,4 @@
-//! What a session remembers of a request between two visits. Nothing here runs a command.
+//! The state of a request between two visits. Nothing here executes a command.
 
 use crate::lookup::large::LargeSet;
 use crate::metrics::Command;
@@ -10,24 +10,24 @@ use segment::Item;
 use segment::Lease;
 use segment::PutMode;
 use segment::Stride;
-/// Progress of a dump.
+/// The progress of a dump.
 #[derive(Debug, Default)]
 pub(super) struct Dumping {
     pub(super) listed: u64,
     pub(super) cursor: u64,
     pub(super) stride: Stride,
-    /// Lines that are not sent yet.
+    /// The lines that are not sent yet.
     pub(super) lines: Vec<u8>,
     pub(super) is_ended: bool,
 }
 
-/// A storage command whose value is arriving.
+/// A storage command whose value is being received.
 pub(super) struct Storing {
     pub(super) large: LargeSet,
     pub(super) plan: Plan,
 }
 
-/// A storage command without its value. It is held beside a large value while that arrives.
+/// A storage command without its value. It is held while a large value is received.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub(super) mode: PutMode,
@@ -41,33 +41,33 @@ pub(super) struct Plan {
     pub(super) command: Command,
 }
 
-/// Form of the reply to a storage command.
+/// The form of the reply to a storage command.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Answer {
     Text { noreply: bool },
     Meta(MetaAnswer),
 }
 
-/// The part of an `ms` line that its answer needs.
+/// The part of an `ms` line that its reply needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MetaAnswer {
     pub(super) quiet: bool,
     pub(super) encoded: bool,
-    /// The letters of `O`, `k`, `c` and `s` in the client's order; 0 behind them.
+    /// The letters of `O`, `k`, `c` and `s` in the client's order, then zeros.
     pub(super) order: [u8; 4],
     pub(super) opaque: [u8; OPAQUE_BYTES_MAX],
     pub(super) opaque_len: u8,
 }
 
-/// Findings of the first run of a fetch. If the reply then has to wait for room, the fetch is done again. It must
-/// neither lose the right that it won nor take its own first run for an earlier access.
+/// The findings of the first execution of a fetch. If the reply then waits for room, the fetch is executed again. The
+/// second execution must not lose the lease that the first one won, nor count the first one as an earlier access.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FirstFetch {
     pub(super) won: bool,
     pub(super) vivified: bool,
     pub(super) fetched: bool,
     pub(super) last_access: UnixMillis,
-    /// End that the item had before this request, if `t` asks for that: `Never` if there was none.
+    /// The expiry that the item had before this request, if `t` asks for it; `Never` if it had none.
     pub(super) ended: Option<Expire>,
 }
 
@@ -86,19 +86,19 @@ impl FirstFetch {
     }
 }
 
-/// A retrieval whose answer goes on in a later call: what has been read of its line need not be read again.
+/// A retrieval whose reply continues in a later call. The part of its line that was parsed is not parsed again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Retrieval {
-    /// Bytes of the line, its end included.
+    /// The length of the line in bytes, its end included.
     pub(super) consumed: usize,
-    /// Bytes of the keys that are left.
+    /// The number of bytes of the keys that are left.
     pub(super) keys_left: usize,
     pub(super) with_cas: bool,
     pub(super) touch: Option<i64>,
 }
 
 impl Retrieval {
-    /// Returns a request for the keys of `line` that are left. `None`: all are answered.
+    /// Returns a request for the keys of `line` that are left. `None`: all keys are answered.
     pub(super) fn rest_of(&self, line: &[u8]) -> Option<Vec<u8>> {
         let text = line.strip_suffix(b"\n").unwrap_or(line);
         let text = text.strip_suffix(b"\r").unwrap_or(text);

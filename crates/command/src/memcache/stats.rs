@@ -1,9 +1,9 @@
 //! `stats`: the names that memcached's tools and exporters read, with memcached's meaning.
 //!
-//! Of the names that describe memcached's own machinery, only those that some tool reads are reported. A value that the
-//! store does not have (moves between LRU lists, say) is 0.
+//! Of the names that describe memcached's own implementation, only those that some tool reads are reported. A value
+//! that the store does not have (moves between LRU lists, for instance) is 0.
 //!
-//! A table that is longer than the output goes on in the next call: lines are counted, and those already sent are
+//! A table that is longer than the output continues in the next call: lines are counted, and those already sent are
 //! skipped.
 
 use super::call::{Call, Step};
@@ -32,7 +32,7 @@ const STAT_BYTES_MAX: usize = 256;
 /// The class that all items are reported under: the store has no slab classes, and tools add the classes up.
 const CLASS: u64 = 1;
 
-/// Lines behind the first `skip`, as long as the output has room.
+/// Writes the lines after the first `skip`, while the output has room.
 struct Lines<'o> {
     out: &'o mut OutBuffer,
     skip: usize,
@@ -46,7 +46,7 @@ impl Lines<'_> {
             return;
         }
         if self.next >= self.skip {
-            // Room for the end of the table is kept too.
+            // Room for the end of the table is reserved too.
             if self.out.room() < STAT_BYTES_MAX + reply::END.len() {
                 self.full = true;
                 return;
@@ -58,7 +58,8 @@ impl Lines<'_> {
         self.next += 1;
     }
 
-    /// Passes so many lines if all of them were sent in an earlier visit, or none fits any more.
+    /// Returns true if the next `lines` lines need not be written: all of them were sent in an earlier visit, and are
+    /// skipped, or no further line fits.
     fn passes(&mut self, lines: usize) -> bool {
         let sent = self.next + lines <= self.skip;
         if sent && !self.full {
@@ -79,7 +80,7 @@ impl Lines<'_> {
         self.text(name, if on { "yes" } else { "no" });
     }
 
-    /// Seconds with six decimals.
+    /// Writes a number of seconds with six decimals.
     fn seconds(&mut self, name: &str, us: u64) {
         self.line(|line| {
             line.put(b"STAT ");
@@ -98,14 +99,14 @@ impl Lines<'_> {
     }
 }
 
-/// `stats`. The line is consumed with its last answer.
+/// Executes `stats`. The line is consumed with the last line of the reply.
 pub(super) fn stats(call: &mut Call<'_, '_>, topic: Stats, consumed: usize) -> Step {
     match topic {
         Stats::Cachedump { .. } if !call.ctx.shared.config.dump_command => {
             reply::error(call.out, Error::CachedumpDisabled);
         }
         Stats::Cachedump { class, limit } if u64::from(class) == CLASS => {
-            // 0 asks for as many as there are.
+            // 0 means no limit.
             let most = if limit == 0 { u64::MAX } else { limit.into() };
             return dump::dump(call, Format::Cachedump(most), consumed);
         }
@@ -137,7 +138,7 @@ fn table(call: &mut Call<'_, '_>, topic: Stats) -> Step {
         Stats::Conns => conns(&mut lines, &call.ctx.shared, call.ctx.now.secs()),
         Stats::DetailDump => prefixes(&mut lines, &call.ctx.shared),
         Stats::Namespaces => namespaces(&mut lines, &call.ctx.shared),
-        // Other classes are empty.
+        // Other classes have no items.
         Stats::Cachedump { .. } | Stats::Reset | Stats::Detail(_) => {}
     }
     if lines.full {
@@ -171,7 +172,7 @@ fn prefixes(lines: &mut Lines<'_>, shared: &Shared) {
     });
 }
 
-/// Writes the figures of each namespace, under memcached's names where such exist: `STAT shop:curr_items 17`.
+/// Writes the figures of each namespace, under memcached's names if they exist: `STAT shop:curr_items 17`.
 fn namespaces(lines: &mut Lines<'_>, shared: &Shared) {
     let named = shared.namespaces.named();
     for space in crate::keyspace::figures::figures(shared) {
@@ -259,7 +260,7 @@ fn general(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
         flash_lines(lines, &store, &tier);
     }
     lines.number("huge_page_bytes", shared.survey.latest().huge_page_bytes);
-    // In CPU time of its thread: the cost of a slice, without the time that other threads had the CPU.
+    // In CPU time of the thread: the cost of a slice, without the time in which other threads had the CPU.
     for (kind, times) in shared.background.by_kind() {
         let longest_us = times.longest_cpu_ns.load(std::sync::atomic::Ordering::Relaxed) / 1000;
         lines.line(|line| {
@@ -270,7 +271,7 @@ fn general(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
     }
 }
 
-/// Of a second tier, if there is one.
+/// Writes the figures of a second tier, if there is one.
 fn flash_lines(lines: &mut Lines<'_>, store: &segment::StoreStats, tier: &FlashFigures) {
     for (name, count) in [
         ("flash_items", store.flash_items),
@@ -291,7 +292,7 @@ fn flash_lines(lines: &mut Lines<'_>, store: &segment::StoreStats, tier: &FlashF
     }
 }
 
-/// Writes how many lines for watchers were written, dropped and skipped.
+/// Writes the number of lines for watchers that were written, dropped and skipped.
 fn log_lines(lines: &mut Lines<'_>, hub: &crate::push::watch::Hub) {
     use std::sync::atomic::Ordering::Relaxed;
     lines.number("log_worker_dropped", hub.dropped.load(Relaxed));
@@ -322,7 +323,7 @@ fn connections(lines: &mut Lines<'_>, shared: &Shared) {
 
 fn command_lines(lines: &mut Lines<'_>, commands: &CommandTotals) {
     commands.each(|name, value| match name {
-        // Reported by another name, or of no meaning to memcached's tools.
+        // Reported under another name, or not used by memcached's tools.
         "items_stored" | "auth_cmds" | "auth_errors" | "protocol_errors" | "yields" => {}
         _ => lines.number(name, value),
     });
@@ -374,7 +375,7 @@ fn items(lines: &mut Lines<'_>, shared: &Shared, now: UnixMillis) {
     }
 }
 
-/// All segments as one class of pages: a chunk is an item of average size.
+/// Writes all segments as one slab class: a page is a segment, and a chunk is an item of average size.
 fn slabs(lines: &mut Lines<'_>, shared: &Shared) {
     let (store, commands) = (shared.store_stats(), shared.stats_since_reset());
     if store.items > 0 {
@@ -457,8 +458,8 @@ fn settings(lines: &mut Lines<'_>, shared: &Shared) {
     lines.switch("ssl_enabled", false);
 }
 
-/// The listening sockets, then the connections of each worker, as it knew them at most a second ago. memcached numbers
-/// them by descriptors; here the number follows from the worker and the place in its table.
+/// Writes the listening sockets, then the connections of each worker as of at most a second ago. memcached numbers them
+/// by descriptors. Here the number is computed from the worker and the position in its connection table.
 fn conns(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
     for (number, addr) in shared.config.memcached.iter().enumerate() {
         lines.line(|line| {
@@ -513,7 +514,7 @@ fn conns(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
     }
 }
 
-/// Lines of one connection in `stats conns`.
+/// The number of lines of one connection in `stats conns`.
 const CONNECTION_LINES: usize = 3;
 
 /// Formats without allocation.
@@ -530,14 +531,14 @@ fn put_display(sink: &mut impl Sink, value: &impl std::fmt::Display) {
     let _ = write!(Adapter(sink), "{value}");
 }
 
-/// User and system time of this process in microseconds; 0 where the kernel does not say.
+/// Returns user and system time of this process in microseconds; 0 if the kernel does not report it.
 fn cpu_times_us() -> (u64, u64) {
-    /// The kernel reports processes' times in hundredths of a second, whatever its own tick is.
+    /// The kernel reports times of processes in hundredths of a second, whatever its own tick is.
     const TICK_US: u64 = 10_000;
     let mut text = [0; 1024];
     let read = std::fs::File::open("/proc/self/stat").and_then(|mut file| file.read(&mut text));
     let text = &text[..read.unwrap_or(0)];
-    // The second field is the program's name in parentheses and may hold anything: count from behind it.
+    // The second field is the program's name in parentheses and may contain anything, so parsing begins after it.
     let Some(end) = text.iter().rposition(|byte| *byte == b')') else { return (0, 0) };
     let mut fields = text[end + 1..].split(|byte| *byte == b' ').filter(|field| !field.is_empty()).skip(11);
     let mut ticks = || fields.next().and_then(protocol::number::parse_u64).unwrap_or(0);

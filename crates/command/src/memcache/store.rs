@@ -1,4 +1,4 @@
-//! Storage commands whose value lies whole in the input: `set`, `add`, `replace`, `append`, `prepend`, `cas`, `ms`.
+//! Storage commands whose value is whole in the input: `set`, `add`, `replace`, `append`, `prepend`, `cas`, `ms`.
 
 use super::call::{Call, Step};
 use super::state::{Answer, MetaAnswer, Plan};
@@ -96,7 +96,7 @@ impl Plan {
             mode,
             client_flags: meta.client_flags(),
             expire: meta.expire().map_or(Expire::Never, |exptime| exptime::expire(exptime, moment)),
-            // An `add` has no item to compare with.
+            // An `add` finds no item to compare with.
             compare: meta.compare().filter(|_| mode != PutMode::Add),
             invalidate: meta.has(b'I'),
             token: meta.token(),
@@ -122,8 +122,8 @@ impl Plan {
         }
     }
 
-    /// Returns the end of the pieces of a large value. A value that is joined to another takes that one's end, so its
-    /// pieces only have to last until then.
+    /// Returns the expiry of the pieces of a large value. A value that is appended or prepended to another one gets the
+    /// expiry of that one, so its pieces only have to last until then.
     pub(super) fn pieces_end(&self) -> Expire {
         match self.mode {
             PutMode::Append | PutMode::Prepend => self.vivify.unwrap_or(Expire::Never),
@@ -143,7 +143,7 @@ impl Plan {
         }
     }
 
-    /// Returns the end that the item is to have.
+    /// Returns the expiry that the item will have.
     pub(super) fn expire(&self) -> Expire {
         self.expire
     }
@@ -154,13 +154,13 @@ impl Plan {
         matches!(self.answer, Answer::Text { noreply: true })
     }
 
-    /// An unconditional store, whose failure must not leave an older value readable.
+    /// Returns true if the command stores unconditionally. If it fails, no older value may remain readable.
     pub(super) fn replaces(&self) -> bool {
         self.mode == PutMode::Set && self.compare.is_none()
     }
 }
 
-/// A text storage command.
+/// Executes a text storage command.
 pub(super) fn store<'c>(call: &mut Call<'c, '_>, header: Store<'c>, consumed: usize) -> Step {
     watch::count_prefix(call, header.key, Count::Set);
     call.sample(header.key, false);
@@ -171,7 +171,7 @@ pub(super) fn store<'c>(call: &mut Call<'c, '_>, header: Store<'c>, consumed: us
     store_planned(call, plan, header.key, header.value_len, consumed)
 }
 
-/// `ms`.
+/// Executes `ms`.
 pub(super) fn meta_store<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, value_len: u32, consumed: usize) -> Step {
     let plan = Plan::meta(meta, call.ctx.moment());
     let mut scratch = KeyScratch::default();
@@ -212,17 +212,17 @@ fn store_planned(call: &mut Call<'_, '_>, plan: Plan, key: &[u8], value_len: u32
     Ok(())
 }
 
-/// Asks for what the `set` at a place of the input is to change, if there is one, while the one before it is done.
+/// Prefetches for the `set` at position `at` of the input, if there is one, while the `set` before it is executed.
 #[inline]
 fn ask_ahead(call: &mut Call<'_, '_>, at: usize) {
-    // Whose key leads to another namespace is known only in its iteration.
+    // If keys lead to other namespaces, the namespace of the next key is not known yet.
     if !call.guarded {
         let next = set_key(&call.buf[at..]);
         call.next_set = next.map(|key| NextSet::ask(call.guard, call.session.namespace, at, key));
     }
 }
 
-/// A value that does not fit, in a store that evicts nothing: it is not looked at, or waits for room.
+/// Handles a value that does not fit into a store that evicts nothing: the value is discarded, or waits for room.
 #[cold]
 fn store_full(
     call: &mut Call<'_, '_>,
@@ -239,7 +239,8 @@ fn store_full(
     Ok(())
 }
 
-/// A value that was not taken: says so, and makes sure that what it was to replace is not read for it.
+/// Handles a value that was not stored: reports the error, and deletes the older item if the command would have
+/// replaced it, so that it is not read instead.
 pub(super) fn not_stored(call: &mut Call<'_, '_>, plan: &Plan, key: &[u8], error: OpError) -> Step {
     if error != OpError::Parked {
         let mut before = None;
@@ -255,7 +256,7 @@ pub(super) fn not_stored(call: &mut Call<'_, '_>, plan: &Plan, key: &[u8], error
     get::op_error(call, error, plan.hides_errors())
 }
 
-/// A request whose value cannot be taken.
+/// Refuses a request whose value cannot be stored.
 pub(super) fn refuse(call: &mut Call<'_, '_>, plan: &Plan, error: Error) {
     call.counters().protocol_errors.add(1);
     if !plan.hides_errors() {
@@ -264,7 +265,7 @@ pub(super) fn refuse(call: &mut Call<'_, '_>, plan: &Plan, error: Error) {
     call.done(plan.command);
 }
 
-/// Counts a store that was decided, reports it to watchers, and replies. `before` is the item that it found, if
+/// Counts a store whose outcome is known, reports it to watchers, and replies. `before` is the item that it found, if
 /// there are watchers.
 pub(super) fn stored(
     call: &mut Call<'_, '_>,
@@ -274,7 +275,7 @@ pub(super) fn stored(
     outcome: PutOutcome,
     value_len: u64,
 ) {
-    // An append or prepend needs an item, compared or not, and one that it can be put behind.
+    // An append or prepend needs an existing item of a type that it can be joined to.
     let outcome = match outcome {
         PutOutcome::WrongType => PutOutcome::NotStored,
         PutOutcome::NotFound if matches!(plan.mode, PutMode::Append | PutMode::Prepend) => PutOutcome::NotStored,

@@ -1,7 +1,7 @@
 //! `watch`, and the lines that other commands send to watchers.
 //!
-//! As with memcached, every command that needs the item reports a lookup, also one that changes the item: a `set` is an
-//! `item_get` of the earlier item and then an `item_store`. The earlier item is peeked at for that, and only while
+//! As with memcached, every command that needs the item reports a lookup, even if it changes the item: a `set` is an
+//! `item_get` of the earlier item and then an `item_store`. The earlier item is looked up for that, and only while
 //! there are watchers.
 
 use super::call::{Call, Step};
@@ -15,10 +15,10 @@ use protocol::memcache::request::Watch;
 use protocol::memcache::{Error, reply};
 use segment::{Expire, Item, Key, OpError, PutOutcome};
 
-/// The time to live of a value that ended before it was stored: -1 in the 32 bits that memcached reports.
+/// The time to live of a value that expired before it was stored: -1 in the 32 bits that memcached reports.
 const TTL_PAST: u64 = u32::MAX as u64;
 
-/// Result of a lookup, as watchers see it.
+/// The result of a lookup, as watchers see it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     pub(super) found: bool,
@@ -30,13 +30,13 @@ impl Seen {
     /// A lookup that found no item.
     pub(super) const MISS: Self = Self { found: false, class: 0, value_len: 0 };
 
-    /// This item, or nothing.
+    /// Creates the result of a lookup that found `item`, or nothing.
     pub(super) fn of(item: Option<&Item<'_>>) -> Self {
         item.map_or(Self::MISS, |item| Self { found: true, class: item.ttl_class, value_len: item.value_len() })
     }
 }
 
-/// Makes this connection a watcher. What it sends from here on is thrown away.
+/// Makes this connection a watcher. Its later input is discarded.
 pub(super) fn watch(call: &mut Call<'_, '_>, watch: Watch, consumed: usize) -> Step {
     let shared = &call.ctx.shared;
     if shared.host.is_stopping() {
@@ -68,7 +68,7 @@ pub(super) fn watched(call: &Call<'_, '_>) -> bool {
     call.ctx.push.watch.watched.any()
 }
 
-/// Counts a request of `key` by its prefix, if that is done.
+/// Counts a request of `key` by its prefix, if such counting is on.
 #[inline]
 pub(super) fn count_prefix(call: &Call<'_, '_>, key: &[u8], count: Count) {
     if call.ctx.push.watch.watched.counts_prefixes() {
@@ -82,7 +82,7 @@ pub(super) fn seen(call: &Call<'_, '_>, key: &Key<'_>) -> Option<Seen> {
     watched(call).then(|| Seen::of(call.guard.items().peek(key).as_ref()))
 }
 
-/// A number of the connection that no other open one has.
+/// Returns a number that no other open connection has.
 fn cfd(call: &Call<'_, '_>) -> u64 {
     u64::from(call.ctx.push.watch.connection) * call.ctx.shared.workers.len() as u64 + call.ctx.worker as u64
 }
@@ -91,8 +91,8 @@ fn head(call: &Call<'_, '_>) -> Head {
     Head { now: call.ctx.now, gid: call.ctx.shared.watch.number() }
 }
 
-/// Reports to watchers that `key` was looked up, and `found` or not; `seen` is the item that was there, if there
-/// are watchers.
+/// Reports to watchers that `key` was looked up, and if it was found. `seen` is the existing item, if there are
+/// watchers.
 #[inline]
 pub(super) fn tell_get(call: &mut Call<'_, '_>, key: &[u8], seen: Option<Seen>, found: bool) {
     if let Some(seen) = seen
@@ -117,7 +117,7 @@ pub(super) fn changed(call: &mut Call<'_, '_>, event: Event, key: &[u8]) {
     }
 }
 
-/// Reports that an item ends at another time.
+/// Reports that the expiry of an item was changed.
 pub(super) fn tell_touched(call: &mut Call<'_, '_>, key: &[u8], expire: Expire) {
     let event = match expire {
         Expire::Never => Event::PERSIST,
@@ -177,13 +177,13 @@ pub(super) fn tell_number_made(call: &mut Call<'_, '_>, key: &[u8], digits: u64,
     tell_store(call, key, "stored", "add", expire, seen);
 }
 
-/// The item that has just been stored; if it is gone already, what was asked for.
+/// Returns the item that was just stored and its expiry. If the item is gone already, returns the requested values.
 fn see_stored(call: &Call<'_, '_>, key: &[u8], value_len: u64, expire: Expire) -> (Seen, Expire) {
     let item = call.guard.items().peek(&call.guard.key(call.session.namespace, key));
     item.map_or((Seen { found: false, class: 0, value_len }, expire), |item| (Seen::of(Some(&item)), item.expire))
 }
 
-/// Reports that a value was refused. `before` is the item that the refusal removed, if it had to.
+/// Reports that a value was refused. `before` is the item that the refusal removed, if any.
 pub(super) fn tell_refused(call: &mut Call<'_, '_>, plan: &Plan, key: &[u8], error: OpError, before: Option<Seen>) {
     if !watched(call) {
         return;

@@ -1,4 +1,4 @@
-//! Client memory: the one bound on the bytes that connections hold outside the store.
+//! Client memory: one limit on the bytes that connections hold outside the store.
 //!
 //! ```text
 //!   request ── needs bytes that outlive its visit ──> reserve ──┬─ within the bound ──> Grant, given back when dropped
@@ -28,12 +28,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Acqui
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 
-/// The least bound, whatever memory the store has.
+/// The minimum bound, whatever memory the store has.
 pub const BYTES_MIN: u64 = 16 << 20;
 /// The bound is the store's memory divided by this, unless a setting specifies it.
 pub const MEMORY_PART: u64 = 8;
 
-/// The least fall of the used bytes after which free memory is returned to the kernel, in bytes.
+/// The minimum decrease of used bytes after which free memory is returned to the kernel, in bytes.
 const FALLEN_BYTES_MIN: u64 = 2 << 20;
 
 /// The purposes of client memory.
@@ -73,7 +73,7 @@ impl Kind {
         }
     }
 
-    /// Returns the divisor of the bound that gives the kind's limit. Kinds whose bytes stay as long as clients like
+    /// Returns the divisor of the bound that gives the kind's limit. Kinds whose bytes clients can hold indefinitely
     /// leave room for short-lived ones.
     const fn part(self) -> u64 {
         match self {
@@ -91,7 +91,7 @@ pub struct Budget {
     /// True if the bound follows the memory of the store.
     follows: bool,
     used: AtomicU64,
-    /// The most bytes that were used since the last survey.
+    /// The highest number of used bytes since the last survey.
     peak: AtomicU64,
     kinds: [AtomicU64; Kind::ALL.len()],
     /// The number of refused reservations.
@@ -188,12 +188,12 @@ impl Budget {
         }
     }
 
-    /// Unparks `thread` whenever [`Budget::has_fallen`] becomes true. The first call alone counts.
+    /// Unparks `thread` whenever [`Budget::has_fallen`] becomes true. Only the first call has an effect.
     pub fn wake_when_fallen(&self, thread: Thread) {
         self.trimmer.get_or_init(|| thread);
     }
 
-    /// Returns true if many of the bytes that were used since it was last true are free again: a sixteenth of the
+    /// Returns true if many of the bytes that were used since it last returned true are free again: a sixteenth of the
     /// bound, and at least 2 MiB.
     pub fn has_fallen(&self) -> bool {
         self.woken.swap(false, AcqRel);
@@ -209,7 +209,7 @@ impl Budget {
         self.peak.load(Relaxed).saturating_sub(used) >= (self.bytes_max() / 16).max(FALLEN_BYTES_MIN)
     }
 
-    /// Wakes the trimming thread, with one system call until that thread has looked again.
+    /// Wakes the trimming thread. Makes no second system call until that thread has checked again.
     #[cold]
     fn wake_trimmer(&self) {
         if !self.woken.swap(true, AcqRel)
@@ -309,7 +309,7 @@ impl Drop for Grant {
     }
 }
 
-/// Memory that one worker has set aside now. The worker writes it, any thread reads it.
+/// The memory that one worker has moved aside. The worker writes it, any thread reads it.
 #[derive(Debug, Default)]
 pub struct SetAside {
     bytes: AtomicU64,
@@ -323,27 +323,27 @@ impl SetAside {
         self.bytes.load(Relaxed)
     }
 
-    /// Sessions whose input is set aside.
+    /// The number of sessions whose input is moved aside.
     pub fn inputs(&self) -> u64 {
         self.inputs.load(Relaxed)
     }
 
-    /// Sessions whose output is set aside.
+    /// The number of sessions whose output is moved aside.
     pub fn outputs(&self) -> u64 {
         self.outputs.load(Relaxed)
     }
 
-    /// Adds to the bytes; the worker alone may call it. A wrapped negative number subtracts.
+    /// Adds to the bytes. Only the worker may call it. A wrapped negative number subtracts.
     pub fn add_bytes(&self, bytes: u64) {
         add(&self.bytes, bytes);
     }
 
-    /// Adds to the sessions whose input is set aside; the worker alone may call it.
+    /// Adds to the number of sessions whose input is moved aside. Only the worker may call it.
     pub fn add_inputs(&self, count: u64) {
         add(&self.inputs, count);
     }
 
-    /// Adds to the sessions whose output is set aside; the worker alone may call it.
+    /// Adds to the number of sessions whose output is moved aside. Only the worker may call it.
     pub fn add_outputs(&self, count: u64) {
         add(&self.outputs, count);
     }
@@ -418,7 +418,7 @@ mod tests {
             }
         });
         asked.recv().expect("it waits");
-        // Less than two falls of a sixteenth of the bound, which the thread could notice one by one.
+        // Less than two decreases of a sixteenth of the bound, which the thread could notice separately.
         let held: Vec<Grant> = (0..7).filter_map(|_| budget.grant(Kind::Queued, 1 << 20)).collect();
         assert!(!budget.woken.load(Relaxed));
         drop(held);

@@ -1,11 +1,11 @@
-//! The bound on store bytes that slow clients keep from being reused.
+//! The limit on store bytes that slow clients prevent from being reused.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 
 /// Share of the store's memory that slow readers may pin, in percent.
 const PIN_PERCENT: u64 = 5;
 
-/// The number of store bytes that slow clients may keep from being reused.
+/// The number of store bytes that slow clients may prevent from being reused.
 ///
 /// The bound is `bytes_max`, or one value if that is longer: a value is always granted while nothing is pinned.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl PinBudget {
         granted
     }
 
-    /// Takes `bytes` if they are within the bound, for a caller that can do without.
+    /// Takes `bytes` if they are within the bound, for a caller that can continue without them.
     pub fn grant_spare(&self, bytes: u64) -> bool {
         let take = |used: u64| (used + bytes <= self.bytes_max.load(Relaxed)).then_some(used + bytes);
         self.used.fetch_update(AcqRel, Acquire, take).is_ok()

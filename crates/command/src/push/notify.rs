@@ -1,8 +1,8 @@
-//! Keyspace notifications: changes of keys, published as Redis does.
+//! Keyspace notifications: changes of keys, published in Redis's form.
 //!
 //! ```text
-//!   SET k v, by either protocol ──> __keyspace@0__:k  "set"         if K is among the events
-//!                               ──> __keyevent@0__:set  "k"         if E is
+//!   SET k v, by either protocol ──> __keyspace@0__:k  "set"         if the events include K
+//!                               ──> __keyevent@0__:set  "k"         if the events include E
 //! ```
 //!
 //! The number is the namespace's. Notifications are off by default. They then cost a request no more than watching
@@ -11,7 +11,7 @@
 use crate::push::mail::Channels;
 use segment::Namespace;
 
-/// The changes that are published, a bit each: `K` and `E` select the channels, the others the changes.
+/// The changes that are published, one bit each: `K` and `E` select the channels, the other bits the changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyEvents(pub u32);
 
@@ -99,8 +99,8 @@ events! {
     EVICTED b'e' "evicted",
 }
 
-/// Publishes `event` at `key` if it is among `events` and there is a subscriber: calls `publish` with a channel and a
-/// message.
+/// Publishes `event` at `key` if it is among `events` and there is a subscriber, by calling `publish` with a channel
+/// and a message.
 pub(crate) fn tell(
     channels: &Channels,
     events: KeyEvents,

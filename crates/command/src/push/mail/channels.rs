@@ -17,13 +17,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The maximum number of connections that monitor at once.
 pub const MONITORS_MAX: usize = 64;
 
-/// The number of parts that the names of channels are divided into, each with a lock of its own.
+/// The number of parts into which the names of channels are divided. Each has its own lock.
 const PARTS: usize = 16;
 
 /// Approximate overhead of a subscription beside its name, in bytes: its entries in both maps.
 const SUBSCRIPTION_OVERHEAD: u64 = 256;
 
-/// The number of steps of a match that take about as long as putting a message into a mailbox.
+/// The number of match steps that take about as long as putting a message into a mailbox.
 const STEPS_A_RECEIVER: usize = 64;
 
 /// The kind of a subscription.
@@ -53,7 +53,7 @@ impl Kind {
 
 type Named = BTreeMap<Name, Receivers>;
 
-/// All patterns. A pattern keeps its number while it has subscribers; a later one has a higher number.
+/// All patterns. A pattern keeps its number while it has subscribers. Later patterns have higher numbers.
 #[derive(Default)]
 struct Patterns {
     numbers: BTreeMap<Name, u64>,
@@ -150,12 +150,12 @@ impl Channels {
         }
     }
 
-    /// Returns a name in the form in which it is retained.
+    /// Returns a name in its stored form.
     pub(super) fn name(&self, bytes: &[u8]) -> Name {
         Name::new(self.hash(bytes), bytes)
     }
 
-    /// Returns the hash that names are ordered by.
+    /// Returns the hash by which names are ordered.
     pub(super) fn hash(&self, bytes: &[u8]) -> u64 {
         self.hasher.hash_one(bytes)
     }
@@ -165,7 +165,7 @@ impl Channels {
         Arc::new(Mailbox::new(self.next_mailbox.fetch_add(1, Relaxed), worker, connection))
     }
 
-    /// Returns the part that has the names with this hash, of channels or shard channels.
+    /// Returns the part that contains the names with this hash, of channels or shard channels.
     fn part(&self, kind: Kind, hash: u64) -> &Mutex<Named> {
         &self.parts(kind)[hash as usize % PARTS]
     }
@@ -271,8 +271,8 @@ impl Channels {
         self.publish_some(&mut publishing, kind, (name, text), &mut work, note).unwrap_or(publishing.receivers)
     }
 
-    /// Continues a publication until it is done, and returns the number of receivers, or until `work` is used up. Each
-    /// receiver costs one, and each pattern the most that matching it takes.
+    /// Continues a publication. Returns the number of receivers when it is done, or `None` when `work` is used up. Each
+    /// receiver costs one unit, and each pattern the maximum number of steps of a match.
     pub(crate) fn publish_some(
         &self,
         publishing: &mut Publishing,
@@ -309,7 +309,8 @@ impl Channels {
         let key = (hash, name);
         if is_named && lock(self.part(kind, hash)).contains_key(&key as &dyn Hashed) {
             let message = publishing.message.get_or_insert_with(|| self.message(kind, &[name, text]));
-            // Done under the lock, so that a client that unsubscribes has got every message that counted it.
+            // This happens under the lock, so that a client that unsubscribes has received every message that counted
+            // it.
             let part = lock(self.part(kind, hash));
             if let Some(receivers) = part.get(&key as &dyn Hashed) {
                 receivers.take(publishing.receiver, &mut next);
@@ -394,7 +395,7 @@ impl Channels {
     }
 
     /// Fills `into` with the next names of channels or shard channels that have subscribers. Returns true at the end of
-    /// all. A name that keeps its subscribers is returned once.
+    /// all names. A name that keeps its subscribers is returned once.
     pub(crate) fn next_names<const N: usize>(
         &self,
         kind: Kind,
@@ -461,8 +462,8 @@ mod tests {
         bytes[..taken].iter().filter(|byte| **byte == b'>').count()
     }
 
-    /// Subscribers come and go between the slices of each publication. One that stays gets each message once for each
-    /// of its matching subscriptions, and one that comes or goes gets none twice.
+    /// Subscribers come and go between the slices of each publication. A subscriber that stays gets each message once
+    /// for each of its matching subscriptions. One that comes or goes gets none twice.
     #[test]
     fn a_message_in_slices_reaches_who_stays_once_whoever_comes_and_goes() {
         let channels = Arc::new(Channels::new(&Arc::default(), &Budget::new(0, Some(1 << 30)), 1 << 20));
@@ -507,7 +508,7 @@ mod tests {
         assert!(!channels.has_subscribers());
     }
 
-    /// Names that have the same beginning, and a walk over them while others come and go.
+    /// Names with the same beginning, and a walk over them while other names come and go.
     #[test]
     fn a_walk_gives_each_name_that_stays_once() {
         let channels = Arc::new(Channels::new(&Arc::default(), &Budget::new(0, Some(1 << 30)), 1 << 20));

@@ -1,4 +1,4 @@
-//! The messages that one connection has not been sent yet.
+//! The messages that were not sent to one connection yet.
 
 use super::MailBudget;
 use protocol::resp::Version;
@@ -12,8 +12,8 @@ const MESSAGE_OVERHEAD: u64 = 64;
 /// Bytes of a message in each queue that holds it.
 const ENTRY_OVERHEAD: u64 = 16;
 
-/// A message as it is on the wire, shared by all its receivers. Version 2 of the protocol has no out-of-band messages,
-/// so there the first byte is that of an array.
+/// A message in its form on the wire, shared by all its receivers. Version 2 of the protocol has no out-of-band
+/// messages, so the first byte is that of an array there.
 #[derive(Debug)]
 pub(crate) struct Message {
     bytes: Box<[u8]>,
@@ -43,7 +43,7 @@ pub(crate) struct Mailbox {
     /// The worker of the connection, and below it the connection's number there.
     pub(crate) worker: usize,
     pub(crate) connection: u32,
-    /// True if there is a message to take, or if it is broken. Written under the lock.
+    /// True if there is a message to take, or if the mailbox is broken. Written under the lock.
     waiting: AtomicBool,
     inner: Mutex<Inner>,
 }
@@ -53,21 +53,22 @@ struct Inner {
     messages: VecDeque<Arc<Message>>,
     /// The number of bytes of the first message that were taken.
     taken: usize,
-    /// Bytes that all of them count for.
+    /// The bytes that all of the messages count as.
     bytes: u64,
-    /// True if more waited than allowed, so that the connection is to be closed. It accepts no message any more.
+    /// True if more messages waited than allowed, so that the connection must be closed. No further message is
+    /// accepted.
     broken: bool,
-    /// True if its subscriber ends all subscriptions, by a command or with its connection. It accepts no message any
-    /// more.
+    /// True if its subscriber ends all subscriptions, by a command or with its connection. No further message is
+    /// accepted.
     ended: bool,
 }
 
-/// The result of posting a message.
+/// The result of putting a message into a mailbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Posted {
     /// It waits behind others.
     Queued,
-    /// It waits, and its worker has not been notified yet.
+    /// The message waits, and the worker has not been notified yet.
     Noted,
     /// The subscriber was too far behind: its messages are dropped, and its worker has not been notified yet.
     Broke,
@@ -84,18 +85,18 @@ impl Mailbox {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns true if there is a message to take, or if it is broken.
+    /// Returns true if there is a message to take, or if the mailbox is broken.
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {
         self.waiting.load(Acquire)
     }
 
-    /// Returns true if more waited than allowed.
+    /// Returns true if more messages waited than allowed.
     pub(crate) fn is_broken(&self) -> bool {
         self.lock().broken
     }
 
-    /// Appends `message`, if at most `bytes_max` wait then.
+    /// Appends `message`, if at most `bytes_max` bytes wait then.
     pub(super) fn put(&self, message: &Arc<Message>, bytes_max: u64) -> Posted {
         let mut inner = self.lock();
         if inner.broken || inner.ended {

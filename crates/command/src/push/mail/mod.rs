@@ -6,11 +6,11 @@
 //!   any worker ── CLIENT KILL ─────────────────────────────────────────────────────────────┤
 //!                                                             note: the connection's number v
 //!                                   the connection's worker  <── woken ──  Post of that worker
-//!                                             └── takes what waits into the output, and sends
+//!                                             └── moves waiting messages into the output, and sends
 //! ```
 //!
 //! A worker checks its [`Post`] once a batch and once an iteration, which costs one load while it is empty. A message
-//! stands between two replies, never inside one.
+//! is written between two replies, never inside a reply.
 //!
 //! Bounds:
 //!
@@ -23,9 +23,9 @@
 //! | connections that monitor | [`MONITORS_MAX`] | `MONITOR` is refused |
 //! | notes in a post | one for each connection and kind of mail | cannot be |
 //!
-//! Work that grows with subscriptions is done in slices. A publication remembers the receiver and the pattern behind
-//! which it continues. An ending connection gives up a few subscriptions and messages a visit. A worker sends messages
-//! to a few connections a visit. Key events that take more than a slice wait in the worker's queue
+//! Work that grows with subscriptions is done in slices. A publication stores the receiver and the pattern after which
+//! it continues. An ending connection removes a few subscriptions and messages in each visit. A worker sends messages
+//! to a few connections in each visit. Key events that take more than a slice wait in the worker's queue
 //! (`WorkerContext::unpublished`). If that queue is long, the worker's requests wait.
 //!
 //! Invariants:
@@ -77,7 +77,7 @@ impl Post {
     }
 }
 
-/// The share of client memory that all queued messages use.
+/// The client memory that all queued messages share.
 #[derive(Debug)]
 pub(crate) struct MailBudget(Arc<Budget>);
 

@@ -1,7 +1,7 @@
 //! Names of channels and patterns, and the sets of their receivers.
 //!
 //! Names are ordered by a keyed hash and then by their bytes. So two names are compared byte by byte only if they are
-//! most likely equal, however long their common prefix is. All sets are trees, so that no insertion moves other
+//! very likely equal, even if they have a long common prefix. All sets are trees, so that no insertion moves other
 //! entries.
 
 use super::mailbox::Mailbox;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// The number of receivers that are taken from a set under one lock.
 pub(super) const RECEIVERS_A_LOCK: usize = 64;
 
-/// A retained name.
+/// A stored name.
 #[derive(Clone, Debug)]
 pub(crate) struct Name {
     hash: u64,
@@ -39,7 +39,7 @@ impl Name {
     }
 }
 
-/// A hash and a name, retained or not.
+/// A hash and a name, stored or not.
 pub(super) trait Hashed {
     fn parts(&self) -> (u64, &[u8]);
 }
@@ -102,8 +102,8 @@ impl Ord for Name {
     }
 }
 
-/// Mailboxes in the order of their numbers. A walk that remembers a number continues behind it, whichever mailboxes
-/// came or went.
+/// Mailboxes in the order of their numbers. A walk stores a number and continues after it, even if mailboxes were added
+/// or removed.
 #[derive(Debug)]
 pub(super) enum Receivers {
     One(Arc<Mailbox>),

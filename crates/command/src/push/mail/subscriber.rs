@@ -62,7 +62,7 @@ impl Subscriber {
         self.monitors
     }
 
-    /// Subscribes to `name`, unless it is already.
+    /// Subscribes to `name`, unless the client is subscribed already.
     pub(crate) fn subscribe(&mut self, kind: Kind, name: &[u8]) -> Result<(), Refused> {
         if self.find(kind, name).is_some() {
             return Ok(());
@@ -113,8 +113,8 @@ impl Subscriber {
         self.names[kind as usize].first().map(Name::shared)
     }
 
-    /// Ends at most `most` subscriptions, and drops as many messages. Returns true if none of either is left. From the
-    /// first call on it accepts no message.
+    /// Ends at most `most` subscriptions, and drops as many messages. Returns true if neither is left. After the first
+    /// call, no message is accepted.
     pub(crate) fn end_some(&mut self, most: usize) -> bool {
         let dropped = self.mailbox.drop_some(most);
         let mut left = most;
@@ -143,7 +143,7 @@ impl Subscriber {
         self.mailbox.is_waiting()
     }
 
-    /// Returns true if the mailbox is broken, so that the connection is to be closed.
+    /// Returns true if the mailbox is broken, so that the connection must be closed.
     pub fn is_broken(&self) -> bool {
         self.mailbox.is_broken()
     }

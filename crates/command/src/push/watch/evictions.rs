@@ -23,7 +23,7 @@ pub struct Evictions {
     was_watched: bool,
 }
 
-/// Keys that were evicted or expired, one behind the other.
+/// Keys that were evicted or expired, in order.
 #[derive(Debug, Default)]
 struct Ended {
     bytes: Vec<u8>,

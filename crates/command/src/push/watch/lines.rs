@@ -7,8 +7,8 @@
 //!   ts=... gid=10 type=deleted key=a cmd=delete clsid=12 size=5\n
 //! ```
 //!
-//! Fields, their order, their words and the lone `\n` are memcached's. If no memcached client could use a key, the line
-//! has its first [`KEY_BYTES_MAX`] bytes.
+//! Fields, their order, their words and the single `\n` are memcached's. If a key is too long for memcached clients,
+//! the line contains its first [`KEY_BYTES_MAX`] bytes.
 
 use super::Kind;
 use base::clock::UnixMillis;
@@ -119,13 +119,13 @@ impl Head {
         put_u64(line, now.secs());
         line.put(b".");
         line.put(&Decimal::new(1000 + now.0 % 1000).as_slice()[1..]);
-        // The format has microseconds, the clock only milliseconds.
+        // The format has microseconds; the clock has only milliseconds.
         line.put(b"000 gid=");
         put_u64(line, gid);
         line.put(b" type=");
         line.put(kind.as_bytes());
         line.put(b" key=");
-        // The background thread reports items that Redis clients stored too: their keys have up to 64 KiB.
+        // The background thread also reports items that Redis clients stored, whose keys have up to 64 KiB.
         uri_encoded(line, &key[..key.len().min(KEY_BYTES_MAX)]);
     }
 
@@ -201,7 +201,7 @@ fn number(line: &mut Line, name: &str, value: u64) {
 mod tests {
     use super::*;
 
-    /// An item whose line is as long as that of such a key and value gets.
+    /// Returns an item whose line has the length that this key and value produce.
     fn evicted<'i>(key: &'i [u8], value: segment::Value<'i>) -> segment::Item<'i> {
         segment::Item {
             key,

@@ -126,12 +126,12 @@ impl Watched {
 #[derive(Debug, Default)]
 pub struct Hub {
     watched: AtomicU32,
-    /// The number of lines numbered so far.
+    /// The number of lines that have a number so far.
     numbered: AtomicU64,
     slots: [Slot; WATCHERS_MAX],
     /// The number of lines that workers and the background thread have put into queues or dropped.
     pub written: AtomicU64,
-    /// The number of lines that those had no room for.
+    /// The number of lines that were dropped because workers or the background thread had no room for them.
     pub dropped: AtomicU64,
     /// The number of lines put into queues, once for each watcher.
     pub sent: AtomicU64,
@@ -204,7 +204,7 @@ impl Drop for Watching {
 }
 
 impl Hub {
-    /// Returns what is watched now.
+    /// Returns the events that are watched now.
     #[inline]
     pub fn watched(&self) -> Watched {
         Watched(self.watched.load(Relaxed))

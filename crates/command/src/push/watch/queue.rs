@@ -1,4 +1,4 @@
-//! The lines that one watcher has not been sent yet.
+//! The lines that were not sent to one watcher yet.
 
 use super::LINE_BYTES_MAX;
 use protocol::number::put_u64;
@@ -101,7 +101,7 @@ mod tests {
         let mut queue = Queue::new();
         assert!(queue.push(b"line\n"));
         queue.skip(3);
-        // Too little room for more than what is there.
+        // Too little room for more than the queued line.
         let mut into = [0; 8];
         assert_eq!(queue.take(&mut into), 5);
         assert!(!queue.is_empty());
