@@ -1,4 +1,4 @@
-//! Whether a request may be run, and now: who its client is, what it may do, and what all have to wait for.
+//! Admission: decides whether a request may be executed now. It checks authentication, rights, pauses and quotas.
 //!
 //! Invariant: while no client is restrained, admission of a request reads two fields of the batch and the session.
 
@@ -12,7 +12,7 @@ use crate::resp::transaction;
 use crate::shared::Pause;
 use crate::visit::progress::State;
 
-/// Returns whether a request of so many words may be run.
+/// Checks that a request of `words` words may be executed now.
 #[inline(always)]
 pub(super) fn admit_command<'c>(
     call: &mut Call<'c, '_>,
@@ -34,7 +34,7 @@ pub(super) fn admit_command<'c>(
     Ok(())
 }
 
-/// Refuses or puts off what this client may not call, or not now.
+/// Refuses or delays a request that this client may not execute, or not now.
 #[cold]
 fn may<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::Entry, asked: Asked<'_, 'c>) -> Run {
     if call.is_stranger() && !entry.has(catalog::Flag::NoAuth) {
@@ -53,13 +53,13 @@ fn may<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::Entry, asked: Asked
     let waits = match call.ctx.admission.pause {
         Pause::None => false,
         Pause::Writes => entry.has(catalog::Flag::Write) || matches!(entry.name, "publish" | "exec"),
-        // ClientUser ends the pause must come through.
+        // The command that ends the pause must be executed.
         Pause::All => entry.name != "client",
     };
     if waits {
         return Err(State::Parked.into());
     }
-    // ClientUser finds out where it is, or leaves, does nothing to the keys.
+    // Commands of the group "connection" do not access keys, so they do not count.
     if call.ctx.is_rationed(call.session.namespace)
         && !call.session.is_paid
         && call.session.done == 0
@@ -73,11 +73,11 @@ fn may<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::Entry, asked: Asked
     Ok(())
 }
 
-/// Why a request is neither executed nor queued.
+/// Returns the reason why a request is neither executed nor queued, after its effect on a transaction.
 #[cold]
 pub(super) fn refused(call: &mut Call<'_, '_>, entry: &catalog::Entry, fault: Fault) -> Stop {
     if entry.name == "exec" && matches!(fault, Fault::Arity(_)) {
-        // One that is refused ends the transaction.
+        // A refused `EXEC` ends the transaction.
         transaction::discard_all(call);
         return Fault::ExecRefused.into();
     }

@@ -1,11 +1,11 @@
-//! What is sent beside the replies to the requests at hand: messages that a connection is subscribed to, and the rest
-//! of a reply that was longer than the output.
+//! Output in addition to the replies to the current requests: messages for subscribers, and the rest of a reply that
+//! was longer than the output buffer.
 //!
 //! ```text
-//!   serve:  rest of a long reply ──> messages that wait ──> requests and their replies
+//!   serve:  rest of a long reply ──> waiting messages ──> requests and their replies
 //! ```
 //!
-//! A connection has none of this until it subscribes, monitors, or asks for something long; its requests pay one
+//! A connection has no such output until it subscribes, monitors, or gets a long reply. Until then its requests pay one
 //! comparison for it.
 
 use super::error::Fault;
@@ -15,7 +15,7 @@ use crate::resp::state::aside::LongReply;
 use crate::visit::out::LINE_ROOM;
 use crate::visit::progress::State;
 
-/// Sends what comes before the next request.
+/// Sends the output that comes before the next request.
 #[inline]
 pub(super) fn go_on(call: &mut Call<'_, '_>) -> Step {
     if call.session.aside.is_some() { send_aside(call) } else { Ok(()) }
@@ -38,11 +38,11 @@ fn send_aside(call: &mut Call<'_, '_>) -> Step {
         call.session.aside = None;
         return Ok(());
     }
-    // Between the parts of one reply nothing may come.
+    // Nothing may come between the parts of one reply.
     if call.session.is_answering() { Ok(()) } else { take_mail(call) }
 }
 
-/// Puts all messages that wait.
+/// Moves all waiting messages into the output.
 pub(super) fn take_mail(call: &mut Call<'_, '_>) -> Step {
     while call.session.has_mail() && !call.session.is_mail_broken() {
         let bytes = call.session.take_mail(call.out.spare());
@@ -54,17 +54,17 @@ pub(super) fn take_mail(call: &mut Call<'_, '_>) -> Step {
     Ok(())
 }
 
-/// A reply of any length, to be put together beside the output.
+/// Creates a reply of any length, which is collected outside the output buffer.
 pub(super) fn long_reply(call: &Call<'_, '_>) -> LongReply {
     LongReply::new(&call.ctx.shared.budget)
 }
 
-/// Answers with a reply that was put together beside the output, whose length has a bound of its own.
+/// Sends a reply that was collected outside the output buffer, and whose length has a limit of its own.
 pub(super) fn say_long(call: &mut Call<'_, '_>, reply: Vec<u8>) -> Run {
     say_long_from(call, reply, 0)
 }
 
-/// The same with a reply that begins at byte `from`.
+/// Does the same with a reply that begins at byte `from`.
 pub(super) fn say_long_from(call: &mut Call<'_, '_>, reply: Vec<u8>, from: usize) -> Run {
     let mut long = long_reply(call);
     if reply.len() - from > call.out.room() && !long.grant.resize(reply.capacity() as u64) {
@@ -74,8 +74,8 @@ pub(super) fn say_long_from(call: &mut Call<'_, '_>, reply: Vec<u8>, from: usize
     say_from(call, long, from)
 }
 
-/// Answers with a reply that was put together beside the output. One that was refused is an error: its length
-/// follows from what clients have stored, so it has no other bound.
+/// Sends a reply that was collected outside the output buffer, or an error if client memory was refused for it. The
+/// length of such a reply depends on what clients have stored, so it has no other limit.
 pub(super) fn say(call: &mut Call<'_, '_>, reply: LongReply) -> Run {
     say_from(call, reply, 0)
 }
@@ -89,7 +89,7 @@ fn say_from(call: &mut Call<'_, '_>, reply: LongReply, from: usize) -> Run {
         return Ok(());
     }
     if call.beside && call.out.room() < reply.len() - from {
-        // The block counts among the answers from here on.
+        // From here on the block counts among the replies.
         drop(grant);
         reply.drain(..from);
         call.out.push_block(reply);

@@ -1,25 +1,26 @@
-//! Several keys as one: a transaction, or one command over several keys, from its key lock set of the keys to its last
-//! answer.
+//! Atomic execution over several keys: a transaction, or one command, from the acquisition of its key lock set to its
+//! last reply.
 //!
 //! ```text
-//!   EXEC, or a command over several keys that cannot be done at once
-//!     obtain   the key lock set of all keys (park until it is had)                            segment::Claim
-//!     run      the queued requests, in order, over as many visits as they take; answers go into a buffer of its own
-//!     tell     the key lock set is let go; the answers go out as the client takes them
+//!   EXEC, or a command over several keys that cannot be executed at once
+//!     obtain   the key lock set of all keys (park until it is acquired)                       segment::KeyLocks
+//!     run      the queued requests, in order, over as many visits as they need; replies go into a separate buffer
+//!     tell     the key lock set is released; the replies are sent as fast as the client reads them
 //! ```
 //!
-//! A command that only reads at most [`KEYS_UNCLAIMED_MAX`] keys needs no key lock set: it reads, and is done if no
-//! other client changed one of them meanwhile (segment::Snapshot).
+//! A command that only reads at most [`KEYS_UNCLAIMED_MAX`] keys needs no key lock set. It reads the keys, and is done
+//! unless another client changed one of them meanwhile (segment::Snapshot).
 //!
-//! A queued command is sent to clients that monitor, counted and timed when it is run, command by command; `EXEC`
-//! follows, with the time of all.
+//! When a queued command is executed, it is sent to monitoring clients, counted and timed separately. `EXEC` follows,
+//! with the time of all commands.
 //!
 //! Invariants:
-//! - No key lock set is held while a client is waited for: neither for its bytes, which are all there before, nor for
-//!   its taking of answers, which begins after.
-//! - What was begun is done: a connection that ends meanwhile keeps its slot until its requests are run.
-//! - What is queued and what is answered is client memory ([`crate::memory::budget`]), reserved before it is allocated.
-//!   Other bounds: see `QUEUE_BYTES_MAX`, `ANSWER_BYTES_MAX`, [`KEYS_AS_ONE_MAX`] and [`segment::KEY_LOCKS_MAX`].
+//! - No key lock set is held while the server waits for a client. All bytes of the requests are received before it is
+//!   acquired, and the replies are sent after it is released.
+//! - A transaction that has begun is completed. If its connection ends, the connection keeps its slot until then.
+//! - Queued requests and collected replies are client memory ([`crate::memory::budget`]), reserved before it is
+//!   allocated. Other limits: see `QUEUE_BYTES_MAX`, `ANSWER_BYTES_MAX`, [`KEYS_AS_ONE_MAX`] and
+//!   [`segment::KEY_LOCKS_MAX`].
 
 use super::catalog;
 use super::error::Fault;
@@ -42,21 +43,22 @@ use protocol::resp::reply;
 use protocol::resp::{Args, Limits, Parsed, Parser};
 use segment::{Guard, KeyHash};
 
-/// Keys that one command outside a transaction reads or changes as one. With more it does so one after another.
+/// The maximum number of keys that one command outside a transaction accesses atomically. A command with more keys
+/// accesses them one after another.
 pub const KEYS_AS_ONE_MAX: usize = 4096;
-/// Keys of a command that reads them as one without a key lock set.
+/// The maximum number of keys that a command reads atomically without a key lock set.
 const KEYS_UNCLAIMED_MAX: usize = 64;
-/// Bytes of lines behind that: of the errors of requests that were refused, and the answers of those that change
-/// something. The connection of a transaction that has more is closed when it is done.
+/// The bytes of short replies beyond the limit of replies: errors of refused requests, and replies of requests that
+/// change something. If a transaction exceeds them, its connection is closed when the transaction is complete.
 const LINES_BYTES_MAX: usize = 4 << 20;
 
-/// Returns whether a command over several keys does one after another: it has too many to be taken as one.
+/// Returns true if a command has so many keys that it accesses them one after another, not atomically.
 pub(super) fn takes_slices(entry: &catalog::Entry, args: Args<'_>) -> bool {
     let keys = entry.key_count(args);
     keys > KEYS_AS_ONE_MAX && entry.name != "watch"
 }
 
-/// Another's key lock set keeps this call away from a key of the command.
+/// Returns true if another thread's key lock set locks a key of the command.
 #[cold]
 pub(super) fn is_kept_away<'c>(call: &mut Call<'c, '_>, entry: &catalog::Entry, args: Args<'c>) -> bool {
     let away = entry.keys_of(args).any(|key| call.guard.locks().is_locked_by_other(&call.key(key)));
@@ -64,21 +66,21 @@ pub(super) fn is_kept_away<'c>(call: &mut Call<'c, '_>, entry: &catalog::Entry, 
     away
 }
 
-/// Keys of the command are on flash: they are asked for, and it waits until they are in memory. Commands that go
-/// key by key and wait for each themselves need not have all of them at once, nor those that only store.
+/// Returns true if the command must wait until keys are read from flash, and requests them. Commands that process one
+/// key at a time wait for each key themselves. Commands that only store wait for none.
 #[cold]
 pub(super) fn awaits_flash<'c>(call: &mut Call<'c, '_>, entry: &catalog::Entry, args: Args<'c>) -> bool {
     if matches!(entry.name, "get" | "mget" | "set" | "mset" | "del" | "unlink" | "exists" | "touch") {
         return false;
     }
-    // All are asked for, and not one after another.
+    // All keys are requested at once, not one after another.
     let away = |waits, key| call.guard.tier().is_on_flash(&call.key(key)) | waits;
     entry.keys_of(args).fold(false, away)
 }
 
-/// Runs a command that only reads several keys, if no other client changes one of them meanwhile: that costs two
-/// looks at each key's stripe, and a key lock set much more. Returns `None`, without a reply, if a client did or
-/// may have.
+/// Executes a command that only reads several keys, if no other client changes one of them meanwhile. That costs two
+/// checks of each key's stripe, much less than a key lock set. Returns `None`, without a reply, if another client did
+/// or may have changed a key.
 pub(super) fn run_unchanged<'c>(
     call: &mut Call<'c, '_>,
     entry: &'static catalog::Entry,
@@ -92,7 +94,7 @@ pub(super) fn run_unchanged<'c>(
     let snapshot = call.guard.locks().snapshot(&keys)?;
     let mark = call.out.mark();
     call.copies = true;
-    // An item that goes to flash or comes from there changes its stripe.
+    // An item that moves to flash or from flash changes its stripe.
     let ran = (call.functions[entry.number])(call, args);
     call.copies = false;
     let (reads, hits) = std::mem::take(&mut call.reads);
@@ -103,7 +105,8 @@ pub(super) fn run_unchanged<'c>(
     call.out.truncate(mark);
     call.session.end_request();
     match ran {
-        // It starts over in an empty output, or in a longer one: that is less than a transaction of its own.
+        // The command starts over with an empty output, or with a longer one. That costs less than a transaction of its
+        // own.
         Err(Stop::State(State::OutputFull { .. })) if !call.out.is_empty() || !call.out.is_lent() => {
             let want = if call.out.is_empty() { call.out.capacity() + 1 } else { LINE_ROOM };
             Some(Err(State::OutputFull { want }.into()))
@@ -112,7 +115,7 @@ pub(super) fn run_unchanged<'c>(
     }
 }
 
-/// Runs a command over several keys as one: at once if that can be, else as a transaction of its own.
+/// Executes a command over several keys atomically: at once if possible, otherwise as a transaction of its own.
 pub(super) fn run_as_one<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::Entry, args: Args<'c>) -> Run {
     let mut one = own_transaction::spare(call);
     entry.keys_of(args).for_each(|key| one.key_locks.add(&call.guard.key(call.session.namespace, key)));
@@ -132,7 +135,7 @@ pub(super) fn run_as_one<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::E
     };
     match ran {
         Err(Stop::State(_)) => {
-            // What is not done goes on from a copy, since the bytes go with the connection.
+            // The rest continues from a copy, because the session consumes the input.
             let is_begun = call.session.done > 0 || call.session.copy.is_some() || call.session.walk.is_some();
             if !one.hold(entry, args, is_begun) {
                 own_transaction::put_away(one, call.ctx);
@@ -152,7 +155,7 @@ pub(super) fn run_as_one<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::E
     }
 }
 
-/// Goes on with the session's transaction that is under way.
+/// Continues the session's transaction.
 pub(super) fn go_on_as_one(call: &mut Call<'_, '_>) -> Step {
     let mut transaction = call.session.under_way.take().expect("it is under way");
     let step = come_further(call, &mut transaction);
@@ -180,7 +183,7 @@ fn come_further(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Step 
             call.ctx.hurries = true;
             return Err(State::Parked);
         }
-        // The part that was given up to start over may have taken it.
+        // The attempt that was abandoned may have used this room.
         transaction.out.force_room(LINE_ROOM);
         call.guard.locks_mut().attach(&mut transaction.key_locks);
         let changed = transaction.is_watched_changed(call.guard, &mut call.ops);
@@ -201,7 +204,7 @@ fn come_further(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Step 
     if transaction.stage == Stage::Running {
         let ran = run(call.guard, transaction, call.session, call.ctx, (&mut call.ops, call.functions));
         if std::mem::take(&mut call.session.wants_key_locks) {
-            // It starts over with its keys claimed.
+            // The transaction starts over, with its keys locked.
             transaction.restart();
             call.session.end_request();
             return Err(State::Yield);
@@ -213,7 +216,7 @@ fn come_further(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Step 
     tell_answers(call, transaction)
 }
 
-/// Puts what there is room for of the answers.
+/// Moves as many bytes of the replies into the output as fit.
 fn tell_answers(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Step {
     if transaction.is_cut {
         call.counters().store_too_large.add(1);
@@ -225,7 +228,7 @@ fn tell_answers(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Step 
     let Transaction { out: answers, sent, .. } = transaction;
     answers.retire();
     let left = answers.collected() - *sent;
-    // An empty output may be exchanged for one that holds more.
+    // An empty output may be replaced by a longer one.
     let want = LINE_ROOM + left.min(call.ctx.request_bytes_max);
     if call.out.is_empty() && call.out.capacity() < want && !call.out.is_lent() && left > call.out.room() {
         return Err(State::OutputFull { want });
@@ -244,7 +247,7 @@ fn tell_answers(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Step 
     Ok(())
 }
 
-/// Runs what is queued and not done. The key lock set is had.
+/// Executes the queued requests that are not done. The caller has acquired the key lock set.
 pub(super) fn run(
     guard: &mut Guard<'_>,
     transaction: &mut Transaction,
@@ -298,7 +301,7 @@ pub(super) fn run(
     ran
 }
 
-/// The request that begins at `at` of a queue.
+/// Parses the request that begins at `at` of a queue.
 fn read(queue: &[u8], at: usize, moment: Moment) -> Current {
     let limits = Limits { long_bytes_min: u32::MAX, ..Limits::REDIS };
     let Parsed::Request { args, consumed } = Parser::new().parse(&queue[at..], &limits) else {
@@ -308,27 +311,27 @@ fn read(queue: &[u8], at: usize, moment: Moment) -> Current {
     Current { first: end - args.wire_bytes(), args: args.len() as u32, end, moment }
 }
 
-/// Outcome for a request whose reply had no room.
+/// The result for a request whose reply had no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Room {
-    /// There is room now: the request is run again.
+    /// There is room now. The request is executed again.
     Grown,
-    /// Its answer is longer than may be kept, for this reason. What it has answered so far is given up, and there is
-    /// room for the error.
+    /// The reply is longer than the limit, for this reason. The part written so far is discarded, and there is room for
+    /// the error.
     Refused(Fault),
-    /// There is no room for a line. The answers are given up, the requests are executed all the same, and the
-    /// connection is closed when they are done.
+    /// There is no room for a line. The replies are discarded, the requests are still executed, and the connection is
+    /// closed when they are done.
     Cut,
 }
 
-/// Makes room for `want` bytes behind the answers that are in `out`, those of the request at hand from `answer_at` on.
-/// Long answers end at `bytes_max`; lines may go on behind it, so that a request can still be refused with an error.
+/// Makes room for `want` bytes after the replies in `out`. The current request's reply begins at `answer_at`. Long
+/// replies may fill at most `bytes_max`. Lines may exceed it, so that a request can still be refused with an error.
 fn make_room(out: &mut OutBuffer, answer_at: Spot, want: usize, bytes_max: usize) -> Room {
     let is_line = want <= LINE_ROOM;
     let lines_max = bytes_max + LINES_BYTES_MAX;
     let most = if is_line { lines_max } else { bytes_max };
     let fits = out.collected() + want <= most;
-    // What comes before it in the same answer needs room too.
+    // The earlier parts of the same reply need room too.
     if fits && out.make_room(want + ANSWER_BYTES) {
         return Room::Grown;
     }
@@ -341,8 +344,8 @@ fn make_room(out: &mut OutBuffer, answer_at: Spot, want: usize, bytes_max: usize
     if is_replied { Room::Refused(fault) } else { Room::Cut }
 }
 
-/// Runs one request, its answer behind the others. `buf` begins with it; beside it stands when its `EXEC` had come,
-/// if it was queued, and where its answer begins.
+/// Executes one request and appends its reply. `buf` begins with the request. `queued` is the arrival time of its
+/// `EXEC`, if it was queued. Its reply begins at `answer_at`.
 fn run_one<'c>(
     (guard, ctx): (&'c mut Guard<'_>, &'c mut WorkerContext),
     (buf, queued, answer_at): (&'c [u8], Option<Ticks>, Spot),
@@ -378,7 +381,7 @@ fn run_one<'c>(
             Err(call.look_again(entry.keys_of(args)))
         }
         Err(Stop::Fault(fault)) => {
-            // What earlier visits have answered goes too.
+            // The parts that earlier visits wrote are discarded too.
             call.out.cut_to_spot(answer_at);
             call.session.give_up();
             call.out.force_room(LINE_ROOM);
@@ -397,8 +400,8 @@ fn run_one<'c>(
     }
 }
 
-/// Accounts for an executed request of a transaction: sends it to the clients that monitor, and records the times
-/// of a queued one. Its reply is sent with those of all, so the time of sending is reported for `EXEC` alone.
+/// Accounts for an executed request of a transaction: sends it to the monitoring clients, and records the times of a
+/// queued one. Its reply is sent with those of all requests, so only `EXEC` has a send time.
 fn queued_done(
     call: &mut Call<'_, '_>,
     entry: &catalog::Entry,
@@ -413,8 +416,8 @@ fn queued_done(
     call.ctx.op_done_unsent(call.session.namespace, entry.kind, ready, line);
 }
 
-/// The connection ends: runs what was begun, a slice at a time, and gives the rest up. `Some` if it has to be asked
-/// again, in a later iteration.
+/// Ends the transaction of a connection that ends: completes one that has begun, a slice at a time, and discards any
+/// other. If it returns `Some`, the caller calls again in a later iteration.
 pub(super) fn end(
     mut transaction: Box<Transaction>,
     guard: &mut Guard<'_>,

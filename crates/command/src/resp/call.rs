@@ -1,4 +1,4 @@
-//! One visit to a session: what every command needs while it runs, and the ways in which it ends.
+//! One visit to a session: the state that every command needs while it runs, and the ways in which a visit ends.
 
 use super::catalog::{self, COMMAND_COUNT, Entry};
 use super::error::Fault;
@@ -16,49 +16,49 @@ use crate::visit::out::OutBuffer;
 use crate::visit::progress::{OPS_A_BATCH, State};
 use protocol::resp::{Args, Limits, reply};
 use segment::{Guard, Key, OpError};
-/// One call of [`super::serve`]. Its steps end with the state that keeps the next one from being made.
+/// One call of [`super::serve`]. A step that cannot continue returns the state that ends the call.
 pub(super) struct Call<'c, 'l> {
     pub(super) guard: &'c mut Guard<'l>,
     pub(super) buf: &'c [u8],
-    /// Bytes of `buf` consumed.
+    /// The number of bytes of `buf` that are consumed.
     pub(super) at: usize,
     /// Offset of the requests of a run that are not accounted for yet, in bytes.
     pub(super) line_at: usize,
     pub(super) out: &'c mut OutBuffer,
     pub(super) session: &'c mut SessionState,
     pub(super) ctx: &'c mut WorkerContext,
-    /// Operations done, and those that the session may not have in this visit.
+    /// The number of executed operations, plus those that the session may not execute in this visit.
     pub(super) ops: usize,
-    /// Its answers go into a buffer beside the session's own.
+    /// True if replies go into a separate buffer, not into the session's own output.
     pub(super) beside: bool,
-    /// Values are copied into the output, whatever their length, so that they can be taken back.
+    /// True if all values are copied into the output, so that they can be discarded again.
     pub(super) copies: bool,
-    /// Keys asked for, and found, that are not counted as long as what was read may be taken back.
+    /// The numbers of keys that were looked up and found but not counted yet, because the reads may be discarded.
     pub(super) reads: (u64, u64),
     /// The functions of all commands, by [`Entry::number`].
     pub(super) functions: &'static CommandFunctions,
 }
 
-/// The function of a command. It gets the arguments behind the command's name.
+/// The function of a command. Its arguments are those after the command's name.
 pub(super) type CommandFunction = for<'c, 'l, 'x> fn(&'x mut Call<'c, 'l>, Args<'c>) -> Run;
 
 /// The functions of all commands.
 pub(super) type CommandFunctions = [CommandFunction; COMMAND_COUNT];
 
-/// `Err` says why the call ends here.
+/// The result of a step. `Err` is the reason why the call ends.
 pub(super) type Step = Result<(), State>;
 
-/// Why a command's function ends before it has answered.
+/// The reason why a command's function ends without a complete reply.
 pub(super) enum Stop {
-    /// It is asked again.
+    /// The request is executed again later.
     State(State),
-    /// It is answered with an error.
+    /// The reply is an error.
     Fault(Fault),
-    /// It is answered; the connection ends.
+    /// The reply is written; the connection ends.
     Quit,
-    /// It is consumed, and has become the session's transaction.
+    /// The request is consumed, and has become the session's transaction.
     UnderWay,
-    /// It is queued, and answered so.
+    /// The request is queued, and the reply says so.
     Queued,
 }
 
@@ -84,11 +84,11 @@ impl From<OpError> for Stop {
     }
 }
 
-/// Result of a command's function.
+/// The result of a command's function.
 pub(super) type Run = Result<(), Stop>;
 
 impl<'c, 'l> Call<'c, 'l> {
-    /// Creates a call that has done nothing, whose replies go to the session's own buffer.
+    /// Creates a call that has executed nothing, whose replies go to the session's own output.
     pub(super) fn new(
         (guard, ctx): (&'c mut Guard<'l>, &'c mut WorkerContext),
         buf: &'c [u8],
@@ -114,7 +114,7 @@ impl<'c, 'l> Call<'c, 'l> {
 }
 
 impl<'c> Call<'c, '_> {
-    /// Returns whether this visit has used its slice, by its operations or by the clock, which is read.
+    /// Returns true if this visit has used its slice, by its operations or by the clock, which is read.
     pub(super) fn is_spent(&self) -> bool {
         self.ops >= self.ctx.pace.share() || self.ctx.pace.is_slice_over(self.ctx.clock.ticks())
     }
@@ -148,7 +148,7 @@ impl<'c> Call<'c, '_> {
         Limits { request_bytes_max: self.ctx.request_bytes_max, long_bytes_min, ..limits }
     }
 
-    /// Returns the limits for a request that the session waits for, as far as there is a buffer for it.
+    /// Returns the limits for a request that the session waits for, which a buffer receives.
     pub(super) fn waiting_limits(&self) -> Limits {
         Limits { long_bytes_min: u32::MAX, ..self.limits() }
     }
@@ -158,7 +158,7 @@ impl<'c> Call<'c, '_> {
         &self.buf[self.at..]
     }
 
-    /// Returns true if this connection's client has to authenticate first.
+    /// Returns true if this connection's client must authenticate first.
     pub(super) fn is_stranger(&self) -> bool {
         !self.session.known && self.ctx.admission.asks
     }
@@ -172,20 +172,21 @@ impl<'c> Call<'c, '_> {
         Err(State::Close)
     }
 
-    /// A record of many parts has lost one, or was changed while it was looked at: the request is asked again. One that
-    /// has lost a part is gone then.
+    /// Handles a record of several parts that has lost a part, or was changed while it was read. A record that has lost
+    /// a part is deleted. Returns the state in which the request is executed again.
     #[cold]
     pub(super) fn look_again<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) -> State {
         for bytes in keys {
             let key = self.key(bytes);
-            // One whose lock is not had is looked at again with the request.
+            // If a record's lock is not available, the next execution of the request tries again.
             let _ = self.guard.parts_mut().end_broken(&key);
         }
         self.ctx.hurries = true;
         State::Parked
     }
 
-    /// Returns what `look` reads from or changes in the connection's client info; `None` if there is no client info.
+    /// Calls `look` with the connection's client info, which it may read or change. Returns `None` if there is no
+    /// client info.
     pub(super) fn with_client_info<T>(&self, look: impl FnOnce(&mut ClientInfo) -> T) -> Option<T> {
         self.ctx.connection_table().client_info(self.ctx.push.watch.connection, look)
     }
@@ -195,7 +196,7 @@ impl<'c> Call<'c, '_> {
         self.with_client_info(|client_info| client_info.id).unwrap_or(0)
     }
 
-    /// Notes the called command on the client info, for commands that report it.
+    /// Records the called command in the client info, for commands that report it.
     pub(super) fn note_command(&self, name: &'static str) {
         self.with_client_info(|client_info| client_info.command = name);
     }
@@ -210,7 +211,7 @@ impl<'c> Call<'c, '_> {
     }
 
     /// Removes a reply that the client does not want. Values were not written at all: see `value_reply::tell`. `before`
-    /// is the setting before the request, which may be the one that changes it.
+    /// is the setting before the request, which may itself be the request that changes it.
     pub(super) fn hush(&mut self, mark: usize, before: Answers) {
         match (before, self.session.answers) {
             (Answers::All, _) | (Answers::None, Answers::All) => {}
@@ -233,12 +234,12 @@ impl<'c> Call<'c, '_> {
         self.ctx.ops_done(self.out, self.session.namespace, (command, 1), line);
     }
 
-    /// Returns the time at which the current request was begun.
+    /// Returns the instant at which the current request began.
     pub(super) fn moment(&self) -> Moment {
         if self.beside { self.session.moment } else { self.ctx.moment() }
     }
 
-    /// Goes on only if `bytes` and a line fit into the output.
+    /// Returns an error unless `bytes` and a line fit into the output.
     pub(super) fn room(&self, bytes: usize) -> Step {
         let want = LINE_ROOM + bytes;
         if self.out.room() < want { Err(State::OutputFull { want }) } else { Ok(()) }
@@ -270,7 +271,7 @@ impl<'c> Call<'c, '_> {
         self.note_reads(1, u64::from(hit));
     }
 
-    /// Counts keys that were asked for. What may be taken back is counted once it stands.
+    /// Counts looked up keys. Reads that may be discarded are counted when they are final.
     pub(super) fn note_reads(&mut self, reads: u64, hits: u64) {
         if self.copies {
             self.reads.0 += reads;
@@ -283,7 +284,7 @@ impl<'c> Call<'c, '_> {
         counters.get_misses.add(reads - hits);
     }
 
-    /// Does `each` for every key of the request that was not done in an earlier call.
+    /// Calls `each` for every key of the request that was not processed in an earlier call.
     pub(super) fn each_key(&mut self, args: Args<'c>, mut each: impl FnMut(&mut Self, &'c [u8]) -> Run) -> Run {
         let mut left = self.behind(args, self.session.done);
         loop {
@@ -299,7 +300,8 @@ impl<'c> Call<'c, '_> {
         }
     }
 
-    /// The arguments behind the first `count`. Where [`Call::passed`] has noted where they begin, none is walked over.
+    /// Returns the arguments after the first `count`. If [`Call::passed`] has recorded their start, no argument is
+    /// parsed again.
     pub(super) fn behind(&self, args: Args<'c>, count: u32) -> Args<'c> {
         let (passed, bytes) = self.session.passed;
         if count > 0 && passed == count {
@@ -310,7 +312,7 @@ impl<'c> Call<'c, '_> {
         left
     }
 
-    /// Notes where the arguments `left` behind the first `count` of the request's `args` begin.
+    /// Records the start of the arguments `left`, which follow the first `count` of the request's `args`.
     pub(super) fn passed(&mut self, args: Args<'c>, left: Args<'c>, count: u32) {
         self.session.passed = (count, args.wire_bytes() - left.wire_bytes());
     }

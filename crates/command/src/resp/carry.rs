@@ -1,4 +1,4 @@
-//! A connection of Redis's protocol that goes on in another worker or process: see [`crate::handover`].
+//! A connection of the Redis protocol that moves to another worker or process: see [`crate::handover`].
 
 use super::acl::ClientUser;
 use crate::clients::endpoint::{Endpoint, Protocol};
@@ -18,7 +18,7 @@ use protocol::resp::Version;
 use segment::Guard;
 
 impl SessionState {
-    /// Returns the state that moves to another process, with `input`. `None`: a request is half done.
+    /// Returns the state that moves to another process, with `input`. `None`: a request is partly executed.
     pub(crate) fn carried(&self, input: &[u8]) -> Option<Carried> {
         let is_between = self.done == 0
             && self.long.is_none()
@@ -48,7 +48,7 @@ impl SessionState {
         })
     }
 
-    /// Goes on as what was carried over, of a user that there is.
+    /// Continues as the connection that was handed over, if its user exists.
     pub(crate) fn go_on_as(&mut self, carried: &Carried, shared: &Shared) {
         if carried.namespace != self.namespace {
             shared.namespaces.count_in(carried.namespace);
@@ -67,9 +67,9 @@ impl SessionState {
         self.held_off |= carried.held_off;
     }
 
-    /// Restores subscriptions and transaction. False: client memory is used up.
+    /// Restores subscriptions and the transaction. Returns false if client memory is used up.
     pub(crate) fn take_up(&mut self, carried: &Carried, guard: &mut Guard<'_>, ctx: &mut WorkerContext) -> bool {
-        // The answers to queued requests were sent before the move.
+        // The replies to queued requests were sent before the move.
         let mut out = OutBuffer::beside(&ctx.shared.budget);
         out.force_room(LINE_ROOM);
         let transaction = carried.transaction.as_ref();

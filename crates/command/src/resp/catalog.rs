@@ -1,5 +1,5 @@
-//! The catalog of commands: how each is called, its effect on keys, and its documentation. The functions that run them
-//! are in [`super::functions`], in the same order.
+//! The catalog of commands: the syntax of each command, its effect on keys, and its documentation. The functions that
+//! execute the commands are in [`super::functions`], in the same order.
 
 use crate::metrics::Command;
 use arrayvec::ArrayVec;
@@ -12,26 +12,26 @@ pub enum Flag {
     Write,
     /// It reads keys.
     ReadOnly,
-    /// It may be refused for want of memory.
+    /// It may be refused if memory is used up.
     DenyOom,
-    /// It takes a time that does not grow.
+    /// Its time is constant or logarithmic.
     Fast,
     /// It is for operators.
     Admin,
     /// An unauthenticated client may call it.
     NoAuth,
-    /// It is answered while the server starts.
+    /// It is executed while the server starts.
     Loading,
-    /// It is answered by a replica that is behind.
+    /// It is executed by a replica that is behind.
     Stale,
-    /// It publishes, or it subscribes.
+    /// It publishes or subscribes.
     PubSub,
     /// No script may call it.
     NoScript,
 }
 
 impl Flag {
-    /// Its name on the wire.
+    /// Returns its name on the wire.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Write => "write",
@@ -51,18 +51,18 @@ impl Flag {
 /// A command.
 #[derive(Clone, Copy)]
 pub struct Entry {
-    /// In small letters.
+    /// The name, in lower case.
     pub name: &'static str,
-    /// Words, its name included; below 0: so many or more.
+    /// The number of words, its name included; negative: at least this number.
     pub arity: i8,
     /// Properties of the command.
     pub flags: &'static [Flag],
-    /// The first and last word that is a key, from 1, and the step between them; below 0: counted from the end; 0:
-    /// none. A step below 0 is one for each bin that the first argument names, and one.
+    /// The positions of the first and last key, from 1, and the step between keys. A negative position is counted from
+    /// the end; 0: no keys. A negative step is one more than the number of bins that the first argument names.
     pub keys: (i8, i8, i8),
     /// The access categories that it is in.
     pub categories: &'static [&'static str],
-    /// The version of Redis that had it first; empty: it is none of Redis's.
+    /// The version of Redis that introduced it; empty: it is not a Redis command.
     pub since: &'static str,
     /// Group of the command.
     pub group: &'static str,
@@ -70,21 +70,21 @@ pub struct Entry {
     pub complexity: &'static str,
     /// Summary of the command, in one line.
     pub summary: &'static str,
-    /// Kind of command that its latency counts for.
+    /// The kind of command under which its latency is recorded.
     pub(super) kind: Command,
-    /// Its place in [`COMMANDS`].
+    /// Its index in [`COMMANDS`].
     pub(super) number: usize,
 }
 
 impl Entry {
-    /// Returns whether it may have so many words, its name included.
+    /// Returns true if it may have `words` words, its name included.
     pub(super) fn takes(&self, words: usize) -> bool {
         let arity = usize::from(self.arity.unsigned_abs());
         if self.arity < 0 { words >= arity } else { words == arity }
     }
 
-    /// Returns the place of its keys among so many arguments: how many come before, and how many are from the first key
-    /// to the last.
+    /// Returns the position of its keys among `args` arguments: the number of arguments before the first key, and the
+    /// number from the first key to the last.
     fn keys_place(&self, args: usize) -> (usize, usize) {
         let (first, last, _) = self.keys;
         if first <= 0 {
@@ -95,13 +95,13 @@ impl Entry {
         (first as usize - 1, behind.min(args + 1).saturating_sub(first as usize))
     }
 
-    /// Those of its arguments that are keys.
+    /// Returns those of its arguments that are keys.
     pub(super) fn keys_of<'c>(&self, args: Args<'c>) -> impl Iterator<Item = &'c [u8]> + use<'c> {
         let (before, count) = self.keys_place(args.len());
         args.skip(before).take(count).step_by(self.step(args))
     }
 
-    /// Returns how many of the arguments are keys.
+    /// Returns the number of its arguments that are keys.
     pub(super) fn key_count(&self, args: Args<'_>) -> usize {
         self.keys_place(args.len()).1.div_ceil(self.step(args))
     }
@@ -113,7 +113,7 @@ impl Entry {
         args.next().unwrap_or_default().iter().filter(|byte| **byte == b',').count() + 2
     }
 
-    /// A secret may stand in its arguments.
+    /// Returns true if its arguments may contain a secret.
     pub(super) fn has_secret(&self) -> bool {
         self.kind == Command::Other && matches!(self.name, "acl" | "auth" | "hello")
     }
@@ -126,7 +126,7 @@ impl Entry {
 /// The longest name of a command or an option, in bytes.
 const NAME_MAX: usize = 16;
 
-/// A word in small letters; an empty one if it is too long to be a name.
+/// Returns a word in lower case, or an empty one if it is too long for a name.
 pub(super) fn lower(word: &[u8]) -> ArrayVec<u8, NAME_MAX> {
     let mut lower = ArrayVec::new();
     if word.len() <= NAME_MAX {
@@ -135,7 +135,8 @@ pub(super) fn lower(word: &[u8]) -> ArrayVec<u8, NAME_MAX> {
     lower
 }
 
-/// A name of at most [`NAME_MAX`] bytes as a number: its letters in order, so that numbers are ordered as names are.
+/// Returns a name of at most [`NAME_MAX`] bytes as a number with its letters in order, so that numbers sort as names
+/// do.
 const fn packed(name: &[u8]) -> u128 {
     let mut word = [0; NAME_MAX];
     word.split_at_mut(name.len()).0.copy_from_slice(name);
@@ -156,8 +157,8 @@ static PACKED: [u128; COMMAND_COUNT] = {
     all
 };
 
-/// The hash table of names: at the hash of a name, or in one of the next places, its index in [`COMMANDS`] plus one.
-/// 0 is an empty place. At most half of the places are taken, so that a search ends at an empty one.
+/// The hash table of names. At the hash of a name, or in one of the next places, is its index in [`COMMANDS`] plus one.
+/// 0 is an empty place. At most half of the places are used, so that a search ends at an empty one.
 static PLACES: [u8; PLACE_COUNT] = {
     assert!(COMMAND_COUNT <= PLACE_COUNT / 2 && COMMAND_COUNT < u8::MAX as usize);
     let mut places = [0; PLACE_COUNT];
@@ -175,20 +176,20 @@ static PLACES: [u8; PLACE_COUNT] = {
 
 const PLACE_COUNT: usize = 512;
 
-/// The place at which a search for a name begins: the upper bits of a product with 2^64 divided by the golden ratio
-/// (Knuth, The Art of Computer Programming, volume 3, 6.4).
+/// Returns the place at which a search for a name begins: the upper bits of a product with 2^64 divided by the golden
+/// ratio (Knuth, The Art of Computer Programming, volume 3, 6.4).
 #[inline]
 const fn first_place(packed: u128) -> usize {
     let folded = (packed >> 64) as u64 ^ packed as u64;
     (folded.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - PLACE_COUNT.trailing_zeros())) as usize
 }
 
-/// The command of a name that is one.
+/// Returns the command with this name, which must exist.
 pub(super) fn entry(name: &'static str) -> &'static Entry {
     find(name.as_bytes()).expect("a command of the table")
 }
 
-/// The command of this name, in letters of any size.
+/// Returns the command with this name, in any case.
 #[inline]
 pub(super) fn find(name: &[u8]) -> Option<&'static Entry> {
     if name.len() > NAME_MAX || name.is_empty() {
@@ -199,7 +200,7 @@ pub(super) fn find(name: &[u8]) -> Option<&'static Entry> {
     loop {
         let at = usize::from(PLACES[place]).checked_sub(1)?;
         if PACKED[at] == packed {
-            // A NUL behind a name would be nothing in its number.
+            // A NUL at the end of a name does not change its number.
             return Some(&COMMANDS[at]).filter(|entry| entry.name.len() == name.len());
         }
         place = (place + 1) % PLACE_COUNT;
@@ -648,7 +649,7 @@ mod tests {
     fn a_search_for_a_name_that_no_command_has_ends_within_eight_places() {
         let full = PLACES.split(|place| *place == 0).map(<[u8]>::len).max();
         assert!(full.is_some_and(|longest| longest < 8), "{full:?}");
-        // A run of taken places that begins at the last one goes on at the first.
+        // A run of used places that begins at the last place continues at the first one.
         assert!(PLACES[0] == 0 || PLACES[PLACE_COUNT - 1] == 0);
     }
 

@@ -1,4 +1,4 @@
-//! `CLIENT`: the attributes that a connection sets and reads of itself.
+//! `CLIENT`: the attributes that a connection sets and reads for itself.
 
 use super::catalog::lower;
 use super::error::{Fault, subcommand};
@@ -8,7 +8,7 @@ use crate::resp::clients;
 use crate::resp::state::Answers;
 use protocol::resp::{Args, reply};
 
-/// Returns an attribute that a client sets of itself: no space and no control character, 64 bytes at most.
+/// Returns an attribute that a client sets for itself: without spaces and control characters, 64 bytes at most.
 pub(super) fn text(text: &[u8]) -> Result<ClientText, Fault> {
     if !text.iter().all(u8::is_ascii_graphic) {
         return Err(Fault::ClientText);
@@ -70,7 +70,7 @@ pub(super) fn client<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             call.ctx.shared.live.pause.end();
             call.out.push(reply::OK);
         }
-        // No command here blocks, and no client is redirected to.
+        // No command blocks here, and tracking redirects to no client.
         (b"unblock", 1 | 2) => call.int(0),
         (b"getredir", 0) => call.int(-1),
         _ => subcommand(call.out, "CLIENT", name),

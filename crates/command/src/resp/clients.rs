@@ -1,7 +1,7 @@
 //! `CLIENT LIST`, `INFO`, `KILL`, `PAUSE`: all connections of Redis clients, whichever worker has them.
 //!
-//! For another worker's connection, the server reports what that worker has noted: names and subscriptions at once, the
-//! last command and the last time it sent something within a second or two.
+//! For another worker's connection, the server reports what that worker has recorded. Names and subscriptions are
+//! current. The last command and the time of the last received bytes are a second or two old at most.
 
 use super::catalog::lower;
 use super::error::Fault;
@@ -17,18 +17,18 @@ use crate::resp::state::listing::Listing;
 use protocol::resp::{Args, reply};
 use std::collections::BTreeSet;
 
-/// Work that a line of a list counts for, in entries looked at.
+/// The cost of one line of a list, in entries.
 const WORK_A_LINE: usize = 7;
 
 /// The longest pause, in ms: a day.
 const PAUSE_MS_MAX: i64 = 86_400_000;
 
-/// Kind of a client, as `TYPE` has it.
+/// The kind of a client, as `TYPE` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Normal,
     PubSub,
-    /// There are none.
+    /// No client is of these kinds.
     Replication,
 }
 
@@ -47,7 +47,7 @@ impl Kind {
     }
 }
 
-/// Which connections are meant. All that is said must hold.
+/// The condition that selects connections. All given parts must hold.
 #[derive(Clone, Copy, Debug, Default)]
 struct Filter<'c> {
     ids: Option<&'c BTreeSet<u64>>,
@@ -57,7 +57,7 @@ struct Filter<'c> {
     kind: Option<Kind>,
     user: Option<&'c [u8]>,
     age_secs_min: u64,
-    /// The one who asks is not meant.
+    /// True if the calling client is excluded.
     skip_me: bool,
 }
 
@@ -84,8 +84,8 @@ fn name_of(client_info: &ClientInfo) -> &[u8] {
     if client_info.user.is_empty() { b"default" } else { &client_info.user }
 }
 
-/// Writes a connection's line, in the form of Redis. The fields that Redis has for buffers are 0: idle connections have
-/// none.
+/// Writes a connection's line in Redis's form. Redis's fields for buffers are 0, because idle connections have no
+/// buffers.
 fn line(connection: &Connection, client_info: &ClientInfo, now_secs: u64, text: &mut impl std::fmt::Write) {
     let word = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
     let flags = match (client_info.monitors, client_info.is_subscribed()) {
@@ -116,8 +116,8 @@ fn line(connection: &Connection, client_info: &ClientInfo, now_secs: u64, text: 
     written.expect("text takes what is written");
 }
 
-/// Gives the next connections that are meant to `each`: of [`LISTING_WORK`] entries, each of which that is meant
-/// counts as many as `each` says. True at the end of all.
+/// Calls `each` for the next selected connections. One call examines up to [`LISTING_WORK`] entries. `each` returns the
+/// additional cost of a selected connection, in entries. Returns true at the end of all connections.
 fn next_clients(
     call: &Call<'_, '_>,
     filter: &Filter<'_>,
@@ -163,7 +163,7 @@ pub(super) fn client_list<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Ru
     filter.ids = (!ids.is_empty()).then_some(ids);
     let mut written = String::new();
     let is_end = next_clients(call, &filter, connection, |_, connection, client_info| {
-        // What would not fit into a reply is left out.
+        // Lines that do not fit into a reply are left out.
         if text.len() + written.len() + 1024 < LONG_REPLY_BYTES_MAX {
             line(connection, client_info, now_secs, &mut written);
         }
@@ -173,10 +173,10 @@ pub(super) fn client_list<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Ru
     if is_end { listing::say_list_text(call, *listing) } else { listing::list_later(call, listing) }
 }
 
-/// Reads the numbers behind the first of `args` into the list, in which they are sorted.
+/// Reads the client numbers that follow the first of `args` into the list, which sorts them.
 fn read_ids<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     if call.session.done == 0 {
-        // The word before them.
+        // The first word is not a number.
         call.session.done = 1;
     }
     let mut listing = listing::listing(call);
@@ -198,7 +198,7 @@ pub(super) fn client_info(call: &mut Call<'_, '_>) -> Run {
     say_text(call, &text)
 }
 
-/// The line of this client, as `CLIENT INFO` has it.
+/// Returns the line of this client, as `CLIENT INFO` shows it.
 pub(super) fn client_line(call: &Call<'_, '_>) -> String {
     let (now_secs, mut text) = (call.ctx.now.secs(), String::new());
     let number = call.ctx.push.watch.connection as usize;
@@ -208,7 +208,7 @@ pub(super) fn client_line(call: &Call<'_, '_>) -> String {
     text
 }
 
-/// Ends the connections of a user's clients; says whether this is one of them.
+/// Closes the connections of a user's clients. Returns true if this connection is one of them.
 pub(super) fn end_clients_of(call: &mut Call<'_, '_>, user: &[u8]) -> bool {
     let filter = Filter { user: Some(user), ..Filter::default() };
     let mut listing = Box::<Listing>::default();
@@ -216,8 +216,8 @@ pub(super) fn end_clients_of(call: &mut Call<'_, '_>, user: &[u8]) -> bool {
     listing.closes_me
 }
 
-/// Ends the connections of the next clients, and counts them in `listing`: this one ends by itself. True when all
-/// are done.
+/// Closes the connections of the next selected clients, and counts them in `listing`. The caller closes this client's
+/// own connection. Returns true at the end of all connections.
 fn kill_clients(call: &mut Call<'_, '_>, filter: &Filter<'_>, listing: &mut Listing) -> bool {
     let me = call.id();
     let mut killed = Vec::new();
@@ -250,7 +250,7 @@ fn no_kind(call: &mut Call<'_, '_>, word: &[u8]) -> Run {
     Ok(())
 }
 
-/// `CLIENT KILL addr:port`, or `CLIENT KILL` with what the connections to be closed have in common.
+/// `CLIENT KILL addr:port`, or `CLIENT KILL` with conditions for the connections to close.
 pub(super) fn client_kill<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let old_form = args.len() == 1;
     let mut filter = Filter { skip_me: !old_form, ..Filter::default() };

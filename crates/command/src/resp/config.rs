@@ -1,7 +1,7 @@
-//! `CONFIG`: what the server was set up with, under the names that Redis has for it, and what of that can be changed
-//! while it runs.
+//! `CONFIG`: the server's settings under Redis's names, and those that can be changed while it runs.
 //!
-//! A change lasts as long as the server. Settings of the file have names of their own: docs/configuration.md.
+//! A change lasts until the server stops. Settings of the configuration file have their own names:
+//! docs/configuration.md.
 
 use super::catalog::lower;
 use super::error::{Fault, subcommand};
@@ -18,10 +18,10 @@ use protocol::resp::{Args, reply};
 use segment::ResizeError;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A name of Redis and its value here.
+/// A Redis setting, and the function that returns its value.
 type Known = (&'static str, fn(&Shared) -> String);
 
-/// Everything that `CONFIG GET` knows, by name.
+/// All settings that `CONFIG GET` supports, by name.
 const KNOWN: [Known; 19] = [
     ("appendonly", |_| "no".to_owned()),
     ("bind", |shared| hosts(shared)),
@@ -65,19 +65,19 @@ fn slow_us(shared: &Shared) -> Option<u64> {
     (above_ns != u64::MAX).then_some(above_ns / 1000)
 }
 
-/// Patterns of one `CONFIG GET`.
+/// The maximum number of patterns of one `CONFIG GET`.
 const GET_PATTERNS_MAX: usize = 256;
 
-/// A change that was understood.
+/// A valid change.
 enum Change {
     Memory(u64),
     Clients(u64),
     TimeoutMs(u64),
     Events(KeyEvents),
-    /// Nothing counts as slow, or what takes longer.
+    /// The threshold of slow requests; `None`: no request is slow.
     SlowNs(Option<u64>),
     BacklogBytes(u64),
-    /// It is so already.
+    /// The setting already has this value.
     None,
 }
 
@@ -160,7 +160,7 @@ fn backlog(value: &[u8]) -> Result<Change, &'static str> {
 }
 
 impl Change {
-    /// Reads one; `Err` says why not.
+    /// Parses a change.
     fn read(name: &str, value: &[u8], shared: &Shared) -> Result<Self, &'static str> {
         let number = integer(value).ok();
         let above_0 = number.and_then(|number| u64::try_from(number).ok());
@@ -191,7 +191,7 @@ impl Change {
             "client-output-buffer-limit" => backlog(value),
             _ => {
                 let now = KNOWN.iter().find(|(known, _)| *known == name).map(|(_, now)| now(shared));
-                // Scripts set what is so already.
+                // Scripts may set a value that the setting already has.
                 if now.is_some_and(|now| now.as_bytes() == value) {
                     Ok(Self::None)
                 } else {
@@ -220,7 +220,7 @@ impl Change {
     }
 }
 
-/// Changes all, or nothing if one of them is wrong.
+/// Applies all changes, or none if one of them is wrong.
 fn config_set<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     let mut changes = Vec::new();
     let (mut words, shared) = (args, &call.ctx.shared);
@@ -238,7 +238,7 @@ fn config_set<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
             }
         }
     }
-    // The memory goes first: it alone may yet be refused.
+    // The memory is changed first, because only this change may still be refused.
     changes.sort_by_key(|(_, change)| !matches!(change, Change::Memory(_)));
     for (name, change) in changes {
         if let Err(why) = change.apply(&call.ctx.shared) {

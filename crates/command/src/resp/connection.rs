@@ -14,7 +14,7 @@ use segment::Namespace;
 
 pub(super) fn ping<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     if pubsub::is_subscribed_in_2(call) && args.len() <= 1 {
-        // A reply that has the form of a message.
+        // The reply has the form of a message.
         let text = args.next().unwrap_or_default();
         call.room(text.len())?;
         reply::array(call.out, 2);
@@ -61,7 +61,7 @@ pub(super) fn select<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 
 pub(super) fn auth<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let first = args.next().unwrap_or_default();
-    // One word is the secret of the user that Redis calls so.
+    // A single word is the password of the default user.
     let (user, secret, has_name) = match args.next() {
         Some(secret) => (first, secret, true),
         None => (&b"default"[..], first, false),
@@ -131,7 +131,7 @@ pub(super) fn reset<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     transaction::discard_all(call);
     let (held_off, home, from) = (call.session.held_off, call.session.home, call.session.namespace);
     if from != home {
-        // It came in there, whatever other clients have come in meanwhile.
+        // The connection was accepted in this namespace, so it may return even if the limit was reached meanwhile.
         call.ctx.shared.namespaces.count_in(home);
         call.ctx.shared.namespaces.leave(from);
         move_to(call, home);
@@ -150,7 +150,7 @@ pub(super) fn reset<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     Ok(())
 }
 
-/// The namespace that a client names.
+/// Returns the namespace that a client names.
 pub(super) fn database(call: &Call<'_, '_>, text: &[u8]) -> Result<Namespace, Fault> {
     call.ctx.shared.namespaces.find(text).ok_or_else(|| match super::number::integer(text) {
         Ok(_) => Fault::Database,
@@ -158,7 +158,7 @@ pub(super) fn database(call: &Call<'_, '_>, text: &[u8]) -> Result<Namespace, Fa
     })
 }
 
-/// From here on the connection's keys are in another namespace.
+/// Changes the namespace of the connection's keys.
 fn move_to(call: &mut Call<'_, '_>, namespace: Namespace) {
     call.session.namespace = namespace;
     call.with_client_info(|client_info| client_info.database = namespace.0);

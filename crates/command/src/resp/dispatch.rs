@@ -1,8 +1,8 @@
-//! From received bytes to the function of a command, and from its result to the state of the session.
+//! Dispatch: from received bytes to the function of a command, and from its result to the state of the session.
 //!
 //! ```text
 //!   step ──> parse ──> execute ──> run: rights, transaction, flash ──> the command's function
-//!                         └── counts, monitors, what a fault leaves
+//!                         └── counts, monitors, effects of an error
 //! ```
 
 use super::acl::Asked;
@@ -28,8 +28,8 @@ use crate::visit::out::OutBuffer;
 use crate::visit::progress::{OPS_A_BATCH, Progress, State};
 use protocol::resp::{Args, Limits, Parsed, Parser};
 use segment::Guard;
-/// Executes what `buf` begins with, at most [`OPS_A_BATCH`] operations of it, and says how far it came. `head` was made
-/// of the same bytes and session, in the same guard.
+/// Executes the requests at the start of `buf`, at most [`OPS_A_BATCH`] operations, and returns the progress. `head`
+/// was created from the same bytes and session, in the same guard.
 pub fn serve<'l>(
     guard: &mut Guard<'l>,
     buf: &[u8],
@@ -38,7 +38,7 @@ pub fn serve<'l>(
     session: &mut SessionState,
     ctx: &mut WorkerContext,
 ) -> Progress {
-    // Operations that this session is not to have in one visit count as done.
+    // Operations that this session may not execute in one visit count as executed.
     let ops = OPS_A_BATCH - ctx.shared.config.requests_a_visit;
     let call = &mut Call { ops, ..Call::new((guard, ctx), buf, out, session, &FUNCTIONS) };
     let mut done = match (aside::go_on(call), head) {
@@ -57,7 +57,7 @@ pub fn serve<'l>(
     Progress { consumed: call.at, state }
 }
 
-/// Releases what a connection holds that has ended. Returns false if the caller has to call it again in a later
+/// Releases everything that an ended connection holds. Returns false if the caller must call again in a later
 /// iteration.
 pub(crate) fn release(session: &mut SessionState, guard: &mut Guard<'_>, ctx: &mut WorkerContext) -> bool {
     long::end(session, guard, ctx);
@@ -96,7 +96,7 @@ fn step(call: &mut Call<'_, '_>) -> Step {
             }
             Parsed::Head { args, value_len, left, consumed } => {
                 if !long::head(call, args, value_len, left, consumed)? {
-                    // It is waited for; one behind it may be longer.
+                    // The session waits for this value; a later value may be longer.
                     limits.long_bytes_min = value_len + 1;
                     continue;
                 }
@@ -108,7 +108,7 @@ fn step(call: &mut Call<'_, '_>) -> Step {
     }
 }
 
-/// Words on a line: they are few, so they are rewritten beside the buffer.
+/// Executes an inline request, that is, words on a line. It is short, so it is rewritten outside the input buffer.
 #[cold]
 fn inline(call: &mut Call<'_, '_>, words: &protocol::resp::Inline<'_>, consumed: usize) -> Step {
     if consumed * 7 / 2 + 16 > INLINE_ROOM {
@@ -138,7 +138,7 @@ fn inline(call: &mut Call<'_, '_>, words: &protocol::resp::Inline<'_>, consumed:
     step
 }
 
-/// Runs one request and accounts for it, unless it is to be asked again.
+/// Executes one request and accounts for it, unless it must be executed again.
 #[inline]
 fn execute<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, consumed: usize) -> Step {
     let name = args.next().unwrap_or_default();
@@ -155,7 +155,7 @@ fn execute<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, consumed: usize) -> 
         }
     };
     let quits = matches!(ran, Err(Stop::Quit));
-    // It is counted and reported when it is executed.
+    // A queued request is counted and reported when it is executed.
     let queued = matches!(ran, Err(Stop::Queued));
     match ran {
         Ok(()) | Err(Stop::Quit | Stop::Queued) => {}
@@ -163,13 +163,13 @@ fn execute<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, consumed: usize) -> 
             call.session.last = entry.map_or("", |entry| entry.name);
             call.session.is_paid = false;
             call.at += consumed;
-            // One that is long by itself goes on behind new requests.
+            // A command that takes several visits continues after new requests of other sessions.
             let is_long = call.session.under_way.as_ref().is_some_and(|transaction| transaction.is_lone);
             return if is_long { Err(State::Yield) } else { Ok(()) };
         }
         Err(Stop::State(state)) => {
             if call.session.done == 0 || answers != Answers::All {
-                // It starts over, or the client does not want the reply so far.
+                // The request starts over, or the client does not want the reply.
                 call.out.truncate(mark);
             }
             return Err(state);
@@ -182,7 +182,7 @@ fn execute<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, consumed: usize) -> 
             return Err(call.look_again(keys.into_iter().flatten()));
         }
         Err(Stop::Fault(fault)) => {
-            // What was answered in part goes; a request that was answered in an earlier call has no fault left.
+            // A partial reply is discarded. A request that was partly answered in an earlier call cannot fail here.
             call.out.truncate(mark);
             call.session.give_up();
             call.fault(fault);
@@ -224,7 +224,7 @@ fn run<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::Entry, args: Args<'
             return own_transaction::run_beside(call, entry, args);
         }
         if call.ops > 0 && call.ops + entry.key_count(args) > OPS_A_BATCH {
-            // Once begun it would have to be taken back, or go on from a copy.
+            // If it began now, it would have to be discarded, or continue from a copy.
             return Err(State::Yield.into());
         }
         if entry.name != "watch" {
@@ -237,11 +237,11 @@ fn run<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::Entry, args: Args<'
     call.run(entry, args)
 }
 
-/// Looks at the keys of a request that is sampled, before anything is done to them: at most so many as fit a run.
+/// Samples the keys of a request for the hot keys, before the request is executed: at most as many as fit a run.
 #[cold]
 #[inline(never)]
 fn sample<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::Entry, args: Args<'c>) {
-    // Names of channels are no keys.
+    // Names of channels are not keys.
     if call.ctx.sampler.next(0, 1).is_none() || entry.keys.0 == 0 || entry.has(catalog::Flag::PubSub) {
         return;
     }

@@ -1,4 +1,4 @@
-//! Error replies to requests that cannot be done, in the words of Redis: clients compare them.
+//! Error replies to requests that cannot be executed, in Redis's words, because clients compare them.
 
 use super::catalog;
 use super::support::{Support, absent_of};
@@ -7,7 +7,7 @@ use base::nearest::nearest;
 use protocol::resp::{Args, reply};
 use protocol::sink::{Fixed, Sink};
 
-/// Reasons for an error reply. The connection goes on.
+/// The reasons for an error reply. The connection continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// The wrong number of arguments for this command.
@@ -24,47 +24,47 @@ pub(super) enum Fault {
     NoChannelPermission,
     /// The client's user may not use keys of this namespace.
     NoNamespacePermission,
-    /// It was queued when the client's user might do it, and may not any more, for this reason.
+    /// The client's user was allowed to execute the request when it was queued, but is no longer, for this reason.
     NoLonger(&'static str),
-    /// There are no users to be one of.
+    /// No users are configured.
     NoUsers,
     /// Options that the command does not have, or that exclude each other.
     Syntax,
     /// A number was expected.
     NotInteger,
-    /// A number with a point was expected.
+    /// A floating-point number was expected.
     NotFloat,
-    /// The sum is no number of 64 bits.
+    /// The sum does not fit into 64 bits.
     Overflow,
-    /// The decrement has no opposite.
+    /// The decrement cannot be negated.
     NoOpposite,
-    /// The sum is no finite number.
+    /// The sum is not a finite number.
     NotFinite,
-    /// A time to live that is none, for this command.
+    /// An invalid time to live, for this command.
     ExpireTime(&'static str),
     /// A value or key that is longer than an item may be.
     TooLong,
-    /// A request that is longer than a buffer, of a command that takes no such.
+    /// A request that is longer than a buffer, for a command that does not support such requests.
     RequestTooLong,
-    /// As many long keys as may be wait for their values.
+    /// The limit of long keys that wait for their values is reached.
     LongKeys,
     /// No item can be evicted to make room.
     OutOfMemory,
-    /// There is no such database.
+    /// The database does not exist.
     Database,
-    /// An item is copied within its database.
+    /// The target of a copy is in another database.
     AcrossDatabases,
-    /// The database has as many connections as it may have.
+    /// The connection limit of the database is reached.
     DatabaseFull,
-    /// As many operations were done within a second as the namespace may have.
+    /// The namespace's quota of operations per second is used up.
     TooManyOps,
-    /// There is no such version of the protocol.
+    /// The version of the protocol does not exist.
     Version,
-    /// An offset below 0.
+    /// A negative offset.
     Offset,
-    /// A cursor that the server did not give out.
+    /// A cursor that the server did not return.
     Cursor,
-    /// A client name or attribute has a space or a line end in it, or is too long.
+    /// A client name or attribute contains a space or a line end, or is too long.
     ClientText,
     /// Options of `EXPIRE` that exclude each other.
     ExpireOptions,
@@ -72,85 +72,85 @@ pub(super) enum Fault {
     ExpireOrder,
     /// A subscriber of version 2 may not call this command.
     Subscribed(&'static str),
-    /// The name of a channel is longer than the name of a key's may be.
+    /// The name of a channel is longer than the longest notification channel of a key.
     ChannelTooLong,
-    /// `CONFIG GET` is asked for more patterns than may be.
+    /// Too many patterns for one `CONFIG GET`.
     TooManyPatterns,
     /// A pattern would take too many steps to match.
     PatternTooLong,
-    /// The client is subscribed to as much as one may be.
+    /// The client has the maximum number of subscriptions.
     TooManySubscriptions,
-    /// All clients together are subscribed to as much as may be.
+    /// The memory for subscriptions and messages of all clients is used up.
     NoMailMemory,
     /// The limit on clients that monitor is reached.
     TooManyMonitors,
-    /// The client is on another host and could be anyone.
+    /// The client is on another host and unknown (protected mode).
     Protected,
-    /// No kind of pause.
+    /// Not a mode of a pause.
     PauseMode,
-    /// Not numbers of clients.
+    /// Not client numbers.
     ClientId,
-    /// Not the number of a client.
+    /// Not a client number.
     ClientIdAbove0,
     /// No client is connected from that address.
     NoSuchClient,
-    /// Not a length of time that may be waited.
+    /// Not a duration that the server can wait.
     Timeout,
-    /// A command that the configuration disables.
+    /// The configuration disables the command.
     Disabled(&'static str),
     /// The key holds a value of another type.
     WrongType,
-    /// The field holds something else.
+    /// The field's value is not an integer.
     FieldNotInteger,
-    /// The field holds something else.
+    /// The field's value is not a number.
     FieldNotFloat,
     /// The increment of a field is not a finite number.
     InfiniteDelta,
-    /// A number of things that cannot be.
+    /// A count out of range.
     OutOfRange,
-    /// A number of things that has no opposite.
+    /// A count that cannot be negated.
     NoOppositeCount,
-    /// A time below 0 where none may be.
+    /// A negative time where none is allowed.
     ExpireBelowZero,
-    /// The word `FIELDS` and a number of fields are not where they should be.
+    /// The word `FIELDS` and a number of fields are missing or not in their place.
     FieldsMissing,
     /// A number of fields below 1.
     FieldsCount,
-    /// The number of fields differs from the given one.
+    /// The number of fields differs from the stated one.
     FieldsOther,
     /// A bin would not fit into one item.
     RecordTooLarge,
-    /// An answer that no output has room for.
+    /// A reply that no output has room for.
     AnswerTooLong,
-    /// A value whose bytes are not what they should be.
+    /// A value whose bytes are damaged.
     Damaged,
-    /// There are as many sets as may be.
+    /// The limit on the number of sets is reached.
     TooManySets,
-    /// A name of no bytes or of too many.
+    /// The name of a set is empty or too long.
     SetName,
     /// `MULTI` after `MULTI`.
     NestedMulti,
     /// `WATCH` after `MULTI`.
     WatchInMulti,
-    /// A command that ends what `MULTI` began.
+    /// A command that needs an earlier `MULTI`.
     WithoutMulti(&'static str),
-    /// A request was refused while it was to be queued.
+    /// A request was refused instead of queued.
     ExecAbort,
     /// `EXEC` itself was refused.
     ExecRefused,
-    /// More is to be queued or watched than a connection, or all of them, may.
+    /// The limit of queued requests or watched keys, of one connection or of all, is reached.
     QueueTooLong,
-    /// Clients hold as many bytes outside the store as they may.
+    /// Client memory is used up.
     ClientMemory,
-    /// There is no such key.
+    /// The key does not exist.
     NoKey,
-    /// Source and target are one key.
+    /// Source and target are the same key.
     SameKey,
     /// More keys match than one reply lists.
     TooManyKeys,
-    /// An answer that is longer than is kept until its client takes it.
+    /// A reply that is longer than the limit of replies that wait for their client.
     KeysTooLong,
-    /// A time to wait below 0.
+    /// A negative time to wait.
     TimeoutBelowZero,
 }
 
@@ -264,7 +264,7 @@ impl Fault {
         [whole, "", ""]
     }
 
-    /// Puts the error line.
+    /// Writes the error line.
     #[cold]
     pub(super) fn say(self, out: &mut OutBuffer) {
         let mut line = Line::new();
@@ -282,27 +282,27 @@ impl Fault {
 
 pub(super) type Line = Fixed<512>;
 
-/// Bytes of one word, and of all, that an error repeats.
+/// The number of bytes of one word, and of all words, that an error repeats.
 const SHOWN_MAX: usize = 128;
-/// Bytes around a word that an error repeats.
+/// The number of bytes around a word that an error repeats.
 const QUOTES_BYTES: usize = 3;
-/// Offset at which the repeated words of a request end at most in the line of [`unknown`]: what may follow them still
-/// fits.
+/// The highest offset at which the repeated words of a request end in the line of [`unknown`], so that the rest of the
+/// line still fits.
 const ARGS_END_MAX: usize = 384;
 
-/// Puts what is shown of a word: at most `most` bytes, with a space in place of what would end the line.
+/// Writes at most `most` bytes of a word, with spaces in place of line ends.
 pub(super) fn shown(line: &mut Line, word: &[u8], most: usize) {
     for byte in word.iter().take(most) {
         line.push(if byte.is_ascii_control() { b' ' } else { *byte });
     }
 }
 
-/// Operations that the reply to an unknown command counts as. It compares the name with those of all commands, in
+/// The cost of the reply to an unknown command, in operations. It compares the name with those of all commands, in
 /// 90,000 instructions (case `resp-unknown` of `xtask gate`).
 pub const UNKNOWN_OPS: usize = 24;
 
-/// Answers an unknown command: names the nearest command, if one is near, and for a command of Redis says why the
-/// server does not have it.
+/// Replies to an unknown command. Names the nearest command, if there is one. For a Redis command, states why the
+/// server does not support it.
 #[cold]
 pub(super) fn unknown(out: &mut OutBuffer, name: &[u8], args: Args<'_>) {
     let mut line = Line::new();
@@ -336,7 +336,7 @@ pub(super) fn unknown(out: &mut OutBuffer, name: &[u8], args: Args<'_>) {
     reply::error(out, line.as_slice());
 }
 
-/// Answers a word that means nothing where it stands: `text`, and the word in quotes.
+/// Replies to a word that is not valid in its place: `text`, and the word in quotes.
 #[cold]
 pub(super) fn word(out: &mut OutBuffer, text: &'static str, word: &[u8]) {
     let mut line = Line::new();
@@ -347,7 +347,7 @@ pub(super) fn word(out: &mut OutBuffer, text: &'static str, word: &[u8]) {
     reply::error(out, line.as_slice());
 }
 
-/// Answers an option that the command does not have.
+/// Replies to an option that the command does not have.
 #[cold]
 pub(super) fn option(out: &mut OutBuffer, word: &[u8]) {
     let mut line = Line::new();
@@ -356,7 +356,7 @@ pub(super) fn option(out: &mut OutBuffer, word: &[u8]) {
     reply::error(out, line.as_slice());
 }
 
-/// Answers a subcommand that the command does not have.
+/// Replies to a subcommand that the command does not have.
 #[cold]
 pub(super) fn unknown_part(out: &mut OutBuffer, command: &'static str, name: &[u8]) {
     let mut line = Line::new();
@@ -368,7 +368,7 @@ pub(super) fn unknown_part(out: &mut OutBuffer, command: &'static str, name: &[u
     reply::error(out, line.as_slice());
 }
 
-/// Answers a subcommand that the command does not have, or that has other arguments.
+/// Replies to a subcommand that the command does not have, or that has other arguments.
 #[cold]
 pub(super) fn subcommand(out: &mut OutBuffer, command: &'static str, name: &[u8]) {
     let mut line = Line::new();

@@ -7,17 +7,17 @@ use std::sync::Arc;
 /// The identity of a client.
 #[derive(Clone, Debug, Default)]
 pub(in crate::resp) enum ClientUser {
-    /// It has not said: the default user.
+    /// The default user: the client has not authenticated.
     #[default]
     Default,
-    /// One of the users of `listen.auth_file`, who may do everything.
+    /// A user of `listen.auth_file`, who has all rights.
     OfFile,
-    /// This one.
+    /// A user with rights of its own.
     User(Arc<User>),
 }
 
 impl ClientUser {
-    /// Returns the form for the server that continues with the connection.
+    /// Returns the user in the form in which it moves to another process.
     pub(in crate::resp) fn carried(&self) -> CarriedUser {
         match self {
             Self::Default => CarriedUser::Anonymous,
@@ -26,7 +26,7 @@ impl ClientUser {
         }
     }
 
-    /// Returns the session's user here. A user that was deleted meanwhile becomes the default one.
+    /// Returns the session's user in this process. A user that was deleted meanwhile becomes the default user.
     pub(in crate::resp) fn of(carried: &CarriedUser, users: &Users) -> Self {
         match carried {
             CarriedUser::Anonymous => Self::Default,

@@ -1,12 +1,12 @@
-//! Users with rights: `ACL`, and what every request of a client that may not do everything is asked for.
+//! Users with rights: `ACL`, and the checks of every request of a client that has not all rights.
 //!
 //! ```text
-//!   request ──> is there any user but the default one, as it was made?  no: nothing more is looked at
-//!                 yes ──> the client's user, found again when users changed ──> may it do everything? ──> go on
-//!                     └─no─> command ──> keys ──> channels ──> namespace ──> go on, or NOPERM and an entry in the log
+//!   request ──> is there any user other than the original default user?  no: no further check
+//!                 yes ──> the client's user, looked up again if users changed ──> has it all rights? ──> continue
+//!                     └─no─> command ──> keys ──> channels ──> namespace ──> continue, or NOPERM and a log entry
 //! ```
-//! Rights are asked for when a request is executed or queued, and of a queued one again when it is executed.
-//! memcached's clients have no rights of their own: they are let in by `listen.auth_file`, or all of them.
+//! Rights are checked when a request is executed or queued. A queued request is checked again when it is executed.
+//! memcached clients have no rights of their own: `listen.auth_file` admits them, or all of them are admitted.
 
 use crate::resp::aside;
 use crate::resp::clients;
@@ -31,18 +31,18 @@ use rights::{CATEGORIES, READ, WRITE, hex, number_of, numbers};
 use std::sync::Arc;
 use users::{DEFAULT, NAME_BYTES_MAX, NO_MEMORY, Refusal, is_name};
 
-/// Which keys of a request are at hand.
+/// The keys of a request that are known when its rights are checked.
 #[derive(Clone, Copy)]
 pub(super) enum Asked<'k, 'c> {
-    /// All its arguments are.
+    /// All arguments are known.
     All(Args<'c>),
-    /// This one is its only key.
+    /// The only key.
     One(&'k [u8]),
-    /// Some come later.
+    /// Further keys are received later.
     Some,
 }
 
-/// Returns what a command does to its key number `place`.
+/// Returns the kinds of access of a command to its key number `place`.
 fn access(entry: &Entry, place: usize, args: Option<Args<'_>>) -> u8 {
     match entry.name {
         "exists" | "type" | "touch" | "strlen" | "hlen" | "hexists" | "hstrlen" | "watch" | "memory" | "object" => 0,
@@ -60,7 +60,7 @@ fn access(entry: &Entry, place: usize, args: Option<Args<'_>>) -> u8 {
     }
 }
 
-/// Why a request is refused, and about what.
+/// The reason why a request is refused, and its object.
 struct Denied {
     fault: Fault,
     reason: &'static str,
@@ -73,7 +73,7 @@ impl Denied {
     }
 }
 
-/// Returns the reason why `rights` refuse request number `number`, wherever its client is; `None` if they allow it.
+/// Returns the reason why `rights` refuse request number `number` in any namespace; `None` if they allow it.
 fn denied(rights: &Rights, entry: &'static Entry, number: usize, asked: Asked<'_, '_>) -> Option<Denied> {
     if !rights.allows(number) {
         return Some(Denied { fault: Fault::NoPermission(number), reason: "command", object: name_of(number).into() });
@@ -91,7 +91,7 @@ fn denied(rights: &Rights, entry: &'static Entry, number: usize, asked: Asked<'_
     }
     match asked {
         _ if entry.has(Flag::PubSub) => None,
-        // What goes over whole sets of records tells of keys that it does not name.
+        // A command on whole sets of records accesses keys that it does not name.
         _ if entry.keys.0 == 0 => (entry.name.starts_with("rec.") && !rights.all_keys()).then(|| key(b"")),
         Asked::All(args) => {
             let mut keys = entry.keys_of(args).enumerate();
@@ -103,7 +103,7 @@ fn denied(rights: &Rights, entry: &'static Entry, number: usize, asked: Asked<'_
     }
 }
 
-/// Refuses what this client's user may not do. Called while there are users that may not do everything.
+/// Refuses a request that the client's user may not execute. Called only while some user has not all rights.
 #[cold]
 pub(super) fn permit(call: &mut Call<'_, '_>, entry: &'static Entry, asked: Asked<'_, '_>) -> Run {
     let changes = call.ctx.admission.user_changes;
@@ -125,7 +125,7 @@ pub(super) fn permit(call: &mut Call<'_, '_>, entry: &'static Entry, asked: Aske
         call.session.free_at = changes;
         return Ok(());
     }
-    // Everyone may say who it is, and go.
+    // Every user may authenticate and leave.
     if matches!(entry.name, "auth" | "hello" | "quit" | "reset") {
         return Ok(());
     }
@@ -137,14 +137,14 @@ pub(super) fn permit(call: &mut Call<'_, '_>, entry: &'static Entry, asked: Aske
     Err(denied.fault.into())
 }
 
-/// Returns what `rights` have against a request where the client is, or where it is to go.
+/// Returns the reason why `rights` refuse a request in the client's namespace, or in the one that it selects.
 fn denied_namespace(call: &Call<'_, '_>, rights: &Rights, entry: &Entry, first: Option<&[u8]>) -> Option<Denied> {
     if rights.all_namespaces() {
         return None;
     }
     let namespaces = &call.ctx.shared.namespaces;
     let there = match entry.name {
-        // One that there is not is refused by the command.
+        // If the namespace does not exist, the command itself refuses it.
         "select" => namespaces.find(first?)?,
         "flushall" => return Some(Denied::namespace("all")),
         name if name.starts_with("rec.") || entry.categories.contains(&"keyspace") => call.session.namespace,
@@ -155,8 +155,8 @@ fn denied_namespace(call: &Call<'_, '_>, rights: &Rights, entry: &Entry, first: 
     (!rights.allows_namespace(there.0, &name)).then(|| Denied::namespace(&name))
 }
 
-/// Asks once more for what was asked when the request was queued: users may have changed, and a request before it
-/// in the transaction may have changed them.
+/// Checks the rights of a queued request again: users may have changed since it was queued, even by an earlier request
+/// of the same transaction.
 pub(super) fn permit_queued(call: &mut Call<'_, '_>, entry: &'static Entry, args: Args<'_>) -> Result<(), Fault> {
     let changes = call.ctx.shared.users.changes();
     if changes == 0 {
@@ -174,7 +174,7 @@ pub(super) fn permit_queued(call: &mut Call<'_, '_>, entry: &'static Entry, args
     Err(Fault::NoLonger(reason))
 }
 
-/// Finds the client's user again after users were changed. Returns false if it was removed.
+/// Looks up the client's user again after users were changed. Returns false if the user was removed.
 fn follow_users(call: &mut Call<'_, '_>) -> bool {
     if let ClientUser::User(user) = &call.session.user {
         match call.ctx.shared.users.find(&user.name) {
@@ -192,7 +192,7 @@ fn log_refusal(call: &mut Call<'_, '_>, reason: &'static str, object: Vec<u8>, u
     call.ctx.shared.users.refused(Refusal { reason, context, object, user }, call.ctx.now, client);
 }
 
-/// The client is `name`, if it knows the password.
+/// Authenticates the client as `name`, if the password is right.
 pub(super) fn admit(call: &mut Call<'_, '_>, name: &[u8], password: &[u8], has_name: bool) -> Run {
     let shared = &call.ctx.shared;
     let file = shared.auth.as_ref();
@@ -218,7 +218,7 @@ pub(super) fn admit(call: &mut Call<'_, '_>, name: &[u8], password: &[u8], has_n
     Ok(())
 }
 
-/// The client's user.
+/// Returns the name of the client's user.
 fn user_name(call: &Call<'_, '_>) -> Vec<u8> {
     match &call.session.user {
         ClientUser::User(user) => user.name.clone(),
@@ -316,7 +316,7 @@ fn set_user<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         }
         let mut line = Line::new();
         line.put(b"ERR Error in ACL SETUSER modifier '");
-        // A password that was mistyped is not repeated.
+        // A mistyped password is not repeated.
         let rule = rules.get(number).copied().unwrap_or_default();
         shown(&mut line, if rule.starts_with(b">") { b">" } else { rule }, 128);
         line.put(b"': ");
@@ -328,7 +328,7 @@ fn set_user<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     Ok(())
 }
 
-/// Removes users, and ends their connections.
+/// Removes users, and closes the connections of their clients.
 fn remove_users<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     if args.into_iter().any(|name| name == DEFAULT) {
         reply::error(call.out, b"ERR The 'default' user cannot be removed");
@@ -415,7 +415,7 @@ fn tell_log(call: &mut Call<'_, '_>, what: Option<&[u8]>) -> Run {
     aside::say_long(call, all)
 }
 
-/// Says what would become of a request of another user.
+/// Replies whether another user may execute a request (`ACL DRYRUN`).
 fn dry_run<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (name, command) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     let Some(user) = call.ctx.shared.users.find(name) else {

@@ -1,11 +1,11 @@
-//! What a user may do: commands, keys and channels; and the rules by which that is said.
+//! The rights of a user, for commands, keys, channels and namespaces, and the rules that set them.
 //!
 //! ```text
 //!   +get -set +@read +config|get  ~pattern %R~pattern  &pattern  ns=shop     on off >password nopass
 //!   └──────── commands ─────────┘ └────── keys ──────┘ channels  namespaces  └───── the user ──────┘
 //! ```
-//! Each command and subcommand has a number, and a user one bit for each. What was said of commands is kept as text
-//! too, since it is listed in that form.
+//! Each command and subcommand has a number, and a user has one bit for each. The rules for commands are also kept as
+//! text, because `ACL` lists them in that form.
 
 use super::super::catalog::{COMMANDS, Entry, find};
 use super::super::support::absent_of;
@@ -15,9 +15,9 @@ use crate::glob::{is_bounded, matches};
 use crate::keyspace::namespace_config::NAME_BYTES_MAX as NAMESPACE_BYTES_MAX;
 use std::fmt::Write as _;
 
-/// Commands and subcommands at most.
+/// The maximum number of commands and subcommands.
 const NUMBERS_MAX: usize = 256;
-/// Patterns and rules of one user at most.
+/// The maximum number of patterns and rules of one user.
 pub const RULES_MAX: usize = 1000;
 
 const _: () = assert!(COMMANDS.len() + SUBCOMMANDS.len() <= NUMBERS_MAX);
@@ -47,9 +47,9 @@ pub(super) const CATEGORIES: [&str; 21] = [
     "scripting",
 ];
 
-/// Kinds of access of a request to a key.
+/// The bit of read access to a key.
 pub const READ: u8 = 1;
-/// The same.
+/// The bit of write access to a key.
 pub const WRITE: u8 = 2;
 
 /// A bit for each command and subcommand.
@@ -70,14 +70,14 @@ impl Bits {
     }
 }
 
-/// Every command and subcommand with its number and its categories; subcommands as `config|get`.
+/// Returns every command and subcommand with its number and its categories. A subcommand has the form `config|get`.
 pub(super) fn numbers() -> impl Iterator<Item = (usize, String, &'static [&'static str])> {
     let commands = COMMANDS.iter().map(|entry| (entry.name.to_owned(), entry.categories));
     let parts = SUBCOMMANDS.iter().map(|(command, part, categories)| (format!("{command}|{part}"), *categories));
     commands.chain(parts).enumerate().map(|(number, (name, categories))| (number, name, categories))
 }
 
-/// The number of a request: that of its subcommand where it has one.
+/// Returns the number of a request: that of its subcommand, if it has one.
 pub(super) fn number_of(entry: &Entry, first: Option<&[u8]>) -> usize {
     let part = first.filter(|_| entry.keys.0 != 1).and_then(|first| {
         let is = |(command, part, _): &(&str, &str, _)| {
@@ -89,7 +89,7 @@ pub(super) fn number_of(entry: &Entry, first: Option<&[u8]>) -> usize {
     part.map_or_else(own, |part| COMMANDS.len() + part)
 }
 
-/// The name of a request, as errors and the log have it.
+/// Returns the name of a request for errors and the log.
 pub(in crate::resp) fn name_of(number: usize) -> String {
     match number.checked_sub(COMMANDS.len()).map(|part| SUBCOMMANDS[part]) {
         Some((command, part, _)) => format!("{command}|{part}"),
@@ -97,7 +97,7 @@ pub(in crate::resp) fn name_of(number: usize) -> String {
     }
 }
 
-/// A pattern of keys, and what may be done to them.
+/// A pattern of keys, and the kinds of access that it allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct KeyPattern {
     may: u8,
@@ -113,11 +113,11 @@ pub struct Rights {
     all_commands: bool,
     keys: Vec<KeyPattern>,
     channels: Vec<Vec<u8>>,
-    /// Names and numbers of the namespaces whose keys may be used; none: those of all.
+    /// Names and numbers of the namespaces whose keys may be used; empty: all namespaces.
     namespaces: Vec<String>,
 }
 
-/// Why a rule is not taken, in the words of Redis.
+/// The reason why a rule is refused, in Redis's words.
 pub type Wrong = &'static str;
 
 const SYNTAX: Wrong = "Syntax error";
@@ -131,7 +131,7 @@ const TOO_COMPLEX: Wrong = "Pattern too complex: more than 512 bytes between its
 const TOO_MANY: Wrong = "The user has as many rules as this server keeps";
 
 impl Rights {
-    /// Nothing is allowed.
+    /// Creates rights that allow nothing.
     pub(super) fn none() -> Self {
         Self {
             commands: Bits::NONE,
@@ -143,7 +143,7 @@ impl Rights {
         }
     }
 
-    /// Everything is.
+    /// Creates rights that allow everything.
     pub(super) fn all() -> Self {
         let mut all = Self::none();
         for rule in ["allcommands", "allkeys", "allchannels"] {
@@ -152,7 +152,7 @@ impl Rights {
         all
     }
 
-    /// Returns what it allocates, in bytes.
+    /// Returns the number of bytes that it allocates.
     pub(super) fn cost(&self) -> u64 {
         let keys = self.keys.iter().map(|key| size_of::<KeyPattern>() + key.pattern.len());
         let texts = self.rules.iter().chain(&self.namespaces).map(|text| size_of::<String>() + text.len());
@@ -160,7 +160,7 @@ impl Rights {
         keys.chain(texts).chain(channels).map(|bytes| bytes + BLOCK_BYTES).sum::<usize>() as u64
     }
 
-    /// Gives back what it has allocated and does not need.
+    /// Releases allocated memory that it does not need.
     pub(super) fn shrink(&mut self) {
         self.rules.shrink_to_fit();
         self.keys.shrink_to_fit();
@@ -168,7 +168,7 @@ impl Rights {
         self.namespaces.shrink_to_fit();
     }
 
-    /// Everything is allowed.
+    /// Returns true if everything is allowed.
     pub(super) fn is_all(&self) -> bool {
         self.commands == Bits::ALL && self.all_keys() && self.all_channels() && self.all_namespaces()
     }
@@ -185,29 +185,29 @@ impl Rights {
         self.commands.has(number)
     }
 
-    /// Returns whether all of `access` may be done to a key.
+    /// Returns true if all kinds of `access` to a key are allowed.
     pub(super) fn allows_key(&self, key: &[u8], access: u8) -> bool {
         self.keys.iter().any(|allowed| allowed.may & access == access && matches(&allowed.pattern, key))
     }
 
-    /// Returns whether a channel may be used; a pattern of channels only as it was said.
+    /// Returns true if a channel may be used. A pattern of channels is allowed only if a rule has exactly this pattern.
     pub(super) fn allows_channel(&self, name: &[u8], is_pattern: bool) -> bool {
         let fits = |allowed: &Vec<u8>| if is_pattern { allowed == name } else { matches(allowed, name) };
         self.all_channels() || self.channels.iter().any(fits)
     }
 
-    /// Nothing was said of namespaces.
+    /// Returns true if no rule names a namespace.
     pub(super) fn all_namespaces(&self) -> bool {
         self.namespaces.is_empty()
     }
 
-    /// Returns whether the keys of a namespace with this number and this name may be used.
+    /// Returns true if the keys of a namespace with this number and this name may be used.
     pub(super) fn allows_namespace(&self, number: u8, name: &str) -> bool {
         let is = |said: &String| said == name || said.parse() == Ok(number);
         self.all_namespaces() || self.namespaces.iter().any(is)
     }
 
-    /// Takes a rule about commands, keys, channels or namespaces; `None`: it is about something else.
+    /// Applies a rule about commands, keys, channels or namespaces. Returns `None` if the rule is about something else.
     pub(super) fn apply(&mut self, rule: &[u8]) -> Result<Option<()>, Wrong> {
         if self.rules.len() + self.keys.len() + self.channels.len() + self.namespaces.len() >= RULES_MAX {
             return Err(TOO_MANY);
@@ -266,7 +266,7 @@ impl Rights {
         Ok(Some(()))
     }
 
-    /// By its name or its number, whether there is such a one now or not.
+    /// Allows a namespace by its name or its number, even if it does not exist now.
     fn add_namespace(&mut self, name: &[u8]) -> Result<(), Wrong> {
         let name = std::str::from_utf8(name).map_err(|_| SYNTAX)?;
         plain(name.as_bytes())?;
@@ -309,7 +309,7 @@ impl Rights {
             let (number, ..) = numbers().find(|(_, known, _)| *known == name).ok_or(UNKNOWN)?;
             self.commands.set(number, allowed);
         } else {
-            // One of Redis that is not answered here may be named, and nothing comes of it.
+            // A Redis command that this server does not support may be named, without effect.
             if find(name.as_bytes()).is_none() && absent_of(name.as_bytes()).is_none() {
                 return Err(UNKNOWN);
             }
@@ -325,13 +325,13 @@ impl Rights {
         Ok(())
     }
 
-    /// Returns what was said of commands.
+    /// Returns the rules for commands as text.
     pub(super) fn commands_text(&self) -> String {
         let first = if self.all_commands { "+@all" } else { "-@all" };
         [first].into_iter().chain(self.rules.iter().map(String::as_str)).collect::<Vec<_>>().join(" ")
     }
 
-    /// Returns what was said of keys.
+    /// Returns the rules for keys as text.
     pub(super) fn keys_text(&self) -> Vec<u8> {
         let one = |key: &KeyPattern| {
             let mark = ["", "%R", "%W", ""][usize::from(key.may)];
@@ -340,14 +340,14 @@ impl Rights {
         self.keys.iter().map(one).collect::<Vec<_>>().join(&b' ')
     }
 
-    /// Returns what was said of channels.
+    /// Returns the rules for channels as text.
     pub(super) fn channels_text(&self) -> Vec<u8> {
         self.channels.iter().map(|pattern| [b"&", &pattern[..]].concat()).collect::<Vec<_>>().join(&b' ')
     }
 }
 
 impl Rights {
-    /// Returns what was said of namespaces.
+    /// Returns the rules for namespaces as text.
     pub(super) fn namespaces_text(&self) -> Vec<u8> {
         self.namespaces.iter().map(|name| format!("ns={name}")).collect::<Vec<_>>().join(" ").into_bytes()
     }
@@ -358,13 +358,13 @@ fn bounded(pattern: &[u8]) -> Result<(), Wrong> {
     if is_bounded(pattern) { Ok(()) } else { Err(TOO_COMPLEX) }
 }
 
-/// Returns what stands in a line between spaces.
+/// Refuses a pattern with a space, a line end or a zero byte, because rules are written as words of a line.
 fn plain(pattern: &[u8]) -> Result<(), Wrong> {
     let is_plain = !pattern.iter().any(|byte| matches!(byte, b' ' | 0 | b'\r' | b'\n'));
     if is_plain { Ok(()) } else { Err("Syntax error") }
 }
 
-/// The text of 32 bytes in hexadecimal digits.
+/// Returns bytes as text in hexadecimal digits.
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");

@@ -1,4 +1,4 @@
-//! Commands whose first argument says which of several they are: each of those has categories of its own.
+//! Commands whose first argument is a subcommand. Each subcommand has its own categories.
 
 /// Command, subcommand and categories, in the order of their names.
 #[rustfmt::skip]

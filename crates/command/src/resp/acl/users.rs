@@ -1,7 +1,9 @@
-//! ClientUser there is: users by name, their passwords, the file that they are kept in, and what was refused.
+//! The users of a server: by name, with their passwords, the file that stores them, and the log of refusals.
 //!
-//! Invariants: no password is kept, only its SHA-256, and neither is in a log line, an error or a `Debug` text; a check
-//! takes as long whatever of a password is right; a user that is changed is another value: who holds one sees it whole.
+//! Invariants:
+//! - Only the SHA-256 of a password is kept. Neither is in a log line, an error or a `Debug` text.
+//! - The time of a check does not depend on how much of a password is right.
+//! - A change of a user creates a new value, so a thread that holds the old one never sees a partial change.
 
 use super::rights::{Rights, Wrong, hex};
 use crate::clients::auth::same_digest;
@@ -14,19 +16,19 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-/// Users at most.
+/// The maximum number of users.
 pub const USERS_MAX: usize = 1000;
-/// Bytes of a user's name at most.
+/// The maximum number of bytes of a user's name.
 pub const NAME_BYTES_MAX: usize = crate::clients::client_info::CLIENT_TEXT_MAX;
-/// Passwords of one user at most.
+/// The maximum number of passwords of one user.
 const PASSWORDS_MAX: usize = 100;
-/// Refusals that are listed.
+/// The maximum number of listed refusals.
 const LOG_MAX: usize = 128;
-/// Bytes of a key, channel or name that a refusal keeps: what is refused is as long as its client likes.
+/// The number of bytes that a refusal keeps of a key, channel or name. The client chooses the length of the original.
 const LOG_OBJECT_BYTES_MAX: usize = 1024;
-/// A refusal that comes again within so many ms is counted with the earlier one.
+/// A refusal that is repeated within this time, in ms, is counted in the entry of the earlier one.
 const LOG_SAME_MS: u64 = 60_000;
-/// A file of users is not larger than this, in bytes.
+/// The maximum size of a file of users, in bytes.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 /// Approximate overhead of an allocated block, in bytes.
 pub(super) const BLOCK_BYTES: usize = 32;
@@ -38,7 +40,7 @@ const NO_PASSWORD: Wrong = "The password you are trying to remove from the user 
 const BAD_HASH: Wrong =
     "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters";
 const TOO_MANY: Wrong = "The user has as many passwords as this server keeps";
-/// Users and rules take as much of the memory of clients as they may.
+/// The refusal of a change that needs more client memory than users may have.
 pub(super) const NO_MEMORY: Wrong = "users and their rules take as much memory as they may: raise limits.client_memory";
 
 /// A user.
@@ -48,8 +50,8 @@ pub struct User {
     pub(super) no_password: bool,
     passwords: Vec<[u8; 32]>,
     pub(super) rights: Rights,
-    /// Its share of client memory, once it is one of the users. An older version counts as long as a connection holds
-    /// it.
+    /// Its share of client memory, once it is one of the server's users. An older version keeps its share as long as a
+    /// connection holds it.
     held: Option<Grant>,
 }
 
@@ -65,20 +67,20 @@ impl User {
         Self { name: name.to_vec(), is_on: false, no_password: false, passwords: Vec::new(), rights, held: None }
     }
 
-    /// The same, to be changed.
+    /// Returns a copy that can be changed.
     fn copy(&self) -> Self {
         let (passwords, rights) = (self.passwords.clone(), self.rights.clone());
         Self { passwords, rights, is_on: self.is_on, no_password: self.no_password, ..Self::new(&self.name) }
     }
 
-    /// Returns the bytes that it takes: itself, its places in the map, and each block that it allocates.
+    /// Returns the number of bytes that it needs: itself, its places in the map, and each block that it allocates.
     fn cost(&self) -> u64 {
         let name = 2 * (self.name.len() + BLOCK_BYTES);
         let own = size_of::<Self>() + self.passwords.len() * 32 + 2 * BLOCK_BYTES;
         (name + own) as u64 + self.rights.cost()
     }
 
-    /// Reserves what it takes.
+    /// Reserves the client memory that it needs.
     fn hold(mut self, budget: &Arc<Budget>) -> Result<Arc<Self>, Wrong> {
         self.rights.shrink();
         self.held = Some(budget.grant(budget::Kind::Rules, self.cost()).ok_or(NO_MEMORY)?);
@@ -89,7 +91,7 @@ impl User {
         Self { is_on: is_open, no_password: is_open, rights: Rights::all(), ..Self::new(DEFAULT) }
     }
 
-    /// Takes a rule.
+    /// Applies a rule.
     pub(super) fn apply(&mut self, rule: &[u8]) -> Result<(), Wrong> {
         if self.rights.apply(rule)?.is_some() {
             return Ok(());
@@ -127,7 +129,7 @@ impl User {
         Ok(())
     }
 
-    /// Returns whether this is one of its passwords. Compares with all of them.
+    /// Returns true if this is one of its passwords. Compares with all of them.
     fn admits(&self, password: &[u8]) -> bool {
         let digest: [u8; 32] = Sha256::digest(password).into();
         let any = same_digest(&self.passwords, &digest);
@@ -140,12 +142,12 @@ impl User {
         [first].into_iter().chain(self.no_password.then_some("nopass")).collect()
     }
 
-    /// The digests of its passwords, in hexadecimal digits.
+    /// Returns the digests of its passwords, in hexadecimal digits.
     pub(super) fn digests(&self) -> impl Iterator<Item = String> {
         self.passwords.iter().map(|digest| hex(digest))
     }
 
-    /// The line that says all of it.
+    /// Returns the line that describes it completely, as in the file.
     pub(super) fn line(&self) -> Vec<u8> {
         let mut line = [b"user ", &self.name[..]].concat();
         let mut put = |word: &[u8]| {
@@ -188,7 +190,7 @@ fn unhex(text: &[u8]) -> Option<[u8; 32]> {
     Some(digest)
 }
 
-/// Why something was refused.
+/// The reason for a refusal, and its object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     /// `auth`, `command`, `key`, `channel` or `namespace`.
@@ -200,7 +202,7 @@ pub(super) struct Refusal {
     pub(super) user: Vec<u8>,
 }
 
-/// A refusal in the list.
+/// A refusal in the log.
 #[derive(Clone, Debug)]
 pub(super) struct Logged {
     pub(super) refusal: Refusal,
@@ -223,7 +225,7 @@ type ByName = BTreeMap<Vec<u8>, Arc<User>>;
 pub struct Users {
     budget: Arc<Budget>,
     by_name: RwLock<Arc<ByName>>,
-    /// Number of times that they were changed; 0: there is the default user alone, as it was made.
+    /// The number of changes. 0: there is only the original default user.
     changes: AtomicU64,
     /// True if a client that has not authenticated may do nothing.
     asks: AtomicBool,
@@ -239,7 +241,7 @@ impl std::fmt::Debug for Users {
     }
 }
 
-/// Why a file of users is not taken.
+/// The reason why a file of users cannot be loaded or saved.
 #[derive(Debug)]
 pub enum FileError {
     /// No file was named.
@@ -261,11 +263,11 @@ impl std::fmt::Display for FileError {
 }
 
 impl Users {
-    /// The default user, who may do everything, unless users of another kind are asked for (`is_open` is false); and
-    /// those of the file.
+    /// Creates the default user, and the users of the file. The default user has all rights. If `is_open` is false, it
+    /// is disabled, so that a client must authenticate first.
     ///
     /// # Errors
-    /// The file is not taken.
+    /// If the file cannot be loaded.
     pub fn new(path: Option<&Path>, is_open: bool, budget: &Arc<Budget>) -> Result<Self, FileError> {
         let users = Self::alone(path, is_open, budget);
         if path.is_some() {
@@ -277,7 +279,7 @@ impl Users {
     /// Creates the users of `lines`, which have the format of the file. The file is not read.
     ///
     /// # Errors
-    /// The lines are not taken.
+    /// If the lines are malformed.
     pub fn of_lines(path: Option<&Path>, is_open: bool, budget: &Arc<Budget>, lines: &[u8]) -> Result<Self, FileError> {
         let users = Self::alone(path, is_open, budget);
         users.replace(lines, false)?;
@@ -303,31 +305,31 @@ impl Users {
         self.changes.load(Acquire)
     }
 
-    /// Returns whether a client that has not authenticated may do nothing.
+    /// Returns true if a client that has not authenticated may do nothing.
     #[inline]
     pub fn asks(&self) -> bool {
         self.asks.load(Relaxed)
     }
 
-    /// All of them.
+    /// Returns all users.
     pub(super) fn all(&self) -> Arc<ByName> {
         Arc::clone(&self.by_name.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// There is one of this name.
+    /// Returns true if there is a user with this name.
     pub fn has(&self, name: &[u8]) -> bool {
         self.find(name).is_some()
     }
 
-    /// One of them.
+    /// Returns the user with this name.
     pub(super) fn find(&self, name: &[u8]) -> Option<Arc<User>> {
         self.all().get(name).cloned()
     }
 
-    /// The user of this name, if it has this password.
+    /// Returns the user with this name, if the password is right.
     pub(super) fn admits(&self, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
         let found = self.find(name);
-        // As long for a name without a user.
+        // For an unknown name the check takes the same time.
         let user = found.clone().unwrap_or_else(|| Arc::new(User::new(name)));
         found.filter(|_| user.admits(password))
     }
@@ -343,10 +345,10 @@ impl Users {
         Ok(answer)
     }
 
-    /// Makes or changes a user: by all of the rules, or by none.
+    /// Creates or changes a user, by all rules or by none.
     ///
     /// # Errors
-    /// Which rule, and why not.
+    /// The number of the first wrong rule, and the reason.
     pub(super) fn set(&self, name: &[u8], rules: &[&[u8]]) -> Result<(), (usize, Wrong)> {
         self.change(|users| {
             let mut user = users.get(name).map_or_else(|| User::new(name), |user| user.copy());
@@ -363,7 +365,7 @@ impl Users {
         })
     }
 
-    /// Removes users; returns those that there were.
+    /// Removes users. Returns the names of those that existed.
     pub(super) fn remove<'n>(&self, names: impl Iterator<Item = &'n [u8]>) -> Vec<Vec<u8>> {
         let removed: Result<_, std::convert::Infallible> = self.change(|users| {
             self.unsaved.store(true, Relaxed);
@@ -374,10 +376,10 @@ impl Users {
         }
     }
 
-    /// Reads the file again. If it is not taken, those that are known stay.
+    /// Reloads the file. If it cannot be loaded, the current users remain.
     ///
     /// # Errors
-    /// Why not.
+    /// If the file cannot be loaded.
     pub fn load(&self) -> Result<(), FileError> {
         use std::io::Read as _;
         let path = self.path.as_ref().ok_or(FileError::None)?;
@@ -400,7 +402,7 @@ impl Users {
     /// Replaces all users with those that [`Users::unsaved`] returned in another server.
     ///
     /// # Errors
-    /// Why they are not taken.
+    /// If the lines are malformed.
     pub fn take_up(&self, lines: &[u8]) -> Result<(), FileError> {
         self.replace(lines, true)
     }
@@ -418,10 +420,10 @@ impl Users {
         })
     }
 
-    /// Writes the file, whole or not at all.
+    /// Writes the file completely or not at all.
     ///
     /// # Errors
-    /// Why not.
+    /// If the file cannot be written.
     pub(super) fn save(&self) -> Result<(), FileError> {
         use std::os::unix::fs::OpenOptionsExt;
         let path = self.path.as_ref().ok_or(FileError::None)?;
@@ -448,7 +450,7 @@ impl Users {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a refusal.
+    /// Records a refusal in the log.
     pub(super) fn refused(&self, mut refusal: Refusal, now: UnixMillis, client: String) {
         refusal.object.truncate(LOG_OBJECT_BYTES_MAX);
         refusal.object.shrink_to_fit();
@@ -465,7 +467,7 @@ impl Users {
         log.entries.truncate(LOG_MAX);
     }
 
-    /// The latest refusals, the latest first.
+    /// Returns the latest `count` refusals, the latest first.
     pub(super) fn logged(&self, count: usize) -> Vec<Logged> {
         self.log().entries.iter().take(count).cloned().collect()
     }
@@ -475,12 +477,12 @@ impl Users {
     }
 }
 
-/// Returns whether it can be a user's name.
+/// Returns true if `name` can be a user's name.
 pub(super) fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && !name.iter().any(|byte| matches!(byte, b' ' | 0 | b'\r' | b'\n'))
 }
 
-/// The users of a file: lines of `user NAME rule ...`, empty ones and those that begin with `#`.
+/// Parses the users of a file: lines of the form `user NAME rule ...`, empty lines, and comments that begin with `#`.
 fn parse(text: &[u8], budget: &Arc<Budget>) -> Result<ByName, FileError> {
     let mut users = ByName::new();
     for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {

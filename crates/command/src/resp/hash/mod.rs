@@ -1,4 +1,4 @@
-//! Hashes: records whose bins are all returned as text. Reads use the record in place.
+//! Hashes: records whose bins are returned as text. Reads use the record in place.
 
 use crate::resp::state::walk::Walk;
 mod change;
@@ -31,7 +31,7 @@ enum Telling {
 }
 
 impl Telling {
-    /// Returns the number of fields, and the most bytes that they take in a reply.
+    /// Returns the number of fields, and the maximum number of bytes that they need in a reply.
     fn measure<'r>(self, bins: impl Iterator<Item = Result<Bin<'r>, Damaged>>) -> Result<(usize, usize), Damaged> {
         bins.into_iter().try_fold((0, 0), |(fields, bytes), bin| {
             let bin = bin?;
@@ -39,7 +39,7 @@ impl Telling {
         })
     }
 
-    /// Inlined by hand: it is called for each field of a hash, and what the compiler does changes with other code.
+    /// Always inlined: it is called for each field of a hash, and the compiler's own choice varies with other code.
     #[inline(always)]
     fn put(self, out: &mut OutBuffer, bin: &Bin<'_>) {
         if self != Self::Values {
@@ -51,10 +51,10 @@ impl Telling {
     }
 }
 
-/// Bytes whose copy counts as an operation.
+/// The number of copied bytes that counts as one operation.
 const COPIED_BYTES_AN_OP: usize = 4 << 10;
 
-/// Gives `look` the record under a key, if there is one, counts the read, and answers with the number it makes.
+/// Calls `look` with the record at a key, if there is one, counts the read, and replies with the returned number.
 pub(super) fn number_of(
     call: &mut Call<'_, '_>,
     bytes: &[u8],
@@ -86,7 +86,7 @@ fn tell_all<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, tel
     }
 }
 
-/// Answers with all fields of a record, leaf after leaf.
+/// Replies with all fields of a record, leaf by leaf.
 fn tell_leaves(call: &mut Call<'_, '_>, key: &[u8], telling: Telling) -> Run {
     let mut walk = call.session.walk.take().unwrap_or_default();
     let ran = tell_leaves_on(call, key, telling, &mut walk);
@@ -124,7 +124,8 @@ fn tell_leaves_on(call: &mut Call<'_, '_>, key: &[u8], telling: Telling, walk: &
     Ok(())
 }
 
-/// Answers with all fields of a record in this visit. False, and nothing is put, if it is kept in leaves.
+/// Replies with all fields of a record in this visit. Returns false and writes nothing if the record is stored in
+/// leaves.
 fn tell_all_here<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, telling: Telling) -> Result<bool, Stop> {
     let (key, now_ms) = (call.key(args.next().unwrap_or_default()), call.ctx.now.0);
     let (version, bytes_max) = (call.session.version, typed::answer_bytes_max(call));
@@ -159,7 +160,7 @@ fn tell_all_here<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, telling: Telli
     Ok(true)
 }
 
-/// Returns whether an item is a record that is kept in leaves, so that all of it takes several visits.
+/// Returns true if an item is a record that is stored in leaves, so that reading all of it takes several visits.
 fn is_large(item: &Item<'_>) -> bool {
     matches!(item.value, Value::Typed { kind, .. } if Kind::of(kind).is_some_and(Kind::is_large))
 }
@@ -176,7 +177,7 @@ pub(super) fn hvals<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     tell_all(call, "hvals", args, Telling::Values)
 }
 
-/// `HGET` and `HMGET`: some fields of a hash, each null where there is none.
+/// `HGET` and `HMGET`: some fields of a hash. The reply for a missing field is null.
 fn tell_some<'c>(call: &mut Call<'c, '_>, bytes: &[u8], names: Args<'c>) -> Run {
     let (key, now_ms, bytes_max) = (call.key(bytes), call.ctx.now.0, typed::answer_bytes_max(call));
     let item = call.guard.items().get(&key);
@@ -198,8 +199,8 @@ pub(super) fn hget<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     tell_some(call, key, args)
 }
 
-/// Answers with something of each of many fields, an array of all, over several visits. `args` begins with the key,
-/// and the names are its last `names` words.
+/// Replies with an array that has an element for each of many fields, over several visits. `args` begins with the key,
+/// and `names` are its last words.
 pub(super) fn tell_each<'c>(
     call: &mut Call<'c, '_>,
     name: &'static str,
@@ -230,7 +231,7 @@ fn tell_each_on<'c>(
         call.out.fill_head(head, line.as_slice());
         walk.head = Some(head);
     }
-    // The first word that counts as done is one that `end_visit` may have to note.
+    // The position is in `walk`, because `end_visit` may set `session.done` to 1.
     let mut left = names.behind(walk.left as u32, walk.wanted as usize);
     while left.len() > 0 {
         let (slice, behind) = left.split(FIELDS_A_SLICE);
@@ -241,7 +242,7 @@ fn tell_each_on<'c>(
                 let Some(name) = rest.next() else { return Ok(done) };
                 let bin = record.map(|record| record.find(&Name::new(name), now_ms)).transpose()?.flatten();
                 match each(out, bin, now_ms) {
-                    // What is put stays; the next visit goes on behind it.
+                    // The elements written so far remain; the next visit continues after them.
                     Err(Stop::State(_)) if done.0 > 0 => return Ok(done),
                     put => put?,
                 }

@@ -1,7 +1,7 @@
-//! Walks over the fields of a hash, and draws from them.
+//! Scans over the fields of a hash, and random selection of fields.
 //!
-//! A cursor is a place in the order of the hashes of the names: a field that remains is returned once by a whole walk,
-//! whatever is stored and deleted meanwhile.
+//! A cursor is a position in the order of the hashes of the names. A whole scan returns each field that remains exactly
+//! once, even if other fields are stored and deleted meanwhile.
 
 use crate::glob::matches;
 use crate::resp::call::{Call, Run, Stop};
@@ -23,12 +23,12 @@ use protocol::resp::{Args, Version};
 use protocol::sink::{Fixed, Sink};
 use record::{Bin, Digits, HASHES};
 
-/// A hash of so many fields is reported whole, whatever the count.
+/// A hash of at most this many fields is returned whole, whatever the count.
 const WHOLE_MAX: usize = 128;
-/// Fields returned if no count is given.
+/// The number of returned fields if no count is given.
 const COUNT: i64 = 10;
 
-/// Which fields a call of `HSCAN` tells.
+/// The options of a call of `HSCAN`.
 struct Scan<'c> {
     pattern: Option<&'c [u8]>,
     count: i64,
@@ -58,7 +58,7 @@ impl<'c> Scan<'c> {
         Ok(scan)
     }
 
-    /// The end of the hashes that a step reports of a record that is one item.
+    /// Returns the end of the hashes that one step covers, in a record that is one item.
     fn to(&self, from: u64, fields: usize) -> u64 {
         if fields <= WHOLE_MAX {
             return HASHES;
@@ -73,18 +73,18 @@ impl<'c> Scan<'c> {
         hashes.contains(&u64::from(record::hash(name))) && self.pattern.is_none_or(|pattern| matches(pattern, name))
     }
 
-    /// The cursor that is reported.
+    /// Returns the cursor for the reply.
     fn cursor(&self, walk: &Walk) -> u64 {
         if walk.cursor >= HASHES { 0 } else { walk.cursor }
     }
 
-    /// The parts that are reported.
+    /// Returns the number of names and values in the reply.
     fn parts(&self, walk: &Walk) -> u64 {
         walk.keys * if self.values { 2 } else { 1 }
     }
 }
 
-/// `HSCAN`: as a transaction of its own if its count is more than a slice or an output has room for.
+/// `HSCAN`. Runs as a transaction of its own if its count is more than a slice or an output has room for.
 pub(in super::super) fn hscan<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     let mut words = args;
     let key = words.next().unwrap_or_default();
@@ -121,7 +121,7 @@ fn put_scan_head(out: &mut impl Sink, cursor: u64, parts: u64) {
     reply::array(out, parts);
 }
 
-/// Returns the number of fields under a key, or more.
+/// Returns an upper bound of the number of fields at a key.
 fn number_of_fields(call: &mut Call<'_, '_>, key: &[u8]) -> Result<usize, Stop> {
     let (key, view) = (call.key(key), call.ctx.view());
     let item = call.guard.items().peek(&key);
@@ -130,7 +130,7 @@ fn number_of_fields(call: &mut Call<'_, '_>, key: &[u8]) -> Result<usize, Stop> 
     Ok(record.map(|record| record.count_at_most(view.now_ms)).transpose()?.unwrap_or(0))
 }
 
-/// Scans in one visit; [`State::Yield`] if that is not enough for it.
+/// Scans in one visit. Returns [`State::Yield`] if one visit is not enough.
 fn scan_at_once(call: &mut Call<'_, '_>, key: &[u8], scan: &Scan<'_>, walk: &mut Walk) -> Run {
     let bytes_max = call.ctx.request_bytes_max / 2;
     let mut found = Vec::new();
@@ -152,7 +152,7 @@ fn scan_at_once(call: &mut Call<'_, '_>, key: &[u8], scan: &Scan<'_>, walk: &mut
 /// Scans over several visits.
 fn scan_on(call: &mut Call<'_, '_>, key: &[u8], scan: &Scan<'_>, walk: &mut Walk) -> Run {
     let head = *walk.head.get_or_insert_with(|| call.out.reserve_head());
-    // Changes by other clients meanwhile do not restart it.
+    // Changes by other clients do not restart the scan.
     walk.reading.goes_on_with_any();
     while !scan.is_enough(walk) {
         let mut step = std::mem::take(&mut walk.found);
@@ -178,7 +178,7 @@ fn scan_on(call: &mut Call<'_, '_>, key: &[u8], scan: &Scan<'_>, walk: &mut Walk
     Ok(())
 }
 
-/// Gives what a scan takes of the fields that are kept beside those of the cursor.
+/// Calls `put` with each field of the next part of the hash that the scan selects.
 fn scan_step(
     call: &mut Call<'_, '_>,
     key: &[u8],
@@ -193,7 +193,7 @@ fn scan_step(
     walk.cursor = HASHES;
     let Some(record) = record(item.as_ref(), view, &parts)?.filter(|_| from < HASHES) else { return Ok(()) };
     let fields = record.count_at_most(view.now_ms)?;
-    // A short hash is reported whole, whatever the count.
+    // A short hash is returned whole, whatever the count.
     walk.round = fields <= WHOLE_MAX;
     let to = if record.is_large() { record.step_end(from as u32)? } else { scan.to(from, fields) };
     let (mut looked, mut bytes) = (0, Vec::new());
@@ -219,10 +219,11 @@ fn scan_step(
 /// The arguments of `HRANDFIELD`.
 #[derive(Clone, Copy)]
 struct Drawing {
-    /// `None`: one field, and no array. Below 0: so many, each drawn from all.
+    /// The requested number of fields. `None`: one field, not in an array. Negative: each field is drawn from all
+    /// fields.
     count: Option<i64>,
     with_values: bool,
-    /// Clients of version 3 get pairs.
+    /// True if the client gets pairs, in version 3 of the protocol.
     in_pairs: bool,
 }
 
@@ -237,14 +238,14 @@ impl Drawing {
             (Some(word), 0) if word[..] == *b"withvalues" => true,
             _ => return Err(Fault::Syntax),
         };
-        // Redis doubles the number if values are returned.
+        // Redis doubles the count if values are returned.
         if count.is_some_and(|count| with_values && !(-i64::MAX / 2..=i64::MAX / 2).contains(&count)) {
             return Err(Fault::OutOfRange);
         }
         Ok(Self { count, with_values, in_pairs: with_values && version == Version::Resp3 })
     }
 
-    /// Fields that may be drawn several times are bounded by the longest output: each takes five bytes at least.
+    /// Checks the count of fields that may repeat against the longest output. Each field needs at least five bytes.
     fn check(self, bytes_max: usize) -> Result<(), Fault> {
         let most = bytes_max as u64 / 5;
         if self.count.is_some_and(|count| count < 0 && count.unsigned_abs() > most) {
@@ -253,7 +254,7 @@ impl Drawing {
         Ok(())
     }
 
-    /// The number of the array's elements, of so many fields.
+    /// Returns the number of elements of the array for `fields` fields.
     fn elements(self, fields: u64) -> u64 {
         fields * if self.with_values && !self.in_pairs { 2 } else { 1 }
     }
@@ -290,7 +291,7 @@ pub(in super::super) fn hrandfield<'c>(call: &mut Call<'c, '_>, args: Args<'c>) 
     slices::end_visit(call, walk, ran)
 }
 
-/// Draws from a record that is one item.
+/// Draws fields from a record that is one item.
 fn draw_from_plain(call: &mut Call<'_, '_>, key: &[u8], drawing: Drawing) -> Run {
     let (key, now_ms) = (call.key(key), call.ctx.now.0);
     let (version, bytes_max) = (call.session.version, typed::answer_bytes_max(call));
@@ -308,7 +309,7 @@ fn draw_from_plain(call: &mut Call<'_, '_>, key: &[u8], drawing: Drawing) -> Run
     if count < 0 && !bins.is_empty() && count.unsigned_abs() > DRAWN_AT_ONCE_MAX {
         drawing.check(call.ctx.request_bytes_max)?;
         if !call.beside {
-            // It goes on as a transaction of its own.
+            // The command continues as a transaction of its own.
             return Err(Fault::AnswerTooLong.into());
         }
         let mut walk = call.session.walk.take().unwrap_or_default();
@@ -323,8 +324,9 @@ fn draw_from_plain(call: &mut Call<'_, '_>, key: &[u8], drawing: Drawing) -> Run
     Ok(())
 }
 
-/// Draws over several visits: each field from a part that is drawn, or, where many different ones are wanted, by a
-/// walk over all that takes as many of those that are left as are still wanted.
+/// Draws fields over several visits. If many different fields are wanted, it walks over all fields and selects each
+/// with the probability that leaves as many as are still wanted. Otherwise it draws each field from a randomly chosen
+/// part.
 fn draw_on(call: &mut Call<'_, '_>, key: &[u8], drawing: Drawing, walk: &mut Walk) -> Run {
     let head = *walk.head.get_or_insert_with(|| call.out.reserve_head());
     let mut prng = Prng::new(call.ctx.clock.ticks().0 ^ call.ops as u64);
@@ -364,7 +366,7 @@ fn draw_on(call: &mut Call<'_, '_>, key: &[u8], drawing: Drawing, walk: &mut Wal
     Ok(())
 }
 
-/// Takes of the next part of a walk what is drawn; false at its end.
+/// Draws fields from the next part of a walk. Returns false at the end of the walk.
 fn draw_by_walk(
     call: &mut Call<'_, '_>,
     key: &[u8],
@@ -397,7 +399,7 @@ fn draw_by_walk(
     Ok(to < HASHES)
 }
 
-/// Draws one field: from a part that is drawn, or the next one that has any. False if there is none.
+/// Draws one field from a random part, or from the next part that has fields. Returns false if there is no field.
 fn draw_one(
     call: &mut Call<'_, '_>,
     key: &[u8],
@@ -405,7 +407,7 @@ fn draw_one(
     walk: &mut Walk,
     prng: &mut Prng,
 ) -> Result<bool, Stop> {
-    // Where the last part that was drawn had none, its successor is looked at.
+    // If the last part had no fields, the next part is tried.
     let from = if walk.steps > 0 { walk.cursor % HASHES } else { prng.below(HASHES) };
     let distinct = drawing.count.is_some_and(|count| count > 0);
     let met = &walk.met;
@@ -443,24 +445,25 @@ fn draw_one(
             }
         }
     }
-    // A whole round without a field.
+    // False after a whole round without a field.
     Ok((walk.steps as u64) <= walk.left.max(HASHES >> 16))
 }
 
-/// A number that two names hardly ever have in common.
+/// Returns a hash that very rarely is the same for two names.
 fn hash_of(bin: &Bin<'_>) -> u64 {
     let mut digits = Digits::new();
     let name = bin.name.text(&mut digits);
     name.iter().fold(u64::from(record::hash(name)) << 8, |hash, byte| base::prng::split_mix(hash ^ u64::from(*byte)))
 }
 
-/// Fields that are drawn in one visit at most, each from all.
+/// The maximum number of fields that are drawn from all fields in one visit.
 const DRAWN_AT_ONCE_MAX: u64 = 256;
 
-/// If more than one of so many fields is wanted, and no two alike, all are walked over.
+/// If at least the share `1 / WALKED_SHARE` of the fields is wanted, without repetition, the draw walks over all
+/// fields.
 const WALKED_SHARE: u64 = 8;
 
-/// So many different ones, in their order; below 0: so many, each drawn from all.
+/// Returns `count` different fields, in their order. If `count` is negative, draws each field from all fields.
 fn draw<'b>(bins: &[Bin<'b>], count: i64, prng: &mut Prng) -> Vec<Bin<'b>> {
     if bins.is_empty() {
         return Vec::new();
@@ -470,7 +473,7 @@ fn draw<'b>(bins: &[Bin<'b>], count: i64, prng: &mut Prng) -> Vec<Bin<'b>> {
     }
     let mut wanted = (count as u64).min(bins.len() as u64);
     let chosen = bins.iter().enumerate().filter(|(at, _)| {
-        // As many of those that are left as are still wanted.
+        // Each field is selected with the probability that leaves as many as are still wanted.
         let left = (bins.len() - at) as u64;
         let takes = prng.below(left) < wanted;
         wanted -= u64::from(takes);
