@@ -1,4 +1,4 @@
-//! `HOTKEYS`: which keys and prefixes are asked for most, are longest, or are missed.
+//! `HOTKEYS`: the keys and prefixes with the most requests, the longest values or the most misses.
 
 use super::catalog::lower;
 use super::error::Fault;

@@ -1,4 +1,4 @@
-//! The places that records have in secondary indexes, and index entries without a record.
+//! The positions of records in secondary indexes, and the removal of index entries without a record.
 
 use crate::keyspace::indexes::Indexes;
 use crate::keyspace::indexes::SetIndex;
@@ -15,7 +15,7 @@ use segment::Item;
 use segment::Namespace;
 use segment::Value;
 use std::sync::Arc;
-/// The places that the bins of a record have in the indexes of its set.
+/// Returns the positions of a record's bins in the indexes of its set.
 pub(super) fn places_of(
     indexes: &[Arc<SetIndex>],
     record: Option<&Record<'_>>,
@@ -47,7 +47,8 @@ pub(super) fn sweep(
     guard.parts().take_lost();
 }
 
-/// Returns where the record that an entry is of has its value now. What cannot be read now is where the entry says.
+/// Returns the current position of the record of an entry. If the record cannot be read now, returns the entry's
+/// position.
 fn place_now(index: &SetIndex, guard: &Guard<'_>, view: View<'_>, entry: Entry) -> Option<(u64, u64)> {
     let namespace = Namespace(view.sets.of(index.set)?.namespace());
     let Some(item) = guard.walks().by_hash(namespace, entry.key) else {
@@ -64,7 +65,7 @@ fn place_now(index: &SetIndex, guard: &Guard<'_>, view: View<'_>, entry: Entry) 
     found.unwrap_or(Some((entry.order, entry.more)))
 }
 
-/// The number of the set that an item's record is of, which need not be there any more.
+/// Returns the number of the set of an item's record. The set may have been dropped.
 pub(super) fn record_of_set(item: &Item<'_>, view: View<'_>) -> Option<u16> {
     let Value::Typed { kind, bytes } = item.value else { return None };
     Some(Record::of(Kind::of(kind)?, bytes, view.sets, &NoParts).ok()??.set()?.set().number())

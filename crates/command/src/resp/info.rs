@@ -1,4 +1,4 @@
-//! What the server says of itself: `INFO`, `CONFIG`, `COMMAND`, `TIME`.
+//! Reports about the server: `INFO`, `ROLE`, `WAIT`, `COMMAND`, `DEBUG`.
 
 use super::REDIS_VERSION;
 use super::catalog::{COMMANDS, Entry, find, lower};
@@ -14,10 +14,10 @@ use protocol::sink::Fixed;
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Bytes of all sections of `INFO` at most.
+/// The maximum number of bytes of all sections of `INFO`.
 const INFO_BYTES: usize = 12 << 10;
 
-/// Text of a fixed length at most.
+/// Text with a maximum length.
 struct Text(Fixed<INFO_BYTES>);
 
 impl std::fmt::Write for Text {
@@ -27,10 +27,10 @@ impl std::fmt::Write for Text {
     }
 }
 
-/// Writes a section at a time in Unix seconds.
+/// A function that writes a section, as of a time in Unix seconds.
 type Section = fn(&mut Text, &Shared, u64) -> std::fmt::Result;
 
-/// The sections, in order, with what writes them.
+/// The sections, in order, each with its function.
 const SECTIONS: [(&str, Section); 7] = [
     ("Server", server),
     ("Clients", clients),
@@ -41,10 +41,10 @@ const SECTIONS: [(&str, Section); 7] = [
     (EXTRA, namespaces),
 ];
 
-/// The section that only comes when it is asked for, or all.
+/// The section that is only sent if it is requested by name, or with all.
 const EXTRA: &str = "Namespaces";
 
-/// `ROLE`: a first without replicas.
+/// `ROLE`: a primary without replicas.
 pub(super) fn role<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     reply::array(call.out, 3);
     reply::bulk(call.out, b"master");
@@ -53,7 +53,7 @@ pub(super) fn role<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     Ok(())
 }
 
-/// `WAIT replicas timeout`: there are none.
+/// `WAIT replicas timeout`: replies 0, because there are no replicas.
 pub(super) fn wait<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     super::number::integer(args.next().unwrap_or_default())?;
     let timeout = args.next().unwrap_or_default();
@@ -64,7 +64,7 @@ pub(super) fn wait<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     Ok(())
 }
 
-/// Returns whether `is` holds for one of the words.
+/// Returns true if `is` holds for one of the words.
 fn any(mut words: Args<'_>, is: impl FnMut(&[u8]) -> bool) -> bool {
     words.any(is)
 }
@@ -277,7 +277,7 @@ fn tell_commands(
 }
 
 impl Entry {
-    /// Ten facts, as `COMMAND INFO` has them. Less than 1 KiB.
+    /// Writes the ten elements of `COMMAND INFO`, less than 1 KiB.
     fn put_info(&self, out: &mut crate::visit::out::OutBuffer, version: Version) {
         reply::array(out, 10);
         reply::bulk(out, self.name.as_bytes());
@@ -297,7 +297,7 @@ impl Entry {
         (0..3).for_each(|_| reply::array(out, 0));
     }
 
-    /// Name and text, as `COMMAND DOCS` has them. Less than 1 KiB.
+    /// Writes the name and texts of `COMMAND DOCS`, less than 1 KiB.
     fn put_docs(&self, out: &mut crate::visit::out::OutBuffer, version: Version) {
         reply::bulk(out, self.name.as_bytes());
         reply::map(out, version, 4);
@@ -310,7 +310,7 @@ impl Entry {
     }
 }
 
-/// `DEBUG SLEEP seconds`: this client waits, and no other. It is for tests.
+/// `DEBUG SLEEP seconds`: makes only this client wait. For tests.
 pub(super) fn debug<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     if !call.ctx.shared.config.debug_command {
         reply::error(call.out, b"ERR DEBUG command not allowed. Start the server with debug = true in [commands].");

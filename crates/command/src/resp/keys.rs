@@ -1,4 +1,4 @@
-//! Whole keys: whether they are there, what they are, and their end.
+//! Commands on whole keys: their existence, type, representation and removal.
 
 use super::catalog::lower;
 use super::error::Fault;
@@ -43,7 +43,7 @@ pub(super) fn exists<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 pub(super) fn touch<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     call.each_key(args, |call, bytes| {
         let key = call.key(bytes);
-        // An item in memory that counts as gone, as in a truncated set, is no reason to look again.
+        // If the item in memory counts as gone, as in a truncated set, flash need not be checked.
         let found = call.guard.items().get(&key);
         let is_missed = found.is_none();
         let is_there = live(found, call.ctx.view()).is_some();
@@ -65,7 +65,7 @@ pub(super) fn kind<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     Ok(())
 }
 
-/// `OBJECT`: how a value is kept.
+/// `OBJECT`: the representation of a value.
 pub(super) fn object<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let topic = args.next().unwrap_or_default();
     let (Some(bytes), 0) = (args.next(), args.len()) else {
@@ -92,7 +92,7 @@ pub(super) fn object<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     Ok(())
 }
 
-/// As Redis names them: numbers, strings of up to 44 bytes, longer ones.
+/// Returns Redis's name of the encoding: for numbers, strings of up to 44 bytes, and longer ones.
 fn encoding(value: Value<'_>) -> &'static [u8] {
     match value {
         Value::Integer(_) => b"int",
@@ -112,7 +112,7 @@ pub(super) fn flushdb<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     flush(call, "FLUSHDB", args, std::iter::once(namespace))
 }
 
-/// Ends all keys of namespaces, at once whatever the option says: it takes one store of a number for each.
+/// Flushes namespaces at once, whatever the option, because each flush only stores one number.
 fn flush<'c>(
     call: &mut Call<'c, '_>,
     name: &'static str,

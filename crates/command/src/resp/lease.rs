@@ -1,10 +1,10 @@
-//! CAS tokens and leases for clients of Redis: the same tokens and rights to fill as memcached's meta commands have.
+//! CAS tokens and leases for Redis clients: the same tokens and leases as those of memcached's meta commands.
 //!
 //! ```text
-//!   LEASE.GET k ──nothing there──> [null, won, t]      one caller; it fills by LEASE.SET k t value
-//!                                  [null, wait, t]     all others, until then
-//!             ──stale, or ends soon (RECACHE)──> [value, won, t] once, [value, wait, t] for the others
-//!             ──there──> [value, hit, t]
+//!   LEASE.GET k ──missing──> [null, won, t]              one client; it fills by LEASE.SET k t value
+//!                            [null, wait, t]             all others, until then
+//!             ──stale, or expires soon (RECACHE)──> [value, won, t] once, [value, wait, t] for the others
+//!             ──present──> [value, hit, t]
 //! ```
 
 use super::catalog::lower;
@@ -21,13 +21,13 @@ use protocol::number::Decimal;
 use protocol::resp::{Args, reply};
 use segment::{Delete, DeleteOutcome, Expire, Fetch, Lease, Put, PutOutcome};
 
-/// In [`super::SessionState::sum`]: the request at hand was given the right to fill, but its answer had no room yet.
+/// The value of [`super::SessionState::sum`] after the current request won the lease, while its reply has no room yet.
 const WON: i64 = 1;
 
-/// Attempts of `CAS.GET` in one visit before it parks, if other clients change the value in between.
+/// The maximum number of attempts of `CAS.GET` in one visit, if other clients change the value. Then it parks.
 const LOOKS_MAX: usize = 4;
 
-/// Default time for which a right to fill lasts, in ms.
+/// The default duration of a lease, in ms.
 const LEASE_MS: u64 = 10_000;
 
 /// `CAS.GET key`: the value and its token.
@@ -55,14 +55,14 @@ pub(super) fn cas_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
                 put_token(call, token);
                 return Ok(());
             }
-            // Another value has taken its place: value and token have to be of one item.
+            // Another value was stored meanwhile. Value and token must belong to the same item.
             Some(other) => {
                 value_reply::take_back(call, Some(other), mark);
                 if call.beside {
                     return Err(State::Yield.into());
                 }
             }
-            // What the token belongs to has no value any more.
+            // The item of the token has no value any more.
             None => {
                 call.note_read(false);
                 put_token(call, token);
@@ -73,12 +73,13 @@ pub(super) fn cas_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     Err(State::Parked.into())
 }
 
-/// `CAS.SET key token value [EX seconds | PX ms | EXAT s | PXAT ms]`: `OK`, or null where the token is another one.
+/// `CAS.SET key token value [EX seconds | PX ms | EXAT s | PXAT ms]`: `OK`, or null if the token does not match.
 pub(super) fn cas_set<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     store(call, args, false, "cas.set")
 }
 
-/// `LEASE.SET key token value [EX ...]`: the same; a value that was made stale meanwhile is stored and stays stale.
+/// `LEASE.SET key token value [EX ...]`: like `CAS.SET`, but a value that was marked stale meanwhile is stored and
+/// stays stale.
 pub(super) fn lease_set<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     store(call, args, true, "lease.set")
 }
@@ -91,7 +92,7 @@ fn store<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, invalidate: bool, name
     if args.len() > 0 {
         return Err(Fault::Syntax.into());
     }
-    // In a store without tokens none is right.
+    // In a store without tokens, no token matches.
     let compare = Some(if call.ctx.shared.config.cas { token } else { u64::MAX });
     typed::room_to_store(call, value.len() as u64)?;
     let key = call.key(bytes);
@@ -108,15 +109,15 @@ fn store<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, invalidate: bool, name
     Ok(())
 }
 
-/// The deadline that the next two words say, if there are more.
+/// Parses a deadline from the next two words, if there are more words.
 fn deadline<'c>(call: &Call<'c, '_>, args: &mut Args<'c>, name: &'static str) -> Result<Option<Expire>, Fault> {
     let Some(word) = args.next() else { return Ok(None) };
     let unit = Unit::of(&lower(word)).ok_or(Fault::Syntax)?;
     Deadline::positive(args.next().ok_or(Fault::Syntax)?, unit, call.moment(), name).map(|at| Some(at.expire()))
 }
 
-/// `LEASE.GET key [RECACHE ms] [EX seconds | PX ms]`: value, `hit`, `won` or `wait`, token. The time is that of the
-/// right to fill, 10 s unless it is said.
+/// `LEASE.GET key [RECACHE ms] [EX seconds | PX ms]`: value, `hit`, `won` or `wait`, token. `EX` and `PX` set the
+/// duration of the lease, 10 s by default.
 pub(super) fn lease_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let bytes = args.next().unwrap_or_default();
     let (mut recache_below_ms, mut vivify) = (None, None);
@@ -139,10 +140,10 @@ pub(super) fn lease_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run 
     let key = call.key(bytes);
     let Some(fetched) = call.guard.items_mut().fetch(&key, &fetch)? else { return Err(Fault::OutOfMemory.into()) };
     let (token, stale, identity) = (fetched.item.token, fetched.item.stale, Identity::of(&fetched.item));
-    // The right is given once: when its answer had no room and it is asked again, it is the one that was given then.
+    // A lease is won once. If the reply had no room and the request is executed again, the earlier lease still counts.
     let lease = if call.session.sum == WON { Lease::Won } else { fetched.lease };
     call.session.sum = if lease == Lease::Won { WON } else { 0 };
-    // What holds the place of a value that is awaited is empty, and has no meaning.
+    // The placeholder of a value that is being filled is empty and is not a value.
     let awaited = lease != Lease::None && !stale && fetched.item.value.client_bytes() == 0;
     let mark = call.out.mark();
     if awaited && value_reply::is_copying(call) {
@@ -156,7 +157,7 @@ pub(super) fn lease_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run 
     } else {
         let replied = value_reply::tell(call, &key)?;
         if replied.as_ref().map_or(lease == Lease::AlreadyWon, |replied| replied.identity != identity) {
-            // Another value has taken its place: value, state and token have to be of one item.
+            // Another value was stored meanwhile. Value, state and token must belong to the same item.
             value_reply::take_back(call, replied, mark);
             return Err(State::Parked.into());
         }
@@ -175,7 +176,8 @@ pub(super) fn lease_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run 
     Ok(())
 }
 
-/// `LEASE.STALE key [EX seconds | PX ms]`: the value stays to be read, and the next to ask wins the right to refill it.
+/// `LEASE.STALE key [EX seconds | PX ms]`: the value stays readable, and the next `LEASE.GET` wins the lease to refill
+/// it.
 pub(super) fn lease_stale<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let bytes = args.next().unwrap_or_default();
     let expire = deadline(call, &mut args, "lease.stale")?;
@@ -188,7 +190,7 @@ pub(super) fn lease_stale<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Ru
     Ok(())
 }
 
-/// Tokens have 64 bits, one more than numbers of the protocol.
+/// Writes a token as text, because it has 64 bits, one more than the protocol's integers.
 fn put_token(call: &mut Call<'_, '_>, token: u64) {
     let token = call.ctx.client_token(token);
     reply::bulk(call.out, Decimal::new(token).as_slice());

@@ -1,4 +1,4 @@
-//! Lists that take more than one visit: what is found is put together beside the output, a bounded part a visit.
+//! Lists that take several visits. The list is collected outside the output buffer, a bounded part in each visit.
 
 use super::error::Fault;
 use crate::memory::budget::{self, Grant};
@@ -10,18 +10,18 @@ use crate::visit::progress::{OPS_A_BATCH, State};
 use protocol::resp::reply;
 use protocol::sink::{Fixed, Sink};
 
-/// Bytes of one number in a set of them.
+/// The number of bytes of one number in a set of numbers.
 const BYTES_AN_ID: usize = 24;
 
-/// Most entries of a list that one visit looks at: about 100 us.
+/// The maximum number of entries of a list that one visit examines: about 100 us.
 pub(super) const LISTING_WORK: usize = 512;
 
-/// The list of the request at hand, which is begun with its first visit.
+/// Returns the list of the current request, or an empty list in its first visit.
 pub(super) fn listing(call: &mut Call<'_, '_>) -> Box<Listing> {
     call.session.listing.take().unwrap_or_default()
 }
 
-/// The list goes on in another visit.
+/// Continues the list in another visit.
 pub(super) fn list_later(call: &mut Call<'_, '_>, listing: Box<Listing>) -> Run {
     keep_listing(call, listing)?;
     call.session.done = call.session.done.max(1);
@@ -30,7 +30,7 @@ pub(super) fn list_later(call: &mut Call<'_, '_>, listing: Box<Listing>) -> Run 
     Err(State::Yield.into())
 }
 
-/// Keeps the list for the next visit, if there is client memory for it.
+/// Retains the list for the next visit, if client memory allows it.
 pub(super) fn keep_listing(call: &mut Call<'_, '_>, mut listing: Box<Listing>) -> Result<(), Fault> {
     let bytes = listing.text.capacity() + listing.ids.len() * BYTES_AN_ID;
     let none = || Grant::none(&call.ctx.shared.budget, budget::Kind::Replies);
@@ -41,16 +41,16 @@ pub(super) fn keep_listing(call: &mut Call<'_, '_>, mut listing: Box<Listing>) -
     Ok(())
 }
 
-/// Answers with the list as an array of bulk strings.
+/// Replies with the list as an array of bulk strings.
 pub(super) fn say_list(call: &mut Call<'_, '_>, mut listing: Listing) -> Run {
-    // Its bytes count among the replies from here on.
+    // From here on its bytes count among the replies.
     listing.grant = None;
     let mut head = Fixed::<HEAD_BYTES>::new();
     reply::array(&mut head, listing.count);
     say_behind(call, head.as_slice(), listing.text)
 }
 
-/// Answers with the list as text.
+/// Replies with the list as text.
 pub(super) fn say_list_text(call: &mut Call<'_, '_>, mut listing: Listing) -> Run {
     listing.grant = None;
     let mut head = Fixed::<HEAD_BYTES>::new();

@@ -1,4 +1,4 @@
-//! `MGET`: its keys are looked up together, as those of `GET`s that follow one another ([`super::run`]).
+//! `MGET`: its keys are looked up together, like those of consecutive `GET` requests ([`super::run`]).
 
 use super::error::Fault;
 use crate::lookup::run::PROBES_MAX;
@@ -11,7 +11,7 @@ use arrayvec::ArrayVec;
 use protocol::resp::{Args, reply};
 use segment::{Ahead, Key};
 
-/// Goes on behind the keys that were answered in an earlier call.
+/// Continues after the keys that were answered in an earlier call.
 pub(super) fn mget<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     if !call.session.is_answered_in_part() {
         reply::array(call.out, args.len() as u64);
@@ -46,7 +46,7 @@ pub(super) fn mget<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     ran
 }
 
-/// Answers one key: null as well where there is something else than a string. Says whether there was a string.
+/// Answers one key, with null if it holds no string. Returns true if it holds a string.
 #[inline(always)]
 fn one_of_many(call: &mut Call<'_, '_>, key: &Key<'_>, ahead: Ahead<'_>) -> Result<bool, Stop> {
     if call.ops >= OPS_A_BATCH {

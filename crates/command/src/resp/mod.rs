@@ -1,20 +1,20 @@
-//! The protocol of Redis over the store: one call serves what a session has received.
+//! The Redis protocol on the store: one call serves the bytes that a session has received.
 //!
 //! ```text
 //!   input   [ *2 $3 GET $1 a | *3 $3 SET $1 b $5 hel ]
-//!             ^ at             not all there: NeedInput
-//!   serve     parse ──> table: name, arguments, who may ──> the command's function ──> reply
+//!             ^ at             incomplete: NeedInput
+//!   serve     parse ──> table: name, arguments, rights ──> the command's function ──> reply
 //! ```
 //!
 //! Invariants:
-//! - Replies are in the order of the requests. Room for a reply is made sure of before its operation is done, so no
-//!   operation is done twice and no reply is lost.
-//! - A request is consumed when its last reply byte is in the output. One whose reply is longer than the output goes on
-//!   where it was left ([`SessionState::done`]); one over several keys, which are read or changed as one, has become a
-//!   transaction then (`atomic`), and is consumed.
-//! - A request lies whole in the receive buffer, but for long values and requests of many keys: [`long`].
-//! - What a command is, its name, arity, keys and text, stands in one table ([`catalog::COMMANDS`]), by which requests
-//!   are looked up and `COMMAND` is answered.
+//! - Replies are in the order of the requests. Room for a reply is ensured before its operation is executed, so no
+//!   operation is executed twice and no reply is lost.
+//! - A request is consumed when its last reply byte is in the output. A request whose reply is longer than the output
+//!   continues from its position ([`SessionState::done`]). A request that accesses several keys atomically becomes a
+//!   transaction if it cannot be executed at once (`atomic`), and is consumed then.
+//! - A request is whole in the receive buffer, except long values and requests with many keys: [`long`].
+//! - One table has the name, arity, keys and documentation of every command ([`catalog::COMMANDS`]). Requests are
+//!   looked up in it, and `COMMAND` replies from it.
 
 pub mod acl;
 mod admit;
@@ -69,5 +69,5 @@ pub use session::SessionState;
 pub use state::transaction::Spares;
 pub(crate) use walk::walk_step_ops;
 
-/// The version of Redis whose commands these are. Clients and tools compare the three numbers.
+/// The version of Redis whose commands are implemented. Clients and tools compare the three numbers.
 pub const REDIS_VERSION: &str = "7.2.4";

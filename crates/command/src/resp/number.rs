@@ -3,20 +3,20 @@
 use super::error::Fault;
 use std::io::Write;
 
-/// A signed number of 64 bits in the one way to write it.
+/// Parses a signed 64-bit number, which must be in its canonical form.
 pub(super) fn integer(text: &[u8]) -> Result<i64, Fault> {
     base::decimal::parse_signed(text).ok_or(Fault::NotInteger)
 }
 
-/// A number with a point or an exponent or none; it may be infinite.
+/// Parses a floating-point number, with or without a point or an exponent. It may be infinite.
 pub(super) fn float(text: &[u8]) -> Result<f64, Fault> {
     let number = std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok());
     number.filter(|number| !number.is_nan()).ok_or(Fault::NotFloat)
 }
 
-/// Puts a number without an exponent, in the fewest digits that read back as the same.
+/// Writes a number without an exponent, in the fewest digits that parse to the same number.
 pub(super) fn put_float(text: &mut Vec<u8>, number: f64) {
-    // An integral one has no point, and there is one zero.
+    // An integral number has no point, and negative zero is written as zero.
     write!(text, "{}", if number == 0.0 { 0.0 } else { number }).expect("a vector takes what is written");
 }
 

@@ -1,5 +1,5 @@
-//! Requests that become transactions of their own, because they take several visits or change several keys as one.
-//! A worker keeps some transactions that have ended, so that the next one allocates nothing.
+//! Requests that become transactions of their own, because they take several visits or change several keys atomically.
+//! A worker retains some ended transactions, so that the next one allocates nothing.
 
 use crate::context::WorkerContext;
 use crate::resp::call::Call;
@@ -12,14 +12,14 @@ use crate::resp::state::transaction::Stage;
 use crate::resp::state::transaction::{ANSWER_BYTES, SPARE_MAX, Transaction};
 use protocol::resp::Args;
 
-/// A transaction with room for answers, of which nothing is known yet.
+/// Returns an empty transaction with room for replies: a retained one, or a new one.
 pub(super) fn spare(call: &mut Call<'_, '_>) -> Box<Transaction> {
     let spare = call.ctx.spares.0.pop();
     let shared = &call.ctx.shared;
     spare.unwrap_or_else(|| Box::new(Transaction::new(shared.store.key_locks(), &shared.budget)))
 }
 
-/// Ends a transaction: releases its key lock set, and keeps its memory for the next one.
+/// Ends a transaction: releases its key lock set, and retains its memory for the next one.
 pub(super) fn put_away(mut transaction: Box<Transaction>, ctx: &mut WorkerContext) {
     ctx.shared.store.let_go(&mut transaction.key_locks);
     if ctx.spares.0.len() < SPARE_MAX {
@@ -28,7 +28,7 @@ pub(super) fn put_away(mut transaction: Box<Transaction>, ctx: &mut WorkerContex
     }
 }
 
-/// Has the command's answer put together beside the output, over as many visits as it takes. Nothing is claimed.
+/// Collects the command's reply outside the output buffer, over as many visits as necessary. No key is locked.
 pub(super) fn run_beside<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::Entry, args: Args<'c>) -> Run {
     let mut one = spare(call);
     if !one.hold(entry, args, false) {
@@ -40,7 +40,7 @@ pub(super) fn run_beside<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::E
     Err(Stop::UnderWay)
 }
 
-/// From here on the session's transaction comes before any other request.
+/// Makes `transaction` the session's transaction, which is executed before any other request.
 pub(super) fn begin(call: &mut Call<'_, '_>, mut transaction: Box<Transaction>) {
     transaction.answers = call.session.answers;
     (transaction.ready, transaction.begun) = (call.ctx.ready, call.ctx.op_begun);

@@ -2,7 +2,7 @@
 
 use protocol::resp::Args;
 
-/// Names with their values, of which there is an even number.
+/// Names with their values. The number of arguments is even.
 #[derive(Clone)]
 pub(super) struct Pairs<'c>(pub(super) Args<'c>);
 

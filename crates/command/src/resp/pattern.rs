@@ -1,4 +1,4 @@
-//! Patterns in requests, which are refused if matching them may take too long.
+//! The check of patterns in requests: a pattern is refused if matching it may take too long.
 
 use super::error::Fault;
 use crate::glob::is_bounded;

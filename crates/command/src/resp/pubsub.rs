@@ -1,8 +1,8 @@
-//! Publishing and subscribing: `SUBSCRIBE` and its kin, `PUBLISH`, `PUBSUB`, and `MONITOR`.
+//! Publishing and subscribing: `SUBSCRIBE` and its variants, `PUBLISH`, `PUBSUB`, and `MONITOR`.
 //!
-//! Messages go through [`crate::push::mail`]. A subscriber reads them in the order in which they were published, the
-//! answer to `SUBSCRIBE` before all of them and the answer to `UNSUBSCRIBE` behind all of them. With version 2 of the
-//! protocol a subscriber may not do anything else meanwhile; with version 3 messages come as pushes between replies.
+//! Messages go through [`crate::push::mail`]. A subscriber reads them in the order in which they were published. The
+//! reply to `SUBSCRIBE` is before all of them, and the reply to `UNSUBSCRIBE` after all of them. In version 2 of the
+//! protocol, a subscriber may only execute a few commands. In version 3, messages are sent as pushes between replies.
 
 use super::catalog::{Entry, lower};
 use super::error::{Fault, subcommand};
@@ -20,25 +20,25 @@ use crate::visit::progress::{OPS_A_BATCH, State};
 use arrayvec::ArrayVec;
 use protocol::resp::{Args, Version, reply};
 
-/// The longest name of a channel, in bytes: that of a notification about a key.
+/// The longest name of a channel, in bytes: that of a keyspace notification.
 const NAME_BYTES_MAX: usize = (64 << 10) + 64;
 
-/// Mailboxes filled that count as one operation.
+/// The number of filled mailboxes that count as one operation.
 const WORK_AN_OP: usize = 16;
 
-/// Mailboxes filled that take as long as looking a name up, or subscribing to it.
+/// The number of filled mailboxes that take as long as a lookup of a name, or a subscription to it.
 const WORK_A_NAME: usize = 4;
 
-/// Names that are taken under one lock for a list.
+/// The number of names that are taken under one lock for a list.
 const NAMES_A_LOCK: usize = 32;
 
-/// Bytes copied, or steps of a match, that count as one entry of a list.
+/// The number of copied bytes, or of match steps, that count as one entry of a list.
 const BYTES_AN_ENTRY: usize = 256;
 
-/// Bytes of a command that clients that monitor are sent at most.
+/// The maximum number of bytes of a command that are sent to monitoring clients.
 const MONITORED_BYTES_MAX: usize = 16 << 10;
 
-/// Returns the first word of the replies to (un)subscribing.
+/// Returns the first word of the reply to a subscription or its end.
 const fn word(kind: Kind, subscribed: bool) -> &'static [u8] {
     match (kind, subscribed) {
         (Kind::Channel, true) => b"subscribe",
@@ -111,14 +111,14 @@ pub(super) fn monitor<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     Ok(())
 }
 
-/// This connection as a subscriber, of nothing at first.
+/// Returns this connection as a subscriber, and creates it without subscriptions if necessary.
 fn subscriber<'s>(call: &'s mut Call<'_, '_>) -> &'s mut Subscriber {
     let (shared, worker, connection) = (&call.ctx.shared, call.ctx.worker, call.ctx.push.watch.connection);
     let aside = call.session.aside.get_or_insert_default();
     aside.subscriber.get_or_insert_with(|| Subscriber::new(&shared.channels, worker, connection))
 }
 
-/// Restores subscriptions and MONITOR mode. False: client memory is used up.
+/// Restores subscriptions and MONITOR mode. Returns false if client memory is used up.
 pub(super) fn resubscribe(call: &mut Call<'_, '_>, subscriptions: &[(u8, Vec<u8>)], monitors: bool) -> bool {
     if subscriptions.is_empty() && !monitors {
         return true;
@@ -133,7 +133,7 @@ pub(super) fn resubscribe(call: &mut Call<'_, '_>, subscriptions: &[(u8, Vec<u8>
     is_whole
 }
 
-/// A subscriber that is one of nothing any more is none.
+/// Removes the subscriber if it has no subscriptions left and does not monitor.
 fn end_subscriber(call: &mut Call<'_, '_>) {
     if let Some(aside) = &mut call.session.aside
         && aside.subscriber.as_ref().is_some_and(Subscriber::is_idle)
@@ -142,13 +142,13 @@ fn end_subscriber(call: &mut Call<'_, '_>) {
     }
 }
 
-/// Subscriptions as the answers count them.
+/// Returns the number of subscriptions as replies count them.
 fn subscriptions(call: &Call<'_, '_>, kind: Kind) -> i64 {
     let count = |kind| call.session.subscriber().map_or(0, |subscriber| subscriber.count(kind) as i64);
     if kind == Kind::Shard { count(kind) } else { count(Kind::Channel) + count(Kind::Pattern) }
 }
 
-/// Says what is subscribed to now.
+/// Replies with the change of a subscription and the number of subscriptions.
 fn tell_subscription(call: &mut Call<'_, '_>, kind: Kind, subscribed: bool, name: Option<&[u8]>) {
     let (version, count) = (call.session.version, subscriptions(call, kind));
     reply::push(call.out, version, 3);
@@ -184,8 +184,9 @@ fn subscribe_to<'c>(call: &mut Call<'c, '_>, kind: Kind, args: Args<'c>) -> Run 
     subscribed
 }
 
-/// Each name takes two steps, which [`super::SessionState::done`] counts: it is left, so that no message for it
-/// comes in any more; and when those that had come in are out, that is said.
+/// Ends subscriptions. Each name takes two steps, which [`super::SessionState::done`] counts. First the subscription is
+/// ended in the channels, so that no further message is queued for it. Then, when all queued messages are written, the
+/// reply is written.
 fn unsubscribe_from<'c>(call: &mut Call<'c, '_>, kind: Kind, args: Args<'c>) -> Run {
     let named = args.len();
     let mut left = call.behind(args, call.session.done / 2);
@@ -232,7 +233,7 @@ fn unsubscribe_from<'c>(call: &mut Call<'c, '_>, kind: Kind, args: Args<'c>) -> 
     Ok(())
 }
 
-/// Writes down what the connection is subscribed to.
+/// Records the connection's subscriptions in its client info.
 fn note_subscriptions(call: &Call<'_, '_>) {
     let count = |kind| call.session.subscriber().map_or(0, |subscriber| subscriber.count(kind) as u32);
     let monitors = call.session.subscriber().is_some_and(Subscriber::monitors);
@@ -241,7 +242,7 @@ fn note_subscriptions(call: &Call<'_, '_>) {
     });
 }
 
-/// A message for many, or with many patterns to be matched, takes several visits.
+/// Publishes a message. With many receivers or many patterns it takes several visits.
 fn publish_to<'c>(call: &mut Call<'c, '_>, kind: Kind, mut args: Args<'c>) -> Run {
     let message = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     let (publishing, mut work) = (call.session.publishing.take(), PUBLISH_WORK);
@@ -269,7 +270,7 @@ fn tell_names(call: &mut Call<'_, '_>, kind: Kind, pattern: Option<&[u8]>) -> Ru
             if let Some(pattern) = pattern {
                 work = work.saturating_sub(steps_max(pattern, name) / BYTES_AN_ENTRY);
             }
-            // What would not fit into a reply is left out.
+            // Names that do not fit into a reply are left out.
             let fits = listing.len() + name.len() + 64 < LONG_REPLY_BYTES_MAX;
             if fits && pattern.is_none_or(|pattern| matches(pattern, name)) {
                 reply::bulk(&mut listing.text, name);
@@ -299,7 +300,8 @@ fn tell_subscribers<'c>(call: &mut Call<'c, '_>, kind: Kind, args: Args<'c>) -> 
     })
 }
 
-/// Refuses what a subscriber of version 2 may not do: it could not distinguish replies from messages.
+/// Refuses commands that a subscriber in version 2 may not execute, because it could not distinguish replies from
+/// messages.
 pub(super) fn may_while_subscribed(call: &Call<'_, '_>, entry: &Entry) -> Result<(), Fault> {
     let subscribed = is_subscribed_in_2(call);
     let may = matches!(
@@ -317,12 +319,12 @@ pub(super) fn may_while_subscribed(call: &Call<'_, '_>, entry: &Entry) -> Result
     if subscribed && !may { Err(Fault::Subscribed(entry.name)) } else { Ok(()) }
 }
 
-/// It speaks version 2 and is subscribed to something.
+/// Returns true if the client uses version 2 and has a subscription.
 pub(super) fn is_subscribed_in_2(call: &Call<'_, '_>) -> bool {
     call.session.version == Version::Resp2 && call.session.subscriber().is_some_and(Subscriber::is_subscribed)
 }
 
-/// Sends a command with its `words` to the clients that monitor, unless it is one that brings secrets.
+/// Sends a command with its `words` to the monitoring clients, unless its arguments may contain a secret.
 #[cold]
 pub(super) fn tell_monitors<'w>(call: &mut Call<'_, '_>, name: &'w [u8], words: impl Iterator<Item = &'w [u8]>) {
     if matches!(&lower(name)[..], b"acl" | b"auth" | b"hello") {

@@ -1,4 +1,4 @@
-//! Plain `GET` and `SET`: those that follow one another are looked up together, by [`crate::lookup::run`].
+//! Plain `GET` and `SET`: consecutive ones are looked up together, by [`crate::lookup::run`].
 
 use crate::context::WorkerContext;
 use crate::lookup::flash;
@@ -23,7 +23,7 @@ use segment::{Ahead, Expire, Guard, Hit, Key, PutMode, Value};
 #[derive(Clone, Copy)]
 pub(super) struct RunRequest<'b> {
     key: Key<'b>,
-    /// Value to store; `None`: a `GET`.
+    /// The value to store; `None`: a `GET`.
     value: Option<&'b [u8]>,
     /// End of the request, in bytes from the start of the buffer.
     end: usize,
@@ -102,7 +102,7 @@ impl<'c, 'l> run::Visit<'c, 'l> for Call<'c, 'l> {
     }
 }
 
-/// The key of the first request in what a session has received and the request's bytes, if it is a plain one.
+/// Returns the key and the length of the first request in the received bytes, if it is a plain one.
 #[inline]
 pub(crate) fn head_key<'b>(buf: &'b [u8], session: &SessionState) -> Option<(&'b [u8], usize)> {
     if !session.is_plain() {
@@ -111,7 +111,7 @@ pub(crate) fn head_key<'b>(buf: &'b [u8], session: &SessionState) -> Option<(&'b
     lone(buf, ARRIVING_BYTES_MIN).map(|(lone, consumed)| (lone.key(), consumed))
 }
 
-/// Returns true if plain requests may be answered in runs: no monitor is sent each of them, and none is refused.
+/// Returns true if plain requests may be executed in runs: no client monitors them, and none of them is refused.
 #[inline(always)]
 pub(super) fn runs_plain(call: &Call<'_, '_>) -> bool {
     let restrained = call.ctx.admission.restrained || call.session.held_off;
@@ -119,14 +119,14 @@ pub(super) fn runs_plain(call: &Call<'_, '_>) -> bool {
     free && !call.is_stranger() && !call.ctx.push.watch.watched.tells_commands()
 }
 
-/// Returns true if the only restraint is that there are users with fewer rights than this client's.
+/// Returns true if the only restriction is that other users have fewer rights than this client's.
 #[cold]
 fn is_free(call: &Call<'_, '_>) -> bool {
     let others = call.ctx.admission.pause != Pause::None || !call.ctx.shared.config.disabled.is_empty();
     !others && !call.session.held_off && call.session.free_at == call.ctx.admission.user_changes
 }
 
-/// The plain request that the input begins with, and those that follow; `None` if it begins with no such.
+/// Executes the plain request at the start of the input, and the plain ones after it; `None` if the first is not plain.
 #[inline]
 pub(super) fn run_of_plain(call: &mut Call<'_, '_>) -> Option<Step> {
     if !call.session.is_plain() || !runs_plain(call) {
@@ -137,7 +137,7 @@ pub(super) fn run_of_plain(call: &mut Call<'_, '_>) -> Option<Step> {
     Some(run_from(call, first, key, consumed, Ahead::default()))
 }
 
-/// The request that a head was made of, and those that follow.
+/// Executes the request of a head, and the plain ones after it.
 #[inline]
 pub(super) fn head_run<'c, 'l>(call: &mut Call<'c, 'l>, head: ReadHead<'l>) -> Step {
     let Some((first, consumed)) = lone(call.rest(), ARRIVING_BYTES_MIN) else { return Ok(()) };
@@ -161,14 +161,14 @@ fn run_from<'c, 'l>(call: &mut Call<'c, 'l>, first: Lone<'c>, key: Key<'c>, cons
     answer_run(call, &run, ahead)
 }
 
-/// Looks the keys up, the first one where `first` says, and answers them in order.
+/// Looks up the keys and answers them in order. `first` is the prefetched lookup of the first key.
 fn answer_run<'c, 'l>(call: &mut Call<'c, 'l>, run: &Run<'c>, first: Ahead<'l>) -> Step {
     // The line of the requests that are not accounted for yet.
     call.line_at = call.at;
     run::answer(call, run, first)
 }
 
-/// Answers a `GET`; says whether the key was there.
+/// Answers a `GET`. Returns true if the key existed.
 #[inline(always)]
 fn answer_get(call: &mut Call<'_, '_>, key: &Key<'_>, ahead: Ahead<'_>) -> Result<bool, State> {
     match answer_short(call, key, ahead)? {
@@ -177,8 +177,8 @@ fn answer_get(call: &mut Call<'_, '_>, key: &Key<'_>, ahead: Ahead<'_>) -> Resul
     }
 }
 
-/// Answers with a value that is copied, or null; says whether the key was there. `None`: it is a value that is sent
-/// from the store, or none that `GET` reads, and nothing is answered.
+/// Replies with a copied value or null. Returns true if the key existed. Returns `None`, without a reply, if the value
+/// is sent from its place in the store, or is not a string.
 #[inline(always)]
 pub(super) fn answer_short(call: &mut Call<'_, '_>, key: &Key<'_>, ahead: Ahead<'_>) -> Result<Option<bool>, State> {
     match call.guard.items().read(key, ahead) {
@@ -204,7 +204,7 @@ pub(super) fn answer_short(call: &mut Call<'_, '_>, key: &Key<'_>, ahead: Ahead<
     }
 }
 
-/// Answers with the value of a key that is not in memory, or null; says whether it was there.
+/// Replies with the value of a key that is not in memory, or null. Returns true if the key existed.
 #[cold]
 #[inline(never)]
 fn short_from_flash(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<bool, State> {
@@ -227,7 +227,7 @@ fn short_from_flash(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<bool, Stat
     Ok(replied)
 }
 
-/// The same for a value that is sent from the store, or is none that `GET` reads.
+/// Replies with a value that is sent from its place in the store, or with an error if the value is not a string.
 #[cold]
 fn answer_long(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<bool, State> {
     call.room(0)?;
@@ -247,7 +247,7 @@ fn answer_long(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<bool, State> {
     }
 }
 
-/// Stores a value, and answers.
+/// Stores a value, and replies.
 #[inline(always)]
 fn answer_set(call: &mut Call<'_, '_>, key: &Key<'_>, value: &[u8]) -> Result<bool, State> {
     if call.out.room() < LINE_ROOM {

@@ -1,7 +1,7 @@
-//! Walks over all keys: `SCAN`, `KEYS`, `RANDOMKEY`.
+//! Scans over all keys: `SCAN`, `KEYS`, `RANDOMKEY`.
 //!
-//! A cursor is a place in the order of the keys' hashes, which does not change while the index grows or shrinks. A key
-//! that stays is listed at least once, and may be listed twice.
+//! A cursor is a position in the order of the keys' hashes, which does not change while the index grows or shrinks. A
+//! key that stays is listed at least once, and may be listed twice.
 
 use super::catalog::lower;
 use super::error::Fault;
@@ -22,17 +22,17 @@ use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
 use protocol::sink::Fixed;
 use segment::Item;
 
-/// Keys that a call of `SCAN` lists if no count is given.
+/// The number of keys that a call of `SCAN` lists if no count is given.
 const COUNT: i64 = 10;
-/// Steps of the walk in one call at most.
+/// The maximum number of steps of the walk in one call.
 const STEPS_MAX: usize = 1024;
-/// Bytes of the two lines before the keys, and of the cursor.
+/// The number of bytes of the lines before the keys, with the cursor.
 const HEAD_BYTES: usize = 2 * NUMBER_LINE_BYTES_MAX + 64;
 
 /// Selection of the keys to list.
 struct Filter<'c> {
     pattern: Option<&'c [u8]>,
-    /// Of this type alone.
+    /// The only type to list, if given.
     kind: Option<ArrayVec<u8, 16>>,
 }
 
@@ -59,7 +59,7 @@ pub(super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     walk_on(call, &filter, count as u64, cursor)
 }
 
-/// The two lines before the keys, and the cursor.
+/// Returns the lines before the keys, with the cursor.
 fn head(next: u64, replied: u64) -> Fixed<HEAD_BYTES> {
     let mut head = Fixed::<HEAD_BYTES>::new();
     reply::array(&mut head, 2);
@@ -81,8 +81,8 @@ impl Filter<'_> {
     }
 }
 
-/// Goes on with the walk of a `SCAN`: over several visits if its count is more than a slice has room for, and while
-/// items on flash are read.
+/// Continues the walk of a `SCAN`. It takes several visits if its count is more than a slice has room for, or while
+/// items are read from flash.
 fn walk_on(call: &mut Call<'_, '_>, filter: &Filter<'_>, count: u64, cursor: u64) -> Run {
     let walk = call.session.walk.take();
     let mut walk = walk.unwrap_or_else(|| Walk::from(cursor));
@@ -118,8 +118,8 @@ fn walk_on(call: &mut Call<'_, '_>, filter: &Filter<'_>, count: u64, cursor: u64
     Ok(())
 }
 
-/// `RANDOMKEY`: one of the keys of the first step that has any, from a place on that is drawn. Where few keys are among
-/// many of others the walk takes several visits; it goes round once.
+/// `RANDOMKEY`: returns a key of the first step that has one, from a random position on. If few keys are among many
+/// items of other namespaces, the walk takes several visits. It goes round once.
 pub(super) fn randomkey<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     if call.session.done == 0 && call.ctx.shared.store.keys(call.session.namespace) == 0 {
         call.null();
@@ -138,7 +138,7 @@ pub(super) fn randomkey<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
                     return;
                 }
                 *looked += 1;
-                // The first of one, the second of two with half of the chance, and so on.
+                // The first key is chosen; the second replaces it with probability 1/2, the third with 1/3, and so on.
                 if base::prng::split_mix(drawn ^ *looked as u64).is_multiple_of(*looked as u64) {
                     found.clear();
                     found.extend_from_slice(item.key);
@@ -170,7 +170,7 @@ pub(super) fn randomkey<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     }
 }
 
-/// Draws the start of a walk from the time. A key behind a gap is returned more often, as with Redis.
+/// Returns a random start for a walk, from the time. A key after a gap is returned more often, as with Redis.
 fn draw(call: &Call<'_, '_>) -> u64 {
     base::prng::split_mix(call.ctx.clock.ticks().0 ^ call.ops as u64)
 }

@@ -22,62 +22,62 @@ use segment::Namespace;
 /// The state that the protocol retains of a connection between calls.
 #[derive(Default)]
 pub struct SessionState {
-    /// Namespace of its keys.
+    /// The namespace of its keys.
     pub(crate) namespace: Namespace,
-    /// Namespace of its listener.
+    /// The namespace of its listener.
     pub(super) home: Namespace,
-    /// True if the current request is already counted among the operations of a second.
+    /// True if the current request was already taken from the quota of operations per second.
     pub(super) is_paid: bool,
     pub(super) parser: Parser,
     pub(super) version: Version,
     pub(super) answers: Answers,
-    /// Its client has said who it is.
+    /// True if its client has authenticated.
     pub(super) known: bool,
-    /// Keys or lines of the request at hand that are answered.
+    /// The number of keys or lines of the current request that are answered.
     pub(super) done: u32,
-    /// Arguments of the current request that were passed, and the bytes that these take: see `Call::behind`.
+    /// The number of arguments of the current request that were passed, and their length in bytes: see `Call::behind`.
     pub(super) passed: (u32, usize),
     /// Sum over the answered keys or lines.
     pub(super) sum: i64,
-    /// A value that is copied into the answer over several visits.
+    /// A value that is copied into the reply over several visits.
     pub(super) copying: Option<Copying>,
-    /// Those that are subscribed know of the change.
+    /// True if the change of the current request was published to subscribers.
     pub(super) is_published: bool,
-    /// Time at which a request was begun that may take several visits.
+    /// The instant at which a request that may take several visits began.
     pub(super) moment: Moment,
-    /// All that the request at hand is to store was looked at, and none of it is too long.
+    /// True if everything that the current request will store was checked, and nothing is too long.
     pub(super) fits: bool,
-    /// True if the value being read changes so often that its key is to be claimed.
+    /// True if the value being read changes so often that its key must be locked.
     pub(super) wants_key_locks: bool,
     /// The user that its client acts as.
     pub(super) user: ClientUser,
-    /// Count of changes to the users at the last check of `who`.
+    /// The number of changes of the users at the last check of `user`.
     pub(super) seen_changes: u64,
-    /// Count of changes to the users when its client was found to be free to do everything; 0: it was not.
+    /// The number of changes of the users when the client was found to have all rights; 0: it was not.
     pub(super) free_at: u64,
-    /// A request of which some is consumed.
+    /// A request that is partly consumed.
     pub(super) long: Option<Long>,
-    /// The command that it called last.
+    /// The last command that the client called.
     pub(super) last: &'static str,
-    /// Its client is on another host and could be anyone.
+    /// True if the client is on another host and unknown (protected mode).
     pub(super) held_off: bool,
-    /// End of the current `DEBUG SLEEP`, in Unix ms; 0: none is running.
+    /// The end of the current `DEBUG SLEEP`, in Unix ms; 0: none is in progress.
     pub(super) sleeps_until_ms: u64,
-    /// Messages that the client is sent besides replies, if any.
+    /// Messages and long replies that are sent in addition to replies, if any.
     pub(super) aside: Option<Box<Aside>>,
-    /// Keys that are watched and commands that are queued.
+    /// Watched keys and queued commands.
     pub(super) transaction: Option<Box<Transaction>>,
     /// The transaction that is executed, before any other request.
     pub(super) under_way: Option<Box<Transaction>>,
-    /// A copy of a value in many parts that is under way.
+    /// An unfinished copy of a value in several parts.
     pub(super) copy: Option<Box<segment::PartsCopy>>,
-    /// A publication that is under way.
+    /// An unfinished publication.
     pub(super) publishing: Option<Box<Publishing>>,
-    /// A list that is put together over several visits.
+    /// A list that is collected over several visits.
     pub(super) listing: Option<Box<Listing>>,
-    /// A walk over the keys that is under way.
+    /// An unfinished walk over keys.
     pub(super) walk: Option<Box<Walk>>,
-    /// Time before which a rate-limited walk over records does not go on, in Unix ms.
+    /// The instant before which a rate-limited walk over records does not continue, in Unix ms.
     pub(super) paced_until_ms: u64,
 }
 
@@ -87,21 +87,21 @@ impl SessionState {
         Self { namespace, home: namespace, ..Self::default() }
     }
 
-    /// Resets the state of the current request: it is answered.
+    /// Resets the state of the current request, which is answered.
     #[inline(always)]
     pub(super) fn end_request(&mut self) {
         (self.done, self.passed, self.sum, self.is_published) = (0, (0, 0), 0, false);
         (self.copying, self.fits) = (None, false);
     }
 
-    /// Gives up the current request, with the state that it holds between visits.
+    /// Abandons the current request, with the state that it holds between visits.
     #[cold]
     pub(super) fn give_up(&mut self) {
         (self.walk, self.publishing, self.listing) = (None, None, None);
         self.end_request();
     }
 
-    /// Returns true if a part of the reply to the current request stands, whatever the request waits for.
+    /// Returns true if a part of the reply to the current request is final, whatever the request waits for.
     pub(super) fn is_answered_in_part(&self) -> bool {
         self.done > 0 || self.copying.is_some()
     }
@@ -111,18 +111,18 @@ impl SessionState {
         self.under_way.is_some() || self.walk.is_some() || self.listing.is_some() || self.done > 0
     }
 
-    /// Returns true if a transaction was begun whose requests are not all done, or whose replies are not all sent.
+    /// Returns true if a transaction has begun and its requests are not all done, or its replies are not all sent.
     #[inline]
     pub(crate) fn is_under_way(&self) -> bool {
         self.under_way.is_some()
     }
 
-    /// The last command that its client called.
+    /// Returns the last command that the client called.
     pub(crate) fn last_command(&self) -> Option<&'static str> {
         (!self.last.is_empty()).then_some(self.last)
     }
 
-    /// Its client may do next to nothing, since it is on another host and could be anyone.
+    /// Restricts an unknown client on another host to a few commands (protected mode).
     pub(crate) fn hold_off(&mut self) {
         self.held_off = true;
     }
@@ -131,22 +131,22 @@ impl SessionState {
         self.aside.as_ref()?.subscriber.as_ref()
     }
 
-    /// There is something for it that it did not ask for.
+    /// Returns true if messages that the client did not request wait to be sent.
     pub(crate) fn has_mail(&self) -> bool {
         self.subscriber().is_some_and(Subscriber::has_mail)
     }
 
-    /// There was more of that than may wait.
+    /// Returns true if the limit of such messages was exceeded.
     pub(crate) fn is_mail_broken(&self) -> bool {
         self.subscriber().is_some_and(Subscriber::is_broken)
     }
 
-    /// Moves what is next of that to the front of `into`; returns how many bytes that was.
+    /// Moves the next of these messages to the front of `into`. Returns the number of its bytes.
     pub(crate) fn take_mail(&mut self, into: &mut [u8]) -> usize {
         self.subscriber().map_or(0, |subscriber| subscriber.take(into, self.version))
     }
 
-    /// A reply was put in part.
+    /// Returns true if a reply is written only partly.
     pub(crate) fn is_answering(&self) -> bool {
         self.done != 0
             || self.long.is_some()
@@ -154,8 +154,8 @@ impl SessionState {
             || self.aside.as_ref().is_some_and(|aside| !aside.long.is_empty())
     }
 
-    /// Since when it keeps an answer that its client is to take, with the bytes that it holds for that; `None`: it has
-    /// none.
+    /// Returns the instant since which a reply is held for the client, and its length in bytes; `None` if no reply is
+    /// held.
     pub(crate) fn reply_held(&self) -> Option<(Ticks, u64)> {
         if let Some(transaction) = &self.under_way {
             return transaction.answer_held();
@@ -168,13 +168,13 @@ impl SessionState {
         self.aside.as_mut()?.subscriber.take()
     }
 
-    /// It is subscribed to something, or monitors.
+    /// Returns true if the client is subscribed to something, or monitors.
     pub(crate) fn listens(&self) -> bool {
         self.subscriber().is_some()
     }
 
-    /// Ends some of the client's subscriptions, and forgets some of the messages that wait for it; true if there are
-    /// none left. For a connection that ends, or is reset.
+    /// Ends some of the client's subscriptions, and drops some of its queued messages. Returns true if none is left.
+    /// For a connection that ends or is reset.
     pub(in crate::resp) fn end_some_subscriptions(&mut self) -> bool {
         let subscriber = self.aside.as_mut().and_then(|aside| aside.subscriber.as_mut());
         subscriber.is_none_or(|subscriber| subscriber.end_some(ENDED_A_VISIT))
@@ -184,7 +184,7 @@ impl SessionState {
         self.transaction.as_ref().is_some_and(|transaction| transaction.stage == Stage::Queueing)
     }
 
-    /// The request at hand was refused: if it was to be queued, what is queued will not be executed.
+    /// Records that the current request was refused. If it would have been queued, `EXEC` will execute nothing.
     #[cold]
     pub(in crate::resp) fn spoil(&mut self) {
         if let Some(transaction) = &mut self.transaction {
@@ -192,7 +192,7 @@ impl SessionState {
         }
     }
 
-    /// The value that is arriving.
+    /// Returns the long value that is being received.
     #[inline]
     pub(crate) fn large(&self) -> Option<&LargeSet> {
         match &self.long {
@@ -201,7 +201,7 @@ impl SessionState {
         }
     }
 
-    /// The same, to receive into.
+    /// Returns the long value that is being received, to receive into it.
     pub(crate) fn large_mut(&mut self) -> Option<&mut LargeSet> {
         match &mut self.long {
             Some(Long { stage: LongStage::Value { large, .. }, .. }) => Some(large),
@@ -209,18 +209,18 @@ impl SessionState {
         }
     }
 
-    /// True if a part of a request is consumed and the rest is still to be received.
+    /// Returns true if a part of a request is consumed and the rest is still to be received.
     pub(crate) fn is_taking_in(&self) -> bool {
         self.long.is_some()
     }
 
-    /// Some of a request is consumed, or it is under way.
+    /// Returns true if a request is partly consumed, or a transaction is in progress.
     pub(crate) fn is_receiving(&self) -> bool {
         self.long.is_some() || self.is_under_way()
     }
 
-    /// Gives up all replies, with the places among them. Returns whether the current request is still executed to its
-    /// end: one that only reads is not, since no client waits for it.
+    /// Discards all replies and the positions in them. Returns true if the current request must still be completed. A
+    /// request that only reads need not be, because no client waits for it.
     pub(in crate::resp) fn goes_on_unanswered(&mut self, mut args: Args<'_>) -> bool {
         let entry = catalog::find(args.next().unwrap_or_default());
         if entry.is_some_and(|entry| entry.has(catalog::Flag::ReadOnly)) {
@@ -234,7 +234,7 @@ impl SessionState {
         true
     }
 
-    /// Nothing is half done or out of the ordinary: plain requests may be answered in runs.
+    /// Returns true if nothing is unfinished or unusual, so that plain requests may be executed in runs.
     #[inline(always)]
     pub(in crate::resp) fn is_plain(&self) -> bool {
         let whole = self.long.is_none() && self.parser.is_at_start() && self.done == 0;

@@ -1,13 +1,14 @@
-//! Requests that take several visits: how far they are, and what they read meanwhile.
+//! Requests that take several visits: their progress, and the consistency of their reads.
 //!
 //! ```text
 //!   more than a slice ──> a transaction of its own (`atomic`), which holds the words ──visit, visit ...──> answered
 //!                           a change: its key is locked, so others see all of it or nothing
-//!                           a read:   the same value at each visit, or it starts again, at last with a key lock set
+//!                           a read:   the same value at each visit; otherwise it restarts, at last with a key lock set
 //! ```
 //!
-//! Invariants: a visit costs what it does: the words that are done are never read again ([`words_left`]), and a
-//! walk over a value goes on at a place in it. No visit does more than its slice, whatever a client asks for.
+//! Invariants: the cost of a visit is that of its own work. Words that are done are never parsed again
+//! ([`words_left`]), and a walk over a value continues from a position. No visit does more than its slice, whatever a
+//! client requests.
 
 use super::catalog;
 use super::error::Fault;
@@ -25,33 +26,34 @@ use crate::visit::progress::State;
 use protocol::resp::Args;
 use record::{Record, bin_bytes_max};
 
-/// Fields that a request names at most if it is done in one visit.
+/// The maximum number of fields of a request that is executed in one visit.
 pub(super) const FIELDS_A_SLICE: u32 = 64;
-/// Fields that are changed together where it takes several: each may copy a part of the value.
+/// The number of fields that are changed together if a request takes several visits. Each change may copy a part of the
+/// value.
 const FIELDS_AN_EDIT: u32 = 16;
-/// Operations that such a change of one field counts for.
+/// The cost of changing one field in this way, in operations.
 const OPS_AN_EDITED_FIELD: usize = 3;
-/// Operations that checking the lengths of [`FIELDS_A_SLICE`] fields counts as.
+/// The cost of checking the lengths of [`FIELDS_A_SLICE`] fields, in operations.
 const OPS_A_LOOK: usize = 8;
-/// Number of times that a read starts over before its key is locked.
+/// The number of times that a read starts over before its key is locked.
 const RESTARTS_MAX: u32 = 4;
 
-/// The words of the request that are not done.
+/// Returns the words of the request that are not done.
 pub(super) fn words_left<'c>(call: &Call<'c, '_>, args: Args<'c>) -> Args<'c> {
     call.behind(args, call.session.done)
 }
 
-/// So many more words are done, which take so many bytes.
+/// Records that `words` more words, of `bytes` bytes, are done.
 pub(super) fn words_done(call: &mut Call<'_, '_>, words: u32, bytes: usize) {
     let (_, before) = call.session.passed;
     call.session.done += words;
     call.session.passed = (call.session.done, before + bytes);
 }
 
-/// Does `each` for the words of a command that changes one value, some of them at a time: `fields` says which words
-/// of `all` and how many are for one field. With more than a slice has room for it becomes a transaction of its
-/// own, with the key claimed. `stores` says that it may store what the words say. `each` gives false if the value
-/// that an earlier visit changed is gone: all are done again then.
+/// Calls `each` for slices of the words of a command that changes one value. `words` are the words of `all` for fields,
+/// and each field has `each_words` of them. If they are more than a slice has room for, the command becomes a
+/// transaction of its own, with the key locked. `stores` is true if the command may store the words. `each` returns
+/// false if the value that an earlier visit changed is gone. Then the command starts over.
 pub(super) fn in_slices<'c, 'l>(
     call: &mut Call<'c, 'l>,
     name: &'static str,
@@ -71,11 +73,11 @@ pub(super) fn in_slices<'c, 'l>(
         typed::room_to_store(call, if call.beside { words.wire_bytes() as u64 } else { 0 })?;
     }
     if !call.beside {
-        // All of it in this visit.
+        // All fields are changed in this visit.
         if !each(call, words, true)? {
             return Err(State::Yield.into());
         }
-        // The first counts as the request.
+        // The first field is counted with the request.
         call.ops += OPS_AN_EDITED_FIELD * (words.len() / each_words as usize).saturating_sub(1);
         return Ok(());
     }
@@ -98,7 +100,7 @@ pub(super) fn in_slices<'c, 'l>(
     Ok(())
 }
 
-/// Looks at names and values before the first of them is stored: where one is too long, none is.
+/// Checks the lengths of names and values before the first is stored. If one is too long, none is stored.
 fn check_pairs<'c>(call: &mut Call<'c, '_>, words: Args<'c>) -> Run {
     let most = call.guard.sizes().part_bytes_max();
     let mut left = words_left(call, words);
@@ -118,12 +120,12 @@ fn check_pairs<'c>(call: &mut Call<'c, '_>, words: Args<'c>) -> Run {
     Ok(())
 }
 
-/// Has a command that changes one value go on over several visits, as one.
+/// Continues a command that changes one value over several visits, atomically.
 fn run_claimed<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, key: &[u8]) -> Run {
     run_over(call, name, args, key, Stage::Obtaining)
 }
 
-/// Has a command that reads one value go on over several visits.
+/// Continues a command that reads one value over several visits.
 pub(super) fn run_reading<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, key: &[u8]) -> Run {
     run_over(call, name, args, key, Stage::Running)
 }
@@ -141,10 +143,10 @@ fn run_over<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, key
     Err(Stop::UnderWay)
 }
 
-/// Gives `look` the record under a key, `None` if there is none, and the same one at each visit of the request.
+/// Calls `look` with the record at a key, or `None` if there is none. All visits of a request see the same record.
 ///
 /// # Errors
-/// If it is another one than at the visit before, the request starts over.
+/// If the record has changed since the previous visit. The request starts over.
 pub(super) fn read_on<T>(
     call: &mut Call<'_, '_>,
     bytes: &[u8],
@@ -166,7 +168,7 @@ pub(super) fn read_on<T>(
     look(call.out, record.as_ref(), view.now_ms)
 }
 
-/// Starts over because the value was changed, with a key lock set after several times.
+/// Starts over because the value was changed. After several restarts, a key lock set is used.
 fn restart(call: &mut Call<'_, '_>, reading: &mut Reading) -> Stop {
     call.session.end_request();
     reading.restarts += 1;
@@ -175,8 +177,8 @@ fn restart(call: &mut Call<'_, '_>, reading: &mut Reading) -> Stop {
     State::Yield.into()
 }
 
-/// Ends a visit of a walk whose answer is collected behind a head: what was collected stands if it goes on in
-/// another visit, and ends if the request starts over or fails.
+/// Ends a visit of a walk whose reply is collected after a head. The collected part is kept if the walk continues in
+/// another visit. It is discarded if the request starts over or fails.
 pub(super) fn end_visit(call: &mut Call<'_, '_>, mut walk: Box<Walk>, mut ran: Run) -> Run {
     if matches!(ran, Err(Stop::State(_))) && !walk.reserve(&call.ctx.shared.budget) {
         ran = Err(Fault::ClientMemory.into());
@@ -191,7 +193,7 @@ pub(super) fn end_visit(call: &mut Call<'_, '_>, mut walk: Box<Walk>, mut ran: R
                 walk = Box::new(Walk { reading, ..Walk::default() });
             }
             call.session.walk = Some(walk);
-            // The caller removes nothing of it.
+            // The caller must not discard it.
             call.session.done = call.session.done.max(1);
             Err(stop)
         }
@@ -206,7 +208,7 @@ pub(super) fn end_visit(call: &mut Call<'_, '_>, mut walk: Box<Walk>, mut ran: R
     }
 }
 
-/// Goes on only if the answer that is collected has room for `bytes` more.
+/// Returns an error unless the collected reply has room for `bytes` more.
 pub(super) fn collect_room(out: &OutBuffer, bytes: usize) -> Run {
     let want = bytes + LINE_ROOM;
     if out.collected() + want > ANSWER_BYTES_MAX {

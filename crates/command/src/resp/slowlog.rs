@@ -1,7 +1,7 @@
-//! What took long: `SLOWLOG` and `LATENCY`, from the times that every request leaves.
+//! Slow requests: `SLOWLOG` and `LATENCY`, from the times of all requests.
 //!
-//! A request's time has three parts: it waited, from the arrival of its bytes on; it was executed; its reply was sent.
-//! Requests of all protocols count.
+//! A request's time has three parts: the wait from the arrival of its bytes, the execution, and the sending of its
+//! reply. Requests of all protocols are included.
 
 use super::catalog::{find, lower};
 use super::error::subcommand;
@@ -14,10 +14,10 @@ use crate::visit::progress::State;
 use protocol::resp::{Args, Version, reply};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The event of `LATENCY LATEST` that slow requests are.
+/// The event of `LATENCY LATEST` that stands for slow requests.
 const EVENT: &[u8] = b"command";
 
-/// The parts that `LATENCY EXPLAIN` tells of a distribution.
+/// The quantiles that `LATENCY EXPLAIN` reports.
 const SHARES: [(&str, f64); 4] = [("p50_us", 0.5), ("p99_us", 0.99), ("p999_us", 0.999), ("max_us", 1.0)];
 
 /// `SLOWLOG GET [count] | LEN | RESET`
@@ -55,7 +55,7 @@ pub(super) fn slowlog<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     }
 }
 
-/// An entry, as Redis has it; the parts of its time are its last word.
+/// Writes an entry in Redis's form. Its last element has the parts of the time.
 fn put_slow(all: &mut Vec<u8>, request: &SlowRequest) {
     let us = |ns: u64| ns / 1000;
     reply::array(all, 6);
@@ -103,13 +103,13 @@ pub(super) fn latency<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     }
 }
 
-/// The kind of request that a word means: by its name in the metrics, or by a command of Redis.
+/// Returns the kind of request that a word names: by its name in the metrics, or by a Redis command.
 fn kind(word: &[u8]) -> Option<Command> {
     let named = Command::ALL.into_iter().find(|command| word.eq_ignore_ascii_case(command.name().as_bytes()));
     named.or_else(|| find(word).map(|entry| entry.kind))
 }
 
-/// Slow requests of all workers after an instant in Unix ms, the latest first.
+/// Returns slow requests of all workers after an instant in Unix ms, the latest first.
 fn slow(call: &Call<'_, '_>, after_ms: u64) -> Vec<SlowRequest> {
     let workers = call.ctx.shared.workers.iter().enumerate();
     let mut slow: Vec<SlowRequest> = workers
@@ -124,7 +124,7 @@ fn totals(call: &Call<'_, '_>) -> Totals {
     Totals::read(call.ctx.shared.workers.iter().map(|worker| &worker.recorder))
 }
 
-/// The kinds that are asked for and occurred; all that occurred if none is named.
+/// Returns the named kinds that occurred; all that occurred if none is named.
 fn kinds<'c>(totals: &Totals, args: Args<'c>) -> Vec<Command> {
     let mut kinds: Vec<Command> = Vec::new();
     for command in totals.commands() {
@@ -135,7 +135,7 @@ fn kinds<'c>(totals: &Totals, args: Args<'c>) -> Vec<Command> {
     kinds
 }
 
-/// Replies how long requests of each kind waited, were executed, and took to send.
+/// Replies with the wait, execution and send times of requests of each kind.
 fn explain<'c, 'l>(call: &mut Call<'c, 'l>, args: Args<'c>) -> Run {
     let (version, totals) = (call.session.version, totals(call));
     let (kinds, mut all) = (kinds(&totals, args), Vec::new());
@@ -158,7 +158,7 @@ fn explain<'c, 'l>(call: &mut Call<'c, 'l>, args: Args<'c>) -> Run {
     aside::say_long(call, all)
 }
 
-/// Times of execution, as Redis has them: how many took at most so many microseconds, by powers of two.
+/// Replies with the execution times in Redis's form: the numbers of requests up to powers of two of microseconds.
 fn histogram<'c, 'l>(call: &mut Call<'c, 'l>, args: Args<'c>) -> Run {
     let (version, totals) = (call.session.version, totals(call));
     let (kinds, mut all) = (kinds(&totals, args), Vec::new());
@@ -220,7 +220,7 @@ fn history(call: &mut Call<'_, '_>, event: &[u8]) -> Run {
     aside::say_long(call, all)
 }
 
-/// Says which part the slow requests spent their time in, and what to do about it.
+/// Replies with the part in which slow requests spent their time, and a remedy.
 fn doctor(call: &mut Call<'_, '_>) -> Run {
     let slow = slow(call, call.ctx.shared.live.latency_reset_ms.load(Relaxed));
     let sum = |part: fn(&SlowRequest) -> u64| slow.iter().map(part).sum::<u64>();
@@ -260,7 +260,7 @@ pub(super) fn memory<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             if args.next().is_some_and(|word| !word.eq_ignore_ascii_case(b"samples")) {
                 return Err(super::error::Fault::Syntax.into());
             }
-            // With its slot in the index.
+            // The bytes include the slot in the index.
             loop {
                 let Some(item) = call.guard.items().peek(&key) else {
                     call.null();
@@ -281,7 +281,7 @@ pub(super) fn memory<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         }
         (b"stats", 0) => memory_stats(call),
         (b"doctor", 0) => memory_doctor(call),
-        // What is free is kept for the next item: it was promised.
+        // Free memory is retained for later items, because the configured memory stays reserved.
         (b"purge", 0) => {
             call.out.push(reply::OK);
             Ok(())
@@ -293,9 +293,9 @@ pub(super) fn memory<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     }
 }
 
-/// Parts of a value whose bytes are added up before the slice is looked at.
+/// The number of parts of a value whose bytes are added up between two checks of the slice.
 const PARTS_A_STEP: u64 = 128;
-/// Bytes of an item in the index.
+/// The number of bytes of an item in the index.
 const SLOT_BYTES: u64 = 8;
 
 fn memory_stats(call: &mut Call<'_, '_>) -> Run {

@@ -1,6 +1,5 @@
-//! What there is of Redis, command by command: what [`super::catalog`] answers, how that differs, and what it does not.
-//!
-//! The table of `docs/protocol/resp.md` is made of this.
+//! The support of each Redis command: supported, with its differences from Redis, or not supported, with the reason.
+//! [`super::catalog`] describes the supported ones. The table of `docs/protocol/resp.md` is generated from this module.
 
 use super::catalog::{COMMANDS, Entry};
 use std::fmt::Write as _;
@@ -8,28 +7,28 @@ use std::fmt::Write as _;
 /// The support of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
-    /// As Redis answers it.
+    /// As in Redis.
     Yes,
-    /// It is, and this is different.
+    /// Supported, with this difference.
     Differs(&'static str),
-    /// It is not, and for no other reason than that this is not there.
+    /// Not supported yet: this feature is missing.
     NotYet(&'static str),
-    /// It is not, for this reason.
+    /// Not supported, for this reason.
     No(&'static str),
 }
 
 use Support::{No, NotYet};
 
-/// A command of Redis that is not answered.
+/// A Redis command that is not supported.
 #[derive(Clone, Copy, Debug)]
 pub struct Absent {
-    /// In small letters.
+    /// The name, in lower case.
     pub name: &'static str,
-    /// Words, its name included; below 0: so many or more.
+    /// The number of words, its name included; negative: at least this number.
     pub arity: i8,
-    /// Group of commands.
+    /// The group of the command.
     pub group: &'static str,
-    /// Why it is not answered.
+    /// The reason why it is not supported.
     pub why: Support,
 }
 
@@ -38,19 +37,19 @@ const fn absent(name: &'static str, arity: i8, group: &'static str, why: Support
 }
 
 impl Entry {
-    /// Returns how it differs from that of Redis, if it does.
+    /// Returns its difference from the Redis command, if there is one.
     pub fn support(&self) -> Support {
         let found = DIFFERENT.binary_search_by_key(&self.name, |(name, _)| name);
         found.map_or(Support::Yes, |at| Support::Differs(DIFFERENT[at].1))
     }
 }
 
-/// The command of Redis of this name that is not answered, in letters of any size.
+/// Returns the unsupported Redis command with this name, in any case.
 pub(super) fn absent_of(name: &[u8]) -> Option<&'static Absent> {
     ABSENT.iter().find(|absent| absent.name.as_bytes().eq_ignore_ascii_case(name))
 }
 
-/// The table of all commands, as Markdown: those that are answered and those of Redis 7.2 that are not, by name.
+/// Returns the table of all commands as Markdown, by name: the supported ones, and those of Redis 7.2 that are not.
 pub fn page() -> String {
     let mut rows: Vec<(&str, i8, &str, &str, Support)> =
         COMMANDS.iter().map(|entry| (entry.name, entry.arity, entry.group, entry.summary, entry.support())).collect();
@@ -176,7 +175,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("watch", "4096 keys at most; see [consistency.md](consistency.md) on keys that are not there"),
 ];
 
-/// The commands of Redis 7.2 that are not answered, by name.
+/// The commands of Redis 7.2 that are not supported, by name.
 #[rustfmt::skip]
 pub const ABSENT: &[Absent] = &[
     absent("asking", 1, "cluster", NotYet("clusters")),
@@ -347,7 +346,7 @@ mod tests {
 
     #[test]
     fn every_command_of_redis_7_2_has_its_row() {
-        // 7.2 has 241 commands; those since later versions and those that are none of Redis's do not count.
+        // 7.2 has 241 commands. Commands of later versions and those that Redis does not have are not counted.
         let later = ["7.4.0", "8.0.0", ""];
         let here = COMMANDS.iter().filter(|entry| !later.contains(&entry.since)).count();
         assert_eq!(here + ABSENT.len(), 241);

@@ -1,12 +1,12 @@
-//! `MULTI`, `EXEC`, `DISCARD`, `WATCH`, `UNWATCH`: what is queued and what is watched, until it is executed.
+//! `MULTI`, `EXEC`, `DISCARD`, `WATCH`, `UNWATCH`: queued requests and watched keys, until they are executed.
 //!
 //! ```text
 //!   WATCH k ──> Watching ──MULTI──> Queueing ──EXEC──> Obtaining ──> Running ──> Telling ──> none      see `atomic`
 //!                                      └─DISCARD, EXEC of a refused request, RESET──> none
 //! ```
 //!
-//! A watched key counts as changed when its item is another one, is gone, or ends at another time; one that was absent
-//! when it came, though it may have gone again ([`segment::Version`]).
+//! A watched key counts as changed if its item was replaced, is gone, or has another expiry. A key that was missing
+//! counts as changed if an item was stored, even if it is gone again ([`segment::Version`]).
 
 use super::atomic;
 use super::catalog::{self, Entry, entry};
@@ -24,7 +24,7 @@ use crate::visit::progress::OPS_A_BATCH;
 use protocol::resp::{Args, Limits, Parsed, Parser, reply};
 use segment::{Guard, Version};
 
-/// Queues the request, if one is to be queued; false if it is to be executed.
+/// Queues the request if it must be queued. Returns false if it must be executed at once.
 #[cold]
 pub(super) fn queues<'c>(
     call: &mut Call<'c, '_>,
@@ -50,7 +50,7 @@ pub(super) fn queues<'c>(
     }
     transaction.namespaces |= 1 << call.session.namespace.0;
     if entry.name == "select" {
-        // Whether it will get there is not known yet, so what follows is kept from others in both.
+        // It is not known yet whether the SELECT will succeed, so later keys are locked in both namespaces.
         let to = args.into_iter().next().and_then(|text| call.ctx.shared.namespaces.find(text));
         transaction.namespaces |= to.map_or(0, |to| 1 << to.0);
     }
@@ -64,13 +64,13 @@ pub(super) fn queues<'c>(
     Ok(true)
 }
 
-/// Restores a transaction whose queued requests are this call's buffer. False: client memory is used up.
+/// Restores a transaction whose queued requests are in this call's buffer. Returns false if client memory is used up.
 pub(super) fn requeue(call: &mut Call<'_, '_>, carried: &CarriedTransaction) -> bool {
     let mut transaction = own_transaction::spare(call);
     for CarriedWatch { namespace, key, version } in &carried.watched {
         let key = call.guard.key(*namespace, key);
         let version = match version {
-            // Differs from the version of any key.
+            // This version differs from that of any key.
             None => Version::Absent(u64::MAX, 0),
             Some(Version::Absent(..)) => call.guard.items().absent_at_open(),
             Some(version) => *version,
@@ -95,7 +95,7 @@ pub(super) fn requeue(call: &mut Call<'_, '_>, carried: &CarriedTransaction) -> 
         let mark = call.out.mark();
         let entry = args.next().and_then(catalog::find);
         if !entry.is_some_and(|entry| queues(call, entry, args, consumed) == Ok(true)) {
-            // Another build may not know the command, or have other limits.
+            // The other process may be another build that does not know the command, or has other limits.
             call.session.spoil();
             break;
         }
@@ -105,7 +105,7 @@ pub(super) fn requeue(call: &mut Call<'_, '_>, carried: &CarriedTransaction) -> 
     true
 }
 
-/// Discards what is queued and watched.
+/// Discards queued requests and watched keys.
 pub(super) fn discard_all(call: &mut Call<'_, '_>) {
     if let Some(transaction) = call.session.transaction.take() {
         own_transaction::put_away(transaction, call.ctx);
@@ -149,7 +149,7 @@ pub(super) fn exec<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
         return Err(Fault::ExecAbort.into());
     }
     if !transaction.room_to_answer() {
-        // Nothing is executed whose answers could not be kept.
+        // Nothing is executed unless its replies can be retained.
         own_transaction::put_away(transaction, call.ctx);
         return Err(Fault::ClientMemory.into());
     }
@@ -199,7 +199,7 @@ fn watch_each<'c>(call: &mut Call<'c, '_>, transaction: &mut Transaction, args: 
 }
 
 pub(super) fn unwatch<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
-    // Queued, it comes when nothing is watched any more.
+    // A queued `UNWATCH` is executed when no key is watched any more.
     if call.session.transaction.as_ref().is_some_and(|transaction| transaction.stage == Stage::Watching) {
         discard_all(call);
     }
@@ -207,8 +207,8 @@ pub(super) fn unwatch<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     Ok(())
 }
 
-/// Returns what the connection's transaction holds, if it has one. Returns false if the caller has to call it again in
-/// a later iteration, because something is half done.
+/// Releases everything that the connection's transaction holds, if there is one. Returns false if the transaction is
+/// unfinished: the caller calls again in a later iteration.
 pub(super) fn end(
     session: &mut SessionState,
     guard: &mut Guard<'_>,

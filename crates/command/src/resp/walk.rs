@@ -1,8 +1,8 @@
-//! Walks over the keys that take several visits, and `KEYS`, whose walk is one answer.
+//! Walks over the keys that take several visits, and `KEYS`, whose whole walk is one reply.
 //!
-//! A step of a walk is a part of the index ([`segment::Walks::walk`]), some 27 keys; a visit makes as many steps as its
-//! slice has room for, and the next one goes on at the cursor. No key is met in two steps, so what a step has found is
-//! all that has to be known to report each key once.
+//! A step of a walk covers a part of the index ([`segment::Walks::walk`]), about 27 keys. A visit makes as many steps
+//! as its slice has room for, and the next one continues from the cursor. No key is found in two steps, so only the
+//! keys of the current step must be stored to report each key once.
 
 use super::catalog::entry;
 use super::error::Fault;
@@ -16,11 +16,11 @@ use protocol::resp::Args;
 use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
 use protocol::sink::Fixed;
 
-/// Keys that `KEYS` reports at most.
+/// The maximum number of keys in a reply of `KEYS`.
 pub const KEYS_REPLIED_MAX: u64 = 1 << 20;
 
-/// Returns what a step of a walk that looked at so many items counts for, in operations: the slots of an index group
-/// are read, and each item is a wait for memory that overlaps with others'.
+/// Returns the cost of a step of a walk that examined `items` items, in operations. The slots of an index group are
+/// read, and the memory accesses of the items overlap.
 pub(crate) fn walk_step_ops(items: usize) -> usize {
     4 + items / 4
 }
@@ -51,7 +51,8 @@ pub(super) fn keys<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     Ok(())
 }
 
-/// One step; false at the end. What it finds is kept until the step has all, and there is room to report it.
+/// Makes one step. Returns false at the end. The results of a step are retained until it is complete and the reply has
+/// room for them.
 fn step(call: &mut Call<'_, '_>, walk: &mut Walk, pattern: &[u8]) -> Result<bool, Stop> {
     let (guard, namespace) = (&*call.guard, call.session.namespace);
     let Walk { cursor, stride, met, found, keys, looked, ended, .. } = walk;
@@ -74,7 +75,7 @@ fn step(call: &mut Call<'_, '_>, walk: &mut Walk, pattern: &[u8]) -> Result<bool
     Ok(*cursor > 0)
 }
 
-/// The request goes on in another visit, with the walk where it stands.
+/// Continues the request in another visit, from the current position of the walk.
 pub(super) fn put_off(call: &mut Call<'_, '_>, mut walk: Box<Walk>, stop: Stop) -> Run {
     if matches!(stop, Stop::State(_)) {
         if !walk.reserve(&call.ctx.shared.budget) {

@@ -1,4 +1,4 @@
-//! Keys without end, one after another: what is done to each, and what is answered in the end.
+//! Requests with any number of keys, which are processed one after another, and the reply at the end.
 
 use super::super::catalog::Entry;
 use super::super::error::Fault;
@@ -14,7 +14,7 @@ use crate::visit::progress::{OPS_A_BATCH, State};
 use protocol::resp::{Argument, Limits, argument, reply};
 use segment::{Delete, DeleteOutcome, Expire, PutMode};
 
-/// Takes the arguments that are there, one after another.
+/// Processes the received arguments one after another.
 pub(super) fn each_go_on(call: &mut Call<'_, '_>, entry: &'static Entry, mut left: u32, each: Each) -> Step {
     let mark = call.out.mark();
     let hush = call.session.answers != Answers::All;
@@ -30,7 +30,7 @@ pub(super) fn each_go_on(call: &mut Call<'_, '_>, entry: &'static Entry, mut lef
             Argument::Whole { bytes, consumed } => (bytes, consumed),
             Argument::Incomplete { want } => break Err(State::NeedInput { want }),
             Argument::Long { len, consumed } if each != Each::Set => {
-                // There is no such key.
+                // No key is that long.
                 if each == Each::Get && !hush {
                     call.null();
                 }
@@ -80,13 +80,13 @@ pub(super) fn each_go_on(call: &mut Call<'_, '_>, entry: &'static Entry, mut lef
     Ok(())
 }
 
-/// There is room for the next part of an answer, and this visit's work is not done.
+/// Returns an error if the output has no room for the next part of a reply, or this visit's work is done.
 fn may_go_on(call: &Call<'_, '_>) -> Step {
     call.room(0)?;
     if call.ops >= OPS_A_BATCH { Err(State::Yield) } else { Ok(()) }
 }
 
-/// Does what is to be done to one key.
+/// Executes the operation on one key.
 fn one(call: &mut Call<'_, '_>, each: Each, bytes: &[u8]) -> Run {
     let key = call.key(bytes);
     if call.guard.locks().is_blocked(&key) {
@@ -119,8 +119,8 @@ fn one(call: &mut Call<'_, '_>, each: Each, bytes: &[u8]) -> Run {
     Ok(())
 }
 
-/// Stores the value behind `key`, which took `consumed` bytes. False if the request goes on elsewhere: the value
-/// is arriving, or was refused.
+/// Stores the value that follows `key`; the key took `consumed` bytes. Returns false if the request continues in
+/// another stage: the value is being received, or was refused.
 fn pair(call: &mut Call<'_, '_>, entry: &'static Entry, key: &[u8], consumed: usize, left: u32) -> Result<bool, State> {
     let limits = call.waiting_limits();
     let limits = Limits { request_bytes_max: limits.request_bytes_max - consumed, ..limits };

@@ -1,16 +1,16 @@
-//! Requests that do not lie whole in the receive buffer: a value that goes into the store as it arrives, and keys
-//! without end, one after another.
+//! Requests that do not fit into the receive buffer: a value that is written to the store while it is received, and any
+//! number of keys, one after another.
 //!
 //! ```text
-//!   head of SET k <100 MiB> EX 9 ──> Value: into the store ──> the words behind it ──> stored as they say
-//!   first 256 KiB of DEL, MGET, MSET ... ──> Each: an argument, its part of the answer, the next argument
-//!   anything else, or a fault ──> the error ──> Refused: the rest is read and thrown away
+//!   head of SET k <100 MiB> EX 9 ──> Value: into the store ──> the words after it ──> stored with these options
+//!   first 256 KiB of DEL, MGET, MSET ... ──> Each: an argument, its part of the reply, the next argument
+//!   anything else, or an error ──> the error ──> Skipped: the rest is received and discarded
 //! ```
 //!
-//! - A request that is begun here is consumed as it comes, so it holds no buffer while its sender is slow, and it is
-//!   not one operation: other requests come between its keys.
-//! - A value that comes here is not seen before it is whole, its words included. What its sender leaves half done is
-//!   nothing.
+//! - Such a request is consumed while it is received, so it holds no buffer while its sender is slow. It is not atomic:
+//!   other requests are executed between its keys.
+//! - Such a value is not visible before it is complete, the words after it included. If its sender stops early, nothing
+//!   is stored.
 
 use crate::resp::admit;
 use crate::resp::pubsub;
@@ -31,14 +31,14 @@ use crate::visit::progress::State;
 use protocol::resp::{Args, Argument, Limits, Parser, ProtocolError, argument, reply};
 use segment::Guard;
 
-/// Words behind a value that arrives: more than all options of `SET` together.
+/// The maximum number of words after a value that is being received: more than all options of `SET` together.
 const TAIL_MAX: usize = 16;
 
-/// Returns what a command does with a value that comes behind `args`, its name first. Returns `None` if the command
-/// does not store it.
+/// Returns the effect of a command on the value that follows `args`, which begin with the command's name. Returns
+/// `None` if the command does not store the value.
 fn rule_of(entry: &Entry, mut args: Args<'_>, call: &Call<'_, '_>) -> Result<Option<Rule>, Fault> {
     let words = args.len();
-    // Behind the name and the key.
+    // The word after the name and the key.
     let word = args.nth(2).unwrap_or_default();
     Ok(Some(match (entry.name, words) {
         ("set", 2) => Rule::Set,
@@ -55,15 +55,15 @@ fn rule_of(entry: &Entry, mut args: Args<'_>, call: &Call<'_, '_>) -> Result<Opt
     }))
 }
 
-/// Releases what an arriving value holds in the store.
+/// Releases everything that a value being received holds in the store.
 pub(super) fn end(session: &mut SessionState, guard: &mut Guard<'_>, ctx: &mut WorkerContext) {
     if let Some(Long { stage: LongStage::Value { large, .. }, .. }) = session.long.take() {
         large.end(guard, ctx);
     }
 }
 
-/// A request has a long argument behind `args`, of `value_len` bytes, `left` more behind it. False if it is to be
-/// waited for.
+/// Begins a request with a long argument of `value_len` bytes after `args`, followed by `left` more arguments. Returns
+/// false if a buffer must receive the request first.
 #[cold]
 pub(super) fn head<'c>(
     call: &mut Call<'c, '_>,
@@ -85,8 +85,8 @@ pub(super) fn head<'c>(
         Err(fault) => return refuse(call, entry, fault, consumed, bytes as u64 + 2, left).map(|()| true),
     };
     let whole = u64::from(value_len) <= call.guard.sizes().large_threshold();
-    // The result of a condition is not known before all is there. Before a hand-over nothing is begun that could
-    // not move.
+    // The result of a condition is not known before the whole value was received. Before a handover, nothing is begun
+    // that cannot move.
     let drains = call.ctx.shared.host.is_draining();
     if whole && (rest.len() >= bytes + 2 || left > 0 || !rule.replaces() || drains) {
         return Ok(false);
@@ -105,7 +105,7 @@ pub(super) fn head<'c>(
     }
 }
 
-/// A request is longer than the buffer: `args` are there, `left` more come behind `consumed`.
+/// Begins a request that is longer than the buffer. `args` are received; `left` more follow after `consumed` bytes.
 #[cold]
 pub(super) fn too_long<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, left: u32, consumed: usize) -> Step {
     if call.ctx.shared.host.is_draining() {
@@ -135,7 +135,7 @@ pub(super) fn too_long<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, left: u3
     refuse(call, entry, fault, consumed, 0, left)
 }
 
-/// Answers a request of which `bytes` and `left` arguments behind those are still to come.
+/// Replies with an error to a request of which `bytes`, and then `left` arguments, are still to be received.
 pub(super) fn refuse(
     call: &mut Call<'_, '_>,
     entry: &'static Entry,
@@ -153,18 +153,18 @@ pub(super) fn refuse(
     Ok(())
 }
 
-/// The answer to a long request is in the output.
+/// Ends a long request whose reply is in the output.
 pub(super) fn long_answered(call: &mut Call<'_, '_>, entry: &Entry, mark: usize, answers: Answers) {
     call.session.end_request();
     call.hush(mark, answers);
     if call.ctx.push.watch.watched.tells_commands() {
-        // What it was about has been read away.
+        // The arguments were already consumed.
         pubsub::tell_monitors(call, entry.name.as_bytes(), std::iter::empty());
     }
     call.done(entry.kind, b"");
 }
 
-/// Goes on with a request of which some is consumed.
+/// Continues a request that is partly consumed.
 #[cold]
 pub(super) fn long_go_on(call: &mut Call<'_, '_>) -> Step {
     let Some(Long { entry, left, stage }) = call.session.long.take() else { return Ok(()) };
@@ -175,12 +175,12 @@ pub(super) fn long_go_on(call: &mut Call<'_, '_>) -> Step {
     }
 }
 
-/// Keeps what is left of a request for the next call.
+/// Retains the rest of a request for the next call.
 fn keep(call: &mut Call<'_, '_>, entry: &'static Entry, left: u32, stage: LongStage) {
     call.session.long = Some(Long { entry, left, stage });
 }
 
-/// Reads away what is left of a request that was answered, or of an argument.
+/// Discards the rest of a request that was answered, or of an argument.
 fn skip(call: &mut Call<'_, '_>, entry: &'static Entry, mut left: u32, mut bytes: u64, then: Option<Each>) -> Step {
     loop {
         let gone = bytes.min(call.rest().len() as u64);

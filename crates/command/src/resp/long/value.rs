@@ -1,4 +1,4 @@
-//! A value that goes into the store as it arrives: its beginning, its parts, and what the words behind it do with it.
+//! A value that is written to the store while it is received: its beginning, its parts, and the options after it.
 
 use super::super::acl::Asked;
 use super::super::catalog::Entry;
@@ -18,7 +18,7 @@ use arrayvec::ArrayVec;
 use protocol::resp::{Argument, Parser, ProtocolError, argument, reply};
 use segment::{Expire, OpError, Put, PutMode, PutOutcome};
 
-/// Returns what is to be seen of a value before it is there.
+/// Checks everything about a value that can be checked before it is received.
 pub(super) fn may_begin(
     call: &mut Call<'_, '_>,
     entry: &'static Entry,
@@ -41,8 +41,7 @@ pub(super) fn may_begin(
     Ok(call.ctx.check_room(call.session.namespace, value_len.into())?)
 }
 
-/// Has the rest of a value that is stored whole received into its place; false if it is to be received into a
-/// buffer.
+/// Begins to receive in place the rest of a value that is stored whole. Returns false if a buffer must receive it.
 pub(super) fn whole_begin(
     call: &mut Call<'_, '_>,
     entry: &'static Entry,
@@ -63,7 +62,7 @@ pub(super) fn whole_begin(
     true
 }
 
-/// Begins a value that is written in pieces: of so many bytes, with so many arguments behind it.
+/// Begins a value that is written in pieces. It has `value_len` bytes, and `left` arguments follow it.
 pub(super) fn pieces_begin(
     call: &mut Call<'_, '_>,
     entry: &'static Entry,
@@ -72,7 +71,7 @@ pub(super) fn pieces_begin(
     (value_len, left): (u32, u32),
     consumed: usize,
 ) -> Step {
-    // The words behind it may say when it ends; pieces go with their head, however long they could have stayed.
+    // A later option may set the expiry. Pieces are removed with their head, so theirs may be later.
     let expire = if let Rule::Until(expire) = rule { expire } else { Expire::Never };
     let name = call.guard.key(call.session.namespace, key);
     let begun = call.guard.large().begin(&name, value_len.into(), expire);
@@ -131,7 +130,7 @@ pub(super) fn value_go_on(
     }
 }
 
-/// A value is all there, `held` bytes of it in the input: reads the words behind it, and stores it as they say.
+/// Ends the receipt of a value, of which `held` bytes are in the input: parses the words after it, and stores it.
 fn value_complete(
     call: &mut Call<'_, '_>,
     entry: &'static Entry,
@@ -149,7 +148,7 @@ fn value_complete(
                 at += consumed;
             }
             Argument::Incomplete { want } => {
-                // Where nothing is known of the next one, it takes more than there is.
+                // If the length of the next argument is unknown, any further byte may complete it.
                 let want = if want == 0 { 0 } else { at + want };
                 if want > call.ctx.request_bytes_max {
                     large.end(call.guard, call.ctx);
@@ -188,7 +187,7 @@ fn value_complete(
     Ok(())
 }
 
-/// Stores a value as its command says, and answers.
+/// Stores a value as its command requires, and replies.
 fn store_large<'c>(call: &mut Call<'c, '_>, large: &mut LargeSet, rule: Rule, tail: &[&'c [u8]]) -> Run {
     match rule {
         Rule::Set => {
@@ -243,7 +242,7 @@ fn put_large(call: &mut Call<'_, '_>, large: &mut LargeSet, put: &Put<'_>) -> Re
     Ok(outcome)
 }
 
-/// One of `MSET`'s values is all there.
+/// Stores a value of `MSET` that was received completely.
 fn pair_complete(call: &mut Call<'_, '_>, entry: &'static Entry, left: u32, mut large: LargeSet, held: usize) -> Step {
     match put_large(call, &mut large, &Rule::Pair.put()) {
         Err(Stop::State(state)) => {

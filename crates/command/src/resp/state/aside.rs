@@ -1,4 +1,4 @@
-//! Messages and long replies that a session sends beside its own output buffer.
+//! Messages and long replies that a session sends in addition to its own output buffer.
 
 use crate::memory::budget;
 use crate::memory::budget::Budget;
@@ -8,24 +8,24 @@ use crate::resp::error::Fault;
 use crate::visit::clock::Ticks;
 use protocol::sink::Sink;
 use std::sync::Arc;
-/// State of a connection beside its requests.
+/// The state of a connection in addition to its requests.
 #[derive(Default)]
 pub(in crate::resp) struct Aside {
     pub(in crate::resp) subscriber: Option<Subscriber>,
-    /// A reply of which the first `sent` bytes are in the output.
+    /// A reply whose first `sent` bytes are in the output.
     pub(in crate::resp) long: Vec<u8>,
     pub(in crate::resp) sent: usize,
-    /// The reply's share of client memory, and the time since which it is held.
+    /// The reply's share of client memory, and the instant since which it is held.
     pub(in crate::resp) held: Option<(Grant, Ticks)>,
 }
 
-/// Bytes of one reply that is put together beside the output, at most.
+/// The maximum number of bytes of one reply that is collected outside the output buffer.
 pub(in crate::resp) const LONG_REPLY_BYTES_MAX: usize = 64 << 20;
 
 /// Initial capacity of such a reply, in bytes.
 pub(in crate::resp) const LONG_REPLY_BYTES_MIN: usize = 4 << 10;
 
-/// A reply of any length that is put together beside the output: its bytes are reserved before they are allocated.
+/// A reply of any length that is collected outside the output buffer. Its bytes are reserved before they are allocated.
 pub(in crate::resp) struct LongReply {
     pub(in crate::resp) bytes: Vec<u8>,
     pub(in crate::resp) grant: Grant,
@@ -37,7 +37,7 @@ impl LongReply {
         Self { bytes: Vec::new(), grant: Grant::none(budget, budget::Kind::Replies), refused: None }
     }
 
-    /// Makes room for `more` bytes; from a refusal on, for none.
+    /// Makes room for `more` bytes. After a refusal, it always returns false.
     pub(in crate::resp) fn make_room(&mut self, more: usize) -> bool {
         let need = self.bytes.len() + more;
         let capacity = self.bytes.capacity();
@@ -75,5 +75,5 @@ impl std::fmt::Write for LongReply {
     }
 }
 
-/// Subscriptions that one visit ends: some 100 us.
+/// The number of subscriptions that one visit ends, which takes about 100 us.
 pub(in crate::resp) const ENDED_A_VISIT: usize = 256;

@@ -2,12 +2,12 @@
 
 use crate::visit::out::HeadPlace;
 
-/// A value that is copied into an answer over several visits.
+/// A value that is copied into a reply over several visits.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::resp) struct Copying {
-    /// Which it is.
+    /// The number that identifies the value.
     pub(in crate::resp) object: u64,
     pub(in crate::resp) head: HeadPlace,
-    /// Place of the next byte in the value.
+    /// The position of the next byte in the value.
     pub(in crate::resp) at: u64,
 }

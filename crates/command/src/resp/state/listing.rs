@@ -3,22 +3,22 @@
 use crate::memory::budget::Grant;
 use crate::push::mail::NamesCursor;
 use std::collections::BTreeSet;
-/// Room for the line before a list, whose count is known when all of it is there.
+/// Room for the line before a list, whose count is known when the list is complete.
 pub(in crate::resp) const HEAD_BYTES: usize = 40;
 
-/// A list, as far as it is.
+/// A list that is being collected.
 pub(in crate::resp) struct Listing {
-    /// Its text, behind room for its head.
+    /// Its text, after the room for its head.
     pub(in crate::resp) text: Vec<u8>,
-    /// Entries in it, or done.
+    /// The number of its entries, or of completed entries.
     pub(in crate::resp) count: u64,
-    /// Place among names of channels at which it continues.
+    /// The position in the names of channels from which it continues.
     pub(in crate::resp) names: NamesCursor,
-    /// Place among connections at which it continues: the worker, and the number there.
+    /// The position in the connections from which it continues: the worker, and the connection's number there.
     pub(in crate::resp) connection: (usize, usize),
-    /// Clients that it is about, by number; empty: all.
+    /// The numbers of the clients that it covers; empty: all clients.
     pub(in crate::resp) ids: BTreeSet<u64>,
-    /// The one who asks is among those that are closed.
+    /// True if the calling client is among those to close.
     pub(in crate::resp) closes_me: bool,
     /// Its share of client memory between two visits.
     pub(in crate::resp) grant: Option<Grant>,
@@ -39,7 +39,7 @@ impl Default for Listing {
 }
 
 impl Listing {
-    /// Bytes of its text.
+    /// Returns the number of bytes of its text.
     pub(in crate::resp) fn len(&self) -> usize {
         self.text.len() - HEAD_BYTES
     }

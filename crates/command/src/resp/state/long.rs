@@ -1,32 +1,32 @@
-//! A request of which a part is consumed before the rest has arrived.
+//! A request that is partly consumed before the rest is received.
 
 use crate::lookup::large::LargeSet;
 use crate::resp::catalog::Entry;
 use segment::Expire;
 use segment::Put;
 use segment::PutMode;
-/// A request of which some is consumed.
+/// A request that is partly consumed.
 pub(in crate::resp) struct Long {
     pub(in crate::resp) entry: &'static Entry,
-    /// Number of arguments still to be read, without the value that is arriving.
+    /// The number of arguments still to be received, without the value that is being received.
     pub(in crate::resp) left: u32,
     pub(in crate::resp) stage: LongStage,
 }
 
 #[expect(clippy::large_enum_variant, reason = "it lies in a connection's slot; a box would be allocated")]
 pub(in crate::resp) enum LongStage {
-    /// A value is arriving.
+    /// A value is being received.
     Value { large: LargeSet, rule: Rule },
-    /// Keys, or keys and values, are taken one after another.
+    /// Keys, or keys and values, are processed one after another.
     Each(Each),
-    /// So many bytes of an argument are read away, and then the arguments that are left.
+    /// The next `bytes` bytes are discarded, and then the arguments that are left.
     Skipped { bytes: u64, then: Option<Each> },
 }
 
-/// The treatment of a value that has arrived whole.
+/// The effect of a value that was received completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::resp) enum Rule {
-    /// As the words behind it say: `SET`.
+    /// `SET`: the words after the value determine it.
     Set,
     /// `SETEX` and `PSETEX`.
     Until(Expire),
@@ -37,7 +37,7 @@ pub(in crate::resp) enum Rule {
     Append,
     /// `SETRANGE`.
     Range(u64),
-    /// One of `MSET`'s.
+    /// A value of `MSET`.
     Pair,
 }
 
@@ -48,7 +48,7 @@ pub(in crate::resp) enum Each {
     Delete,
     Exists,
     Touch,
-    /// A key and a value at a time.
+    /// A key and a value together.
     Set,
 }
 
@@ -66,7 +66,7 @@ impl Each {
 }
 
 impl Rule {
-    /// Returns the put for a value whose store does not depend on the existing item.
+    /// Returns the put for a value whose storing does not depend on the existing item.
     pub(in crate::resp) fn put(self) -> Put<'static> {
         match self {
             Self::Until(expire) => Put { expire, ..Put::set(b"") },
@@ -76,7 +76,7 @@ impl Rule {
         }
     }
 
-    /// Whatever is there, it is stored.
+    /// Returns true if the value is stored whatever the existing item.
     pub(in crate::resp) fn replaces(self) -> bool {
         matches!(self, Self::Set | Self::Until(_) | Self::Pair)
     }

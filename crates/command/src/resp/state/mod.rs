@@ -1,4 +1,4 @@
-//! What a session remembers of a request between two visits. Nothing here runs a command.
+//! The state of a request between two visits. Nothing here executes a command.
 
 pub(super) mod aside;
 pub(super) mod copying;
@@ -7,7 +7,7 @@ pub(super) mod long;
 pub mod transaction;
 pub(super) mod walk;
 
-/// Which requests a client wants to be answered.
+/// The requests that a client wants replies to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::resp) enum Answers {
     #[default]

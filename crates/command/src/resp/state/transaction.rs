@@ -24,96 +24,97 @@ use segment::Namespace;
 use segment::Version;
 use std::collections::HashSet;
 use std::sync::Arc;
-/// Keys that one connection watches.
+/// The maximum number of keys that one connection watches.
 pub const WATCHED_MAX: usize = 4096;
 
-/// Bytes of an answer that says that something was done: what `EXEC` makes sure of before it begins.
+/// The number of bytes of a short reply. `EXEC` ensures this room for each request before it begins.
 pub(in crate::resp) const SHORT_ANSWER_BYTES: usize = 16;
 
-/// The capacity that a buffer of `capacity` gets to hold `need`.
+/// Returns the new capacity of a buffer of `capacity` that must hold `need`.
 pub(in crate::resp) fn grown(capacity: usize, need: usize) -> usize {
     if need <= capacity { capacity } else { need.max(capacity + capacity / 2) }
 }
 
-/// Bytes of one hash in a set of them, and what that has beside it.
+/// The number of bytes of one hash in a set of hashes, with its overhead.
 pub(in crate::resp) const HASH_BYTES: usize = 18;
 
-/// Stage of a transaction.
+/// The stage of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::resp) enum Stage {
-    /// Keys are watched; requests are executed as they come.
+    /// Keys are watched; requests are executed at once.
     Watching,
     /// Requests are queued.
     Queueing,
-    /// The key lock set of its keys is not had yet.
+    /// The key lock set of its keys is not acquired yet.
     Obtaining,
-    /// Its requests are run.
+    /// Its requests are executed.
     Running,
     /// All requests are done; the replies are being sent to the client.
     Telling,
 }
 
-/// A key that is watched, and what it was.
+/// A watched key, and its version.
 pub(in crate::resp) struct Watched {
-    /// Offset of the end of its bytes among those of all; they begin where the ones before end.
+    /// The end offset of its bytes among the bytes of all watched keys. They begin at the end of the previous key's.
     pub(in crate::resp) end: usize,
     pub(in crate::resp) namespace: Namespace,
     pub(in crate::resp) version: Version,
 }
 
-/// A request of a queue that was read: it need not be read again when it goes on in another visit.
+/// A parsed request of a queue. It need not be parsed again when it continues in another visit.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::resp) struct Current {
-    /// Offset of its arguments in the queue, and how many they are.
+    /// Offset of its arguments in the queue, and their number.
     pub(in crate::resp) first: usize,
     pub(in crate::resp) args: u32,
     /// Offset of the next request.
     pub(in crate::resp) end: usize,
-    /// Time at which it began. Relative times to live are counted from here, however many visits the request takes.
+    /// The instant at which it began. Relative times to live are counted from here, however many visits the request
+    /// takes.
     pub(in crate::resp) moment: Moment,
 }
 
 /// A connection's transaction.
 pub(in crate::resp) struct Transaction {
     pub(in crate::resp) stage: Stage,
-    /// A request was refused: nothing will be executed.
+    /// True if a request was refused. Nothing will be executed then.
     pub(in crate::resp) is_spoilt: bool,
-    /// A command that has become a transaction of its own: its answer is no array.
+    /// True for a command that has become a transaction of its own. Its reply is not wrapped in an array.
     pub(in crate::resp) is_lone: bool,
-    /// Such a one that changes nothing.
+    /// True for such a command that changes nothing.
     pub(in crate::resp) only_reads: bool,
-    /// Its answers were too long to be kept.
+    /// True if its replies exceeded the limit and were discarded.
     pub(in crate::resp) is_cut: bool,
     pub(in crate::resp) kind: Command,
-    /// Requests, as they came.
+    /// The requests, as they were received.
     pub(in crate::resp) queue: Vec<u8>,
     /// Number of the queued commands.
     pub(in crate::resp) commands: u32,
     /// Its share of client memory, without its replies: see [`Transaction::cost`].
     pub(in crate::resp) held: Grant,
-    /// Bytes of the queue whose requests are done.
+    /// The number of bytes of the queue whose requests are done.
     pub(in crate::resp) at: usize,
-    /// The request at hand, if it was begun.
+    /// The current request, if it has begun.
     pub(in crate::resp) current: Option<Current>,
-    /// Namespaces that its requests may be in, a bit each: those of the keys that are queued.
+    /// A bit for each namespace that its requests may be in. Queued keys are locked in all of them.
     pub(in crate::resp) namespaces: u32,
     pub(in crate::resp) watched: Vec<Watched>,
     pub(in crate::resp) watched_bytes: Vec<u8>,
     /// The hashes of the watched keys.
     pub(in crate::resp) watched_hashes: HashSet<u64>,
-    /// Watched keys that were compared with what they were, and where the next one's bytes begin.
+    /// The number of watched keys that were compared with their versions, and the start of the next one's bytes.
     pub(in crate::resp) compared: (usize, usize),
     pub(in crate::resp) key_locks: KeyLocks,
     pub(in crate::resp) out: OutBuffer,
     /// Start of the reply to the current request among those of all.
     pub(in crate::resp) answer_at: Spot,
-    /// Bytes of the first block of the replies that the client was sent.
+    /// The number of bytes of the first block of the replies that were sent.
     pub(in crate::resp) sent: usize,
     /// The replies that the client wants.
     pub(in crate::resp) answers: Answers,
-    /// Time at which the bytes of the request that began it were there.
+    /// The instant at which the bytes of the request that began it were available.
     pub(in crate::resp) ready: Ticks,
-    /// Time at which its first request was begun.
+    /// The instant at which its first request began.
     pub(in crate::resp) begun: Ticks,
 }
 
@@ -146,7 +147,8 @@ impl Transaction {
         }
     }
 
-    /// Is as new, keeps no more than `bytes` in any buffer, and counts for nothing until it is used again.
+    /// Resets the transaction: retains at most `bytes` in any buffer, and holds no client memory until it is used
+    /// again.
     pub(in crate::resp) fn forget(&mut self, bytes: usize, budget: &Arc<Budget>) {
         self.stage = Stage::Watching;
         (self.is_spoilt, self.is_lone, self.is_cut, self.only_reads) = (false, false, false, false);
@@ -172,7 +174,7 @@ impl Transaction {
         (size_of::<Self>() + queue + watched * (size_of::<Watched>() + HASH_BYTES) + watched_bytes) as u64
     }
 
-    /// Makes room for `more` bytes of requests; false if client memory is used up.
+    /// Makes room for `more` bytes of requests. Returns false if client memory is used up.
     pub(in crate::resp) fn room_to_queue(&mut self, more: usize) -> bool {
         let queue = grown(self.queue.capacity(), self.queue.len() + more);
         let has = self.held.resize(Self::cost(queue, self.watched.capacity(), self.watched_bytes.capacity()));
@@ -182,7 +184,7 @@ impl Transaction {
         has
     }
 
-    /// Makes room for one more watched key of so many bytes; false if client memory is used up.
+    /// Makes room for one more watched key of `more` bytes. Returns false if client memory is used up.
     pub(in crate::resp) fn room_to_watch(&mut self, more: usize) -> bool {
         let watched = grown(self.watched.capacity(), self.watched.len() + 1);
         let bytes = grown(self.watched_bytes.capacity(), self.watched_bytes.len() + more);
@@ -194,15 +196,14 @@ impl Transaction {
         has
     }
 
-    /// Makes room for the answers to as many requests as are queued, if they are short; false if client memory is used
-    /// up.
+    /// Makes room for a short reply to each queued request. Returns false if client memory is used up.
     pub(in crate::resp) fn room_to_answer(&mut self) -> bool {
         let want = ANSWER_BYTES.max(self.commands as usize * SHORT_ANSWER_BYTES);
         self.out.wake() && self.out.make_room(want)
     }
 
-    /// Makes room for `more` bytes of requests, and for a short answer, whatever client memory is used: for a command
-    /// that has changed something already.
+    /// Makes room for `more` bytes of requests and for a short reply, even if client memory is used up. For a command
+    /// that has already changed something.
     pub(in crate::resp) fn force_room(&mut self, more: usize) {
         self.held.force(Self::cost(
             self.queue.capacity().max(self.queue.len() + more),
@@ -212,13 +213,13 @@ impl Transaction {
         self.out.force_room(ANSWER_BYTES);
     }
 
-    /// The answer so far of what goes on here.
+    /// Stores the part of the reply that is written so far.
     pub(in crate::resp) fn keep_answer(&mut self, answer: &[u8]) {
         self.out.force_room(answer.len());
         self.out.push(answer);
     }
 
-    /// Returns when it was begun, and the bytes of its replies, while these are sent to its client.
+    /// Returns the instant at which it began, and the number of bytes of its replies, while these are being sent.
     pub(in crate::resp) fn answer_held(&self) -> Option<(Ticks, u64)> {
         (self.stage == Stage::Telling).then(|| (self.begun, self.out.held()))
     }
@@ -230,7 +231,7 @@ impl Transaction {
         self.compared = (0, 0);
     }
 
-    /// Each watched key with what it was.
+    /// Returns each watched key with its version.
     pub(in crate::resp) fn watched(&self) -> impl Iterator<Item = (&[u8], &Watched)> {
         let mut from = 0;
         self.watched.iter().map(move |watched| {
@@ -239,7 +240,7 @@ impl Transaction {
         })
     }
 
-    /// Returns the transaction as it moves to another process. Nothing of it is executed yet.
+    /// Returns the transaction in the form in which it moves to another process. None of it is executed yet.
     pub(in crate::resp) fn carried(&self) -> CarriedTransaction {
         debug_assert!(matches!(self.stage, Stage::Watching | Stage::Queueing), "{:?}", self.stage);
         let watch = |(key, watched): (&[u8], &Watched)| CarriedWatch {
@@ -255,7 +256,7 @@ impl Transaction {
         }
     }
 
-    /// Adds a watched key. False: client memory is used up.
+    /// Adds a watched key. Returns false if client memory is used up.
     pub(in crate::resp) fn watch(&mut self, key: &Key<'_>, namespace: Namespace, version: Version) -> bool {
         let has_room = self.room_to_watch(key.bytes().len());
         if has_room {
@@ -266,10 +267,11 @@ impl Transaction {
         has_room
     }
 
-    /// Returns whether a watched key has changed. The caller has obtained the key lock set.
+    /// Returns true if a watched key has changed. The caller has acquired the key lock set.
     ///
     /// # Errors
-    /// [`State::Yield`] after so many keys as a visit has room for, [`State::Parked`]: again in a later one.
+    /// [`State::Yield`] if there are more keys than a visit has room for; [`State::Parked`] if a key must be checked
+    /// later.
     pub(in crate::resp) fn is_watched_changed(
         &mut self,
         guard: &mut Guard<'_>,
@@ -291,14 +293,15 @@ impl Transaction {
 }
 
 impl Transaction {
-    /// Starts the transaction over: none of it is done, and its key lock set is to be obtained.
+    /// Starts the transaction over: no request is done, and its key lock set must be acquired.
     pub(in crate::resp) fn restart(&mut self) {
         (self.stage, self.at, self.current) = (Stage::Obtaining, 0, None);
         self.answer_at = Spot::default();
         self.out.forget();
     }
 
-    /// Holds one request alone; false if client memory is used up, which does not count if the request is begun.
+    /// Stores one request as the whole transaction. Returns false if client memory is used up, unless the request has
+    /// begun.
     pub(in crate::resp) fn hold(&mut self, entry: &catalog::Entry, args: Args<'_>, is_begun: bool) -> bool {
         let name = entry.name;
         let head = format!("*{}\r\n${}\r\n{name}\r\n", args.len() + 1, name.len());
@@ -316,28 +319,28 @@ impl Transaction {
     }
 }
 
-/// Transactions that are done with.
+/// Ended transactions, for reuse.
 #[derive(Default)]
 #[expect(clippy::vec_box, reason = "a connection has its transaction in the same box")]
 pub struct Spares(pub(in crate::resp) Vec<Box<Transaction>>);
 
-/// Transactions that a worker keeps at hand once they are done with, so that the next one allocates nothing.
+/// The maximum number of ended transactions that a worker retains, so that the next one allocates nothing.
 pub(in crate::resp) const SPARE_MAX: usize = 4;
 
-/// Bytes that the buffer for answers begins with.
+/// The initial size of the buffer for replies, in bytes.
 pub(in crate::resp) const ANSWER_BYTES: usize = 16 << 10;
 
-/// Bytes of requests that one connection queues.
+/// The maximum number of bytes of requests that one connection queues.
 pub const QUEUE_BYTES_MAX: usize = 64 << 20;
 
-/// Bytes of answers that one transaction keeps until its client takes them, if no value is longer. A request whose
-/// answer would not fit is answered with an error instead, and not executed.
+/// The maximum number of bytes of replies that one transaction retains until its client reads them, unless a value is
+/// longer. A request whose reply does not fit is not executed and gets an error.
 pub const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// Bytes of answers that are kept at most, which have room for every value that can be stored now.
+/// Returns the maximum number of bytes of retained replies, which has room for every value that can be stored now.
 pub(in crate::resp) fn answers_bytes_max(config: &Config) -> usize {
     ANSWER_BYTES_MAX.max(config.item_bytes_max as usize + 2 * LINE_ROOM)
 }
 
-/// Kind that a request over several keys that has become a transaction counts for until it is known.
+/// The kind under which a request over several keys that became a transaction is counted until its own kind is known.
 pub(in crate::resp) const KIND: Command = Command::Other;

@@ -9,55 +9,56 @@ use record::Entry;
 use segment::Stride;
 use std::collections::HashSet;
 use std::sync::Arc;
-/// A walk that is not at its end.
+/// An unfinished walk.
 #[derive(Default)]
 pub(in crate::resp) struct Walk {
     pub(in crate::resp) cursor: u64,
-    /// The items on flash that its step waits for.
+    /// The items on flash that the current step waits for.
     pub(in crate::resp) stride: Stride,
     /// Start of the reply, if the reply is collected.
     pub(in crate::resp) head: Option<HeadPlace>,
-    /// The value that is read, if the walk is over one.
+    /// The value that is read, if the walk is over one value.
     pub(in crate::resp) reading: Reading,
-    /// Parts of it that are still wanted, and that are left to be looked at.
+    /// The number of its parts that are still wanted, and the number that are left to examine.
     pub(in crate::resp) wanted: u64,
     pub(in crate::resp) left: u64,
-    /// Hashes of the keys that the step at hand has found: a key that moves meanwhile is met twice in one step.
+    /// The hashes of the keys that the current step has found. A key that moves meanwhile may be found twice in one
+    /// step.
     pub(in crate::resp) met: HashSet<u64>,
-    /// Results that are not replied yet.
+    /// Results that are not in the reply yet.
     pub(in crate::resp) found: Vec<u8>,
-    /// Keys in that, or in all that is answered.
+    /// The number of keys in `found`, or in the whole reply.
     pub(in crate::resp) keys: u64,
-    /// Keys looked at.
+    /// The number of examined keys.
     pub(in crate::resp) looked: usize,
-    /// Steps that were made, of those that are counted.
+    /// The number of counted steps.
     pub(in crate::resp) steps: usize,
-    /// Start of the walk, if it goes round, and whether it has reached the end of all keys.
+    /// The start of the walk, if it goes round, and whether it has passed the end of all keys.
     pub(in crate::resp) start: u64,
     pub(in crate::resp) round: bool,
-    /// The cursor to return, if the step is at its end.
+    /// The cursor to return, if the step is complete.
     pub(in crate::resp) ended: Option<u64>,
-    /// Records that are found and not answered.
+    /// Records that were found and are not in the reply yet.
     pub(in crate::resp) records: Found,
-    /// Progress of a query of an index.
+    /// The progress of an index query.
     pub(in crate::resp) query: Going,
     /// Its share of client memory.
     pub(in crate::resp) grant: Option<Grant>,
 }
 
 impl Walk {
-    /// One that begins there.
+    /// Creates a walk that begins at `cursor`.
     pub(in crate::resp) fn from(cursor: u64) -> Box<Self> {
         Box::new(Self { cursor, start: cursor, ..Self::default() })
     }
 
-    /// Returns what it remembers, in bytes. A set of hashes is copied as it grows.
+    /// Returns the number of bytes that it holds. A set of hashes is copied when it grows.
     pub(in crate::resp) fn held_bytes(&self) -> usize {
         let met = self.met.capacity() * HASH_BYTES * 3 / 2;
         met + self.found.capacity() + self.records.held_bytes() + self.query.held_bytes()
     }
 
-    /// Reserves what it remembers; false if client memory is used up. A short walk counts for nothing.
+    /// Reserves the bytes that it holds. Returns false if client memory is used up. A short walk reserves nothing.
     pub(in crate::resp) fn reserve(&mut self, budget: &Arc<Budget>) -> bool {
         let bytes = self.held_bytes();
         if bytes <= FREE_BYTES && self.grant.is_none() {
@@ -67,55 +68,55 @@ impl Walk {
     }
 }
 
-/// Bytes of one hash in a set of them, and what that has beside it.
+/// The number of bytes of one hash in a set of hashes, with its overhead.
 pub(in crate::resp) const HASH_BYTES: usize = 10;
 
-/// Bytes that a walk may remember without counting.
+/// The number of bytes that a walk may hold without a reservation.
 pub(in crate::resp) const FREE_BYTES: usize = 4 << 10;
 
-/// The results of a walk: encoded records, each with its place in the walk's order.
+/// The results of a walk: encoded records, each with its position in the walk's order.
 #[derive(Default)]
 pub(in crate::resp) struct Found {
     pub(in crate::resp) bytes: Vec<u8>,
-    /// Place, and where it ends in the bytes.
+    /// The position of each record, and its range in `bytes`.
     pub(in crate::resp) records: Vec<(u64, std::ops::Range<usize>)>,
-    /// Keys looked at.
+    /// The number of examined keys.
     pub(in crate::resp) looked: usize,
-    /// Records of the set looked at.
+    /// The number of examined records of the set.
     pub(in crate::resp) of_set: usize,
     pub(in crate::resp) fault: Option<Fault>,
-    /// The key of a large record of which a part was not found.
+    /// The key of a large record with a missing part.
     pub(in crate::resp) broken: Option<Vec<u8>>,
-    /// Records of the steps before the one at hand.
+    /// The number of records of the earlier steps.
     pub(in crate::resp) before: usize,
 }
 
 impl Found {
-    /// Returns what it keeps, in bytes.
+    /// Returns the number of bytes that it holds.
     pub(in crate::resp) fn held_bytes(&self) -> usize {
         self.bytes.capacity() + self.records.capacity() * size_of::<(u32, std::ops::Range<usize>)>()
     }
 }
 
-/// The progress of a call.
+/// The progress of an index query.
 #[derive(Default)]
 pub(in crate::resp) struct Going {
-    /// Entries to be looked at, and how many of them were.
+    /// Entries to examine, and the number of those that were examined.
     pub(in crate::resp) entries: Vec<Entry>,
     pub(in crate::resp) at: usize,
     /// Number of entries without a record.
     pub(in crate::resp) swept: usize,
     pub(in crate::resp) fills: usize,
-    /// The last one that was looked at.
+    /// The last examined entry.
     pub(in crate::resp) last: Option<Entry>,
-    /// The hashes of the keys in the reply, and its bytes.
+    /// The hashes of the keys in the reply, and the bytes of the reply.
     pub(in crate::resp) replied: HashSet<u64>,
     pub(in crate::resp) bytes: Vec<u8>,
     pub(in crate::resp) is_whole: bool,
 }
 
 impl Going {
-    /// Returns what it keeps, in bytes.
+    /// Returns the number of bytes that it holds.
     pub(in crate::resp) fn held_bytes(&self) -> usize {
         self.entries.capacity() * size_of::<Entry>()
             + 2 * self.replied.capacity() * size_of::<u64>()
@@ -132,17 +133,17 @@ pub(in crate::resp) struct Reading {
 }
 
 impl Reading {
-    /// Lets what is read change between visits.
+    /// Allows the value to change between visits.
     pub(in crate::resp) fn goes_on_with_any(&mut self) {
         self.identity = Some(NOTHING);
     }
 
-    /// Nothing was read yet.
+    /// Returns true if nothing was read yet.
     pub(in crate::resp) fn is_new(&self) -> bool {
         self.identity.is_none()
     }
 
-    /// Returns whether there was a value.
+    /// Returns true if the value existed.
     pub(in crate::resp) fn was_there(&self) -> bool {
         self.identity.is_some_and(|identity| identity != NOTHING)
     }
