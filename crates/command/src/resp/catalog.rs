@@ -288,13 +288,13 @@ const ROWS: [Entry; COMMAND_COUNT] = [
            "1.0.0" "generic" "O(N) over the keys" Delete,
            "Deletes keys"),
     entry!("discard" 1 [Loading Stale Fast] (0 0 0) ["fast" "transaction"]
-           "2.0.0" "transactions" "O(N) over what is queued" Other,
+           "2.0.0" "transactions" "O(N) over the queued commands" Other,
            "Discards the queued commands of a transaction"),
     entry!("echo" 2 [Loading Stale Fast] (0 0 0) ["fast" "connection"]
            "1.0.0" "connection" "O(1)" Other,
            "Returns its argument"),
     entry!("exec" 1 [Loading Stale] (0 0 0) ["slow" "transaction"]
-           "1.2.0" "transactions" "as what is queued" Other,
+           "1.2.0" "transactions" "O(N) over the queued commands" Other,
            "Executes the queued commands of a transaction"),
     entry!("exists" -2 [ReadOnly Fast] (1 -1 1) ["keyspace" "read" "fast"]
            "1.0.0" "generic" "O(N) over the keys" Get,

@@ -141,7 +141,7 @@ fn size(text: &[u8]) -> Option<u64> {
 
 /// Returns the change that a `client-output-buffer-limit` makes: only hard limits of subscribers are supported.
 fn backlog(value: &[u8]) -> Result<Change, &'static str> {
-    let text = std::str::from_utf8(value).map_err(|_| "it is no text")?;
+    let text = std::str::from_utf8(value).map_err(|_| "it must be text")?;
     let words: Vec<&str> = text.split_whitespace().collect();
     let mut change = Change::None;
     if !words.len().is_multiple_of(4) {
@@ -165,15 +165,15 @@ impl Change {
         let number = integer(value).ok();
         let above_0 = number.and_then(|number| u64::try_from(number).ok());
         match name {
-            "maxmemory" => size(value).filter(|bytes| *bytes > 0).map(Self::Memory).ok_or("it is no size above 0"),
+            "maxmemory" => size(value).filter(|bytes| *bytes > 0).map(Self::Memory).ok_or("it must be a size above 0"),
             "maxclients" => {
                 let most = shared.config.connections_max as u64;
                 let within = above_0.filter(|number| (1..=most).contains(number));
-                within.map(Self::Clients).ok_or("it is from 1 to what limits.maxconns was at start")
+                within.map(Self::Clients).ok_or("it must be from 1 to the value of limits.maxconns at start")
             }
             "timeout" => {
                 let ms = above_0.and_then(|secs| secs.checked_mul(1000));
-                ms.map(Self::TimeoutMs).ok_or("it is a number of seconds, 0 for no timeout")
+                ms.map(Self::TimeoutMs).ok_or("it must be a number of seconds, 0 for no timeout")
             }
             "notify-keyspace-events" => {
                 KeyEvents::of(value).map(Self::Events).ok_or("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")
@@ -181,12 +181,12 @@ impl Change {
             "slowlog-log-slower-than" => match number {
                 Some(-1) => Ok(Self::SlowNs(None)),
                 Some(us) if us >= 0 => Ok(Self::SlowNs(Some((us as u64).saturating_mul(1000)))),
-                _ => Err("it is a number of microseconds, or -1 for none"),
+                _ => Err("it must be a number of microseconds, or -1 for none"),
             },
             "latency-monitor-threshold" => match above_0 {
                 Some(0) => Ok(Self::SlowNs(None)),
                 Some(ms) => Ok(Self::SlowNs(Some(ms.saturating_mul(1_000_000)))),
-                None => Err("it is a number of milliseconds, or 0 for none"),
+                None => Err("it must be a number of milliseconds, or 0 for none"),
             },
             "client-output-buffer-limit" => backlog(value),
             _ => {

@@ -184,7 +184,7 @@ impl Fault {
             }
             Self::NoKey => "ERR no such key",
             Self::SameKey => "ERR source and destination objects are the same",
-            Self::TooManyKeys => "ERR more keys match than one answer tells: walk over them with SCAN",
+            Self::TooManyKeys => "ERR too many matching keys for one reply: iterate over them with SCAN",
             Self::KeysTooLong => "ERR the answer is longer than this server keeps: ask for less at once",
             Self::TimeoutBelowZero => "ERR timeout is negative",
             Self::NoPermission(_) => "NOPERM this user has no permissions to run the command",
@@ -207,10 +207,10 @@ impl Fault {
             Self::NotFinite => "ERR increment would produce NaN or Infinity",
             Self::TooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
             Self::RequestTooLong => "ERR the request is too long for this command",
-            Self::LongKeys => "ERR too many long values with keys of more than 250 bytes are arriving",
+            Self::LongKeys => "ERR too many long values with keys of more than 250 bytes are being received",
             Self::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.",
             Self::Database => "ERR DB index is out of range",
-            Self::AcrossDatabases => "ERR items are not copied to other databases",
+            Self::AcrossDatabases => "ERR cannot copy to another database",
             Self::DatabaseFull => "ERR max number of clients of this database reached",
             Self::TooManyOps => "ERR too many operations a second for this database, try again later",
             Self::Version => "NOPROTO unsupported protocol version",
@@ -218,9 +218,9 @@ impl Fault {
             Self::Cursor => "ERR invalid cursor",
             Self::ClientText => "ERR Client names cannot contain spaces, newlines or special characters.",
             Self::Protected => {
-                "DENIED This server has no users, and answers clients on other hosts PING, HELLO, AUTH and QUIT alone. \
-                 To open it, give it users with --auth-file; or connect over loopback or a unix socket; or, where the \
-                 network is trusted, start it with protected = false in [listen] of its configuration."
+                "DENIED This server has no users, so clients on other hosts may only call PING, HELLO, AUTH and QUIT. \
+                 Configure users with --auth-file, or connect over loopback or a unix socket. If the network is \
+                 trusted, start the server with protected = false in [listen] of its configuration."
             }
             Self::PauseMode => "ERR CLIENT PAUSE mode must be WRITE or ALL",
             Self::ClientId => "ERR Invalid client ID",
@@ -228,16 +228,16 @@ impl Fault {
             Self::NoSuchClient => "ERR No such client",
             Self::Timeout => "ERR timeout is not an integer or out of range",
             Self::ChannelTooLong => "ERR the name of a channel has at most 65600 bytes",
-            Self::TooManyPatterns => "ERR CONFIG GET takes at most 256 patterns: ask with several commands",
+            Self::TooManyPatterns => "ERR CONFIG GET takes at most 256 patterns: use several commands",
             Self::PatternTooLong => {
                 "ERR pattern too complex: more than 512 bytes between its first and its last *; shorten it"
             }
-            Self::TooManySubscriptions => "ERR a client may be subscribed to 100000 names: unsubscribe from some first",
+            Self::TooManySubscriptions => "ERR a client has at most 100000 subscriptions: unsubscribe from some first",
             Self::NoMailMemory => {
-                "OOM names of channels and waiting messages take all the memory that they may: subscribe to fewer \
-                 names, or give the server more memory"
+                "OOM names of channels and waiting messages have reached their memory limit: subscribe to fewer names, \
+                 or give the server more memory"
             }
-            Self::TooManyMonitors => "ERR 64 clients monitor, and more may not: end one of them first",
+            Self::TooManyMonitors => "ERR at most 64 clients can monitor: close one of them first",
             Self::ExpireOptions => "ERR NX and XX, GT or LT options at the same time are not compatible",
             Self::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
             Self::FieldNotInteger => "ERR hash value is not an integer",
@@ -252,11 +252,11 @@ impl Fault {
             Self::FieldsCount => "ERR Number of fields must be a positive integer",
             Self::FieldsOther => "ERR The `numfields` parameter must match the number of arguments",
             Self::RecordTooLarge => {
-                "ERR a field with its value would be longer than an item in one piece may be, an eighth of a segment: \
-                 raise `store.segment`"
+                "ERR a field with its value would be longer than an eighth of a segment, the maximum: raise \
+                 `store.segment`"
             }
-            Self::AnswerTooLong => "ERR the answer is longer than is ever put together: ask for a part (HSCAN, HMGET)",
-            Self::TooManySets => "ERR there are 1023 record sets, and no room for another",
+            Self::AnswerTooLong => "ERR the answer is longer than the maximum: request a part (HSCAN, HMGET)",
+            Self::TooManySets => "ERR the maximum of 1023 record sets is reached",
             Self::SetName => "ERR the name of a record set has 1 to 63 bytes",
             Self::Damaged => "ERR the value is damaged: delete the key",
             Self::ExpireOrder => "ERR GT and LT options at the same time are not compatible",

@@ -306,7 +306,7 @@ fn set_user<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         return Ok(());
     }
     if name.len() > NAME_BYTES_MAX {
-        reply::error(call.out, b"ERR a user's name has at most 64 bytes");
+        reply::error(call.out, b"ERR the name of a user has at most 64 bytes");
         return Ok(());
     }
     let rules: Vec<&[u8]> = args.collect();

@@ -128,7 +128,7 @@ const CHANNEL_AFTER_ALL: Wrong = "Adding a pattern after the * pattern (or the '
                                   does not have any effect. Try 'resetchannels' to start with an empty list of \
                                   channels";
 const TOO_COMPLEX: Wrong = "Pattern too complex: more than 512 bytes between its first and its last *; shorten it";
-const TOO_MANY: Wrong = "The user has as many rules as this server keeps";
+const TOO_MANY: Wrong = "The user has the maximum number of rules";
 
 impl Rights {
     /// Creates rights that allow nothing.

@@ -39,9 +39,9 @@ const SYNTAX: Wrong = "Syntax error";
 const NO_PASSWORD: Wrong = "The password you are trying to remove from the user does not exist";
 const BAD_HASH: Wrong =
     "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters";
-const TOO_MANY: Wrong = "The user has as many passwords as this server keeps";
+const TOO_MANY: Wrong = "The user has the maximum number of passwords";
 /// The refusal of a change that needs more client memory than users may have.
-pub(super) const NO_MEMORY: Wrong = "users and their rules take as much memory as they may: raise limits.client_memory";
+pub(super) const NO_MEMORY: Wrong = "users and their rules have reached their memory limit: raise limits.client_memory";
 
 /// A user.
 pub struct User {
@@ -255,8 +255,8 @@ pub enum FileError {
 impl std::fmt::Display for FileError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::None => write!(f, "there is no file of users: name one by listen.acl_file"),
-            Self::Io(error) => write!(f, "it cannot be read or written ({error})"),
+            Self::None => write!(f, "no file of users is configured: set listen.acl_file"),
+            Self::Io(error) => write!(f, "the file cannot be read or written ({error})"),
             Self::Line(line, why) => write!(f, "line {line}: {why}"),
         }
     }
@@ -353,7 +353,7 @@ impl Users {
         self.change(|users| {
             let mut user = users.get(name).map_or_else(|| User::new(name), |user| user.copy());
             if users.len() >= USERS_MAX && !users.contains_key(name) {
-                return Err((usize::MAX, "there are as many users as this server keeps"));
+                return Err((usize::MAX, "the maximum number of users is reached"));
             }
             for (number, rule) in rules.iter().enumerate() {
                 user.apply(rule).map_err(|wrong| (number, wrong))?;
@@ -492,10 +492,10 @@ fn parse(text: &[u8], budget: &Arc<Budget>) -> Result<ByName, FileError> {
             None => continue,
             Some([b'#', ..]) => continue,
             Some(b"user") => {}
-            Some(_) => return Err(wrong("it does not begin with 'user'")),
+            Some(_) => return Err(wrong("the line does not begin with 'user'")),
         }
         let name = words.next().filter(|name| name.len() <= NAME_BYTES_MAX);
-        let mut user = User::new(name.ok_or_else(|| wrong("there is no name, or one of more than 64 bytes"))?);
+        let mut user = User::new(name.ok_or_else(|| wrong("the name is missing or longer than 64 bytes"))?);
         for (place, rule) in words.enumerate() {
             user.apply(rule).map_err(|why| wrong(&format!("rule {}: {why}", place + 1)))?;
         }
