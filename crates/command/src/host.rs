@@ -20,7 +20,7 @@ pub trait Host: Send + Sync {
     /// Returns true if a stop was requested.
     fn is_stopping(&self) -> bool;
 
-    /// Returns true if workers must not begin an in-place receive, because a hand-over is being prepared.
+    /// Returns true if workers must not begin an in-place receive, because a handover is being prepared.
     fn is_draining(&self) -> bool;
 
     /// Returns the figures of the tier that evicted items go to, if there is one.

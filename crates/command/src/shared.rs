@@ -225,7 +225,7 @@ pub struct WorkerShared {
     pub commands: [CommandCounters; Namespace::MAX],
     /// The latencies of its operations.
     pub recorder: Recorder,
-    /// Bytes of requests and replies that it has moved aside, in addition to its buffer pools.
+    /// Bytes of requests and replies that it has set aside, in addition to its buffer pools.
     pub aside: Arc<SetAside>,
     /// Its connections.
     pub connection_table: ConnectionTable,

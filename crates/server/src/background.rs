@@ -1,5 +1,5 @@
-//! The thread of the store's background work: eviction, expiry, compaction, growth, in slices. And the thread that
-//! obtains memory from the kernel ahead of its use.
+//! The thread of the store's background work, which evicts, expires, compacts and grows in slices. Also the thread that
+//! obtains memory from the kernel before it is used.
 
 use crate::shared::Shared;
 use command::push::watch::Evictions;
@@ -10,16 +10,16 @@ use std::time::Duration;
 
 /// The pause of the background thread after it blocked a flush.
 const FLUSH_ROOM: Duration = Duration::from_millis(3);
-/// Longest sleep when no work is waiting and no worker wakes it.
+/// The longest sleep if no work waits and no worker wakes the thread.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
 
-/// The sleep of the populating thread when it has populated more than is used meanwhile.
+/// The sleep of the populating thread when it is ahead of the use of memory.
 const POPULATE_SLEEP: Duration = Duration::from_millis(10);
 
-/// Sleep of a thread that rebuilds the index and has to wait for others.
+/// The sleep of a thread that rebuilds the index and must wait for other threads.
 const REBUILD_WAIT: Duration = Duration::from_millis(1);
 
-/// Time of one slice, after which it ends at its next item.
+/// The time after which a slice ends at its next item.
 const SLICE_NS: u64 = 200_000;
 
 /// Returns the CPU time of the calling thread, in ns.
@@ -28,7 +28,7 @@ fn cpu_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Runs slices until the workers are gone. `shared` must be able to unpark the calling thread.
+/// Runs slices until all workers have ended. `shared` must be able to unpark the calling thread.
 pub(crate) fn run(shared: &Arc<Shared>, mut background: Background, clock: &Clock) {
     let mut evictions = Evictions::new(&shared.watch, clock);
     background.observe(Box::new(evictions.clone()));
@@ -52,10 +52,10 @@ pub(crate) fn run(shared: &Arc<Shared>, mut background: Background, clock: &Cloc
             tell_found(shared, clock);
         }
         if shared.delayed_flush.take_refused() {
-            // A worker retries in a millisecond, and must not meet the next slice each time.
+            // A worker retries the flush every millisecond, and must not meet a slice each time.
             std::thread::sleep(FLUSH_ROOM);
         } else if report.more {
-            // A worker may share this CPU and goes first.
+            // A worker on the same CPU runs first.
             std::thread::yield_now();
         } else {
             std::thread::park_timeout(SLEEP_MAX);
@@ -63,7 +63,7 @@ pub(crate) fn run(shared: &Arc<Shared>, mut background: Background, clock: &Cloc
     }
 }
 
-/// Logs that the index is rebuilt, and what was not found.
+/// Logs that the index is rebuilt, and the items that were not found.
 fn tell_whole(shared: &Shared, clock: &Clock) {
     let progress = shared.store.rebuild_progress().unwrap_or_default();
     let ms = clock.unix().ms_since(shared.started);
@@ -74,7 +74,7 @@ fn tell_whole(shared: &Shared, clock: &Clock) {
     );
 }
 
-/// Logs that the items on flash are found again, and what was not found.
+/// Logs that the items on flash are found again, and those that were not found.
 fn tell_found(shared: &Shared, clock: &Clock) {
     let progress = shared.store.rebuild_progress().unwrap_or_default();
     let ms = clock.unix().ms_since(shared.started);
@@ -86,9 +86,9 @@ fn tell_found(shared: &Shared, clock: &Clock) {
     );
 }
 
-/// Obtains memory until the workers are gone, a step at a time. A step takes as long as the kernel does. Only a growth
-/// of the index waits for it, and is notified. A worker on the same CPU goes first: otherwise it would wait for the
-/// scheduler's slice to end, 4 ms.
+/// Obtains memory until all workers have ended, one step at a time. A step takes as long as the kernel needs. Only a
+/// growth of the index waits for a step, and is notified. The thread yields to a worker on the same CPU, which would
+/// otherwise wait for the end of the scheduler's slice, 4 ms.
 pub(crate) fn populate(shared: &Arc<Shared>, mut populator: Populator, clock: &Clock) {
     io::affinity::give_way();
     let mut warned = false;
@@ -111,7 +111,7 @@ pub(crate) fn populate(shared: &Arc<Shared>, mut populator: Populator, clock: &C
     }
 }
 
-/// Helps to rebuild the index, until it is complete or the workers are gone.
+/// Helps to rebuild the index, until it is complete or all workers have ended.
 pub(crate) fn rebuild(shared: &Arc<Shared>, mut rebuilder: Rebuilder, clock: &Clock) {
     while !shared.threads.stop.workers_gone() {
         let begun = clock.ticks();

@@ -2,29 +2,30 @@
 //!
 //! | class | bytes each | lent to |
 //! |---|---|---|
-//! | `Small` | 16 KiB | a session whose bytes have arrived, until its last whole request is consumed |
+//! | `Small` | 16 KiB | a session with received bytes, until its last whole request is consumed |
 //! | `Big` | [`Sizes::big_bytes`] | a session whose request is longer than that |
-//! | `Out` | 32 KiB | a session with output, until the peer's socket has taken it |
-//! | `BigOut` | [`Sizes::big_bytes`] | a session whose next reply is longer than that, or half of them: slow readers |
+//! | `Out` | 32 KiB | a session with output, until the peer's socket has accepted it |
+//! | `BigOut` | [`Sizes::big_bytes`] | a session whose next reply is longer; half of them also to slow readers |
 //!
-//! Idle connections hold none. The free ones are stacks: the one used last is the one still in the cache.
+//! Idle connections hold no buffer. The free buffers are stacks: the next one is the one used last, which is still in
+//! the CPU cache.
 //!
-//! What bounds the time for which a buffer is lent:
+//! The limits of the time for which a buffer is lent:
 //!
 //! | class | a session keeps it | then |
 //! |---|---|---|
 //! | `Small`, `Big` | while it is served, and for [`LENT_NS_MAX`] after that | its bytes are set aside |
 //! | the same | until another session waits for one | the same, at once, the longest idle session first |
-//! | `Out`, `BigOut` | while its peer takes what is sent | |
-//! | the same, peer blocked | until another session waits for one | what is unsent is set aside, at once |
+//! | `Out`, `BigOut` | while its peer accepts the sent bytes | |
+//! | the same, peer blocked | until another session waits for one | the unsent bytes are set aside, at once |
 //!
-//! Bytes that are set aside lie in an allocation of their size, which the session owns: it is served from there, and
-//! receives into the room that is left there. All such allocations of a worker are reserved and released in one place
-//! ([`Buffers::reserve`], [`Buffers::release`]) and take at most [`aside_bytes_max`]. When that is used up and another
-//! session waits, the sessions that were set aside first are closed until the reservation fits: an incomplete request
-//! with an error, a client that does not read without one. Only a session that waits for a `BigOut` closes no reader
-//! before [`READER_GRACE_NS`]: many clients may well read long replies slowly. So no peer can hold up another session's
-//! buffer, whether it is slow to send or slow to read. `worker/hold.rs` applies these rules.
+//! Bytes that are set aside are in an allocation of their size, which the session owns. The session is served from that
+//! allocation, and receives into its free room. All such allocations of a worker are reserved and released in one place
+//! ([`Buffers::reserve`], [`Buffers::release`]) and use at most [`aside_bytes_max`]. If that limit is reached and
+//! another session waits, the sessions that were set aside first are closed until the reservation fits. A client with
+//! an incomplete request gets an error; a client that does not read gets none. If the waiting session needs a `BigOut`,
+//! a reader is closed only after [`READER_GRACE_NS`], because many clients may read long replies slowly. So no peer can
+//! block another session's buffer, whether it sends slowly or reads slowly. `worker/hold.rs` applies these rules.
 //!
 //! A session that holds a buffer may wait for one of a class further down in the table, never further up.
 
@@ -34,27 +35,27 @@ use command::memory::budget::{Budget, Kind, SetAside};
 use command::visit::out::{BIG_BYTES_MIN, OPS_MAX, OUT_BYTES, OpTimes, OutBuffer};
 use std::sync::Arc;
 
-/// Bytes of an ordinary receive buffer.
+/// The size of an ordinary receive buffer, in bytes.
 pub const SMALL_BYTES: usize = 16 << 10;
 
-/// Most memory that a worker's buffers take on top of the store's, with segments of up to 2 MiB. With larger ones,
-/// the big buffers grow with the pieces of large values: see [`Sizes::bytes`].
+/// The maximum memory of a worker's buffers, in addition to the store's, with segments of up to 2 MiB. With larger
+/// segments, the big buffers grow with the pieces of large values: see [`Sizes::bytes`].
 pub const BYTES_A_WORKER_MAX: usize = 16 << 20;
 
-/// Most memory of an idle connection, in bytes: it holds no buffer. With io_uring, 128 bytes more.
+/// The maximum memory of an idle connection, in bytes. It holds no buffer. With io_uring, 128 bytes are added.
 pub const BYTES_A_CONNECTION_MAX: usize = 1 << 10;
 
 /// Time for which a session that is not being served keeps a receive buffer, in ns.
 pub const LENT_NS_MAX: u64 = 2_000_000;
 
-/// Time in which a reader of a long reply has to read it while others wait for such a buffer and no memory is left, in
-/// ns.
+/// The time that a reader of a long reply has to read it if other sessions wait for such a buffer and no memory is
+/// left, in ns.
 pub const READER_GRACE_NS: u64 = 1_000_000_000;
 
-/// The most and the least bytes that all workers together set aside.
+/// The range of the bytes that all workers together may set aside.
 const ASIDE_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=64 << 20;
 
-/// The free bytes behind a request of unknown length that is set aside. If a peer sends byte by byte, its request is
+/// The free bytes after a request of unknown length that is set aside. If a peer sends byte by byte, its request is
 /// copied once for each `ASIDE_ROOM` bytes, or once for each half of the request's length.
 const ASIDE_ROOM: usize = 64;
 
@@ -96,7 +97,7 @@ impl Sizes {
         }
     }
 
-    /// Returns the bytes of all buffers: what a worker adds to the store's memory once each buffer was used.
+    /// Returns the bytes of all buffers: the memory that a worker adds to the store's once each buffer was used.
     pub fn bytes(&self) -> usize {
         self.small_count * SMALL_BYTES
             + self.out_count * (OUT_BYTES + size_of::<OutBuffer>() + OPS_MAX * size_of::<OpTimes>())
@@ -117,7 +118,7 @@ pub(crate) enum Class {
 pub(crate) const CLASSES: [Class; 4] = [Class::Small, Class::Big, Class::Out, Class::BigOut];
 
 impl Class {
-    /// Returns its place in a table by class.
+    /// Returns its index in a table by class.
     pub(crate) const fn slot(self) -> usize {
         self as usize
     }
@@ -127,7 +128,7 @@ impl Class {
 pub(crate) struct Buffers {
     small: Vec<Box<[u8]>>,
     big: Vec<Box<[u8]>>,
-    /// Boxed, because a session takes one over: then a pointer moves, not the table of pins.
+    /// Boxed, because a session takes an output over. Then only a pointer moves, not the table of pins.
     #[allow(clippy::vec_box)]
     outs: Vec<Box<OutBuffer>>,
     big_outs: Vec<Box<[u8]>>,
@@ -137,7 +138,7 @@ pub(crate) struct Buffers {
     aside_bytes_max: u64,
 }
 
-/// Received bytes that have not been consumed, in a lent block or in one that is set aside.
+/// Received bytes that have not been consumed, in a lent block or in an allocation that is set aside.
 #[derive(Debug)]
 pub(crate) struct Input {
     block: Box<[u8]>,
@@ -157,7 +158,7 @@ impl Input {
         !self.is_aside
     }
 
-    /// Returns the class of its block, if that is lent.
+    /// Returns the class of its block, if the block is lent.
     pub(crate) fn class(&self) -> Option<Class> {
         self.is_lent().then_some(if self.block.len() == SMALL_BYTES { Class::Small } else { Class::Big })
     }
@@ -179,7 +180,7 @@ impl Input {
         self.from += bytes;
     }
 
-    /// Returns the free room behind the bytes. The bytes move to the front first if that makes room for `want` of them.
+    /// Returns the free room after the bytes. The bytes move to the front first if that makes room for `want` of them.
     pub(crate) fn room(&mut self, want: usize) -> &mut [u8] {
         if self.from > 0 && (self.to == self.block.len() || self.from + want > self.block.len()) {
             self.block.copy_within(self.from..self.to, 0);
@@ -193,12 +194,12 @@ impl Input {
         assert!(self.to <= self.block.len(), "more was received than there was room for");
     }
 
-    /// Moves the bytes to another lent block. Returns the input that had them, for [`Buffers::put_input`].
+    /// Moves the bytes to another lent block. Returns the input that contained them, for [`Buffers::put_input`].
     pub(crate) fn exchange(&mut self, block: Box<[u8]>) -> Self {
         self.replace(Self::new(block))
     }
 
-    /// Moves the bytes into `to`, which is empty and becomes this one. Returns the old one.
+    /// Moves the bytes into `to`, which is empty and replaces this input. Returns the old input.
     fn replace(&mut self, mut to: Self) -> Self {
         let len = self.len();
         to.block[..len].copy_from_slice(self.bytes());
@@ -214,8 +215,8 @@ impl Buffers {
         Self::new(sizes, Arc::clone(&shared.workers[number].aside), aside_bytes_max, &shared.budget)
     }
 
-    /// Creates the buffers of a worker that sets at most `aside_bytes_max` aside, and counts them in `aside` and in
-    /// `budget`.
+    /// Creates the buffers of a worker that sets at most `aside_bytes_max` bytes aside, and counts them in `aside` and
+    /// in `budget`.
     pub(crate) fn new(sizes: Sizes, aside: Arc<SetAside>, aside_bytes_max: u64, budget: &Arc<Budget>) -> Self {
         let blocks = |count, bytes| (0..count).map(|_| vec![0u8; bytes].into_boxed_slice()).collect::<Vec<_>>();
         let outs = blocks(sizes.out_count, OUT_BYTES).into_iter().map(|b| Box::new(OutBuffer::new(b))).collect();
@@ -231,28 +232,28 @@ impl Buffers {
         }
     }
 
-    /// Reserves `bytes` for an allocation beside the pools. Returns false if the total would exceed `bytes_max`.
+    /// Reserves `bytes` for an allocation outside the pools. Returns false if the total would exceed `bytes_max`.
     fn reserve(&self, bytes: u64, bytes_max: u64) -> bool {
         let fits = self.aside.bytes() + bytes <= bytes_max;
         if fits {
             self.aside.add_bytes(bytes);
-            // The worker has a share of its own, so that other clients' memory does not close its slow clients. The
-            // share counts in the total all the same, so that other clients are refused sooner.
+            // The worker has its own share, so that other clients' memory does not close its slow clients. The share
+            // still counts in the total, so that other clients are refused sooner.
             self.budget.take(Kind::Requests, bytes);
         }
         fits
     }
 
-    /// Returns what [`Buffers::reserve`] granted.
+    /// Releases bytes that [`Buffers::reserve`] reserved.
     fn release(&self, bytes: u64) {
         debug_assert!(bytes <= self.aside.bytes(), "more is released than was reserved");
         self.aside.add_bytes(bytes.wrapping_neg());
         self.budget.release(Kind::Requests, bytes);
     }
 
-    /// Moves the bytes of `input` from its lent block into an allocation of their size. If `receives`, it has room for
-    /// the rest of a request that needs `want` bytes (0: unknown). Returns false and does nothing if the bytes that may
-    /// be set aside are used up.
+    /// Moves the bytes of `input` from its lent block into an allocation of their size. If `receives`, the allocation
+    /// has room for the rest of a request that needs `want` bytes (0: unknown). Returns false and does nothing if the
+    /// limit of bytes set aside is reached.
     pub(crate) fn set_input_aside(&mut self, input: &mut Input, want: usize, receives: bool) -> bool {
         debug_assert!(input.is_lent() && input.len() > 0, "nothing is lent, or nothing is there");
         let len = input.len();
@@ -271,8 +272,8 @@ impl Buffers {
         true
     }
 
-    /// Moves the unsent bytes of `out` into an output of their size, and takes the lent blocks back. Returns `out`
-    /// unchanged if the bytes that may be set aside are used up; long outputs get half of them.
+    /// Moves the unsent bytes of `out` into an output of their size, and takes back the lent blocks. Returns `out`
+    /// unchanged if the limit of bytes set aside is reached. Long outputs may use half of the limit.
     pub(crate) fn set_output_aside(&mut self, mut out: Box<OutBuffer>) -> Result<Box<OutBuffer>, Box<OutBuffer>> {
         let bytes = out.bytes_aside() + ALLOCATION_OVERHEAD;
         if !self.reserve(bytes, self.aside_bytes_max / if out.is_lent() { 2 } else { 1 }) {
@@ -284,8 +285,8 @@ impl Buffers {
         Ok(aside)
     }
 
-    /// Creates an output of bytes that another server did not send. `None`: client memory is used up. The worker's own
-    /// limit for slow clients does not apply, because a takeover happens once.
+    /// Creates an output with bytes that another server did not send. Returns `None` if client memory is used up. The
+    /// worker's own limit for slow clients does not apply, because a takeover happens once.
     pub(crate) fn output_of(&mut self, bytes: &[u8]) -> Option<Box<OutBuffer>> {
         let reserved = (size_of::<OutBuffer>() + bytes.len()) as u64 + ALLOCATION_OVERHEAD;
         let fits = self.budget.used() + reserved <= self.budget.bytes_max();
@@ -306,13 +307,13 @@ impl Buffers {
         }
     }
 
-    /// Takes a receive block that holds `bytes`. Returns the class that has none left otherwise.
+    /// Takes a receive block with room for `bytes`. If the class of that size has no free block, returns the class.
     pub(crate) fn take_input(&mut self, bytes: usize) -> Result<Box<[u8]>, Class> {
         assert!(bytes <= self.sizes.big_bytes, "no block is that long");
         if bytes <= SMALL_BYTES { self.small.pop().ok_or(Class::Small) } else { self.big.pop().ok_or(Class::Big) }
     }
 
-    /// Takes the block for an output that needs more than its own, if more than half of them are left after that. For a
+    /// Takes a block for an output that needs more than its own, if more than half of these blocks remain free. For a
     /// copy that may wait.
     pub(crate) fn take_spare_big_out(&mut self) -> Option<Box<[u8]>> {
         if self.big_outs.len() > self.sizes.big_out_count / 2 { self.big_outs.pop() } else { None }
@@ -324,12 +325,12 @@ impl Buffers {
         self.big_outs.push(block);
     }
 
-    /// Takes the block for an output that needs more than its own.
+    /// Takes a block for an output that needs more than its own.
     pub(crate) fn take_big_out(&mut self) -> Option<Box<[u8]>> {
         self.big_outs.pop()
     }
 
-    /// Takes an input's block back: a lent one to its class, the memory of one that was set aside to the allocator.
+    /// Takes back an input's block: returns a lent one to its class, and frees the memory of one that was set aside.
     pub(crate) fn put_input(&mut self, input: Input) {
         match input.class() {
             Some(Class::Small) => self.small.push(input.block),
@@ -348,7 +349,7 @@ impl Buffers {
         self.outs.pop()
     }
 
-    /// Takes an empty output buffer back, and the big block that was lent to it.
+    /// Takes back an empty output buffer, and the big block that was lent to it.
     pub(crate) fn put_out(&mut self, mut out: Box<OutBuffer>) {
         if let Some(block) = out.take_lent() {
             self.big_outs.push(block);
@@ -420,7 +421,7 @@ mod tests {
         assert_eq!(buffers.take_input(SMALL_BYTES + 1), Err(Class::Big));
     }
 
-    /// An input in a lent block, with `bytes` in it.
+    /// Creates an input in a lent block, with `bytes` in it.
     fn received(buffers: &mut Buffers, bytes: &[u8]) -> Input {
         let mut input = Input::new(buffers.take_input(bytes.len()).unwrap());
         input.room(bytes.len())[..bytes.len()].copy_from_slice(bytes);

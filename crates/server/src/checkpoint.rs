@@ -1,7 +1,7 @@
 //! The thread that writes the memory file to its disk periodically ([`segment::Checkpointer`]).
 //!
-//! It waits for the disk, and no other thread waits for it. Each failed write is logged once and counted. The server
-//! continues.
+//! The thread waits for the disk; no other thread waits for it. Each failed write is logged once and counted. The
+//! server continues.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,10 +14,10 @@ use command::visit::clock::Clock;
 
 /// Sleep between two checks for work.
 const LOOK: Duration = Duration::from_millis(50);
-/// The sleep between two checkpoints if the first was crowded: each ends the open segments.
+/// The sleep between two checkpoints if the first was crowded, because each checkpoint ends the open segments.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Writes checkpoints until the workers are gone. The first one starts at once, because nothing is safe before.
+/// Writes checkpoints until all workers have ended. The first one starts at once, because nothing is on disk before it.
 pub(crate) fn run(shared: &Arc<Shared>, mut checkpointer: Checkpointer, every: Duration, clock: &Clock) {
     let (mut begun, mut wait) = (None, every);
     while !shared.threads.stop.workers_gone() {
@@ -30,7 +30,7 @@ pub(crate) fn run(shared: &Arc<Shared>, mut checkpointer: Checkpointer, every: D
         }
         let now = clock.ticks();
         let is_due = begun.is_none_or(|begun| u128::from(clock.ns_between(begun, now)) >= wait.as_nanos());
-        // Not while the index is being rebuilt.
+        // No checkpoint begins while the index is being rebuilt.
         if is_due && checkpointer.begin(clock.unix()) {
             begun = Some(now);
             shared.host.wake_background();

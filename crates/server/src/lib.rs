@@ -5,12 +5,12 @@
 //!                                    │  iteration: wait -> receive -> guard: serve -> send
 //!                                    v
 //!   background thread  <─ unpark ─ store         evicts, expires, grows the index, in slices
-//!   survey thread      ── walks ──> segment headers, huge pages: about once a second, for all to read
-//!   admin thread       ── reads ──> counters and latencies, per worker, no lock on a worker's way
+//!   survey thread      ── walks ──> segment headers, huge pages: about once a second, for all other threads
+//!   admin thread       ── reads ──> counters and latencies of each worker; no worker takes a lock for it
 //! ```
 //!
 //! Invariants: no async runtime. A worker allocates nothing after start and waits only in `Backend::wait`. Every queue
-//! and buffer has a maximum. What exceeds it gets a named error, or waits unread in the kernel.
+//! and buffer has a maximum. Input beyond it gets a named error, or waits unread in the kernel.
 #![forbid(unsafe_code)]
 
 pub mod admin;

@@ -1,7 +1,7 @@
 //! The acceptor: one thread that accepts connections and assigns each to the worker with the fewest.
 //!
-//! It alone counts the connections of each worker: those it assigned, less those that the worker reports as ended. So
-//! no worker gets more than its table holds, whatever the order in which connections end.
+//! Only the acceptor counts the connections of each worker: those that it assigned minus those that the worker reports
+//! as ended. So no worker gets more connections than its table holds, whatever the order in which they end.
 
 use crate::handover::{Arrival, Carried, Moved};
 use crate::shared::Shared;
@@ -13,14 +13,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 use std::time::{Duration, Instant};
 
-/// The number of new connections that one worker has not taken yet. It covers a burst: if a worker is off its CPU for a
-/// moment, further connections go to other workers, and stay there.
+/// The maximum number of new connections that one worker has not taken yet. It covers a burst: if a worker is off its
+/// CPU for a moment, further connections go to other workers, and stay there.
 pub(crate) const INTAKE_MAX: usize = 2048;
 /// Pause of the acceptor when the process has no file descriptor left.
 const REST: Duration = Duration::from_millis(50);
 /// Pause of the acceptor when no worker has taken its new connections yet.
 const INTAKE_FULL_PAUSE: Duration = Duration::from_micros(200);
-/// Time that workers may take to set up subscribers that were taken over. Then other connections are served anyway.
+/// The time that workers may take to restore subscribers that were taken over. Then other connections are served
+/// anyway.
 const SET_UP_PATIENCE: Duration = Duration::from_secs(1);
 /// The number of connections accepted from one listener before the others are checked.
 const ACCEPTS_A_VISIT: usize = 64;
@@ -39,18 +40,18 @@ pub(crate) struct Acceptor {
     pub(crate) to_wake: u128,
     /// Connections that were taken over, to be assigned first.
     pub(crate) moved: Vec<Moved<AcceptedStream>>,
-    /// The signal to begin. If its sender is dropped, the acceptor never begins.
+    /// The signal to begin. If the sender is dropped, the acceptor never begins.
     pub(crate) go: Receiver<()>,
-    /// A reserved file descriptor, so that a client can be refused with an error if none is left.
+    /// A reserved file descriptor. If no other is left, a client can still be refused with an error.
     pub(crate) reserve: Option<std::fs::File>,
 }
 
-/// Opens a file that costs one descriptor and nothing else.
+/// Opens a file that only serves to hold a descriptor.
 pub(crate) fn open_reserve() -> Option<std::fs::File> {
     std::fs::File::open("/dev/null").ok()
 }
 
-/// Reports that there are no listeners any more, however the acceptor ends.
+/// Reports that there are no listeners any more, when the acceptor ends for any reason.
 struct Accepting(Arc<Shared>);
 
 impl Drop for Accepting {
@@ -60,8 +61,8 @@ impl Drop for Accepting {
 }
 
 impl Acceptor {
-    /// Accepts until a stop or a hand-over is requested. Returns the listeners after a hand-over. Before a stop, closes
-    /// them before anything else ends.
+    /// Accepts until a stop or a handover is requested. After a handover, returns the listeners. For a stop, closes
+    /// them before any other thread ends.
     pub(crate) fn run(self) -> Vec<Listener> {
         self.shared.threads.accepts(true);
         let accepting = Accepting(Arc::clone(&self.shared));
@@ -80,7 +81,7 @@ impl Acceptor {
             listener.share(false);
         }
         self.hand_over_moved();
-        // In a burst of connections, a worker on the same CPU goes first.
+        // In a burst of connections, a worker on the same CPU runs first.
         io::affinity::give_way();
         let mut ready = Vec::with_capacity(self.listeners.len());
         let waker = self.shared.threads.acceptor.clone();
@@ -111,8 +112,8 @@ impl Acceptor {
         self.listeners
     }
 
-    /// Distributes the connections that were taken over. Subscribers come first: other connections, which could
-    /// publish, are served once the subscribers are set up.
+    /// Distributes the connections that were taken over. Subscribers come first. Other connections, which could
+    /// publish, are served only after the subscribers are restored.
     fn hand_over_moved(&mut self) {
         let moved = std::mem::take(&mut self.moved);
         let (listening, others): (Vec<_>, Vec<_>) = moved.into_iter().partition(|moved| moved.carried.listens());
@@ -131,7 +132,7 @@ impl Acceptor {
         self.wake_workers();
     }
 
-    /// Returns the number of connections that `worker` has or will find in its intake.
+    /// Returns the number of connections that `worker` has or will receive from its intake.
     fn load(&self, worker: usize) -> u64 {
         self.handed[worker].saturating_sub(self.shared.workers[worker].counters.connections_closed.value())
     }
@@ -144,7 +145,7 @@ impl Acceptor {
         }
         endpoint.is_counted = true;
         loop {
-            // Tries the least loaded worker first, and the next ones only if its intake is full.
+            // Tries the least loaded worker first, and the next ones only if that worker's intake is full.
             let mut tried = 0u128;
             while let Some(worker) = (0..self.intakes.len())
                 .filter(|worker| tried & (1 << worker) == 0 && self.load(*worker) < self.sessions_max as u64)
@@ -165,13 +166,13 @@ impl Acceptor {
                 self.shared.namespaces.leave(endpoint.namespace);
                 return self.refuse_moved(stream, endpoint, carried.as_deref());
             }
-            // Every intake is full, but no worker is: further connections wait in the kernel.
+            // Every intake is full, but no worker has all its connections. Further connections wait in the kernel.
             self.wake_workers();
             std::thread::sleep(INTAKE_FULL_PAUSE);
         }
     }
 
-    /// Wakes the workers that were assigned connections, once for all of them.
+    /// Wakes the workers that were assigned connections, once for all these connections.
     fn wake_workers(&mut self) {
         while self.to_wake != 0 {
             self.shared.host.wake_worker(self.to_wake.trailing_zeros() as usize);
@@ -193,8 +194,8 @@ impl Acceptor {
         stream.refuse(endpoint.protocol.refusal());
     }
 
-    /// Releases the reserved descriptor for a moment, so that the next client is refused with an error instead of left
-    /// waiting.
+    /// Releases the reserved descriptor for a moment, so that the next client is refused with an error and does not
+    /// wait.
     fn refuse_with_reserve(&mut self, listener: usize) {
         self.shared.acceptor.descriptors_exhausted.add(1);
         drop(self.reserve.take());

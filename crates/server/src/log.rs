@@ -1,7 +1,7 @@
-//! The log: one line an event on standard error, with time, level, target, message and fields.
+//! The log: one line for each event on standard error, with time, level, target, message and fields.
 //!
-//! No code on a request's path logs: a slow reader of the log must never make a request slow. The level can change
-//! while the server runs.
+//! No code on a request's path writes to the log, because a slow reader of the log must never delay a request. The
+//! level can change while the server runs.
 
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
@@ -11,7 +11,7 @@ use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
 use crate::config::kinds::LogLevel;
 
-/// The process's log, of which there is one.
+/// The log of the process.
 #[derive(Debug)]
 pub struct Log {
     level: reload::Handle<LevelFilter, Registry>,

@@ -1,4 +1,4 @@
-//! Checks the file system of a memory file, and warns of poor choices at the start.
+//! Checks the file system of a memory file at the start, and warns of unsuitable ones.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ struct Mount {
     options: Vec<String>,
 }
 
-/// The requirements on the file's place.
+/// The requirements on the file system.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     /// The size of the whole memory, in bytes.
@@ -18,10 +18,10 @@ pub struct Asked {
     pub huge_pages: bool,
 }
 
-/// The memory size from which on huge pages are worth a mount.
+/// The minimum memory size for which huge pages are worth a mount.
 const HUGE_FROM_BYTES: u64 = 1 << 30;
 
-/// Returns warnings about a file at `path`, a sentence each. Returns none if the place is good, or if it is unknown.
+/// Returns warnings about a file at `path`, a sentence each. Returns none if the file system is suitable or unknown.
 pub fn warnings(path: &Path, asked: Asked) -> Vec<String> {
     let Ok(mounts) = std::fs::read_to_string("/proc/self/mountinfo") else { return Vec::new() };
     let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -29,12 +29,13 @@ pub fn warnings(path: &Path, asked: Asked) -> Vec<String> {
     mount_of(&mounts, &whole).map(|mount| judge(path, &mount, asked, &shared_huge)).unwrap_or_default()
 }
 
-/// Returns the mount of a path: the one with the longest mount point that is a prefix of it, and the last of equal
-/// ones.
+/// Returns the mount of a path: the one with the longest mount point that is a prefix of the path. Of several with the
+/// same mount point, the last one applies.
 fn mount_of(mounts: &str, path: &Path) -> Option<Mount> {
     let mut found: Option<(usize, Mount)> = None;
     for line in mounts.lines() {
-        // id parent major:minor root point options optional... - kind source super-options: proc(5).
+        // The fields of a line: id parent major:minor root point options optional... - kind source super-options
+        // (proc(5)).
         let Some((front, back)) = line.split_once(" - ") else { continue };
         let (front, back): (Vec<&str>, Vec<&str>) = (front.split(' ').collect(), back.split(' ').collect());
         let (Some(point), Some(own), Some(kind)) = (front.get(4), front.get(5), back.first()) else { continue };

@@ -13,14 +13,14 @@ use std::io::Result;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-/// A reactor on its way to its worker's thread.
+/// A reactor that is passed to its worker's thread.
 pub(crate) enum Opened {
     Epoll(epoll::Opened),
     Uring(Box<uring::Opened>),
 }
 
-/// The least number of connections per worker for which `auto` selects io_uring. With fewer, io_uring costs more than
-/// it saves (docs/decisions/0003-io-uring.md).
+/// The minimum number of connections per worker for which `auto` selects io_uring. With fewer connections, io_uring
+/// costs more than it saves (docs/decisions/0003-io-uring.md).
 const AUTO_URING_SESSIONS_MIN: usize = 16;
 
 /// Opens a reactor for each of `wakers`, all of one kind. If io_uring is not available, opens epoll reactors and logs

@@ -21,9 +21,9 @@ use command::push::mail::Subscriber;
 use command::resp::enter_kept;
 use command::visit::clock::Clock;
 
-/// The listeners of a server.
+/// The listeners of a server, and the connections that were taken over.
 pub(crate) struct Doors {
-    /// In the order of the configuration.
+    /// The listeners, in the order of the configuration.
     pub(crate) listeners: Vec<Listener>,
     /// Listeners of the other server that this server does not use.
     pub(crate) left: Vec<Listener>,
@@ -49,16 +49,16 @@ pub struct Running {
 
 /// A server whose threads are started but serve no client yet.
 pub struct Prepared {
-    // Dropped before the threads are joined, because one of them waits for it.
+    // It is dropped before the threads are joined, because one of them waits for it.
     go: SyncSender<()>,
     running: Running,
     left: Vec<Listener>,
 }
 
 impl Prepared {
-    /// Serves. When it returns, clients can connect.
+    /// Begins to serve. When it returns, clients can connect.
     pub fn go(self) -> Running {
-        // The acceptor waits for this and does nothing before.
+        // The acceptor waits for this signal and does nothing before.
         let _ = self.go.send(());
         for mut listener in self.left {
             listener.share(false);
@@ -66,7 +66,7 @@ impl Prepared {
         self.running
     }
 
-    /// Returns what its threads share.
+    /// Returns the state that its threads share.
     pub fn shared(&self) -> &Arc<Shared> {
         self.running.shared()
     }
@@ -147,14 +147,14 @@ impl Running {
         Ok(())
     }
 
-    /// Starts the threads of the second tier, which wake those that wait for them.
+    /// Starts the threads of the second tier, which wake the threads that wait for them.
     fn spawn_flash(&mut self) -> Result<(), StartError> {
         let Some(flash) = &self.shared.threads.flash else { return Ok(()) };
         let shared = Arc::downgrade(&self.shared);
         flash.wake_by(Box::new(move |handle| {
             let Some(shared) = shared.upgrade() else { return };
             match handle {
-                // The workers' handles are opened first, in their order.
+                // The workers have the first handles, in their order.
                 Some(handle) => shared.threads.workers.get(handle).into_iter().for_each(|worker| worker.waker.wake()),
                 None => shared.host.wake_background(),
             }
@@ -178,7 +178,7 @@ impl Running {
         Ok(())
     }
 
-    /// Starts the thread that fills rebuilt indexes with earlier records while the server serves.
+    /// Starts the thread that enters earlier records into rebuilt indexes while the server serves.
     fn spawn_indexes(&mut self) -> Result<(), StartError> {
         if self.shared.indexes.any() {
             let shared = Arc::clone(&self.shared);
@@ -238,7 +238,7 @@ impl Running {
         self.io
     }
 
-    /// Returns the listening addresses with real ports: memcached's before those of Redis, each in the order of the
+    /// Returns the listening addresses with real ports: memcached's before Redis's, each in the order of the
     /// configuration.
     pub fn addrs(&self) -> &[ListenAddr] {
         &self.addrs
@@ -260,13 +260,13 @@ impl Running {
     }
 
     /// Stops gracefully: accepts no new connections, completes requests in flight within `stop_timeout`, then closes
-    /// all. Returns when every thread has ended.
+    /// all connections. Returns when every thread has ended.
     pub fn stop(self) {
         self.shared.host.request_stop();
         self.join();
     }
 
-    /// Waits until a stop ([`Shared::request_stop`]) or a hand-over ([`Shared::request_hand_over`]) is requested and
+    /// Waits until a stop ([`Shared::request_stop`]) or a handover ([`Shared::request_hand_over`]) is requested and
     /// complete.
     pub fn join(mut self) -> Ended {
         // A thread that panicked has reported it. The others are still joined.
@@ -298,12 +298,12 @@ impl Running {
         Estate { listeners, memory, index, devices, users, known, connections }
     }
 
-    /// Completes the state of the connections that have left, once the last worker has ended: adds the messages that
+    /// Completes the state of the connections that have left, once the last worker has ended. Adds the messages that
     /// were published for them, and compares the keys that they watch.
     fn settle(&self, connections: &mut Vec<Moved<AcceptedStream>>) {
         let now = self.shared.now();
         let mut handle = self.shared.store.handle().ok();
-        // A subscriber that is too far behind is closed, as always.
+        // A subscriber that is too far behind is closed, as in normal operation.
         connections.retain(|moved| !moved.subscriber.as_ref().is_some_and(Subscriber::is_broken));
         for moved in connections.iter_mut() {
             let carried = Arc::make_mut(&mut moved.carried);

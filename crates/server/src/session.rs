@@ -9,7 +9,7 @@ use command::visit::out::OutBuffer;
 use io::Token;
 use segment::Awaited;
 
-/// The list that a session is in. A session is in one list at most, so every list is as long as the table at most.
+/// The list that contains a session. A session is in at most one list, so no list is longer than the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// No list: an event will resume the session.
@@ -33,12 +33,12 @@ pub(crate) enum Place {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// It is read and served.
+    /// Its requests are received and served.
     Open,
     /// Its output is sent, and nothing more is served.
     Finishing,
-    /// All is sent and the sending side is shut down. What the peer still sends is discarded, so that the kernel does
-    /// not answer it with a reset that would overtake the last reply.
+    /// All output is sent and the sending side is shut down. Later input is discarded, because otherwise the kernel
+    /// would reply to it with a reset that could overtake the last reply.
     Lingering,
     /// Closed. The slot is released once no list holds the session.
     Dead,
@@ -63,7 +63,7 @@ pub(crate) struct Session<S> {
     /// `None` once it is dead.
     pub(crate) stream: Option<S>,
     pub(crate) input: Option<Input>,
-    /// Bytes that are to be received before those of the stream.
+    /// Bytes that come before those of the stream.
     pub(crate) early: Option<Box<Early>>,
     pub(crate) out: Option<Box<OutBuffer>>,
     /// State of the protocol.
@@ -72,21 +72,21 @@ pub(crate) struct Session<S> {
     pub(crate) phase: Phase,
     /// True if the kernel may hold received bytes for it.
     pub(crate) readable: bool,
-    /// True if its peer has closed, so that a short receive does not mean that nothing more is there.
+    /// True if its peer has closed. Then a short receive does not mean that nothing more can be received.
     pub(crate) hangup: bool,
     /// True if the end of the stream was received.
     pub(crate) ended: bool,
     /// True if its output is not all sent. Nothing more is served before it is.
     pub(crate) blocked: bool,
-    /// True if its reactor reports when its socket takes more.
+    /// True if its reactor reports when its socket accepts more bytes.
     pub(crate) armed: bool,
-    /// True if it has output that its socket may take now.
+    /// True if it has output that its socket may accept now.
     pub(crate) sending: bool,
-    /// True if it has used its share of the last visit. It continues behind the sessions with new requests.
+    /// True if it has used its share of the last visit. It then continues after the sessions with new requests.
     pub(crate) paused: bool,
-    /// True if it has queued messages that it could not take because it was blocked or in the middle of a reply.
+    /// True if it has queued messages that it could not send because it was blocked or in the middle of a reply.
     pub(crate) mail: bool,
-    /// True if the received bytes may hold a whole request.
+    /// True if the received bytes may contain a whole request.
     pub(crate) servable: bool,
     /// The reason why it was not served further.
     pub(crate) pause: Pause,
@@ -98,13 +98,13 @@ pub(crate) struct Session<S> {
     pub(crate) discarded: usize,
     /// The instant since which it waits for a buffer, in ns of the worker's life.
     pub(crate) waits_ns: u64,
-    /// Time at which its bytes were known to be there.
+    /// The instant at which its bytes were known to be available.
     pub(crate) ready_at: Ticks,
-    /// Time at which it last received, in ns of the worker's life.
+    /// The instant at which it last received bytes, in ns of the worker's life.
     pub(crate) received_ns: u64,
-    /// The instant since which its input waits to become a whole request, in ns of the worker's life.
+    /// The instant since which its input has waited to become a whole request, in ns of the worker's life.
     pub(crate) held_ns: u64,
-    /// Time at which its output last moved, in ns of the worker's life.
+    /// The instant at which bytes of its output were last sent, in ns of the worker's life.
     pub(crate) moved_ns: u64,
 }
 
@@ -140,7 +140,7 @@ impl<S> Session<S> {
         }
     }
 
-    /// Returns true if there is work to do for it now.
+    /// Returns true if the session has work to do now.
     pub(crate) fn has_work(&self) -> bool {
         match self.phase {
             Phase::Open => self.sending || !self.blocked && (self.readable || self.servable),
@@ -150,12 +150,13 @@ impl<S> Session<S> {
         }
     }
 
-    /// Returns true if it comes behind new requests: its request takes many visits, or its output many sends.
+    /// Returns true if it is served after new requests, because its request takes many visits, or its output many
+    /// sends.
     pub(crate) fn is_long(&self) -> bool {
         self.sending || self.paused || self.state.is_long()
     }
 
-    /// Returns true if no received or unsent bytes are left and no request is half done.
+    /// Returns true if no received or unsent bytes are left and no request is partly executed.
     pub(crate) fn at_rest(&self) -> bool {
         let idle = self.input.is_none() && self.out.is_none() && self.input_want == 0 && !self.readable;
         idle && !self.state.is_receiving()
@@ -163,16 +164,16 @@ impl<S> Session<S> {
 }
 
 /// A worker's connections. Room for all of them is reserved at start and touched at first use. Each slot has a
-/// generation, which makes late events harmless.
+/// generation, so that late events for an earlier session are ignored.
 pub(crate) struct Table<S> {
-    /// The slots: as many as were ever in use at once.
+    /// The slots: as many as were ever in use at the same time.
     slots: Vec<Option<Session<S>>>,
     generations: Vec<u32>,
     free: Vec<u32>,
     sessions_max: usize,
 }
 
-/// A session's slot, its places in the worker's lists, and its entry in the connection table.
+/// The size of a session's slot, its entries in the worker's lists, and its entry in the connection table.
 const _: () = assert!(size_of::<Option<Session<io::listen::AcceptedStream>>>() + 100 <= BYTES_A_CONNECTION_MAX);
 
 impl<S> Table<S> {
@@ -203,13 +204,13 @@ impl<S> Table<S> {
         Some(Token::new(index, self.generations[index as usize]))
     }
 
-    /// Takes the slot that [`Table::next_token`] named.
+    /// Takes the slot that [`Table::next_token`] returned.
     pub(crate) fn insert(&mut self, stream: S, endpoint: Endpoint, now_ns: u64) -> u32 {
         let token = self.next_token().expect("the caller asked for a token");
         self.free.pop();
         let index = token.index();
         if index as usize == self.slots.len() {
-            // New slots come in order until freed ones can be reused.
+            // New slots are added in order, until freed ones can be reused.
             self.slots.push(None);
         }
         self.slots[index as usize] = Some(Session::new(token, stream, endpoint, now_ns));
@@ -231,7 +232,7 @@ impl<S> Table<S> {
         (session.token == token && session.phase != Phase::Dead).then_some(session)
     }
 
-    /// Returns the session in a slot in use.
+    /// Returns the session in a used slot.
     pub(crate) fn at(&mut self, index: u32) -> &mut Session<S> {
         self.slots[index as usize].as_mut().expect("a slot in use")
     }

@@ -8,18 +8,18 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-/// One server's common state. It holds what commands share, and what only the server's own threads use. The admin port
-/// and the program reach it through `Running::shared`.
+/// One server's common state: the part that commands share, and the part that only the server's own threads use. The
+/// admin port and the program access it through `Running::shared`.
 pub struct Shared {
     /// The state that commands share.
     pub commands: Arc<command::shared::Shared>,
     /// The switches of the threads.
     pub threads: Arc<Threads>,
-    /// Configuration that the server was started with.
+    /// The configuration that the server was started with.
     pub config: ServerConfig,
-    /// Time that its memory took to open, or to create.
+    /// The time that it took to open or create the memory.
     pub opened_in: Duration,
-    /// Time that the last checkpoint took, from when all was sealed.
+    /// The time that the last checkpoint took after everything was sealed, in ns.
     pub checkpoint_ns: AtomicU64,
     /// Devices of the second tier, in the order of the configuration.
     pub(crate) flash_files: Vec<Arc<std::fs::File>>,
@@ -31,13 +31,13 @@ impl Shared {
         self.threads.request_stop();
     }
 
-    /// Requests a hand-over: see [`Threads::request_hand_over`].
+    /// Requests a handover: see [`Threads::request_hand_over`].
     pub fn request_hand_over(&self) {
         self.threads.request_hand_over();
     }
 }
 
-/// Most of the state of a server is what its commands share.
+/// Most of a server's state is what its commands share, so it is accessible directly.
 impl Deref for Shared {
     type Target = command::shared::Shared;
 

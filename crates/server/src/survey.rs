@@ -1,7 +1,8 @@
-//! Findings that are slow to obtain: the census of segments, and the memory that the kernel has provided. A thread
+//! Findings that take long to obtain: the census of segments, and the memory that the kernel has provided. A thread
 //! obtains them periodically, and others read its latest findings. The thread also stores minutes of hot keys
 //! ([`command::metrics::hot_keys`]). It returns freed client memory to the kernel as soon as
-//! [`command::memory::budget`] wakes it: until then clients can allocate as much again elsewhere in the heaps.
+//! [`command::memory::budget`] wakes it, because until then clients can allocate the same amount again elsewhere in the
+//! heaps.
 //!
 //! Invariant: a worker that replies to `stats` walks no segment headers and reads nothing of `/proc` about memory.
 
@@ -10,15 +11,15 @@ use base::units::ByteSize;
 use command::metrics::survey::Findings;
 use std::time::{Duration, Instant};
 
-/// Greatest age of a census.
+/// The maximum age of a census.
 const CENSUS_STEP: Duration = Duration::from_secs(1);
-/// The least time between two returns of freed memory. Threads that allocate wait during a return.
+/// The minimum time between two returns of freed memory. Threads that allocate wait during a return.
 const TRIM_PAUSE: Duration = Duration::from_millis(10);
 /// The number of censuses between two counts of huge pages, from the second census on. The kernel walks page tables for
 /// a count.
 const PAGES_EVERY: u64 = 10;
 
-/// Surveys until the workers are gone. After an unpark it checks whether they are, and whether memory was freed.
+/// Surveys until all workers have ended. After an unpark it checks whether they have, and whether memory was freed.
 pub(crate) fn run(shared: &Shared) {
     shared.budget.wake_when_fallen(std::thread::current());
     let mut found = shared.survey.latest();
@@ -51,7 +52,8 @@ fn look(shared: &Shared, round: u64, found: &mut Findings) {
     shared.roll_minutes(shared.now());
 }
 
-/// Logs the huge pages a second after the start. The background thread has then obtained the memory that is used first.
+/// Logs the huge pages a second after the start. By then the background thread has obtained the memory that is used
+/// first.
 fn say_huge_pages(bytes: u64) {
     let whole_mib = |bytes: u64| ByteSize(bytes >> 20 << 20);
     let (had, of) = (whole_mib(bytes), whole_mib(resident_bytes().unwrap_or(0)));

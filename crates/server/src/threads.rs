@@ -1,6 +1,6 @@
-//! The switches of a server's threads: how they are woken, stopped, and asked to prepare a hand-over.
+//! The switches of a server's threads: they wake threads, stop them, and prepare a handover.
 //!
-//! Commands reach them as a [`command::host::Host`]. The threads themselves are in [`crate::start::Running`].
+//! Commands access them as a [`command::host::Host`]. The threads themselves are in [`crate::start::Running`].
 
 use command::host::{FlashFigures, Host};
 use io::waker::Waker;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 pub struct Threads {
     /// The stop switch.
     pub stop: StopSwitch,
-    /// The state of a hand-over in preparation.
+    /// The state of a handover in preparation.
     pub(crate) drain: Drain,
     /// The workers, in their order.
     pub workers: Vec<WorkerThread>,
@@ -24,11 +24,11 @@ pub struct Threads {
     pub(crate) acceptor: Waker,
     /// The background thread, once it runs.
     pub(crate) background: OnceLock<Thread>,
-    /// The tier that evicted items go to.
+    /// The tier that evicted items are written to.
     pub flash: Option<Arc<flash::Flash>>,
 }
 
-/// One worker, as other threads reach it.
+/// One worker, as other threads access it.
 #[derive(Debug)]
 pub struct WorkerThread {
     /// Ends its wait.
@@ -54,15 +54,15 @@ impl Threads {
         })
     }
 
-    /// Requests a hand-over: no client is accepted any more, and [`crate::start::Running::join`] continues it. Returns
-    /// at once. If a stop is requested before or meanwhile, the server stops instead.
+    /// Requests a handover: no client is accepted any more, and [`crate::start::Running::join`] continues the handover.
+    /// Returns at once. If a stop is requested before or meanwhile, the server stops instead.
     pub fn request_hand_over(&self) {
         self.stop.closed.store(true, Release);
         self.acceptor.wake();
     }
 
-    /// Prepares a hand-over while clients are served as usual. From now on no worker begins an in-place receive,
-    /// because such a connection could not move. Values that are being received have `patience` to complete.
+    /// Prepares a handover while clients are served as usual. From now on no worker begins an in-place receive, because
+    /// such a connection could not move. Values that are being received have `patience` to complete.
     pub(crate) fn drain(&self, patience: Duration) {
         let end = Instant::now() + patience;
         while !self.stop.is_shut() {
@@ -76,7 +76,7 @@ impl Threads {
         }
     }
 
-    /// Lets connections leave, once no client is accepted any more.
+    /// Lets connections leave, after no client is accepted any more.
     pub(crate) fn hand_over(&self) {
         self.stop.hands_over.store(true, Release);
         self.switch_off();
@@ -90,7 +90,7 @@ impl Threads {
         }
     }
 
-    /// Ends the threads, for a stop and for a hand-over.
+    /// Ends the threads, for a stop or a handover.
     pub(crate) fn switch_off(&self) {
         self.stop.switch_off();
         for worker in &self.workers {
@@ -143,15 +143,16 @@ impl Host for Threads {
 /// The time between two rounds of [`Drain`].
 const DRAIN_ROUND: Duration = Duration::from_millis(5);
 
-/// The question to all workers before a hand-over, repeated in rounds: how many in-place receives are there?
+/// The question to all workers before a handover, which is repeated in rounds: how many in-place receives are in
+/// progress?
 #[derive(Debug, Default)]
 pub(crate) struct Drain {
-    /// The number of the current round. 0: no hand-over is being prepared.
+    /// The number of the current round. 0: no handover is being prepared.
     round: AtomicU64,
 }
 
 impl Drain {
-    /// Returns the number of the current round. 0: no hand-over is being prepared.
+    /// Returns the number of the current round. 0: no handover is being prepared.
     #[inline]
     pub(crate) fn round(&self) -> u64 {
         self.round.load(Relaxed)
@@ -167,21 +168,21 @@ impl Drain {
         round << 32 | u64::from(arriving)
     }
 
-    /// Returns true if the worker has answered that it has no in-place receive. It begins none from then on.
+    /// Returns true if the worker has reported that it has no in-place receive. It begins none from then on.
     fn is_drained(report: u64) -> bool {
         report != 0 && report as u32 == 0
     }
 }
 
-/// The switch that stops the server, in two steps: it finishes what is in flight, then its workers are gone.
+/// The switch that stops the server, in two steps: requests in flight are completed, then the workers have ended.
 ///
 /// ```text
 ///   stop        off ──> shut ──> workers gone
-///   hand-over   closed ──> shut ──> hands over, off ──> workers gone      connections leave instead of being finished
+///   handover    closed ──> shut ──> hands over, off ──> workers gone      connections leave and are not closed
 /// ```
 ///
-/// Shut: no listener is open. Connections are closed only then, so that a client that reconnects at once finds no open
-/// port.
+/// Shut: no listener is open. Connections are closed only in this state, so that a client that reconnects at once finds
+/// no open port.
 #[derive(Debug, Default)]
 pub struct StopSwitch {
     asked: AtomicBool,
@@ -199,7 +200,7 @@ impl StopSwitch {
         self.off.load(Acquire)
     }
 
-    /// Returns true if a stop was requested, not a hand-over.
+    /// Returns true if a stop was requested, not a handover.
     pub fn was_asked(&self) -> bool {
         self.asked.load(Acquire)
     }
@@ -215,12 +216,12 @@ impl StopSwitch {
         self.is_off() && !self.accepts.load(Acquire)
     }
 
-    /// Returns true if connections are to leave as they are.
+    /// Returns true if connections must leave in their current state.
     pub(crate) fn hands_over(&self) -> bool {
         self.hands_over.load(Acquire)
     }
 
-    /// Returns true if no worker runs any more.
+    /// Returns true if all workers have ended.
     pub(crate) fn workers_gone(&self) -> bool {
         self.workers_gone.load(Acquire)
     }

@@ -12,11 +12,12 @@ use crate::config::kinds::FlashPlace;
 use crate::start::config::{ServerConfig, StartError};
 use crate::start::opened::Left;
 
-/// Least bytes of an item in memory: the index has slots for as many such items beside those on flash.
+/// The assumed size of an item in memory, in bytes: the index has slots for as many such items in addition to those on
+/// flash.
 const MEMORY_ITEM_BYTES: u64 = 128;
 /// The target load of the index, in percent.
 const LOAD_PERCENT: u64 = 85;
-/// Bytes of a slot.
+/// The number of bytes of a slot.
 const SLOT_BYTES: u64 = 8;
 
 /// A second tier.
@@ -26,10 +27,10 @@ pub(crate) struct Tiered {
     pub(crate) files: Vec<Arc<File>>,
 }
 
-/// The store, its background, and its second tier.
+/// The store, its background work, and its second tier.
 pub(crate) type Opened = (Arc<Store>, segment::Background, Option<Tiered>);
 
-/// Returns the layout of the devices, and the plan of a store that has them and its index there.
+/// Returns the layout of the devices, and the plan of a store that uses them and has its index at `index`.
 pub(crate) fn plan(config: &ServerConfig, index: IndexPlace) -> Result<(Sizes, TierPlan), StartError> {
     let device_bytes: Vec<u64> = config.flash.iter().map(|place| place.size.0).collect();
     let sizes = Sizes::of(&device_bytes).map_err(|error| match error {
@@ -60,7 +61,8 @@ fn open_device(
     Ok(device)
 }
 
-/// Opens the devices and creates a store that evicts to them, in the memory that another server left if there is any.
+/// Opens the devices and creates a store that evicts to them, in the memory that another server released, if there is
+/// any.
 pub(crate) fn open(
     config: &ServerConfig,
     store: &StoreConfig,
@@ -105,7 +107,8 @@ pub(crate) fn open(
     Ok((store, background, Some(Tiered { flash, files })))
 }
 
-/// Returns the index slots for `on_flash` items and those in memory, in half of the memory at most.
+/// Returns the number of index slots for `on_flash` items and those in memory. The index uses at most half of the
+/// memory.
 fn index_slots(config: &ServerConfig, on_flash: u64) -> u64 {
     let items = on_flash + config.memory_bytes / MEMORY_ITEM_BYTES;
     (items * 100 / LOAD_PERCENT).min(config.memory_bytes / 2 / SLOT_BYTES)

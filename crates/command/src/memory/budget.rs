@@ -309,7 +309,7 @@ impl Drop for Grant {
     }
 }
 
-/// The memory that one worker has moved aside. The worker writes it, any thread reads it.
+/// The memory that one worker has set aside. The worker writes it, any thread reads it.
 #[derive(Debug, Default)]
 pub struct SetAside {
     bytes: AtomicU64,
@@ -323,12 +323,12 @@ impl SetAside {
         self.bytes.load(Relaxed)
     }
 
-    /// The number of sessions whose input is moved aside.
+    /// The number of sessions whose input is set aside.
     pub fn inputs(&self) -> u64 {
         self.inputs.load(Relaxed)
     }
 
-    /// The number of sessions whose output is moved aside.
+    /// The number of sessions whose output is set aside.
     pub fn outputs(&self) -> u64 {
         self.outputs.load(Relaxed)
     }
@@ -338,12 +338,12 @@ impl SetAside {
         add(&self.bytes, bytes);
     }
 
-    /// Adds to the number of sessions whose input is moved aside. Only the worker may call it.
+    /// Adds to the number of sessions whose input is set aside. Only the worker may call it.
     pub fn add_inputs(&self, count: u64) {
         add(&self.inputs, count);
     }
 
-    /// Adds to the number of sessions whose output is moved aside. Only the worker may call it.
+    /// Adds to the number of sessions whose output is set aside. Only the worker may call it.
     pub fn add_outputs(&self, count: u64) {
         add(&self.outputs, count);
     }

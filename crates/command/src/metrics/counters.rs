@@ -70,7 +70,7 @@ pub struct WorkerCounters {
     pub buffer_waiters: Counter,
     /// Gauge: time for which the longest waiting session has waited for a buffer, in ns.
     pub buffer_wait_oldest_ns: Counter,
-    /// Inputs and outputs whose bytes were moved aside, so that another session could use the buffer.
+    /// Inputs and outputs whose bytes were set aside, so that another session could use the buffer.
     pub set_aside: Counter,
     /// Requests that were answered with a protocol error; the protocol counts them.
     pub protocol_errors: Counter,

@@ -169,7 +169,7 @@ impl OutBuffer {
         Self { len: bytes.len(), reserved, ..Self::without_times(bytes.into()) }
     }
 
-    /// Returns the bytes that are reserved for it if it was moved aside, or 0 if it belongs to a pool.
+    /// Returns the bytes that are reserved for it if it was set aside, or 0 if it belongs to a pool.
     pub fn reserved(&self) -> u64 {
         self.reserved
     }

@@ -28,7 +28,7 @@ pub enum Kind {
     Counter,
     /// A number that rises and falls.
     Gauge,
-    /// Counts by upper end, their sum and their number.
+    /// Counts by upper bound, their sum and their number.
     Histogram,
 }
 
@@ -64,9 +64,10 @@ impl fmt::Display for Number {
 /// One value of a figure.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// Text that a histogram's sample appends to the name.
+    /// The suffix that a histogram's sample appends to the name.
     pub suffix: &'static str,
-    /// The values of the figure's labels, in their order. The sum and the number of a histogram lack the last, `le`.
+    /// The values of the figure's labels, in their order. The sum and the number of a histogram have no value for the
+    /// last label, `le`.
     pub labels: Vec<String>,
     /// The value.
     pub number: Number,
@@ -75,19 +76,19 @@ pub struct Sample {
 /// A figure with its values.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// Its name, unit last.
+    /// Its name, which ends in the unit.
     pub name: &'static str,
     /// Type of the figure.
     pub kind: Kind,
     /// The help text, one sentence.
     pub help: &'static str,
-    /// The labels' names. A histogram's last is `le`.
+    /// The names of the labels. The last label of a histogram is `le`.
     pub labels: Vec<&'static str>,
     /// Its values.
     pub samples: Vec<Sample>,
 }
 
-/// The list that is being filled.
+/// The list being filled.
 struct List(Vec<Figure>);
 
 impl List {
@@ -392,7 +393,7 @@ fn checkpoints(list: &mut List, shared: &Shared) {
     list.gauge("gannet_checkpoint_segments", "Segments that it has.", stats.segments);
 }
 
-/// Lists how the memory was reopened, for a server whose memory lies in a file.
+/// Lists the figures of the reopening of the memory, for a server with a memory file.
 fn reopened(list: &mut List, shared: &Shared) {
     let reopened = shared.store.reopened().copied();
     let how = reopened.map(|reopened| match reopened {
@@ -528,7 +529,7 @@ fn background(list: &mut List, counters: &BackgroundCounters) {
     list.0.push(Figure { name, kind: Kind::Histogram, help, labels: vec!["kind", "le"], samples });
 }
 
-/// Lists the histogram of one kind.
+/// Returns the samples of the histogram of one kind.
 fn slices(kind: &str, times: &SliceTimes) -> Vec<Sample> {
     let last = times.by_us_log2.len() - 1;
     let mut samples = Vec::with_capacity(last + 3);
@@ -548,7 +549,7 @@ fn slices(kind: &str, times: &SliceTimes) -> Vec<Sample> {
 pub(crate) mod tests {
     use super::*;
 
-    /// Returns the figures of each kind that needs no running server.
+    /// Returns the figures that need no running server, of each kind.
     pub(crate) fn sample_figures() -> Vec<Figure> {
         let mut list = List(Vec::new());
         let totals = CommandTotals { get_hits: 3, get_misses: 1, ..CommandTotals::default() };

@@ -17,7 +17,7 @@ pub struct Query {
 }
 
 impl Query {
-    /// Parses the text behind the `?`.
+    /// Parses the text after the `?`.
     ///
     /// # Errors
     /// If a parameter is wrong: a description for the user.

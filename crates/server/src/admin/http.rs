@@ -1,8 +1,8 @@
-//! The part of HTTP/1.1 that the admin port needs: one GET, HEAD, PUT or DELETE a connection.
+//! The part of HTTP/1.1 that the admin port needs: one GET, HEAD, PUT or DELETE for each connection.
 
-/// The longest request head that is read, in bytes.
+/// The maximum size of a request head, in bytes.
 pub const HEAD_BYTES_MAX: usize = 8 << 10;
-/// The longest body that is read, in bytes.
+/// The maximum size of a body, in bytes.
 pub const BODY_BYTES_MAX: usize = 8 << 10;
 /// The maximum number of header lines of a request.
 const HEADERS_MAX: usize = 64;
@@ -16,7 +16,7 @@ pub enum Parsed {
     Request {
         /// The path, without its query.
         path: String,
-        /// Text behind the `?`.
+        /// The text after the `?`.
         query: String,
         /// True if only the head of the response is wanted.
         head_only: bool,
@@ -25,14 +25,14 @@ pub enum Parsed {
         /// Body of a PUT request.
         body: Option<String>,
     },
-    /// The bytes are something else: the response to send.
+    /// The bytes are not a supported request: the response to send.
     Refused(Response),
 }
 
 /// An HTTP response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// The status line's number.
+    /// The status code.
     pub status: u16,
     /// The body's media type.
     pub content_type: &'static str,

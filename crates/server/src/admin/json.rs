@@ -28,8 +28,9 @@ pub fn write(figures: &[Figure], latencies: &Latencies, spaces: &[Figures], slow
     text
 }
 
-/// Writes `/histograms.json`: the times of all requests since the start, a list for each part. An entry is a bucket's
-/// greatest ns and its number of requests. The difference of two readings is the time between them.
+/// Writes `/histograms.json`: the times of all requests since the start, one list for each part. An entry is the
+/// greatest value of a bucket, in ns, and its number of requests. The difference of two readings covers the time
+/// between them.
 pub fn histograms(start: &Totals) -> String {
     let part = |part: Part| {
         let mut all = Counts::default();
@@ -39,7 +40,7 @@ pub fn histograms(start: &Totals) -> String {
     Value::Object(Part::ALL.into_iter().map(part).collect()).to_string() + "\n"
 }
 
-/// Encodes a figure: one number, or objects nested by label. A histogram's samples nest by suffix behind the other
+/// Encodes a figure: one number, or objects nested by label. A histogram's samples nest by suffix after the other
 /// labels, and then by `le`.
 fn value(figure: &Figure) -> Value {
     let mut root = Value::Null;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   poll ──> listener: accept, at most CONNECTIONS_MAX; the longest silent one makes room
-//!        ──> connection: Reading ──whole request──> page ──> Writing ──> closed     each with a deadline
+//!   poll ──> listener: accept, at most CONNECTIONS_MAX; the connection idle for longest is dropped for a new one
 //!        ──> every ten seconds: a reading of all recorders for the last minute
 //! ```
 //! Invariants: no worker waits for it. A peer that sends or reads slowly holds one bounded connection until its
@@ -30,7 +30,7 @@ use crate::config::Settings;
 use crate::config::file::Origins;
 use crate::shared::Shared;
 
-/// The settings that the server runs with, and the origin of each: what `/config` shows. A reload replaces them.
+/// The settings that the server runs with, and the origin of each: the contents of `/config`. A reload replaces them.
 pub type RunningSettings = Arc<Mutex<(Settings, Origins)>>;
 
 /// An admin port that is bound and does not serve yet, so that a port in use is detected before anything is started.

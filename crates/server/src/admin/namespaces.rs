@@ -1,7 +1,7 @@
 //! `/namespaces`: lists namespaces, and creates, changes and drops them while the server runs.
 //!
 //! ```text
-//!   PUT    /namespaces/NAME          keys of a [[namespace]] table: those that are not named stay as they are
+//!   PUT    /namespaces/NAME          keys of a [[namespace]] table; other keys remain unchanged
 //!   DELETE /namespaces/NAME          its items, its name and its terms are removed
 //!          ...?keep=true             and the file that the server was started with is rewritten
 //! ```
@@ -91,8 +91,8 @@ fn change(name: &str, text: &str, keep: bool, shared: &Shared, running: &mut Set
     kept(keep, done, shared, running)
 }
 
-/// Drops the namespace `name`. Its items end, and its number is a database without terms again. Its clients remain
-/// there.
+/// Drops the namespace `name`. Its items are removed, and its number is a database without terms again. Its clients
+/// remain connected to that database.
 pub fn delete(name: &str, keep: bool, shared: &Shared, settings: &RunningSettings) -> Response {
     let mut running = settings.lock().unwrap_or_else(PoisonError::into_inner);
     match take_away(name, keep, shared, &mut running.0) {

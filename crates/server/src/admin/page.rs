@@ -50,12 +50,12 @@ impl Pages {
         Self { shared, settings, window: Window::new(Instant::now()) }
     }
 
-    /// Returns when [`Pages::tick`] has something to do.
+    /// Returns the instant at which [`Pages::tick`] must be called.
     pub fn due(&self) -> Instant {
         self.window.due()
     }
 
-    /// Takes a reading if one is due.
+    /// Takes a reading of the recorders if one is due.
     pub fn tick(&mut self, now: Instant) {
         if now >= self.window.due() {
             self.window.push(now, self.totals());

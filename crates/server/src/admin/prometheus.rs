@@ -10,8 +10,8 @@ use command::metrics::{Command, Part};
 /// The media type that scrapers expect.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Upper ends of the latency buckets, in ns. A count is of the recorder's own buckets that end at or before the bound.
-/// So a value within 3 % of a bound may count in the next bucket.
+/// Upper bounds of the latency buckets, in ns. A count covers the recorder's own buckets that end at or before the
+/// bound. So a value within 3 % of a bound may count in the next bucket.
 const BOUNDS_NS: [u64; 22] = [
     1_000,
     2_500,
@@ -46,7 +46,7 @@ pub fn write(figures: &[Figure], latencies: &Latencies, spaces: &[Figures]) -> S
     for figure in figures {
         header(&mut out, figure.name, figure.help, figure.kind.name());
         for sample in &figure.samples {
-            // A histogram's samples have the rest of their name: `_bucket`, `_sum`, `_count`.
+            // A histogram's samples append the rest of their name: `_bucket`, `_sum`, `_count`.
             let _ = writeln!(out, "{}{}{} {}", figure.name, sample.suffix, labels(figure, sample), sample.number);
         }
     }

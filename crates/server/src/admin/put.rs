@@ -13,7 +13,7 @@ use crate::config::table::Reload;
 use crate::config::{Fault, Origin, Settings, live};
 use crate::shared::Shared;
 
-/// Text that stands for the file's name in errors and origins.
+/// The name that stands for the file in errors and origins.
 const SOURCE: &str = "PUT /config";
 /// Settings that a running server takes only from its file. The admin port cannot change them.
 const FROM_FILE: [&str; 1] = ["log.level"];

@@ -13,9 +13,9 @@ use super::page::Pages;
 
 /// The maximum number of connections at once.
 pub const CONNECTIONS_MAX: usize = 16;
-/// Time limit for a peer to send its request, and again to read the response.
+/// The time limit for a peer to send its request, and again to read the response.
 pub const DEADLINE: Duration = Duration::from_secs(5);
-/// Pause of accepting after the kernel refused a connection.
+/// The pause after the kernel refused to accept a connection.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
 
 /// The connection of one peer.
@@ -28,11 +28,11 @@ struct Connection {
 }
 
 enum State {
-    /// The bytes of the request that have arrived.
+    /// The request bytes received so far.
     Reading(Vec<u8>),
     /// The response, and the number of its bytes that are sent.
     Writing(Vec<u8>, usize),
-    /// To be dropped.
+    /// The connection will be dropped.
     Over,
 }
 
@@ -79,7 +79,7 @@ impl Server {
         matches!(self.stop.read(&mut [0]), Ok(0))
     }
 
-    /// Waits until a socket is ready or a deadline has come.
+    /// Waits until a socket is ready or a deadline is reached.
     fn wait(&self) -> Ready {
         let now = Instant::now();
         let accepting = now >= self.accept_from;
@@ -98,7 +98,7 @@ impl Server {
             descriptors.push(PollFd::from_borrowed_fd(connection.stream.as_fd(), wanted));
         }
         if poll(&mut descriptors, Some(&timeout)).is_err() {
-            // Interrupted, or out of kernel memory: check the deadlines again.
+            // A signal interrupted the wait, or kernel memory is short: check the deadlines again.
             return Ready::default();
         }
         let ready: Vec<bool> = descriptors.iter().map(|descriptor| !descriptor.revents().is_empty()).collect();

@@ -1,5 +1,5 @@
-//! Context switches and CPU migrations of each thread, from the kernel. They are what costs an unpinned worker its tail
-//! latency.
+//! Context switches and CPU migrations of each thread, from the kernel. They determine the tail latency of a worker
+//! that is not pinned.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,10 +8,10 @@ use std::path::Path;
 /// The maximum number of threads that are read: more than a server of 128 workers has.
 const THREADS_MAX: usize = 512;
 
-/// The kernel's counters of the threads of one name since they began.
+/// The kernel's counters of all threads with one name since their start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Placed {
-    /// The number of times that the kernel took the CPU away while the thread had work.
+    /// The number of times that the kernel preempted the thread while it had work.
     pub involuntary_switches: u64,
     /// The number of times that the kernel moved the thread to another CPU, if this kernel reports it.
     pub migrations: Option<u64>,

@@ -1,4 +1,4 @@
-//! Dates for people.
+//! Dates in a readable form.
 
 use base::clock::UnixMillis;
 

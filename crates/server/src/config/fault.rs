@@ -42,7 +42,7 @@ impl fmt::Display for Origin {
 pub struct Fault {
     /// Origin of the value.
     pub origin: Origin,
-    /// The setting's path, or a substitute for it; empty if the fault belongs to no setting.
+    /// The setting's path, or a substitute for it; empty if the fault concerns no setting.
     pub name: String,
     /// The error.
     pub what: String,

@@ -21,7 +21,7 @@ pub const FAULTS_MAX: usize = 100;
 /// The origin of each setting that was set, by its path.
 pub type Origins = HashMap<&'static str, Origin>;
 
-/// Reads the file at `path` into `settings`. Correct settings are taken even if others are wrong.
+/// Reads the file at `path` into `settings`. Correct settings are applied even if others are wrong.
 ///
 /// # Errors
 /// If the file has faults: all of them in the order of its lines, at most [`FAULTS_MAX`].
@@ -61,7 +61,7 @@ pub fn read_text(path: &Path, text: &str, settings: &mut Settings, origins: &mut
     let mut faults = reader.faults;
     faults.sort_by(|a, b| a.origin.cmp(&b.origin));
     faults.dedup();
-    // If a line is not TOML, the requirements of its setting say more than the grammar's.
+    // If a line is not TOML, the error of its setting is more helpful than that of the grammar.
     let named: Vec<Origin> = faults.iter().filter(|fault| !fault.name.is_empty()).map(|f| f.origin.clone()).collect();
     faults.retain(|fault| !fault.name.is_empty() || !named.contains(&fault.origin));
     faults.truncate(FAULTS_MAX);
@@ -213,8 +213,8 @@ impl Reader<'_> {
     }
 }
 
-/// Returns true if a value with the spelling `written` can be read as a `shape`. A bare number for a text is accepted
-/// here: sizes and durations report themselves what is missing.
+/// Returns true if a value with the spelling `written` can be read as a `shape`. A bare number is accepted here for a
+/// text, because sizes and durations report the missing unit themselves.
 fn fits((shape, auto, ranged): (Shape, bool, bool), text: &str, written: Shape) -> bool {
     match (written, shape) {
         (Shape::Text, Shape::Integer) => text == "auto" && auto,

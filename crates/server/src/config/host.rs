@@ -16,19 +16,19 @@ pub struct Host {
     pub machine_bytes: u64,
     /// The control group's memory limit, in bytes, if it has one below the machine's.
     pub cgroup_bytes: Option<u64>,
-    /// The number of file descriptors that this process may open once its soft limit is raised to its hard one.
+    /// The number of file descriptors that this process may open once its soft limit equals its hard limit.
     pub files_max: u64,
     /// True if the kernel gives huge pages to a process that requests them.
     pub huge_pages: bool,
 }
 
 impl Host {
-    /// Queries the kernel. A limit that cannot be read counts as absent; without /proc the machine has 1 GiB.
+    /// Queries the kernel. A limit that cannot be read is treated as absent. Without /proc, the memory counts as 1 GiB.
     pub fn probe() -> Self {
         Self::read(Path::new("/"), io::affinity::usable_cpus().unwrap_or_default(), files_max())
     }
 
-    /// Reads the resources as [`Host::probe`] does, from the proc and sys file systems below `root`.
+    /// Reads the resources like [`Host::probe`], from the proc and sys file systems below `root`.
     fn read(root: &Path, cpus: Vec<usize>, files_max: u64) -> Self {
         let machine_bytes = machine_bytes(root).unwrap_or(1 << 30);
         let groups = Groups::read(root);
@@ -76,8 +76,8 @@ pub fn lift_files_limit(files: u64) {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(files), maximum: Some(files) });
 }
 
-/// Returns true if the kernel's switch, as in `always [madvise] never`, is not at `never`. A kernel without the switch
-/// has no huge pages.
+/// Returns true if the kernel's switch, for instance `always [madvise] never`, is not set to `never`. A kernel without
+/// the switch has no huge pages.
 fn huge_pages(root: &Path) -> bool {
     let text = fs::read_to_string(root.join("sys/kernel/mm/transparent_hugepage/enabled")).unwrap_or_default();
     text.contains("[always]") || text.contains("[madvise]")
@@ -89,7 +89,7 @@ fn machine_bytes(root: &Path) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The control groups of this process: each folder from its own up to the root, for either version.
+/// The control groups of this process: each directory from its own up to the root, for either version.
 struct Groups {
     v2: Vec<PathBuf>,
     v1_memory: Vec<PathBuf>,
@@ -118,7 +118,7 @@ impl Groups {
         groups
     }
 
-    /// Returns the smallest limit on the way up.
+    /// Returns the smallest limit from the process's own group up to the root.
     fn memory_bytes(&self) -> Option<u64> {
         let number = |path: PathBuf| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
         let v2 = self.v2.iter().filter_map(|folder| number(folder.join("memory.max")));
@@ -144,8 +144,8 @@ impl Groups {
     }
 }
 
-/// Returns `base` joined with `path` and with each of its parents. In a container the path may not exist below `base`;
-/// the parents do.
+/// Returns `base` joined with `path` and with each of its parents. In a container, `path` may not exist below `base`,
+/// but its parents do.
 fn upwards(base: &Path, path: &str) -> Vec<PathBuf> {
     let relative = Path::new(path.trim_start_matches('/'));
     relative.ancestors().map(|part| base.join(part)).collect()

@@ -1,4 +1,4 @@
-//! Values of special kinds: addresses, log levels, CPU lists, the event back end, socket modes, files.
+//! Values of special kinds: addresses, log levels, CPU lists, the reactor, socket modes, files.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use super::value::{Shape, Value, Words, Wrong, one_of};
 
 /// The maximum number of addresses of one listener list.
 pub const ENDPOINTS_MAX: usize = 32;
-/// The longest path that the kernel takes for a Unix socket, without its final zero byte.
+/// The maximum length of the path of a Unix socket in the kernel, without its final zero byte.
 pub const UNIX_PATH_LEN_MAX: usize = 107;
 
 /// The address of a listener.
@@ -113,7 +113,7 @@ impl Value for Vec<ListenAddress> {
     }
 }
 
-/// Returns true for port 0, which requests any free port from the kernel and so may be listed more than once.
+/// Returns true for port 0. It requests any free port from the kernel, so it may be listed more than once.
 fn is_any_port(endpoint: &ListenAddress) -> bool {
     matches!(endpoint, ListenAddress::Tcp(address) if address.port() == 0)
 }
@@ -166,7 +166,7 @@ pub enum LogLevel {
     Off,
     /// Events that stop the server or lose data.
     Error,
-    /// Events that an operator should look at.
+    /// Events that need an operator's attention.
     Warn,
     /// Starts, stops and changes.
     #[default]
@@ -189,7 +189,7 @@ const LOG_LEVELS: [(&str, LogLevel); 6] = [
 /// The way in which workers wait for sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoChoice {
-    /// The reactor that measured better for this number of connections (docs/decisions/0003-io-uring.md).
+    /// The reactor that is faster for this number of connections (docs/decisions/0003-io-uring.md).
     #[default]
     Auto,
     /// epoll.
@@ -272,10 +272,10 @@ pub enum Pin {
     /// The kernel's scheduler decides.
     #[default]
     None,
-    /// A plan for this host decides. The program that starts the server makes the plan. Without one it acts as
-    /// [`Pin::None`].
+    /// A plan for this host decides. The program that starts the server makes the plan. Without a plan this is the same
+    /// as [`Pin::None`].
     Auto,
-    /// Worker n runs on the n-th CPU of the list. Never empty, each CPU once, in the order given.
+    /// Worker n runs on the n-th CPU of the list, which is never empty. Each CPU occurs once, in the given order.
     Cpus(Vec<usize>),
 }
 
@@ -335,7 +335,7 @@ impl Value for UnixMode {
     }
 }
 
-/// A file, or none.
+/// A file, or no file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilePath(pub Option<PathBuf>);
 
@@ -367,9 +367,9 @@ pub const FLASH_DEVICES_MAX: usize = 16;
 /// A file or a block device, and the size of its used part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlashPlace {
-    /// Path of the place.
+    /// The path of the file or device.
     pub path: PathBuf,
-    /// The size of the used part, from the start on.
+    /// The size of the used part, from the beginning.
     pub size: ByteSize,
 }
 
@@ -475,7 +475,7 @@ impl Words for CommandNames {
     }
 }
 
-/// The delimiter behind a key's prefix: one ASCII character that a key can contain.
+/// The delimiter after a key's prefix: one ASCII character that a key can contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delimiter(pub u8);
 

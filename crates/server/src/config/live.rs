@@ -21,13 +21,13 @@ pub struct Change {
     pub path: &'static str,
     /// The value before.
     pub before: String,
-    /// The value that the user wants now.
+    /// The requested value.
     pub after: String,
     /// The effect on a running server.
     pub reload: Reload,
 }
 
-/// Returns the differences between the settings in force and those that the user wants now.
+/// Returns the differences between the settings in force and the requested ones.
 pub fn changes(running: &Settings, wanted: &Settings) -> Vec<Change> {
     let change = |setting: &'static super::table::Setting| {
         let (before, after) = (setting.show(running), setting.show(wanted));
@@ -49,8 +49,8 @@ pub fn take(running: &mut (Settings, Origins), wanted: &Settings, origins: &Orig
     }
 }
 
-/// Changes the memory of a running server if `wanted` differs from the settings in force. Otherwise a size that a
-/// client has set meanwhile remains.
+/// Changes the memory of a running server if `wanted` differs from the settings in force. Otherwise the size remains,
+/// even if a client has changed it meanwhile.
 ///
 /// # Errors
 /// If the size cannot be applied: the error and its remedy.
@@ -68,9 +68,9 @@ pub fn resize(running: &Settings, wanted: &Settings, shared: &Shared) -> Result<
     })
 }
 
-/// Applies `wanted` to a running server's namespaces: creates new ones, and changes the others. `wanted` has numbers
-/// where its user specified them. An existing namespace keeps its number, whatever its position. Returns what was done
-/// and what remains, a line each.
+/// Applies `wanted` to a running server's namespaces: creates new ones, and changes the others. `wanted` has a number
+/// only if its user specified one. An existing namespace keeps its number, whatever its position. Returns a line for
+/// each change, and for each change that is still to be made.
 pub fn namespaces(running: &mut Settings, wanted: &Settings, shared: &Shared) -> Vec<String> {
     let mut lines = Vec::new();
     let prefixes_stay = match prefixes_fault(running, wanted) {

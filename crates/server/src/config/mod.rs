@@ -1,11 +1,11 @@
-//! The settings: from their table come the flags, the file, the sample, the docs page and the admin port's text.
+//! The settings. Their table defines the flags, the file, the sample, the docs page and the admin port's text.
 //!
 //! ```text
 //! defaults (table) -> CONFIG.toml -> command line -> Settings -> resolve(Host) -> Plan -> the server
-//!                     all faults at once, each with where, what and remedy
+//!                     all faults at once, each with its origin, description and remedy
 //! ```
-//! Invariants: a setting that is not in the table does not exist. A fault never leaves a half-changed value. The output
-//! of `sample` is read back to the defaults.
+//! Invariants: every setting is in the table. A fault never leaves a partly changed value. If the output of `sample` is
+//! read, the result is the defaults.
 
 pub mod fault;
 pub mod file;

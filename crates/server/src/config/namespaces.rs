@@ -1,11 +1,11 @@
-//! The namespaces of the file: `[[namespace]]` tables, one each, by a table of settings of their own.
+//! The namespaces of the file: one `[[namespace]]` table each, defined by their own table of settings.
 //!
 //! ```text
 //! [[namespace]]
 //! name = "sessions"              ──> number 1, 256 MiB of the store's memory, a listener of its own
 //! memory = "256MiB"
 //! memcached = ["127.0.0.1:11212"]
-//! prefix = "session:"               ──> and these keys of memcached clients of listen.memcached
+//! prefix = "session:"               ──> and the keys of listen.memcached's clients with this prefix
 //! ```
 
 use base::units::{ByteSize, TimeSpan};
@@ -52,7 +52,7 @@ impl Value for Name {
     }
 }
 
-/// The settings of a namespace. The table ([`KEYS`]) says what each field does.
+/// The settings of a namespace. The table ([`KEYS`]) describes each field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the table documents each field")]
 pub struct NamespaceSettings {
@@ -97,7 +97,7 @@ pub struct Key {
     pub live: bool,
     /// Its effect, in whole sentences.
     pub help: &'static str,
-    /// Its place in the settings.
+    /// Its field in the settings.
     pub value: fn(&mut NamespaceSettings) -> &mut dyn Value,
 }
 
@@ -220,14 +220,14 @@ impl Key {
 }
 
 impl NamespaceSettings {
-    /// Returns the keys that are not at their defaults, and the name, as lines of the file.
+    /// Returns the name, and the keys that differ from their defaults, as lines of the file.
     pub fn lines(&self) -> String {
         let plain = Self { name: Name(String::new()), ..Self::default() };
         let said = KEYS.iter().filter(|key| key.text(self) != key.text(&plain));
         said.map(|key| format!("{} = {}\n", key.key, key.text(self))).collect()
     }
 
-    /// Returns the server's configuration of it.
+    /// Returns the server's configuration of the namespace.
     pub fn config(&self, number: u8) -> NamespaceConfig {
         NamespaceConfig {
             name: self.name.0.clone(),
@@ -242,7 +242,7 @@ impl NamespaceSettings {
         }
     }
 
-    /// Returns the error of these settings, regardless of the host and the other namespaces.
+    /// Returns the error in these settings that is independent of the host and of the other namespaces.
     pub fn fault(&self) -> Option<Wrong> {
         let is_default = self.name.0 == DEFAULT_NAME;
         let number = self.number.said();
@@ -268,7 +268,7 @@ impl NamespaceSettings {
     }
 }
 
-/// Returns the numbers of namespaces, in their order: the configured one of each, or the lowest free one.
+/// Returns the numbers of namespaces, in their order. Each is the configured one, or the lowest free one.
 ///
 /// # Errors
 /// If a namespace's name or number is used already, or no number is free: its position and the error.
@@ -336,7 +336,7 @@ impl Reader<'_> {
         self.settings.namespaces = namespaces;
     }
 
-    /// Reads the keys of one namespace, over its values without them.
+    /// Reads the keys of one namespace. `namespace` has the values of absent keys.
     pub(super) fn namespace(&mut self, entries: &DeTable<'_>, mut namespace: NamespaceSettings) -> NamespaceSettings {
         for (name, value) in entries {
             let (at, path) = (name.span().start, format!("{TABLE}.{}", name.get_ref()));
@@ -363,7 +363,7 @@ impl Reader<'_> {
     }
 }
 
-/// Reads the keys of one namespace, as they stand below a `[[namespace]]` line, over its values without them.
+/// Reads the keys of one namespace in the form below a `[[namespace]]` line. Absent keys keep their values.
 ///
 /// # Errors
 /// If there are faults: each with its line.
@@ -386,8 +386,8 @@ pub fn read_one(
     if reader.faults.is_empty() { Ok(namespace) } else { Err(reader.faults) }
 }
 
-/// Returns a file's text with its namespaces replaced by these. The rest remains as it is, comments too, except those
-/// between the lines of a namespace.
+/// Returns a file's text with its namespaces replaced by these. The rest is unchanged, with its comments, except
+/// comments between the lines of a namespace.
 pub fn rewritten(text: &str, namespaces: &[NamespaceSettings]) -> String {
     let mut out = String::new();
     let mut within = false;

@@ -1,5 +1,5 @@
-//! The resolution of the user's settings for this host: `auto` becomes a value, and what this machine cannot provide is
-//! a fault.
+//! The resolution of the user's settings for this host: `auto` becomes a value. A setting that this machine cannot
+//! satisfy is a fault.
 
 use base::units::{ByteSize, TimeSpan};
 use io::listen::ListenAddr;
@@ -16,15 +16,15 @@ use crate::start::ServerConfig;
 use command::clients::endpoint::{Endpoint, Protocol};
 use command::keyspace::namespace_config::NamespaceConfig;
 
-/// The divisor of the host's memory that gives `auto` memory.
+/// The divisor of the host's memory for the `auto` memory.
 const MEMORY_SHARE: u64 = 4;
-/// The minimum of `auto` memory, if the host has twice as much.
+/// The minimum of the `auto` memory, if the host has at least twice as much.
 const MEMORY_AUTO_MIN: ByteSize = ByteSize::mib(64);
 /// The number of `auto` connections, if the limit of open files allows them.
 pub const MAXCONNS_AUTO: u64 = 10_000;
-/// The number of file descriptors for anything but clients: standard streams, log, listeners, admin connections.
+/// The number of file descriptors for other uses than clients: standard streams, log, listeners, admin connections.
 const FILES_FIXED: u64 = 128;
-/// The number of file descriptors of a worker beside its clients: reactor and waker.
+/// The number of file descriptors of a worker in addition to its clients: reactor and waker.
 const FILES_A_WORKER: u64 = 4;
 /// The maximum number of workers.
 const WORKERS_MAX: u64 = crate::start::WORKERS_MAX as u64;
@@ -34,15 +34,15 @@ const WORKERS_MAX: u64 = crate::start::WORKERS_MAX as u64;
 pub struct Plan {
     /// The configuration of the server.
     pub server: ServerConfig,
-    /// The settings, with every `auto` that matters to a reader resolved.
+    /// The settings, with every `auto` resolved that matters to a reader.
     pub resolved: Settings,
     /// The number of file descriptors that the process needs.
     pub files: u64,
-    /// Notes for the operator that are no errors, a sentence each.
+    /// Notes for the operator that are not errors, a sentence each.
     pub notes: Vec<String>,
 }
 
-/// Makes a plan for `host`. `origins` says where each setting came from.
+/// Makes a plan for `host`. `origins` has the origin of each setting.
 ///
 /// # Errors
 /// If settings contradict each other, or this host cannot provide them: a fault for each.
@@ -253,7 +253,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Resolves the places of items beside memory.
+    /// Resolves the places of items outside memory.
     fn places(&mut self, settings: &Settings) {
         self.flash(settings);
         self.checkpoint(settings);
@@ -338,12 +338,12 @@ impl Planner<'_> {
     }
 }
 
-/// Returns the most memory that makes sense on this host. The rest is for the kernel and the connections.
+/// Returns the maximum sensible memory on this host. The rest is for the kernel and the connections.
 fn memory_most(host: &Host) -> ByteSize {
     ByteSize::mib((host.memory_bytes() >> 20) * 9 / 10)
 }
 
-/// Returns the number of file descriptors for anything but clients.
+/// Returns the number of file descriptors for other uses than clients.
 fn files_fixed(workers: u64, listeners: u64) -> u64 {
     FILES_FIXED + workers * FILES_A_WORKER + listeners
 }

@@ -6,11 +6,11 @@ use super::namespaces::NamespaceSettings;
 use super::value::{Words, Wrong};
 use command::keyspace::routes::{PREFIX_BYTES_MAX, PREFIXES_MAX, Routes};
 
-/// Prefixes of one namespace.
+/// The prefixes of one namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prefixes(pub Vec<String>);
 
-/// Returns the error of one prefix, regardless of the others.
+/// Returns the error in one prefix that is independent of the others.
 fn wrong_with(prefix: &str) -> Option<Wrong> {
     let what = if prefix.is_empty() {
         "every key begins with an empty prefix"
@@ -45,7 +45,7 @@ impl Words for Prefixes {
     }
 }
 
-/// Checks that every prefix has an effect. `numbers` are the namespaces', in their order.
+/// Checks that every prefix has an effect. `numbers` are the numbers of the namespaces, in their order.
 ///
 /// # Errors
 /// If a prefix has no effect, because it is a duplicate or a shorter prefix leads to the same namespace: the position

@@ -11,7 +11,7 @@ use super::table::SETTINGS;
 use super::value::Auto;
 use command::push::notify::KeyEvents;
 
-/// The user's settings, `auto` not yet resolved. The table of settings ([`SETTINGS`]) says what each field does.
+/// The user's settings, with `auto` not resolved yet. The table of settings ([`SETTINGS`]) describes each field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the table of settings documents each field")]
 pub struct Settings {
@@ -64,7 +64,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Returns settings with all fields at zero, which the table's defaults are read into.
+    /// Returns settings with all fields at zero, into which the table's defaults are read.
     fn blank() -> Self {
         Self {
             memcached: Vec::new(),

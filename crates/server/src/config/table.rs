@@ -31,7 +31,7 @@ pub struct Setting {
     pub reload: Reload,
     /// Its effect, in whole sentences.
     pub help: &'static str,
-    /// Its place in the settings.
+    /// Its field in the settings.
     pub value: fn(&mut Settings) -> &mut dyn Value,
 }
 
@@ -85,7 +85,7 @@ impl Setting {
     }
 }
 
-/// The tables of the file in their order, with a line on each.
+/// The tables of the file in their order, each with a description.
 pub const TABLES: [(&str, &str); 6] = [
     ("listen", "Where clients and operators connect."),
     ("store", "The memory that items live in."),
@@ -552,7 +552,7 @@ pub static SETTINGS: [Setting; 45] = [
     },
 ];
 
-/// The names that scripts may use and that this build does not have: flag, path in the file, and description.
+/// Names that scripts may use but that this build does not support: flag, path in the file, and description.
 pub const ABSENT: [(&str, &str, &str); 3] = [
     ("grpc", "listen.grpc", "the gRPC service"),
     ("udp", "listen.udp", "memcached over UDP, and none is planned: replies of any size can be forged from afar"),

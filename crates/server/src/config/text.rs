@@ -1,4 +1,5 @@
-//! The texts that come from the table of settings: the sample file, the page in `docs/`, and the running values.
+//! The texts that are generated from the table of settings: the sample file, the page in `docs/`, and the running
+//! values.
 
 use std::fmt::Write;
 
@@ -122,7 +123,7 @@ pub fn running(settings: &Settings, origins: &Origins) -> String {
     out
 }
 
-/// Returns the facts that a help text has behind the sentence: range, flag, reload.
+/// Returns the facts that follow a help text: range, flag, reload.
 pub fn facts(setting: &Setting) -> Vec<String> {
     let mut facts = Vec::new();
     facts.extend(setting.show_range());

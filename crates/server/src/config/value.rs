@@ -57,8 +57,8 @@ pub trait Value {
     /// Returns the placeholder of a help text, such as `SIZE`.
     fn placeholder(&self) -> &'static str;
 
-    /// Returns the number that a range bounds: bytes, nanoseconds or a count. `None` if there is none, or if it is
-    /// `auto`.
+    /// Returns the number that a range limits: bytes, nanoseconds or a count. `None` if there is no such number, or if
+    /// the value is `auto`.
     fn magnitude(&self) -> Option<u64> {
         None
     }
@@ -87,9 +87,9 @@ pub trait Value {
     }
 }
 
-/// A list of texts that are only checked, one by one.
+/// A list of texts that are only checked individually.
 pub trait Words: Sized {
-    /// The placeholder of a help text, as of [`Value::placeholder`].
+    /// The placeholder of a help text: see [`Value::placeholder`].
     const PLACEHOLDER: &'static str;
 
     /// Returns the texts.
@@ -129,7 +129,7 @@ impl<L: Words> Value for L {
     }
 }
 
-/// A number with its unit. Its parameters: the placeholder, and two units to write behind a bare number.
+/// A number with its unit. Its parameters: the placeholder, and two units that the remedy suggests for a bare number.
 macro_rules! measure {
     ($kind:ident, $placeholder:literal, $units:expr) => {
         impl Value for $kind {
@@ -219,10 +219,10 @@ impl Value for bool {
     }
 }
 
-/// A value, or the word `auto`: the program chooses at start.
+/// A value, or the word `auto`: then the program chooses at start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Auto<T> {
-    /// Chosen at start from what the machine has.
+    /// Chosen at start from the machine's resources.
     #[default]
     Auto,
     /// The user's value.

@@ -1,4 +1,4 @@
-//! The running server's side.
+//! The running server's side of a handover.
 
 use std::io::{ErrorKind, Result};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,16 +19,16 @@ use super::wire::{
 use crate::admin::Bound;
 use crate::shared::Shared;
 
-/// Time limit of the new process from the offer until it is ready: no client waits meanwhile.
+/// The time limit for the new process from the offer until it is ready. Clients are served meanwhile.
 const READY_PATIENCE: Duration = Duration::from_secs(60);
-/// Time that values that arrive in pieces may take to complete before connections leave. All clients are served
+/// The time that values being received in pieces have to complete before connections leave. All clients are served
 /// meanwhile.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(1);
-/// Time limit to open the memory and start the threads, while no client is served.
+/// The time limit to open the memory and start the threads, while no client is served.
 const TAKE_PATIENCE: Duration = Duration::from_secs(10);
 /// Time that the new process may take from `go` until it serves.
 const SERVE_PATIENCE: Duration = Duration::from_secs(10);
-/// Time that the new process is watched once it serves, in case its build fails with the first clients.
+/// The time for which the new process is watched after it serves, in case its build fails with the first clients.
 const WATCH: Duration = Duration::from_secs(1);
 /// Interval at which the watch checks for a stop request.
 const WATCH_STEP: Duration = Duration::from_millis(20);
@@ -59,15 +59,15 @@ pub struct Kept {
     pub estate: Estate,
     /// Its admin port.
     pub admin: Option<Bound>,
-    /// The names that it is found by.
+    /// The names by which it is found.
     pub names: Names,
-    /// The log line that says what happened.
+    /// The log line that describes the failure.
     pub line: String,
 }
 
 impl Giver {
-    /// Starts to wait for a process that wants to take over the server that listens at `addrs` and has its admin port
-    /// at `admin`. When this returns, such a process can find the server. `names` are the names that the server already
+    /// Starts to wait for a process that wants to take over. The server listens at `addrs` and has its admin port at
+    /// `admin`. When this returns, such a process can find the server. `names` are the names that the server already
     /// has.
     ///
     /// # Errors
@@ -91,11 +91,11 @@ impl Giver {
         Ok(Self { heir, waker, thread: Some(thread) })
     }
 
-    /// Hands everything over to the new process. `Ok`: the new process has served for [`WATCH`], has ended in order, or
-    /// `is_stopped` reported a stop of this process. The caller then exits.
+    /// Hands everything over to the new process. `Ok`: the new process has served for [`WATCH`] or has ended in order,
+    /// or `is_stopped` reported a stop of this process. The caller then exits.
     ///
     /// # Errors
-    /// If the hand-over fails: the state to resume with. `Err(None)`: the new process is alive and could not be killed,
+    /// If the handover fails: the state to resume with. `Err(None)`: the new process is alive and could not be killed,
     /// so this process must not resume.
     pub fn give(
         &self,
@@ -131,14 +131,14 @@ impl Giver {
 impl Drop for Giver {
     fn drop(&mut self) {
         self.waker.wake();
-        // A conversation in progress ends with its peer or with the process. It holds nothing that others need.
+        // A conversation in progress ends with its peer or with this process. It holds no resource that others need.
         if let Some(thread) = self.thread.take_if(|thread| thread.is_finished()) {
             let _ = thread.join();
         }
     }
 }
 
-/// Describes why no message comes from the new process.
+/// Describes why no message arrives from the new process.
 fn gone(error: std::io::Error) -> String {
     match error.kind() {
         ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
@@ -149,9 +149,9 @@ fn gone(error: std::io::Error) -> String {
     }
 }
 
-/// Waits until the new process serves, and watches it for [`WATCH`]. Returns an error if it exits meanwhile. The new
-/// process may read from the connections from now on, so this process closes its copies. It could not continue with
-/// them, and clients notice at once if the new process closes one.
+/// Waits until the new process serves, and watches it for [`WATCH`]. Returns an error if it exits meanwhile. From now
+/// on the new process may read from the connections. So this process could not continue with its copies, and closes
+/// them. Clients then notice at once if the new process closes a connection.
 fn see_it_serve(pass: &Pass, estate: &mut Estate, is_stopped: &dyn Fn() -> bool) -> std::result::Result<(), String> {
     let heard = hear(pass, SERVE_PATIENCE);
     estate.connections.clear();
@@ -170,7 +170,8 @@ fn see_it_serve(pass: &Pass, estate: &mut Estate, is_stopped: &dyn Fn() -> bool)
     }
 }
 
-/// Sends all state, and `go` once the new process has taken it. Returns the reason if the new process does not take it.
+/// Sends all state, and `go` once the new process has accepted it. Returns the reason if the new process does not
+/// accept it.
 fn hand_over(pass: &Pass, estate: &Estate, admin: Option<&Bound>, names: &Names) -> std::result::Result<(), String> {
     say_connections(pass, &estate.connections).map_err(gone)?;
     if let Some(users) = &estate.users {

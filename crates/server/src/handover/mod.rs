@@ -1,20 +1,20 @@
-//! The hand-over of a server's memory, listeners and connections to another process: `gannet serve --upgrade`.
+//! The handover of a server's memory, listeners and connections to another process: `gannet serve --upgrade`.
 //!
 //! ```text
-//!   the new one                                     the running one
-//!   connects by the address to be listened on  ──>  checks that the peer has the same user
+//!   the new process                                 the running process
+//!   connects by the address to listen on       ──>  checks that the peer has the same user
 //!   hello: version; the process      ───────────>
 //!                            <───────────────────   offer: addresses, sizes; the memory, devices of flash
 //!   do layout and sizes fit? reads the settings,
-//!   binds what is not offered
+//!   binds addresses that are not offered
 //!   ready                    ───────────────────>   accepts no more; connections leave between two requests;
 //!                            <───────────────────   all threads end; the memory is left in order
-//!                            connections, listeners, the admin port, the names to be found by
+//!                            connections, listeners, the admin port, the names by which it is found
 //!   opens the memory, starts its threads
 //!   taken                    ───────────────────>
 //!                            <───────────────────   go
 //!   serves                   ───────────────────>   closes its copies of the connections; watches the new one
-//!   over (it ends in order)  ───────────────────>   ends; or ends after a second without a word
+//!   over (it ends in order)  ───────────────────>   ends; it also ends a second after `serves` without `over`
 //! ```
 //!
 //! Invariants:

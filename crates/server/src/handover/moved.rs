@@ -1,4 +1,4 @@
-//! Connections between their workers: on the way to one, and after they have left one.
+//! Connections between workers: on the way to a worker, and after they have left one.
 
 use command::clients::endpoint::Endpoint;
 use command::handover::Carried;
@@ -12,7 +12,7 @@ pub struct Arrival<S> {
     pub stream: S,
     /// The listener that accepted it.
     pub endpoint: Endpoint,
-    /// State that another worker or process left of it.
+    /// The state with which another worker or process released it.
     pub carried: Option<Arc<Carried>>,
 }
 
@@ -25,9 +25,9 @@ impl<S> From<(S, Endpoint)> for Arrival<S> {
 /// A connection that has left its worker.
 #[derive(Debug)]
 pub struct Moved<S> {
-    /// Its socket, open, and in no reactor.
+    /// Its socket, which is open and not in a reactor.
     pub stream: S,
-    /// State that its worker left of it.
+    /// The state with which its worker released it.
     pub carried: Arc<Carried>,
     /// Its subscriptions. They collect published messages until the last worker has ended.
     pub(crate) subscriber: Option<Subscriber>,
@@ -40,7 +40,7 @@ impl<S> Moved<S> {
     }
 }
 
-/// Bytes that came before a connection moved, to be received before those of its socket.
+/// Bytes that were received before a connection moved. They come before those of its socket.
 #[derive(Debug)]
 pub(crate) struct Early {
     carried: Arc<Carried>,
@@ -58,7 +58,7 @@ impl Early {
         &self.carried.input[self.taken..]
     }
 
-    /// Moves what fits into `into`. Returns the number of bytes.
+    /// Moves as many bytes as fit into `into`. Returns their number.
     pub(crate) fn take(&mut self, into: &mut [u8]) -> usize {
         let count = self.rest().len().min(into.len());
         into[..count].copy_from_slice(&self.rest()[..count]);

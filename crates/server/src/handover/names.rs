@@ -1,8 +1,8 @@
 //! The names of abstract sockets by which a new process finds the running server: one for each listening address. A
 //! process that will listen on the same address finds them without a process number or a file.
 //!
-//! The names are handed over with the rest. A process that connects during a takeover waits in the name's queue, and
-//! the new server accepts it. A name is never free meanwhile.
+//! The names are handed over with everything else. A process that connects during a takeover waits in the name's queue,
+//! and the new server accepts it. A name is never unbound meanwhile.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -15,8 +15,8 @@ use sha2::{Digest, Sha256};
 pub struct Names(Vec<(ListenAddr, PassListener)>);
 
 impl Names {
-    /// Binds the names of `addrs`. A name that is in `had` is reused. A name that cannot be bound is logged and left
-    /// out: the server can be taken over by its other addresses.
+    /// Binds the names of `addrs`. A name in `had` is reused. A name that cannot be bound is logged and left out: the
+    /// server can still be taken over through its other addresses.
     pub(super) fn listen(addrs: &[ListenAddr], had: Self) -> Self {
         let mut had = had.0;
         let mut names = Vec::new();
@@ -53,7 +53,7 @@ impl Names {
     }
 }
 
-/// Returns the name by which the server that listens at `addr` is taken over.
+/// Returns the name through which the server that listens at `addr` is taken over.
 pub(super) fn name_of(addr: &ListenAddr) -> Vec<u8> {
     let place = match addr {
         ListenAddr::Tcp(addr) => format!("tcp/{addr}"),

@@ -1,4 +1,4 @@
-//! The new server's side.
+//! The new server's side of a handover.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -25,11 +25,11 @@ use crate::admin::Bound;
 use crate::config::kinds::FlashPlace;
 use crate::start::config::{ServerConfig, endpoints, store_config};
 
-/// Time limit of the running server to release its connections, and then its threads.
+/// The time limit for the running server to release its connections, and then its threads.
 const HANDED_PATIENCE: Duration = Duration::from_secs(60);
-/// Time that the running process may take to exit once its end of the socket is closed.
+/// The time that the running process may take to exit once its end of the socket is closed.
 const ORPHAN_PATIENCE: Duration = Duration::from_secs(1);
-/// Attempts to connect to a running server that exits before it offers anything.
+/// The number of attempts to connect, if the running server exits before it offers anything.
 const MEETINGS_MAX: usize = 3;
 
 /// A refused takeover: the reason and its remedy in one line.
@@ -51,16 +51,16 @@ impl Refused {
     }
 }
 
-/// State that a running server has released.
+/// The state that a running server has released.
 #[derive(Debug, Default)]
 pub struct Received {
     /// The state that its clients depend on.
     pub estate: Estate,
     /// Its admin port.
     pub admin: Option<Bound>,
-    /// The names that it was found by.
+    /// The names by which it was found.
     pub names: Names,
-    /// True if the running process exited before it had handed everything over. No other process serves then.
+    /// True if the running process exited before it had handed everything over. Then no other process serves.
     pub is_orphaned: bool,
 }
 
@@ -143,18 +143,18 @@ impl Taking {
         self.memory_bytes
     }
 
-    /// Returns true if the running server has its admin port there and will hand it over.
+    /// Returns true if the running server has its admin port at `addr` and will hand it over.
     pub fn has_admin(&self, addr: SocketAddr) -> bool {
         self.admin == Some(addr)
     }
 
-    /// Returns true if the running server listens there and will hand the listener over.
+    /// Returns true if the running server listens at `addr` and will hand the listener over.
     pub fn has(&self, addr: &ListenAddr) -> bool {
         self.addrs.contains(addr)
     }
 
-    /// Receives all that the running server releases. From here on no client is served until this server serves, or the
-    /// takeover fails.
+    /// Receives everything that the running server releases. From here on no client is served until this server serves,
+    /// or the takeover fails.
     ///
     /// # Errors
     /// If the takeover fails: see [`Refused`]. The running server then resumes.
@@ -202,8 +202,8 @@ impl Taking {
         is_end(error) && self.server.has_ended(ORPHAN_PATIENCE)
     }
 
-    /// Reports that everything is taken. After `Ok` the caller serves. If the running server is still alive, it watches
-    /// the caller from then on.
+    /// Reports that everything is received. After `Ok` the caller serves. If the running server is still alive, it
+    /// watches the caller from then on.
     ///
     /// # Errors
     /// If the takeover fails: see [`Refused`]. The running server then resumes, and this process must exit.
@@ -222,8 +222,8 @@ impl Taking {
     }
 }
 
-/// The server that was taken over from. It takes memory and listeners back if this process exits within a second
-/// without having called [`Predecessor::tell_over`].
+/// The previous server. It takes memory and listeners back if this process exits within a second without having called
+/// [`Predecessor::tell_over`].
 #[derive(Debug)]
 pub struct Predecessor(Pass);
 
@@ -284,7 +284,7 @@ struct Offered {
     devices: Vec<Arc<File>>,
 }
 
-/// Checks what is offered of a store. Returns it if it matches the settings.
+/// Checks the offered parts of a store. Returns the store if it matches the settings.
 fn offered(
     body: &Value,
     mut descriptors: impl Iterator<Item = OwnedFd>,
@@ -344,7 +344,7 @@ fn unlinked(path: &Path) -> Refused {
     ))
 }
 
-/// Returns the offered devices in the order of the configuration, if they are those that it names.
+/// Returns the offered devices in the order of the configuration, if the configuration names exactly these.
 fn offered_devices(body: &Value, files: Vec<Arc<File>>, config: &ServerConfig) -> Result<Vec<Arc<File>>, Refused> {
     let body: Vec<Value> = body.as_array().cloned().unwrap_or_default();
     let place = |body: &Value| Some((body["path"].as_str()?.to_owned(), body["bytes"].as_u64()?));

@@ -1,4 +1,4 @@
-//! The messages of a hand-over: each a text with descriptors, and the bytes of connections.
+//! The messages of a handover: each is a text with descriptors, and the bytes of connections.
 
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,9 +15,9 @@ use crate::config::kinds::FlashPlace;
 
 /// The version of these messages. Any other version is refused.
 pub(super) const PROTOCOL: u64 = 2;
-/// Time limit for the next message of a kind that needs no work, and for room to send one.
+/// The time limit for the next message if it needs no work, and for room to send a message.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
-/// The number of connections in one message. Their texts fit, however long they are.
+/// The number of connections in one message. Their texts always fit.
 const CONNECTIONS_A_MESSAGE: usize = 32;
 
 /// Sends a message of the kind `is`; see [`Pass::send`].
@@ -79,7 +79,7 @@ pub(super) fn say_connections(pass: &Pass, connections: &[Moved<AcceptedStream>]
     Ok(())
 }
 
-/// Sends bytes in as many messages as they take. The receiver knows their number.
+/// Sends bytes in as many messages as necessary. The receiver knows their number.
 pub(super) fn say_bytes(pass: &Pass, bytes: &[u8]) -> Result<()> {
     bytes.chunks(MESSAGE_BYTES_MAX).try_for_each(|part| pass.send(part, &[], PATIENCE))
 }
@@ -107,7 +107,7 @@ pub(super) fn hear_connections(pass: &Pass, heard: Heard) -> Result<Vec<Moved<Ac
     for ((mut carried, lengths), fd) in carried.into_iter().zip(heard.descriptors) {
         let own = rest.split_off(..lengths.iter().sum()).ok_or_else(broken)?;
         carried.decode_bytes(own, lengths).ok_or_else(broken)?;
-        // A client that has disconnected meanwhile is no reason to stop.
+        // A client that has disconnected meanwhile does not stop the handover.
         if let Ok(stream) = AcceptedStream::adopt(fd) {
             connections.push(Moved::received(stream, carried));
         }
@@ -115,7 +115,7 @@ pub(super) fn hear_connections(pass: &Pass, heard: Heard) -> Result<Vec<Moved<Ac
     Ok(connections)
 }
 
-/// Sends descriptors that each belong to an address, in as many messages of the kind `is` as they take.
+/// Sends descriptors that each belong to an address, in as many messages of the kind `is` as necessary.
 fn say_places<'a>(pass: &Pass, is: &str, places: impl Iterator<Item = (&'a ListenAddr, BorrowedFd<'a>)>) -> Result<()> {
     let places: Vec<_> = places.collect();
     for some in places.chunks(DESCRIPTORS_MAX) {

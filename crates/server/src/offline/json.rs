@@ -9,10 +9,10 @@ use super::{Entry, ValueReply, name_text};
 use crate::shared::Shared;
 use base::clock::UnixMillis;
 
-/// The version of the lines.
+/// The version of the format.
 const VERSION: u32 = 1;
 
-/// Encodes bytes: text as it is, and other bytes as base64.
+/// Encodes bytes: text unchanged, and other bytes as base64.
 fn bytes(bytes: &[u8]) -> Json {
     match std::str::from_utf8(bytes) {
         Ok(text) => json!(text),

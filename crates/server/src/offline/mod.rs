@@ -1,15 +1,15 @@
-//! Reads a memory file that no server uses, and the flash that it was used with. Reports every live item, one after
-//! another, and changes neither.
+//! Reads a memory file that no server uses, with the flash that it was used with. Reports every live item, one after
+//! another, and changes neither the file nor the flash.
 //!
 //! ```text
-//!   file ── maps of this process alone ── opened as at a start: mended there ── walk over the keys ── one entry each
-//!   flash ── read alone ───────────────── what is named there, or found again ──────┘
+//!   file ── private maps ── opened as at a start, repaired in the maps ── walk over the keys ── one entry each
+//!   flash ── read-only ──── items that the index names, or that are found again ──┘
 //! ```
 //!
 //! Invariants:
 //! - The reported items are those that a server would serve if it opened the file now.
-//! - No device is written. Data that the previous process had still to write there is reported from the file.
-//! - Memory is bounded by the pages that the repair touches, the largest value and the reads of a walk's step.
+//! - No device is written. Data that the previous process had not written to the device yet is reported from the file.
+//! - Memory is limited to the pages that the repair touches, the largest value and the reads of one step of the walk.
 
 mod json;
 
@@ -45,7 +45,7 @@ pub struct Offline {
     reads: Reads,
 }
 
-/// The reads of the devices, if there are any. No other part of the reader waits.
+/// The reads of the devices, if there are any. Nothing else in this module waits.
 struct Reads(Option<(Arc<Flash>, Scratch)>);
 
 impl Reads {
@@ -73,7 +73,7 @@ pub struct Entry<'e> {
 
 /// A value.
 pub enum ValueReply<'e> {
-    /// A string, a number's digits.
+    /// A string, or the digits of a number.
     Bytes(&'e [u8]),
     /// A hash, or a record.
     Record(Record<'e>),
@@ -84,7 +84,7 @@ pub enum ValueReply<'e> {
 pub struct Counts {
     /// The number of items that were reported.
     pub reported: u64,
-    /// The number of items that exist and cannot be read: a part of them is lost, or their bytes or their device are
+    /// The number of items that exist but cannot be read: a part of them is missing, or their bytes or their device are
     /// damaged.
     pub lost: u64,
 }
@@ -106,7 +106,7 @@ impl Offline {
             file_index: index,
             huge_pages: false,
             flash: flash.to_vec(),
-            // A view makes room for nothing.
+            // A view never evicts to make room.
             evict: false,
             ..ServerConfig::default()
         };
@@ -130,7 +130,7 @@ impl Offline {
         segment::longest_item(&self.shared.store, UnixMillis::now())
     }
 
-    /// Copies every live item to an empty store: those in memory first, then as many of those on flash as fit.
+    /// Copies every live item to an empty store: first the items in memory, then as many of those on flash as fit.
     ///
     /// # Errors
     /// If a store has no handle left.
@@ -178,7 +178,7 @@ impl Offline {
             }
             match stepped {
                 Ok(next) => cursor = next,
-                // The value on flash was requested.
+                // The value was requested from flash.
                 Err(_) => self.reads.work(),
             }
         }
@@ -190,14 +190,14 @@ impl Offline {
         self.shared.store.stats().flash_failed
     }
 
-    /// Returns the names of namespaces and of sets of records, as the server retains them: a line each.
+    /// Returns the names of namespaces and of sets of records, as the server stores them: one line each.
     pub fn names(&self) -> Vec<String> {
         json::names(&self.shared)
     }
 }
 
-/// Returns the description of the items on flash in a memory file, without reading the flash. `None`: there are none,
-/// or the file does not say. `boot` is the boot of the machine, as in [`segment::Power`].
+/// Returns the description of the items on flash in a memory file, without reading the flash. `None`: there are no such
+/// items, or the file has no description. `boot` is the boot of the machine, as in [`segment::Power`].
 ///
 /// # Errors
 /// If the file cannot be opened.
@@ -206,7 +206,7 @@ pub fn left_on_flash(file: &Arc<MapFile>, boot: u128) -> Result<Option<LeftOnFla
     Ok(words.and_then(|words| LeftOnFlash::of(words.count(), |number| words.load(number))))
 }
 
-/// Reports one item. `None`: a client would not see the item. False: it cannot be read.
+/// Reports one item. Returns `None` if a client would not see the item, and false if it cannot be read.
 fn tell<E>(
     shared: &Shared,
     guard: &Guard<'_>,
@@ -228,7 +228,7 @@ fn tell<E>(
     let parts = KeyParts { guard, key };
     let record = Kind::of(kind).map(|kind| Record::of(kind, typed, &shared.sets, &parts));
     let Some(Ok(record)) = record else { return Ok(Some(false)) };
-    // After its set was truncated, a record no longer exists.
+    // The record's set was truncated, so the record no longer exists.
     let Some(record) = record else { return Ok(None) };
     match is_whole(&record, guard.now()) {
         Some(0) => Ok(None),
@@ -237,7 +237,7 @@ fn tell<E>(
     }
 }
 
-/// Returns its number of bins; `None` if it cannot be read to its end.
+/// Returns the number of bins of a record; `None` if it cannot be read completely.
 fn is_whole(record: &Record<'_>, now: UnixMillis) -> Option<usize> {
     record.bins(now.0).try_fold(0, |count, bin| bin.ok().map(|_| count + 1))
 }
@@ -249,7 +249,7 @@ fn ends_of(item: &Item<'_>) -> Option<UnixMillis> {
     }
 }
 
-/// The source of the parts of a large record.
+/// Reads the parts of a large record.
 #[derive(Debug)]
 struct KeyParts<'t> {
     guard: &'t Guard<'t>,

@@ -18,7 +18,7 @@ pub struct ServerConfig {
     pub memcached: Vec<ListenAddr>,
     /// Addresses of the Redis protocol. At least one address in all.
     pub resp: Vec<ListenAddr>,
-    /// The file that the settings are from, to persist changes.
+    /// The file that the settings were read from, for persisting changes.
     pub config_file: Option<std::path::PathBuf>,
     /// Additional listeners, for the keys of other namespaces.
     pub endpoints: Vec<(Endpoint, ListenAddr)>,
@@ -26,9 +26,9 @@ pub struct ServerConfig {
     pub namespaces: Vec<NamespaceConfig>,
     /// Address of the admin port, if there is one.
     pub admin: Option<std::net::SocketAddr>,
-    /// The memory of the store's heap and index. The connections' buffers come on top: at most
-    /// [`crate::buffers::BYTES_A_WORKER_MAX`] for each worker, and with io_uring [`io::uring::BYTES_MAX`] and 128 bytes
-    /// for each connection more.
+    /// The memory of the store's heap and index. The connections' buffers are added: at most
+    /// [`crate::buffers::BYTES_A_WORKER_MAX`] for each worker. With io_uring, [`io::uring::BYTES_MAX`] for each worker
+    /// and 128 bytes for each connection are added too.
     pub memory_bytes: u64,
     /// The upper bound of `memory_bytes` while the server runs; a smaller value counts as `memory_bytes`. It reserves
     /// address space, no memory.
@@ -45,7 +45,7 @@ pub struct ServerConfig {
     pub connections_max: usize,
     /// The time without received bytes after which a connection is closed.
     pub idle_timeout: Option<Duration>,
-    /// The time after which a stalled connection is closed: one that takes nothing of its output, or that holds an
+    /// The time after which a stalled connection is closed: its client reads nothing of its output, or it holds an
     /// incomplete request while others wait for its buffer.
     pub stall_timeout: Duration,
     /// Time for which a stop waits for requests in flight before it closes their connections.
@@ -67,13 +67,13 @@ pub struct ServerConfig {
     /// The number of requests of one session that are served before the other sessions, at most
     /// [`command::visit::progress::OPS_A_BATCH`].
     pub requests_a_visit: usize,
-    /// File of users and their secrets; without it every client may use the server.
+    /// The file of users and their secrets. Without it, every client may use the server.
     pub auth_file: Option<std::path::PathBuf>,
     /// File that users of the Redis protocol and their rights are read from and written to.
     pub acl_file: Option<std::path::PathBuf>,
     /// True if items are evicted to make room. Otherwise an item that does not fit is refused.
     pub evict: bool,
-    /// The file that holds the store's memory. Without it, the memory belongs to the process.
+    /// The file that contains the store's memory. Without it, the memory belongs to the process.
     pub file: Option<std::path::PathBuf>,
     /// Place of the index of a store in a file.
     pub file_index: IndexPlace,
@@ -83,13 +83,13 @@ pub struct ServerConfig {
     pub file_reset: bool,
     /// True if memory without a file can be taken over by another process.
     pub upgradable: bool,
-    /// Devices and files that evicted items go to.
+    /// The devices and files that evicted items are written to.
     pub flash: Vec<FlashPlace>,
-    /// True if flash devices are reset. All their contents are lost, also another owner's data.
+    /// True if flash devices are reset. All their contents are lost, including another owner's data.
     pub flash_reset: bool,
     /// The mean size of an item on flash, in bytes.
     pub flash_item_bytes: u64,
-    /// Bytes that may be written to devices a day; 0: no limit.
+    /// The number of bytes that may be written to devices per day; 0: no limit.
     pub flash_writes_a_day_bytes: u64,
     /// True if requests are counted by key prefix from the start.
     pub prefix_stats: bool,
@@ -186,7 +186,7 @@ impl ServerConfig {
     }
 
     /// Returns the maximum number of connections of one worker. The acceptor selects the least loaded worker, so an
-    /// even share and a small margin are never exceeded.
+    /// even share with a small margin is never exceeded.
     pub(crate) fn sessions_max(&self) -> usize {
         self.connections_max.div_ceil(self.workers) + 1
     }
@@ -195,7 +195,7 @@ impl ServerConfig {
 /// The reason why a server did not start.
 #[derive(Debug)]
 pub enum StartError {
-    /// The configuration is impossible.
+    /// The configuration cannot be satisfied.
     Config(&'static str),
     /// An address could not be bound.
     Bind {
@@ -288,8 +288,8 @@ impl From<std::io::Error> for StartError {
     }
 }
 
-/// The number of store handles beyond the workers': for the admin port, for tools in this process, and for the thread
-/// that fills rebuilt indexes.
+/// The number of store handles in addition to the workers': for the admin port, for tools in this process, and for the
+/// thread that enters earlier records into rebuilt indexes.
 pub(super) const LANES_SPARE: usize = 3;
 
 /// Returns every listener with its protocol and namespace.

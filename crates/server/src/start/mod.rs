@@ -52,9 +52,9 @@ impl Server {
         Ok(Self::prepare(config, Estate::default())?.go())
     }
 
-    /// Prepares a server that continues what another one handed over: its memory, its connections, and its listeners
-    /// that `config` also names. No client is served before [`Prepared::go`]. If the prepared server is dropped
-    /// instead, the other server can resume with all of it.
+    /// Prepares a server that continues with the state that another server handed over: its memory, its connections,
+    /// and those of its listeners that `config` also names. No client is served before [`Prepared::go`]. If the
+    /// prepared server is dropped instead, the other server can resume with all of it.
     pub fn prepare(config: ServerConfig, estate: Estate) -> Result<Prepared, StartError> {
         check(&config)?;
         io::allocation::return_free_memory_early();
@@ -71,7 +71,7 @@ impl Server {
             let path = shared.config.acl_file.clone().unwrap_or_default();
             shared.users.take_up(&users).map_err(|error| StartError::Rights { path, error })?;
         }
-        // Not earlier: if the memory file were refused after this, connected clients would be reset.
+        // This must not happen earlier: if the memory file were refused after it, connected clients would be reset.
         for listener in &mut listeners {
             let addr = listener.addr().clone();
             bind_patiently(|| listener.listen(backlog)).map_err(|error| StartError::Bind { addr, error })?;
@@ -80,7 +80,7 @@ impl Server {
     }
 }
 
-/// Binds the addresses of `config` that name a port and that `is_had` does not report as handed over.
+/// Binds the addresses of `config` that name a port and that were not handed over according to `is_had`.
 ///
 /// # Errors
 /// [`StartError::Bind`].
@@ -107,7 +107,7 @@ fn load_rights(config: &ServerConfig, budget: &Arc<Budget>) -> Result<Users, Sta
         .map_err(|error| StartError::Rights { path: path.map(Into::into).unwrap_or_default(), error })
 }
 
-/// Checks that the files of users can be loaded. A new process calls it before the running server hands over.
+/// Checks that the files of users can be loaded. A new process calls this before the running server hands over.
 ///
 /// # Errors
 /// If a file cannot be loaded.
@@ -128,8 +128,8 @@ fn open_store(config: &ServerConfig, left: Left, now: UnixMillis) -> Result<Open
     Ok((store, background, None))
 }
 
-/// Creates the store and all that a server's threads share, and starts nothing. For [`Server::start`], and for a
-/// simulation that runs the workers itself. `started` is the wall-clock time now.
+/// Creates the store and all state that a server's threads share, and starts no thread. For [`Server::start`], and for
+/// a simulation that runs the workers itself. `started` is the wall-clock time now.
 pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared>, segment::Background), StartError> {
     assemble_in(config, Left::default(), started)
 }
@@ -204,7 +204,8 @@ fn live(config: &ServerConfig) -> Live {
     }
 }
 
-/// Creates the store and the shared state like [`assemble`], in the memory that another server left, if there is any.
+/// Creates the store and the shared state like [`assemble`], in the memory that another server released, if there is
+/// any.
 pub(crate) fn assemble_in(
     config: ServerConfig,
     left: Left,

@@ -26,12 +26,12 @@ pub(crate) struct Left {
     pub(crate) devices: Vec<Arc<File>>,
     /// The users of this process, so that their files are not read again.
     pub(crate) known: Option<Known>,
-    /// True if the store is only read and nothing of it is changed.
+    /// True if the store is only read and never changed.
     pub(crate) is_view: bool,
 }
 
-/// Returns the file that holds the store's memory, if any: the one that was handed over, the configured one, or an
-/// unnamed one that can be handed over.
+/// Returns the file with the store's memory, if there is one: the file that was handed over, the configured file, or an
+/// unnamed file that can be handed over.
 pub(crate) fn memory_file(config: &ServerConfig, left: Option<Arc<MapFile>>) -> Result<Option<StoreFile>, StartError> {
     let (file, reset) = match (left, &config.file) {
         (Some(file), _) => (file, false),

@@ -17,9 +17,9 @@ use io::{Backend, Received};
 use segment::Guard;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The time that a part of a value may take to arrive in place.
+/// The time in which a part of a value must be received in place.
 const ARRIVAL_NS_MAX: u64 = 1_000_000_000;
-/// The interval at which in-place receives are checked for that time.
+/// The interval at which in-place receives are checked against that time.
 const CHECK_NS: u64 = 25_000_000;
 
 /// Adds a session with an in-place receive to the list.
@@ -28,7 +28,7 @@ pub(super) fn note_arrival<B: Backend>(core: &mut Core<B>, index: u32) {
         return;
     }
     if core.arrivals.sessions.len() == ARRIVALS_MAX {
-        // There are never more in-place receives than that, and this one is not in the list.
+        // The number of in-place receives never exceeds that, and this one is not in the list.
         let sessions = &core.sessions;
         let arrives = |index: &u32| sessions.peek(*index as usize).is_some_and(|session| session.state.is_arriving());
         core.arrivals.sessions.retain(arrives);
@@ -36,7 +36,7 @@ pub(super) fn note_arrival<B: Backend>(core: &mut Core<B>, index: u32) {
     core.arrivals.sessions.push(index);
 }
 
-/// Receives once into the place of the value. Returns the number of bytes, or `None` if the session is dead.
+/// Receives once into the value's place in the store. Returns the number of bytes, or `None` if the session is dead.
 pub(super) fn receive_arrival<B: Backend>(core: &mut Core<B>, index: u32) -> Option<usize> {
     let session = core.sessions.at(index);
     let room = session.state.arrival_room(&core.ctx.shared.store);
@@ -69,7 +69,7 @@ pub(super) fn arrivals_due<B: Backend>(core: &Core<B>) -> bool {
     !core.arrivals.sessions.is_empty() && core.now_ns - core.arrivals.checked_ns >= CHECK_NS
 }
 
-/// Moves values of slow senders into buffers, so that they hold no segment.
+/// Moves values of slow senders into buffers, so that they keep no segment from being reused.
 pub(super) fn relieve_arrivals<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>) {
     core.arrivals.checked_ns = core.now_ns;
     let stall_ns = core.ctx.shared.live.stall_timeout_ms.load(Relaxed).saturating_mul(1_000_000);

@@ -19,7 +19,8 @@ use segment::Guard;
 const VISITS_MAX: usize = 4 * BATCH_SESSIONS_MAX;
 /// The number of bytes received, discarded, or sent for blocked sessions after which a gathering ends.
 const GATHER_BYTES_MAX: u64 = 256 << 10;
-/// The number of reply bytes after which a batch serves no further session. It bounds what is sent for one batch.
+/// The number of reply bytes after which a batch serves no further session. It limits the bytes that are sent for a
+/// batch.
 const REPLY_BYTES_MAX: u64 = 256 << 10;
 /// The number of bytes of a long value that one visit copies within the store: about 50 us.
 pub(super) const COPIED_BYTES_MAX: u64 = 256 << 10;
@@ -27,7 +28,7 @@ pub(super) const COPIED_BYTES_MAX: u64 = 256 << 10;
 /// The prefetched lookup of each session in a batch.
 type Heads<'l> = ArrayVec<Option<Head<'l>>, BATCH_SESSIONS_MAX>;
 
-/// Receives once: first from the bytes that came before the connection moved here, then from its stream.
+/// Receives once: first from the bytes received before the connection moved here, then from its stream.
 #[inline(always)]
 pub(super) fn receive<B: Backend>(
     io: &mut B,
@@ -50,10 +51,10 @@ fn receive_early(early: &mut Option<Box<Early>>, room: &mut [u8]) -> Received {
     Received::Bytes(bytes)
 }
 
-/// Fills the batch from the head of a queue. Returns the number of bytes that finished sessions received and that
-/// were discarded, at least [`VISIT_BYTES`] for each visit.
+/// Fills the batch from the head of a queue. Returns the number of bytes received for finished sessions and discarded,
+/// at least [`VISIT_BYTES`] for each visit.
 ///
-/// A session is visited once. One that becomes ready again meanwhile is served in the next batch. So a gathering
+/// A session is visited once. A session that becomes ready again meanwhile is served in the next batch. So a gathering
 /// ends whatever peers send: after [`VISITS_MAX`] visits or [`GATHER_BYTES_MAX`] bytes, and one receive.
 pub(super) fn gather<B: Backend>(core: &mut Core<B>, queue: Queue) -> usize {
     core.served = 0;
@@ -130,7 +131,7 @@ fn receive_into<B: Backend>(core: &mut Core<B>, index: u32) -> Option<usize> {
     let capacity = session.input.as_ref().map_or(0, Input::capacity);
     if need > capacity {
         if need > core.buffers.big_bytes() {
-            // No protocol asks for more than fits. If one did, this connection could never continue.
+            // No protocol requests more than fits. If one did, this connection could never continue.
             core.ctx.counters().protocol_errors.add(1);
             output::kill(core, index);
             return None;
@@ -211,7 +212,7 @@ pub(super) fn serve<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>, queue
         }
         core.ctx.ready = session.ready_at;
         core.ctx.push.watch.connection = index;
-        // A session without input may still have to request room: its output was full at the last visit.
+        // A session without input may still need more room, because its output was full at the last visit.
         let input = session.input.as_ref().map_or(&[][..], Input::bytes);
         guard.begin_request();
         guard.serve(session.token.0, COPIED_BYTES_MAX);
@@ -235,7 +236,7 @@ pub(super) fn serve<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>, queue
         replies += out.unsent();
         let parked = progress.state == State::Parked;
         if !matches!(progress.state, State::NeedInput { .. }) {
-            // The visit may not have completed an operation.
+            // The visit may have ended without completing an operation.
             core.ctx.op_begun = core.ctx.clock.ticks();
         }
         apply(session, progress);
@@ -254,8 +255,8 @@ pub(super) fn serve<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>, queue
     bytes
 }
 
-/// Looks up the keys of the batch's first requests, stage by stage, so that their memory accesses overlap. Does
-/// nothing for a single session, which has nothing to overlap with.
+/// Prefetches the keys of the batch's first requests, stage by stage, so that their memory accesses overlap. Does
+/// nothing for a single session, which has no other accesses to overlap with.
 fn look_ahead<'l, B: Backend>(core: &mut Core<B>, guard: &Guard<'l>, heads: &mut Heads<'l>) {
     if core.batch.len() == 1 {
         return heads.push(None);
@@ -268,8 +269,8 @@ fn look_ahead<'l, B: Backend>(core: &mut Core<B>, guard: &Guard<'l>, heads: &mut
     heads.iter_mut().flatten().for_each(|head| head.look(guard));
 }
 
-/// Executes a delayed flush that is due, before this iteration's operations. Returns false if the background thread
-/// is busy and the flush cannot run now. No operation may then run before it.
+/// Executes a delayed flush that is due, before this iteration's operations. Returns false if the background thread is
+/// busy and the flush cannot be executed now. Then no operation may be executed before it.
 pub(super) fn flush_if_due<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>) -> bool {
     let (flush, now) = (&core.ctx.shared.delayed_flush, core.ctx.now);
     while let Some(namespace) = flush.take(now) {
@@ -281,7 +282,7 @@ pub(super) fn flush_if_due<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>
     true
 }
 
-/// Serves nothing. The batch's sessions are served once the store can execute the flush.
+/// Returns the batch's sessions unserved. They are served once the store can execute the flush.
 pub(super) fn hold<B: Backend>(core: &mut Core<B>) {
     for index in &core.batch {
         let session = core.sessions.at(*index);
@@ -295,7 +296,7 @@ pub(super) fn hold<B: Backend>(core: &mut Core<B>) {
     }
 }
 
-/// Updates a session by the result of its `serve`.
+/// Updates a session with the result of its `serve`.
 fn apply<S>(session: &mut Session<S>, progress: Progress) {
     let left = session.input.as_ref().map_or(0, Input::len);
     (session.input_want, session.out_want, session.pause) = (0, 0, Pause::None);
@@ -305,7 +306,7 @@ fn apply<S>(session: &mut Session<S>, progress: Progress) {
             session.input_want = want;
             session.servable = false;
         }
-        // The output may hold a part of a reply, with no received bytes behind its request.
+        // The output may contain a part of a reply, with no received bytes after its request.
         State::Yield => session.servable = left > 0 || session.state.is_answering(),
         State::OutputFull { want } => {
             // If there is nothing to send, the session waits until other sessions release their pins.
@@ -326,8 +327,8 @@ fn apply<S>(session: &mut Session<S>, progress: Progress) {
     }
 }
 
-/// Ensures that a session has an output with room for the next reply. Returns the class of buffers that is used up if
-/// not.
+/// Ensures that a session has an output with room for the next reply. Otherwise returns the class of buffers that is
+/// used up.
 fn lend_output<S>(session: &mut Session<S>, buffers: &mut Buffers) -> Result<(), Class> {
     if session.out.is_none() {
         session.out = buffers.take_out();

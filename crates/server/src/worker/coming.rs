@@ -1,14 +1,14 @@
-//! Sessions whose requests wait for flash. Each resumes when its read has completed, and not before.
+//! Sessions whose requests wait for flash. Each resumes only when its read has completed.
 //!
 //! ```text
 //!   parked for a read ──> reads ──its read has completed─────────> ready
-//!   parked for room ────> room ──as many reads as can be started──> ready, in the order in which they came
+//!   parked for room ────> room ──as many reads as can be started──> ready, in the order in which they parked
 //! ```
 //!
-//! - A session is in one of the two at most ([`crate::session::Place::Coming`]). So they have as many places as there
-//!   are sessions.
-//! - Each read that is waited for completes, at the latest when its device is given up. The handle's bell then rings.
-//! - A worker collects completed reads before it sleeps: any guard may have taken them in.
+//! - A session is in one of the two lists at most ([`crate::session::Place::Coming`]). So they have as many entries as
+//!   there are sessions.
+//! - Each awaited read completes, at the latest when the device is abandoned. The handle's bell then rings.
+//! - A worker collects completed reads before it sleeps, because any guard may have taken them in.
 
 use crate::worker::core::Core;
 use crate::worker::state::Coming;
@@ -24,7 +24,7 @@ pub(super) fn call_back_landed<B: Backend>(core: &mut Core<B>, handle: &mut Thre
     }
     drop(handle.guard(core.ctx.now));
     call_back_read(core, handle);
-    // At least one: its attempt makes room if no session needs the value that was read any more.
+    // At least one, because its attempt makes room if no session needs a value that was read any more.
     call_back_coming(core, handle.reads_free().max(1), |_| false);
 }
 

@@ -1,4 +1,4 @@
-//! All of a worker except its store handle, so that a guard can be open while a session is changed.
+//! All of a worker except its store handle, so that a session can be changed while a guard is open.
 
 use super::state::{Arrivals, Coming, Holders, Pinners};
 use crate::buffers::{Buffers, CLASSES};
@@ -57,9 +57,9 @@ pub(super) struct Core<B: Backend> {
     pub(super) swept_ns: u64,
     pub(super) sweep_at: usize,
     pub(super) pins_checked_ns: u64,
-    /// Blocked sessions with pins. Some may no longer be blocked.
+    /// Blocked sessions with pins. Some may not be blocked any more.
     pub(super) pinners: Pinners,
-    /// Blocked sessions whose replies are retained outside the store. Some may no longer be blocked.
+    /// Blocked sessions whose replies are retained outside the store. Some may not be blocked any more.
     pub(super) keepers: Vec<u32>,
     /// True if the intake may hold more new connections.
     pub(super) intake_left: bool,
@@ -67,16 +67,16 @@ pub(super) struct Core<B: Backend> {
     pub(super) tidied_ns: u64,
     /// The instant at which a stop in progress closes the remaining connections, in ns of the worker's life.
     pub(super) stop_deadline_ns: Option<u64>,
-    /// Connections with queued messages: those to serve next, and those that could not take all of theirs.
+    /// Connections with queued messages: first those to serve next, then those that could not send all of theirs.
     pub(super) mail: VecDeque<u32>,
     pub(super) again: Vec<u32>,
     /// True if some of `mail` were not visited in this iteration, or key events remain to be published.
     pub(super) mail_left: bool,
     /// The number of successive iterations without a sleep since the store began to wait for other workers.
     pub(super) hurried: u32,
-    /// Connections that were taken over and are not set up yet, with their state.
+    /// Connections that were taken over and are not restored yet, with their state.
     pub(super) taken_over: Vec<(u32, Arc<Carried>)>,
-    /// Connections that have left, and the number of unsent bytes that others may still leave with.
+    /// Connections that have left, and the number of unsent bytes with which others may still leave.
     pub(super) moved: Vec<Moved<B::Stream>>,
     pub(super) output_left: u64,
     /// The last round of [`crate::threads::Drain`] that the worker answered.
@@ -126,7 +126,7 @@ impl<B: Backend> Core<B> {
         self.make_ready(event.token.index());
     }
 
-    /// Resumes a session that was taken out of the list it was in.
+    /// Resumes a session that was removed from its list.
     pub(super) fn call_back(&mut self, index: u32) {
         self.sessions.at(index).place = Place::Idle;
         self.make_ready(index);

@@ -1,13 +1,13 @@
-//! Buffers that sessions hold without using them: when they are set aside, and which sessions are closed if that fails.
+//! Buffers that sessions hold without using them: they are set aside, and if that fails, some sessions are closed.
 //!
 //! ```text
 //!   served, a part of a request is left ──> inputs ──after LENT_NS_MAX, or when one is needed──> set aside ──> aside
-//!   the peer takes no more output ────────> outputs ───────────────when one is needed──────────> set aside ──> aside
+//!   the peer reads no more output ────────> outputs ───────────────when one is needed──────────> set aside ──> aside
 //!   no memory is left to set bytes aside ─> the first session of `aside` is closed
 //! ```
 //!
-//! [`crate::buffers`] defines the rules. Each list holds a session once at most, so no list is longer than the table. A
-//! session that no longer belongs to a list is dropped from it when its entry is reached.
+//! [`crate::buffers`] defines the rules. Each list contains a session at most once, so no list is longer than the
+//! table. A session that no longer belongs in a list is removed from it when its entry is reached.
 
 use crate::buffers::{CLASSES, Class, Input, LENT_NS_MAX, READER_GRACE_NS};
 use crate::session::{Phase, Place, Session};
@@ -74,7 +74,7 @@ fn relieve_inputs<B: Backend>(core: &mut Core<B>, class: Class) {
     }
 }
 
-/// Publishes how many sessions wait for a buffer, and how long the first of them has waited.
+/// Publishes the number of sessions that wait for a buffer, and the time that the first of them has waited.
 fn tell_waits<B: Backend>(core: &mut Core<B>) {
     let waiting = core.waiting.iter().map(VecDeque::len).sum::<usize>();
     let since = |list: &VecDeque<u32>| core.sessions.peek(*list.front()? as usize).map(|one| one.waits_ns);
@@ -98,8 +98,8 @@ pub(super) fn reclaim_for<B: Backend>(core: &mut Core<B>, index: u32, class: Cla
     }
 }
 
-/// Frees one buffer of `class` for session `asking`: sets aside what another session holds without being served.
-/// Returns false if no session holds one.
+/// Frees one buffer of `class` for session `asking`: sets aside the bytes of another session that holds one without
+/// being served. Returns false if there is no such session.
 #[cold]
 #[inline(never)]
 pub(super) fn reclaim<B: Backend>(core: &mut Core<B>, class: Class, asking: u32) -> bool {
@@ -154,8 +154,8 @@ fn reclaim_output<B: Backend>(core: &mut Core<B>, class: Class, asking: u32) -> 
     false
 }
 
-/// Calls `set_aside` for the first of two sessions. Until there is room for it, closes the oldest of the other
-/// sessions that were set aside at least `grace_ns` ago.
+/// Calls `set_aside` for the first of the two sessions `but`. Until there is room for it, closes the oldest of the
+/// other sessions that were set aside at least `grace_ns` ago.
 fn with_room<B: Backend>(
     core: &mut Core<B>,
     but: [u32; 2],
@@ -205,8 +205,8 @@ fn note_aside<B: Backend>(core: &mut Core<B>, index: u32) {
     core.ctx.counters().set_aside.add(1);
 }
 
-/// Closes the session that was set aside first, at least `grace_ns` ago, among those that wait only for their
-/// peers. Returns false if there is none.
+/// Closes the session that was set aside first, at least `grace_ns` ago, among those that wait only for their peers.
+/// Returns false if there is none.
 fn close_first_aside<B: Backend>(core: &mut Core<B>, but: [u32; 2], grace_ns: u64) -> bool {
     for _ in 0..core.holders.aside.queue.len().min(LOOKS_MAX) {
         let Some((index, since_ns)) = core.holders.aside.pop() else { break };
@@ -245,7 +245,7 @@ fn close_holder<B: Backend>(core: &mut Core<B>, index: u32) {
         && !session.state.is_answering()
         && let Some(stream) = &session.stream
     {
-        // If the socket takes nothing, the error is lost and the connection is closed all the same.
+        // If the socket accepts nothing, the error is lost, and the connection is closed anyway.
         let error = error(session.state.protocol());
         let _ = core.io.send(stream, &[IoSlice::new(error)]);
     }

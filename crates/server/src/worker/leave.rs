@@ -1,10 +1,10 @@
-//! A hand-over: connections leave this worker for another process. Their clients do not notice.
+//! A handover: connections leave this worker for another process. Their clients do not notice.
 //!
 //! ```text
 //!   requested ──> each iteration: connections between two requests leave with their sockets
 //!                 the others are served until they are between two requests: those that wait for
 //!                 their peer for GRACE_NS, those whose request is complete for LONG_GRACE_NS
-//!             ──> then the rest is closed, and the worker ends
+//!             ──> then the remaining connections are closed, and the worker ends
 //! ```
 //!
 //! Received bytes that are not executed move along. Unsent replies move as a copy, at most [`OUTPUT_BYTES_MAX`] for
@@ -26,16 +26,17 @@ use segment::{Guard, Store};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Release;
 
-/// The time that connections that cannot leave yet are served. Connections that have left are not served meanwhile.
+/// The time for which connections that cannot leave yet are served. Connections that have left are not served
+/// meanwhile.
 const GRACE_NS: u64 = 20_000_000;
-/// The time that connections are served whose request has begun and does not wait for the peer.
+/// The time for which connections are served whose request has begun and does not wait for the peer.
 const LONG_GRACE_NS: u64 = 500_000_000;
-/// The most unsent bytes that a connection may leave with.
+/// The maximum number of unsent bytes with which a connection may leave.
 const OUTPUT_BYTES_MAX: u64 = 16 << 20;
-/// The most unsent bytes that all connections of a worker may leave with.
+/// The maximum number of unsent bytes with which all connections of a worker may leave.
 pub(super) const OUTPUTS_BYTES_MAX: u64 = 64 << 20;
 
-/// Reports how many values are being received in place, once for each round of [`Drain`].
+/// Reports the number of values that are being received in place, once for each round of [`Drain`].
 #[cold]
 pub(super) fn report_arriving<B: Backend>(core: &mut Core<B>) {
     let round = core.shared.threads.drain.round();
@@ -61,7 +62,8 @@ pub(super) fn move_out<B: Backend>(core: &mut Core<B>) {
     if core.taken_over.is_empty() {
         let_go(core);
     }
-    // Checked after the last chance to leave: moving many connections can take longer than the whole grace time.
+    // This is checked after the last chance to leave, because moving many connections can take longer than the whole
+    // grace time.
     if core.now_ns >= deadline_ns + LONG_GRACE_NS {
         upkeep::kill_all(core);
     } else if core.now_ns >= deadline_ns {
@@ -97,12 +99,12 @@ fn let_go<B: Backend>(core: &mut Core<B>) {
             one.output = unsent;
             core.moved.push(Moved { stream, carried: Arc::new(one), subscriber });
         }
-        // The stream is gone already. The rest of the session is released like that of a closed one.
+        // The stream was moved. The rest of the session is released like that of a closed one.
         output::kill(core, index);
     }
 }
 
-/// Closes connections that wait for their peers and so cannot leave.
+/// Closes connections that wait for their peers, and therefore cannot leave.
 fn close_who_waits<B: Backend>(core: &mut Core<B>) {
     for index in 0..core.sessions.used_high() {
         let waits = |session: &Session<B::Stream>| match session.phase {
@@ -116,7 +118,7 @@ fn close_who_waits<B: Backend>(core: &mut Core<B>) {
     }
 }
 
-/// Sets up the connections that were taken over.
+/// Restores the connections that were taken over.
 #[cold]
 pub(super) fn set_up_taken_over<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>) {
     for (index, carried) in std::mem::take(&mut core.taken_over) {
@@ -181,7 +183,8 @@ fn carried_of<S>(session: &mut Session<S>, store: &Store, output_left: &mut u64)
     let mut output = session.out.as_mut().map_or_else(Vec::new, |out| out.take_unsent(store));
     output.append(&mut carried.output);
     if carried.watches != 0 {
-        // A subscriber's messages are collected after the last worker has ended, a watcher's lines now.
+        // A subscriber's messages are collected after the last worker has ended, but a watcher's lines are collected
+        // now.
         let mut part = [0; 4096];
         while let bytes @ 1.. = session.state.take_mail(&mut part) {
             output.extend_from_slice(&part[..bytes]);

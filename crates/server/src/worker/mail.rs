@@ -10,24 +10,24 @@ use command::push::watch::QUEUE_BYTES;
 use command::visit::out::OUT_BYTES;
 use io::Backend;
 
-/// The maximum number of outputs filled for one session in one visit: as many as a watcher's full queue takes, and one
+/// The maximum number of outputs filled for one session in one visit: as many as a watcher's full queue needs, and one
 /// for messages that arrive meanwhile.
 const FILLS_MAX: usize = QUEUE_BYTES / OUT_BYTES + 1;
 
-/// The maximum number of connections that one visit sends messages to.
+/// The maximum number of connections to which one visit sends messages.
 const VISITS_MAX: usize = 32;
 /// The number of message bytes after which a visit ends.
 const SENT_BYTES_MAX: u64 = 256 << 10;
 
-/// Returns true if a message is to be published, or is to be sent to a connection of this worker.
+/// Returns true if a message must be published, or sent to a connection of this worker.
 #[inline]
 pub(super) fn has_mail<B: Backend>(core: &Core<B>) -> bool {
     let ctx = &core.ctx;
     ctx.push.watch.watched.any() || ctx.push.to_wake != 0 || core.mail_left || ctx.shared.workers[ctx.worker].post.has()
 }
 
-/// Publishes this worker's lines, wakes other workers, and serves its connections with queued messages. If there
-/// are none it costs two loads.
+/// Publishes this worker's lines, wakes other workers, and serves its connections with queued messages. Without any of
+/// them it costs two loads.
 pub(super) fn serve_mail<B: Backend>(core: &mut Core<B>) {
     let ctx = &mut core.ctx;
     if !ctx.push.unpublished.is_empty() {
@@ -59,8 +59,8 @@ pub(super) fn serve_mail<B: Backend>(core: &mut Core<B>) {
     core.mail_left |= !core.ctx.push.unpublished.is_empty();
 }
 
-/// Serves the listed connections once: up to [`VISITS_MAX`] of them, or until [`SENT_BYTES_MAX`] are sent. A
-/// connection with messages left stays in the list, behind the others.
+/// Serves the listed connections once: up to [`VISITS_MAX`] of them, or until [`SENT_BYTES_MAX`] are sent. A connection
+/// with messages left stays in the list, after the others.
 #[cold]
 fn deliver<B: Backend>(core: &mut Core<B>) {
     let sent_before = core.ctx.counters().bytes_written.value();
@@ -78,7 +78,7 @@ fn deliver<B: Backend>(core: &mut Core<B>) {
     core.io.submit();
 }
 
-/// Sends a session its queued messages, as many as its peer takes. Returns true if more can be sent soon.
+/// Sends a session its queued messages, as many as its peer accepts. Returns true if more can be sent soon.
 fn deliver_to<B: Backend>(core: &mut Core<B>, index: u32) -> bool {
     let mut more = true;
     for _ in 0..FILLS_MAX {
@@ -107,7 +107,7 @@ fn deliver_to<B: Backend>(core: &mut Core<B>, index: u32) -> bool {
             session.out = core.buffers.take_out();
         }
         if session.out.is_none() {
-            // The next visit finds an output, if a blocked session held one.
+            // If a blocked session held an output, the next visit finds it free.
             hold::reclaim(core, Class::Out, index);
             return true;
         }

@@ -1,24 +1,24 @@
 //! A worker: one thread, its connections from first byte to last, and its handle to the store.
 //!
 //! ```text
-//!   iteration:   wait ──> admit new connections, list the ready sessions, resume parked and waiting ones
-//!           batch (again until the iteration's share of work is done, or no session is ready):        pace.rs
-//!               gather   up to 64 ready sessions: lend buffers, one receive each           batch.rs
-//!               serve    inside one guard: at most 64 operations a session            batch.rs
-//!               settle   one send each; sessions with more to do go to the end of the queue    output.rs
-//!           long: one visit each to sessions that used their share of the last one, at least one an iteration
-//!           mail: unrequested messages to sessions, also after each batch that published any   mail.rs
-//!           upkeep: timeouts, slow readers, a stop in progress                             upkeep.rs
-//!           a hand-over: connections leave as they are                                     leave.rs
+//!   iteration: wait ──> admit new connections, list the ready sessions, resume parked and waiting ones
+//!           batch (again until the iteration's share of work is done, or no session is ready):         pace.rs
+//!               gather   up to 64 ready sessions: lend buffers, one receive each                       batch.rs
+//!               serve    inside one guard: at most 64 operations a session                             batch.rs
+//!               settle   one send each; sessions with more to do go to the end of the queue            output.rs
+//!           long: one visit to each session that used its share of the last one, at least one in an iteration
+//!           mail: unrequested messages to sessions, also after each batch that published any           mail.rs
+//!           upkeep: timeouts, slow readers, a stop in progress                                         upkeep.rs
+//!           a handover: connections leave in their current state                                       leave.rs
 //! ```
 //!
 //! Invariants:
-//! - A session is in one list at most.
+//! - A session is in at most one list.
 //! - After start no list, queue or buffer grows, except the list of sessions whose replies are retained outside the
 //!   store. Each session is in that list at most once.
 //! - Only `Backend::wait` blocks (`poll.rs`). The guard is not held across a system call.
-//! - Between two waits at most 500 us of work are done ([`command::visit::pace`]). A session whose request takes many
-//!   visits waits in a list of its own, behind every new request.
+//! - Between two waits the worker does at most 500 us of work ([`command::visit::pace`]). A session whose request takes
+//!   many visits waits in a separate list, after all new requests.
 
 mod arrive;
 mod batch;
@@ -53,7 +53,7 @@ use std::time::Duration;
 pub const TURN_BYTES_MAX: usize = 256 << 10;
 /// The maximum number of events that one wait reports.
 pub const EVENTS_MAX: usize = 512;
-/// The time that a parked operation waits for its next iteration.
+/// The time for which a parked operation waits until the next iteration.
 const PARKED_WAIT: Duration = Duration::from_millis(1);
 /// The maximum number of successive iterations without a sleep while the store waits for other workers' iterations.
 const HURRIED_MAX: u32 = 64;
@@ -61,8 +61,8 @@ const HURRIED_MAX: u32 = 64;
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// The longest sleep of a worker without connections.
 const SLEEP_ALONE_MAX: Duration = Duration::from_secs(1);
-/// The maximum number of steps in which an ending worker releases what its connections hold. Unfinished operations
-/// complete in slices.
+/// The maximum number of steps in which an ending worker releases what its connections hold. Unfinished operations are
+/// completed in slices.
 const RELEASES_MAX: usize = 1 << 20;
 /// The interval at which a worker hands old open segments to the background thread.
 const TIDY_NS: u64 = 1_000_000_000;
@@ -92,7 +92,7 @@ pub struct Worker<B: Backend> {
 }
 
 impl<B: Backend> Worker<B> {
-    /// Creates a worker without connections. It allocates here all memory that it will ever use.
+    /// Creates a worker without connections. It allocates all memory that it will ever use.
     pub fn new(mut parts: WorkerParts<B>) -> Self {
         let guard = parts.handle.guard(parts.clock.unix());
         let piece_bytes_max = (guard.sizes().large_threshold() as usize).max(guard.sizes().piece_bytes_max());
@@ -144,7 +144,7 @@ impl<B: Backend> Worker<B> {
         Self { handle: parts.handle, core }
     }
 
-    /// Runs iterations until a requested stop is complete. After a hand-over, returns the connections that left.
+    /// Runs iterations until a requested stop is complete. After a handover, returns the connections that left.
     pub fn run(mut self) -> Vec<Moved<B::Stream>> {
         while self.iterate() {}
         self.take_moved()
@@ -186,7 +186,7 @@ impl<B: Backend> Worker<B> {
             bytes += Self::batch(&mut self.handle, core, Queue::Ready);
         }
         for batch in 0..core.long.len().div_ceil(BATCH_LONG_MAX) {
-            // New requests come first, but they never keep a long request from completing.
+            // New requests are served first, but they never keep a long request from completing.
             if batch > 0 && core.is_over() {
                 break;
             }
@@ -258,7 +258,7 @@ impl<B: Backend> Drop for Worker<B> {
     }
 }
 
-/// Returns the longest time that the next wait may take.
+/// Returns the maximum time of the next wait.
 fn sleep<B: Backend>(core: &Core<B>) -> Duration {
     let recallable = |class: Class| !core.waiting[class.slot()].is_empty() && core.buffers.free(class) > 0;
     let hurries = core.ctx.hurries && core.hurried < HURRIED_MAX;
@@ -271,7 +271,7 @@ fn sleep<B: Backend>(core: &Core<B>) -> Duration {
         || !core.mail.is_empty()
         || !core.graves.is_empty()
     {
-        // Work that the iteration left because it had used its share continues at once.
+        // Work that was left because the iteration had used its share continues at once.
         let left = core.mail_left || core.graves.len() > upkeep::GRAVES_A_TURN;
         if left { Duration::ZERO } else { PARKED_WAIT }
     } else if !core.pinners.sessions.is_empty() || !core.keepers.is_empty() {
@@ -284,7 +284,7 @@ fn sleep<B: Backend>(core: &Core<B>) -> Duration {
     if core.holders.is_busy { sleep.min(core.holders.quiet(core.now_ns)) } else { sleep }
 }
 
-/// Reads the clocks and finds the sessions that have work to do.
+/// Reads the clocks and lists the sessions that have work to do.
 fn begin_turn<B: Backend>(core: &mut Core<B>) {
     poll::read_clocks(core);
     core.ctx.pace.begin_iteration(core.turn_ticks);

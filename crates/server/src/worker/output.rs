@@ -8,13 +8,13 @@ use command::visit::out::{OutBuffer, PARTS_MAX};
 use io::{Backend, Received, Sent};
 use std::io::IoSlice;
 
-/// The number of bytes of one session that are sent before other sessions are served. Without the bound, a peer that
-/// reads all the time would take a long value at once.
+/// The number of bytes of one session that are sent before other sessions are served. Without this limit, a peer that
+/// reads all the time would receive a long value in one visit.
 const SEND_BYTES_MAX: usize = 256 << 10;
-/// The maximum number of receives for each visit that discard what a finished session still receives.
+/// The maximum number of receives in each visit that discard the later input of a finished session.
 const LINGER_RECEIVES: usize = 16;
-/// The number of bytes that a finished session may still send before its connection is closed without waiting for its
-/// end.
+/// The number of bytes that the peer of a finished session may still send. Then the connection is closed without
+/// waiting for its end.
 const LINGER_BYTES_MAX: usize = 1 << 20;
 /// The time that a finished session waits for its peer to close.
 pub(super) const LINGER_NS: u64 = 1_000_000_000;
@@ -28,8 +28,7 @@ pub(super) fn settle<B: Backend>(core: &mut Core<B>, queue: Queue) {
         let index = core.batch[number];
         let session = core.sessions.at(index);
         session.place = Place::Idle;
-        // A session that continues in this iteration collects its replies for one send, while there is room for
-        // them.
+        // A session that continues in this iteration collects its replies for one send, while there is room for them.
         let goes_on = session.has_work() && session.pause == Pause::None;
         if !(goes_on && session.out.as_ref().is_some_and(|out| out.has_batch_room())) {
             send(core, index);
@@ -39,7 +38,7 @@ pub(super) fn settle<B: Backend>(core: &mut Core<B>, queue: Queue) {
     core.batch.clear();
 }
 
-/// Puts a session of the batch that was not visited back where it was taken from.
+/// Puts a session of the batch that was not visited back to its previous position.
 fn stay_first<B: Backend>(core: &mut Core<B>, index: u32, queue: Queue) {
     let session = core.sessions.at(index);
     session.place = Place::Idle;
@@ -54,13 +53,13 @@ fn stay_first<B: Backend>(core: &mut Core<B>, index: u32, queue: Queue) {
     }
 }
 
-/// Resumes a blocked session whose socket can be written to again.
+/// Resumes a blocked session whose socket is writable again.
 pub(super) fn send_again<B: Backend>(core: &mut Core<B>, index: u32) {
     send(core, index);
     move_on(core, index);
 }
 
-/// Sends as much as the peer's socket takes, at most [`SEND_BYTES_MAX`]. The rest is sent behind new requests.
+/// Sends as much as the peer's socket accepts, at most [`SEND_BYTES_MAX`]. The rest is sent after new requests.
 pub(super) fn send<B: Backend>(core: &mut Core<B>, index: u32) {
     let mut left = SEND_BYTES_MAX;
     loop {
@@ -83,7 +82,7 @@ pub(super) fn send<B: Backend>(core: &mut Core<B>, index: u32) {
                 if bytes == offered && left > 0 {
                     continue;
                 }
-                // The socket may take more, so no event will report that it is writable.
+                // The socket may accept more, so no event will report that it is writable.
                 session.sending = bytes == offered;
             }
             Sent::Blocked => {}
@@ -144,7 +143,7 @@ fn empty<B: Backend>(core: &Core<B>, out: &mut OutBuffer) {
 
 /// Selects the next state of a session that is in no list.
 pub(super) fn move_on<B: Backend>(core: &mut Core<B>, index: u32) {
-    // During a hand-over an idle connection moves. Only a stop closes it.
+    // During a handover an idle connection moves. Only a stop closes it.
     let stopping = core.stop_deadline_ns.is_some() && !core.shared.threads.stop.hands_over();
     let session = core.sessions.at(index);
     debug_assert_eq!(session.place, Place::Idle);
@@ -177,7 +176,7 @@ pub(super) fn move_on<B: Backend>(core: &mut Core<B>, index: u32) {
     }
 }
 
-/// Ends a session whose replies are all sent. If its peer's bytes may be in flight, lets the peer read the replies
+/// Ends a session whose replies are all sent. If bytes of its peer may be in flight, lets the peer read the replies
 /// first.
 pub(super) fn finish<B: Backend>(core: &mut Core<B>, index: u32) {
     let session = core.sessions.at(index);
@@ -196,8 +195,8 @@ pub(super) fn finish<B: Backend>(core: &mut Core<B>, index: u32) {
     core.make_ready(index);
 }
 
-/// Discards what a finished session still receives until its peer closes, for [`LINGER_NS`] and
-/// [`LINGER_BYTES_MAX`] at most. Returns the number of bytes that this visit discarded.
+/// Discards the later input of a finished session until its peer closes, for at most [`LINGER_NS`] and
+/// [`LINGER_BYTES_MAX`]. Returns the number of bytes that this visit discarded.
 #[cold]
 #[inline(never)]
 pub(super) fn linger<B: Backend>(core: &mut Core<B>, index: u32) -> usize {
@@ -245,7 +244,7 @@ pub(super) fn kill<B: Backend>(core: &mut Core<B>, index: u32) {
     }
 }
 
-/// Sends the next bytes once, at most `bytes_max` of them. Returns the number of bytes offered too.
+/// Sends the next bytes once, at most `bytes_max` of them. Also returns the number of bytes offered.
 #[inline(always)]
 fn offer<B: Backend>(
     io: &mut B,
@@ -261,7 +260,7 @@ fn offer<B: Backend>(
     offer_parts(io, stream, out, store, bytes_max)
 }
 
-/// Sends an output once that has pinned values between its bytes.
+/// Sends an output with pinned values once.
 #[inline(never)]
 fn offer_parts<B: Backend>(
     io: &mut B,

@@ -1,4 +1,4 @@
-//! Waiting for events: with a sleep, or first by busy polling if that is configured.
+//! Waiting for events: with a sleep, or with busy polling first if it is configured.
 
 use crate::handover::Arrival;
 use crate::worker::core::Core;
@@ -7,12 +7,12 @@ use io::Backend;
 use std::time::Duration;
 
 /// The maximum number of connections that an iteration admits. Each takes about 2 us, so a burst of connections delays
-/// no request by more than one batch does.
+/// a request no more than one batch does.
 const ADMITTED_A_TURN: usize = 64;
 /// The time that a worker sleeps after a failed wait for its sockets.
 const WAIT_FAILED_REST: Duration = Duration::from_millis(10);
 
-/// Waits until there is something to do, for at most `timeout`.
+/// Waits until there is work, for at most `timeout`.
 pub(super) fn wait<B: Backend>(core: &mut Core<B>, timeout: Duration) {
     let busy = core.shared.config.busy_poll.min(timeout);
     if busy > Duration::ZERO && poll(core, busy) {
@@ -28,7 +28,7 @@ fn poll<B: Backend>(core: &mut Core<B>, busy: Duration) -> bool {
     loop {
         wait_for_events(core, Duration::ZERO);
         read_clocks(core);
-        // A waker that was rung ends a wait without an event. This checks for what it may have been rung for.
+        // If the waker was rung, the wait ends without an event. Check for the possible reasons.
         let admitted = admit_new(core);
         if admitted || !core.events.is_empty() || core.shared.threads.stop.is_off() {
             return true;
@@ -42,13 +42,13 @@ fn poll<B: Backend>(core: &mut Core<B>, busy: Duration) -> bool {
 
 fn wait_for_events<B: Backend>(core: &mut Core<B>, timeout: Duration) {
     if let Err(error) = core.io.wait(Some(timeout), &mut core.events) {
-        // The kernel may be out of memory for a moment. No other error is known here.
+        // The kernel may be short of memory for a moment. No other error is known here.
         tracing::error!(worker = core.ctx.worker, %error, "waiting for sockets failed; trying again");
         std::thread::sleep(WAIT_FAILED_REST);
     }
 }
 
-/// Reads the clocks, which set the time for all that follows.
+/// Reads the clocks, whose time applies to everything that follows.
 pub(super) fn read_clocks<B: Backend>(core: &mut Core<B>) {
     core.turn_ticks = core.ctx.clock.ticks();
     core.now_ns = core.ctx.clock.ns_between(core.born, core.turn_ticks);
@@ -86,7 +86,7 @@ fn admit<B: Backend>(core: &mut Core<B>, arrival: Arrival<B::Stream>) {
             core.introduce(index, peer, endpoint);
         }
         match carried {
-            // The connection is counted once it is set up.
+            // The connection is counted once it is restored.
             Some(carried) => core.taken_over.push((index, carried)),
             None => core.ctx.counters().connections_total.add(1),
         }

@@ -7,10 +7,10 @@ use segment::Awaited;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The time after which setting aside is tried again, once there was no room for it.
+/// The time after which setting bytes aside is tried again, if there was no room.
 pub(super) const RETRY_NS: u64 = 25_000_000;
 
-/// Sessions with in-place receives. Some may no longer have one.
+/// Sessions with in-place receives. Some may not have one any more.
 pub(super) struct Arrivals {
     pub(super) sessions: Vec<u32>,
     pub(super) checked_ns: u64,
@@ -32,7 +32,7 @@ impl Arrivals {
 /// The sessions of one worker that wait for flash.
 #[derive(Debug, Default)]
 pub(super) struct Coming {
-    /// The hash of the key that is read, and the session.
+    /// The hash of the key being read, and the session.
     pub(super) reads: Vec<(u64, u32)>,
     pub(super) room: VecDeque<u32>,
     /// The hashes of completed reads. Empty between two calls, as is `called`.
@@ -58,9 +58,9 @@ impl Coming {
     }
 }
 
-/// Sessions in the order in which they were added, each once.
+/// A list of sessions in the order in which they were added, each once.
 pub(super) struct List {
-    /// Each session with the instant from which its time counts, in ns of the worker's life.
+    /// Each session, with the instant from which its time is counted, in ns of the worker's life.
     pub(super) queue: VecDeque<(u32, u64)>,
     pub(super) has: Vec<bool>,
 }
@@ -91,10 +91,10 @@ impl List {
 
 /// The sessions that hold lent buffers without being served, and those whose bytes are set aside.
 pub(super) struct Holders {
-    /// Sessions with a lent receive buffer: small ones, then big ones. A session that got the other kind since it was
-    /// added moves to the other list when its entry is reached.
+    /// Sessions with a lent receive buffer: small ones, then big ones. A session that has received the other kind since
+    /// it was added moves to the other list when its entry is reached.
     pub(super) inputs: [List; 2],
-    /// Sessions that are blocked with an output.
+    /// Sessions with an output that are blocked.
     pub(super) outputs: List,
     /// Sessions whose input or output is set aside.
     pub(super) aside: List,
@@ -129,7 +129,7 @@ impl Holders {
         self.outputs.note(index, now_ns);
     }
 
-    /// Returns the time during which nothing has to be set aside.
+    /// Returns the time during which nothing needs to be set aside.
     pub(super) fn quiet(&self, now_ns: u64) -> Duration {
         let fronts = self.inputs.iter().filter_map(|list| list.queue.front());
         let due_ns = fronts.map(|(_, since_ns)| since_ns + LENT_NS_MAX).min().unwrap_or(u64::MAX);

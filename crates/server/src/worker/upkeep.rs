@@ -1,5 +1,5 @@
-//! Work outside requests: timeouts, slow readers that hold the store's memory, a stop in progress, and releasing ended
-//! connections.
+//! Work outside requests: timeouts, slow readers that hold the store's memory, a stop in progress, and the release of
+//! ended connections.
 
 use super::batch::COPIED_BYTES_MAX;
 use super::output::LINGER_NS;
@@ -19,15 +19,15 @@ use std::time::Duration;
 
 /// The time in which the whole table is checked once, a slice in each iteration.
 const SWEEP_NS: u64 = 1_000_000_000;
-/// The maximum number of ended connections that one iteration releases, and of those that remain unfinished after a
-/// step.
+/// The maximum number of ended connections that one iteration releases. It is also the maximum number of those that
+/// remain unfinished after a step.
 pub(super) const GRAVES_A_TURN: usize = 64;
 const UNFINISHED_A_TURN: usize = 2;
-/// The time that a reader may hold pinned values while others wait for memory to pin.
+/// The time for which a reader may hold pinned values while others wait for memory to pin.
 const PIN_GRACE_NS: u64 = 1_000_000_000;
-/// The time that a blocked reader holds its values pinned before they are copied, if they fit into a big block.
+/// The time for which a blocked reader's values stay pinned before they are copied, if they fit into a big block.
 const COPY_OUT_NS: u64 = 100_000_000;
-/// The time that a reader may take nothing of a retained reply while client memory is short.
+/// The time for which a reader may read nothing of a retained reply while client memory is short.
 const READ_GRACE_NS: u64 = 100_000_000;
 /// The interval at which blocked readers with pins, and refused pins, are checked.
 pub(super) const PIN_CHECK: Duration = Duration::from_millis(25);
@@ -73,8 +73,8 @@ pub(super) fn note_pinner<B: Backend>(core: &mut Core<B>, index: u32) {
     }
 }
 
-/// Copies what slow readers hold pinned, if it fits and a block is free. Other values stay pinned until the reader
-/// takes them, another session waits for a pin, or the stall timeout is over.
+/// Copies the values that slow readers hold pinned, if they fit and a block is free. Other values stay pinned until the
+/// reader reads them, another session waits for a pin, or the stall timeout is over.
 fn relieve_pinners<B: Backend>(core: &mut Core<B>) {
     let mut at = 0;
     while let Some(index) = core.pinners.sessions.get(at).copied() {
@@ -124,7 +124,7 @@ fn sweep<B: Backend>(core: &mut Core<B>, count: usize) {
         let counters = core.ctx.counters();
         let end = match session.phase {
             Phase::Dead => None,
-            // A watcher sends nothing and may read at any time, as long as its peer is connected.
+            // A watcher sends nothing and may read at any time, while its peer is connected.
             Phase::Open if session.state.watches() && !session.hangup => None,
             Phase::Lingering => (unmoved_ns >= LINGER_NS).then_some(None),
             _ if session.blocked => (unmoved_ns >= stall_ns).then_some(Some(&counters.slow_readers_dropped)),
@@ -144,8 +144,7 @@ fn sweep<B: Backend>(core: &mut Core<B>, count: usize) {
     }
 }
 
-/// Closes the slowest of this worker's readers that have taken nothing for a while, because a value could not be
-/// pinned.
+/// Closes the slowest of this worker's readers that have read nothing for a while, because a value could not be pinned.
 fn drop_slowest_pinner<B: Backend>(core: &mut Core<B>) {
     let slowest = (core.pinners.sessions.iter())
         .filter(|index| pins(&core.sessions, **index))
@@ -164,16 +163,16 @@ pub(super) fn note_keeper<B: Backend>(core: &mut Core<B>, index: u32) {
         return;
     }
     if core.keepers.len() == core.keepers.capacity() {
-        // Sessions that retain no reply any more leave first. Each session is in the list once, so the number of
-        // sessions bounds it.
+        // Sessions that retain no reply any more are removed first. Each session is in the list once, so the number of
+        // sessions limits its length.
         let sessions = &core.sessions;
         core.keepers.retain(|index| holds_reply(sessions, *index).is_some());
     }
     core.keepers.push(index);
 }
 
-/// Closes readers that take nothing of their retained replies, those with the oldest replies first, until client
-/// memory is no longer short.
+/// Closes readers that read nothing of their retained replies, those with the oldest replies first, until client memory
+/// is no longer short.
 fn drop_oldest_readers<B: Backend>(core: &mut Core<B>) {
     let budget = std::sync::Arc::clone(&core.ctx.shared.budget);
     let enough = budget.used().saturating_sub(budget.bytes_max() / 4 * 3);
@@ -191,7 +190,8 @@ fn drop_oldest_readers<B: Backend>(core: &mut Core<B>) {
     }
 }
 
-/// Advances a stop: closes watchers at once, other connections between two requests, and all when the time is over.
+/// Advances a stop: closes watchers at once, other connections between two requests, and all when the time limit is
+/// reached.
 fn stop<B: Backend>(core: &mut Core<B>) {
     match core.stop_deadline_ns {
         None => {
@@ -223,8 +223,8 @@ pub(super) fn kill_all<B: Backend>(core: &mut Core<B>) {
     coming::call_back_coming(core, usize::MAX, |_| true);
 }
 
-/// Releases what ended connections held in the store: [`GRAVES_A_TURN`] of them, and few of those that held much.
-/// An unfinished connection is retried in the next iteration, behind the others.
+/// Releases what ended connections held in the store: [`GRAVES_A_TURN`] of them, and few of those that held much. An
+/// unfinished connection is retried in the next iteration, after the others.
 pub(super) fn release<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>) {
     let mut unfinished = 0;
     for number in 0..core.graves.len().min(GRAVES_A_TURN) {
@@ -249,13 +249,13 @@ pub(super) fn release<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>) {
     }
 }
 
-/// Returns when a blocked session's retained reply was made, and its bytes.
+/// Returns the instant since which a blocked session's reply is retained, and its number of bytes.
 fn holds_reply<S>(sessions: &Table<S>, index: u32) -> Option<(Ticks, u64)> {
     let session = sessions.peek(index as usize).filter(|session| session.blocked && session.phase != Phase::Dead)?;
     session.state.reply_held()
 }
 
-/// Returns true if a session takes nothing of its output.
+/// Returns true if a session's client reads nothing of its output.
 fn is_slow<S>(sessions: &Table<S>, index: u32, now_ns: u64) -> bool {
     let moved_ns = sessions.peek(index as usize).map_or(now_ns, |session| session.moved_ns);
     now_ns.saturating_sub(moved_ns) >= READ_GRACE_NS
