@@ -110,7 +110,7 @@ impl Shared {
         }
         if let Some(ahead_ms) = crate::visit::clock::stepped(before, wall, self.wall_ahead_ms()) {
             tracing::warn!(
-                "the wall clock was stepped by {} ms: times to live go on as they were",
+                "the wall clock was stepped by {} ms: times to live are unchanged",
                 ahead_ms.saturating_sub(self.wall_ahead_ms())
             );
             self.set_wall_ahead_ms(ahead_ms);

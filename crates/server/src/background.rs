@@ -69,8 +69,8 @@ fn tell_whole(shared: &Shared, clock: &Clock) {
     let ms = clock.unix().ms_since(shared.started);
     let (items, torn, dropped) = (progress.items, progress.torn, progress.segments_dropped);
     tracing::info!(
-        "the index is whole {ms} ms after the start: {items} items were found; {torn} were torn and are gone, \
-         {dropped} segments were given up for memory"
+        "the index is whole {ms} ms after the start: {items} items were found; {torn} torn items are lost, \
+         {dropped} segments were dropped to free memory"
     );
 }
 
@@ -81,8 +81,8 @@ fn tell_found(shared: &Shared, clock: &Clock) {
     let counts = shared.threads.flash.as_ref().map(|flash| flash.counts()).unwrap_or_default();
     let (items, unread, failed) = (progress.on_flash, counts.regions_dropped, counts.footers_failed);
     tracing::info!(
-        "flash is found {ms} ms after the start: {items} items; {unread} regions were given up for room, \
-         {failed} chunks were not what was written"
+        "the items on flash are found {ms} ms after the start: {items} items; {unread} regions were dropped for room, \
+         {failed} chunks were damaged"
     );
 }
 
@@ -102,7 +102,7 @@ pub(crate) fn populate(shared: &Arc<Shared>, mut populator: Populator, clock: &C
             if shared.store.takes_short_of_space() && !std::mem::replace(&mut warned, true) {
                 tracing::warn!(
                     "the memory file's file system has no space left: less memory is used than --memory \
-                     says; make room there"
+                     allows; free space there"
                 );
             }
             command::keyspace::metadata::Kept::shorten(&shared.store);

@@ -54,15 +54,14 @@ fn finish(shared: &Shared, checkpointer: &mut Checkpointer, clock: &Clock) -> bo
         Ok(Finished::Made) => {}
         Ok(Finished::Crowded) => {
             tracing::warn!(
-                "more keys are being changed in transactions than a checkpoint has room for; it is tried again in a \
-                 second"
+                "transactions are changing more keys than a checkpoint has room for; it is tried again in a second"
             );
             return false;
         }
         Err(error) => tracing::warn!(
-            "the memory file's disk did not take a checkpoint ({error}); the last one is of {} s since 1970; look at \
-             the disk: what is stored now would be gone with the power, and of what was there before only what is \
-             stored again is in a later checkpoint",
+            "cannot write a checkpoint of the memory file: {error}; the last one is of {} s since 1970; check the \
+             disk: a power loss would lose what is stored now, and a later checkpoint contains earlier items only \
+             if they are stored again",
             stats.last.0 / 1000
         ),
     }

@@ -60,8 +60,8 @@ fn judge(path: &Path, mount: &Mount, asked: Asked, shared_huge: &str) -> Vec<Str
                 return Vec::new();
             }
             format!(
-                "the memory file {path} is on a tmpfs without huge pages, and reads of a large store take longer \
-                 without; mount one for it with `mount -t tmpfs -o size={}M,huge=advise tmpfs DIR`",
+                "the memory file {path} is on a tmpfs without huge pages, which slows reads of a large \
+                 store; mount one for it with `mount -t tmpfs -o size={}M,huge=advise tmpfs DIR`",
                 (asked.memory_bytes >> 20) * 17 / 16 + 64
             )
         }
@@ -69,11 +69,11 @@ fn judge(path: &Path, mount: &Mount, asked: Asked, shared_huge: &str) -> Vec<Str
         "ext4" | "xfs" | "ext2" if has("dax") && !has("dax=never") && !has("dax=inode") => return Vec::new(),
         "ext4" | "xfs" | "ext3" | "ext2" => format!(
             "the memory file {path} is on {kind}: the kernel writes its pages back while the server runs, and a write \
-             to one meanwhile waits for milliseconds; tmpfs (/dev/shm) survives the same, but for the machine's power"
+             to such a page waits for milliseconds; tmpfs (/dev/shm) survives the same, except a power loss"
         ),
         "btrfs" | "zfs" | "bcachefs" | "f2fs" => format!(
-            "the memory file {path} is on {kind}, which writes each page to a new place: space that was set aside \
-             for it is not enough, and the server ends when there is none; put it on tmpfs, or on ext4 or xfs"
+            "the memory file {path} is on {kind}, which writes each page to a new place: the space reserved for \
+             it is not enough, and the server ends when the disk is full; put it on tmpfs, or on ext4 or xfs"
         ),
         "overlay" | "aufs" => format!(
             "the memory file {path} is in a container's own layer ({kind}), and goes with the container; mount a \
@@ -81,15 +81,15 @@ fn judge(path: &Path, mount: &Mount, asked: Asked, shared_huge: &str) -> Vec<Str
         ),
         "nfs" | "nfs4" | "cifs" | "smb3" | "9p" | "ceph" | "glusterfs" | "afs" | "lustre" | "virtiofs" => format!(
             "the memory file {path} is on {kind}: its lock may not hold against other hosts, and the server ends \
-             when that storage does not answer; put it on a file system of this host"
+             if that storage does not respond; put it on a file system of this host"
         ),
         other if other.starts_with("fuse") => format!(
             "the memory file {path} is on {kind}: each page goes through another process, and the server ends when \
              that does; put it on tmpfs, or on ext4 or xfs"
         ),
         _ => format!(
-            "the memory file {path} is on {kind}, of which nothing is known here; docs/tuning/files.md says what is \
-             known to serve well"
+            "the memory file {path} is on {kind}, a file system about which nothing is known; docs/tuning/files.md \
+             lists suitable ones"
         ),
     };
     vec![line]

@@ -87,7 +87,7 @@ pub(crate) fn open(
     let mut ground = TierGround::lay(store, file.as_ref(), &plan, now).map_err(StartError::Store)?;
     let on_lost = Box::new(|lost: &Lost| {
         tracing::error!(
-            "{} is not used any more: {}; its items are misses, replace it and restart",
+            "{} failed and is not used any more: {}; its items are misses; replace it and restart",
             lost.device,
             lost.why
         );
@@ -101,7 +101,7 @@ pub(crate) fn open(
         return Err(StartError::Flash { path: device.into(), error: OpenError::Other });
     }
     for device in flash.exchanged() {
-        tracing::warn!("{device} is not what it was when the memory file was used last: its items are gone");
+        tracing::warn!("{device} is not what it was when the memory file was last used: its items are lost");
     }
     let (store, background) = ground.store(Arc::clone(&flash) as _, now).map_err(StartError::Store)?;
     Ok((store, background, Some(Tiered { flash, files })))

@@ -174,7 +174,7 @@ impl Auth {
         let users = self.users();
         let path = self.path.display();
         if users.more {
-            tracing::warn!("{path} has more than {USERS_MAX} lines; those behind them are not read");
+            tracing::warn!("{path} has more than {USERS_MAX} lines; further lines are not read");
         }
         if users.entries.is_empty() {
             tracing::warn!("{path} names no user, so every client is refused");

@@ -39,7 +39,7 @@ impl Notes {
     }
 
     fn keep(&self, note: &[u8]) -> Result<(), NoteFault> {
-        self.0.keep_note(note).inspect_err(|error| tracing::error!("what is new is not kept: {error}"))
+        self.0.keep_note(note).inspect_err(|error| tracing::error!("a metadata record was not persisted: {error}"))
     }
 
     /// Appends a namespace and its terms.

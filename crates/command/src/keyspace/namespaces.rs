@@ -162,7 +162,7 @@ impl Namespaces {
     /// Removes the name and the terms of a namespace. [`segment::ItemsMut::flush`] ends its items.
     pub fn unset(&self, store: &Store, namespace: Namespace, evict: bool) {
         let plain = NamespaceConfig::plain(namespace.0, evict);
-        self.set(store, &plain).expect("who gives everything back is refused nothing");
+        self.set(store, &plain).expect("terms without limits are never refused");
         self.lock().retain(|config| config.number != namespace.0);
         if let Some(notes) = &self.notes {
             let _ = notes.namespace_gone(namespace.0);
@@ -214,7 +214,7 @@ impl Namespaces {
     /// Subtracts a connection that leaves or ends.
     pub fn leave(&self, namespace: Namespace) {
         let before = self.room(namespace).connections.fetch_sub(1, Relaxed);
-        assert!(before > 0, "who leaves has come in");
+        assert!(before > 0, "a connection that leaves was counted");
     }
 
     /// Returns a bit for each namespace whose operations per second are bounded, and [`ROUTED`].

@@ -490,24 +490,23 @@ fn flash(list: &mut List, stats: &StoreStats, tier: &flash::Flash) {
     list.by(Kind::Gauge, "gannet_flash_lost", help, "device", lost);
     list.gauge("gannet_flash_items", "Items that are on flash.", stats.flash_items);
     list.gauge("gannet_flash_regions_free", "Regions on flash that are free.", tier.regions().0 as u64);
-    let help =
-        "Regions of an earlier server that are still to be read to find their items, with one that is being read.";
+    let help = "Regions of an earlier server whose items are not found yet, including the one being read.";
     list.gauge("gannet_flash_regions_unread", help, tier.regions_unread() as u64);
     list.total("gannet_flash_hits_total", "Values returned from flash.", stats.flash_hits);
     list.total("gannet_flash_returned_total", "Items that came back from flash to memory.", stats.flash_back);
     let moved = [("taken", stats.flash_taken), ("again", stats.flash_again), ("evicted", stats.flash_evicted)];
-    let help = "Items by what became of them: evicted to flash, kept on there, gone to make room there.";
+    let help = "Items by outcome: written to flash, kept on flash, or removed to make room on flash.";
     list.by(Kind::Counter, "gannet_flash_moved_total", help, "how", moved);
     let failed = [("read", stats.flash_failed), ("region", counts.reclaim_failed)];
-    let help = "Items on flash that were not what was written, or could not be read, by when that was found out.";
+    let help = "Items on flash that were damaged or unreadable, by the time of detection.";
     list.by(Kind::Counter, "gannet_flash_failed_total", help, "when", failed);
-    let help = "Items that were not taken to flash, by reason: so they were evicted.";
+    let help = "Evicted items that were not written to flash, by reason.";
     list.by(Kind::Counter, "gannet_flash_refused_total", help, "reason", counts.refusals());
-    list.total("gannet_flash_reads_total", "Reads of flash that were asked for.", counts.reads);
-    list.total("gannet_flash_read_bytes_total", "Bytes read for them.", counts.read_bytes);
-    list.total("gannet_flash_item_bytes_total", "Bytes of items that were taken.", counts.item_bytes);
+    list.total("gannet_flash_reads_total", "Requested reads of flash.", counts.reads);
+    list.total("gannet_flash_read_bytes_total", "Bytes read from flash.", counts.read_bytes);
+    list.total("gannet_flash_item_bytes_total", "Bytes of items written to flash.", counts.item_bytes);
     list.total("gannet_flash_written_bytes_total", "Bytes written to devices.", counts.written_bytes);
-    list.total("gannet_flash_regions_reclaimed_total", "Regions made free.", counts.regions_reclaimed);
+    list.total("gannet_flash_regions_reclaimed_total", "Regions that became free.", counts.regions_reclaimed);
 }
 
 fn background(list: &mut List, counters: &BackgroundCounters) {

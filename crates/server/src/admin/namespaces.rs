@@ -118,7 +118,7 @@ fn take_away(name: &str, keep: bool, shared: &Shared, running: &mut Settings) ->
     shared.namespaces.unset(&shared.store, number, shared.config.evict);
     shared.store.flush(number);
     shared.host.wake_background();
-    tracing::info!("DELETE /namespaces/{name}: it is gone");
+    tracing::info!("DELETE /namespaces/{name}: removed");
     let connections = shared.namespaces.stats(number).connections;
     kept(keep, format!("{name} is gone; {connections} connections are in database {}\n", number.0), shared, running)
 }

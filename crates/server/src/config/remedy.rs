@@ -12,23 +12,23 @@ use crate::start::StartError;
 pub fn start_error(error: &StartError) -> String {
     match error {
         StartError::Bind { addr, error } => listen(&addr.to_string(), unix_path(addr), "--memcached", error),
-        StartError::Store(error) => format!("the store cannot be created: {}", store(error)),
+        StartError::Store(error) => format!("cannot create the store: {}", store(error)),
         StartError::File { path, error } => file(path, error),
         StartError::NamespaceMoved { kept, .. } => {
             format!("{error} in the memory file; write number = {kept} for it, or drop it from the configuration")
         }
         StartError::Rights { path, error } => {
-            format!("cannot take the users of listen.acl_file, {}: {error}", path.display())
+            format!("cannot load the users of listen.acl_file, {}: {error}", path.display())
         }
         StartError::Namespace { name, error } => {
-            format!("the namespace {name} cannot be created: {error}; change its memory in the file")
+            format!("cannot create the namespace {name}: {error}; change its memory in the file")
         }
         StartError::Auth { path, error } => {
-            format!("the users in {} are not taken: {error}; write user:password lines", path.display())
+            format!("cannot load the users of {}: {error}; write user:password lines", path.display())
         }
         StartError::Flash { path, error } => flash(path, error),
         StartError::Resource(error) => {
-            format!("a thread or a descriptor is not available ({error}); raise `ulimit -n` and `ulimit -u`")
+            format!("cannot create a thread or open a file descriptor: {error}; raise `ulimit -n` and `ulimit -u`")
         }
         StartError::Config(fault) => format!("{fault}; `gannet config --check FILE` lists every fault"),
     }
@@ -63,7 +63,7 @@ fn listen(addr: &str, path: Option<&Path>, flag: &str, error: &std::io::Error) -
             (format!("this user may not write to {}", folder(path)), format!("name another path with {flag}"))
         }
         (ErrorKind::NotFound, Some(path)) => {
-            (format!("there is no folder {}", folder(path)), format!("make it, or name another path with {flag}"))
+            (format!("there is no folder {}", folder(path)), format!("create it, or name another path with {flag}"))
         }
         (ErrorKind::AddrNotAvailable, _) => (
             "no interface of this machine has that address".to_owned(),
@@ -100,16 +100,16 @@ fn flash(path: &Path, error: &flash::OpenError) -> String {
             format!("make the folder {}, {other}", folder(path))
         }
         OpenError::Open(error) if error.kind() == ErrorKind::ReadOnlyFilesystem => {
-            format!("mount it to be written, {other}")
+            format!("mount it writable, {other}")
         }
         OpenError::Open(_) | OpenError::Kind => "name a file or a block device with --flash".to_owned(),
         OpenError::Smaller { bytes } => format!("give --flash {}:{bytes} at most", path.display()),
-        OpenError::Room(_) => format!("make room, give it a smaller size, {other}"),
+        OpenError::Room(_) => format!("free space, give it a smaller size, {other}"),
         OpenError::Taken => format!("stop it (`fuser -v` names it), {other}"),
-        OpenError::InUse => format!("release it (`lsblk`, `swapon` and /proc/mdstat say who has it), {other}"),
+        OpenError::InUse => format!("release it (`lsblk`, `swapon` and /proc/mdstat show its user), {other}"),
         OpenError::Foreign(_) => "name another one with --flash; --flash-reset destroys what it holds".to_owned(),
         OpenError::NoDevice => "name one that `lsblk` lists, or a file outside /dev".to_owned(),
-        OpenError::Other => "give --flash as the server had it".to_owned(),
+        OpenError::Other => "give the same --flash as the server".to_owned(),
     };
     format!("cannot use {} for --flash: {error}; {remedy}", path.display())
 }
@@ -131,7 +131,7 @@ fn store(error: &segment::StartError) -> String {
             ByteSize::mib(least_bytes.div_ceil(1 << 20)),
         ),
         segment::StartError::MemoryTooLarge { most_bytes } => {
-            format!("the memory is more than its index can name; give --memory at most {}", ByteSize(*most_bytes))
+            format!("the memory is larger than its index can address; give --memory at most {}", ByteSize(*most_bytes))
         }
         segment::StartError::ItemTooLarge { most_bytes } => {
             format!(

@@ -120,7 +120,7 @@ impl Giver {
             Ok(()) => Err(Some(Box::new(Kept { estate, admin, names, line }))),
             Err(error) => {
                 tracing::error!(
-                    "cannot kill the new process: {error}; this server ends, since both would use one memory"
+                    "cannot kill the new process: {error}; this server ends, because both would use the same memory"
                 );
                 Err(None)
             }
@@ -230,14 +230,14 @@ impl Waiting {
         let hello = hear(&pass, PATIENCE)?;
         let Some(shared) = self.shared.upgrade() else { return Ok(None) };
         let refuse = |why: &str| {
-            tracing::warn!("a process that wanted to take over is refused: {why}");
+            tracing::warn!("refused a takeover: {why}");
             say(&pass, "refused", json!({"why": why}), &[]).map(|()| None)
         };
         if hello.body["protocol"].as_u64() != Some(PROTOCOL) {
-            return refuse("the two builds hand over otherwise; restart instead, with --file");
+            return refuse("the two builds use different handover protocols; restart instead, with --file");
         }
         let Some(process) = hello.descriptors.into_iter().next().map(Process::of) else {
-            return refuse("it did not say which process it is");
+            return refuse("its process descriptor is missing");
         };
         let Some(file) = shared.store.file() else {
             return refuse(
@@ -263,7 +263,7 @@ impl Waiting {
         let heard = hear(&pass, READY_PATIENCE)?;
         if heard.is != "ready" {
             let why = heard.body["why"].as_str().unwrap_or("it does not say why");
-            tracing::warn!("a process that wanted to take over does not: {why}");
+            tracing::warn!("the new process aborted the takeover: {why}");
             return Ok(None);
         }
         tracing::info!(version = hello.body["version"].as_str(), "handing over to a new process");

@@ -292,7 +292,9 @@ fn offered(
     memory_said: bool,
 ) -> Result<Offered, Refused> {
     if body["protocol"].as_u64() != Some(PROTOCOL) {
-        return Err(Refused("the two builds hand over otherwise; restart instead, with --file".to_owned()));
+        return Err(Refused(
+            "the two builds use different handover protocols; restart instead, with --file".to_owned(),
+        ));
     }
     let bytes: Option<Vec<u8>> = serde_json::from_value(body["file"].clone()).ok();
     let theirs = bytes.map(|bytes| PathBuf::from(std::ffi::OsString::from_vec(bytes)));
@@ -300,7 +302,7 @@ fn offered(
     let differs = || {
         let (theirs, ours) = (what(&theirs), what(&config.file));
         Refused(format!(
-            "its memory lies in {theirs}, and this one's is to lie in {ours}; say what it was started with"
+            "its memory lies in {theirs}, but this process is configured for {ours}; use the running server's setting"
         ))
     };
     if theirs.is_some() != config.file.is_some() {
@@ -308,7 +310,7 @@ fn offered(
     }
     let fd = descriptors.next().ok_or_else(|| Refused("it offers no memory".to_owned()))?;
     let path = theirs.as_deref().unwrap_or(Path::new("shared memory"));
-    let file = MapFile::adopt(fd, path).map_err(|error| Refused(format!("its memory is not understood: {error}")))?;
+    let file = MapFile::adopt(fd, path).map_err(|error| Refused(format!("its memory cannot be used: {error}")))?;
     if let Some(ours) = &config.file
         && !file.is_at(ours).unwrap_or(false)
     {
@@ -339,7 +341,7 @@ fn unlinked(path: &Path) -> Refused {
     let found = if path.exists() { "another file is there" } else { "nothing is there" };
     Refused(format!(
         "the running server's memory file {} was removed or renamed since it started, and {found} now; rename it \
-         back, or restart without --upgrade (what is stored is lost with the running server)",
+         back, or restart without --upgrade (all items are lost with the running server)",
         path.display()
     ))
 }
@@ -349,10 +351,10 @@ fn offered_devices(body: &Value, files: Vec<Arc<File>>, config: &ServerConfig) -
     let body: Vec<Value> = body.as_array().cloned().unwrap_or_default();
     let place = |body: &Value| Some((body["path"].as_str()?.to_owned(), body["bytes"].as_u64()?));
     let places = body.iter().map(place).collect::<Option<Vec<_>>>().filter(|places| places.len() == files.len());
-    let places = places.ok_or_else(|| Refused("what it tells of its flash is not understood".to_owned()))?;
+    let places = places.ok_or_else(|| Refused("the description of its flash is malformed".to_owned()))?;
     let texts: Vec<String> = places.iter().map(|(path, bytes)| format!("{path}:{}", ByteSize(*bytes))).collect();
     let differs = |what: String| match &texts[..] {
-        [] => Refused(format!("{what}, which has no items on flash; leave --flash away")),
+        [] => Refused(format!("{what}, which has no items on flash; remove --flash")),
         theirs => Refused(format!("{what}; give it --flash {}", theirs.join(" --flash "))),
     };
     let mut rest: Vec<_> = places.into_iter().zip(files).collect();
@@ -376,7 +378,7 @@ fn offered_devices(body: &Value, files: Vec<Arc<File>>, config: &ServerConfig) -
 
 /// Describes why a memory does not fit.
 fn unfit(fault: &FileFault) -> String {
-    let remedy = "the running server goes on; start the new one afresh when what is stored may go";
+    let remedy = "the running server continues; start the new one without --upgrade if all items may be lost";
     match fault {
         FileFault::Layout => format!("the running server's build lays its memory out otherwise; {remedy}"),
         FileFault::Version { found, known } => {

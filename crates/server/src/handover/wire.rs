@@ -95,7 +95,7 @@ pub(super) fn hear_bytes(pass: &Pass, wanted: usize) -> Result<Vec<u8>> {
 
 /// Decodes the connections of a message, and receives the bytes that follow it.
 pub(super) fn hear_connections(pass: &Pass, heard: Heard) -> Result<Vec<Moved<AcceptedStream>>> {
-    let broken = || Error::new(ErrorKind::InvalidData, "what it tells of its connections is not understood");
+    let broken = || Error::new(ErrorKind::InvalidData, "the description of its connections is malformed");
     let body = heard.body["connections"].as_array().ok_or_else(broken)?;
     let carried = body.iter().map(Carried::decode_head).collect::<Option<Vec<_>>>().ok_or_else(broken)?;
     if carried.len() != heard.descriptors.len() {
@@ -128,7 +128,7 @@ fn say_places<'a>(pass: &Pass, is: &str, places: impl Iterator<Item = (&'a Liste
 
 /// Returns the descriptors of a message, each with its address.
 fn places_of(heard: Heard) -> Result<impl Iterator<Item = (OwnedFd, ListenAddr)>> {
-    let broken = || Error::new(ErrorKind::InvalidData, "what it tells of its listeners is not understood");
+    let broken = || Error::new(ErrorKind::InvalidData, "the description of its listeners is malformed");
     let body = heard.body["addrs"].as_array().ok_or_else(broken)?;
     let addrs = body.iter().map(addr_of).collect::<Option<Vec<_>>>().ok_or_else(broken)?;
     if addrs.len() != heard.descriptors.len() {

@@ -259,13 +259,13 @@ impl std::fmt::Display for StartError {
         match self {
             Self::Config(fault) => f.write_str(fault),
             Self::Bind { addr, error } => write!(f, "cannot listen on {addr}: {error}"),
-            Self::Auth { path, error } => write!(f, "cannot take the users of {}: {error}", path.display()),
-            Self::Rights { path, error } => write!(f, "cannot take the users of {}: {error}", path.display()),
-            Self::Namespace { name, error } => write!(f, "cannot make the namespace {name}: {error}"),
+            Self::Auth { path, error } => write!(f, "cannot load the users of {}: {error}", path.display()),
+            Self::Rights { path, error } => write!(f, "cannot load the users of {}: {error}", path.display()),
+            Self::Namespace { name, error } => write!(f, "cannot create the namespace {name}: {error}"),
             Self::NamespaceMoved { name, kept, asked } => {
                 write!(f, "the items of the namespace {name} are under number {kept}, not {asked}")
             }
-            Self::Store(error) => write!(f, "cannot make the store: {error}"),
+            Self::Store(error) => write!(f, "cannot create the store: {error}"),
             Self::File { path, error } => write!(f, "cannot open the memory file {}: {error}", path.display()),
             Self::Flash { path, error } => write!(f, "cannot use {} for items on flash: {error}", path.display()),
             Self::Resource(error) => write!(f, "cannot start a thread: {error}"),

@@ -44,12 +44,11 @@ pub(crate) fn memory_file(config: &ServerConfig, left: Option<Arc<MapFile>>) -> 
     };
     let boot = arena::boot_id();
     if boot.is_none() && config.checkpoint.is_some() {
-        let error =
-            "the kernel does not tell its runs apart (/proc/sys/kernel/random/boot_id): leave --checkpoint away";
+        let error = "the kernel does not identify its boots (/proc/sys/kernel/random/boot_id); remove --checkpoint";
         return Err(std::io::Error::other(error).into());
     }
     if arena::boot_id_override().is_some() {
-        tracing::warn!("{} says which run of the machine this is: that is for tests alone", arena::BOOT_ID_VARIABLE);
+        tracing::warn!("{} sets the identity of this boot, which is only for tests", arena::BOOT_ID_VARIABLE);
     }
     let power = Power { boot: boot.unwrap_or(0), checkpoints: config.checkpoint.is_some() };
     Ok(Some(StoreFile { file, reset, index: config.file_index, index_left: None, power }))
