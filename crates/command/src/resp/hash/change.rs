@@ -1,4 +1,4 @@
-//! What changes the fields of a hash.
+//! Commands that change fields of a hash.
 
 use crate::push::notify::Event;
 use crate::resp::call::{Call, Run, Stop};
@@ -12,7 +12,7 @@ use crate::resp::typed::Edited;
 use protocol::resp::{Args, reply};
 use record::{Digits, Name, Value};
 
-/// Stores fields; gives how many there were none of.
+/// Stores fields. Returns the number of new fields.
 fn set<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, name: &'static str) -> Result<usize, Stop> {
     let all = args;
     let key = args.next().unwrap_or_default();
@@ -22,7 +22,7 @@ fn set<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, name: &'static str) -> R
     slices::in_slices(call, name, all, key, (args, 2), true, |call, pairs, is_first| {
         let added = typed::edit_record(call, key, Event::HSET, &mut |old, edit, _| {
             if !is_first && old.is_none() {
-                // What was stored has gone meanwhile.
+                // The fields stored by an earlier visit are gone.
                 return Ok(Edited::Keep(None));
             }
             Ok(Edited::Store(Some(edit.set_all(Pairs(pairs))?)))
@@ -90,7 +90,7 @@ pub(in super::super) fn hincrby<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>)
     let sum = typed::edit_record(call, key, Event::HINCRBY, &mut |_, edit, _| {
         let present = match edit.bin(&name)?.map(|bin| bin.value) {
             None => 0,
-            // What a record command has stored as a text may be that of a number.
+            // A record command may have stored a number as text.
             Some(value) => integer(value.text(&mut Digits::new())).map_err(|_| Fault::FieldNotInteger)?,
         };
         let sum = present.checked_add(delta).ok_or(Fault::Overflow)?;

@@ -1,4 +1,5 @@
-//! Fields that end: `HEXPIRE` and its kin, `HTTL` and its kin, and what reads and writes fields with their ends.
+//! Commands on the expiry of fields: `HEXPIRE` and `HTTL` with their variants, and commands on values with their
+//! expiry.
 
 use crate::push::notify::Event;
 use crate::resp::call::{Call, Run};
@@ -22,7 +23,7 @@ const NONE: i64 = -2;
 /// The reply for a field without an expiry.
 const LASTING: i64 = -1;
 
-/// The words behind `FIELDS` and their number: so many of `each` words, and no more.
+/// Returns the words after `FIELDS` and the number of fields: exactly `each` words for each field.
 fn fields<'c>(word: Option<&[u8]>, mut args: Args<'c>, each: usize) -> Result<Args<'c>, Fault> {
     if word.map(lower).is_none_or(|word| word[..] != *b"fields") {
         return Err(Fault::FieldsMissing);
@@ -37,13 +38,13 @@ fn fields<'c>(word: Option<&[u8]>, mut args: Args<'c>, each: usize) -> Result<Ar
     Ok(args)
 }
 
-/// An instant that a bin may end at, in ms since the epoch.
+/// Returns the expiry of a bin, in ms since the epoch.
 fn end_ms(deadline: Deadline, command: &'static str) -> Result<u64, Fault> {
     let Expire::At(at) = deadline.expire() else { return Err(Fault::ExpireTime(command)) };
     if at.0 > record::END_MS_MAX { Err(Fault::ExpireTime(command)) } else { Ok(at.0) }
 }
 
-/// An end in options such as `EX 10`; `None`: the word is no such option.
+/// Returns the expiry of an option such as `EX 10`. `None`: the word is not such an option.
 fn option_end(
     word: &[u8],
     args: &mut Args<'_>,
@@ -55,15 +56,15 @@ fn option_end(
     end_ms(Deadline::positive(text, unit, call.moment(), command)?, command).map(Some)
 }
 
-/// Puts the head of an array of something of each of so many fields, before the first of them.
+/// Writes the head of an array of `fields` elements, before the first of them.
 fn fields_head(call: &mut Call<'_, '_>, fields: usize) {
     if call.session.done == 0 {
         reply::array(call.out, fields as u64);
     }
 }
 
-/// Changes each field of a command and answers with a number for each. The command's words are `all`, and the
-/// fields' names the last of them.
+/// Changes each field of a command and replies with a number for each. `all` are the command's words, and `names` are
+/// the field names, at their end.
 fn tell_and_change_each<'c>(
     call: &mut Call<'c, '_>,
     (name, event): (&'static str, Event),
@@ -105,7 +106,8 @@ fn end_fields<'c>(call: &mut Call<'c, '_>, all: Args<'c>, unit: Unit, name: &'st
     tell_and_change_each(call, (name, event), all, names, |edit, name| end_field(edit, name, options, end, past))
 }
 
-/// Reports of each field what `show` makes of its end and of the wall clock now, both in ms since the epoch.
+/// Replies with the result of `show` for the expiry of each field and the current wall clock, both in ms since the
+/// epoch.
 fn tell_ends<'c>(call: &mut Call<'c, '_>, command: &'static str, all: Args<'c>, show: impl Fn(u64, u64) -> u64) -> Run {
     let mut args = all;
     let (key, moment) = (call.key(args.next().unwrap_or_default()), call.moment());
@@ -135,7 +137,7 @@ fn tell_ends<'c>(call: &mut Call<'c, '_>, command: &'static str, all: Args<'c>, 
     Ok(())
 }
 
-/// Answers with the values of fields, and changes each that is there by `each`.
+/// Replies with the values of fields, and changes each existing field by `each`.
 fn tell_fields_and_change<'c>(
     call: &mut Call<'c, '_>,
     (name, event): (&'static str, Event),
@@ -159,7 +161,7 @@ fn tell_fields_and_change<'c>(
                     }
                 }
             }
-            // Nothing is changed before there is room to tell it.
+            // Nothing is changed unless the reply fits.
             let fits = replied.len() + LINE_ROOM <= room;
             Ok(if fits && changed { Edited::Store(replied) } else { Edited::Keep(replied) })
         })?;
@@ -202,7 +204,7 @@ pub(in super::super) fn hpexpireat<'c>(call: &mut Call<'c, '_>, args: Args<'c>) 
 }
 
 pub(in super::super) fn httl<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    // As Redis does it, which rounds up here and to the nearest for a key.
+    // As in Redis, which rounds up here but to the nearest second for a key.
     tell_ends(call, "httl", args, |end, now| (end - now).div_ceil(1000))
 }
 
@@ -258,8 +260,8 @@ pub(in super::super) fn hgetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Ru
     })
 }
 
-/// The stage of `HSETEX`, as [`super::super::SessionState::sum`]: its fields are looked at, or stored, or one of them
-/// is not as it is to be.
+/// The stage of `HSETEX`, in [`super::super::SessionState::sum`]: its fields are checked, or stored, or a field does
+/// not meet the condition.
 const LOOKING: i64 = 0;
 const STORING: i64 = 1;
 const REFUSED: i64 = 2;
@@ -267,14 +269,14 @@ const REFUSED: i64 = 2;
 /// Options of `HSETEX`.
 #[derive(Clone, Copy, Debug, Default)]
 struct SetOptions {
-    /// Only if none of the fields is there, or only if all are.
+    /// The condition: `false` if no field may exist, `true` if all must exist.
     wanted: Option<bool>,
     end: Option<u64>,
     keep: bool,
 }
 
 impl SetOptions {
-    /// The options, and the words of the fields behind them.
+    /// Parses the options. Returns them and the words of the fields.
     fn read<'c>(call: &Call<'c, '_>, mut args: Args<'c>) -> Result<(Self, Args<'c>), Fault> {
         let mut options = Self::default();
         loop {
@@ -293,7 +295,7 @@ impl SetOptions {
         }
     }
 
-    /// Returns whether one of the fields is not as it is to be.
+    /// Returns true if a field does not meet the condition.
     fn refuses(self, edit: &mut Edit<'_>, fields: Args<'_>) -> Result<bool, Fault> {
         let Some(wanted) = self.wanted else { return Ok(false) };
         for (name, _) in Pairs(fields) {
