@@ -1,8 +1,8 @@
-# What both suites share. Sourced.
+# Functions for both suites, to be sourced.
 
 failures=0
 
-# check NAME COMMAND...: runs the command and says whether it succeeded.
+# check NAME COMMAND...: runs the command and reports whether it succeeded.
 check() {
     local name="$1" output
     shift
@@ -15,7 +15,7 @@ check() {
     fi
 }
 
-# eventually COMMAND...: tries for ten seconds.
+# eventually COMMAND...: retries for ten seconds.
 eventually() {
     local try
     for try in $(seq 100); do
@@ -35,20 +35,20 @@ stores() {
     [ "$answer" = $'STORED\nVALUE debian 0 5\nhello\nEND' ]
 } 2>/dev/null
 
-# A network and files to write to that nobody else has, and the server in the place of memcached.
+# Sets up a private network and private writable files, and mounts the server over memcached.
 divert() {
     mount --make-rprivate /
     mount -t proc proc /proc
     mount -t tmpfs tmpfs /run
     mount -t tmpfs tmpfs /tmp
     mount -t tmpfs tmpfs /var/log
-    # What the package's tmpfiles.d asks for at each start of the machine.
+    # The package's tmpfiles.d creates this at each boot.
     install -d -m 755 -o memcache -g memcache /run/memcached
     mount --bind "$1" /usr/bin/memcached
     ip link set lo up
 }
 
-# process PID: it is the server, run by the user of memcached.conf.
+# process PID: succeeds if the process is the server, run by the user of memcached.conf.
 is_server() {
     [ "/proc/$1/exe" -ef /usr/bin/memcached ] && [ "$(stat -c %U "/proc/$1")" = memcache ]
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# /etc/init.d/memcached with the server at $1 in the place of memcached; inside namespaces of its own.
+# Runs /etc/init.d/memcached with the server at $1 instead of memcached, in private namespaces.
 set -uo pipefail
 . ./checks.sh
-# The work folder lies below /tmp, which is about to be covered.
+# The work folder is below /tmp, over which a mount follows.
 exec 9<"$1"
 divert "/proc/self/fd/9" || exit 1
 
@@ -11,7 +11,7 @@ pid_file=/var/run/memcached.pid
 
 started() { [ -s "$pid_file" ] && is_server "$(cat "$pid_file")" && stores; }
 gone() { ! [ -d "/proc/$1" ]; }
-# The server writes its own pid file once clients can connect, so it may come after its first answer.
+# The server writes its own pid file once clients can connect, so the file may appear after the first reply.
 same_pid() { [ -s /run/memcached/memcached.pid ] && [ "$(cat "$pid_file")" = "$(cat /run/memcached/memcached.pid)" ]; }
 says() { "$script" status | grep -q "$1"; }
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Debian's own ways to start memcached, with Gannet in the place of the binary and nothing else changed.
+# Tests Debian's ways to start memcached, with Gannet instead of the binary and everything else unchanged.
 #
-# Everything runs in namespaces of its own: the machine's files, processes and network stay as they are. In there the
-# server is mounted over /usr/bin/memcached, and Debian's init script, and systemd with the package's unit, start it.
+# Everything runs in private namespaces: the machine's files, processes and network stay unchanged. Inside, the server
+# is mounted over /usr/bin/memcached, and Debian's init script, and systemd with the package's unit, start it.
 #
 #   GANNET_BIN=target/release/gannet conformance/debian/run.sh
 #
@@ -22,7 +22,7 @@ if [ -n "$changed" ]; then
     exit 1
 fi
 
-# A name for the processes inside that nothing else has.
+# A unique name for the processes inside.
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
 cp "$server" "$work/memcached"

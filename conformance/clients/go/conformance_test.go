@@ -1,4 +1,4 @@
-// Package conformance holds what gomemcache, as it is published, needs of a memcached server.
+// Package conformance tests a memcached server with the published, unmodified gomemcache.
 package conformance
 
 import (
@@ -42,7 +42,7 @@ func start(port int) (*server, error) {
 	return startAt(port, port)
 }
 
-// The same, with clients of Redis served on another port.
+// Starts a server that also serves Redis clients, on another port.
 func startResp(port, respPort int) (*server, error) {
 	return startAt(port, respPort, fmt.Sprintf("RESP_PORT=%d", respPort))
 }
@@ -321,7 +321,7 @@ func TestAThousandConnectionsAreServedAtOnce(t *testing.T) {
 			_ = conn.Close()
 		}
 	}()
-	// Idle connections keep their places while the client's own come on top.
+	// The client's connections are in addition to the idle ones.
 	for len(conns) < cap(conns) {
 		conn, err := net.DialTimeout("tcp", shared.address, 5*time.Second)
 		must(t, err)

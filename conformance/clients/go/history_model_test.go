@@ -11,8 +11,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// What a store of a few keys may answer, one request at a time. The checker looks for an order of a recorded
-// history's requests that this model answers alike, in which none comes before one that had ended when it began.
+// The model of a store with a few keys, which executes one request at a time. The checker searches an order of a
+// recorded history in which the model gives the recorded replies. A request must follow all that ended before it began.
 
 const (
 	keysMax    = 3
@@ -26,36 +26,36 @@ const (
 	get    verb = "get"
 	set    verb = "set"
 	remove verb = "delete"
-	// Redis's INCRBY: a key that is not there counts from 0.
+	// Redis's INCRBY: a missing key counts from 0.
 	add verb = "add"
-	// memcached's: nothing happens to a key that is not there.
+	// memcached's incr: a missing key stays missing.
 	incr   verb = "incr"
 	decr   verb = "decr"
 	cas    verb = "cas"
 	rename verb = "rename"
 	watch  verb = "watch"
-	// Redis's CAS.SET, which does not say whether the token is another one or nothing is there.
+	// Redis's CAS.SET, whose reply is the same for a different token and for a missing key.
 	casSet verb = "CAS.SET"
-	// Digits behind the number: Redis's, which reports the new length, and memcached's, which does not.
+	// Appends digits: Redis's APPEND returns the new length, memcached's append does not.
 	join verb = "APPEND"
 	tail verb = "append"
-	// Another digit in the place of the first one. The reply is the length.
+	// Replaces the first digit. The reply is the length.
 	splice verb = "SETRANGE"
-	// The same as add, by way of a floating-point number.
+	// Adds like add, but as a floating-point number.
 	float verb = "INCRBYFLOAT"
 	swap  verb = "GETSET"
 	take  verb = "GETDEL"
-	// A read that sets the key's end: gats and GETEX.
+	// A read that sets the key's expiry time: gats and GETEX.
 	touch verb = "touch"
-	// A read of value, token and end: mg with v, c and t.
+	// A read of value, token and expiry time: mg with v, c and t.
 	look verb = "look"
-	// A read of value and token by Redis's clients.
+	// A read of value and token by Redis clients.
 	casGet verb = "CAS.GET"
-	// When the key ends: EXPIRETIME.
+	// The key's expiry time: EXPIRETIME.
 	ends verb = "EXPIRETIME"
 )
 
-// What memcached answers to cas.
+// The replies of memcached to cas.
 const (
 	casStored  = int64(1)
 	casExists  = int64(0)
@@ -70,7 +70,7 @@ type command struct {
 	end     int64
 }
 
-// A request is all commands of a transaction, or one command. What a transaction watched was so before it.
+// A request is one command, or all commands of a transaction with the keys that it watched before.
 type request struct {
 	player   int
 	form     form
@@ -78,7 +78,7 @@ type request struct {
 	watched  []int
 }
 
-// How the client says it: all but the form of a request means the same to the model.
+// The form in which the client sends the request; the model ignores it.
 type form string
 
 const (
@@ -94,14 +94,14 @@ type reply struct {
 	end    int64
 }
 
-// An answer is a reply to each command, or that a watched key was changed.
+// An answer is a reply to each command, or the report that a watched key was changed.
 type answer struct {
 	refused bool
 	replies []reply
 }
 
-// A cell is what the model knows of a key. A token of 0 is one that nobody has seen yet, an end of 0 is none. The bits
-// are those of the players: whether the key was changed since the player watched it, and whether it was not there then.
+// A cell is the model's state of a key. A token of 0 is still unknown to all players; an end of 0 means no expiry. Each
+// player has one bit in two sets: the key was changed since the player watched it; the key was missing at that time.
 type cell struct {
 	number          int64
 	token           uint64
@@ -123,12 +123,12 @@ func (c *cell) write(number int64) {
 	*c = cell{number: number, changed: 0xff, absent: c.absent}
 }
 
-// A change of what is there: its end stays.
+// Changes an existing value; its expiry time stays.
 func (c *cell) change(number int64) {
 	*c = cell{number: number, end: c.end, changed: 0xff, absent: c.absent}
 }
 
-// Whether a read of value and token is answered so.
+// Reports whether this is a valid reply to a read of value and token.
 func (c *cell) shows(got reply) bool {
 	if got.token != 0 && c.token == 0 {
 		c.token = got.token
@@ -140,7 +140,7 @@ func digits(number int64) string {
 	return strconv.FormatInt(number, 10)
 }
 
-// The number that the digits are, which is one.
+// Returns the number with these digits, which must be valid.
 func joined(text string) int64 {
 	number, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
@@ -149,7 +149,7 @@ func joined(text string) int64 {
 	return number
 }
 
-// Whether this store, as it is, answers so; it is then as after the command.
+// Reports whether the store in its current state gives this reply. Then changes the state as the command does.
 func (all *cells) apply(player int, told command, got reply) bool {
 	place, bit := &all[told.key], uint8(1)<<player
 	there := place.number != nothing
@@ -245,7 +245,7 @@ func (all *cells) count(told command, got reply) bool {
 	return got.number == place.number
 }
 
-// Whether a change of some digits is answered so.
+// Reports whether this is a valid reply to a change of some digits.
 func (c *cell) edit(told command, got reply) bool {
 	text := ""
 	switch {
@@ -266,8 +266,8 @@ func (c *cell) edit(told command, got reply) bool {
 	return got.number == int64(len(text))
 }
 
-// Whether what was watched allows the answer. A key that was not there when it was watched may count as changed at
-// any time.
+// Reports whether the watched keys allow the answer. A key that was missing when it was watched may count as changed
+// at any time.
 func (all *cells) unwatch(told request, refused bool) bool {
 	bit := uint8(1) << told.player
 	var changed, absent uint8
@@ -307,12 +307,12 @@ func hashCells(state interface{}) uint64 {
 	return hash.Sum64()
 }
 
-// One model for all keys together, for requests of several.
+// One model for all keys together, for requests of several keys.
 func wholeModel() porcupine.Model {
 	return porcupine.Model{Init: func() interface{} { return emptyCells() }, Step: step, Hash: hashCells}
 }
 
-// A model for each key, where every request is of one key: a history is in order if each key's is.
+// A model for each key, for requests of one key: a history is linearizable if each key's is.
 func keyModel() porcupine.Model {
 	model := wholeModel()
 	model.Partition = func(history []porcupine.Operation) [][]porcupine.Operation {
@@ -365,7 +365,7 @@ func describe(operation porcupine.Operation) string {
 	return text.String()
 }
 
-// An operation of a history written by hand: `replies` are as many as the request's commands, or none if it was
+// An operation of a hand-written history: `replies` has one reply for each command, or none if the request was
 // refused.
 func wrote(from, to int64, told request, replies ...reply) porcupine.Operation {
 	got := answer{refused: len(replies) == 0, replies: replies}
@@ -389,7 +389,7 @@ func numbers(all ...int64) []reply {
 	return replies
 }
 
-// Each history is one that a fault would leave, or one beside it that is in order.
+// Each history is the result of a fault, or a similar one that is linearizable.
 func TestTheCheckerRefusesWhatABrokenStoreWouldAnswer(t *testing.T) {
 	done := reply{number: 1}
 	one, two := command{verb: set, key: 0, number: 1}, command{verb: set, key: 1, number: 1}

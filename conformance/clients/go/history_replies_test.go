@@ -16,24 +16,24 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Histories of commands that report what they did, and of counts at a high rate beside stores by token.
+// Histories of commands that report their own effect, and of pipelined increments beside stores by token.
 
 const (
-	// Counts that a client sends before it reads their replies.
+	// Increments that a client sends before it reads their replies.
 	burstCounts = 16
-	// Requests of a player in a round of bursts, each count one.
+	// Requests of a player in a round of bursts; each increment counts as one.
 	burstRequestsMin = 3 * burstCounts
 	endStep          = 1000
 )
 
-// Ends are whole steps of seconds from here, far enough apart to be told from a time that is left.
+// Expiry times are multiples of a step from this second, so far apart that a remaining time identifies one of them.
 var endStart = time.Now().Unix() + 100*endStep
 
 func unixEnd(end int64) int64 {
 	return endStart + end*endStep
 }
 
-// The end of an item that ends at this second, or 0.
+// Returns the expiry time of an item that expires at this second, or 0.
 func endAt(seconds int64) int64 {
 	if seconds < 0 {
 		return 0
@@ -41,7 +41,7 @@ func endAt(seconds int64) int64 {
 	return (seconds - endStart + endStep/2) / endStep
 }
 
-// A connection to a memcached port, with commands that the client library has not.
+// A connection to a memcached port, with commands that the client library lacks.
 type textLink struct {
 	net.Conn
 	*bufio.Reader
@@ -154,7 +154,7 @@ func (t textLink) look(key string) (reply, error) {
 	return got, err
 }
 
-// Sends counts of one key together; all replies have come when it returns.
+// Pipelines increments of one key, and returns when all replies have arrived.
 func (m memcacheLink) burst(prefix string, one command, counts int) ([]reply, error) {
 	request := fmt.Sprintf("incr %s%d %d\r\n", prefix, one.key, one.number)
 	if err := m.text.send(strings.Repeat(request, counts)); err != nil {
@@ -196,7 +196,7 @@ func (r redisLink) burst(prefix string, one command, counts int) ([]reply, error
 	return replies, nil
 }
 
-// Many counts at once: each is a request of its own, from when all were sent until all were answered.
+// Records pipelined increments: each is a separate request, from the send of all until the last reply.
 func (p *player) burst(key int) {
 	if p.failed != nil {
 		return
@@ -223,7 +223,7 @@ func (p *player) burst(key int) {
 	}
 }
 
-// Reads a value with its token and stores another by it: by gets and cas, gats, mg, or CAS.GET.
+// Reads a value with its token and stores another with that token: by gets and cas, gats, mg, or CAS.GET.
 func (p *player) byToken(key int) {
 	store := command{verb: cas, key: key}
 	told := command{verb: get, key: key}
@@ -243,13 +243,13 @@ func (p *player) byToken(key int) {
 	}
 }
 
-// An end that nobody else gives in this round.
+// Returns an expiry time that no other player uses in this round.
 func (p *player) end() int64 {
 	p.ended++
 	return p.ended*playersMax + int64(p.id) + 1
 }
 
-// Commands whose replies say what they did, those that read and change at once among them.
+// Commands whose replies report their own effect, including those that read and change at once.
 func (p *player) reporting() {
 	told := command{number: p.fresh(), end: p.end()}
 	chance := p.random.Intn(10)
@@ -257,7 +257,7 @@ func (p *player) reporting() {
 	case chance < 1:
 		told.verb = set
 	case chance < 2 && !p.joined:
-		// The number gets longer, and must stay one that floating point has.
+		// The number becomes longer, and must remain exact as a floating-point number.
 		p.joined = true
 		told.verb, told.number = join, p.delta()
 		if p.speaks == memcacheClient {
@@ -268,7 +268,7 @@ func (p *player) reporting() {
 	case chance < 5 && p.speaks == memcacheClient:
 		told.verb = look
 	case p.speaks == memcacheClient:
-		// Never to 0: digits behind a 0 would be those of no number.
+		// Never to 0: digits appended to a 0 do not form a valid number.
 		told.verb, told.number = incr, p.delta()
 	default:
 		told.verb = []verb{ends, float, float, splice, swap, take, add}[p.random.Intn(7)]
@@ -283,7 +283,7 @@ func TestNoCountAtAHighRateIsLostToATokenOrAWatchedTransaction(t *testing.T) {
 	playAtLeast(t, 400, burstRequestsMin, keyModel(), func(p *player) {
 		switch chance := p.random.Intn(10); {
 		case len(p.recorded) == 0:
-			// Counts of a key that is not there are alike, so that the checker would try all their orders.
+			// Increments of a missing key are indistinguishable, so the checker would try all their orders.
 			p.one(command{verb: set, number: p.fresh()})
 		case p.id%(players/2) == 0 && chance < 8:
 			p.burst(0)

@@ -20,24 +20,24 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Clients of both protocols at once on the same few keys of a server with two workers. What each asks and is
-// answered is recorded, with the times around it, and porcupine looks for an order in which one store would have
-// answered so: one that keeps requests apart that were apart in time. Many short rounds, each on keys of its own, since
-// what a checker has to try grows with a history's length.
+// Clients of both protocols run concurrently on the same few keys of a server with two workers. Each request and reply
+// is recorded with its start and end time. porcupine searches an order in which one store would have given these
+// replies, and which agrees with the times. There are many short rounds, each with its own keys, because the checker's
+// work grows with the length of a history.
 
 const (
 	players     = 6
 	requestsMin = 12
-	// Commands of a long transaction, which takes the server long enough for others to come between.
+	// Commands of a long transaction, so long that requests of others arrive while it is executed.
 	longCommands = 24
 )
 
-// Far above what a round takes to decide, some milliseconds: the machine may be busy.
+// Far longer than the few milliseconds that the check of a round takes, because the machine may be busy.
 const decideMax = 60 * time.Second
 
 var clockStart = time.Now()
 
-// Nanoseconds of a clock that never goes back, one for all clients.
+// Nanoseconds of a monotonic clock, shared by all clients.
 func now() int64 {
 	return int64(time.Since(clockStart))
 }
@@ -48,7 +48,7 @@ type link interface {
 	close()
 }
 
-// A player is one client, which asks one thing after the other.
+// A player is one client, which sends one request after the other.
 type player struct {
 	link
 	id       int
@@ -94,7 +94,7 @@ func (p *player) key() int {
 	return p.random.Intn(keysMax)
 }
 
-// A number that nobody else writes in this round, with room for some counts above it.
+// Returns a number that no other player writes in this round, with room for some increments above it.
 func (p *player) fresh() int64 {
 	p.written++
 	return (p.written*playersMax + int64(p.id) + 1) * 1000
@@ -295,7 +295,7 @@ func parse(one command, cmd *redis.Cmd) (reply, error) {
 	return reply{number: 1}, nil
 }
 
-// What CAS.GET answers.
+// The reply of CAS.GET.
 func withToken(value interface{}) (reply, error) {
 	both, ok := value.([]interface{})
 	if !ok || len(both) != 2 {
@@ -321,7 +321,7 @@ func number(value interface{}) (int64, error) {
 	return 0, fmt.Errorf("%v is no number", value)
 }
 
-// A server of Gannet's own flags: no other speaks both protocols.
+// A server with Gannet's own flags: no other server supports both protocols.
 func startBoth(t *testing.T) (memcached, resp string) {
 	t.Helper()
 	if name := os.Getenv("SERVER"); name != "" && name != "gannet" {
@@ -348,8 +348,8 @@ func startBoth(t *testing.T) (memcached, resp string) {
 	return memcached, resp
 }
 
-// Half of the players speak each protocol. They connect one after the other, those of one protocol first, and the
-// server hands each to the worker that has the fewest: so each worker has some of both.
+// Half of the players use each protocol. They connect one after the other, those of one protocol first. The server
+// assigns each to the worker with the fewest connections, so each worker has some of both.
 func connectPlayers(t *testing.T) []*player {
 	t.Helper()
 	memcached, resp := startBoth(t)
@@ -363,7 +363,7 @@ func connectPlayers(t *testing.T) []*player {
 			must(t, err)
 			all[id].link = memcacheLink{client, text}
 		} else {
-			// A request that is sent twice would be recorded once.
+			// A request that is sent twice would be recorded only once.
 			client := redis.NewClient(&redis.Options{Addr: resp, Protocol: 2 + id%2, PoolSize: 1, MaxRetries: -1,
 				ReadTimeout: 20 * time.Second, WriteTimeout: 20 * time.Second})
 			all[id].link = redisLink{client, client.Conn()}
@@ -387,7 +387,7 @@ func seed(t *testing.T) int64 {
 	return seed
 }
 
-// What all players did in one round, sorted by when they began.
+// Returns all players' operations in one round, sorted by their start.
 func record(all []*player, seed int64, round, least int, prefix string, turn func(p *player)) ([]porcupine.Operation,
 	error) {
 	var done sync.WaitGroup
@@ -418,7 +418,7 @@ func record(all []*player, seed int64, round, least int, prefix string, turn fun
 	return history, nil
 }
 
-// Plays all rounds and has each decided. A history that is in no order is printed whole.
+// Plays all rounds and checks each. A history that is not linearizable is printed completely.
 func play(t *testing.T, rounds int, model porcupine.Model, turn func(p *player)) {
 	playAtLeast(t, rounds, requestsMin, model, turn)
 }
@@ -494,7 +494,7 @@ func (p *player) count() {
 	p.one(told)
 }
 
-// Reads a value and writes another if it is still that.
+// Reads a value, and writes another one if the value is unchanged.
 func (p *player) swap() {
 	p.swapKey(p.key())
 }
@@ -574,7 +574,7 @@ func TestWhatIsSwappedIsWhatWasReadByEitherProtocol(t *testing.T) {
 	})
 }
 
-// Transactions and commands of several keys among all that the other tests do.
+// Mixes transactions and commands over several keys with the requests of the other tests.
 func TestTransactionsAreSeenWholeByEitherProtocol(t *testing.T) {
 	play(t, 250, wholeModel(), func(p *player) {
 		switch chance := p.random.Intn(10); {

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// One server for all tests of go-redis, by the protocol of Redis.
+// One server for all tests of go-redis, through the Redis protocol.
 var redisServer struct {
 	once sync.Once
 	*server
@@ -266,7 +266,7 @@ func TestRedisTransactions(t *testing.T) {
 	})
 }
 
-// Adds one to a number that it reads and writes, again until nobody came between.
+// Increments a number by reading and writing it, and retries until no other client has changed it in between.
 func addWatching(ctx context.Context, client *redis.Client, key string) error {
 	for {
 		err := client.Watch(ctx, func(tx *redis.Tx) error {
@@ -285,7 +285,7 @@ func addWatching(ctx context.Context, client *redis.Client, key string) error {
 	}
 }
 
-// Runs `work` in so many goroutines, and fails with the first failure of any.
+// Runs `work` in this many goroutines, and fails with the first failure of any.
 func together(t *testing.T, workers int, work func() error) {
 	t.Helper()
 	failures := make(chan error, workers)

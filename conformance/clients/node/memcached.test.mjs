@@ -1,4 +1,4 @@
-// What the npm package memcached, as it is published, needs of a memcached server.
+// Tests a memcached server with the published, unmodified npm package memcached.
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
@@ -26,7 +26,7 @@ function open(port, options) {
   return promised;
 }
 
-// This client gives a server up after an error of the server; these options let it come back at once.
+// After a server error this client stops using the server; these options make it reconnect at once.
 const IMPATIENT = { timeout: 1000, retries: 1, retry: 100, reconnect: 100, failures: 50, minTimeout: 50 };
 
 async function untilAnswered(request) {

@@ -1,4 +1,4 @@
-// node-redis and the session store connect-redis, as they are published, against the protocol of Redis.
+// Tests the published, unmodified node-redis and the session store connect-redis through the Redis protocol.
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
@@ -22,7 +22,7 @@ before(async () => {
 
 after(async () => {
   await server.stop();
-  // What a test that failed left open would keep this process alive.
+  // Connections left open by a failed test would keep this process alive.
   setTimeout(() => process.exit(), 500).unref();
 });
 

@@ -1,4 +1,4 @@
-// ioredis, as it is published, against the protocol of Redis.
+// Tests the published, unmodified ioredis through the Redis protocol.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -18,7 +18,7 @@ before(async () => {
 
 after(async () => {
   await server.stop();
-  // What a test that failed left open would keep this process alive.
+  // Connections left open by a failed test would keep this process alive.
   setTimeout(() => process.exit(), 500).unref();
 });
 

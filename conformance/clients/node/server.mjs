@@ -1,4 +1,4 @@
-// Starts one server through ../serve and ends it by its process id; waits for what a test needs.
+// Starts one server through ../serve and ends it by its process id; has helpers that wait for a condition.
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -23,7 +23,7 @@ export async function connect(port) {
   return socket;
 }
 
-// With `resp`, clients of Redis are served too, on `respPort` or a free port.
+// With `resp`, the server also serves Redis clients, on `respPort` or a free port.
 export async function startServer(port, { resp = false, respPort } = {}) {
   port ??= await freePort();
   if (resp) respPort ??= await freePort();

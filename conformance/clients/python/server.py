@@ -16,7 +16,7 @@ def free_port() -> int:
 
 
 class Server:
-    """With `resp`, or a `resp_port`, clients of Redis are served there too. `more`: variables that `serve` reads."""
+    """With `resp`, or a `resp_port`, the server also serves Redis clients. `more`: variables for `serve`."""
 
     def __init__(self, port: int | None = None, resp: bool = False, resp_port: int | None = None, **more: str):
         self.port = port or free_port()

@@ -1,4 +1,4 @@
-"""pymemcache and redis-py, as they are published, on a small memory with flash beside it."""
+"""Tests the published, unmodified pymemcache and redis-py with little memory and flash."""
 
 import random
 
@@ -27,7 +27,7 @@ def memcached(server):
     client = Client(("127.0.0.1", server.port), connect_timeout=5, timeout=20, default_noreply=False)
     for begin in range(0, KEYS, 500):
         assert client.set_many({f"key-{n}": value(n) for n in range(begin, begin + 500)}) == []
-    # A device that is slower than this client for a moment leaves some out.
+    # A device that is temporarily slower than this client misses some items.
     assert stat(client, "flash_items") > KEYS / 3 and stat(client, "flash_devices_lost") == 0, client.stats()
     yield client
     client.close()
@@ -38,7 +38,7 @@ def stat(memcached, name):
 
 
 def there(memcached, count, seed):
-    """Some keys that are there, mostly on flash: those that were stored first."""
+    """Returns some existing keys, mostly on flash: those that were stored first."""
     keys = random.Random(seed).sample([f"key-{n}" for n in range(KEYS // 2)], count * 3)
     found = list(memcached.get_many(keys))
     assert len(found) >= count

@@ -1,4 +1,4 @@
-"""What `gannet load` writes, held to its published schema by a validator that is not ours."""
+"""Checks the results of `gannet load` against their published schema with an independent validator."""
 
 import copy
 import json
@@ -14,7 +14,7 @@ from server import Server
 ROOT = Path(__file__).resolve().parents[3]
 SCHEMA = json.loads((ROOT / "docs/load/result.schema.json").read_text())
 GANNET = os.environ.get("GANNET_BIN")
-# Done; the generator was the limit; an objective was broken: each leaves a whole result.
+# Done; the generator was the limit; an objective was broken: each exit code comes with a complete result.
 WHOLE = (0, 3, 4)
 
 pytestmark = pytest.mark.skipif(GANNET is None, reason="the load generator is part of gannet alone")

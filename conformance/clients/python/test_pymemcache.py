@@ -1,4 +1,4 @@
-"""What pymemcache, as it is published, needs of a memcached server."""
+"""Tests a memcached server with the published, unmodified pymemcache."""
 
 import time
 

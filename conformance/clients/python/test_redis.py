@@ -1,4 +1,4 @@
-"""redis-py and valkey-py, as they are published, against the protocol of Redis."""
+"""Tests the published, unmodified redis-py and valkey-py through the Redis protocol."""
 
 import threading
 import time
@@ -34,7 +34,7 @@ def connect(kind, port, **options):
 def client(kind, server):
     with connect(kind, server.resp_port, decode_responses=True) as client:
         client.flushall()
-        # What is flushed is gone at once and counted until the background has removed it.
+        # Flushed items disappear at once, but count until the background thread has removed them.
         patience = time.monotonic() + 20
         while client.dbsize():
             assert time.monotonic() < patience, "what was flushed is still counted"
@@ -208,7 +208,7 @@ def test_a_limit_of_a_rate_lets_through_as_many_as_it_says(client):
 
 
 def message(subscriber):
-    """The next message that is one of a channel or of a pattern."""
+    """Returns the next message of a channel or a pattern."""
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         told = subscriber.get_message(ignore_subscribe_messages=True, timeout=1)
@@ -250,7 +250,7 @@ def test_changes_of_keys_are_messages(client):
 
 
 def test_a_look_aside_cache_is_told_what_to_forget(client):
-    """Two processes keep copies; who changes a key tells the others by a channel."""
+    """Two processes keep copies; a process that changes a key notifies the other through a channel."""
     copies, told = {}, threading.Event()
 
     def forget(message):

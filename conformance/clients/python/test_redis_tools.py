@@ -1,4 +1,4 @@
-"""redis-cli, redis-benchmark and redis_exporter, as Debian has them."""
+"""Tests Debian's redis-cli, redis-benchmark and redis_exporter."""
 
 import contextlib
 import re
@@ -30,7 +30,7 @@ def cli(server, *arguments, **options):
 
 
 def for_a_while(server, enough, *arguments):
-    """What redis-cli has written when `enough` holds for it; such a mode ends when it is told to."""
+    """Returns the output of redis-cli once `enough` accepts it; such a mode runs until it is stopped."""
     command = ["redis-cli", "-h", "127.0.0.1", "-p", str(server.resp_port), *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         written, deadline = b"", time.monotonic() + 30
@@ -66,7 +66,7 @@ def test_the_largest_keys_are_found(server):
     assert 'Biggest string found \'"largest"\' has 5000 bytes' in told
     assert 'Biggest   hash found \'"wide"\' has 500 fields' in told
     assert "4 strings with 5015 bytes" in told and "2 hashs with 501 fields" in told
-    # The hash takes more than its names and values, and the parts that it is kept in are no keys.
+    # The hash takes more than its names and values, and its parts do not count as keys.
     told = cli(server, "--memkeys")
     assert "Sampled 6 keys in the keyspace!" in told and '"largest"' in told
     wide = int(re.search(r'Biggest   hash found \'"wide"\' has (\d+) bytes', told).group(1))
@@ -80,7 +80,7 @@ def test_the_live_modes(server):
     assert lines[1].split()[:3] == ["keys", "mem", "clients"], lines
     keys, memory, clients, blocked, requests = lines[2].split()[:5]
     assert keys == "2000" and memory.endswith("M") and blocked == "0" and int(clients) >= 1 and int(requests) > 2
-    # What is no terminal is told once, at the end of the interval: least, most and mean in ms, and how many.
+    # Without a terminal there is one line at the end of the interval: minimum, maximum, mean in ms, and count.
     least, most, mean, samples = latencies(for_a_while(server, latencies, "--latency", "-i", "1"))
     assert 0 <= least <= mean <= most and samples > 5
     scanned = cli(server, "--scan", "--pattern", "key*")
@@ -111,7 +111,7 @@ def test_redis_benchmark(server, arguments):
 
 @contextlib.contextmanager
 def exporter(server, *arguments):
-    """redis_exporter beside the server; gives what asks it for its metrics."""
+    """Starts redis_exporter beside the server; yields a function that requests its metrics."""
     port = free_port()
     command = ["prometheus-redis-exporter", "-redis.addr", f"redis://127.0.0.1:{server.resp_port}"]
     command += ["-web.listen-address", f"127.0.0.1:{port}", *arguments]

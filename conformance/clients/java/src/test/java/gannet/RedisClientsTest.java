@@ -49,7 +49,7 @@ import redis.clients.jedis.params.ScanParams;
 import redis.clients.jedis.params.SetParams;
 import redis.clients.jedis.resps.ScanResult;
 
-/** Jedis and Lettuce, as they are published, against the protocol of Redis. */
+/** Tests the published, unmodified Jedis and Lettuce through the Redis protocol. */
 final class RedisClientsTest {
     private static final long PATIENCE_S = 20;
     private static Server server;

@@ -10,7 +10,7 @@ import java.util.concurrent.TimeUnit;
 /** One server, started through {@code ../serve} and ended by its process id. */
 final class Server implements AutoCloseable {
     final int port;
-    /** Where clients of Redis are served; 0: nowhere. */
+    /** The port for Redis clients; 0: none. */
     final int respPort;
     private final Process process;
 
@@ -22,12 +22,12 @@ final class Server implements AutoCloseable {
         this(port, 0);
     }
 
-    /** One that serves clients of Redis too. */
+    /** Starts a server that also serves Redis clients. */
     static Server withResp() throws Exception {
         return new Server(freePort(), freePort());
     }
 
-    /** One in the place of another that has ended. */
+    /** Starts a server that replaces one that has ended. */
     static Server again(Server ended) throws Exception {
         return new Server(ended.port, ended.respPort);
     }

@@ -33,13 +33,13 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** What spymemcached, as it is published, needs of a memcached server; over the text protocol. */
+/** Tests a memcached server with the published, unmodified spymemcached, through the text protocol. */
 final class SpymemcachedTest {
     private static final int ITEM_MAX = 1024 * 1024;
     private static Server server;
     private MemcachedClient client;
 
-    /** Bytes as they are: neither compressed nor serialised. */
+    /** Transfers bytes unchanged: neither compressed nor serialised. */
     private static final Transcoder<byte[]> RAW = new Transcoder<>() {
         @Override
         public boolean asyncDecode(CachedData data) {
