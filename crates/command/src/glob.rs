@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Time is bounded. The first and the last part take one step for each of their bytes. A middle part is searched byte
-//! by byte for a few comparisons, then for all its elements at once, with one bit for each element: one step for each
-//! byte of the text and each 64 elements of the part. So no pattern that [`is_bounded`] accepts takes more than
-//! [`steps_max`] steps.
+//! by byte for a few comparisons. After that it is searched for all its elements at once, with one bit for each
+//! element. That takes one step for each byte of the text and each 64 elements of the part. So no pattern that
+//! [`is_bounded`] accepts takes more than [`steps_max`] steps.
 
 /// The maximum number of bytes of a pattern between its first and its last star.
 pub const MIDDLE_BYTES_MAX: usize = 512;

@@ -1,5 +1,5 @@
-//! The state of a connection that moves to another process between two requests: its user, its transaction, its
-//! subscriptions, received bytes that are not executed, and unsent replies.
+//! The state of a connection that moves to another process between two requests. It has the client's user, transaction
+//! and subscriptions, received bytes that are not executed, and unsent replies.
 //!
 //! ```text
 //!   a message of 32 connections' heads ──> the bytes of each: input, output, queue, holdings as text
@@ -70,7 +70,7 @@ pub struct CarriedTransaction {
     pub is_queueing: bool,
     /// True if a request was refused, so that EXEC will abort.
     pub is_spoilt: bool,
-    /// The queued requests, as they came.
+    /// The queued requests, as they were received.
     pub queue: Vec<u8>,
     /// The keys that are watched.
     pub watched: Vec<CarriedWatch>,
@@ -118,11 +118,11 @@ fn namespace_of(encoded: &Value) -> Option<Namespace> {
     (usize::from(number) < Namespace::MAX).then_some(Namespace(number))
 }
 
-/// The lengths of a connection's input, output, queue and holdings behind the heads, in bytes.
+/// The lengths of a connection's input, output, queue and holdings, which follow the heads, in bytes.
 pub type Lengths = [usize; 4];
 
 impl Carried {
-    /// Creates the state of a new connection that came in at `endpoint`.
+    /// Creates the state of a new connection that was accepted at `endpoint`.
     pub fn new(endpoint: Endpoint) -> Self {
         Self {
             endpoint,

@@ -39,7 +39,7 @@ impl SessionState {
         Some(Head::read(guard, &guard.key(namespace, bytes), consumed))
     }
 
-    /// Creates the state of a new connection that came in at `endpoint`.
+    /// Creates the state of a new connection that was accepted at `endpoint`.
     pub fn new(endpoint: Endpoint) -> Self {
         match endpoint.protocol {
             Protocol::Memcache => Self::Memcache(memcache::SessionState::of(endpoint.namespace)),

@@ -250,8 +250,8 @@ pub struct Live {
     pub key_events: AtomicU32,
     /// The time without received bytes after which a connection is closed, in ms. 0: never.
     pub idle_timeout_ms: AtomicU64,
-    /// The time after which a stalled connection is closed, in ms: its client reads nothing of its output, or it holds
-    /// an incomplete request while others wait for its buffer.
+    /// The time after which a stalled connection is closed, in ms. It is stalled if its client reads nothing of its
+    /// output, or if it holds an incomplete request while others wait for its buffer.
     pub stall_timeout_ms: AtomicU64,
 }
 

@@ -45,11 +45,11 @@ pub const BYTES_A_WORKER_MAX: usize = 16 << 20;
 /// The maximum memory of an idle connection, in bytes. It holds no buffer. With io_uring, 128 bytes are added.
 pub const BYTES_A_CONNECTION_MAX: usize = 1 << 10;
 
-/// Time for which a session that is not being served keeps a receive buffer, in ns.
+/// The time for which a session that is not being served keeps a receive buffer, in ns.
 pub const LENT_NS_MAX: u64 = 2_000_000;
 
-/// The time that a reader of a long reply has to read it if other sessions wait for such a buffer and no memory is
-/// left, in ns.
+/// The time that a reader of a long reply has to read it, in ns, if other sessions wait for such a buffer and no memory
+/// is left.
 pub const READER_GRACE_NS: u64 = 1_000_000_000;
 
 /// The range of the bytes that all workers together may set aside.

@@ -1,8 +1,7 @@
 //! Findings that take long to obtain: the census of segments, and the memory that the kernel has provided. A thread
 //! obtains them periodically, and others read its latest findings. The thread also stores minutes of hot keys
-//! ([`command::metrics::hot_keys`]). It returns freed client memory to the kernel as soon as
-//! [`command::memory::budget`] wakes it, because until then clients can allocate the same amount again elsewhere in the
-//! heaps.
+//! ([`command::metrics::hot_keys`]). When [`command::memory::budget`] wakes it, it returns freed client memory to the
+//! kernel at once. Until then clients can allocate the same amount again elsewhere in the heaps.
 //!
 //! Invariant: a worker that replies to `stats` walks no segment headers and reads nothing of `/proc` about memory.
 

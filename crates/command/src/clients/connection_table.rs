@@ -9,7 +9,7 @@
 //! `life` is odd while a connection is open, and grows with each open and close. A reader checks it before and after,
 //! and skips an entry that changed in between.
 //!
-//! Bound: an entry of 72 bytes for each connection that the worker may have, touched only when used, and a client info
+//! Limit: an entry of 72 bytes for each possible connection of the worker, touched only when used, and a client info
 //! for each Redis client.
 
 use crate::clients::client_info::ClientInfo;

@@ -35,7 +35,7 @@ pub enum IndexState {
     Building,
     /// All records are entered.
     Ready,
-    /// There was no room for an entry, and the index answers no more queries.
+    /// There was no room for an entry, and the index serves no more queries.
     Full,
 }
 
@@ -252,7 +252,7 @@ impl Indexes {
         looked
     }
 
-    /// Inserts the values of a record that is older than its indexes, or came as a copy. The caller holds the key's
+    /// Inserts the values of a record that is older than its indexes, or was copied.
     /// stripe.
     pub fn enter(&self, index: &SetIndex, place: (u64, u64), key: u64) {
         index.insert(Entry { order: place.0, more: place.1, key });

@@ -1,5 +1,5 @@
-//! The metadata log of a server with a memory file: sets of records with their bins and secondary indexes, and the
-//! names and terms of namespaces, as records of the store.
+//! The metadata log of a server with a memory file, as records of the store. It has sets of records with their bins and
+//! secondary indexes, and the names and terms of namespaces.
 //!
 //! ```text
 //!   note   kind 1 | fields

@@ -1,6 +1,6 @@
-//! Guarded sessions, whose requests are checked before execution: in a namespace with a quota of operations per second,
-//! on a default listener whose keys lead to several namespaces, and while clients wait (a Redis client's `CLIENT
-//! PAUSE`).
+//! Guarded sessions, whose requests are checked before execution. A session is guarded in a namespace with a quota of
+//! operations per second, and on a default listener whose keys lead to several namespaces. All sessions are guarded
+//! while clients wait (a Redis client's `CLIENT PAUSE`).
 //!
 //! ```text
 //!   get app1:x app1:y z app2:w  ──keys──> 1 1 0 2:  one operation each           if one is refused, the request is
@@ -74,8 +74,8 @@ pub(super) fn turn_to_keys<'c>(call: &mut Call<'c, '_>, request: &Request<'c>) -
     1 << namespace.0
 }
 
-/// Switches the session to the namespace of the first of `keys`, and limits the next run to the keys in that namespace
-/// that follow it directly. Returns a bit for each namespace of `keys`.
+/// Switches the session to the namespace of the first of `keys`. Limits the next run to the keys in that namespace that
+/// follow it directly. Returns a bit for each namespace of `keys`.
 pub(super) fn turn_to_run<'c>(call: &mut Call<'c, '_>, mut keys: Keys<'c>) -> u32 {
     let Some(first) = keys.next() else { return 0 };
     let namespace = namespace_of(call, first);

@@ -103,8 +103,8 @@ fn large_store(call: &mut Call<'_, '_>, mut storing: Storing, held: usize) -> St
     }
 }
 
-/// Handles a value that the store did not accept: reports an error and discards the rest of the value, or retries if
-/// the store is not ready yet.
+/// Handles a value that the store did not accept. Retries if the store is not ready yet. Otherwise reports an error and
+/// discards the rest of the value.
 fn large_failed(call: &mut Call<'_, '_>, storing: Storing, error: OpError) -> Step {
     if let Err(state) = store::not_stored(call, &storing.plan, storing.large.key(), error) {
         call.session.large = Some(storing);

@@ -58,8 +58,8 @@ impl Lines<'_> {
         self.next += 1;
     }
 
-    /// Returns true if the next `lines` lines need not be written: all of them were sent in an earlier visit, and are
-    /// skipped, or no further line fits.
+    /// Returns true if the next `lines` lines need not be written. Either all of them were sent in an earlier visit,
+    /// and are skipped, or no further line fits.
     fn passes(&mut self, lines: usize) -> bool {
         let sent = self.next + lines <= self.skip;
         if sent && !self.full {
@@ -533,7 +533,7 @@ fn put_display(sink: &mut impl Sink, value: &impl std::fmt::Display) {
 
 /// Returns user and system time of this process in microseconds; 0 if the kernel does not report it.
 fn cpu_times_us() -> (u64, u64) {
-    /// The kernel reports times of processes in hundredths of a second, whatever its own tick is.
+    /// The kernel reports times of processes in hundredths of a second, independent of its own tick.
     const TICK_US: u64 = 10_000;
     let mut text = [0; 1024];
     let read = std::fs::File::open("/proc/self/stat").and_then(|mut file| file.read(&mut text));

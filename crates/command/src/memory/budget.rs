@@ -6,11 +6,11 @@
 //!   above 3/4 of the bound: each worker closes the connection of its oldest slow reader that holds such bytes
 //! ```
 //!
-//! | kind | what is counted | of the bound at most |
+//! | kind | counted bytes | maximum share of the bound |
 //! |---|---|---|
 //! | `queued` | requests of `MULTI` and of commands over several keys, watched keys | all |
-//! | `replies` | answers of transactions, and long replies, that are not sent | all |
-//! | `requests` | parts of incomplete requests, beside buffers: long keys of values received in place | all |
+//! | `replies` | unsent replies of transactions, and long replies | all |
+//! | `requests` | parts of incomplete requests outside buffers: long keys of values received in place | all |
 //! | `walks` | the state of a walk over keys, records or fields between two visits | all |
 //! | `messages` | messages that wait for subscribers, and the queues of them | all |
 //! | `subscriptions` | names of channels and patterns | a half |
@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Acqui
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 
-/// The minimum bound, whatever memory the store has.
+/// The minimum bound, however small the store's memory is.
 pub const BYTES_MIN: u64 = 16 << 20;
 /// The bound is the store's memory divided by this, unless a setting specifies it.
 pub const MEMORY_PART: u64 = 8;
@@ -193,8 +193,8 @@ impl Budget {
         self.trimmer.get_or_init(|| thread);
     }
 
-    /// Returns true if many of the bytes that were used since it last returned true are free again: a sixteenth of the
-    /// bound, and at least 2 MiB.
+    /// Returns true if many bytes are free again that were used when it last returned true: a sixteenth of the bound,
+    /// and at least 2 MiB.
     pub fn has_fallen(&self) -> bool {
         self.woken.swap(false, AcqRel);
         let used = self.used();

@@ -5,7 +5,7 @@
 //!   width      1                2                4                        2^31
 //!   buckets    64               32               32                       32            1056 in all
 //! ```
-//! From 64 on each power of two is divided into 32 buckets, so the width of a bucket is at most 1/32 of its lower end,
+//! From 64 on each power of two is divided into 32 buckets. So the width of a bucket is at most 1/32 of its lower end,
 //! and its middle is within 1.6 % of every value in it. Values of 2^37 ns (137 s) and more count as 2^37 - 1.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

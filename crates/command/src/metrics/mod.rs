@@ -5,8 +5,8 @@
 //!   worker 1 ── record ──> Recorder 1 ─┼── admin: Totals ── minus a snapshot a minute old ──> the last minute
 //!   worker n ── record ──> Recorder n ─┘
 //! ```
-//! Invariants: a recorder has one writer; recording costs plain loads and stores on memory of that worker alone, takes
-//! no lock and allocates nothing; reading never makes a writer wait.
+//! Invariants: a recorder has one writer. Recording uses plain loads and stores on memory of that worker alone, takes
+//! no lock and allocates nothing. Reading never makes a writer wait.
 
 pub mod background;
 mod command;

@@ -1,5 +1,5 @@
-//! Output in addition to the replies to the current requests: messages for subscribers, and the rest of a reply that
-//! was longer than the output buffer.
+//! Output in addition to the replies to the current requests. It consists of messages for subscribers, and the rest of
+//! a reply that was longer than the output buffer.
 //!
 //! ```text
 //!   serve:  rest of a long reply ──> waiting messages ──> requests and their replies

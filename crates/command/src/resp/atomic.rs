@@ -52,7 +52,8 @@ const KEYS_UNCLAIMED_MAX: usize = 64;
 /// change something. If a transaction exceeds them, its connection is closed when the transaction is complete.
 const LINES_BYTES_MAX: usize = 4 << 20;
 
-/// Returns true if a command has so many keys that it accesses them one after another, not atomically.
+/// Returns true if a command has too many keys to access them atomically, and therefore accesses them one after
+/// another.
 pub(super) fn takes_slices(entry: &catalog::Entry, args: Args<'_>) -> bool {
     let keys = entry.key_count(args);
     keys > KEYS_AS_ONE_MAX && entry.name != "watch"

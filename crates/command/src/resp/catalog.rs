@@ -83,8 +83,8 @@ impl Entry {
         if self.arity < 0 { words >= arity } else { words == arity }
     }
 
-    /// Returns the position of its keys among `args` arguments: the number of arguments before the first key, and the
-    /// number from the first key to the last.
+    /// Returns the position of its keys among `args` arguments: how many arguments precede the first key, and how many
+    /// there are from the first key to the last.
     fn keys_place(&self, args: usize) -> (usize, usize) {
         let (first, last, _) = self.keys;
         if first <= 0 {
@@ -176,8 +176,8 @@ static PLACES: [u8; PLACE_COUNT] = {
 
 const PLACE_COUNT: usize = 512;
 
-/// Returns the place at which a search for a name begins: the upper bits of a product with 2^64 divided by the golden
-/// ratio (Knuth, The Art of Computer Programming, volume 3, 6.4).
+/// Returns the place at which a search for a name begins. It is the upper bits of a product with 2^64 divided by the
+/// golden ratio (Knuth, The Art of Computer Programming, volume 3, 6.4).
 #[inline]
 const fn first_place(packed: u128) -> usize {
     let folded = (packed >> 64) as u64 ^ packed as u64;

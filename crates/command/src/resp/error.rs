@@ -286,8 +286,8 @@ pub(super) type Line = Fixed<512>;
 const SHOWN_MAX: usize = 128;
 /// The number of bytes around a word that an error repeats.
 const QUOTES_BYTES: usize = 3;
-/// The highest offset at which the repeated words of a request end in the line of [`unknown`], so that the rest of the
-/// line still fits.
+/// The highest offset at which the repeated words of a request end in the line of [`unknown`]. The rest of the line
+/// then still fits.
 const ARGS_END_MAX: usize = 384;
 
 /// Writes at most `most` bytes of a word, with spaces in place of line ends.

@@ -1,7 +1,7 @@
 //! The function of each command, in the order of the catalog ([`super::catalog`]).
 //!
-//! Only the protocol's entry point names this table. Modules that execute a command for another one (a transaction, a
-//! request over several keys) get the table from their [`super::call::Call`], so that they need not name every command.
+//! Only the protocol's entry point names this table. Other modules execute a command within another one (a transaction,
+//! a request over several keys). They get the table from their [`super::call::Call`], and need not name every command.
 
 use super::call::{CommandFunction, CommandFunctions};
 use super::catalog::{COMMAND_COUNT, COMMANDS};

@@ -39,8 +39,8 @@ pub const PINS_MAX: usize = 8;
 /// The length from which on a value is sent from its place in the store, if it can be pinned. Shorter values are
 /// copied.
 pub const PINNED_BYTES_MIN: usize = 8 << 10;
-/// The maximum number of bytes of whole values that a buffer pins. Within this limit, the unsent bytes of a slow
-/// reader's whole values can be copied into a big block, with all bytes that were appended after the last of them.
+/// The maximum number of bytes of whole values that a buffer pins. Within this limit, a slow reader's unsent bytes of
+/// whole values fit into a big block, together with all bytes that were appended after them.
 pub const PINNED_BYTES_MAX: u64 = (BIG_BYTES_MIN - OUT_BYTES) as u64;
 /// The number of operations with recorded times at which a buffer counts as full.
 pub const OPS_MAX: usize = 256;

@@ -12,8 +12,8 @@
 //! - The CPU's counter, if operations cost more than their count: long values, memory that is not cached.
 //!
 //! Invariants: between two polls a worker does at most [`ITERATION_NS_MAX`] of new visits, one slice of a long request
-//! and the last visit's excess, together at most 500 us. When a command's slice is used up it later continues from its
-//! position, so that no visit depends on a client's numbers.
+//! and the last visit's excess. Together they take at most 500 us. When a command's slice is used up, it later
+//! continues from its position. So no visit depends on a client's numbers.
 
 use crate::visit::clock::{Clock, Ticks};
 use crate::visit::progress::OPS_A_BATCH;
@@ -66,7 +66,7 @@ impl Pace {
         self.share = if is_long { OPS_A_BATCH } else { FIRST_OPS_MAX };
     }
 
-    /// Returns the maximum number of operations of a long request in the visit at hand.
+    /// Returns the maximum number of operations of a long request in the current visit.
     pub(crate) fn share(&self) -> usize {
         self.share
     }
@@ -77,7 +77,7 @@ impl Pace {
         self.ops += ops;
     }
 
-    /// Returns true if the visit at hand has used its slice, at `now`.
+    /// Returns true if the current visit has used its slice, at `now`.
     #[inline(always)]
     pub(crate) fn is_slice_over(&self, now: Ticks) -> bool {
         now >= self.slice_end

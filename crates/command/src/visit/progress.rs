@@ -15,16 +15,17 @@ pub struct Progress {
 /// The reason why a `serve` stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// The rest is an incomplete request, or empty. The next call is useful once `want` bytes are there, counted from
-    /// the first unconsumed one; 0 if the number is unknown. An empty rest with 0 means that the session is between two
-    /// requests, so a stopping server may close it here. Inside a large or a discarded value, `want` is at least 1.
+    /// The rest is an incomplete request, or empty. The next call is useful once `want` bytes were received, counted
+    /// from the first unconsumed one; 0 if the number is unknown. An empty rest with 0 means that the session is
+    /// between two requests, so a stopping server may close it here. Inside a large or a discarded value, `want` is at
+    /// least 1.
     NeedInput {
         /// The length of the unconsumed rest, in bytes, at which the next step is possible.
         want: usize,
     },
     /// [`OPS_A_BATCH`] operations are done, or a slice of time is used up. More requests may be left.
     Yield,
-    /// The next reply needs `want` bytes of room, or a pin. The next call comes after the output was sent, with an
+    /// The next reply needs `want` bytes of room, or a pin. The next call must follow when the output was sent, with an
     /// empty buffer of at least that capacity.
     OutputFull {
         /// The room that the next reply needs, in bytes: at most the longest value that is not large, and its header.

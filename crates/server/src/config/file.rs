@@ -172,8 +172,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns the texts of a value, if it has the spelling of its kind: its shape, whether it may be "auto", and
-    /// whether it has a range. `default` is an example of the spelling.
+    /// Returns the texts of a value, if it has the spelling of its kind. A kind has a shape, may allow "auto", and may
+    /// have a range. `default` is an example of the spelling.
     pub(super) fn texts(
         &mut self,
         path: &str,

@@ -34,7 +34,7 @@ const WORKERS_MAX: u64 = crate::start::WORKERS_MAX as u64;
 pub struct Plan {
     /// The configuration of the server.
     pub server: ServerConfig,
-    /// The settings, with every `auto` resolved that matters to a reader.
+    /// The settings, with every `auto` resolved that is of interest to a reader.
     pub resolved: Settings,
     /// The number of file descriptors that the process needs.
     pub files: u64,

@@ -48,8 +48,8 @@ impl Words for Prefixes {
 /// Checks that every prefix has an effect. `numbers` are the numbers of the namespaces, in their order.
 ///
 /// # Errors
-/// If a prefix has no effect, because it is a duplicate or a shorter prefix leads to the same namespace: the position
-/// of its namespace, and the error.
+/// If a prefix has no effect: the position of its namespace, and the error. It may be a duplicate, or a shorter prefix
+/// may lead to the same namespace.
 pub fn check(namespaces: &[NamespaceSettings], numbers: &[u8]) -> Result<(), (usize, Wrong)> {
     let mut all: Vec<(&[u8], Namespace)> = Vec::new();
     let mut whose = Vec::new();

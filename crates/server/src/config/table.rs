@@ -1,7 +1,7 @@
 //! The settings, one object each.
 //!
-//! All texts about settings come from this table: the flags and their help, the sample file, the check of a file, the
-//! page in `docs/`, the admin port's page, and which settings a reload applies.
+//! All texts about settings are generated from this table: the flags and their help, the sample file, the page in
+//! `docs/`, and the admin port's page. It also determines the checks of a file and which settings a reload applies.
 
 use base::units::{ByteSize, TimeSpan};
 

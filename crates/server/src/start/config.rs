@@ -45,8 +45,8 @@ pub struct ServerConfig {
     pub connections_max: usize,
     /// The time without received bytes after which a connection is closed.
     pub idle_timeout: Option<Duration>,
-    /// The time after which a stalled connection is closed: its client reads nothing of its output, or it holds an
-    /// incomplete request while others wait for its buffer.
+    /// The time after which a stalled connection is closed. It is stalled if its client reads nothing of its output, or
+    /// if it holds an incomplete request while others wait for its buffer.
     pub stall_timeout: Duration,
     /// Time for which a stop waits for requests in flight before it closes their connections.
     pub stop_timeout: Duration,
@@ -288,8 +288,8 @@ impl From<std::io::Error> for StartError {
     }
 }
 
-/// The number of store handles in addition to the workers': for the admin port, for tools in this process, and for the
-/// thread that enters earlier records into rebuilt indexes.
+/// The number of store handles in addition to the workers'. The admin port, tools in this process, and the thread that
+/// enters earlier records into rebuilt indexes use them.
 pub(super) const LANES_SPARE: usize = 3;
 
 /// Returns every listener with its protocol and namespace.

@@ -52,8 +52,8 @@ impl Server {
         Ok(Self::prepare(config, Estate::default())?.go())
     }
 
-    /// Prepares a server that continues with the state that another server handed over: its memory, its connections,
-    /// and those of its listeners that `config` also names. No client is served before [`Prepared::go`]. If the
+    /// Prepares a server that continues with the state that another server handed over. It takes over the memory, the
+    /// connections, and the listeners that `config` also names. No client is served before [`Prepared::go`]. If the
     /// prepared server is dropped instead, the other server can resume with all of it.
     pub fn prepare(config: ServerConfig, estate: Estate) -> Result<Prepared, StartError> {
         check(&config)?;

@@ -30,8 +30,8 @@ pub(crate) struct Left {
     pub(crate) is_view: bool,
 }
 
-/// Returns the file with the store's memory, if there is one: the file that was handed over, the configured file, or an
-/// unnamed file that can be handed over.
+/// Returns the file with the store's memory, if there is one. It is the file that was handed over, the configured file,
+/// or an unnamed file that can be handed over.
 pub(crate) fn memory_file(config: &ServerConfig, left: Option<Arc<MapFile>>) -> Result<Option<StoreFile>, StartError> {
     let (file, reset) = match (left, &config.file) {
         (Some(file), _) => (file, false),

@@ -1,4 +1,4 @@
-//! The push queue of a worker: publishing the events of a batch, waking the workers of their receivers, and sending
+//! The push queue of a worker. It publishes the events of a batch, wakes the workers of their receivers, and sends
 //! queued messages to this worker's connections.
 
 use crate::buffers::Class;
@@ -10,8 +10,8 @@ use command::push::watch::QUEUE_BYTES;
 use command::visit::out::OUT_BYTES;
 use io::Backend;
 
-/// The maximum number of outputs filled for one session in one visit: as many as a watcher's full queue needs, and one
-/// for messages that arrive meanwhile.
+/// The maximum number of outputs filled for one session in one visit. A watcher's full queue needs all but one of them;
+/// the last is for messages that arrive meanwhile.
 const FILLS_MAX: usize = QUEUE_BYTES / OUT_BYTES + 1;
 
 /// The maximum number of connections to which one visit sends messages.

@@ -8,8 +8,8 @@
 //! Invariants:
 //! - A request whose keys are not sampled costs one subtraction. Sampling a key allocates nothing and never waits:
 //!   while a reader holds the sketch, samples are dropped and counted.
-//! - The memory is bounded: a sketch for each worker, and [`MINUTES_MAX`] minutes of five lists of [`KEPT`] names of
-//!   [`NAME_BYTES_MAX`] bytes: 7 MiB at most in a day.
+//! - The memory is bounded. There is a sketch for each worker, and [`MINUTES_MAX`] minutes of five lists of [`KEPT`]
+//!   names of [`NAME_BYTES_MAX`] bytes: 7 MiB at most in a day.
 //! - A count is an estimate: samples times [`SAMPLED_ONE_IN`]. The relative error of a name with `n` requests is about
 //!   `sqrt(128 / n)` (11 % for 10,000). A count is too large if other names share its counters (`sketch`).
 
@@ -39,7 +39,7 @@ pub const BIG_BYTES_MIN: u64 = 1024;
 /// Length of a minute, in ms.
 const MINUTE_MS: u64 = 60_000;
 
-/// The lists of keys that a query can ask for.
+/// The lists of keys that a query can request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum List {

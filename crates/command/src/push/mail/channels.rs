@@ -64,12 +64,12 @@ struct Patterns {
 /// The maximum number of patterns that are copied under one lock, to be matched without it.
 const PATTERNS_A_LOCK: usize = 32;
 
-/// The progress of the publication of one message. After each slice it continues behind the last receiver or pattern,
-/// so a client that stays subscribed gets the message once.
+/// The progress of the publication of one message. Each slice continues after the last receiver or pattern, so a client
+/// that stays subscribed gets the message once.
 #[derive(Debug, Default)]
 pub(crate) struct Publishing {
     stage: Stage,
-    /// The message for the receivers at hand.
+    /// The message for the current receivers.
     message: Option<Arc<Message>>,
     /// The number of the next receiver.
     receiver: u64,

@@ -66,7 +66,7 @@ struct Inner {
 /// The result of putting a message into a mailbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Posted {
-    /// It waits behind others.
+    /// The message waits after others.
     Queued,
     /// The message waits, and the worker has not been notified yet.
     Noted,

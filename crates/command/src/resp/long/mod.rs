@@ -1,5 +1,5 @@
-//! Requests that do not fit into the receive buffer: a value that is written to the store while it is received, and any
-//! number of keys, one after another.
+//! Requests that do not fit into the receive buffer. They have a value that is written to the store while it is
+//! received, or any number of keys, which are processed one after another.
 //!
 //! ```text
 //!   head of SET k <100 MiB> EX 9 ──> Value: into the store ──> the words after it ──> stored with these options
