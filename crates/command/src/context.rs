@@ -123,7 +123,7 @@ pub struct WorkerContext {
     pub push: PushState,
     /// The values that are being received in place.
     pub(crate) in_place: InPlaceReceives,
-    /// Bounds of the iteration and the visit at hand.
+    /// Bounds of the current iteration and visit.
     pub pace: Pace,
     /// Start of the operation in progress.
     pub op_begun: Ticks,
@@ -343,7 +343,7 @@ impl WorkerContext {
         self.keys.guards & 1 << namespace.0 != 0
     }
 
-    /// Returns true if the visit at hand has used its slice of time, as of the end of the last operation.
+    /// Returns true if the current visit has used its slice of time, as of the end of the last operation.
     #[inline(always)]
     pub(crate) fn is_slice_over(&self) -> bool {
         self.pace.is_slice_over(self.op_begun)

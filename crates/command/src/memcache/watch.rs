@@ -1,6 +1,6 @@
 //! `watch`, and the lines that other commands send to watchers.
 //!
-//! As with memcached, every command that needs the item reports a lookup, even if it changes the item: a `set` is an
+//! As with memcached, every command that needs the item reports a lookup, even if it changes the item. So a `set` is an
 //! `item_get` of the earlier item and then an `item_store`. The earlier item is looked up for that, and only while
 //! there are watchers.
 
