@@ -144,7 +144,7 @@ impl OutBuffer {
     /// Moves the unsent bytes, pins and times into an output outside the pools, for which `reserved` bytes are
     /// reserved. This output is empty then.
     pub fn move_aside(&mut self, reserved: u64) -> Self {
-        assert!(reserved > 0, "what is reserved tells it from one of a pool");
+        assert!(reserved > 0, "a reservation distinguishes it from an output of a pool");
         let block: Box<[u8]> = self.unsent_own().into();
         let sent = if self.pins_len == 0 { 0 } else { self.sent };
         let aside = Self {
@@ -165,7 +165,7 @@ impl OutBuffer {
     /// Creates an output outside the pools that contains `bytes`. `reserved` bytes of client memory are reserved for
     /// it.
     pub fn aside(bytes: &[u8], reserved: u64) -> Self {
-        assert!(reserved > 0, "what is reserved tells it from one of a pool");
+        assert!(reserved > 0, "a reservation distinguishes it from an output of a pool");
         Self { len: bytes.len(), reserved, ..Self::without_times(bytes.into()) }
     }
 
