@@ -1,4 +1,4 @@
-//! Reports about the server: `INFO`, `ROLE`, `WAIT`, `COMMAND`, `DEBUG`.
+//! Reports about the server: `INFO`, `ROLE`, `WAIT`, `TIME`, `COMMAND`, `DEBUG`.
 
 use super::REDIS_VERSION;
 use super::catalog::{COMMANDS, Entry, find, lower};
