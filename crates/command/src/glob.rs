@@ -1,9 +1,9 @@
 //! Redis's glob patterns: `*`, `?`, `[abc]`, `[^a-z]`. A backslash escapes the next byte.
 //!
 //! ```text
-//!   h?llo * wor[lk]d * [!.]        every element but a star stands for one byte, so
+//!   h?llo * wor[lk]d * [!.]        every element except a star matches one byte, so
 //!   ----- - -------- - ----        - the first part matches the text's beginning, the last part its end,
-//!   first     middle   last        - each middle part is taken as early as it can be, and never taken back
+//!   first     middle   last        - each middle part is matched as early as possible, without backtracking
 //! ```
 //!
 //! Time is bounded. The first and the last part take one step for each of their bytes. A middle part is searched byte

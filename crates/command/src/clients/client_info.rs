@@ -1,7 +1,7 @@
 //! The info of a Redis client that other clients can list (`CLIENT LIST`).
 //!
 //! A client info is in its connection's entry of the connection table ([`super::connection_table`]), written by the
-//! connection's worker and read by any. Its lock is taken when the info changes, never for an ordinary request.
+//! connection's worker and read by any thread. Its lock is taken when the info changes, never for an ordinary request.
 
 use arrayvec::ArrayVec;
 use std::net::SocketAddr;

@@ -2,7 +2,7 @@
 //! secondary indexes, and the names and terms of namespaces.
 //!
 //! ```text
-//!   note   kind 1 | fields
+//!   record kind 1 | fields
 //!          1  a set: namespace 1, name           2  a bin: set 2, name           3  a generation: set 2, generation 4
 //!          4  a namespace: number 1, then a line of JSON                         5  a namespace is gone: number 1
 //!          6  an index: set 2, type 1, memory 8, bin     7  an index is gone: set 2, bin

@@ -6,9 +6,9 @@
 //!   memcached, a default listener ── a key's prefix ──> the number for this request                      see `routes`
 //! ```
 //!
-//! There are always [`Namespace::MAX`] namespaces, numbered, as Redis has 16 databases. One without a name has no terms
-//! of its own, and shares the memory of the default one, number 0. Creating a namespace gives one a name and terms.
-//! Dropping it ends its items and removes both. So a connection is always in an existing namespace.
+//! There are always [`Namespace::MAX`] numbered namespaces, as Redis has 16 databases. A namespace without a name has
+//! no terms of its own, and shares the memory of the default one, number 0. Creating a namespace gives it a name and
+//! terms. Dropping it removes its items, its name and its terms. So a connection is always in an existing namespace.
 //!
 //! The store enforces memory and times to live ([`segment::Terms`]). This module enforces connections and operations
 //! per second.

@@ -2,7 +2,7 @@
 //! memory overlap.
 //!
 //! ```text
-//!   for each session   of     find the key in the bytes, hash it, prefetch its index bucket; of a `set`, both buckets
+//!   for each session   head   find the key in the bytes, hash it, prefetch its index bucket; of a `set`, both buckets
 //!   for each session   look   find its slot, prefetch its item
 //!   for each session   serve  compare and copy, or change
 //! ```

@@ -1,7 +1,7 @@
 //! Client memory: one limit on the bytes that connections hold outside the store.
 //!
 //! ```text
-//!   request ── needs bytes that outlive its visit ──> reserve ──┬─ within the bound ──> Grant, given back when dropped
+//!   request ── needs bytes that outlive its visit ──> reserve ──┬─ within the bound ──> Grant, returned when dropped
 //!                                                               └─ beyond it: an error for the client (`OOM ...`)
 //!   above 3/4 of the bound: each worker closes the connection of its oldest slow reader that holds such bytes
 //! ```

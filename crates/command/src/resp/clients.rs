@@ -1,4 +1,4 @@
-//! `CLIENT LIST`, `INFO`, `KILL`, `PAUSE`: all connections of Redis clients, whichever worker has them.
+//! `CLIENT LIST`, `INFO`, `KILL`, `PAUSE`: the connections of Redis clients on all workers.
 //!
 //! For another worker's connection, the server reports what that worker has recorded. Names and subscriptions are
 //! current. The last command and the time of the last received bytes are a second or two old at most.

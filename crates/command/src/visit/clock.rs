@@ -10,7 +10,7 @@
 //! - An instant in a client's request or reply is one of the wall clock: [`Moment`] converts it. An item whose expiry
 //!   was given as an instant expires by the wall clock as it was at that time.
 //! - A worker reads the counter once an iteration and once an operation, and follows the store's clock by it
-//!   ([`Follower`]). In a simulation both follow one number that the test moves.
+//!   ([`Follower`]). In a simulation both follow one number that the test advances.
 
 use base::clock::UnixMillis;
 use std::sync::Arc;

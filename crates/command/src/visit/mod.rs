@@ -5,7 +5,7 @@
 //!   progress: why a `serve` stopped ──> the worker     out: replies, and when each operation was done
 //! ```
 //!
-//! Nothing here knows a command, a protocol or a session.
+//! Nothing here depends on a command, a protocol or a session.
 
 pub mod clock;
 pub mod out;

@@ -5,7 +5,7 @@
 //!   bytes   [ VALUE big 0 900000\r\n | \r\nEND\r\n ............ room ]        one block of a pool, never grown
 //!                                    ^ at = 20
 //!   pins    [ (at 20, Pinned 900000 B) ]                                    sent between the bytes, from the store
-//!   sent    how much of that whole stream the peer's socket has taken
+//!   sent    the number of bytes of the stream that the peer's socket has accepted
 //! ```
 //!
 //! An output that is never sent itself, but collects replies over several visits, holds them in blocks that are filled

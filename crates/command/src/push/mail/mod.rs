@@ -4,7 +4,7 @@
 //!   any worker ── PUBLISH, a change of a key ──> Channels ──> Mailbox of each subscriber ──┐
 //!   any worker, background ── lines of `watch` ──> watch::Hub ──> queue of each watcher ───┤
 //!   any worker ── CLIENT KILL ─────────────────────────────────────────────────────────────┤
-//!                                                             note: the connection's number v
+//!                                                            entry: the connection's number v
 //!                                   the connection's worker  <── woken ──  Post of that worker
 //!                                             └── moves waiting messages into the output, and sends
 //! ```
@@ -17,11 +17,10 @@
 //! | what | at most | beyond it |
 //! |---|---|---|
 //! | messages that one subscriber has not taken | `limits.subscriber_backlog` | the subscriber is dropped and counted |
-//! | those of all, and names | client memory ([`crate::memory::budget`]) | slow subscribers are dropped; new ones are
-//! refused |
+//! | all messages, and names | client memory ([`crate::memory::budget`]) | slow subscribers are dropped, new refused |
 //! | names that one client is subscribed to | [`SUBSCRIPTIONS_MAX`] | `SUBSCRIBE` is refused |
 //! | connections that monitor | [`MONITORS_MAX`] | `MONITOR` is refused |
-//! | notes in a post | one for each connection and kind of mail | cannot be |
+//! | entries of a [`Post`] | one for each connection and kind of message | cannot happen |
 //!
 //! Work that grows with subscriptions is done in slices. A publication stores the receiver and the pattern after which
 //! it continues. An ending connection removes a few subscriptions and messages in each visit. A worker sends messages

@@ -3,7 +3,7 @@
 //! ```text
 //!   worker 0 ── a batch's events ──> Lines ──┐  publish, after the batch         take, by the watcher's own worker
 //!   worker 1 ── a batch's events ──> Lines ──┼──────────────────────> Queue ────────────────────> output, socket
-//!   background ── evictions ───────> Lines ──┘   (one for each watcher, which its worker is woken for)
+//!   background ── evictions ───────> Lines ──┘   (one for each watcher; its worker is woken)
 //! ```
 //!
 //! A watcher is an ordinary session whose input is discarded from its `watch` on. One word, [`Hub::watched`], counts
@@ -17,7 +17,7 @@
 //! | watchers | [`WATCHERS_MAX`] | `WATCHER_TOO_MANY` |
 //! | lines of one batch of a worker or one slice of the background | 128 KiB | a line is dropped |
 //! | lines that a watcher has not read yet | [`QUEUE_BYTES`] | a line is dropped |
-//! | one line | about 1 KiB | cannot be: keys have a maximum |
+//! | one line | about 1 KiB | cannot happen: keys have a maximum length |
 //!
 //! A thread's 128 KiB are allocated with its first line and freed when the last watcher has gone. A queue lives as long
 //! as its watcher. A watcher receives the number of lines that it has lost, where they would have been: `skipped=N`. No

@@ -1,4 +1,4 @@
-//! Users with rights: `ACL`, and the checks of every request of a client that has not all rights.
+//! Users with rights: `ACL`, and the checks of every request of a client without all rights.
 //!
 //! ```text
 //!   request ──> is there any user other than the original default user?  no: no further check
@@ -103,7 +103,7 @@ fn denied(rights: &Rights, entry: &'static Entry, number: usize, asked: Asked<'_
     }
 }
 
-/// Refuses a request that the client's user may not execute. Called only while some user has not all rights.
+/// Refuses a request that the client's user may not execute. Called only while some user does not have all rights.
 #[cold]
 pub(super) fn permit(call: &mut Call<'_, '_>, entry: &'static Entry, asked: Asked<'_, '_>) -> Run {
     let changes = call.ctx.admission.user_changes;
