@@ -10,7 +10,7 @@ pub(in crate::resp) enum ClientUser {
     /// The default user: the client has not authenticated.
     #[default]
     Default,
-    /// A user of `listen.auth_file`, who has all rights.
+    /// A user of `listen.auth_file`, with all rights.
     OfFile,
     /// A user with rights of its own.
     User(Arc<User>),
