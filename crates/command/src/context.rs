@@ -15,6 +15,7 @@
 use crate::clients::connection_table::ConnectionTable;
 use crate::keyspace::namespaces::{AWAY, PAUSED, ROUTED};
 use crate::keyspace::routes::Routes;
+use crate::memory::scratch::Scratch;
 use crate::metrics::counters::WorkerCounters;
 use crate::metrics::hot_keys::{Look, Sampler};
 use crate::metrics::{Command, SlowLine, SlowLines};
@@ -28,6 +29,7 @@ use crate::visit::out::{OpTimes, OutBuffer};
 use crate::visit::pace::Pace;
 use base::clock::UnixMillis;
 use segment::{Guard, Key, Namespace, OpError, Pinned};
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -142,6 +144,8 @@ pub struct WorkerContext {
     pub(crate) sampler: Sampler,
     /// Finished transactions, for reuse.
     pub(crate) spares: Spares,
+    /// See [`WorkerContext::scratch`].
+    scratch: Cell<Vec<u8>>,
 }
 
 const _: () = assert!(crate::config::WORKERS_MAX <= u128::BITS as usize);
@@ -171,7 +175,14 @@ impl WorkerContext {
             work_bytes: 0,
             sampler: Sampler::new(worker),
             spares: Spares::default(),
+            scratch: Cell::default(),
         }
+    }
+
+    /// Returns the worker's buffer for a new value. `guard` knows the length of a piece.
+    #[inline]
+    pub(crate) fn scratch(&self, guard: &Guard<'_>) -> Scratch<'_> {
+        Scratch::take(&self.scratch, guard.sizes().piece_bytes_max())
     }
 
     /// Returns this worker's counters.

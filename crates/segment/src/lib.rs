@@ -114,7 +114,7 @@ pub use items::read::{Ahead, Hit};
 pub use items::receive::{Arriving, TAIL_BYTES_MAX};
 pub use items::versions::Version;
 pub use items::walk::{OnFlash, Stride, WalkVisit};
-pub use items::write::change::{AddOutcome, Change, Decide, DecideAlone, Parts};
+pub use items::write::replace::{AddOutcome, Attempts, ItemVersion, Loaded, Parts, Replaced, Replacement};
 pub use layout::key::{Key, KeyHash, Namespace};
 pub use layout::parts_head::{ENTRY_BYTES, KIND_IN_PARTS};
 pub use layout::raw::TierChunk;
@@ -128,6 +128,5 @@ pub use tier::{
     FlashAddress, Found, Kept, Parts as TierParts, ReadBy, Reclaimed, Shown, SlotMatch, Tier, TierFind, TierFound,
     TierItem, TierPlan, TierRead, TierShow, Visit,
 };
-pub use values::parts::DecideParts;
 pub use values::rename::{CopyStep, PartsCopy};
 pub use values::writer::LargeWriter;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use base::clock::UnixMillis;
 use gannet_segment::{
-    AddOutcome, Background, Change, Delete, DeleteOutcome, Expire, Guard, Namespace, OpError, Put, PutMode, PutOutcome,
-    Store, StoreConfig, ThreadHandle, Value,
+    AddOutcome, Attempts, Background, Delete, DeleteOutcome, Expire, Guard, Key, Loaded, Namespace, OpError, Put,
+    PutMode, PutOutcome, Replaced, Replacement, Store, StoreConfig, ThreadHandle, Value,
 };
 
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
@@ -60,49 +60,40 @@ fn read(handle: &mut ThreadHandle, name: &[u8]) -> Option<(Vec<u8>, Expire, u32)
     Some((value, item.expire, item.client_flags))
 }
 
-/// Decides from the value alone.
-type ByValue<'d> = dyn FnMut(Option<&[u8]>, &mut Vec<u8>) -> Change<u32> + 'd;
+/// Makes the change to the key's present item; parks if another thread changed it meanwhile.
+fn replace(guard: &mut Guard<'_>, key: &Key<'_>, new: Replacement<'_>) -> Result<(), OpError> {
+    let Loaded { version, .. } = guard.items().load(key, &mut Attempts::default())?;
+    match guard.items_mut().replace(key, &version, new)? {
+        Replaced::Done => Ok(()),
+        Replaced::Stale => Err(OpError::Parked),
+    }
+}
 
 #[test]
-fn what_is_decided_is_done_and_only_that() {
+fn a_replacement_does_what_it_says_and_only_that() {
     let (store, mut background) = store(64, 1);
     let mut handle = store.handle().unwrap();
     let soon = Expire::At(UnixMillis(NOW.0 + 60_000));
-    let mut change = |handle: &mut ThreadHandle, decide: &mut ByValue<'_>| {
+    let mut change = |handle: &mut ThreadHandle, new: Replacement<'_>| {
         until_done(handle, &mut background, |guard| {
             let key = guard.key(Namespace::DEFAULT, b"k");
-            guard.items_mut().change(&key, &mut |_, item, scratch| {
-                let value = item.map(|item| match item.value {
-                    Value::Bytes(bytes) => bytes,
-                    _ => b"?",
-                });
-                decide(value, scratch)
-            })
-        })
+            replace(guard, &key, new)
+        });
     };
-    assert_eq!(change(&mut handle, &mut |there, _| Change::Remove(u32::from(there.is_some()))), 0);
-    let told = change(&mut handle, &mut |there, scratch| {
-        assert!(there.is_none() && scratch.is_empty());
-        scratch.extend_from_slice(b"one");
-        Change::Store { client_flags: 7, expire: soon, answer: 1 }
-    });
-    assert_eq!((told, read(&mut handle, b"k")), (1, Some((b"one".to_vec(), soon, 7))));
-    change(&mut handle, &mut |there, _| {
-        assert_eq!(there, Some(&b"one"[..]));
-        Change::Expire(Expire::Never, 2)
-    });
+    fn bytes(value: &[u8], client_flags: u32, expire: Expire) -> Replacement<'_> {
+        Replacement::Bytes { value, client_flags, expire }
+    }
+    change(&mut handle, Replacement::Remove);
+    change(&mut handle, Replacement::Expire(soon));
+    assert_eq!(read(&mut handle, b"k"), None);
+    change(&mut handle, bytes(b"one", 7, soon));
+    assert_eq!(read(&mut handle, b"k"), Some((b"one".to_vec(), soon, 7)));
+    change(&mut handle, Replacement::Expire(Expire::Never));
     assert_eq!(read(&mut handle, b"k"), Some((b"one".to_vec(), Expire::Never, 7)));
-    assert_eq!(change(&mut handle, &mut |_, _| Change::Keep(3)), 3);
-    assert!(read(&mut handle, b"k").is_some());
-    change(&mut handle, &mut |_, scratch| {
-        scratch.resize(300_000, b'x');
-        Change::Store { client_flags: 0, expire: Expire::Never, answer: 4 }
-    });
+    change(&mut handle, bytes(&vec![b'x'; 300_000], 0, Expire::Never));
     assert_eq!(read(&mut handle, b"k").unwrap().0, b"300000 bytes", "it is stored in pieces");
-    change(&mut handle, &mut |_, scratch| {
-        scratch.extend((0..300_000u32).map(|at| (at / 7) as u8));
-        Change::Store { client_flags: 0, expire: Expire::Never, answer: 4 }
-    });
+    let long: Vec<u8> = (0..300_000u32).map(|at| (at / 7) as u8).collect();
+    change(&mut handle, bytes(&long, 0, Expire::Never));
     let guard = handle.guard(NOW);
     let key = guard.key(Namespace::DEFAULT, b"k");
     let value = guard.items().get(&key).unwrap().value;
@@ -112,8 +103,69 @@ fn what_is_decided_is_done_and_only_that() {
         assert!(part.into_iter().eq(range.map(|at| (at / 7) as u8)));
     }
     drop(guard);
-    assert_eq!(change(&mut handle, &mut |_, _| Change::Remove(5)), 5);
+    change(&mut handle, Replacement::Remove);
     assert_eq!(read(&mut handle, b"k"), None);
+}
+
+#[test]
+fn a_stale_version_changes_nothing_whatever_made_it_stale() {
+    let (store, mut background) = store(64, 1);
+    let mut handle = store.handle().unwrap();
+    type Change = fn(&mut Guard<'_>, &Key<'_>) -> Result<(), OpError>;
+    let changes: [(&str, Change); 5] = [
+        ("stored", |guard, key| guard.items_mut().put(key, &Put::set(b"7")).map(drop)),
+        ("deleted", |guard, key| guard.items_mut().delete(key, &Delete::default()).map(drop)),
+        ("touched", |guard, key| guard.items_mut().touch(key, Expire::At(NOW.plus_ms(9_000))).map(drop)),
+        ("added", |guard, key| guard.numbers().add(key, 1).map(drop)),
+        ("marked", |guard, key| {
+            guard.items_mut().delete(key, &Delete { mark_stale: true, ..Delete::default() }).map(drop)
+        }),
+    ];
+    let news = [
+        Replacement::Remove,
+        Replacement::Expire(Expire::At(NOW.plus_ms(1_000))),
+        Replacement::Bytes { value: b"new", client_flags: 1, expire: Expire::Never },
+        Replacement::Typed { kind: 9, bytes: b"new", parts: None, expire: Expire::Never },
+    ];
+    for (name, change) in changes {
+        for new in news {
+            until_done(&mut handle, &mut background, |guard| {
+                let key = guard.key(Namespace::DEFAULT, b"k");
+                guard.items_mut().delete(&key, &Delete::default())?;
+                guard.numbers().add(&key, 5)
+            });
+            let mut guard = handle.guard(NOW);
+            let key = guard.key(Namespace::DEFAULT, b"k");
+            let Loaded { version, .. } = guard.items().load(&key, &mut Attempts::default()).unwrap();
+            change(&mut guard, &key).expect("no other thread");
+            let before = guard.items().get(&key).map(|item| (format!("{:?}", item.value), item.expire, item.stale));
+            assert_eq!(guard.items_mut().replace(&key, &version, new), Ok(Replaced::Stale), "{name}, {new:?}");
+            let after = guard.items().get(&key).map(|item| (format!("{:?}", item.value), item.expire, item.stale));
+            assert_eq!(after, before, "{name}, {new:?}");
+        }
+    }
+}
+
+#[test]
+fn the_loads_of_one_change_are_bounded() {
+    let (store, _background) = store(64, 1);
+    let mut handle = store.handle().unwrap();
+    let guard = handle.guard(NOW);
+    let key = guard.key(Namespace::DEFAULT, b"k");
+    let mut attempts = Attempts::default();
+    let loads = (0..100).take_while(|_| guard.items().load(&key, &mut attempts).is_ok()).count();
+    assert!((1..10).contains(&loads), "{loads} loads");
+}
+
+#[test]
+#[should_panic(expected = "a version is used in the guard that loaded it")]
+fn a_version_of_another_handle_is_refused() {
+    let (store, _background) = store(64, 2);
+    let (mut a, mut b) = (store.handle().unwrap(), store.handle().unwrap());
+    let (guard, mut other) = (a.guard(NOW), b.guard(NOW));
+    let key = guard.key(Namespace::DEFAULT, b"k");
+    let Loaded { version, .. } = guard.items().load(&key, &mut Attempts::default()).unwrap();
+    let _ = other.items_mut().replace(&key, &version, Replacement::Remove);
 }
 
 #[test]
@@ -126,10 +178,8 @@ fn a_value_above_the_item_maximum_is_refused_and_the_old_one_stays() {
     });
     let mut guard = handle.guard(NOW);
     let key = guard.key(Namespace::DEFAULT, b"k");
-    let refused = guard.items_mut().change(&key, &mut |_, _, scratch| {
-        scratch.resize(2 << 20, 0);
-        Change::Store { client_flags: 0, expire: Expire::Never, answer: () }
-    });
+    let (value, client_flags, expire) = (&[0; 2 << 20][..], 0, Expire::Never);
+    let refused = replace(&mut guard, &key, Replacement::Bytes { value, client_flags, expire });
     drop(guard);
     assert_eq!(refused, Err(OpError::TooLarge));
     assert_eq!(read(&mut handle, b"k").unwrap().0, b"old");
@@ -143,10 +193,7 @@ fn a_typed_value_keeps_its_type_and_is_not_taken_for_a_string() {
     let bytes = vec![7; 5000];
     until_done(&mut handle, &mut background, |guard| {
         let key = guard.key(Namespace::DEFAULT, b"k");
-        guard.items_mut().change(&key, &mut |_, _, scratch| {
-            scratch.extend_from_slice(&bytes);
-            Change::StoreTyped { kind: 9, expire: end(10), answer: () }
-        })
+        replace(guard, &key, Replacement::Typed { kind: 9, bytes: &bytes, parts: None, expire: end(10) })
     });
     let mut told = b"type 9: ".to_vec();
     told.extend_from_slice(&bytes);
@@ -165,10 +212,9 @@ fn a_typed_value_keeps_its_type_and_is_not_taken_for_a_string() {
         assert_eq!(guard.items_mut().put(&key, &put), Ok(PutOutcome::WrongType));
     }
     assert_eq!(guard.numbers().add(&key, 1), Ok(AddOutcome::WrongType));
-    let refused = guard.items_mut().change(&key, &mut |_, _, scratch| {
-        scratch.resize(200_000, 0);
-        Change::StoreTyped { kind: 9, expire: Expire::Never, answer: () }
-    });
+    let long = vec![0; 200_000];
+    let new = Replacement::Typed { kind: 9, bytes: &long, parts: None, expire: Expire::Never };
+    let refused = replace(&mut guard, &key, new);
     assert_eq!(refused, Err(OpError::TooLarge));
     assert_eq!(guard.items().get(&key).map(|item| item.value), Some(Value::Typed { kind: 9, bytes: &bytes }));
     assert_eq!(

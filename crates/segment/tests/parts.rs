@@ -6,8 +6,8 @@ use std::sync::Arc;
 use base::clock::UnixMillis;
 use base::prng::Prng;
 use gannet_segment::{
-    Background, Change, CopyStep, Delete, ENTRY_BYTES, Expire, Guard, KIND_IN_PARTS, Key, Namespace, OpError, Parts,
-    Put, Store, StoreConfig, ThreadHandle, Value,
+    Attempts, Background, CopyStep, Delete, ENTRY_BYTES, Expire, Guard, KIND_IN_PARTS, Key, Loaded, Namespace, OpError,
+    Parts, Put, Replaced, Replacement, Store, StoreConfig, ThreadHandle, Value,
 };
 
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
@@ -81,9 +81,19 @@ fn read(guard: &Guard<'_>, name: &[u8]) -> Option<Vec<u8>> {
         .map(|all| all.concat())
 }
 
-/// Stores so many leaves of so many bytes as a value of its own object, with a page for each eight if it has two
-/// levels.
-fn make(guard: &Guard<'_>, count: usize, bytes: usize, fill: u8, levels: u8, to: &mut Vec<u8>, parts: &mut Parts) {
+/// Makes the change to the key's present item; parks if another thread changed it meanwhile.
+fn replace(guard: &mut Guard<'_>, key: &Key<'_>, new: Replacement<'_>) -> Result<(), OpError> {
+    let Loaded { version, .. } = guard.items().load(key, &mut Attempts::default())?;
+    match guard.items_mut().replace(key, &version, new)? {
+        Replaced::Done => Ok(()),
+        Replaced::Stale => Err(OpError::Parked),
+    }
+}
+
+/// The head of a value of its own object, and its parts: so many leaves of so many bytes, with a page for each eight
+/// if it has two levels.
+fn value(guard: &Guard<'_>, count: usize, bytes: usize, fill: u8, levels: u8) -> (Vec<u8>, Parts) {
+    let (mut to, mut parts) = (Vec::new(), Parts::default());
     let add = |parts: &mut Parts, bytes: &[u8]| {
         let (number, from) = (guard.parts().part_number(), parts.bytes.len());
         parts.bytes.extend_from_slice(bytes);
@@ -91,12 +101,12 @@ fn make(guard: &Guard<'_>, count: usize, bytes: usize, fill: u8, levels: u8, to:
         number
     };
     let entry = |part: u64| [&[0; 4][..], &part.to_le_bytes(), &[0; 6]].concat();
-    let leaves: Vec<u64> = (0..count).map(|_| add(parts, &vec![fill; bytes])).collect();
+    let leaves: Vec<u64> = (0..count).map(|_| add(&mut parts, &vec![fill; bytes])).collect();
     let root: Vec<u64> = match levels {
         1 => leaves,
         _ => leaves
             .chunks(8)
-            .map(|page| add(parts, &page.iter().flat_map(|part| entry(*part)).collect::<Vec<_>>()))
+            .map(|page| add(&mut parts, &page.iter().flat_map(|part| entry(*part)).collect::<Vec<_>>()))
             .collect(),
     };
     to.extend_from_slice(&guard.parts().part_number().to_le_bytes());
@@ -104,6 +114,18 @@ fn make(guard: &Guard<'_>, count: usize, bytes: usize, fill: u8, levels: u8, to:
     to.extend_from_slice(&(root.len() as u32).to_le_bytes());
     root.into_iter().for_each(|part| to.extend(entry(part)));
     to.extend_from_slice(b"tail");
+    (to, parts)
+}
+
+/// Stores such a value under the key.
+fn store_parts(
+    guard: &mut Guard<'_>,
+    key: &Key<'_>,
+    (count, bytes, fill, levels): (usize, usize, u8, u8),
+    expire: Expire,
+) -> Result<(), OpError> {
+    let (head, parts) = value(guard, count, bytes, fill, levels);
+    replace(guard, key, Replacement::Typed { kind: KIND, bytes: &head, parts: Some(&parts), expire })
 }
 
 fn put(
@@ -117,10 +139,7 @@ fn put(
     let levels = 1 + u8::from(count > 8);
     until_done(handle, background, |guard| {
         let key = key(guard, name);
-        guard.parts_mut().change(&key, &mut |guard, _, to, parts| {
-            make(guard, count, bytes, name[0], levels, to, parts);
-            Change::StoreTyped { kind: KIND, expire, answer: () }
-        })
+        store_parts(guard, &key, (count, bytes, name[0], levels), expire)
     });
 }
 
@@ -132,15 +151,12 @@ fn all_parts_go_with_their_head_whatever_ends_it() {
     let ends: [(&str, End); 5] = [
         ("deleted", |guard, key| guard.items_mut().delete(key, &Delete::default()).map(drop)),
         ("overwritten", |guard, key| guard.items_mut().put(key, &Put::set(b"short")).map(drop)),
-        ("removed", |guard, key| guard.items_mut().change(key, &mut |_, _, _| Change::Remove(()))),
+        ("removed", |guard, key| replace(guard, key, Replacement::Remove)),
         ("emptied", |guard, key| {
             guard.items_mut().delete(key, &Delete { drop_value: true, ..Delete::default() }).map(drop)
         }),
         ("replaced", |guard, key| {
-            guard.items_mut().change(key, &mut |_, _, to| {
-                to.extend_from_slice(b"flat");
-                Change::StoreTyped { kind: 1, expire: Expire::Never, answer: () }
-            })
+            replace(guard, key, Replacement::Typed { kind: 1, bytes: b"flat", parts: None, expire: Expire::Never })
         }),
     ];
     for (name, end) in ends {
@@ -215,17 +231,14 @@ fn what_cannot_be_published_leaves_no_part_behind() {
     let mut guard = handle.guard(NOW);
     let key = key(&guard, b"key");
     // A part that is longer than an item in one piece.
-    let refused = guard.parts_mut().change(&key, &mut |guard, _, to, parts| {
-        make(guard, 2, 200_000, b'x', 1, to, parts);
-        Change::StoreTyped { kind: KIND, expire: Expire::Never, answer: () }
-    });
+    let refused = store_parts(&mut guard, &key, (2, 200_000, b'x', 1), Expire::Never);
     assert_eq!(refused, Err(OpError::TooLarge));
-    // One who thinks again.
-    let kept = guard.parts_mut().change(&key, &mut |guard, _, to, parts| {
-        make(guard, 2, 200, b'x', 1, to, parts);
-        Change::Keep(())
-    });
-    assert_eq!(kept, Ok(()));
+    // A version that is stale by the time of the change.
+    let Loaded { version, .. } = guard.items().load(&key, &mut Attempts::default()).expect("no other thread");
+    guard.items_mut().touch(&key, Expire::At(NOW.plus_ms(60_000))).expect("no other thread");
+    let (head, parts) = value(&guard, 2, 200, b'x', 1);
+    let new = Replacement::Typed { kind: KIND, bytes: &head, parts: Some(&parts), expire: Expire::Never };
+    assert_eq!(guard.items_mut().replace(&key, &version, new), Ok(Replaced::Stale));
     drop(guard);
     assert_eq!(store.stats().items, before);
     assert_eq!(read(&handle.guard(NOW), b"key"), Some(vec![b'k'; 2100]));
@@ -309,10 +322,7 @@ fn readers_beside_a_writer_see_one_value_or_the_next() {
         for step in 0..3000u32 {
             until_done(&mut writer, &mut background, |guard| {
                 let key = key(guard, b"a");
-                guard.parts_mut().change(&key, &mut |guard, _, to, parts| {
-                    make(guard, 20, 300, (step % 251) as u8, 2, to, parts);
-                    Change::StoreTyped { kind: KIND, expire: Expire::Never, answer: () }
-                })
+                store_parts(guard, &key, (20, 300, (step % 251) as u8, 2), Expire::Never)
             });
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -523,10 +533,7 @@ fn keys_are_counted_without_pieces_parts_and_what_was_flushed() {
         });
         until_done(handle, background, |guard| {
             let key = guard.key(space, b"parts");
-            guard.parts_mut().change(&key, &mut |guard, _, to, parts| {
-                make(guard, 100, 60, b'x', 2, to, parts);
-                Change::StoreTyped { kind: KIND, expire: Expire::Never, answer: () }
-            })
+            store_parts(guard, &key, (100, 60, b'x', 2), Expire::Never)
         });
     };
     for space in spaces {

@@ -366,6 +366,19 @@ impl LargeSet {
         self.store_by(guard, |guard, key, writer| guard.large().commit(writer, key, put))
     }
 
+    /// Returns the writer of a value in pieces.
+    pub(crate) fn writer(&self) -> &LargeWriter {
+        match &self.body {
+            Body::Pieces(writer) => writer,
+            Body::Whole(_) | Body::Gone => unreachable!("it was written in pieces, and is stored once"),
+        }
+    }
+
+    /// Records that the value in pieces was stored.
+    pub(crate) fn stored(&mut self) {
+        self.body = Body::Gone;
+    }
+
     /// Stores a value that was written in pieces, by calling `by`.
     ///
     /// # Errors

@@ -78,7 +78,6 @@ pub(crate) trait Visit<'c, 'l> {
 ///
 /// # Errors
 /// If a request could not be completed now: the state that the session waits in.
-#[inline(always)]
 pub(crate) fn answer<'c, 'l, V: Visit<'c, 'l>>(
     visit: &mut V,
     run: &Run<V::Probe>,

@@ -15,7 +15,7 @@ use crate::visit::progress::{OPS_A_BATCH, State};
 use protocol::memcache::request::Get;
 use protocol::memcache::{Error, reply};
 use protocol::number::Decimal;
-use segment::{Change, Expire, Key, LargeRef, OpError, Pinned, Value};
+use segment::{Attempts, Expire, Guard, Key, LargeRef, Loaded, OpError, Pinned, Replaced, Replacement, Value};
 
 /// An item that ends by the request that shows it.
 #[derive(Clone, Copy, Debug)]
@@ -61,14 +61,24 @@ pub(super) fn finish_item(
 
 /// Ends the item that was written. If another one has taken its place, nothing ends and the request is done again.
 fn end_item(call: &mut Call<'_, '_>, key: &Key<'_>, end_it: Option<Ending>) -> Step {
-    let Some(Ending { expire, identity }) = end_it else { return Ok(()) };
-    let ended = call.guard.items_mut().change(key, &mut |_, item, _| match item.map(Identity::of) {
-        Some(there) if there == identity => Change::Expire(expire, true),
-        _ => Change::Keep(false),
-    });
-    match ended {
+    let Some(ending) = end_it else { return Ok(()) };
+    match expire_same(call.guard, key, ending) {
         Ok(false) | Err(OpError::Parked) => Err(State::Parked),
         Ok(true) | Err(_) => Ok(()),
+    }
+}
+
+/// Changes the expiry of the item that was written. Returns false if the key has another item by now.
+fn expire_same(guard: &mut Guard<'_>, key: &Key<'_>, Ending { expire, identity }: Ending) -> Result<bool, OpError> {
+    let mut attempts = Attempts::default();
+    loop {
+        let Loaded { item, version } = guard.items().load(key, &mut attempts)?;
+        if item.as_ref().map(Identity::of) != Some(identity) {
+            return Ok(false);
+        }
+        if guard.items_mut().replace(key, &version, Replacement::Expire(expire))? == Replaced::Done {
+            return Ok(true);
+        }
     }
 }
 

@@ -158,7 +158,7 @@ pub(super) fn lone_run<'c>(call: &mut Call<'c, '_>, key: &'c [u8], consumed: usi
     let mut run = Run::new();
     add_lone(&mut run, call.at, call.guard.key(call.session.namespace, key));
     follow(call, &mut run, call.at + consumed);
-    answer_run(call, &run, Ahead::default())
+    run::answer(call, &run, Ahead::default())
 }
 
 /// Executes the request of a head, and the retrievals after it.
@@ -168,7 +168,7 @@ pub(super) fn head_run<'c, 'l>(call: &mut Call<'c, 'l>, head: ReadHead<'l>) -> S
     let key = head.key.key(&call.rest()[LONE_VERB_BYTES..][..head.key_len]);
     add_lone(&mut run, call.at, key);
     follow(call, &mut run, call.at + head.consumed);
-    answer_run(call, &run, head.ahead)
+    run::answer(call, &run, head.ahead)
 }
 
 /// Executes `get` or `gets`, and the retrievals after it.
@@ -177,7 +177,7 @@ pub(super) fn get<'c>(call: &mut Call<'c, '_>, get: Get<'c>, consumed: usize) ->
     if add(call, &mut run, call.at, get, consumed) {
         follow(call, &mut run, call.at + consumed);
     }
-    answer_run(call, &run, Ahead::default())
+    run::answer(call, &run, Ahead::default())
 }
 
 /// Continues a retrieval that was answered partly.
@@ -190,11 +190,6 @@ pub(super) fn retrieval_go_on(call: &mut Call<'_, '_>, retrieval: Retrieval) -> 
         guarded::turn_to_run(call, left.keys);
     }
     if touch.is_some() { get::get_and_touch(call, left, consumed) } else { get(call, left, consumed) }
-}
-
-/// Looks up the keys and answers them in order. `first` is the prefetched lookup of the first key.
-fn answer_run<'c, 'l>(call: &mut Call<'c, 'l>, run: &Run<'c>, first: Ahead<'l>) -> Step {
-    run::answer(call, run, first)
 }
 
 /// Returns the number of keys that this call may still look up together.

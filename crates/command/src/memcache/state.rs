@@ -4,12 +4,7 @@ use crate::lookup::large::LargeSet;
 use crate::metrics::Command;
 use base::clock::UnixMillis;
 use protocol::memcache::meta::OPAQUE_BYTES_MAX;
-use segment::Expire;
-use segment::Fetched;
-use segment::Item;
-use segment::Lease;
-use segment::PutMode;
-use segment::Stride;
+use segment::{Expire, Fetched, Item, Lease, Put, Stride};
 /// The progress of a dump.
 #[derive(Debug, Default)]
 pub(super) struct Dumping {
@@ -30,13 +25,8 @@ pub(super) struct Storing {
 /// A storage command without its value. It is held while a large value is received.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
-    pub(super) mode: PutMode,
-    pub(super) client_flags: u32,
-    pub(super) expire: Expire,
-    pub(super) compare: Option<u64>,
-    pub(super) invalidate: bool,
-    pub(super) token: Option<u64>,
-    pub(super) vivify: Option<Expire>,
+    /// The operation for the store, without its value.
+    pub(super) put: Put<'static>,
     pub(super) answer: Answer,
     pub(super) command: Command,
 }

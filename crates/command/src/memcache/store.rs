@@ -71,17 +71,14 @@ impl Plan {
             StoreMode::Append => (PutMode::Append, Command::Append),
             StoreMode::Prepend => (PutMode::Prepend, Command::Prepend),
         };
-        Self {
+        let put = Put {
             mode,
             client_flags: header.client_flags,
             expire: exptime::expire(header.exptime, moment),
             compare: header.compare,
-            invalidate: false,
-            token: None,
-            vivify: None,
-            answer: Answer::Text { noreply: header.noreply },
-            command,
-        }
+            ..Put::set(b"")
+        };
+        Self { put, answer: Answer::Text { noreply: header.noreply }, command }
     }
 
     fn meta(meta: &Meta<'_>, moment: Moment) -> Self {
@@ -92,8 +89,10 @@ impl Plan {
             MetaStoreMode::Append => PutMode::Append,
             MetaStoreMode::Prepend => PutMode::Prepend,
         };
-        Self {
+        let answer = MetaAnswer::new(meta);
+        let put = Put {
             mode,
+            value: b"",
             client_flags: meta.client_flags(),
             expire: meta.expire().map_or(Expire::Never, |exptime| exptime::expire(exptime, moment)),
             // An `add` finds no item to compare with.
@@ -101,51 +100,35 @@ impl Plan {
             invalidate: meta.has(b'I'),
             token: meta.token(),
             vivify: meta.vivify().map(|exptime| exptime::expire(exptime, moment)),
-            answer: Answer::Meta(MetaAnswer::new(meta)),
-            command: Command::MetaSet,
-        }
+            want_token: answer.order.contains(&b'c'),
+        };
+        Self { put, answer: Answer::Meta(answer), command: Command::MetaSet }
     }
 
     /// Returns the operation for the store.
     pub(super) fn put<'v>(&self, value: &'v [u8]) -> Put<'v> {
-        let want_token = matches!(&self.answer, Answer::Meta(answer) if answer.order.contains(&b'c'));
-        Put {
-            mode: self.mode,
-            value,
-            client_flags: self.client_flags,
-            expire: self.expire,
-            compare: self.compare,
-            invalidate: self.invalidate,
-            token: self.token,
-            vivify: self.vivify,
-            want_token,
-        }
+        Put { value, ..self.put }
     }
 
     /// Returns the expiry of the pieces of a large value. A value that is appended or prepended to another one gets the
     /// expiry of that one, so its pieces only have to last until then.
     pub(super) fn pieces_end(&self) -> Expire {
-        match self.mode {
-            PutMode::Append | PutMode::Prepend => self.vivify.unwrap_or(Expire::Never),
-            _ => self.expire,
+        match self.put.mode {
+            PutMode::Append | PutMode::Prepend => self.put.vivify.unwrap_or(Expire::Never),
+            _ => self.put.expire,
         }
     }
 
     /// Returns the command's name for watchers: `cas` for a command that compares an item that must exist.
     pub(super) fn watched_name(&self) -> &'static str {
-        match self.mode {
-            PutMode::Set | PutMode::Replace if self.compare.is_some() => "cas",
+        match self.put.mode {
+            PutMode::Set | PutMode::Replace if self.put.compare.is_some() => "cas",
             PutMode::Set => "set",
             PutMode::Add => "add",
             PutMode::Replace => "replace",
             PutMode::Append => "append",
             PutMode::Prepend => "prepend",
         }
-    }
-
-    /// Returns the expiry that the item will have.
-    pub(super) fn expire(&self) -> Expire {
-        self.expire
     }
 
     /// Returns true if errors are not reported to the client. Meta commands are quiet about expected outcomes, never
@@ -156,7 +139,7 @@ impl Plan {
 
     /// Returns true if the command stores unconditionally. If it fails, no older value may remain readable.
     pub(super) fn replaces(&self) -> bool {
-        self.mode == PutMode::Set && self.compare.is_none()
+        self.put.is_unconditional()
     }
 }
 
@@ -165,8 +148,8 @@ pub(super) fn store<'c>(call: &mut Call<'c, '_>, header: Store<'c>, consumed: us
     watch::count_prefix(call, header.key, Count::Set);
     call.sample(header.key, false);
     let mut plan = Plan::text(&header, call.ctx.moment());
-    if plan.compare.is_some() && !call.ctx.shared.config.cas {
-        plan.compare = Some(u64::MAX);
+    if plan.put.compare.is_some() && !call.ctx.shared.config.cas {
+        plan.put.compare = Some(u64::MAX);
     }
     store_planned(call, plan, header.key, header.value_len, consumed)
 }
@@ -278,7 +261,7 @@ pub(super) fn stored(
     // An append or prepend needs an existing item of a type that it can be joined to.
     let outcome = match outcome {
         PutOutcome::WrongType => PutOutcome::NotStored,
-        PutOutcome::NotFound if matches!(plan.mode, PutMode::Append | PutMode::Prepend) => PutOutcome::NotStored,
+        PutOutcome::NotFound if matches!(plan.put.mode, PutMode::Append | PutMode::Prepend) => PutOutcome::NotStored,
         outcome => outcome,
     };
     watch::tell_stored(call, plan, key, before, outcome, value_len);
@@ -290,7 +273,7 @@ pub(super) fn stored(
     match outcome {
         PutOutcome::Stored { .. } => {
             counters.items_stored.add(1);
-            if plan.compare.is_some() {
+            if plan.put.compare.is_some() {
                 counters.cas_hits.add(1);
             }
         }

@@ -157,8 +157,8 @@ pub(super) fn tell_stored(
         PutOutcome::NotFound => "not_found",
     };
     let (seen, expire) = match outcome {
-        PutOutcome::Stored { .. } => see_stored(call, key, value_len, plan.expire()),
-        _ => (Seen { found: false, class: 0, value_len }, plan.expire()),
+        PutOutcome::Stored { .. } => see_stored(call, key, value_len, plan.put.expire),
+        _ => (Seen { found: false, class: 0, value_len }, plan.put.expire),
     };
     let cmd = plan.watched_name();
     tell_store(call, key, status, cmd, expire, seen);

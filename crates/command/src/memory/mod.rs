@@ -1,5 +1,6 @@
-//! Memory that clients hold: bytes of connections outside the store ([`budget`]), and bytes of the store that readers
-//! have pinned ([`pins`]).
+//! Memory that commands use besides the store's: bytes that connections hold ([`budget`]), bytes of the store that
+//! readers have pinned ([`pins`]), and a worker's buffer for new values ([`scratch`]).
 
 pub mod budget;
 pub mod pins;
+pub(crate) mod scratch;

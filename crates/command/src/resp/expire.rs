@@ -11,7 +11,7 @@ use crate::visit::clock::Moment;
 use crate::visit::out::OutBuffer;
 use base::clock::UnixMillis;
 use protocol::resp::Args;
-use segment::{Change, Expire};
+use segment::{Attempts, Expire, Loaded, Replaced, Replacement};
 
 /// Unit and base of a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,20 +146,21 @@ fn expire<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, unit: Unit, name: &'s
     let next = deadline.expire();
     let key = call.key(bytes);
     let past = deadline.is_past(moment.now);
-    let done = call.guard.items_mut().change(&key, &mut |_, item, _| match live(item.copied(), view) {
-        Some(item) if options.allow(item.expire, next) => {
-            if past {
-                Change::Remove(1)
-            } else {
-                Change::Expire(next, 1)
-            }
+    let mut attempts = Attempts::default();
+    let done = loop {
+        let Loaded { item, version } = call.guard.items().load(&key, &mut attempts)?;
+        if !live(item, view).is_some_and(|item| options.allow(item.expire, next)) {
+            break false;
         }
-        _ => Change::Keep(0),
-    })?;
-    if done == 1 {
+        let new = if past { Replacement::Remove } else { Replacement::Expire(next) };
+        if call.guard.items_mut().replace(&key, &version, new)? == Replaced::Done {
+            break true;
+        }
+    };
+    if done {
         call.changed(if past { Event::DEL } else { Event::EXPIRE }, bytes);
     }
-    call.int(done);
+    call.int(done.into());
     Ok(())
 }
 
@@ -182,14 +183,20 @@ pub(super) fn at_millis<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 pub(super) fn persist<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let bytes = args.next().unwrap_or_default();
     let (key, view) = (call.key(bytes), call.ctx.view());
-    let done = call.guard.items_mut().change(&key, &mut |_, item, _| match live(item.copied(), view) {
-        Some(item) if item.expire != Expire::Never => Change::Expire(Expire::Never, 1),
-        _ => Change::Keep(0),
-    })?;
-    if done == 1 {
+    let mut attempts = Attempts::default();
+    let done = loop {
+        let Loaded { item, version } = call.guard.items().load(&key, &mut attempts)?;
+        if !live(item, view).is_some_and(|item| item.expire != Expire::Never) {
+            break false;
+        }
+        if call.guard.items_mut().replace(&key, &version, Replacement::Expire(Expire::Never))? == Replaced::Done {
+            break true;
+        }
+    };
+    if done {
         call.changed(Event::PERSIST, bytes);
     }
-    call.int(done);
+    call.int(done.into());
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use crate::resp::string;
 use crate::resp::typed;
 use crate::visit::progress::{OPS_A_BATCH, State};
 use protocol::resp::{Args, reply};
-use segment::{Change, CopyStep, Delete, Expire, Item, PartsCopy, PutMode, Value};
+use segment::{Attempts, CopyStep, Delete, Expire, Item, Loaded, PartsCopy, PutMode, Replaced, Replacement, Value};
 
 /// The treatment of a target that exists.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -259,21 +259,28 @@ fn copy_whole(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target) -
         }
         return Ok(call.guard.large().copy(&from, &to)?.map_or(Copied::NoSource, |()| Copied::Done));
     }
-    Ok(call.guard.items_mut().change(&to, &mut |guard, there, bytes| {
-        let Some(item) = live(guard.items().peek(&from), view) else { return Change::Keep(Copied::NoSource) };
-        if target == Target::Kept && live(there.copied(), view).is_some() {
-            return Change::Keep(Copied::TargetKept);
+    let mut bytes = call.ctx.scratch(call.guard);
+    let mut attempts = Attempts::default();
+    loop {
+        let Loaded { item: there, version } = call.guard.items().load(&to, &mut attempts)?;
+        let Some(item) = live(call.guard.items().peek(&from), view) else { return Ok(Copied::NoSource) };
+        if target == Target::Kept && live(there, view).is_some() {
+            return Ok(Copied::TargetKept);
         }
+        bytes.clear();
         bytes.reserve_exact(item.value_len() as usize);
-        if !guard.pieces().copy_range(&from, item.value, 0..item.value_len(), &mut |part| bytes.extend_from_slice(part))
-        {
-            // It has lost a piece, and counts as missing.
-            return Change::Keep(Copied::NoSource);
+        let range = 0..item.value_len();
+        if !call.guard.pieces().copy_range(&from, item.value, range, &mut |part| bytes.extend_from_slice(part)) {
+            // The value has lost a piece, so the key counts as missing.
+            return Ok(Copied::NoSource);
         }
-        let (expire, answer) = (item.expire, Copied::Done);
-        match item.value {
-            Value::Typed { kind, .. } => Change::StoreTyped { kind, expire, answer },
-            _ => Change::Store { client_flags: item.client_flags, expire, answer },
+        let Item { expire, client_flags, .. } = item;
+        let new = match item.value {
+            Value::Typed { kind, .. } => Replacement::Typed { kind, bytes: &bytes, parts: None, expire },
+            _ => Replacement::Bytes { value: &bytes, client_flags, expire },
+        };
+        if call.guard.items_mut().replace(&to, &version, new)? == Replaced::Done {
+            return Ok(Copied::Done);
         }
-    })?)
+    }
 }

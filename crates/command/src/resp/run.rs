@@ -158,14 +158,9 @@ fn run_from<'c, 'l>(call: &mut Call<'c, 'l>, first: Lone<'c>, key: Key<'c>, cons
         end += consumed;
         run.push(probe(next, key, end));
     }
-    answer_run(call, &run, ahead)
-}
-
-/// Looks up the keys and answers them in order. `first` is the prefetched lookup of the first key.
-fn answer_run<'c, 'l>(call: &mut Call<'c, 'l>, run: &Run<'c>, first: Ahead<'l>) -> Step {
     // The line of the requests that are not accounted for yet.
     call.line_at = call.at;
-    run::answer(call, run, first)
+    run::answer(call, &run, ahead)
 }
 
 /// Answers a `GET`. Returns true if the key existed.

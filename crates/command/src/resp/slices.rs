@@ -50,54 +50,89 @@ pub(super) fn words_done(call: &mut Call<'_, '_>, words: u32, bytes: usize) {
     call.session.passed = (call.session.done, before + bytes);
 }
 
-/// Calls `each` for slices of the words of a command that changes one value. `words` are the words of `all` for fields,
-/// and each field has `each_words` of them. If they are more than a slice has room for, the command becomes a
-/// transaction of its own, with the key locked. `stores` is true if the command may store the words. `each` returns
-/// false if the value that an earlier visit changed is gone. Then the command starts over.
-pub(super) fn in_slices<'c, 'l>(
-    call: &mut Call<'c, 'l>,
-    name: &'static str,
-    all: Args<'c>,
-    key: &[u8],
-    (words, each_words): (Args<'c>, u32),
-    stores: bool,
-    mut each: impl FnMut(&mut Call<'c, 'l>, Args<'c>, bool) -> Result<bool, Stop>,
-) -> Run {
-    if !call.beside && words.len() as u32 > FIELDS_A_SLICE * each_words {
-        return run_claimed(call, name, all, key);
+/// The words of a command that changes one value, in slices of which each is changed at once.
+pub(super) struct Slices<'c> {
+    left: Args<'c>,
+    /// The number of words of one field.
+    field_words: u32,
+    /// The number of words of a slice.
+    slice_words: u32,
+    /// The slice that the caller has, unless it is the first call.
+    given: Option<Args<'c>>,
+}
+
+impl<'c> Slices<'c> {
+    /// Begins a visit of the command `name` with the words `all`. `words` are its words for fields. If they are more
+    /// than one visit has room for, the command becomes a transaction of its own, with the key locked. `stores` is true
+    /// if the command may store the words.
+    pub(super) fn begin(
+        call: &mut Call<'c, '_>,
+        (name, all): (&'static str, Args<'c>),
+        key: &[u8],
+        (words, field_words): (Args<'c>, u32),
+        stores: bool,
+    ) -> Result<Self, Stop> {
+        let is_long = words.len() as u32 > FIELDS_A_SLICE * field_words;
+        if !call.beside && is_long {
+            return Err(run_claimed(call, name, all, key));
+        }
+        if stores && call.beside && !call.session.fits {
+            check_pairs(call, words)?;
+        }
+        if stores && call.session.done == 0 {
+            typed::room_to_store(call, if call.beside { words.wire_bytes() as u64 } else { 0 })?;
+        }
+        let left = if call.beside { words_left(call, words) } else { words };
+        let fields = if is_long { FIELDS_AN_EDIT } else { FIELDS_A_SLICE };
+        Ok(Self { left, field_words, slice_words: fields * field_words, given: None })
     }
-    if stores && call.beside && !call.session.fits {
-        check_pairs(call, words)?;
+
+    /// Returns the next slice, and true if nothing of the request was changed before it. Records that the slice before
+    /// it is done. Returns `None` after the last one.
+    ///
+    /// # Errors
+    /// [`State::Yield`] if the rest belongs to a later visit.
+    #[inline]
+    pub(super) fn next(&mut self, call: &mut Call<'c, '_>) -> Result<Option<(Args<'c>, bool)>, Stop> {
+        if let Some(done) = self.given.take() {
+            let fields = done.len() / self.field_words as usize;
+            if !call.beside {
+                // The first field is counted with the request.
+                call.ops += OPS_AN_EDITED_FIELD * fields.saturating_sub(1);
+                return Ok(None);
+            }
+            self.slice_done(call, done, fields)?;
+        }
+        if !call.beside {
+            // All fields are changed in this visit.
+            self.given = Some(self.left);
+            return Ok(Some((self.left, true)));
+        }
+        if self.left.len() == 0 {
+            return Ok(None);
+        }
+        let (slice, left) = self.left.split(self.slice_words);
+        (self.left, self.given) = (left, Some(slice));
+        Ok(Some((slice, call.session.done == 0)))
     }
-    if stores && call.session.done == 0 {
-        typed::room_to_store(call, if call.beside { words.wire_bytes() as u64 } else { 0 })?;
-    }
-    if !call.beside {
-        // All fields are changed in this visit.
-        if !each(call, words, true)? {
+
+    /// Records that a slice of a request over several visits is done.
+    fn slice_done(&self, call: &mut Call<'_, '_>, done: Args<'_>, fields: usize) -> Run {
+        words_done(call, done.len() as u32, done.wire_bytes());
+        call.ops += OPS_AN_EDITED_FIELD * fields;
+        if self.left.len() > 0 && call.is_spent() {
             return Err(State::Yield.into());
         }
-        // The first field is counted with the request.
-        call.ops += OPS_AN_EDITED_FIELD * (words.len() / each_words as usize).saturating_sub(1);
-        return Ok(());
+        Ok(())
     }
-    let together = if words.len() as u32 > FIELDS_A_SLICE * each_words { FIELDS_AN_EDIT } else { FIELDS_A_SLICE };
-    let mut left = words_left(call, words);
-    while left.len() > 0 {
-        let (slice, behind) = left.split(together * each_words);
-        let is_first = call.session.done == 0;
-        if !each(call, slice, is_first)? {
+
+    /// Starts the command over, because the value that an earlier visit changed is gone.
+    pub(super) fn restart(call: &mut Call<'_, '_>) -> Stop {
+        if call.beside {
             call.session.end_request();
-            return Err(State::Yield.into());
         }
-        words_done(call, slice.len() as u32, slice.wire_bytes());
-        call.ops += OPS_AN_EDITED_FIELD * slice.len() / each_words as usize;
-        left = behind;
-        if left.len() > 0 && call.is_spent() {
-            return Err(State::Yield.into());
-        }
+        State::Yield.into()
     }
-    Ok(())
 }
 
 /// Checks the lengths of names and values before the first is stored. If one is too long, none is stored.
@@ -121,26 +156,26 @@ fn check_pairs<'c>(call: &mut Call<'c, '_>, words: Args<'c>) -> Run {
 }
 
 /// Continues a command that changes one value over several visits, atomically.
-fn run_claimed<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, key: &[u8]) -> Run {
+fn run_claimed<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, key: &[u8]) -> Stop {
     run_over(call, name, args, key, Stage::Obtaining)
 }
 
 /// Continues a command that reads one value over several visits.
 pub(super) fn run_reading<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, key: &[u8]) -> Run {
-    run_over(call, name, args, key, Stage::Running)
+    Err(run_over(call, name, args, key, Stage::Running))
 }
 
-fn run_over<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, key: &[u8], stage: Stage) -> Run {
+fn run_over<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, key: &[u8], stage: Stage) -> Stop {
     let entry = catalog::entry(name);
     let mut one = own_transaction::spare(call);
     one.key_locks.add(&call.key(key));
     if !one.hold(entry, args, false) {
         own_transaction::put_away(one, call.ctx);
-        return Err(Fault::ClientMemory.into());
+        return Fault::ClientMemory.into();
     }
     one.stage = stage;
     own_transaction::begin(call, one);
-    Err(Stop::UnderWay)
+    Stop::UnderWay
 }
 
 /// Calls `look` with the record at a key, or `None` if there is none. All visits of a request see the same record.

@@ -4,9 +4,8 @@ use super::error::Fault;
 use super::expire::{Deadline, Unit};
 use super::number::{float, integer, put_float};
 use super::typed::string;
-use super::value_reply::copy_on;
+use super::value_reply::{ValueReply, copy_on};
 use crate::lookup::large::LargeSet;
-use crate::lookup::values::Identity;
 use crate::push::notify::Event;
 use crate::resp::call::{Call, Run, Stop};
 use crate::resp::state::Answers;
@@ -17,7 +16,10 @@ use crate::visit::out::LINE_ROOM;
 use crate::visit::out::PINNED_BYTES_MIN;
 use crate::visit::progress::State;
 use protocol::resp::{Args, reply};
-use segment::{AddOutcome, Change, Expire, Guard, Item, Key, LargeRef, Put, PutMode, PutOutcome, Value};
+use segment::{
+    AddOutcome, Attempts, Expire, Guard, Item, Key, LargeRef, LargeWriter, Loaded, Put, PutMode, PutOutcome, Replaced,
+    Replacement, Value,
+};
 
 /// Options of `SET`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -97,13 +99,13 @@ impl<'c> SetOptions<'c> {
         }
     }
 
-    /// Returns the change to `item`: none if the value may not be stored over it.
-    fn change(&self, guard: &Guard<'_>, key: &Key<'_>, item: Option<&Item<'_>>, expire: Expire) -> Change<bool> {
+    /// Returns the expiry of the new item over `item`, or `None` if the value may not be stored over it.
+    fn expire_over(&self, guard: &Guard<'_>, key: &Key<'_>, item: Option<&Item<'_>>, expire: Expire) -> Option<Expire> {
         if !self.allow(guard, key, item) {
-            return Change::Keep(false);
+            return None;
         }
         let kept = item.filter(|_| self.keep_ttl).map(|item| item.expire);
-        Change::Store { client_flags: 0, expire: kept.unwrap_or(expire), answer: true }
+        Some(kept.unwrap_or(expire))
     }
 }
 
@@ -169,7 +171,7 @@ pub(super) fn getset<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 
 pub(super) fn getdel<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let bytes = args.next().unwrap_or_default();
-    let (hit, ()) = value_reply::tell_and_change(call, bytes, |_, _, _| Change::Remove(()))?;
+    let hit = value_reply::reply_and_replace(call, bytes, Replacement::Remove)?;
     call.note_read(hit);
     if hit {
         call.changed(Event::DEL, bytes);
@@ -207,7 +209,7 @@ pub(super) fn getex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         None => Expire::Never,
         Some((unit, text)) => Deadline::positive(text, unit, moment, "getex")?.expire(),
     };
-    let (hit, ()) = value_reply::tell_and_change(call, bytes, |_, _, _| Change::Expire(expire, ()))?;
+    let hit = value_reply::reply_and_replace(call, bytes, Replacement::Expire(expire))?;
     call.note_read(hit);
     if hit {
         call.changed(if expire == Expire::Never { Event::PERSIST } else { Event::EXPIRE }, bytes);
@@ -323,12 +325,6 @@ fn copy_value(guard: &Guard<'_>, key: &Key<'_>, item: Option<&Item<'_>>, to: &mu
     }
 }
 
-/// A value in an item's place that ends when that did.
-fn stored_over<T>(item: Option<&Item<'_>>, answer: T) -> Change<T> {
-    let (client_flags, expire) = item.map_or((0, Expire::Never), |item| (item.client_flags, item.expire));
-    Change::Store { client_flags, expire, answer }
-}
-
 pub(super) fn incr<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     add(call, args, |_| Ok(1))
 }
@@ -350,25 +346,30 @@ pub(super) fn incrbyfloat<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Ru
     let key = call.key(bytes);
     string(call.guard.items().peek(&key).as_ref())?;
     let delta = float(args.next().unwrap_or_default())?;
-    let sum = call.guard.items_mut().change(&key, &mut |guard, item, text| {
-        if let Err(fault) = string(item) {
-            return Change::Keep(Err(fault));
-        }
+    let mut text = call.ctx.scratch(call.guard);
+    let mut attempts = Attempts::default();
+    let sum = loop {
+        let Loaded { item, version } = call.guard.items().load(&key, &mut attempts)?;
+        let item = string(item.as_ref())?;
         if item.is_some_and(|item| item.value_len() > FLOAT_BYTES_MAX as u64) {
-            return Change::Keep(Err(Fault::NotFloat));
+            return Err(Fault::NotFloat.into());
         }
-        copy_value(guard, &key, item, text);
-        let present = if text.is_empty() && item.is_none() { Ok(0.0) } else { float(text) };
-        match present.map(|present| present + delta) {
-            Err(fault) => Change::Keep(Err(fault)),
-            Ok(sum) if !sum.is_finite() => Change::Keep(Err(Fault::NotFinite)),
-            Ok(sum) => {
-                text.clear();
-                put_float(text, sum);
-                stored_over(item, Ok(sum))
-            }
+        text.clear();
+        copy_value(call.guard, &key, item, &mut text);
+        let present = if text.is_empty() && item.is_none() { 0.0 } else { float(&text)? };
+        let sum = present + delta;
+        if !sum.is_finite() {
+            return Err(Fault::NotFinite.into());
         }
-    })??;
+        text.clear();
+        put_float(&mut text, sum);
+        let (client_flags, expire) = item.map_or((0, Expire::Never), |item| (item.client_flags, item.expire));
+        let new = Replacement::Bytes { value: &text, client_flags, expire };
+        if call.guard.items_mut().replace(&key, &version, new)? == Replaced::Done {
+            break sum;
+        }
+    };
+    drop(text);
     note_store(call);
     call.changed(Event::INCRBYFLOAT, bytes);
     let mut room = [0; FLOAT_BYTES_MAX];
@@ -446,26 +447,85 @@ fn set_until<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, unit: Unit, name: 
     Ok(())
 }
 
+/// The value that `SET` stores.
+#[derive(Clone, Copy)]
+enum NewValue<'v> {
+    Bytes(&'v [u8]),
+    Large(&'v LargeWriter),
+}
+
 /// `SET` that depends on the existing value, or returns it.
-fn set_by<'c>(call: &mut Call<'c, '_>, bytes: &'c [u8], value: &[u8], options: &SetOptions<'_>, expire: Expire) -> Run {
-    let key = call.key(bytes);
-    let mut decide = |guard: &Guard<'_>, item: Option<&Item<'_>>, scratch: &mut Vec<u8>| {
-        scratch.extend_from_slice(value);
-        options.change(guard, &key, item, expire)
-    };
+fn set_by(call: &mut Call<'_, '_>, bytes: &[u8], value: &[u8], options: &SetOptions<'_>, expire: Expire) -> Run {
+    let (key, mark) = (call.key(bytes), call.out.mark());
+    let replied = if options.get { value_reply::tell(call, &key)? } else { None };
+    let stored = store_over(call.guard, &key, NewValue::Bytes(value), (options, expire), replied.as_ref());
+    finish_set(call, (bytes, value.len() as u64), (options, expire), (replied, mark), stored)
+}
+
+/// Sets a key to a value that was written in pieces, as [`set_by`] does.
+pub(super) fn set_large_by(
+    call: &mut Call<'_, '_>,
+    large: &mut LargeSet,
+    options: &SetOptions<'_>,
+    expire: Expire,
+) -> Run {
+    let (bytes, mark) = (large.bytes(), call.out.mark());
+    let key = call.guard.key(call.session.namespace, large.key());
+    let replied = if options.get { value_reply::tell(call, &key)? } else { None };
+    let stored = store_over(call.guard, &key, NewValue::Large(large.writer()), (options, expire), replied.as_ref());
+    if matches!(stored, Ok(true)) {
+        large.stored();
+    }
+    finish_set(call, (large.key(), bytes), (options, expire), (replied, mark), stored)
+}
+
+/// Stores a value over the present item if the options allow it. With `GET`, parks if the value in the reply is not
+/// that of the present item. Returns whether the value was stored.
+fn store_over(
+    guard: &mut Guard<'_>,
+    key: &Key<'_>,
+    value: NewValue<'_>,
+    (options, expire): (&SetOptions<'_>, Expire),
+    replied: Option<&ValueReply>,
+) -> Result<bool, Stop> {
+    let (mut attempts, client_flags) = (Attempts::default(), 0);
+    loop {
+        let Loaded { item, version } = guard.items().load(key, &mut attempts)?;
+        if options.get && !value_reply::is_replied(item.as_ref(), replied) {
+            return Err(State::Parked.into());
+        }
+        let Some(expire) = options.expire_over(guard, key, item.as_ref(), expire) else { return Ok(false) };
+        let new = match value {
+            NewValue::Bytes(value) => Replacement::Bytes { value, client_flags, expire },
+            NewValue::Large(value) => Replacement::Large { value, client_flags, expire },
+        };
+        if guard.items_mut().replace(key, &version, new)? == Replaced::Done {
+            return Ok(true);
+        }
+    }
+}
+
+/// Completes the reply to `SET`, counts the value and notifies subscribers if it was stored.
+fn finish_set(
+    call: &mut Call<'_, '_>,
+    (key, value_bytes): (&[u8], u64),
+    (options, expire): (&SetOptions<'_>, Expire),
+    (replied, mark): (Option<ValueReply>, usize),
+    stored: Result<bool, Stop>,
+) -> Run {
     let stored = if options.get {
-        let (hit, stored) = value_reply::tell_and_change(call, bytes, decide)?;
+        let (hit, stored) = value_reply::finish_or_take_back(call, replied, mark, stored)?;
         call.note_read(hit);
         stored
     } else {
-        let stored = call.guard.items_mut().change(&key, &mut decide)?;
+        let stored = stored?;
         ok_or_null(call, stored);
         stored
     };
     if stored {
         note_store(call);
-        call.ctx.note_length(call.session.namespace, bytes, value.len() as u64);
-        tell_set(call, bytes, expire);
+        call.ctx.note_length(call.session.namespace, key, value_bytes);
+        tell_set(call, key, expire);
     }
     Ok(())
 }
@@ -499,57 +559,6 @@ fn ok_or_null(call: &mut Call<'_, '_>, stored: bool) {
         call.out.push(reply::OK);
     } else {
         call.null();
-    }
-}
-
-/// Sets a key to a value that was written in pieces.
-pub(super) fn set_large_by(
-    call: &mut Call<'_, '_>,
-    large: &mut LargeSet,
-    options: &SetOptions<'_>,
-    expire: Expire,
-) -> Run {
-    let bytes = large.bytes();
-    if !options.get {
-        let stored = large.store_by(call.guard, |guard, key, writer| {
-            guard
-                .items_mut()
-                .change_to_large(key, writer, &mut |guard, item| Some(options.change(guard, key, item, expire)))
-        })?;
-        ok_or_null(call, stored);
-        if stored {
-            note_store(call);
-            call.ctx.note_length(call.session.namespace, large.key(), bytes);
-            tell_set(call, large.key(), expire);
-        }
-        return Ok(());
-    }
-    let (key, mark) = (call.guard.key(call.session.namespace, large.key()), call.out.mark());
-    let replied = value_reply::tell(call, &key)?;
-    let identity = replied.as_ref().map(|replied| replied.identity);
-    // The value that was sent is the one that is replaced, or the whole request runs again.
-    let changed = large.store_by(call.guard, |guard, key, writer| {
-        guard.items_mut().change_to_large(key, writer, &mut |guard, item| {
-            (item.map(Identity::of) == identity).then(|| options.change(guard, key, item, expire))
-        })
-    });
-    match changed {
-        Ok(stored) => {
-            call.note_read(replied.is_some());
-            if let Some(replied) = replied {
-                value_reply::finish(call, replied);
-            }
-            if stored {
-                note_store(call);
-                call.ctx.note_length(call.session.namespace, large.key(), bytes);
-                tell_set(call, large.key(), expire);
-            }
-            Ok(())
-        }
-        Err(error) => {
-            value_reply::take_back(call, replied, mark);
-            Err(error.into())
-        }
     }
 }
 

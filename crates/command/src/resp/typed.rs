@@ -22,7 +22,7 @@ use base::clock::UnixMillis;
 use protocol::resp::{Args, Version, reply};
 use protocol::sink::Sink;
 use record::{Damaged, Digits, Edit, InSet, Kind, Name, Record, Sets, Source};
-use segment::{Change, Expire, Guard, Item, Key, OpError, Value};
+use segment::{Attempts, Expire, Guard, Item, Key, Loaded, OpError, Replaced, Replacement, Value};
 
 impl From<Damaged> for Fault {
     fn from(_: Damaged) -> Self {
@@ -139,44 +139,34 @@ pub(super) fn opened<'i>(
     Ok(Record::of(kind, bytes, view.sets, parts)?)
 }
 
-/// Outcome of an edit of a record.
+/// The decision on a record, from its edit.
 pub(super) enum Edited<T> {
-    /// Nothing.
+    /// Keep the old record.
     Keep(T),
-    /// It is as it was edited; where nothing is left of it, it goes.
+    /// Store the edited record, or remove the key if no bins are left.
     Store(T),
-    /// The same, and it ends then.
+    /// Store the edited record with this expiry.
     StoreUntil(Expire, T),
-    /// It goes.
+    /// Remove the key.
     Remove(T),
 }
 
-/// A command that changes a record does so by this: from the record that was there, and with the next one, which
-/// begins as its copy. It may be asked more than once.
+/// Edits a record: gets the old record, the new one, which begins as a copy of it, and the expiry. If another client
+/// changes the key meanwhile, it is called again with the new state, so it has no other effect.
 pub(super) type EditRecord<'d, T> =
     dyn FnMut(Option<&Record<'_>>, &mut Edit<'_>, Expire) -> Result<Edited<T>, Fault> + 'd;
 
-/// Changes the record under a key as `decide` says; sends `event` to subscribers if the record was changed.
+/// Loads the record under a key, edits it, and replaces it. A new record belongs to the set with the number `set`, if
+/// any. Sends `event` to subscribers if the record was stored.
 pub(super) fn edit_record<T>(
-    call: &mut Call<'_, '_>,
-    bytes: &[u8],
-    event: Event,
-    decide: &mut EditRecord<'_, T>,
-) -> Result<T, Stop> {
-    edit_record_in(call, bytes, None, event, decide)
-}
-
-/// The same; a new record is of the set of this number.
-pub(super) fn edit_record_in<T>(
     call: &mut Call<'_, '_>,
     bytes: &[u8],
     set: Option<u16>,
     event: Event,
-    decide: &mut EditRecord<'_, T>,
+    edit: &mut EditRecord<'_, T>,
 ) -> Result<T, Stop> {
     let (key, view) = (call.key(bytes), call.ctx.view());
     let set = set.and_then(|set| view.sets.of(set)).map(|set| InSet::new(view.sets, set));
-    let goes_on = call.session.is_published;
     let mut moves = None;
     let stripe = if view.indexes.any() {
         moves = Some(Moves::default());
@@ -184,43 +174,57 @@ pub(super) fn edit_record_in<T>(
     } else {
         None
     };
-    let changed = call.guard.parts_mut().change(&key, &mut |guard, item, scratch, parts| {
-        let there = KeyParts::new(guard, key);
+    let mut scratch = call.ctx.scratch(call.guard);
+    let (mut attempts, continues) = (Attempts::default(), call.session.is_published);
+    let replaced: Result<_, Stop> = loop {
+        scratch.clear();
+        let Loaded { item, version } = call.guard.items().load(&key, &mut attempts)?;
+        let change = Change { view, set, continues, moves: moves.as_mut() };
+        let there = KeyParts::new(call.guard, key);
         let mut made = record::Parts::default();
-        let scene = Scene { view, there: &there, set, goes_on };
-        let change = edit(item, scratch, &mut made, scene, moves.as_mut(), decide);
-        if !made.new.is_empty() || !made.gone.is_empty() {
-            (parts.bytes, parts.new, parts.gone) = (made.bytes, made.new, made.gone);
+        let (answer, new, outcome) = match new_record(item.as_ref(), &there, change, (&mut scratch, &mut made), edit) {
+            Ok(change) => change,
+            Err(fault) => break Err(fault.into()),
+        };
+        let parts;
+        let new = match new {
+            NewRecord::Same => break Ok((answer, outcome)),
+            NewRecord::None => Replacement::Remove,
+            NewRecord::Stored { kind, expire } => {
+                let kind = kind as u8;
+                parts = (kind & segment::KIND_IN_PARTS != 0).then(|| stored_parts(made));
+                Replacement::Typed { kind, bytes: &scratch, parts: parts.as_ref(), expire }
+            }
+        };
+        match call.guard.items_mut().replace(&key, &version, new) {
+            Ok(Replaced::Done) => break Ok((answer, outcome)),
+            Ok(Replaced::Stale) => {}
+            Err(OpError::TooLarge) => break Err(Fault::RecordTooLarge.into()),
+            Err(error) => break Err(error.into()),
         }
-        change.unwrap_or_else(|fault| Change::Keep(Err(fault)))
-    });
-    let looked = match (&moves, &changed) {
-        (Some(moves), Ok(Ok(_))) => view.indexes.note(moves, key.hash()),
+    };
+    drop(scratch);
+    let looked = match (&moves, &replaced) {
+        (Some(moves), Ok(_)) => view.indexes.note(moves, key.hash()),
         _ => Vec::new(),
     };
     drop(stripe);
     if !looked.is_empty() {
         sweep(view.indexes, call.guard, view, looked.into_iter());
     }
-    match changed {
-        Ok(answer) => {
-            let (answer, became) = answer?;
-            // One of a request that takes several visits.
-            if became.stored && !std::mem::replace(&mut call.session.is_published, true) {
-                call.changed(event, bytes);
-            }
-            if became.removed {
-                call.changed(Event::DEL, bytes);
-            }
-            Ok(answer)
-        }
-        Err(OpError::TooLarge) => Err(Fault::RecordTooLarge.into()),
-        Err(error) => Err(error.into()),
+    let (answer, outcome) = replaced?;
+    // A request that takes several visits publishes its event once.
+    if outcome.stored && !std::mem::replace(&mut call.session.is_published, true) {
+        call.changed(event, bytes);
     }
+    if outcome.removed {
+        call.changed(Event::DEL, bytes);
+    }
+    Ok(answer)
 }
 
-/// Leaves out what has ended of a large record, some of its leaves at a time, so that what is left needs no count.
-/// A revision is no other for it. Where there is no room to write, it stays as it is.
+/// Removes expired bins from a large record, a few of its leaves at a time, so that a reader may count the rest. The
+/// revision stays. If there is no memory to write, the record stays as it is.
 pub(super) fn sweep_ended(call: &mut Call<'_, '_>, bytes: &[u8]) -> Run {
     let key = call.key(bytes);
     loop {
@@ -234,19 +238,11 @@ pub(super) fn sweep_ended(call: &mut Call<'_, '_>, bytes: &[u8]) -> Run {
             return Err(State::Yield.into());
         }
         call.ops += SWEPT_LEAVES;
-        let swept = call.guard.parts_mut().change(&key, &mut |guard, item, scratch, parts| {
-            let there = KeyParts::new(guard, key);
-            let mut made = record::Parts::default();
-            let change = sweep_some(item, scratch, &mut made, view, &there);
-            (parts.bytes, parts.new, parts.gone) = (made.bytes, made.new, made.gone);
-            change.unwrap_or_else(|fault| Change::Keep(Err(fault)))
-        });
-        match swept {
-            Ok(Ok(Swept::Stored)) => {}
-            Ok(Ok(Swept::Gone)) => call.changed(Event::DEL, bytes),
-            Ok(Err(fault)) => return Err(fault.into()),
-            Err(OpError::OutOfMemory) => return Ok(()),
-            Err(error) => return Err(error.into()),
+        match sweep_some(call, &key) {
+            Ok(Swept::Stored) => {}
+            Ok(Swept::Gone) => call.changed(Event::DEL, bytes),
+            Err(Stop::Fault(Fault::OutOfMemory)) => return Ok(()),
+            Err(stop) => return Err(stop),
         }
     }
 }
@@ -265,10 +261,16 @@ pub(super) fn is_there(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<bool, S
     if live(Some(item), view).is_some() {
         return Ok(true);
     }
-    let gone = call.guard.items_mut().change(key, &mut |_, item, _| match (item, live(item.copied(), view)) {
-        (Some(_), None) => Change::Remove(true),
-        _ => Change::Keep(false),
-    })?;
+    let mut attempts = Attempts::default();
+    let gone = loop {
+        let Loaded { item, version } = call.guard.items().load(key, &mut attempts)?;
+        if item.is_none() || live(item, view).is_some() {
+            break false;
+        }
+        if call.guard.items_mut().replace(key, &version, Replacement::Remove)? == Replaced::Done {
+            break true;
+        }
+    };
     if gone {
         call.changed(Event::DEL, key.bytes());
     }
@@ -328,21 +330,35 @@ enum Swept {
     Gone,
 }
 
-fn sweep_some(
-    item: Option<&Item<'_>>,
-    scratch: &mut Vec<u8>,
-    parts: &mut record::Parts,
-    view: View<'_>,
-    there: &KeyParts<'_>,
-) -> Result<Change<Result<Swept, Fault>>, Fault> {
-    let (Some(old), Some(item)) = (opened(item, view, there)?, item) else {
-        return Ok(Change::Keep(Ok(Swept::Stored)));
-    };
-    let edit = Edit::swept(&old, view.now_ms, SWEPT_LEAVES, scratch)?;
-    Ok(match edit.finish_with(there, parts)? {
-        Some(kind) => Change::StoreTyped { kind: kind as u8, expire: item.expire, answer: Ok(Swept::Stored) },
-        None => Change::Remove(Ok(Swept::Gone)),
-    })
+/// Removes expired bins from some leaves of a large record.
+fn sweep_some(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<Swept, Stop> {
+    let view = call.ctx.view();
+    let mut scratch = call.ctx.scratch(call.guard);
+    let mut attempts = Attempts::default();
+    loop {
+        scratch.clear();
+        let Loaded { item, version } = call.guard.items().load(key, &mut attempts)?;
+        let there = KeyParts::new(call.guard, *key);
+        let (Some(old), Some(item)) = (opened(item.as_ref(), view, &there)?, item) else { return Ok(Swept::Stored) };
+        let mut parts = record::Parts::default();
+        let kind = Edit::swept(&old, view.now_ms, SWEPT_LEAVES, &mut scratch)?.finish_with(&there, &mut parts)?;
+        let parts = stored_parts(parts);
+        let (new, swept) = match kind {
+            Some(kind) => {
+                let (kind, expire) = (kind as u8, item.expire);
+                (Replacement::Typed { kind, bytes: &scratch, parts: Some(&parts), expire }, Swept::Stored)
+            }
+            None => (Replacement::Remove, Swept::Gone),
+        };
+        if call.guard.items_mut().replace(key, &version, new)? == Replaced::Done {
+            return Ok(swept);
+        }
+    }
+}
+
+/// Returns the parts of a record in the form in which the store takes them.
+fn stored_parts(record::Parts { bytes, new, gone }: record::Parts) -> segment::Parts {
+    segment::Parts { bytes, new, gone }
 }
 
 /// Returns whether all bins of a record fit into the output with the lines before them, without a look at each of them.
@@ -350,39 +366,47 @@ pub(super) fn has_room_for_all(out: &OutBuffer, record: &Record<'_>) -> bool {
     record.answer_bytes_max().is_some_and(|bytes| out.room() >= bytes + LINE_ROOM)
 }
 
-/// Outcome for a key with a record, or without.
+/// The effect of a change on its key, for subscribers.
 #[derive(Clone, Copy)]
-struct Became {
-    /// The record is another one, or was before it went.
+struct Outcome {
+    /// The record was changed, possibly before it was removed.
     stored: bool,
-    /// It is gone.
+    /// The key was removed.
     removed: bool,
 }
 
-/// The result for the command, and the outcome for others.
-type Done<T> = Result<(T, Became), Fault>;
-
-/// The context in which a record is changed.
-struct Scene<'s> {
-    view: View<'s>,
-    there: &'s KeyParts<'s>,
-    /// The set of a new one.
-    set: Option<InSet<'s>>,
-    /// It is a later part of a change that is made in several.
-    goes_on: bool,
+/// The state that the key gets.
+enum NewRecord {
+    /// The one that it has.
+    Same,
+    /// No item.
+    None,
+    /// The record in the scratch.
+    Stored { kind: Kind, expire: Expire },
 }
 
-fn edit<T>(
+/// All that an edit depends on besides the record.
+struct Change<'s> {
+    view: View<'s>,
+    /// The set of a new record.
+    set: Option<InSet<'s>>,
+    /// True if an earlier visit has stored a part of the change.
+    continues: bool,
+    /// The places of the record in the indexes, to be filled in.
+    moves: Option<&'s mut Moves>,
+}
+
+/// Edits the record of `item` into `scratch`, and its new parts into `made`. Returns the answer of `edit`, the new state of the key, and the effect.
+fn new_record<T>(
     item: Option<&Item<'_>>,
-    scratch: &mut Vec<u8>,
-    parts: &mut record::Parts,
-    scene: Scene<'_>,
-    mut moves: Option<&mut Moves>,
-    decide: &mut EditRecord<'_, T>,
-) -> Result<Change<Done<T>>, Fault> {
-    let Scene { view, there, set, goes_on } = scene;
-    let old = record(item, view, there)?;
-    // What has ended without being gone is not followed by what comes after it.
+    parts: &KeyParts<'_>,
+    change: Change<'_>,
+    (scratch, made): (&mut Vec<u8>, &mut record::Parts),
+    edit: &mut EditRecord<'_, T>,
+) -> Result<(T, NewRecord, Outcome), Fault> {
+    let Change { view, set, continues, mut moves } = change;
+    let old = record(item, view, parts)?;
+    // A record whose bins have all ended has no expiry for its successor.
     let present = item.filter(|_| old.is_some()).map_or(Expire::Never, |item| item.expire);
     let set = old.as_ref().map_or(set, Record::set);
     if let Some(moves) = moves.as_deref_mut() {
@@ -390,30 +414,29 @@ fn edit<T>(
         let old = places_of(&moves.of, old.as_ref(), view.now_ms)?;
         moves.places = old.into_iter().map(|place| [place, place]).collect();
     }
-    let mut edit = match old.as_ref().filter(|_| goes_on) {
+    let mut new = match old.as_ref().filter(|_| continues) {
         Some(old) => Edit::going_on(old, view.now_ms, scratch)?,
         None => Edit::in_set(old.as_ref(), set, view.now_ms, scratch)?,
     };
-    let done = |answer: T, stored: bool, removed: bool| Ok((answer, Became { stored, removed }));
-    let (expire, answer) = match decide(old.as_ref(), &mut edit, present)? {
-        Edited::Keep(answer) => return Ok(Change::Keep(done(answer, false, false))),
+    let (expire, answer) = match edit(old.as_ref(), &mut new, present)? {
+        Edited::Keep(answer) => return Ok((answer, NewRecord::Same, Outcome { stored: false, removed: false })),
         Edited::Remove(answer) => {
             if let Some(moves) = moves {
                 moves.places.iter_mut().for_each(|[_, new]| *new = None);
             }
-            return Ok(Change::Remove(done(answer, false, old.is_some())));
+            return Ok((answer, NewRecord::None, Outcome { stored: false, removed: old.is_some() }));
         }
         Edited::Store(answer) => (present, answer),
         Edited::StoreUntil(expire, answer) => (expire, answer),
     };
     if let Some(moves) = moves {
-        for (index, [_, new]) in moves.of.iter().zip(&mut moves.places) {
-            *new = edit.bin(&Name::new(&index.bin))?.and_then(|bin| index.kind.place(&bin.value));
+        for (index, [_, place]) in moves.of.iter().zip(&mut moves.places) {
+            *place = new.bin(&Name::new(&index.bin))?.and_then(|bin| index.kind.place(&bin.value));
         }
     }
-    Ok(match edit.finish_with(there, parts)? {
-        Some(kind) => Change::StoreTyped { kind: kind as u8, expire, answer: done(answer, true, false) },
-        None => Change::Remove(done(answer, old.is_some(), old.is_some())),
+    Ok(match new.finish_with(parts, made)? {
+        Some(kind) => (answer, NewRecord::Stored { kind, expire }, Outcome { stored: true, removed: false }),
+        None => (answer, NewRecord::None, Outcome { stored: old.is_some(), removed: old.is_some() }),
     })
 }
 

@@ -18,7 +18,7 @@ use crate::visit::progress::State;
 use protocol::number::Decimal;
 use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
 use protocol::sink::Fixed;
-use segment::{Change, Guard, Item, Key, LargeRef, Pinned, Value};
+use segment::{Attempts, Guard, Item, Key, LargeRef, Loaded, Pinned, Replaced, Replacement, Value};
 
 /// Bytes of a long value that are copied into an answer before the slice is looked at.
 const COPIED_AT_ONCE_BYTES: u64 = 64 << 10;
@@ -194,37 +194,58 @@ pub(super) fn take_back(call: &mut Call<'_, '_>, replied: Option<ValueReply>, ma
     }
 }
 
-/// Answers with a key's value or null and changes the item as `decide` says, if it is the one that was answered; it
-/// is asked again else. Says whether the key was there, and what was decided.
-pub(super) fn tell_and_change<T>(
-    call: &mut Call<'_, '_>,
-    bytes: &[u8],
-    mut decide: impl FnMut(&Guard<'_>, Option<&Item<'_>>, &mut Vec<u8>) -> Change<T>,
-) -> Result<(bool, T), Stop> {
+/// Replies with a key's value or null, and makes the change to the item whose value that was. Returns whether the key
+/// had an item.
+pub(super) fn reply_and_replace(call: &mut Call<'_, '_>, bytes: &[u8], new: Replacement<'_>) -> Result<bool, Stop> {
     let (key, mark) = (call.key(bytes), call.out.mark());
     let replied = tell(call, &key)?;
-    let identity = replied.as_ref().map(|replied| replied.identity);
-    let changed = call.guard.items_mut().change(&key, &mut |guard, item, scratch| {
-        if item.map(Identity::of) != identity {
-            return Change::Keep(None);
+    let replaced = replace_replied(call.guard, &key, replied.as_ref(), new);
+    finish_or_take_back(call, replied, mark, replaced).map(|(hit, ())| hit)
+}
+
+/// Makes the change to the item whose value is in the reply, or parks if the key has another item by now.
+fn replace_replied(
+    guard: &mut Guard<'_>,
+    key: &Key<'_>,
+    replied: Option<&ValueReply>,
+    new: Replacement<'_>,
+) -> Result<(), Stop> {
+    let mut attempts = Attempts::default();
+    loop {
+        let Loaded { item, version } = guard.items().load(key, &mut attempts)?;
+        if !is_replied(item.as_ref(), replied) {
+            return Err(State::Parked.into());
         }
-        decide(guard, item, scratch).map(Some)
-    });
+        if guard.items_mut().replace(key, &version, new)? == Replaced::Done {
+            return Ok(());
+        }
+    }
+}
+
+/// Returns whether the value in the reply is that of this item.
+pub(super) fn is_replied(item: Option<&Item<'_>>, replied: Option<&ValueReply>) -> bool {
+    item.map(Identity::of) == replied.map(|replied| replied.identity)
+}
+
+/// Puts the rest of a value, or takes it back if the change failed. Returns whether the key had an item, and what the
+/// change returned.
+pub(super) fn finish_or_take_back<T>(
+    call: &mut Call<'_, '_>,
+    replied: Option<ValueReply>,
+    mark: usize,
+    changed: Result<T, Stop>,
+) -> Result<(bool, T), Stop> {
     match changed {
-        Ok(Some(answer)) => {
+        Ok(changed) => {
             let hit = replied.is_some();
             if let Some(replied) = replied {
                 finish(call, replied);
             }
-            Ok((hit, answer))
+            Ok((hit, changed))
         }
-        Ok(None) => {
+        Err(stop) => {
             take_back(call, replied, mark);
-            Err(State::Parked.into())
-        }
-        Err(error) => {
-            take_back(call, replied, mark);
-            Err(error.into())
+            Err(stop)
         }
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct Own {
     pub(crate) tokens: Tokens,
     /// A piece's bytes, while a large value is put together from others.
     pub(crate) scratch: Vec<u8>,
-    /// The value that [`crate::ItemsMut::change`] is to store.
+    /// The value that a splice puts together.
     pub(crate) change: Vec<u8>,
     /// Changes made for the key lock set that the guard acts for.
     pub(crate) group: RefCell<Group>,

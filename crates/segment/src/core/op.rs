@@ -45,6 +45,12 @@ pub struct Put<'v> {
 }
 
 impl<'v> Put<'v> {
+    /// Returns true if the value is stored whatever the key has.
+    #[inline]
+    pub fn is_unconditional(&self) -> bool {
+        self.mode == PutMode::Set && self.compare.is_none()
+    }
+
     /// Returns an unconditional `Set` without expiry or flags.
     pub const fn set(value: &'v [u8]) -> Self {
         Self {
@@ -198,7 +204,7 @@ pub enum Value<'t> {
     Integer(u64),
     /// A value in pieces; see `LargeValues::pin`.
     Large(LargeRef),
-    /// A value with parts, stored by [`crate::Change::StoreTyped`]. Readable until the guard ends.
+    /// A value with parts, stored by [`crate::Replacement::Typed`]. Readable until the guard ends.
     Typed {
         /// The value's type; opaque to the store.
         kind: u8,

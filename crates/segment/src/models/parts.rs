@@ -4,7 +4,7 @@ use shuttle::thread;
 
 use super::{NOW, explore, store, until_done};
 use crate::core::op::{Fetch, Lease, Put};
-use crate::{Change, Expire, KIND_IN_PARTS, Namespace, Value};
+use crate::{Attempts, Expire, KIND_IN_PARTS, Loaded, Namespace, OpError, Parts, Replaced, Replacement, Value};
 
 const KIND: u8 = KIND_IN_PARTS | 1;
 
@@ -18,16 +18,18 @@ fn a_first_write_beside_a_flush_leaves_no_head_without_its_parts() {
         let flush = thread::spawn(move || flushed.flush(Namespace::DEFAULT));
         until_done(&mut handle, |guard| {
             let key = guard.key(Namespace::DEFAULT, b"key");
-            guard.parts_mut().change(&key, &mut |guard, _, to, parts| {
-                let part = guard.parts().part_number();
-                parts.bytes.extend_from_slice(b"leaf");
-                parts.new.push((part, 0..4));
-                to.extend_from_slice(&guard.parts().part_number().to_le_bytes());
-                to.push(1);
-                to.extend_from_slice(&1u32.to_le_bytes());
-                to.extend_from_slice(&[&[0; 4][..], &part.to_le_bytes(), &[0; 6]].concat());
-                Change::StoreTyped { kind: KIND, expire: Expire::Never, answer: () }
-            })
+            let Loaded { version, .. } = guard.items().load(&key, &mut Attempts::default())?;
+            let part = guard.parts().part_number();
+            let parts = Parts { bytes: b"leaf".to_vec(), new: vec![(part, 0..4)], gone: Vec::new() };
+            let mut head = guard.parts().part_number().to_le_bytes().to_vec();
+            head.push(1);
+            head.extend_from_slice(&1u32.to_le_bytes());
+            head.extend_from_slice(&[&[0; 4][..], &part.to_le_bytes(), &[0; 6]].concat());
+            let new = Replacement::Typed { kind: KIND, bytes: &head, parts: Some(&parts), expire: Expire::Never };
+            match guard.items_mut().replace(&key, &version, new)? {
+                Replaced::Done => Ok(()),
+                Replaced::Stale => Err(OpError::Parked),
+            }
         });
         flush.join().expect("flush");
         let guard = handle.guard(NOW);

@@ -12,7 +12,7 @@ use super::locking::as_one;
 use super::{NOW, explore, put, read, store, until_done};
 use crate::core::handle::ThreadHandle;
 use crate::core::op::{Delete, DeleteOutcome, Expire, Fetch, Item, OpError, Put, PutMode, PutOutcome, Value};
-use crate::{AddOutcome, Background, Change, Guard, Namespace, Store, Version};
+use crate::{AddOutcome, Attempts, Background, Guard, Loaded, Namespace, Replaced, Replacement, Store, Version};
 
 const KEY: &[u8] = b"key";
 
@@ -259,11 +259,16 @@ fn a_change_is_decided_from_the_number_that_it_compares() {
         });
         until_done(&mut a, |guard| {
             let key = guard.key(Namespace::DEFAULT, KEY);
-            guard.items_mut().change(&key, &mut |_, item, text| {
-                let (value, _) = counted(item.expect("it is there"));
-                text.extend_from_slice((value + 1000).to_string().as_bytes());
-                Change::Store { client_flags: 0, expire: Expire::Never, answer: () }
-            })
+            let mut attempts = Attempts::default();
+            loop {
+                let Loaded { item, version } = guard.items().load(&key, &mut attempts)?;
+                let (value, _) = counted(&item.expect("it is there"));
+                let text = (value + 1000).to_string();
+                let new = Replacement::Bytes { value: text.as_bytes(), client_flags: 0, expire: Expire::Never };
+                if guard.items_mut().replace(&key, &version, new)? == Replaced::Done {
+                    return Ok(());
+                }
+            }
         });
         adder.join().expect("adder");
         assert_eq!(number(&mut a), 1010, "a change was decided from another number than it replaced");

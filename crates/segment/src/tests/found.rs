@@ -312,7 +312,7 @@ fn whatever_is_done_and_whenever_it_is_killed_no_key_holds_anything_but_what_was
                     7 => {
                         rig.until_done(|guard| {
                             let key = guard.key(Namespace::DEFAULT, &name);
-                            guard.items_mut().change(&key, &mut |_, _, _| crate::Change::Remove(()))
+                            super::parted::replace(guard, &key, crate::Replacement::Remove)
                         });
                         model.remove(&name);
                     }

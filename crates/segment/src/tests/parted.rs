@@ -4,8 +4,7 @@ use std::ops::Range;
 
 use crate::core::op::{Expire, OpError};
 use crate::index::Hash;
-use crate::items::write::change::Change;
-use crate::{ENTRY_BYTES, Guard, KIND_IN_PARTS, Key, Parts};
+use crate::{Attempts, ENTRY_BYTES, Guard, KIND_IN_PARTS, Key, Loaded, Parts, Replaced, Replacement};
 
 const KIND: u8 = KIND_IN_PARTS | 1;
 /// Leaves of one page.
@@ -39,6 +38,15 @@ pub(super) fn read(guard: &Guard<'_>, key: &Key<'_>, head: &[u8]) -> Option<Vec<
     Some(parts?.concat())
 }
 
+/// Makes the change to the key's present item; parks if another thread changed it meanwhile.
+pub(super) fn replace(guard: &mut Guard<'_>, key: &Key<'_>, new: Replacement<'_>) -> Result<(), OpError> {
+    let Loaded { version, .. } = guard.items().load(key, &mut Attempts::default())?;
+    match guard.items_mut().replace(key, &version, new)? {
+        Replaced::Done => Ok(()),
+        Replaced::Stale => Err(OpError::Parked),
+    }
+}
+
 fn add(guard: &Guard<'_>, parts: &mut Parts, bytes: &[u8]) -> u64 {
     let (number, from): (u64, usize) = (guard.parts().part_number(), parts.bytes.len());
     parts.bytes.extend_from_slice(bytes);
@@ -49,32 +57,34 @@ fn add(guard: &Guard<'_>, parts: &mut Parts, bytes: &[u8]) -> u64 {
 
 /// Stores a value of `leaves` leaves of 20 bytes, as a new object.
 pub(super) fn put(guard: &mut Guard<'_>, key: &Key<'_>, leaves: usize, fill: u8) -> Result<(), OpError> {
-    guard.parts_mut().change(key, &mut |guard, _, to, parts| {
-        let numbers: Vec<u64> = (0..leaves).map(|_| add(guard, parts, &[fill; 20])).collect();
-        let pages = leaves > A_PAGE;
-        let root: Vec<u64> = match pages {
-            false => numbers,
-            true => numbers
-                .chunks(A_PAGE)
-                .map(|page| add(guard, parts, &page.iter().flat_map(|part| entry(*part)).collect::<Vec<_>>()))
-                .collect(),
-        };
-        write_head(to, guard.parts().part_number(), 1 + u8::from(pages), &root);
-        Change::StoreTyped { kind: KIND, expire: Expire::Never, answer: () }
-    })
+    let (mut head, mut parts) = (Vec::new(), Parts::default());
+    let numbers: Vec<u64> = (0..leaves).map(|_| add(guard, &mut parts, &[fill; 20])).collect();
+    let pages = leaves > A_PAGE;
+    let root: Vec<u64> = match pages {
+        false => numbers,
+        true => numbers
+            .chunks(A_PAGE)
+            .map(|page| add(guard, &mut parts, &page.iter().flat_map(|part| entry(*part)).collect::<Vec<_>>()))
+            .collect(),
+    };
+    write_head(&mut head, guard.parts().part_number(), 1 + u8::from(pages), &root);
+    replace(guard, key, Replacement::Typed { kind: KIND, bytes: &head, parts: Some(&parts), expire: Expire::Never })
 }
 
 /// Puts another leaf in the place of the first one of a value with one level: two parts change, and the object stays.
 pub(super) fn change_first(guard: &mut Guard<'_>, key: &Key<'_>, fill: u8) -> Result<(), OpError> {
-    guard.parts_mut().change(key, &mut |guard, item, to, parts| {
-        let Some(crate::Value::Typed { bytes, .. }) = item.map(|item| item.value) else { panic!("it is there") };
-        assert_eq!(bytes[8], 1, "one level");
-        let mut root = entries(&bytes[13..]);
-        parts.gone.push(root[0]);
-        root[0] = add(guard, parts, &[fill; 20]);
-        write_head(to, word(bytes), 1, &root);
-        Change::StoreTyped { kind: KIND, expire: Expire::Never, answer: () }
-    })
+    let Loaded { item, version } = guard.items().load(key, &mut Attempts::default())?;
+    let Some(crate::Value::Typed { bytes, .. }) = item.map(|item| item.value) else { panic!("it is there") };
+    assert_eq!(bytes[8], 1, "one level");
+    let (mut head, mut parts, mut root) = (Vec::new(), Parts::default(), entries(&bytes[13..]));
+    parts.gone.push(root[0]);
+    root[0] = add(guard, &mut parts, &[fill; 20]);
+    write_head(&mut head, word(bytes), 1, &root);
+    let new = Replacement::Typed { kind: KIND, bytes: &head, parts: Some(&parts), expire: Expire::Never };
+    match guard.items_mut().replace(key, &version, new)? {
+        Replaced::Done => Ok(()),
+        Replaced::Stale => Err(OpError::Parked),
+    }
 }
 
 /// The hash of the hidden key of a value's first leaf; the value has one level.

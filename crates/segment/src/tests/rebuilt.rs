@@ -66,7 +66,7 @@ fn change(rig: &mut Rig, expected: &mut Expected, prng: &mut Prng) {
         _ => {
             rig.until_done(|guard| {
                 let key = guard.key(Namespace::DEFAULT, &name);
-                guard.items_mut().change(&key, &mut |_, _, _| crate::Change::Remove(()))
+                super::parted::replace(guard, &key, crate::Replacement::Remove)
             });
             return expected.note(&name, None);
         }

@@ -26,7 +26,7 @@ use crate::core::pin::{Pinned, pin_piece};
 use crate::core::room::{call_for_segments, no_segment, segments_for};
 use crate::core::store::{Store, large_ref, large_value};
 use crate::items::unpublished::{Content, Orphan, Plan, kill, unname};
-use crate::items::write::put::{Body, Expect};
+use crate::items::write::put::Expect;
 use crate::items::write::touch::{Alter, can_touch_in_place};
 use crate::layout::hidden_key::piece_name;
 use crate::layout::item::Kind;
@@ -151,7 +151,7 @@ impl LargeValues<'_, '_> {
         put: &Put<'_>,
     ) -> Result<PutOutcome, (LargeWriter, OpError)> {
         let large = writer.whole();
-        let outcome = match self.guard.items_mut().put_body(key, put, Body::Head(&large_value(large))) {
+        let outcome = match self.guard.items_mut().put_head(key, put, large) {
             Ok(outcome) => outcome,
             Err(error) => return Err((writer, error)),
         };

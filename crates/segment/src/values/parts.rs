@@ -9,9 +9,10 @@
 //! ```
 //!
 //! - A change writes new parts, which nothing names, and then the head, under the key's lock: it is published whole or
-//!   not at all. If its namespace is flushed between the two, the change is decided again. The parts that nothing names
-//!   any more go afterwards. With the head, whatever ends it, all of its parts go, unless its successor is of the same
-//!   object. Many parts go a few at a time, in the background ([`crate::values::deferred_free`]).
+//!   not at all. If its namespace is flushed between the two, the change is stale and nothing is stored. Afterwards the
+//!   parts that nothing names any more are removed. If a head ends, all its parts end with it, unless its successor is
+//!   of the same object. Many parts are removed a few at a time, in the background
+//!   ([`crate::values::deferred_free`]).
 //! - Part numbers are never reused, so no part can be taken for another. They are their object's, not their key's: a
 //!   value is renamed by its head and its anchor alone ([`crate::Renames::share`]).
 //! - A part is retained as long as its head is. When its segment is evicted, the head's reads count for it, and the
@@ -20,7 +21,6 @@
 //! - A reader that finds a part missing has been overtaken by a change, or the part was pushed out of the index. The
 //!   reader looks again ([`PartWrites::end_broken`]).
 
-use std::cell::RefCell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use crate::core::counters::Counters;
@@ -31,7 +31,7 @@ use crate::core::op::{Item, OpError};
 use crate::core::store::Store;
 use crate::index::Hash;
 use crate::items::unpublished::{Content, Plan};
-use crate::items::write::change::{Change, Parts};
+use crate::items::write::replace::Parts;
 use crate::layout::hidden_key::{ANCHOR, NAME_BYTES, name, part_of};
 use crate::layout::item::{Kind, Layout, NUM};
 use crate::layout::key::Key;
@@ -40,9 +40,6 @@ use crate::layout::slot::Slot;
 use crate::values::deferred_free::remove_hidden;
 use crate::values::free_queue::DeferredFree;
 use crate::values::orphans::Named;
-
-/// As [`crate::Decide`]; the parts that it makes it gives beside the scratch, and gets both empty.
-pub type DecideParts<'d, T> = dyn FnMut(&Guard<'_>, Option<&Item<'_>>, &mut Vec<u8>, &mut Parts) -> Change<T> + 'd;
 
 fn find_part<'s>(store: &'s Store, namespace: u8, object: u64, part: u64) -> Option<FoundItem<'s>> {
     let name = name(part, object);
@@ -185,23 +182,6 @@ impl Sizes<'_, '_> {
 }
 
 impl PartWrites<'_, '_> {
-    /// As [`crate::ItemsMut::change`], for values that are in parts or may be: of a type with [`crate::KIND_IN_PARTS`],
-    /// in the way that this module draws.
-    ///
-    /// # Errors
-    /// As [`crate::ItemsMut::change`]; [`OpError::TooLarge`] also where a part is longer than an item in one piece may
-    /// be.
-    pub fn change<T>(self, key: &Key<'_>, decide: &mut DecideParts<'_, T>) -> Result<T, OpError> {
-        let parts = RefCell::new(Parts::default());
-        self.guard.items_mut().change_with(key, Some(&parts), &mut |guard, item, scratch| {
-            let mut parts = parts.borrow_mut();
-            parts.bytes.clear();
-            parts.new.clear();
-            parts.gone.clear();
-            decide(guard, item, scratch, &mut parts)
-        })
-    }
-
     /// Writes new parts of an object, all or none; of one that is new its anchor too.
     pub(crate) fn write_parts(self, key: &Key<'_>, object: u64, is_new: bool, parts: &Parts) -> Result<(), OpError> {
         let longest = parts.new.iter().map(|(_, place)| place.len()).max().unwrap_or(0);

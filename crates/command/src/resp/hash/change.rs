@@ -5,7 +5,7 @@ use crate::resp::call::{Call, Run, Stop};
 use crate::resp::error::Fault;
 use crate::resp::number::{float, integer, put_float};
 use crate::resp::pairs::Pairs;
-use crate::resp::slices;
+use crate::resp::slices::Slices;
 use crate::resp::string;
 use crate::resp::typed;
 use crate::resp::typed::Edited;
@@ -19,18 +19,18 @@ fn set<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, name: &'static str) -> R
     if !args.len().is_multiple_of(2) {
         return Err(Fault::Arity(name).into());
     }
-    slices::in_slices(call, name, all, key, (args, 2), true, |call, pairs, is_first| {
-        let added = typed::edit_record(call, key, Event::HSET, &mut |old, edit, _| {
+    let mut slices = Slices::begin(call, (name, all), key, (args, 2), true)?;
+    while let Some((pairs, is_first)) = slices.next(call)? {
+        let added = typed::edit_record(call, key, None, Event::HSET, &mut |old, edit, _| {
             if !is_first && old.is_none() {
                 // The fields stored by an earlier visit are gone.
                 return Ok(Edited::Keep(None));
             }
             Ok(Edited::Store(Some(edit.set_all(Pairs(pairs))?)))
         })?;
-        let Some(added) = added else { return Ok(false) };
+        let Some(added) = added else { return Err(Slices::restart(call)) };
         call.session.sum += added as i64;
-        Ok(true)
-    })?;
+    }
     string::note_store(call);
     Ok(call.session.sum as usize)
 }
@@ -51,7 +51,7 @@ pub(in super::super) fn hsetnx<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) 
     let [key, name, value] = [(); 3].map(|()| args.next().unwrap_or_default());
     typed::room_to_store(call, 0)?;
     let (name, value) = (Name::new(name), Value::of_text(value));
-    let stored = typed::edit_record(call, key, Event::HSET, &mut |_, edit, _| {
+    let stored = typed::edit_record(call, key, None, Event::HSET, &mut |_, edit, _| {
         if edit.bin(&name)?.is_some() {
             return Ok(Edited::Keep(false));
         }
@@ -68,16 +68,16 @@ pub(in super::super) fn hsetnx<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) 
 pub(in super::super) fn hdel<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let all = args;
     let key = args.next().unwrap_or_default();
-    slices::in_slices(call, "hdel", all, key, (args, 1), false, |call, names, _| {
-        call.session.sum += typed::edit_record(call, key, Event::HDEL, &mut |_, edit, _| {
+    let mut slices = Slices::begin(call, ("hdel", all), key, (args, 1), false)?;
+    while let Some((names, _)) = slices.next(call)? {
+        call.session.sum += typed::edit_record(call, key, None, Event::HDEL, &mut |_, edit, _| {
             let mut removed = 0;
             for name in names {
                 removed += i64::from(edit.remove(&Name::new(name))?);
             }
             Ok(if removed > 0 { Edited::Store(removed) } else { Edited::Keep(0) })
         })?;
-        Ok(true)
-    })?;
+    }
     call.int(call.session.sum);
     Ok(())
 }
@@ -87,7 +87,7 @@ pub(in super::super) fn hincrby<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>)
     let delta = integer(delta)?;
     typed::room_to_store(call, 0)?;
     let name = Name::new(name);
-    let sum = typed::edit_record(call, key, Event::HINCRBY, &mut |_, edit, _| {
+    let sum = typed::edit_record(call, key, None, Event::HINCRBY, &mut |_, edit, _| {
         let present = match edit.bin(&name)?.map(|bin| bin.value) {
             None => 0,
             // A record command may have stored a number as text.
@@ -110,7 +110,7 @@ pub(in super::super) fn hincrbyfloat<'c>(call: &mut Call<'c, '_>, mut args: Args
         return Err(Fault::InfiniteDelta.into());
     }
     let name = Name::new(name);
-    let sum = typed::edit_record(call, key, Event::HINCRBYFLOAT, &mut |_, edit, _| {
+    let sum = typed::edit_record(call, key, None, Event::HINCRBYFLOAT, &mut |_, edit, _| {
         let present = match edit.bin(&name)?.map(|bin| bin.value) {
             None => 0.0,
             Some(value) => float(value.text(&mut Digits::new())).map_err(|_| Fault::FieldNotFloat)?,

@@ -9,7 +9,7 @@ use crate::resp::expire::{Deadline, Options, Unit};
 use crate::resp::hash;
 use crate::resp::number::integer;
 use crate::resp::pairs::Pairs;
-use crate::resp::slices::{self, FIELDS_A_SLICE};
+use crate::resp::slices::{self, FIELDS_A_SLICE, Slices};
 use crate::resp::string;
 use crate::resp::typed;
 use crate::resp::typed::{Edited, KeyParts, put_text, record, reply_bytes};
@@ -73,9 +73,10 @@ fn tell_and_change_each<'c>(
     each: impl Fn(&mut Edit<'_>, &Name<'_>) -> Result<i64, Fault>,
 ) -> Run {
     let key = all.into_iter().next().unwrap_or_default();
-    slices::in_slices(call, name, all, key, (names, 1), false, |call, slice, _| {
+    let mut slices = Slices::begin(call, (name, all), key, (names, 1), false)?;
+    while let Some((slice, _)) = slices.next(call)? {
         typed::answer_fits(call, (slice.len() + 1) * reply::NUMBER_LINE_BYTES_MAX)?;
-        let replied = typed::edit_record(call, key, event, &mut |_, edit, _| {
+        let replied = typed::edit_record(call, key, None, event, &mut |_, edit, _| {
             let mut replied = Vec::with_capacity(slice.len());
             for name in slice {
                 replied.push(each(edit, &Name::new(name))?);
@@ -84,8 +85,8 @@ fn tell_and_change_each<'c>(
         })?;
         fields_head(call, names.len());
         replied.iter().for_each(|number| reply::int(call.out, *number));
-        Ok(true)
-    })
+    }
+    Ok(())
 }
 
 fn end_fields<'c>(call: &mut Call<'c, '_>, all: Args<'c>, unit: Unit, name: &'static str) -> Run {
@@ -146,9 +147,10 @@ fn tell_fields_and_change<'c>(
     each: impl Fn(&mut Edit<'_>, &Name<'_>) -> Result<bool, Fault>,
 ) -> Run {
     let key = all.into_iter().next().unwrap_or_default();
-    slices::in_slices(call, name, all, key, (names, 1), false, |call, slice, _| {
+    let mut slices = Slices::begin(call, (name, all), key, (names, 1), false)?;
+    while let Some((slice, _)) = slices.next(call)? {
         let (room, version) = (call.out.room(), call.session.version);
-        let replied = typed::edit_record(call, key, event, &mut |_, edit, _| {
+        let replied = typed::edit_record(call, key, None, event, &mut |_, edit, _| {
             let (mut replied, mut changed) = (Vec::new(), false);
             for name in slice {
                 let name = Name::new(name);
@@ -168,8 +170,8 @@ fn tell_fields_and_change<'c>(
         typed::answer_fits(call, replied.len())?;
         fields_head(call, names.len());
         call.out.push(&replied);
-        Ok(true)
-    })
+    }
+    Ok(())
 }
 
 /// Sets the expiry of one field, and returns the number to reply for it.
@@ -312,16 +314,16 @@ pub(in super::super) fn hsetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Ru
     let key = args.next().unwrap_or_default();
     let (options, words) = SetOptions::read(call, args)?;
     if call.beside && call.session.sum == LOOKING && options.wanted.is_some() {
-        // With the key claimed the fields are looked at first: all are stored or none.
-        slices::in_slices(call, "hsetex", all, key, (words, 2), true, |call, slice, _| {
-            let is_refused = typed::edit_record(call, key, Event::HSET, &mut |_, edit, _| {
+        // With the key locked, the fields are checked first, so that all are stored or none.
+        let mut slices = Slices::begin(call, ("hsetex", all), key, (words, 2), true)?;
+        while let Some((slice, _)) = slices.next(call)? {
+            let is_refused = typed::edit_record(call, key, None, Event::HSET, &mut |_, edit, _| {
                 Ok(Edited::Keep(options.refuses(edit, slice)?))
             })?;
             if is_refused {
                 call.session.sum = REFUSED;
             }
-            Ok(true)
-        })?;
+        }
         if call.session.sum == LOOKING {
             call.session.end_request();
             call.session.sum = STORING;
@@ -332,8 +334,9 @@ pub(in super::super) fn hsetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Ru
         return Ok(());
     }
     let looks_here = !call.beside;
-    slices::in_slices(call, "hsetex", all, key, (words, 2), true, |call, slice, is_first| {
-        let stored = typed::edit_record(call, key, Event::HSET, &mut |old, edit, _| {
+    let mut slices = Slices::begin(call, ("hsetex", all), key, (words, 2), true)?;
+    while let Some((slice, is_first)) = slices.next(call)? {
+        let stored = typed::edit_record(call, key, None, Event::HSET, &mut |old, edit, _| {
             if !is_first && old.is_none() {
                 return Ok(Edited::Keep(None));
             }
@@ -349,11 +352,12 @@ pub(in super::super) fn hsetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Ru
             }
             Ok(Edited::Store(Some(true)))
         })?;
-        if stored == Some(false) {
-            call.session.sum = REFUSED;
+        match stored {
+            Some(true) => {}
+            Some(false) => call.session.sum = REFUSED,
+            None => return Err(Slices::restart(call)),
         }
-        Ok(stored.is_some())
-    })?;
+    }
     if call.session.sum == REFUSED {
         call.int(0);
         return Ok(());

@@ -66,7 +66,7 @@ pub(super) fn do_all<'c>(
             None => Edited::Store(done),
         })
     };
-    match typed::edit_record_in(call, key, set, Event::HSET, &mut decide)? {
+    match typed::edit_record(call, key, set, Event::HSET, &mut decide)? {
         Err(refusal) => {
             refusal.say(call.out, &call.ctx.shared.sets, key);
             Ok(None)
@@ -143,7 +143,7 @@ pub(in super::super) fn touch<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -
         return Err(Fault::Syntax.into());
     }
     let now = call.ctx.now;
-    let touched = typed::edit_record(call, key, Event::HSET, &mut |old, edit, present| {
+    let touched = typed::edit_record(call, key, None, Event::HSET, &mut |old, edit, present| {
         let there = if old.is_none() { Err(Refusal::NotFound.into()) } else { Ok(()) };
         Ok(match there.and(options.allow(old, None, now)) {
             Err(Bad::Refusal(refusal)) => Edited::Keep(Err(refusal)),
@@ -167,7 +167,7 @@ pub(in super::super) fn del<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> 
         return Err(Fault::Syntax.into());
     }
     let now = call.ctx.now;
-    let removed = typed::edit_record(call, key, Event::DEL, &mut |old, _, _| {
+    let removed = typed::edit_record(call, key, None, Event::DEL, &mut |old, _, _| {
         Ok(match (old, options.allow(old, None, now)) {
             (_, Err(Bad::Refusal(refusal))) => Edited::Keep(Err(refusal)),
             (_, Err(_)) => return Err(Fault::Damaged),

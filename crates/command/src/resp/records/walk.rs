@@ -20,7 +20,7 @@ use crate::visit::progress::State;
 use protocol::number::{Decimal, parse_u64};
 use protocol::resp::{Args, Version, reply};
 use record::{Kind, NoParts, Record};
-use segment::{Change, Item, Stride, Value};
+use segment::{Attempts, Guard, Item, Key, Loaded, OpError, Replaced, Replacement, Stride, Value};
 
 /// Records that a call tells if no count is given.
 const COUNT: i64 = 10;
@@ -211,12 +211,8 @@ pub(in super::super) fn truncate<'c>(call: &mut Call<'c, '_>, args: Args<'c>) ->
         }
         for bytes in gone {
             let key = call.key(&bytes);
-            let removed = call.guard.items_mut().change(&key, &mut |_, item, _| match item {
-                Some(item) if is_gone(item) => Change::Remove(1),
-                _ => Change::Keep(0),
-            });
-            match removed {
-                Ok(removed) => call.session.sum += removed,
+            match remove_if(call.guard, &key, is_gone) {
+                Ok(removed) => call.session.sum += i64::from(removed),
                 Err(error) => {
                     // What is left of the step is met once more.
                     walk.stride = Stride::default();
@@ -237,6 +233,20 @@ pub(in super::super) fn truncate<'c>(call: &mut Call<'c, '_>, args: Args<'c>) ->
     }
     call.int(call.session.sum);
     Ok(())
+}
+
+/// Removes the item of `key` if `is_gone` holds for it. Returns whether it was removed.
+fn remove_if(guard: &mut Guard<'_>, key: &Key<'_>, is_gone: impl Fn(&Item<'_>) -> bool) -> Result<bool, OpError> {
+    let mut attempts = Attempts::default();
+    loop {
+        let Loaded { item, version } = guard.items().load(key, &mut attempts)?;
+        if !item.as_ref().is_some_and(&is_gone) {
+            return Ok(false);
+        }
+        if guard.items_mut().replace(key, &version, Replacement::Remove)? == Replaced::Done {
+            return Ok(true);
+        }
+    }
 }
 
 /// `REC.SETS`: each set with the bins that any of its records had.

@@ -8,7 +8,6 @@
 //!   nothing.
 //! - Items on flash come after all items in memory and evict none of them: an item without room is reported as refused.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -19,7 +18,7 @@ use crate::core::handle::{Guard, HandleError, ThreadHandle};
 use crate::core::op::{Item, OpError, Put, Value};
 use crate::core::store::Store;
 use crate::items::walk::Stride;
-use crate::items::write::change::{Change, Parts};
+use crate::items::write::replace::{Attempts, Loaded, Parts, Replaced, Replacement};
 use crate::layout::key::{Key, Namespace};
 use crate::layout::parts_head::{Head, KIND_IN_PARTS};
 use crate::values::parts::{each_part, part_bytes};
@@ -154,8 +153,7 @@ fn go_on_behind(from: &Store, to: &Store) {
 #[derive(Default)]
 struct Whole {
     bytes: Vec<u8>,
-    parts: Vec<u8>,
-    places: Vec<(u64, Range<usize>)>,
+    parts: Parts,
 }
 
 /// Reads a whole value. Returns `None` if a part of it is lost.
@@ -177,9 +175,9 @@ fn whole(guard: &Guard<'_>, key: &Key<'_>, item: &Item<'_>) -> Option<Whole> {
         });
         for number in numbers.iter().filter(|_| all) {
             let bytes = part_bytes(guard.store, key.namespace, head.object, *number)?;
-            let from = whole.parts.len();
-            whole.parts.extend(bytes);
-            whole.places.push((*number, from..whole.parts.len()));
+            let from = whole.parts.bytes.len();
+            whole.parts.bytes.extend(bytes);
+            whole.parts.new.push((*number, from..whole.parts.bytes.len()));
         }
         return all.then_some(whole);
     }
@@ -215,10 +213,12 @@ fn store(
 }
 
 fn put_typed(guard: &mut Guard<'_>, key: &Key<'_>, item: &Item<'_>, kind: u8, whole: &Whole) -> Result<(), OpError> {
-    guard.parts_mut().change(key, &mut |_, _, scratch, parts: &mut Parts| {
-        scratch.extend_from_slice(&whole.bytes);
-        parts.bytes.extend_from_slice(&whole.parts);
-        parts.new.extend(whole.places.iter().cloned());
-        Change::StoreTyped { kind, expire: item.expire, answer: () }
-    })
+    let new = Replacement::Typed { kind, bytes: &whole.bytes, parts: Some(&whole.parts), expire: item.expire };
+    let mut attempts = Attempts::default();
+    loop {
+        let Loaded { version, .. } = guard.items().load(key, &mut attempts)?;
+        if guard.items_mut().replace(key, &version, new)? == Replaced::Done {
+            return Ok(());
+        }
+    }
 }

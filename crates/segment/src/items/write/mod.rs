@@ -23,10 +23,10 @@
 //! stays. If checkpoints are made, a key lock set changes nothing in place ([`Guard::copies_all`]).
 
 mod arith;
-pub(crate) mod change;
 pub(crate) mod delete;
 mod fetch;
 pub(crate) mod put;
+pub(crate) mod replace;
 pub(crate) mod rewrite;
 pub(crate) mod touch;
 

@@ -13,10 +13,10 @@
 use crate::core::facets::{Commits, ItemsMut, Sizes};
 use crate::core::handle::Guard;
 use crate::core::lookup::{FoundItem, find_locked, live};
-use crate::core::op::{Expire, OpError, Put, PutMode, PutOutcome};
+use crate::core::op::{Expire, LargeRef, OpError, Put, PutMode, PutOutcome};
 use crate::core::room::exceeds_quota;
 use crate::core::snap::Snap;
-use crate::core::store::{Store, large_ref};
+use crate::core::store::{Store, large_ref, large_value};
 use crate::heap::samples::RequestKind;
 use crate::items::unpublished::{Content, Plan, no_place, note_ended, publish, unpublished};
 use crate::layout::item::{KEY_BYTES_MAX, Kind, META_STALE, NUM, meta_word};
@@ -77,24 +77,6 @@ pub(crate) fn source_of<'s>(
     Source::Bytes(value)
 }
 
-/// The body of the item that a put makes: an ordinary one, or the head of a large value that is already there in
-/// pieces.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Body<'v> {
-    Whole(&'v [u8]),
-    Head(&'v [u8; 16]),
-}
-
-impl Body<'_> {
-    /// Returns the length of the value, in bytes.
-    fn bytes(&self) -> u64 {
-        match self {
-            Self::Whole(value) => value.len() as u64,
-            Self::Head(value) => large_ref(*value).bytes,
-        }
-    }
-}
-
 impl ItemsMut<'_, '_> {
     /// Stores a value.
     ///
@@ -108,19 +90,37 @@ impl ItemsMut<'_, '_> {
         if put.value.len() as u64 > self.guard.sizes().whole_max(key) && !joins {
             return self.guard.large().put_large(key, put);
         }
-        self.guard.items_mut().put_body(key, put, Body::Whole(put.value))
+        self.guard.sample(key, RequestKind::Store);
+        if !put.is_unconditional() {
+            return self.guard.items_mut().put_if(key, put, Source::Bytes(put.value));
+        }
+        let plan = Plan::of(put, Kind::Plain, Content::Bytes(put.value, &[]));
+        let token = self.guard.commits().commit(key, &plan, None)?.ok_or_else(|| self.guard.parked())?;
+        Ok(PutOutcome::stored(put, token, put.value.len() as u64))
     }
 
-    pub(crate) fn put_body(self, key: &Key<'_>, put: &Put<'_>, body: Body<'_>) -> Result<PutOutcome, OpError> {
+    /// Stores the head of a large value, whose pieces are written.
+    pub(crate) fn put_head(self, key: &Key<'_>, put: &Put<'_>, large: LargeRef) -> Result<PutOutcome, OpError> {
         self.guard.sample(key, RequestKind::Store);
-        if put.mode == PutMode::Set && put.compare.is_none() {
-            return store_plan(self.guard, key, put, body, false, None)?.ok_or_else(|| self.guard.parked());
+        if !put.is_unconditional() {
+            return self.guard.items_mut().put_if(key, put, Source::Part(large));
         }
-        self.guard.commits().retry(|guard| try_put(guard, key, put, body))
+        store_new(self.guard, key, put, Source::Part(large), false, None)?.ok_or_else(|| self.guard.parked())
+    }
+
+    /// Stores a value if the present item allows it.
+    fn put_if(self, key: &Key<'_>, put: &Put<'_>, value: Source<'_>) -> Result<PutOutcome, OpError> {
+        self.guard.commits().retry(|guard| try_put(guard, key, put, value))
     }
 }
 
 impl Sizes<'_, '_> {
+    /// Checks that a value of `value_bytes` is allowed and fits into one piece.
+    pub(crate) fn check_whole(self, key: &Key<'_>, value_bytes: u64) -> Result<(), OpError> {
+        self.check_size(key, value_bytes)?;
+        if value_bytes > self.whole_max(key) { Err(OpError::TooLarge) } else { Ok(()) }
+    }
+
     /// Checks that an item of this key with a value of `value_bytes` is allowed.
     ///
     /// # Errors
@@ -194,52 +194,63 @@ impl Commits<'_, '_> {
     }
 }
 
-fn try_put(guard: &mut Guard<'_>, key: &Key<'_>, put: &Put<'_>, body: Body<'_>) -> Result<Option<PutOutcome>, OpError> {
+fn try_put(
+    guard: &mut Guard<'_>,
+    key: &Key<'_>,
+    put: &Put<'_>,
+    value: Source<'_>,
+) -> Result<Option<PutOutcome>, OpError> {
     let there = guard.items().snap(key)?;
     match judge(put, there.as_ref()) {
         Verdict::End(outcome) => Ok(Some(outcome)),
-        Verdict::Store { .. } if matches!(body, Body::Whole(v) if v.len() as u64 > guard.sizes().whole_max(key)) => {
+        Verdict::Store { .. } if matches!(value, Source::Bytes(v) if v.len() as u64 > guard.sizes().whole_max(key)) => {
             // An append that vivifies a large value.
             let expire = put.vivify.unwrap_or(put.expire);
             guard.large().put_large(key, &Put { mode: PutMode::Add, expire, ..*put }).map(Some)
         }
         Verdict::Store { stale } => {
             let expect = Expect::there(there.map(|(_, snap)| snap));
-            store_plan(guard, key, put, body, stale, Some(expect))
+            store_new(guard, key, put, value, stale, Some(expect))
         }
-        Verdict::Join => there.map_or(Ok(None), |(seen, snap)| join(guard, key, put, body, seen, snap)),
+        Verdict::Join => there.map_or(Ok(None), |(seen, snap)| join(guard, key, put, value, seen, snap)),
     }
 }
 
-/// Writes the item, takes the lock and publishes it if the present item is still the expected one.
-fn store_plan(
+/// Writes the new item, takes the lock and publishes it if the present item is still the expected one. `value` is bytes
+/// that fit into one item, or a value whose pieces are written.
+fn store_new(
     guard: &mut Guard<'_>,
     key: &Key<'_>,
     put: &Put<'_>,
-    body: Body<'_>,
+    value: Source<'_>,
     stale: bool,
     expect: Option<Expect>,
 ) -> Result<Option<PutOutcome>, OpError> {
-    let (kind, content) = match body {
-        Body::Whole(value) => (Kind::Plain, Content::Bytes(value, &[])),
-        Body::Head(value) => (Kind::Head, Content::Bytes(value, &[])),
+    let head;
+    let (kind, bytes) = match value {
+        Source::Bytes(bytes) => (Kind::Plain, bytes),
+        Source::Part(large) => {
+            head = large_value(large);
+            (Kind::Head, &head[..])
+        }
+        Source::Zeros(_) | Source::Item { .. } | Source::Copied(_) => unreachable!("a put stores bytes or pieces"),
     };
     let joins = matches!(put.mode, PutMode::Append | PutMode::Prepend);
     let plan = Plan {
         expire: put.vivify.filter(|_| joins).unwrap_or(put.expire),
         meta: stale.then(|| meta_word(guard.store.meta_now(guard.now), META_STALE)),
-        ..Plan::of(put, kind, content)
+        ..Plan::of(put, kind, Content::Bytes(bytes, &[]))
     };
     let stored = guard.commits().commit(key, &plan, expect)?;
-    Ok(stored.map(|token| PutOutcome::stored(put, token, body.bytes())))
+    Ok(stored.map(|token| PutOutcome::stored(put, token, value.len())))
 }
 
-/// Appends or prepends to the item that was judged.
+/// Appends or prepends `part` to the item that was judged.
 fn join(
     guard: &mut Guard<'_>,
     key: &Key<'_>,
     put: &Put<'_>,
-    body: Body<'_>,
+    part: Source<'_>,
     seen: FoundItem<'_>,
     snap: Snap,
 ) -> Result<Option<PutOutcome>, OpError> {
@@ -247,10 +258,6 @@ fn join(
     let old_len = seen.item_as(store, &snap).value_len();
     let mut digits = [0; 20];
     let old = source_of(store, &seen, &snap, &mut digits);
-    let part = match body {
-        Body::Whole(bytes) => Source::Bytes(bytes),
-        Body::Head(value) => Source::Part(large_ref(value)),
-    };
     let total = old_len + part.len();
     guard.sizes().check_size(key, total)?;
     let (a, b) = if put.mode == PutMode::Append { (old, part) } else { (part, old) };
