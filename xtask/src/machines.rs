@@ -58,7 +58,7 @@ pub fn models(root: &Path, target: &Path) -> Result<bool, String> {
 
 fn models_under(root: &Path, target: &Path, tool: &str, which: &[&str]) -> Result<bool, String> {
     let mut command = cargo(root);
-    command.args(["test", "--release", "-p", "gannet-segment"]).args(which);
+    command.args(["test", "--profile", "models", "-p", "gannet-segment"]).args(which);
     execute(command.env("RUSTFLAGS", format!("--cfg {tool}")).env("CARGO_TARGET_DIR", target.join(tool)))
 }
 

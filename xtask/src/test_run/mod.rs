@@ -9,6 +9,8 @@ mod runners;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 pub use count::Count;
@@ -23,21 +25,9 @@ use runners::{Runner, ShellStep};
 pub fn run(root: &Path, parts: &[String]) -> Result<bool, String> {
     let runners = chosen(runners::all(root), parts)?;
     needs::install_missing()?;
-    let mut rows = Vec::new();
-    for runner in &runners {
-        println!("\n== {} ==", runner.name);
-        let started = Instant::now();
-        let outcome = match &runner.beside {
-            Some(step) => std::thread::scope(|scope| {
-                let beside = scope.spawn(|| output_of(step));
-                let outcome = run_one(runner);
-                println!("{}", beside.join().unwrap_or_default());
-                outcome
-            }),
-            None => run_one(runner),
-        };
-        rows.push((runner.name, outcome, started.elapsed().as_secs()));
-    }
+    let (overlapping, alone): (Vec<&Runner>, Vec<&Runner>) = runners.iter().partition(|runner| runner.overlaps);
+    let mut rows: Vec<Row> = alone.into_iter().map(run_alone).collect();
+    rows.extend(run_side_by_side(&overlapping));
     let times = rows.iter().flat_map(|(_, RunnerOutcome { times, .. }, _)| times);
     println!("\nslowest tests, with their seconds:");
     for TestTime { name, seconds } in slowest(times.cloned().collect()) {
@@ -58,6 +48,52 @@ pub fn run(root: &Path, parts: &[String]) -> Result<bool, String> {
     }
     println!("{} passed, {} failed", total.passed, total.failed);
     Ok(total.passed > 0 && rows.iter().all(|(_, outcome, _)| outcome.error.is_none()))
+}
+
+/// The name of a runner, its result, and its duration in seconds.
+type Row = (&'static str, RunnerOutcome, u64);
+
+/// Runs a runner, with the step that may run beside it, and shows its output as it arrives.
+fn run_alone(runner: &Runner) -> Row {
+    println!("\n== {} ==", runner.name);
+    let started = Instant::now();
+    let mut show = |line: &str| println!("{line}");
+    let outcome = match &runner.beside {
+        Some(step) => std::thread::scope(|scope| {
+            let beside = scope.spawn(|| output_of(step));
+            let outcome = run_one(runner, &mut show);
+            println!("{}", beside.join().unwrap_or_default());
+            outcome
+        }),
+        None => run_one(runner, &mut show),
+    };
+    (runner.name, outcome, started.elapsed().as_secs())
+}
+
+/// The number of runners that run side by side.
+const LANES: usize = 2;
+
+/// Runs runners on [`LANES`] threads, in their order, and shows the output of each when it has ended.
+fn run_side_by_side(runners: &[&Runner]) -> Vec<Row> {
+    let next = AtomicUsize::new(0);
+    let rows = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..LANES {
+            scope.spawn(|| {
+                while let Some(runner) = runners.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let (started, mut output) = (Instant::now(), String::new());
+                    let outcome = run_one(runner, &mut |line| {
+                        output.push_str(line);
+                        output.push('\n');
+                    });
+                    let mut rows = rows.lock().expect("no lane panics while it adds a row");
+                    println!("\n== {} ==\n{output}", runner.name);
+                    rows.push((runner.name, outcome, started.elapsed().as_secs()));
+                }
+            });
+        }
+    });
+    rows.into_inner().expect("no lane panics while it adds a row")
 }
 
 /// Returns the runners whose names contain one of `parts`, in their order; all if there are no parts.
@@ -99,13 +135,14 @@ impl RunnerOutcome {
     }
 }
 
-fn run_one(runner: &Runner) -> RunnerOutcome {
+/// Runs a runner, and passes each line of its output to `show`.
+fn run_one(runner: &Runner, show: &mut dyn FnMut(&str)) -> RunnerOutcome {
     for step in &runner.prepare {
-        if let Err(error) = run_step(step) {
+        if let Err(error) = run_step(step, show) {
             return RunnerOutcome::unprepared(error);
         }
     }
-    let (output, error) = match run_step(&runner.step) {
+    let (output, error) = match run_step(&runner.step, show) {
         Ok(output) => (output, None),
         Err(error) => (String::new(), Some(error)),
     };
@@ -149,15 +186,16 @@ fn command(step: &ShellStep) -> Command {
 /// Appended to the output of a failed step.
 const FAILED_MARK: &str = "\u{0}failed";
 
-/// Runs one step, shows its output as it arrives, and returns it, with [`FAILED_MARK`] appended if the step failed.
-fn run_step(step: &ShellStep) -> Result<String, String> {
+/// Runs one step, passes each line of its output to `show` as it arrives, and returns the output, with [`FAILED_MARK`]
+/// appended if the step failed.
+fn run_step(step: &ShellStep, show: &mut dyn FnMut(&str)) -> Result<String, String> {
     let mut child = command(step).spawn().map_err(|error| format!("{}: {error}", step.shell))?;
     let pipe = child.stdout.take().expect("stdout is piped");
     let mut output = String::new();
     for line in BufReader::new(pipe).split(b'\n') {
         let line = line.map_err(|error| format!("{}: {error}", step.shell))?;
         let line = String::from_utf8_lossy(&line);
-        println!("{line}");
+        show(&line);
         output.push_str(&line);
         output.push('\n');
     }
@@ -180,6 +218,7 @@ mod tests {
             name: "x",
             prepare: Vec::new(),
             beside: None,
+            overlaps: false,
             step: ShellStep::new(Path::new("/"), shell),
             format: RunnerFormat::Cargo,
         }
@@ -199,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_runner_that_executes_nothing_fails() {
-        let RunnerOutcome { count, error, .. } = run_one(&runner("true"));
+        let RunnerOutcome { count, error, .. } = run_one(&runner("true"), &mut |_| {});
         assert_eq!(count, Count { passed: 0, failed: 1 });
         assert_eq!(error.as_deref(), Some("executed no tests"));
     }
@@ -207,14 +246,14 @@ mod tests {
     #[test]
     fn a_runner_that_dies_after_passing_tests_fails() {
         let RunnerOutcome { count, error, .. } =
-            run_one(&runner("echo 'test result: ok. 2 passed; 0 failed;'; exit 3"));
+            run_one(&runner("echo 'test result: ok. 2 passed; 0 failed;'; exit 3"), &mut |_| {});
         assert_eq!(count, Count { passed: 2, failed: 1 });
         assert!(error.is_some());
     }
 
     #[test]
     fn a_runner_whose_tests_pass_passes() {
-        let outcome = run_one(&runner("echo 'test result: ok. 2 passed; 0 failed;'"));
+        let outcome = run_one(&runner("echo 'test result: ok. 2 passed; 0 failed;'"), &mut |_| {});
         assert_eq!((outcome.count, outcome.error), (Count { passed: 2, failed: 0 }, None));
         assert!(outcome.failures.is_empty());
     }
@@ -226,9 +265,26 @@ mod tests {
     }
 
     #[test]
+    fn runners_side_by_side_overlap_and_each_is_reported() {
+        // Each waits for the file that the other one creates.
+        let folder = std::env::temp_dir().join(format!("gannet-lanes-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder for the test");
+        let meets = |own: &str, other: &str| {
+            let [own, other] = [own, other].map(|name| folder.join(name).display().to_string());
+            let wait = format!("for i in $(seq 500); do [ -e {other} ] && break; sleep 0.02; done; [ -e {other} ]");
+            runner(&format!("touch {own}; {wait} && echo 'test result: ok. 2 passed; 0 failed;'"))
+        };
+        let (a, b) = (meets("a", "b"), meets("b", "a"));
+        let rows = run_side_by_side(&[&a, &b]);
+        std::fs::remove_dir_all(&folder).expect("the folder is removed");
+        let counts: Vec<Count> = rows.iter().map(|(_, outcome, _)| outcome.count).collect();
+        assert_eq!(counts, [Count { passed: 2, failed: 0 }; 2]);
+    }
+
+    #[test]
     fn a_failed_preparation_fails_the_runner() {
         let mut runner = runner("echo 'test result: ok. 2 passed; 0 failed;'");
         runner.prepare.push(ShellStep::new(Path::new("/"), "false").required());
-        assert_eq!(run_one(&runner).count, Count { passed: 0, failed: 1 });
+        assert_eq!(run_one(&runner, &mut |_| {}).count, Count { passed: 0, failed: 1 });
     }
 }

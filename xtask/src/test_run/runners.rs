@@ -1,4 +1,5 @@
-//! The runners in the order in which they run: the cheapest first.
+//! The runners in the order in which they run: those that measure time alone, then the others side by side, the longest
+//! first.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -47,6 +48,8 @@ pub struct Runner {
     pub prepare: Vec<ShellStep>,
     /// A step of later runners that runs beside this one. They see its failure when they prepare.
     pub beside: Option<ShellStep>,
+    /// True if the suite depends on no real time, so that it may run beside others of this kind.
+    pub overlaps: bool,
     /// The command of the suite.
     pub step: ShellStep,
     /// The format of its output, for counting.
@@ -56,7 +59,7 @@ pub struct Runner {
 impl Runner {
     /// Creates a suite that needs a release build of the server.
     fn of_release(name: &'static str, build: &ShellStep, step: ShellStep) -> Self {
-        Self { name, prepare: vec![build.clone()], beside: None, step, format: RunnerFormat::Cargo }
+        Self { name, prepare: vec![build.clone()], beside: None, overlaps: true, step, format: RunnerFormat::Cargo }
     }
 }
 
@@ -73,13 +76,14 @@ pub fn all(root: &Path) -> Vec<Runner> {
         steps
             .extend(prepare.iter().map(|shell| ShellStep::new(&folder, *shell).required().with("VENV", venv(&target))));
         let step = ShellStep::new(&folder, shell).with("GANNET_BIN", &server).with("VENV", venv(&target));
-        Runner { name, prepare: steps, beside: None, step, format }
+        Runner { name, prepare: steps, beside: None, overlaps: true, step, format }
     };
     vec![
         Runner {
             name: "cargo",
             prepare: Vec::new(),
             beside: None,
+            overlaps: false,
             step: ShellStep::new(root, CARGO).with(TEST_RUNNER, "env RUSTC_BOOTSTRAP=1"),
             format: RunnerFormat::Cargo,
         },
@@ -88,13 +92,25 @@ pub fn all(root: &Path) -> Vec<Runner> {
             prepare: Vec::new(),
             // The end of a release build uses one CPU, and the models do not measure time.
             beside: Some(build.clone()),
+            overlaps: false,
             step: ShellStep::new(root, format!("{xtask} loom")),
             format: RunnerFormat::Cargo,
         },
+        Runner::of_release(
+            "bench gate",
+            &build,
+            ShellStep::new(root, format!("{xtask} gate")).with("GANNET_BIN", &server),
+        ),
+        Runner::of_release(
+            "replay",
+            &build,
+            ShellStep::new(root, "cargo run --quiet --package lab -- replay --short").with("GANNET_BIN", &server),
+        ),
         Runner {
             name: "debian",
             prepare: vec![build.clone()],
             beside: None,
+            overlaps: true,
             step: ShellStep::new(root, "conformance/debian/run.sh").with("GANNET_BIN", &server),
             format: RunnerFormat::Memccapable,
         },
@@ -113,19 +129,9 @@ pub fn all(root: &Path) -> Vec<Runner> {
         suite("npm memcached", "node", &["npm ci --no-audit --no-fund"], NODE, RunnerFormat::Node),
         suite("spymemcached", "java", &[], "mvn -B -ntp -Dstyle.color=never test", RunnerFormat::Surefire),
         Runner::of_release(
-            "replay",
-            &build,
-            ShellStep::new(root, "cargo run --quiet --package lab -- replay --short").with("GANNET_BIN", &server),
-        ),
-        Runner::of_release(
             "soak",
             &build,
             ShellStep::new(root, "cargo run --quiet --package lab -- soak --short").with("GANNET_BIN", &server),
-        ),
-        Runner::of_release(
-            "bench gate",
-            &build,
-            ShellStep::new(root, format!("{xtask} gate")).with("GANNET_BIN", &server),
         ),
     ]
 }
