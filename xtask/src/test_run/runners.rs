@@ -79,14 +79,7 @@ pub fn all(root: &Path) -> Vec<Runner> {
         Runner { name, prepare: steps, beside: None, overlaps: true, step, format }
     };
     vec![
-        Runner {
-            name: "cargo",
-            prepare: Vec::new(),
-            beside: None,
-            overlaps: false,
-            step: ShellStep::new(root, CARGO).with(TEST_RUNNER, "env RUSTC_BOOTSTRAP=1"),
-            format: RunnerFormat::Cargo,
-        },
+        cargo_tests(root),
         Runner {
             name: "models",
             prepare: Vec::new(),
@@ -134,6 +127,17 @@ pub fn all(root: &Path) -> Vec<Runner> {
             ShellStep::new(root, "cargo run --quiet --package lab -- soak --short").with("GANNET_BIN", &server),
         ),
     ]
+}
+
+fn cargo_tests(root: &Path) -> Runner {
+    Runner {
+        name: "cargo",
+        prepare: Vec::new(),
+        beside: None,
+        overlaps: false,
+        step: ShellStep::new(root, CARGO).with(TEST_RUNNER, "env RUSTC_BOOTSTRAP=1"),
+        format: RunnerFormat::Cargo,
+    }
 }
 
 /// Runs unit and integration tests with their times, then the examples of the documentation. rustdoc runs those and

@@ -396,7 +396,8 @@ struct Change<'s> {
     moves: Option<&'s mut Moves>,
 }
 
-/// Edits the record of `item` into `scratch`, and its new parts into `made`. Returns the answer of `edit`, the new state of the key, and the effect.
+/// Edits the record of `item` into `scratch`, and its new parts into `made`. Returns the answer of `edit`, the new state
+/// of the key, and the effect.
 fn new_record<T>(
     item: Option<&Item<'_>>,
     parts: &KeyParts<'_>,
