@@ -13,16 +13,16 @@
 //! returns what it holds in the store, and is called once when the connection ends.
 
 use crate::clients::connection_table::ConnectionTable;
-use crate::keyspace::namespaces::{AWAY, PAUSED, ROUTED};
+use crate::keyspace::namespaces::{PAUSED, ROUTED, ROUTED_AWAY};
 use crate::keyspace::routes::Routes;
 use crate::memory::scratch::Scratch;
 use crate::metrics::counters::WorkerCounters;
-use crate::metrics::hot_keys::{Look, Sampler};
+use crate::metrics::hot_keys::{SampledAccess, Sampler};
 use crate::metrics::{Command, SlowLine, SlowLines};
-use crate::push::mail::{Kind, Publishing};
-use crate::push::notify::{self, Event};
+use crate::push::mail::{ChannelKind, Publishing};
+use crate::push::notify::{self, KeyEvent};
 use crate::push::watch::Watch;
-use crate::resp::Spares;
+use crate::resp::RetiredTransactions;
 use crate::shared::{Pause, Shared};
 use crate::visit::clock::{Clock, Moment, Ticks};
 use crate::visit::out::{OpTimes, OutBuffer};
@@ -80,7 +80,7 @@ pub(crate) struct Admission {
     /// Number of changes of users; 0: every client may do everything.
     pub(crate) user_changes: u64,
     /// True if a client that has not authenticated may do nothing.
-    pub(crate) asks: bool,
+    pub(crate) requires_authentication: bool,
 }
 
 /// Messages that a worker's commands cause for other clients.
@@ -108,7 +108,7 @@ pub struct WorkerContext {
     /// The store's clock of this iteration.
     pub now: UnixMillis,
     /// The lead of the wall clock over `now`, in ms.
-    pub ahead_ms: i64,
+    pub wall_lead_ms: i64,
     /// State that all threads of the server share: store, settings, counters of all workers, the stop switch.
     pub shared: Arc<Shared>,
     /// This worker's number, from 0.
@@ -139,11 +139,11 @@ pub struct WorkerContext {
     pub work_bytes: usize,
     /// True if a parked operation waits only for other workers' iterations, which are short. The next iteration then
     /// begins at once.
-    pub hurries: bool,
+    pub retry_at_once: bool,
     /// The sampler of hot keys.
     pub(crate) sampler: Sampler,
     /// Finished transactions, for reuse.
-    pub(crate) spares: Spares,
+    pub(crate) spares: RetiredTransactions,
     /// See [`WorkerContext::scratch`].
     scratch: Cell<Vec<u8>>,
 }
@@ -157,7 +157,7 @@ impl WorkerContext {
         let op_begun = clock.ticks();
         Self {
             now: UnixMillis::default(),
-            ahead_ms: 0,
+            wall_lead_ms: 0,
             shared,
             worker,
             pace: Pace::new(&clock),
@@ -171,10 +171,10 @@ impl WorkerContext {
             ready: op_begun,
             batch_ops: 0,
             slow_lines: SlowLines::default(),
-            hurries: false,
+            retry_at_once: false,
             work_bytes: 0,
             sampler: Sampler::new(worker),
-            spares: Spares::default(),
+            spares: RetiredTransactions::default(),
             scratch: Cell::default(),
         }
     }
@@ -234,7 +234,7 @@ impl WorkerContext {
     /// Returns this iteration's instant, for conversions between the store's clock and the wall clock.
     #[inline]
     pub(crate) fn moment(&self) -> Moment {
-        Moment { now: self.now, ahead_ms: self.ahead_ms }
+        Moment { now: self.now, ahead_ms: self.wall_lead_ms }
     }
 
     /// Records a key that was sampled.
@@ -246,7 +246,7 @@ impl WorkerContext {
         let bytes = guard.items().peek(key).map(|item| item.value.client_bytes()).or_else(on_flash);
         let hot_keys = &self.shared.workers[self.worker].hot_keys;
         let named = (key.namespace(), key.bytes());
-        self.shared.minutes.note(hot_keys, named, Look { bytes, is_read }, &mut self.sampler.big_above);
+        self.shared.minutes.note(hot_keys, named, SampledAccess { bytes, is_read }, &mut self.sampler.big_above);
     }
 
     /// Records the length of a value that will be stored, if it is among the longest of this minute.
@@ -269,7 +269,7 @@ impl WorkerContext {
     pub(crate) fn publish_some(
         &mut self,
         publishing: &mut Publishing,
-        kind: Kind,
+        kind: ChannelKind,
         message: (&[u8], &[u8]),
         work: &mut usize,
     ) -> Option<u64> {
@@ -281,7 +281,7 @@ impl WorkerContext {
     /// Publishes a key event to its subscribers: at once if that is little work and no earlier event waits, otherwise
     /// in slices between batches.
     #[cold]
-    pub(crate) fn tell_change(&mut self, namespace: Namespace, event: Event, key: &[u8]) {
+    pub(crate) fn publish_change(&mut self, namespace: Namespace, event: KeyEvent, key: &[u8]) {
         let Self { shared, worker, push: PushState { to_wake, unpublished, .. }, .. } = self;
         notify::tell(&shared.channels, shared.key_events(), namespace, event, key, |name, text| {
             let (mut publishing, mut work) = (Publishing::default(), PUBLISH_WORK / 16);
@@ -289,7 +289,9 @@ impl WorkerContext {
             let is_first = unpublished.is_empty();
             let channels = &shared.channels;
             let is_done = is_first
-                && channels.publish_some(&mut publishing, Kind::Channel, (name, text), &mut work, note).is_some();
+                && channels
+                    .publish_some(&mut publishing, ChannelKind::Channel, (name, text), &mut work, note)
+                    .is_some();
             if !is_done {
                 unpublished.push_back(Unpublished { name: name.into(), text: text.into(), publishing });
             }
@@ -303,7 +305,7 @@ impl WorkerContext {
         self.note_work(work);
         while let Some(mut first) = self.push.unpublished.pop_front() {
             let message = (&first.name[..], &first.text[..]);
-            if self.publish_some(&mut first.publishing, Kind::Channel, message, &mut work).is_none() {
+            if self.publish_some(&mut first.publishing, ChannelKind::Channel, message, &mut work).is_none() {
                 self.push.unpublished.push_front(first);
                 return;
             }
@@ -317,18 +319,18 @@ impl WorkerContext {
     }
 
     /// Sends a line to the monitoring clients. Returns their number.
-    pub(crate) fn tell_monitors(&mut self, line: &[u8]) -> usize {
+    pub(crate) fn send_to_monitors(&mut self, line: &[u8]) -> usize {
         let Self { shared, worker, push: PushState { to_wake, .. }, .. } = self;
         shared.channels.tell_monitors(line, |to, connection| note_mail(shared, *worker, to_wake, to, connection))
     }
 
     /// Determines at the beginning of a batch which restrictions apply to Redis clients in it.
-    pub fn restrain(&mut self) {
+    pub fn load_restrictions(&mut self) {
         let shared = &self.shared;
         self.admission.pause = shared.live.pause.now(self.now);
-        self.keys.guards = shared.namespaces.guards() | AWAY;
+        self.keys.guards = shared.namespaces.guards() | ROUTED_AWAY;
         self.admission.user_changes = shared.users.changes();
-        self.admission.asks = shared.asks_who();
+        self.admission.requires_authentication = shared.requires_authentication();
         self.admission.restrained = self.admission.pause != Pause::None
             || !shared.config.disabled.is_empty()
             || self.admission.user_changes != 0;
@@ -350,7 +352,7 @@ impl WorkerContext {
 
     /// Returns true if the operations per second of a namespace are bounded.
     #[inline(always)]
-    pub(crate) fn is_rationed(&self, namespace: Namespace) -> bool {
+    pub(crate) fn has_op_quota(&self, namespace: Namespace) -> bool {
         self.keys.guards & 1 << namespace.0 != 0
     }
 
@@ -370,7 +372,7 @@ impl WorkerContext {
     }
 
     /// Records that a connection of worker `to` has queued messages, or is to be closed.
-    pub(crate) fn note_mail(&mut self, to: usize, connection: u32) {
+    pub(crate) fn mark_messages_queued(&mut self, to: usize, connection: u32) {
         note_mail(&self.shared, self.worker, &mut self.push.to_wake, to, connection);
     }
 
@@ -391,7 +393,7 @@ impl WorkerContext {
     #[cold]
     pub(crate) fn pin(&self, value: &[u8]) -> Option<Pinned> {
         let store = &self.shared.store;
-        self.shared.pins.grant_spare(store.pin_charge(value.len())).then(|| store.pin(value))
+        self.shared.pins.grant_optional(store.pin_charge(value.len())).then(|| store.pin(value))
     }
 
     /// Releases a pinned value and its bytes in the budget.
@@ -402,7 +404,7 @@ impl WorkerContext {
 
     /// Reserves one more in-place receive, if available.
     pub(crate) fn begin_arrival(&mut self, charge: u64) -> bool {
-        let granted = self.in_place.arrivals < ARRIVALS_MAX && self.shared.pins.grant_spare(charge);
+        let granted = self.in_place.arrivals < ARRIVALS_MAX && self.shared.pins.grant_optional(charge);
         self.in_place.arrivals += usize::from(granted);
         granted
     }
@@ -422,7 +424,7 @@ impl WorkerContext {
 
 /// Records for worker `to` that `connection` has queued messages. The worker is woken once this worker's batch is done.
 fn note_mail(shared: &Shared, me: usize, to_wake: &mut u128, to: usize, connection: u32) {
-    if shared.workers[to].post.note(connection) && to != me {
+    if shared.workers[to].push_queue.note(connection) && to != me {
         *to_wake |= 1 << to;
     }
 }

@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 use crate::clients::auth::Auth;
 use crate::clients::client_info::ClientText;
 use crate::clients::endpoint::{Endpoint, Protocol};
-use crate::push::mail::Kind;
+use crate::push::mail::ChannelKind;
 use crate::resp::acl::Users;
 use base::clock::UnixMillis;
 
 /// The user that a client has authenticated as.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum CarriedUser {
+pub enum HandoverUser {
     /// The client has not authenticated.
     #[default]
     Anonymous,
@@ -30,7 +30,7 @@ pub enum CarriedUser {
 
 /// A connection without its socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Carried {
+pub struct HandoverConnection {
     /// Its protocol, and the namespace of its listener.
     pub endpoint: Endpoint,
     /// The namespace that it is in.
@@ -38,9 +38,9 @@ pub struct Carried {
     /// True if the client has authenticated.
     pub known: bool,
     /// Its user, for a Redis client.
-    pub user: CarriedUser,
+    pub user: HandoverUser,
     /// True if the client uses version 3 of the Redis protocol.
-    pub speaks_3: bool,
+    pub is_resp3: bool,
     /// True if the client wants no replies.
     pub wants_none: bool,
     /// True after CLIENT REPLY SKIP: the next reply is not sent.
@@ -60,12 +60,12 @@ pub struct Carried {
     /// The event kinds that a memcached client watches, as [`crate::push::watch`] counts them.
     pub watches: u32,
     /// Its transaction, if it has begun one or watches keys.
-    pub transaction: Option<CarriedTransaction>,
+    pub transaction: Option<HandoverTransaction>,
 }
 
 /// A transaction before its EXEC.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CarriedTransaction {
+pub struct HandoverTransaction {
     /// True if MULTI was called. If not, keys are only watched.
     pub is_queueing: bool,
     /// True if a request was refused, so that EXEC will abort.
@@ -73,12 +73,12 @@ pub struct CarriedTransaction {
     /// The queued requests, as they were received.
     pub queue: Vec<u8>,
     /// The keys that are watched.
-    pub watched: Vec<CarriedWatch>,
+    pub watched: Vec<HandoverWatch>,
 }
 
 /// A key that is watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CarriedWatch {
+pub struct HandoverWatch {
     /// Namespace of the key.
     pub namespace: Namespace,
     /// The key.
@@ -87,7 +87,7 @@ pub struct CarriedWatch {
     pub version: Option<Version>,
 }
 
-impl CarriedWatch {
+impl HandoverWatch {
     fn encode(&self) -> Value {
         let version = match self.version {
             None => json!("changed"),
@@ -121,15 +121,15 @@ fn namespace_of(encoded: &Value) -> Option<Namespace> {
 /// The lengths of a connection's input, output, queue and holdings, which follow the heads, in bytes.
 pub type Lengths = [usize; 4];
 
-impl Carried {
+impl HandoverConnection {
     /// Creates the state of a new connection that was accepted at `endpoint`.
     pub fn new(endpoint: Endpoint) -> Self {
         Self {
             endpoint,
             namespace: endpoint.namespace,
             known: false,
-            user: CarriedUser::Anonymous,
-            speaks_3: false,
+            user: HandoverUser::Anonymous,
+            is_resp3: false,
             wants_none: false,
             skips_next: false,
             held_off: false,
@@ -146,9 +146,9 @@ impl Carried {
     /// Returns its head and the bytes that follow it.
     pub fn encode(&self) -> (Value, Vec<u8>) {
         let user = match &self.user {
-            CarriedUser::Anonymous => Value::Null,
-            CarriedUser::OfFile => json!(true),
-            CarriedUser::Named(name) => json!(name),
+            HandoverUser::Anonymous => Value::Null,
+            HandoverUser::OfFile => json!(true),
+            HandoverUser::Named(name) => json!(name),
         };
         let queue = self.transaction.as_ref().map_or(&[][..], |transaction| &transaction.queue);
         let holdings = self.holdings();
@@ -159,7 +159,7 @@ impl Carried {
             "namespace": self.namespace.0,
             "known": self.known,
             "user": user,
-            "speaks_3": self.speaks_3,
+            "speaks_3": self.is_resp3,
             "wants_none": self.wants_none,
             "skips_next": self.skips_next,
             "held_off": self.held_off,
@@ -176,7 +176,7 @@ impl Carried {
             return Vec::new();
         }
         let transaction = self.transaction.as_ref().map(|transaction| {
-            let watched: Vec<Value> = transaction.watched.iter().map(CarriedWatch::encode).collect();
+            let watched: Vec<Value> = transaction.watched.iter().map(HandoverWatch::encode).collect();
             json!({"queueing": transaction.is_queueing, "spoilt": transaction.is_spoilt, "watched": watched})
         });
         let holdings = json!({
@@ -200,11 +200,12 @@ impl Carried {
         let holdings: Value = serde_json::from_slice(holdings).ok()?;
         self.monitors = holdings["monitors"].as_bool()?;
         self.subscriptions = serde_json::from_value(holdings["subscriptions"].clone()).ok()?;
-        let is_kind = |(kind, _): &(u8, Vec<u8>)| usize::from(*kind) < Kind::ALL.len();
+        let is_kind = |(kind, _): &(u8, Vec<u8>)| usize::from(*kind) < ChannelKind::ALL.len();
         let transaction = &holdings["transaction"];
         if !transaction.is_null() {
-            let watched = transaction["watched"].as_array()?.iter().map(CarriedWatch::decode).collect::<Option<_>>()?;
-            self.transaction = Some(CarriedTransaction {
+            let watched =
+                transaction["watched"].as_array()?.iter().map(HandoverWatch::decode).collect::<Option<_>>()?;
+            self.transaction = Some(HandoverTransaction {
                 is_queueing: transaction["queueing"].as_bool()?,
                 is_spoilt: transaction["spoilt"].as_bool()?,
                 queue: queue.to_vec(),
@@ -219,15 +220,15 @@ impl Carried {
         let protocol = if head["resp"].as_bool()? { Protocol::Resp } else { Protocol::Memcache };
         let namespace = |name: &str| namespace_of(&head[name]);
         let user = match &head["user"] {
-            Value::Null => CarriedUser::Anonymous,
-            Value::Bool(true) => CarriedUser::OfFile,
-            name => CarriedUser::Named(serde_json::from_value(name.clone()).ok()?),
+            Value::Null => HandoverUser::Anonymous,
+            Value::Bool(true) => HandoverUser::OfFile,
+            name => HandoverUser::Named(serde_json::from_value(name.clone()).ok()?),
         };
         let carried = Self {
             namespace: namespace("namespace")?,
             known: head["known"].as_bool()?,
             user,
-            speaks_3: head["speaks_3"].as_bool()?,
+            is_resp3: head["speaks_3"].as_bool()?,
             wants_none: head["wants_none"].as_bool()?,
             skips_next: head["skips_next"].as_bool()?,
             held_off: head["held_off"].as_bool()?,
@@ -245,16 +246,16 @@ impl Carried {
     }
 
     /// Returns true if the client has no user, or if this server knows its user.
-    pub fn is_welcome(&self, auth: Option<&Auth>, users: &Users) -> bool {
+    pub fn has_known_user(&self, auth: Option<&Auth>, users: &Users) -> bool {
         match &self.user {
-            CarriedUser::Anonymous => true,
-            CarriedUser::OfFile => auth.is_some(),
-            CarriedUser::Named(name) => users.has(name),
+            HandoverUser::Anonymous => true,
+            HandoverUser::OfFile => auth.is_some(),
+            HandoverUser::Named(name) => users.has(name),
         }
     }
 
     /// Returns its texts in the form that a client info stores.
-    pub fn card_texts(&self) -> [ClientText; 4] {
+    pub fn client_texts(&self) -> [ClientText; 4] {
         self.texts.each_ref().map(|text| {
             text.iter().copied().take(crate::clients::client_info::CLIENT_TEXT_MAX).collect::<ArrayVec<_, _>>()
         })
@@ -266,30 +267,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_of_a_connection_is_what_it_was() {
-        let plain = Carried::new(Endpoint::new(Protocol::Memcache, Namespace(3)));
-        let rich = Carried {
+    fn connection_state_round_trips() {
+        let plain = HandoverConnection::new(Endpoint::new(Protocol::Memcache, Namespace(3)));
+        let rich = HandoverConnection {
             namespace: Namespace(7),
             known: true,
-            user: CarriedUser::Named(vec![0xFF, b'"', 0]),
-            speaks_3: true,
+            user: HandoverUser::Named(vec![0xFF, b'"', 0]),
+            is_resp3: true,
             wants_none: true,
             skips_next: true,
             held_off: true,
             texts: [b"name".to_vec(), vec![200], Vec::new(), b"user".to_vec()],
-            ..Carried::new(Protocol::Resp.into())
+            ..HandoverConnection::new(Protocol::Resp.into())
         };
-        let watch = |version| CarriedWatch { namespace: Namespace(2), key: vec![0, 255], version };
+        let watch = |version| HandoverWatch { namespace: Namespace(2), key: vec![0, 255], version };
         let ends = Expire::At(UnixMillis(1_900_000_000_123));
         let versions = [None, Some(Version::Absent(0, 0)), Some(Version::Item(u64::MAX, Expire::Never))];
         let versions = versions.into_iter().chain([Some(Version::Item(7, ends))]);
-        let holding = Carried {
+        let holding = HandoverConnection {
             input: b"in".to_vec(),
             output: vec![255; 3],
             subscriptions: vec![(0, b"news".to_vec()), (1, b"*\xFF".to_vec()), (2, Vec::new())],
             monitors: true,
             watches: 0x101,
-            transaction: Some(CarriedTransaction {
+            transaction: Some(HandoverTransaction {
                 is_queueing: true,
                 is_spoilt: true,
                 queue: b"*1\r\n$4\r\nPING\r\n".to_vec(),
@@ -297,11 +298,11 @@ mod tests {
             }),
             ..plain.clone()
         };
-        for carried in [plain.clone(), rich, holding, Carried { user: CarriedUser::OfFile, ..plain }] {
+        for carried in [plain.clone(), rich, holding, HandoverConnection { user: HandoverUser::OfFile, ..plain }] {
             let (head, bytes) = carried.encode();
             let text = serde_json::to_vec(&head).expect("text");
             let head: Value = serde_json::from_slice(&text).expect("the same");
-            let (mut again, lengths) = Carried::decode_head(&head).expect("it is understood");
+            let (mut again, lengths) = HandoverConnection::decode_head(&head).expect("it is understood");
             again.decode_bytes(&bytes, lengths).expect("they are understood");
             assert_eq!(again, carried);
             assert_eq!(
@@ -309,7 +310,7 @@ mod tests {
                 None
             );
         }
-        assert_eq!(Carried::decode_head(&json!({"resp": true, "home": 200})), None);
-        assert_eq!(Carried::decode_head(&json!([])), None);
+        assert_eq!(HandoverConnection::decode_head(&json!({"resp": true, "home": 200})), None);
+        assert_eq!(HandoverConnection::decode_head(&json!([])), None);
     }
 }

@@ -1,7 +1,7 @@
 //! A connection's protocol, endpoint and state between two calls of its protocol's `serve`.
 
 use crate::context::WorkerContext;
-use crate::handover::Carried;
+use crate::handover::HandoverConnection;
 use crate::lookup::large::LargeSet;
 use crate::push::mail::Subscriber;
 use crate::shared::Shared;
@@ -11,7 +11,7 @@ use segment::{Guard, Namespace, Store};
 
 use crate::clients::endpoint::{Endpoint, Protocol};
 use crate::lookup::ahead::NextSet;
-pub use crate::lookup::ahead::{Head, ReadHead};
+pub use crate::lookup::ahead::{PrefetchedHead, ReadHead};
 
 /// The state that a protocol retains of a connection between calls.
 pub enum SessionState {
@@ -25,18 +25,18 @@ impl SessionState {
     /// Returns the head of `buf`, which the session has received, if `buf` begins with a plain request. Prefetches its
     /// index bucket.
     #[inline]
-    pub fn head<'l>(&self, guard: &Guard<'l>, buf: &[u8]) -> Option<Head<'l>> {
+    pub fn head<'l>(&self, guard: &Guard<'l>, buf: &[u8]) -> Option<PrefetchedHead<'l>> {
         let ((bytes, consumed), namespace) = match self {
             Self::Memcache(state) => match memcache::head_key(buf, state) {
                 Some(head) => (head, state.namespace),
                 None => {
                     let key = memcache::head_set_key(buf, state)?;
-                    return Some(Head::Set(NextSet::ask(guard, state.namespace, 0, key)));
+                    return Some(PrefetchedHead::Set(NextSet::ask(guard, state.namespace, 0, key)));
                 }
             },
             Self::Resp(state) => (resp::head_key(buf, state)?, state.namespace),
         };
-        Some(Head::read(guard, &guard.key(namespace, bytes), consumed))
+        Some(PrefetchedHead::read(guard, &guard.key(namespace, bytes), consumed))
     }
 
     /// Creates the state of a new connection that was accepted at `endpoint`.
@@ -59,7 +59,7 @@ impl SessionState {
     #[inline]
     pub fn namespace(&self) -> Namespace {
         match self {
-            Self::Memcache(state) => state.home(),
+            Self::Memcache(state) => state.listener_namespace(),
             Self::Resp(state) => state.namespace,
         }
     }
@@ -77,10 +77,10 @@ impl SessionState {
     }
 
     /// Returns the state that moves to another process, with `input`. Returns `None` if a request is partly executed.
-    pub fn carried(&self, input: &[u8]) -> Option<Carried> {
+    pub fn carried(&self, input: &[u8]) -> Option<HandoverConnection> {
         match self {
-            Self::Memcache(state) => state.carried(input),
-            Self::Resp(state) => state.carried(input),
+            Self::Memcache(state) => state.to_handover(input),
+            Self::Resp(state) => state.to_handover(input),
         }
     }
 
@@ -93,18 +93,18 @@ impl SessionState {
     }
 
     /// Restores subscriptions and the transaction after a move. Returns false if client memory is used up.
-    pub fn take_up(&mut self, carried: &Carried, guard: &mut Guard<'_>, ctx: &mut WorkerContext) -> bool {
+    pub fn take_up(&mut self, carried: &HandoverConnection, guard: &mut Guard<'_>, ctx: &mut WorkerContext) -> bool {
         match self {
-            Self::Memcache(state) => state.take_up(carried, ctx),
-            Self::Resp(state) => state.take_up(carried, guard, ctx),
+            Self::Memcache(state) => state.restore(carried, ctx),
+            Self::Resp(state) => state.restore(carried, guard, ctx),
         }
     }
 
     /// Continues as the connection that was handed over.
-    pub fn go_on_as(&mut self, carried: &Carried, shared: &Shared) {
+    pub fn go_on_as(&mut self, carried: &HandoverConnection, shared: &Shared) {
         match self {
             Self::Memcache(state) => state.go_on_as(carried),
-            Self::Resp(state) => state.go_on_as(carried, shared),
+            Self::Resp(state) => state.resume_as(carried, shared),
         }
     }
 
@@ -192,26 +192,26 @@ impl SessionState {
     pub fn has_mail(&self) -> bool {
         match self {
             Self::Memcache(state) => state.has_mail(),
-            Self::Resp(state) => state.has_mail(),
+            Self::Resp(state) => state.has_messages(),
         }
     }
 
     /// Returns true if the limit of queued messages was exceeded, so that the connection must be closed.
     pub fn is_mail_broken(&self) -> bool {
-        matches!(self, Self::Resp(state) if state.is_mail_broken())
+        matches!(self, Self::Resp(state) if state.is_queue_broken())
     }
 
     /// Moves the next of these messages to the front of `into`. Returns the number of its bytes.
     pub fn take_mail(&mut self, into: &mut [u8]) -> usize {
         match self {
             Self::Memcache(state) => state.take_mail(into),
-            Self::Resp(state) => state.take_mail(into),
+            Self::Resp(state) => state.take_messages(into),
         }
     }
 
     /// Returns true if a reply is written only partly: nothing may be written before its rest.
     pub fn is_answering(&self) -> bool {
-        matches!(self, Self::Resp(state) if state.is_answering())
+        matches!(self, Self::Resp(state) if state.is_replying())
     }
 
     /// Returns the instant since which a reply is held for its client outside the store, and its length in bytes;
@@ -225,7 +225,7 @@ impl SessionState {
 
     /// Returns true if the connection is subscribed to something. The idle timeout does not apply to it then.
     pub fn listens(&self) -> bool {
-        matches!(self, Self::Resp(state) if state.listens())
+        matches!(self, Self::Resp(state) if state.is_subscribed())
     }
 
     /// Returns the last command that a Redis client called.
@@ -239,7 +239,7 @@ impl SessionState {
     /// Restricts an unknown client on another host to a few commands (protected mode).
     pub fn hold_off(&mut self) {
         if let Self::Resp(state) = self {
-            state.hold_off();
+            state.restrict();
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::metrics::command_counters::{CommandCounters, CommandShared, CommandTo
 use crate::metrics::counters::{Counter, WorkerCounters};
 use crate::metrics::hot_keys::{HotKeyReport, HotKeys, Minutes};
 use crate::metrics::survey::Survey;
-use crate::push::mail::{Channels, Post};
+use crate::push::mail::{Channels, PushQueue};
 use crate::push::notify::KeyEvents;
 use crate::push::watch::Hub;
 use crate::resp::acl::Users;
@@ -102,7 +102,7 @@ impl Shared {
     }
 
     /// Detects a step of the wall clock and records it.
-    pub fn follow_wall(&self) {
+    pub fn detect_clock_step(&self) {
         let (before, wall, after) = (self.now(), UnixMillis::now(), self.now());
         // If the thread was delayed between two readings, their difference does not show a step.
         if after.ms_since(before) > 100 {
@@ -140,7 +140,7 @@ impl Shared {
     pub(crate) fn resize_store(&self, memory_bytes: u64) -> Result<(), ResizeError> {
         self.store.resize(memory_bytes)?;
         self.pins.follow(memory_bytes);
-        self.budget.follow(memory_bytes);
+        self.budget.adjust_to(memory_bytes);
         self.host.wake_background();
         Ok(())
     }
@@ -148,7 +148,7 @@ impl Shared {
     /// Sets which key events are published.
     pub fn set_key_events(&self, events: KeyEvents) {
         self.live.key_events.store(events.0, Relaxed);
-        self.watch.tell_changes(events.any());
+        self.watch.set_key_events(events.any());
     }
 
     /// Returns which key events are published.
@@ -178,8 +178,8 @@ impl Shared {
     }
 
     /// Collects the workers' hot keys of a minute that is over.
-    pub fn roll_minutes(&self, now: UnixMillis) {
-        self.minutes.roll(now, self.workers.iter().map(|worker| &worker.hot_keys));
+    pub fn collect_minute(&self, now: UnixMillis) {
+        self.minutes.end_minute(now, self.workers.iter().map(|worker| &worker.hot_keys));
     }
 
     /// Returns hot, big and missed keys of the last `minutes` whole minutes and of the current one, at most `count` of
@@ -191,14 +191,14 @@ impl Shared {
     /// Records that a worker's connection has queued messages, and wakes the worker. For any thread that is not a
     /// worker.
     pub(crate) fn note_mail(&self, worker: usize, connection: u32) {
-        if self.workers[worker].post.note(connection) {
+        if self.workers[worker].push_queue.note(connection) {
             self.host.wake_worker(worker);
         }
     }
 
     /// Returns true if a Redis client that has not authenticated may do nothing.
-    pub fn asks_who(&self) -> bool {
-        self.auth.is_some() || self.users.asks()
+    pub fn requires_authentication(&self) -> bool {
+        self.auth.is_some() || self.users.requires_authentication()
     }
 
     /// Reloads the files of users, if there are any. If a file cannot be loaded, its current users remain.
@@ -232,7 +232,7 @@ pub struct WorkerShared {
     /// The hot keys that the worker has sampled.
     pub hot_keys: HotKeys,
     /// Its connections with queued messages.
-    pub post: Post,
+    pub push_queue: PushQueue,
 }
 
 /// Settings that a reload may change. A worker reads them once an iteration.

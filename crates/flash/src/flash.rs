@@ -30,7 +30,7 @@ use crate::entry;
 use crate::found::Finder;
 use crate::log::{CHUNKS, Log, OPEN_MAX, Refused};
 use crate::marks::Marks;
-use crate::queues::{Flight, Queue, Scratch, Work};
+use crate::queues::{DeviceQueue, Flight, Scratch, Work};
 use crate::reclaim::Job;
 use crate::regions::{Regions, Sizes};
 use crate::ring::{LaneReads, Unasked};
@@ -101,7 +101,7 @@ pub struct Flash {
     pub(crate) finds: AtomicBool,
     pub(crate) counters: Counters,
     /// The work queues, one for each device.
-    pub(crate) queues: Box<[Queue]>,
+    pub(crate) queues: Box<[DeviceQueue]>,
     /// Time of the last background slice, in ms since 1970.
     now_ms: AtomicU64,
     /// Time of the last check for devices that do not answer.
@@ -163,7 +163,7 @@ impl Flash {
             finds: AtomicBool::new(!finder.is_empty()),
             finder: Mutex::new(finder),
             counters: Counters::default(),
-            queues: regions.parts.iter().map(|_| Queue::new(reads)).collect(),
+            queues: regions.parts.iter().map(|_| DeviceQueue::new(reads)).collect(),
             now_ms: AtomicU64::new(0),
             watched_ms: AtomicU64::new(0),
             resumed_ms: AtomicU64::new(0),
@@ -239,7 +239,7 @@ impl Flash {
         let threads = devices * (Self::readers(devices) + 1);
         let scratch = threads * (Scratch::bytes_for(self.regions.sizes) + ALIGN);
         let reads = self.done.len() * READS_A_LANE;
-        let queues = devices * Queue::memory_bytes(reads) + reads * size_of::<TierRead>();
+        let queues = devices * DeviceQueue::memory_bytes(reads) + reads * size_of::<TierRead>();
         let rings = self.handles.iter().map(LaneReads::memory_bytes).sum::<usize>();
         let chunks = (CHUNKS + 1) * self.regions.sizes.chunk_bytes;
         let marks = self.regions.table.marks.map(|marks| marks.end(self.regions.count()));
@@ -403,7 +403,7 @@ impl Flash {
 
     /// Wakes all threads, so that they check for work.
     pub(crate) fn wake_all(&self) {
-        self.queues.iter().for_each(Queue::wake_all);
+        self.queues.iter().for_each(DeviceQueue::wake_all);
         drop(lock(&self.log));
         self.writes.notify_all();
     }

@@ -36,7 +36,7 @@
 //! ```
 //! use base::clock::UnixMillis;
 //! use gannet_flash::{Flash, FlashConfig, SimDisk, Sizes};
-//! use segment::{IndexPlace, Namespace, Put, StoreConfig, TierGround};
+//! use segment::{IndexPlace, Namespace, Put, StoreConfig, TierBacking};
 //!
 //! let config = StoreConfig {
 //!     memory_bytes: 800 << 10,
@@ -52,7 +52,7 @@
 //! let (disk, _) = SimDisk::new(2 << 20, 4096, 1);
 //! let sizes = Sizes { region_bytes: 64 << 10, chunk_bytes: 16 << 10 };
 //! let plan = sizes.plan(&[2 << 20], 16 << 10, IndexPlace::File);
-//! let mut ground = TierGround::lay(&config, None, &plan, now)?;
+//! let mut ground = TierBacking::lay(&config, None, &plan, now)?;
 //! let flash = Flash::new(FlashConfig {
 //!     devices: vec![Box::new(disk)],
 //!     sizes,

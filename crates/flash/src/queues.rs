@@ -61,7 +61,7 @@ impl Scratch {
 
 /// The waiting work for the reading threads of one device.
 #[derive(Debug)]
-pub(crate) struct Queue {
+pub(crate) struct DeviceQueue {
     pub(crate) work: Mutex<VecDeque<Work>>,
     pub(crate) wakes: Condvar,
     /// Maximum number of waiting reads: all reads that the handles can have.
@@ -70,7 +70,7 @@ pub(crate) struct Queue {
     pub(crate) flights: Mutex<Vec<Arc<Mutex<Flight>>>>,
 }
 
-impl Queue {
+impl DeviceQueue {
     pub(crate) fn new(reads_max: usize) -> Self {
         // One more for the reclaim job.
         let work = Mutex::new(VecDeque::with_capacity(reads_max + 1));

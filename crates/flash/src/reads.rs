@@ -51,7 +51,7 @@ impl Finding {
 
 /// The location of a region's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ReadTarget {
     /// In memory, and already copied.
     Memory,
     Device,
@@ -76,9 +76,9 @@ impl Flash {
         let Some(mut finding) = self.finding(read.at) else { return Found::Failed };
         loop {
             match self.place(&finding, &mut read.buffer) {
-                Place::Memory => {}
-                Place::Nowhere => return Found::Failed,
-                Place::Device => {
+                ReadTarget::Memory => {}
+                ReadTarget::Nowhere => return Found::Failed,
+                ReadTarget::Device => {
                     let Some(bytes) = self.read_device(finding.region, finding.from, finding.bytes, scratch) else {
                         return Found::Failed;
                     };
@@ -94,18 +94,18 @@ impl Flash {
     }
 
     /// Returns the location of the bytes. If they are in memory, copies them at once.
-    pub(crate) fn place(&self, finding: &Finding, into: &mut Vec<u8>) -> Place {
+    pub(crate) fn place(&self, finding: &Finding, into: &mut Vec<u8>) -> ReadTarget {
         let Finding { region, from, bytes, .. } = *finding;
         let on_device = || self.regions.at(region).written() >= from + bytes;
         if on_device() {
-            return Place::Device;
+            return ReadTarget::Device;
         }
         if lock(&self.log).copy(region, from, into, bytes) {
             self.counters.reads_in_memory.fetch_add(1, Relaxed);
-            return Place::Memory;
+            return ReadTarget::Memory;
         }
         // The chunk was written between the two checks, or its device was lost.
-        if on_device() { Place::Device } else { Place::Nowhere }
+        if on_device() { ReadTarget::Device } else { ReadTarget::Nowhere }
     }
 
     /// Returns the whole blocks around a part of a region: offset on the device, length, and offset of the part in

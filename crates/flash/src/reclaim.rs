@@ -41,11 +41,11 @@ pub(crate) struct Job {
     /// Bytes of the region's items that were rewritten to other regions.
     again_bytes: usize,
     bytes: Vec<u8>,
-    state: State,
+    state: ReclaimState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ReclaimState {
     /// The chunk waits for a thread to read it.
     Wanted,
     AtHand,
@@ -66,13 +66,13 @@ impl Flash {
         }
         let Some(job) = guard.as_mut() else { return false };
         match job.state {
-            State::Wanted | State::Freeing => return false,
+            ReclaimState::Wanted | ReclaimState::Freeing => return false,
             // The device is lost, and the region with it.
-            State::Failed => {
+            ReclaimState::Failed => {
                 *guard = None;
                 return false;
             }
-            State::AtHand => {}
+            ReclaimState::AtHand => {}
         }
         if !self.show(job, visit) {
             return true;
@@ -80,12 +80,12 @@ impl Flash {
         let region = job.region;
         (job.chunk, job.at) = (job.chunk + self.regions.sizes.chunk_bytes, 0);
         if job.chunk < job.end {
-            job.state = State::Wanted;
+            job.state = ReclaimState::Wanted;
             drop(guard);
             self.push_work(region, Work::Chunk);
             return false;
         }
-        job.state = State::Freeing;
+        job.state = ReclaimState::Freeing;
         drop(guard);
         // A device may take long to discard a region.
         self.push_work(region, Work::Free(region));
@@ -165,15 +165,15 @@ impl Flash {
                 at: 0,
                 again_bytes: 0,
                 bytes: Vec::new(),
-                state: State::Freeing,
+                state: ReclaimState::Freeing,
             });
         }
         drop(finder);
         drop(log);
         // If a device failed, nothing of the region may have been written. Then there is nothing to show.
         let end = self.regions.at(region).written();
-        let state = if end > 0 { State::Wanted } else { State::AtHand };
-        if state == State::Wanted {
+        let state = if end > 0 { ReclaimState::Wanted } else { ReclaimState::AtHand };
+        if state == ReclaimState::Wanted {
             self.push_work(region, Work::Chunk);
         }
         let bytes = Vec::with_capacity(self.regions.sizes.chunk_bytes);
@@ -182,7 +182,7 @@ impl Flash {
 
     /// Reads the chunk that the job waits for.
     pub(crate) fn read_chunk(&self, scratch: &mut Scratch) {
-        let wants = |job: &Job| (job.state == State::Wanted).then_some((job.region, job.chunk));
+        let wants = |job: &Job| (job.state == ReclaimState::Wanted).then_some((job.region, job.chunk));
         let Some((region, chunk)) = lock(&self.job).as_ref().and_then(wants) else { return };
         let bytes = self.regions.sizes.chunk_bytes;
         self.take_off(scratch, None);
@@ -198,7 +198,7 @@ impl Flash {
         if is_read {
             job.bytes.extend_from_slice(&scratch.bytes.bytes()[..bytes]);
         }
-        job.state = if is_read { State::AtHand } else { State::Failed };
+        job.state = if is_read { ReclaimState::AtHand } else { ReclaimState::Failed };
         drop(guard);
         self.wake(None);
     }

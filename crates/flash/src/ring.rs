@@ -19,7 +19,7 @@ use segment::{Found, TierRead};
 
 use crate::flash::{Flash, lock};
 use crate::queues::Work;
-use crate::reads::{Finding, Place};
+use crate::reads::{Finding, ReadTarget};
 
 /// Maximum number of reads in flight: all that a handle can have.
 pub(crate) const SLOTS: u16 = 64;
@@ -133,9 +133,9 @@ impl Reads {
     fn look_for(&mut self, flash: &Flash, slot: u16, mut read: TierRead, mut finding: Finding) {
         loop {
             match flash.place(&finding, &mut read.buffer) {
-                Place::Nowhere => return self.tell(flash, slot, read, Found::Failed),
-                Place::Device => break,
-                Place::Memory => {
+                ReadTarget::Nowhere => return self.tell(flash, slot, read, Found::Failed),
+                ReadTarget::Device => break,
+                ReadTarget::Memory => {
                     if let Some(found) = finding.look(&read) {
                         return self.tell(flash, slot, read, found);
                     }

@@ -28,13 +28,13 @@ pub struct Faults {
 /// A simulated disk.
 #[derive(Debug)]
 pub struct SimDisk {
-    state: std::sync::Arc<Mutex<State>>,
+    state: std::sync::Arc<Mutex<DeviceState>>,
     bytes: u64,
     block_bytes: usize,
 }
 
 #[derive(Debug)]
-struct State {
+struct DeviceState {
     contents: Vec<u8>,
     faults: Faults,
     random: Prng,
@@ -52,7 +52,7 @@ const SECTOR_BYTES: usize = 512;
 
 /// A control handle for a disk that is in use elsewhere.
 #[derive(Clone, Debug)]
-pub struct SimHand(std::sync::Arc<Mutex<State>>);
+pub struct SimHand(std::sync::Arc<Mutex<DeviceState>>);
 
 impl SimHand {
     /// Sets the failure rates from now on.
@@ -112,7 +112,7 @@ impl SimDisk {
     fn of(contents: Vec<u8>, block_bytes: usize, seed: u64) -> (Self, SimHand) {
         let (bytes, random) = (contents.len() as u64, Prng::new(seed));
         let (faults, unsynced) = (Faults::default(), Vec::new());
-        let state = State { contents, faults, random, vanished: false, torn: 0, block_bytes, unsynced };
+        let state = DeviceState { contents, faults, random, vanished: false, torn: 0, block_bytes, unsynced };
         let state = std::sync::Arc::new(Mutex::new(state));
         (Self { state: std::sync::Arc::clone(&state), bytes, block_bytes }, SimHand(state))
     }
@@ -124,7 +124,7 @@ impl SimDisk {
     }
 }
 
-impl State {
+impl DeviceState {
     fn happens(&mut self, per_mille: u64) -> bool {
         per_mille > 0 && self.random.below(1000) < per_mille
     }

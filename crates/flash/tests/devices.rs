@@ -12,7 +12,7 @@ use io::waker::Waker;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use segment::{
-    FlashAddress, Found, IndexPlace, Kept, ReadBy, Reclaimed, StoreConfig, StoreFile, Tier, TierGround, TierItem,
+    FlashAddress, Found, IndexPlace, Kept, ReadBy, Reclaimed, StoreConfig, StoreFile, Tier, TierBacking, TierItem,
     TierPlan, TierRead, TierRoom,
 };
 
@@ -271,7 +271,7 @@ fn a_lanes_own_thread_reads_files_and_hears_of_each_item() {
     drop(threads);
 }
 
-fn two_in_file(file: &Arc<MapFile>, disks: [SimDisk; 2], seed: u64) -> (Arc<Flash>, TierGround) {
+fn two_in_file(file: &Arc<MapFile>, disks: [SimDisk; 2], seed: u64) -> (Arc<Flash>, TierBacking) {
     let config = StoreConfig {
         memory_bytes: 800 << 10,
         memory_bytes_max: 0,
@@ -288,7 +288,7 @@ fn two_in_file(file: &Arc<MapFile>, disks: [SimDisk; 2], seed: u64) -> (Arc<Flas
         index_left: None,
         power: segment::Power::default(),
     };
-    let mut ground = TierGround::lay(&config, Some(&file), &plan(), NOW).expect("memory");
+    let mut ground = TierBacking::lay(&config, Some(&file), &plan(), NOW).expect("memory");
     let devices = disks.map(|disk| Box::new(disk) as Box<dyn Device>).into_iter().collect();
     (flash(devices, ground.take_room(), seed), ground)
 }

@@ -9,7 +9,7 @@ use base::clock::UnixMillis;
 use gannet_flash::device::Device;
 use gannet_flash::{Flash, FlashConfig, SimDisk, SimHand, Sizes};
 use segment::{
-    FlashAddress, IndexPlace, Kept, Power, Reclaimed, Shown, StoreConfig, StoreFile, Tier, TierFind, TierGround,
+    FlashAddress, IndexPlace, Kept, Power, Reclaimed, Shown, StoreConfig, StoreFile, Tier, TierBacking, TierFind,
     TierItem,
 };
 
@@ -18,7 +18,7 @@ const SIZES: Sizes = Sizes { region_bytes: 64 << 10, chunk_bytes: 16 << 10 };
 /// Room for the front and sixteen regions.
 const DISK_BYTES: u64 = 17 * (64 << 10);
 
-fn begin(file: &Arc<MapFile>, disk: SimDisk) -> (Arc<Flash>, TierGround) {
+fn begin(file: &Arc<MapFile>, disk: SimDisk) -> (Arc<Flash>, TierBacking) {
     let config = StoreConfig {
         memory_bytes: 800 << 10,
         memory_bytes_max: 0,
@@ -36,7 +36,7 @@ fn begin(file: &Arc<MapFile>, disk: SimDisk) -> (Arc<Flash>, TierGround) {
         power: Power::default(),
     };
     let plan = SIZES.plan(&[DISK_BYTES], 512, IndexPlace::Dram);
-    let mut ground = TierGround::lay(&config, Some(&file), &plan, NOW).expect("memory");
+    let mut ground = TierBacking::lay(&config, Some(&file), &plan, NOW).expect("memory");
     let flash = Flash::new(FlashConfig {
         devices: vec![Box::new(disk)],
         sizes: SIZES,
@@ -108,7 +108,7 @@ fn seen(items: &[(u64, FlashAddress)]) -> BTreeSet<(u64, u32, u16)> {
     items.iter().map(|(hash, at)| (*hash, at.region(), at.block())).collect()
 }
 
-fn next(hand: &SimHand, file: &Arc<MapFile>) -> (Arc<Flash>, TierGround, SimHand) {
+fn next(hand: &SimHand, file: &Arc<MapFile>) -> (Arc<Flash>, TierBacking, SimHand) {
     let (disk, hand) = hand.copy(7);
     let (flash, ground) = begin(file, disk);
     (flash, ground, hand)

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use base::clock::UnixMillis;
 use gannet_flash::{FileDevice, Flash, FlashConfig, Sizes};
-use segment::{IndexPlace, Namespace, Put, StoreConfig, TierGround};
+use segment::{IndexPlace, Namespace, Put, StoreConfig, TierBacking};
 
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
 /// Gives so many regions that the share of free and open ones is the same as on large devices.
@@ -65,7 +65,7 @@ fn fill(device_bytes: u64) -> Taken {
     // The number of slots that the server would choose.
     let slots = (room + MEMORY_BYTES / 128) * 100 / 85;
     let mut ground =
-        TierGround::lay(&config, None, &SIZES.plan(&[device_bytes], slots, IndexPlace::File), NOW).expect("memory");
+        TierBacking::lay(&config, None, &SIZES.plan(&[device_bytes], slots, IndexPlace::File), NOW).expect("memory");
     let flash = Flash::new(FlashConfig {
         devices: vec![Box::new(device)],
         sizes: SIZES,

@@ -10,7 +10,9 @@ use io::listen::Listener;
 use server::admin::{Admin, Bound, RunningSettings};
 use server::config::value::Auto;
 use server::config::{Plan, live, remedy};
-use server::handover::{Estate, Giver, Kept, Names, Predecessor, Received, Refused, Taking, memory_of_file};
+use server::handover::{
+    Giver, HandoverState, Names, Predecessor, Received, Refused, ResumeState, Takeover, memory_of_file,
+};
 use server::shared::Shared;
 use server::start::{Ended, Running, Server, ServerConfig, StartError, bind_ahead, check_users};
 
@@ -26,7 +28,7 @@ pub struct Upgrade {
 
 /// A takeover that has begun: the running server was found, and its memory and listeners fit the settings.
 pub struct BegunUpgrade {
-    taking: Taking,
+    taking: Takeover,
     listeners: Vec<Listener>,
 }
 
@@ -38,7 +40,7 @@ impl Upgrade {
         plan: &mut Plan,
         start_failed: &impl Fn(StartError) -> Failure,
     ) -> Result<Option<BegunUpgrade>, Failure> {
-        let taking = Taking::begin(&plan.server, self.memory_said).map_err(refused)?;
+        let taking = Takeover::begin(&plan.server, self.memory_said).map_err(refused)?;
         let memory_bytes = match &taking {
             Some(taking) => Some(taking.memory_bytes()),
             None => {
@@ -86,7 +88,7 @@ impl BegunUpgrade {
         })?;
         let before = if is_orphaned { None } else { self.taking.confirm().map_err(refused)? };
         let running = prepared.go();
-        before.iter().for_each(Predecessor::tell_serving);
+        before.iter().for_each(Predecessor::report_serving);
         Ok(Served { running, admin, names, before })
     }
 }
@@ -130,16 +132,16 @@ pub fn serve(
         let config = config.clone().at(running.addrs());
         let ended = running.join();
         if let Some(before) = before.take() {
-            before.tell_over();
+            before.report_end();
         }
         let estate = match ended {
             Ended::Stopped => return Ok(()),
             Ended::HandedOver(estate) => estate,
         };
         let count = estate.connections.len();
-        let is_stopped = || current.lock().unwrap_or_else(PoisonError::into_inner).threads.stop.was_asked();
+        let is_stopped = || current.lock().unwrap_or_else(PoisonError::into_inner).threads.stop.was_stop_requested();
         let given = giver.give(estate, admin.and_then(Admin::pause), &is_stopped);
-        let Kept { estate, admin, names: kept, line } = *match given {
+        let ResumeState { estate, admin, names: kept, line } = *match given {
             Ok(()) => {
                 tracing::info!("the new process serves, with {count} of this process's connections");
                 return Ok(());
@@ -162,7 +164,7 @@ pub fn serve(
 
 /// Continues to serve with everything that was not taken over.
 fn go_on(
-    estate: Estate,
+    estate: HandoverState,
     config: &ServerConfig,
     settings: &RunningSettings,
     current: &Mutex<Arc<Shared>>,

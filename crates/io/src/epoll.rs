@@ -6,7 +6,7 @@
 
 use crate::listen::AcceptedStream;
 use crate::waker::Waker;
-use crate::{Backend, Detached, Event, Received, Sent, Token};
+use crate::{Backend, Detached, IoEvent, Received, Sent, Token};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::fd::OwnedFd;
@@ -80,7 +80,7 @@ impl Backend for Epoll {
         streams.into_iter().map(taken).collect()
     }
 
-    fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> std::io::Result<()> {
+    fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<IoEvent>) -> std::io::Result<()> {
         let timeout = timeout.map(|t| Timespec { tv_sec: t.as_secs() as i64, tv_nsec: i64::from(t.subsec_nanos()) });
         self.raw.clear();
         events.clear();
@@ -97,7 +97,7 @@ impl Backend for Epoll {
             debug_assert!(events.len() < events.capacity(), "the owner's list is shorter than events_max");
             let flags = raw.flags;
             let broken = flags.intersects(epoll::EventFlags::ERR | epoll::EventFlags::HUP);
-            events.push(Event {
+            events.push(IoEvent {
                 token: Token(token),
                 readable: broken || flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::RDHUP),
                 writable: broken || flags.contains(epoll::EventFlags::OUT),

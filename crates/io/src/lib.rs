@@ -58,7 +58,7 @@ impl Token {
 
 /// An event of one connection, as [`Backend::wait`] reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct IoEvent {
     /// The token that the connection was attached with.
     pub token: Token,
     /// Bytes, or the end of the stream, can be received.
@@ -135,7 +135,7 @@ pub trait Backend {
 
     /// Waits until a stream is ready, a [`waker::Waker`] was rung or `timeout` has passed (`None`: no timeout). Fills
     /// `events` up to its capacity and never grows it.
-    fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> std::io::Result<()>;
+    fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<IoEvent>) -> std::io::Result<()>;
 
     /// Receives into a buffer of the caller, which must not be empty.
     fn receive(&mut self, stream: &Self::Stream, into: &mut [u8]) -> Received;

@@ -10,7 +10,7 @@
 //! requested. Everything else is as hostile as the seed decides: fragments, delays, spurious events, events in any
 //! order, sends cut anywhere. Time is a number that [`Backend::wait`] advances.
 
-use crate::{Backend, Detached, Event, Received, Sent, Token};
+use crate::{Backend, Detached, IoEvent, Received, Sent, Token};
 use base::prng::Prng;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -199,7 +199,7 @@ impl Net {
     }
 
     /// Moves edges into `events`, in an order that the seed decides.
-    fn report(&mut self, events: &mut Vec<Event>, events_max: usize) {
+    fn report(&mut self, events: &mut Vec<IoEvent>, events_max: usize) {
         let count = self.wires.len();
         if count == 0 {
             return;
@@ -215,7 +215,7 @@ impl Net {
             let writable = (wire.edge_out && wire.want_writable) || wire.reset;
             if wire.edge_in || (wire.edge_out && wire.want_writable) || idle {
                 let hangup = wire.ended || wire.reset;
-                events.push(Event { token, readable: wire.edge_in || idle, writable, hangup });
+                events.push(IoEvent { token, readable: wire.edge_in || idle, writable, hangup });
                 (wire.edge_in, wire.edge_out) = (false, wire.edge_out && !writable);
             }
         }
@@ -260,7 +260,7 @@ impl Backend for Sim {
         streams.into_iter().map(take).collect()
     }
 
-    fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> std::io::Result<()> {
+    fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<IoEvent>) -> std::io::Result<()> {
         let net = &mut *self.net.borrow_mut();
         events.clear();
         net.clock_ns.fetch_add(1_000, Relaxed);

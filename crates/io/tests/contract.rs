@@ -5,7 +5,7 @@ use gannet_io::epoll::{self, Epoll};
 use gannet_io::listen::{Accepted, AcceptedStream, ListenAddr, Listener};
 use gannet_io::uring::{self, Detours, HELD_MAX, INBOUND_BYTES, INBOUND_MAX, OUTBOUND_BYTES, OUTBOUND_MAX, Uring};
 use gannet_io::waker::Waker;
-use gannet_io::{Backend, Detached, Event, Received, Sent, Token, allocation};
+use gannet_io::{Backend, Detached, IoEvent, Received, Sent, Token, allocation};
 use std::io::{IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Mutex;
@@ -23,7 +23,7 @@ struct Bench<B: Backend<Stream = AcceptedStream>> {
     io: B,
     waker: Waker,
     listener: Listener,
-    events: Vec<Event>,
+    events: Vec<IoEvent>,
 }
 
 trait Kind: Backend<Stream = AcceptedStream> + Sized {
@@ -79,7 +79,7 @@ impl<B: Kind> Bench<B> {
     }
 
     /// Waits for an event that `wanted` accepts, and discards all others.
-    fn until(&mut self, what: &str, mut wanted: impl FnMut(&Event) -> bool) -> Event {
+    fn until(&mut self, what: &str, mut wanted: impl FnMut(&IoEvent) -> bool) -> IoEvent {
         let begun = Instant::now();
         loop {
             self.io.wait(TICK, &mut self.events).unwrap();
@@ -90,7 +90,7 @@ impl<B: Kind> Bench<B> {
         }
     }
 
-    fn readable(&mut self, token: Token) -> Event {
+    fn readable(&mut self, token: Token) -> IoEvent {
         self.until("readable", |event| event.token == token && event.readable)
     }
 

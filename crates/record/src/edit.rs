@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::coding::Coded;
-use crate::read::{END_BYTES, ENDS, MORE, Place, find, name_of, push_number};
+use crate::read::{BinRange, END_BYTES, ENDS, MORE, find, name_of, push_number};
 use crate::sets::{self, InSet};
 use crate::tree::{self, Finished, LARGE_BYTES, NO_END, Parts, Source, TreeEdit};
 use crate::{Bin, Damaged, Kind, Name, Record, Value, coding};
@@ -36,14 +36,14 @@ pub struct Edit<'e> {
 }
 
 /// The bins under construction, from offset `from` of `to` on.
-struct Body<'b> {
+struct BinsUnderEdit<'b> {
     to: &'b mut Vec<u8>,
     from: usize,
     now_ms: u64,
 }
 
-impl Body<'_> {
-    fn find(&self, name: &Coded<'_>) -> Result<Option<Place>, Damaged> {
+impl BinsUnderEdit<'_> {
+    fn find(&self, name: &Coded<'_>) -> Result<Option<BinRange>, Damaged> {
         find(&self.to[self.from..], name, self.now_ms)
     }
 
@@ -182,7 +182,7 @@ impl<'e> Edit<'e> {
     fn copy_live(&mut self, bins: &[u8]) -> Result<(), Damaged> {
         let mut at = 0;
         while at < bins.len() {
-            let place = Place::at(bins, at)?;
+            let place = BinRange::at(bins, at)?;
             if place.is_live(self.now_ms) {
                 self.has_ends |= place.end_ms.is_some();
                 self.to.extend_from_slice(&bins[place.whole()]);
@@ -198,11 +198,11 @@ impl<'e> Edit<'e> {
     }
 
     /// Returns the bins that hold this name, or would hold it.
-    fn body_of(&mut self, name: &Name<'_>) -> Result<Body<'_>, Damaged> {
+    fn body_of(&mut self, name: &Name<'_>) -> Result<BinsUnderEdit<'_>, Damaged> {
         let now_ms = self.now_ms;
         Ok(match &mut self.tree {
-            None => Body { to: self.to, from: self.body, now_ms },
-            Some(tree) => Body { to: tree.leaf_mut(crate::hash(name.text), now_ms)?, from: 0, now_ms },
+            None => BinsUnderEdit { to: self.to, from: self.body, now_ms },
+            Some(tree) => BinsUnderEdit { to: tree.leaf_mut(crate::hash(name.text), now_ms)?, from: 0, now_ms },
         })
     }
 
@@ -268,7 +268,7 @@ impl<'e> Edit<'e> {
         let old = self.to.split_off(self.body);
         let mut at = 0;
         while at < old.len() {
-            let place = Place::at(&old, at)?;
+            let place = BinRange::at(&old, at)?;
             let name = name_of(&old[place.name..place.value], self.set)?;
             match places.get(name.text(&mut digits)) {
                 None => self.to.extend_from_slice(&old[place.whole()]),
@@ -390,7 +390,7 @@ impl<'e> Edit<'e> {
 pub(crate) fn tally(bins: &[u8]) -> Result<(u64, u64), Damaged> {
     let (mut at, mut count, mut first_end) = (0, 0, NO_END);
     while at < bins.len() {
-        let place = Place::at(bins, at)?;
+        let place = BinRange::at(bins, at)?;
         (count, first_end) = (count + 1, first_end.min(place.end_ms.unwrap_or(NO_END)));
         at = place.end;
     }

@@ -18,11 +18,11 @@ const PAGE: usize = 128;
 /// A page with fewer entries is merged with a neighbour if that leaves a quarter of a page free.
 const PAGE_MIN: usize = PAGE / 4;
 /// Bytes that one page takes: its entries, its count, its slot in the directory and its slot in the free list.
-const PAGE_BYTES: usize = PAGE * size_of::<Entry>() + 2 + 4 + 4;
+const PAGE_BYTES: usize = PAGE * size_of::<IndexPosting>() + 2 + 4 + 4;
 
 /// The index entry of one record's bin value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Entry {
+pub struct IndexPosting {
     /// The order of the value.
     pub order: u64,
     /// A number that distinguishes texts of equal order.
@@ -57,11 +57,14 @@ impl IndexType {
     }
 
     /// Returns the first and the last entry that values from `low` to `high` can have.
-    pub fn range(self, low: &Value<'_>, high: &Value<'_>) -> Option<(Entry, Entry)> {
+    pub fn range(self, low: &Value<'_>, high: &Value<'_>) -> Option<(IndexPosting, IndexPosting)> {
         let (low_place, high_place) = (self.place(low)?, self.place(high)?);
         let is_one = low == high;
         let (from, to) = if is_one { (low_place.1, high_place.1) } else { (0, u64::MAX) };
-        Some((Entry { order: low_place.0, more: from, key: 0 }, Entry { order: high_place.0, more: to, key: u64::MAX }))
+        Some((
+            IndexPosting { order: low_place.0, more: from, key: 0 },
+            IndexPosting { order: high_place.0, more: to, key: u64::MAX },
+        ))
     }
 }
 
@@ -72,7 +75,7 @@ pub struct IndexFull;
 /// An ordered collection of entries.
 #[derive(Debug, Default)]
 pub struct Index {
-    entries: Vec<Entry>,
+    entries: Vec<IndexPosting>,
     counts: Vec<u16>,
     directory: Vec<u32>,
     free: Vec<u32>,
@@ -104,13 +107,13 @@ impl Index {
         self.len == 0
     }
 
-    fn page(&self, place: usize) -> &[Entry] {
+    fn page(&self, place: usize) -> &[IndexPosting] {
         let number = self.directory[place] as usize;
         &self.entries[number * PAGE..][..usize::from(self.counts[number])]
     }
 
     /// Returns the directory position of the page that holds an entry, or would hold it.
-    fn place_of(&self, entry: &Entry) -> usize {
+    fn place_of(&self, entry: &IndexPosting) -> usize {
         let behind = self.directory.partition_point(|number| self.entries[*number as usize * PAGE] <= *entry);
         behind.saturating_sub(1)
     }
@@ -123,7 +126,7 @@ impl Index {
             return Err(IndexFull);
         }
         self.counts.push(0);
-        self.entries.resize(self.counts.len() * PAGE, Entry::default());
+        self.entries.resize(self.counts.len() * PAGE, IndexPosting::default());
         Ok(self.counts.len() as u32 - 1)
     }
 
@@ -131,7 +134,7 @@ impl Index {
     ///
     /// # Errors
     /// [`IndexFull`]. The index is unchanged.
-    pub fn insert(&mut self, entry: Entry) -> Result<bool, IndexFull> {
+    pub fn insert(&mut self, entry: IndexPosting) -> Result<bool, IndexFull> {
         if self.directory.is_empty() {
             let number = self.take_page()?;
             self.directory.push(number);
@@ -165,7 +168,7 @@ impl Index {
     }
 
     /// Removes the entry and returns whether it existed.
-    pub fn remove(&mut self, entry: &Entry) -> bool {
+    pub fn remove(&mut self, entry: &IndexPosting) -> bool {
         if self.directory.is_empty() {
             return false;
         }
@@ -204,7 +207,7 @@ impl Index {
     }
 
     /// Returns the entries from `from` to `to`, both inclusive, in order.
-    pub fn range(&self, from: Entry, to: Entry) -> impl Iterator<Item = Entry> + '_ {
+    pub fn range(&self, from: IndexPosting, to: IndexPosting) -> impl Iterator<Item = IndexPosting> + '_ {
         let place = if self.directory.is_empty() { 0 } else { self.place_of(&from) };
         (place..self.directory.len())
             .flat_map(move |place| self.page(place).iter().copied())
@@ -213,8 +216,8 @@ impl Index {
     }
 
     /// Returns the first entry after `entry`, or the very first entry if there is none.
-    pub fn next(&self, entry: Entry) -> Option<Entry> {
-        let last = Entry { order: u64::MAX, more: u64::MAX, key: u64::MAX };
+    pub fn next(&self, entry: IndexPosting) -> Option<IndexPosting> {
+        let last = IndexPosting { order: u64::MAX, more: u64::MAX, key: u64::MAX };
         let behind = self.range(entry, last).find(|there| *there > entry);
         behind.or_else(|| self.directory.first().and_then(|_| self.page(0).first().copied()))
     }
@@ -235,7 +238,7 @@ mod tests {
                 // The index fills and empties alternately; some seeds insert in order.
                 let fills = step / 5000 % 2 == 0;
                 let order = if seed % 4 == 0 { step } else { prng.below(300) };
-                let entry = Entry { order, more: 0, key: prng.below(30) };
+                let entry = IndexPosting { order, more: 0, key: prng.below(30) };
                 if prng.below(4) > 0 && fills || prng.below(4) == 0 {
                     match index.insert(entry) {
                         Ok(is_new) => assert_eq!(is_new, model.insert(entry)),
@@ -251,8 +254,8 @@ mod tests {
                 }
                 assert_eq!(index.len(), model.len());
                 if step % 500 == 0 {
-                    let from = Entry { order: prng.below(300), more: 0, key: prng.below(30) };
-                    let to = Entry { order: from.order + prng.below(100), more: 0, key: 9 };
+                    let from = IndexPosting { order: prng.below(300), more: 0, key: prng.below(30) };
+                    let to = IndexPosting { order: from.order + prng.below(100), more: 0, key: 9 };
                     let told: Vec<_> = index.range(from, to).collect();
                     let wanted: Vec<_> = model.iter().filter(|entry| (from..=to).contains(entry)).copied().collect();
                     assert_eq!(told, wanted);

@@ -45,7 +45,7 @@ mod value;
 pub use collection::{DEPTH_MAX, List, Map, Values, push_value};
 pub use edit::{Edit, bin_bytes_max};
 pub use filter::{FILTER_BYTES_MAX, Filter, FilterError};
-pub use index::{Entry, Index, IndexFull, IndexType};
+pub use index::{Index, IndexFull, IndexPosting, IndexType};
 pub use kind::Kind;
 pub use read::{ANSWER_BYTES_A_BYTE, Bin, Bins, Record};
 pub use sets::{

@@ -63,7 +63,7 @@ impl Bin<'_> {
 
 /// Offsets of the parts of a bin, in bytes from the first bin.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct BinRange {
     pub(crate) start: usize,
     pub(crate) name: usize,
     pub(crate) value: usize,
@@ -71,7 +71,7 @@ pub(crate) struct Place {
     pub(crate) end_ms: Option<u64>,
 }
 
-impl Place {
+impl BinRange {
     /// Reads the bin that begins at `start` of `body`.
     #[inline]
     pub(crate) fn at(body: &[u8], start: usize) -> Result<Self, Damaged> {
@@ -140,16 +140,16 @@ pub(crate) fn push_number(mut number: u32, to: &mut Vec<u8>) {
 
 /// Finds the bin with this name, if it is live at `now_ms`.
 #[inline]
-pub(crate) fn find(body: &[u8], name: &Coded<'_>, now_ms: u64) -> Result<Option<Place>, Damaged> {
+pub(crate) fn find(body: &[u8], name: &Coded<'_>, now_ms: u64) -> Result<Option<BinRange>, Damaged> {
     find_between(body, 0..body.len(), name, now_ms)
 }
 
 /// Finds the bin with this name among those that begin within `bounds`. A bin must begin at the start of `bounds`.
 #[inline]
-fn find_between(body: &[u8], bounds: Range<usize>, name: &Coded<'_>, now_ms: u64) -> Result<Option<Place>, Damaged> {
+fn find_between(body: &[u8], bounds: Range<usize>, name: &Coded<'_>, now_ms: u64) -> Result<Option<BinRange>, Damaged> {
     let mut at = bounds.start;
     while at < bounds.end {
-        let place = Place::at(body, at)?;
+        let place = BinRange::at(body, at)?;
         if name.begins(&body[place.name..place.value]) && place.is_live(now_ms) {
             return Ok(Some(place));
         }
@@ -339,7 +339,7 @@ impl<'r> Record<'r> {
         let (mut at, mut count) = (0, 0);
         while at < self.body.len() {
             if self.body[at] == END {
-                let place = Place::at(self.body, at)?;
+                let place = BinRange::at(self.body, at)?;
                 count += usize::from(place.is_live(now_ms));
                 at = place.end;
                 continue;
@@ -412,7 +412,7 @@ impl<'r> Bins<'r> {
                 }
                 continue;
             }
-            let bin = Place::at(self.body, self.at).and_then(|place| {
+            let bin = BinRange::at(self.body, self.at).and_then(|place| {
                 self.at = place.end;
                 if place.is_live(self.now_ms) { place.bin(self.body, self.set).map(Some) } else { Ok(None) }
             });

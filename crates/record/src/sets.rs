@@ -194,11 +194,11 @@ pub struct Sets {
     chains: [AtomicU16; CHAINS],
     sets: Box<[OnceLock<Box<Set>>]>,
     /// Number of sets, and number of bin names in all of them.
-    counts: Mutex<Counts>,
+    counts: Mutex<SetCounts>,
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct SetCounts {
     sets: usize,
     names: usize,
 }

@@ -19,7 +19,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::read::{Place, name_of};
+use crate::read::{BinRange, name_of};
 use crate::sets::InSet;
 use crate::{Damaged, Digits};
 
@@ -105,12 +105,12 @@ impl<'r> Entries<'r> {
         self.0.len() / ENTRY_BYTES
     }
 
-    fn at(&self, number: usize) -> Entry {
+    fn at(&self, number: usize) -> LeafEntry {
         let bytes = &self.0[number * ENTRY_BYTES..][..ENTRY_BYTES];
         let (from, part) = (bytes[..4].try_into().expect("four"), bytes[4..12].try_into().expect("eight"));
         let end = bytes[12..].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte));
         let first_end = if end == ENTRY_NO_END { NO_END } else { end };
-        Entry { from: u32::from_le_bytes(from), part: u64::from_le_bytes(part), first_end }
+        LeafEntry { from: u32::from_le_bytes(from), part: u64::from_le_bytes(part), first_end }
     }
 
     /// Returns the index of the entry whose range of hashes contains `hash`.
@@ -127,20 +127,20 @@ impl<'r> Entries<'r> {
         low
     }
 
-    fn iter(self) -> impl Iterator<Item = Entry> {
+    fn iter(self) -> impl Iterator<Item = LeafEntry> {
         (0..self.len()).map(move |number| self.at(number))
     }
 }
 
 /// One entry: the lowest hash of its range, the number of its part, and a lower bound for the first end there.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct LeafEntry {
     from: u32,
     part: u64,
     first_end: u64,
 }
 
-impl Entry {
+impl LeafEntry {
     fn push(self, to: &mut Vec<u8>) {
         to.extend_from_slice(&self.from.to_le_bytes());
         to.extend_from_slice(&self.part.to_le_bytes());
@@ -154,7 +154,7 @@ impl Entry {
 }
 
 /// Returns the earliest end among all entries.
-fn first_end(entries: &[Entry]) -> u64 {
+fn first_end(entries: &[LeafEntry]) -> u64 {
     entries.iter().map(|entry| entry.first_end).min().unwrap_or(NO_END)
 }
 
@@ -215,7 +215,7 @@ impl<'r> Tree<'r> {
         for leaf in self.due(now_ms) {
             let (leaf, mut at) = (leaf?.1, 0);
             while at < leaf.len() {
-                let place = Place::at(leaf, at)?;
+                let place = BinRange::at(leaf, at)?;
                 ended += u64::from(!place.is_live(now_ms));
                 at = place.end;
             }
@@ -313,7 +313,7 @@ impl<'r> Iterator for Leaves<'r> {
 fn hashed(body: &[u8], set: Option<InSet<'_>>) -> Result<Vec<(u32, Range<usize>)>, Damaged> {
     let (mut at, mut bins, mut digits) = (0, Vec::new(), Digits::new());
     while at < body.len() {
-        let place = Place::at(body, at)?;
+        let place = BinRange::at(body, at)?;
         let name = name_of(&body[place.name..place.value], set)?;
         bins.push((crate::hash(name.text(&mut digits)), place.whole()));
         at = place.end;
@@ -341,24 +341,24 @@ fn cut(from: u32, body: &[u8], set: Option<InSet<'_>>) -> Result<Vec<(u32, Vec<u
 
 /// A leaf of a page under construction: unchanged, or new.
 enum Leaf {
-    There(Entry),
+    There(LeafEntry),
     New(u32, Vec<u8>),
 }
 
 /// A page under construction: unchanged with its entry in the root, or new with its leaves' entries.
 enum Page {
-    There(Entry),
-    New(u32, Vec<Entry>),
+    There(LeafEntry),
+    New(u32, Vec<LeafEntry>),
 }
 
 impl Leaf {
     /// Writes the leaf if it is new, and returns its entry.
-    fn entry(self, source: &dyn Source, parts: &mut Parts) -> Result<Entry, Damaged> {
+    fn entry(self, source: &dyn Source, parts: &mut Parts) -> Result<LeafEntry, Damaged> {
         match self {
             Self::There(entry) => Ok(entry),
             Self::New(from, body) => {
                 let first_end = crate::edit::tally(&body)?.1;
-                Ok(Entry { from, part: parts.add(source, |to| to.extend_from_slice(&body)), first_end })
+                Ok(LeafEntry { from, part: parts.add(source, |to| to.extend_from_slice(&body)), first_end })
             }
         }
     }
@@ -373,7 +373,7 @@ pub(crate) enum Finished {
 }
 
 /// The entry that stands for the page of a tree with one level.
-const NO_PAGE: Entry = Entry { from: 0, part: 0, first_end: NO_END };
+const NO_PAGE: LeafEntry = LeafEntry { from: 0, part: 0, first_end: NO_END };
 
 /// A tree under change.
 #[derive(Debug)]
@@ -392,7 +392,7 @@ impl<'e> TreeEdit<'e> {
     fn place(&self, hash: u32) -> Result<(usize, u32, u64), Damaged> {
         let number = self.tree.page_of(hash);
         let page = self.tree.page(number)?;
-        let Entry { from, part, .. } = page.at(page.find(hash));
+        let LeafEntry { from, part, .. } = page.at(page.find(hash));
         Ok((number, from, part))
     }
 
@@ -411,7 +411,7 @@ impl<'e> TreeEdit<'e> {
         if !self.changed.contains_key(&(page, from)) {
             let (old, mut leaf, mut at) = (self.tree.part(part)?, Vec::new(), 0);
             while at < old.len() {
-                let place = Place::at(old, at)?;
+                let place = BinRange::at(old, at)?;
                 if place.is_live(now_ms) {
                     leaf.extend_from_slice(&old[place.whole()]);
                 } else {
@@ -431,14 +431,14 @@ impl<'e> TreeEdit<'e> {
         }
         let mut all = Vec::new();
         for page in 0..self.tree.pages() {
-            for Entry { from, part, .. } in self.tree.page(page)?.iter() {
+            for LeafEntry { from, part, .. } in self.tree.page(page)?.iter() {
                 let leaf = match self.changed.get(&(page, from)) {
                     Some(leaf) => leaf,
                     None => self.tree.part(part)?,
                 };
                 let mut at = 0;
                 while at < leaf.len() {
-                    let place = Place::at(leaf, at)?;
+                    let place = BinRange::at(leaf, at)?;
                     if place.is_live(now_ms) {
                         all.extend_from_slice(&leaf[place.whole()]);
                     }
@@ -452,7 +452,7 @@ impl<'e> TreeEdit<'e> {
     /// Returns the leaves of a page. Changed leaves are split or merged as needed.
     fn leaves_of(&mut self, page: usize, set: Option<InSet<'_>>, parts: &mut Parts) -> Result<Vec<Leaf>, Damaged> {
         let mut leaves: Vec<Leaf> = Vec::new();
-        for entry @ Entry { from, part, .. } in self.tree.page(page)?.iter() {
+        for entry @ LeafEntry { from, part, .. } in self.tree.page(page)?.iter() {
             let Some(body) = self.changed.remove(&(page, from)) else {
                 leaves.push(Leaf::There(entry));
                 continue;
@@ -495,7 +495,7 @@ impl<'e> TreeEdit<'e> {
             let first = *from;
             leaves.remove(0);
             match &mut leaves[0] {
-                Leaf::There(Entry { from, .. }) | Leaf::New(from, _) => *from = first,
+                Leaf::There(LeafEntry { from, .. }) | Leaf::New(from, _) => *from = first,
             }
         }
         Ok(leaves)
@@ -580,7 +580,7 @@ fn put_root(
                 Page::New(from, entries) => {
                     let first_end = first_end(&entries);
                     let fill = |to: &mut Vec<u8>| entries.into_iter().for_each(|entry| entry.push(to));
-                    Entry { from, part: parts.add(source, fill), first_end }
+                    LeafEntry { from, part: parts.add(source, fill), first_end }
                 }
             });
             (2, entries.collect())
@@ -592,7 +592,7 @@ fn put_root(
     let ends = first_end(&root);
     root.into_iter()
         .enumerate()
-        .for_each(|(at, entry)| Entry { from: if at == 0 { 0 } else { entry.from }, ..entry }.push(to));
+        .for_each(|(at, entry)| LeafEntry { from: if at == 0 { 0 } else { entry.from }, ..entry }.push(to));
     Ok(ends)
 }
 

@@ -106,7 +106,7 @@ pub use durable::file::notes::NoteFault;
 pub use durable::file::{FileFault, IndexPlace, Power, StoreFile, file_fits};
 pub use durable::rebuild::{RebuildProgress, RebuildStep, Rebuilder};
 pub use durable::reopen::Reopened;
-pub use durable::tier_ground::TierGround;
+pub use durable::tier_ground::TierBacking;
 pub use heap::config::{StartError, StoreConfig};
 pub use heap::memory::ResizeError;
 pub use heap::namespaces::{Terms, TermsError};

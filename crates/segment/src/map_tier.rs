@@ -41,12 +41,12 @@ pub(crate) const PLAN_FOUND: TierPlan = TierPlan {
 /// store's file has that as it was: `finding | deferred | a word for each block`.
 #[derive(Debug, Default)]
 pub(crate) struct MapTier {
-    state: Mutex<State>,
+    state: Mutex<MapTierState>,
     room: Mutex<Option<Arc<TierRoom>>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct MapTierState {
     items: HashMap<u16, (u64, Vec<u8>, Parts)>,
     next: u16,
     done: Vec<TierRead>,
@@ -62,7 +62,7 @@ struct State {
 }
 
 impl MapTier {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, MapTierState> {
         self.state.lock().expect("no thread panics")
     }
 
@@ -91,8 +91,8 @@ impl MapTier {
     /// Returns a tier with the same items, for the store of an image.
     #[cfg_attr(shuttle, allow(dead_code, reason = "models lie in no file"))]
     pub(crate) fn copy(&self) -> Self {
-        let State { items, next, from, .. } = &*self.state();
-        let state = State { items: items.clone(), next: *next, from: *from, ..State::default() };
+        let MapTierState { items, next, from, .. } = &*self.state();
+        let state = MapTierState { items: items.clone(), next: *next, from: *from, ..MapTierState::default() };
         Self { state: Mutex::new(state), ..Self::default() }
     }
 

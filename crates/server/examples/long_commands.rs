@@ -28,7 +28,7 @@ use common::redis::request;
 use lab::Lab;
 use std::io::Write;
 use std::process::ExitCode;
-use table::{Entry, Group};
+use table::{BystanderCase, Group};
 
 /// Keys, fields and records of the commands that walk over all of them.
 const SCALE: usize = 10_000;
@@ -44,7 +44,7 @@ fn say(line: &str) {
 }
 
 /// Runs a command; returns false if the gate has ended.
-fn run(lab: &mut Lab, entry: &Entry) -> bool {
+fn run(lab: &mut Lab, entry: &BystanderCase) -> bool {
     let client = lab.world.connect(lab::protocol(entry));
     lab.world.iterations(3);
     say(&format!("{}\t{}\t{:?}", entry.name, entry.units, entry.unit));

@@ -37,19 +37,19 @@ pub(crate) fn run(shared: &Arc<Shared>, mut background: Background, clock: &Cloc
     let mut finds = false;
     while !shared.threads.stop.workers_gone() {
         let (begun, cpu_begun) = (clock.ticks(), cpu_ns());
-        shared.follow_wall();
+        shared.detect_clock_step();
         let mut over = || clock.ns_between(begun, clock.ticks()) >= SLICE_NS;
         let report = background.slice(clock.unix(), &mut over);
         shared.background.add(report.kind, clock.ns_between(begun, clock.ticks()), cpu_ns() - cpu_begun);
         evictions.publish(shared);
         if rebuilds && !shared.store.is_rebuilding() {
             rebuilds = false;
-            tell_whole(shared, clock);
+            log_index_rebuilt(shared, clock);
             finds = shared.store.is_finding();
         }
         if finds && !shared.store.is_finding() {
             finds = false;
-            tell_found(shared, clock);
+            log_flash_found(shared, clock);
         }
         if shared.delayed_flush.take_refused() {
             // A worker retries the flush every millisecond, and must not meet a slice each time.
@@ -64,7 +64,7 @@ pub(crate) fn run(shared: &Arc<Shared>, mut background: Background, clock: &Cloc
 }
 
 /// Logs that the index is rebuilt, and the items that were not found.
-fn tell_whole(shared: &Shared, clock: &Clock) {
+fn log_index_rebuilt(shared: &Shared, clock: &Clock) {
     let progress = shared.store.rebuild_progress().unwrap_or_default();
     let ms = clock.unix().ms_since(shared.started);
     let (items, torn, dropped) = (progress.items, progress.torn, progress.segments_dropped);
@@ -75,7 +75,7 @@ fn tell_whole(shared: &Shared, clock: &Clock) {
 }
 
 /// Logs that the items on flash are found again, and those that were not found.
-fn tell_found(shared: &Shared, clock: &Clock) {
+fn log_flash_found(shared: &Shared, clock: &Clock) {
     let progress = shared.store.rebuild_progress().unwrap_or_default();
     let ms = clock.unix().ms_since(shared.started);
     let counts = shared.threads.flash.as_ref().map(|flash| flash.counts()).unwrap_or_default();
@@ -105,7 +105,7 @@ pub(crate) fn populate(shared: &Arc<Shared>, mut populator: Populator, clock: &C
                      allows; free space there"
                 );
             }
-            command::keyspace::metadata::Kept::shorten(&shared.store);
+            command::keyspace::metadata::PersistedMetadata::shorten(&shared.store);
             std::thread::park_timeout(POPULATE_SLEEP);
         }
     }

@@ -31,7 +31,7 @@
 
 use crate::shared::Shared;
 use command::context::LINE_BYTES_MAX;
-use command::memory::budget::{Budget, Kind, SetAside};
+use command::memory::budget::{Budget, MemoryUse, SetAside};
 use command::visit::out::{BIG_BYTES_MIN, OPS_MAX, OUT_BYTES, OpTimes, OutBuffer};
 use std::sync::Arc;
 
@@ -239,7 +239,7 @@ impl Buffers {
             self.aside.add_bytes(bytes);
             // The worker has its own share, so that other clients' memory does not close its slow clients. The share
             // still counts in the total, so that other clients are refused sooner.
-            self.budget.take(Kind::Requests, bytes);
+            self.budget.take(MemoryUse::Requests, bytes);
         }
         fits
     }
@@ -248,7 +248,7 @@ impl Buffers {
     fn release(&self, bytes: u64) {
         debug_assert!(bytes <= self.aside.bytes(), "more is released than was reserved");
         self.aside.add_bytes(bytes.wrapping_neg());
-        self.budget.release(Kind::Requests, bytes);
+        self.budget.release(MemoryUse::Requests, bytes);
     }
 
     /// Moves the bytes of `input` from its lent block into an allocation of their size. If `receives`, the allocation

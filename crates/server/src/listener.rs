@@ -3,7 +3,7 @@
 //! Only the acceptor counts the connections of each worker: those that it assigned minus those that the worker reports
 //! as ended. So no worker gets more connections than its table holds, whatever the order in which they end.
 
-use crate::handover::{Arrival, Carried, Moved};
+use crate::handover::{Arrival, HandoverConnection, ReleasedConnection};
 use crate::shared::Shared;
 use command::clients::endpoint::Endpoint;
 use command::shared::WorkerShared;
@@ -39,7 +39,7 @@ pub(crate) struct Acceptor {
     /// A bit for each worker that was assigned connections since it was woken.
     pub(crate) to_wake: u128,
     /// Connections that were taken over, to be assigned first.
-    pub(crate) moved: Vec<Moved<AcceptedStream>>,
+    pub(crate) moved: Vec<ReleasedConnection<AcceptedStream>>,
     /// The signal to begin. If the sender is dropped, the acceptor never begins.
     pub(crate) go: Receiver<()>,
     /// A reserved file descriptor. If no other is left, a client can still be refused with an error.
@@ -117,7 +117,7 @@ impl Acceptor {
     fn hand_over_moved(&mut self) {
         let moved = std::mem::take(&mut self.moved);
         let (listening, others): (Vec<_>, Vec<_>) = moved.into_iter().partition(|moved| moved.carried.listens());
-        for Moved { stream, carried, .. } in listening {
+        for ReleasedConnection { stream, carried, .. } in listening {
             self.hand_over(stream, carried.endpoint, Some(carried));
         }
         self.wake_workers();
@@ -126,7 +126,7 @@ impl Acceptor {
         while self.shared.workers.iter().map(taken).sum::<u64>() < self.handed.iter().sum() && Instant::now() < end {
             std::thread::sleep(INTAKE_FULL_PAUSE);
         }
-        for Moved { stream, carried, .. } in others {
+        for ReleasedConnection { stream, carried, .. } in others {
             self.hand_over(stream, carried.endpoint, Some(carried));
         }
         self.wake_workers();
@@ -137,7 +137,12 @@ impl Acceptor {
         self.handed[worker].saturating_sub(self.shared.workers[worker].counters.connections_closed.value())
     }
 
-    fn hand_over(&mut self, mut stream: AcceptedStream, mut endpoint: Endpoint, carried: Option<Arc<Carried>>) {
+    fn hand_over(
+        &mut self,
+        mut stream: AcceptedStream,
+        mut endpoint: Endpoint,
+        carried: Option<Arc<HandoverConnection>>,
+    ) {
         let open: u64 = (0..self.intakes.len()).map(|worker| self.load(worker)).sum();
         let connections_max = self.shared.live.connections_max.load(Relaxed);
         if open >= connections_max || !self.shared.namespaces.enter(endpoint.namespace) {
@@ -182,7 +187,7 @@ impl Acceptor {
 
     /// Refuses a connection that was taken over. If it has an unsent reply, it is closed without the refusal line,
     /// which would become part of that reply.
-    fn refuse_moved(&self, stream: AcceptedStream, endpoint: Endpoint, carried: Option<&Carried>) {
+    fn refuse_moved(&self, stream: AcceptedStream, endpoint: Endpoint, carried: Option<&HandoverConnection>) {
         if carried.is_some_and(|carried| !carried.output.is_empty()) {
             return self.shared.acceptor.rejected.add(1);
         }

@@ -11,7 +11,7 @@ struct Mount {
 
 /// The requirements on the file system.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked {
+pub struct Requirements {
     /// The size of the whole memory, in bytes.
     pub memory_bytes: u64,
     /// True if huge pages were requested.
@@ -22,11 +22,11 @@ pub struct Asked {
 const HUGE_FROM_BYTES: u64 = 1 << 30;
 
 /// Returns warnings about a file at `path`, a sentence each. Returns none if the file system is suitable or unknown.
-pub fn warnings(path: &Path, asked: Asked) -> Vec<String> {
+pub fn warnings(path: &Path, asked: Requirements) -> Vec<String> {
     let Ok(mounts) = std::fs::read_to_string("/proc/self/mountinfo") else { return Vec::new() };
     let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let shared_huge = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/shmem_enabled").unwrap_or_default();
-    mount_of(&mounts, &whole).map(|mount| judge(path, &mount, asked, &shared_huge)).unwrap_or_default()
+    mount_of(&mounts, &whole).map(|mount| check(path, &mount, asked, &shared_huge)).unwrap_or_default()
 }
 
 /// Returns the mount of a path: the one with the longest mount point that is a prefix of the path. Of several with the
@@ -49,7 +49,7 @@ fn mount_of(mounts: &str, path: &Path) -> Option<Mount> {
     found.map(|(_, mount)| mount)
 }
 
-fn judge(path: &Path, mount: &Mount, asked: Asked, shared_huge: &str) -> Vec<String> {
+fn check(path: &Path, mount: &Mount, asked: Requirements, shared_huge: &str) -> Vec<String> {
     let (path, kind) = (path.display(), &mount.kind[..]);
     let has = |option: &str| mount.options.iter().any(|own| own == option || own.starts_with(&format!("{option}=")));
     let line = match kind {
@@ -115,12 +115,17 @@ mod tests {
     fn said(path: &str, memory_bytes: u64) -> String {
         let path = Path::new(path);
         let mount = mount_of(MOUNTS, path).expect("a mount");
-        judge(path, &mount, Asked { memory_bytes, huge_pages: true }, "always within_size advise [never] deny force")
-            .join("; ")
+        check(
+            path,
+            &mount,
+            Requirements { memory_bytes, huge_pages: true },
+            "always within_size advise [never] deny force",
+        )
+        .join("; ")
     }
 
     #[test]
-    fn each_place_is_told_by_its_mount_and_a_good_one_is_not_told() {
+    fn unsuitable_mounts_are_warned_about() {
         for (path, memory_bytes, expected) in [
             ("/dev/shm/gannet", 16 << 30, "huge=advise tmpfs DIR"),
             ("/dev/shm/gannet", 64 << 20, ""),
@@ -137,8 +142,8 @@ mod tests {
             assert!(said.is_empty() == expected.is_empty() && said.contains(expected), "{path}: {said:?}");
         }
         let tmpfs = Mount { kind: "tmpfs".to_owned(), options: Vec::new() };
-        let asked = Asked { memory_bytes: 16 << 30, huge_pages: true };
-        assert!(judge(Path::new("/x"), &tmpfs, asked, "always [force]").is_empty());
-        assert!(judge(Path::new("/x"), &tmpfs, Asked { huge_pages: false, ..asked }, "[never]").is_empty());
+        let asked = Requirements { memory_bytes: 16 << 30, huge_pages: true };
+        assert!(check(Path::new("/x"), &tmpfs, asked, "always [force]").is_empty());
+        assert!(check(Path::new("/x"), &tmpfs, Requirements { huge_pages: false, ..asked }, "[never]").is_empty());
     }
 }

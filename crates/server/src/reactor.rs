@@ -1,7 +1,7 @@
 //! The selection of the workers' reactor. Each worker's thread chooses between the reactor types once.
 
 use crate::config::kinds::IoChoice;
-use crate::handover::{Arrival, Moved};
+use crate::handover::{Arrival, ReleasedConnection};
 use crate::shared::Shared;
 use crate::worker::{EVENTS_MAX, Worker, WorkerParts};
 use command::visit::clock::Clock;
@@ -67,7 +67,7 @@ impl Opened {
         intake: Receiver<Arrival<AcceptedStream>>,
         clock: Clock,
         sessions_max: usize,
-    ) -> Vec<Moved<AcceptedStream>> {
+    ) -> Vec<ReleasedConnection<AcceptedStream>> {
         match self {
             Self::Epoll(opened) => {
                 let io = opened.reactor(EVENTS_MAX);

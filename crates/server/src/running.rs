@@ -9,12 +9,12 @@ use io::waker::Waker;
 use protocol::resp::Version;
 
 use crate::config::kinds::IoChoice;
-use crate::handover::{Estate, Moved};
+use crate::handover::{HandoverState, ReleasedConnection};
 use crate::listener::{Acceptor, INTAKE_MAX, open_reserve};
 use crate::reactor;
 use crate::shared::Shared;
 use crate::start::config::{StartError, endpoints};
-use crate::start::opened::Known;
+use crate::start::opened::LoadedUsers;
 use crate::survey;
 use command::clients::endpoint::{Endpoint, Protocol};
 use command::push::mail::Subscriber;
@@ -22,13 +22,13 @@ use command::resp::enter_kept;
 use command::visit::clock::Clock;
 
 /// The listeners of a server, and the connections that were taken over.
-pub(crate) struct Doors {
+pub(crate) struct Endpoints {
     /// The listeners, in the order of the configuration.
     pub(crate) listeners: Vec<Listener>,
     /// Listeners of the other server that this server does not use.
     pub(crate) left: Vec<Listener>,
     /// Connections that were taken over.
-    pub(crate) connections: Vec<Moved<AcceptedStream>>,
+    pub(crate) connections: Vec<ReleasedConnection<AcceptedStream>>,
 }
 
 /// A running server. Dropping it stops it.
@@ -37,7 +37,7 @@ pub struct Running {
     io: IoChoice,
     addrs: Vec<ListenAddr>,
     acceptor: Option<JoinHandle<Vec<Listener>>>,
-    workers: Vec<JoinHandle<Vec<Moved<AcceptedStream>>>>,
+    workers: Vec<JoinHandle<Vec<ReleasedConnection<AcceptedStream>>>>,
     background: Option<JoinHandle<()>>,
     memory: Option<JoinHandle<()>>,
     survey: Option<JoinHandle<()>>,
@@ -78,7 +78,7 @@ pub enum Ended {
     /// It stopped.
     Stopped,
     /// It handed its state over to another process.
-    HandedOver(Estate),
+    HandedOver(HandoverState),
 }
 
 impl Running {
@@ -86,9 +86,9 @@ impl Running {
     pub(crate) fn prepare(
         shared: Arc<Shared>,
         background: segment::Background,
-        all: Doors,
+        all: Endpoints,
     ) -> Result<Prepared, StartError> {
-        let Doors { listeners, left, connections } = all;
+        let Endpoints { listeners, left, connections } = all;
         let mut running = Self {
             shared,
             io: IoChoice::Auto,
@@ -193,7 +193,7 @@ impl Running {
     fn spawn_workers(
         &mut self,
         listeners: Vec<Listener>,
-        moved: Vec<Moved<AcceptedStream>>,
+        moved: Vec<ReleasedConnection<AcceptedStream>>,
     ) -> Result<SyncSender<()>, StartError> {
         let shared = &self.shared;
         let clock = shared.clock();
@@ -282,25 +282,25 @@ impl Running {
     }
 
     /// Ends all threads and returns the state to hand over.
-    fn hand_over(&mut self, mut listeners: Vec<Listener>) -> Estate {
+    fn hand_over(&mut self, mut listeners: Vec<Listener>) -> HandoverState {
         listeners.iter_mut().for_each(|listener| listener.share(true));
         self.shared.threads.hand_over();
         let mut connections = self.join_all();
-        self.settle(&mut connections);
+        self.complete_connections(&mut connections);
         let devices = self.shared.flash_files.clone();
         let users = self.shared.users.unsaved();
-        let known = Some(Known { auth: self.shared.auth.clone(), rights: self.shared.users.lines() });
+        let known = Some(LoadedUsers { auth: self.shared.auth.clone(), rights: self.shared.users.lines() });
         let memory = self.shared.store.leave();
         let index = self.shared.store.leave_index().unwrap_or_else(|error| {
             tracing::warn!("cannot copy the index for the new process: {error}; it will rebuild the index");
             None
         });
-        Estate { listeners, memory, index, devices, users, known, connections }
+        HandoverState { listeners, memory, index, devices, users, known, connections }
     }
 
     /// Completes the state of the connections that have left, once the last worker has ended. Adds the messages that
     /// were published for them, and compares the keys that they watch.
-    fn settle(&self, connections: &mut Vec<Moved<AcceptedStream>>) {
+    fn complete_connections(&self, connections: &mut Vec<ReleasedConnection<AcceptedStream>>) {
         let now = self.shared.now();
         let mut handle = self.shared.store.handle().ok();
         // A subscriber that is too far behind is closed, as in normal operation.
@@ -308,7 +308,7 @@ impl Running {
         for moved in connections.iter_mut() {
             let carried = Arc::make_mut(&mut moved.carried);
             if let Some(subscriber) = moved.subscriber.take() {
-                let version = if carried.speaks_3 { Version::Resp3 } else { Version::Resp2 };
+                let version = if carried.is_resp3 { Version::Resp3 } else { Version::Resp2 };
                 let mut part = [0; 4096];
                 while subscriber.has_mail() {
                     let bytes = subscriber.take(&mut part, version);
@@ -327,7 +327,7 @@ impl Running {
     }
 
     /// Joins all threads. Returns the connections that have left.
-    fn join_all(&mut self) -> Vec<Moved<AcceptedStream>> {
+    fn join_all(&mut self) -> Vec<ReleasedConnection<AcceptedStream>> {
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();
         }

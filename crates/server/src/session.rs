@@ -1,7 +1,7 @@
 //! One connection, and the table of a worker's connections.
 
 use crate::buffers::{BYTES_A_CONNECTION_MAX, Input};
-use crate::handover::Early;
+use crate::handover::EarlyInput;
 use command::clients::endpoint::Endpoint;
 use command::session::SessionState;
 use command::visit::clock::Ticks;
@@ -11,7 +11,7 @@ use segment::Awaited;
 
 /// The list that contains a session. A session is in at most one list, so no list is longer than the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum SessionPlace {
     /// No list: an event will resume the session.
     Idle,
     /// Waiting to be served in this iteration or the next.
@@ -19,7 +19,7 @@ pub(crate) enum Place {
     /// Waiting for the next iteration: the store could not execute its request in this one.
     Parked,
     /// Waiting for a read from flash to complete, or to start.
-    Coming,
+    AwaitsFlash,
     /// Waiting for a buffer.
     Waiting,
     /// In the batch that is being served.
@@ -64,11 +64,11 @@ pub(crate) struct Session<S> {
     pub(crate) stream: Option<S>,
     pub(crate) input: Option<Input>,
     /// Bytes that come before those of the stream.
-    pub(crate) early: Option<Box<Early>>,
+    pub(crate) early: Option<Box<EarlyInput>>,
     pub(crate) out: Option<Box<OutBuffer>>,
     /// State of the protocol.
     pub(crate) state: SessionState,
-    pub(crate) place: Place,
+    pub(crate) place: SessionPlace,
     pub(crate) phase: Phase,
     /// True if the kernel may hold received bytes for it.
     pub(crate) readable: bool,
@@ -117,7 +117,7 @@ impl<S> Session<S> {
             early: None,
             out: None,
             state: SessionState::new(endpoint),
-            place: Place::Idle,
+            place: SessionPlace::Idle,
             phase: Phase::Open,
             readable: false,
             hangup: false,

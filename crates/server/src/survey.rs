@@ -26,11 +26,11 @@ pub(crate) fn run(shared: &Shared) {
     let mut due = Instant::now();
     while !shared.threads.stop.workers_gone() {
         if Instant::now() >= due {
-            look(shared, rounds, &mut found);
+            survey_once(shared, rounds, &mut found);
             rounds += 1;
             due = Instant::now() + CENSUS_STEP;
         }
-        if shared.budget.has_fallen() {
+        if shared.budget.has_freed_much() {
             io::allocation::trim();
             std::thread::sleep(TRIM_PAUSE);
         }
@@ -39,21 +39,21 @@ pub(crate) fn run(shared: &Shared) {
 }
 
 /// Takes the census, and the other findings that are due in this round.
-fn look(shared: &Shared, round: u64, found: &mut Findings) {
+fn survey_once(shared: &Shared, round: u64, found: &mut Findings) {
     if round % PAGES_EVERY == 1 {
         found.huge_page_bytes = shared.store.huge_page_bytes().unwrap_or(0);
     }
     if round == 1 && shared.config.huge_pages {
-        say_huge_pages(found.huge_page_bytes);
+        log_huge_pages(found.huge_page_bytes);
     }
     found.census = shared.store.census();
     shared.survey.publish(*found);
-    shared.roll_minutes(shared.now());
+    shared.collect_minute(shared.now());
 }
 
 /// Logs the huge pages a second after the start. By then the background thread has obtained the memory that is used
 /// first.
-fn say_huge_pages(bytes: u64) {
+fn log_huge_pages(bytes: u64) {
     let whole_mib = |bytes: u64| ByteSize(bytes >> 20 << 20);
     let (had, of) = (whole_mib(bytes), whole_mib(resident_bytes().unwrap_or(0)));
     if bytes > 0 {

@@ -201,7 +201,7 @@ impl StopSwitch {
     }
 
     /// Returns true if a stop was requested, not a handover.
-    pub fn was_asked(&self) -> bool {
+    pub fn was_stop_requested(&self) -> bool {
         self.asked.load(Acquire)
     }
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use base::clock::UnixMillis;
 use flash::{FileDevice, Flash, FlashConfig, FlashSizeError, Lost, OpenError, Sizes};
-use segment::{IndexPlace, Store, StoreConfig, TierGround, TierPlan};
+use segment::{IndexPlace, Store, StoreConfig, TierBacking, TierPlan};
 
 use crate::config::kinds::FlashPlace;
 use crate::start::config::{ServerConfig, StartError};
-use crate::start::opened::Left;
+use crate::start::opened::ReleasedStore;
 
 /// The assumed size of an item in memory, in bytes: the index has slots for as many such items in addition to those on
 /// flash.
@@ -66,7 +66,7 @@ fn open_device(
 pub(crate) fn open(
     config: &ServerConfig,
     store: &StoreConfig,
-    left: Left,
+    left: ReleasedStore,
     now: UnixMillis,
 ) -> Result<Opened, StartError> {
     let file = crate::start::opened::memory_file(config, left.memory)?;
@@ -84,7 +84,7 @@ pub(crate) fn open(
     let devices = devices.collect::<Result<Vec<_>, _>>()?;
     let files = devices.iter().map(FileDevice::share).collect();
     let devices = devices.into_iter().map(|device| Box::new(device) as Box<dyn flash::device::Device>).collect();
-    let mut ground = TierGround::lay(store, file.as_ref(), &plan, now).map_err(StartError::Store)?;
+    let mut ground = TierBacking::lay(store, file.as_ref(), &plan, now).map_err(StartError::Store)?;
     let on_lost = Box::new(|lost: &Lost| {
         tracing::error!(
             "{} failed and is not used any more: {}; its items are misses; replace it and restart",

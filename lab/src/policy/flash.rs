@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use flash::{Flash, FlashConfig, Scratch, SimDisk, Sizes};
-use segment::{Ahead, FromFlash, IndexPlace, Namespace, StoreConfig, TierGround};
+use segment::{Ahead, FromFlash, IndexPlace, Namespace, StoreConfig, TierBacking};
 
 use super::gannet::{self, Rig};
 use super::streams::{self, Access, VALUE_BYTES_MAX};
@@ -84,7 +84,7 @@ fn replay(accesses: &[Access], memory_bytes: u64, writes_a_day_bytes: u64) -> Re
     let mean = accesses.iter().map(gannet::cost_bytes).sum::<u64>() / accesses.len().max(1) as u64;
     let slots = (disk_bytes + memory_bytes) / mean * 100 / 85;
     let plan = sizes.plan(&[disk_bytes], slots.min(memory_bytes / 16), IndexPlace::File);
-    let mut ground = TierGround::lay(&config, None, &plan, gannet::START).map_err(|error| error.to_string())?;
+    let mut ground = TierBacking::lay(&config, None, &plan, gannet::START).map_err(|error| error.to_string())?;
     let flash = Flash::new(FlashConfig {
         devices: vec![Box::new(SimDisk::new(disk_bytes, 4096, 1).0)],
         sizes,

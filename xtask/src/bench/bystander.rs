@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use super::rounds::{GENERATOR_CPU, SERVER_CPU};
-use table::{Entry, Group, Wire};
+use table::{BystanderCase, Group, Wire};
 use testbed::server::{ServerKind, ServerOptions, TestServer, pin};
 use wire_request::request;
 
@@ -96,7 +96,7 @@ pub fn run(quick: bool, rows: &[String]) -> Result<(), String> {
         let is_asked = |name: &str| rows.is_empty() || rows.iter().any(|row| name.starts_with(row.as_str()));
         group.entries.retain(|entry| is_asked(entry.name));
         for wire in [Wire::Resp, Wire::Memcache] {
-            let entries: Vec<&Entry> = group.entries.iter().filter(|entry| entry.wire == wire).collect();
+            let entries: Vec<&BystanderCase> = group.entries.iter().filter(|entry| entry.wire == wire).collect();
             if !entries.is_empty() {
                 compare(&group, wire, &entries, &plan, std::mem::take(&mut alone))?;
             }
@@ -107,10 +107,16 @@ pub fn run(quick: bool, rows: &[String]) -> Result<(), String> {
 
 /// Runs the commands of a protocol first on Gannet and then on its peer, because even an idle server uses some of the
 /// same CPU.
-fn compare(group: &Group, wire: Wire, entries: &[&Entry], plan: &BystanderPlan, alone: bool) -> Result<(), String> {
+fn compare(
+    group: &Group,
+    wire: Wire,
+    entries: &[&BystanderCase],
+    plan: &BystanderPlan,
+    alone: bool,
+) -> Result<(), String> {
     let peer = if wire == Wire::Resp { ServerKind::Redis } else { ServerKind::Memcached };
     let alone = alone.then_some(None);
-    let runs: Vec<Option<&Entry>> = alone.into_iter().chain(entries.iter().map(|entry| Some(*entry))).collect();
+    let runs: Vec<Option<&BystanderCase>> = alone.into_iter().chain(entries.iter().map(|entry| Some(*entry))).collect();
     let own = measure(ServerKind::Gannet, group, wire, &runs, plan)?;
     let peer = measure(peer, group, wire, &runs, plan)?;
     for ((entry, own), peer) in runs.iter().zip(&own).zip(&peer) {
@@ -125,7 +131,7 @@ fn measure(
     kind: ServerKind,
     group: &Group,
     wire: Wire,
-    runs: &[Option<&Entry>],
+    runs: &[Option<&BystanderCase>],
     plan: &BystanderPlan,
 ) -> Result<Vec<Option<BystanderTimes>>, String> {
     let options = ServerOptions {
@@ -138,7 +144,7 @@ fn measure(
     let address = if wire == Wire::Resp { server.resp } else { server.address };
     fill(&server, group).map_err(|error| format!("{}: filling: {error}", kind.name()))?;
     std::thread::sleep(SETTLES);
-    let one = |entry: Option<&Entry>| -> std::io::Result<Option<BystanderTimes>> {
+    let one = |entry: Option<&BystanderCase>| -> std::io::Result<Option<BystanderTimes>> {
         if let Some(entry) = entry
             && !has_command(address, entry)?
         {
@@ -149,8 +155,9 @@ fn measure(
             outcome => outcome.map(Some),
         }
     };
-    let named =
-        |entry: Option<&Entry>, error| format!("{}: {}: {error}", kind.name(), entry.map_or("none", |e| e.name));
+    let named = |entry: Option<&BystanderCase>, error| {
+        format!("{}: {}: {error}", kind.name(), entry.map_or("none", |e| e.name))
+    };
     runs.iter().map(|entry| one(*entry).map_err(|error| named(*entry, error))).collect()
 }
 
@@ -217,7 +224,7 @@ fn fill(server: &TestServer, group: &Group) -> std::io::Result<()> {
 }
 
 /// Returns whether the server has the command. memcached supports all commands used here.
-fn has_command(address: SocketAddr, entry: &Entry) -> std::io::Result<bool> {
+fn has_command(address: SocketAddr, entry: &BystanderCase) -> std::io::Result<bool> {
     if entry.wire == Wire::Memcache {
         return Ok(true);
     }
@@ -234,7 +241,7 @@ fn has_command(address: SocketAddr, entry: &Entry) -> std::io::Result<bool> {
 fn beside(
     address: SocketAddr,
     wire: Wire,
-    entry: Option<&Entry>,
+    entry: Option<&BystanderCase>,
     plan: &BystanderPlan,
 ) -> std::io::Result<BystanderTimes> {
     let over = AtomicBool::new(false);
@@ -258,7 +265,7 @@ fn wait(time: Duration) -> u64 {
 }
 
 /// Runs the command once or until the time is over. Returns the number of runs.
-fn run_again_and_again(address: SocketAddr, entry: &Entry, plan: &BystanderPlan) -> std::io::Result<u64> {
+fn run_again_and_again(address: SocketAddr, entry: &BystanderCase, plan: &BystanderPlan) -> std::io::Result<u64> {
     // The bystander must not wait for this thread, which receives a few MiB of replies.
     let _ = rustix::process::nice(19);
     let mut stream = connect(address)?;
@@ -327,7 +334,7 @@ mod tests {
     fn the_bystander_is_timed_beside_commands_of_both_protocols_and_both_servers() {
         let plan = BystanderPlan { scale: 1000, turn: Duration::from_millis(20) };
         let group = table::commands_over_many_keys();
-        let entries: Vec<&Entry> = group.entries.iter().collect();
+        let entries: Vec<&BystanderCase> = group.entries.iter().collect();
         for (kind, wire) in [(ServerKind::Redis, Wire::Resp), (ServerKind::Memcached, Wire::Memcache)] {
             let server = TestServer::start(kind, &ServerOptions::memory(64)).expect("it is installed");
             fill(&server, &group).expect("it takes them");

@@ -21,12 +21,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The connections of one worker, as others see them.
 #[derive(Debug)]
 pub struct ConnectionTable {
-    entries: Box<[Entry]>,
+    entries: Box<[ConnectionEntry]>,
 }
 
 /// The entry of one connection.
 #[derive(Debug, Default)]
-struct Entry {
+struct ConnectionEntry {
     life: AtomicU64,
     /// The peer's address: IPv6, or IPv4 mapped into it.
     ip: [AtomicU64; 2],
@@ -42,7 +42,7 @@ struct Entry {
 
 const UNIX: u64 = u64::MAX;
 
-impl Entry {
+impl ConnectionEntry {
     fn client_info(&self) -> MutexGuard<'_, Option<Box<ClientInfo>>> {
         self.client_info.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -69,11 +69,11 @@ pub struct Connection {
 impl ConnectionTable {
     /// Creates a table for `connections_max` connections.
     pub fn new(connections_max: usize) -> Self {
-        Self { entries: (0..connections_max).map(|_| Entry::default()).collect() }
+        Self { entries: (0..connections_max).map(|_| ConnectionEntry::default()).collect() }
     }
 
     /// Returns the number of entries: the numbers of [`Connection`] are below it.
-    pub fn room(&self) -> usize {
+    pub fn capacity(&self) -> usize {
         self.entries.len()
     }
 
@@ -95,7 +95,7 @@ impl ConnectionTable {
     }
 
     /// Updates the entry by the worker's sweep.
-    pub fn seen(&self, number: u32, received_secs: u64, watches: bool) {
+    pub fn update(&self, number: u32, received_secs: u64, watches: bool) {
         if let Some(entry) = self.entries.get(number as usize) {
             entry.seen.store(received_secs * 2 + u64::from(watches), Relaxed);
         }
@@ -110,7 +110,7 @@ impl ConnectionTable {
     }
 
     /// Adds a client info to a new connection.
-    pub fn introduce(&self, number: u32, client_info: ClientInfo) {
+    pub fn set_client_info(&self, number: u32, client_info: ClientInfo) {
         if let Some(entry) = self.entries.get(number as usize) {
             *entry.client_info() = Some(Box::new(client_info));
         }
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn who_came_and_did_not_go_is_told_with_the_latest_that_is_known() {
+    fn open_connections_are_listed_with_their_latest_state() {
         let connection_table = ConnectionTable::new(3);
         let v4: SocketAddr = "10.1.2.3:4567".parse().unwrap();
         let v6: SocketAddr = "[2001:db8::9]:1".parse().unwrap();
@@ -197,7 +197,7 @@ mod tests {
         connection_table.open(1, None, 100);
         connection_table.open(2, Some(v6), 101);
         connection_table.open(3, Some(v4), 101);
-        connection_table.seen(1, 105, true);
+        connection_table.update(1, 105, true);
         connection_table.close(0);
         let replied = |number, peer, received_secs, watches| Connection { number, peer, received_secs, watches };
         assert_eq!(all(&connection_table), [replied(1, None, 105, true), replied(2, Some(v6), 101, false)]);
@@ -207,7 +207,7 @@ mod tests {
 
     /// Each connection's address implies its own time. A reader never sees the address of one with the time of another.
     #[test]
-    fn a_connection_is_never_told_with_the_address_of_another() {
+    fn entries_never_mix_two_connections() {
         let connection_table = ConnectionTable::new(1);
         let done = std::sync::atomic::AtomicBool::new(false);
         let replied = std::thread::scope(|scope| {

@@ -16,7 +16,7 @@
 //!   ones.
 //! - The memory of all indexes is taken from that of the store, byte for byte.
 
-use record::{Entry, Index, IndexFull, IndexType};
+use record::{Index, IndexFull, IndexPosting, IndexType};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -25,7 +25,7 @@ pub const INDEXES_MAX: usize = 64;
 /// The number of locks that the keys share.
 const STRIPES: usize = 256;
 /// The number of entries that are checked for each new one.
-const SWEPT: usize = 2;
+const CHECKED_PER_INSERT: usize = 2;
 
 /// The state of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub struct SetIndex {
     /// The memory set aside for it, in bytes.
     pub bytes: u64,
     state: AtomicU8,
-    entries: Mutex<(Index, Entry)>,
+    entries: Mutex<(Index, IndexPosting)>,
 }
 
 impl SetIndex {
@@ -69,7 +69,7 @@ impl SetIndex {
         let _ = self.state.compare_exchange(0, IndexState::Ready as u8, AcqRel, Acquire);
     }
 
-    fn lock(&self) -> MutexGuard<'_, (Index, Entry)> {
+    fn lock(&self) -> MutexGuard<'_, (Index, IndexPosting)> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -84,36 +84,36 @@ impl SetIndex {
     }
 
     /// Returns at most `most` entries from `from` to `to`, in order.
-    pub fn range(&self, from: Entry, to: Entry, most: usize) -> Vec<Entry> {
+    pub fn range(&self, from: IndexPosting, to: IndexPosting, most: usize) -> Vec<IndexPosting> {
         self.lock().0.range(from, to).take(most).collect()
     }
 
     /// Returns true if it has this entry.
-    pub fn has(&self, entry: &Entry) -> bool {
+    pub fn has(&self, entry: &IndexPosting) -> bool {
         self.lock().0.range(*entry, *entry).next().is_some()
     }
 
     /// Inserts an entry. Returns a few others, to be checked.
-    fn insert(&self, entry: Entry) -> [Option<Entry>; SWEPT] {
+    fn insert(&self, entry: IndexPosting) -> [Option<IndexPosting>; CHECKED_PER_INSERT] {
         let (index, at) = &mut *self.lock();
         if index.insert(entry) == Err(IndexFull) {
             self.state.store(IndexState::Full as u8, Release);
         }
-        [(); SWEPT].map(|()| {
+        [(); CHECKED_PER_INSERT].map(|()| {
             *at = index.next(*at)?;
             Some(*at)
         })
     }
 
     /// Removes an entry.
-    pub fn remove(&self, entry: &Entry) {
+    pub fn remove(&self, entry: &IndexPosting) {
         self.lock().0.remove(entry);
     }
 }
 
 /// The index changes that a change of one record causes.
 #[derive(Debug, Default)]
-pub struct Moves {
+pub struct IndexChanges {
     /// The indexes of the record's set.
     pub of: Vec<Arc<SetIndex>>,
     /// For each index, the place before and after the change.
@@ -215,7 +215,7 @@ impl Indexes {
             return Err(IndexFault::NoMemory);
         }
         self.bytes.fetch_add(capacity, AcqRel);
-        let entries = Mutex::new((Index::new(capacity), Entry::default()));
+        let entries = Mutex::new((Index::new(capacity), IndexPosting::default()));
         let index = Arc::new(SetIndex { set, bin: bin.into(), kind, bytes, state: AtomicU8::new(0), entries });
         list.push(Arc::clone(&index));
         self.any.store(true, Release);
@@ -238,10 +238,10 @@ impl Indexes {
 
     /// Inserts and removes the entries that a change of a record has moved. The caller holds the stripe of the key's
     /// hash. Returns entries that must be checked.
-    pub fn note(&self, moves: &Moves, key: u64) -> Vec<(Arc<SetIndex>, Entry)> {
+    pub fn note(&self, moves: &IndexChanges, key: u64) -> Vec<(Arc<SetIndex>, IndexPosting)> {
         let mut looked = Vec::new();
         for (index, [old, new]) in moves.of.iter().zip(&moves.places) {
-            let entry = |(order, more): (u64, u64)| Entry { order, more, key };
+            let entry = |(order, more): (u64, u64)| IndexPosting { order, more, key };
             if let Some(new) = new.map(entry).filter(|_| old != new) {
                 looked.extend(index.insert(new).into_iter().flatten().map(|entry| (Arc::clone(index), entry)));
             }
@@ -254,7 +254,7 @@ impl Indexes {
 
     /// Inserts the values of a record that is older than its indexes, or was copied.
     /// stripe.
-    pub fn enter(&self, index: &SetIndex, place: (u64, u64), key: u64) {
-        index.insert(Entry { order: place.0, more: place.1, key });
+    pub fn insert_record(&self, index: &SetIndex, place: (u64, u64), key: u64) {
+        index.insert(IndexPosting { order: place.0, more: place.1, key });
     }
 }

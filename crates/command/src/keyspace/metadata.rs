@@ -30,9 +30,9 @@ const INDEX_GONE: u8 = 7;
 
 /// The store of metadata records.
 #[derive(Clone, Debug)]
-pub struct Notes(Arc<Store>);
+pub struct MetadataLog(Arc<Store>);
 
-impl Notes {
+impl MetadataLog {
     /// Returns the metadata log of this store.
     pub fn of(store: &Arc<Store>) -> Self {
         Self(Arc::clone(store))
@@ -62,7 +62,7 @@ impl Notes {
     ///
     /// # Errors
     /// If there is no room for the record.
-    pub fn index(&self, index: &KeptIndex) -> Result<(), NoteFault> {
+    pub fn index(&self, index: &PersistedIndex) -> Result<(), NoteFault> {
         self.keep(&index_note(index))
     }
 
@@ -75,7 +75,7 @@ impl Notes {
     }
 }
 
-impl Keeper for Notes {
+impl Keeper for MetadataLog {
     fn keep(&self, added: &Added<'_>) -> bool {
         Self::keep(self, &added_note(added)).is_ok()
     }
@@ -139,7 +139,7 @@ fn namespace_of(note: &[u8]) -> Option<NamespaceConfig> {
 
 /// The definition of a secondary index. Its entries are rebuilt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeptIndex {
+pub struct PersistedIndex {
     /// The number of the set.
     pub set: u16,
     /// Type of its values.
@@ -150,15 +150,15 @@ pub struct KeptIndex {
     pub bin: Box<[u8]>,
 }
 
-fn index_note(index: &KeptIndex) -> Vec<u8> {
+fn index_note(index: &PersistedIndex) -> Vec<u8> {
     let kind = u8::from(index.kind == IndexType::Text);
     [&[INDEX][..], &index.set.to_le_bytes(), &[kind], &index.bytes.to_le_bytes(), &index.bin].concat()
 }
 
-fn index_of(note: &[u8]) -> Option<KeptIndex> {
+fn index_of(note: &[u8]) -> Option<PersistedIndex> {
     let [INDEX, a, b, kind, rest @ ..] = note else { return None };
     let (bytes, bin) = rest.split_at_checked(8)?;
-    Some(KeptIndex {
+    Some(PersistedIndex {
         set: u16::from_le_bytes([*a, *b]),
         kind: if *kind == 0 { IndexType::Integer } else { IndexType::Text },
         bytes: u64::from_le_bytes(bytes.try_into().ok()?),
@@ -179,16 +179,16 @@ pub struct NumberDiffers {
 
 /// The metadata that was read at the start.
 #[derive(Debug, Default)]
-pub struct Kept {
+pub struct PersistedMetadata {
     /// The sets and bins.
     pub sets: record::Sets,
     /// The named namespaces.
     pub namespaces: Vec<NamespaceConfig>,
     /// The secondary indexes.
-    pub indexes: Vec<KeptIndex>,
+    pub indexes: Vec<PersistedIndex>,
 }
 
-impl Kept {
+impl PersistedMetadata {
     /// Reads the metadata log of a store, and rewrites it with one record for each object.
     pub fn read(store: &Arc<Store>) -> Self {
         let mut kept = Self::default();
@@ -196,7 +196,7 @@ impl Kept {
         if let Err(error) = store.rewrite_notes(&kept.notes()) {
             tracing::warn!("metadata records were not rewritten: {error}");
         }
-        kept.sets.keep_by(Box::new(Notes::of(store)));
+        kept.sets.keep_by(Box::new(MetadataLog::of(store)));
         kept
     }
 
@@ -264,14 +264,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_what_is_read_and_the_last_word_counts() {
+    fn metadata_round_trips_and_the_last_record_wins() {
         let shop = NamespaceConfig { name: "shop".to_owned(), ops_max: 7, ..NamespaceConfig::plain(3, false) };
         let cart = NamespaceConfig { memory_bytes: Some(5 << 20), ..NamespaceConfig::plain(4, true) };
-        let mut kept = Kept::default();
+        let mut kept = PersistedMetadata::default();
         let set = Added::Set { namespace: 2, name: b"people" };
         let bin = Added::Bin { set: 0, name: b"age" };
         let generation = Added::Generation { set: 0, generation: 9 };
-        let index = KeptIndex { set: 0, kind: IndexType::Text, bytes: 1 << 20, bin: b"age"[..].into() };
+        let index = PersistedIndex { set: 0, kind: IndexType::Text, bytes: 1 << 20, bin: b"age"[..].into() };
         for note in [
             namespace_note(&cart),
             namespace_note(&NamespaceConfig { ops_max: 1, ..shop.clone() }),
@@ -281,7 +281,7 @@ mod tests {
             namespace_note(&shop),
             vec![NAMESPACE_GONE, 4],
             index_note(&index),
-            index_note(&KeptIndex { bin: b"city"[..].into(), ..index.clone() }),
+            index_note(&PersistedIndex { bin: b"city"[..].into(), ..index.clone() }),
             [&[INDEX_GONE, 0, 0][..], b"city"].concat(),
             vec![200, 1],
             vec![],

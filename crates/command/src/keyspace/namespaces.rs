@@ -23,7 +23,7 @@ use crate::keyspace::routes::Routes;
 use base::clock::UnixMillis;
 use segment::{Namespace, Store, TermsError};
 
-use crate::keyspace::metadata::Notes;
+use crate::keyspace::metadata::MetadataLog;
 use crate::keyspace::namespace_config::NamespaceConfig;
 
 /// Name of namespace 0.
@@ -33,14 +33,14 @@ const BURST_NS: u64 = 100_000_000;
 
 /// One namespace.
 #[derive(Debug, Default)]
-struct Room {
+struct Usage {
     connections: AtomicU64,
     connections_max: AtomicU64,
     connections_refused: AtomicU64,
     /// The mean interval between two operations; 0: unlimited.
     interval_ns: AtomicU64,
     /// The instant at which the executed operations are within the quota again, in ns of Unix time.
-    even_at_ns: AtomicU64,
+    within_quota_at_ns: AtomicU64,
     ops_refused: AtomicU64,
 }
 
@@ -59,8 +59,8 @@ pub struct RoomStats {
 #[derive(Debug, Default)]
 pub struct Namespaces {
     /// The store of names and terms beyond the process.
-    notes: Option<Notes>,
-    rooms: [Room; Namespace::MAX],
+    notes: Option<MetadataLog>,
+    rooms: [Usage; Namespace::MAX],
     named: Mutex<Vec<NamespaceConfig>>,
     /// A bit for each namespace whose operations per second are bounded, and [`ROUTED`].
     guards: AtomicU32,
@@ -75,18 +75,18 @@ pub(crate) const ROUTED: u32 = 1 << Namespace::MAX;
 pub(crate) const PAUSED: u32 = ROUTED << 1;
 /// The bit, always set in a worker's guards, that marks a session whose last request was routed away from its
 /// listener's namespace.
-pub(crate) const AWAY: u32 = ROUTED << 2;
+pub(crate) const ROUTED_AWAY: u32 = ROUTED << 2;
 
 /// The numbers of all namespaces.
 const NUMBERS: std::ops::Range<u8> = 0..Namespace::MAX as u8;
 
 impl Namespaces {
     /// Creates the namespaces without names. Names and terms that are set later are persisted in `store`.
-    pub fn kept_in(store: &std::sync::Arc<Store>) -> Self {
-        Self { notes: Some(Notes::of(store)), ..Self::default() }
+    pub fn persisted_in(store: &std::sync::Arc<Store>) -> Self {
+        Self { notes: Some(MetadataLog::of(store)), ..Self::default() }
     }
 
-    fn room(&self, namespace: Namespace) -> &Room {
+    fn room(&self, namespace: Namespace) -> &Usage {
         &self.rooms[usize::from(namespace.0)]
     }
 
@@ -227,7 +227,7 @@ impl Namespaces {
     pub(crate) fn take_op(&self, namespace: Namespace, now: UnixMillis) -> bool {
         let room = self.room(namespace);
         let (interval_ns, now_ns) = (room.interval_ns.load(Relaxed), now.0 * 1_000_000);
-        let taken = room.even_at_ns.fetch_update(Relaxed, Relaxed, |even_at_ns| {
+        let taken = room.within_quota_at_ns.fetch_update(Relaxed, Relaxed, |even_at_ns| {
             let next = even_at_ns.max(now_ns) + interval_ns;
             (next <= now_ns + BURST_NS.max(interval_ns)).then_some(next)
         });
@@ -239,9 +239,9 @@ impl Namespaces {
 
     /// Uses up the operations of a bounded namespace for the next `ms`: until then each operation is refused. For
     /// clients that must be blocked for a while, and for tests.
-    pub fn spend(&self, namespace: Namespace, ms: u64) {
+    pub fn use_up_quota(&self, namespace: Namespace, ms: u64) {
         let until_ns = (UnixMillis::now().0 + ms) * 1_000_000;
-        self.room(namespace).even_at_ns.fetch_max(until_ns, Relaxed);
+        self.room(namespace).within_quota_at_ns.fetch_max(until_ns, Relaxed);
     }
 
     /// Returns the use of a namespace's limits.

@@ -32,7 +32,7 @@ pub enum Count {
 
 /// One prefix and its counters.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Entry {
+pub struct PrefixCounters {
     name_at: u32,
     name_len: u32,
     /// Lookups.
@@ -49,17 +49,17 @@ pub struct Entry {
 struct Table {
     /// The number of an entry, from 1; 0 is free.
     places: Vec<u32>,
-    entries: Vec<Entry>,
+    entries: Vec<PrefixCounters>,
     names: Vec<u8>,
     hasher: RandomState,
 }
 
 impl Table {
-    fn name(&self, entry: &Entry) -> &[u8] {
+    fn name(&self, entry: &PrefixCounters) -> &[u8] {
         &self.names[entry.name_at as usize..][..entry.name_len as usize]
     }
 
-    fn entry(&mut self, prefix: &[u8]) -> Option<&mut Entry> {
+    fn entry(&mut self, prefix: &[u8]) -> Option<&mut PrefixCounters> {
         let mut place = self.hasher.hash_one(prefix) as usize % PLACES;
         while self.places[place] != 0 {
             let number = self.places[place] as usize - 1;
@@ -73,7 +73,7 @@ impl Table {
         }
         let (name_at, name_len) = (self.names.len() as u32, prefix.len() as u32);
         self.names.extend_from_slice(prefix);
-        self.entries.push(Entry { name_at, name_len, ..Entry::default() });
+        self.entries.push(PrefixCounters { name_at, name_len, ..PrefixCounters::default() });
         self.places[place] = self.entries.len() as u32;
         self.entries.last_mut()
     }
@@ -127,7 +127,7 @@ impl Prefixes {
 
     /// Calls `tell` for each prefix from number `first` on, in the order of their first occurrence, until `tell`
     /// returns false.
-    pub fn each(&self, first: usize, mut tell: impl FnMut(&[u8], &Entry) -> bool) {
+    pub fn each(&self, first: usize, mut tell: impl FnMut(&[u8], &PrefixCounters) -> bool) {
         let table = self.table();
         let _ = table.entries.iter().skip(first).all(|entry| tell(table.name(entry), entry));
     }

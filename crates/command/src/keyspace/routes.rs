@@ -25,7 +25,7 @@ struct Rule {
     prefix: Box<[u8]>,
     namespace: Namespace,
     /// The position of the longest other rule that is a prefix of this one.
-    within: Option<usize>,
+    longest_prefix: Option<usize>,
 }
 
 /// All rules of a server.
@@ -41,16 +41,17 @@ impl Routes {
     /// Creates the rules that route keys with these prefixes to these namespaces. Of two rules with the same prefix the
     /// first applies.
     pub fn new<'p>(prefixes: impl IntoIterator<Item = (&'p [u8], Namespace)>) -> Self {
-        let rule = |(prefix, namespace): (&[u8], Namespace)| Rule { prefix: prefix.into(), namespace, within: None };
+        let rule =
+            |(prefix, namespace): (&[u8], Namespace)| Rule { prefix: prefix.into(), namespace, longest_prefix: None };
         let mut rules: Vec<Rule> = prefixes.into_iter().map(rule).collect();
         rules.sort_by(|a, b| a.prefix.cmp(&b.prefix));
         rules.dedup_by(|later, first| later.prefix == first.prefix);
         for place in 1..rules.len() {
             let mut within = Some(place - 1);
             while let Some(other) = within.filter(|other| !rules[place].prefix.starts_with(&rules[*other].prefix)) {
-                within = rules[other].within;
+                within = rules[other].longest_prefix;
             }
-            rules[place].within = within;
+            rules[place].longest_prefix = within;
         }
         let to = rules.iter().fold(0, |to, rule| to | 1 << rule.namespace.0);
         Self { rules, to }
@@ -74,7 +75,7 @@ impl Routes {
             if key.starts_with(&rule.prefix) {
                 return rule.namespace;
             }
-            place = rule.within;
+            place = rule.longest_prefix;
         }
         Namespace::DEFAULT
     }
@@ -82,7 +83,7 @@ impl Routes {
     /// Returns the first rule of `prefixes` that has no effect: a duplicate, or one whose prefix already leads to the
     /// same namespace. Returns its position, and that of the other rule. The other one is `None` if the prefix already
     /// leads to the default namespace, which holds all other keys.
-    pub fn idle(prefixes: &[(&[u8], Namespace)]) -> Option<(usize, Option<usize>)> {
+    pub fn find_ineffective(prefixes: &[(&[u8], Namespace)]) -> Option<(usize, Option<usize>)> {
         prefixes.iter().enumerate().find_map(|(place, (prefix, namespace))| {
             if let Some(same) = prefixes[..place].iter().position(|(other, _)| other == prefix) {
                 return Some((place, Some(same)));
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn it_follows_what_a_look_at_every_rule_says() {
+    fn find_agrees_with_a_linear_search() {
         let mut prng = Prng::new(5);
         let mut word =
             |len_max: u64| -> Vec<u8> { (0..prng.below(len_max + 1)).map(|_| b'a' + prng.below(2) as u8).collect() };
@@ -152,10 +153,10 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_says_nothing_is_found_and_one_between_two_is_none() {
+    fn ineffective_rules_are_found() {
         let idle = |rules: &[(&'static str, u8)]| {
             let rules: Vec<_> = rules.iter().map(|(prefix, to)| (prefix.as_bytes(), Namespace(*to))).collect();
-            Routes::idle(&rules)
+            Routes::find_ineffective(&rules)
         };
         assert_eq!(idle(&[("a:", 1), ("b:", 2), ("a:b:", 2), ("a:b:c:", 1), ("a:x:", 0)]), None);
         assert_eq!(idle(&[("a:", 1), ("a:", 2)]), Some((1, Some(0))));

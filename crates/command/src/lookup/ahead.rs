@@ -15,7 +15,7 @@ use segment::{Ahead, Guard, Key, KeyHash, Namespace};
 
 /// The result of the early look at the first request of a session.
 #[derive(Clone, Copy)]
-pub enum Head<'l> {
+pub enum PrefetchedHead<'l> {
     /// A plain request that reads one key.
     Read(ReadHead<'l>),
     /// A `set`.
@@ -64,7 +64,7 @@ pub struct ReadHead<'l> {
     pub(crate) ahead: Ahead<'l>,
 }
 
-impl<'l> Head<'l> {
+impl<'l> PrefetchedHead<'l> {
     /// Creates the head of a request that reads `key` and is `consumed` bytes long. Its index bucket is prefetched.
     #[inline]
     pub(crate) fn read(guard: &Guard<'l>, key: &Key<'_>, consumed: usize) -> Self {

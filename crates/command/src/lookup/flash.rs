@@ -4,7 +4,7 @@ use protocol::number::Decimal;
 use segment::{FromFlash, Guard, Key, Value};
 
 use crate::visit::out::PINNED_BYTES_MIN;
-use crate::visit::progress::State;
+use crate::visit::progress::SessionWait;
 
 /// Passes a value that was read from flash, and its client flags, to `tell`, which writes them to the output. Returns
 /// false if the key is neither in memory nor on flash. If the value is long, or of a type that plain reads do not
@@ -13,14 +13,14 @@ use crate::visit::progress::State;
 /// # Errors
 /// If the value has not been read yet, or the output has no room for it: the state that the request waits in. The
 /// caller tries again in a later iteration.
-pub(crate) fn tell(
+pub(crate) fn read(
     guard: &mut Guard<'_>,
     key: &Key<'_>,
-    tell: impl FnOnce(Value<'_>, u32) -> Result<(), State>,
-) -> Result<bool, State> {
+    tell: impl FnOnce(Value<'_>, u32) -> Result<(), SessionWait>,
+) -> Result<bool, SessionWait> {
     let hit = match guard.tier().read(key) {
         FromFlash::Nowhere => return Ok(false),
-        FromFlash::Coming => return Err(State::Parked),
+        FromFlash::Coming => return Err(SessionWait::Parked),
         FromFlash::Here(hit) => hit,
     };
     let is_short = match hit.value() {
@@ -30,7 +30,7 @@ pub(crate) fn tell(
     };
     if !is_short {
         guard.tier().put_back(hit, true);
-        return Err(State::Parked);
+        return Err(SessionWait::Parked);
     }
     match tell(hit.value(), hit.client_flags()) {
         Ok(()) => {

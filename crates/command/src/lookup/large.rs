@@ -22,7 +22,7 @@ use crate::visit::clock::Ticks;
 use segment::{Arriving, Guard, Key, LargeWriter, Namespace, OpError, Put, PutOutcome, Store};
 
 /// Values and pieces of at least this length are received in place. Shorter ones are received into a buffer and copied.
-pub(crate) const ARRIVING_BYTES_MIN: usize = 16 << 10;
+pub(crate) const IN_PLACE_BYTES_MIN: usize = 16 << 10;
 /// Keys of at most this length are held in the session. Longer ones have memory of their own, [`LONG_KEYS_MAX`] at
 /// most.
 const SHORT_KEY_BYTES_MAX: usize = 250;
@@ -35,16 +35,16 @@ const _: () = assert!(LINE_END.len() <= segment::TAIL_BYTES_MAX && ARRIVALS_MAX 
 
 /// A value that is being received.
 pub(crate) struct LargeSet {
-    body: Body,
+    body: LargeBody,
     /// The part that is being received in place.
-    arrival: Option<Arrival>,
+    arrival: Option<InPlaceReceive>,
     /// Bytes of the line end that have not been received with the value.
     line_end_left: usize,
-    key: HeldKey,
+    key: OwnedKey,
     namespace: Namespace,
 }
 
-enum Body {
+enum LargeBody {
     Pieces(LargeWriter),
     /// A value of this many bytes that is stored whole.
     Whole(usize),
@@ -52,7 +52,7 @@ enum Body {
     Gone,
 }
 
-struct Arrival {
+struct InPlaceReceive {
     arriving: Arriving,
     /// The number of pinned bytes that it counts as.
     charge: u64,
@@ -61,7 +61,7 @@ struct Arrival {
 
 /// A key that is still needed when the input that contained it is consumed.
 #[expect(clippy::large_enum_variant, reason = "it lies in a connection's slot; a box would be allocated")]
-enum HeldKey {
+enum OwnedKey {
     Short([u8; SHORT_KEY_BYTES_MAX], u8),
     /// A long key, with its share of client memory.
     Long(Box<[u8]>, #[expect(dead_code, reason = "it is given back with the key")] Grant),
@@ -69,7 +69,7 @@ enum HeldKey {
 
 const _: () = assert!(SHORT_KEY_BYTES_MAX <= u8::MAX as usize);
 
-impl HeldKey {
+impl OwnedKey {
     /// Creates the key. Returns `None` if the key is long and there are already [`LONG_KEYS_MAX`] long keys, or if
     /// client memory is used up.
     fn new(bytes: &[u8], ctx: &mut WorkerContext) -> Option<Self> {
@@ -81,7 +81,7 @@ impl HeldKey {
         if ctx.in_place.long_keys == LONG_KEYS_MAX {
             return None;
         }
-        let grant = ctx.shared.budget.grant(budget::Kind::Requests, bytes.len() as u64)?;
+        let grant = ctx.shared.budget.grant(budget::MemoryUse::Requests, bytes.len() as u64)?;
         ctx.in_place.long_keys += 1;
         Some(Self::Long(bytes.into(), grant))
     }
@@ -93,7 +93,7 @@ impl HeldKey {
         }
     }
 
-    fn let_go(&mut self, ctx: &mut WorkerContext) {
+    fn release(&mut self, ctx: &mut WorkerContext) {
         if matches!(self, Self::Long(..)) {
             ctx.in_place.long_keys -= 1;
             *self = Self::Short([0; SHORT_KEY_BYTES_MAX], 0);
@@ -136,18 +136,22 @@ impl LargeSet {
         (namespace, key): (Namespace, &[u8]),
         ctx: &mut WorkerContext,
     ) -> Result<Self, LargeWriter> {
-        match HeldKey::new(key, ctx) {
-            Some(key) => {
-                Ok(Self { body: Body::Pieces(writer), arrival: None, line_end_left: LINE_END.len(), key, namespace })
-            }
+        match OwnedKey::new(key, ctx) {
+            Some(key) => Ok(Self {
+                body: LargeBody::Pieces(writer),
+                arrival: None,
+                line_end_left: LINE_END.len(),
+                key,
+                namespace,
+            }),
             None => Err(writer),
         }
     }
 
     /// Creates a value of `bytes` bytes that is stored whole. Returns `None` if the key cannot be held.
     pub(crate) fn whole(bytes: usize, (namespace, key): (Namespace, &[u8]), ctx: &mut WorkerContext) -> Option<Self> {
-        let key = HeldKey::new(key, ctx)?;
-        Some(Self { body: Body::Whole(bytes), arrival: None, line_end_left: LINE_END.len(), key, namespace })
+        let key = OwnedKey::new(key, ctx)?;
+        Some(Self { body: LargeBody::Whole(bytes), arrival: None, line_end_left: LINE_END.len(), key, namespace })
     }
 
     pub(crate) fn key(&self) -> &[u8] {
@@ -157,18 +161,18 @@ impl LargeSet {
     /// Returns the length of the whole value in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         match &self.body {
-            Body::Pieces(writer) => writer.bytes(),
-            Body::Whole(bytes) => *bytes as u64,
-            Body::Gone => 0,
+            LargeBody::Pieces(writer) => writer.bytes(),
+            LargeBody::Whole(bytes) => *bytes as u64,
+            LargeBody::Gone => 0,
         }
     }
 
     /// Returns the bytes of the value that are not in the store.
     fn left(&self) -> u64 {
         match &self.body {
-            Body::Pieces(writer) => writer.bytes() - writer.written(),
-            Body::Whole(bytes) => *bytes as u64,
-            Body::Gone => 0,
+            LargeBody::Pieces(writer) => writer.bytes() - writer.written(),
+            LargeBody::Whole(bytes) => *bytes as u64,
+            LargeBody::Gone => 0,
         }
     }
 
@@ -181,22 +185,22 @@ impl LargeSet {
     /// Returns the number of bytes of the next part, and of the line end behind it.
     fn next(&self, guard: &Guard<'_>) -> (usize, usize) {
         match &self.body {
-            Body::Whole(bytes) => (*bytes, self.line_end_left),
-            Body::Pieces(_) => {
+            LargeBody::Whole(bytes) => (*bytes, self.line_end_left),
+            LargeBody::Pieces(_) => {
                 let part = self.left().min(guard.sizes().piece_bytes_max() as u64);
                 // The last piece is checked together with its line end, so that a value without a line end is not
                 // stored.
                 (part as usize, if part == self.left() { self.line_end_left } else { 0 })
             }
-            Body::Gone => (0, 0),
+            LargeBody::Gone => (0, 0),
         }
     }
 
     /// Aborts the value, unless it is stored. The caller calls this once, when it is done with the value.
     pub(crate) fn end(mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext) {
         self.abandon(guard, ctx);
-        self.key.let_go(ctx);
-        if let Body::Pieces(writer) = self.body {
+        self.key.release(ctx);
+        if let LargeBody::Pieces(writer) = self.body {
             guard.large().abort(writer);
         }
     }
@@ -257,16 +261,16 @@ impl LargeSet {
     ) -> Option<usize> {
         let (part, line_end) = self.next(guard);
         let charge = ctx.shared.store.pin_charge(part);
-        if part < ARRIVING_BYTES_MIN || !ctx.begin_arrival(charge) {
+        if part < IN_PLACE_BYTES_MIN || !ctx.begin_arrival(charge) {
             return None;
         }
         let arriving = match &self.body {
-            Body::Pieces(writer) => guard.receiver().begin_piece(writer, line_end),
-            Body::Whole(_) => {
+            LargeBody::Pieces(writer) => guard.receiver().begin_piece(writer, line_end),
+            LargeBody::Whole(_) => {
                 let key = guard.key(self.namespace, self.key.bytes());
                 guard.receiver().begin(&key, put, part, line_end)
             }
-            Body::Gone => unreachable!("it was stored"),
+            LargeBody::Gone => unreachable!("it was stored"),
         };
         let Ok(mut arriving) = arriving else {
             ctx.end_arrival(charge);
@@ -274,12 +278,12 @@ impl LargeSet {
         };
         ctx.shared.store.room_of(&mut arriving)[..rest.len()].copy_from_slice(rest);
         arriving.receive(rest.len());
-        self.arrival = Some(Arrival { arriving, charge, since: ctx.op_begun });
+        self.arrival = Some(InPlaceReceive { arriving, charge, since: ctx.op_begun });
         Some(rest.len())
     }
 
     /// Consumes received bytes of the value, up to the end of a part.
-    pub(crate) fn go_on(
+    pub(crate) fn advance(
         &mut self,
         guard: &mut Guard<'_>,
         ctx: &mut WorkerContext,
@@ -294,7 +298,7 @@ impl LargeSet {
             if line_end > 0 && !ctx.shared.store.received_of(&arrival.arriving).ends_with(LINE_END) {
                 return Advance::Unended { consumed: 0 };
             }
-            return self.part_arrived(guard, ctx, line_end);
+            return self.commit_part(guard, ctx, line_end);
         }
         let want = part + line_end;
         if rest.len() < want {
@@ -307,7 +311,7 @@ impl LargeSet {
             return Advance::Unended { consumed: want };
         }
         match &mut self.body {
-            Body::Pieces(writer) if part > 0 => match guard.large().write_piece(writer, &rest[..part]) {
+            LargeBody::Pieces(writer) if part > 0 => match guard.large().write_piece(writer, &rest[..part]) {
                 Ok(()) => Advance::Part { consumed: part },
                 Err(error) => Advance::Failed(error),
             },
@@ -316,9 +320,9 @@ impl LargeSet {
     }
 
     /// Commits a part that was received in place and is complete.
-    fn part_arrived(&mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext, line_end: usize) -> Advance {
-        let Body::Pieces(writer) = &mut self.body else { return Advance::Complete { held: 0 } };
-        let Some(Arrival { arriving, charge, since }) = self.arrival.take() else {
+    fn commit_part(&mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext, line_end: usize) -> Advance {
+        let LargeBody::Pieces(writer) = &mut self.body else { return Advance::Complete { held: 0 } };
+        let Some(InPlaceReceive { arriving, charge, since }) = self.arrival.take() else {
             return Advance::Part { consumed: 0 };
         };
         match guard.receiver().commit_piece(arriving, writer) {
@@ -328,7 +332,7 @@ impl LargeSet {
                 Advance::Part { consumed: 0 }
             }
             Err((arriving, error)) => {
-                self.arrival = Some(Arrival { arriving, charge, since });
+                self.arrival = Some(InPlaceReceive { arriving, charge, since });
                 Advance::Failed(error)
             }
         }
@@ -345,22 +349,24 @@ impl LargeSet {
         rest: &[u8],
         put: &Put<'_>,
     ) -> Result<PutOutcome, OpError> {
-        if let Body::Whole(bytes) = self.body {
+        if let LargeBody::Whole(bytes) = self.body {
             let key = guard.key(self.namespace, self.key.bytes());
             let outcome = match self.arrival.take() {
                 None => guard.items_mut().put(&key, &Put { value: &rest[..bytes], ..*put })?,
-                Some(Arrival { arriving, charge, since }) => match guard.receiver().commit(arriving, &key, put) {
-                    Ok(outcome) => {
-                        ctx.end_arrival(charge);
-                        outcome
+                Some(InPlaceReceive { arriving, charge, since }) => {
+                    match guard.receiver().commit(arriving, &key, put) {
+                        Ok(outcome) => {
+                            ctx.end_arrival(charge);
+                            outcome
+                        }
+                        Err((arriving, error)) => {
+                            self.arrival = Some(InPlaceReceive { arriving, charge, since });
+                            return Err(error);
+                        }
                     }
-                    Err((arriving, error)) => {
-                        self.arrival = Some(Arrival { arriving, charge, since });
-                        return Err(error);
-                    }
-                },
+                }
             };
-            self.body = Body::Gone;
+            self.body = LargeBody::Gone;
             return Ok(outcome);
         }
         self.store_by(guard, |guard, key, writer| guard.large().commit(writer, key, put))
@@ -369,14 +375,14 @@ impl LargeSet {
     /// Returns the writer of a value in pieces.
     pub(crate) fn writer(&self) -> &LargeWriter {
         match &self.body {
-            Body::Pieces(writer) => writer,
-            Body::Whole(_) | Body::Gone => unreachable!("it was written in pieces, and is stored once"),
+            LargeBody::Pieces(writer) => writer,
+            LargeBody::Whole(_) | LargeBody::Gone => unreachable!("it was written in pieces, and is stored once"),
         }
     }
 
     /// Records that the value in pieces was stored.
     pub(crate) fn stored(&mut self) {
-        self.body = Body::Gone;
+        self.body = LargeBody::Gone;
     }
 
     /// Stores a value that was written in pieces, by calling `by`.
@@ -389,11 +395,11 @@ impl LargeSet {
         by: impl FnOnce(&mut Guard<'_>, &Key<'_>, LargeWriter) -> Result<T, (LargeWriter, OpError)>,
     ) -> Result<T, OpError> {
         let key = guard.key(self.namespace, self.key.bytes());
-        let Body::Pieces(writer) = std::mem::replace(&mut self.body, Body::Gone) else {
+        let LargeBody::Pieces(writer) = std::mem::replace(&mut self.body, LargeBody::Gone) else {
             unreachable!("it was written in pieces, and is stored once")
         };
         by(guard, &key, writer).map_err(|(writer, error)| {
-            self.body = Body::Pieces(writer);
+            self.body = LargeBody::Pieces(writer);
             error
         })
     }

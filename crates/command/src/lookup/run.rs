@@ -18,7 +18,7 @@ use crate::context::WorkerContext;
 use crate::metrics::Command;
 use crate::metrics::command_counters::CommandCounters;
 use crate::visit::out::OPS_TOGETHER_MAX;
-use crate::visit::progress::State;
+use crate::visit::progress::SessionWait;
 use arrayvec::ArrayVec;
 use segment::{Ahead, Guard, Key};
 
@@ -62,7 +62,7 @@ pub(crate) trait Visit<'c, 'l> {
     ///
     /// # Errors
     /// If it cannot be executed now: the state that the session waits in. Nothing was executed or written then.
-    fn answer(&mut self, probe: &Self::Probe, ahead: Ahead<'_>) -> Result<bool, State>;
+    fn answer(&mut self, probe: &Self::Probe, ahead: Ahead<'_>) -> Result<bool, SessionWait>;
 
     /// Consumes a key that was answered, and its request if this key is the last one.
     fn answered(&mut self, probe: &Self::Probe);
@@ -82,7 +82,7 @@ pub(crate) fn answer<'c, 'l, V: Visit<'c, 'l>>(
     visit: &mut V,
     run: &Run<V::Probe>,
     first: Ahead<'l>,
-) -> Result<(), State> {
+) -> Result<(), SessionWait> {
     let mut ahead = ArrayVec::<Ahead<'l>, PROBES_MAX>::new();
     ahead.push(first);
     ahead.extend(run[1..].iter().map(|probe| visit.guard().items().prefetch_item(probe.key().key_hash())));
@@ -92,7 +92,7 @@ pub(crate) fn answer<'c, 'l, V: Visit<'c, 'l>>(
         match visit.answer(probe, ahead[number]) {
             Ok(hit) => tally.key(probe.is_read(), hit),
             Err(state) => {
-                if state == State::Parked {
+                if state == SessionWait::Parked {
                     request_from_flash(visit.guard(), &run[number + 1..]);
                 }
                 visit.stopped_at(probe);
@@ -113,7 +113,7 @@ pub(crate) fn answer<'c, 'l, V: Visit<'c, 'l>>(
         visit.account(tally.command, tally.requests);
     }
     let (ctx, guard) = visit.parts();
-    if ctx.sampler.takes(tally.keys as u32) {
+    if ctx.sampler.should_sample(tally.keys as u32) {
         sample(ctx, guard, &run[..tally.keys as usize]);
     }
     let counters = visit.counters();

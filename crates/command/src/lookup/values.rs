@@ -3,7 +3,7 @@
 use crate::context::WorkerContext;
 use crate::visit::out::LINE_ROOM;
 use crate::visit::out::{OutBuffer, PINNED_BYTES_MIN};
-use crate::visit::progress::State;
+use crate::visit::progress::SessionWait;
 use segment::{Item, Pinned, Value};
 
 /// The identity of a value, by which a later look finds out if the value was changed.
@@ -26,21 +26,21 @@ impl Identity {
 
 /// Ensures room for a copy of the value and a line, or pins the value.
 #[inline(always)]
-pub(crate) fn pin_or_room(out: &OutBuffer, ctx: &WorkerContext, value: &[u8]) -> Result<Option<Pinned>, State> {
+pub(crate) fn pin_or_room(out: &OutBuffer, ctx: &WorkerContext, value: &[u8]) -> Result<Option<Pinned>, SessionWait> {
     if value.len() >= PINNED_BYTES_MIN {
         return pin_long_or_room(out, ctx, value);
     }
     let want = LINE_ROOM + value.len();
-    if out.room() < want { Err(State::OutputFull { want }) } else { Ok(None) }
+    if out.room() < want { Err(SessionWait::OutputFull { want }) } else { Ok(None) }
 }
 
 #[cold]
-fn pin_long_or_room(out: &OutBuffer, ctx: &WorkerContext, value: &[u8]) -> Result<Option<Pinned>, State> {
+fn pin_long_or_room(out: &OutBuffer, ctx: &WorkerContext, value: &[u8]) -> Result<Option<Pinned>, SessionWait> {
     if !out.has_pin_room_for(value.len()) {
         // The request is repeated when the pinned values were sent, and may then pin this value instead of copying it.
-        return Err(State::OutputFull { want: LINE_ROOM });
+        return Err(SessionWait::OutputFull { want: LINE_ROOM });
     }
     let pinned = ctx.pin(value);
     let want = LINE_ROOM + value.len();
-    if pinned.is_none() && out.room() < want { Err(State::OutputFull { want }) } else { Ok(pinned) }
+    if pinned.is_none() && out.room() < want { Err(SessionWait::OutputFull { want }) } else { Ok(pinned) }
 }

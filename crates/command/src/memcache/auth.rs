@@ -7,29 +7,29 @@
 use super::LINE_ROOM;
 use super::call::{Call, Step};
 use crate::metrics::Command;
-use crate::visit::progress::{OPS_A_BATCH, State};
+use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use protocol::memcache::{Error, reply};
 use protocol::number::parse_u32;
 
 /// The maximum number of bytes of a line or a value of an unauthenticated client: room for the longest user and secret,
 /// and more.
-const STRANGER_BYTES_MAX: usize = 2048;
+const UNAUTHENTICATED_BYTES_MAX: usize = 2048;
 /// The minimum number of words of a `set`: its name, key, flags, expiry and length.
 const SET_WORDS_MIN: usize = 5;
 
 /// Returns true if this connection's client must still authenticate.
 #[inline]
-pub(super) fn is_stranger(call: &Call<'_, '_>) -> bool {
+pub(super) fn is_unauthenticated(call: &Call<'_, '_>) -> bool {
     !call.session.known && call.ctx.shared.auth.is_some()
 }
 
 /// Serves requests until the client is authenticated.
 #[cold]
-pub(super) fn admit(call: &mut Call<'_, '_>) -> Step {
-    while is_stranger(call) {
+pub(super) fn authenticate(call: &mut Call<'_, '_>) -> Step {
+    while is_unauthenticated(call) {
         if call.ops >= OPS_A_BATCH {
             call.counters().yields.add(1);
-            return Err(State::Yield);
+            return Err(SessionWait::Yield);
         }
         call.room(LINE_ROOM)?;
         admit_one(call)?;
@@ -40,16 +40,20 @@ pub(super) fn admit(call: &mut Call<'_, '_>) -> Step {
 fn admit_one(call: &mut Call<'_, '_>) -> Step {
     let rest = call.rest();
     let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
-        return if rest.len() > STRANGER_BYTES_MAX { Err(State::Close) } else { Err(State::NeedInput { want: 0 }) };
+        return if rest.len() > UNAUTHENTICATED_BYTES_MAX {
+            Err(SessionWait::Close)
+        } else {
+            Err(SessionWait::NeedInput { want: 0 })
+        };
     };
     let Some(len) = set_len(&rest[..end]) else { return answer_stranger(call, Error::Unauthenticated, end + 1) };
-    if len > STRANGER_BYTES_MAX {
+    if len > UNAUTHENTICATED_BYTES_MAX {
         reply::error(call.out, Error::AuthFormat);
-        return Err(State::Close);
+        return Err(SessionWait::Close);
     }
     let whole = end + 1 + len + 2;
     if rest.len() < whole {
-        return Err(State::NeedInput { want: whole });
+        return Err(SessionWait::NeedInput { want: whole });
     }
     let (value, line_end) = rest[end + 1..whole].split_at(len);
     if line_end != b"\r\n" {
@@ -67,18 +71,18 @@ fn admit_one(call: &mut Call<'_, '_>) -> Step {
     }
     call.session.known = true;
     call.out.push(reply::STORED);
-    stranger_done(call, whole);
+    end_unauthenticated(call, whole);
     Ok(())
 }
 
 fn answer_stranger(call: &mut Call<'_, '_>, error: Error, consumed: usize) -> Step {
     reply::error(call.out, error);
-    stranger_done(call, consumed);
+    end_unauthenticated(call, consumed);
     Ok(())
 }
 
 /// Ends a request. Nothing of its line is recorded, because a secret may be in the place of a command.
-fn stranger_done(call: &mut Call<'_, '_>, consumed: usize) {
+fn end_unauthenticated(call: &mut Call<'_, '_>, consumed: usize) {
     call.at += consumed;
     call.ops += 1;
     call.ctx.ops_done(call.out, call.session.namespace, (Command::Other, 1), b"");

@@ -6,7 +6,7 @@ use crate::lookup::ahead::NextSet;
 use crate::metrics::Command;
 use crate::metrics::command_counters::CommandCounters;
 use crate::visit::out::OutBuffer;
-use crate::visit::progress::State;
+use crate::visit::progress::SessionWait;
 use protocol::memcache::meta::Meta;
 use protocol::memcache::{Error, KeyScratch};
 use segment::Guard;
@@ -33,13 +33,13 @@ pub(super) struct Call<'c, 'l> {
 }
 
 /// The result of a step. `Err` is the reason why the call ends.
-pub(super) type Step = Result<(), State>;
+pub(super) type Step = Result<(), SessionWait>;
 
 impl<'c> Call<'c, '_> {
     /// Samples the key of a request for the hot keys, before the request is executed.
     #[inline(always)]
     pub(super) fn sample(&mut self, key: &[u8], is_read: bool) {
-        if self.ctx.sampler.takes(1) {
+        if self.ctx.sampler.should_sample(1) {
             self.sample_key(key, is_read);
         }
     }
@@ -47,7 +47,7 @@ impl<'c> Call<'c, '_> {
     /// Samples the key of a meta command for the hot keys, before the command is executed.
     #[inline(always)]
     pub(super) fn sample_meta(&mut self, meta: &Meta<'c>, is_read: bool) {
-        if self.ctx.sampler.takes(1) {
+        if self.ctx.sampler.should_sample(1) {
             let mut scratch = KeyScratch::default();
             self.sample_key(meta.key.bytes(&mut scratch), is_read);
         }
@@ -72,7 +72,7 @@ impl<'c> Call<'c, '_> {
 
     /// Returns an error unless `bytes` fit into the output.
     pub(super) fn room(&self, bytes: usize) -> Step {
-        if self.out.room() < bytes { Err(State::OutputFull { want: bytes }) } else { Ok(()) }
+        if self.out.room() < bytes { Err(SessionWait::OutputFull { want: bytes }) } else { Ok(()) }
     }
 
     /// Records that the current operation is executed and its reply is in the output.

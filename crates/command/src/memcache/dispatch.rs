@@ -4,7 +4,7 @@ use super::LINE_ROOM;
 use super::call::{Call, Step};
 use super::session::SessionState;
 use crate::context::WorkerContext;
-use crate::lookup::ahead::Head;
+use crate::lookup::ahead::PrefetchedHead;
 use crate::memcache::auth;
 use crate::memcache::dump;
 use crate::memcache::get;
@@ -18,7 +18,7 @@ use crate::memcache::store;
 use crate::memcache::watch;
 use crate::metrics::Command;
 use crate::visit::out::OutBuffer;
-use crate::visit::progress::{OPS_A_BATCH, Progress, State};
+use crate::visit::progress::{OPS_A_BATCH, Progress, SessionWait};
 use protocol::memcache::request::Dump;
 use protocol::memcache::{Error, Parsed, Request, lone_get, parse, reply};
 use segment::Guard;
@@ -28,7 +28,7 @@ use segment::Guard;
 pub fn serve<'l>(
     guard: &mut Guard<'l>,
     buf: &[u8],
-    head: Option<Head<'l>>,
+    head: Option<PrefetchedHead<'l>>,
     out: &mut OutBuffer,
     session: &mut SessionState,
     ctx: &mut WorkerContext,
@@ -50,9 +50,9 @@ pub fn serve<'l>(
         next_set: None,
     };
     let mut done = match head {
-        _ if auth::is_stranger(call) => auth::admit(call),
-        Some(Head::Read(head)) if !call.guarded => run::head_run(call, head),
-        Some(Head::Set(set)) if !call.guarded => {
+        _ if auth::is_unauthenticated(call) => auth::authenticate(call),
+        Some(PrefetchedHead::Read(head)) if !call.guarded => run::head_run(call, head),
+        Some(PrefetchedHead::Set(set)) if !call.guarded => {
             call.next_set = Some(set);
             Ok(())
         }
@@ -71,35 +71,35 @@ pub fn serve<'l>(
 fn step(call: &mut Call<'_, '_>) -> Step {
     if call.ops >= OPS_A_BATCH || call.ctx.is_slice_over() {
         call.counters().yields.add(1);
-        return Err(State::Yield);
+        return Err(SessionWait::Yield);
     }
-    if call.session.swallow > 0 {
-        return swallow(call);
+    if call.session.discard_bytes > 0 {
+        return discard(call);
     }
     call.room(LINE_ROOM)?;
     if call.session.large.is_some() {
         // The line was consumed with the bytes before the first piece.
         call.line_at = call.buf.len();
-        return large::large_go_on(call);
+        return large::continue_large(call);
     }
     call.line_at = call.at;
     if let Some(retrieval) = call.session.retrieval {
-        return run::retrieval_go_on(call, retrieval);
+        return run::continue_retrieval(call, retrieval);
     }
     if call.at == call.buf.len() {
-        return Err(State::NeedInput { want: 0 });
+        return Err(SessionWait::NeedInput { want: 0 });
     }
     if let Some((key, consumed)) = lone_get(call.rest()).filter(|_| !call.guarded) {
         return run::lone_run(call, key, consumed);
     }
     match parse(call.rest()) {
-        Parsed::Incomplete => Err(State::NeedInput { want: 0 }),
+        Parsed::Incomplete => Err(SessionWait::NeedInput { want: 0 }),
         Parsed::Request { request, consumed } if call.guarded => execute_guarded(call, request, consumed),
         Parsed::Request { request, consumed } => execute(call, request, consumed),
         Parsed::Bad { error, consumed, swallow, quiet } => {
-            guarded::turn_home(call);
+            guarded::switch_to_listener(call);
             call.at += consumed;
-            call.session.swallow = swallow;
+            call.session.discard_bytes = swallow;
             call.counters().protocol_errors.add(1);
             if !quiet {
                 reply::error(call.out, error);
@@ -108,12 +108,12 @@ fn step(call: &mut Call<'_, '_>) -> Step {
             Ok(())
         }
         Parsed::Fatal(error) => {
-            guarded::turn_home(call);
+            guarded::switch_to_listener(call);
             call.at = call.buf.len();
             call.counters().protocol_errors.add(1);
             reply::error(call.out, error);
             call.done(Command::Other);
-            Err(State::Close)
+            Err(SessionWait::Close)
         }
     }
 }
@@ -143,7 +143,7 @@ pub(super) fn execute<'c>(call: &mut Call<'c, '_>, request: Request<'c>, consume
         Request::CacheMemlimit { mib, noreply } => small::cache_memlimit(call, mib, noreply, consumed),
         Request::Quit => {
             call.at = call.buf.len();
-            Err(State::Close)
+            Err(SessionWait::Close)
         }
         Request::Shutdown { .. } => small::shutdown(call, consumed),
         Request::Stats(topic) => stats::stats(call, topic, consumed),
@@ -155,32 +155,32 @@ pub(super) fn execute<'c>(call: &mut Call<'c, '_>, request: Request<'c>, consume
     }
 }
 
-fn swallow(call: &mut Call<'_, '_>) -> Step {
-    let gone = call.session.swallow.min(call.rest().len() as u64);
+fn discard(call: &mut Call<'_, '_>) -> Step {
+    let gone = call.session.discard_bytes.min(call.rest().len() as u64);
     call.at += gone as usize;
-    call.session.swallow -= gone;
-    if call.session.swallow > 0 { Err(State::NeedInput { want: 1 }) } else { Ok(()) }
+    call.session.discard_bytes -= gone;
+    if call.session.discard_bytes > 0 { Err(SessionWait::NeedInput { want: 1 }) } else { Ok(()) }
 }
 
 /// Executes a request, unless a quota of its namespaces is used up.
 #[cold]
 fn execute_guarded<'c>(call: &mut Call<'c, '_>, request: Request<'c>, consumed: usize) -> Step {
-    let goes_on = call.session.is_paid || !call.session.is_between_requests();
-    if !goes_on && guarded::waits(call, &request) {
-        return Err(State::Parked);
+    let goes_on = call.session.is_counted || !call.session.is_between_requests();
+    if !goes_on && guarded::is_paused(call, &request) {
+        return Err(SessionWait::Parked);
     }
-    let reached = guarded::turn_to_keys(call, &request);
-    if !goes_on && !guarded::pay(call, reached) {
+    let reached = guarded::switch_to_keys(call, &request);
+    if !goes_on && !guarded::take_quota(call, reached) {
         let (value_bytes, quiet) = match request {
             Request::Store(header) => (u64::from(header.value_len) + 2, header.noreply),
             Request::MetaStore(_, value_len) => (u64::from(value_len) + 2, false),
             _ => (0, false),
         };
-        call.session.swallow = value_bytes;
+        call.session.discard_bytes = value_bytes;
         return call.refused(Error::TooManyOps, quiet, consumed);
     }
     let step = execute(call, request, consumed);
     // When the request is retried, it is still the same operation.
-    call.session.is_paid = step.is_err() && call.session.is_between_requests();
+    call.session.is_counted = step.is_err() && call.session.is_between_requests();
     step
 }

@@ -6,7 +6,7 @@ use super::{LINE_ROOM, exptime};
 use crate::metrics::Command;
 use crate::resp::walk_step_ops;
 use crate::visit::clock::Moment;
-use crate::visit::progress::State;
+use crate::visit::progress::SessionWait;
 use protocol::memcache::KEY_BYTES_MAX;
 use protocol::memcache::reply::{self, ItemFacts};
 use protocol::memcache::request::Dump;
@@ -49,7 +49,7 @@ pub(super) fn dump(call: &mut Call<'_, '_>, format: Format, consumed: usize) -> 
     if step.is_err() || !dumping.is_ended {
         call.session.dump = Some(dumping);
         step?;
-        return if call.ops >= call.ctx.pace.share() { Err(State::Yield) } else { Ok(()) };
+        return if call.ops >= call.ctx.pace.share() { Err(SessionWait::Yield) } else { Ok(()) };
     }
     dump_done(call, format, consumed);
     Ok(())
@@ -62,10 +62,10 @@ fn dump_step(call: &mut Call<'_, '_>, format: Format, dumping: &mut Dumping) -> 
         let next = call.guard.walks().walk(call.session.namespace, *cursor, stride, &mut |item| {
             if !matches!(format, Format::Cachedump(most) if *listed >= most) {
                 *listed += 1;
-                tell(lines, format, item, moment);
+                write_item(lines, format, item, moment);
             }
         });
-        let next = next.map_err(|_| State::Parked)?;
+        let next = next.map_err(|_| SessionWait::Parked)?;
         let is_enough = matches!(format, Format::Cachedump(most) if *listed >= most);
         dumping.is_ended = next.is_none() || is_enough;
         dumping.cursor = next.unwrap_or(0);
@@ -83,7 +83,7 @@ fn dump_done(call: &mut Call<'_, '_>, format: Format, consumed: usize) {
     call.done(if matches!(format, Format::Cachedump(_)) { Command::Stats } else { Command::Other });
 }
 
-fn tell(out: &mut impl protocol::sink::Sink, format: Format, item: &Item<'_>, moment: Moment) {
+fn write_item(out: &mut impl protocol::sink::Sink, format: Format, item: &Item<'_>, moment: Moment) {
     match format {
         // No `mg` can name a key of this length.
         Format::Mgdump if item.key.len() > KEY_BYTES_MAX => {}
@@ -96,7 +96,7 @@ fn tell(out: &mut impl protocol::sink::Sink, format: Format, item: &Item<'_>, mo
             &ItemFacts {
                 key: item.key,
                 exp: exptime::ends_at(item.expire, moment),
-                la: moment.wall(item.last_access).secs(),
+                la: moment.to_wall(item.last_access).secs(),
                 cas: item.token,
                 fetched: item.fetched,
                 class: item.ttl_class.into(),

@@ -15,7 +15,7 @@ pub(super) fn expire(exptime: i64, moment: Moment) -> Expire {
         0 => Expire::Never,
         ..0 => Expire::At(UnixMillis(0)),
         1..=RELATIVE_SECS_MAX => Expire::At(moment.now.plus_ms(exptime as u64 * 1000)),
-        _ => Expire::At(moment.of_wall(UnixMillis::from_secs(exptime as u64))),
+        _ => Expire::At(moment.to_store(UnixMillis::from_secs(exptime as u64))),
     }
 }
 
@@ -36,7 +36,7 @@ pub(super) fn seconds_left(expire: Expire, now: UnixMillis) -> i64 {
 pub(super) fn ends_at(expire: Expire, moment: Moment) -> i64 {
     match expire {
         Expire::Never => -1,
-        Expire::At(at) => i64::try_from(moment.wall(at).secs()).unwrap_or(i64::MAX),
+        Expire::At(at) => i64::try_from(moment.to_wall(at).secs()).unwrap_or(i64::MAX),
     }
 }
 
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn seconds_left_are_what_was_asked_for_right_after_it_was_asked() {
+    fn seconds_left_equal_the_requested_time_at_first() {
         let now = UnixMillis(1_700_000_000_500);
         let expire = |exptime, now| expire(exptime, Moment { now, ahead_ms: 0 });
         assert_eq!(seconds_left(expire(30, now), now), 30);

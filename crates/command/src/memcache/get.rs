@@ -2,7 +2,7 @@
 
 use super::call::{Call, Step};
 use super::state::Retrieval;
-use super::watch::Seen;
+use super::watch::WatchedLookup;
 use super::{LINE_ROOM, exptime};
 use crate::context::WorkerContext;
 use crate::keyspace::prefixes::Count;
@@ -11,7 +11,7 @@ use crate::memcache::guarded;
 use crate::memcache::watch;
 use crate::metrics::Command;
 use crate::visit::out::OutBuffer;
-use crate::visit::progress::{OPS_A_BATCH, State};
+use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use protocol::memcache::request::Get;
 use protocol::memcache::{Error, reply};
 use protocol::number::Decimal;
@@ -46,7 +46,7 @@ pub(super) fn finish_item(
     found: Found,
     mark: usize,
     end_it: Option<Ending>,
-) -> Result<bool, State> {
+) -> Result<bool, SessionWait> {
     let done = match found {
         Found::Miss => return Ok(false),
         Found::Hit => end_item(call, key, end_it).map(|()| true),
@@ -63,7 +63,7 @@ pub(super) fn finish_item(
 fn end_item(call: &mut Call<'_, '_>, key: &Key<'_>, end_it: Option<Ending>) -> Step {
     let Some(ending) = end_it else { return Ok(()) };
     match expire_same(call.guard, key, ending) {
-        Ok(false) | Err(OpError::Parked) => Err(State::Parked),
+        Ok(false) | Err(OpError::Parked) => Err(SessionWait::Parked),
         Ok(true) | Err(_) => Ok(()),
     }
 }
@@ -84,7 +84,12 @@ fn expire_same(guard: &mut Guard<'_>, key: &Key<'_>, Ending { expire, identity }
 
 /// Puts a pinned value and a line end.
 #[cold]
-fn push_pinned(call: &mut Call<'_, '_>, key: &Key<'_>, pinned: Pinned, end_it: Option<Ending>) -> Result<bool, State> {
+fn push_pinned(
+    call: &mut Call<'_, '_>,
+    key: &Key<'_>,
+    pinned: Pinned,
+    end_it: Option<Ending>,
+) -> Result<bool, SessionWait> {
     if let Err(state) = end_item(call, key, end_it) {
         call.ctx.unpin(pinned);
         return Err(state);
@@ -95,15 +100,20 @@ fn push_pinned(call: &mut Call<'_, '_>, key: &Key<'_>, pinned: Pinned, end_it: O
 }
 
 /// Puts a large value and a line end; `false` if the value has lost a piece and counts as missing.
-fn push_large(call: &mut Call<'_, '_>, key: &Key<'_>, large: LargeRef, end_it: Option<Ending>) -> Result<bool, State> {
+fn push_large(
+    call: &mut Call<'_, '_>,
+    key: &Key<'_>,
+    large: LargeRef,
+    end_it: Option<Ending>,
+) -> Result<bool, SessionWait> {
     if !call.out.has_pin_room() || !call.ctx.pin_budget(large.bytes) {
-        return Err(State::OutputFull { want: LINE_ROOM });
+        return Err(SessionWait::OutputFull { want: LINE_ROOM });
     }
     match call.guard.large().pin(key, large) {
         Ok(Some(pinned)) => push_pinned(call, key, pinned, end_it),
         refused => {
             call.ctx.pin_refund(large.bytes);
-            if matches!(refused, Err(OpError::Parked)) { Err(State::Parked) } else { Ok(false) }
+            if matches!(refused, Err(OpError::Parked)) { Err(SessionWait::Parked) } else { Ok(false) }
         }
     }
 }
@@ -116,17 +126,17 @@ pub(super) fn get_and_touch<'c>(call: &mut Call<'c, '_>, get: Get<'c>, consumed:
         let (keys_left, with_cas, touch) = (keys.rest().len(), get.with_cas, get.touch);
         call.session.retrieval = Some(Retrieval { consumed, keys_left, with_cas, touch });
         if call.ops >= OPS_A_BATCH {
-            return Err(State::Yield);
+            return Err(SessionWait::Yield);
         }
         call.room(LINE_ROOM)?;
         let Some(bytes) = keys.next() else { break };
         if call.guarded {
-            guarded::turn_to_key(call, bytes);
+            guarded::switch_to_key(call, bytes);
         }
         call.sample(bytes, true);
         let key = call.guard.key(call.session.namespace, bytes);
         if call.guard.locks().is_blocked(&key) {
-            return Err(State::Parked);
+            return Err(SessionWait::Parked);
         }
         // A time that is past ends the item, but only after it was sent.
         let ends = exptime::is_past(expire, call.ctx.now);
@@ -140,18 +150,18 @@ pub(super) fn get_and_touch<'c>(call: &mut Call<'c, '_>, get: Get<'c>, consumed:
         let shown = item.as_ref().ok().and_then(|item| item.as_ref());
         let end_it = shown.filter(|_| ends).map(|item| Ending { expire, identity: Identity::of(item) });
         let mark = call.out.mark();
-        let seen = call.ctx.push.watch.watched.any().then(|| Seen::of(shown));
+        let seen = call.ctx.push.watch.watched.any().then(|| WatchedLookup::of(shown));
         let found = match item {
             Ok(None) => Found::Miss,
             Ok(Some(item)) => {
                 let cas = get.with_cas.then(|| call.ctx.client_token(item.token));
                 write_value(call.out, call.ctx, bytes, item.value, item.client_flags, cas)?
             }
-            Err(OpError::Parked) => return Err(State::Parked),
+            Err(OpError::Parked) => return Err(SessionWait::Parked),
             Err(_) => Found::Miss,
         };
         let hit = finish_item(call, &key, found, mark, end_it)?;
-        watch::tell_get(call, bytes, seen, hit);
+        watch::report_get(call, bytes, seen, hit);
         if hit {
             watch::tell_touched(call, bytes, expire);
         }
@@ -178,7 +188,7 @@ pub(super) fn get_and_touch<'c>(call: &mut Call<'c, '_>, get: Get<'c>, consumed:
 /// Answers a request that could not be done.
 pub(super) fn op_error(call: &mut Call<'_, '_>, error: OpError, quiet: bool) -> Step {
     let replied = match error {
-        OpError::Parked => return Err(State::Parked),
+        OpError::Parked => return Err(SessionWait::Parked),
         OpError::TooLarge => {
             call.counters().store_too_large.add(1);
             Error::TooLarge
@@ -202,7 +212,7 @@ pub(super) fn write_value(
     value: Value<'_>,
     client_flags: u32,
     cas: Option<u64>,
-) -> Result<Found, State> {
+) -> Result<Found, SessionWait> {
     match value {
         Value::Bytes(bytes) => {
             let pinned = pin_or_room(out, ctx, bytes)?;

@@ -15,7 +15,7 @@
 //! switches the namespace again.
 
 use super::call::Call;
-use crate::keyspace::namespaces::{AWAY, Namespaces, ROUTED};
+use crate::keyspace::namespaces::{Namespaces, ROUTED, ROUTED_AWAY};
 use crate::lookup::run::PROBES_MAX;
 use crate::shared::Pause;
 use protocol::memcache::request::Get;
@@ -24,7 +24,7 @@ use segment::Namespace;
 
 /// Returns true if a pause delays the request. A pause applies to requests that change something, or to all requests. A
 /// request that has begun continues, and a client may always quit.
-pub(super) fn waits(call: &Call<'_, '_>, request: &Request<'_>) -> bool {
+pub(super) fn is_paused(call: &Call<'_, '_>, request: &Request<'_>) -> bool {
     match call.ctx.admission.pause {
         Pause::None => false,
         Pause::Writes => match request {
@@ -46,7 +46,7 @@ pub(super) fn waits(call: &Call<'_, '_>, request: &Request<'_>) -> bool {
 
 /// Takes one operation from the quota of each namespace whose bit is set in `reached`. Returns false if a quota is used
 /// up.
-pub(super) fn pay(call: &Call<'_, '_>, reached: u32) -> bool {
+pub(super) fn take_quota(call: &Call<'_, '_>, reached: u32) -> bool {
     let (guards, now) = (call.ctx.keys.guards, call.ctx.now);
     let mut bounded = Namespaces::numbers().filter(|namespace| reached & guards & 1 << namespace.0 != 0);
     bounded.all(|namespace| call.ctx.shared.namespaces.take_op(namespace, now))
@@ -54,10 +54,10 @@ pub(super) fn pay(call: &Call<'_, '_>, reached: u32) -> bool {
 
 /// Switches the session to the namespace of the first key of a request. Returns a bit for each namespace that the
 /// request reaches.
-pub(super) fn turn_to_keys<'c>(call: &mut Call<'c, '_>, request: &Request<'c>) -> u32 {
+pub(super) fn switch_to_keys<'c>(call: &mut Call<'c, '_>, request: &Request<'c>) -> u32 {
     let mut scratch = KeyScratch::default();
     let key = match request {
-        Request::Get(Get { keys, .. }) => return turn_to_run(call, *keys),
+        Request::Get(Get { keys, .. }) => return switch_to_run(call, *keys),
         Request::Store(header) => header.key,
         Request::Delete { key, .. } | Request::Touch { key, .. } => key,
         Request::Arith(arith) => arith.key,
@@ -65,7 +65,7 @@ pub(super) fn turn_to_keys<'c>(call: &mut Call<'c, '_>, request: &Request<'c>) -
         Request::MetaStore(meta, _) => meta.key.bytes(&mut scratch),
         Request::MetaDebug(key) => key.bytes(&mut scratch),
         _ => {
-            turn_home(call);
+            switch_to_listener(call);
             return 1 << call.session.home.0;
         }
     };
@@ -76,7 +76,7 @@ pub(super) fn turn_to_keys<'c>(call: &mut Call<'c, '_>, request: &Request<'c>) -
 
 /// Switches the session to the namespace of the first of `keys`. Limits the next run to the keys in that namespace that
 /// follow it directly. Returns a bit for each namespace of `keys`.
-pub(super) fn turn_to_run<'c>(call: &mut Call<'c, '_>, mut keys: Keys<'c>) -> u32 {
+pub(super) fn switch_to_run<'c>(call: &mut Call<'c, '_>, mut keys: Keys<'c>) -> u32 {
     let Some(first) = keys.next() else { return 0 };
     let namespace = namespace_of(call, first);
     turn_to(call, namespace);
@@ -92,21 +92,21 @@ pub(super) fn turn_to_run<'c>(call: &mut Call<'c, '_>, mut keys: Keys<'c>) -> u3
 }
 
 /// Switches the session to the namespace of a key.
-pub(super) fn turn_to_key(call: &mut Call<'_, '_>, key: &[u8]) {
+pub(super) fn switch_to_key(call: &mut Call<'_, '_>, key: &[u8]) {
     turn_to(call, namespace_of(call, key));
 }
 
 /// Switches the session back to its listener's namespace.
-pub(super) fn turn_home(call: &mut Call<'_, '_>) {
+pub(super) fn switch_to_listener(call: &mut Call<'_, '_>) {
     turn_to(call, call.session.home);
 }
 
 fn turn_to(call: &mut Call<'_, '_>, namespace: Namespace) {
     call.session.namespace = namespace;
     if namespace == call.session.home {
-        call.session.guards &= !AWAY;
+        call.session.guards &= !ROUTED_AWAY;
     } else {
-        call.session.guards |= AWAY;
+        call.session.guards |= ROUTED_AWAY;
     }
 }
 

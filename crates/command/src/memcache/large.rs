@@ -2,10 +2,10 @@
 
 use super::call::{Call, Step};
 use super::state::{Plan, Storing};
-use crate::lookup::large::{ARRIVING_BYTES_MIN, Advance, LargeSet};
+use crate::lookup::large::{Advance, IN_PLACE_BYTES_MIN, LargeSet};
 use crate::memcache::store;
 use crate::memcache::watch;
-use crate::visit::progress::State;
+use crate::visit::progress::SessionWait;
 use protocol::memcache::{Error, KEY_BYTES_MAX};
 use segment::OpError;
 
@@ -16,7 +16,7 @@ const _: () = assert!(KEY_BYTES_MAX <= 250);
 pub(super) fn large_begin(call: &mut Call<'_, '_>, plan: Plan, key: &[u8], value_len: u32, consumed: usize) -> Step {
     if call.ctx.shared.host.is_draining() {
         // The process that takes over begins to receive it.
-        return Err(State::Parked);
+        return Err(SessionWait::Parked);
     }
     let name = call.guard.key(call.session.namespace, key);
     match call.guard.large().begin(&name, value_len.into(), plan.pieces_end()) {
@@ -29,7 +29,7 @@ pub(super) fn large_begin(call: &mut Call<'_, '_>, plan: Plan, key: &[u8], value
         Err(error) => {
             store::not_stored(call, &plan, key, error)?;
             call.at += consumed;
-            call.session.swallow = u64::from(value_len) + 2;
+            call.session.discard_bytes = u64::from(value_len) + 2;
             call.done(plan.command);
         }
     }
@@ -40,7 +40,7 @@ pub(super) fn large_begin(call: &mut Call<'_, '_>, plan: Plan, key: &[u8], value
 /// receive the value.
 pub(super) fn whole_begin(call: &mut Call<'_, '_>, plan: &Plan, key: &[u8], value_len: u32, consumed: usize) -> bool {
     // Whether a condition holds is known only when the whole value was received.
-    if (value_len as usize) < ARRIVING_BYTES_MIN || !plan.replaces() || call.ctx.shared.host.is_draining() {
+    if (value_len as usize) < IN_PLACE_BYTES_MIN || !plan.replaces() || call.ctx.shared.host.is_draining() {
         return false;
     }
     let Some(mut large) = LargeSet::whole(value_len as usize, (call.session.namespace, key), call.ctx) else {
@@ -61,14 +61,14 @@ pub(super) fn whole_begin(call: &mut Call<'_, '_>, plan: &Plan, key: &[u8], valu
 }
 
 /// Processes the next part of the value that is being received, or stores the value.
-pub(super) fn large_go_on(call: &mut Call<'_, '_>) -> Step {
+pub(super) fn continue_large(call: &mut Call<'_, '_>) -> Step {
     let Some(mut storing) = call.session.large.take() else { return Ok(()) };
     let rest = call.rest();
-    match storing.large.go_on(call.guard, call.ctx, rest, &storing.plan.put(b"")) {
+    match storing.large.advance(call.guard, call.ctx, rest, &storing.plan.put(b"")) {
         Advance::Wait { consumed, want } => {
             call.at += consumed;
             call.session.large = Some(storing);
-            Err(State::NeedInput { want })
+            Err(SessionWait::NeedInput { want })
         }
         Advance::Part { consumed } => {
             call.at += consumed;
@@ -110,7 +110,7 @@ fn large_failed(call: &mut Call<'_, '_>, storing: Storing, error: OpError) -> St
         call.session.large = Some(storing);
         return Err(state);
     }
-    call.session.swallow = storing.large.unread();
+    call.session.discard_bytes = storing.large.unread();
     storing.large.end(call.guard, call.ctx);
     call.done(storing.plan.command);
     Ok(())

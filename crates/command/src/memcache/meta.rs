@@ -4,7 +4,7 @@ use super::call::{Call, Step};
 use super::exptime::{self, seconds_left};
 use super::get::{Ending, Found};
 use super::state::FirstFetch;
-use super::watch::Seen;
+use super::watch::WatchedLookup;
 use crate::context::WorkerContext;
 use crate::lookup::flash;
 use crate::lookup::values::{Identity, pin_or_room};
@@ -13,7 +13,7 @@ use crate::memcache::small;
 use crate::memcache::watch;
 use crate::metrics::Command;
 use crate::visit::out::OutBuffer;
-use crate::visit::progress::State;
+use crate::visit::progress::SessionWait;
 use base::clock::UnixMillis;
 use protocol::memcache::meta::Meta;
 use protocol::memcache::reply::{self, MetaLine};
@@ -40,8 +40,8 @@ fn meta_read<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, consumed: usize) -> S
     let key = call.guard.key(call.session.namespace, meta.key.bytes(&mut scratch));
     let mark = call.out.mark();
     if call.guard.locks().is_locked_by_other(&key) {
-        call.ctx.hurries = true;
-        return Err(State::Parked);
+        call.ctx.retry_at_once = true;
+        return Err(SessionWait::Parked);
     }
     let found = match call.guard.items().read(&key, Ahead::default()) {
         None if call.guard.is_tiered() => match read_from_flash(call, meta, &key)? {
@@ -60,9 +60,9 @@ fn meta_read<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, consumed: usize) -> S
 /// Answers a read-only `mg` for a key that is not in memory. Returns false if the key is not on flash either.
 #[cold]
 #[inline(never)]
-fn read_from_flash<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, key: &Key<'_>) -> Result<bool, State> {
+fn read_from_flash<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, key: &Key<'_>) -> Result<bool, SessionWait> {
     let (out, ctx) = (&mut *call.out, &*call.ctx);
-    flash::tell(call.guard, key, |value, client_flags| {
+    flash::read(call.guard, key, |value, client_flags| {
         write_read(out, ctx, meta, Hit { value, client_flags, is_leased: false }).map(|_| ())
     })
 }
@@ -105,7 +105,7 @@ fn meta_fetch<'c, 'l>(call: &mut Call<'c, 'l>, meta: &Meta<'c>, consumed: usize)
     let asks_before = meta.has(b't') && (meta.has(b'T') || meta.has(b'N')) && stands_first(meta, b't', b"TN");
     let mark = call.out.mark();
     let watched = watch::watched(call);
-    let mut seen = watched.then_some(Seen::MISS);
+    let mut seen = watched.then_some(WatchedLookup::MISS);
     let mut ending = None;
     let found = match call.guard.items_mut().fetch(&key, &fetch) {
         Ok(None) => Found::Miss,
@@ -120,7 +120,7 @@ fn meta_fetch<'c, 'l>(call: &mut Call<'c, 'l>, meta: &Meta<'c>, consumed: usize)
                 fetched.item.token = call.ctx.client_token(fetched.item.token);
             }
             if watched && !fetched.vivified {
-                seen = Some(Seen::of(Some(&fetched.item)));
+                seen = Some(WatchedLookup::of(Some(&fetched.item)));
             }
             write_fetched(call.out, call.ctx, meta, &fetched, first.ended)?
         }
@@ -133,7 +133,7 @@ fn meta_fetch<'c, 'l>(call: &mut Call<'c, 'l>, meta: &Meta<'c>, consumed: usize)
     };
     let hit = get::finish_item(call, &key, found, mark, ending)?;
     call.session.fetched = None;
-    watch::tell_get(call, key.bytes(), seen, hit && seen.is_some_and(|seen| seen.found));
+    watch::report_get(call, key.bytes(), seen, hit && seen.is_some_and(|seen| seen.found));
     if let Some(expire) = touch.filter(|_| hit) {
         watch::tell_touched(call, key.bytes(), expire);
     }
@@ -170,7 +170,7 @@ pub(super) fn meta_delete<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, consumed
     let seen = watch::seen(call, &key);
     match call.guard.items_mut().delete(&key, &delete) {
         Ok(outcome) => {
-            watch::tell_get(call, key.bytes(), seen, outcome != DeleteOutcome::NotFound);
+            watch::report_get(call, key.bytes(), seen, outcome != DeleteOutcome::NotFound);
             if outcome == DeleteOutcome::Deleted && !mark_stale && !delete.drop_value {
                 watch::tell_deleted(call, key.bytes(), seen, "md");
             }
@@ -235,14 +235,14 @@ pub(super) fn meta_arith<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, consumed:
 }
 
 /// Reports the lookup of an `ma` to watchers. If the item did not exist before, reports that `ma` created the number.
-fn tell_arith(call: &mut Call<'_, '_>, key: &Key<'_>, seen: Option<Seen>, outcome: ArithOutcome) {
+fn tell_arith(call: &mut Call<'_, '_>, key: &Key<'_>, seen: Option<WatchedLookup>, outcome: ArithOutcome) {
     let Some(before) = seen else { return };
     match outcome {
         ArithOutcome::Number { value, expire, .. } if !before.found => {
-            watch::tell_get(call, key.bytes(), seen, false);
+            watch::report_get(call, key.bytes(), seen, false);
             watch::tell_number_made(call, key.bytes(), decimal_len(value), expire);
         }
-        _ => watch::tell_get(call, key.bytes(), seen, outcome != ArithOutcome::NotFound),
+        _ => watch::report_get(call, key.bytes(), seen, outcome != ArithOutcome::NotFound),
     }
 }
 
@@ -289,7 +289,7 @@ fn number_answer(out: &mut OutBuffer, meta: &Meta<'_>, value: u64, token: u64, s
 
 /// Writes the reply to a plain read that found an item, except a value that is sent from its place in the store.
 #[inline(always)]
-fn write_read(out: &mut OutBuffer, ctx: &WorkerContext, meta: &Meta<'_>, hit: Hit<'_>) -> Result<Found, State> {
+fn write_read(out: &mut OutBuffer, ctx: &WorkerContext, meta: &Meta<'_>, hit: Hit<'_>) -> Result<Found, SessionWait> {
     let with_value = meta.has(b'v');
     let pinned = match hit.value {
         Value::Typed { .. } => return Ok(Found::Miss),
@@ -333,7 +333,7 @@ fn write_fetched(
     meta: &Meta<'_>,
     fetched: &Fetched<'_>,
     ended: Option<Expire>,
-) -> Result<Found, State> {
+) -> Result<Found, SessionWait> {
     let item = &fetched.item;
     // With `C`, a client that already has the value does not receive it again.
     let has_value_already = meta.compare() == Some(item.token);

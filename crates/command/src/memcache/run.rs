@@ -8,7 +8,7 @@ use super::call::{Call, Step};
 use super::get::{Found, write_value};
 use super::session::SessionState;
 use super::state::Retrieval;
-use super::watch::Seen;
+use super::watch::WatchedLookup;
 use crate::context::WorkerContext;
 use crate::keyspace::prefixes::Count;
 use crate::lookup::flash;
@@ -20,7 +20,7 @@ use crate::metrics::Command;
 use crate::metrics::command_counters::CommandCounters;
 use crate::session::ReadHead;
 use crate::visit::out::PINNED_BYTES_MIN;
-use crate::visit::progress::{OPS_A_BATCH, State};
+use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use protocol::memcache::request::Get;
 use protocol::memcache::{Keys, Parsed, Request, lone_get, parse, reply, set_key};
 use segment::{Ahead, Guard, Hit, Key, OpError, Value};
@@ -107,19 +107,19 @@ impl<'c, 'l> run::Visit<'c, 'l> for Call<'c, 'l> {
     }
 
     #[inline(always)]
-    fn answer(&mut self, probe: &RunKey<'c>, ahead: Ahead<'_>) -> Result<bool, State> {
+    fn answer(&mut self, probe: &RunKey<'c>, ahead: Ahead<'_>) -> Result<bool, SessionWait> {
         let watched = watch::watched(self);
         if !(watched || probe.with_cas()) {
             // A plain read looks on flash itself if necessary.
             if self.guard.locks().is_locked_by_other(&probe.key) {
-                self.ctx.hurries = true;
-                return Err(State::Parked);
+                self.ctx.retry_at_once = true;
+                return Err(SessionWait::Parked);
             }
             return answer_plain(self, probe, ahead);
         }
         if self.guard.locks().is_blocked(&probe.key) {
-            self.ctx.hurries |= self.guard.is_contended();
-            return Err(State::Parked);
+            self.ctx.retry_at_once |= self.guard.is_contended();
+            return Err(SessionWait::Parked);
         }
         let hit = look_up(self, probe, watched)?;
         if probe.ends {
@@ -135,13 +135,13 @@ impl<'c, 'l> run::Visit<'c, 'l> for Call<'c, 'l> {
             self.session.retrieval = None;
         } else {
             // A key counts as an operation, even if its request is not complete.
-            self.session.retrieval = Some(remembered(self, probe, probe.behind));
+            self.session.retrieval = Some(retrieval_from(self, probe, probe.behind));
             self.ops += 1;
         }
     }
 
     fn stopped_at(&mut self, probe: &RunKey<'c>) {
-        self.session.retrieval = Some(remembered(self, probe, probe.from));
+        self.session.retrieval = Some(retrieval_from(self, probe, probe.from));
     }
 
     #[inline(always)]
@@ -181,13 +181,13 @@ pub(super) fn get<'c>(call: &mut Call<'c, '_>, get: Get<'c>, consumed: usize) ->
 }
 
 /// Continues a retrieval that was answered partly.
-pub(super) fn retrieval_go_on(call: &mut Call<'_, '_>, retrieval: Retrieval) -> Step {
+pub(super) fn continue_retrieval(call: &mut Call<'_, '_>, retrieval: Retrieval) -> Step {
     let Retrieval { consumed, keys_left, with_cas, touch } = retrieval;
     let line = &call.rest()[..consumed - 1];
     let text = line.strip_suffix(b"\r").unwrap_or(line);
     let left = Get { keys: Keys::resume(&text[text.len() - keys_left..]), with_cas, touch };
     if call.guarded {
-        guarded::turn_to_run(call, left.keys);
+        guarded::switch_to_run(call, left.keys);
     }
     if touch.is_some() { get::get_and_touch(call, left, consumed) } else { get(call, left, consumed) }
 }
@@ -262,7 +262,7 @@ fn follow<'c>(call: &Call<'c, '_>, run: &mut Run<'c>, mut at: usize) {
 }
 
 /// Returns the state from which the request of `probe` continues at `from`.
-fn remembered(call: &Call<'_, '_>, probe: &RunKey<'_>, from: u32) -> Retrieval {
+fn retrieval_from(call: &Call<'_, '_>, probe: &RunKey<'_>, from: u32) -> Retrieval {
     Retrieval {
         consumed: probe.line_end as usize - call.at,
         keys_left: (probe.keys_end - from) as usize,
@@ -273,13 +273,13 @@ fn remembered(call: &Call<'_, '_>, probe: &RunKey<'_>, from: u32) -> Retrieval {
 
 /// Answers a key of a `get` when there are no watchers. Returns true if the key existed.
 #[inline(always)]
-fn answer_plain(call: &mut Call<'_, '_>, probe: &RunKey<'_>, ahead: Ahead<'_>) -> Result<bool, State> {
+fn answer_plain(call: &mut Call<'_, '_>, probe: &RunKey<'_>, ahead: Ahead<'_>) -> Result<bool, SessionWait> {
     let key = probe.key.bytes();
     match call.guard.items().read(&probe.key, ahead) {
         Some(Hit { value: Value::Bytes(bytes), client_flags, .. }) if bytes.len() < PINNED_BYTES_MIN => {
             let want = LINE_ROOM + bytes.len();
             if call.out.room() < want {
-                return Err(State::OutputFull { want });
+                return Err(SessionWait::OutputFull { want });
             }
             let written = reply::write_hit(call.out.spare(), key, client_flags, bytes, probe.ends);
             call.out.advance(written);
@@ -289,7 +289,7 @@ fn answer_plain(call: &mut Call<'_, '_>, probe: &RunKey<'_>, ahead: Ahead<'_>) -
         None => answer_miss(call, probe),
         Some(Hit { value, client_flags, .. }) => {
             if call.out.room() < LINE_ROOM {
-                return Err(State::OutputFull { want: LINE_ROOM });
+                return Err(SessionWait::OutputFull { want: LINE_ROOM });
             }
             let mark = call.out.mark();
             let found = write_value(call.out, call.ctx, key, value, client_flags, None)?;
@@ -302,7 +302,7 @@ fn answer_plain(call: &mut Call<'_, '_>, probe: &RunKey<'_>, ahead: Ahead<'_>) -
     }
 }
 
-fn answer_miss(call: &mut Call<'_, '_>, probe: &RunKey<'_>) -> Result<bool, State> {
+fn answer_miss(call: &mut Call<'_, '_>, probe: &RunKey<'_>) -> Result<bool, SessionWait> {
     call.room(LINE_ROOM)?;
     if probe.ends {
         call.out.push(reply::END);
@@ -313,14 +313,14 @@ fn answer_miss(call: &mut Call<'_, '_>, probe: &RunKey<'_>) -> Result<bool, Stat
 /// Answers a key that is not in memory. Returns true if it was on flash.
 #[cold]
 #[inline(never)]
-fn answer_from_flash(call: &mut Call<'_, '_>, probe: &RunKey<'_>) -> Result<bool, State> {
+fn answer_from_flash(call: &mut Call<'_, '_>, probe: &RunKey<'_>) -> Result<bool, SessionWait> {
     let out = &mut *call.out;
-    let replied = flash::tell(call.guard, &probe.key, |value, client_flags| {
+    let replied = flash::read(call.guard, &probe.key, |value, client_flags| {
         let mut digits = None;
         let bytes = flash::text(value, &mut digits);
         let want = LINE_ROOM + bytes.len();
         if out.room() < want {
-            return Err(State::OutputFull { want });
+            return Err(SessionWait::OutputFull { want });
         }
         let written = reply::write_hit(out.spare(), probe.key.bytes(), client_flags, bytes, probe.ends);
         out.advance(written);
@@ -331,7 +331,7 @@ fn answer_from_flash(call: &mut Call<'_, '_>, probe: &RunKey<'_>) -> Result<bool
 
 /// Answers a key whose token is requested, or while there are watchers. Returns true if the key existed.
 #[cold]
-fn look_up(call: &mut Call<'_, '_>, probe: &RunKey<'_>, watched: bool) -> Result<bool, State> {
+fn look_up(call: &mut Call<'_, '_>, probe: &RunKey<'_>, watched: bool) -> Result<bool, SessionWait> {
     call.room(LINE_ROOM)?;
     let item = if probe.with_cas() {
         match call.guard.versions().gets(&probe.key) {
@@ -342,7 +342,7 @@ fn look_up(call: &mut Call<'_, '_>, probe: &RunKey<'_>, watched: bool) -> Result
         call.guard.items().get(&probe.key)
     };
     let mark = call.out.mark();
-    let seen = watched.then(|| Seen::of(item.as_ref()));
+    let seen = watched.then(|| WatchedLookup::of(item.as_ref()));
     let found = match item {
         None => Found::Miss,
         Some(item) => {
@@ -351,7 +351,7 @@ fn look_up(call: &mut Call<'_, '_>, probe: &RunKey<'_>, watched: bool) -> Result
         }
     };
     let hit = get::finish_item(call, &probe.key, found, mark, None)?;
-    watch::tell_get(call, probe.key.bytes(), seen, hit);
+    watch::report_get(call, probe.key.bytes(), seen, hit);
     watch::count_prefix(call, probe.key.bytes(), Count::Get { hit });
     Ok(hit)
 }
@@ -359,7 +359,7 @@ fn look_up(call: &mut Call<'_, '_>, probe: &RunKey<'_>, watched: bool) -> Result
 /// Handles a retrieval that could not change its item: the key counts as missing, unless the operation is parked.
 fn retrieval_failed(call: &mut Call<'_, '_>, error: OpError) -> Step {
     match error {
-        OpError::Parked => Err(State::Parked),
+        OpError::Parked => Err(SessionWait::Parked),
         OpError::TooLarge | OpError::OutOfMemory => {
             call.counters().store_no_memory.add(1);
             Ok(())

@@ -3,7 +3,7 @@
 use super::state::{Dumping, FirstFetch, Retrieval, Storing};
 use crate::clients::endpoint::{Endpoint, Protocol};
 use crate::context::WorkerContext;
-use crate::handover::Carried;
+use crate::handover::HandoverConnection;
 use crate::keyspace::namespaces::PAUSED;
 use crate::keyspace::namespaces::ROUTED;
 use crate::lookup::large::LargeSet;
@@ -21,9 +21,9 @@ pub struct SessionState {
     /// The checks that its requests need before execution, as bits of [`WorkerContext::guards`].
     pub(super) guards: u32,
     /// True if the current request was already taken from the quota of operations per second.
-    pub(super) is_paid: bool,
+    pub(super) is_counted: bool,
     /// The number of input bytes that still belong to a refused request; unlimited for a watcher.
-    pub(super) swallow: u64,
+    pub(super) discard_bytes: u64,
     /// A retrieval that was answered partly. Its line is at the start of the input.
     pub(super) retrieval: Option<Retrieval>,
     /// The number of lines that were sent of a statistics table that was answered partly.
@@ -68,7 +68,7 @@ impl SessionState {
 
     /// Returns true if the input begins with a request, or with a retrieval that is answered partly.
     pub(super) fn is_between_requests(&self) -> bool {
-        (self.swallow == 0 || self.watching.is_some())
+        (self.discard_bytes == 0 || self.watching.is_some())
             && self.lines_done == 0
             && self.large.is_none()
             && self.dump.is_none()
@@ -77,11 +77,14 @@ impl SessionState {
 
     /// Returns the state that moves to another process, with `input`. `None`: a request is partly executed. A retrieval
     /// that is answered partly is replaced by a retrieval of the keys that are left.
-    pub(crate) fn carried(&self, mut input: &[u8]) -> Option<Carried> {
+    pub(crate) fn to_handover(&self, mut input: &[u8]) -> Option<HandoverConnection> {
         if !self.is_between_requests() {
             return None;
         }
-        let mut carried = Carried { known: self.known, ..Carried::new(Endpoint::new(Protocol::Memcache, self.home)) };
+        let mut carried = HandoverConnection {
+            known: self.known,
+            ..HandoverConnection::new(Endpoint::new(Protocol::Memcache, self.home))
+        };
         carried.watches = self.watching.as_ref().map_or(0, Watching::kinds);
         if let Some(retrieval) = self.retrieval {
             let line = input.split_off(..retrieval.consumed)?;
@@ -96,15 +99,15 @@ impl SessionState {
     }
 
     /// Continues as the connection that was handed over.
-    pub(crate) fn go_on_as(&mut self, carried: &Carried) {
+    pub(crate) fn go_on_as(&mut self, carried: &HandoverConnection) {
         self.known = carried.known;
     }
 
     /// Restores `watch`. Returns false if there are already as many watchers as allowed.
-    pub(crate) fn take_up(&mut self, carried: &Carried, ctx: &WorkerContext) -> bool {
+    pub(crate) fn restore(&mut self, carried: &HandoverConnection, ctx: &WorkerContext) -> bool {
         if carried.watches != 0 {
             self.watching = Hub::watch_again(&ctx.shared.watch, carried.watches, ctx.worker, ctx.push.watch.connection);
-            self.swallow = u64::MAX;
+            self.discard_bytes = u64::MAX;
         }
         carried.watches == 0 || self.watching.is_some()
     }
@@ -136,7 +139,7 @@ impl SessionState {
     }
 
     /// Returns the namespace of its listener.
-    pub(crate) fn home(&self) -> Namespace {
+    pub(crate) fn listener_namespace(&self) -> Namespace {
         self.home
     }
 }

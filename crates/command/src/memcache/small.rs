@@ -8,8 +8,8 @@ use crate::memcache::get;
 use crate::memcache::guarded;
 use crate::memcache::watch;
 use crate::metrics::Command;
-use crate::push::notify::Event;
-use crate::visit::progress::State;
+use crate::push::notify::KeyEvent;
+use crate::visit::progress::SessionWait;
 use protocol::memcache::reply::{self, ItemFacts};
 use protocol::memcache::request::Arith as ArithRequest;
 use protocol::memcache::{Error, KeyScratch, MetaKey};
@@ -23,7 +23,7 @@ pub(super) fn delete(call: &mut Call<'_, '_>, key: &[u8], noreply: bool, consume
         Ok(outcome) => {
             watch::count_prefix(call, key.bytes(), Count::Delete);
             let deleted = outcome == DeleteOutcome::Deleted;
-            watch::tell_get(call, key.bytes(), seen, deleted);
+            watch::report_get(call, key.bytes(), seen, deleted);
             if deleted {
                 watch::tell_deleted(call, key.bytes(), seen, "delete");
             }
@@ -52,7 +52,7 @@ pub(super) fn arith(call: &mut Call<'_, '_>, request: ArithRequest<'_>, consumed
     let seen = watch::seen(call, &key);
     match call.guard.numbers().arith(&key, &arith) {
         Ok(outcome) => {
-            watch::tell_get(call, key.bytes(), seen, outcome != ArithOutcome::NotFound);
+            watch::report_get(call, key.bytes(), seen, outcome != ArithOutcome::NotFound);
             tell_added(call, key.bytes(), outcome);
             count_arith(call, decrement, outcome);
             match outcome {
@@ -73,7 +73,7 @@ pub(super) fn arith(call: &mut Call<'_, '_>, request: ArithRequest<'_>, consumed
 /// Notifies the clients that are subscribed to changes of this key, if the counter was changed.
 pub(super) fn tell_added(call: &mut Call<'_, '_>, key: &[u8], outcome: ArithOutcome) {
     if matches!(outcome, ArithOutcome::Number { .. }) {
-        watch::changed(call, Event::INCRBY, key);
+        watch::changed(call, KeyEvent::INCRBY, key);
     }
 }
 
@@ -97,7 +97,7 @@ pub(super) fn touch(call: &mut Call<'_, '_>, key: &[u8], exptime: i64, noreply: 
     // If the touch expires the item at once, the item was still found.
     match call.guard.items_mut().touch(&key, expire).map(|item| item.is_some()) {
         Ok(touched) => {
-            watch::tell_get(call, key.bytes(), seen, touched);
+            watch::report_get(call, key.bytes(), seen, touched);
             if touched {
                 watch::tell_touched(call, key.bytes(), expire);
             }
@@ -132,7 +132,7 @@ pub(super) fn flush_all(call: &mut Call<'_, '_>, delay: i64, noreply: bool, cons
             for namespace in guarded::namespaces_seen(call) {
                 if call.guard.items_mut().flush(namespace).is_err() {
                     call.ctx.shared.delayed_flush.note_refused();
-                    return Err(State::Parked);
+                    return Err(SessionWait::Parked);
                 }
                 call.ctx.shared.delayed_flush.cancel(namespace);
             }
@@ -151,7 +151,7 @@ pub(super) fn meta_debug<'c>(call: &mut Call<'c, '_>, token: MetaKey<'c>, consum
     let mut scratch = KeyScratch::default();
     let key = call.guard.key(call.session.namespace, token.bytes(&mut scratch));
     if call.guard.locks().is_blocked(&key) {
-        return Err(State::Parked);
+        return Err(SessionWait::Parked);
     }
     let seen = watch::seen(call, &key);
     // A client may use the token that it receives here in a compare-and-swap store.
@@ -172,7 +172,7 @@ pub(super) fn meta_debug<'c>(call: &mut Call<'c, '_>, token: MetaKey<'c>, consum
             reply::debug(call.out, token, &facts);
         }
     }
-    watch::tell_get(call, key.bytes(), seen, seen.is_some_and(|seen| seen.found));
+    watch::report_get(call, key.bytes(), seen, seen.is_some_and(|seen| seen.found));
     call.counters().cmd_meta.add(1);
     call.at += consumed;
     call.done(Command::Other);
@@ -217,5 +217,5 @@ pub(super) fn shutdown(call: &mut Call<'_, '_>, consumed: usize) -> Step {
     }
     call.at += consumed;
     call.ctx.shared.host.request_stop();
-    Err(State::Close)
+    Err(SessionWait::Close)
 }

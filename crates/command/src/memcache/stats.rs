@@ -17,7 +17,7 @@ use crate::metrics::Command;
 use crate::metrics::command_counters::CommandTotals;
 use crate::shared::Shared;
 use crate::visit::out::OutBuffer;
-use crate::visit::progress::State;
+use crate::visit::progress::SessionWait;
 use base::clock::UnixMillis;
 use protocol::memcache::request::Stats;
 use protocol::memcache::{Error, reply};
@@ -60,7 +60,7 @@ impl Lines<'_> {
 
     /// Returns true if the next `lines` lines need not be written. Either all of them were sent in an earlier visit,
     /// and are skipped, or no further line fits.
-    fn passes(&mut self, lines: usize) -> bool {
+    fn skips(&mut self, lines: usize) -> bool {
         let sent = self.next + lines <= self.skip;
         if sent && !self.full {
             self.next += lines;
@@ -143,7 +143,7 @@ fn table(call: &mut Call<'_, '_>, topic: Stats) -> Step {
     }
     if lines.full {
         call.session.lines_done = lines.next;
-        return Err(State::OutputFull { want: LINE_ROOM });
+        return Err(SessionWait::OutputFull { want: LINE_ROOM });
     }
     call.session.lines_done = 0;
     call.out.push(reply::END);
@@ -487,7 +487,7 @@ fn conns(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
     let mut first = shared.config.memcached.len();
     for worker in &shared.workers {
         worker.connection_table.each(|connection| {
-            if lines.passes(CONNECTION_LINES) {
+            if lines.skips(CONNECTION_LINES) {
                 return;
             }
             let number = (first + connection.number) as u64;
@@ -510,7 +510,7 @@ fn conns(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
             let silent_secs = now_secs.saturating_sub(connection.received_secs);
             line(b":secs_since_last_cmd ", &|line| put_u64(line, silent_secs));
         });
-        first += worker.connection_table.room();
+        first += worker.connection_table.capacity();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::call::{Call, Step};
 use super::state::{Answer, MetaAnswer, Plan};
-use super::watch::Seen;
+use super::watch::WatchedLookup;
 use super::{LINE_ROOM, exptime};
 use crate::keyspace::prefixes::Count;
 use crate::lookup::ahead::NextSet;
@@ -11,7 +11,7 @@ use crate::memcache::large;
 use crate::memcache::watch;
 use crate::metrics::Command;
 use crate::visit::clock::Moment;
-use crate::visit::progress::State;
+use crate::visit::progress::SessionWait;
 use protocol::memcache::key::{KEY_BASE64_BYTES_MAX, encode};
 use protocol::memcache::meta::{Meta, MetaStoreMode, OPAQUE_BYTES_MAX};
 use protocol::memcache::request::{Store, StoreMode};
@@ -172,9 +172,9 @@ fn store_planned(call: &mut Call<'_, '_>, plan: Plan, key: &[u8], value_len: u32
     let whole = consumed + value_len as usize + 2;
     let value = match body(&call.rest()[consumed..], value_len) {
         Body::Incomplete if large::whole_begin(call, &plan, key, value_len, consumed) => {
-            return Err(State::NeedInput { want: 1 });
+            return Err(SessionWait::NeedInput { want: 1 });
         }
-        Body::Incomplete => return Err(State::NeedInput { want: whole }),
+        Body::Incomplete => return Err(SessionWait::NeedInput { want: whole }),
         Body::Value(value) => value,
         Body::BadTerminator => {
             call.at += whole;
@@ -184,7 +184,7 @@ fn store_planned(call: &mut Call<'_, '_>, plan: Plan, key: &[u8], value_len: u32
     };
     let known = call.next_set.take().and_then(|set| set.key(call.guard, call.at, key));
     let key = known.unwrap_or_else(|| call.guard.key(call.session.namespace, key));
-    ask_ahead(call, call.at + whole);
+    prefetch_next(call, call.at + whole);
     let before = watch::seen(call, &key);
     match call.guard.items_mut().put(&key, &plan.put(value)) {
         Ok(outcome) => stored(call, &plan, key.bytes(), before, outcome, value_len.into()),
@@ -197,7 +197,7 @@ fn store_planned(call: &mut Call<'_, '_>, plan: Plan, key: &[u8], value_len: u32
 
 /// Prefetches for the `set` at position `at` of the input, if there is one, while the `set` before it is executed.
 #[inline]
-fn ask_ahead(call: &mut Call<'_, '_>, at: usize) {
+fn prefetch_next(call: &mut Call<'_, '_>, at: usize) {
     // If keys lead to other namespaces, the namespace of the next key is not known yet.
     if !call.guarded {
         let next = set_key(&call.buf[at..]);
@@ -217,7 +217,7 @@ fn store_full(
 ) -> Step {
     not_stored(call, plan, key, error)?;
     call.at += consumed;
-    call.session.swallow = u64::from(value_len) + 2;
+    call.session.discard_bytes = u64::from(value_len) + 2;
     call.done(plan.command);
     Ok(())
 }
@@ -231,10 +231,10 @@ pub(super) fn not_stored(call: &mut Call<'_, '_>, plan: &Plan, key: &[u8], error
             let key = call.guard.key(call.session.namespace, key);
             before = watch::seen(call, &key);
             if call.guard.items_mut().delete(&key, &Delete::default()) == Err(OpError::Parked) {
-                return Err(State::Parked);
+                return Err(SessionWait::Parked);
             }
         }
-        watch::tell_refused(call, plan, key, error, before);
+        watch::report_refused(call, plan, key, error, before);
     }
     get::op_error(call, error, plan.hides_errors())
 }
@@ -254,7 +254,7 @@ pub(super) fn stored(
     call: &mut Call<'_, '_>,
     plan: &Plan,
     key: &[u8],
-    before: Option<Seen>,
+    before: Option<WatchedLookup>,
     outcome: PutOutcome,
     value_len: u64,
 ) {
@@ -264,7 +264,7 @@ pub(super) fn stored(
         PutOutcome::NotFound if matches!(plan.put.mode, PutMode::Append | PutMode::Prepend) => PutOutcome::NotStored,
         outcome => outcome,
     };
-    watch::tell_stored(call, plan, key, before, outcome, value_len);
+    watch::report_stored(call, plan, key, before, outcome, value_len);
     if matches!(outcome, PutOutcome::Stored { .. }) {
         call.ctx.note_length(call.session.namespace, key, value_len);
     }

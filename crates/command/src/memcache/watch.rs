@@ -8,9 +8,9 @@ use super::call::{Call, Step};
 use super::exptime;
 use super::state::Plan;
 use crate::keyspace::prefixes::Count;
-use crate::push::notify::Event;
-use crate::push::watch::{Head, Hub, Kind, StoreEvent, Watched};
-use crate::visit::progress::State;
+use crate::push::notify::KeyEvent;
+use crate::push::watch::{Hub, LineHead, StoreEvent, WatchKind, Watched};
+use crate::visit::progress::SessionWait;
 use protocol::memcache::request::Watch;
 use protocol::memcache::{Error, reply};
 use segment::{Expire, Item, Key, OpError, PutOutcome};
@@ -20,13 +20,13 @@ const TTL_PAST: u64 = u32::MAX as u64;
 
 /// The result of a lookup, as watchers see it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct WatchedLookup {
     pub(super) found: bool,
     class: u8,
     value_len: u64,
 }
 
-impl Seen {
+impl WatchedLookup {
     /// A lookup that found no item.
     pub(super) const MISS: Self = Self { found: false, class: 0, value_len: 0 };
 
@@ -41,14 +41,14 @@ pub(super) fn watch(call: &mut Call<'_, '_>, watch: Watch, consumed: usize) -> S
     let shared = &call.ctx.shared;
     if shared.host.is_stopping() {
         call.at += consumed;
-        return Err(State::Close);
+        return Err(SessionWait::Close);
     }
     let mut kinds = Watched::default();
     for (wanted, kind) in [
-        (watch.fetchers, Kind::Fetchers),
-        (watch.mutations, Kind::Mutations),
-        (watch.evictions, Kind::Evictions),
-        (watch.deletions, Kind::Deletions),
+        (watch.fetchers, WatchKind::Fetchers),
+        (watch.mutations, WatchKind::Mutations),
+        (watch.evictions, WatchKind::Evictions),
+        (watch.deletions, WatchKind::Deletions),
     ] {
         if wanted {
             kinds = kinds.and(kind);
@@ -58,7 +58,7 @@ pub(super) fn watch(call: &mut Call<'_, '_>, watch: Watch, consumed: usize) -> S
         return call.answer(Error::TooManyWatchers.wire(), consumed);
     };
     call.session.watching = Some(watching);
-    call.session.swallow = u64::MAX;
+    call.session.discard_bytes = u64::MAX;
     call.answer(reply::OK, consumed)
 }
 
@@ -78,8 +78,8 @@ pub(super) fn count_prefix(call: &Call<'_, '_>, key: &[u8], count: Count) {
 
 /// Returns the item that a command is about to find, if there are watchers.
 #[inline]
-pub(super) fn seen(call: &Call<'_, '_>, key: &Key<'_>) -> Option<Seen> {
-    watched(call).then(|| Seen::of(call.guard.items().peek(key).as_ref()))
+pub(super) fn seen(call: &Call<'_, '_>, key: &Key<'_>) -> Option<WatchedLookup> {
+    watched(call).then(|| WatchedLookup::of(call.guard.items().peek(key).as_ref()))
 }
 
 /// Returns a number that no other open connection has.
@@ -87,69 +87,69 @@ fn cfd(call: &Call<'_, '_>) -> u64 {
     u64::from(call.ctx.push.watch.connection) * call.ctx.shared.workers.len() as u64 + call.ctx.worker as u64
 }
 
-fn head(call: &Call<'_, '_>) -> Head {
-    Head { now: call.ctx.now, gid: call.ctx.shared.watch.number() }
+fn line_head(call: &Call<'_, '_>) -> LineHead {
+    LineHead { now: call.ctx.now, gid: call.ctx.shared.watch.number() }
 }
 
 /// Reports to watchers that `key` was looked up, and if it was found. `seen` is the existing item, if there are
 /// watchers.
 #[inline]
-pub(super) fn tell_get(call: &mut Call<'_, '_>, key: &[u8], seen: Option<Seen>, found: bool) {
+pub(super) fn report_get(call: &mut Call<'_, '_>, key: &[u8], seen: Option<WatchedLookup>, found: bool) {
     if let Some(seen) = seen
-        && call.ctx.push.watch.watched.has(Kind::Fetchers)
+        && call.ctx.push.watch.watched.has(WatchKind::Fetchers)
     {
-        tell_lookup(call, key, if found { seen } else { Seen::MISS }, found);
+        tell_lookup(call, key, if found { seen } else { WatchedLookup::MISS }, found);
     }
 }
 
 #[cold]
-fn tell_lookup(call: &mut Call<'_, '_>, key: &[u8], seen: Seen, found: bool) {
-    let (head, cfd) = (head(call), cfd(call));
+fn tell_lookup(call: &mut Call<'_, '_>, key: &[u8], seen: WatchedLookup, found: bool) {
+    let (head, cfd) = (line_head(call), cfd(call));
     let lines = &mut call.ctx.push.watch.lines;
-    lines.tell(Kind::Fetchers, |line| head.item_get(line, key, found, seen.class, cfd, seen.value_len));
+    lines.tell(WatchKind::Fetchers, |line| head.item_get(line, key, found, seen.class, cfd, seen.value_len));
 }
 
 /// Notifies the clients that are subscribed to changes of this key, if notifications are on.
 #[inline]
-pub(super) fn changed(call: &mut Call<'_, '_>, event: Event, key: &[u8]) {
-    if call.ctx.push.watch.watched.tells_changes() {
-        call.ctx.tell_change(call.session.namespace, event, key);
+pub(super) fn changed(call: &mut Call<'_, '_>, event: KeyEvent, key: &[u8]) {
+    if call.ctx.push.watch.watched.has_key_events() {
+        call.ctx.publish_change(call.session.namespace, event, key);
     }
 }
 
 /// Reports that the expiry of an item was changed.
 pub(super) fn tell_touched(call: &mut Call<'_, '_>, key: &[u8], expire: Expire) {
     let event = match expire {
-        Expire::Never => Event::PERSIST,
-        _ if exptime::is_past(expire, call.ctx.now) => Event::DEL,
-        Expire::At(_) => Event::EXPIRE,
+        Expire::Never => KeyEvent::PERSIST,
+        _ if exptime::is_past(expire, call.ctx.now) => KeyEvent::DEL,
+        Expire::At(_) => KeyEvent::EXPIRE,
     };
     changed(call, event, key);
 }
 
 /// Reports that `cmd` removed the item of `key`.
-pub(super) fn tell_deleted(call: &mut Call<'_, '_>, key: &[u8], seen: Option<Seen>, cmd: &'static str) {
-    changed(call, Event::DEL, key);
+pub(super) fn tell_deleted(call: &mut Call<'_, '_>, key: &[u8], seen: Option<WatchedLookup>, cmd: &'static str) {
+    changed(call, KeyEvent::DEL, key);
     if let Some(seen) = seen
-        && call.ctx.push.watch.watched.has(Kind::Deletions)
+        && call.ctx.push.watch.watched.has(WatchKind::Deletions)
     {
-        let head = head(call);
+        let head = line_head(call);
         let lines = &mut call.ctx.push.watch.lines;
-        lines.tell(Kind::Deletions, |line| head.deleted(line, key, cmd, seen.class, seen.value_len));
+        lines.tell(WatchKind::Deletions, |line| head.deleted(line, key, cmd, seen.class, seen.value_len));
     }
 }
 
 /// Reports the outcome for a value of `value_len` bytes, and before that the item that the command found.
-pub(super) fn tell_stored(
+pub(super) fn report_stored(
     call: &mut Call<'_, '_>,
     plan: &Plan,
     key: &[u8],
-    before: Option<Seen>,
+    before: Option<WatchedLookup>,
     outcome: PutOutcome,
     value_len: u64,
 ) {
     let Some(before) = before else { return };
-    tell_get(call, key, Some(before), before.found);
+    report_get(call, key, Some(before), before.found);
     let status = match outcome {
         PutOutcome::Stored { .. } => "stored",
         PutOutcome::NotStored | PutOutcome::WrongType => "not_stored",
@@ -157,40 +157,48 @@ pub(super) fn tell_stored(
         PutOutcome::NotFound => "not_found",
     };
     let (seen, expire) = match outcome {
-        PutOutcome::Stored { .. } => see_stored(call, key, value_len, plan.put.expire),
-        _ => (Seen { found: false, class: 0, value_len }, plan.put.expire),
+        PutOutcome::Stored { .. } => describe_stored(call, key, value_len, plan.put.expire),
+        _ => (WatchedLookup { found: false, class: 0, value_len }, plan.put.expire),
     };
     let cmd = plan.watched_name();
     tell_store(call, key, status, cmd, expire, seen);
     if matches!(outcome, PutOutcome::Stored { .. }) {
         let joins = matches!(cmd, "append" | "prepend");
-        changed(call, if joins { Event::APPEND } else { Event::SET }, key);
+        changed(call, if joins { KeyEvent::APPEND } else { KeyEvent::SET }, key);
         if !joins && expire != Expire::Never {
-            changed(call, Event::EXPIRE, key);
+            changed(call, KeyEvent::EXPIRE, key);
         }
     }
 }
 
 /// Reports that `ma` created a number of `digits` digits for `key`.
 pub(super) fn tell_number_made(call: &mut Call<'_, '_>, key: &[u8], digits: u64, expire: Expire) {
-    let (seen, expire) = see_stored(call, key, digits, expire);
+    let (seen, expire) = describe_stored(call, key, digits, expire);
     tell_store(call, key, "stored", "add", expire, seen);
 }
 
 /// Returns the item that was just stored and its expiry. If the item is gone already, returns the requested values.
-fn see_stored(call: &Call<'_, '_>, key: &[u8], value_len: u64, expire: Expire) -> (Seen, Expire) {
+fn describe_stored(call: &Call<'_, '_>, key: &[u8], value_len: u64, expire: Expire) -> (WatchedLookup, Expire) {
     let item = call.guard.items().peek(&call.guard.key(call.session.namespace, key));
-    item.map_or((Seen { found: false, class: 0, value_len }, expire), |item| (Seen::of(Some(&item)), item.expire))
+    item.map_or((WatchedLookup { found: false, class: 0, value_len }, expire), |item| {
+        (WatchedLookup::of(Some(&item)), item.expire)
+    })
 }
 
 /// Reports that a value was refused. `before` is the item that the refusal removed, if any.
-pub(super) fn tell_refused(call: &mut Call<'_, '_>, plan: &Plan, key: &[u8], error: OpError, before: Option<Seen>) {
+pub(super) fn report_refused(
+    call: &mut Call<'_, '_>,
+    plan: &Plan,
+    key: &[u8],
+    error: OpError,
+    before: Option<WatchedLookup>,
+) {
     if !watched(call) {
         return;
     }
     let status = if error == OpError::TooLarge { "too_large" } else { "no_memory" };
-    tell_store(call, key, status, plan.watched_name(), Expire::Never, Seen::MISS);
-    tell_get(call, key, before, before.is_some_and(|seen| seen.found));
+    tell_store(call, key, status, plan.watched_name(), Expire::Never, WatchedLookup::MISS);
+    report_get(call, key, before, before.is_some_and(|seen| seen.found));
 }
 
 #[cold]
@@ -200,9 +208,9 @@ fn tell_store(
     status: &'static str,
     cmd: &'static str,
     expire: Expire,
-    seen: Seen,
+    seen: WatchedLookup,
 ) {
-    if !call.ctx.push.watch.watched.has(Kind::Mutations) {
+    if !call.ctx.push.watch.watched.has(WatchKind::Mutations) {
         return;
     }
     let ttl = match expire {
@@ -210,7 +218,7 @@ fn tell_store(
         _ if exptime::is_past(expire, call.ctx.now) => TTL_PAST,
         _ => exptime::seconds_left(expire, call.ctx.now).unsigned_abs(),
     };
-    let (head, cfd) = (head(call), cfd(call));
+    let (head, cfd) = (line_head(call), cfd(call));
     let event = StoreEvent { status, cmd, ttl, class: seen.class, cfd, size: seen.value_len };
-    call.ctx.push.watch.lines.tell(Kind::Mutations, |line| head.item_store(line, key, &event));
+    call.ctx.push.watch.lines.tell(WatchKind::Mutations, |line| head.item_store(line, key, &event));
 }

@@ -38,7 +38,7 @@ const FALLEN_BYTES_MIN: u64 = 2 << 20;
 
 /// The purposes of client memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MemoryUse {
     /// Requests of transactions and of commands over several keys, and watched keys.
     Queued,
     /// Unsent replies.
@@ -55,7 +55,7 @@ pub enum Kind {
     Rules,
 }
 
-impl Kind {
+impl MemoryUse {
     /// All kinds, in the order of their numbers.
     pub const ALL: [Self; 7] =
         [Self::Queued, Self::Replies, Self::Requests, Self::Walks, Self::Messages, Self::Subscriptions, Self::Rules];
@@ -93,7 +93,7 @@ pub struct Budget {
     used: AtomicU64,
     /// The highest number of used bytes since the last survey.
     peak: AtomicU64,
-    kinds: [AtomicU64; Kind::ALL.len()],
+    kinds: [AtomicU64; MemoryUse::ALL.len()],
     /// The number of refused reservations.
     refused: AtomicU64,
     /// True if a reservation was refused since the last check for slow readers.
@@ -125,7 +125,7 @@ impl Budget {
     }
 
     /// Adjusts the bound to a store of `memory_bytes`.
-    pub(crate) fn follow(&self, memory_bytes: u64) {
+    pub(crate) fn adjust_to(&self, memory_bytes: u64) {
         if self.follows {
             self.bytes_max.store(Self::auto(memory_bytes), Relaxed);
         }
@@ -142,7 +142,7 @@ impl Budget {
     }
 
     /// Returns the number of used bytes of a kind.
-    pub fn used_by(&self, kind: Kind) -> u64 {
+    pub fn used_by(&self, kind: MemoryUse) -> u64 {
         self.kinds[kind as usize].load(Relaxed)
     }
 
@@ -164,7 +164,7 @@ impl Budget {
     }
 
     /// Reserves `bytes` if they are within the bound. Returns false otherwise.
-    pub(crate) fn reserve(&self, kind: Kind, bytes: u64) -> bool {
+    pub(crate) fn reserve(&self, kind: MemoryUse, bytes: u64) -> bool {
         let bytes_max = self.bytes_max();
         let within = |used: u64, most: u64| used.checked_add(bytes).filter(|sum| *sum <= most);
         let fits = kind.part() == 1 || within(self.used_by(kind), bytes_max / kind.part()).is_some();
@@ -188,14 +188,14 @@ impl Budget {
         }
     }
 
-    /// Unparks `thread` whenever [`Budget::has_fallen`] becomes true. Only the first call has an effect.
+    /// Unparks `thread` whenever [`Budget::has_freed_much`] becomes true. Only the first call has an effect.
     pub fn wake_when_fallen(&self, thread: Thread) {
         self.trimmer.get_or_init(|| thread);
     }
 
     /// Returns true if many bytes are free again that were used when it last returned true: a sixteenth of the bound,
     /// and at least 2 MiB.
-    pub fn has_fallen(&self) -> bool {
+    pub fn has_freed_much(&self) -> bool {
         self.woken.swap(false, AcqRel);
         let used = self.used();
         let fallen = self.falls_to(used);
@@ -226,7 +226,7 @@ impl Budget {
     }
 
     /// Reserves `bytes` even beyond the bound. Returns true if the total is within the bound.
-    pub fn take(&self, kind: Kind, bytes: u64) -> bool {
+    pub fn take(&self, kind: MemoryUse, bytes: u64) -> bool {
         self.kinds[kind as usize].fetch_add(bytes, Relaxed);
         let used = self.used.fetch_add(bytes, AcqRel) + bytes;
         self.note_peak(used);
@@ -238,7 +238,7 @@ impl Budget {
     }
 
     /// Returns `bytes` to the budget.
-    pub fn release(&self, kind: Kind, bytes: u64) {
+    pub fn release(&self, kind: MemoryUse, bytes: u64) {
         self.kinds[kind as usize].fetch_sub(bytes, Relaxed);
         let before = self.used.fetch_sub(bytes, AcqRel);
         debug_assert!(before >= bytes, "more was given back than was reserved");
@@ -248,7 +248,7 @@ impl Budget {
     }
 
     /// Reserves `bytes` for as long as the grant lives, if they are within the bound.
-    pub(crate) fn grant(self: &Arc<Self>, kind: Kind, bytes: u64) -> Option<Grant> {
+    pub(crate) fn grant(self: &Arc<Self>, kind: MemoryUse, bytes: u64) -> Option<Grant> {
         let mut grant = Grant::none(self, kind);
         grant.resize(bytes).then_some(grant)
     }
@@ -258,13 +258,13 @@ impl Budget {
 #[derive(Debug)]
 pub struct Grant {
     budget: Arc<Budget>,
-    kind: Kind,
+    kind: MemoryUse,
     bytes: u64,
 }
 
 impl Grant {
     /// Creates a grant of no bytes yet.
-    pub(crate) fn none(budget: &Arc<Budget>, kind: Kind) -> Self {
+    pub(crate) fn none(budget: &Arc<Budget>, kind: MemoryUse) -> Self {
         Self { budget: Arc::clone(budget), kind, bytes: 0 }
     }
 
@@ -361,12 +361,12 @@ mod tests {
     #[test]
     fn a_reservation_beyond_the_bound_takes_nothing_and_is_counted() {
         let budget = Budget::new(0, Some(100));
-        let first = budget.grant(Kind::Replies, 60).expect("it fits");
-        assert!(budget.grant(Kind::Queued, 41).is_none() && budget.grant(Kind::Queued, u64::MAX).is_none());
-        assert_eq!((budget.used(), budget.used_by(Kind::Queued), budget.refused()), (60, 0, 2));
-        let second = budget.grant(Kind::Queued, 40).expect("it fits");
+        let first = budget.grant(MemoryUse::Replies, 60).expect("it fits");
+        assert!(budget.grant(MemoryUse::Queued, 41).is_none() && budget.grant(MemoryUse::Queued, u64::MAX).is_none());
+        assert_eq!((budget.used(), budget.used_by(MemoryUse::Queued), budget.refused()), (60, 0, 2));
+        let second = budget.grant(MemoryUse::Queued, 40).expect("it fits");
         drop(first);
-        assert_eq!((budget.used(), budget.used_by(Kind::Replies), budget.used_by(Kind::Queued)), (40, 0, 40));
+        assert_eq!((budget.used(), budget.used_by(MemoryUse::Replies), budget.used_by(MemoryUse::Queued)), (40, 0, 40));
         drop(second);
         assert_eq!(budget.used(), 0);
     }
@@ -374,37 +374,37 @@ mod tests {
     #[test]
     fn a_grant_that_grows_and_shrinks_gives_back_what_it_has() {
         let budget = Budget::new(0, Some(100));
-        let mut grant = Grant::none(&budget, Kind::Walks);
+        let mut grant = Grant::none(&budget, MemoryUse::Walks);
         assert!(grant.resize(70) && grant.resize(30) && grant.resize(100) && !grant.resize(101));
         assert_eq!((grant.bytes(), budget.used()), (100, 100));
         grant.force(120);
         assert!((budget.used(), budget.is_short()) == (120, true));
-        assert!(!budget.reserve(Kind::Walks, 1), "what was forced counts");
+        assert!(!budget.reserve(MemoryUse::Walks, 1), "what was forced counts");
         grant.shrink(10);
         assert_eq!(budget.used(), 10);
         drop(grant);
-        assert_eq!((budget.used(), budget.used_by(Kind::Walks)), (0, 0));
+        assert_eq!((budget.used(), budget.used_by(MemoryUse::Walks)), (0, 0));
     }
 
     #[test]
-    fn what_stays_as_long_as_clients_like_leaves_room_for_what_comes_and_goes() {
+    fn long_lived_kinds_leave_room_for_others() {
         let budget = Budget::new(0, Some(100));
-        assert!(budget.reserve(Kind::Rules, 25) && !budget.reserve(Kind::Rules, 1));
-        assert!(budget.reserve(Kind::Subscriptions, 50) && !budget.reserve(Kind::Subscriptions, 1));
-        assert!(budget.reserve(Kind::Replies, 25) && !budget.reserve(Kind::Replies, 1));
+        assert!(budget.reserve(MemoryUse::Rules, 25) && !budget.reserve(MemoryUse::Rules, 1));
+        assert!(budget.reserve(MemoryUse::Subscriptions, 50) && !budget.reserve(MemoryUse::Subscriptions, 1));
+        assert!(budget.reserve(MemoryUse::Replies, 25) && !budget.reserve(MemoryUse::Replies, 1));
     }
 
     #[test]
     fn the_bound_follows_the_memory_unless_a_setting_names_one() {
         let (auto, named) = (Budget::new(1 << 30, None), Budget::new(1 << 30, Some(5)));
         assert_eq!((auto.bytes_max(), named.bytes_max()), (128 << 20, 5));
-        auto.follow(64 << 20);
-        named.follow(64 << 20);
+        auto.adjust_to(64 << 20);
+        named.adjust_to(64 << 20);
         assert_eq!((auto.bytes_max(), named.bytes_max()), (BYTES_MIN, 5));
     }
 
     #[test]
-    fn a_fall_of_what_is_used_wakes_the_thread_that_returns_it_once() {
+    fn a_decrease_wakes_the_trimmer_once() {
         let budget = Budget::new(0, Some(64 << 20));
         let (asks, asked) = std::sync::mpsc::channel();
         let trims = std::thread::spawn({
@@ -412,21 +412,21 @@ mod tests {
             move || {
                 budget.wake_when_fallen(std::thread::current());
                 asks.send(()).expect("the test listens");
-                while !budget.has_fallen() {
+                while !budget.has_freed_much() {
                     std::thread::park();
                 }
             }
         });
         asked.recv().expect("it waits");
         // Less than two decreases of a sixteenth of the bound, which the thread could notice separately.
-        let held: Vec<Grant> = (0..7).filter_map(|_| budget.grant(Kind::Queued, 1 << 20)).collect();
+        let held: Vec<Grant> = (0..7).filter_map(|_| budget.grant(MemoryUse::Queued, 1 << 20)).collect();
         assert!(!budget.woken.load(Relaxed));
         drop(held);
         trims.join().expect("it was woken");
-        assert!(!budget.has_fallen(), "one fall is reported once");
-        let one = budget.grant(Kind::Queued, 3 << 20);
+        assert!(!budget.has_freed_much(), "one fall is reported once");
+        let one = budget.grant(MemoryUse::Queued, 3 << 20);
         drop(one);
-        assert!(!budget.has_fallen() && !budget.woken.load(Relaxed), "a small fall is none");
+        assert!(!budget.has_freed_much() && !budget.woken.load(Relaxed), "a small fall is none");
     }
 
     #[test]
@@ -437,7 +437,7 @@ mod tests {
                 let budget = &budget;
                 scope.spawn(move || {
                     for round in 0..20_000u64 {
-                        let kind = Kind::ALL[(round as usize + worker) % 5];
+                        let kind = MemoryUse::ALL[(round as usize + worker) % 5];
                         let grant = budget.grant(kind, 1 + (round * 7 + worker as u64) % 600);
                         assert!(budget.used() <= 1000);
                         drop(grant);
@@ -446,6 +446,6 @@ mod tests {
             }
         });
         assert_eq!(budget.used(), 0);
-        assert!(Kind::ALL.iter().all(|kind| budget.used_by(*kind) == 0));
+        assert!(MemoryUse::ALL.iter().all(|kind| budget.used_by(*kind) == 0));
     }
 }

@@ -40,7 +40,7 @@ impl PinBudget {
     }
 
     /// Takes `bytes` if they are within the bound, for a caller that can continue without them.
-    pub fn grant_spare(&self, bytes: u64) -> bool {
+    pub fn grant_optional(&self, bytes: u64) -> bool {
         let take = |used: u64| (used + bytes <= self.bytes_max.load(Relaxed)).then_some(used + bytes);
         self.used.fetch_update(AcqRel, Acquire, take).is_ok()
     }
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn who_can_do_without_a_pin_takes_none_above_the_bound_and_calls_for_none() {
         let pins = PinBudget::new(2000);
-        assert!(!pins.grant_spare(101) && pins.grant_spare(100) && !pins.grant_spare(1));
+        assert!(!pins.grant_optional(101) && pins.grant_optional(100) && !pins.grant_optional(1));
         assert!(!pins.take_wanted());
     }
 }

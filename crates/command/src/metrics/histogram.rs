@@ -82,7 +82,7 @@ impl Histogram {
 
 /// Counts read from histograms, or the difference of two readings. It allocates memory only if something was counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct BucketCounts {
     /// Empty if nothing was counted.
     buckets: Box<[u64]>,
     /// The number of values.
@@ -93,7 +93,7 @@ pub struct Counts {
     pub max_ns: u64,
 }
 
-impl Counts {
+impl BucketCounts {
     /// Adds the current counts of `histogram`. Its writer continues meanwhile, so a value may be in the sum and not in
     /// the count.
     pub fn add(&mut self, histogram: &Histogram) {
@@ -199,10 +199,10 @@ mod tests {
         for (ns, count) in [(0, 2), (63, 1), (1_000, 3), (u64::MAX, 1)] {
             histogram.record(ns, count);
         }
-        let mut counts = Counts::default();
+        let mut counts = BucketCounts::default();
         counts.add(&histogram);
         assert_eq!(counts.filled().collect::<Vec<_>>(), [(0, 2), (63, 1), (1_007, 3), (MAX_NS, 1)]);
-        assert_eq!(Counts::default().filled().count(), 0);
+        assert_eq!(BucketCounts::default().filled().count(), 0);
     }
 
     #[test]
@@ -219,7 +219,7 @@ mod tests {
                 ours.record(ns, 1);
                 oracle.record(ns.min(MAX_NS)).unwrap();
             }
-            let mut counts = Counts::default();
+            let mut counts = BucketCounts::default();
             counts.add(&ours);
             assert_eq!((counts.count, counts.max_ns), (20_000, max_ns), "seed {seed}");
             for share in [0.01, 0.5, 0.9, 0.99, 0.999, 0.9999] {
@@ -236,7 +236,7 @@ mod tests {
     fn a_difference_holds_what_came_between_and_bounds_its_maximum() {
         let histogram = Histogram::default();
         let read = || {
-            let mut counts = Counts::default();
+            let mut counts = BucketCounts::default();
             counts.add(&histogram);
             counts
         };
@@ -248,11 +248,11 @@ mod tests {
         assert_eq!((between.count, between.sum_ns, between.mean_ns()), (4, 10_000, 2_500));
         assert!((3_000..3_100).contains(&between.max_ns), "{}", between.max_ns);
         assert_eq!(read().since(&read()).max_ns, 0);
-        assert_eq!((Counts::default().quantile_ns(0.5), Counts::default().at_most(5)), (0, 0));
-        assert_eq!(between.since(&Counts::default()).count, 4, "a reading before the first value");
+        assert_eq!((BucketCounts::default().quantile_ns(0.5), BucketCounts::default().at_most(5)), (0, 0));
+        assert_eq!(between.since(&BucketCounts::default()).count, 4, "a reading before the first value");
         let zeros = Histogram::default();
         zeros.record(0, 1);
-        let mut counts = Counts::default();
+        let mut counts = BucketCounts::default();
         counts.add(&zeros);
         assert_eq!((counts.count, counts.at_most(0)), (1, 1), "a value of 0 counts");
         assert_eq!((between.at_most(999), between.at_most(2_000), between.at_most(u64::MAX)), (0, 1, 4));

@@ -20,7 +20,7 @@ pub mod survey;
 mod window;
 
 pub use command::{Command, Part};
-pub use histogram::{Counts, Histogram, MAX_NS};
+pub use histogram::{BucketCounts, Histogram, MAX_NS};
 pub use recorder::{Recorder, Totals};
 pub use slow::{SLOW_MAX, SlowLine, SlowLines, SlowRequest, SlowRing};
 pub use window::Window;

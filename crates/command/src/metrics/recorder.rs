@@ -6,7 +6,7 @@ use base::clock::UnixMillis;
 use segment::Namespace;
 
 use super::command::{Command, Part};
-use super::histogram::{Counts, Histogram};
+use super::histogram::{BucketCounts, Histogram};
 use super::slow::{SlowLine, SlowRequest, SlowRing};
 
 const SERIES: usize = Command::ALL.len() * Part::ALL.len();
@@ -110,13 +110,13 @@ impl Recorder {
 /// The sum over all workers at one moment: one [`Counts`] for each command and part.
 #[derive(Clone, Debug)]
 pub struct Totals {
-    counts: Box<[Counts]>,
-    spaces: Box<[Counts]>,
+    counts: Box<[BucketCounts]>,
+    spaces: Box<[BucketCounts]>,
 }
 
 impl Default for Totals {
     fn default() -> Self {
-        let empty = |series| (0..series).map(|_| Counts::default()).collect();
+        let empty = |series| (0..series).map(|_| BucketCounts::default()).collect();
         Self { counts: empty(SERIES), spaces: empty(SPACES * Part::ALL.len()) }
     }
 }
@@ -137,26 +137,28 @@ impl Totals {
     }
 
     /// Returns the counts of one command and part.
-    pub fn of(&self, command: Command, part: Part) -> &Counts {
+    pub fn of(&self, command: Command, part: Part) -> &BucketCounts {
         &self.counts[series(command, part)]
     }
 
     /// Returns the counts of one part of all operations of a namespace. For the default namespace, the greatest value
     /// is the upper end of its highest bucket.
-    pub fn of_namespace(&self, namespace: Namespace, part: Part) -> Counts {
+    pub fn of_namespace(&self, namespace: Namespace, part: Part) -> BucketCounts {
         if namespace != Namespace::DEFAULT {
             return self.spaces[space(namespace, part)].clone();
         }
-        let mut all = Counts::default();
+        let mut all = BucketCounts::default();
         Command::ALL.into_iter().for_each(|command| all.join(self.of(command, part)));
-        let mut others = Counts::default();
+        let mut others = BucketCounts::default();
         (1..Namespace::MAX as u8).for_each(|other| others.join(&self.spaces[space(Namespace(other), part)]));
         all.since(&others)
     }
 
     /// Returns the counts since `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
-        let since = |now: &[Counts], then: &[Counts]| now.iter().zip(then).map(|(now, then)| now.since(then)).collect();
+        let since = |now: &[BucketCounts], then: &[BucketCounts]| {
+            now.iter().zip(then).map(|(now, then)| now.since(then)).collect()
+        };
         Self { counts: since(&self.counts, &earlier.counts), spaces: since(&self.spaces, &earlier.spaces) }
     }
 

@@ -159,12 +159,12 @@ impl SlowRequest {
 const WORDS: usize = 5 + LINE_WORDS;
 
 #[derive(Debug, Default)]
-struct Entry {
+struct SlowEntry {
     sequence: AtomicU64,
     words: [AtomicU64; WORDS],
 }
 
-impl Entry {
+impl SlowEntry {
     fn write(&self, words: [u64; WORDS]) {
         let sequence = self.sequence.load(Relaxed);
         self.sequence.store(sequence + 1, Relaxed);
@@ -190,13 +190,13 @@ impl Entry {
 /// The ring.
 #[derive(Debug)]
 pub struct SlowRing {
-    entries: Box<[Entry]>,
+    entries: Box<[SlowEntry]>,
     pushed: AtomicU64,
 }
 
 impl Default for SlowRing {
     fn default() -> Self {
-        Self { entries: (0..SLOW_MAX).map(|_| Entry::default()).collect(), pushed: AtomicU64::new(0) }
+        Self { entries: (0..SLOW_MAX).map(|_| SlowEntry::default()).collect(), pushed: AtomicU64::new(0) }
     }
 }
 

@@ -66,14 +66,14 @@ impl KeyEvents {
 
 /// A change of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Event {
+pub(crate) struct KeyEvent {
     letter: u8,
     name: &'static str,
 }
 
 macro_rules! events {
     ($($name:ident $letter:literal $text:literal,)*) => {
-        impl Event { $(pub(crate) const $name: Self = Self { letter: $letter, name: $text };)* }
+        impl KeyEvent { $(pub(crate) const $name: Self = Self { letter: $letter, name: $text };)* }
     };
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn tell(
     channels: &Channels,
     events: KeyEvents,
     namespace: Namespace,
-    event: Event,
+    event: KeyEvent,
     key: &[u8],
     mut publish: impl FnMut(&[u8], &[u8]),
 ) {

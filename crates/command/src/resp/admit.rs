@@ -2,32 +2,32 @@
 //!
 //! Invariant: while no client is restrained, admission of a request reads two fields of the batch and the session.
 
-use super::acl::Asked;
+use super::acl::KnownKeys;
 use super::catalog;
-use super::error::Fault;
+use super::error::ErrorReply;
 use crate::resp::acl;
-use crate::resp::call::{Call, Run, Stop};
+use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::pubsub;
 use crate::resp::transaction;
 use crate::shared::Pause;
-use crate::visit::progress::State;
+use crate::visit::progress::SessionWait;
 
 /// Checks that a request of `words` words may be executed now.
 #[inline(always)]
 pub(super) fn admit_command<'c>(
     call: &mut Call<'c, '_>,
-    entry: &'static catalog::Entry,
+    entry: &'static catalog::CommandSpec,
     words: usize,
-    asked: Asked<'_, 'c>,
+    asked: KnownKeys<'_, 'c>,
 ) -> Run {
-    if !entry.takes(words) {
-        return Err(refused(call, entry, Fault::Arity(entry.name)));
+    if !entry.accepts_words(words) {
+        return Err(refusal(call, entry, ErrorReply::Arity(entry.name)));
     }
     let session = &*call.session;
-    let restrained = call.ctx.admission.restrained || call.ctx.is_rationed(call.session.namespace);
-    if restrained || session.held_off || session.aside.is_some() || call.is_stranger() {
-        may(call, entry, asked).map_err(|stop| match stop {
-            Stop::Fault(fault) => refused(call, entry, fault),
+    let restrained = call.ctx.admission.restrained || call.ctx.has_op_quota(call.session.namespace);
+    if restrained || session.is_restricted || session.aside.is_some() || call.is_unauthenticated() {
+        check_allowed(call, entry, asked).map_err(|stop| match stop {
+            Interrupt::Fault(fault) => refusal(call, entry, fault),
             other => other,
         })?;
     }
@@ -36,15 +36,15 @@ pub(super) fn admit_command<'c>(
 
 /// Refuses or delays a request that this client may not execute, or not now.
 #[cold]
-fn may<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::Entry, asked: Asked<'_, 'c>) -> Run {
-    if call.is_stranger() && !entry.has(catalog::Flag::NoAuth) {
-        return Err(Fault::NoAuth.into());
+fn check_allowed<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSpec, asked: KnownKeys<'_, 'c>) -> Run {
+    if call.is_unauthenticated() && !entry.has(catalog::Flag::NoAuth) {
+        return Err(ErrorReply::NoAuth.into());
     }
-    if call.session.held_off && !matches!(entry.name, "ping" | "hello" | "auth" | "quit") {
-        return Err(Fault::Protected.into());
+    if call.session.is_restricted && !matches!(entry.name, "ping" | "hello" | "auth" | "quit") {
+        return Err(ErrorReply::Protected.into());
     }
     if call.ctx.shared.config.disabled.iter().any(|name| name == entry.name) {
-        return Err(Fault::Disabled(entry.name).into());
+        return Err(ErrorReply::Disabled(entry.name).into());
     }
     pubsub::may_while_subscribed(call, entry)?;
     if call.ctx.admission.user_changes != 0 {
@@ -57,16 +57,16 @@ fn may<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::Entry, asked: Asked
         Pause::All => entry.name != "client",
     };
     if waits {
-        return Err(State::Parked.into());
+        return Err(SessionWait::Parked.into());
     }
     // Commands of the group "connection" do not access keys, so they do not count.
-    if call.ctx.is_rationed(call.session.namespace)
+    if call.ctx.has_op_quota(call.session.namespace)
         && !call.session.is_paid
         && call.session.done == 0
         && entry.group != "connection"
     {
         if !call.ctx.shared.namespaces.take_op(call.session.namespace, call.ctx.now) {
-            return Err(Fault::TooManyOps.into());
+            return Err(ErrorReply::TooManyOps.into());
         }
         call.session.is_paid = true;
     }
@@ -75,12 +75,12 @@ fn may<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::Entry, asked: Asked
 
 /// Returns the reason why a request is neither executed nor queued, after its effect on a transaction.
 #[cold]
-pub(super) fn refused(call: &mut Call<'_, '_>, entry: &catalog::Entry, fault: Fault) -> Stop {
-    if entry.name == "exec" && matches!(fault, Fault::Arity(_)) {
+pub(super) fn refusal(call: &mut Call<'_, '_>, entry: &catalog::CommandSpec, fault: ErrorReply) -> Interrupt {
+    if entry.name == "exec" && matches!(fault, ErrorReply::Arity(_)) {
         // A refused `EXEC` ends the transaction.
         transaction::discard_all(call);
-        return Fault::ExecRefused.into();
+        return ErrorReply::ExecRefused.into();
     }
-    call.session.spoil();
+    call.session.abort_queue();
     fault.into()
 }

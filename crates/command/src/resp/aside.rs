@@ -8,16 +8,16 @@
 //! A connection has no such output until it subscribes, monitors, or gets a long reply. Until then its requests pay one
 //! comparison for it.
 
-use super::error::Fault;
+use super::error::ErrorReply;
 use crate::resp::call::{Call, Run, Step};
 use crate::resp::state::Answers;
 use crate::resp::state::aside::LongReply;
 use crate::visit::out::LINE_ROOM;
-use crate::visit::progress::State;
+use crate::visit::progress::SessionWait;
 
 /// Sends the output that comes before the next request.
 #[inline]
-pub(super) fn go_on(call: &mut Call<'_, '_>) -> Step {
+pub(super) fn send_pending(call: &mut Call<'_, '_>) -> Step {
     if call.session.aside.is_some() { send_aside(call) } else { Ok(()) }
 }
 
@@ -30,7 +30,7 @@ fn send_aside(call: &mut Call<'_, '_>) -> Step {
         call.out.push(&rest[..part]);
         aside.sent += part;
         if aside.sent < aside.long.len() {
-            return Err(State::OutputFull { want: LINE_ROOM });
+            return Err(SessionWait::OutputFull { want: LINE_ROOM });
         }
         (aside.long, aside.sent, aside.held) = (Vec::new(), 0, None);
     }
@@ -39,16 +39,16 @@ fn send_aside(call: &mut Call<'_, '_>) -> Step {
         return Ok(());
     }
     // Nothing may come between the parts of one reply.
-    if call.session.is_answering() { Ok(()) } else { take_mail(call) }
+    if call.session.is_replying() { Ok(()) } else { write_messages(call) }
 }
 
 /// Moves all waiting messages into the output.
-pub(super) fn take_mail(call: &mut Call<'_, '_>) -> Step {
-    while call.session.has_mail() && !call.session.is_mail_broken() {
-        let bytes = call.session.take_mail(call.out.spare());
+pub(super) fn write_messages(call: &mut Call<'_, '_>) -> Step {
+    while call.session.has_messages() && !call.session.is_queue_broken() {
+        let bytes = call.session.take_messages(call.out.spare());
         call.out.advance(bytes);
-        if call.session.has_mail() && call.out.spare().is_empty() {
-            return Err(State::OutputFull { want: LINE_ROOM });
+        if call.session.has_messages() && call.out.spare().is_empty() {
+            return Err(SessionWait::OutputFull { want: LINE_ROOM });
         }
     }
     Ok(())
@@ -60,27 +60,27 @@ pub(super) fn long_reply(call: &Call<'_, '_>) -> LongReply {
 }
 
 /// Sends a reply that was collected outside the output buffer, and whose length has a limit of its own.
-pub(super) fn say_long(call: &mut Call<'_, '_>, reply: Vec<u8>) -> Run {
-    say_long_from(call, reply, 0)
+pub(super) fn send_long_reply(call: &mut Call<'_, '_>, reply: Vec<u8>) -> Run {
+    send_long_reply_from(call, reply, 0)
 }
 
 /// Does the same with a reply that begins at byte `from`.
-pub(super) fn say_long_from(call: &mut Call<'_, '_>, reply: Vec<u8>, from: usize) -> Run {
+pub(super) fn send_long_reply_from(call: &mut Call<'_, '_>, reply: Vec<u8>, from: usize) -> Run {
     let mut long = long_reply(call);
     if reply.len() - from > call.out.room() && !long.grant.resize(reply.capacity() as u64) {
-        return Err(Fault::ClientMemory.into());
+        return Err(ErrorReply::ClientMemory.into());
     }
     long.bytes = reply;
-    say_from(call, long, from)
+    send_reply_from(call, long, from)
 }
 
 /// Sends a reply that was collected outside the output buffer, or an error if client memory was refused for it. The
 /// length of such a reply depends on what clients have stored, so it has no other limit.
-pub(super) fn say(call: &mut Call<'_, '_>, reply: LongReply) -> Run {
-    say_from(call, reply, 0)
+pub(super) fn send_reply(call: &mut Call<'_, '_>, reply: LongReply) -> Run {
+    send_reply_from(call, reply, 0)
 }
 
-fn say_from(call: &mut Call<'_, '_>, reply: LongReply, from: usize) -> Run {
+fn send_reply_from(call: &mut Call<'_, '_>, reply: LongReply, from: usize) -> Run {
     let LongReply { bytes: mut reply, grant, refused } = reply;
     if let Some(fault) = refused {
         return Err(fault.into());
@@ -88,7 +88,7 @@ fn say_from(call: &mut Call<'_, '_>, reply: LongReply, from: usize) -> Run {
     if call.session.answers != Answers::All {
         return Ok(());
     }
-    if call.beside && call.out.room() < reply.len() - from {
+    if call.collects_replies && call.out.room() < reply.len() - from {
         // From here on the block counts among the replies.
         drop(grant);
         reply.drain(..from);

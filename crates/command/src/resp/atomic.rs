@@ -23,10 +23,10 @@
 //!   [`segment::KEY_LOCKS_MAX`].
 
 use super::catalog;
-use super::error::Fault;
+use super::error::ErrorReply;
 use crate::context::WorkerContext;
 use crate::resp::acl;
-use crate::resp::call::{Call, CommandFunctions, Run, Step, Stop};
+use crate::resp::call::{Call, CommandFunctions, Interrupt, Run, Step};
 use crate::resp::own_transaction;
 use crate::resp::pubsub;
 use crate::resp::session::SessionState;
@@ -36,8 +36,8 @@ use crate::resp::state::transaction::{ANSWER_BYTES, Current, Stage, Transaction}
 use crate::resp::value_reply;
 use crate::visit::clock::{Moment, Ticks};
 use crate::visit::out::LINE_ROOM;
-use crate::visit::out::{OutBuffer, Spot};
-use crate::visit::progress::{OPS_A_BATCH, State};
+use crate::visit::out::{OutBuffer, Position};
+use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use arrayvec::ArrayVec;
 use protocol::resp::reply;
 use protocol::resp::{Args, Limits, Parsed, Parser};
@@ -54,23 +54,23 @@ const LINES_BYTES_MAX: usize = 4 << 20;
 
 /// Returns true if a command has too many keys to access them atomically, and therefore accesses them one after
 /// another.
-pub(super) fn takes_slices(entry: &catalog::Entry, args: Args<'_>) -> bool {
+pub(super) fn exceeds_atomic_limit(entry: &catalog::CommandSpec, args: Args<'_>) -> bool {
     let keys = entry.key_count(args);
     keys > KEYS_AS_ONE_MAX && entry.name != "watch"
 }
 
 /// Returns true if another thread's key lock set locks a key of the command.
 #[cold]
-pub(super) fn is_kept_away<'c>(call: &mut Call<'c, '_>, entry: &catalog::Entry, args: Args<'c>) -> bool {
+pub(super) fn is_blocked_by_locks<'c>(call: &mut Call<'c, '_>, entry: &catalog::CommandSpec, args: Args<'c>) -> bool {
     let away = entry.keys_of(args).any(|key| call.guard.locks().is_locked_by_other(&call.key(key)));
-    call.ctx.hurries |= away;
+    call.ctx.retry_at_once |= away;
     away
 }
 
 /// Returns true if the command must wait until keys are read from flash, and requests them. Commands that process one
 /// key at a time wait for each key themselves. Commands that only store wait for none.
 #[cold]
-pub(super) fn awaits_flash<'c>(call: &mut Call<'c, '_>, entry: &catalog::Entry, args: Args<'c>) -> bool {
+pub(super) fn awaits_flash<'c>(call: &mut Call<'c, '_>, entry: &catalog::CommandSpec, args: Args<'c>) -> bool {
     if matches!(entry.name, "get" | "mget" | "set" | "mset" | "del" | "unlink" | "exists" | "touch") {
         return false;
     }
@@ -84,7 +84,7 @@ pub(super) fn awaits_flash<'c>(call: &mut Call<'c, '_>, entry: &catalog::Entry, 
 /// or may have changed a key.
 pub(super) fn run_unchanged<'c>(
     call: &mut Call<'c, '_>,
-    entry: &'static catalog::Entry,
+    entry: &'static catalog::CommandSpec,
     args: Args<'c>,
 ) -> Option<Run> {
     if !entry.has(catalog::Flag::ReadOnly) || entry.key_count(args) > KEYS_UNCLAIMED_MAX {
@@ -99,8 +99,8 @@ pub(super) fn run_unchanged<'c>(
     let ran = (call.functions[entry.number])(call, args);
     call.copies = false;
     let (reads, hits) = std::mem::take(&mut call.reads);
-    if !matches!(ran, Err(Stop::State(_))) && call.guard.locks().holds(&keys, snapshot) {
-        call.note_reads(reads, hits);
+    if !matches!(ran, Err(Interrupt::State(_))) && call.guard.locks().holds(&keys, snapshot) {
+        call.count_reads(reads, hits);
         return Some(ran);
     }
     call.out.truncate(mark);
@@ -108,17 +108,17 @@ pub(super) fn run_unchanged<'c>(
     match ran {
         // The command starts over with an empty output, or with a longer one. That costs less than a transaction of its
         // own.
-        Err(Stop::State(State::OutputFull { .. })) if !call.out.is_empty() || !call.out.is_lent() => {
+        Err(Interrupt::State(SessionWait::OutputFull { .. })) if !call.out.is_empty() || !call.out.is_lent() => {
             let want = if call.out.is_empty() { call.out.capacity() + 1 } else { LINE_ROOM };
-            Some(Err(State::OutputFull { want }.into()))
+            Some(Err(SessionWait::OutputFull { want }.into()))
         }
         _ => None,
     }
 }
 
 /// Executes a command over several keys atomically: at once if possible, otherwise as a transaction of its own.
-pub(super) fn run_as_one<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::Entry, args: Args<'c>) -> Run {
-    let mut one = own_transaction::spare(call);
+pub(super) fn run_as_one<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSpec, args: Args<'c>) -> Run {
+    let mut one = own_transaction::take_empty(call);
     entry.keys_of(args).for_each(|key| one.key_locks.add(&call.guard.key(call.session.namespace, key)));
     let mark = call.out.mark();
     let ran = match call.guard.locks_mut().acquire(&mut one.key_locks) {
@@ -135,39 +135,39 @@ pub(super) fn run_as_one<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::E
         }
     };
     match ran {
-        Err(Stop::State(_)) => {
+        Err(Interrupt::State(_)) => {
             // The rest continues from a copy, because the session consumes the input.
             let is_begun = call.session.done > 0 || call.session.copy.is_some() || call.session.walk.is_some();
-            if !one.hold(entry, args, is_begun) {
-                own_transaction::put_away(one, call.ctx);
-                return Err(Fault::ClientMemory.into());
+            if !one.set_single_request(entry, args, is_begun) {
+                own_transaction::recycle(one, call.ctx);
+                return Err(ErrorReply::ClientMemory.into());
             }
             if call.session.done > 0 {
-                one.keep_answer(call.out.since(mark));
+                one.store_reply(call.out.since(mark));
             }
             call.out.truncate(mark);
             own_transaction::begin(call, one);
-            Err(Stop::UnderWay)
+            Err(Interrupt::UnderWay)
         }
         ended => {
-            own_transaction::put_away(one, call.ctx);
+            own_transaction::recycle(one, call.ctx);
             ended
         }
     }
 }
 
 /// Continues the session's transaction.
-pub(super) fn go_on_as_one(call: &mut Call<'_, '_>) -> Step {
+pub(super) fn continue_transaction(call: &mut Call<'_, '_>) -> Step {
     let mut transaction = call.session.under_way.take().expect("it is under way");
-    let step = come_further(call, &mut transaction);
+    let step = advance(call, &mut transaction);
     match step {
-        Ok(()) | Err(State::Close) => {
-            let (kind, is_lone) = (transaction.kind, transaction.is_lone);
+        Ok(()) | Err(SessionWait::Close) => {
+            let (kind, is_lone) = (transaction.kind, transaction.is_single_command);
             let ready = std::mem::replace(&mut call.ctx.ready, transaction.ready);
             call.ctx.op_begun = transaction.begun;
-            own_transaction::put_away(transaction, call.ctx);
+            own_transaction::recycle(transaction, call.ctx);
             call.session.end_request();
-            if !is_lone && call.ctx.push.watch.watched.tells_commands() {
+            if !is_lone && call.ctx.push.watch.watched.has_monitors() {
                 pubsub::tell_monitors(call, b"exec", std::iter::empty());
             }
             call.done(kind, if is_lone { &b""[..] } else { b"EXEC" });
@@ -178,11 +178,11 @@ pub(super) fn go_on_as_one(call: &mut Call<'_, '_>) -> Step {
     step
 }
 
-fn come_further(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Step {
+fn advance(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Step {
     if transaction.stage == Stage::Obtaining {
         if call.guard.locks_mut().acquire(&mut transaction.key_locks).is_err() {
-            call.ctx.hurries = true;
-            return Err(State::Parked);
+            call.ctx.retry_at_once = true;
+            return Err(SessionWait::Parked);
         }
         // The attempt that was abandoned may have used this room.
         transaction.out.force_room(LINE_ROOM);
@@ -195,10 +195,10 @@ fn come_further(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Step 
         if changed {
             transaction.queue.clear();
             reply::null_array(&mut transaction.out, call.session.version);
-        } else if !transaction.is_lone {
+        } else if !transaction.is_single_command {
             reply::array(&mut transaction.out, transaction.commands.into());
         }
-        if !transaction.is_lone {
+        if !transaction.is_single_command {
             transaction.answer_at = transaction.out.spot();
         }
     }
@@ -208,31 +208,31 @@ fn come_further(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Step 
             // The transaction starts over, with its keys locked.
             transaction.restart();
             call.session.end_request();
-            return Err(State::Yield);
+            return Err(SessionWait::Yield);
         }
         ran?;
         call.ctx.shared.store.let_go(&mut transaction.key_locks);
-        transaction.stage = Stage::Telling;
+        transaction.stage = Stage::Replying;
     }
-    tell_answers(call, transaction)
+    send_replies(call, transaction)
 }
 
 /// Moves as many bytes of the replies into the output as fit.
-fn tell_answers(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Step {
-    if transaction.is_cut {
+fn send_replies(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Step {
+    if transaction.replies_dropped {
         call.counters().store_too_large.add(1);
-        return Err(State::Close);
+        return Err(SessionWait::Close);
     }
     if transaction.answers != Answers::All {
         return Ok(());
     }
     let Transaction { out: answers, sent, .. } = transaction;
-    answers.retire();
+    answers.finish_block();
     let left = answers.collected() - *sent;
     // An empty output may be replaced by a longer one.
     let want = LINE_ROOM + left.min(call.ctx.request_bytes_max);
     if call.out.is_empty() && call.out.capacity() < want && !call.out.is_lent() && left > call.out.room() {
-        return Err(State::OutputFull { want });
+        return Err(SessionWait::OutputFull { want });
     }
     while answers.collected() > 0 {
         let rest = &answers.first()[*sent..];
@@ -240,7 +240,7 @@ fn tell_answers(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Step 
         call.out.push(&rest[..part]);
         if part < rest.len() {
             *sent += part;
-            return Err(State::OutputFull { want: LINE_ROOM });
+            return Err(SessionWait::OutputFull { want: LINE_ROOM });
         }
         answers.drop_first();
         *sent = 0;
@@ -257,7 +257,18 @@ pub(super) fn run(
     (ops, functions): (&mut usize, &'static CommandFunctions),
 ) -> Step {
     let answer_bytes_max = answers_bytes_max(&ctx.shared.config);
-    let Transaction { queue, key_locks, out, at, current, answer_at, is_cut, is_lone, ready, .. } = transaction;
+    let Transaction {
+        queue,
+        key_locks,
+        out,
+        at,
+        current,
+        answer_at,
+        replies_dropped: is_cut,
+        is_single_command: is_lone,
+        ready,
+        ..
+    } = transaction;
     let from = (!*is_lone).then_some(*ready);
     ctx.op_begun = ctx.clock.ticks();
     if key_locks.is_begun() {
@@ -268,7 +279,7 @@ pub(super) fn run(
             break Ok(());
         }
         if *ops >= OPS_A_BATCH || ctx.is_slice_over() {
-            break Err(State::Yield);
+            break Err(SessionWait::Yield);
         }
         let Current { first, args, end, moment } = *current.get_or_insert_with(|| read(queue, *at, ctx.moment()));
         let args = Args::resumed(&queue[first..end], args);
@@ -279,18 +290,18 @@ pub(super) fn run(
                 session.end_request();
                 *ops += 1;
             }
-            Err(State::OutputFull { want }) => match make_room(out, *answer_at, want, answer_bytes_max) {
+            Err(SessionWait::OutputFull { want }) => match make_room(out, *answer_at, want, answer_bytes_max) {
                 Room::Grown => {}
                 Room::Refused(fault) => {
-                    fault.say(out);
-                    session.give_up();
+                    fault.write(out);
+                    session.abandon_request();
                     (*at, *current, *answer_at) = (end, None, out.spot());
                 }
                 Room::Cut => {
-                    out.forget();
+                    out.discard();
                     out.force_room(LINE_ROOM);
                     (*is_cut, *answer_at) = (true, out.spot());
-                    if !session.goes_on_unanswered(args) {
+                    if !session.discard_replies(args) {
                         (*at, *current) = (end, None);
                     }
                 }
@@ -319,7 +330,7 @@ enum Room {
     Grown,
     /// The reply is longer than the limit, for this reason. The part written so far is discarded, and there is room for
     /// the error.
-    Refused(Fault),
+    Refused(ErrorReply),
     /// There is no room for a line. The replies are discarded, the requests are still executed, and the connection is
     /// closed when they are done.
     Cut,
@@ -327,7 +338,7 @@ enum Room {
 
 /// Makes room for `want` bytes after the replies in `out`. The current request's reply begins at `answer_at`. Long
 /// replies may fill at most `bytes_max`. Lines may exceed it, so that a request can still be refused with an error.
-fn make_room(out: &mut OutBuffer, answer_at: Spot, want: usize, bytes_max: usize) -> Room {
+fn make_room(out: &mut OutBuffer, answer_at: Position, want: usize, bytes_max: usize) -> Room {
     let is_line = want <= LINE_ROOM;
     let lines_max = bytes_max + LINES_BYTES_MAX;
     let most = if is_line { lines_max } else { bytes_max };
@@ -341,7 +352,7 @@ fn make_room(out: &mut OutBuffer, answer_at: Spot, want: usize, bytes_max: usize
     }
     out.cut_to_spot(answer_at);
     let is_replied = out.room() >= LINE_ROOM || out.collected() + LINE_ROOM <= lines_max && out.make_room(LINE_ROOM);
-    let fault = if fits { Fault::ClientMemory } else { Fault::KeysTooLong };
+    let fault = if fits { ErrorReply::ClientMemory } else { ErrorReply::RepliesTooLong };
     if is_replied { Room::Refused(fault) } else { Room::Cut }
 }
 
@@ -349,7 +360,7 @@ fn make_room(out: &mut OutBuffer, answer_at: Spot, want: usize, bytes_max: usize
 /// `EXEC`, if it was queued. Its reply begins at `answer_at`.
 fn run_one<'c>(
     (guard, ctx): (&'c mut Guard<'_>, &'c mut WorkerContext),
-    (buf, queued, answer_at): (&'c [u8], Option<Ticks>, Spot),
+    (buf, queued, answer_at): (&'c [u8], Option<Ticks>, Position),
     mut args: Args<'c>,
     out: &'c mut OutBuffer,
     session: &'c mut SessionState,
@@ -357,42 +368,42 @@ fn run_one<'c>(
 ) -> Step {
     let name = args.next().unwrap_or_default();
     let entry = catalog::find(name).expect("it was found when it was queued");
-    let call = &mut Call { ops: *ops, beside: true, ..Call::new((guard, ctx), buf, out, session, functions) };
-    let ran = call.room(0).map_err(Stop::State).and_then(|()| match queued {
-        Some(_) if call.session.done == 0 => acl::permit_queued(call, entry, args).map_err(Stop::Fault),
+    let call = &mut Call { ops: *ops, collects_replies: true, ..Call::new((guard, ctx), buf, out, session, functions) };
+    let ran = call.room(0).map_err(Interrupt::State).and_then(|()| match queued {
+        Some(_) if call.session.done == 0 => acl::permit_queued(call, entry, args).map_err(Interrupt::Fault),
         _ => Ok(()),
     });
     let ran = match ran {
-        Ok(()) if call.guard.is_tiered() && awaits_flash(call, entry, args) => Err(State::Parked.into()),
+        Ok(()) if call.guard.is_tiered() && awaits_flash(call, entry, args) => Err(SessionWait::Parked.into()),
         Ok(()) => call.run(entry, args),
         refused => refused,
     };
     *ops = call.ops;
     match ran {
-        Ok(()) | Err(Stop::Quit) => {
+        Ok(()) | Err(Interrupt::Quit) => {
             debug_assert!(!value_reply::is_copying(call), "{} is answered with a part of a value", entry.name);
-            queued_done(call, entry, (name, args), queued);
+            account_queued(call, entry, (name, args), queued);
             Ok(())
         }
-        Err(Stop::UnderWay | Stop::Queued) => unreachable!("what acts for a claim begins no other"),
-        Err(Stop::Fault(Fault::Damaged)) if call.guard.parts().take_lost() => {
+        Err(Interrupt::UnderWay | Interrupt::Queued) => unreachable!("what acts for a claim begins no other"),
+        Err(Interrupt::Fault(ErrorReply::Damaged)) if call.guard.parts().take_lost() => {
             if !call.session.is_answered_in_part() {
                 call.out.cut_to_spot(answer_at);
             }
-            Err(call.look_again(entry.keys_of(args)))
+            Err(call.retry_after_lost_part(entry.keys_of(args)))
         }
-        Err(Stop::Fault(fault)) => {
+        Err(Interrupt::Fault(fault)) => {
             // The parts that earlier visits wrote are discarded too.
             call.out.cut_to_spot(answer_at);
-            call.session.give_up();
+            call.session.abandon_request();
             call.out.force_room(LINE_ROOM);
             call.fault(fault);
-            if !matches!(fault, Fault::NoLonger(_)) {
-                queued_done(call, entry, (name, args), queued);
+            if !matches!(fault, ErrorReply::PermissionRevoked(_)) {
+                account_queued(call, entry, (name, args), queued);
             }
             Ok(())
         }
-        Err(Stop::State(state)) => {
+        Err(Interrupt::State(state)) => {
             if !call.session.is_answered_in_part() {
                 call.out.cut_to_spot(answer_at);
             }
@@ -403,17 +414,17 @@ fn run_one<'c>(
 
 /// Accounts for an executed request of a transaction: sends it to the monitoring clients, and records the times of a
 /// queued one. Its reply is sent with those of all requests, so only `EXEC` has a send time.
-fn queued_done(
+fn account_queued(
     call: &mut Call<'_, '_>,
-    entry: &catalog::Entry,
+    entry: &catalog::CommandSpec,
     (name, args): (&[u8], Args<'_>),
     queued: Option<Ticks>,
 ) {
-    if call.ctx.push.watch.watched.tells_commands() {
+    if call.ctx.push.watch.watched.has_monitors() {
         pubsub::tell_monitors(call, name, args);
     }
     let Some(ready) = queued else { return };
-    let line = if call.ctx.admission.asks || entry.has_secret() { &[][..] } else { call.buf };
+    let line = if call.ctx.admission.requires_authentication || entry.has_secret() { &[][..] } else { call.buf };
     call.ctx.op_done_unsent(call.session.namespace, entry.kind, ready, line);
 }
 
@@ -435,10 +446,10 @@ pub(super) fn end(
         ctx.pace.charge(ops);
         session.wants_key_locks = false;
         if let Err(state) = ran {
-            ctx.hurries |= state == State::Yield;
+            ctx.retry_at_once |= state == SessionWait::Yield;
             return Some(transaction);
         }
     }
-    own_transaction::put_away(transaction, ctx);
+    own_transaction::recycle(transaction, ctx);
     None
 }

@@ -1,19 +1,19 @@
 //! One visit to a session: the state that every command needs while it runs, and the ways in which a visit ends.
 
-use super::catalog::{self, COMMAND_COUNT, Entry};
-use super::error::Fault;
+use super::catalog::{self, COMMAND_COUNT, CommandSpec};
+use super::error::ErrorReply;
 use super::session::SessionState;
 use crate::clients::client_info::ClientInfo;
 use crate::context::WorkerContext;
-use crate::lookup::large::ARRIVING_BYTES_MIN;
+use crate::lookup::large::IN_PLACE_BYTES_MIN;
 use crate::metrics::Command;
 use crate::metrics::command_counters::CommandCounters;
-use crate::push::notify::Event;
+use crate::push::notify::KeyEvent;
 use crate::resp::state::Answers;
 use crate::visit::clock::Moment;
 use crate::visit::out::LINE_ROOM;
 use crate::visit::out::OutBuffer;
-use crate::visit::progress::{OPS_A_BATCH, State};
+use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use protocol::resp::{Args, Limits, reply};
 use segment::{Guard, Key, OpError};
 /// One call of [`super::serve`]. A step that cannot continue returns the state that ends the call.
@@ -30,7 +30,7 @@ pub(super) struct Call<'c, 'l> {
     /// The number of executed operations, plus those that the session may not execute in this visit.
     pub(super) ops: usize,
     /// True if replies go into a separate buffer, not into the session's own output.
-    pub(super) beside: bool,
+    pub(super) collects_replies: bool,
     /// True if all values are copied into the output, so that they can be discarded again.
     pub(super) copies: bool,
     /// The numbers of keys that were looked up and found but not counted yet, because the reads may be discarded.
@@ -46,14 +46,14 @@ pub(super) type CommandFunction = for<'c, 'l, 'x> fn(&'x mut Call<'c, 'l>, Args<
 pub(super) type CommandFunctions = [CommandFunction; COMMAND_COUNT];
 
 /// The result of a step. `Err` is the reason why the call ends.
-pub(super) type Step = Result<(), State>;
+pub(super) type Step = Result<(), SessionWait>;
 
 /// The reason why a command's function ends without a complete reply.
-pub(super) enum Stop {
+pub(super) enum Interrupt {
     /// The request is executed again later.
-    State(State),
+    State(SessionWait),
     /// The reply is an error.
-    Fault(Fault),
+    Fault(ErrorReply),
     /// The reply is written; the connection ends.
     Quit,
     /// The request is consumed, and has become the session's transaction.
@@ -62,30 +62,30 @@ pub(super) enum Stop {
     Queued,
 }
 
-impl From<State> for Stop {
-    fn from(state: State) -> Self {
+impl From<SessionWait> for Interrupt {
+    fn from(state: SessionWait) -> Self {
         Self::State(state)
     }
 }
 
-impl From<Fault> for Stop {
-    fn from(fault: Fault) -> Self {
+impl From<ErrorReply> for Interrupt {
+    fn from(fault: ErrorReply) -> Self {
         Self::Fault(fault)
     }
 }
 
-impl From<OpError> for Stop {
+impl From<OpError> for Interrupt {
     fn from(error: OpError) -> Self {
         match error {
-            OpError::Parked => Self::State(State::Parked),
-            OpError::TooLarge => Self::Fault(Fault::TooLong),
-            OpError::OutOfMemory => Self::Fault(Fault::OutOfMemory),
+            OpError::Parked => Self::State(SessionWait::Parked),
+            OpError::TooLarge => Self::Fault(ErrorReply::TooLong),
+            OpError::OutOfMemory => Self::Fault(ErrorReply::OutOfMemory),
         }
     }
 }
 
 /// The result of a command's function.
-pub(super) type Run = Result<(), Stop>;
+pub(super) type Run = Result<(), Interrupt>;
 
 impl<'c, 'l> Call<'c, 'l> {
     /// Creates a call that has executed nothing, whose replies go to the session's own output.
@@ -105,7 +105,7 @@ impl<'c, 'l> Call<'c, 'l> {
             session,
             ctx,
             ops: 0,
-            beside: false,
+            collects_replies: false,
             copies: false,
             reads: (0, 0),
             functions,
@@ -115,14 +115,14 @@ impl<'c, 'l> Call<'c, 'l> {
 
 impl<'c> Call<'c, '_> {
     /// Returns true if this visit has used its slice, by its operations or by the clock, which is read.
-    pub(super) fn is_spent(&self) -> bool {
+    pub(super) fn is_slice_used(&self) -> bool {
         self.ops >= self.ctx.pace.share() || self.ctx.pace.is_slice_over(self.ctx.clock.ticks())
     }
 
     /// Runs the function of a command.
-    pub(super) fn run(&mut self, entry: &'static Entry, args: Args<'c>) -> Run {
+    pub(super) fn run(&mut self, entry: &'static CommandSpec, args: Args<'c>) -> Run {
         if self.guard.is_tiered() {
-            return self.run_settled(entry, args);
+            return self.run_with_flash(entry, args);
         }
         (self.functions[entry.number])(self, args)
     }
@@ -130,21 +130,21 @@ impl<'c> Call<'c, '_> {
     /// Runs a command of a store with flash. An item may move between memory and flash while a command reads. If a
     /// read-only command misses such an item, it is parked and run again. Commands that write look under the lock.
     #[cold]
-    fn run_settled(&mut self, entry: &'static catalog::Entry, args: Args<'c>) -> Run {
+    fn run_with_flash(&mut self, entry: &'static catalog::CommandSpec, args: Args<'c>) -> Run {
         let may_start_over = self.session.done == 0 && entry.has(catalog::Flag::ReadOnly);
         let _ = self.guard.tier().take_false_miss();
         let ran = (self.functions[entry.number])(self, args);
-        let is_answered = matches!(ran, Ok(()) | Err(Stop::Fault(_)));
+        let is_answered = matches!(ran, Ok(()) | Err(Interrupt::Fault(_)));
         if may_start_over && is_answered && self.guard.tier().take_false_miss() {
             self.session.end_request();
-            return Err(State::Parked.into());
+            return Err(SessionWait::Parked.into());
         }
         ran
     }
 
     pub(super) fn limits(&self) -> Limits {
-        let limits = if self.is_stranger() { Limits::UNAUTHENTICATED } else { Limits::REDIS };
-        let long_bytes_min = limits.long_bytes_min.max(ARRIVING_BYTES_MIN as u32);
+        let limits = if self.is_unauthenticated() { Limits::UNAUTHENTICATED } else { Limits::REDIS };
+        let long_bytes_min = limits.long_bytes_min.max(IN_PLACE_BYTES_MIN as u32);
         Limits { request_bytes_max: self.ctx.request_bytes_max, long_bytes_min, ..limits }
     }
 
@@ -159,8 +159,8 @@ impl<'c> Call<'c, '_> {
     }
 
     /// Returns true if this connection's client must authenticate first.
-    pub(super) fn is_stranger(&self) -> bool {
-        !self.session.known && self.ctx.admission.asks
+    pub(super) fn is_unauthenticated(&self) -> bool {
+        !self.session.known && self.ctx.admission.requires_authentication
     }
 
     #[cold]
@@ -169,20 +169,20 @@ impl<'c> Call<'c, '_> {
         self.counters().protocol_errors.add(1);
         error.put(self.out);
         self.done(Command::Other, b"");
-        Err(State::Close)
+        Err(SessionWait::Close)
     }
 
     /// Handles a record of several parts that has lost a part, or was changed while it was read. A record that has lost
     /// a part is deleted. Returns the state in which the request is executed again.
     #[cold]
-    pub(super) fn look_again<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) -> State {
+    pub(super) fn retry_after_lost_part<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) -> SessionWait {
         for bytes in keys {
             let key = self.key(bytes);
             // If a record's lock is not available, the next execution of the request tries again.
             let _ = self.guard.parts_mut().end_broken(&key);
         }
-        self.ctx.hurries = true;
-        State::Parked
+        self.ctx.retry_at_once = true;
+        SessionWait::Parked
     }
 
     /// Calls `look` with the connection's client info, which it may read or change. Returns `None` if there is no
@@ -201,18 +201,18 @@ impl<'c> Call<'c, '_> {
         self.with_client_info(|client_info| client_info.command = name);
     }
 
-    pub(super) fn fault(&mut self, fault: Fault) {
+    pub(super) fn fault(&mut self, fault: ErrorReply) {
         match fault {
-            Fault::TooLong => self.counters().store_too_large.add(1),
-            Fault::OutOfMemory => self.counters().store_no_memory.add(1),
+            ErrorReply::TooLong => self.counters().store_too_large.add(1),
+            ErrorReply::OutOfMemory => self.counters().store_no_memory.add(1),
             _ => {}
         }
-        fault.say(self.out);
+        fault.write(self.out);
     }
 
     /// Removes a reply that the client does not want. Values were not written at all: see `value_reply::tell`. `before`
     /// is the setting before the request, which may itself be the request that changes it.
-    pub(super) fn hush(&mut self, mark: usize, before: Answers) {
+    pub(super) fn remove_unwanted_reply(&mut self, mark: usize, before: Answers) {
         match (before, self.session.answers) {
             (Answers::All, _) | (Answers::None, Answers::All) => {}
             (Answers::None, _) => self.out.truncate(mark),
@@ -236,13 +236,13 @@ impl<'c> Call<'c, '_> {
 
     /// Returns the instant at which the current request began.
     pub(super) fn moment(&self) -> Moment {
-        if self.beside { self.session.moment } else { self.ctx.moment() }
+        if self.collects_replies { self.session.moment } else { self.ctx.moment() }
     }
 
     /// Returns an error unless `bytes` and a line fit into the output.
     pub(super) fn room(&self, bytes: usize) -> Step {
         let want = LINE_ROOM + bytes;
-        if self.out.room() < want { Err(State::OutputFull { want }) } else { Ok(()) }
+        if self.out.room() < want { Err(SessionWait::OutputFull { want }) } else { Ok(()) }
     }
 
     #[inline(always)]
@@ -260,19 +260,19 @@ impl<'c> Call<'c, '_> {
 
     /// Notifies the clients that are subscribed to changes of this key, if notifications are on.
     #[inline]
-    pub(super) fn changed(&mut self, event: Event, key: &[u8]) {
-        if self.ctx.push.watch.watched.tells_changes() {
-            self.ctx.tell_change(self.session.namespace, event, key);
+    pub(super) fn changed(&mut self, event: KeyEvent, key: &[u8]) {
+        if self.ctx.push.watch.watched.has_key_events() {
+            self.ctx.publish_change(self.session.namespace, event, key);
         }
     }
 
     /// Counts a key that was read.
-    pub(super) fn note_read(&mut self, hit: bool) {
-        self.note_reads(1, u64::from(hit));
+    pub(super) fn count_read(&mut self, hit: bool) {
+        self.count_reads(1, u64::from(hit));
     }
 
     /// Counts looked up keys. Reads that may be discarded are counted when they are final.
-    pub(super) fn note_reads(&mut self, reads: u64, hits: u64) {
+    pub(super) fn count_reads(&mut self, reads: u64, hits: u64) {
         if self.copies {
             self.reads.0 += reads;
             self.reads.1 += hits;
@@ -286,23 +286,23 @@ impl<'c> Call<'c, '_> {
 
     /// Calls `each` for every key of the request that was not processed in an earlier call.
     pub(super) fn each_key(&mut self, args: Args<'c>, mut each: impl FnMut(&mut Self, &'c [u8]) -> Run) -> Run {
-        let mut left = self.behind(args, self.session.done);
+        let mut left = self.args_after(args, self.session.done);
         loop {
             let Some(key) = left.next() else { return Ok(()) };
             self.room(0)?;
             if self.ops >= OPS_A_BATCH {
-                return Err(State::Yield.into());
+                return Err(SessionWait::Yield.into());
             }
             each(self, key)?;
             self.session.done += 1;
-            self.passed(args, left, self.session.done);
+            self.record_position(args, left, self.session.done);
             self.ops += 1;
         }
     }
 
     /// Returns the arguments after the first `count`. If [`Call::passed`] has recorded their start, no argument is
     /// parsed again.
-    pub(super) fn behind(&self, args: Args<'c>, count: u32) -> Args<'c> {
+    pub(super) fn args_after(&self, args: Args<'c>, count: u32) -> Args<'c> {
         let (passed, bytes) = self.session.passed;
         if count > 0 && passed == count {
             return args.behind(count, bytes);
@@ -313,7 +313,7 @@ impl<'c> Call<'c, '_> {
     }
 
     /// Records the start of the arguments `left`, which follow the first `count` of the request's `args`.
-    pub(super) fn passed(&mut self, args: Args<'c>, left: Args<'c>, count: u32) {
+    pub(super) fn record_position(&mut self, args: Args<'c>, left: Args<'c>, count: u32) {
         self.session.passed = (count, args.wire_bytes() - left.wire_bytes());
     }
 }

@@ -3,7 +3,7 @@
 use super::acl::ClientUser;
 use crate::clients::endpoint::{Endpoint, Protocol};
 use crate::context::WorkerContext;
-use crate::handover::{Carried, CarriedUser};
+use crate::handover::{HandoverConnection, HandoverUser};
 use crate::push::mail::Subscriber;
 use crate::resp::call::Call;
 use crate::resp::functions::FUNCTIONS;
@@ -19,7 +19,7 @@ use segment::Guard;
 
 impl SessionState {
     /// Returns the state that moves to another process, with `input`. `None`: a request is partly executed.
-    pub(crate) fn carried(&self, input: &[u8]) -> Option<Carried> {
+    pub(crate) fn to_handover(&self, input: &[u8]) -> Option<HandoverConnection> {
         let is_between = self.done == 0
             && self.long.is_none()
             && self.under_way.is_none()
@@ -28,11 +28,11 @@ impl SessionState {
             && self.publishing.is_none()
             && self.listing.is_none()
             && self.sleeps_until_ms == 0
-            && !self.is_answering();
+            && !self.is_replying();
         if !is_between {
             return None;
         }
-        Some(Carried {
+        Some(HandoverConnection {
             subscriptions: self.subscriber().map(Subscriber::subscriptions).unwrap_or_default(),
             monitors: self.subscriber().is_some_and(Subscriber::monitors),
             transaction: self.transaction.as_ref().map(|transaction| transaction.carried()),
@@ -40,42 +40,47 @@ impl SessionState {
             namespace: self.namespace,
             known: self.known,
             user: self.user.carried(),
-            speaks_3: self.version == Version::Resp3,
+            is_resp3: self.version == Version::Resp3,
             wants_none: self.answers == Answers::None,
             skips_next: self.answers == Answers::SkipNext,
-            held_off: self.held_off,
-            ..Carried::new(Endpoint::new(Protocol::Resp, self.home))
+            held_off: self.is_restricted,
+            ..HandoverConnection::new(Endpoint::new(Protocol::Resp, self.home))
         })
     }
 
     /// Continues as the connection that was handed over, if its user exists.
-    pub(crate) fn go_on_as(&mut self, carried: &Carried, shared: &Shared) {
+    pub(crate) fn resume_as(&mut self, carried: &HandoverConnection, shared: &Shared) {
         if carried.namespace != self.namespace {
             shared.namespaces.count_in(carried.namespace);
             shared.namespaces.leave(self.namespace);
             self.namespace = carried.namespace;
         }
         self.user = ClientUser::of(&carried.user, &shared.users);
-        let is_gone = matches!(self.user, ClientUser::Default) && carried.user != CarriedUser::Anonymous;
+        let is_gone = matches!(self.user, ClientUser::Default) && carried.user != HandoverUser::Anonymous;
         self.known = carried.known && !is_gone;
-        self.version = if carried.speaks_3 { Version::Resp3 } else { Version::Resp2 };
+        self.version = if carried.is_resp3 { Version::Resp3 } else { Version::Resp2 };
         self.answers = match carried {
-            Carried { wants_none: true, .. } => Answers::None,
-            Carried { skips_next: true, .. } => Answers::SkipNext,
+            HandoverConnection { wants_none: true, .. } => Answers::None,
+            HandoverConnection { skips_next: true, .. } => Answers::SkipNext,
             _ => Answers::All,
         };
-        self.held_off |= carried.held_off;
+        self.is_restricted |= carried.held_off;
     }
 
     /// Restores subscriptions and the transaction. Returns false if client memory is used up.
-    pub(crate) fn take_up(&mut self, carried: &Carried, guard: &mut Guard<'_>, ctx: &mut WorkerContext) -> bool {
+    pub(crate) fn restore(
+        &mut self,
+        carried: &HandoverConnection,
+        guard: &mut Guard<'_>,
+        ctx: &mut WorkerContext,
+    ) -> bool {
         // The replies to queued requests were sent before the move.
         let mut out = OutBuffer::beside(&ctx.shared.budget);
         out.force_room(LINE_ROOM);
         let transaction = carried.transaction.as_ref();
         let buf = transaction.map_or(&[][..], |transaction| &transaction.queue);
         let out = &mut out;
-        let call = &mut Call { beside: true, ..Call::new((guard, ctx), buf, out, self, &FUNCTIONS) };
+        let call = &mut Call { collects_replies: true, ..Call::new((guard, ctx), buf, out, self, &FUNCTIONS) };
         let is_subscribed = pubsub::resubscribe(call, &carried.subscriptions, carried.monitors);
         is_subscribed && transaction.is_none_or(|transaction| transaction::requeue(call, transaction))
     }

@@ -50,7 +50,7 @@ impl Flag {
 
 /// A command.
 #[derive(Clone, Copy)]
-pub struct Entry {
+pub struct CommandSpec {
     /// The name, in lower case.
     pub name: &'static str,
     /// The number of words, its name included; negative: at least this number.
@@ -76,9 +76,9 @@ pub struct Entry {
     pub(super) number: usize,
 }
 
-impl Entry {
+impl CommandSpec {
     /// Returns true if it may have `words` words, its name included.
-    pub(super) fn takes(&self, words: usize) -> bool {
+    pub(super) fn accepts_words(&self, words: usize) -> bool {
         let arity = usize::from(self.arity.unsigned_abs());
         if self.arity < 0 { words >= arity } else { words == arity }
     }
@@ -137,7 +137,7 @@ pub(super) fn lower(word: &[u8]) -> ArrayVec<u8, NAME_MAX> {
 
 /// Returns a name of at most [`NAME_MAX`] bytes as a number with its letters in order, so that numbers sort as names
 /// do.
-const fn packed(name: &[u8]) -> u128 {
+const fn name_as_number(name: &[u8]) -> u128 {
     let mut word = [0; NAME_MAX];
     word.split_at_mut(name.len()).0.copy_from_slice(name);
     word.make_ascii_lowercase();
@@ -150,7 +150,7 @@ static PACKED: [u128; COMMAND_COUNT] = {
     let mut at = 0;
     while at < COMMAND_COUNT {
         assert!(ROWS[at].name.len() <= NAME_MAX);
-        all[at] = packed(ROWS[at].name.as_bytes());
+        all[at] = name_as_number(ROWS[at].name.as_bytes());
         assert!(at == 0 || all[at - 1] < all[at], "commands are in the order of their names");
         at += 1;
     }
@@ -164,7 +164,7 @@ static PLACES: [u8; PLACE_COUNT] = {
     let mut places = [0; PLACE_COUNT];
     let mut number = 0;
     while number < COMMAND_COUNT {
-        let mut place = first_place(packed(ROWS[number].name.as_bytes()));
+        let mut place = first_place(name_as_number(ROWS[number].name.as_bytes()));
         while places[place] != 0 {
             place = (place + 1) % PLACE_COUNT;
         }
@@ -185,17 +185,17 @@ const fn first_place(packed: u128) -> usize {
 }
 
 /// Returns the command with this name, which must exist.
-pub(super) fn entry(name: &'static str) -> &'static Entry {
+pub(super) fn entry(name: &'static str) -> &'static CommandSpec {
     find(name.as_bytes()).expect("a command of the table")
 }
 
 /// Returns the command with this name, in any case.
 #[inline]
-pub(super) fn find(name: &[u8]) -> Option<&'static Entry> {
+pub(super) fn find(name: &[u8]) -> Option<&'static CommandSpec> {
     if name.len() > NAME_MAX || name.is_empty() {
         return None;
     }
-    let packed = packed(name);
+    let packed = name_as_number(name);
     let mut place = first_place(packed);
     loop {
         let at = usize::from(PLACES[place]).checked_sub(1)?;
@@ -212,7 +212,7 @@ use Flag::{Admin, DenyOom, Fast, Loading, NoAuth, NoScript, PubSub, ReadOnly, St
 macro_rules! entry {
     ($name:literal $arity:literal [$($flag:ident)*] ($first:literal $last:literal $step:literal) [$($category:literal)*]
      $since:literal $group:literal $complexity:literal $kind:ident, $summary:literal) => {
-        Entry {
+        CommandSpec {
             name: $name,
             arity: $arity,
             flags: &[$($flag),*],
@@ -232,7 +232,7 @@ macro_rules! entry {
 pub(super) const COMMAND_COUNT: usize = 127;
 
 /// All commands, in the order of their names.
-pub static COMMANDS: [Entry; COMMAND_COUNT] = {
+pub static COMMANDS: [CommandSpec; COMMAND_COUNT] = {
     let mut rows = ROWS;
     let mut number = 0;
     while number < rows.len() {
@@ -244,7 +244,7 @@ pub static COMMANDS: [Entry; COMMAND_COUNT] = {
 
 /// The rows of [`COMMANDS`].
 #[rustfmt::skip]
-const ROWS: [Entry; COMMAND_COUNT] = [
+const ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("acl" -2 [Admin NoScript Loading Stale] (0 0 0) ["slow"]
            "6.0.0" "server" "O(N) over the users" Other,
            "Manages users and their rights, and lists refused requests"),

@@ -1,7 +1,7 @@
 //! `CLIENT`: the attributes that a connection sets and reads for itself.
 
 use super::catalog::lower;
-use super::error::{Fault, subcommand};
+use super::error::{ErrorReply, subcommand};
 use crate::clients::client_info::ClientText;
 use crate::resp::call::{Call, Run};
 use crate::resp::clients;
@@ -9,11 +9,11 @@ use crate::resp::state::Answers;
 use protocol::resp::{Args, reply};
 
 /// Returns an attribute that a client sets for itself: without spaces and control characters, 64 bytes at most.
-pub(super) fn text(text: &[u8]) -> Result<ClientText, Fault> {
+pub(super) fn text(text: &[u8]) -> Result<ClientText, ErrorReply> {
     if !text.iter().all(u8::is_ascii_graphic) {
-        return Err(Fault::ClientText);
+        return Err(ErrorReply::ClientText);
     }
-    ClientText::try_from(text).map_err(|_| Fault::ClientText)
+    ClientText::try_from(text).map_err(|_| ErrorReply::ClientText)
 }
 
 pub(super) fn client<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
@@ -55,7 +55,7 @@ pub(super) fn client<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
                 b"off" => Answers::None,
                 b"skip" if call.session.answers == Answers::None => Answers::None,
                 b"skip" => Answers::SkipNext,
-                _ => return Err(Fault::Syntax.into()),
+                _ => return Err(ErrorReply::Syntax.into()),
             };
             if answers == Answers::All {
                 call.out.push(reply::OK);
@@ -64,7 +64,7 @@ pub(super) fn client<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         }
         (b"no-evict" | b"no-touch", 1) => match &lower(args.next().unwrap_or_default())[..] {
             b"on" | b"off" => call.out.push(reply::OK),
-            _ => return Err(Fault::Syntax.into()),
+            _ => return Err(ErrorReply::Syntax.into()),
         },
         (b"unpause", 0) => {
             call.ctx.shared.live.pause.end();

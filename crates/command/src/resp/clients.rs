@@ -4,13 +4,13 @@
 //! current. The last command and the time of the last received bytes are a second or two old at most.
 
 use super::catalog::lower;
-use super::error::Fault;
+use super::error::ErrorReply;
 use super::listing::LISTING_WORK;
 use super::number::integer;
 use crate::clients::client_info::ClientInfo;
 use crate::clients::connection_table::Connection;
 use crate::resp::aside;
-use crate::resp::call::{Call, Run, Stop};
+use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::listing;
 use crate::resp::state::aside::LONG_REPLY_BYTES_MAX;
 use crate::resp::state::listing::Listing;
@@ -25,14 +25,14 @@ const PAUSE_MS_MAX: i64 = 86_400_000;
 
 /// The kind of a client, as `TYPE` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ClientType {
     Normal,
     PubSub,
     /// No client is of these kinds.
     Replication,
 }
 
-impl Kind {
+impl ClientType {
     fn read(word: &[u8]) -> Option<Self> {
         match &lower(word)[..] {
             b"normal" => Some(Self::Normal),
@@ -54,7 +54,7 @@ struct Filter<'c> {
     id: Option<u64>,
     addr: Option<&'c [u8]>,
     laddr: Option<&'c [u8]>,
-    kind: Option<Kind>,
+    kind: Option<ClientType>,
     user: Option<&'c [u8]>,
     age_secs_min: u64,
     /// True if the calling client is excluded.
@@ -68,7 +68,7 @@ impl Filter<'_> {
             && self.id.is_none_or(|id| id == client_info.id)
             && self.addr.is_none_or(|addr| is(addr, connection.peer))
             && self.laddr.is_none_or(|addr| is(addr, client_info.local))
-            && self.kind.is_none_or(|kind| kind == Kind::of(client_info))
+            && self.kind.is_none_or(|kind| kind == ClientType::of(client_info))
             && self.user.is_none_or(|user| user == name_of(client_info))
             && now_secs.saturating_sub(client_info.since_secs) >= self.age_secs_min
             && !(self.skip_me && client_info.id == me)
@@ -126,7 +126,7 @@ fn next_clients(
 ) -> bool {
     let (me, now_secs, mut work) = (call.id(), call.ctx.now.secs(), LISTING_WORK);
     while let Some(shared) = call.ctx.shared.workers.get(*worker) {
-        while *number < shared.connection_table.room() {
+        while *number < shared.connection_table.capacity() {
             if work == 0 {
                 return false;
             }
@@ -151,11 +151,11 @@ pub(super) fn client_list<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Ru
         (None, _) => {}
         (Some(word), 1) if &word[..] == b"type" => {
             let kind = args.next().unwrap_or_default();
-            let Some(read) = Kind::read(kind) else { return no_kind(call, kind) };
+            let Some(read) = ClientType::read(kind) else { return no_kind(call, kind) };
             filter.kind = Some(read);
         }
         (Some(word), 1..) if &word[..] == b"id" => read_ids(call, all)?,
-        _ => return Err(Fault::Syntax.into()),
+        _ => return Err(ErrorReply::Syntax.into()),
     }
     let (now_secs, mut listing) = (call.ctx.now.secs(), listing::listing(call));
     call.note_command("client|list");
@@ -170,7 +170,7 @@ pub(super) fn client_list<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Ru
         WORK_A_LINE
     });
     text.extend_from_slice(written.as_bytes());
-    if is_end { listing::say_list_text(call, *listing) } else { listing::list_later(call, listing) }
+    if is_end { listing::reply_list_text(call, *listing) } else { listing::continue_later(call, listing) }
 }
 
 /// Reads the client numbers that follow the first of `args` into the list, which sorts them.
@@ -181,12 +181,12 @@ fn read_ids<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     }
     let mut listing = listing::listing(call);
     let read = call.each_key(args, |_, id| {
-        let id = integer(id).ok().filter(|id| *id > 0).ok_or(Fault::ClientId)?;
+        let id = integer(id).ok().filter(|id| *id > 0).ok_or(ErrorReply::ClientId)?;
         listing.ids.insert(id as u64);
         Ok(())
     });
-    if !matches!(read, Err(Stop::Fault(_))) {
-        listing::keep_listing(call, listing)?;
+    if !matches!(read, Err(Interrupt::Fault(_))) {
+        listing::retain_listing(call, listing)?;
     }
     read
 }
@@ -233,7 +233,7 @@ fn kill_clients(call: &mut Call<'_, '_>, filter: &Filter<'_>, listing: &mut List
     });
     for (worker, number, id) in killed {
         if call.ctx.shared.workers[worker].connection_table.kill(number, id) {
-            call.ctx.note_mail(worker, number);
+            call.ctx.mark_messages_queued(worker, number);
         }
     }
     is_end
@@ -242,7 +242,7 @@ fn kill_clients(call: &mut Call<'_, '_>, filter: &Filter<'_>, listing: &mut List
 fn say_text(call: &mut Call<'_, '_>, text: &str) -> Run {
     let mut all = Vec::with_capacity(text.len() + 32);
     reply::verbatim(&mut all, call.session.version, b"txt", text.as_bytes());
-    aside::say_long(call, all)
+    aside::send_long_reply(call, all)
 }
 
 fn no_kind(call: &mut Call<'_, '_>, word: &[u8]) -> Run {
@@ -258,52 +258,52 @@ pub(super) fn client_kill<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Ru
         filter.addr = args.next();
     }
     while let Some(word) = args.next() {
-        let value = args.next().ok_or(Fault::Syntax)?;
+        let value = args.next().ok_or(ErrorReply::Syntax)?;
         match &lower(word)[..] {
             b"id" => {
-                let id = integer(value).ok().filter(|id| *id > 0).ok_or(Fault::ClientIdAbove0)?;
+                let id = integer(value).ok().filter(|id| *id > 0).ok_or(ErrorReply::ClientIdAbove0)?;
                 filter.id = Some(id as u64);
             }
             b"addr" => filter.addr = Some(value),
             b"laddr" => filter.laddr = Some(value),
             b"user" => filter.user = Some(value),
-            b"type" => match Kind::read(value) {
+            b"type" => match ClientType::read(value) {
                 Some(kind) => filter.kind = Some(kind),
                 None => return no_kind(call, value),
             },
-            b"maxage" => filter.age_secs_min = u64::try_from(integer(value)?).map_err(|_| Fault::NotInteger)?,
+            b"maxage" => filter.age_secs_min = u64::try_from(integer(value)?).map_err(|_| ErrorReply::NotInteger)?,
             b"skipme" => match &lower(value)[..] {
                 b"yes" => filter.skip_me = true,
                 b"no" => filter.skip_me = false,
-                _ => return Err(Fault::Syntax.into()),
+                _ => return Err(ErrorReply::Syntax.into()),
             },
-            _ => return Err(Fault::Syntax.into()),
+            _ => return Err(ErrorReply::Syntax.into()),
         }
     }
     let mut listing = listing::listing(call);
     if !kill_clients(call, &filter, &mut listing) {
-        return listing::list_later(call, listing);
+        return listing::continue_later(call, listing);
     }
     let (count, dies) = (listing.count, listing.closes_me);
     match (old_form, count) {
-        (true, 0) => return Err(Fault::NoSuchClient.into()),
+        (true, 0) => return Err(ErrorReply::NoSuchClient.into()),
         (true, _) => call.out.push(reply::OK),
         (false, _) => call.int(count as i64),
     }
-    if dies { Err(Stop::Quit) } else { Ok(()) }
+    if dies { Err(Interrupt::Quit) } else { Ok(()) }
 }
 
 /// `CLIENT PAUSE ms [WRITE | ALL]`
 pub(super) fn client_pause<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
-    let ms = integer(args.next().unwrap_or_default()).map_err(|_| Fault::Timeout)?;
+    let ms = integer(args.next().unwrap_or_default()).map_err(|_| ErrorReply::Timeout)?;
     let all = match args.next().map(lower) {
         None => true,
         Some(word) if args.len() == 0 && &word[..] == b"all" => true,
         Some(word) if args.len() == 0 && &word[..] == b"write" => false,
-        Some(_) => return Err(Fault::PauseMode.into()),
+        Some(_) => return Err(ErrorReply::PauseMode.into()),
     };
     if !(0..=PAUSE_MS_MAX).contains(&ms) {
-        return Err(Fault::Timeout.into());
+        return Err(ErrorReply::Timeout.into());
     }
     call.ctx.shared.live.pause.set(call.ctx.now.plus_ms(ms as u64), all);
     call.out.push(reply::OK);

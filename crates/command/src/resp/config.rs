@@ -4,7 +4,7 @@
 //! docs/configuration.md.
 
 use super::catalog::lower;
-use super::error::{Fault, subcommand};
+use super::error::{ErrorReply, subcommand};
 use super::number::integer;
 use super::pattern::check;
 use crate::config::Address;
@@ -87,7 +87,7 @@ pub(super) fn config<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     match (&lower(topic)[..], args.len()) {
         (b"get", 1..) => {
             if args.len() > GET_PATTERNS_MAX {
-                return Err(Fault::TooManyPatterns.into());
+                return Err(ErrorReply::TooManyPatterns.into());
             }
             args.into_iter().try_for_each(check)?;
             let wanted =
@@ -99,7 +99,7 @@ pub(super) fn config<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
                 reply::bulk(&mut all, name.as_bytes());
                 reply::bulk(&mut all, value(&call.ctx.shared).as_bytes());
             }
-            aside::say_long(call, all)
+            aside::send_long_reply(call, all)
         }
         (b"set", 2..) if args.len().is_multiple_of(2) => config_set(call, args),
         (b"resetstat", 0) => {

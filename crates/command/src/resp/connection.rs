@@ -2,13 +2,13 @@
 
 use super::REDIS_VERSION;
 use super::catalog::lower;
-use super::error::Fault;
+use super::error::ErrorReply;
 use crate::clients::client_info::ClientInfo;
 use crate::resp::acl;
-use crate::resp::call::{Call, Run, Stop};
+use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::pubsub;
 use crate::resp::transaction;
-use crate::visit::progress::{OPS_A_BATCH, State};
+use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use protocol::resp::{Args, Version, reply};
 use segment::Namespace;
 
@@ -28,7 +28,7 @@ pub(super) fn ping<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             call.room(text.len())?;
             reply::bulk(call.out, text);
         }
-        _ => return Err(Fault::Arity("ping").into()),
+        _ => return Err(ErrorReply::Arity("ping").into()),
     }
     Ok(())
 }
@@ -42,7 +42,7 @@ pub(super) fn echo<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 
 pub(super) fn quit<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     call.out.push(reply::OK);
-    Err(Stop::Quit)
+    Err(Interrupt::Quit)
 }
 
 pub(super) fn select<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
@@ -50,7 +50,7 @@ pub(super) fn select<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let namespaces = &call.ctx.shared.namespaces;
     if to != from {
         if !namespaces.enter(to) {
-            return Err(Fault::DatabaseFull.into());
+            return Err(ErrorReply::DatabaseFull.into());
         }
         namespaces.leave(from);
         move_to(call, to);
@@ -66,7 +66,7 @@ pub(super) fn auth<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         Some(secret) => (first, secret, true),
         None => (&b"default"[..], first, false),
     };
-    acl::admit(call, user, secret, has_name)?;
+    acl::authenticate(call, user, secret, has_name)?;
     call.out.push(reply::OK);
     Ok(())
 }
@@ -78,23 +78,25 @@ pub(super) fn hello<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         Some(b"2") => Some(Version::Resp2),
         Some(b"3") => Some(Version::Resp3),
         Some(text) => {
-            super::number::integer(text).map_err(|_| Fault::Version)?;
-            return Err(Fault::Version.into());
+            super::number::integer(text).map_err(|_| ErrorReply::Version)?;
+            return Err(ErrorReply::Version.into());
         }
     };
     let mut name = None;
     while let Some(word) = args.next() {
         match &lower(word)[..] {
             b"auth" => {
-                let (Some(user), Some(secret)) = (args.next(), args.next()) else { return Err(Fault::Syntax.into()) };
-                acl::admit(call, user, secret, true)?;
+                let (Some(user), Some(secret)) = (args.next(), args.next()) else {
+                    return Err(ErrorReply::Syntax.into());
+                };
+                acl::authenticate(call, user, secret, true)?;
             }
-            b"setname" => name = Some(super::client::text(args.next().ok_or(Fault::Syntax)?)?),
-            _ => return Err(Fault::Syntax.into()),
+            b"setname" => name = Some(super::client::text(args.next().ok_or(ErrorReply::Syntax)?)?),
+            _ => return Err(ErrorReply::Syntax.into()),
         }
     }
-    if call.is_stranger() {
-        return Err(Fault::NoAuth.into());
+    if call.is_unauthenticated() {
+        return Err(ErrorReply::NoAuth.into());
     }
     call.session.version = version.unwrap_or(call.session.version);
     let speaks_3 = call.session.version == Version::Resp3;
@@ -126,17 +128,17 @@ pub(super) fn reset<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     if !call.session.end_some_subscriptions() {
         call.ops = OPS_A_BATCH;
         call.ctx.note_work(1024);
-        return Err(State::Yield.into());
+        return Err(SessionWait::Yield.into());
     }
     transaction::discard_all(call);
-    let (held_off, home, from) = (call.session.held_off, call.session.home, call.session.namespace);
+    let (held_off, home, from) = (call.session.is_restricted, call.session.home, call.session.namespace);
     if from != home {
         // The connection was accepted in this namespace, so it may return even if the limit was reached meanwhile.
         call.ctx.shared.namespaces.count_in(home);
         call.ctx.shared.namespaces.leave(from);
         move_to(call, home);
     }
-    *call.session = super::SessionState { held_off, ..super::SessionState::of(home) };
+    *call.session = super::SessionState { is_restricted: held_off, ..super::SessionState::of(home) };
     call.with_client_info(|client_info| {
         *client_info = ClientInfo {
             id: client_info.id,
@@ -151,9 +153,9 @@ pub(super) fn reset<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
 }
 
 /// Returns the namespace that a client names.
-pub(super) fn database(call: &Call<'_, '_>, text: &[u8]) -> Result<Namespace, Fault> {
+pub(super) fn database(call: &Call<'_, '_>, text: &[u8]) -> Result<Namespace, ErrorReply> {
     call.ctx.shared.namespaces.find(text).ok_or_else(|| match super::number::integer(text) {
-        Ok(_) => Fault::Database,
+        Ok(_) => ErrorReply::Database,
         Err(fault) => fault,
     })
 }

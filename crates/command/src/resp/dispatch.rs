@@ -5,14 +5,14 @@
 //!                         └── counts, monitors, effects of an error
 //! ```
 
-use super::acl::Asked;
-use super::call::{Call, Run, Step, Stop};
-use super::error::Fault;
+use super::acl::KnownKeys;
+use super::call::{Call, Interrupt, Run, Step};
+use super::error::ErrorReply;
 use super::functions::FUNCTIONS;
 use super::session::SessionState;
 use super::{catalog, error};
 use crate::context::WorkerContext;
-use crate::lookup::ahead::Head;
+use crate::lookup::ahead::PrefetchedHead;
 use crate::metrics::Command;
 use crate::resp::admit;
 use crate::resp::aside;
@@ -25,7 +25,7 @@ use crate::resp::state::Answers;
 use crate::resp::transaction;
 use crate::visit::out::LINE_ROOM;
 use crate::visit::out::OutBuffer;
-use crate::visit::progress::{OPS_A_BATCH, Progress, State};
+use crate::visit::progress::{OPS_A_BATCH, Progress, SessionWait};
 use protocol::resp::{Args, Limits, Parsed, Parser};
 use segment::Guard;
 /// Executes the requests at the start of `buf`, at most [`OPS_A_BATCH`] operations, and returns the progress. `head`
@@ -33,7 +33,7 @@ use segment::Guard;
 pub fn serve<'l>(
     guard: &mut Guard<'l>,
     buf: &[u8],
-    head: Option<Head<'l>>,
+    head: Option<PrefetchedHead<'l>>,
     out: &mut OutBuffer,
     session: &mut SessionState,
     ctx: &mut WorkerContext,
@@ -41,8 +41,8 @@ pub fn serve<'l>(
     // Operations that this session may not execute in one visit count as executed.
     let ops = OPS_A_BATCH - ctx.shared.config.requests_a_visit;
     let call = &mut Call { ops, ..Call::new((guard, ctx), buf, out, session, &FUNCTIONS) };
-    let mut done = match (aside::go_on(call), head) {
-        (Ok(()), Some(Head::Read(head))) if run::runs_plain(call) && call.out.room() >= LINE_ROOM => {
+    let mut done = match (aside::send_pending(call), head) {
+        (Ok(()), Some(PrefetchedHead::Read(head))) if run::runs_plain(call) && call.out.room() >= LINE_ROOM => {
             run::head_run(call, head)
         }
         (done, _) => done,
@@ -67,19 +67,19 @@ pub(crate) fn release(session: &mut SessionState, guard: &mut Guard<'_>, ctx: &m
 fn step(call: &mut Call<'_, '_>) -> Step {
     if call.ops >= OPS_A_BATCH || call.ctx.is_slice_over() {
         call.counters().yields.add(1);
-        return Err(State::Yield);
+        return Err(SessionWait::Yield);
     }
     if call.out.room() < LINE_ROOM {
-        return Err(State::OutputFull { want: LINE_ROOM });
+        return Err(SessionWait::OutputFull { want: LINE_ROOM });
     }
     if call.session.is_under_way() {
-        return atomic::go_on_as_one(call);
+        return atomic::continue_transaction(call);
     }
     if call.session.long.is_some() {
-        return long::long_go_on(call);
+        return long::continue_long(call);
     }
     if call.at == call.buf.len() {
-        return Err(State::NeedInput { want: 0 });
+        return Err(SessionWait::NeedInput { want: 0 });
     }
     if let Some(step) = run::run_of_plain(call) {
         return step;
@@ -87,7 +87,7 @@ fn step(call: &mut Call<'_, '_>) -> Step {
     let mut limits = call.limits();
     loop {
         return match call.session.parser.parse(call.rest(), &limits) {
-            Parsed::Incomplete => Err(State::NeedInput { want: 0 }),
+            Parsed::Incomplete => Err(SessionWait::NeedInput { want: 0 }),
             Parsed::Request { args, consumed } => execute(call, args, consumed),
             Parsed::Inline { inline: words, consumed } => inline(call, &words, consumed),
             Parsed::Nothing { consumed } => {
@@ -148,91 +148,91 @@ fn execute<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, consumed: usize) -> 
     let ran = match entry {
         Some(entry) => run(call, entry, args, consumed),
         None => {
-            call.session.spoil();
+            call.session.abort_queue();
             error::unknown(call.out, name, args);
             call.ops += error::UNKNOWN_OPS;
             Ok(())
         }
     };
-    let quits = matches!(ran, Err(Stop::Quit));
+    let quits = matches!(ran, Err(Interrupt::Quit));
     // A queued request is counted and reported when it is executed.
-    let queued = matches!(ran, Err(Stop::Queued));
+    let queued = matches!(ran, Err(Interrupt::Queued));
     match ran {
-        Ok(()) | Err(Stop::Quit | Stop::Queued) => {}
-        Err(Stop::UnderWay) => {
+        Ok(()) | Err(Interrupt::Quit | Interrupt::Queued) => {}
+        Err(Interrupt::UnderWay) => {
             call.session.last = entry.map_or("", |entry| entry.name);
             call.session.is_paid = false;
             call.at += consumed;
             // A command that takes several visits continues after new requests of other sessions.
-            let is_long = call.session.under_way.as_ref().is_some_and(|transaction| transaction.is_lone);
-            return if is_long { Err(State::Yield) } else { Ok(()) };
+            let is_long = call.session.under_way.as_ref().is_some_and(|transaction| transaction.is_single_command);
+            return if is_long { Err(SessionWait::Yield) } else { Ok(()) };
         }
-        Err(Stop::State(state)) => {
+        Err(Interrupt::State(state)) => {
             if call.session.done == 0 || answers != Answers::All {
                 // The request starts over, or the client does not want the reply.
                 call.out.truncate(mark);
             }
             return Err(state);
         }
-        Err(Stop::Fault(Fault::Damaged)) if call.guard.parts().take_lost() => {
+        Err(Interrupt::Fault(ErrorReply::Damaged)) if call.guard.parts().take_lost() => {
             let keys = entry.map(|entry| entry.keys_of(args));
             if call.session.done == 0 {
                 call.out.truncate(mark);
             }
-            return Err(call.look_again(keys.into_iter().flatten()));
+            return Err(call.retry_after_lost_part(keys.into_iter().flatten()));
         }
-        Err(Stop::Fault(fault)) => {
+        Err(Interrupt::Fault(fault)) => {
             // A partial reply is discarded. A request that was partly answered in an earlier call cannot fail here.
             call.out.truncate(mark);
-            call.session.give_up();
+            call.session.abandon_request();
             call.fault(fault);
         }
     }
     call.session.end_request();
     call.session.is_paid = false;
-    call.hush(mark, answers);
-    if call.ctx.push.watch.watched.tells_commands() && entry.is_some() && !queued {
+    call.remove_unwanted_reply(mark, answers);
+    if call.ctx.push.watch.watched.has_monitors() && entry.is_some() && !queued {
         pubsub::tell_monitors(call, name, args);
     }
     call.session.last = entry.map_or("", |entry| entry.name);
     let line = &call.buf[call.at..];
     call.at += consumed;
     // The request of an unauthenticated client may contain a secret.
-    let secret = entry.is_some_and(catalog::Entry::has_secret);
-    let line = if call.ctx.admission.asks || secret { &[][..] } else { line };
+    let secret = entry.is_some_and(catalog::CommandSpec::has_secret);
+    let line = if call.ctx.admission.requires_authentication || secret { &[][..] } else { line };
     call.done(if queued { Command::Other } else { kind }, line);
-    if quits { Err(State::Close) } else { Ok(()) }
+    if quits { Err(SessionWait::Close) } else { Ok(()) }
 }
 
-fn run<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::Entry, args: Args<'c>, consumed: usize) -> Run {
-    admit::admit_command(call, entry, args.len() + 1, Asked::All(args))?;
+fn run<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSpec, args: Args<'c>, consumed: usize) -> Run {
+    admit::admit_command(call, entry, args.len() + 1, KnownKeys::All(args))?;
     if call.session.transaction.is_some() {
         match transaction::queues(call, entry, args, consumed) {
-            Ok(true) => return Err(Stop::Queued),
+            Ok(true) => return Err(Interrupt::Queued),
             Ok(false) => {}
-            Err(fault) => return Err(admit::refused(call, entry, fault)),
+            Err(fault) => return Err(admit::refusal(call, entry, fault)),
         }
     }
-    if call.ctx.sampler.takes(1) {
+    if call.ctx.sampler.should_sample(1) {
         sample(call, entry, args);
     }
     if call.guard.is_tiered() && atomic::awaits_flash(call, entry, args) {
-        return Err(State::Parked.into());
+        return Err(SessionWait::Parked.into());
     }
     if entry.keys.0 != entry.keys.1 && call.session.done == 0 && entry.key_count(args) > 1 {
-        if atomic::takes_slices(entry, args) {
-            return own_transaction::run_beside(call, entry, args);
+        if atomic::exceeds_atomic_limit(entry, args) {
+            return own_transaction::run_collected(call, entry, args);
         }
         if call.ops > 0 && call.ops + entry.key_count(args) > OPS_A_BATCH {
             // If it began now, it would have to be discarded, or continue from a copy.
-            return Err(State::Yield.into());
+            return Err(SessionWait::Yield.into());
         }
         if entry.name != "watch" {
             return atomic::run_unchanged(call, entry, args).unwrap_or_else(|| atomic::run_as_one(call, entry, args));
         }
     }
-    if call.guard.is_contended() && atomic::is_kept_away(call, entry, args) {
-        return Err(State::Parked.into());
+    if call.guard.is_contended() && atomic::is_blocked_by_locks(call, entry, args) {
+        return Err(SessionWait::Parked.into());
     }
     call.run(entry, args)
 }
@@ -240,7 +240,7 @@ fn run<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::Entry, args: Args<'
 /// Samples the keys of a request for the hot keys, before the request is executed: at most as many as fit a run.
 #[cold]
 #[inline(never)]
-fn sample<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::Entry, args: Args<'c>) {
+fn sample<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSpec, args: Args<'c>) {
     // Names of channels are not keys.
     if call.ctx.sampler.next(0, 1).is_none() || entry.keys.0 == 0 || entry.has(catalog::Flag::PubSub) {
         return;

@@ -9,7 +9,7 @@ use protocol::sink::{Fixed, Sink};
 
 /// The reasons for an error reply. The connection continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum ErrorReply {
     /// The wrong number of arguments for this command.
     Arity(&'static str),
     /// The client has not authenticated.
@@ -25,7 +25,7 @@ pub(super) enum Fault {
     /// The client's user may not use keys of this namespace.
     NoNamespacePermission,
     /// The client's user was allowed to execute the request when it was queued, but is no longer, for this reason.
-    NoLonger(&'static str),
+    PermissionRevoked(&'static str),
     /// No users are configured.
     NoUsers,
     /// Options that the command does not have, or that exclude each other.
@@ -37,7 +37,7 @@ pub(super) enum Fault {
     /// The sum does not fit into 64 bits.
     Overflow,
     /// The decrement cannot be negated.
-    NoOpposite,
+    NotNegatable,
     /// The sum is not a finite number.
     NotFinite,
     /// An invalid time to live, for this command.
@@ -53,7 +53,7 @@ pub(super) enum Fault {
     /// The database does not exist.
     Database,
     /// The target of a copy is in another database.
-    AcrossDatabases,
+    OtherDatabase,
     /// The connection limit of the database is reached.
     DatabaseFull,
     /// The namespace's quota of operations per second is used up.
@@ -81,7 +81,7 @@ pub(super) enum Fault {
     /// The client has the maximum number of subscriptions.
     TooManySubscriptions,
     /// The memory for subscriptions and messages of all clients is used up.
-    NoMailMemory,
+    NoMessageMemory,
     /// The limit on clients that monitor is reached.
     TooManyMonitors,
     /// The client is on another host and unknown (protected mode).
@@ -117,7 +117,7 @@ pub(super) enum Fault {
     /// A number of fields below 1.
     FieldsCount,
     /// The number of fields differs from the stated one.
-    FieldsOther,
+    FieldCountDiffers,
     /// A bin would not fit into one item.
     RecordTooLarge,
     /// A reply that no output has room for.
@@ -149,12 +149,12 @@ pub(super) enum Fault {
     /// More keys match than one reply lists.
     TooManyKeys,
     /// A reply that is longer than the limit of replies that wait for their client.
-    KeysTooLong,
+    RepliesTooLong,
     /// A negative time to wait.
     TimeoutBelowZero,
 }
 
-impl Fault {
+impl ErrorReply {
     /// Returns the error line, in parts.
     fn parts(self) -> [&'static str; 3] {
         let whole = match self {
@@ -166,7 +166,7 @@ impl Fault {
             }
             Self::Disabled(name) => return ["ERR ", name, " is disabled by this server's configuration"],
             Self::WithoutMulti(name) => return ["ERR ", name, " without MULTI"],
-            Self::NoLonger(reason) => {
+            Self::PermissionRevoked(reason) => {
                 let changed = "NOPERM ACLs rules changed between the moment the transaction was accumulated and the \
                                EXEC call. This command is no longer allowed for the following reason: ";
                 return [changed, reason, ""];
@@ -185,7 +185,7 @@ impl Fault {
             Self::NoKey => "ERR no such key",
             Self::SameKey => "ERR source and destination objects are the same",
             Self::TooManyKeys => "ERR too many matching keys for one reply: iterate over them with SCAN",
-            Self::KeysTooLong => "ERR the answer is longer than this server keeps: ask for less at once",
+            Self::RepliesTooLong => "ERR the answer is longer than this server keeps: ask for less at once",
             Self::TimeoutBelowZero => "ERR timeout is negative",
             Self::NoPermission(_) => "NOPERM this user has no permissions to run the command",
             Self::NoKeyPermission => "NOPERM this user has no permissions to access one of the keys used as arguments",
@@ -203,14 +203,14 @@ impl Fault {
             Self::NotInteger => "ERR value is not an integer or out of range",
             Self::NotFloat => "ERR value is not a valid float",
             Self::Overflow => "ERR increment or decrement would overflow",
-            Self::NoOpposite => "ERR decrement would overflow",
+            Self::NotNegatable => "ERR decrement would overflow",
             Self::NotFinite => "ERR increment would produce NaN or Infinity",
             Self::TooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
             Self::RequestTooLong => "ERR the request is too long for this command",
             Self::LongKeys => "ERR too many long values with keys of more than 250 bytes are being received",
             Self::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.",
             Self::Database => "ERR DB index is out of range",
-            Self::AcrossDatabases => "ERR cannot copy to another database",
+            Self::OtherDatabase => "ERR cannot copy to another database",
             Self::DatabaseFull => "ERR max number of clients of this database reached",
             Self::TooManyOps => "ERR too many operations a second for this database, try again later",
             Self::Version => "NOPROTO unsupported protocol version",
@@ -233,7 +233,7 @@ impl Fault {
                 "ERR pattern too complex: more than 512 bytes between its first and its last *; shorten it"
             }
             Self::TooManySubscriptions => "ERR a client has at most 100000 subscriptions: unsubscribe from some first",
-            Self::NoMailMemory => {
+            Self::NoMessageMemory => {
                 "OOM names of channels and waiting messages have reached their memory limit: subscribe to fewer names, \
                  or give the server more memory"
             }
@@ -250,7 +250,7 @@ impl Fault {
             Self::ExpireBelowZero => "ERR invalid expire time, must be >= 0",
             Self::FieldsMissing => "ERR Mandatory argument FIELDS is missing or not at the right position",
             Self::FieldsCount => "ERR Number of fields must be a positive integer",
-            Self::FieldsOther => "ERR The `numfields` parameter must match the number of arguments",
+            Self::FieldCountDiffers => "ERR The `numfields` parameter must match the number of arguments",
             Self::RecordTooLarge => {
                 "ERR a field with its value would be longer than an eighth of a segment, the maximum: raise \
                  `store.segment`"
@@ -266,7 +266,7 @@ impl Fault {
 
     /// Writes the error line.
     #[cold]
-    pub(super) fn say(self, out: &mut OutBuffer) {
+    pub(super) fn write(self, out: &mut OutBuffer) {
         let mut line = Line::new();
         match self {
             Self::NoPermission(number) => {

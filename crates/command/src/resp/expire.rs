@@ -1,10 +1,10 @@
 //! When items end: deadlines in arguments, `EXPIRE` and its kin, `TTL` and its kin.
 
 use super::catalog::lower;
-use super::error::Fault;
+use super::error::ErrorReply;
 use super::number::integer;
 use super::typed::live;
-use crate::push::notify::Event;
+use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Run};
 use crate::resp::typed;
 use crate::visit::clock::Moment;
@@ -45,9 +45,9 @@ pub(super) struct Deadline(i64);
 
 impl Deadline {
     /// Reads the deadline in `text`, an argument of `command`.
-    pub(super) fn read(text: &[u8], unit: Unit, moment: Moment, command: &'static str) -> Result<Self, Fault> {
+    pub(super) fn read(text: &[u8], unit: Unit, moment: Moment, command: &'static str) -> Result<Self, ErrorReply> {
         let number = integer(text)?;
-        let fault = Fault::ExpireTime(command);
+        let fault = ErrorReply::ExpireTime(command);
         let millis = match unit {
             Unit::Seconds | Unit::UnixSeconds => number.checked_mul(1000).ok_or(fault)?,
             Unit::Millis | Unit::UnixMillis => number,
@@ -60,9 +60,9 @@ impl Deadline {
     }
 
     /// Reads the deadline for a command that takes no number of 0 or below.
-    pub(super) fn positive(text: &[u8], unit: Unit, moment: Moment, command: &'static str) -> Result<Self, Fault> {
+    pub(super) fn positive(text: &[u8], unit: Unit, moment: Moment, command: &'static str) -> Result<Self, ErrorReply> {
         if integer(text)? <= 0 {
-            return Err(Fault::ExpireTime(command));
+            return Err(ErrorReply::ExpireTime(command));
         }
         Self::read(text, unit, moment, command)
     }
@@ -100,7 +100,7 @@ impl Options {
     }
 
     /// Reads the options. Returns `None` after an error reply to an unknown option.
-    fn read(out: &mut OutBuffer, args: Args<'_>) -> Result<Option<Self>, Fault> {
+    fn read(out: &mut OutBuffer, args: Args<'_>) -> Result<Option<Self>, ErrorReply> {
         let mut options = Self::default();
         for word in args {
             match &lower(word)[..] {
@@ -115,10 +115,10 @@ impl Options {
             }
         }
         if options.absent && (options.present || options.later || options.earlier) {
-            return Err(Fault::ExpireOptions);
+            return Err(ErrorReply::ExpireOptions);
         }
         if options.later && options.earlier {
-            return Err(Fault::ExpireOrder);
+            return Err(ErrorReply::ExpireOrder);
         }
         Ok(Some(options))
     }
@@ -158,7 +158,7 @@ fn expire<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, unit: Unit, name: &'s
         }
     };
     if done {
-        call.changed(if past { Event::DEL } else { Event::EXPIRE }, bytes);
+        call.changed(if past { KeyEvent::DEL } else { KeyEvent::EXPIRE }, bytes);
     }
     call.int(done.into());
     Ok(())
@@ -194,7 +194,7 @@ pub(super) fn persist<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         }
     };
     if done {
-        call.changed(Event::PERSIST, bytes);
+        call.changed(KeyEvent::PERSIST, bytes);
     }
     call.int(done.into());
     Ok(())
@@ -202,33 +202,33 @@ pub(super) fn persist<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 
 /// Replies with the key's end by the wall clock, formatted by `show` with the wall clock now; -1: it never ends, -2:
 /// there is no such key.
-fn tell(call: &mut Call<'_, '_>, mut args: Args<'_>, show: impl Fn(i64, i64) -> i64) -> Run {
+fn reply_expiry(call: &mut Call<'_, '_>, mut args: Args<'_>, show: impl Fn(i64, i64) -> i64) -> Run {
     let key = call.key(args.next().unwrap_or_default());
     typed::is_there(call, &key)?;
     let moment = call.moment();
     let replied = match call.guard.items().peek(&key).map(|item| item.expire) {
         None => -2,
         Some(Expire::Never) => -1,
-        Some(Expire::At(at)) => show(moment.wall(at).0 as i64, moment.wall(moment.now).0 as i64),
+        Some(Expire::At(at)) => show(moment.to_wall(at).0 as i64, moment.to_wall(moment.now).0 as i64),
     };
     call.int(replied);
     Ok(())
 }
 
 pub(super) fn ttl<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    tell(call, args, |at, now| (at - now + 500) / 1000)
+    reply_expiry(call, args, |at, now| (at - now + 500) / 1000)
 }
 
 pub(super) fn pttl<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    tell(call, args, |at, now| at - now)
+    reply_expiry(call, args, |at, now| at - now)
 }
 
 pub(super) fn expiretime<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    tell(call, args, |at, _| (at + 500) / 1000)
+    reply_expiry(call, args, |at, _| (at + 500) / 1000)
 }
 
 pub(super) fn pexpiretime<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    tell(call, args, |at, _| at)
+    reply_expiry(call, args, |at, _| at)
 }
 
 #[cfg(test)]
@@ -242,10 +242,10 @@ mod tests {
         assert_eq!(read("10", Unit::Seconds), Ok(Deadline(1_010_000)));
         assert_eq!(read("-10", Unit::Millis), Ok(Deadline(999_990)));
         assert_eq!(read("-1", Unit::UnixSeconds), Ok(Deadline(-1000)));
-        assert_eq!(read("9223372036854775807", Unit::Seconds), Err(Fault::ExpireTime("x")));
-        assert_eq!(read("9223372036854775807", Unit::Millis), Err(Fault::ExpireTime("x")));
-        assert_eq!(read("1x", Unit::Millis), Err(Fault::NotInteger));
-        assert_eq!(Deadline::positive(b"0", Unit::Millis, now, "x"), Err(Fault::ExpireTime("x")));
+        assert_eq!(read("9223372036854775807", Unit::Seconds), Err(ErrorReply::ExpireTime("x")));
+        assert_eq!(read("9223372036854775807", Unit::Millis), Err(ErrorReply::ExpireTime("x")));
+        assert_eq!(read("1x", Unit::Millis), Err(ErrorReply::NotInteger));
+        assert_eq!(Deadline::positive(b"0", Unit::Millis, now, "x"), Err(ErrorReply::ExpireTime("x")));
         assert_eq!(Deadline(-5).expire(), Expire::At(UnixMillis(0)));
     }
 

@@ -1,33 +1,33 @@
 //! `HOTKEYS`: the keys and prefixes with the most requests, the longest values or the most misses.
 
 use super::catalog::lower;
-use super::error::Fault;
+use super::error::ErrorReply;
 use super::number::integer;
 use crate::keyspace::namespace_config::NAME_BYTES_MAX as NAMESPACE_BYTES_MAX;
-use crate::metrics::hot_keys::{KEPT, LEADERS_MAX, List, MINUTES_MAX, NAME_BYTES_MAX, SAMPLED_ONE_IN};
+use crate::metrics::hot_keys::{HotKeyList, LEADERS_MAX, MINUTES_MAX, NAME_BYTES_MAX, NAMES_PER_LIST, SAMPLED_ONE_IN};
 use crate::resp::call::{Call, Run};
 use crate::visit::out::LINE_ROOM;
 use protocol::resp::{Args, reply};
 
 /// `HOTKEYS [keys | big | missed | prefixes | missed-prefixes] [COUNT n] [MINUTES n]`
 pub(super) fn hotkeys<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
-    let (mut wanted, mut count, mut minutes) = (None, KEPT, 1);
+    let (mut wanted, mut count, mut minutes) = (None, NAMES_PER_LIST, 1);
     while let Some(word) = args.next() {
         let name = lower(word);
-        let mut number = |most: usize| -> Result<usize, Fault> {
-            let number = integer(args.next().ok_or(Fault::Syntax)?)?;
-            usize::try_from(number).ok().filter(|number| *number <= most).ok_or(Fault::OutOfRange)
+        let mut number = |most: usize| -> Result<usize, ErrorReply> {
+            let number = integer(args.next().ok_or(ErrorReply::Syntax)?)?;
+            usize::try_from(number).ok().filter(|number| *number <= most).ok_or(ErrorReply::OutOfRange)
         };
         match &name[..] {
             b"count" => count = number(LEADERS_MAX)?,
             b"minutes" => minutes = number(MINUTES_MAX)?,
             name => {
-                let list = List::ALL.into_iter().find(|list| list.name().as_bytes() == name);
-                wanted = Some(list.filter(|_| wanted.is_none()).ok_or(Fault::Syntax)?);
+                let list = HotKeyList::ALL.into_iter().find(|list| list.name().as_bytes() == name);
+                wanted = Some(list.filter(|_| wanted.is_none()).ok_or(ErrorReply::Syntax)?);
             }
         }
     }
-    let lists = if wanted.is_some() { 1 } else { List::ALL.len() };
+    let lists = if wanted.is_some() { 1 } else { HotKeyList::ALL.len() };
     call.room(lists * count * (NAME_BYTES_MAX + NAMESPACE_BYTES_MAX + 64) + LINE_ROOM)?;
     let hot = call.ctx.shared.hot_keys(minutes, count);
     let (out, version, namespaces) = (&mut *call.out, call.session.version, &call.ctx.shared.namespaces);
@@ -36,7 +36,7 @@ pub(super) fn hotkeys<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         reply::bulk(out, name.as_bytes());
         reply::int(out, number as i64);
     }
-    for list in List::ALL.into_iter().filter(|list| wanted.is_none_or(|wanted| wanted == *list)) {
+    for list in HotKeyList::ALL.into_iter().filter(|list| wanted.is_none_or(|wanted| wanted == *list)) {
         reply::bulk(out, list.name().as_bytes());
         reply::array(out, hot.list(list).len() as u64);
         for leader in hot.list(list) {

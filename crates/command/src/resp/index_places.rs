@@ -5,7 +5,7 @@ use crate::keyspace::indexes::SetIndex;
 use crate::resp::typed;
 use crate::resp::typed::KeyParts;
 use crate::resp::typed::View;
-use record::Entry;
+use record::IndexPosting;
 use record::Kind;
 use record::Name;
 use record::NoParts;
@@ -36,7 +36,7 @@ pub(super) fn sweep(
     indexes: &Indexes,
     guard: &Guard<'_>,
     view: View<'_>,
-    looked: impl Iterator<Item = (Arc<SetIndex>, Entry)>,
+    looked: impl Iterator<Item = (Arc<SetIndex>, IndexPosting)>,
 ) {
     for (index, entry) in looked {
         let Some(_stripe) = indexes.stripe(entry.key) else { continue };
@@ -49,7 +49,7 @@ pub(super) fn sweep(
 
 /// Returns the current position of the record of an entry. If the record cannot be read now, returns the entry's
 /// position.
-fn place_now(index: &SetIndex, guard: &Guard<'_>, view: View<'_>, entry: Entry) -> Option<(u64, u64)> {
+fn place_now(index: &SetIndex, guard: &Guard<'_>, view: View<'_>, entry: IndexPosting) -> Option<(u64, u64)> {
     let namespace = Namespace(view.sets.of(index.set)?.namespace());
     let Some(item) = guard.walks().by_hash(namespace, entry.key) else {
         return guard.walks().hash_may_be_on_flash(entry.key).then_some((entry.order, entry.more));

@@ -1,14 +1,14 @@
 //! Reports about the server: `INFO`, `ROLE`, `WAIT`, `TIME`, `COMMAND`, `DEBUG`.
 
 use super::REDIS_VERSION;
-use super::catalog::{COMMANDS, Entry, find, lower};
-use super::error::{Fault, subcommand};
+use super::catalog::{COMMANDS, CommandSpec, find, lower};
+use super::error::{ErrorReply, subcommand};
 use crate::keyspace::namespaces::Namespaces;
-use crate::push::mail::Kind;
-use crate::resp::call::{Call, Run, Stop};
+use crate::push::mail::ChannelKind;
+use crate::resp::call::{Call, Interrupt, Run};
 use crate::shared::{Shared, WorkerShared};
 use crate::visit::out::LINE_ROOM;
-use crate::visit::progress::State;
+use crate::visit::progress::SessionWait;
 use protocol::resp::{Args, Version, reply};
 use protocol::sink::Fixed;
 use std::fmt::Write as _;
@@ -57,9 +57,9 @@ pub(super) fn role<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
 pub(super) fn wait<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     super::number::integer(args.next().unwrap_or_default())?;
     let timeout = args.next().unwrap_or_default();
-    match super::number::integer(timeout).map_err(|_| Fault::Timeout)? {
+    match super::number::integer(timeout).map_err(|_| ErrorReply::Timeout)? {
         0.. => call.int(0),
-        _ => return Err(Fault::TimeoutBelowZero.into()),
+        _ => return Err(ErrorReply::TimeoutBelowZero.into()),
     }
     Ok(())
 }
@@ -157,9 +157,9 @@ fn stats(text: &mut Text, shared: &Shared, _: u64) -> std::fmt::Result {
         store.evicted,
         commands.get_hits,
         commands.get_misses,
-        shared.channels.names(Kind::Channel),
-        shared.channels.names(Kind::Pattern),
-        shared.channels.names(Kind::Shard),
+        shared.channels.names(ChannelKind::Channel),
+        shared.channels.names(ChannelKind::Pattern),
+        shared.channels.names(ChannelKind::Shard),
         shared.channels.dropped.load(Relaxed)
     )
 }
@@ -205,7 +205,7 @@ fn namespaces(text: &mut Text, shared: &Shared, _: u64) -> std::fmt::Result {
 }
 
 pub(super) fn time<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
-    let millis = call.ctx.moment().wall(call.ctx.now).0;
+    let millis = call.ctx.moment().to_wall(call.ctx.now).0;
     reply::array(call.out, 2);
     for number in [millis / 1000, millis % 1000 * 1000] {
         reply::bulk(call.out, protocol::number::Decimal::new(number).as_slice());
@@ -249,7 +249,7 @@ enum Telling {
 fn tell_commands(
     call: &mut Call<'_, '_>,
     count: usize,
-    entry: impl Fn(usize) -> Option<&'static Entry>,
+    entry: impl Fn(usize) -> Option<&'static CommandSpec>,
     telling: Telling,
 ) -> Run {
     let version = call.session.version;
@@ -262,7 +262,7 @@ fn tell_commands(
     }
     while next < count {
         if call.out.room() < 2 * LINE_ROOM {
-            return Err(Stop::State(State::OutputFull { want: 2 * LINE_ROOM }));
+            return Err(Interrupt::State(SessionWait::OutputFull { want: 2 * LINE_ROOM }));
         }
         match (entry(next), telling) {
             (None, _) => reply::null_array(call.out, version),
@@ -276,7 +276,7 @@ fn tell_commands(
     Ok(())
 }
 
-impl Entry {
+impl CommandSpec {
     /// Writes the ten elements of `COMMAND INFO`, less than 1 KiB.
     fn put_info(&self, out: &mut crate::visit::out::OutBuffer, version: Version) {
         reply::array(out, 10);
@@ -327,7 +327,7 @@ pub(super) fn debug<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         call.session.sleeps_until_ms = now_ms + (secs * 1000.0) as u64;
     }
     if now_ms < call.session.sleeps_until_ms {
-        return Err(State::Parked.into());
+        return Err(SessionWait::Parked.into());
     }
     call.session.sleeps_until_ms = 0;
     call.out.push(reply::OK);

@@ -1,13 +1,13 @@
 //! Commands on whole keys: their existence, type, representation and removal.
 
 use super::catalog::lower;
-use super::error::Fault;
+use super::error::ErrorReply;
 use super::typed::{live, type_name};
 use crate::keyspace::namespaces::Namespaces;
-use crate::push::notify::Event;
+use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Run};
 use crate::resp::typed;
-use crate::visit::progress::State;
+use crate::visit::progress::SessionWait;
 use protocol::resp::{Args, reply};
 use record::Kind;
 use segment::{Delete, DeleteOutcome, Namespace, Value};
@@ -18,7 +18,7 @@ pub(super) fn del<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
         let outcome = call.guard.items_mut().delete(&key, &Delete::default())?;
         if outcome == DeleteOutcome::Deleted {
             call.session.sum += 1;
-            call.changed(Event::DEL, bytes);
+            call.changed(KeyEvent::DEL, bytes);
         }
         Ok(())
     })?;
@@ -31,7 +31,7 @@ pub(super) fn exists<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
         let key = call.key(bytes);
         let is_there = typed::is_there(call, &key)?;
         if !is_there && call.guard.tier().is_false_miss(&key) {
-            return Err(State::Parked.into());
+            return Err(SessionWait::Parked.into());
         }
         call.session.sum += i64::from(is_there);
         Ok(())
@@ -48,7 +48,7 @@ pub(super) fn touch<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
         let is_missed = found.is_none();
         let is_there = live(found, call.ctx.view()).is_some();
         if is_missed && call.guard.tier().is_false_miss(&key) {
-            return Err(State::Parked.into());
+            return Err(SessionWait::Parked.into());
         }
         call.session.sum += i64::from(is_there);
         Ok(())
@@ -120,12 +120,12 @@ fn flush<'c>(
     which: impl Iterator<Item = Namespace>,
 ) -> Run {
     if !call.ctx.shared.config.flush_command {
-        return Err(Fault::Disabled(name).into());
+        return Err(ErrorReply::Disabled(name).into());
     }
     match args.next().map(lower) {
         None => {}
         Some(word) if args.len() == 0 && matches!(&word[..], b"async" | b"sync") => {}
-        Some(_) => return Err(Fault::Syntax.into()),
+        Some(_) => return Err(ErrorReply::Syntax.into()),
     }
     for namespace in which {
         call.guard.items_mut().flush(namespace)?;

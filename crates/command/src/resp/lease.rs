@@ -8,15 +8,15 @@
 //! ```
 
 use super::catalog::lower;
-use super::error::Fault;
+use super::error::ErrorReply;
 use super::expire::{Deadline, Unit};
 use super::value_reply::Identity;
-use crate::push::notify::Event;
+use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Run};
 use crate::resp::string;
 use crate::resp::typed;
 use crate::resp::value_reply;
-use crate::visit::progress::State;
+use crate::visit::progress::SessionWait;
 use protocol::number::Decimal;
 use protocol::resp::{Args, reply};
 use segment::{Delete, DeleteOutcome, Expire, Fetch, Lease, Put, PutOutcome};
@@ -41,36 +41,36 @@ pub(super) fn cas_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             if value_reply::is_copying(call) {
                 return Err(value_reply::copy_again(call));
             }
-            call.note_read(false);
+            call.count_read(false);
             reply::null_array(call.out, call.session.version);
             return Ok(());
         };
         if !value_reply::is_copying(call) {
             reply::array(call.out, 2);
         }
-        match value_reply::tell(call, &key)? {
+        match value_reply::reply_value(call, &key)? {
             Some(replied) if replied.identity == identity => {
-                value_reply::finish(call, replied);
-                call.note_read(true);
+                value_reply::push_rest(call, replied);
+                call.count_read(true);
                 put_token(call, token);
                 return Ok(());
             }
             // Another value was stored meanwhile. Value and token must belong to the same item.
             Some(other) => {
                 value_reply::take_back(call, Some(other), mark);
-                if call.beside {
-                    return Err(State::Yield.into());
+                if call.collects_replies {
+                    return Err(SessionWait::Yield.into());
                 }
             }
             // The item of the token has no value any more.
             None => {
-                call.note_read(false);
+                call.count_read(false);
                 put_token(call, token);
                 return Ok(());
             }
         }
     }
-    Err(State::Parked.into())
+    Err(SessionWait::Parked.into())
 }
 
 /// `CAS.SET key token value [EX seconds | PX ms | EXAT s | PXAT ms]`: `OK`, or null if the token does not match.
@@ -87,10 +87,11 @@ pub(super) fn lease_set<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 fn store<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, invalidate: bool, name: &'static str) -> Run {
     let (bytes, token) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     let value = args.next().unwrap_or_default();
-    let token: u64 = std::str::from_utf8(token).ok().and_then(|text| text.parse().ok()).ok_or(Fault::NotInteger)?;
+    let token: u64 =
+        std::str::from_utf8(token).ok().and_then(|text| text.parse().ok()).ok_or(ErrorReply::NotInteger)?;
     let expire = deadline(call, &mut args, name)?.unwrap_or(Expire::Never);
     if args.len() > 0 {
-        return Err(Fault::Syntax.into());
+        return Err(ErrorReply::Syntax.into());
     }
     // In a store without tokens, no token matches.
     let compare = Some(if call.ctx.shared.config.cas { token } else { u64::MAX });
@@ -101,7 +102,7 @@ fn store<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, invalidate: bool, name
         PutOutcome::Stored { .. } => {
             string::note_store(call);
             call.ctx.note_length(call.session.namespace, bytes, value.len() as u64);
-            string::tell_set(call, bytes, expire);
+            string::publish_set(call, bytes, expire);
             call.out.push(reply::OK);
         }
         _ => call.null(),
@@ -110,10 +111,10 @@ fn store<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, invalidate: bool, name
 }
 
 /// Parses a deadline from the next two words, if there are more words.
-fn deadline<'c>(call: &Call<'c, '_>, args: &mut Args<'c>, name: &'static str) -> Result<Option<Expire>, Fault> {
+fn deadline<'c>(call: &Call<'c, '_>, args: &mut Args<'c>, name: &'static str) -> Result<Option<Expire>, ErrorReply> {
     let Some(word) = args.next() else { return Ok(None) };
-    let unit = Unit::of(&lower(word)).ok_or(Fault::Syntax)?;
-    Deadline::positive(args.next().ok_or(Fault::Syntax)?, unit, call.moment(), name).map(|at| Some(at.expire()))
+    let unit = Unit::of(&lower(word)).ok_or(ErrorReply::Syntax)?;
+    Deadline::positive(args.next().ok_or(ErrorReply::Syntax)?, unit, call.moment(), name).map(|at| Some(at.expire()))
 }
 
 /// `LEASE.GET key [RECACHE ms] [EX seconds | PX ms]`: value, `hit`, `won` or `wait`, token. `EX` and `PX` set the
@@ -122,14 +123,14 @@ pub(super) fn lease_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run 
     let bytes = args.next().unwrap_or_default();
     let (mut recache_below_ms, mut vivify) = (None, None);
     while let Some(word) = args.next() {
-        let number = args.next().ok_or(Fault::Syntax)?;
+        let number = args.next().ok_or(ErrorReply::Syntax)?;
         match &lower(word)[..] {
             b"recache" if recache_below_ms.is_none() => {
-                let ms = u64::try_from(super::number::integer(number)?).map_err(|_| Fault::NotInteger)?;
+                let ms = u64::try_from(super::number::integer(number)?).map_err(|_| ErrorReply::NotInteger)?;
                 recache_below_ms = Some(ms);
             }
             unit => {
-                let unit = Unit::of(unit).filter(|_| vivify.is_none()).ok_or(Fault::Syntax)?;
+                let unit = Unit::of(unit).filter(|_| vivify.is_none()).ok_or(ErrorReply::Syntax)?;
                 vivify = Some(Deadline::positive(number, unit, call.moment(), "lease.get")?.expire());
             }
         }
@@ -138,7 +139,7 @@ pub(super) fn lease_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run 
     call.room(0)?;
     let fetch = Fetch { vivify: Some(lasts), recache_below_ms, want_token: true, ..Fetch::default() };
     let key = call.key(bytes);
-    let Some(fetched) = call.guard.items_mut().fetch(&key, &fetch)? else { return Err(Fault::OutOfMemory.into()) };
+    let Some(fetched) = call.guard.items_mut().fetch(&key, &fetch)? else { return Err(ErrorReply::OutOfMemory.into()) };
     let (token, stale, identity) = (fetched.item.token, fetched.item.stale, Identity::of(&fetched.item));
     // A lease is won once. If the reply had no room and the request is executed again, the earlier lease still counts.
     let lease = if call.session.sum == WON { Lease::Won } else { fetched.lease };
@@ -155,17 +156,17 @@ pub(super) fn lease_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run 
     if awaited {
         call.null();
     } else {
-        let replied = value_reply::tell(call, &key)?;
+        let replied = value_reply::reply_value(call, &key)?;
         if replied.as_ref().map_or(lease == Lease::AlreadyWon, |replied| replied.identity != identity) {
             // Another value was stored meanwhile. Value, state and token must belong to the same item.
             value_reply::take_back(call, replied, mark);
-            return Err(State::Parked.into());
+            return Err(SessionWait::Parked.into());
         }
         if let Some(replied) = replied {
-            value_reply::finish(call, replied);
+            value_reply::push_rest(call, replied);
         }
     }
-    call.note_read(!awaited);
+    call.count_read(!awaited);
     let state: &[u8] = match lease {
         Lease::None => b"hit",
         Lease::Won => b"won",
@@ -184,7 +185,7 @@ pub(super) fn lease_stale<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Ru
     let key = call.key(bytes);
     let marked = call.guard.items_mut().delete(&key, &Delete { mark_stale: true, expire, ..Delete::default() })?;
     if marked == DeleteOutcome::Deleted && expire.is_some() {
-        call.changed(Event::EXPIRE, bytes);
+        call.changed(KeyEvent::EXPIRE, bytes);
     }
     call.int((marked == DeleteOutcome::Deleted).into());
     Ok(())

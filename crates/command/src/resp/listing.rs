@@ -1,12 +1,12 @@
 //! Lists that take several visits. The list is collected outside the output buffer, a bounded part in each visit.
 
-use super::error::Fault;
+use super::error::ErrorReply;
 use crate::memory::budget::{self, Grant};
 use crate::resp::aside;
 use crate::resp::call::{Call, Run};
 use crate::resp::state::listing::HEAD_BYTES;
 use crate::resp::state::listing::Listing;
-use crate::visit::progress::{OPS_A_BATCH, State};
+use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use protocol::resp::reply;
 use protocol::sink::{Fixed, Sink};
 
@@ -22,45 +22,45 @@ pub(super) fn listing(call: &mut Call<'_, '_>) -> Box<Listing> {
 }
 
 /// Continues the list in another visit.
-pub(super) fn list_later(call: &mut Call<'_, '_>, listing: Box<Listing>) -> Run {
-    keep_listing(call, listing)?;
+pub(super) fn continue_later(call: &mut Call<'_, '_>, listing: Box<Listing>) -> Run {
+    retain_listing(call, listing)?;
     call.session.done = call.session.done.max(1);
     call.ops = OPS_A_BATCH;
     call.ctx.note_work(2 * LISTING_WORK);
-    Err(State::Yield.into())
+    Err(SessionWait::Yield.into())
 }
 
 /// Retains the list for the next visit, if client memory allows it.
-pub(super) fn keep_listing(call: &mut Call<'_, '_>, mut listing: Box<Listing>) -> Result<(), Fault> {
+pub(super) fn retain_listing(call: &mut Call<'_, '_>, mut listing: Box<Listing>) -> Result<(), ErrorReply> {
     let bytes = listing.text.capacity() + listing.ids.len() * BYTES_AN_ID;
-    let none = || Grant::none(&call.ctx.shared.budget, budget::Kind::Replies);
+    let none = || Grant::none(&call.ctx.shared.budget, budget::MemoryUse::Replies);
     if !listing.grant.get_or_insert_with(none).resize(bytes as u64) {
-        return Err(Fault::ClientMemory);
+        return Err(ErrorReply::ClientMemory);
     }
     call.session.listing = Some(listing);
     Ok(())
 }
 
 /// Replies with the list as an array of bulk strings.
-pub(super) fn say_list(call: &mut Call<'_, '_>, mut listing: Listing) -> Run {
+pub(super) fn reply_list(call: &mut Call<'_, '_>, mut listing: Listing) -> Run {
     // From here on its bytes count among the replies.
     listing.grant = None;
     let mut head = Fixed::<HEAD_BYTES>::new();
     reply::array(&mut head, listing.count);
-    say_behind(call, head.as_slice(), listing.text)
+    reply_after_head(call, head.as_slice(), listing.text)
 }
 
 /// Replies with the list as text.
-pub(super) fn say_list_text(call: &mut Call<'_, '_>, mut listing: Listing) -> Run {
+pub(super) fn reply_list_text(call: &mut Call<'_, '_>, mut listing: Listing) -> Run {
     listing.grant = None;
     let mut head = Fixed::<HEAD_BYTES>::new();
     reply::text_head(&mut head, call.session.version, b"txt", listing.len() as u64);
     listing.text.put(b"\r\n");
-    say_behind(call, head.as_slice(), listing.text)
+    reply_after_head(call, head.as_slice(), listing.text)
 }
 
-fn say_behind(call: &mut Call<'_, '_>, head: &[u8], mut text: Vec<u8>) -> Run {
+fn reply_after_head(call: &mut Call<'_, '_>, head: &[u8], mut text: Vec<u8>) -> Run {
     let from = HEAD_BYTES - head.len();
     text[from..HEAD_BYTES].copy_from_slice(head);
-    aside::say_long_from(call, text, from)
+    aside::send_long_reply_from(call, text, from)
 }

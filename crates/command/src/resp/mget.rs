@@ -1,12 +1,12 @@
 //! `MGET`: its keys are looked up together, like those of consecutive `GET` requests ([`super::run`]).
 
-use super::error::Fault;
+use super::error::ErrorReply;
 use crate::lookup::run::PROBES_MAX;
-use crate::resp::call::{Call, Run, Stop};
+use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::run;
 use crate::resp::slices;
 use crate::resp::value_reply;
-use crate::visit::progress::{OPS_A_BATCH, State};
+use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use arrayvec::ArrayVec;
 use protocol::resp::{Args, reply};
 use segment::{Ahead, Key};
@@ -42,15 +42,15 @@ pub(super) fn mget<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
             break done;
         }
     };
-    call.note_reads(reads, hits);
+    call.count_reads(reads, hits);
     ran
 }
 
 /// Answers one key, with null if it holds no string. Returns true if it holds a string.
 #[inline(always)]
-fn one_of_many(call: &mut Call<'_, '_>, key: &Key<'_>, ahead: Ahead<'_>) -> Result<bool, Stop> {
+fn one_of_many(call: &mut Call<'_, '_>, key: &Key<'_>, ahead: Ahead<'_>) -> Result<bool, Interrupt> {
     if call.ops >= OPS_A_BATCH {
-        return Err(State::Yield.into());
+        return Err(SessionWait::Yield.into());
     }
     let short = if value_reply::is_copying(call) { None } else { run::answer_short(call, key, ahead)? };
     let hit = match short {
@@ -58,7 +58,7 @@ fn one_of_many(call: &mut Call<'_, '_>, key: &Key<'_>, ahead: Ahead<'_>) -> Resu
         None => {
             call.room(0)?;
             match value_reply::value_of(call, key.bytes()) {
-                Err(Stop::Fault(Fault::WrongType)) => {
+                Err(Interrupt::Fault(ErrorReply::WrongType)) => {
                     call.null();
                     false
                 }

@@ -66,7 +66,7 @@ pub use dispatch::serve;
 pub use records::index::{enter_kept, make_kept};
 pub(crate) use run::head_key;
 pub use session::SessionState;
-pub use state::transaction::Spares;
+pub use state::transaction::RetiredTransactions;
 pub(crate) use walk::walk_step_ops;
 
 /// The version of Redis whose commands are implemented. Clients and tools compare the three numbers.

@@ -1,17 +1,17 @@
 //! Numbers in arguments, as Redis reads and writes them.
 
-use super::error::Fault;
+use super::error::ErrorReply;
 use std::io::Write;
 
 /// Parses a signed 64-bit number, which must be in its canonical form.
-pub(super) fn integer(text: &[u8]) -> Result<i64, Fault> {
-    base::decimal::parse_signed(text).ok_or(Fault::NotInteger)
+pub(super) fn integer(text: &[u8]) -> Result<i64, ErrorReply> {
+    base::decimal::parse_signed(text).ok_or(ErrorReply::NotInteger)
 }
 
 /// Parses a floating-point number, with or without a point or an exponent. It may be infinite.
-pub(super) fn float(text: &[u8]) -> Result<f64, Fault> {
+pub(super) fn float(text: &[u8]) -> Result<f64, ErrorReply> {
     let number = std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok());
-    number.filter(|number| !number.is_nan()).ok_or(Fault::NotFloat)
+    number.filter(|number| !number.is_nan()).ok_or(ErrorReply::NotFloat)
 }
 
 /// Writes a number without an exponent, in the fewest digits that parse to the same number.
@@ -35,7 +35,7 @@ mod tests {
         }
         assert_eq!(float(b"5.0e3"), Ok(5000.0));
         for bad in [&b""[..], b"nan", b" 1", b"1 ", b"0x10", b"\xff"] {
-            assert_eq!(float(bad), Err(Fault::NotFloat), "{bad:?}");
+            assert_eq!(float(bad), Err(ErrorReply::NotFloat), "{bad:?}");
         }
     }
 }

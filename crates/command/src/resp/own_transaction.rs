@@ -3,41 +3,41 @@
 
 use crate::context::WorkerContext;
 use crate::resp::call::Call;
+use crate::resp::call::Interrupt;
 use crate::resp::call::Run;
-use crate::resp::call::Stop;
 use crate::resp::catalog;
-use crate::resp::error::Fault;
+use crate::resp::error::ErrorReply;
 use crate::resp::state::Answers;
 use crate::resp::state::transaction::Stage;
 use crate::resp::state::transaction::{ANSWER_BYTES, SPARE_MAX, Transaction};
 use protocol::resp::Args;
 
 /// Returns an empty transaction with room for replies: a retained one, or a new one.
-pub(super) fn spare(call: &mut Call<'_, '_>) -> Box<Transaction> {
+pub(super) fn take_empty(call: &mut Call<'_, '_>) -> Box<Transaction> {
     let spare = call.ctx.spares.0.pop();
     let shared = &call.ctx.shared;
     spare.unwrap_or_else(|| Box::new(Transaction::new(shared.store.key_locks(), &shared.budget)))
 }
 
 /// Ends a transaction: releases its key lock set, and retains its memory for the next one.
-pub(super) fn put_away(mut transaction: Box<Transaction>, ctx: &mut WorkerContext) {
+pub(super) fn recycle(mut transaction: Box<Transaction>, ctx: &mut WorkerContext) {
     ctx.shared.store.let_go(&mut transaction.key_locks);
     if ctx.spares.0.len() < SPARE_MAX {
-        transaction.forget(ANSWER_BYTES, &ctx.shared.budget);
+        transaction.reset(ANSWER_BYTES, &ctx.shared.budget);
         ctx.spares.0.push(transaction);
     }
 }
 
 /// Collects the command's reply outside the output buffer, over as many visits as necessary. No key is locked.
-pub(super) fn run_beside<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::Entry, args: Args<'c>) -> Run {
-    let mut one = spare(call);
-    if !one.hold(entry, args, false) {
-        put_away(one, call.ctx);
-        return Err(Fault::ClientMemory.into());
+pub(super) fn run_collected<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSpec, args: Args<'c>) -> Run {
+    let mut one = take_empty(call);
+    if !one.set_single_request(entry, args, false) {
+        recycle(one, call.ctx);
+        return Err(ErrorReply::ClientMemory.into());
     }
     one.stage = Stage::Running;
     begin(call, one);
-    Err(Stop::UnderWay)
+    Err(Interrupt::UnderWay)
 }
 
 /// Makes `transaction` the session's transaction, which is executed before any other request.

@@ -4,16 +4,16 @@
 //! noted in [`super::SessionState::done`], so that what parks in between goes on behind it.
 
 use super::catalog::lower;
-use super::error::Fault;
+use super::error::ErrorReply;
 use super::typed::live;
-use crate::push::notify::Event;
-use crate::resp::call::{Call, Run, Stop};
+use crate::push::notify::KeyEvent;
+use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::connection;
 use crate::resp::records::index;
 use crate::resp::slices;
 use crate::resp::string;
 use crate::resp::typed;
-use crate::visit::progress::{OPS_A_BATCH, State};
+use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use protocol::resp::{Args, reply};
 use segment::{Attempts, CopyStep, Delete, Expire, Item, Loaded, PartsCopy, PutMode, Replaced, Replacement, Value};
 
@@ -61,19 +61,19 @@ pub(super) fn copy<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         match &lower(word)[..] {
             b"replace" => target = Target::Replaced,
             b"db" => {
-                if connection::database(call, args.next().ok_or(Fault::Syntax)?)? != call.session.namespace {
-                    return Err(Fault::AcrossDatabases.into());
+                if connection::database(call, args.next().ok_or(ErrorReply::Syntax)?)? != call.session.namespace {
+                    return Err(ErrorReply::OtherDatabase.into());
                 }
             }
-            _ => return Err(Fault::Syntax.into()),
+            _ => return Err(ErrorReply::Syntax.into()),
         }
     }
     if from == to {
-        return Err(Fault::SameKey.into());
+        return Err(ErrorReply::SameKey.into());
     }
     let copied = copy_item(call, from, to, target)?;
     if copied == Copied::Done {
-        call.changed(Event::COPY_TO, to);
+        call.changed(KeyEvent::COPY_TO, to);
     }
     call.int((copied == Copied::Done).into());
     Ok(())
@@ -81,7 +81,7 @@ pub(super) fn copy<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 
 pub(super) fn mset<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     if !args.len().is_multiple_of(2) {
-        return Err(Fault::Arity("mset").into());
+        return Err(ErrorReply::Arity("mset").into());
     }
     store_pairs(call, args)?;
     call.out.push(reply::OK);
@@ -90,7 +90,7 @@ pub(super) fn mset<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 
 pub(super) fn msetnx<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     if !args.len().is_multiple_of(2) {
-        return Err(Fault::Arity("msetnx").into());
+        return Err(ErrorReply::Arity("msetnx").into());
     }
     let is_begun = call.session.done > 0;
     for key in args.step_by(2).filter(|_| !is_begun) {
@@ -119,7 +119,7 @@ fn store_pairs<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
         let before = pairs.wire_bytes();
         let (Some(key), Some(value)) = (pairs.next(), pairs.next()) else { return Ok(()) };
         if call.ops >= OPS_A_BATCH {
-            return Err(State::Yield.into());
+            return Err(SessionWait::Yield.into());
         }
         string::store_plain(call, key, value, PutMode::Set, Expire::Never)?;
         slices::words_done(call, 2, before - pairs.wire_bytes());
@@ -128,19 +128,19 @@ fn store_pairs<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 }
 
 /// Returns whether the item was renamed; false if a target is there that is kept.
-fn rename_key(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target) -> Result<bool, Stop> {
+fn rename_key(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target) -> Result<bool, Interrupt> {
     if call.session.done == 0 {
         if from == to {
             return if typed::is_there(call, &call.key(from))? {
                 Ok(target == Target::Replaced)
             } else {
-                Err(Fault::NoKey.into())
+                Err(ErrorReply::NoKey.into())
             };
         }
         match store_under(call, to, &mut |call| move_or_copy(call, from, to, target))? {
             Copied::Done => call.session.done = COPIED,
             Copied::Moved => call.session.done = MOVED,
-            Copied::NoSource => return Err(Fault::NoKey.into()),
+            Copied::NoSource => return Err(ErrorReply::NoKey.into()),
             Copied::TargetKept => return Ok(false),
         }
     }
@@ -149,8 +149,8 @@ fn rename_key(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target) -
         MOVED => drop(call.guard.renames().unshare(&key, &new)?),
         _ => drop(call.guard.items_mut().delete(&key, &Delete::default())?),
     }
-    call.changed(Event::RENAME_FROM, from);
-    call.changed(Event::RENAME_TO, to);
+    call.changed(KeyEvent::RENAME_FROM, from);
+    call.changed(KeyEvent::RENAME_TO, to);
     Ok(true)
 }
 
@@ -158,11 +158,11 @@ fn rename_key(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target) -
 fn store_under<'c, 'l>(
     call: &mut Call<'c, 'l>,
     to: &[u8],
-    store: &mut dyn FnMut(&mut Call<'c, 'l>) -> Result<Copied, Stop>,
-) -> Result<Copied, Stop> {
+    store: &mut dyn FnMut(&mut Call<'c, 'l>) -> Result<Copied, Interrupt>,
+) -> Result<Copied, Interrupt> {
     let shared = std::sync::Arc::clone(&call.ctx.shared);
     let stripe = match shared.indexes.any() {
-        true => Some(shared.indexes.stripe(call.key(to).hash()).ok_or(State::Parked)?),
+        true => Some(shared.indexes.stripe(call.key(to).hash()).ok_or(SessionWait::Parked)?),
         false => None,
     };
     let stored = store(call)?;
@@ -177,7 +177,7 @@ fn store_under<'c, 'l>(
 }
 
 /// Stores what `from` has under `to`: value, flags and end. Of a value in parts nothing but its head is looked at.
-fn move_or_copy(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target) -> Result<Copied, Stop> {
+fn move_or_copy(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target) -> Result<Copied, Interrupt> {
     if let Some(ended) = is_refused(call, from, to, target) {
         return Ok(ended);
     }
@@ -200,7 +200,7 @@ fn is_refused(call: &Call<'_, '_>, from: &[u8], to: &[u8], target: Target) -> Op
 }
 
 /// The same for a value that both have from then on. One in many parts is copied over many visits.
-fn copy_item(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target) -> Result<Copied, Stop> {
+fn copy_item(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target) -> Result<Copied, Interrupt> {
     let in_parts = |item: Item<'_>| match item.value {
         Value::Typed { kind, .. } => kind & segment::KIND_IN_PARTS != 0,
         _ => false,
@@ -218,7 +218,7 @@ fn copy_item(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target) ->
     let copied = copy_on(call, from, to, &mut copy);
     match &copied {
         Ok(Copied::Done) => {}
-        Err(Stop::State(_)) => call.session.copy = Some(copy),
+        Err(Interrupt::State(_)) => call.session.copy = Some(copy),
         _ => {
             let to = call.key(to);
             call.guard.renames().abort_copy(&to, &copy);
@@ -228,11 +228,11 @@ fn copy_item(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target) ->
 }
 
 /// Goes on with a copy of a value in parts.
-fn copy_on(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], copy: &mut PartsCopy) -> Result<Copied, Stop> {
+fn copy_on(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], copy: &mut PartsCopy) -> Result<Copied, Interrupt> {
     let keys = (call.key(from), call.key(to));
     loop {
         if call.ops >= OPS_A_BATCH {
-            return Err(State::Yield.into());
+            return Err(SessionWait::Yield.into());
         }
         call.ops += 1;
         match call.guard.renames().copy_part(&keys.0, &keys.1, copy)? {
@@ -250,7 +250,7 @@ fn copy_on(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], copy: &mut PartsCopy
 }
 
 /// Stores what is one item, or in pieces, under the other key too.
-fn copy_whole(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target) -> Result<Copied, Stop> {
+fn copy_whole(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target) -> Result<Copied, Interrupt> {
     let (from, to, view) = (call.key(from), call.key(to), call.ctx.view());
     let is_large = |item: Item<'_>| matches!(item.value, Value::Large(_));
     if call.guard.items().peek(&from).is_some_and(is_large) {

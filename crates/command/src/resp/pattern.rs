@@ -1,9 +1,9 @@
 //! The check of patterns in requests: a pattern is refused if matching it may take too long.
 
-use super::error::Fault;
+use super::error::ErrorReply;
 use crate::glob::is_bounded;
 
 /// Refuses a pattern that takes too many steps: see [`crate::glob`].
-pub(super) fn check(pattern: &[u8]) -> Result<(), Fault> {
-    if is_bounded(pattern) { Ok(()) } else { Err(Fault::PatternTooLong) }
+pub(super) fn check(pattern: &[u8]) -> Result<(), ErrorReply> {
+    if is_bounded(pattern) { Ok(()) } else { Err(ErrorReply::PatternTooLong) }
 }

@@ -4,19 +4,19 @@
 //! reply to `SUBSCRIBE` is before all of them, and the reply to `UNSUBSCRIBE` after all of them. In version 2 of the
 //! protocol, a subscriber may only execute a few commands. In version 3, messages are sent as pushes between replies.
 
-use super::catalog::{Entry, lower};
-use super::error::{Fault, subcommand};
+use super::catalog::{CommandSpec, lower};
+use super::error::{ErrorReply, subcommand};
 use super::listing::LISTING_WORK;
 use super::pattern::check;
 use crate::context::PUBLISH_WORK;
 use crate::glob::{matches, steps_max};
-use crate::push::mail::{Kind, Name, Publishing, Refused, Subscriber};
+use crate::push::mail::{ChannelKind, ChannelName, Publishing, Refused, Subscriber};
 use crate::resp::aside;
-use crate::resp::call::{Call, Run, Stop};
+use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::listing;
 use crate::resp::state::Answers;
 use crate::resp::state::aside::LONG_REPLY_BYTES_MAX;
-use crate::visit::progress::{OPS_A_BATCH, State};
+use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use arrayvec::ArrayVec;
 use protocol::resp::{Args, Version, reply};
 
@@ -39,59 +39,59 @@ const BYTES_AN_ENTRY: usize = 256;
 const MONITORED_BYTES_MAX: usize = 16 << 10;
 
 /// Returns the first word of the reply to a subscription or its end.
-const fn word(kind: Kind, subscribed: bool) -> &'static [u8] {
+const fn word(kind: ChannelKind, subscribed: bool) -> &'static [u8] {
     match (kind, subscribed) {
-        (Kind::Channel, true) => b"subscribe",
-        (Kind::Channel, false) => b"unsubscribe",
-        (Kind::Pattern, true) => b"psubscribe",
-        (Kind::Pattern, false) => b"punsubscribe",
-        (Kind::Shard, true) => b"ssubscribe",
-        (Kind::Shard, false) => b"sunsubscribe",
+        (ChannelKind::Channel, true) => b"subscribe",
+        (ChannelKind::Channel, false) => b"unsubscribe",
+        (ChannelKind::Pattern, true) => b"psubscribe",
+        (ChannelKind::Pattern, false) => b"punsubscribe",
+        (ChannelKind::Shard, true) => b"ssubscribe",
+        (ChannelKind::Shard, false) => b"sunsubscribe",
     }
 }
 
 pub(super) fn subscribe<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    subscribe_to(call, Kind::Channel, args)
+    subscribe_to(call, ChannelKind::Channel, args)
 }
 
 pub(super) fn psubscribe<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    subscribe_to(call, Kind::Pattern, args)
+    subscribe_to(call, ChannelKind::Pattern, args)
 }
 
 pub(super) fn ssubscribe<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    subscribe_to(call, Kind::Shard, args)
+    subscribe_to(call, ChannelKind::Shard, args)
 }
 
 pub(super) fn unsubscribe<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    unsubscribe_from(call, Kind::Channel, args)
+    unsubscribe_from(call, ChannelKind::Channel, args)
 }
 
 pub(super) fn punsubscribe<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    unsubscribe_from(call, Kind::Pattern, args)
+    unsubscribe_from(call, ChannelKind::Pattern, args)
 }
 
 pub(super) fn sunsubscribe<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    unsubscribe_from(call, Kind::Shard, args)
+    unsubscribe_from(call, ChannelKind::Shard, args)
 }
 
 pub(super) fn publish<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    publish_to(call, Kind::Channel, args)
+    publish_to(call, ChannelKind::Channel, args)
 }
 
 pub(super) fn spublish<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    publish_to(call, Kind::Shard, args)
+    publish_to(call, ChannelKind::Shard, args)
 }
 
 /// `PUBSUB CHANNELS [pattern] | NUMSUB name ... | NUMPAT | SHARDCHANNELS [pattern] | SHARDNUMSUB name ...`
 pub(super) fn pubsub<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let topic = args.next().unwrap_or_default();
     match (&lower(topic)[..], args.len()) {
-        (b"channels", 0 | 1) => tell_names(call, Kind::Channel, args.next()),
-        (b"shardchannels", 0 | 1) => tell_names(call, Kind::Shard, args.next()),
-        (b"numsub", _) => tell_subscribers(call, Kind::Channel, args),
-        (b"shardnumsub", _) => tell_subscribers(call, Kind::Shard, args),
+        (b"channels", 0 | 1) => tell_names(call, ChannelKind::Channel, args.next()),
+        (b"shardchannels", 0 | 1) => tell_names(call, ChannelKind::Shard, args.next()),
+        (b"numsub", _) => tell_subscribers(call, ChannelKind::Channel, args),
+        (b"shardnumsub", _) => tell_subscribers(call, ChannelKind::Shard, args),
         (b"numpat", 0) => {
-            let patterns = call.ctx.shared.channels.names(Kind::Pattern);
+            let patterns = call.ctx.shared.channels.names(ChannelKind::Pattern);
             call.int(patterns as i64);
             Ok(())
         }
@@ -104,7 +104,7 @@ pub(super) fn pubsub<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 
 pub(super) fn monitor<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     if !subscriber(call).monitor() {
-        return Err(Fault::TooManyMonitors.into());
+        return Err(ErrorReply::TooManyMonitors.into());
     }
     note_subscriptions(call);
     call.out.push(reply::OK);
@@ -125,7 +125,7 @@ pub(super) fn resubscribe(call: &mut Call<'_, '_>, subscriptions: &[(u8, Vec<u8>
     }
     let subscriber = subscriber(call);
     let subscribed = subscriptions.iter().all(|(kind, name)| {
-        let kind = Kind::ALL.into_iter().find(|known| *known as u8 == *kind);
+        let kind = ChannelKind::ALL.into_iter().find(|known| *known as u8 == *kind);
         kind.is_some_and(|kind| subscriber.subscribe(kind, name).is_ok())
     });
     let is_whole = subscribed && (!monitors || subscriber.monitor());
@@ -143,13 +143,13 @@ fn end_subscriber(call: &mut Call<'_, '_>) {
 }
 
 /// Returns the number of subscriptions as replies count them.
-fn subscriptions(call: &Call<'_, '_>, kind: Kind) -> i64 {
+fn subscriptions(call: &Call<'_, '_>, kind: ChannelKind) -> i64 {
     let count = |kind| call.session.subscriber().map_or(0, |subscriber| subscriber.count(kind) as i64);
-    if kind == Kind::Shard { count(kind) } else { count(Kind::Channel) + count(Kind::Pattern) }
+    if kind == ChannelKind::Shard { count(kind) } else { count(ChannelKind::Channel) + count(ChannelKind::Pattern) }
 }
 
 /// Replies with the change of a subscription and the number of subscriptions.
-fn tell_subscription(call: &mut Call<'_, '_>, kind: Kind, subscribed: bool, name: Option<&[u8]>) {
+fn tell_subscription(call: &mut Call<'_, '_>, kind: ChannelKind, subscribed: bool, name: Option<&[u8]>) {
     let (version, count) = (call.session.version, subscriptions(call, kind));
     reply::push(call.out, version, 3);
     reply::bulk(call.out, word(kind, subscribed));
@@ -160,25 +160,25 @@ fn tell_subscription(call: &mut Call<'_, '_>, kind: Kind, subscribed: bool, name
     call.int(count);
 }
 
-fn subscribe_to<'c>(call: &mut Call<'c, '_>, kind: Kind, args: Args<'c>) -> Run {
+fn subscribe_to<'c>(call: &mut Call<'c, '_>, kind: ChannelKind, args: Args<'c>) -> Run {
     let subscribed = call.each_key(args, |call, name| {
         if name.len() > NAME_BYTES_MAX {
-            return Err(Fault::ChannelTooLong.into());
+            return Err(ErrorReply::ChannelTooLong.into());
         }
-        if kind == Kind::Pattern {
+        if kind == ChannelKind::Pattern {
             check(name)?;
         }
         call.room(name.len())?;
         subscriber(call).subscribe(kind, name).map_err(|refused| match refused {
-            Refused::TooMany => Fault::TooManySubscriptions,
-            Refused::NoMemory => Fault::NoMailMemory,
+            Refused::TooMany => ErrorReply::TooManySubscriptions,
+            Refused::NoMemory => ErrorReply::NoMessageMemory,
         })?;
         tell_subscription(call, kind, true, Some(name));
         call.ctx.note_work(WORK_A_NAME);
         Ok(())
     });
     note_subscriptions(call);
-    if !matches!(subscribed, Err(Stop::State(_))) {
+    if !matches!(subscribed, Err(Interrupt::State(_))) {
         end_subscriber(call);
     }
     subscribed
@@ -187,9 +187,9 @@ fn subscribe_to<'c>(call: &mut Call<'c, '_>, kind: Kind, args: Args<'c>) -> Run 
 /// Ends subscriptions. Each name takes two steps, which [`super::SessionState::done`] counts. First the subscription is
 /// ended in the channels, so that no further message is queued for it. Then, when all queued messages are written, the
 /// reply is written.
-fn unsubscribe_from<'c>(call: &mut Call<'c, '_>, kind: Kind, args: Args<'c>) -> Run {
+fn unsubscribe_from<'c>(call: &mut Call<'c, '_>, kind: ChannelKind, args: Args<'c>) -> Run {
     let named = args.len();
-    let mut left = call.behind(args, call.session.done / 2);
+    let mut left = call.args_after(args, call.session.done / 2);
     loop {
         let mut next = left;
         let asked = next.next();
@@ -202,7 +202,7 @@ fn unsubscribe_from<'c>(call: &mut Call<'c, '_>, kind: Kind, args: Args<'c>) -> 
             };
             call.room(name.len())?;
             if call.ops >= OPS_A_BATCH {
-                return Err(State::Yield.into());
+                return Err(SessionWait::Yield.into());
             }
             if let Some(subscriber) = call.session.aside.as_mut().and_then(|aside| aside.subscriber.as_mut()) {
                 subscriber.leave(kind, name);
@@ -212,7 +212,7 @@ fn unsubscribe_from<'c>(call: &mut Call<'c, '_>, kind: Kind, args: Args<'c>) -> 
         let gone = call.session.subscriber().and_then(Subscriber::left);
         let Some(name) = asked.or(gone.as_deref()) else { break };
         if call.session.answers == Answers::All {
-            aside::take_mail(call)?;
+            aside::write_messages(call)?;
         }
         call.room(name.len())?;
         if let Some(subscriber) = call.session.aside.as_mut().and_then(|aside| aside.subscriber.as_mut()) {
@@ -221,7 +221,7 @@ fn unsubscribe_from<'c>(call: &mut Call<'c, '_>, kind: Kind, args: Args<'c>) -> 
         tell_subscription(call, kind, false, Some(name));
         call.session.done += 1;
         left = next;
-        call.passed(args, left, call.session.done / 2);
+        call.record_position(args, left, call.session.done / 2);
         call.ctx.note_work(WORK_A_NAME);
         call.ops += 1;
     }
@@ -238,12 +238,12 @@ fn note_subscriptions(call: &Call<'_, '_>) {
     let count = |kind| call.session.subscriber().map_or(0, |subscriber| subscriber.count(kind) as u32);
     let monitors = call.session.subscriber().is_some_and(Subscriber::monitors);
     call.with_client_info(|client_info| {
-        (client_info.subscriptions, client_info.monitors) = (Kind::ALL.map(count), monitors)
+        (client_info.subscriptions, client_info.monitors) = (ChannelKind::ALL.map(count), monitors)
     });
 }
 
 /// Publishes a message. With many receivers or many patterns it takes several visits.
-fn publish_to<'c>(call: &mut Call<'c, '_>, kind: Kind, mut args: Args<'c>) -> Run {
+fn publish_to<'c>(call: &mut Call<'c, '_>, kind: ChannelKind, mut args: Args<'c>) -> Run {
     let message = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     let (publishing, mut work) = (call.session.publishing.take(), PUBLISH_WORK);
     let mut publishing = publishing.map_or_else(Publishing::default, |publishing| *publishing);
@@ -253,19 +253,19 @@ fn publish_to<'c>(call: &mut Call<'c, '_>, kind: Kind, mut args: Args<'c>) -> Ru
     let Some(replied) = replied else {
         call.session.publishing = Some(Box::new(publishing));
         call.session.done = 1;
-        return Err(State::Yield.into());
+        return Err(SessionWait::Yield.into());
     };
     call.int(replied as i64);
     Ok(())
 }
 
-fn tell_names(call: &mut Call<'_, '_>, kind: Kind, pattern: Option<&[u8]>) -> Run {
+fn tell_names(call: &mut Call<'_, '_>, kind: ChannelKind, pattern: Option<&[u8]>) -> Run {
     pattern.map_or(Ok(()), check)?;
     let (mut listing, mut work) = (listing::listing(call), LISTING_WORK);
     loop {
-        let mut names = ArrayVec::<Name, NAMES_A_LOCK>::new();
+        let mut names = ArrayVec::<ChannelName, NAMES_A_LOCK>::new();
         let is_end = call.ctx.shared.channels.next_names(kind, &mut listing.names, &mut names);
-        for name in names.iter().map(Name::bytes) {
+        for name in names.iter().map(ChannelName::bytes) {
             work = work.saturating_sub(1 + name.len() / BYTES_AN_ENTRY);
             if let Some(pattern) = pattern {
                 work = work.saturating_sub(steps_max(pattern, name) / BYTES_AN_ENTRY);
@@ -278,15 +278,15 @@ fn tell_names(call: &mut Call<'_, '_>, kind: Kind, pattern: Option<&[u8]>) -> Ru
             }
         }
         if is_end {
-            return listing::say_list(call, *listing);
+            return listing::reply_list(call, *listing);
         }
         if work == 0 {
-            return listing::list_later(call, listing);
+            return listing::continue_later(call, listing);
         }
     }
 }
 
-fn tell_subscribers<'c>(call: &mut Call<'c, '_>, kind: Kind, args: Args<'c>) -> Run {
+fn tell_subscribers<'c>(call: &mut Call<'c, '_>, kind: ChannelKind, args: Args<'c>) -> Run {
     if call.session.done == 0 {
         reply::array(call.out, 2 * args.len() as u64);
     }
@@ -302,7 +302,7 @@ fn tell_subscribers<'c>(call: &mut Call<'c, '_>, kind: Kind, args: Args<'c>) -> 
 
 /// Refuses commands that a subscriber in version 2 may not execute, because it could not distinguish replies from
 /// messages.
-pub(super) fn may_while_subscribed(call: &Call<'_, '_>, entry: &Entry) -> Result<(), Fault> {
+pub(super) fn may_while_subscribed(call: &Call<'_, '_>, entry: &CommandSpec) -> Result<(), ErrorReply> {
     let subscribed = is_subscribed_in_2(call);
     let may = matches!(
         entry.name,
@@ -316,7 +316,7 @@ pub(super) fn may_while_subscribed(call: &Call<'_, '_>, entry: &Entry) -> Result
             | "quit"
             | "reset"
     );
-    if subscribed && !may { Err(Fault::Subscribed(entry.name)) } else { Ok(()) }
+    if subscribed && !may { Err(ErrorReply::Subscribed(entry.name)) } else { Ok(()) }
 }
 
 /// Returns true if the client uses version 2 and has a subscription.
@@ -359,7 +359,7 @@ pub(super) fn tell_monitors<'w>(call: &mut Call<'_, '_>, name: &'w [u8], words: 
         }
     }
     line.extend_from_slice(b"\r\n");
-    let work = call.ctx.tell_monitors(&line) + line.len() / BYTES_AN_ENTRY;
+    let work = call.ctx.send_to_monitors(&line) + line.len() / BYTES_AN_ENTRY;
     call.ops += work / WORK_AN_OP;
     call.ctx.note_work(work);
 }

@@ -2,11 +2,11 @@
 
 use crate::context::WorkerContext;
 use crate::lookup::flash;
-use crate::lookup::large::ARRIVING_BYTES_MIN;
+use crate::lookup::large::IN_PLACE_BYTES_MIN;
 use crate::lookup::run::{self, PROBES_MAX};
 use crate::metrics::Command;
 use crate::metrics::command_counters::CommandCounters;
-use crate::resp::call::{Call, Step, Stop};
+use crate::resp::call::{Call, Interrupt, Step};
 use crate::resp::session::SessionState;
 use crate::resp::string;
 use crate::resp::value_reply;
@@ -14,7 +14,7 @@ use crate::session::ReadHead;
 use crate::shared::Pause;
 use crate::visit::out::LINE_ROOM;
 use crate::visit::out::PINNED_BYTES_MIN;
-use crate::visit::progress::{OPS_A_BATCH, State};
+use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use protocol::number::Decimal;
 use protocol::resp::{Lone, lone, reply};
 use segment::{Ahead, Expire, Guard, Hit, Key, PutMode, Value};
@@ -73,10 +73,10 @@ impl<'c, 'l> run::Visit<'c, 'l> for Call<'c, 'l> {
     }
 
     #[inline(always)]
-    fn answer(&mut self, probe: &RunRequest<'c>, ahead: Ahead<'_>) -> Result<bool, State> {
+    fn answer(&mut self, probe: &RunRequest<'c>, ahead: Ahead<'_>) -> Result<bool, SessionWait> {
         if self.guard.locks().is_locked_by_other(&probe.key) {
-            self.ctx.hurries = true;
-            return Err(State::Parked);
+            self.ctx.retry_at_once = true;
+            return Err(SessionWait::Parked);
         }
         match probe.value {
             None => answer_get(self, &probe.key, ahead),
@@ -96,7 +96,7 @@ impl<'c, 'l> run::Visit<'c, 'l> for Call<'c, 'l> {
         self.ops += requests;
         self.session.last = command.name();
         // A client that has not authenticated may have sent a secret.
-        let line = if self.ctx.admission.asks { &[][..] } else { &self.buf[self.line_at..] };
+        let line = if self.ctx.admission.requires_authentication { &[][..] } else { &self.buf[self.line_at..] };
         self.ctx.ops_done(self.out, self.session.namespace, (command, requests), line);
         self.line_at = self.at;
     }
@@ -108,22 +108,22 @@ pub(crate) fn head_key<'b>(buf: &'b [u8], session: &SessionState) -> Option<(&'b
     if !session.is_plain() {
         return None;
     }
-    lone(buf, ARRIVING_BYTES_MIN).map(|(lone, consumed)| (lone.key(), consumed))
+    lone(buf, IN_PLACE_BYTES_MIN).map(|(lone, consumed)| (lone.key(), consumed))
 }
 
 /// Returns true if plain requests may be executed in runs: no client monitors them, and none of them is refused.
 #[inline(always)]
 pub(super) fn runs_plain(call: &Call<'_, '_>) -> bool {
-    let restrained = call.ctx.admission.restrained || call.session.held_off;
-    let free = (!restrained || is_free(call)) && !call.ctx.is_rationed(call.session.namespace);
-    free && !call.is_stranger() && !call.ctx.push.watch.watched.tells_commands()
+    let restrained = call.ctx.admission.restrained || call.session.is_restricted;
+    let free = (!restrained || is_free(call)) && !call.ctx.has_op_quota(call.session.namespace);
+    free && !call.is_unauthenticated() && !call.ctx.push.watch.watched.has_monitors()
 }
 
 /// Returns true if the only restriction is that other users have fewer rights than this client's.
 #[cold]
 fn is_free(call: &Call<'_, '_>) -> bool {
     let others = call.ctx.admission.pause != Pause::None || !call.ctx.shared.config.disabled.is_empty();
-    !others && !call.session.held_off && call.session.free_at == call.ctx.admission.user_changes
+    !others && !call.session.is_restricted && call.session.all_rights_at == call.ctx.admission.user_changes
 }
 
 /// Executes the plain request at the start of the input, and the plain ones after it; `None` if the first is not plain.
@@ -132,7 +132,7 @@ pub(super) fn run_of_plain(call: &mut Call<'_, '_>) -> Option<Step> {
     if !call.session.is_plain() || !runs_plain(call) {
         return None;
     }
-    let (first, consumed) = lone(call.rest(), ARRIVING_BYTES_MIN)?;
+    let (first, consumed) = lone(call.rest(), IN_PLACE_BYTES_MIN)?;
     let key = call.key(first.key());
     Some(run_from(call, first, key, consumed, Ahead::default()))
 }
@@ -140,7 +140,7 @@ pub(super) fn run_of_plain(call: &mut Call<'_, '_>) -> Option<Step> {
 /// Executes the request of a head, and the plain ones after it.
 #[inline]
 pub(super) fn head_run<'c, 'l>(call: &mut Call<'c, 'l>, head: ReadHead<'l>) -> Step {
-    let Some((first, consumed)) = lone(call.rest(), ARRIVING_BYTES_MIN) else { return Ok(()) };
+    let Some((first, consumed)) = lone(call.rest(), IN_PLACE_BYTES_MIN) else { return Ok(()) };
     debug_assert!(consumed == head.consumed && first.key().len() == head.key_len, "the head of other bytes");
     run_from(call, first, head.key.key(first.key()), consumed, head.ahead)
 }
@@ -152,7 +152,7 @@ fn run_from<'c, 'l>(call: &mut Call<'c, 'l>, first: Lone<'c>, key: Key<'c>, cons
     run.push(probe(first, key, end));
     let run_max = PROBES_MAX.min(OPS_A_BATCH - call.ops);
     while run.len() < run_max {
-        let Some((next, consumed)) = lone(&call.buf[end..], ARRIVING_BYTES_MIN) else { break };
+        let Some((next, consumed)) = lone(&call.buf[end..], IN_PLACE_BYTES_MIN) else { break };
         let key = call.key(next.key());
         call.guard.items().prefetch(&key);
         end += consumed;
@@ -165,7 +165,7 @@ fn run_from<'c, 'l>(call: &mut Call<'c, 'l>, first: Lone<'c>, key: Key<'c>, cons
 
 /// Answers a `GET`. Returns true if the key existed.
 #[inline(always)]
-fn answer_get(call: &mut Call<'_, '_>, key: &Key<'_>, ahead: Ahead<'_>) -> Result<bool, State> {
+fn answer_get(call: &mut Call<'_, '_>, key: &Key<'_>, ahead: Ahead<'_>) -> Result<bool, SessionWait> {
     match answer_short(call, key, ahead)? {
         Some(hit) => Ok(hit),
         None => answer_long(call, key),
@@ -175,7 +175,11 @@ fn answer_get(call: &mut Call<'_, '_>, key: &Key<'_>, ahead: Ahead<'_>) -> Resul
 /// Replies with a copied value or null. Returns true if the key existed. Returns `None`, without a reply, if the value
 /// is sent from its place in the store, or is not a string.
 #[inline(always)]
-pub(super) fn answer_short(call: &mut Call<'_, '_>, key: &Key<'_>, ahead: Ahead<'_>) -> Result<Option<bool>, State> {
+pub(super) fn answer_short(
+    call: &mut Call<'_, '_>,
+    key: &Key<'_>,
+    ahead: Ahead<'_>,
+) -> Result<Option<bool>, SessionWait> {
     match call.guard.items().read(key, ahead) {
         Some(Hit { value: Value::Bytes(bytes), .. }) if bytes.len() < PINNED_BYTES_MIN => {
             call.room(bytes.len())?;
@@ -202,14 +206,14 @@ pub(super) fn answer_short(call: &mut Call<'_, '_>, key: &Key<'_>, ahead: Ahead<
 /// Replies with the value of a key that is not in memory, or null. Returns true if the key existed.
 #[cold]
 #[inline(never)]
-fn short_from_flash(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<bool, State> {
+fn short_from_flash(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<bool, SessionWait> {
     let out = &mut *call.out;
-    let replied = flash::tell(call.guard, key, |value, _| {
+    let replied = flash::read(call.guard, key, |value, _| {
         let mut digits = None;
         let bytes = flash::text(value, &mut digits);
         let want = LINE_ROOM + bytes.len();
         if out.room() < want {
-            return Err(State::OutputFull { want });
+            return Err(SessionWait::OutputFull { want });
         }
         let written = reply::write_bulk(out.spare(), bytes);
         out.advance(written);
@@ -224,35 +228,35 @@ fn short_from_flash(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<bool, Stat
 
 /// Replies with a value that is sent from its place in the store, or with an error if the value is not a string.
 #[cold]
-fn answer_long(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<bool, State> {
+fn answer_long(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<bool, SessionWait> {
     call.room(0)?;
     let mark = call.out.mark();
     match value_reply::value_of(call, key.bytes()) {
         Ok(hit) => Ok(hit),
-        Err(Stop::State(state)) => {
+        Err(Interrupt::State(state)) => {
             call.out.truncate(mark);
             Err(state)
         }
-        Err(Stop::Fault(fault)) => {
+        Err(Interrupt::Fault(fault)) => {
             call.out.truncate(mark);
             call.fault(fault);
             Ok(true)
         }
-        Err(Stop::Quit | Stop::UnderWay | Stop::Queued) => unreachable!("no value ends a connection"),
+        Err(Interrupt::Quit | Interrupt::UnderWay | Interrupt::Queued) => unreachable!("no value ends a connection"),
     }
 }
 
 /// Stores a value, and replies.
 #[inline(always)]
-fn answer_set(call: &mut Call<'_, '_>, key: &Key<'_>, value: &[u8]) -> Result<bool, State> {
+fn answer_set(call: &mut Call<'_, '_>, key: &Key<'_>, value: &[u8]) -> Result<bool, SessionWait> {
     if call.out.room() < LINE_ROOM {
-        return Err(State::OutputFull { want: LINE_ROOM });
+        return Err(SessionWait::OutputFull { want: LINE_ROOM });
     }
     match string::store_key(call, key, value, PutMode::Set, Expire::Never) {
         Ok(_) => call.out.push(reply::OK),
-        Err(Stop::State(state)) => return Err(state),
-        Err(Stop::Fault(fault)) => call.fault(fault),
-        Err(Stop::Quit | Stop::UnderWay | Stop::Queued) => unreachable!("no value ends a connection"),
+        Err(Interrupt::State(state)) => return Err(state),
+        Err(Interrupt::Fault(fault)) => call.fault(fault),
+        Err(Interrupt::Quit | Interrupt::UnderWay | Interrupt::Queued) => unreachable!("no value ends a connection"),
     }
     Ok(true)
 }

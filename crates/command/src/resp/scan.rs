@@ -4,7 +4,7 @@
 //! key that stays is listed at least once, and may be listed twice.
 
 use super::catalog::lower;
-use super::error::Fault;
+use super::error::ErrorReply;
 use super::number::integer;
 use super::pattern::check;
 use super::typed::{View, type_name};
@@ -14,7 +14,7 @@ use crate::resp::call::{Call, Run};
 use crate::resp::state::walk::Walk;
 use crate::resp::typed;
 use crate::resp::walk;
-use crate::visit::progress::State;
+use crate::visit::progress::SessionWait;
 use arrayvec::ArrayVec;
 use protocol::number::parse_u64;
 use protocol::resp::Args;
@@ -37,10 +37,10 @@ struct Filter<'c> {
 }
 
 pub(super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
-    let cursor = parse_u64(args.next().unwrap_or_default()).ok_or(Fault::Cursor)?;
+    let cursor = parse_u64(args.next().unwrap_or_default()).ok_or(ErrorReply::Cursor)?;
     let (mut filter, mut count) = (Filter { pattern: None, kind: None }, COUNT);
     while let Some(word) = args.next() {
-        let value = args.next().ok_or(Fault::Syntax)?;
+        let value = args.next().ok_or(ErrorReply::Syntax)?;
         match &lower(word)[..] {
             b"match" => {
                 check(value)?;
@@ -49,11 +49,11 @@ pub(super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             b"count" => {
                 count = integer(value)?;
                 if count < 1 {
-                    return Err(Fault::Syntax.into());
+                    return Err(ErrorReply::Syntax.into());
                 }
             }
             b"type" => filter.kind = Some(lower(value)),
-            _ => return Err(Fault::Syntax.into()),
+            _ => return Err(ErrorReply::Syntax.into()),
         }
     }
     walk_on(call, &filter, count as u64, cursor)
@@ -88,7 +88,7 @@ fn walk_on(call: &mut Call<'_, '_>, filter: &Filter<'_>, count: u64, cursor: u64
     let mut walk = walk.unwrap_or_else(|| Walk::from(cursor));
     let (bytes_max, namespace) = (call.ctx.request_bytes_max / 2, call.session.namespace);
     while walk.ended.is_none() {
-        let Walk { cursor, stride, found, keys, looked, .. } = &mut *walk;
+        let Walk { cursor, stride, found, keys, examined: looked, .. } = &mut *walk;
         let (before, view) = (*looked, call.ctx.view());
         let stepped = call.guard.walks().walk(namespace, *cursor, stride, &mut |item| {
             *looked += 1;
@@ -100,18 +100,18 @@ fn walk_on(call: &mut Call<'_, '_>, filter: &Filter<'_>, count: u64, cursor: u64
         call.ops += walk_step_ops(*looked - before);
         let next = match stepped {
             Ok(next) => next.unwrap_or(0),
-            Err(error) => return walk::put_off(call, walk, error.into()),
+            Err(error) => return walk::suspend(call, walk, error.into()),
         };
         walk.steps += 1;
-        let is_enough = walk.looked as u64 >= count || walk.steps >= STEPS_MAX || walk.found.len() >= bytes_max;
+        let is_enough = walk.examined as u64 >= count || walk.steps >= STEPS_MAX || walk.found.len() >= bytes_max;
         walk.cursor = next;
         walk.ended = (next == 0 || is_enough).then_some(next);
-        if walk.ended.is_none() && call.is_spent() {
-            return walk::put_off(call, walk, State::Yield.into());
+        if walk.ended.is_none() && call.is_slice_used() {
+            return walk::suspend(call, walk, SessionWait::Yield.into());
         }
     }
     if let Err(stop) = typed::answer_fits(call, walk.found.len() + HEAD_BYTES) {
-        return walk::put_off(call, walk, stop);
+        return walk::suspend(call, walk, stop);
     }
     call.out.push(head(walk.cursor, walk.keys).as_slice());
     call.out.push(&walk.found);
@@ -129,7 +129,7 @@ pub(super) fn randomkey<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     let (begin, walk) = (u64::from(drawn as u32), call.session.walk.take());
     let mut walk = walk.unwrap_or_else(|| Walk::from(begin));
     loop {
-        let Walk { cursor, stride, found, looked, ended, .. } = &mut *walk;
+        let Walk { cursor, stride, found, examined: looked, ended, .. } = &mut *walk;
         let view = call.ctx.view();
         let stepped = match ended {
             Some(_) => Ok(None),
@@ -147,25 +147,25 @@ pub(super) fn randomkey<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
         };
         let next = match stepped {
             Ok(next) => next,
-            Err(error) => return walk::put_off(call, walk, error.into()),
+            Err(error) => return walk::suspend(call, walk, error.into()),
         };
-        if walk.looked > 0 {
+        if walk.examined > 0 {
             walk.ended = Some(0);
             if let Err(stop) = typed::answer_fits(call, walk.found.len()) {
-                return walk::put_off(call, walk, stop);
+                return walk::suspend(call, walk, stop);
             }
             reply::bulk(call.out, &walk.found);
             return Ok(());
         }
-        walk.round |= next.is_none();
+        walk.has_wrapped |= next.is_none();
         walk.cursor = next.unwrap_or(0);
-        if walk.round && walk.cursor >= walk.start {
+        if walk.has_wrapped && walk.cursor >= walk.start {
             call.null();
             return Ok(());
         }
         call.ops += walk_step_ops(0);
-        if call.is_spent() {
-            return walk::put_off(call, walk, State::Yield.into());
+        if call.is_slice_used() {
+            return walk::suspend(call, walk, SessionWait::Yield.into());
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::push::mail::Subscriber;
 use crate::resp::acl::ClientUser;
 use crate::resp::catalog;
 use crate::resp::state::Answers;
-use crate::resp::state::aside::{Aside, ENDED_A_VISIT};
+use crate::resp::state::aside::{ENDED_A_VISIT, PendingOutput};
 use crate::resp::state::copying::Copying;
 use crate::resp::state::listing::Listing;
 use crate::resp::state::long::{Long, LongStage};
@@ -54,17 +54,17 @@ pub struct SessionState {
     /// The number of changes of the users at the last check of `user`.
     pub(super) seen_changes: u64,
     /// The number of changes of the users when the client was found to have all rights; 0: it was not.
-    pub(super) free_at: u64,
+    pub(super) all_rights_at: u64,
     /// A request that is partly consumed.
     pub(super) long: Option<Long>,
     /// The last command that the client called.
     pub(super) last: &'static str,
     /// True if the client is on another host and unknown (protected mode).
-    pub(super) held_off: bool,
+    pub(super) is_restricted: bool,
     /// The end of the current `DEBUG SLEEP`, in Unix ms; 0: none is in progress.
     pub(super) sleeps_until_ms: u64,
     /// Messages and long replies that are sent in addition to replies, if any.
-    pub(super) aside: Option<Box<Aside>>,
+    pub(super) aside: Option<Box<PendingOutput>>,
     /// Watched keys and queued commands.
     pub(super) transaction: Option<Box<Transaction>>,
     /// The transaction that is executed, before any other request.
@@ -96,7 +96,7 @@ impl SessionState {
 
     /// Abandons the current request, with the state that it holds between visits.
     #[cold]
-    pub(super) fn give_up(&mut self) {
+    pub(super) fn abandon_request(&mut self) {
         (self.walk, self.publishing, self.listing) = (None, None, None);
         self.end_request();
     }
@@ -123,8 +123,8 @@ impl SessionState {
     }
 
     /// Restricts an unknown client on another host to a few commands (protected mode).
-    pub(crate) fn hold_off(&mut self) {
-        self.held_off = true;
+    pub(crate) fn restrict(&mut self) {
+        self.is_restricted = true;
     }
 
     pub(in crate::resp) fn subscriber(&self) -> Option<&Subscriber> {
@@ -132,22 +132,22 @@ impl SessionState {
     }
 
     /// Returns true if messages that the client did not request wait to be sent.
-    pub(crate) fn has_mail(&self) -> bool {
+    pub(crate) fn has_messages(&self) -> bool {
         self.subscriber().is_some_and(Subscriber::has_mail)
     }
 
     /// Returns true if the limit of such messages was exceeded.
-    pub(crate) fn is_mail_broken(&self) -> bool {
+    pub(crate) fn is_queue_broken(&self) -> bool {
         self.subscriber().is_some_and(Subscriber::is_broken)
     }
 
     /// Moves the next of these messages to the front of `into`. Returns the number of its bytes.
-    pub(crate) fn take_mail(&mut self, into: &mut [u8]) -> usize {
+    pub(crate) fn take_messages(&mut self, into: &mut [u8]) -> usize {
         self.subscriber().map_or(0, |subscriber| subscriber.take(into, self.version))
     }
 
     /// Returns true if a reply is written only partly.
-    pub(crate) fn is_answering(&self) -> bool {
+    pub(crate) fn is_replying(&self) -> bool {
         self.done != 0
             || self.long.is_some()
             || self.under_way.is_some()
@@ -169,7 +169,7 @@ impl SessionState {
     }
 
     /// Returns true if the client is subscribed to something, or monitors.
-    pub(crate) fn listens(&self) -> bool {
+    pub(crate) fn is_subscribed(&self) -> bool {
         self.subscriber().is_some()
     }
 
@@ -186,9 +186,9 @@ impl SessionState {
 
     /// Records that the current request was refused. If it would have been queued, `EXEC` will execute nothing.
     #[cold]
-    pub(in crate::resp) fn spoil(&mut self) {
+    pub(in crate::resp) fn abort_queue(&mut self) {
         if let Some(transaction) = &mut self.transaction {
-            transaction.is_spoilt |= transaction.stage == Stage::Queueing;
+            transaction.is_aborted |= transaction.stage == Stage::Queueing;
         }
     }
 
@@ -221,10 +221,10 @@ impl SessionState {
 
     /// Discards all replies and the positions in them. Returns true if the current request must still be completed. A
     /// request that only reads need not be, because no client waits for it.
-    pub(in crate::resp) fn goes_on_unanswered(&mut self, mut args: Args<'_>) -> bool {
+    pub(in crate::resp) fn discard_replies(&mut self, mut args: Args<'_>) -> bool {
         let entry = catalog::find(args.next().unwrap_or_default());
         if entry.is_some_and(|entry| entry.has(catalog::Flag::ReadOnly)) {
-            self.give_up();
+            self.abandon_request();
             return false;
         }
         self.copying = None;

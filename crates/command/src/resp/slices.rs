@@ -11,18 +11,18 @@
 //! client requests.
 
 use super::catalog;
-use super::error::Fault;
+use super::error::ErrorReply;
 use super::typed::{KeyParts, record};
-use crate::resp::call::{Call, Run, Stop};
+use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::own_transaction;
 use crate::resp::pairs::Pairs;
 use crate::resp::state::transaction::ANSWER_BYTES_MAX;
 use crate::resp::state::transaction::Stage;
-use crate::resp::state::walk::{NOTHING, Reading, Walk};
+use crate::resp::state::walk::{MISSING, Reading, Walk};
 use crate::resp::typed;
 use crate::visit::out::LINE_ROOM;
 use crate::visit::out::OutBuffer;
-use crate::visit::progress::State;
+use crate::visit::progress::SessionWait;
 use protocol::resp::Args;
 use record::{Record, bin_bytes_max};
 
@@ -34,13 +34,13 @@ const FIELDS_AN_EDIT: u32 = 16;
 /// The cost of changing one field in this way, in operations.
 const OPS_AN_EDITED_FIELD: usize = 3;
 /// The cost of checking the lengths of [`FIELDS_A_SLICE`] fields, in operations.
-const OPS_A_LOOK: usize = 8;
+const OPS_PER_CHECK: usize = 8;
 /// The number of times that a read starts over before its key is locked.
 const RESTARTS_MAX: u32 = 4;
 
 /// Returns the words of the request that are not done.
 pub(super) fn words_left<'c>(call: &Call<'c, '_>, args: Args<'c>) -> Args<'c> {
-    call.behind(args, call.session.done)
+    call.args_after(args, call.session.done)
 }
 
 /// Records that `words` more words, of `bytes` bytes, are done.
@@ -71,18 +71,18 @@ impl<'c> Slices<'c> {
         key: &[u8],
         (words, field_words): (Args<'c>, u32),
         stores: bool,
-    ) -> Result<Self, Stop> {
+    ) -> Result<Self, Interrupt> {
         let is_long = words.len() as u32 > FIELDS_A_SLICE * field_words;
-        if !call.beside && is_long {
-            return Err(run_claimed(call, name, all, key));
+        if !call.collects_replies && is_long {
+            return Err(run_locked(call, name, all, key));
         }
-        if stores && call.beside && !call.session.fits {
+        if stores && call.collects_replies && !call.session.fits {
             check_pairs(call, words)?;
         }
         if stores && call.session.done == 0 {
-            typed::room_to_store(call, if call.beside { words.wire_bytes() as u64 } else { 0 })?;
+            typed::room_to_store(call, if call.collects_replies { words.wire_bytes() as u64 } else { 0 })?;
         }
-        let left = if call.beside { words_left(call, words) } else { words };
+        let left = if call.collects_replies { words_left(call, words) } else { words };
         let fields = if is_long { FIELDS_AN_EDIT } else { FIELDS_A_SLICE };
         Ok(Self { left, field_words, slice_words: fields * field_words, given: None })
     }
@@ -93,17 +93,17 @@ impl<'c> Slices<'c> {
     /// # Errors
     /// [`State::Yield`] if the rest belongs to a later visit.
     #[inline]
-    pub(super) fn next(&mut self, call: &mut Call<'c, '_>) -> Result<Option<(Args<'c>, bool)>, Stop> {
+    pub(super) fn next(&mut self, call: &mut Call<'c, '_>) -> Result<Option<(Args<'c>, bool)>, Interrupt> {
         if let Some(done) = self.given.take() {
             let fields = done.len() / self.field_words as usize;
-            if !call.beside {
+            if !call.collects_replies {
                 // The first field is counted with the request.
                 call.ops += OPS_AN_EDITED_FIELD * fields.saturating_sub(1);
                 return Ok(None);
             }
             self.slice_done(call, done, fields)?;
         }
-        if !call.beside {
+        if !call.collects_replies {
             // All fields are changed in this visit.
             self.given = Some(self.left);
             return Ok(Some((self.left, true)));
@@ -120,18 +120,18 @@ impl<'c> Slices<'c> {
     fn slice_done(&self, call: &mut Call<'_, '_>, done: Args<'_>, fields: usize) -> Run {
         words_done(call, done.len() as u32, done.wire_bytes());
         call.ops += OPS_AN_EDITED_FIELD * fields;
-        if self.left.len() > 0 && call.is_spent() {
-            return Err(State::Yield.into());
+        if self.left.len() > 0 && call.is_slice_used() {
+            return Err(SessionWait::Yield.into());
         }
         Ok(())
     }
 
     /// Starts the command over, because the value that an earlier visit changed is gone.
-    pub(super) fn restart(call: &mut Call<'_, '_>) -> Stop {
-        if call.beside {
+    pub(super) fn restart(call: &mut Call<'_, '_>) -> Interrupt {
+        if call.collects_replies {
             call.session.end_request();
         }
-        State::Yield.into()
+        SessionWait::Yield.into()
     }
 }
 
@@ -142,13 +142,13 @@ fn check_pairs<'c>(call: &mut Call<'c, '_>, words: Args<'c>) -> Run {
     while left.len() > 0 && words.wire_bytes() > most {
         let (slice, behind) = left.split(2 * FIELDS_A_SLICE);
         if Pairs(slice).any(|(name, value)| bin_bytes_max(name, value) > most) {
-            return Err(Fault::RecordTooLarge.into());
+            return Err(ErrorReply::RecordTooLarge.into());
         }
         words_done(call, slice.len() as u32, slice.wire_bytes());
-        call.ops += OPS_A_LOOK;
+        call.ops += OPS_PER_CHECK;
         left = behind;
-        if left.len() > 0 && call.is_spent() {
-            return Err(State::Yield.into());
+        if left.len() > 0 && call.is_slice_used() {
+            return Err(SessionWait::Yield.into());
         }
     }
     (call.session.done, call.session.passed, call.session.fits) = (0, (0, 0), true);
@@ -156,7 +156,7 @@ fn check_pairs<'c>(call: &mut Call<'c, '_>, words: Args<'c>) -> Run {
 }
 
 /// Continues a command that changes one value over several visits, atomically.
-fn run_claimed<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, key: &[u8]) -> Stop {
+fn run_locked<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, key: &[u8]) -> Interrupt {
     run_over(call, name, args, key, Stage::Obtaining)
 }
 
@@ -165,37 +165,37 @@ pub(super) fn run_reading<'c>(call: &mut Call<'c, '_>, name: &'static str, args:
     Err(run_over(call, name, args, key, Stage::Running))
 }
 
-fn run_over<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, key: &[u8], stage: Stage) -> Stop {
+fn run_over<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, key: &[u8], stage: Stage) -> Interrupt {
     let entry = catalog::entry(name);
-    let mut one = own_transaction::spare(call);
+    let mut one = own_transaction::take_empty(call);
     one.key_locks.add(&call.key(key));
-    if !one.hold(entry, args, false) {
-        own_transaction::put_away(one, call.ctx);
-        return Fault::ClientMemory.into();
+    if !one.set_single_request(entry, args, false) {
+        own_transaction::recycle(one, call.ctx);
+        return ErrorReply::ClientMemory.into();
     }
     one.stage = stage;
     own_transaction::begin(call, one);
-    Stop::UnderWay
+    Interrupt::UnderWay
 }
 
 /// Calls `look` with the record at a key, or `None` if there is none. All visits of a request see the same record.
 ///
 /// # Errors
 /// If the record has changed since the previous visit. The request starts over.
-pub(super) fn read_on<T>(
+pub(super) fn read_consistently<T>(
     call: &mut Call<'_, '_>,
     bytes: &[u8],
     reading: &mut Reading,
-    look: impl FnOnce(&mut OutBuffer, Option<&Record<'_>>, u64) -> Result<T, Stop>,
-) -> Result<T, Stop> {
+    look: impl FnOnce(&mut OutBuffer, Option<&Record<'_>>, u64) -> Result<T, Interrupt>,
+) -> Result<T, Interrupt> {
     let (key, view) = (call.key(bytes), call.ctx.view());
     if call.guard.locks().is_locked_by_other(&key) {
-        return Err(State::Parked.into());
+        return Err(SessionWait::Parked.into());
     }
     let item = call.guard.items().get(&key);
     let parts = KeyParts::new(call.guard, key);
     let record = record(item.as_ref(), view, &parts)?;
-    let identity = record.as_ref().map_or(NOTHING, Record::identity);
+    let identity = record.as_ref().map_or(MISSING, Record::identity);
     if reading.identity.is_some_and(|before| before != identity) {
         return Err(restart(call, reading));
     }
@@ -204,22 +204,22 @@ pub(super) fn read_on<T>(
 }
 
 /// Starts over because the value was changed. After several restarts, a key lock set is used.
-fn restart(call: &mut Call<'_, '_>, reading: &mut Reading) -> Stop {
+fn restart(call: &mut Call<'_, '_>, reading: &mut Reading) -> Interrupt {
     call.session.end_request();
     reading.restarts += 1;
     reading.identity = None;
     call.session.wants_key_locks = reading.restarts > RESTARTS_MAX && !call.guard.locks().is_attached();
-    State::Yield.into()
+    SessionWait::Yield.into()
 }
 
 /// Ends a visit of a walk whose reply is collected after a head. The collected part is kept if the walk continues in
 /// another visit. It is discarded if the request starts over or fails.
 pub(super) fn end_visit(call: &mut Call<'_, '_>, mut walk: Box<Walk>, mut ran: Run) -> Run {
-    if matches!(ran, Err(Stop::State(_))) && !walk.reserve(&call.ctx.shared.budget) {
-        ran = Err(Fault::ClientMemory.into());
+    if matches!(ran, Err(Interrupt::State(_))) && !walk.reserve(&call.ctx.shared.budget) {
+        ran = Err(ErrorReply::ClientMemory.into());
     }
     match ran {
-        Err(stop @ Stop::State(_)) => {
+        Err(stop @ Interrupt::State(_)) => {
             if walk.reading.identity.is_none() {
                 let reading = std::mem::take(&mut walk.reading);
                 if let Some(head) = walk.head {
@@ -247,7 +247,7 @@ pub(super) fn end_visit(call: &mut Call<'_, '_>, mut walk: Box<Walk>, mut ran: R
 pub(super) fn collect_room(out: &OutBuffer, bytes: usize) -> Run {
     let want = bytes + LINE_ROOM;
     if out.collected() + want > ANSWER_BYTES_MAX {
-        return Err(Fault::AnswerTooLong.into());
+        return Err(ErrorReply::AnswerTooLong.into());
     }
-    if out.room() < want { Err(State::OutputFull { want }.into()) } else { Ok(()) }
+    if out.room() < want { Err(SessionWait::OutputFull { want }.into()) } else { Ok(()) }
 }

@@ -10,7 +10,7 @@ use crate::config::WORKERS_MAX;
 use crate::metrics::{Command, Part, SlowRequest, Totals};
 use crate::resp::aside;
 use crate::resp::call::{Call, Run};
-use crate::visit::progress::State;
+use crate::visit::progress::SessionWait;
 use protocol::resp::{Args, Version, reply};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -35,7 +35,7 @@ pub(super) fn slowlog<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             let mut all = Vec::new();
             reply::array(&mut all, count as u64);
             slow[..count].iter().for_each(|request| put_slow(&mut all, request));
-            aside::say_long(call, all)
+            aside::send_long_reply(call, all)
         }
         (b"len", 0) => {
             let slow = slow(call, call.ctx.shared.live.slow_reset_ms.load(Relaxed)).len();
@@ -155,7 +155,7 @@ fn explain<'c, 'l>(call: &mut Call<'c, 'l>, args: Args<'c>) -> Run {
             }
         }
     }
-    aside::say_long(call, all)
+    aside::send_long_reply(call, all)
 }
 
 /// Replies with the execution times in Redis's form: the numbers of requests up to powers of two of microseconds.
@@ -186,7 +186,7 @@ fn histogram<'c, 'l>(call: &mut Call<'c, 'l>, args: Args<'c>) -> Run {
             reply::int(&mut all, within as i64);
         }
     }
-    aside::say_long(call, all)
+    aside::send_long_reply(call, all)
 }
 
 fn latest(call: &mut Call<'_, '_>) -> Run {
@@ -217,7 +217,7 @@ fn history(call: &mut Call<'_, '_>, event: &[u8]) -> Run {
         reply::int(&mut all, request.at.secs() as i64);
         reply::int(&mut all, (request.total_ns() / 1_000_000) as i64);
     }
-    aside::say_long(call, all)
+    aside::send_long_reply(call, all)
 }
 
 /// Replies with the part in which slow requests spent their time, and a remedy.
@@ -248,7 +248,7 @@ fn doctor(call: &mut Call<'_, '_>) -> Run {
     };
     let mut all = Vec::new();
     reply::verbatim(&mut all, call.session.version, b"txt", text.as_bytes());
-    aside::say_long(call, all)
+    aside::send_long_reply(call, all)
 }
 
 /// `MEMORY USAGE key [SAMPLES n] | STATS | DOCTOR | PURGE`
@@ -258,7 +258,7 @@ pub(super) fn memory<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         (b"usage", 1 | 3) => {
             let key = call.key(args.next().unwrap_or_default());
             if args.next().is_some_and(|word| !word.eq_ignore_ascii_case(b"samples")) {
-                return Err(super::error::Fault::Syntax.into());
+                return Err(super::error::ErrorReply::Syntax.into());
             }
             // The bytes include the slot in the index.
             loop {
@@ -274,8 +274,8 @@ pub(super) fn memory<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
                 };
                 call.session.done = next as u32;
                 call.ops += PARTS_A_STEP as usize / 4;
-                if call.is_spent() {
-                    return Err(State::Yield.into());
+                if call.is_slice_used() {
+                    return Err(SessionWait::Yield.into());
                 }
             }
         }

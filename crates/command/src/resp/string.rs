@@ -1,20 +1,20 @@
 //! Strings: `GET`, `SET` with all its options, and what changes a part of one.
 
-use super::error::Fault;
+use super::error::ErrorReply;
 use super::expire::{Deadline, Unit};
 use super::number::{float, integer, put_float};
 use super::typed::string;
-use super::value_reply::{ValueReply, copy_on};
+use super::value_reply::{ValueReply, continue_copy};
 use crate::lookup::large::LargeSet;
-use crate::push::notify::Event;
-use crate::resp::call::{Call, Run, Stop};
+use crate::push::notify::KeyEvent;
+use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::state::Answers;
 use crate::resp::typed;
 use crate::resp::value_reply;
 use crate::visit::clock::Moment;
 use crate::visit::out::LINE_ROOM;
 use crate::visit::out::PINNED_BYTES_MIN;
-use crate::visit::progress::State;
+use crate::visit::progress::SessionWait;
 use protocol::resp::{Args, reply};
 use segment::{
     AddOutcome, Attempts, Expire, Guard, Item, Key, LargeRef, LargeWriter, Loaded, Put, PutMode, PutOutcome, Replaced,
@@ -41,27 +41,27 @@ enum Condition<'c> {
 }
 
 impl<'c> SetOptions<'c> {
-    pub(super) fn read(mut args: impl Iterator<Item = &'c [u8]>) -> Result<Self, Stop> {
+    pub(super) fn read(mut args: impl Iterator<Item = &'c [u8]>) -> Result<Self, Interrupt> {
         let mut options = Self::default();
         while let Some(word) = args.next() {
             let lower = super::catalog::lower(word);
             // An option may be there twice, but not with one that excludes it.
             let mut condition = |condition| match options.condition.replace(condition) {
-                Some(before) if before != condition => Err(Fault::Syntax),
+                Some(before) if before != condition => Err(ErrorReply::Syntax),
                 _ => Ok(()),
             };
             match &lower[..] {
                 b"nx" => condition(Condition::Absent)?,
                 b"xx" => condition(Condition::Present)?,
-                b"ifeq" => condition(Condition::Equal(args.next().ok_or(Fault::Syntax)?))?,
+                b"ifeq" => condition(Condition::Equal(args.next().ok_or(ErrorReply::Syntax)?))?,
                 b"get" => options.get = true,
                 b"keepttl" if options.deadline.is_none() => options.keep_ttl = true,
                 unit => {
-                    let unit = Unit::of(unit).filter(|_| !options.keep_ttl).ok_or(Fault::Syntax)?;
+                    let unit = Unit::of(unit).filter(|_| !options.keep_ttl).ok_or(ErrorReply::Syntax)?;
                     if options.deadline.is_some_and(|(before, _)| before != unit) {
-                        return Err(Fault::Syntax.into());
+                        return Err(ErrorReply::Syntax.into());
                     }
-                    options.deadline = Some((unit, args.next().ok_or(Fault::Syntax)?));
+                    options.deadline = Some((unit, args.next().ok_or(ErrorReply::Syntax)?));
                 }
             }
         }
@@ -85,7 +85,7 @@ impl<'c> SetOptions<'c> {
     }
 
     /// Returns the end of the new item.
-    pub(super) fn expire(&self, moment: Moment) -> Result<Expire, Fault> {
+    pub(super) fn expire(&self, moment: Moment) -> Result<Expire, ErrorReply> {
         let Some((unit, text)) = self.deadline else { return Ok(Expire::Never) };
         Deadline::positive(text, unit, moment, "set").map(Deadline::expire)
     }
@@ -129,7 +129,7 @@ pub(super) fn get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 
 fn read_one(call: &mut Call<'_, '_>, key: &[u8]) -> Run {
     let hit = value_reply::value_of(call, key)?;
-    call.note_read(hit);
+    call.count_read(hit);
     Ok(())
 }
 
@@ -172,9 +172,9 @@ pub(super) fn getset<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 pub(super) fn getdel<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let bytes = args.next().unwrap_or_default();
     let hit = value_reply::reply_and_replace(call, bytes, Replacement::Remove)?;
-    call.note_read(hit);
+    call.count_read(hit);
     if hit {
-        call.changed(Event::DEL, bytes);
+        call.changed(KeyEvent::DEL, bytes);
     }
     Ok(())
 }
@@ -187,7 +187,7 @@ pub(super) fn getex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         Some(word) => match &super::catalog::lower(word)[..] {
             b"persist" if args.len() == 0 => None,
             unit => {
-                let unit = Unit::of(unit).filter(|_| args.len() == 1).ok_or(Fault::Syntax)?;
+                let unit = Unit::of(unit).filter(|_| args.len() == 1).ok_or(ErrorReply::Syntax)?;
                 Some((unit, args.next().unwrap_or_default()))
             }
         },
@@ -197,11 +197,11 @@ pub(super) fn getex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let is_missed = found.is_none();
     if string(found.as_ref())?.is_none() {
         if is_missed && call.guard.tier().is_false_miss(&key) {
-            return Err(State::Parked.into());
+            return Err(SessionWait::Parked.into());
         }
         // The time is not looked at. Nor is the key again: a value that is there by now would be shown without its end.
-        copy_on(call.out, call.session, None)?;
-        call.note_read(false);
+        continue_copy(call.out, call.session, None)?;
+        call.count_read(false);
         call.null();
         return Ok(());
     }
@@ -210,9 +210,9 @@ pub(super) fn getex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         Some((unit, text)) => Deadline::positive(text, unit, moment, "getex")?.expire(),
     };
     let hit = value_reply::reply_and_replace(call, bytes, Replacement::Expire(expire))?;
-    call.note_read(hit);
+    call.count_read(hit);
     if hit {
-        call.changed(if expire == Expire::Never { Event::PERSIST } else { Event::EXPIRE }, bytes);
+        call.changed(if expire == Expire::Never { KeyEvent::PERSIST } else { KeyEvent::EXPIRE }, bytes);
     }
     Ok(())
 }
@@ -222,10 +222,10 @@ pub(super) fn append<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let put = Put { mode: PutMode::Append, vivify: Some(Expire::Never), ..Put::set(value) };
     let key = call.key(bytes);
     let PutOutcome::Stored { bytes: len, .. } = call.guard.items_mut().put(&key, &put)? else {
-        return Err(Fault::WrongType.into());
+        return Err(ErrorReply::WrongType.into());
     };
     note_store(call);
-    call.changed(Event::APPEND, bytes);
+    call.changed(KeyEvent::APPEND, bytes);
     call.int(len as i64);
     Ok(())
 }
@@ -234,7 +234,7 @@ pub(super) fn strlen<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let key = call.key(args.next().unwrap_or_default());
     let item = call.guard.items().get(&key);
     let len = string(item.as_ref())?.map(|item| item.value_len());
-    call.note_read(len.is_some());
+    call.count_read(len.is_some());
     call.int(len.unwrap_or(0) as i64);
     Ok(())
 }
@@ -244,19 +244,19 @@ pub(super) fn getrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (from, to) = (integer(args.next().unwrap_or_default())?, integer(args.next().unwrap_or_default())?);
     let key = call.key(bytes);
     let Some(item) = call.guard.items().get(&key) else {
-        copy_on(call.out, call.session, None)?;
-        call.note_read(false);
+        continue_copy(call.out, call.session, None)?;
+        call.count_read(false);
         reply::bulk(call.out, b"");
         return Ok(());
     };
     string(Some(&item))?;
-    copy_on(call.out, call.session, Some(&item.value))?;
+    continue_copy(call.out, call.session, Some(&item.value))?;
     let range = range(item.value_len(), from, to).unwrap_or(0..0);
     let (bytes, value) = (range.end - range.start, item.value);
     if let Value::Large(large) = value
         && bytes >= PINNED_BYTES_MIN as u64
     {
-        if !call.beside {
+        if !call.collects_replies {
             return range_of_large(call, &key, large, range);
         }
         let is_whole = value_reply::put_pieces(call, &key, large, range)?;
@@ -266,7 +266,7 @@ pub(super) fn getrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         } else {
             reply::bulk(call.out, b"");
         }
-        call.note_read(is_whole);
+        call.count_read(is_whole);
         return Ok(());
     }
     call.room(bytes as usize)?;
@@ -281,7 +281,7 @@ pub(super) fn getrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         out.truncate(mark);
         reply::bulk(out, b"");
     }
-    call.note_read(whole);
+    call.count_read(whole);
     Ok(())
 }
 
@@ -300,7 +300,7 @@ pub(super) fn setrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let bytes = args.next().unwrap_or_default();
     let offset = integer(args.next().unwrap_or_default())?;
     let part = args.next().unwrap_or_default();
-    let offset = u64::try_from(offset).map_err(|_| Fault::Offset)?;
+    let offset = u64::try_from(offset).map_err(|_| ErrorReply::Offset)?;
     let key = call.key(bytes);
     if part.is_empty() {
         let item = call.guard.items().peek(&key);
@@ -309,9 +309,9 @@ pub(super) fn setrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         return Ok(());
     }
     string(call.guard.items().peek(&key).as_ref())?;
-    let len = call.guard.items_mut().splice(&key, offset, part)?.ok_or(Fault::WrongType)?;
+    let len = call.guard.items_mut().splice(&key, offset, part)?.ok_or(ErrorReply::WrongType)?;
     note_store(call);
-    call.changed(Event::SETRANGE, bytes);
+    call.changed(KeyEvent::SETRANGE, bytes);
     call.int(len as i64);
     Ok(())
 }
@@ -338,7 +338,7 @@ pub(super) fn incrby<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 }
 
 pub(super) fn decrby<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    add(call, args, |text| integer(text)?.checked_neg().ok_or(Fault::NoOpposite))
+    add(call, args, |text| integer(text)?.checked_neg().ok_or(ErrorReply::NotNegatable))
 }
 
 pub(super) fn incrbyfloat<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
@@ -352,14 +352,14 @@ pub(super) fn incrbyfloat<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Ru
         let Loaded { item, version } = call.guard.items().load(&key, &mut attempts)?;
         let item = string(item.as_ref())?;
         if item.is_some_and(|item| item.value_len() > FLOAT_BYTES_MAX as u64) {
-            return Err(Fault::NotFloat.into());
+            return Err(ErrorReply::NotFloat.into());
         }
         text.clear();
         copy_value(call.guard, &key, item, &mut text);
         let present = if text.is_empty() && item.is_none() { 0.0 } else { float(&text)? };
         let sum = present + delta;
         if !sum.is_finite() {
-            return Err(Fault::NotFinite.into());
+            return Err(ErrorReply::NotFinite.into());
         }
         text.clear();
         put_float(&mut text, sum);
@@ -371,7 +371,7 @@ pub(super) fn incrbyfloat<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Ru
     };
     drop(text);
     note_store(call);
-    call.changed(Event::INCRBYFLOAT, bytes);
+    call.changed(KeyEvent::INCRBYFLOAT, bytes);
     let mut room = [0; FLOAT_BYTES_MAX];
     let mut left = &mut room[..];
     std::io::Write::write_fmt(&mut left, format_args!("{}", if sum == 0.0 { 0.0 } else { sum }))
@@ -391,13 +391,13 @@ pub(super) fn store_plain(
     value: &[u8],
     mode: PutMode,
     expire: Expire,
-) -> Result<bool, Stop> {
+) -> Result<bool, Interrupt> {
     let key = call.key(bytes);
     store_key(call, &key, value, mode, expire)
 }
 
 /// Stores where nothing is.
-fn store_absent(call: &mut Call<'_, '_>, bytes: &[u8], value: &[u8], expire: Expire) -> Result<bool, Stop> {
+fn store_absent(call: &mut Call<'_, '_>, bytes: &[u8], value: &[u8], expire: Expire) -> Result<bool, Interrupt> {
     let stored = store_plain(call, bytes, value, PutMode::Add, expire)?;
     Ok(stored || !typed::is_there(call, &call.key(bytes))? && store_plain(call, bytes, value, PutMode::Add, expire)?)
 }
@@ -410,24 +410,24 @@ pub(super) fn store_key(
     value: &[u8],
     mode: PutMode,
     expire: Expire,
-) -> Result<bool, Stop> {
+) -> Result<bool, Interrupt> {
     typed::room_to_store(call, value.len() as u64)?;
     let outcome = call.guard.items_mut().put(key, &Put { mode, expire, ..Put::set(value) })?;
     let stored = matches!(outcome, PutOutcome::Stored { .. });
     if stored {
         note_store(call);
         call.ctx.note_length(call.session.namespace, key.bytes(), value.len() as u64);
-        tell_set(call, key.bytes(), expire);
+        publish_set(call, key.bytes(), expire);
     }
     Ok(stored)
 }
 
 /// Notifies subscribers that a value was stored, and that it ends if it does.
 #[inline]
-pub(super) fn tell_set(call: &mut Call<'_, '_>, bytes: &[u8], expire: Expire) {
-    call.changed(Event::SET, bytes);
+pub(super) fn publish_set(call: &mut Call<'_, '_>, bytes: &[u8], expire: Expire) {
+    call.changed(KeyEvent::SET, bytes);
     if expire != Expire::Never {
-        call.changed(Event::EXPIRE, bytes);
+        call.changed(KeyEvent::EXPIRE, bytes);
     }
 }
 
@@ -457,7 +457,7 @@ enum NewValue<'v> {
 /// `SET` that depends on the existing value, or returns it.
 fn set_by(call: &mut Call<'_, '_>, bytes: &[u8], value: &[u8], options: &SetOptions<'_>, expire: Expire) -> Run {
     let (key, mark) = (call.key(bytes), call.out.mark());
-    let replied = if options.get { value_reply::tell(call, &key)? } else { None };
+    let replied = if options.get { value_reply::reply_value(call, &key)? } else { None };
     let stored = store_over(call.guard, &key, NewValue::Bytes(value), (options, expire), replied.as_ref());
     finish_set(call, (bytes, value.len() as u64), (options, expire), (replied, mark), stored)
 }
@@ -471,7 +471,7 @@ pub(super) fn set_large_by(
 ) -> Run {
     let (bytes, mark) = (large.bytes(), call.out.mark());
     let key = call.guard.key(call.session.namespace, large.key());
-    let replied = if options.get { value_reply::tell(call, &key)? } else { None };
+    let replied = if options.get { value_reply::reply_value(call, &key)? } else { None };
     let stored = store_over(call.guard, &key, NewValue::Large(large.writer()), (options, expire), replied.as_ref());
     if matches!(stored, Ok(true)) {
         large.stored();
@@ -487,12 +487,12 @@ fn store_over(
     value: NewValue<'_>,
     (options, expire): (&SetOptions<'_>, Expire),
     replied: Option<&ValueReply>,
-) -> Result<bool, Stop> {
+) -> Result<bool, Interrupt> {
     let (mut attempts, client_flags) = (Attempts::default(), 0);
     loop {
         let Loaded { item, version } = guard.items().load(key, &mut attempts)?;
         if options.get && !value_reply::is_replied(item.as_ref(), replied) {
-            return Err(State::Parked.into());
+            return Err(SessionWait::Parked.into());
         }
         let Some(expire) = options.expire_over(guard, key, item.as_ref(), expire) else { return Ok(false) };
         let new = match value {
@@ -511,11 +511,11 @@ fn finish_set(
     (key, value_bytes): (&[u8], u64),
     (options, expire): (&SetOptions<'_>, Expire),
     (replied, mark): (Option<ValueReply>, usize),
-    stored: Result<bool, Stop>,
+    stored: Result<bool, Interrupt>,
 ) -> Run {
     let stored = if options.get {
         let (hit, stored) = value_reply::finish_or_take_back(call, replied, mark, stored)?;
-        call.note_read(hit);
+        call.count_read(hit);
         stored
     } else {
         let stored = stored?;
@@ -525,7 +525,7 @@ fn finish_set(
     if stored {
         note_store(call);
         call.ctx.note_length(call.session.namespace, key, value_bytes);
-        tell_set(call, key, expire);
+        publish_set(call, key, expire);
     }
     Ok(())
 }
@@ -533,19 +533,19 @@ fn finish_set(
 /// Answers with a range of a large value, from where it lies.
 fn range_of_large(call: &mut Call<'_, '_>, key: &Key<'_>, large: LargeRef, range: std::ops::Range<u64>) -> Run {
     if call.session.answers != Answers::All {
-        call.note_read(true);
+        call.count_read(true);
         return Ok(());
     }
     let bytes = range.end - range.start;
     if !call.out.has_pin_room() || !call.ctx.pin_budget(bytes) {
-        return Err(State::OutputFull { want: LINE_ROOM }.into());
+        return Err(SessionWait::OutputFull { want: LINE_ROOM }.into());
     }
     let pinned = call.guard.large().pin_range(key, large, range);
     if !matches!(pinned, Ok(Some(_))) {
         call.ctx.pin_refund(bytes);
     }
     let pinned = pinned?;
-    call.note_read(pinned.is_some());
+    call.count_read(pinned.is_some());
     reply::bulk_head(call.out, if pinned.is_some() { bytes } else { 0 });
     if let Some(pinned) = pinned {
         call.out.push_pinned(pinned);
@@ -562,7 +562,7 @@ fn ok_or_null(call: &mut Call<'_, '_>, stored: bool) {
     }
 }
 
-fn add<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, delta: impl Fn(&[u8]) -> Result<i64, Fault>) -> Run {
+fn add<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, delta: impl Fn(&[u8]) -> Result<i64, ErrorReply>) -> Run {
     let bytes = args.next().unwrap_or_default();
     let delta = delta(args.next().unwrap_or_default())?;
     let key = call.key(bytes);
@@ -570,12 +570,12 @@ fn add<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, delta: impl Fn(&[u8]) ->
         AddOutcome::Number(sum) => {
             note_store(call);
             // As Redis has it, also for a number that is taken away.
-            call.changed(Event::INCRBY, bytes);
+            call.changed(KeyEvent::INCRBY, bytes);
             call.int(sum);
             Ok(())
         }
-        AddOutcome::WrongType => Err(Fault::WrongType.into()),
-        AddOutcome::NotInteger => Err(Fault::NotInteger.into()),
-        AddOutcome::Overflow => Err(Fault::Overflow.into()),
+        AddOutcome::WrongType => Err(ErrorReply::WrongType.into()),
+        AddOutcome::NotInteger => Err(ErrorReply::NotInteger.into()),
+        AddOutcome::Overflow => Err(ErrorReply::Overflow.into()),
     }
 }

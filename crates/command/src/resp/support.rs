@@ -1,7 +1,7 @@
 //! The support of each Redis command: supported, with its differences from Redis, or not supported, with the reason.
 //! [`super::catalog`] describes the supported ones. The table of `docs/protocol/resp.md` is generated from this module.
 
-use super::catalog::{COMMANDS, Entry};
+use super::catalog::{COMMANDS, CommandSpec};
 use std::fmt::Write as _;
 
 /// The support of a command.
@@ -36,7 +36,7 @@ const fn absent(name: &'static str, arity: i8, group: &'static str, why: Support
     Absent { name, arity, group, why }
 }
 
-impl Entry {
+impl CommandSpec {
     /// Returns its difference from the Redis command, if there is one.
     pub fn support(&self) -> Support {
         let found = DIFFERENT.binary_search_by_key(&self.name, |(name, _)| name);
@@ -333,7 +333,7 @@ mod tests {
     use crate::resp::catalog::find;
 
     #[test]
-    fn a_command_is_answered_or_absent_and_what_differs_is_of_one_that_is_answered() {
+    fn commands_are_supported_or_absent_and_differences_are_of_supported_ones() {
         assert!(ABSENT.is_sorted_by(|a, b| a.name < b.name) && DIFFERENT.is_sorted_by(|a, b| a.0 < b.0));
         for absent in ABSENT {
             assert!(find(absent.name.as_bytes()).is_none(), "{}", absent.name);

@@ -9,13 +9,13 @@
 //! counts as changed if an item was stored, even if it is gone again ([`segment::Version`]).
 
 use super::atomic;
-use super::catalog::{self, Entry, entry};
-use super::error::Fault;
+use super::catalog::{self, CommandSpec, entry};
+use super::error::ErrorReply;
 use crate::context::WorkerContext;
-use crate::handover::{CarriedTransaction, CarriedWatch};
+use crate::handover::{HandoverTransaction, HandoverWatch};
 use crate::keyspace::namespaces::Namespaces;
 use crate::metrics::Command;
-use crate::resp::call::{Call, CommandFunctions, Run, Stop};
+use crate::resp::call::{Call, CommandFunctions, Interrupt, Run};
 use crate::resp::own_transaction;
 use crate::resp::session::SessionState;
 use crate::resp::state::transaction::QUEUE_BYTES_MAX;
@@ -28,20 +28,20 @@ use segment::{Guard, Version};
 #[cold]
 pub(super) fn queues<'c>(
     call: &mut Call<'c, '_>,
-    entry: &'static Entry,
+    entry: &'static CommandSpec,
     args: Args<'c>,
     consumed: usize,
-) -> Result<bool, Fault> {
+) -> Result<bool, ErrorReply> {
     let at_once = matches!(entry.name, "multi" | "exec" | "discard" | "watch" | "quit" | "reset");
     if !call.session.is_queueing() || at_once {
         return Ok(false);
     }
     let Some(transaction) = &mut call.session.transaction else { return Ok(false) };
     if transaction.queue.len() + consumed > QUEUE_BYTES_MAX {
-        return Err(Fault::QueueTooLong);
+        return Err(ErrorReply::QueueTooLong);
     }
     if !transaction.room_to_queue(consumed) {
-        return Err(Fault::ClientMemory);
+        return Err(ErrorReply::ClientMemory);
     }
     transaction.queue.extend_from_slice(&call.buf[call.at..call.at + consumed]);
     transaction.commands += 1;
@@ -65,9 +65,9 @@ pub(super) fn queues<'c>(
 }
 
 /// Restores a transaction whose queued requests are in this call's buffer. Returns false if client memory is used up.
-pub(super) fn requeue(call: &mut Call<'_, '_>, carried: &CarriedTransaction) -> bool {
-    let mut transaction = own_transaction::spare(call);
-    for CarriedWatch { namespace, key, version } in &carried.watched {
+pub(super) fn requeue(call: &mut Call<'_, '_>, carried: &HandoverTransaction) -> bool {
+    let mut transaction = own_transaction::take_empty(call);
+    for HandoverWatch { namespace, key, version } in &carried.watched {
         let key = call.guard.key(*namespace, key);
         let version = match version {
             // This version differs from that of any key.
@@ -76,16 +76,16 @@ pub(super) fn requeue(call: &mut Call<'_, '_>, carried: &CarriedTransaction) -> 
             Some(version) => *version,
         };
         if !transaction.watch(&key, *namespace, version) {
-            own_transaction::put_away(transaction, call.ctx);
+            own_transaction::recycle(transaction, call.ctx);
             return false;
         }
     }
     if !transaction.room_to_queue(0) {
-        own_transaction::put_away(transaction, call.ctx);
+        own_transaction::recycle(transaction, call.ctx);
         return false;
     }
     transaction.stage = if carried.is_queueing { Stage::Queueing } else { Stage::Watching };
-    transaction.is_spoilt = carried.is_spoilt;
+    transaction.is_aborted = carried.is_spoilt;
     call.session.transaction = Some(transaction);
     let limits = Limits { long_bytes_min: u32::MAX, ..Limits::REDIS };
     while call.at < call.buf.len() {
@@ -96,7 +96,7 @@ pub(super) fn requeue(call: &mut Call<'_, '_>, carried: &CarriedTransaction) -> 
         let entry = args.next().and_then(catalog::find);
         if !entry.is_some_and(|entry| queues(call, entry, args, consumed) == Ok(true)) {
             // The other process may be another build that does not know the command, or has other limits.
-            call.session.spoil();
+            call.session.abort_queue();
             break;
         }
         call.out.truncate(mark);
@@ -108,21 +108,21 @@ pub(super) fn requeue(call: &mut Call<'_, '_>, carried: &CarriedTransaction) -> 
 /// Discards queued requests and watched keys.
 pub(super) fn discard_all(call: &mut Call<'_, '_>) {
     if let Some(transaction) = call.session.transaction.take() {
-        own_transaction::put_away(transaction, call.ctx);
+        own_transaction::recycle(transaction, call.ctx);
     }
 }
 
 pub(super) fn multi<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     if call.session.is_queueing() {
-        return Err(Fault::NestedMulti.into());
+        return Err(ErrorReply::NestedMulti.into());
     }
     let mut transaction = match call.session.transaction.take() {
         Some(watching) => watching,
-        None => own_transaction::spare(call),
+        None => own_transaction::take_empty(call),
     };
     if !transaction.room_to_queue(0) {
-        own_transaction::put_away(transaction, call.ctx);
-        return Err(Fault::ClientMemory.into());
+        own_transaction::recycle(transaction, call.ctx);
+        return Err(ErrorReply::ClientMemory.into());
     }
     transaction.stage = Stage::Queueing;
     call.session.transaction = Some(transaction);
@@ -132,7 +132,7 @@ pub(super) fn multi<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
 
 pub(super) fn discard<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     if !call.session.is_queueing() {
-        return Err(Fault::WithoutMulti("DISCARD").into());
+        return Err(ErrorReply::WithoutMulti("DISCARD").into());
     }
     discard_all(call);
     call.out.push(reply::OK);
@@ -141,17 +141,17 @@ pub(super) fn discard<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
 
 pub(super) fn exec<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     if !call.session.is_queueing() {
-        return Err(Fault::WithoutMulti("EXEC").into());
+        return Err(ErrorReply::WithoutMulti("EXEC").into());
     }
     let Some(mut transaction) = call.session.transaction.take() else { return Ok(()) };
-    if transaction.is_spoilt {
-        own_transaction::put_away(transaction, call.ctx);
-        return Err(Fault::ExecAbort.into());
+    if transaction.is_aborted {
+        own_transaction::recycle(transaction, call.ctx);
+        return Err(ErrorReply::ExecAbort.into());
     }
     if !transaction.room_to_answer() {
         // Nothing is executed unless its replies can be retained.
-        own_transaction::put_away(transaction, call.ctx);
-        return Err(Fault::ClientMemory.into());
+        own_transaction::recycle(transaction, call.ctx);
+        return Err(ErrorReply::ClientMemory.into());
     }
     let Transaction { watched, watched_bytes, key_locks, stage, .. } = &mut *transaction;
     let mut from = 0;
@@ -161,19 +161,19 @@ pub(super) fn exec<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     }
     *stage = Stage::Obtaining;
     own_transaction::begin(call, transaction);
-    Err(Stop::UnderWay)
+    Err(Interrupt::UnderWay)
 }
 
 pub(super) fn watch<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     if call.session.is_queueing() {
-        return Err(Fault::WatchInMulti.into());
+        return Err(ErrorReply::WatchInMulti.into());
     }
-    if !call.beside && args.len() > OPS_A_BATCH {
-        return own_transaction::run_beside(call, entry("watch"), args);
+    if !call.collects_replies && args.len() > OPS_A_BATCH {
+        return own_transaction::run_collected(call, entry("watch"), args);
     }
     let mut transaction = match call.session.transaction.take() {
         Some(watching) => watching,
-        None => own_transaction::spare(call),
+        None => own_transaction::take_empty(call),
     };
     let watched = watch_each(call, &mut transaction, args);
     call.session.transaction = Some(transaction);
@@ -191,10 +191,10 @@ fn watch_each<'c>(call: &mut Call<'c, '_>, transaction: &mut Transaction, args: 
         }
         let room = QUEUE_BYTES_MAX / 64;
         if transaction.watched.len() >= WATCHED_MAX || transaction.watched_bytes.len() + bytes.len() > room {
-            return Err(Fault::QueueTooLong.into());
+            return Err(ErrorReply::QueueTooLong.into());
         }
         let version = call.guard.versions().version(&key)?;
-        if transaction.watch(&key, namespace, version) { Ok(()) } else { Err(Fault::ClientMemory.into()) }
+        if transaction.watch(&key, namespace, version) { Ok(()) } else { Err(ErrorReply::ClientMemory.into()) }
     })
 }
 

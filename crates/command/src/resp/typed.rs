@@ -5,11 +5,11 @@
 //!                 └─ type byte, bytes          record::Kind: its commands have a file each
 //! ```
 
-use super::error::Fault;
+use super::error::ErrorReply;
 use crate::context::WorkerContext;
-use crate::keyspace::indexes::{Indexes, Moves};
-use crate::push::notify::Event;
-use crate::resp::call::{Call, Run, Stop};
+use crate::keyspace::indexes::{IndexChanges, Indexes};
+use crate::push::notify::KeyEvent;
+use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::index_places::places_of;
 use crate::resp::index_places::sweep;
 use crate::resp::own_transaction;
@@ -17,22 +17,22 @@ use crate::resp::state::transaction::ANSWER_BYTES_MAX;
 use crate::shared::Shared;
 use crate::visit::out::LINE_ROOM;
 use crate::visit::out::OutBuffer;
-use crate::visit::progress::{OPS_A_BATCH, State};
+use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use base::clock::UnixMillis;
 use protocol::resp::{Args, Version, reply};
 use protocol::sink::Sink;
 use record::{Damaged, Digits, Edit, InSet, Kind, Name, Record, Sets, Source};
 use segment::{Attempts, Expire, Guard, Item, Key, Loaded, OpError, Replaced, Replacement, Value};
 
-impl From<Damaged> for Fault {
+impl From<Damaged> for ErrorReply {
     fn from(_: Damaged) -> Self {
         Self::Damaged
     }
 }
 
-impl From<Damaged> for Stop {
+impl From<Damaged> for Interrupt {
     fn from(damaged: Damaged) -> Self {
-        Fault::from(damaged).into()
+        ErrorReply::from(damaged).into()
     }
 }
 
@@ -108,9 +108,9 @@ pub(super) fn live<'i>(item: Option<Item<'i>>, view: View<'_>) -> Option<Item<'i
 }
 
 /// The item, if it is a string or nothing is there.
-pub(super) fn string<'r, 'i>(item: Option<&'r Item<'i>>) -> Result<Option<&'r Item<'i>>, Fault> {
+pub(super) fn string<'r, 'i>(item: Option<&'r Item<'i>>) -> Result<Option<&'r Item<'i>>, ErrorReply> {
     match item {
-        Some(Item { value: Value::Typed { .. }, .. }) => Err(Fault::WrongType),
+        Some(Item { value: Value::Typed { .. }, .. }) => Err(ErrorReply::WrongType),
         item => Ok(item),
     }
 }
@@ -120,7 +120,7 @@ pub(super) fn record<'i>(
     item: Option<&Item<'i>>,
     view: View<'i>,
     parts: &'i KeyParts<'_>,
-) -> Result<Option<Record<'i>>, Fault> {
+) -> Result<Option<Record<'i>>, ErrorReply> {
     Ok(match opened(item, view, parts)? {
         Some(record) if !record.is_empty(view.now_ms)? => Some(record),
         _ => None,
@@ -132,10 +132,10 @@ pub(super) fn opened<'i>(
     item: Option<&Item<'i>>,
     view: View<'i>,
     parts: &'i KeyParts<'_>,
-) -> Result<Option<Record<'i>>, Fault> {
+) -> Result<Option<Record<'i>>, ErrorReply> {
     let Some(item) = item else { return Ok(None) };
-    let Value::Typed { kind, bytes } = item.value else { return Err(Fault::WrongType) };
-    let kind = Kind::of(kind).ok_or(Fault::WrongType)?;
+    let Value::Typed { kind, bytes } = item.value else { return Err(ErrorReply::WrongType) };
+    let kind = Kind::of(kind).ok_or(ErrorReply::WrongType)?;
     Ok(Record::of(kind, bytes, view.sets, parts)?)
 }
 
@@ -154,7 +154,7 @@ pub(super) enum Edited<T> {
 /// Edits a record: gets the old record, the new one, which begins as a copy of it, and the expiry. If another client
 /// changes the key meanwhile, it is called again with the new state, so it has no other effect.
 pub(super) type EditRecord<'d, T> =
-    dyn FnMut(Option<&Record<'_>>, &mut Edit<'_>, Expire) -> Result<Edited<T>, Fault> + 'd;
+    dyn FnMut(Option<&Record<'_>>, &mut Edit<'_>, Expire) -> Result<Edited<T>, ErrorReply> + 'd;
 
 /// Loads the record under a key, edits it, and replaces it. A new record belongs to the set with the number `set`, if
 /// any. Sends `event` to subscribers if the record was stored.
@@ -162,21 +162,21 @@ pub(super) fn edit_record<T>(
     call: &mut Call<'_, '_>,
     bytes: &[u8],
     set: Option<u16>,
-    event: Event,
+    event: KeyEvent,
     edit: &mut EditRecord<'_, T>,
-) -> Result<T, Stop> {
+) -> Result<T, Interrupt> {
     let (key, view) = (call.key(bytes), call.ctx.view());
     let set = set.and_then(|set| view.sets.of(set)).map(|set| InSet::new(view.sets, set));
     let mut moves = None;
     let stripe = if view.indexes.any() {
-        moves = Some(Moves::default());
-        Some(view.indexes.stripe(key.hash()).ok_or(State::Parked)?)
+        moves = Some(IndexChanges::default());
+        Some(view.indexes.stripe(key.hash()).ok_or(SessionWait::Parked)?)
     } else {
         None
     };
     let mut scratch = call.ctx.scratch(call.guard);
     let (mut attempts, continues) = (Attempts::default(), call.session.is_published);
-    let replaced: Result<_, Stop> = loop {
+    let replaced: Result<_, Interrupt> = loop {
         scratch.clear();
         let Loaded { item, version } = call.guard.items().load(&key, &mut attempts)?;
         let change = Change { view, set, continues, moves: moves.as_mut() };
@@ -199,7 +199,7 @@ pub(super) fn edit_record<T>(
         match call.guard.items_mut().replace(&key, &version, new) {
             Ok(Replaced::Done) => break Ok((answer, outcome)),
             Ok(Replaced::Stale) => {}
-            Err(OpError::TooLarge) => break Err(Fault::RecordTooLarge.into()),
+            Err(OpError::TooLarge) => break Err(ErrorReply::RecordTooLarge.into()),
             Err(error) => break Err(error.into()),
         }
     };
@@ -218,7 +218,7 @@ pub(super) fn edit_record<T>(
         call.changed(event, bytes);
     }
     if outcome.removed {
-        call.changed(Event::DEL, bytes);
+        call.changed(KeyEvent::DEL, bytes);
     }
     Ok(answer)
 }
@@ -235,13 +235,13 @@ pub(super) fn sweep_ended(call: &mut Call<'_, '_>, bytes: &[u8]) -> Run {
             return Ok(());
         }
         if call.ops >= OPS_A_BATCH {
-            return Err(State::Yield.into());
+            return Err(SessionWait::Yield.into());
         }
         call.ops += SWEPT_LEAVES;
         match sweep_some(call, &key) {
             Ok(Swept::Stored) => {}
-            Ok(Swept::Gone) => call.changed(Event::DEL, bytes),
-            Err(Stop::Fault(Fault::OutOfMemory)) => return Ok(()),
+            Ok(Swept::Gone) => call.changed(KeyEvent::DEL, bytes),
+            Err(Interrupt::Fault(ErrorReply::OutOfMemory)) => return Ok(()),
             Err(stop) => return Err(stop),
         }
     }
@@ -249,7 +249,7 @@ pub(super) fn sweep_ended(call: &mut Call<'_, '_>, bytes: &[u8]) -> Run {
 
 /// Returns whether there is a value under a key. If all parts of a value have ended, this call removes it, like a
 /// value that has ended itself.
-pub(super) fn is_there(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<bool, Stop> {
+pub(super) fn is_there(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<bool, Interrupt> {
     let is_typed = |item: Item<'_>| matches!(item.value, Value::Typed { .. });
     match call.guard.items().peek(key).map(is_typed) {
         None => return Ok(false),
@@ -272,7 +272,7 @@ pub(super) fn is_there(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<bool, S
         }
     };
     if gone {
-        call.changed(Event::DEL, key.bytes());
+        call.changed(KeyEvent::DEL, key.bytes());
     }
     Ok(!gone && call.guard.items().peek(key).is_some())
 }
@@ -284,7 +284,7 @@ pub(super) fn room_to_store(call: &Call<'_, '_>, bytes: u64) -> Run {
 
 /// The longest answer that there can be room for here, in bytes.
 pub(super) fn answer_bytes_max(call: &Call<'_, '_>) -> usize {
-    if call.beside { ANSWER_BYTES_MAX } else { call.ctx.request_bytes_max }
+    if call.collects_replies { ANSWER_BYTES_MAX } else { call.ctx.request_bytes_max }
 }
 
 /// Runs a command of this name; an answer that no output has room for is put together beside it.
@@ -296,9 +296,9 @@ pub(super) fn at_any_length<'c, 'l>(
 ) -> Run {
     let mark = call.out.mark();
     match run(call, args) {
-        Err(Stop::Fault(Fault::AnswerTooLong)) if !call.beside => {
+        Err(Interrupt::Fault(ErrorReply::AnswerTooLong)) if !call.collects_replies => {
             call.out.truncate(mark);
-            own_transaction::run_beside(call, super::catalog::entry(name), args)
+            own_transaction::run_collected(call, super::catalog::entry(name), args)
         }
         ran => ran,
     }
@@ -314,8 +314,8 @@ pub(super) fn answer_room(out: &OutBuffer, bytes_max: usize, bytes: usize) -> Ru
     let want = bytes.saturating_add(LINE_ROOM);
     match out.room() < want {
         false => Ok(()),
-        true if want > bytes_max => Err(Fault::AnswerTooLong.into()),
-        true => Err(State::OutputFull { want }.into()),
+        true if want > bytes_max => Err(ErrorReply::AnswerTooLong.into()),
+        true => Err(SessionWait::OutputFull { want }.into()),
     }
 }
 
@@ -331,7 +331,7 @@ enum Swept {
 }
 
 /// Removes expired bins from some leaves of a large record.
-fn sweep_some(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<Swept, Stop> {
+fn sweep_some(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<Swept, Interrupt> {
     let view = call.ctx.view();
     let mut scratch = call.ctx.scratch(call.guard);
     let mut attempts = Attempts::default();
@@ -393,18 +393,18 @@ struct Change<'s> {
     /// True if an earlier visit has stored a part of the change.
     continues: bool,
     /// The places of the record in the indexes, to be filled in.
-    moves: Option<&'s mut Moves>,
+    moves: Option<&'s mut IndexChanges>,
 }
 
-/// Edits the record of `item` into `scratch`, and its new parts into `made`. Returns the answer of `edit`, the new state
-/// of the key, and the effect.
+/// Edits the record of `item` into `scratch`, and its new parts into `made`. Returns the answer of `edit`, the new
+/// state of the key, and the effect.
 fn new_record<T>(
     item: Option<&Item<'_>>,
     parts: &KeyParts<'_>,
     change: Change<'_>,
     (scratch, made): (&mut Vec<u8>, &mut record::Parts),
     edit: &mut EditRecord<'_, T>,
-) -> Result<(T, NewRecord, Outcome), Fault> {
+) -> Result<(T, NewRecord, Outcome), ErrorReply> {
     let Change { view, set, continues, mut moves } = change;
     let old = record(item, view, parts)?;
     // A record whose bins have all ended has no expiry for its successor.
@@ -491,7 +491,7 @@ pub(super) fn put_texts<'v>(
             let all = values.map(|value| value.ok().flatten().as_ref().map_or(5, reply_bytes)).sum();
             return Err(answer_room(out, bytes_max, all)
                 .err()
-                .unwrap_or(State::OutputFull { want: LINE_ROOM + all }.into()));
+                .unwrap_or(SessionWait::OutputFull { want: LINE_ROOM + all }.into()));
         }
         match value {
             Some(value) => put_text(out, &value),

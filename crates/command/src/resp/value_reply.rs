@@ -5,8 +5,8 @@
 
 pub(super) use crate::lookup::values::Identity;
 use crate::lookup::values::pin_or_room;
-use crate::resp::call::{Call, Step, Stop};
-use crate::resp::error::Fault;
+use crate::resp::call::{Call, Interrupt, Step};
+use crate::resp::error::ErrorReply;
 use crate::resp::session::SessionState;
 use crate::resp::state::Answers;
 use crate::resp::state::copying::Copying;
@@ -14,7 +14,7 @@ use crate::resp::state::transaction::answers_bytes_max;
 use crate::resp::typed;
 use crate::visit::out::LINE_ROOM;
 use crate::visit::out::OutBuffer;
-use crate::visit::progress::State;
+use crate::visit::progress::SessionWait;
 use protocol::number::Decimal;
 use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
 use protocol::sink::Fixed;
@@ -33,40 +33,40 @@ pub(super) struct ValueReply {
 }
 
 /// Looks a key up and answers with its value or null; says whether it was there.
-pub(super) fn value_of(call: &mut Call<'_, '_>, bytes: &[u8]) -> Result<bool, Stop> {
+pub(super) fn value_of(call: &mut Call<'_, '_>, bytes: &[u8]) -> Result<bool, Interrupt> {
     let key = call.key(bytes);
-    let replied = tell(call, &key)?;
+    let replied = reply_value(call, &key)?;
     let hit = replied.is_some();
     if let Some(replied) = replied {
-        finish(call, replied);
+        push_rest(call, replied);
     }
     Ok(hit)
 }
 
 /// Looks a key up and puts its value but for what is sent from the store ([`finish`]), or null. Nothing is
 /// put if it fails.
-pub(super) fn tell(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<Option<ValueReply>, Stop> {
+pub(super) fn reply_value(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<Option<ValueReply>, Interrupt> {
     let Some(item) = call.guard.items().get(key) else {
         if call.guard.tier().is_false_miss(key) {
-            return Err(State::Parked.into());
+            return Err(SessionWait::Parked.into());
         }
-        copy_on(call.out, call.session, None)?;
+        continue_copy(call.out, call.session, None)?;
         reply::null(call.out, call.session.version);
         return Ok(None);
     };
-    copy_on(call.out, call.session, Some(&item.value))?;
+    continue_copy(call.out, call.session, Some(&item.value))?;
     let mut replied = ValueReply { identity: Identity::of(&item), pinned: None, tail: &b"\r\n"[..] };
     match item.value {
         Value::Typed { .. } => {
             if typed::is_there(call, key)? {
-                return Err(Fault::WrongType.into());
+                return Err(ErrorReply::WrongType.into());
             }
             reply::null(call.out, call.session.version);
             return Ok(None);
         }
         _ if call.session.answers != Answers::All => replied.tail = b"",
         Value::Bytes(bytes) => {
-            replied.pinned = if call.copies || call.beside || call.guard.locks().is_attached() {
+            replied.pinned = if call.copies || call.collects_replies || call.guard.locks().is_attached() {
                 call.room(bytes.len()).map(|()| None)?
             } else {
                 pin_or_room(call.out, call.ctx, bytes)?
@@ -81,7 +81,7 @@ pub(super) fn tell(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<Option<Valu
             reply::bulk_head(call.out, digits.as_slice().len() as u64);
             call.out.push(digits.as_slice());
         }
-        Value::Large(large) if call.beside => {
+        Value::Large(large) if call.collects_replies => {
             let identity = replied.identity;
             let is_whole = put_pieces(call, key, large, 0..large.bytes)?;
             if !is_whole {
@@ -91,7 +91,7 @@ pub(super) fn tell(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<Option<Valu
         }
         Value::Large(large) if call.copies || call.guard.locks().is_attached() => {
             // It is copied over several visits, by a transaction of its own.
-            return Err(State::OutputFull { want: (LINE_ROOM as u64 + large.bytes) as usize }.into());
+            return Err(SessionWait::OutputFull { want: (LINE_ROOM as u64 + large.bytes) as usize }.into());
         }
         Value::Large(large) => {
             replied.pinned = pin_long(call, key, large)?;
@@ -107,9 +107,9 @@ pub(super) fn tell(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<Option<Valu
 }
 
 /// Pins a value that lies in pieces, to be sent from the store; `None` if a piece of it is lost.
-fn pin_long(call: &mut Call<'_, '_>, key: &Key<'_>, large: LargeRef) -> Result<Option<Pinned>, Stop> {
+fn pin_long(call: &mut Call<'_, '_>, key: &Key<'_>, large: LargeRef) -> Result<Option<Pinned>, Interrupt> {
     if !call.out.has_pin_room() || !call.ctx.pin_budget(large.bytes) {
-        return Err(State::OutputFull { want: LINE_ROOM }.into());
+        return Err(SessionWait::OutputFull { want: LINE_ROOM }.into());
     }
     let pinned = call.guard.large().pin(key, large);
     if !matches!(pinned, Ok(Some(_))) {
@@ -124,13 +124,13 @@ pub(super) fn is_copying(call: &Call<'_, '_>) -> bool {
 }
 
 /// Discards the part of a value that earlier visits copied, since the value is gone: the request starts over.
-pub(super) fn copy_again(call: &mut Call<'_, '_>) -> Stop {
+pub(super) fn copy_again(call: &mut Call<'_, '_>) -> Interrupt {
     call.session.copying = None;
-    State::Yield.into()
+    SessionWait::Yield.into()
 }
 
 /// Puts some bytes of a value into an answer that is collected, as much in a visit as its slice has room for,
-/// behind those that an earlier visit has put of it ([`copy_on`]). The line end is not put, and as long as the
+/// behind those that an earlier visit has put of it ([`continue_copy`]). The line end is not put, and as long as the
 /// session says that it is copied, another visit finds it in the answer. False if a piece of it is lost: nothing of
 /// it is put then.
 pub(super) fn put_pieces(
@@ -138,14 +138,14 @@ pub(super) fn put_pieces(
     key: &Key<'_>,
     large: LargeRef,
     range: std::ops::Range<u64>,
-) -> Result<bool, Stop> {
+) -> Result<bool, Interrupt> {
     let object = large.object;
     let (head, mut at) = match call.session.copying {
         Some(copying) => (copying.head, copying.at),
         None => {
             let most = answers_bytes_max(&call.ctx.shared.config);
             if range.end - range.start > most.saturating_sub(call.out.collected() + LINE_ROOM) as u64 {
-                return Err(Fault::KeysTooLong.into());
+                return Err(ErrorReply::RepliesTooLong.into());
             }
             let head = call.out.reserve_head();
             let mut line = Fixed::<NUMBER_LINE_BYTES_MAX>::new();
@@ -160,14 +160,14 @@ pub(super) fn put_pieces(
         call.room((to - at) as usize)?;
         let out = &mut *call.out;
         if !call.guard.pieces().copy_range(key, Value::Large(large), at..to, &mut |part| out.push(part)) {
-            copy_on(call.out, call.session, None)?;
+            continue_copy(call.out, call.session, None)?;
             return Ok(false);
         }
         at = to;
         call.session.copying = Some(Copying { object, head, at });
         call.ops += COPIED_AT_ONCE_OPS;
-        if at < range.end && call.is_spent() {
-            return Err(State::Yield.into());
+        if at < range.end && call.is_slice_used() {
+            return Err(SessionWait::Yield.into());
         }
     }
     call.room(0)?;
@@ -175,7 +175,7 @@ pub(super) fn put_pieces(
 }
 
 /// Puts the rest of a value.
-pub(super) fn finish(call: &mut Call<'_, '_>, replied: ValueReply) {
+pub(super) fn push_rest(call: &mut Call<'_, '_>, replied: ValueReply) {
     if let Some(pinned) = replied.pinned {
         call.out.push_pinned(pinned);
     }
@@ -189,16 +189,20 @@ pub(super) fn take_back(call: &mut Call<'_, '_>, replied: Option<ValueReply>, ma
     if let Some(pinned) = replied.and_then(|replied| replied.pinned) {
         call.ctx.unpin(pinned);
     }
-    if !call.beside {
+    if !call.collects_replies {
         call.out.truncate(mark);
     }
 }
 
 /// Replies with a key's value or null, and makes the change to the item whose value that was. Returns whether the key
 /// had an item.
-pub(super) fn reply_and_replace(call: &mut Call<'_, '_>, bytes: &[u8], new: Replacement<'_>) -> Result<bool, Stop> {
+pub(super) fn reply_and_replace(
+    call: &mut Call<'_, '_>,
+    bytes: &[u8],
+    new: Replacement<'_>,
+) -> Result<bool, Interrupt> {
     let (key, mark) = (call.key(bytes), call.out.mark());
-    let replied = tell(call, &key)?;
+    let replied = reply_value(call, &key)?;
     let replaced = replace_replied(call.guard, &key, replied.as_ref(), new);
     finish_or_take_back(call, replied, mark, replaced).map(|(hit, ())| hit)
 }
@@ -209,12 +213,12 @@ fn replace_replied(
     key: &Key<'_>,
     replied: Option<&ValueReply>,
     new: Replacement<'_>,
-) -> Result<(), Stop> {
+) -> Result<(), Interrupt> {
     let mut attempts = Attempts::default();
     loop {
         let Loaded { item, version } = guard.items().load(key, &mut attempts)?;
         if !is_replied(item.as_ref(), replied) {
-            return Err(State::Parked.into());
+            return Err(SessionWait::Parked.into());
         }
         if guard.items_mut().replace(key, &version, new)? == Replaced::Done {
             return Ok(());
@@ -233,13 +237,13 @@ pub(super) fn finish_or_take_back<T>(
     call: &mut Call<'_, '_>,
     replied: Option<ValueReply>,
     mark: usize,
-    changed: Result<T, Stop>,
-) -> Result<(bool, T), Stop> {
+    changed: Result<T, Interrupt>,
+) -> Result<(bool, T), Interrupt> {
     match changed {
         Ok(changed) => {
             let hit = replied.is_some();
             if let Some(replied) = replied {
-                finish(call, replied);
+                push_rest(call, replied);
             }
             Ok((hit, changed))
         }
@@ -253,12 +257,12 @@ pub(super) fn finish_or_take_back<T>(
 /// Continues to copy a value of which an earlier visit has copied a part, now that the present value is known: only if
 /// it is that one. Else the part goes.
 #[inline]
-pub(super) fn copy_on(out: &mut OutBuffer, session: &mut SessionState, value: Option<&Value<'_>>) -> Step {
+pub(super) fn continue_copy(out: &mut OutBuffer, session: &mut SessionState, value: Option<&Value<'_>>) -> Step {
     match session.copying {
         Some(copying) if !matches!(value, Some(Value::Large(large)) if large.object == copying.object) => {
             session.copying = None;
             out.cut_to_head(copying.head);
-            if out.room() < LINE_ROOM { Err(State::OutputFull { want: LINE_ROOM }) } else { Ok(()) }
+            if out.room() < LINE_ROOM { Err(SessionWait::OutputFull { want: LINE_ROOM }) } else { Ok(()) }
         }
         _ => Ok(()),
     }

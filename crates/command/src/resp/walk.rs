@@ -5,13 +5,13 @@
 //! keys of the current step must be stored to report each key once.
 
 use super::catalog::entry;
-use super::error::Fault;
+use super::error::ErrorReply;
 use super::pattern::check;
 use crate::glob::matches;
-use crate::resp::call::{Call, Run, Stop};
+use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::own_transaction;
 use crate::resp::state::walk::Walk;
-use crate::visit::progress::State;
+use crate::visit::progress::SessionWait;
 use protocol::resp::Args;
 use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
 use protocol::sink::Fixed;
@@ -27,8 +27,8 @@ pub(crate) fn walk_step_ops(items: usize) -> usize {
 
 pub(super) fn keys<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     args.into_iter().next().map_or(Ok(()), check)?;
-    if !call.beside {
-        return own_transaction::run_beside(call, entry("keys"), args);
+    if !call.collects_replies {
+        return own_transaction::run_collected(call, entry("keys"), args);
     }
     let pattern = args.next().unwrap_or_default();
     let walk = call.session.walk.take();
@@ -36,13 +36,13 @@ pub(super) fn keys<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let head = *walk.head.get_or_insert_with(|| call.out.reserve_head());
     loop {
         match step(call, &mut walk, pattern) {
-            Ok(true) if !call.is_spent() => {}
-            Ok(true) => return put_off(call, walk, State::Yield.into()),
+            Ok(true) if !call.is_slice_used() => {}
+            Ok(true) => return suspend(call, walk, SessionWait::Yield.into()),
             Ok(false) => break,
-            Err(stop) => return put_off(call, walk, stop),
+            Err(stop) => return suspend(call, walk, stop),
         }
         if walk.keys > KEYS_REPLIED_MAX {
-            return Err(Fault::TooManyKeys.into());
+            return Err(ErrorReply::TooManyKeys.into());
         }
     }
     let mut line = Fixed::<NUMBER_LINE_BYTES_MAX>::new();
@@ -53,9 +53,9 @@ pub(super) fn keys<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 
 /// Makes one step. Returns false at the end. The results of a step are retained until it is complete and the reply has
 /// room for them.
-fn step(call: &mut Call<'_, '_>, walk: &mut Walk, pattern: &[u8]) -> Result<bool, Stop> {
+fn step(call: &mut Call<'_, '_>, walk: &mut Walk, pattern: &[u8]) -> Result<bool, Interrupt> {
     let (guard, namespace) = (&*call.guard, call.session.namespace);
-    let Walk { cursor, stride, met, found, keys, looked, ended, .. } = walk;
+    let Walk { cursor, stride, found_hashes: met, found, keys, examined: looked, ended, .. } = walk;
     if ended.is_none() {
         let next = guard.walks().walk(namespace, *cursor, stride, &mut |item| {
             *looked += 1;
@@ -76,10 +76,10 @@ fn step(call: &mut Call<'_, '_>, walk: &mut Walk, pattern: &[u8]) -> Result<bool
 }
 
 /// Continues the request in another visit, from the current position of the walk.
-pub(super) fn put_off(call: &mut Call<'_, '_>, mut walk: Box<Walk>, stop: Stop) -> Run {
-    if matches!(stop, Stop::State(_)) {
+pub(super) fn suspend(call: &mut Call<'_, '_>, mut walk: Box<Walk>, stop: Interrupt) -> Run {
+    if matches!(stop, Interrupt::State(_)) {
         if !walk.reserve(&call.ctx.shared.budget) {
-            return Err(Fault::ClientMemory.into());
+            return Err(ErrorReply::ClientMemory.into());
         }
         call.session.done = 1;
         call.session.walk = Some(walk);

@@ -76,12 +76,12 @@ pub struct Moment {
 
 impl Moment {
     /// Converts an instant of the wall clock to the store's clock.
-    pub fn of_wall(self, at: UnixMillis) -> UnixMillis {
+    pub fn to_store(self, at: UnixMillis) -> UnixMillis {
         UnixMillis(at.0.saturating_add_signed(self.ahead_ms.saturating_neg()))
     }
 
     /// Converts an instant of the store's clock to the wall clock.
-    pub fn wall(self, at: UnixMillis) -> UnixMillis {
+    pub fn to_wall(self, at: UnixMillis) -> UnixMillis {
         UnixMillis(at.0.saturating_add_signed(self.ahead_ms))
     }
 }
@@ -165,14 +165,14 @@ const FOLLOWED_NS: u64 = 10_000_000;
 /// The store's clock for a thread that reads the counter all the time. It runs by the counter, and is corrected by the
 /// clock itself every [`FOLLOWED_NS`]. It never runs back.
 #[derive(Debug)]
-pub struct Follower {
+pub struct CachedClock {
     /// The instant of the last correction, in ns of the thread's life, and below it the store's time then.
     set_ns: u64,
     unix_ns: u64,
     latest: UnixMillis,
 }
 
-impl Follower {
+impl CachedClock {
     /// Starts at the beginning of a thread's life.
     pub fn new(clock: &Clock) -> Self {
         let unix_ns = clock.unix_ns();
@@ -204,17 +204,17 @@ mod tests {
         assert_eq!((ahead, stepped(store, store.plus_ms(3_600_500), ahead)), (3_600_000, None));
         assert_eq!(stepped(store.plus_ms(10), store, ahead), Some(-10), "it was stepped back");
         let named = store.plus_ms(3_610_000);
-        assert_eq!(moment(ahead).of_wall(named), store.plus_ms(10_000), "ten seconds from now by both clocks");
-        assert_eq!(moment(ahead).wall(moment(ahead).of_wall(named)), named);
-        assert_eq!(moment(i64::MAX).of_wall(UnixMillis(5)), UnixMillis(0));
-        assert_eq!(moment(i64::MIN).of_wall(UnixMillis(u64::MAX)), UnixMillis(u64::MAX));
+        assert_eq!(moment(ahead).to_store(named), store.plus_ms(10_000), "ten seconds from now by both clocks");
+        assert_eq!(moment(ahead).to_wall(moment(ahead).to_store(named)), named);
+        assert_eq!(moment(i64::MAX).to_store(UnixMillis(5)), UnixMillis(0));
+        assert_eq!(moment(i64::MIN).to_store(UnixMillis(u64::MAX)), UnixMillis(u64::MAX));
     }
 
     #[test]
     fn a_thread_that_follows_the_stores_clock_is_right_and_never_runs_back() {
         let ns = Arc::new(AtomicU64::new(1_700_000_000_000_999_999));
         let clock = Clock::Simulated(Arc::clone(&ns));
-        let (begun, mut follower) = (ns.load(Relaxed), Follower::new(&clock));
+        let (begun, mut follower) = (ns.load(Relaxed), CachedClock::new(&clock));
         let mut at = |step: u64| {
             let now = ns.fetch_add(step, Relaxed) + step;
             (follower.at(&clock, now - begun), UnixMillis(now / NS_A_MS))
@@ -224,7 +224,7 @@ mod tests {
             assert_eq!(read, right, "{step} ns later");
         }
         // The counter runs 1 in 1,000 too fast, and is corrected.
-        let (begun, mut follower, mut before) = (ns.load(Relaxed), Follower::new(&clock), UnixMillis(0));
+        let (begun, mut follower, mut before) = (ns.load(Relaxed), CachedClock::new(&clock), UnixMillis(0));
         for _ in 0..10_000 {
             let now = ns.fetch_add(100_000, Relaxed) + 100_000;
             let read = follower.at(&clock, (now - begun) / 1000 * 1001);

@@ -101,7 +101,7 @@ pub(crate) struct HeadPlace(usize);
 
 /// A position in the collected bytes: see [`OutBuffer::spot`].
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Spot {
+pub(crate) struct Position {
     full: usize,
     len: usize,
 }
@@ -182,7 +182,7 @@ impl OutBuffer {
     /// Creates an output that collects replies, is never sent and belongs to no pool. It has no room until
     /// [`OutBuffer::make_room`] is called.
     pub(crate) fn beside(budget: &Arc<Budget>) -> Self {
-        let grant = Grant::none(budget, budget::Kind::Replies);
+        let grant = Grant::none(budget, budget::MemoryUse::Replies);
         Self { grant: Some(grant), ..Self::without_times(Box::default()) }
     }
 
@@ -232,7 +232,7 @@ impl OutBuffer {
     }
 
     /// Discards all collected bytes.
-    pub(crate) fn forget(&mut self) {
+    pub(crate) fn discard(&mut self) {
         self.full.clear();
         (self.full_bytes, self.full_held, self.len) = (0, 0, 0);
         self.recount();
@@ -287,7 +287,7 @@ impl OutBuffer {
     }
 
     fn add_block(&mut self, bytes: usize) {
-        self.retire();
+        self.finish_block();
         // The kernel zeroes new memory when it is written.
         self.block = vec![0; bytes].into_boxed_slice();
         self.recount();
@@ -308,7 +308,7 @@ impl OutBuffer {
 
     /// Appends a whole block. Earlier marks become invalid. Only for an output that collects replies.
     pub(crate) fn push_block(&mut self, block: Vec<u8>) {
-        self.retire();
+        self.finish_block();
         (self.full_bytes, self.full_held) = (self.full_bytes + block.len(), self.full_held + block.capacity());
         self.full.push_back(block);
         let held = self.held();
@@ -348,12 +348,12 @@ impl OutBuffer {
 
     /// Returns the end of the collected bytes, for [`OutBuffer::cut_to_spot`]. It stays valid when more bytes are
     /// appended.
-    pub(crate) fn spot(&self) -> Spot {
-        Spot { full: self.full.len(), len: self.len }
+    pub(crate) fn spot(&self) -> Position {
+        Position { full: self.full.len(), len: self.len }
     }
 
     /// Discards everything that was collected after a spot.
-    pub(crate) fn cut_to_spot(&mut self, spot: Spot) {
+    pub(crate) fn cut_to_spot(&mut self, spot: Position) {
         if self.full.len() == spot.full {
             self.len = spot.len;
             return;
@@ -376,7 +376,7 @@ impl OutBuffer {
     }
 
     /// Moves the current block to the full ones.
-    pub(crate) fn retire(&mut self) {
+    pub(crate) fn finish_block(&mut self) {
         if self.len == 0 {
             return;
         }
@@ -415,7 +415,7 @@ impl OutBuffer {
     }
 
     /// Charges its blocks again. Returns false if client memory is used up.
-    pub(crate) fn wake(&mut self) -> bool {
+    pub(crate) fn renew_charge(&mut self) -> bool {
         let bytes = self.held();
         self.grant.as_mut().is_none_or(|grant| grant.bytes() == bytes || grant.resize(bytes))
     }

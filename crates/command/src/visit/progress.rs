@@ -9,12 +9,12 @@ pub struct Progress {
     /// The number of input bytes that are consumed and need not be passed again.
     pub consumed: usize,
     /// The reason why it stopped.
-    pub state: State,
+    pub state: SessionWait,
 }
 
 /// The reason why a `serve` stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum SessionWait {
     /// The rest is an incomplete request, or empty. The next call is useful once `want` bytes were received, counted
     /// from the first unconsumed one; 0 if the number is unknown. An empty rest with 0 means that the session is
     /// between two requests, so a stopping server may close it here. Inside a large or a discarded value, `want` is at

@@ -11,7 +11,7 @@ use gannet_flash::{Flash, FlashConfig, Scratch, SimDisk, SimHand, Sizes};
 use segment::{
     Ahead, Arith, ArithOutcome, Background, Delete, DeleteOutcome, Expire, FromFlash, Guard, IndexPlace, Item,
     Namespace, OpError, Power, Put, PutMode, PutOutcome, Store, StoreConfig, StoreFile, Stride, ThreadHandle,
-    TierGround, Value,
+    TierBacking, Value,
 };
 
 use crate::cutting::Cutting;
@@ -120,7 +120,7 @@ impl World {
         let plan = sizes.plan(&[DISK_BYTES], slots, index);
         let store_file =
             file.clone().map(|(file, index)| StoreFile { file, reset: false, index, index_left: None, power });
-        let mut ground = TierGround::lay(&config, store_file.as_ref(), &plan, now).expect("memory");
+        let mut ground = TierBacking::lay(&config, store_file.as_ref(), &plan, now).expect("memory");
         let flash = Flash::new(FlashConfig {
             devices: vec![Box::new(disk)],
             sizes,

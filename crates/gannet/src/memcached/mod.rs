@@ -83,8 +83,8 @@ fn serve(mut translation: Translation) -> Result<(), Failure> {
 /// descriptors as connections. So if ours do not fit the limit, the number of connections is lowered.
 fn room_for_connections(translation: &mut Translation) -> Result<Host, Failure> {
     let settings = &mut translation.settings;
-    let wanted = settings.maxconns.said().unwrap_or(0);
-    let workers = settings.workers.said().unwrap_or(1);
+    let wanted = settings.maxconns.explicit().unwrap_or(0);
+    let workers = settings.workers.explicit().unwrap_or(1);
     let listeners = settings.memcached.len() as u64;
     let mut host = Host::probe();
     let short = wanted.saturating_sub(connections_room(&host, workers, listeners));

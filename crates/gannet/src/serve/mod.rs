@@ -20,7 +20,7 @@ use server::config::value::{Auto, Wrong};
 use server::config::{Fault, Origin, Plan, Settings, live, plan::plan, remedy};
 use server::handover::Names;
 use server::log::Log;
-use server::place::{self, Asked};
+use server::place::{self, Requirements};
 use server::shared::Shared;
 use server::start::{Running, Server, StartError};
 
@@ -59,7 +59,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
             "--flash-reset and --upgrade exclude each other: flash that is taken over is not discarded".to_owned(),
         ]));
     }
-    let memory_said = settings.memory.said().is_some();
+    let memory_said = settings.memory.explicit().is_some();
     let upgrade = matches.get_flag(args::UPGRADE).then_some(Upgrade { memory_said });
     let matches = matches.clone();
     let read = Box::new(move || chosen(&matches));
@@ -88,7 +88,7 @@ fn place(settings: &mut Settings, origins: &Origins) -> Result<Option<String>, V
     if settings.pin != Pin::Auto {
         return Ok(None);
     }
-    let workers = settings.workers.said().map(|workers| workers as usize);
+    let workers = settings.workers.explicit().map(|workers| workers as usize);
     let fault = |why: String| {
         let origin = origins.get("threads.pin").cloned().unwrap_or(Origin::Default);
         vec![Fault::new(origin, "threads.pin", Wrong::new(why, "name the CPUs, as in \"0-3,8\", or \"none\""))]
@@ -217,7 +217,7 @@ pub(crate) fn failed(lines: impl IntoIterator<Item = String>) -> Failure {
 
 /// Logs the listeners, the memory and an example command.
 fn announce(plan: &Plan, running: &Running, admin: Option<SocketAddr>) {
-    let asked = Asked { memory_bytes: plan.server.memory_bytes, huge_pages: plan.server.huge_pages };
+    let asked = Requirements { memory_bytes: plan.server.memory_bytes, huge_pages: plan.server.huge_pages };
     let placed = plan.server.file.iter().flat_map(|path| place::warnings(path, asked));
     for note in plan.notes.iter().cloned().chain(placed) {
         tracing::warn!("{note}");
@@ -225,7 +225,7 @@ fn announce(plan: &Plan, running: &Running, admin: Option<SocketAddr>) {
     let settings = &plan.resolved;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
-        memory = settings.memory.said().map(tracing::field::display),
+        memory = settings.memory.explicit().map(tracing::field::display),
         workers = plan.server.workers,
         maxconns = plan.server.connections_max,
         pid = std::process::id(),

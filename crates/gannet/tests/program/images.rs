@@ -22,7 +22,7 @@ use crate::restart_flash::FlashFile;
 
 /// An image of this build: its name, the server's flags, the values of 3,840 bytes that it holds beside the rest, and
 /// the signal that ends the server.
-struct Kind {
+struct ImageKind {
     name: &'static str,
     flags: &'static [&'static str],
     has_flash: bool,
@@ -31,22 +31,28 @@ struct Kind {
 }
 
 /// One image for each way of keeping the index, and one with flash.
-const KINDS: [Kind; 3] = [
-    Kind {
+const KINDS: [ImageKind; 3] = [
+    ImageKind {
         name: "memory-3-index-in-file",
         flags: &["--memory", "16MiB"],
         has_flash: false,
         values: 200,
         signal: "TERM",
     },
-    Kind {
+    ImageKind {
         name: "memory-3-index-in-dram",
         flags: &["--memory", "16MiB", "--file-index", "dram"],
         has_flash: false,
         values: 200,
         signal: "KILL",
     },
-    Kind { name: "memory-3-flash-1", flags: &["--memory", "16MiB"], has_flash: true, values: 6000, signal: "TERM" },
+    ImageKind {
+        name: "memory-3-flash-1",
+        flags: &["--memory", "16MiB"],
+        has_flash: true,
+        values: 6000,
+        signal: "TERM",
+    },
 ];
 
 /// 2100-01-01 in seconds since 1970.
@@ -173,7 +179,7 @@ fn unpack(name: &str, path: &Path) {
 }
 
 /// Writes an image of this build.
-fn write(kind: &Kind) {
+fn write(kind: &ImageKind) {
     let (memory, flash) = (MemoryFile::new(kind.name), FlashFile::new(kind.name));
     let flash = kind.has_flash.then_some(&flash);
     let mut opened = serve(&memory, flash, kind.flags);
@@ -231,7 +237,7 @@ fn check(name: &str) {
 #[test]
 fn files_that_earlier_builds_wrote_are_served_whole() {
     if std::env::var_os("GANNET_WRITE_IMAGES").is_some() {
-        let is_missing = |kind: &&Kind| !folder().join(format!("{}.json", kind.name)).exists();
+        let is_missing = |kind: &&ImageKind| !folder().join(format!("{}.json", kind.name)).exists();
         KINDS.iter().filter(is_missing).for_each(write);
     }
     let files = std::fs::read_dir(folder()).expect("conformance/images").map(|entry| entry.expect("readable").path());
@@ -254,7 +260,7 @@ fn the_versions_that_this_build_writes_have_images() {
     for ((ending, len), path) in FRONTS.into_iter().zip([Path::new(memory.path()), &flash.0]) {
         let front = |path: &Path| std::fs::read(path).expect("the file is there")[..len].to_vec();
         let image = MemoryFile::new(&format!("image-front-{ending}"));
-        let is_alike = |kind: &&Kind| {
+        let is_alike = |kind: &&ImageKind| {
             unpack(&format!("{}.{ending}.zst", kind.name), Path::new(image.path()));
             front(Path::new(image.path())) == front(path)
         };

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use base::prng::Prng;
-use server::handover::{Received, Taking};
+use server::handover::{Received, Takeover};
 use server::start::{Server, ServerConfig};
 
 use crate::common::{PATIENCE, Serving, TempFile, ask, connect, gannet, page, run};
@@ -278,7 +278,7 @@ fn plays_a_new_process_that_dies() {
     let memory_bytes = if flash.is_some() { 16 << 20 } else { 32 << 20 };
     let flash = flash.into_iter().collect();
     let config = ServerConfig { memcached, memory_bytes, flash, ..ServerConfig::default() };
-    let taking = Taking::begin(&config, true).expect("it is offered").expect("its server runs");
+    let taking = Takeover::begin(&config, true).expect("it is offered").expect("its server runs");
     match &step[..] {
         "asked" => std::process::abort(),
         "refused" => {
@@ -300,7 +300,7 @@ fn plays_a_new_process_that_dies() {
         let before = taking.confirm().expect("it may serve").expect("its server runs");
         if step == "served" {
             let _running = prepared.go();
-            before.tell_serving();
+            before.report_serving();
             std::thread::sleep(Duration::from_millis(100));
             std::process::abort();
         }

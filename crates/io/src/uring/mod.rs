@@ -43,7 +43,7 @@ pub use open::{Opened, Unavailable};
 
 use crate::listen::AcceptedStream;
 use crate::waker::Waker;
-use crate::{Backend, Detached, Event, Received, Sent, Token};
+use crate::{Backend, Detached, IoEvent, Received, Sent, Token};
 use complete::Until;
 use io_uring::IoUring;
 use memory::{Inbound, Outbound};
@@ -283,7 +283,7 @@ impl Uring {
     }
 
     /// Moves pending events into `events`.
-    fn report(&mut self, events: &mut Vec<Event>) {
+    fn report(&mut self, events: &mut Vec<IoEvent>) {
         while events.len() < events.capacity()
             && let Some(index) = self.due.pop_front()
         {
@@ -292,7 +292,7 @@ impl Uring {
             let due = std::mem::take(&mut slot.due);
             if slot.life == Life::Open && !due.is_empty() {
                 let Due { readable, writable, hangup } = due;
-                events.push(Event { token: slot.token, readable, writable, hangup });
+                events.push(IoEvent { token: slot.token, readable, writable, hangup });
             }
         }
     }
@@ -334,7 +334,7 @@ impl Backend for Uring {
         self.let_go(streams)
     }
 
-    fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> std::io::Result<()> {
+    fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<IoEvent>) -> std::io::Result<()> {
         events.clear();
         self.turn += 1;
         self.arm_waker();
@@ -484,7 +484,7 @@ mod tests {
         (near, stream)
     }
 
-    fn turn(uring: &mut Uring) -> Vec<Event> {
+    fn turn(uring: &mut Uring) -> Vec<IoEvent> {
         let mut events = Vec::with_capacity(16);
         uring.wait(Some(Duration::from_millis(20)), &mut events).expect("it is entered");
         events

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    AgentFigures, Connections, Counts, FaultCount, Figures, Generator, GeneratorThread, Group, Interval, Latencies,
-    RunResult, TlsSessions,
+    AgentFigures, Connections, FaultCount, Figures, Generator, GeneratorThread, Group, Interval, Latencies,
+    ReplyCounts, RunResult, TlsSessions,
 };
 use crate::engine::{HostRun, Limit, Run};
 use crate::measure::{Cell, Histogram, Slice, Totals};
@@ -78,8 +78,8 @@ fn agent(host: &HostRun) -> AgentFigures {
 }
 
 /// Returns the counts of the measured part.
-pub fn counts(totals: &Totals) -> Counts {
-    Counts {
+pub fn counts(totals: &Totals) -> ReplyCounts {
+    ReplyCounts {
         due: totals.due,
         answered: totals.answered,
         unanswered: totals.lost + totals.unsent,
@@ -177,7 +177,7 @@ pub fn together(several: &[&Figures]) -> Figures {
     let count = several.len() as f64;
     let mean = |of: fn(&Figures) -> f64| several.iter().map(|figures| of(figures)).sum::<f64>() / count;
     let times = |of: fn(&Figures) -> &Latencies| Latencies::together(several.iter().map(|figures| of(figures)));
-    let mut counts = Counts::default();
+    let mut counts = ReplyCounts::default();
     let mut faults: Vec<FaultCount> = Vec::new();
     for figures in several {
         counts.add(&figures.counts);
@@ -220,7 +220,7 @@ fn agents_together(several: &[&Figures]) -> Vec<AgentFigures> {
     }
     let one = |of: &Vec<&AgentFigures>| {
         let mean = |rate: fn(&AgentFigures) -> f64| of.iter().map(|a| rate(a)).sum::<f64>() / of.len() as f64;
-        let mut counts = Counts::default();
+        let mut counts = ReplyCounts::default();
         of.iter().for_each(|agent| counts.add(&agent.counts));
         AgentFigures {
             name: of[0].name.clone(),

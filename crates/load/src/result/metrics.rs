@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Connections, Counts, Latencies, RunResult, TlsSessions};
+use super::{Connections, Latencies, ReplyCounts, RunResult, TlsSessions};
 
 /// Returns the metrics of a result.
 pub fn text(result: &RunResult) -> String {
@@ -65,7 +65,7 @@ fn secured(out: &mut String, connections: &Connections) {
 }
 
 /// Writes the counts as counters.
-pub fn counts(out: &mut String, counts: &Counts) {
+pub fn counts(out: &mut String, counts: &ReplyCounts) {
     for (name, help, value) in [
         ("requests_due_total", "Requests that were due.", counts.due),
         ("requests_answered_total", "Requests with a reply.", counts.answered),

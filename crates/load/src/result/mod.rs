@@ -208,7 +208,7 @@ pub struct Figures {
     /// Replies per second.
     pub achieved_per_s: f64,
     /// Counts of requests, bytes and connections.
-    pub counts: Counts,
+    pub counts: ReplyCounts,
     /// Response times: from the instant at which a request was due to its reply.
     pub response: Latencies,
     /// Service times: from the instant at which a request was sent to its reply.
@@ -242,7 +242,7 @@ pub struct AgentFigures {
     /// Replies to the agent, per second.
     pub achieved_per_s: f64,
     /// Counts of the agent's requests, bytes and connections.
-    pub counts: Counts,
+    pub counts: ReplyCounts,
     /// Response times: from the instant at which a request was due to its reply.
     pub response: Latencies,
     /// Lateness of the generator: from the intended instant to the send.
@@ -275,7 +275,7 @@ pub struct FaultCount {
 /// Counts of requests and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Counts {
+pub struct ReplyCounts {
     /// Requests that were due.
     pub due: u64,
     /// Requests with a reply, including errors.
@@ -309,7 +309,7 @@ pub struct Counts {
     pub received_bytes: u64,
 }
 
-impl Counts {
+impl ReplyCounts {
     /// Adds the counts of `other`.
     pub fn add(&mut self, other: &Self) {
         self.due += other.due;

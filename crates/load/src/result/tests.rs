@@ -31,7 +31,8 @@ pub fn sample(scale: u64) -> RunResult {
     result.tls = Some(Tls::from(&link::tls::TlsSettings::default()));
     result.objectives = vec!["p999 at most 2 ms".to_owned()];
     result.objective_line = Some(ObjectiveLine { share: 0.999, limit_ns: 2_000_000 });
-    let counts = Counts { due: 10_000, answered: 10_000, hits: 9_000, misses: 990, errors: 10, ..Counts::default() };
+    let counts =
+        ReplyCounts { due: 10_000, answered: 10_000, hits: 9_000, misses: 990, errors: 10, ..ReplyCounts::default() };
     result.figures = Figures {
         duration_s: 5.0,
         offered_per_s: 96_400.0,

@@ -5,7 +5,7 @@ use base::prng::Prng;
 use super::*;
 
 /// A queue with one worker. Lindley's recursion: a request waits for what was still to do when it came.
-struct Queue {
+struct QueueModel {
     prng: Prng,
     service: Service,
     /// One trial of so many has a stall of 20 ms at its middle; 0 for none.
@@ -22,7 +22,7 @@ enum Service {
     Exponential { ns: f64 },
 }
 
-impl Queue {
+impl QueueModel {
     fn new(seed: u64, service: Service) -> Self {
         Self { prng: Prng::new(seed), service, stall_every: 0, generator_max_per_s: f64::MAX, trials: 0, asked_s: 0.0 }
     }
@@ -32,7 +32,7 @@ impl Queue {
     }
 }
 
-impl Trial for Queue {
+impl Trial for QueueModel {
     fn run(&mut self, ask: Ask) -> Result<Observed, Stop> {
         self.trials += 1;
         self.asked_s += ask.duration.as_secs_f64();
@@ -95,7 +95,7 @@ fn the_capacity_of_a_noisy_queue_is_found_within_three_percent() {
     let truth = capacity_per_s(20_000.0, 2e-3);
     let mut covered = 0;
     for seed in 1..=12 {
-        let mut queue = Queue::new(seed, Service::Exponential { ns: 50_000.0 });
+        let mut queue = QueueModel::new(seed, Service::Exponential { ns: 50_000.0 });
         let found = search(&settings("p999=2ms"), &mut queue, &mut |_| {});
         assert_eq!(found.end, End::Found, "seed {seed}");
         let answer = found.answer.unwrap();
@@ -114,7 +114,7 @@ fn the_capacity_of_a_noisy_queue_is_found_within_three_percent() {
 
 #[test]
 fn a_set_service_time_is_found_within_three_percent_by_throughput_alone() {
-    let mut queue = Queue::new(3, Service::Fixed { ns: 100_000.0 });
+    let mut queue = QueueModel::new(3, Service::Fixed { ns: 100_000.0 });
     let found = search(&settings("p50=1s"), &mut queue, &mut |_| {});
     let answer = found.answer.unwrap().per_s();
     assert!((answer / 10_000.0 - 1.0).abs() < 0.03, "{answer} and not 10000");
@@ -122,7 +122,7 @@ fn a_set_service_time_is_found_within_three_percent_by_throughput_alone() {
 
 #[test]
 fn the_tightest_of_several_objectives_decides() {
-    let run = |slo| search(&settings(slo), &mut Queue::new(5, Service::Exponential { ns: 50_000.0 }), &mut |_| {});
+    let run = |slo| search(&settings(slo), &mut QueueModel::new(5, Service::Exponential { ns: 50_000.0 }), &mut |_| {});
     let (loose, both) = (run("p999=2ms"), run("p999=2ms,p50=100us"));
     // p50 at most 100 us while lambda is at most mu - ln(2) / 100 us = 13,069.
     let answer = both.answer.unwrap().per_s();
@@ -134,7 +134,7 @@ fn the_tightest_of_several_objectives_decides() {
 #[test]
 fn the_same_seed_gives_the_same_search() {
     let run = || {
-        let mut queue = Queue::new(9, Service::Exponential { ns: 50_000.0 });
+        let mut queue = QueueModel::new(9, Service::Exponential { ns: 50_000.0 });
         let found = search(&settings("p999=2ms"), &mut queue, &mut |_| {});
         found.steps.iter().map(|step| (step.ask.rate.per_s(), step.passed())).collect::<Vec<_>>()
     };
@@ -145,7 +145,7 @@ fn the_same_seed_gives_the_same_search() {
 
 #[test]
 fn lone_stalls_do_not_set_the_bracket() {
-    let mut queue = Queue::new(4, Service::Exponential { ns: 50_000.0 });
+    let mut queue = QueueModel::new(4, Service::Exponential { ns: 50_000.0 });
     queue.stall_every = 8;
     let found = search(&settings("p999=2ms"), &mut queue, &mut |_| {});
     let truth = capacity_per_s(20_000.0, 2e-3);
@@ -155,7 +155,7 @@ fn lone_stalls_do_not_set_the_bracket() {
 
 #[test]
 fn a_generator_that_is_the_limit_ends_the_search_as_such() {
-    let mut queue = Queue::new(1, Service::Exponential { ns: 50_000.0 });
+    let mut queue = QueueModel::new(1, Service::Exponential { ns: 50_000.0 });
     queue.generator_max_per_s = 5_000.0;
     let found = search(&settings("p999=2ms"), &mut queue, &mut |_| {});
     assert_eq!(found.end, End::GeneratorLimited("one thread is at 100 % CPU".to_owned()));
@@ -167,7 +167,7 @@ fn a_generator_that_is_the_limit_ends_the_search_as_such() {
 
 #[test]
 fn steps_reproduce_the_method_of_adding_a_fixed_rate() {
-    let mut queue = Queue::new(1, Service::Exponential { ns: 50_000.0 });
+    let mut queue = QueueModel::new(1, Service::Exponential { ns: 50_000.0 });
     let settings = SearchSettings { step: Some(Rate::new(1000.0)), ..settings("p999=2ms") };
     let found = search(&settings, &mut queue, &mut |_| {});
     let rates: Vec<f64> = found.steps.iter().map(|step| step.ask.rate.per_s()).collect();
@@ -179,7 +179,7 @@ fn steps_reproduce_the_method_of_adding_a_fixed_rate() {
 
 #[test]
 fn bounds_are_kept_at_both_ends() {
-    let mut queue = Queue::new(1, Service::Exponential { ns: 50_000.0 });
+    let mut queue = QueueModel::new(1, Service::Exponential { ns: 50_000.0 });
     let capped = SearchSettings { rate_max: Rate::new(3000.0), ..settings("p999=2ms") };
     let found = search(&capped, &mut queue, &mut |_| {});
     assert_eq!((found.end, found.answer), (End::KeptAtMax, Some(Rate::new(3000.0))));
@@ -192,14 +192,14 @@ fn bounds_are_kept_at_both_ends() {
 
 #[test]
 fn what_was_found_before_a_stop_is_kept() {
-    struct Breaks(Queue);
+    struct Breaks(QueueModel);
     impl Trial for Breaks {
         fn run(&mut self, ask: Ask) -> Result<Observed, Stop> {
             if ask.number == 4 { Err(Stop::Failed("refused".to_owned())) } else { self.0.run(ask) }
         }
     }
     let mut seen = 0;
-    let mut breaks = Breaks(Queue::new(1, Service::Exponential { ns: 50_000.0 }));
+    let mut breaks = Breaks(QueueModel::new(1, Service::Exponential { ns: 50_000.0 }));
     let found = search(&settings("p999=2ms"), &mut breaks, &mut |_| seen += 1);
     assert_eq!((found.end, seen), (End::Stopped(Stop::Failed("refused".to_owned())), 3));
     assert_eq!(found.answer, Some(Rate::new(4000.0)));

@@ -9,7 +9,7 @@ mod store;
 
 use base::clock::UnixMillis;
 use link::Link;
-use protocol::memcache::client::{self, Expect, Parsed, Place, Reply, ServerError};
+use protocol::memcache::client::{self, Expect, ParsedReply, Reply, ReplyPosition, ServerError};
 
 use super::place::{Login, ServerAddress};
 use super::reconnect::{ConnectSettings, Reconnecting, RequestError};
@@ -54,16 +54,16 @@ impl Memcached {
     ) -> Result<T, RequestError> {
         loop {
             let (reply, consumed) = match client::reply(self.link.input()) {
-                Parsed::Reply { reply, consumed } => (reply, consumed),
-                Parsed::Incomplete => {
+                ParsedReply::Reply { reply, consumed } => (reply, consumed),
+                ParsedReply::Incomplete => {
                     self.link.pump()?;
                     continue;
                 }
-                Parsed::Garbage(garbage) => {
+                ParsedReply::Garbage(garbage) => {
                     return Err(RequestError::Refused(format!("it sent an invalid reply: {garbage}")));
                 }
             };
-            if expect.place(&reply) == Place::Foreign {
+            if expect.place(&reply) == ReplyPosition::Foreign {
                 let garbage = client::Garbage::Unexpected;
                 return Err(RequestError::Refused(format!("it sent an invalid reply: {garbage}")));
             }

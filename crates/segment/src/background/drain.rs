@@ -13,7 +13,7 @@ use crate::core::store::Store;
 use crate::heap::segments::SegmentId;
 use crate::items::unpublished::{Plan, kill, note_ended, publish, unname, unpublished};
 use crate::items::write::rewrite::{Rewrite, copy_plan};
-use crate::layout::header::{Queue, SegmentHeader, State};
+use crate::layout::header::{EvictionQueue, SegmentHeader, SegmentState};
 use crate::layout::item::{DEAD, Layout};
 use crate::layout::key::{Key, Namespace};
 use crate::layout::slot::{FREQ_MAX, PROMOTE_FREQ, Slot};
@@ -25,7 +25,7 @@ use crate::values::parts::{freq_with_head, is_orphan};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
     /// To make room, from this queue.
-    Evict(Queue),
+    Evict(EvictionQueue),
     /// All its items have ended.
     Expire,
     /// Its namespace was flushed.
@@ -175,7 +175,7 @@ pub(super) fn run_drain(
         // checks again.
         return Some(drain);
     }
-    header.go(State::Quarantine);
+    header.go(SegmentState::Quarantine);
     background.quarantine.push((drain.id, store.epochs.now()));
     None
 }
@@ -200,11 +200,11 @@ fn drain_item(
         _ if !stands(store, &seen, drain.why, now) => None,
         _ if key.piece && is_orphan(store, &key) => None,
         Why::Expire | Why::Flush => None,
-        Why::Evict(Queue::Small) if freq >= promote_freq(layout.size, drain.mean_bytes) && room => {
-            Some((Queue::Main, Some(0)))
+        Why::Evict(EvictionQueue::Small) if freq >= promote_freq(layout.size, drain.mean_bytes) && room => {
+            Some((EvictionQueue::Main, Some(0)))
         }
-        Why::Evict(Queue::Main) if freq > 0 && room => {
-            Some((Queue::Main, Some(freq_of_next_round(freq, background.small_percent()))))
+        Why::Evict(EvictionQueue::Main) if freq > 0 && room => {
+            Some((EvictionQueue::Main, Some(freq_of_next_round(freq, background.small_percent()))))
         }
         Why::Evict(_) => None,
         Why::Compact => Some((header.queue(), None)),
@@ -239,7 +239,7 @@ fn relocate(
     store: &Store,
     key: &Key<'_>,
     seen: &FoundItem<'_>,
-    (why, queue, freq): (Why, Queue, Option<u64>),
+    (why, queue, freq): (Why, EvictionQueue, Option<u64>),
     now: UnixMillis,
 ) -> Step {
     let snap = Snap::of(store, seen);
@@ -311,7 +311,7 @@ fn remove(
     let ended = there.ended(store, now);
     let ghost = match ended {
         // A part never returns, so it leaves no ghost.
-        None => why == Why::Evict(Queue::Small) && !crate::layout::hidden_key::is_part(key),
+        None => why == Why::Evict(EvictionQueue::Small) && !crate::layout::hidden_key::is_part(key),
         Some(EndReason::Expired) => access(store, there.slot, address, there.meta(store)).0,
         Some(EndReason::Flushed) => false,
     };
@@ -395,7 +395,7 @@ impl Background {
     /// Drains one sealed segment from its first item to its last, as a compaction or as an eviction.
     pub(crate) fn drain_whole(&mut self, id: SegmentId, compact: bool, now: UnixMillis) {
         let store = std::sync::Arc::clone(&self.store);
-        self.begin(id, if compact { Why::Compact } else { Why::Evict(Queue::Small) });
+        self.begin(id, if compact { Why::Compact } else { Why::Evict(EvictionQueue::Small) });
         let drain = self.drain.take().expect("it was begun");
         assert!(run_drain(self, &store, drain, now, &mut || false).is_none(), "nobody holds it up");
     }
@@ -407,7 +407,7 @@ impl Background {
     /// thread writes to it.
     pub(crate) fn drain_for_model(&mut self, id: SegmentId, compact: bool, now: UnixMillis) {
         let store = std::sync::Arc::clone(&self.store);
-        let why = if compact { Why::Compact } else { Why::Evict(Queue::Small) };
+        let why = if compact { Why::Compact } else { Why::Evict(EvictionQueue::Small) };
         let mut drain = None;
         loop {
             // A walk that has to wait for a handle lets it run.

@@ -63,7 +63,7 @@ use crate::core::store::{Store, background_counters, space_totals, totals};
 use crate::durable::rebuild::Hand;
 use crate::heap::segments::SegmentId;
 use crate::index::growth::SplitScratch;
-use crate::layout::header::{Queue, State};
+use crate::layout::header::{EvictionQueue, SegmentState};
 use crate::layout::key::Namespace;
 use crate::values::free_queue::DeferredFree;
 pub use observe::{Evicted, EvictionObserver};
@@ -320,7 +320,7 @@ impl Background {
     /// Returns true if there is a segment to evict.
     fn has_queued(&self, store: &Store, namespace: u8) -> bool {
         let of = |queue| self.queues.count(of_pool(store, namespace), queue);
-        of(Queue::Small) + of(Queue::Main) > 0
+        of(EvictionQueue::Small) + of(EvictionQueue::Main) > 0
     }
 
     /// Selects the next segment to drain, if there is one.
@@ -333,9 +333,10 @@ impl Background {
             self.copied_in_a_row = 0;
             self.evicted_last = namespace;
             let pool = || of_pool(store, namespace);
-            let (small, main) = (self.queues.count(pool(), Queue::Small), self.queues.count(pool(), Queue::Main));
+            let (small, main) =
+                (self.queues.count(pool(), EvictionQueue::Small), self.queues.count(pool(), EvictionQueue::Main));
             let small_full = small * 100 > (small + main) * usize::from(self.small_percent());
-            let queue = if small_full || main == 0 { Queue::Small } else { Queue::Main };
+            let queue = if small_full || main == 0 { EvictionQueue::Small } else { EvictionQueue::Main };
             let first = self.queues.pop(store, pool(), queue);
             if let Some(id) = first.or_else(|| self.queues.pop(store, pool(), other(queue))) {
                 self.begin_drain(store, id, Why::Evict(store.segments.header(id).queue()));
@@ -357,7 +358,7 @@ impl Background {
                 self.deadness.end_round((count * store.segments.segment_bytes()) as u64);
             }
             let header = store.segments.header(id);
-            if header.state() != State::Sealed {
+            if header.state() != SegmentState::Sealed {
                 continue;
             }
             let namespace = header.namespace();
@@ -400,7 +401,7 @@ impl Background {
 
     fn begin_drain(&mut self, store: &Store, id: SegmentId, why: Why) {
         let header = store.segments.header(id);
-        header.go(State::Draining);
+        header.go(SegmentState::Draining);
         store.background.drained[why.number()].fetch_add(1, Relaxed);
         self.drain = Some(Drain::of(id, header, why, space_totals(store, header.namespace()).item_bytes_mean()));
     }
@@ -436,8 +437,8 @@ impl Background {
         gauges.oldest_created.store(self.queues.oldest(store).map_or(0, |created| created.0), Relaxed);
         gauges.small_percent.store(self.small_percent().into(), Relaxed);
         let all = || 0..Namespace::MAX as u8;
-        gauges.small_segments.store(self.queues.count(all(), Queue::Small) as u64, Relaxed);
-        gauges.main_segments.store(self.queues.count(all(), Queue::Main) as u64, Relaxed);
+        gauges.small_segments.store(self.queues.count(all(), EvictionQueue::Small) as u64, Relaxed);
+        gauges.main_segments.store(self.queues.count(all(), EvictionQueue::Main) as u64, Relaxed);
         gauges.quarantine_segments.store(self.quarantine.len() as u64, Relaxed);
         gauges.decommitted_segments.store(store.segments.decommitted_count() as u64, Relaxed);
     }
@@ -470,9 +471,9 @@ fn of_pool(store: &Store, namespace: u8) -> impl Iterator<Item = u8> + use<> {
     own.into_iter().chain(shared.into_iter().flatten())
 }
 
-fn other(queue: Queue) -> Queue {
+fn other(queue: EvictionQueue) -> EvictionQueue {
     match queue {
-        Queue::Small => Queue::Main,
-        Queue::Main => Queue::Small,
+        EvictionQueue::Small => EvictionQueue::Main,
+        EvictionQueue::Main => EvictionQueue::Small,
     }
 }

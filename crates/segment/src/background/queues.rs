@@ -7,7 +7,7 @@ use base::clock::UnixMillis;
 
 use crate::core::store::Store;
 use crate::heap::segments::SegmentId;
-use crate::layout::header::{Queue, State};
+use crate::layout::header::{EvictionQueue, SegmentState};
 use crate::layout::key::Namespace;
 
 /// Sealed segments in the order of their sealing. An entry names one life of a segment by its sequence; a segment
@@ -86,7 +86,7 @@ impl Queues {
     }
 
     /// Returns the number of segments in a queue of those namespaces.
-    pub(super) fn count(&self, namespaces: impl IntoIterator<Item = u8>, queue: Queue) -> usize {
+    pub(super) fn count(&self, namespaces: impl IntoIterator<Item = u8>, queue: EvictionQueue) -> usize {
         namespaces.into_iter().map(|namespace| self.counts[usize::from(namespace)][queue as usize]).sum()
     }
 
@@ -95,7 +95,7 @@ impl Queues {
         let header = store.segments.header(id);
         let queued = self.queued[id.0 as usize] == header.sequence();
         if queued {
-            debug_assert!(header.state() == State::Sealed);
+            debug_assert!(header.state() == SegmentState::Sealed);
             self.queued[id.0 as usize] = 0;
             self.counts[usize::from(header.namespace())][header.queue() as usize] -= 1;
         }
@@ -121,7 +121,7 @@ impl Queues {
         &mut self,
         store: &Store,
         namespaces: impl IntoIterator<Item = u8>,
-        queue: Queue,
+        queue: EvictionQueue,
     ) -> Option<SegmentId> {
         let queued = &self.queued;
         let mut oldest: Option<(u64, SegmentId, u8)> = None;

@@ -11,7 +11,7 @@ use crate::core::store::Store;
 use crate::durable::rebuild::flash::find_on_flash;
 use crate::durable::rebuild::{Rebuild, RebuildStep};
 use crate::heap::segments::SegmentId;
-use crate::layout::header::{SegmentHeader, State};
+use crate::layout::header::{SegmentHeader, SegmentState};
 use crate::layout::ttl::CLASS_NEVER;
 
 /// The number of items on flash that one slice finds, beside its other work: about 30 us.
@@ -96,7 +96,7 @@ impl Background {
             self.scan = (self.scan + 1) % taken;
             self.scanned_in_vain += 1;
             let header = store.segments.header(id);
-            let is_dead = header.state() == State::Sealed && header.dead_bytes() >= half;
+            let is_dead = header.state() == SegmentState::Sealed && header.dead_bytes() >= half;
             if is_dead
                 && header.class() == CLASS_NEVER
                 && header.sequence() >= store.flushed_before(header.namespace())
@@ -119,8 +119,8 @@ impl Background {
         let header = store.segments.header(id);
         let queued = self.queues.leave(store, id);
         debug_assert!(queued, "a segment of an earlier process is queued from the first slice on");
-        header.go(State::Draining);
-        header.go(State::Quarantine);
+        header.go(SegmentState::Draining);
+        header.go(SegmentState::Quarantine);
         self.evicted_last = namespace;
         self.quarantine.push((id, store.epochs.now()));
     }

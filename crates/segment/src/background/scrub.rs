@@ -28,8 +28,8 @@ use crate::core::lookup::{find, find_locked, item_in, key_at};
 use crate::core::store::{Store, is_sound};
 use crate::heap::segments::SegmentId;
 use crate::items::unpublished::{Orphan, kill, orphan_at, unname};
-use crate::layout::header::{SegmentHeader, State};
-use crate::layout::item::{DEAD, Kind, Layout};
+use crate::layout::header::{SegmentHeader, SegmentState};
+use crate::layout::item::{DEAD, ItemKind, Layout};
 use crate::layout::slot::Slot;
 use crate::values::deferred_free::remove_hidden;
 use crate::values::parts::{is_orphan, mark_parts};
@@ -158,7 +158,7 @@ impl Scrub {
             };
         }
         // A segment that is drained meanwhile is counted by the drain.
-        let is_same = header.state() == State::Sealed && header.sequence() == self.walk.sequence;
+        let is_same = header.state() == SegmentState::Sealed && header.sequence() == self.walk.sequence;
         let address = store.segments.start(id) + self.walk.at;
         match item_in(store, header, address) {
             Some(layout) if is_same => Ok((header, address, layout)),
@@ -227,7 +227,7 @@ impl Scrub {
     /// Checks one item and removes it if it is a piece or a part that no head named. Returns as [`Scrub::step`] does.
     fn sweep(&mut self, store: &Store) -> bool {
         let Ok((header, address, layout)) = self.next(store) else { return true };
-        if !layout.has(DEAD) && layout.is(Kind::Piece) {
+        if !layout.has(DEAD) && layout.is(ItemKind::Piece) {
             let key = key_at(store, header.namespace(), address, &layout);
             if is_orphan(store, &key) {
                 let counters = Background::counters(store);

@@ -46,15 +46,15 @@ pub(super) fn freq_of_next_round(freq: u64, small_percent: u8) -> u64 {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ShadowPlace {
     Small,
     Main,
     Ghost,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
-    place: Place,
+struct ShadowEntry {
+    place: ShadowPlace,
     freq: u8,
 }
 
@@ -64,7 +64,7 @@ struct Shadow {
     percent: u8,
     small_max: usize,
     items_max: usize,
-    entries: HashMap<u64, Entry>,
+    entries: HashMap<u64, ShadowEntry>,
     small: VecDeque<u64>,
     main: VecDeque<u64>,
     ghosts: VecDeque<u64>,
@@ -100,7 +100,7 @@ impl Shadow {
 
     fn ask(&mut self, hash: u64, asked: RequestKind) {
         let freq = match self.entries.get_mut(&hash) {
-            Some(entry) if entry.place != Place::Ghost => {
+            Some(entry) if entry.place != ShadowPlace::Ghost => {
                 if asked == RequestKind::Read {
                     entry.freq = (entry.freq + 1).min(FREQ_MAX);
                 }
@@ -113,7 +113,7 @@ impl Shadow {
             self.misses += 1.0;
         }
         // The old place of the ghost in the row of ghosts remains. It is skipped when it is reached.
-        self.entries.insert(hash, Entry { place: Place::Small, freq });
+        self.entries.insert(hash, ShadowEntry { place: ShadowPlace::Small, freq });
         self.small.push_back(hash);
         while self.small.len() + self.main.len() > self.items_max {
             self.evict();
@@ -125,10 +125,10 @@ impl Shadow {
             let Some(hash) = self.small.pop_front() else { return };
             let Some(entry) = self.entries.get_mut(&hash) else { return };
             if u64::from(entry.freq) >= PROMOTE_FREQ {
-                *entry = Entry { place: Place::Main, freq: 0 };
+                *entry = ShadowEntry { place: ShadowPlace::Main, freq: 0 };
                 self.main.push_back(hash);
             } else {
-                *entry = Entry { place: Place::Ghost, freq: 0 };
+                *entry = ShadowEntry { place: ShadowPlace::Ghost, freq: 0 };
                 self.ghosts.push_back(hash);
                 while self.ghosts.len() > self.items_max / 2 {
                     self.forget();
@@ -148,7 +148,7 @@ impl Shadow {
 
     fn forget(&mut self) {
         if let Some(hash) = self.ghosts.pop_front()
-            && self.entries.get(&hash).is_some_and(|entry| entry.place == Place::Ghost)
+            && self.entries.get(&hash).is_some_and(|entry| entry.place == ShadowPlace::Ghost)
         {
             self.entries.remove(&hash);
         }
@@ -224,7 +224,7 @@ impl Shadows {
 
     /// The memory of all shadows, in bytes: entries with a quarter of the table free, and the rows.
     pub(crate) const BYTES_MAX: u64 =
-        (SHARES.len() * ITEMS_MAX * (4 * size_of::<(u64, Entry)>() + 3 * size_of::<u64>())) as u64;
+        (SHARES.len() * ITEMS_MAX * (4 * size_of::<(u64, ShadowEntry)>() + 3 * size_of::<u64>())) as u64;
 }
 
 #[cfg(all(test, not(shuttle)))]
@@ -281,7 +281,7 @@ mod tests {
             assert!(shadow.entries.len() <= 150);
         }
         let placed = |place| shadow.entries.values().filter(|entry| entry.place == place).count();
-        assert!(placed(Place::Ghost) <= shadow.ghosts.len());
-        assert_eq!((placed(Place::Small), placed(Place::Main)), (shadow.small.len(), shadow.main.len()));
+        assert!(placed(ShadowPlace::Ghost) <= shadow.ghosts.len());
+        assert_eq!((placed(ShadowPlace::Small), placed(ShadowPlace::Main)), (shadow.small.len(), shadow.main.len()));
     }
 }

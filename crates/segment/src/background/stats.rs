@@ -10,7 +10,7 @@ use crate::core::store::{Store, space_totals, totals};
 use crate::durable::rebuild::rebuild_progress;
 use crate::heap::segments::SegmentId;
 use crate::index::{GROUP_BYTES, GROUP_SLOTS};
-use crate::layout::header::{STATES, State};
+use crate::layout::header::{STATES, SegmentState};
 use crate::layout::key::Namespace;
 
 /// A store's figures at one moment. Counts run since the start; sizes are bytes.
@@ -168,7 +168,7 @@ impl Store {
             census.segments[header.state() as usize] += 1;
             census.dead_bytes += u64::from(header.dead_bytes());
         }
-        census.segments[State::Free as usize] += self.segments.fresh_count() as u64;
+        census.segments[SegmentState::Free as usize] += self.segments.fresh_count() as u64;
         census
     }
 
@@ -182,8 +182,9 @@ impl Store {
         let Census { segments, dead_bytes } = *census;
         let totals = totals(self);
         let groups = self.index.groups() as u64;
-        let used =
-            segments.iter().sum::<u64>() - segments[State::Free as usize] - segments[State::Decommitted as usize];
+        let used = segments.iter().sum::<u64>()
+            - segments[SegmentState::Free as usize]
+            - segments[SegmentState::Decommitted as usize];
         let gauges = &self.background;
         let oldest = gauges.oldest_created.load(Relaxed);
         let rebuild = rebuild_progress(self).unwrap_or_default();
@@ -263,7 +264,7 @@ impl Store {
         let (mut keys, mut settled) = (0, true);
         for id in 0..self.segments.high_water() {
             let header = self.segments.header(SegmentId(id as u32));
-            let is_used = matches!(header.state(), State::Open | State::Sealed | State::Draining);
+            let is_used = matches!(header.state(), SegmentState::Open | SegmentState::Sealed | SegmentState::Draining);
             if !is_used || header.namespace() != space {
                 continue;
             }

@@ -9,7 +9,7 @@ use crate::core::store::Store;
 use crate::items::unpublished::{kill, unname};
 use crate::layout::hidden_key::{ANCHOR, part_of};
 use crate::layout::key::Key;
-use crate::layout::parts_head::Head;
+use crate::layout::parts_head::PartsHead;
 use crate::layout::slot::Slot;
 use crate::values::deferred_free::free_orphan;
 use crate::values::parts::{each_part, is_head, owner_of};
@@ -32,7 +32,7 @@ impl Background {
         };
         let (address, layout) = found.what;
         let seen = FoundItem { word: found.word, slot: found.slot, address, layout };
-        let head = Head::of(layout.value(&store.segments.heap, address)).expect("it was looked at");
+        let head = PartsHead::of(layout.value(&store.segments.heap, address)).expect("it was looked at");
         // A part that no head names any more is removed alone.
         if part != ANCHOR && each_part(store, namespace, head, &mut |there| there != part) {
             return Some(());

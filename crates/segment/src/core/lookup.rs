@@ -10,10 +10,10 @@ use crate::core::snap::Snap;
 use crate::core::store::{Store, is_sound, large_ref};
 use crate::heap::segments::SegmentId;
 use crate::index::{Hash, SlotHit};
-use crate::layout::header::{Queue, SegmentHeader};
-use crate::layout::item::{CAS_FIELD, EXPIRY, Kind, Layout, META, META_FETCHED, META_STALE, NUM, meta_secs};
+use crate::layout::header::{EvictionQueue, SegmentHeader};
+use crate::layout::item::{CAS_FIELD, EXPIRY, ItemKind, Layout, META, META_FETCHED, META_STALE, NUM, meta_secs};
 use crate::layout::key::{Key, Namespace};
-use crate::layout::parts_head::Head;
+use crate::layout::parts_head::PartsHead;
 use crate::layout::raw::Word64;
 use crate::layout::slot::Slot;
 
@@ -60,7 +60,7 @@ fn matches(store: &Store, key: &Key<'_>, slot: Slot) -> Option<(usize, Layout)> 
     }
     let layout = Layout::read(&store.segments.heap, address);
     let same = layout.key_len == key.bytes.len()
-        && layout.is(Kind::Piece) == key.piece
+        && layout.is(ItemKind::Piece) == key.piece
         && layout.key(&store.segments.heap, address) == key.bytes;
     same.then_some((address, layout))
 }
@@ -140,9 +140,9 @@ impl FoundItem<'_> {
         let (heap, layout, address) = (&store.segments.heap, &self.layout, self.address);
         if layout.has(NUM) {
             Value::Integer(layout.number(heap, address).load(Acquire))
-        } else if layout.is(Kind::Plain) {
+        } else if layout.is(ItemKind::Plain) {
             Value::Bytes(layout.value(heap, address))
-        } else if layout.is(Kind::Head) {
+        } else if layout.is(ItemKind::Head) {
             Value::Large(large_ref(layout.value(heap, address)))
         } else {
             typed(layout.value(heap, address))
@@ -199,9 +199,9 @@ impl FoundItem<'_> {
     pub(crate) fn object_at(&self, store: &Store) -> Option<u64> {
         let value = || self.layout.value(&store.segments.heap, self.address);
         match self.layout.kind() {
-            Kind::Head => Some(large_ref(value()).object),
-            Kind::Typed => Head::of(value()).map(|head| head.object),
-            Kind::Plain | Kind::Piece => None,
+            ItemKind::Head => Some(large_ref(value()).object),
+            ItemKind::Typed => PartsHead::of(value()).map(|head| head.object),
+            ItemKind::Plain | ItemKind::Piece => None,
         }
     }
 }
@@ -217,7 +217,7 @@ pub(crate) fn access(store: &Store, slot: Slot, address: usize, meta: Option<u32
         }
         None => {
             let header = store.segments.header_of(address);
-            (slot.freq() > 0 || header.queue() == Queue::Main, header.created())
+            (slot.freq() > 0 || header.queue() == EvictionQueue::Main, header.created())
         }
     }
 }
@@ -254,7 +254,7 @@ pub(crate) fn matches_unverified(
     let address = slot.address();
     let layout = item_in(store, header, address)?;
     let same = layout.key_len == key.bytes.len()
-        && layout.is(Kind::Piece) == key.piece
+        && layout.is(ItemKind::Piece) == key.piece
         && layout.key(&store.segments.heap, address) == key.bytes;
     (same && is_sound(store, address, &layout)).then_some((address, layout))
 }
@@ -291,7 +291,7 @@ pub(crate) fn hash_at(store: &Store, namespace: u8, address: usize, layout: &Lay
 pub(crate) fn key_at<'s>(store: &'s Store, namespace: u8, address: usize, layout: &Layout) -> Key<'s> {
     let bytes = layout.key(&store.segments.heap, address);
     match layout.kind() {
-        Kind::Piece => store.hasher.piece(namespace, bytes),
+        ItemKind::Piece => store.hasher.piece(namespace, bytes),
         _ => store.hasher.key(Namespace(namespace), bytes),
     }
 }
@@ -307,7 +307,7 @@ pub(crate) fn item_of_hash(
     let address = slot.address();
     let header = store.segments.named(slot).filter(|header| header.namespace() == namespace)?;
     let layout = item_in(store, header, address)?;
-    let is_its = layout.is(Kind::Piece) == piece && hash_at(store, namespace, address, &layout) == hash;
+    let is_its = layout.is(ItemKind::Piece) == piece && hash_at(store, namespace, address, &layout) == hash;
     (is_its && is_trusted(store, header, address, &layout)).then_some((address, layout))
 }
 

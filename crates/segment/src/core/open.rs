@@ -17,7 +17,7 @@ use crate::core::room::{Whose, open_max_of, take_segment};
 use crate::core::store::Store;
 use crate::heap::config::OPEN_MAX;
 use crate::heap::segments::SegmentId;
-use crate::layout::header::{Queue, SegmentHeader, kind_of};
+use crate::layout::header::{EvictionQueue, SegmentHeader, kind_of};
 use crate::layout::item::{FILLER, FILLER_BYTES};
 use crate::layout::raw::Reserved;
 use crate::layout::ttl;
@@ -28,7 +28,7 @@ struct Open {
     id: SegmentId,
     namespace: u8,
     class: u8,
-    queue: Queue,
+    queue: EvictionQueue,
     sequence: u64,
     /// Bytes reserved so far.
     written: usize,
@@ -52,7 +52,7 @@ pub(crate) struct OpenTable {
 pub(crate) struct Want {
     pub(crate) namespace: u8,
     pub(crate) class: u8,
-    pub(crate) queue: Queue,
+    pub(crate) queue: EvictionQueue,
     /// A multiple of 4, in bytes.
     pub(crate) size: usize,
     pub(crate) align8: bool,

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 
 use crate::core::lookup::{hash_at, item_in};
 use crate::core::store::{Store, is_sound};
-use crate::layout::header::State;
+use crate::layout::header::SegmentState;
 use crate::layout::item::DEAD;
 use crate::layout::persistent::{MOVING, Moving};
 use crate::layout::slot::Slot;
@@ -65,7 +65,7 @@ pub(crate) fn end_moves_of_before(store: &Store) {
 
 /// Returns true if an undamaged live item with this tag is at an address.
 fn lives_in_memory(store: &Store, address: usize, tag: u16) -> bool {
-    let Some(header) = store.segments.header_at(address).filter(|header| header.state() == State::Sealed) else {
+    let Some(header) = store.segments.header_at(address).filter(|header| header.state() == SegmentState::Sealed) else {
         return false;
     };
     item_in(store, header, address).is_some_and(|layout| {

@@ -1,7 +1,7 @@
 //! The creation of a store that has a second tier.
 //!
 //! ```text
-//!   TierGround::lay ──room──> the tier is made on it ──TierGround::store──> the store, with the tier
+//!   TierBacking::lay ──room──> the tier is made on it ──TierBacking::store──> the store, with the tier
 //! ```
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::tier::{Tier, TierPlan};
 
 /// A store that is complete except for its second tier.
 #[derive(Debug)]
-pub struct TierGround {
+pub struct TierBacking {
     config: StoreConfig,
     geometry: Geometry,
     ground: Ground,
@@ -26,7 +26,7 @@ pub struct TierGround {
     regions: usize,
 }
 
-impl TierGround {
+impl TierBacking {
     /// Returns the memory of a store whose index has a fixed size, which a resize does not change. It lies in an
     /// existing or new file, or in memory of the process.
     ///

@@ -29,7 +29,7 @@ use crate::core::lookup::{hash_at, item_of};
 use crate::core::store::Store;
 use crate::heap::segments::SegmentId;
 use crate::index::repair;
-use crate::layout::header::State;
+use crate::layout::header::SegmentState;
 use crate::layout::slot::Slot;
 
 /// The result of the pass at a slot.
@@ -48,7 +48,7 @@ pub(crate) fn begin_verification(store: &Store) {
     store.unverified.store(true, SeqCst);
     for id in (0..store.segments.high_water() as u32).map(SegmentId) {
         let header = store.segments.header(id);
-        if header.state() == State::Sealed {
+        if header.state() == SegmentState::Sealed {
             header.set_unverified(true);
         }
     }

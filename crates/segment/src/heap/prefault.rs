@@ -26,11 +26,11 @@ const STEP_BYTES: usize = 2 << 20;
 /// and a [`crate::Populator`].
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
-    state: Mutex<State>,
+    state: Mutex<PrefaultState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PrefaultState {
     heap_done: usize,
     index_done: usize,
     index_wanted: usize,
@@ -120,7 +120,7 @@ impl Ahead {
     }
 }
 
-impl State {
+impl PrefaultState {
     fn step_index(&mut self, index: &Index) -> bool {
         let (map, wanted) = (index.map(), self.index_wanted);
         if self.index_done < wanted {

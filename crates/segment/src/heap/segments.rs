@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use base::clock::UnixMillis;
 
 use crate::heap::config::Geometry;
-use crate::layout::header::{SegmentHeader, State};
+use crate::layout::header::{SegmentHeader, SegmentState};
 use crate::layout::persistent::KeptPage;
 use crate::layout::raw::{Array, Heap, Word32};
 use crate::layout::slot::Slot;
@@ -90,9 +90,9 @@ impl Segments {
         let mut sealed = Vec::new();
         for id in (0..next).rev().map(SegmentId) {
             match self.header(id).state() {
-                State::Free => self.push_free(id),
-                State::Sealed => sealed.push(id),
-                State::Decommitted => self.push_decommitted(id),
+                SegmentState::Free => self.push_free(id),
+                SegmentState::Sealed => sealed.push(id),
+                SegmentState::Decommitted => self.push_decommitted(id),
                 state => unreachable!("{state:?} was made Sealed or Free"),
             }
         }
@@ -201,7 +201,7 @@ impl Segments {
     /// Takes a segment from the free list out of use, and then returns its memory. The order ensures that no segment in
     /// use is without memory.
     pub(crate) fn decommit(&self, id: SegmentId) {
-        self.header(id).go(State::Decommitted);
+        self.header(id).go(SegmentState::Decommitted);
         // This is refused only for locked memory, which is then counted twice, within the stated constant.
         let _ = self.heap.map().release(self.start(id), self.segment_bytes());
         self.push_decommitted(id);
@@ -223,7 +223,7 @@ impl Segments {
         // If the kernel cannot populate, the first write faults instead.
         let _ = map.populate(self.start(id), self.segment_bytes());
         self.decommitted_count.fetch_sub(1, Relaxed);
-        self.header(id).go(State::Free);
+        self.header(id).go(SegmentState::Free);
         self.push_free(id);
         true
     }
@@ -234,14 +234,14 @@ impl Segments {
 
     /// Puts a segment in state Free on the free list.
     pub(crate) fn push_free(&self, id: SegmentId) {
-        debug_assert!(self.header(id).state() == State::Free);
+        debug_assert!(self.header(id).state() == SegmentState::Free);
         self.free.give(&self.headers, id.0);
     }
 
     /// Seals a segment: from here on the background decides when it is drained.
     pub(crate) fn seal(&self, id: SegmentId) {
         let header = self.header(id);
-        header.go(State::Sealed);
+        header.go(SegmentState::Sealed);
         self.sealed.push(&self.headers, id.0);
     }
 

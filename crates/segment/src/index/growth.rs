@@ -22,7 +22,7 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::room::Spot;
-use super::{BUCKET_SLOTS, GROUP_SLOTS, Hash, Index, Place, STRIPES, StripeGuard};
+use super::{BUCKET_SLOTS, GROUP_SLOTS, Hash, Index, STRIPES, SlotPlace, StripeGuard};
 use crate::layout::raw::Word64;
 use crate::layout::slot::Slot;
 
@@ -130,14 +130,14 @@ pub(super) const CHANGED_GROUPS_MAX: usize = 3;
 
 impl Index {
     #[inline(always)]
-    pub(super) fn place(&self, growth: Growth, hash: Hash) -> Place {
+    pub(super) fn place(&self, growth: Growth, hash: Hash) -> SlotPlace {
         let group = group_of(hash.group_hash(), growth.groups());
-        if growth.is_changing() { self.place_in_change(growth, hash, group) } else { Place { group, then: None } }
+        if growth.is_changing() { self.place_in_change(growth, hash, group) } else { SlotPlace { group, then: None } }
     }
 
     /// Returns the place of a key of old group `group`.
     #[cold]
-    fn place_in_change(&self, growth: Growth, hash: Hash, group: usize) -> Place {
+    fn place_in_change(&self, growth: Growth, hash: Hash, group: usize) -> SlotPlace {
         let (next, cursor) = (group_of(hash.group_hash(), self.groups_next.load(Relaxed) as usize), growth.cursor());
         // Growth goes by the old groups, downwards; a shrink by the new ones, upwards.
         let (moved, moving) = if growth.is_shrinking() {
@@ -146,7 +146,7 @@ impl Index {
             (group >= cursor, group + 1 == cursor)
         };
         let both = moving && next != group;
-        Place { group: if moved { next } else { group }, then: both.then_some(next) }
+        SlotPlace { group: if moved { next } else { group }, then: both.then_some(next) }
     }
 
     /// Returns the group that a writer has to lock: a group that is about to be split counts as old until it is split.

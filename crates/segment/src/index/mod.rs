@@ -142,7 +142,7 @@ pub(crate) struct SlotHit<'i, T> {
 /// The groups to search for a key: its group and, while that group is being split, the one that the key may have moved
 /// to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct SlotPlace {
     group: usize,
     then: Option<usize>,
 }
@@ -280,7 +280,12 @@ impl Index {
     }
 
     #[inline(always)]
-    fn scan_place<T>(&self, place: Place, hash: Hash, matches: &impl Fn(Slot) -> Option<T>) -> Option<SlotHit<'_, T>> {
+    fn scan_place<T>(
+        &self,
+        place: SlotPlace,
+        hash: Hash,
+        matches: &impl Fn(Slot) -> Option<T>,
+    ) -> Option<SlotHit<'_, T>> {
         match self.scan(place.group, hash, matches) {
             None => place.then.and_then(|then| self.scan(then, hash, matches)),
             found => found,
@@ -332,7 +337,7 @@ impl Index {
 
     /// Returns how often a slot was displaced in the groups of the place: the sum of their counts, none of which ever
     /// falls.
-    fn moves(&self, place: Place) -> u32 {
+    fn moves(&self, place: SlotPlace) -> u32 {
         let of = |group: usize| self.stripe(group).moves.load(Acquire);
         of(place.group).wrapping_add(place.then.map_or(0, of))
     }

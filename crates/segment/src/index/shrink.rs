@@ -136,13 +136,13 @@ mod tests {
     }
 
     /// A recorder of items that lose their slots, with the index that they are still in then.
-    struct Told<'i> {
+    struct ShrinkReports<'i> {
         hashes: &'i [Hash],
         index: &'i Index,
         told: RefCell<Vec<Slot>>,
     }
 
-    impl Keys for Told<'_> {
+    impl Keys for ShrinkReports<'_> {
         fn group_hash(&self, slot: Slot) -> Option<u32> {
             Some(self.hashes[slot.address() / 4].group_hash())
         }
@@ -168,7 +168,7 @@ mod tests {
         let before = count();
         let (mut scratch, mut dropped) = (SplitScratch::new(), 0);
         index.begin_shrink(2);
-        let keys = Told { hashes: &hashes, index: &index, told: RefCell::default() };
+        let keys = ShrinkReports { hashes: &hashes, index: &index, told: RefCell::default() };
         let mut done = false;
         while !done {
             done = index.merge_next(&mut scratch, &keys).expect("no locks");

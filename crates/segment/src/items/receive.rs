@@ -27,7 +27,7 @@ use crate::core::store::{Store, write_sum};
 use crate::heap::samples::RequestKind;
 use crate::items::unpublished::{Content, Plan, Unpublished, no_place, note_ended, publish, unpublished};
 use crate::layout::header::SegmentHeader;
-use crate::layout::item::{FILLER, FILLER_BYTES, Kind};
+use crate::layout::item::{FILLER, FILLER_BYTES, ItemKind};
 use crate::layout::key::Key;
 use crate::values::writer::LargeWriter;
 
@@ -133,7 +133,7 @@ impl Receiver<'_, '_> {
         }
         let room = Content::Room { bytes: value_bytes, tail: tail_bytes };
         let expire = self.guard.store.spaces.expire(key.namespace, put.expire, self.guard.now);
-        let plan = Plan { expire, ..Plan::of(put, Kind::Plain, room) };
+        let plan = Plan { expire, ..Plan::of(put, ItemKind::Plain, room) };
         begin_arrival(self.guard, key, &plan, value_bytes + tail_bytes)
     }
 

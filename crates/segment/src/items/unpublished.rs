@@ -22,12 +22,12 @@ use crate::core::open::{OpenTable, Want};
 use crate::core::room::are_apart;
 use crate::core::store::{LARGE_REF_BYTES, Store, index_is_loaded, large_ref, totals, write_sum};
 use crate::index::Locked;
-use crate::layout::header::{Queue, SegmentHeader};
+use crate::layout::header::{EvictionQueue, SegmentHeader};
 use crate::layout::item::{
-    CAS_FIELD, CAS_TAKEN, CLIENT_FLAGS, DEAD, EXPIRY, FILLER_BYTES, Kind, Layout, META, NUM, needs_align8,
+    CAS_FIELD, CAS_TAKEN, CLIENT_FLAGS, DEAD, EXPIRY, FILLER_BYTES, ItemKind, Layout, META, NUM, needs_align8,
 };
 use crate::layout::key::{Key, Namespace};
-use crate::layout::parts_head::{Head, object_of};
+use crate::layout::parts_head::{PartsHead, object_of};
 use crate::layout::raw::Reserved;
 use crate::layout::slot::{GHOST_FREQ, Slot};
 use crate::layout::ttl;
@@ -48,7 +48,7 @@ pub(crate) enum Content<'v> {
 /// All of a new item except its key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan<'v> {
-    pub(crate) kind: Kind,
+    pub(crate) kind: ItemKind,
     pub(crate) content: Content<'v>,
     pub(crate) client_flags: u32,
     pub(crate) expire: Expire,
@@ -57,7 +57,7 @@ pub(crate) struct Plan<'v> {
     /// True if a client knows the token, so that it has to stay exact.
     pub(crate) taken: bool,
     pub(crate) meta: Option<u32>,
-    pub(crate) queue: Queue,
+    pub(crate) queue: EvictionQueue,
 }
 
 /// A new item that no slot names yet.
@@ -84,22 +84,22 @@ impl Unpublished {
 
 impl<'v> Plan<'v> {
     /// Returns a new item without flags or expiry, with a token that no client knows.
-    pub(crate) fn bare(kind: Kind, content: Content<'v>) -> Self {
-        let (expire, queue) = (Expire::Never, Queue::Small);
+    pub(crate) fn bare(kind: ItemKind, content: Content<'v>) -> Self {
+        let (expire, queue) = (Expire::Never, EvictionQueue::Small);
         Self { kind, content, client_flags: 0, expire, token: None, taken: false, meta: None, queue }
     }
 
     /// Returns the new item that a put requests, regardless of an existing item.
-    pub(crate) fn of(put: &Put<'_>, kind: Kind, content: Content<'v>) -> Self {
+    pub(crate) fn of(put: &Put<'_>, kind: ItemKind, content: Content<'v>) -> Self {
         let Put { client_flags, expire, token, want_token: taken, .. } = *put;
-        Self { kind, content, client_flags, expire, token, taken, meta: None, queue: Queue::Small }
+        Self { kind, content, client_flags, expire, token, taken, meta: None, queue: EvictionQueue::Small }
     }
 
     /// Returns the object that this item is the head of.
     pub(crate) fn object(&self) -> Option<u64> {
         match (self.kind, self.content) {
-            (Kind::Head, Content::Bytes(value, _)) => Some(large_ref(value).object),
-            (Kind::Typed, Content::Bytes(a, b)) => object_of(a, b),
+            (ItemKind::Head, Content::Bytes(value, _)) => Some(large_ref(value).object),
+            (ItemKind::Typed, Content::Bytes(a, b)) => object_of(a, b),
             _ => None,
         }
     }
@@ -297,10 +297,10 @@ pub(crate) fn kill(store: &Store, counters: &Counters, address: usize, layout: &
     let namespace = header.namespace();
     header.note_dead(layout.size);
     counters.note_removed(namespace, layout.size);
-    if layout.is(Kind::Plain) {
+    if layout.is(ItemKind::Plain) {
         return None;
     }
-    if layout.is(Kind::Piece) {
+    if layout.is(ItemKind::Piece) {
         header.note_dead_hidden();
         counters.note_hidden_removed(namespace);
     }
@@ -311,15 +311,15 @@ pub(crate) fn kill(store: &Store, counters: &Counters, address: usize, layout: &
 pub(crate) fn orphan_at(store: &Store, address: usize, layout: &Layout) -> Option<Orphan> {
     let (heap, namespace) = (&store.segments.heap, store.segments.header_of(address).namespace());
     match layout.kind() {
-        Kind::Head if layout.value_len == LARGE_REF_BYTES && !layout.has(NUM) => {
+        ItemKind::Head if layout.value_len == LARGE_REF_BYTES && !layout.has(NUM) => {
             Some(Orphan::Pieces { namespace, large: large_ref(layout.value(heap, address)) })
         }
-        Kind::Typed if !layout.has(NUM) => {
+        ItemKind::Typed if !layout.has(NUM) => {
             let value = layout.value(heap, address);
-            Head::of(value)?;
+            PartsHead::of(value)?;
             Some(Orphan::Parts { namespace, address: layout.value_address(address), bytes: value.len() })
         }
-        Kind::Plain | Kind::Piece | Kind::Head | Kind::Typed => None,
+        ItemKind::Plain | ItemKind::Piece | ItemKind::Head | ItemKind::Typed => None,
     }
 }
 

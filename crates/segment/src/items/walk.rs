@@ -346,7 +346,7 @@ impl Walks<'_, '_> {
             return;
         }
         let seen = FoundItem { word, slot, address, layout };
-        if seen.layout.kind() != crate::layout::item::Kind::Piece && seen.ended(store, self.guard.now).is_none() {
+        if seen.layout.kind() != crate::layout::item::ItemKind::Piece && seen.ended(store, self.guard.now).is_none() {
             visit(Namespace(of), &seen.item(store));
         }
     }

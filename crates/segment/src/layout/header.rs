@@ -36,7 +36,7 @@ pub(crate) const TOKEN_OFFSET_BITS: u32 = 18;
 /// The state of a segment in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub(crate) enum State {
+pub(crate) enum SegmentState {
     /// Empty, and on the free list.
     Free = 0,
     /// One handle appends to it.
@@ -52,12 +52,18 @@ pub(crate) enum State {
 }
 
 /// Every state, in the order of its number.
-pub(crate) const STATES: [State; 6] =
-    [State::Free, State::Open, State::Sealed, State::Draining, State::Quarantine, State::Decommitted];
+pub(crate) const STATES: [SegmentState; 6] = [
+    SegmentState::Free,
+    SegmentState::Open,
+    SegmentState::Sealed,
+    SegmentState::Draining,
+    SegmentState::Quarantine,
+    SegmentState::Decommitted,
+];
 
 /// Returns true for the edges of the picture, and no others.
-pub(crate) fn can(from: State, to: State) -> bool {
-    use State::{Decommitted, Draining, Free, Open, Quarantine, Sealed};
+pub(crate) fn can(from: SegmentState, to: SegmentState) -> bool {
+    use SegmentState::{Decommitted, Draining, Free, Open, Quarantine, Sealed};
     matches!(
         (from, to),
         (Free, Open | Decommitted)
@@ -71,7 +77,7 @@ pub(crate) fn can(from: State, to: State) -> bool {
 
 /// The eviction queue of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Queue {
+pub(crate) enum EvictionQueue {
     /// New items: first in, first out. The few that were read again move to the main queue.
     Small = 0,
     /// Items that were read again.
@@ -119,7 +125,7 @@ const UNVERIFIED: u32 = 1 << 15;
 const NAMESPACE_MASK: u8 = 0x7f;
 
 /// Encodes the kind of a segment in one word: the items that it takes, and whether lookups verify them from the start.
-pub(crate) fn kind_of(class: u8, namespace: u8, queue: Queue, is_unverified: bool) -> u32 {
+pub(crate) fn kind_of(class: u8, namespace: u8, queue: EvictionQueue, is_unverified: bool) -> u32 {
     let mark = if is_unverified { UNVERIFIED } else { 0 };
     u32::from(class) | u32::from(namespace) << 8 | (queue as u32) << 16 | mark
 }
@@ -128,12 +134,12 @@ const _: () = assert!(crate::Namespace::MAX <= NAMESPACE_MASK as usize);
 const _: () = assert!(size_of::<SegmentHeader>() == 128 && std::mem::offset_of!(SegmentHeader, written) == 64);
 
 impl SegmentHeader {
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> SegmentState {
         STATES[self.state.load(Acquire) as usize]
     }
 
     /// Changes the state along an edge of the picture. Panics if there is no such edge.
-    pub(crate) fn go(&self, to: State) {
+    pub(crate) fn go(&self, to: SegmentState) {
         let from = self.state();
         assert!(can(from, to), "a segment cannot go from {from:?} to {to:?}");
         self.state.store(to as u32, Release);
@@ -146,12 +152,12 @@ impl SegmentHeader {
         self.created_ms.store(created.0, Relaxed);
         self.kind.store(kind, Relaxed);
         self.latest_ms.store(0, Relaxed);
-        self.go(State::Open);
+        self.go(SegmentState::Open);
     }
 
     /// Returns true if it was never taken.
     pub(crate) fn is_pristine(&self) -> bool {
-        self.state() == State::Free && self.generation.load(Relaxed) == 0
+        self.state() == SegmentState::Free && self.generation.load(Relaxed) == 0
     }
 
     /// Returns all words that are 0 in a segment without items.
@@ -171,7 +177,7 @@ impl SegmentHeader {
         sequence != 0
             && self.sequence() == sequence
             && self.has_state()
-            && matches!(self.state(), State::Sealed | State::Draining)
+            && matches!(self.state(), SegmentState::Sealed | SegmentState::Draining)
     }
 
     /// Checks that the header has a state that a process can leave.
@@ -187,11 +193,11 @@ impl SegmentHeader {
         if let Some((_, what)) = faults.iter().find(|(is_so, _)| *is_so) {
             return Err(what);
         }
-        let holds = matches!(self.state(), State::Open | State::Sealed | State::Draining);
+        let holds = matches!(self.state(), SegmentState::Open | SegmentState::Sealed | SegmentState::Draining);
         if holds && self.sequence() == 0 {
             return Err("it holds items and has no sequence");
         }
-        if matches!(self.state(), State::Free | State::Decommitted) && written > 0 {
+        if matches!(self.state(), SegmentState::Free | SegmentState::Decommitted) && written > 0 {
             return Err("it is free and was written to");
         }
         // Only the counts are invalid, not the items: they are recounted from the items.
@@ -203,14 +209,14 @@ impl SegmentHeader {
 
     /// Returns true if an ended process was writing to it, or receiving into it.
     pub(crate) fn was_written_to(&self) -> bool {
-        self.state() == State::Open || (self.state() == State::Sealed && self.arrivals.load(Relaxed) > 0)
+        self.state() == SegmentState::Open || (self.state() == SegmentState::Sealed && self.arrivals.load(Relaxed) > 0)
     }
 
     /// Requests another walk over its items: their slots have changed while it had no owner.
     pub(crate) fn walk_again(&self) {
         self.arrivals.store(1, Relaxed);
-        if matches!(self.state(), State::Draining | State::Quarantine) {
-            self.state.store(State::Sealed as u32, Release);
+        if matches!(self.state(), SegmentState::Draining | SegmentState::Quarantine) {
+            self.state.store(SegmentState::Sealed as u32, Release);
         }
     }
 
@@ -220,14 +226,14 @@ impl SegmentHeader {
         self.arrivals.store(0, Relaxed);
         self.set_unverified(false);
         match self.state() {
-            State::Draining => self.state.store(State::Sealed as u32, Release),
-            State::Quarantine => self.free(),
-            State::Free => {
+            SegmentState::Draining => self.state.store(SegmentState::Sealed as u32, Release),
+            SegmentState::Quarantine => self.free(),
+            SegmentState::Free => {
                 for word in self.counts() {
                     word.store(0, Relaxed);
                 }
             }
-            State::Open | State::Sealed | State::Decommitted => {}
+            SegmentState::Open | SegmentState::Sealed | SegmentState::Decommitted => {}
         }
     }
 
@@ -240,7 +246,7 @@ impl SegmentHeader {
             word.store(0, Relaxed);
         }
         self.generation.store((self.generation.load(Relaxed) + 1) & 0x00ff_ffff, Relaxed);
-        self.state.store(State::Free as u32, Release);
+        self.state.store(SegmentState::Free as u32, Release);
     }
 
     /// Seals a segment whose writer is gone. It has `live_items` live items, of which `hidden` are hidden, and
@@ -251,7 +257,7 @@ impl SegmentHeader {
         self.hidden.store(hidden, Relaxed);
         self.dead_hidden.store(0, Relaxed);
         self.dead_bytes.store(dead_bytes, Relaxed);
-        self.state.store(State::Sealed as u32, Release);
+        self.state.store(SegmentState::Sealed as u32, Release);
     }
 
     /// Seals a segment whose items are still to be found, so that none counts as live yet. Each live item is added by
@@ -275,7 +281,7 @@ impl SegmentHeader {
             word.store(0, Relaxed);
         }
         self.generation.store((self.generation.load(Relaxed) + 1) & 0x00ff_ffff, Relaxed);
-        self.go(State::Free);
+        self.go(SegmentState::Free);
     }
 
     #[inline(always)]
@@ -325,8 +331,8 @@ impl SegmentHeader {
         }
     }
 
-    pub(crate) fn queue(&self) -> Queue {
-        if self.kind.load(Relaxed) >> 16 == 0 { Queue::Small } else { Queue::Main }
+    pub(crate) fn queue(&self) -> EvictionQueue {
+        if self.kind.load(Relaxed) >> 16 == 0 { EvictionQueue::Small } else { EvictionQueue::Main }
     }
 
     /// Records that items follow each other up to here, in bytes from the segment's start.
@@ -404,17 +410,17 @@ mod tests {
     #[test]
     #[should_panic(expected = "cannot go from Free to Sealed")]
     fn an_edge_that_is_not_drawn_is_refused() {
-        SegmentHeader::default().go(State::Sealed);
+        SegmentHeader::default().go(SegmentState::Sealed);
     }
 
     #[test]
     fn a_new_life_has_another_generation_and_no_counts() {
         let header = SegmentHeader::default();
         let before = header.slot_generation();
-        header.open(9, UnixMillis(5), kind_of(3, 2, Queue::Main, false));
+        header.open(9, UnixMillis(5), kind_of(3, 2, EvictionQueue::Main, false));
         header.written.store(100, Relaxed);
-        assert_eq!((header.class(), header.namespace(), header.queue()), (3, 2, Queue::Main));
-        for state in [State::Sealed, State::Draining, State::Quarantine] {
+        assert_eq!((header.class(), header.namespace(), header.queue()), (3, 2, EvictionQueue::Main));
+        for state in [SegmentState::Sealed, SegmentState::Draining, SegmentState::Quarantine] {
             header.go(state);
         }
         header.free();

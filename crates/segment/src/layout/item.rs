@@ -44,7 +44,7 @@ const META_SECS_SHIFT: u32 = 6;
 
 /// The role of an item in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ItemKind {
     /// Key and value.
     Plain = 0,
     /// The head of a large value: the value names an object of pieces.
@@ -99,7 +99,7 @@ const fn align(offset: u32, to: u32) -> u32 {
 
 impl Layout {
     /// Plans an item: `bits` are the flag bits that it has (not DEAD, EXT_LEN or lengths).
-    pub(crate) fn plan(kind: Kind, bits: u32, key_len: usize, value_len: usize) -> Self {
+    pub(crate) fn plan(kind: ItemKind, bits: u32, key_len: usize, value_len: usize) -> Self {
         debug_assert!(bits & !(CAS_TAKEN | CAS_FIELD | CLIENT_FLAGS | EXPIRY | NUM | META) == 0);
         debug_assert!(key_len <= KEY_BYTES_MAX && value_len <= u32::MAX as usize);
         debug_assert!(bits & NUM == 0 || value_len == 8);
@@ -113,7 +113,7 @@ impl Layout {
     }
 
     /// Plans an item that may have [`FILLER_BYTES`] of slack behind it: its length has room for them.
-    pub(crate) fn plan_with_slack(kind: Kind, bits: u32, key_len: usize, value_len: usize) -> Self {
+    pub(crate) fn plan_with_slack(kind: ItemKind, bits: u32, key_len: usize, value_len: usize) -> Self {
         let plan = Self::plan(kind, bits, key_len, value_len);
         if plan.has(EXT_LEN) || value_len + FILLER_BYTES <= VALUE_MAX_SHORT {
             return plan;
@@ -211,17 +211,17 @@ impl Layout {
         (layout.size <= left && (!layout.has(NUM) || layout.value_len == 8)).then_some(layout)
     }
 
-    pub(crate) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> ItemKind {
         match self.header & KIND_MASK {
-            0 => Kind::Plain,
-            1 => Kind::Head,
-            2 => Kind::Piece,
-            _ => Kind::Typed,
+            0 => ItemKind::Plain,
+            1 => ItemKind::Head,
+            2 => ItemKind::Piece,
+            _ => ItemKind::Typed,
         }
     }
 
     #[inline(always)]
-    pub(crate) fn is(&self, kind: Kind) -> bool {
+    pub(crate) fn is(&self, kind: ItemKind) -> bool {
         self.header & KIND_MASK == kind as u32
     }
 
@@ -344,7 +344,7 @@ pub(crate) fn meta_secs(meta: u32) -> u32 {
 
 /// A dead item of 4 bytes: fills the gap before one that has to begin at a multiple of 8. No item is like it: a head
 /// has a value.
-pub(crate) const FILLER: u32 = DEAD | Kind::Head as u32;
+pub(crate) const FILLER: u32 = DEAD | ItemKind::Head as u32;
 /// The size of [`FILLER`] in bytes.
 pub(crate) const FILLER_BYTES: usize = 4;
 /// Bytes of an item's sum.
@@ -358,10 +358,10 @@ mod tests {
 
     #[test]
     fn a_small_item_costs_four_bytes_and_its_padding() {
-        assert_eq!(Layout::plan(Kind::Plain, 0, 16, 64).size, 84);
-        assert_eq!(Layout::plan(Kind::Plain, EXPIRY, 16, 64).size, 88);
-        assert_eq!(Layout::plan(Kind::Plain, 0, 24, 200).size, 228);
-        assert_eq!(Layout::plan(Kind::Plain, 0, 3, 2).size, 12);
+        assert_eq!(Layout::plan(ItemKind::Plain, 0, 16, 64).size, 84);
+        assert_eq!(Layout::plan(ItemKind::Plain, EXPIRY, 16, 64).size, 88);
+        assert_eq!(Layout::plan(ItemKind::Plain, 0, 24, 200).size, 228);
+        assert_eq!(Layout::plan(ItemKind::Plain, 0, 3, 2).size, 12);
     }
 
     #[test]
@@ -376,7 +376,7 @@ mod tests {
     fn what_is_planned_is_what_is_read_for_every_shape() {
         let heap = Heap::reserve(1 << 20, false).expect("reserve");
         let mut shapes = 0;
-        for kind in [Kind::Plain, Kind::Head, Kind::Piece, Kind::Typed] {
+        for kind in [ItemKind::Plain, ItemKind::Head, ItemKind::Piece, ItemKind::Typed] {
             for bits in 0..64u32 {
                 let set = [CAS_TAKEN, CAS_FIELD, CLIENT_FLAGS, EXPIRY, NUM, META];
                 let bits = (0..6).filter(|b| bits >> b & 1 == 1).fold(0, |all, b| all | set[b]);
@@ -390,7 +390,7 @@ mod tests {
                     assert_eq!(read.kind(), kind);
                     assert_eq!(read.client_flags(&heap, 64), if bits & CLIENT_FLAGS != 0 { 77 } else { 0 });
                     let bare = bare(&heap, 64);
-                    assert_eq!(bare.is_some(), kind == Kind::Plain && read.key == 4 && bits & !CAS_TAKEN == 0);
+                    assert_eq!(bare.is_some(), kind == ItemKind::Plain && read.key == 4 && bits & !CAS_TAKEN == 0);
                     if let Some((key, value)) = bare {
                         assert_eq!((key.len(), value.len()), (key_len, value_len));
                         let [key_at, value_at] = [key, value].map(|bytes| bytes.as_ptr());

@@ -31,13 +31,13 @@ pub(crate) fn object_of(a: &[u8], b: &[u8]) -> Option<u64> {
 
 /// The head of a value in parts.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Head<'b> {
+pub(crate) struct PartsHead<'b> {
     pub(crate) object: u64,
     pub(crate) levels: u8,
     pub(crate) root: &'b [u8],
 }
 
-impl<'b> Head<'b> {
+impl<'b> PartsHead<'b> {
     /// Returns the head in an item's value, if it is one.
     pub(crate) fn of(value: &'b [u8]) -> Option<Self> {
         let (fixed, rest) = value.split_at_checked(FIXED_BYTES)?;

@@ -22,7 +22,7 @@ use crate::background::Background;
 use crate::core::handle::ThreadHandle;
 use crate::core::op::{Expire, OpError, Put, Value};
 use crate::heap::segments::SegmentId;
-use crate::layout::header::State;
+use crate::layout::header::SegmentState;
 use crate::{Namespace, Store, StoreConfig};
 
 /// Schedules tried for each model, by each scheduler.
@@ -127,7 +127,11 @@ fn sealed(handles_max: usize, fill: impl FnOnce(&mut ThreadHandle)) -> (Arc<Stor
     let mut handle = store.handle().expect("lane");
     fill(&mut handle);
     handle.seal_for_model(&store);
-    assert_eq!(store.segments.header(SegmentId(0)).state(), State::Sealed, "the first segment taken is the lowest");
+    assert_eq!(
+        store.segments.header(SegmentId(0)).state(),
+        SegmentState::Sealed,
+        "the first segment taken is the lowest"
+    );
     (store, background, handle)
 }
 

@@ -9,7 +9,7 @@ use super::{Drained, NOW, drain_first, draining, explore, put, put_until, read, 
 use crate::core::handle::ThreadHandle;
 use crate::core::op::{Arith, ArithOutcome, Delete, Expire, Put, PutOutcome, Value};
 use crate::heap::segments::SegmentId;
-use crate::layout::header::State;
+use crate::layout::header::SegmentState;
 use crate::{Arriving, Namespace, Store};
 
 #[test]
@@ -167,7 +167,7 @@ fn a_reader_never_sees_a_recycled_segment() {
                 put(&mut a, &[b'x', i], &[2; 60]);
             }
             let first = store2.segments.header(SegmentId(0));
-            reused.fetch_add(u64::from(first.state() != State::Free && first.sequence() > 1), Relaxed);
+            reused.fetch_add(u64::from(first.state() != SegmentState::Free && first.sequence() > 1), Relaxed);
         });
         reader.join().expect("reader");
         recycler.join().expect("recycler");
@@ -193,7 +193,7 @@ fn a_pinned_value_outlives_the_eviction_of_its_segment() {
                 thread::yield_now();
                 assert_eq!(store2.pinned_bytes(&pin, 0), [1; 60]);
             }
-            let evicted = store2.segments.header(SegmentId(0)).state() == State::Quarantine;
+            let evicted = store2.segments.header(SegmentId(0)).state() == SegmentState::Quarantine;
             pinned.fetch_add(u64::from(evicted), Relaxed);
             store2.unpin(pin);
         });
@@ -207,7 +207,10 @@ fn a_pinned_value_outlives_the_eviction_of_its_segment() {
             background.slice(NOW, &mut || true);
         }
         let first = store.segments.header(SegmentId(0));
-        assert!(first.sequence() > 1 || first.state() == State::Free, "the segment is reused once the pin is gone");
+        assert!(
+            first.sequence() > 1 || first.state() == SegmentState::Free,
+            "the segment is reused once the pin is gone"
+        );
     });
     assert!(pinned.load(Relaxed) > 10, "a pin held an evicted segment in some of the schedules");
 }

@@ -9,7 +9,7 @@ use super::{NOW, config, explore_some, put, until_done};
 use crate::background::Background;
 use crate::core::handle::ThreadHandle;
 use crate::core::op::{Delete, DeleteOutcome, OpError, Put, PutMode, PutOutcome, Value};
-use crate::durable::tier_ground::TierGround;
+use crate::durable::tier_ground::TierBacking;
 use crate::heap::segments::SegmentId;
 use crate::items::read::Ahead;
 use crate::map_tier::{MapTier, PLAN};
@@ -18,7 +18,7 @@ use crate::{Namespace, Store};
 
 /// A store with a tier, whose first segment holds a key and is sealed, and the handle that filled it.
 fn sealed(handles_max: usize) -> (Arc<Store>, Background, ThreadHandle) {
-    let ground = TierGround::lay(&config(handles_max), None, &PLAN, NOW).expect("memory");
+    let ground = TierBacking::lay(&config(handles_max), None, &PLAN, NOW).expect("memory");
     let (store, background) = ground.store(Arc::new(MapTier::default()), NOW).expect("store");
     let mut handle = store.handle().expect("lane");
     put(&mut handle, b"key", b"old");

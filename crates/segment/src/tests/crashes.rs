@@ -429,7 +429,7 @@ fn a_segment_that_was_being_emptied_loses_nothing_that_was_not_evicted() {
             let found = crash(1, filled, &keys, |rig| {
                 let sealed = |id: &u32| {
                     let header = rig.store.segments.header(crate::heap::segments::SegmentId(*id));
-                    header.state() == crate::layout::header::State::Sealed
+                    header.state() == crate::layout::header::SegmentState::Sealed
                 };
                 let ids: Vec<u32> = (0..rig.store.segments.high_water() as u32).filter(sealed).collect();
                 assert!(ids.len() > 1);

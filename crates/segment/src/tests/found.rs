@@ -12,7 +12,7 @@ use base::prng::Prng;
 use super::crashes::{NOW, Rig, config, images_of, key, keys};
 use super::tiered::{demote, told, twins};
 use crate::core::op::{Delete, Expire, OpError, Put, PutMode};
-use crate::durable::tier_ground::TierGround;
+use crate::durable::tier_ground::TierBacking;
 use crate::map_tier::{MapTier, PLAN, PLAN_FOUND};
 use crate::tier::tiered::FromFlash;
 use crate::{IndexPlace, Namespace, StoreFile};
@@ -30,7 +30,7 @@ fn open_at(file: Arc<MapFile>, tier: &Arc<MapTier>, now: UnixMillis) -> Rig {
         index_left: None,
         power: crate::Power::default(),
     };
-    let mut ground = TierGround::lay(&config(), Some(&store_file), &PLAN_FOUND, now).expect("the file is taken");
+    let mut ground = TierBacking::lay(&config(), Some(&store_file), &PLAN_FOUND, now).expect("the file is taken");
     tier.go_on(ground.take_room());
     let (store, background) = ground.store(Arc::clone(tier) as _, now).expect("a store");
     let handle = store.handle().expect("a thread handle");
@@ -264,8 +264,8 @@ fn a_file_keeps_to_where_its_index_was_beside_a_second_tier_too() {
             power: crate::Power::default(),
         };
         let first = if made == IndexPlace::Dram { PLAN_FOUND } else { PLAN };
-        drop(TierGround::lay(&config(), Some(&of(made)), &first, NOW).expect("made"));
-        let told = TierGround::lay(&config(), Some(&of(asked)), &plan, NOW).expect_err("it is refused").to_string();
+        drop(TierBacking::lay(&config(), Some(&of(made)), &first, NOW).expect("made"));
+        let told = TierBacking::lay(&config(), Some(&of(asked)), &plan, NOW).expect_err("it is refused").to_string();
         let flag = if made == IndexPlace::File { "--file-index file" } else { "--file-index dram" };
         assert!(told.contains(flag), "{told}");
     }

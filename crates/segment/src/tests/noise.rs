@@ -14,7 +14,7 @@ use base::prng::Prng;
 use super::crashes::{NOW, Rig, key, place, with_index_in_dram};
 use super::{parted, tiered};
 use crate::core::op::{Expire, Put, Value};
-use crate::durable::tier_ground::TierGround;
+use crate::durable::tier_ground::TierBacking;
 use crate::map_tier::{MapTier, PLAN};
 use crate::{Namespace, StartError, Store, StoreConfig, StoreFile};
 
@@ -47,7 +47,7 @@ fn open(file: &Arc<MapFile>, tier: Option<&Arc<MapTier>>) -> Result<Rig, StartEr
     let store_file = StoreFile { file: Arc::clone(file), reset: false, index: place(), index_left: None, power };
     let (store, background) = match tier {
         None => Store::in_file(&config(), &store_file, NOW)?,
-        Some(tier) => TierGround::lay(&config(), Some(&store_file), &PLAN, NOW)?.store(Arc::clone(tier) as _, NOW)?,
+        Some(tier) => TierBacking::lay(&config(), Some(&store_file), &PLAN, NOW)?.store(Arc::clone(tier) as _, NOW)?,
     };
     let handle = store.handle().expect("a thread handle");
     Ok(Rig { store, background, handle, file: Arc::clone(file), now: NOW })

@@ -10,7 +10,7 @@ use super::crashes::{NOW, Rig, fill, in_both_modes, key, keys, place, with_index
 use super::parted;
 use crate::core::op::{Arith, Delete, Expire, Put, PutMode};
 use crate::heap::segments::SegmentId;
-use crate::layout::header::State;
+use crate::layout::header::SegmentState;
 use crate::{IndexPlace, Namespace, RebuildStep};
 
 /// Values by key, and what of them the store has to know now.
@@ -417,7 +417,7 @@ fn with_two_versions() -> (Rig, SegmentId) {
     let seen =
         crate::core::lookup::find(store, &store.hasher.key(Namespace::DEFAULT, b"twice")).expect("it was stored");
     let id = store.segments.of(seen.address);
-    assert!(store.is_rebuilding() && store.segments.header(id).state() == State::Sealed);
+    assert!(store.is_rebuilding() && store.segments.header(id).state() == SegmentState::Sealed);
     (rig, id)
 }
 

@@ -9,9 +9,9 @@ use base::clock::UnixMillis;
 
 use super::crashes::{NOW, Rig, config, images_of, place, power};
 use crate::core::op::Value;
-use crate::durable::tier_ground::TierGround;
+use crate::durable::tier_ground::TierBacking;
 use crate::heap::segments::SegmentId;
-use crate::layout::header::State;
+use crate::layout::header::SegmentState;
 use crate::map_tier::{MapTier, PLAN, PLAN_FOUND};
 use crate::tier::tiered::FromFlash;
 use crate::{FileFault, IndexPlace, Namespace, StartError, Store, StoreFile, TierPlan};
@@ -24,7 +24,7 @@ fn open(file: Arc<MapFile>, tier: &Arc<MapTier>) -> Rig {
         index_left: None,
         power: crate::Power::default(),
     };
-    let ground = TierGround::lay(&config(), Some(&store_file), &PLAN, NOW).expect("the file is taken");
+    let ground = TierBacking::lay(&config(), Some(&store_file), &PLAN, NOW).expect("the file is taken");
     let (store, background) = ground.store(Arc::clone(tier) as _, NOW).expect("a store");
     let handle = store.handle().expect("a thread handle");
     Rig { store, background, handle, file, now: NOW }
@@ -34,7 +34,7 @@ fn open(file: Arc<MapFile>, tier: &Arc<MapTier>) -> Rig {
 pub(super) fn open_beside(file: Arc<MapFile>, tier: &Arc<MapTier>, now: UnixMillis) -> Rig {
     let store_file =
         StoreFile { file: Arc::clone(&file), reset: false, index: place(), index_left: None, power: power() };
-    let mut ground = TierGround::lay(&config(), Some(&store_file), &plan_at(place()), now).expect("the file is taken");
+    let mut ground = TierBacking::lay(&config(), Some(&store_file), &plan_at(place()), now).expect("the file is taken");
     tier.go_on(ground.take_room());
     let (store, background) = ground.store(Arc::clone(tier) as _, now).expect("a store");
     let handle = store.handle().expect("a thread handle");
@@ -78,7 +78,7 @@ pub(super) fn told(rig: &mut Rig, key: &[u8]) -> Option<Vec<u8>> {
 /// Moves all that is sealed to the tier.
 pub(super) fn demote(rig: &mut Rig) {
     rig.handle.own_seal(&rig.store);
-    let is_sealed = |id: &u32| rig.store.segments.header(SegmentId(*id)).state() == State::Sealed;
+    let is_sealed = |id: &u32| rig.store.segments.header(SegmentId(*id)).state() == SegmentState::Sealed;
     let sealed: Vec<u32> = (0..rig.store.segments.high_water() as u32).filter(is_sealed).collect();
     sealed.into_iter().for_each(|id| rig.background.drain_whole(SegmentId(id), false, NOW));
 }
@@ -190,7 +190,7 @@ fn a_file_is_taken_with_the_tier_that_it_was_made_with_alone() {
     let without = fault(Store::in_file(&config(), &store_file, NOW).expect_err("its items are on flash"));
     assert!(without.contains("give a server the --flash that it was made with"), "{without}");
     let larger = TierPlan { bytes: 2, ..PLAN };
-    let other = fault(TierGround::lay(&config(), Some(&store_file), &larger, NOW).expect_err("another flash"));
+    let other = fault(TierBacking::lay(&config(), Some(&store_file), &larger, NOW).expect_err("another flash"));
     assert!(other.contains("flash of 1 bytes in all, not 2"), "{other}");
     let plain = Arc::new(MapFile::in_memory().expect("a file"));
     let plain = StoreFile {
@@ -201,7 +201,7 @@ fn a_file_is_taken_with_the_tier_that_it_was_made_with_alone() {
         power: crate::Power::default(),
     };
     drop(Store::in_file(&config(), &plain, NOW).expect("made"));
-    let with = TierGround::lay(&config(), Some(&plain), &PLAN, NOW).expect_err("it was made without");
+    let with = TierBacking::lay(&config(), Some(&plain), &PLAN, NOW).expect_err("it was made without");
     assert!(matches!(&with, StartError::File { fault: FileFault::Flash { found: 0, .. }, .. }), "{with}");
 }
 
@@ -214,7 +214,7 @@ fn a_kill_takes_no_item_on_flash_whose_tag_another_key_in_memory_has() {
     rig.handle.own_seal(&rig.store);
     rig.put(&in_memory, b"of the same tag");
     let first = SegmentId(0);
-    assert_eq!(rig.store.segments.header(first).state(), State::Sealed);
+    assert_eq!(rig.store.segments.header(first).state(), SegmentState::Sealed);
     rig.background.drain_whole(first, false, NOW);
     assert_eq!(rig.store.flash_slots(), 1);
     // Any change in the same stripe, cut anywhere.

@@ -9,7 +9,7 @@ use super::crashes::{Contents, NOW, Rig, fill, images_of, in_both_modes, key, ke
 use super::parted;
 use crate::core::op::{Arith, Delete, Expire, OpError, Put};
 use crate::heap::segments::SegmentId;
-use crate::layout::header::State;
+use crate::layout::header::SegmentState;
 use crate::{Guard, Key, KeyLocks, Namespace};
 
 type Op<'o> = dyn FnMut(&mut Guard<'_>) -> Result<(), OpError> + 'o;
@@ -310,7 +310,7 @@ fn a_transaction_that_was_cut_is_undone_though_its_items_were_moved_and_their_se
                         return;
                     }
                     rig.handle.own_seal(&rig.store);
-                    let sealed = |id: &u32| rig.store.segments.header(SegmentId(*id)).state() == State::Sealed;
+                    let sealed = |id: &u32| rig.store.segments.header(SegmentId(*id)).state() == SegmentState::Sealed;
                     let ids: Vec<u32> = (0..rig.store.segments.high_water() as u32).filter(sealed).take(5).collect();
                     for id in ids {
                         rig.background.drain_whole(SegmentId(id), true, NOW);

@@ -1,7 +1,7 @@
 //! The room of a second tier beside the store's memory, and the creation of a store that has a second tier.
 //!
 //! ```text
-//!   TierGround::lay ──room──> the tier is made on it ──TierGround::store──> the store, with the tier
+//!   TierBacking::lay ──room──> the tier is made on it ──TierBacking::store──> the store, with the tier
 //! ```
 //!
 //! The words and the chunks lie in the store's file, if it has one, between the segments' headers and the index: so

@@ -34,7 +34,7 @@ const KEPT_GUARDS: u64 = 1024;
 
 /// The state of one key at one address.
 #[derive(Debug)]
-struct Entry {
+struct StagedRead {
     hash: u64,
     at: FlashAddress,
     /// True if the item moves back to memory, because it is about to be changed or was read often.
@@ -88,7 +88,7 @@ pub(crate) enum Walked {
 /// The entries of one handle.
 #[derive(Debug)]
 pub(crate) struct Staging {
-    entries: Vec<Entry>,
+    entries: Vec<StagedRead>,
     buffers: Vec<Vec<u8>>,
     /// Number of guards that the handle has had.
     guards: u64,
@@ -134,7 +134,7 @@ impl Staging {
     pub(crate) fn awaited(&mut self) -> Option<Awaited> {
         let awaited = self.awaited?;
         if let Awaited::Read(hash) = awaited {
-            let under_way = |entry: &&mut Entry| entry.hash == hash && entry.read.is_none();
+            let under_way = |entry: &&mut StagedRead| entry.hash == hash && entry.read.is_none();
             self.entries.iter_mut().find(under_way)?.awaited = true;
         }
         Some(awaited)
@@ -197,7 +197,16 @@ impl Staging {
             Ok(()) => {
                 let now = self.guards;
                 let asked_about = now;
-                self.entries.push(Entry { hash, at, back, walk, since: now, asked_about, awaited: false, read: None });
+                self.entries.push(StagedRead {
+                    hash,
+                    at,
+                    back,
+                    walk,
+                    since: now,
+                    asked_about,
+                    awaited: false,
+                    read: None,
+                });
                 self.waits_for(hash);
             }
             Err(refused) => self.buffers.push(refused.buffer),
@@ -223,8 +232,8 @@ impl Staging {
 
     /// Makes room by dropping a result that no request came back for, or that stayed too long. Returns false if there
     /// is none among the entries that `meant` accepts.
-    fn forget_left(&mut self, meant: impl Fn(&Entry) -> bool) -> bool {
-        let is_left = |entry: &Entry| {
+    fn forget_left(&mut self, meant: impl Fn(&StagedRead) -> bool) -> bool {
+        let is_left = |entry: &StagedRead| {
             let (idle, kept) = (self.guards - entry.asked_about, self.guards - entry.since);
             entry.read.is_some() && meant(entry) && (idle > IDLE_GUARDS || kept > KEPT_GUARDS)
         };
@@ -258,8 +267,9 @@ impl Staging {
 
     /// Returns the next item that is here and wanted in memory, behind the first `from` entries.
     pub(crate) fn wanted_back(&self, from: usize) -> Option<usize> {
-        let is_wanted =
-            |entry: &Entry| entry.back && entry.read.as_ref().is_some_and(|read| matches!(read.found, Found::Item(_)));
+        let is_wanted = |entry: &StagedRead| {
+            entry.back && entry.read.as_ref().is_some_and(|read| matches!(read.found, Found::Item(_)))
+        };
         (from..self.entries.len()).find(|place| is_wanted(&self.entries[*place]))
     }
 
@@ -296,7 +306,7 @@ impl Staging {
         }
         let (now, hash, at) = (self.guards, read.hash, read.at);
         let (awaited, read) = (false, Some(read));
-        self.entries.push(Entry { hash, at, back, walk, since: now, asked_about: now, awaited, read });
+        self.entries.push(StagedRead { hash, at, back, walk, since: now, asked_about: now, awaited, read });
     }
 
     /// Frees the buffer of a read that was taken.
@@ -306,7 +316,7 @@ impl Staging {
 
     /// Ends a walk's interest in a key: drops a result that is only for the walk.
     pub(crate) fn walked_past(&mut self, hash: u64) {
-        let is_left = |entry: &Entry| entry.hash == hash && entry.walk && entry.read.is_some();
+        let is_left = |entry: &StagedRead| entry.hash == hash && entry.walk && entry.read.is_some();
         while let Some(place) = self.entries.iter().position(is_left) {
             self.forget_at(place);
         }

@@ -28,8 +28,8 @@ use crate::core::store::Store;
 use crate::durable::moving::{BY_BACKGROUND, begin_move, end_move};
 use crate::index::Locked;
 use crate::items::unpublished::{Content, Plan, Unpublished, count_unpublished, dies_first, kill, undead, unpublished};
-use crate::layout::header::Queue;
-use crate::layout::item::{Kind, Layout, META_STALE, META_WON, NUM};
+use crate::layout::header::EvictionQueue;
+use crate::layout::item::{ItemKind, Layout, META_STALE, META_WON, NUM};
 use crate::layout::key::Key;
 use crate::layout::raw::Word64;
 use crate::layout::slot::Slot;
@@ -124,9 +124,11 @@ pub(crate) fn tier_item<'s>(
     let (heap, layout, address) = (&store.segments.heap, &seen.layout, seen.address);
     let leased = seen.meta(store).is_some_and(|meta| meta & (META_STALE | META_WON) != 0);
     let whole = match layout.kind() {
-        Kind::Plain => true,
-        Kind::Typed => layout.has(NUM) || crate::layout::parts_head::Head::of(layout.value(heap, address)).is_none(),
-        Kind::Head | Kind::Piece => false,
+        ItemKind::Plain => true,
+        ItemKind::Typed => {
+            layout.has(NUM) || crate::layout::parts_head::PartsHead::of(layout.value(heap, address)).is_none()
+        }
+        ItemKind::Head | ItemKind::Piece => false,
     };
     if leased || !whole || key.piece {
         return None;
@@ -136,7 +138,7 @@ pub(crate) fn tier_item<'s>(
         *number = snap.number().to_le_bytes();
         (Kept::Number, &number[..])
     } else {
-        let kept = if layout.is(Kind::Typed) { Kept::Typed } else { Kept::Bytes };
+        let kept = if layout.is(ItemKind::Typed) { Kept::Typed } else { Kept::Bytes };
         (kept, layout.value(heap, address))
     };
     let header = store.segments.header_of(address);
@@ -155,7 +157,7 @@ pub(crate) fn tier_item<'s>(
         sequence: header.sequence(),
         class: header.class(),
         // An item gets into the main queue by a read or by its ghost.
-        is_read: seen.slot.freq() > 0 || header.queue() == Queue::Main,
+        is_read: seen.slot.freq() > 0 || header.queue() == EvictionQueue::Main,
     })
 }
 
@@ -470,14 +472,14 @@ fn bring_back(guard: &mut Guard<'_>, read: TierRead) -> Result<TierRead, TierRea
 fn plan_of<'r>(read: &'r TierRead, parts: &Parts) -> Plan<'r> {
     let bytes = &read.buffer[parts.value.clone()];
     Plan {
-        kind: if parts.kept == Kept::Typed { Kind::Typed } else { Kind::Plain },
+        kind: if parts.kept == Kept::Typed { ItemKind::Typed } else { ItemKind::Plain },
         content: if parts.kept == Kept::Number { Content::Number(number(bytes)) } else { Content::Bytes(bytes, &[]) },
         client_flags: parts.client_flags,
         expire: parts.expire_at.map_or(Expire::Never, Expire::At),
         token: parts.token,
         taken: parts.token.is_some(),
         meta: None,
-        queue: Queue::Small,
+        queue: EvictionQueue::Small,
     }
 }
 

@@ -20,7 +20,7 @@ use crate::core::store::Store;
 use crate::items::unpublished::{Orphan, kill, unname};
 use crate::layout::hidden_key::ANCHOR;
 use crate::layout::key::Key;
-use crate::layout::parts_head::{Head, entries, entry_at};
+use crate::layout::parts_head::{PartsHead, entries, entry_at};
 use crate::layout::slot::Slot;
 use crate::values::free_queue::{DeferredFree, Remaining};
 use crate::values::large::{piece_count, remove_piece};
@@ -39,7 +39,7 @@ impl DeferredFree {
                 Self { namespace, object: large.object, left }
             }
             Orphan::Parts { namespace, address, bytes } => {
-                let head = Head::of(store.segments.heap.bytes(address, bytes)).expect("it was looked at");
+                let head = PartsHead::of(store.segments.heap.bytes(address, bytes)).expect("it was looked at");
                 let root = entries(head.root).collect();
                 let left = Remaining::Parts { paged: head.levels > 1, root, next: 0, within: 0 };
                 Self { namespace, object: head.object, left }
@@ -117,7 +117,7 @@ impl Orphan {
         match self {
             Self::Pieces { large, .. } => Some(large.object),
             Self::Parts { address, bytes, .. } => {
-                Head::of(store.segments.heap.bytes(*address, *bytes)).map(|head| head.object)
+                PartsHead::of(store.segments.heap.bytes(*address, *bytes)).map(|head| head.object)
             }
         }
     }

@@ -30,13 +30,13 @@ pub(super) enum Remaining {
 /// The deferred frees that wait for the background.
 #[derive(Debug, Default)]
 pub(crate) struct FreeQueue {
-    pub(super) queue: Mutex<Queue>,
+    pub(super) queue: Mutex<WaitingFrees>,
     /// The bytes that they take.
     pub(super) bytes: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Queue {
+pub(super) struct WaitingFrees {
     pub(super) deferred: VecDeque<DeferredFree>,
     /// The objects that they belong to.
     pub(super) objects: HashSet<u64>,
@@ -112,7 +112,7 @@ impl FreeQueue {
         self.bytes.load(Relaxed) > 0 && self.lock().objects.contains(&object)
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Queue> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, WaitingFrees> {
         self.queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

@@ -29,7 +29,7 @@ use crate::items::unpublished::{Content, Orphan, Plan, kill, unname};
 use crate::items::write::put::Expect;
 use crate::items::write::touch::{Alter, can_touch_in_place};
 use crate::layout::hidden_key::piece_name;
-use crate::layout::item::Kind;
+use crate::layout::item::ItemKind;
 use crate::layout::key::Key;
 use crate::layout::slot::Slot;
 use crate::values::deferred_free::{free_orphan, remove_hidden};
@@ -216,7 +216,7 @@ impl LargeValues<'_, '_> {
         let head = large_value(LargeRef { object: writer.object, bytes });
         let stored = match fed {
             Ok(Fed::All) => {
-                let plan = Plan { kind: Kind::Head, content: Content::Bytes(&head, &[]), ..*plan };
+                let plan = Plan { kind: ItemKind::Head, content: Content::Bytes(&head, &[]), ..*plan };
                 self.guard.commits().commit(key, &plan, expect)
             }
             Ok(Fed::ItemBroken(large)) => delete_broken(self.guard, key, large).map(|()| None),
@@ -297,7 +297,7 @@ impl LargeValues<'_, '_> {
     /// Gives the pieces of a head a later expiry before the head is copied with it, because a head must never outlive
     /// them. With an earlier expiry they stay as they are. Partly done on an error: calling again completes it.
     pub(crate) fn touch_pieces(self, seen: &FoundItem<'_>, to: Option<Expire>) -> Result<(), OpError> {
-        let Some(expire) = to.filter(|_| seen.layout.kind() == Kind::Head) else { return Ok(()) };
+        let Some(expire) = to.filter(|_| seen.layout.kind() == ItemKind::Head) else { return Ok(()) };
         if can_touch_in_place(self.guard.store, seen, expire, self.guard.now) {
             return Ok(());
         }
@@ -398,12 +398,12 @@ fn feed(
 fn try_copy_large(guard: &mut Guard<'_>, from: &Key<'_>, to: &Key<'_>) -> Result<Option<Option<()>>, OpError> {
     let (there, source) = (guard.items().snap(to)?, guard.items().find_live(from));
     let store = guard.store;
-    let Some(seen) = source.filter(|seen| seen.layout.kind() == Kind::Head) else { return Ok(Some(None)) };
+    let Some(seen) = source.filter(|seen| seen.layout.kind() == ItemKind::Head) else { return Ok(Some(None)) };
     let large = large_ref(seen.layout.value(&store.segments.heap, seen.address));
     let client_flags = seen.layout.client_flags(&store.segments.heap, seen.address);
     guard.sizes().check_size(to, large.bytes)?;
     let put = Put { client_flags, expire: seen.expire(store), ..Put::set(&[]) };
-    let plan = Plan::of(&put, Kind::Plain, Content::Bytes(&[], &[]));
+    let plan = Plan::of(&put, ItemKind::Plain, Content::Bytes(&[], &[]));
     let expect = Some(Expect::there(there.map(|(_, snap)| snap)));
     match guard.large().commit_joined(to, &plan, expect, &[Source::Copied(large)])? {
         Some(_) => Ok(Some(Some(()))),
@@ -468,7 +468,7 @@ fn delete_broken(guard: &mut Guard<'_>, key: &Key<'_>, large: LargeRef) -> Resul
     }
     let locked = guard.locks().lock(key)?;
     let Some(there) = find_locked(store, &locked, key) else { return Ok(()) };
-    let names = there.layout.kind() == Kind::Head
+    let names = there.layout.kind() == ItemKind::Head
         && large_ref(there.layout.value(&store.segments.heap, there.address)) == large;
     if names {
         guard.counters().large_broken.add(1);

@@ -33,9 +33,9 @@ use crate::index::Hash;
 use crate::items::unpublished::{Content, Plan};
 use crate::items::write::replace::Parts;
 use crate::layout::hidden_key::{ANCHOR, NAME_BYTES, name, part_of};
-use crate::layout::item::{Kind, Layout, NUM};
+use crate::layout::item::{ItemKind, Layout, NUM};
 use crate::layout::key::Key;
-use crate::layout::parts_head::{Head, entries, entry_at};
+use crate::layout::parts_head::{PartsHead, entries, entry_at};
 use crate::layout::slot::Slot;
 use crate::values::deferred_free::remove_hidden;
 use crate::values::free_queue::DeferredFree;
@@ -59,7 +59,7 @@ pub(crate) fn remove_part(store: &Store, counters: &Counters, namespace: u8, obj
 
 /// Gives every part that a head names to `each`, a page behind what it names, until `each` wants no more. Returns
 /// false in that case, or if a page is lost.
-pub(crate) fn each_part(store: &Store, namespace: u8, head: Head<'_>, each: &mut dyn FnMut(u64) -> bool) -> bool {
+pub(crate) fn each_part(store: &Store, namespace: u8, head: PartsHead<'_>, each: &mut dyn FnMut(u64) -> bool) -> bool {
     let mut whole = true;
     for entry in entries(head.root) {
         if head.levels > 1 {
@@ -85,7 +85,7 @@ pub(crate) fn mark_parts(
     (address, bytes): (usize, usize),
     next: usize,
 ) -> Option<usize> {
-    let head = Head::of(store.segments.heap.bytes(address, bytes))?;
+    let head = PartsHead::of(store.segments.heap.bytes(address, bytes))?;
     named.mark(head.object);
     if head.levels <= 1 {
         entries(head.root).for_each(|part| named.mark(part));
@@ -112,8 +112,8 @@ pub(crate) fn owner_of(store: &Store, namespace: u8, object: u64) -> Option<Hash
 /// Returns the item's address and layout if it is the head of this object and its key has this hash.
 pub(crate) fn is_head(store: &Store, slot: Slot, namespace: u8, object: u64, owner: Hash) -> Option<(usize, Layout)> {
     let (address, layout) = item_of_hash(store, slot, namespace, false, owner)?;
-    let is_head = layout.is(Kind::Typed)
-        && Head::of(layout.value(&store.segments.heap, address)).is_some_and(|head| head.object == object);
+    let is_head = layout.is(ItemKind::Typed)
+        && PartsHead::of(layout.value(&store.segments.heap, address)).is_some_and(|head| head.object == object);
     is_head.then_some((address, layout))
 }
 
@@ -157,7 +157,7 @@ impl<'g> PartReads<'g, '_> {
     pub fn parts_bytes(self, key: &Key<'_>, item: &Item<'_>, from: u64, parts_max: u64) -> (u64, Option<u64>) {
         let crate::Value::Typed { kind, bytes } = item.value else { return (0, None) };
         let value = [&[kind][..], bytes].concat();
-        let Some(head) = Head::of(&value) else { return (0, None) };
+        let Some(head) = PartsHead::of(&value) else { return (0, None) };
         let bytes_of = |part: u64| {
             find_part(self.guard.store, key.namespace, head.object, part).map_or(0, |seen| seen.layout.size as u64)
         };
@@ -239,8 +239,8 @@ impl PartWrites<'_, '_> {
         self.guard.commits().retry(|guard| {
             let Some((seen, snap)) = guard.items().snap(key)? else { return Ok(Some(false)) };
             let store = guard.store;
-            let head = match seen.layout.is(Kind::Typed) {
-                true => Head::of(seen.layout.value(&store.segments.heap, seen.address)),
+            let head = match seen.layout.is(ItemKind::Typed) {
+                true => PartsHead::of(seen.layout.value(&store.segments.heap, seen.address)),
                 false => None,
             };
             let Some(head) = head else { return Ok(Some(false)) };
@@ -267,7 +267,7 @@ fn write_hidden(
 ) -> Result<(), OpError> {
     let name = name(part, object);
     let hidden = guard.store.hasher.piece(key.namespace, &name);
-    guard.commits().commit(&hidden, &Plan::bare(Kind::Piece, content), None).map(drop)
+    guard.commits().commit(&hidden, &Plan::bare(ItemKind::Piece, content), None).map(drop)
 }
 
 fn bury_loose(guard: &mut Guard<'_>, key: &Key<'_>, object: u64, parts: Vec<u64>) {

@@ -17,9 +17,9 @@ use crate::core::op::OpError;
 use crate::items::unpublished::{Content, Plan, kill, unname};
 use crate::items::write::put::Expect;
 use crate::items::write::rewrite::{Rewrite, TokenRule, copy_plan};
-use crate::layout::item::Kind;
+use crate::layout::item::ItemKind;
 use crate::layout::key::Key;
-use crate::layout::parts_head::{ENTRY_BYTES, Head, entries};
+use crate::layout::parts_head::{ENTRY_BYTES, PartsHead, entries};
 use crate::layout::slot::Slot;
 use crate::values::deferred_free::free_deferred;
 use crate::values::free_queue::DeferredFree;
@@ -162,7 +162,7 @@ fn try_adopt(guard: &mut Guard<'_>, from: &Key<'_>, to: &Key<'_>) -> Result<Opti
     if guard.commits().commit(to, &plan, Some(expect))?.is_none() {
         return Ok(None);
     }
-    if plan.kind == Kind::Typed {
+    if plan.kind == ItemKind::Typed {
         guard.parts_mut().set_owner(to, object)?;
     }
     Ok(Some(true))
@@ -197,9 +197,9 @@ fn remove_head(guard: &mut Guard<'_>, key: &Key<'_>, object: u64, kept: Option<u
 
 /// Returns the head that is being copied, if it is still under the key and no flush has ended what was copied of
 /// it.
-fn copied_head<'l>(guard: &Guard<'l>, from: &Key<'_>, copy: &PartsCopy) -> Option<(FoundItem<'l>, Head<'l>)> {
-    let seen = guard.items().find_live(from).filter(|seen| seen.layout.is(Kind::Typed))?;
-    let head = Head::of(seen.layout.value(&guard.store.segments.heap, seen.address))?;
+fn copied_head<'l>(guard: &Guard<'l>, from: &Key<'_>, copy: &PartsCopy) -> Option<(FoundItem<'l>, PartsHead<'l>)> {
+    let seen = guard.items().find_live(from).filter(|seen| seen.layout.is(ItemKind::Typed))?;
+    let head = PartsHead::of(seen.layout.value(&guard.store.segments.heap, seen.address))?;
     let same = head.object == copy.from && copy.flushed_before == guard.store.flushed_before(from.namespace);
     same.then_some((seen, head))
 }
@@ -223,7 +223,7 @@ fn try_finish_copy(
     let plan = Plan {
         client_flags: seen.layout.client_flags(&guard.store.segments.heap, seen.address),
         expire: seen.expire(guard.store),
-        ..Plan::bare(Kind::Typed, Content::Bytes(&bytes, &rest))
+        ..Plan::bare(ItemKind::Typed, Content::Bytes(&bytes, &rest))
     };
     guard.parts_mut().set_owner(to, copy.object)?;
     let expect = Expect::there(there).unflushed_since(copy.flushed_before);
@@ -253,7 +253,7 @@ impl PartReads<'_, '_> {
     /// Begins a copy of the value in parts that is under `from`; `None`: there is none.
     pub fn begin_copy(self, from: &Key<'_>) -> Option<PartsCopy> {
         let flushed_before = self.guard.store.flushed_before(from.namespace);
-        let seen = self.guard.items().find_live(from).filter(|seen| seen.layout.is(Kind::Typed))?;
+        let seen = self.guard.items().find_live(from).filter(|seen| seen.layout.is(ItemKind::Typed))?;
         let from = seen.object_at(self.guard.store)?;
         Some(PartsCopy {
             from,

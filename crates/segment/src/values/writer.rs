@@ -3,9 +3,9 @@
 use crate::core::op::{Expire, LargeRef};
 use crate::core::store::Store;
 use crate::items::unpublished::{Content, Plan};
-use crate::layout::header::Queue;
+use crate::layout::header::EvictionQueue;
 use crate::layout::hidden_key::piece_name;
-use crate::layout::item::Kind;
+use crate::layout::item::ItemKind;
 
 /// A large value that is being written, piece by piece, over as many iterations as it takes.
 ///
@@ -50,14 +50,14 @@ impl LargeWriter {
     /// Returns the next piece, as an item.
     pub(crate) fn piece_plan<'v>(&self, content: Content<'v>) -> Plan<'v> {
         Plan {
-            kind: Kind::Piece,
+            kind: ItemKind::Piece,
             content,
             client_flags: 0,
             expire: self.expire,
             token: None,
             taken: false,
             meta: None,
-            queue: Queue::Small,
+            queue: EvictionQueue::Small,
         }
     }
 }

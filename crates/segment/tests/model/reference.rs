@@ -10,7 +10,7 @@ use gannet_segment::{Arith, ArithOutcome, Delete, DeleteOutcome, Expire, Fetch, 
 const ITEM_BYTES_MAX: usize = 5000;
 
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct ModelItem {
     pub value: Vec<u8>,
     pub client_flags: u32,
     pub expire: Expire,
@@ -31,7 +31,7 @@ struct Given {
 
 #[derive(Debug, Default)]
 pub struct Model {
-    entries: HashMap<Vec<u8>, Entry>,
+    entries: HashMap<Vec<u8>, ModelItem>,
     given: HashMap<Vec<u8>, Vec<Given>>,
     versions: u64,
 }
@@ -55,7 +55,7 @@ fn kept(expire: Expire, now: UnixMillis) -> Expire {
 }
 
 impl Model {
-    pub fn live(&self, key: &[u8], now: UnixMillis) -> Option<&Entry> {
+    pub fn live(&self, key: &[u8], now: UnixMillis) -> Option<&ModelItem> {
         self.entries.get(key).filter(|e| !ended(e.expire, now))
     }
 
@@ -107,9 +107,9 @@ impl Model {
         self.versions
     }
 
-    fn insert(&mut self, key: &[u8], entry: Entry, now: UnixMillis) {
+    fn insert(&mut self, key: &[u8], entry: ModelItem, now: UnixMillis) {
         let expire = kept(entry.expire, now);
-        self.entries.insert(key.to_vec(), Entry { expire, ..entry });
+        self.entries.insert(key.to_vec(), ModelItem { expire, ..entry });
     }
 
     /// The first letter of a key says of which namespace it is.
@@ -137,7 +137,7 @@ impl Model {
             return Tried::Put(PutOutcome::NotStored);
         }
         let version = self.next_version();
-        let mut entry = Entry {
+        let mut entry = ModelItem {
             value: put.value.to_vec(),
             client_flags: put.client_flags,
             expire: put.vivify.filter(|_| joins).unwrap_or(put.expire),
@@ -194,7 +194,7 @@ impl Model {
             return match arith.vivify {
                 Some((value, expire)) if arith.compare.is_none() => {
                     let version = self.next_version();
-                    let entry = Entry {
+                    let entry = ModelItem {
                         value: value.to_string().into_bytes(),
                         client_flags: 0,
                         expire,
@@ -220,7 +220,7 @@ impl Model {
         let version = self.next_version();
         let expire = arith.expire.unwrap_or(old.expire);
         let value_text = value.to_string().into_bytes();
-        self.insert(key, Entry { value: value_text, expire, version, own_token: arith.token, ..old }, now);
+        self.insert(key, ModelItem { value: value_text, expire, version, own_token: arith.token, ..old }, now);
         ArithOutcome::Number { value, token: 0, expire: kept(expire, now) }
     }
 
@@ -237,7 +237,7 @@ impl Model {
             let expire = fetch.vivify?;
             let version = self.next_version();
             let (value, own_token) = (Vec::new(), fetch.token);
-            let entry = Entry { value, client_flags: 0, expire, stale: false, won: true, version, own_token };
+            let entry = ModelItem { value, client_flags: 0, expire, stale: false, won: true, version, own_token };
             self.insert(key, entry, now);
             return Some((Lease::Won, true));
         }

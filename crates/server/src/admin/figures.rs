@@ -23,7 +23,7 @@ use command::visit::clock::Moment;
 
 /// The type of a figure, as Prometheus names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// A number that only rises.
     Counter,
     /// A number that rises and falls.
@@ -32,7 +32,7 @@ pub enum Kind {
     Histogram,
 }
 
-impl Kind {
+impl MetricKind {
     /// Returns its name in the Prometheus format.
     pub const fn name(self) -> &'static str {
         match self {
@@ -79,7 +79,7 @@ pub struct Figure {
     /// Its name, which ends in the unit.
     pub name: &'static str,
     /// Type of the figure.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// The help text, one sentence.
     pub help: &'static str,
     /// The names of the labels. The last label of a histogram is `le`.
@@ -89,30 +89,30 @@ pub struct Figure {
 }
 
 /// The list being filled.
-struct List(Vec<Figure>);
+struct MetricList(Vec<Figure>);
 
-impl List {
-    fn one(&mut self, kind: Kind, name: &'static str, help: &'static str, number: Number) {
+impl MetricList {
+    fn one(&mut self, kind: MetricKind, name: &'static str, help: &'static str, number: Number) {
         let samples = vec![Sample { suffix: "", labels: Vec::new(), number }];
         self.0.push(Figure { name, kind, help, labels: Vec::new(), samples });
     }
 
     fn total(&mut self, name: &'static str, help: &'static str, count: u64) {
-        self.one(Kind::Counter, name, help, Number::Count(count));
+        self.one(MetricKind::Counter, name, help, Number::Count(count));
     }
 
     fn gauge(&mut self, name: &'static str, help: &'static str, count: u64) {
-        self.one(Kind::Gauge, name, help, Number::Count(count));
+        self.one(MetricKind::Gauge, name, help, Number::Count(count));
     }
 
-    fn real(&mut self, kind: Kind, name: &'static str, help: &'static str, real: f64) {
+    fn real(&mut self, kind: MetricKind, name: &'static str, help: &'static str, real: f64) {
         self.one(kind, name, help, Number::Real(real));
     }
 
     /// Adds one value for each of a closed set of labels.
     fn by<L: ToString>(
         &mut self,
-        kind: Kind,
+        kind: MetricKind,
         name: &'static str,
         help: &'static str,
         label: &'static str,
@@ -124,7 +124,7 @@ impl List {
 
     fn numbers_by<L: ToString>(
         &mut self,
-        kind: Kind,
+        kind: MetricKind,
         name: &'static str,
         help: &'static str,
         label: &'static str,
@@ -147,7 +147,7 @@ fn seconds(ns: u64) -> f64 {
 
 /// Reads all figures. `spaces` are those of the namespaces.
 pub fn read(shared: &Shared, spaces: &[Figures]) -> Vec<Figure> {
-    let mut list = List(Vec::with_capacity(96));
+    let mut list = MetricList(Vec::with_capacity(96));
     process(&mut list, shared);
     connections(&mut list, shared);
     workers(&mut list, shared);
@@ -171,71 +171,89 @@ pub fn read(shared: &Shared, spaces: &[Figures]) -> Vec<Figure> {
 }
 
 /// A namespace's figure: its type, name, help text and source.
-type OfSpace = (Kind, &'static str, &'static str, fn(&Figures) -> u64);
+type OfSpace = (MetricKind, &'static str, &'static str, fn(&Figures) -> u64);
 
 /// The figures of each namespace.
 const OF_SPACES: [OfSpace; 15] = [
-    (Kind::Gauge, "gannet_namespace_items", "Items that are there, by namespace.", |s| s.store.items),
-    (Kind::Gauge, "gannet_namespace_item_bytes", "Bytes of the items, by namespace.", |s| s.store.item_bytes),
-    (Kind::Gauge, "gannet_namespace_heap_bytes", "Segments that are its own, by namespace.", |s| s.store.heap_bytes),
+    (MetricKind::Gauge, "gannet_namespace_items", "Items that are there, by namespace.", |s| s.store.items),
+    (MetricKind::Gauge, "gannet_namespace_item_bytes", "Bytes of the items, by namespace.", |s| s.store.item_bytes),
+    (MetricKind::Gauge, "gannet_namespace_heap_bytes", "Segments that are its own, by namespace.", |s| {
+        s.store.heap_bytes
+    }),
     (
-        Kind::Gauge,
+        MetricKind::Gauge,
         "gannet_namespace_heap_bytes_max",
         "What its segments may take now, by namespace: its quota, or what quotas leave to all without.",
         |s| s.store.heap_bytes_max,
     ),
-    (Kind::Counter, "gannet_namespace_evicted_total", "Items evicted to make room, by namespace.", |s| s.store.evicted),
-    (Kind::Counter, "gannet_namespace_expired_total", "Items removed since their time had come, by namespace.", |s| {
-        s.store.expired
+    (MetricKind::Counter, "gannet_namespace_evicted_total", "Items evicted to make room, by namespace.", |s| {
+        s.store.evicted
     }),
-    (Kind::Counter, "gannet_namespace_flushed_total", "Items removed since they were flushed, by namespace.", |s| {
-        s.store.flushed
-    }),
-    (Kind::Gauge, "gannet_namespace_connections", "Connections in it, by namespace.", |s| s.room.connections),
-    (Kind::Counter, "gannet_namespace_connections_refused_total", "Connections above its quota, by namespace.", |s| {
-        s.room.connections_refused
-    }),
-    (Kind::Counter, "gannet_namespace_ops_refused_total", "Requests above its quota, by namespace.", |s| {
+    (
+        MetricKind::Counter,
+        "gannet_namespace_expired_total",
+        "Items removed since their time had come, by namespace.",
+        |s| s.store.expired,
+    ),
+    (
+        MetricKind::Counter,
+        "gannet_namespace_flushed_total",
+        "Items removed since they were flushed, by namespace.",
+        |s| s.store.flushed,
+    ),
+    (MetricKind::Gauge, "gannet_namespace_connections", "Connections in it, by namespace.", |s| s.room.connections),
+    (
+        MetricKind::Counter,
+        "gannet_namespace_connections_refused_total",
+        "Connections above its quota, by namespace.",
+        |s| s.room.connections_refused,
+    ),
+    (MetricKind::Counter, "gannet_namespace_ops_refused_total", "Requests above its quota, by namespace.", |s| {
         s.room.ops_refused
     }),
-    (Kind::Counter, "gannet_namespace_hits_total", "Keys looked up and found, by namespace.", |s| s.commands.get_hits),
-    (Kind::Counter, "gannet_namespace_misses_total", "Keys looked up and not found, by namespace.", |s| {
+    (MetricKind::Counter, "gannet_namespace_hits_total", "Keys looked up and found, by namespace.", |s| {
+        s.commands.get_hits
+    }),
+    (MetricKind::Counter, "gannet_namespace_misses_total", "Keys looked up and not found, by namespace.", |s| {
         s.commands.get_misses
     }),
-    (Kind::Counter, "gannet_namespace_stored_total", "Items stored by clients, by namespace.", |s| {
+    (MetricKind::Counter, "gannet_namespace_stored_total", "Items stored by clients, by namespace.", |s| {
         s.commands.items_stored
     }),
-    (Kind::Counter, "gannet_namespace_stores_too_large_total", "Values longer than may be, by namespace.", |s| {
+    (MetricKind::Counter, "gannet_namespace_stores_too_large_total", "Values longer than may be, by namespace.", |s| {
         s.commands.store_too_large
     }),
-    (Kind::Counter, "gannet_namespace_stores_no_memory_total", "Values that nothing went for, by namespace.", |s| {
-        s.commands.store_no_memory
-    }),
+    (
+        MetricKind::Counter,
+        "gannet_namespace_stores_no_memory_total",
+        "Values that nothing went for, by namespace.",
+        |s| s.commands.store_no_memory,
+    ),
 ];
 
-fn namespaces(list: &mut List, spaces: &[Figures]) {
+fn namespaces(list: &mut MetricList, spaces: &[Figures]) {
     for (kind, name, help, of) in OF_SPACES {
         list.by(kind, name, help, "namespace", spaces.iter().map(|space| (space.name.as_str(), of(space))));
     }
 }
 
-fn process(list: &mut List, shared: &Shared) {
+fn process(list: &mut MetricList, shared: &Shared) {
     let version = [(env!("CARGO_PKG_VERSION"), 1)];
-    list.by(Kind::Gauge, "gannet_build_info", "Which build this is.", "version", version);
+    list.by(MetricKind::Gauge, "gannet_build_info", "Which build this is.", "version", version);
     let moment = Moment { now: shared.now(), ahead_ms: shared.wall_ahead_ms() };
-    let started_s = moment.wall(shared.started).0 as f64 / 1000.0;
-    list.real(Kind::Gauge, "gannet_start_time_seconds", "When the server was started, Unix time.", started_s);
+    let started_s = moment.to_wall(shared.started).0 as f64 / 1000.0;
+    list.real(MetricKind::Gauge, "gannet_start_time_seconds", "When the server was started, Unix time.", started_s);
     let uptime_s = moment.now.ms_since(shared.started) as f64 / 1000.0;
-    list.real(Kind::Gauge, "gannet_uptime_seconds", "How long it has run.", uptime_s);
+    list.real(MetricKind::Gauge, "gannet_uptime_seconds", "How long it has run.", uptime_s);
     let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     let cpu_s = cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9;
-    list.real(Kind::Counter, "gannet_cpu_seconds_total", "CPU time of all threads.", cpu_s);
+    list.real(MetricKind::Counter, "gannet_cpu_seconds_total", "CPU time of all threads.", cpu_s);
     if let Some(bytes) = resident_bytes() {
         list.gauge("gannet_resident_bytes", "Memory of the process that is in RAM.", bytes);
     }
 }
 
-fn connections(list: &mut List, shared: &Shared) {
+fn connections(list: &mut MetricList, shared: &Shared) {
     let sum = |counter: fn(&WorkerCounters) -> &Counter| -> u64 {
         shared.workers.iter().map(|worker| counter(&worker.counters).value()).sum()
     };
@@ -255,7 +273,7 @@ fn connections(list: &mut List, shared: &Shared) {
         ("slow_sender", sum(|c| &c.slow_senders_dropped)),
     ];
     let help = "Client connections that the server closed, by reason.";
-    list.by(Kind::Counter, "gannet_connections_dropped_total", help, "reason", dropped);
+    list.by(MetricKind::Counter, "gannet_connections_dropped_total", help, "reason", dropped);
     let received = sum(|c| &c.bytes_read);
     list.total("gannet_received_bytes_total", "Bytes received from clients.", received);
     list.total("gannet_sent_bytes_total", "Bytes sent to clients.", sum(|c| &c.bytes_written));
@@ -288,60 +306,60 @@ const OF_WORKERS: [OfWorker; 11] = [
 ];
 
 /// Lists the memory that clients hold outside the store.
-fn client_memory(list: &mut List, budget: &Budget) {
+fn client_memory(list: &mut MetricList, budget: &Budget) {
     let help = "Bytes that clients hold outside the store, by kind.";
-    let kinds = budget::Kind::ALL.map(|kind| (kind.name(), budget.used_by(kind)));
-    list.by(Kind::Gauge, "gannet_client_memory_bytes", help, "kind", kinds);
+    let kinds = budget::MemoryUse::ALL.map(|kind| (kind.name(), budget.used_by(kind)));
+    list.by(MetricKind::Gauge, "gannet_client_memory_bytes", help, "kind", kinds);
     let help = "The most bytes that clients may hold outside the store: limits.client_memory.";
     list.gauge("gannet_client_memory_bytes_max", help, budget.bytes_max());
     let help = "Requests and messages that client memory had no room for.";
     list.total("gannet_client_memory_refused_total", help, budget.refused());
 }
 
-fn workers(list: &mut List, shared: &Shared) {
+fn workers(list: &mut MetricList, shared: &Shared) {
     list.gauge("gannet_workers", "Worker threads.", shared.workers.len() as u64);
     for (name, help, of) in OF_WORKERS {
         let values = shared.workers.iter().enumerate().map(|(number, worker)| (number, of(&worker.counters)));
-        list.by(Kind::Counter, name, help, "worker", values);
+        list.by(MetricKind::Counter, name, help, "worker", values);
     }
     let values = shared.workers.iter().enumerate().map(|(number, w)| (number, w.counters.connections_open()));
-    list.by(Kind::Gauge, "gannet_worker_connections", "Open connections, by worker.", "worker", values);
+    list.by(MetricKind::Gauge, "gannet_worker_connections", "Open connections, by worker.", "worker", values);
     buffers(list, shared);
     let slow = shared.workers.iter().map(|worker| worker.recorder.slow().total()).sum();
     list.total("gannet_slow_requests_total", "Requests slower than log.slow_request.", slow);
 }
 
 /// Adds the waits for buffers, and the bytes that are set aside to avoid such waits.
-fn buffers(list: &mut List, shared: &Shared) {
+fn buffers(list: &mut MetricList, shared: &Shared) {
     let mut by = |kind, name, help, of: fn(&WorkerShared) -> Number| {
         let values = shared.workers.iter().enumerate().map(|(number, worker)| (number, of(worker)));
         list.numbers_by(kind, name, help, "worker", values);
     };
     let help = "Time that connections waited for a buffer, by worker.";
-    by(Kind::Counter, "gannet_worker_buffer_wait_seconds_total", help, |worker| {
+    by(MetricKind::Counter, "gannet_worker_buffer_wait_seconds_total", help, |worker| {
         Number::Real(seconds(worker.counters.buffer_wait_ns.value()))
     });
     let help = "Connections that wait for a buffer now, by worker.";
-    by(Kind::Gauge, "gannet_worker_buffer_waiters", help, |w| Number::Count(w.counters.buffer_waiters.value()));
+    by(MetricKind::Gauge, "gannet_worker_buffer_waiters", help, |w| Number::Count(w.counters.buffer_waiters.value()));
     let help = "How long the connection that waits longest for a buffer has waited, by worker.";
-    by(Kind::Gauge, "gannet_worker_buffer_wait_oldest_seconds", help, |worker| {
+    by(MetricKind::Gauge, "gannet_worker_buffer_wait_oldest_seconds", help, |worker| {
         Number::Real(seconds(worker.counters.buffer_wait_oldest_ns.value()))
     });
     let help = "Incomplete requests and unread replies that were set aside so that others had their buffer, by worker.";
-    by(Kind::Counter, "gannet_worker_set_aside_total", help, |w| Number::Count(w.counters.set_aside.value()));
+    by(MetricKind::Counter, "gannet_worker_set_aside_total", help, |w| Number::Count(w.counters.set_aside.value()));
     let help = "Incomplete requests that are set aside now, by worker.";
-    by(Kind::Gauge, "gannet_worker_requests_set_aside", help, |w| Number::Count(w.aside.inputs()));
+    by(MetricKind::Gauge, "gannet_worker_requests_set_aside", help, |w| Number::Count(w.aside.inputs()));
     let help = "Unread replies that are set aside now, by worker.";
-    by(Kind::Gauge, "gannet_worker_replies_set_aside", help, |w| Number::Count(w.aside.outputs()));
+    by(MetricKind::Gauge, "gannet_worker_replies_set_aside", help, |w| Number::Count(w.aside.outputs()));
     let help = "Bytes of what is set aside now, by worker.";
-    by(Kind::Gauge, "gannet_worker_set_aside_bytes", help, |w| Number::Count(w.aside.bytes()));
+    by(MetricKind::Gauge, "gannet_worker_set_aside_bytes", help, |w| Number::Count(w.aside.bytes()));
 }
 
-fn threads(list: &mut List, threads: &BTreeMap<String, Placed>) {
+fn threads(list: &mut MetricList, threads: &BTreeMap<String, Placed>) {
     let name = "gannet_thread_involuntary_switches_total";
     let help = "Times that the kernel took a CPU away from a thread that had work for it, by thread.";
     list.by(
-        Kind::Counter,
+        MetricKind::Counter,
         name,
         help,
         "thread",
@@ -350,12 +368,12 @@ fn threads(list: &mut List, threads: &BTreeMap<String, Placed>) {
     let name = "gannet_thread_migrations_total";
     let help = "Times that the kernel moved a thread to another CPU, by thread; none where the kernel does not tell.";
     let moved = threads.iter().filter_map(|(name, placed)| Some((name, placed.migrations?)));
-    list.by(Kind::Counter, name, help, "thread", moved);
+    list.by(MetricKind::Counter, name, help, "thread", moved);
 }
 
-fn lookups(list: &mut List, totals: &CommandTotals) {
+fn lookups(list: &mut MetricList, totals: &CommandTotals) {
     let mut by_result = |name, help, hits, misses| {
-        list.by(Kind::Counter, name, help, "result", [("hit", hits), ("miss", misses)]);
+        list.by(MetricKind::Counter, name, help, "result", [("hit", hits), ("miss", misses)]);
     };
     by_result("gannet_lookups_total", "Keys looked up, by result.", totals.get_hits, totals.get_misses);
     by_result("gannet_touches_total", "Keys touched, by result.", totals.touch_hits, totals.touch_misses);
@@ -363,25 +381,25 @@ fn lookups(list: &mut List, totals: &CommandTotals) {
     by_result("gannet_increments_total", "Increments, by result.", totals.incr_hits, totals.incr_misses);
     by_result("gannet_decrements_total", "Decrements, by result.", totals.decr_hits, totals.decr_misses);
     let cas = [("hit", totals.cas_hits), ("miss", totals.cas_misses), ("other_token", totals.cas_badval)];
-    list.by(Kind::Counter, "gannet_compares_total", "Comparing stores, by result.", "result", cas);
+    list.by(MetricKind::Counter, "gannet_compares_total", "Comparing stores, by result.", "result", cas);
     let hit_ratio = ratio(totals.get_hits, totals.get_hits + totals.get_misses);
-    list.real(Kind::Gauge, "gannet_hit_ratio", "Lookups that found their key, since the start.", hit_ratio);
+    list.real(MetricKind::Gauge, "gannet_hit_ratio", "Lookups that found their key, since the start.", hit_ratio);
 }
 
-fn stores(list: &mut List, totals: &CommandTotals) {
+fn stores(list: &mut MetricList, totals: &CommandTotals) {
     list.total("gannet_storage_commands_total", "Storage commands whose value arrived whole.", totals.cmd_set);
     list.total("gannet_meta_commands_total", "Meta commands.", totals.cmd_meta);
     list.total("gannet_flush_commands_total", "Commands that flush everything.", totals.cmd_flush);
     list.total("gannet_stored_total", "Items stored by clients.", totals.items_stored);
     let refused = [("too_large", totals.store_too_large), ("no_memory", totals.store_no_memory)];
-    list.by(Kind::Counter, "gannet_stores_refused_total", "Values refused, by reason.", "reason", refused);
+    list.by(MetricKind::Counter, "gannet_stores_refused_total", "Values refused, by reason.", "reason", refused);
     list.total("gannet_protocol_errors_total", "Commands answered with a protocol error.", totals.protocol_errors);
     let help = "Times that a session let others go first.";
     list.total("gannet_session_yields_total", help, totals.yields);
 }
 
 /// Lists the figures of checkpoints: the state of the memory that would survive a power loss.
-fn checkpoints(list: &mut List, shared: &Shared) {
+fn checkpoints(list: &mut MetricList, shared: &Shared) {
     let stats = shared.store.checkpoint_stats().unwrap_or_default();
     list.total("gannet_checkpoints_total", "Checkpoints of the memory file that were made.", stats.made);
     let help = "Checkpoints that were not, since the disk did not take what was to be written.";
@@ -394,7 +412,7 @@ fn checkpoints(list: &mut List, shared: &Shared) {
 }
 
 /// Lists the figures of the reopening of the memory, for a server with a memory file.
-fn reopened(list: &mut List, shared: &Shared) {
+fn reopened(list: &mut MetricList, shared: &Shared) {
     let reopened = shared.store.reopened().copied();
     let how = reopened.map(|reopened| match reopened {
         segment::Reopened { found: false, .. } => "made",
@@ -403,14 +421,14 @@ fn reopened(list: &mut List, shared: &Shared) {
     });
     let samples = ["made", "left in order", "left by a kill"].map(|one| (one, u64::from(how == Some(one))));
     let help = "1 for how the memory file was found at the start; 0 without one.";
-    list.by(Kind::Gauge, "gannet_reopened", help, "how", samples);
+    list.by(MetricKind::Gauge, "gannet_reopened", help, "how", samples);
     let items = reopened.map_or(0, |reopened| reopened.items);
     list.gauge("gannet_reopened_items", "Items that were in the memory file at the start.", items);
     let help = "How long it took to open the memory at the start, or to make it.";
-    list.real(Kind::Gauge, "gannet_reopen_seconds", help, shared.opened_in.as_secs_f64());
+    list.real(MetricKind::Gauge, "gannet_reopen_seconds", help, shared.opened_in.as_secs_f64());
 }
 
-fn memory(list: &mut List, stats: &StoreStats, huge_page_bytes: u64) {
+fn memory(list: &mut MetricList, stats: &StoreStats, huge_page_bytes: u64) {
     let help = "Items that are there; ended ones count until they are removed, and large values by their pieces.";
     list.gauge("gannet_items", help, stats.items);
     list.gauge("gannet_item_bytes", "Bytes of the items, with headers and padding.", stats.item_bytes);
@@ -425,7 +443,7 @@ fn memory(list: &mut List, stats: &StoreStats, huge_page_bytes: u64) {
     list.gauge("gannet_index_bytes", "The index.", stats.index_bytes);
     list.gauge("gannet_index_slots", "Slots of the index.", stats.index_slots);
     let load = ratio(stats.items, stats.index_slots);
-    list.real(Kind::Gauge, "gannet_index_load_ratio", "Share of the index's slots that items take.", load);
+    list.real(MetricKind::Gauge, "gannet_index_load_ratio", "Share of the index's slots that items take.", load);
     list.total("gannet_index_growths_total", "Growths of the index.", stats.index_growths);
     let help = "Times that the index was made smaller, for a smaller memory.";
     list.total("gannet_index_shrinks_total", help, stats.index_shrinks);
@@ -436,22 +454,22 @@ fn memory(list: &mut List, stats: &StoreStats, huge_page_bytes: u64) {
     list.gauge("gannet_huge_page_bytes", help, huge_page_bytes);
 }
 
-fn segments(list: &mut List, stats: &StoreStats) {
+fn segments(list: &mut MetricList, stats: &StoreStats) {
     list.gauge("gannet_segment_bytes", "The size of a segment.", stats.segment_bytes);
     let states = SEGMENT_STATES.into_iter().zip(stats.segments);
-    list.by(Kind::Gauge, "gannet_segments", "Segments, by state.", "state", states);
+    list.by(MetricKind::Gauge, "gannet_segments", "Segments, by state.", "state", states);
     let queues = [("small", stats.segments_small), ("main", stats.segments_main)];
-    list.by(Kind::Gauge, "gannet_segments_queued", "Sealed segments, by eviction queue.", "queue", queues);
+    list.by(MetricKind::Gauge, "gannet_segments_queued", "Sealed segments, by eviction queue.", "queue", queues);
     let share = stats.small_percent as f64 / 100.0;
     let help = "Share of the segments that the small queue is held at: what misses least on a sample of the keys.";
-    list.real(Kind::Gauge, "gannet_small_queue_share_ratio", help, share);
+    list.real(MetricKind::Gauge, "gannet_small_queue_share_ratio", help, share);
     let drained = DRAIN_REASONS.into_iter().zip(stats.segments_drained);
     let help = "Segments emptied, by reason.";
-    list.by(Kind::Counter, "gannet_segments_drained_total", help, "reason", drained);
+    list.by(MetricKind::Counter, "gannet_segments_drained_total", help, "reason", drained);
     list.total("gannet_segments_freed_total", "Segments that became free again.", stats.segments_freed);
 }
 
-fn endings(list: &mut List, stats: &StoreStats) {
+fn endings(list: &mut MetricList, stats: &StoreStats) {
     list.total("gannet_evicted_total", "Items evicted to make room.", stats.evicted);
     let help = "Items evicted that were never read.";
     list.total("gannet_evicted_unread_total", help, stats.evicted_unread);
@@ -466,7 +484,7 @@ fn endings(list: &mut List, stats: &StoreStats) {
     list.total("gannet_store_parked_total", help, stats.parked);
     let late = [("expired", stats.read_expired), ("flushed", stats.read_flushed)];
     let help = "Reads that found an item which had ended, by reason.";
-    list.by(Kind::Counter, "gannet_reads_of_ended_total", help, "reason", late);
+    list.by(MetricKind::Counter, "gannet_reads_of_ended_total", help, "reason", late);
     list.total("gannet_large_broken_total", "Large values that lost a piece.", stats.large_broken);
     let help = "Items of the memory file that were not what was written, and are gone.";
     list.total("gannet_items_damaged_total", help, stats.damaged);
@@ -480,14 +498,20 @@ fn endings(list: &mut List, stats: &StoreStats) {
 }
 
 /// Lists the figures of a second tier, if there is one.
-fn flash(list: &mut List, stats: &StoreStats, tier: &flash::Flash) {
+fn flash(list: &mut MetricList, stats: &StoreStats, tier: &flash::Flash) {
     let counts = tier.counts();
     let devices = || tier.devices().into_iter();
     let help = "Bytes of a device that are used, by device.";
-    list.by(Kind::Gauge, "gannet_flash_bytes", help, "device", devices().map(|device| (device.name, device.bytes)));
+    list.by(
+        MetricKind::Gauge,
+        "gannet_flash_bytes",
+        help,
+        "device",
+        devices().map(|device| (device.name, device.bytes)),
+    );
     let help = "1 if the device has failed and is not used any more, by device.";
     let lost = devices().map(|device| (device.name, u64::from(device.lost)));
-    list.by(Kind::Gauge, "gannet_flash_lost", help, "device", lost);
+    list.by(MetricKind::Gauge, "gannet_flash_lost", help, "device", lost);
     list.gauge("gannet_flash_items", "Items that are on flash.", stats.flash_items);
     list.gauge("gannet_flash_regions_free", "Regions on flash that are free.", tier.regions().0 as u64);
     let help = "Regions of an earlier server whose items are not found yet, including the one being read.";
@@ -496,12 +520,12 @@ fn flash(list: &mut List, stats: &StoreStats, tier: &flash::Flash) {
     list.total("gannet_flash_returned_total", "Items that came back from flash to memory.", stats.flash_back);
     let moved = [("taken", stats.flash_taken), ("again", stats.flash_again), ("evicted", stats.flash_evicted)];
     let help = "Items by outcome: written to flash, kept on flash, or removed to make room on flash.";
-    list.by(Kind::Counter, "gannet_flash_moved_total", help, "how", moved);
+    list.by(MetricKind::Counter, "gannet_flash_moved_total", help, "how", moved);
     let failed = [("read", stats.flash_failed), ("region", counts.reclaim_failed)];
     let help = "Items on flash that were damaged or unreadable, by the time of detection.";
-    list.by(Kind::Counter, "gannet_flash_failed_total", help, "when", failed);
+    list.by(MetricKind::Counter, "gannet_flash_failed_total", help, "when", failed);
     let help = "Evicted items that were not written to flash, by reason.";
-    list.by(Kind::Counter, "gannet_flash_refused_total", help, "reason", counts.refusals());
+    list.by(MetricKind::Counter, "gannet_flash_refused_total", help, "reason", counts.refusals());
     list.total("gannet_flash_reads_total", "Requested reads of flash.", counts.reads);
     list.total("gannet_flash_read_bytes_total", "Bytes read from flash.", counts.read_bytes);
     list.total("gannet_flash_item_bytes_total", "Bytes of items written to flash.", counts.item_bytes);
@@ -509,23 +533,23 @@ fn flash(list: &mut List, stats: &StoreStats, tier: &flash::Flash) {
     list.total("gannet_flash_regions_reclaimed_total", "Regions that became free.", counts.regions_reclaimed);
 }
 
-fn background(list: &mut List, counters: &BackgroundCounters) {
+fn background(list: &mut MetricList, counters: &BackgroundCounters) {
     let help = "The longest slice of background work, by kind.";
     let longest = |(kind, times): (_, &SliceTimes)| (kind, Number::Real(seconds(times.longest_ns.load(Relaxed))));
     let name = "gannet_background_slice_max_seconds";
-    list.numbers_by(Kind::Gauge, name, help, "kind", counters.by_kind().map(longest));
+    list.numbers_by(MetricKind::Gauge, name, help, "kind", counters.by_kind().map(longest));
     let help = "The longest slice of background work in CPU time of its thread, by kind.";
     let longest = |(kind, times): (_, &SliceTimes)| (kind, Number::Real(seconds(times.longest_cpu_ns.load(Relaxed))));
     let name = "gannet_background_slice_cpu_max_seconds";
-    list.numbers_by(Kind::Gauge, name, help, "kind", counters.by_kind().map(longest));
+    list.numbers_by(MetricKind::Gauge, name, help, "kind", counters.by_kind().map(longest));
     let long = |(kind, times): (_, &SliceTimes)| (kind, Number::Count(times.long.value()));
     let help = "Slices of background work of more than 1 ms of CPU time of their thread, by kind.";
     let name = "gannet_background_slices_long_total";
-    list.numbers_by(Kind::Counter, name, help, "kind", counters.by_kind().map(long));
+    list.numbers_by(MetricKind::Counter, name, help, "kind", counters.by_kind().map(long));
     let samples = counters.by_kind().flat_map(|(kind, times)| slices(kind, times)).collect();
     let help = "Slices of background work, by kind.";
     let name = "gannet_background_slice_seconds";
-    list.0.push(Figure { name, kind: Kind::Histogram, help, labels: vec!["kind", "le"], samples });
+    list.0.push(Figure { name, kind: MetricKind::Histogram, help, labels: vec!["kind", "le"], samples });
 }
 
 /// Returns the samples of the histogram of one kind.
@@ -550,7 +574,7 @@ pub(crate) mod tests {
 
     /// Returns the figures that need no running server, of each kind.
     pub(crate) fn sample_figures() -> Vec<Figure> {
-        let mut list = List(Vec::new());
+        let mut list = MetricList(Vec::new());
         let totals = CommandTotals { get_hits: 3, get_misses: 1, ..CommandTotals::default() };
         lookups(&mut list, &totals);
         stores(&mut list, &totals);
@@ -573,7 +597,7 @@ pub(crate) mod tests {
     #[test]
     fn names_carry_their_unit_and_their_kind() {
         for figure in sample_figures() {
-            assert_eq!(figure.kind == Kind::Counter, figure.name.ends_with("_total"), "{}", figure.name);
+            assert_eq!(figure.kind == MetricKind::Counter, figure.name.ends_with("_total"), "{}", figure.name);
             let carried = figure.labels.iter().filter(|label| **label != "le").count();
             assert!(figure.samples.iter().all(|s| s.labels.len() >= carried), "{}", figure.name);
             assert!(figure.samples.iter().all(|s| s.labels.len() <= figure.labels.len()), "{}", figure.name);

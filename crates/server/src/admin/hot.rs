@@ -6,7 +6,9 @@ use serde_json::{Map, Value, json};
 
 use super::time::rfc3339;
 use crate::shared::Shared;
-use command::metrics::hot_keys::{HotKeyReport, KEPT, LEADERS_MAX, Leader, List, MINUTES_MAX, Name, SAMPLED_ONE_IN};
+use command::metrics::hot_keys::{
+    HotKeyList, HotKeyReport, LEADERS_MAX, Leader, MINUTES_MAX, NAMES_PER_LIST, SAMPLED_ONE_IN, SketchName,
+};
 use segment::Namespace;
 
 /// The parameters of a query: `minutes=60&count=20`.
@@ -22,7 +24,7 @@ impl Query {
     /// # Errors
     /// If a parameter is wrong: a description for the user.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let mut query = Self { minutes: 1, count: KEPT };
+        let mut query = Self { minutes: 1, count: NAMES_PER_LIST };
         for part in text.split('&').filter(|part| !part.is_empty()) {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             let (place, most) = match name {
@@ -42,7 +44,7 @@ impl Query {
 }
 
 /// Returns a name as text, with a mark if it is cut.
-fn shown(name: &Name) -> String {
+fn shown(name: &SketchName) -> String {
     let mut text: String = String::from_utf8_lossy(&name.bytes).chars().flat_map(visible).collect();
     if name.is_cut {
         text.push('…');
@@ -60,13 +62,14 @@ fn visible(letter: char) -> impl Iterator<Item = char> {
 /// Writes the lists as JSON.
 pub fn json(shared: &Shared, query: Query) -> String {
     let hot = query.read(shared);
-    let namespace = |name: &Name| shared.namespaces.name(name.namespace);
+    let namespace = |name: &SketchName| shared.namespaces.name(name.namespace);
     let leader = |leader: &Leader| {
         let (name, namespace) = (shown(&leader.name), namespace(&leader.name));
         json!({ "name": name, "amount": leader.amount, "namespace": namespace })
     };
-    let list = |list: List| (list.name().to_owned(), hot.list(list).iter().map(leader).collect::<Vec<_>>().into());
-    let lists: Map<String, Value> = List::ALL.into_iter().map(list).collect();
+    let list =
+        |list: HotKeyList| (list.name().to_owned(), hot.list(list).iter().map(leader).collect::<Vec<_>>().into());
+    let lists: Map<String, Value> = HotKeyList::ALL.into_iter().map(list).collect();
     let lost: u64 = shared.workers.iter().map(|worker| worker.hot_keys.lost.value()).sum();
     let document = json!({
         "from_unix_ms": hot.from.0,
@@ -82,13 +85,13 @@ pub fn text(shared: &Shared, query: Query) -> String {
     let hot = query.read(shared);
     let mut text =
         format!("Since {}; requests are estimates of one key sampled in {SAMPLED_ONE_IN}.\n", rfc3339(hot.from));
-    for list in List::ALL {
+    for list in HotKeyList::ALL {
         let (title, unit) = match list {
-            List::Keys => ("keys that are asked for most", "requests"),
-            List::Big => ("keys with the longest values", "bytes"),
-            List::Missed => ("keys that are read and not there", "requests"),
-            List::Prefixes => ("prefixes that are asked for most", "requests"),
-            List::MissedPrefixes => ("prefixes of keys that are read and not there", "requests"),
+            HotKeyList::Keys => ("keys that are asked for most", "requests"),
+            HotKeyList::Big => ("keys with the longest values", "bytes"),
+            HotKeyList::Missed => ("keys that are read and not there", "requests"),
+            HotKeyList::Prefixes => ("prefixes that are asked for most", "requests"),
+            HotKeyList::MissedPrefixes => ("prefixes of keys that are read and not there", "requests"),
         };
         let _ = writeln!(text, "\n{unit:>14}  {title}");
         for leader in hot.list(list) {
@@ -108,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_query_says_how_many_minutes_and_names_and_nothing_else() {
-        assert_eq!(Query::parse(""), Ok(Query { minutes: 1, count: KEPT }));
+        assert_eq!(Query::parse(""), Ok(Query { minutes: 1, count: NAMES_PER_LIST }));
         assert_eq!(Query::parse("minutes=60&count=3"), Ok(Query { minutes: 60, count: 3 }));
         for wrong in ["minutes", "minutes=1441", "count=-1", "hours=1", "count=x"] {
             assert!(Query::parse(wrong).is_err(), "{wrong}");
@@ -118,7 +121,7 @@ mod tests {
     #[test]
     fn a_name_cannot_move_a_cursor() {
         let bytes = b"a\x1b[2J\xff".iter().copied().collect();
-        let name = Name { bytes, is_cut: true, namespace: Namespace::DEFAULT };
+        let name = SketchName { bytes, is_cut: true, namespace: Namespace::DEFAULT };
         assert_eq!(shown(&name), "a\\u{1b}[2J\u{fffd}…");
     }
 }

@@ -9,7 +9,7 @@ const HEADERS_MAX: usize = 64;
 
 /// The result of parsing the bytes received so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Parsed {
+pub enum ParsedHttp {
     /// The bytes are an incomplete request.
     Partial,
     /// The bytes are a whole request.
@@ -87,15 +87,15 @@ fn reason(status: u16) -> &'static str {
 }
 
 /// Parses the bytes received so far.
-pub fn parse(bytes: &[u8]) -> Parsed {
+pub fn parse(bytes: &[u8]) -> ParsedHttp {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
-    let refused = |status, line: &str| Parsed::Refused(Response::text(status, line));
+    let refused = |status, line: &str| ParsedHttp::Refused(Response::text(status, line));
     match request.parse(bytes) {
         Ok(httparse::Status::Partial) if bytes.len() >= HEAD_BYTES_MAX => {
             refused(431, "the request's head is longer than 8 KiB\n")
         }
-        Ok(httparse::Status::Partial) => Parsed::Partial,
+        Ok(httparse::Status::Partial) => ParsedHttp::Partial,
         Ok(httparse::Status::Complete(head_bytes)) => {
             let (method, target) = (request.method.unwrap_or_default(), request.path.unwrap_or_default());
             if !matches!(method, "GET" | "HEAD" | "PUT" | "DELETE") {
@@ -108,13 +108,13 @@ pub fn parse(bytes: &[u8]) -> Parsed {
             let body = match (method == "PUT").then(|| body(request.headers, &bytes[head_bytes..])) {
                 None => None,
                 Some(Ok(Some(body))) => Some(body),
-                Some(Ok(None)) => return Parsed::Partial,
+                Some(Ok(None)) => return ParsedHttp::Partial,
                 Some(Err((status, line))) => return refused(status, line),
             };
             let target = target.split('#').next().unwrap_or_default();
             let (path, query) = target.split_once('?').unwrap_or((target, ""));
             let (path, query) = (path.to_owned(), query.to_owned());
-            Parsed::Request { path, query, head_only: method == "HEAD", delete, body }
+            ParsedHttp::Request { path, query, head_only: method == "HEAD", delete, body }
         }
         Err(httparse::Error::TooManyHeaders) => refused(431, "the request has more than 64 header lines\n"),
         Err(_) => refused(400, "this is not an HTTP/1.1 request; try: curl http://HOST:PORT/\n"),
@@ -150,7 +150,7 @@ mod tests {
 
     fn status(bytes: &[u8]) -> Option<u16> {
         match parse(bytes) {
-            Parsed::Refused(response) => Some(response.status),
+            ParsedHttp::Refused(response) => Some(response.status),
             _ => None,
         }
     }
@@ -159,9 +159,9 @@ mod tests {
     fn a_request_cut_anywhere_is_partial_until_it_is_whole() {
         let whole = b"GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\nAccept: */*\r\n\r\n";
         for end in 0..whole.len() {
-            assert_eq!(parse(&whole[..end]), Parsed::Partial, "{end}");
+            assert_eq!(parse(&whole[..end]), ParsedHttp::Partial, "{end}");
         }
-        let get = Parsed::Request {
+        let get = ParsedHttp::Request {
             path: "/metrics".to_owned(),
             query: "x=1".to_owned(),
             head_only: false,
@@ -170,20 +170,25 @@ mod tests {
         };
         assert_eq!(parse(whole), get);
         let head = parse(b"HEAD / HTTP/1.0\r\n\r\n");
-        assert!(matches!(head, Parsed::Request { path, head_only: true, delete: false, .. } if path == "/"));
+        assert!(matches!(head, ParsedHttp::Request { path, head_only: true, delete: false, .. } if path == "/"));
         let delete = parse(b"DELETE /namespaces/a?keep=true HTTP/1.1\r\n\r\n");
-        assert!(matches!(delete, Parsed::Request { query, delete: true, .. } if query == "keep=true"));
+        assert!(matches!(delete, ParsedHttp::Request { query, delete: true, .. } if query == "keep=true"));
     }
 
     #[test]
     fn a_body_cut_anywhere_is_partial_until_it_is_whole_and_what_follows_it_is_not_read() {
         let whole = b"PUT /config HTTP/1.1\r\ncontent-length: 5\r\n\r\nhello";
         for end in 0..whole.len() {
-            assert_eq!(parse(&whole[..end]), Parsed::Partial, "{end}");
+            assert_eq!(parse(&whole[..end]), ParsedHttp::Partial, "{end}");
         }
         let body = Some("hello".to_owned());
-        let request =
-            Parsed::Request { path: "/config".to_owned(), query: String::new(), head_only: false, delete: false, body };
+        let request = ParsedHttp::Request {
+            path: "/config".to_owned(),
+            query: String::new(),
+            head_only: false,
+            delete: false,
+            body,
+        };
         assert_eq!(parse(whole), request);
         assert_eq!(parse(&[&whole[..], b" and more"].concat()), request);
     }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::figures::{Figure, Number};
 use super::page::Latencies;
 use command::keyspace::figures::Figures;
-use command::metrics::{Counts, Part, SlowRequest, Totals};
+use command::metrics::{BucketCounts, Part, SlowRequest, Totals};
 
 /// Writes the whole document.
 pub fn write(figures: &[Figure], latencies: &Latencies, spaces: &[Figures], slow: &[SlowRequest]) -> String {
@@ -33,7 +33,7 @@ pub fn write(figures: &[Figure], latencies: &Latencies, spaces: &[Figures], slow
 /// between them.
 pub fn histograms(start: &Totals) -> String {
     let part = |part: Part| {
-        let mut all = Counts::default();
+        let mut all = BucketCounts::default();
         start.commands().for_each(|command| all.join(start.of(command, part)));
         (part.name().to_owned(), all.filled().map(|(ns, count)| json!([ns, count])).collect::<Value>())
     };
@@ -76,7 +76,7 @@ fn by_namespace(totals: &Totals, spaces: &[Figures]) -> Value {
     spaces.iter().map(|space| (space.name.clone(), parts(space))).collect::<Map<_, _>>().into()
 }
 
-fn counts(counts: &Counts) -> Value {
+fn counts(counts: &BucketCounts) -> Value {
     json!({
         "count": counts.count,
         "mean_ns": counts.mean_ns(),

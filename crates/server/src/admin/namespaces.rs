@@ -16,7 +16,7 @@ use segment::Namespace;
 use super::RunningSettings;
 use super::http::Response;
 use crate::config::file::{Origins, read_file, read_text};
-use crate::config::namespaces::{KEYS, Name, NamespaceSettings, numbers, read_one, rewritten};
+use crate::config::namespaces::{KEYS, NamespaceName, NamespaceSettings, numbers, read_one, rewritten};
 use crate::config::prefix;
 use crate::config::value::{Auto, Value};
 use crate::config::{Fault, Settings};
@@ -43,7 +43,7 @@ pub fn put(name: &str, text: &str, keep: bool, shared: &Shared, settings: &Runni
 
 fn change(name: &str, text: &str, keep: bool, shared: &Shared, running: &mut Settings) -> Result<Response, Refused> {
     check_kept(keep, shared)?;
-    let mut checked = Name::default();
+    let mut checked = NamespaceName::default();
     checked.read(name).map_err(|wrong| Response::text(400, format!("{}; {}\n", wrong.what, wrong.remedy)))?;
     let place = running.namespaces.iter().position(|namespace| namespace.name == checked);
     let plain = NamespaceSettings { name: checked, ..NamespaceSettings::default() };
@@ -113,7 +113,7 @@ fn take_away(name: &str, keep: bool, shared: &Shared, running: &mut Settings) ->
         let line = "it has listeners: take them out of the file and restart the server first; nothing was changed\n";
         return Err(Response::text(409, line));
     }
-    let number = Namespace(namespace.number.said().unwrap_or_default() as u8);
+    let number = Namespace(namespace.number.explicit().unwrap_or_default() as u8);
     running.namespaces.remove(place);
     shared.namespaces.unset(&shared.store, number, shared.config.evict);
     shared.store.flush(number);

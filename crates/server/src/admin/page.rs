@@ -127,7 +127,7 @@ impl Pages {
     fn config(&self) -> String {
         let (mut settings, mut origins) = self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let memory = ByteSize(self.shared.store.memory_bytes());
-        if settings.memory.said().is_some_and(|said| said != memory) {
+        if settings.memory.explicit().is_some_and(|said| said != memory) {
             settings.memory = Auto::Is(memory);
             origins.insert("store.memory", Origin::Command("cache_memlimit"));
         }

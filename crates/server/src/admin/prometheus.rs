@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::figures::{Figure, Kind, Sample};
+use super::figures::{Figure, MetricKind, Sample};
 use super::page::Latencies;
 use command::keyspace::figures::Figures;
 use command::metrics::{Command, Part};
@@ -83,7 +83,7 @@ fn series(latencies: &Latencies) -> impl Iterator<Item = (Command, Part)> + '_ {
 fn namespaces(out: &mut String, latencies: &Latencies, spaces: &[Figures]) {
     let name = "gannet_namespace_request_quantile_seconds";
     let help = "Quantiles of the time of requests since the start, within 1.6 %, by namespace.";
-    header(out, name, help, Kind::Gauge.name());
+    header(out, name, help, MetricKind::Gauge.name());
     for space in spaces {
         for part in Part::ALL {
             let counts = latencies.start.of_namespace(space.namespace, part);
@@ -100,7 +100,7 @@ fn namespaces(out: &mut String, latencies: &Latencies, spaces: &[Figures]) {
 fn histograms(out: &mut String, latencies: &Latencies) {
     let name = "gannet_request_seconds";
     let help = "Time of requests in the server, by command and part: wait, execute, send.";
-    header(out, name, help, Kind::Histogram.name());
+    header(out, name, help, MetricKind::Histogram.name());
     for (command, part) in series(latencies) {
         let counts = latencies.start.of(command, part);
         let labels = format!("command=\"{}\",part=\"{}\"", command.name(), part.name());
@@ -117,7 +117,7 @@ fn quantiles(out: &mut String, latencies: &Latencies) {
     let name = "gannet_request_quantile_seconds";
     let help = "Quantiles of the time of requests, within 1.6 %, in the last minute and since the start; 1 is the \
                 maximum.";
-    header(out, name, help, Kind::Gauge.name());
+    header(out, name, help, MetricKind::Gauge.name());
     for (command, part) in series(latencies) {
         for (window, totals) in [("minute", &latencies.minute), ("start", &latencies.start)] {
             let counts = totals.of(command, part);

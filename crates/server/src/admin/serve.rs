@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::http::{BODY_BYTES_MAX, HEAD_BYTES_MAX, Parsed, Response, parse};
+use super::http::{BODY_BYTES_MAX, HEAD_BYTES_MAX, ParsedHttp, Response, parse};
 use super::page::Pages;
 
 /// The maximum number of connections at once.
@@ -24,10 +24,10 @@ struct Connection {
     /// True if the peer is on this machine.
     local: bool,
     deadline: Instant,
-    state: State,
+    state: AdminState,
 }
 
-enum State {
+enum AdminState {
     /// The request bytes received so far.
     Reading(Vec<u8>),
     /// The response, and the number of its bytes that are sent.
@@ -67,7 +67,7 @@ impl Server {
                     connection.time_out(now);
                 }
             }
-            self.connections.retain(|connection| !matches!(connection.state, State::Over));
+            self.connections.retain(|connection| !matches!(connection.state, AdminState::Over));
             if ready.listener {
                 self.accept(now);
             }
@@ -92,8 +92,8 @@ impl Server {
         descriptors.push(PollFd::from_borrowed_fd(self.listener.as_fd(), wanted));
         for connection in &self.connections {
             let wanted = match connection.state {
-                State::Reading(_) => PollFlags::IN,
-                State::Writing(..) | State::Over => PollFlags::OUT,
+                AdminState::Reading(_) => PollFlags::IN,
+                AdminState::Writing(..) | AdminState::Over => PollFlags::OUT,
             };
             descriptors.push(PollFd::from_borrowed_fd(connection.stream.as_fd(), wanted));
         }
@@ -111,7 +111,7 @@ impl Server {
                 if self.connections.len() == CONNECTIONS_MAX {
                     self.make_room();
                 }
-                let state = State::Reading(Vec::new());
+                let state = AdminState::Reading(Vec::new());
                 self.connections.push(Connection {
                     stream,
                     local: peer.ip().is_loopback(),
@@ -142,16 +142,16 @@ struct Ready {
 impl Connection {
     /// Advances the connection as far as possible without blocking.
     fn advance(&mut self, pages: &mut Pages, now: Instant) {
-        if let State::Reading(bytes) = &mut self.state {
+        if let AdminState::Reading(bytes) = &mut self.state {
             let mut chunk = [0; 2048];
             match self.stream.read(&mut chunk) {
-                Ok(0) => self.state = State::Over,
+                Ok(0) => self.state = AdminState::Over,
                 Ok(count) => {
                     let room = HEAD_BYTES_MAX + BODY_BYTES_MAX - bytes.len();
                     bytes.extend_from_slice(&chunk[..count.min(room)]);
                     match parse(bytes) {
-                        Parsed::Partial => {}
-                        Parsed::Request { path, query, delete, body, .. } if delete || body.is_some() => {
+                        ParsedHttp::Partial => {}
+                        ParsedHttp::Request { path, query, delete, body, .. } if delete || body.is_some() => {
                             let response = if self.local {
                                 pages.change(&path, &query, body.as_deref())
                             } else {
@@ -159,16 +159,16 @@ impl Connection {
                             };
                             self.answer(&response, false, now);
                         }
-                        Parsed::Request { path, query, head_only, .. } => {
+                        ParsedHttp::Request { path, query, head_only, .. } => {
                             self.answer(&pages.answer(&path, &query, now), head_only, now);
                         }
-                        Parsed::Refused(response) => self.answer(&response, false, now),
+                        ParsedHttp::Refused(response) => self.answer(&response, false, now),
                     }
                 }
                 Err(error) => self.failed(&error),
             }
         }
-        if let State::Writing(bytes, sent) = &mut self.state {
+        if let AdminState::Writing(bytes, sent) = &mut self.state {
             match self.stream.write(&bytes[*sent..]) {
                 Ok(count) => *sent += count,
                 Err(error) => return self.failed(&error),
@@ -181,7 +181,7 @@ impl Connection {
 
     fn answer(&mut self, response: &Response, head_only: bool, now: Instant) {
         self.deadline = now + DEADLINE;
-        self.state = State::Writing(response.bytes(head_only), 0);
+        self.state = AdminState::Writing(response.bytes(head_only), 0);
     }
 
     /// Closes a connection whose response is sent. First reads what the peer sent beyond its request: closing over
@@ -189,12 +189,12 @@ impl Connection {
     fn finish(&mut self) {
         let _ = self.stream.read(&mut [0; 2048]);
         let _ = self.stream.shutdown(std::net::Shutdown::Write);
-        self.state = State::Over;
+        self.state = AdminState::Over;
     }
 
     fn failed(&mut self, error: &std::io::Error) {
         if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) {
-            self.state = State::Over;
+            self.state = AdminState::Over;
         }
     }
 
@@ -202,11 +202,11 @@ impl Connection {
     /// response is dropped.
     fn time_out(&mut self, now: Instant) {
         match &self.state {
-            State::Reading(bytes) if !bytes.is_empty() => {
+            AdminState::Reading(bytes) if !bytes.is_empty() => {
                 self.answer(&Response::text(408, "the request did not arrive within 5 s\n"), false, now);
                 // The loop returns here only when the socket is writable, or the peer is gone.
             }
-            _ => self.state = State::Over,
+            _ => self.state = AdminState::Over,
         }
     }
 }

@@ -278,8 +278,8 @@ mod tests {
              [log]\nlevel = \"debug\"\n",
         );
         assert_eq!(faults, []);
-        assert_eq!((settings.memcached.len(), settings.workers.said()), (2, Some(3)));
-        assert_eq!((settings.memory.said(), settings.maxconns.said()), (Some(ByteSize::mib(1024)), Some(1000)));
+        assert_eq!((settings.memcached.len(), settings.workers.explicit()), (2, Some(3)));
+        assert_eq!((settings.memory.explicit(), settings.maxconns.explicit()), (Some(ByteSize::mib(1024)), Some(1000)));
         assert_eq!(settings.idle_timeout, TimeSpan::secs(300));
     }
 
@@ -337,7 +337,7 @@ mod tests {
         );
         let lines: Vec<_> = faults.iter().map(|f| f.to_string().split(':').nth(1).unwrap().to_owned()).collect();
         assert_eq!(lines, ["2", "3", "6", "8"]);
-        assert_eq!(settings.maxconns.said(), Some(7), "a right setting is taken beside wrong ones");
+        assert_eq!(settings.maxconns.explicit(), Some(7), "a right setting is taken beside wrong ones");
     }
 
     #[test]

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_pages_are_had_unless_the_kernel_says_never() {
+    fn huge_pages_are_available_unless_set_to_never() {
         for (text, had) in [("always [madvise] never\n", true), ("[always] madvise never\n", true), ("[never]", false)]
         {
             let tree = Tree::new("thp", &[MEMINFO, ("sys/kernel/mm/transparent_hugepage/enabled", text)]);

@@ -585,7 +585,7 @@ mod tests {
     }
 
     #[test]
-    fn back_ends_are_told_by_their_names() {
+    fn reactors_are_parsed_by_name() {
         for word in ["auto", "epoll", "uring"] {
             assert_eq!(round_trip::<IoChoice>(word).show(), word);
         }

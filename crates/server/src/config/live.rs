@@ -55,7 +55,7 @@ pub fn take(running: &mut (Settings, Origins), wanted: &Settings, origins: &Orig
 /// # Errors
 /// If the size cannot be applied: the error and its remedy.
 pub fn resize(running: &Settings, wanted: &Settings, shared: &Shared) -> Result<(), Wrong> {
-    let Some(memory) = wanted.memory.said().filter(|_| wanted.memory != running.memory) else { return Ok(()) };
+    let Some(memory) = wanted.memory.explicit().filter(|_| wanted.memory != running.memory) else { return Ok(()) };
     shared.resize_memory(memory.0).map_err(|error| match error {
         ResizeError::TooSmall { least_bytes } => Wrong::new(
             format!("{memory} is too small for its open segments and the largest item"),
@@ -86,7 +86,7 @@ pub fn namespaces(running: &mut Settings, wanted: &Settings, shared: &Shared) ->
         let before = place.map(|place| &running.namespaces[place]);
         let mut after = namespace.clone();
         if let Some(before) = before {
-            let other_number = after.number.said().is_some() && after.number != before.number;
+            let other_number = after.number.explicit().is_some() && after.number != before.number;
             if (&before.memcached, &before.resp) != (&after.memcached, &after.resp) || other_number {
                 lines.push(format!("the listeners and the number of namespace {name} stay; they need a restart"));
             }
@@ -135,7 +135,7 @@ fn number_of(namespace: &NamespaceSettings, running: &Settings, wanted: &Setting
     }
     let all = || running.namespaces.iter().chain(&wanted.namespaces);
     let is_free = |number: &u8| !all().any(|other| other.number == Auto::Is(u64::from(*number)));
-    let said = namespace.number.said().map(|number| number as u8);
+    let said = namespace.number.explicit().map(|number| number as u8);
     said.or_else(|| (1..Namespace::MAX as u8).find(is_free))
 }
 
@@ -155,7 +155,7 @@ fn prefixes_fault(running: &Settings, wanted: &Settings) -> Option<Wrong> {
 pub fn apply(settings: &Settings, shared: &Shared) {
     let live = &shared.live;
     let most = shared.config.connections_max as u64;
-    live.connections_max.store(settings.maxconns.said().unwrap_or(most).min(most), Relaxed);
+    live.connections_max.store(settings.maxconns.explicit().unwrap_or(most).min(most), Relaxed);
     live.idle_timeout_ms.store(settings.idle_timeout.as_ms_ceil(), Relaxed);
     live.stall_timeout_ms.store(settings.stall_timeout.as_ms_ceil(), Relaxed);
     shared.set_key_events(settings.keyspace_events);

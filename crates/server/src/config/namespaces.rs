@@ -25,9 +25,9 @@ pub const TABLE: &str = "namespace";
 
 /// A namespace's name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Name(pub String);
+pub struct NamespaceName(pub String);
 
-impl Value for Name {
+impl Value for NamespaceName {
     fn read(&mut self, text: &str) -> Result<(), Wrong> {
         let letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
         let number = text.parse::<i64>().is_ok();
@@ -56,7 +56,7 @@ impl Value for Name {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the table documents each field")]
 pub struct NamespaceSettings {
-    pub name: Name,
+    pub name: NamespaceName,
     pub number: Auto<u64>,
     pub memory: Auto<ByteSize>,
     pub evict: bool,
@@ -72,7 +72,7 @@ pub struct NamespaceSettings {
 impl Default for NamespaceSettings {
     fn default() -> Self {
         Self {
-            name: Name::default(),
+            name: NamespaceName::default(),
             number: Auto::Auto,
             memory: Auto::Auto,
             evict: true,
@@ -222,7 +222,7 @@ impl Key {
 impl NamespaceSettings {
     /// Returns the name, and the keys that differ from their defaults, as lines of the file.
     pub fn lines(&self) -> String {
-        let plain = Self { name: Name(String::new()), ..Self::default() };
+        let plain = Self { name: NamespaceName(String::new()), ..Self::default() };
         let said = KEYS.iter().filter(|key| key.text(self) != key.text(&plain));
         said.map(|key| format!("{} = {}\n", key.key, key.text(self))).collect()
     }
@@ -232,7 +232,7 @@ impl NamespaceSettings {
         NamespaceConfig {
             name: self.name.0.clone(),
             number,
-            memory_bytes: self.memory.said().map(|size| size.0),
+            memory_bytes: self.memory.explicit().map(|size| size.0),
             evict: self.evict,
             ttl_default_ms: self.ttl_default.as_ms_ceil(),
             ttl_max_ms: self.ttl_max.as_ms_ceil(),
@@ -245,7 +245,7 @@ impl NamespaceSettings {
     /// Returns the error in these settings that is independent of the host and of the other namespaces.
     pub fn fault(&self) -> Option<Wrong> {
         let is_default = self.name.0 == DEFAULT_NAME;
-        let number = self.number.said();
+        let number = self.number.explicit();
         if self.name.0.is_empty() {
             return Some(Wrong::new("this namespace has no name", "add one, as in name = \"sessions\""));
         }

@@ -82,7 +82,7 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
         stall_timeout: settings.stall_timeout.as_duration(),
         stop_timeout: settings.stop_timeout.as_duration(),
         item_bytes_max: settings.item_max.0,
-        segment_bytes: settings.segment.said().map(|size| size.0 as u32),
+        segment_bytes: settings.segment.explicit().map(|size| size.0 as u32),
         hash_seed: None,
         huge_pages: settings.huge_pages,
         shutdown_command: settings.shutdown,
@@ -112,7 +112,7 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
         subscriber_backlog_bytes: settings.subscriber_backlog.0,
         file_reset: false,
         flash_reset: false,
-        client_memory_bytes: settings.client_memory.said().map(|size| size.0),
+        client_memory_bytes: settings.client_memory.explicit().map(|size| size.0),
     };
     Ok(Plan { server, resolved, files, notes: planner.notes })
 }
@@ -186,7 +186,7 @@ impl Planner<'_> {
 
     fn workers(&mut self, settings: &Settings) -> u64 {
         let parallelism = self.host.parallelism().min(WORKERS_MAX);
-        let workers = settings.workers.said().unwrap_or(parallelism);
+        let workers = settings.workers.explicit().unwrap_or(parallelism);
         if workers > parallelism {
             self.notes
                 .push(format!("{workers} workers share {parallelism} CPUs: they wait for each other, and tails grow"));
@@ -196,7 +196,7 @@ impl Planner<'_> {
 
     fn memory(&mut self, settings: &Settings) -> ByteSize {
         let host = ByteSize(self.host.memory_bytes());
-        let Some(memory) = settings.memory.said() else {
+        let Some(memory) = settings.memory.explicit() else {
             let least = MEMORY_AUTO_MIN.0.min(host.0 / 2);
             // Whole MiB, for readability.
             return ByteSize::mib((host.0 / MEMORY_SHARE).max(least) >> 20);
@@ -216,7 +216,8 @@ impl Planner<'_> {
         memory: ByteSize,
     ) -> (Vec<NamespaceConfig>, Vec<(Endpoint, ListenAddr)>) {
         let numbers = namespaces::numbers(&settings.namespaces).unwrap_or_default();
-        let quotas: u64 = settings.namespaces.iter().filter_map(|namespace| namespace.memory.said()).map(|m| m.0).sum();
+        let quotas: u64 =
+            settings.namespaces.iter().filter_map(|namespace| namespace.memory.explicit()).map(|m| m.0).sum();
         if quotas > memory.0 / 5 * 4 {
             let what = format!("all namespaces together have {}, of a memory of {memory}", about(ByteSize(quotas)));
             let remedy = format!("give them at most {}, or give more memory", about(ByteSize(memory.0 / 5 * 4)));
@@ -239,7 +240,7 @@ impl Planner<'_> {
     }
 
     fn segment(&mut self, settings: &Settings) {
-        let Some(segment) = settings.segment.said().filter(|segment| !segment.0.is_power_of_two()) else { return };
+        let Some(segment) = settings.segment.explicit().filter(|segment| !segment.0.is_power_of_two()) else { return };
         let lower = 1u64 << segment.0.ilog2();
         let remedy = format!("write {} or {}", ByteSize(lower), ByteSize(lower * 2));
         self.fault("store.segment", format!("{segment} is not a power of two"), remedy);
@@ -316,7 +317,7 @@ impl Planner<'_> {
         let listeners = (settings.memcached.len() + settings.resp.len() + others.sum::<usize>()) as u64;
         let fixed = files_fixed(workers, listeners);
         let room = connections_room(self.host, workers, listeners);
-        let Some(maxconns) = settings.maxconns.said() else {
+        let Some(maxconns) = settings.maxconns.explicit() else {
             let maxconns = MAXCONNS_AUTO.min(room).max(1);
             if maxconns < MAXCONNS_AUTO {
                 let files = self.host.files_max;

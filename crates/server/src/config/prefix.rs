@@ -59,7 +59,7 @@ pub fn check(namespaces: &[NamespaceSettings], numbers: &[u8]) -> Result<(), (us
             whose.push((place, prefix));
         }
     }
-    let Some((rule, other)) = Routes::idle(&all) else { return Ok(()) };
+    let Some((rule, other)) = Routes::find_ineffective(&all) else { return Ok(()) };
     let (place, prefix) = whose[rule];
     let wrong = match other.map(|other| whose[other]) {
         None => Wrong::new(

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_memory_file_that_can_not_be_had_is_named_with_what_to_do() {
+    fn memory_file_errors_have_a_remedy() {
         let text = |error| start_error(&StartError::File { path: "/m/store".into(), error });
         assert!(text(arena::OpenError::Locked).contains("/m/store cannot be used: another process has it open; stop"));
         let missing = std::io::Error::from(ErrorKind::NotFound);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_can_not_be_made_names_the_size_that_can() {
+    fn store_errors_name_a_valid_size() {
         let error = segment::StartError::MemoryTooSmall { memory_bytes: 1 << 20, least_bytes: (9 << 20) + 1 };
         let text = start_error(&StartError::Store(error));
         assert!(text.contains("1MiB are too small") && text.contains("at least 10MiB"), "{text}");

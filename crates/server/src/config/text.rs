@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::fault::Origin;
 use super::file::{Origins, toml_text};
-use super::namespaces::{KEYS, Name, NamespaceSettings};
+use super::namespaces::{KEYS, NamespaceName, NamespaceSettings};
 use super::settings::Settings;
 use super::table::{ABSENT, Reload, SETTINGS, Setting, TABLES};
 use super::value::Shape;
@@ -46,7 +46,7 @@ pub fn sample() -> String {
 
 /// Returns a namespace with only a name, as an example.
 fn example() -> NamespaceSettings {
-    NamespaceSettings { name: Name("sessions".to_owned()), ..NamespaceSettings::default() }
+    NamespaceSettings { name: NamespaceName("sessions".to_owned()), ..NamespaceSettings::default() }
 }
 
 /// Returns the page of all settings, in Markdown.

@@ -231,7 +231,7 @@ pub enum Auto<T> {
 
 impl<T: Copy> Auto<T> {
     /// Returns the user's value, if there is one.
-    pub fn said(&self) -> Option<T> {
+    pub fn explicit(&self) -> Option<T> {
         match self {
             Self::Auto => None,
             Self::Is(value) => Some(*value),
@@ -322,7 +322,7 @@ mod tests {
         auto.read("auto").unwrap();
         assert_eq!((auto, auto.show().as_str(), auto.magnitude()), (Auto::Auto, "auto", None));
         auto.read("12").unwrap();
-        assert_eq!((auto.said(), auto.show().as_str()), (Some(12), "12"));
+        assert_eq!((auto.explicit(), auto.show().as_str()), (Some(12), "12"));
     }
 
     #[test]

@@ -11,10 +11,10 @@ use io::pass::{self, Pass, PassListener, Process};
 use io::waker::Waker;
 use serde_json::json;
 
-use super::Estate;
+use super::HandoverState;
 use super::names::Names;
 use super::wire::{
-    PATIENCE, PROTOCOL, addr_json, device_json, hear, say, say_bytes, say_connections, say_listeners, say_names,
+    PATIENCE, PROTOCOL, addr_json, device_json, receive, say_bytes, say_connections, say_listeners, say_names, send,
 };
 use crate::admin::Bound;
 use crate::shared::Shared;
@@ -37,7 +37,7 @@ const END_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The process that is ready to take over.
 #[derive(Debug)]
-struct Heir {
+struct Successor {
     pass: Pass,
     process: Process,
     /// The names by which it found this process.
@@ -47,16 +47,16 @@ struct Heir {
 /// Waits for a process that wants to take over, on a thread of its own.
 #[derive(Debug)]
 pub struct Giver {
-    heir: Arc<Mutex<Option<Heir>>>,
+    heir: Arc<Mutex<Option<Successor>>>,
     waker: Waker,
     thread: Option<JoinHandle<()>>,
 }
 
 /// State that the running server resumes with after a failed takeover. The new process has exited.
 #[derive(Debug)]
-pub struct Kept {
+pub struct ResumeState {
     /// The state that it would have handed over.
-    pub estate: Estate,
+    pub estate: HandoverState,
     /// Its admin port.
     pub admin: Option<Bound>,
     /// The names by which it is found.
@@ -99,25 +99,25 @@ impl Giver {
     /// so this process must not resume.
     pub fn give(
         &self,
-        mut estate: Estate,
+        mut estate: HandoverState,
         admin: Option<Bound>,
         is_stopped: &dyn Fn() -> bool,
-    ) -> std::result::Result<(), Option<Box<Kept>>> {
+    ) -> std::result::Result<(), Option<Box<ResumeState>>> {
         let heir = self.heir.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(Heir { pass, process, names }) = heir else {
+        let Some(Successor { pass, process, names }) = heir else {
             let line = "nothing was handed over: no process is ready to take over; this server continues".to_owned();
-            return Err(Some(Box::new(Kept { estate, admin, names: Names::default(), line })));
+            return Err(Some(Box::new(ResumeState { estate, admin, names: Names::default(), line })));
         };
         let line = match hand_over(&pass, &estate, admin.as_ref(), &names) {
             Err(why) => format!("nothing was handed over: {why}; this server goes on"),
             Ok(()) => {
-                let Err(why) = see_it_serve(&pass, &mut estate, is_stopped) else { return Ok(()) };
+                let Err(why) = watch_successor(&pass, &mut estate, is_stopped) else { return Ok(()) };
                 format!("the new process took over, but {why}; this server goes on, without the connections")
             }
         };
         drop(pass);
         match process.end(END_PATIENCE) {
-            Ok(()) => Err(Some(Box::new(Kept { estate, admin, names, line }))),
+            Ok(()) => Err(Some(Box::new(ResumeState { estate, admin, names, line }))),
             Err(error) => {
                 tracing::error!(
                     "cannot kill the new process: {error}; this server ends, because both would use the same memory"
@@ -139,7 +139,7 @@ impl Drop for Giver {
 }
 
 /// Describes why no message arrives from the new process.
-fn gone(error: std::io::Error) -> String {
+fn describe_disconnect(error: std::io::Error) -> String {
     match error.kind() {
         ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
             "the new process ended".to_owned()
@@ -152,43 +152,54 @@ fn gone(error: std::io::Error) -> String {
 /// Waits until the new process serves, and watches it for [`WATCH`]. Returns an error if it exits meanwhile. From now
 /// on the new process may read from the connections. So this process could not continue with its copies, and closes
 /// them. Clients then notice at once if the new process closes a connection.
-fn see_it_serve(pass: &Pass, estate: &mut Estate, is_stopped: &dyn Fn() -> bool) -> std::result::Result<(), String> {
-    let heard = hear(pass, SERVE_PATIENCE);
+fn watch_successor(
+    pass: &Pass,
+    estate: &mut HandoverState,
+    is_stopped: &dyn Fn() -> bool,
+) -> std::result::Result<(), String> {
+    let heard = receive(pass, SERVE_PATIENCE);
     estate.connections.clear();
-    heard.map_err(gone)?;
+    heard.map_err(describe_disconnect)?;
     let end = Instant::now() + WATCH;
     loop {
-        match hear(pass, WATCH_STEP) {
+        match receive(pass, WATCH_STEP) {
             Ok(_) => return Ok(()),
             Err(error) if error.kind() == ErrorKind::TimedOut => {
                 if is_stopped() || Instant::now() >= end {
                     return Ok(());
                 }
             }
-            Err(error) => return Err(gone(error)),
+            Err(error) => return Err(describe_disconnect(error)),
         }
     }
 }
 
 /// Sends all state, and `go` once the new process has accepted it. Returns the reason if the new process does not
 /// accept it.
-fn hand_over(pass: &Pass, estate: &Estate, admin: Option<&Bound>, names: &Names) -> std::result::Result<(), String> {
-    say_connections(pass, &estate.connections).map_err(gone)?;
+fn hand_over(
+    pass: &Pass,
+    estate: &HandoverState,
+    admin: Option<&Bound>,
+    names: &Names,
+) -> std::result::Result<(), String> {
+    say_connections(pass, &estate.connections).map_err(describe_disconnect)?;
     if let Some(users) = &estate.users {
-        say(pass, "users", json!({"bytes": users.len()}), &[]).and_then(|()| say_bytes(pass, users)).map_err(gone)?;
+        send(pass, "users", json!({"bytes": users.len()}), &[])
+            .and_then(|()| say_bytes(pass, users))
+            .map_err(describe_disconnect)?;
     }
-    say_listeners(pass, &estate.listeners).map_err(gone)?;
-    say_names(pass, names).map_err(gone)?;
+    say_listeners(pass, &estate.listeners).map_err(describe_disconnect)?;
+    say_names(pass, names).map_err(describe_disconnect)?;
     if let Some(index) = &estate.index {
-        say(pass, "index", json!({}), &[index.as_fd()]).map_err(gone)?;
+        send(pass, "index", json!({}), &[index.as_fd()]).map_err(describe_disconnect)?;
     }
     let admin: Vec<BorrowedFd<'_>> = admin.iter().map(|admin| admin.as_fd()).collect();
-    say(pass, "handed", json!({"connections": estate.connections.len()}), &admin).map_err(gone)?;
-    let heard = hear(pass, TAKE_PATIENCE).map_err(gone)?;
+    send(pass, "handed", json!({"connections": estate.connections.len()}), &admin).map_err(describe_disconnect)?;
+    let heard = receive(pass, TAKE_PATIENCE).map_err(describe_disconnect)?;
     if heard.is != "taken" {
         return Err(heard.body["why"].as_str().unwrap_or("it does not say why").to_owned());
     }
-    say(pass, "go", json!({}), &[]).map_err(gone)
+    send(pass, "go", json!({}), &[]).map_err(describe_disconnect)
 }
 
 /// The thread that waits for a new process.
@@ -197,7 +208,7 @@ struct Waiting {
     addrs: Vec<ListenAddr>,
     admin: Option<std::net::SocketAddr>,
     names: Names,
-    heir: Arc<Mutex<Option<Heir>>>,
+    heir: Arc<Mutex<Option<Successor>>>,
     waker: Waker,
 }
 
@@ -209,7 +220,7 @@ impl Waiting {
         }
         let (pass, process) = loop {
             match pass::wait(&listeners, &self.waker) {
-                Ok(Some(at)) => match self.talk(listeners[at]) {
+                Ok(Some(at)) => match self.handle_request(listeners[at]) {
                     Ok(Some(ready)) => break ready,
                     Ok(None) => {}
                     Err(error) => tracing::warn!("a process that wanted to take over was not understood: {error}"),
@@ -220,18 +231,19 @@ impl Waiting {
         };
         let Some(shared) = self.shared.upgrade() else { return };
         shared.threads.drain(DRAIN_PATIENCE);
-        *self.heir.lock().unwrap_or_else(PoisonError::into_inner) = Some(Heir { pass, process, names: self.names });
+        *self.heir.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(Successor { pass, process, names: self.names });
         shared.threads.request_hand_over();
     }
 
     /// Handles one conversation. Returns the other process if it is ready to take over.
-    fn talk(&self, listener: &PassListener) -> Result<Option<(Pass, Process)>> {
+    fn handle_request(&self, listener: &PassListener) -> Result<Option<(Pass, Process)>> {
         let pass = listener.accept()?;
-        let hello = hear(&pass, PATIENCE)?;
+        let hello = receive(&pass, PATIENCE)?;
         let Some(shared) = self.shared.upgrade() else { return Ok(None) };
         let refuse = |why: &str| {
             tracing::warn!("refused a takeover: {why}");
-            say(&pass, "refused", json!({"why": why}), &[]).map(|()| None)
+            send(&pass, "refused", json!({"why": why}), &[]).map(|()| None)
         };
         if hello.body["protocol"].as_u64() != Some(PROTOCOL) {
             return refuse("the two builds use different handover protocols; restart instead, with --file");
@@ -258,9 +270,9 @@ impl Waiting {
         });
         let this = Process::this()?;
         let devices = shared.flash_files.iter().map(|file| file.as_fd());
-        say(&pass, "offer", offer, &[this.as_fd(), file.as_fd()].into_iter().chain(devices).collect::<Vec<_>>())?;
+        send(&pass, "offer", offer, &[this.as_fd(), file.as_fd()].into_iter().chain(devices).collect::<Vec<_>>())?;
         drop(shared);
-        let heard = hear(&pass, READY_PATIENCE)?;
+        let heard = receive(&pass, READY_PATIENCE)?;
         if heard.is != "ready" {
             let why = heard.body["why"].as_str().unwrap_or("it does not say why");
             tracing::warn!("the new process aborted the takeover: {why}");

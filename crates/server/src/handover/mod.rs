@@ -40,17 +40,17 @@ use std::sync::Arc;
 use arena::MapFile;
 use io::listen::{AcceptedStream, Listener};
 
-use crate::start::opened::Known;
-pub use command::handover::{Carried, CarriedTransaction, CarriedUser, CarriedWatch};
-pub use give::{Giver, Kept};
-pub(crate) use moved::Early;
-pub use moved::{Arrival, Moved};
+use crate::start::opened::LoadedUsers;
+pub use command::handover::{HandoverConnection, HandoverTransaction, HandoverUser, HandoverWatch};
+pub use give::{Giver, ResumeState};
+pub(crate) use moved::EarlyInput;
+pub use moved::{Arrival, ReleasedConnection};
 pub use names::Names;
-pub use take::{Predecessor, Received, Refused, Taking, memory_of_file};
+pub use take::{Predecessor, Received, Refused, Takeover, memory_of_file};
 
 /// All that a server hands over to another one.
 #[derive(Debug, Default)]
-pub struct Estate {
+pub struct HandoverState {
     /// Its listeners, except that of the admin port.
     pub listeners: Vec<Listener>,
     /// Its memory, left in order.
@@ -62,7 +62,7 @@ pub struct Estate {
     /// Its Redis users as lines of an ACL file, if commands have changed them since the file was read or written.
     pub users: Option<Vec<u8>>,
     /// Its users, for the case that this process resumes. Never sent to another process.
-    pub known: Option<Known>,
+    pub known: Option<LoadedUsers>,
     /// Its connections.
-    pub connections: Vec<Moved<AcceptedStream>>,
+    pub connections: Vec<ReleasedConnection<AcceptedStream>>,
 }

@@ -1,7 +1,7 @@
 //! Connections between workers: on the way to a worker, and after they have left one.
 
 use command::clients::endpoint::Endpoint;
-use command::handover::Carried;
+use command::handover::HandoverConnection;
 use command::push::mail::Subscriber;
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub struct Arrival<S> {
     /// The listener that accepted it.
     pub endpoint: Endpoint,
     /// The state with which another worker or process released it.
-    pub carried: Option<Arc<Carried>>,
+    pub carried: Option<Arc<HandoverConnection>>,
 }
 
 impl<S> From<(S, Endpoint)> for Arrival<S> {
@@ -24,32 +24,32 @@ impl<S> From<(S, Endpoint)> for Arrival<S> {
 
 /// A connection that has left its worker.
 #[derive(Debug)]
-pub struct Moved<S> {
+pub struct ReleasedConnection<S> {
     /// Its socket, which is open and not in a reactor.
     pub stream: S,
     /// The state with which its worker released it.
-    pub carried: Arc<Carried>,
+    pub carried: Arc<HandoverConnection>,
     /// Its subscriptions. They collect published messages until the last worker has ended.
     pub(crate) subscriber: Option<Subscriber>,
 }
 
-impl<S> Moved<S> {
+impl<S> ReleasedConnection<S> {
     /// Creates a connection that was received from another process.
-    pub(super) fn received(stream: S, carried: Carried) -> Self {
+    pub(super) fn received(stream: S, carried: HandoverConnection) -> Self {
         Self { stream, carried: Arc::new(carried), subscriber: None }
     }
 }
 
 /// Bytes that were received before a connection moved. They come before those of its socket.
 #[derive(Debug)]
-pub(crate) struct Early {
-    carried: Arc<Carried>,
+pub(crate) struct EarlyInput {
+    carried: Arc<HandoverConnection>,
     taken: usize,
 }
 
-impl Early {
+impl EarlyInput {
     /// Returns the unexecuted input of a carried connection, if there is any.
-    pub(crate) fn of(carried: &Arc<Carried>) -> Option<Box<Self>> {
+    pub(crate) fn of(carried: &Arc<HandoverConnection>) -> Option<Box<Self>> {
         (!carried.input.is_empty()).then(|| Box::new(Self { carried: Arc::clone(carried), taken: 0 }))
     }
 
@@ -74,8 +74,8 @@ mod tests {
 
     #[test]
     fn early_bytes_are_taken_once_and_in_order() {
-        let carried = Carried { input: b"abcde".to_vec(), ..Carried::new(Protocol::Resp.into()) };
-        let mut early = Early::of(&Arc::new(carried)).expect("there are some");
+        let carried = HandoverConnection { input: b"abcde".to_vec(), ..HandoverConnection::new(Protocol::Resp.into()) };
+        let mut early = EarlyInput::of(&Arc::new(carried)).expect("there are some");
         let mut room = [0; 3];
         assert_eq!((early.take(&mut room), room), (3, *b"abc"));
         assert_eq!((early.take(&mut room), &room[..2], early.rest().len()), (2, &b"de"[..], 0));

@@ -16,10 +16,10 @@ use io::pass::{Pass, Process};
 use segment::{FileFault, Power, StoreFile, file_config, file_fits, file_is_clean};
 use serde_json::{Value, json};
 
-use super::Estate;
+use super::HandoverState;
 use super::names::{Names, name_of};
 use super::wire::{
-    Heard, PATIENCE, PROTOCOL, addr_of, hear, hear_bytes, hear_connections, listeners_of, names_of, say,
+    PATIENCE, PROTOCOL, ReceivedMessage, addr_of, hear_bytes, hear_connections, listeners_of, names_of, receive, send,
 };
 use crate::admin::Bound;
 use crate::config::kinds::FlashPlace;
@@ -30,7 +30,7 @@ const HANDED_PATIENCE: Duration = Duration::from_secs(60);
 /// The time that the running process may take to exit once its end of the socket is closed.
 const ORPHAN_PATIENCE: Duration = Duration::from_secs(1);
 /// The number of attempts to connect, if the running server exits before it offers anything.
-const MEETINGS_MAX: usize = 3;
+const CONNECT_ATTEMPTS_MAX: usize = 3;
 
 /// A refused takeover: the reason and its remedy in one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl Refused {
 #[derive(Debug, Default)]
 pub struct Received {
     /// The state that its clients depend on.
-    pub estate: Estate,
+    pub estate: HandoverState,
     /// Its admin port.
     pub admin: Option<Bound>,
     /// The names by which it was found.
@@ -66,7 +66,7 @@ pub struct Received {
 
 /// A takeover that has begun.
 #[derive(Debug)]
-pub struct Taking {
+pub struct Takeover {
     pass: Pass,
     /// The running server.
     server: Process,
@@ -79,7 +79,7 @@ pub struct Taking {
     pid: u64,
 }
 
-impl Taking {
+impl Takeover {
     /// Finds the server that listens where `config` wants to listen, and checks that its offer fits. This changes
     /// nothing. Without `memory_said` the memory size is that of the running server, otherwise the sizes must be equal.
     /// Returns `None` if the running server was killed before its offer. The caller then starts as without `--upgrade`.
@@ -87,13 +87,13 @@ impl Taking {
     /// # Errors
     /// See [`Refused`].
     pub fn begin(config: &ServerConfig, memory_said: bool) -> Result<Option<Self>, Refused> {
-        for met in 0..MEETINGS_MAX {
+        for met in 0..CONNECT_ATTEMPTS_MAX {
             let pass = match connect(config)? {
                 Ok(pass) => pass,
                 Err(_) if met > 0 || was_killed(config) => return Ok(None),
                 Err(error) => return Err(error),
             };
-            if let Some(taking) = Self::ask(pass, config, memory_said)? {
+            if let Some(taking) = Self::request_offer(pass, config, memory_said)? {
                 tracing::info!(pid = taking.pid, "taking over from a running server");
                 return Ok(Some(taking));
             }
@@ -102,12 +102,12 @@ impl Taking {
     }
 
     /// Requests the running server's offer. Returns `None` if the server exited before it answered.
-    fn ask(pass: Pass, config: &ServerConfig, memory_said: bool) -> Result<Option<Self>, Refused> {
+    fn request_offer(pass: Pass, config: &ServerConfig, memory_said: bool) -> Result<Option<Self>, Refused> {
         let process =
             Process::this().map_err(|error| Refused(format!("this kernel cannot distinguish processes ({error})")))?;
         let hello = json!({"protocol": PROTOCOL, "version": env!("CARGO_PKG_VERSION")});
-        let heard = say(&pass, "hello", hello, &[process.as_fd()]).and_then(|()| hear(&pass, PATIENCE));
-        let Heard { is, body, descriptors } = match heard {
+        let heard = send(&pass, "hello", hello, &[process.as_fd()]).and_then(|()| receive(&pass, PATIENCE));
+        let ReceivedMessage { is, body, descriptors } = match heard {
             Ok(heard) => heard,
             Err(error) if is_end(&error) => return Ok(None),
             Err(error) => return Err(Refused::talking(&error)),
@@ -122,7 +122,7 @@ impl Taking {
         let checked = offered(&body, descriptors, config, memory_said);
         if let Err(Refused(why)) = &checked {
             // The running server logs the reason and resumes.
-            let _ = say(&pass, "refused", json!({"why": why}), &[]);
+            let _ = send(&pass, "refused", json!({"why": why}), &[]);
         }
         let Offered { memory, memory_bytes, devices } = checked?;
         let addrs = body["addrs"].as_array().map(|addrs| addrs.iter().filter_map(addr_of).collect());
@@ -171,10 +171,10 @@ impl Taking {
     }
 
     fn receive_into(&self, received: &mut Received) -> std::io::Result<()> {
-        say(&self.pass, "ready", json!({}), &[])?;
+        send(&self.pass, "ready", json!({}), &[])?;
         let estate = &mut received.estate;
         loop {
-            let mut heard = hear(&self.pass, HANDED_PATIENCE)?;
+            let mut heard = receive(&self.pass, HANDED_PATIENCE)?;
             match &heard.is[..] {
                 "connections" => estate.connections.extend(hear_connections(&self.pass, heard)?),
                 "users" => {
@@ -208,7 +208,7 @@ impl Taking {
     /// # Errors
     /// If the takeover fails: see [`Refused`]. The running server then resumes, and this process must exit.
     pub fn confirm(self) -> Result<Option<Predecessor>, Refused> {
-        match say(&self.pass, "taken", json!({}), &[]).and_then(|()| hear(&self.pass, PATIENCE)) {
+        match send(&self.pass, "taken", json!({}), &[]).and_then(|()| receive(&self.pass, PATIENCE)) {
             Ok(heard) if heard.is == "go" => Ok(Some(Predecessor(self.pass))),
             Ok(_) => Err(Refused("the running server does not let go".to_owned())),
             Err(error) if self.is_orphaned(&error) => Ok(None),
@@ -218,29 +218,29 @@ impl Taking {
 
     /// Reports why the takeover failed, for the running server's log.
     pub fn fail(&self, why: &str) {
-        let _ = say(&self.pass, "refused", json!({"why": why}), &[]);
+        let _ = send(&self.pass, "refused", json!({"why": why}), &[]);
     }
 }
 
 /// The previous server. It takes memory and listeners back if this process exits within a second without having called
-/// [`Predecessor::tell_over`].
+/// [`Predecessor::report_end`].
 #[derive(Debug)]
 pub struct Predecessor(Pass);
 
 impl Predecessor {
     /// Reports that this process serves.
-    pub fn tell_serving(&self) {
-        self.tell("serves");
+    pub fn report_serving(&self) {
+        self.report("serves");
     }
 
     /// Reports that this process ends in order or hands over in turn.
-    pub fn tell_over(self) {
-        self.tell("over");
+    pub fn report_end(self) {
+        self.report("over");
     }
 
     /// Sends one message. Ignores errors, because the predecessor may have exited.
-    fn tell(&self, what: &str) {
-        let _ = say(&self.0, what, json!({}), &[]);
+    fn report(&self, what: &str) {
+        let _ = send(&self.0, what, json!({}), &[]);
     }
 }
 
@@ -289,7 +289,7 @@ fn offered(
     body: &Value,
     mut descriptors: impl Iterator<Item = OwnedFd>,
     config: &ServerConfig,
-    memory_said: bool,
+    has_memory_setting: bool,
 ) -> Result<Offered, Refused> {
     if body["protocol"].as_u64() != Some(PROTOCOL) {
         return Err(Refused(
@@ -317,7 +317,7 @@ fn offered(
         return Err(if theirs.as_ref() == Some(ours) { unlinked(ours) } else { differs() });
     }
     let memory_bytes = match body["memory_bytes"].as_u64() {
-        Some(bytes) if !memory_said => bytes,
+        Some(bytes) if !has_memory_setting => bytes,
         _ => config.memory_bytes,
     };
     let devices = offered_devices(&body["flash"], descriptors.map(|fd| Arc::new(File::from(fd))).collect(), config)?;
@@ -332,7 +332,8 @@ fn offered(
         index_left: None,
         power: Power::default(),
     };
-    file_fits(&store_config(&config), &store_file, plan.as_ref()).map_err(|fault| Refused(unfit(&fault)))?;
+    file_fits(&store_config(&config), &store_file, plan.as_ref())
+        .map_err(|fault| Refused(describe_mismatch(&fault)))?;
     Ok(Offered { memory: file, memory_bytes, devices })
 }
 
@@ -377,7 +378,7 @@ fn offered_devices(body: &Value, files: Vec<Arc<File>>, config: &ServerConfig) -
 }
 
 /// Describes why a memory does not fit.
-fn unfit(fault: &FileFault) -> String {
+fn describe_mismatch(fault: &FileFault) -> String {
     let remedy = "the running server continues; start the new one without --upgrade if all items may be lost";
     match fault {
         FileFault::Layout => format!("the running server's build lays its memory out otherwise; {remedy}"),

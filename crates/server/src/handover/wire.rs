@@ -10,7 +10,7 @@ use io::pass::{DESCRIPTORS_MAX, MESSAGE_BYTES_MAX, Pass};
 use serde_json::{Value, json};
 
 use super::names::Names;
-use super::{Carried, Moved};
+use super::{HandoverConnection, ReleasedConnection};
 use crate::config::kinds::FlashPlace;
 
 /// The version of these messages. Any other version is refused.
@@ -21,13 +21,13 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 const CONNECTIONS_A_MESSAGE: usize = 32;
 
 /// Sends a message of the kind `is`; see [`Pass::send`].
-pub(super) fn say(pass: &Pass, is: &str, mut body: Value, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
+pub(super) fn send(pass: &Pass, is: &str, mut body: Value, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
     body["is"] = json!(is);
     pass.send(body.to_string().as_bytes(), descriptors, PATIENCE)
 }
 
 /// A received message.
-pub(super) struct Heard {
+pub(super) struct ReceivedMessage {
     pub(super) is: String,
     pub(super) body: Value,
     pub(super) descriptors: Vec<OwnedFd>,
@@ -37,11 +37,11 @@ pub(super) struct Heard {
 ///
 /// # Errors
 /// `UnexpectedEof` if the other end is closed; `InvalidData` if the message is malformed.
-pub(super) fn hear(pass: &Pass, patience: Duration) -> Result<Heard> {
+pub(super) fn receive(pass: &Pass, patience: Duration) -> Result<ReceivedMessage> {
     let message = pass.receive(patience)?.ok_or(ErrorKind::UnexpectedEof)?;
     let body: Value = serde_json::from_slice(&message.bytes).map_err(Error::other)?;
     let is = body["is"].as_str().unwrap_or_default().to_owned();
-    Ok(Heard { is, body, descriptors: message.descriptors })
+    Ok(ReceivedMessage { is, body, descriptors: message.descriptors })
 }
 
 /// Encodes a listener's address as JSON.
@@ -69,11 +69,11 @@ pub(super) fn addr_of(body: &Value) -> Option<ListenAddr> {
 }
 
 /// Sends connections.
-pub(super) fn say_connections(pass: &Pass, connections: &[Moved<AcceptedStream>]) -> Result<()> {
+pub(super) fn say_connections(pass: &Pass, connections: &[ReleasedConnection<AcceptedStream>]) -> Result<()> {
     for some in connections.chunks(CONNECTIONS_A_MESSAGE) {
         let (heads, bytes): (Vec<Value>, Vec<Vec<u8>>) = some.iter().map(|moved| moved.carried.encode()).unzip();
         let descriptors: Vec<BorrowedFd<'_>> = some.iter().map(|moved| moved.stream.as_fd()).collect();
-        say(pass, "connections", json!({"connections": heads}), &descriptors)?;
+        send(pass, "connections", json!({"connections": heads}), &descriptors)?;
         say_bytes(pass, &bytes.concat())?;
     }
     Ok(())
@@ -94,10 +94,10 @@ pub(super) fn hear_bytes(pass: &Pass, wanted: usize) -> Result<Vec<u8>> {
 }
 
 /// Decodes the connections of a message, and receives the bytes that follow it.
-pub(super) fn hear_connections(pass: &Pass, heard: Heard) -> Result<Vec<Moved<AcceptedStream>>> {
+pub(super) fn hear_connections(pass: &Pass, heard: ReceivedMessage) -> Result<Vec<ReleasedConnection<AcceptedStream>>> {
     let broken = || Error::new(ErrorKind::InvalidData, "the description of its connections is malformed");
     let body = heard.body["connections"].as_array().ok_or_else(broken)?;
-    let carried = body.iter().map(Carried::decode_head).collect::<Option<Vec<_>>>().ok_or_else(broken)?;
+    let carried = body.iter().map(HandoverConnection::decode_head).collect::<Option<Vec<_>>>().ok_or_else(broken)?;
     if carried.len() != heard.descriptors.len() {
         return Err(broken());
     }
@@ -109,25 +109,29 @@ pub(super) fn hear_connections(pass: &Pass, heard: Heard) -> Result<Vec<Moved<Ac
         carried.decode_bytes(own, lengths).ok_or_else(broken)?;
         // A client that has disconnected meanwhile does not stop the handover.
         if let Ok(stream) = AcceptedStream::adopt(fd) {
-            connections.push(Moved::received(stream, carried));
+            connections.push(ReleasedConnection::received(stream, carried));
         }
     }
     Ok(connections)
 }
 
 /// Sends descriptors that each belong to an address, in as many messages of the kind `is` as necessary.
-fn say_places<'a>(pass: &Pass, is: &str, places: impl Iterator<Item = (&'a ListenAddr, BorrowedFd<'a>)>) -> Result<()> {
+fn send_descriptors<'a>(
+    pass: &Pass,
+    is: &str,
+    places: impl Iterator<Item = (&'a ListenAddr, BorrowedFd<'a>)>,
+) -> Result<()> {
     let places: Vec<_> = places.collect();
     for some in places.chunks(DESCRIPTORS_MAX) {
         let body: Vec<Value> = some.iter().map(|(addr, _)| addr_json(addr)).collect();
         let descriptors: Vec<BorrowedFd<'_>> = some.iter().map(|(_, fd)| *fd).collect();
-        say(pass, is, json!({"addrs": body}), &descriptors)?;
+        send(pass, is, json!({"addrs": body}), &descriptors)?;
     }
     Ok(())
 }
 
 /// Returns the descriptors of a message, each with its address.
-fn places_of(heard: Heard) -> Result<impl Iterator<Item = (OwnedFd, ListenAddr)>> {
+fn places_of(heard: ReceivedMessage) -> Result<impl Iterator<Item = (OwnedFd, ListenAddr)>> {
     let broken = || Error::new(ErrorKind::InvalidData, "the description of its listeners is malformed");
     let body = heard.body["addrs"].as_array().ok_or_else(broken)?;
     let addrs = body.iter().map(addr_of).collect::<Option<Vec<_>>>().ok_or_else(broken)?;
@@ -139,21 +143,21 @@ fn places_of(heard: Heard) -> Result<impl Iterator<Item = (OwnedFd, ListenAddr)>
 
 /// Sends listeners.
 pub(super) fn say_listeners(pass: &Pass, listeners: &[Listener]) -> Result<()> {
-    say_places(pass, "listeners", listeners.iter().map(|listener| (listener.addr(), listener.as_fd())))
+    send_descriptors(pass, "listeners", listeners.iter().map(|listener| (listener.addr(), listener.as_fd())))
 }
 
 /// Decodes the listeners of a message.
-pub(super) fn listeners_of(heard: Heard) -> Result<Vec<Listener>> {
+pub(super) fn listeners_of(heard: ReceivedMessage) -> Result<Vec<Listener>> {
     Ok(places_of(heard)?.map(|(fd, addr)| Listener::adopt(fd, addr)).collect())
 }
 
 /// Sends names.
 pub(super) fn say_names(pass: &Pass, names: &Names) -> Result<()> {
-    say_places(pass, "names", names.listed())
+    send_descriptors(pass, "names", names.listed())
 }
 
 /// Decodes the names of a message.
-pub(super) fn names_of(heard: Heard) -> Result<Names> {
+pub(super) fn names_of(heard: ReceivedMessage) -> Result<Names> {
     Ok(Names::adopt(places_of(heard)?))
 }
 
@@ -162,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_told_as_it_is() {
+    fn addresses_round_trip() {
         let tcp = ListenAddr::Tcp(([127, 0, 0, 1], 11211).into());
         let unix = ListenAddr::Unix { path: PathBuf::from("/x".repeat(90)), mode: 0o700 };
         for addr in [&tcp, &unix] {

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use record::{Digits, Record, Value};
 use serde_json::{Map, Value as Json, json};
 
-use super::{Entry, ValueReply, name_text};
+use super::{ExportedItem, ValueReply, name_text};
 use crate::shared::Shared;
 use base::clock::UnixMillis;
 
@@ -21,7 +21,7 @@ fn bytes(bytes: &[u8]) -> Json {
 }
 
 /// Encodes an item.
-pub fn line(entry: &Entry<'_>, now: UnixMillis) -> String {
+pub fn line(entry: &ExportedItem<'_>, now: UnixMillis) -> String {
     let mut fields = Map::new();
     fields.insert("namespace".to_owned(), json!(entry.namespace.0));
     fields.insert("key".to_owned(), bytes(entry.key));

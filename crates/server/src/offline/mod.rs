@@ -27,7 +27,7 @@ use segment::{
 
 use crate::config::kinds::FlashPlace;
 use crate::shared::Shared;
-use crate::start::opened::Left;
+use crate::start::opened::ReleasedStore;
 use crate::start::{ServerConfig, StartError, assemble_in};
 
 pub use flash::LeftOnFlash;
@@ -58,7 +58,7 @@ impl Reads {
 }
 
 /// One item.
-pub struct Entry<'e> {
+pub struct ExportedItem<'e> {
     /// Namespace of its key.
     pub namespace: Namespace,
     /// Its key.
@@ -81,7 +81,7 @@ pub enum ValueReply<'e> {
 
 /// Counts of the items that were reported, and of those that were not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct ExportCounts {
     /// The number of items that were reported.
     pub reported: u64,
     /// The number of items that exist but cannot be read: a part of them is missing, or their bytes or their device are
@@ -110,7 +110,7 @@ impl Offline {
             evict: false,
             ..ServerConfig::default()
         };
-        let left = Left { memory: Some(file), is_view: true, ..Left::default() };
+        let left = ReleasedStore { memory: Some(file), is_view: true, ..ReleasedStore::default() };
         let (shared, mut background) = assemble_in(config, left, UnixMillis::now())?;
         let mut reads = Reads(shared.threads.flash.clone().map(|flash| (Arc::clone(&flash), flash.scratch())));
         while shared.store.is_finding() {
@@ -155,8 +155,8 @@ impl Offline {
     ///
     /// # Errors
     /// If `each` fails: its error.
-    pub fn each<E>(&mut self, each: &mut dyn FnMut(&Entry<'_>) -> Result<(), E>) -> Result<Counts, E> {
-        let (mut counts, clock) = (Counts::default(), self.shared.clock());
+    pub fn each<E>(&mut self, each: &mut dyn FnMut(&ExportedItem<'_>) -> Result<(), E>) -> Result<ExportCounts, E> {
+        let (mut counts, clock) = (ExportCounts::default(), self.shared.clock());
         let (mut value, failed) = (Vec::new(), self.flash_failed());
         let (mut cursor, mut stride) = (Some(0), Stride::default());
         while let Some(at) = cursor {
@@ -165,7 +165,7 @@ impl Offline {
                 if ended.is_some() {
                     return;
                 }
-                match tell(&self.shared, &guard, namespace, item, &mut value, each) {
+                match report(&self.shared, &guard, namespace, item, &mut value, each) {
                     Ok(Some(true)) => counts.reported += 1,
                     Ok(Some(false)) => counts.lost += 1,
                     Ok(None) => {}
@@ -207,16 +207,17 @@ pub fn left_on_flash(file: &Arc<MapFile>, boot: u128) -> Result<Option<LeftOnFla
 }
 
 /// Reports one item. Returns `None` if a client would not see the item, and false if it cannot be read.
-fn tell<E>(
+fn report<E>(
     shared: &Shared,
     guard: &Guard<'_>,
     namespace: Namespace,
     item: &Item<'_>,
     whole: &mut Vec<u8>,
-    each: &mut dyn FnMut(&Entry<'_>) -> Result<(), E>,
+    each: &mut dyn FnMut(&ExportedItem<'_>) -> Result<(), E>,
 ) -> Result<Option<bool>, E> {
     let key = guard.key(namespace, item.key);
-    let entry = |value| Entry { namespace, key: item.key, client_flags: item.client_flags, ends: ends_of(item), value };
+    let entry =
+        |value| ExportedItem { namespace, key: item.key, client_flags: item.client_flags, ends: ends_of(item), value };
     let Value::Typed { kind, bytes: typed } = item.value else {
         whole.clear();
         let len = item.value_len();

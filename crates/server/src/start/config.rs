@@ -290,7 +290,7 @@ impl From<std::io::Error> for StartError {
 
 /// The number of store handles in addition to the workers'. The admin port, tools in this process, and the thread that
 /// enters earlier records into rebuilt indexes use them.
-pub(super) const LANES_SPARE: usize = 3;
+pub(super) const SPARE_HANDLES: usize = 3;
 
 /// Returns every listener with its protocol and namespace.
 pub(crate) fn endpoints(config: &ServerConfig) -> Vec<(Endpoint, ListenAddr)> {
@@ -322,7 +322,7 @@ pub(crate) fn store_config(config: &ServerConfig) -> StoreConfig {
         memory_bytes_max: config.memory_bytes_max,
         segment_bytes: config.segment_bytes,
         item_bytes_max: config.item_bytes_max,
-        handles_max: config.workers + LANES_SPARE,
+        handles_max: config.workers + SPARE_HANDLES,
         hash_seed: config.hash_seed.unwrap_or_else(|| RandomState::new().hash_one(0)),
         huge_pages: config.huge_pages,
     }

@@ -3,8 +3,8 @@
 pub mod config;
 pub(crate) mod opened;
 
-use crate::handover::Estate;
-use crate::running::Doors;
+use crate::handover::HandoverState;
+use crate::running::Endpoints;
 use crate::shared::Shared;
 use crate::threads::Threads;
 use crate::tier::Opened;
@@ -13,7 +13,7 @@ use command::clients::auth::Auth;
 use command::clients::connection_table::ConnectionTable;
 use command::config::{Address, Config};
 use command::keyspace::delayed_flush::DelayedFlush;
-use command::keyspace::metadata::Kept;
+use command::keyspace::metadata::PersistedMetadata;
 use command::keyspace::namespaces::Namespaces;
 use command::keyspace::prefixes::Prefixes;
 use command::memory::budget::Budget;
@@ -24,7 +24,7 @@ use command::metrics::command_counters::{CommandCounters, CommandShared};
 use command::metrics::counters::WorkerCounters;
 use command::metrics::hot_keys::{HotKeys, Minutes};
 use command::metrics::survey::Survey;
-use command::push::mail::{Channels, Post};
+use command::push::mail::{Channels, PushQueue};
 use command::push::watch::Hub;
 use command::resp::acl::Users;
 use command::resp::make_kept;
@@ -32,14 +32,14 @@ use command::shared::{AcceptorCounters, Clients, Live, PauseSwitch, WorkerShared
 use command::visit::clock::Origin;
 use config::{check, endpoints, store_config};
 use io::listen::{ListenAddr, Listener, bind_patiently};
-use opened::{Left, memory_file};
+use opened::{ReleasedStore, memory_file};
 use segment::{Store, StoreFile};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 
 pub use crate::running::{Ended, Prepared, Running};
 pub use config::{ServerConfig, StartError};
-pub use opened::Known;
+pub use opened::LoadedUsers;
 
 pub use command::config::WORKERS_MAX;
 
@@ -49,16 +49,16 @@ pub struct Server;
 impl Server {
     /// Binds the addresses, creates the store and starts all threads. When it returns, clients can connect.
     pub fn start(config: ServerConfig) -> Result<Running, StartError> {
-        Ok(Self::prepare(config, Estate::default())?.go())
+        Ok(Self::prepare(config, HandoverState::default())?.go())
     }
 
     /// Prepares a server that continues with the state that another server handed over. It takes over the memory, the
     /// connections, and the listeners that `config` also names. No client is served before [`Prepared::go`]. If the
     /// prepared server is dropped instead, the other server can resume with all of it.
-    pub fn prepare(config: ServerConfig, estate: Estate) -> Result<Prepared, StartError> {
+    pub fn prepare(config: ServerConfig, estate: HandoverState) -> Result<Prepared, StartError> {
         check(&config)?;
         io::allocation::return_free_memory_early();
-        let Estate { listeners: mut left, memory, index, devices, users, known, connections } = estate;
+        let HandoverState { listeners: mut left, memory, index, devices, users, known, connections } = estate;
         let mut bound = |addr: &ListenAddr| match left.iter().position(|listener| listener.addr() == addr) {
             Some(at) => Ok(left.swap_remove(at)),
             None => bind(&config, addr),
@@ -66,7 +66,7 @@ impl Server {
         let mut listeners = endpoints(&config).iter().map(|(_, addr)| bound(addr)).collect::<Result<Vec<_>, _>>()?;
         let backlog = config.backlog;
         let (shared, background) =
-            assemble_in(config, Left { memory, index, devices, known, is_view: false }, UnixMillis::now())?;
+            assemble_in(config, ReleasedStore { memory, index, devices, known, is_view: false }, UnixMillis::now())?;
         if let Some(users) = users {
             let path = shared.config.acl_file.clone().unwrap_or_default();
             shared.users.take_up(&users).map_err(|error| StartError::Rights { path, error })?;
@@ -76,7 +76,7 @@ impl Server {
             let addr = listener.addr().clone();
             bind_patiently(|| listener.listen(backlog)).map_err(|error| StartError::Bind { addr, error })?;
         }
-        Running::prepare(shared, background, Doors { listeners, left, connections })
+        Running::prepare(shared, background, Endpoints { listeners, left, connections })
     }
 }
 
@@ -116,7 +116,7 @@ pub fn check_users(config: &ServerConfig) -> Result<(), StartError> {
     load_rights(config, &Budget::new(config.memory_bytes, config.client_memory_bytes)).map(drop)
 }
 
-fn open_store(config: &ServerConfig, left: Left, now: UnixMillis) -> Result<Opened, StartError> {
+fn open_store(config: &ServerConfig, left: ReleasedStore, now: UnixMillis) -> Result<Opened, StartError> {
     if !config.flash.is_empty() {
         return crate::tier::open(config, &store_config(config), left, now);
     }
@@ -131,7 +131,7 @@ fn open_store(config: &ServerConfig, left: Left, now: UnixMillis) -> Result<Open
 /// Creates the store and all state that a server's threads share, and starts no thread. For [`Server::start`], and for
 /// a simulation that runs the workers itself. `started` is the wall-clock time now.
 pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared>, segment::Background), StartError> {
-    assemble_in(config, Left::default(), started)
+    assemble_in(config, ReleasedStore::default(), started)
 }
 
 /// Returns the state of a worker that other threads see.
@@ -143,7 +143,7 @@ fn worker_shared(config: &ServerConfig) -> WorkerShared {
         aside: Arc::default(),
         connection_table: ConnectionTable::new(config.sessions_max()),
         hot_keys: HotKeys::default(),
-        post: Post::default(),
+        push_queue: PushQueue::default(),
     }
 }
 
@@ -179,15 +179,15 @@ fn command_config(config: &ServerConfig) -> Config {
 /// Returns memcached and Redis users: `known` ones if given, else those of the files.
 fn users(
     config: &ServerConfig,
-    known: Option<Known>,
+    known: Option<LoadedUsers>,
     budget: &Arc<Budget>,
 ) -> Result<(Option<Arc<Auth>>, Users), StartError> {
-    let Some(Known { auth, rights }) = known else {
+    let Some(LoadedUsers { auth, rights }) = known else {
         return Ok((load_users(config)?.map(Arc::new), load_rights(config, budget)?));
     };
     let path = config.acl_file.as_deref();
     let refused = |error| StartError::Rights { path: path.map(Into::into).unwrap_or_default(), error };
-    let users = Users::of_lines(path, config.auth_file.is_none(), budget, &rights).map_err(refused)?;
+    let users = Users::from_lines(path, config.auth_file.is_none(), budget, &rights).map_err(refused)?;
     Ok((auth, users))
 }
 
@@ -208,7 +208,7 @@ fn live(config: &ServerConfig) -> Live {
 /// any.
 pub(crate) fn assemble_in(
     config: ServerConfig,
-    left: Left,
+    left: ReleasedStore,
     started: UnixMillis,
 ) -> Result<(Arc<Shared>, segment::Background), StartError> {
     let begun = std::time::Instant::now();
@@ -222,8 +222,8 @@ pub(crate) fn assemble_in(
     if !config.evict {
         store.keep_all();
     }
-    let kept = Kept::read(&store);
-    let namespaces = Namespaces::kept_in(&store);
+    let kept = PersistedMetadata::read(&store);
+    let namespaces = Namespaces::persisted_in(&store);
     for namespace in kept.configured(&config.namespaces)? {
         namespaces
             .set(&store, &namespace)

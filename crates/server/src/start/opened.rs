@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// The users of a server, for the server that resumes in the same process after a failed takeover.
 #[derive(Debug)]
-pub struct Known {
+pub struct LoadedUsers {
     pub(crate) auth: Option<Arc<Auth>>,
     /// The Redis users, as lines of an ACL file.
     pub(crate) rights: Vec<u8>,
@@ -17,7 +17,7 @@ pub struct Known {
 
 /// The store that another server handed over.
 #[derive(Debug, Default)]
-pub(crate) struct Left {
+pub(crate) struct ReleasedStore {
     /// Its memory.
     pub(crate) memory: Option<Arc<MapFile>>,
     /// A copy of its index, if the index is not in the memory file.
@@ -25,7 +25,7 @@ pub(crate) struct Left {
     /// Its devices of flash, in the order of the configuration.
     pub(crate) devices: Vec<Arc<File>>,
     /// The users of this process, so that their files are not read again.
-    pub(crate) known: Option<Known>,
+    pub(crate) known: Option<LoadedUsers>,
     /// True if the store is only read and never changed.
     pub(crate) is_view: bool,
 }

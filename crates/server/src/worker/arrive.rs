@@ -81,7 +81,7 @@ pub(super) fn relieve_arrivals<B: Backend>(core: &mut Core<B>, guard: &mut Guard
             continue;
         }
         let since = session.and_then(|session| session.state.arriving_since());
-        let age_ns = since.map_or(0, |since| core.ctx.clock.ns_between(since, core.turn_ticks));
+        let age_ns = since.map_or(0, |since| core.ctx.clock.ns_between(since, core.iteration_ticks));
         if age_ns < ARRIVAL_NS_MAX {
             at += 1;
         } else if move_arrival(core, guard, index) {

@@ -1,16 +1,16 @@
 //! The first two steps of a batch: gathering sessions with their bytes, and serving them inside one guard.
 
 use crate::buffers::{Buffers, Class, Input};
-use crate::handover::Early;
-use crate::session::{Pause, Phase, Place, Session};
+use crate::handover::EarlyInput;
+use crate::session::{Pause, Phase, Session, SessionPlace};
 use crate::worker::arrive;
 use crate::worker::core::{BATCH_LONG_MAX, BATCH_OPS_MAX, BATCH_SESSIONS_MAX, VISIT_BYTES};
-use crate::worker::core::{Core, Queue};
+use crate::worker::core::{Core, WaitQueue};
 use crate::worker::hold;
 use crate::worker::output;
 use arrayvec::ArrayVec;
-use command::session::{Head, SessionState};
-use command::visit::progress::{Progress, State};
+use command::session::{PrefetchedHead, SessionState};
+use command::visit::progress::{Progress, SessionWait};
 use command::{memcache, resp};
 use io::{Backend, Received};
 use segment::Guard;
@@ -26,14 +26,14 @@ const REPLY_BYTES_MAX: u64 = 256 << 10;
 pub(super) const COPIED_BYTES_MAX: u64 = 256 << 10;
 
 /// The prefetched lookup of each session in a batch.
-type Heads<'l> = ArrayVec<Option<Head<'l>>, BATCH_SESSIONS_MAX>;
+type Heads<'l> = ArrayVec<Option<PrefetchedHead<'l>>, BATCH_SESSIONS_MAX>;
 
 /// Receives once: first from the bytes received before the connection moved here, then from its stream.
 #[inline(always)]
 pub(super) fn receive<B: Backend>(
     io: &mut B,
     stream: &B::Stream,
-    early: &mut Option<Box<Early>>,
+    early: &mut Option<Box<EarlyInput>>,
     room: &mut [u8],
 ) -> Received {
     match early {
@@ -43,7 +43,7 @@ pub(super) fn receive<B: Backend>(
 }
 
 #[cold]
-fn receive_early(early: &mut Option<Box<Early>>, room: &mut [u8]) -> Received {
+fn receive_early(early: &mut Option<Box<EarlyInput>>, room: &mut [u8]) -> Received {
     let bytes = early.as_mut().map_or(0, |early| early.take(room));
     if early.as_ref().is_some_and(|early| early.rest().is_empty()) {
         *early = None;
@@ -56,12 +56,12 @@ fn receive_early(early: &mut Option<Box<Early>>, room: &mut [u8]) -> Received {
 ///
 /// A session is visited once. A session that becomes ready again meanwhile is served in the next batch. So a gathering
 /// ends whatever peers send: after [`VISITS_MAX`] visits or [`GATHER_BYTES_MAX`] bytes, and one receive.
-pub(super) fn gather<B: Backend>(core: &mut Core<B>, queue: Queue) -> usize {
+pub(super) fn gather<B: Backend>(core: &mut Core<B>, queue: WaitQueue) -> usize {
     core.served = 0;
     let (mut received, mut discarded, from) = (0, 0, bytes_sent(core));
     let (sessions_max, waiting) = match queue {
-        Queue::Ready => (BATCH_SESSIONS_MAX, core.ready.len()),
-        Queue::Long => (BATCH_LONG_MAX, core.long.len()),
+        WaitQueue::Ready => (BATCH_SESSIONS_MAX, core.ready.len()),
+        WaitQueue::Long => (BATCH_LONG_MAX, core.long.len()),
     };
     for _ in 0..waiting.min(VISITS_MAX) {
         let moved = bytes_sent(core) - from + (received + discarded) as u64;
@@ -69,14 +69,14 @@ pub(super) fn gather<B: Backend>(core: &mut Core<B>, queue: Queue) -> usize {
             break;
         }
         let popped = match queue {
-            Queue::Ready => core.ready.pop_front(),
-            Queue::Long => core.long.pop_front(),
+            WaitQueue::Ready => core.ready.pop_front(),
+            WaitQueue::Long => core.long.pop_front(),
         };
         let Some(index) = popped else { break };
         let session = core.sessions.at(index);
-        session.place = Place::Idle;
+        session.place = SessionPlace::Idle;
         match session.phase {
-            Phase::Dead => core.graves.push_back(index),
+            Phase::Dead => core.ended_sessions.push_back(index),
             Phase::Open | Phase::Finishing if std::mem::take(&mut session.sending) => {
                 output::send_again(core, index);
             }
@@ -114,7 +114,7 @@ fn prepare<B: Backend>(core: &mut Core<B>, index: u32) -> usize {
         hold::reclaim_for(core, index, class);
         return received;
     }
-    session.place = Place::Batch;
+    session.place = SessionPlace::Batch;
     core.batch.push(index);
     received
 }
@@ -186,10 +186,10 @@ fn receive_into<B: Backend>(core: &mut Core<B>, index: u32) -> Option<usize> {
 }
 
 /// Serves the batch. Returns the number of bytes consumed.
-pub(super) fn serve<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>, queue: Queue) -> usize {
+pub(super) fn serve<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>, queue: WaitQueue) -> usize {
     core.ctx.batch_ops = 0;
     core.ctx.push.watch.watched = core.ctx.shared.watch.watched();
-    core.ctx.restrain();
+    core.ctx.load_restrictions();
     core.ctx.slow_lines.follow(core.ctx.shared.workers[core.ctx.worker].recorder.slow_above_ns(), &core.ctx.clock);
     core.ctx.op_begun = core.ctx.clock.ticks();
     let mut heads = Heads::new();
@@ -216,7 +216,7 @@ pub(super) fn serve<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>, queue
         let input = session.input.as_ref().map_or(&[][..], Input::bytes);
         guard.begin_request();
         guard.serve(session.token.0, COPIED_BYTES_MAX);
-        core.ctx.pace.begin_visit(core.ctx.op_begun, queue == Queue::Long);
+        core.ctx.pace.begin_visit(core.ctx.op_begun, queue == WaitQueue::Long);
         let progress = match &mut session.state {
             SessionState::Memcache(state) => memcache::serve(guard, input, heads[number], out, state, &mut core.ctx),
             SessionState::Resp(state) => resp::serve(guard, input, heads[number], out, state, &mut core.ctx),
@@ -234,13 +234,13 @@ pub(super) fn serve<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>, queue
             }
         }
         replies += out.unsent();
-        let parked = progress.state == State::Parked;
-        if !matches!(progress.state, State::NeedInput { .. }) {
+        let parked = progress.state == SessionWait::Parked;
+        if !matches!(progress.state, SessionWait::NeedInput { .. }) {
             // The visit may have ended without completing an operation.
             core.ctx.op_begun = core.ctx.clock.ticks();
         }
         apply(session, progress);
-        session.paused = progress.state == State::Yield || parked && guard.is_paused();
+        session.paused = progress.state == SessionWait::Yield || parked && guard.is_paused();
         if parked && session.paused {
             session.pause = Pause::None;
         } else if parked {
@@ -301,14 +301,14 @@ fn apply<S>(session: &mut Session<S>, progress: Progress) {
     let left = session.input.as_ref().map_or(0, Input::len);
     (session.input_want, session.out_want, session.pause) = (0, 0, Pause::None);
     match progress.state {
-        State::NeedInput { want } => {
+        SessionWait::NeedInput { want } => {
             debug_assert!(want == 0 || want > left, "all the bytes it wants are there");
             session.input_want = want;
             session.servable = false;
         }
         // The output may contain a part of a reply, with no received bytes after its request.
-        State::Yield => session.servable = left > 0 || session.state.is_answering(),
-        State::OutputFull { want } => {
+        SessionWait::Yield => session.servable = left > 0 || session.state.is_answering(),
+        SessionWait::OutputFull { want } => {
             // If there is nothing to send, the session waits until other sessions release their pins.
             let longer = session.out.as_ref().is_some_and(|out| want > out.capacity() && !out.is_lent());
             let stuck = session.out.as_ref().is_some_and(|out| out.is_empty()) && !longer;
@@ -316,11 +316,11 @@ fn apply<S>(session: &mut Session<S>, progress: Progress) {
             session.out_want = want;
             session.servable = true;
         }
-        State::Parked => {
+        SessionWait::Parked => {
             session.pause = Pause::Store;
             session.servable = true;
         }
-        State::Close => {
+        SessionWait::Close => {
             session.phase = Phase::Finishing;
             session.servable = false;
         }

@@ -5,7 +5,7 @@
 //!   parked for room ────> room ──as many reads as can be started──> ready, in the order in which they parked
 //! ```
 //!
-//! - A session is in one of the two lists at most ([`crate::session::Place::Coming`]). So they have as many entries as
+//! - A session is in one of the two lists at most ([`crate::session::SessionPlace::AwaitsFlash`]). So they have as many entries as
 //!   there are sessions.
 //! - Each awaited read completes, at the latest when the device is abandoned. The handle's bell then rings.
 //! - A worker collects completed reads before it sleeps, because any guard may have taken them in.

@@ -2,14 +2,14 @@
 
 use super::state::{Arrivals, Coming, Holders, Pinners};
 use crate::buffers::{Buffers, CLASSES};
-use crate::handover::{Arrival, Carried, Moved};
-use crate::session::{Phase, Place, Table};
+use crate::handover::{Arrival, HandoverConnection, ReleasedConnection};
+use crate::session::{Phase, SessionPlace, Table};
 use crate::shared::Shared;
 use command::clients::client_info::ClientInfo;
 use command::clients::endpoint::Endpoint;
 use command::context::WorkerContext;
-use command::visit::clock::{Follower, Ticks};
-use io::{Backend, Event};
+use command::visit::clock::{CachedClock, Ticks};
+use io::{Backend, IoEvent};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -35,7 +35,7 @@ pub(super) struct Core<B: Backend> {
     pub(super) sessions: Table<B::Stream>,
     pub(super) buffers: Buffers,
     pub(super) intake: Receiver<Arrival<B::Stream>>,
-    pub(super) events: Vec<Event>,
+    pub(super) events: Vec<IoEvent>,
     pub(super) ready: VecDeque<u32>,
     /// Sessions whose request takes many visits, whose output takes many sends, or that used their share of the last
     /// visit.
@@ -48,19 +48,19 @@ pub(super) struct Core<B: Backend> {
     /// The number of sessions of the batch that were visited. The others come first in the next batch.
     pub(super) served: usize,
     /// Dead sessions whose state is released in the next guard.
-    pub(super) graves: VecDeque<u32>,
+    pub(super) ended_sessions: VecDeque<u32>,
     pub(super) born: Ticks,
-    pub(super) unix: Follower,
+    pub(super) unix: CachedClock,
     /// The instant of this iteration, in ticks and in ns of the worker's life.
-    pub(super) turn_ticks: Ticks,
+    pub(super) iteration_ticks: Ticks,
     pub(super) now_ns: u64,
     pub(super) swept_ns: u64,
     pub(super) sweep_at: usize,
     pub(super) pins_checked_ns: u64,
     /// Blocked sessions with pins. Some may not be blocked any more.
-    pub(super) pinners: Pinners,
+    pub(super) pin_holders: Pinners,
     /// Blocked sessions whose replies are retained outside the store. Some may not be blocked any more.
-    pub(super) keepers: Vec<u32>,
+    pub(super) reply_holders: Vec<u32>,
     /// True if the intake may hold more new connections.
     pub(super) intake_left: bool,
     pub(super) arrivals: Arrivals,
@@ -73,11 +73,11 @@ pub(super) struct Core<B: Backend> {
     /// True if some of `mail` were not visited in this iteration, or key events remain to be published.
     pub(super) mail_left: bool,
     /// The number of successive iterations without a sleep since the store began to wait for other workers.
-    pub(super) hurried: u32,
+    pub(super) iterations_without_sleep: u32,
     /// Connections that were taken over and are not restored yet, with their state.
-    pub(super) taken_over: Vec<(u32, Arc<Carried>)>,
+    pub(super) taken_over: Vec<(u32, Arc<HandoverConnection>)>,
     /// Connections that have left, and the number of unsent bytes with which others may still leave.
-    pub(super) moved: Vec<Moved<B::Stream>>,
+    pub(super) moved: Vec<ReleasedConnection<B::Stream>>,
     pub(super) output_left: u64,
     /// The last round of [`crate::threads::Drain`] that the worker answered.
     pub(super) drain_round: u64,
@@ -85,7 +85,7 @@ pub(super) struct Core<B: Backend> {
 
 /// The queue from which a batch takes its sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Queue {
+pub(super) enum WaitQueue {
     /// Sessions that have work to do.
     Ready,
     /// Sessions whose request takes many visits, or that have more requests than one visit serves.
@@ -108,15 +108,15 @@ impl<B: Backend> Core<B> {
             database: endpoint.namespace.0,
             ..ClientInfo::default()
         };
-        self.ctx.connection_table().introduce(index, client_info);
+        self.ctx.connection_table().set_client_info(index, client_info);
         let distant = peer.is_some_and(|peer| !peer.ip().to_canonical().is_loopback());
-        if distant && shared.config.protected && !shared.asks_who() {
+        if distant && shared.config.protected && !shared.requires_authentication() {
             session.state.hold_off();
         }
     }
 
     /// Records one event of the reactor.
-    pub(super) fn note(&mut self, event: Event) {
+    pub(super) fn note(&mut self, event: IoEvent) {
         let Some(session) = self.sessions.find(event.token) else {
             return;
         };
@@ -128,21 +128,21 @@ impl<B: Backend> Core<B> {
 
     /// Resumes a session that was removed from its list.
     pub(super) fn call_back(&mut self, index: u32) {
-        self.sessions.at(index).place = Place::Idle;
+        self.sessions.at(index).place = SessionPlace::Idle;
         self.make_ready(index);
     }
 
     /// Puts a session at the end of the queue if it is in no list and has work to do.
     pub(super) fn make_ready(&mut self, index: u32) {
         let session = self.sessions.at(index);
-        if session.place != Place::Idle {
+        if session.place != SessionPlace::Idle {
             return;
         }
         if session.phase == Phase::Dead {
-            self.graves.push_back(index);
+            self.ended_sessions.push_back(index);
         } else if session.has_work() {
-            session.place = Place::Ready;
-            session.ready_at = self.turn_ticks;
+            session.place = SessionPlace::Ready;
+            session.ready_at = self.iteration_ticks;
             if session.is_long() { self.long.push_back(index) } else { self.ready.push_back(index) }
         }
     }

@@ -10,7 +10,7 @@
 //! table. A session that no longer belongs in a list is removed from it when its entry is reached.
 
 use crate::buffers::{CLASSES, Class, Input, LENT_NS_MAX, READER_GRACE_NS};
-use crate::session::{Phase, Place, Session};
+use crate::session::{Phase, Session, SessionPlace};
 use crate::worker::core::Core;
 use crate::worker::output;
 use crate::worker::state::RETRY_NS;
@@ -24,7 +24,7 @@ use std::io::IoSlice;
 /// search checks.
 const LOOKS_MAX: usize = 32;
 /// The number of bytes that one iteration copies to set overdue sessions aside.
-const BYTES_A_TURN: usize = 256 << 10;
+const BYTES_PER_ITERATION: usize = 256 << 10;
 /// The maximum number of sessions that are closed to make room for one other.
 const CLOSED_MAX: usize = 8;
 
@@ -43,7 +43,7 @@ pub(super) fn relieve_holders<B: Backend>(core: &mut Core<B>) {
         let waiting = core.waiting[class.slot()].len().min(LOOKS_MAX);
         while core.buffers.free(class) < waiting && reclaim(core, class, u32::MAX) {}
     }
-    tell_waits(core);
+    publish_waits(core);
 }
 
 /// Sets aside the buffers of one class that were lent for too long, as far as there is room.
@@ -53,14 +53,14 @@ fn relieve_inputs<B: Backend>(core: &mut Core<B>, class: Class) {
         let list = &mut core.holders.inputs[class.slot()];
         let Some(&(index, since_ns)) = list.queue.front() else { return };
         let is_due = core.now_ns.saturating_sub(since_ns) >= LENT_NS_MAX;
-        if !is_due || copied >= BYTES_A_TURN || core.holders.full_ns > 0 {
+        if !is_due || copied >= BYTES_PER_ITERATION || core.holders.full_ns > 0 {
             return;
         }
         list.pop();
         let Some((session, input)) = holder(core.sessions.peek(index as usize)) else { continue };
         let active_ns = session.received_ns.max(session.held_ns);
         let len = input.len();
-        if session.place == Place::Ready {
+        if session.place == SessionPlace::Ready {
             core.holders.note_input(index, input, core.now_ns);
         } else if core.now_ns.saturating_sub(active_ns) < LENT_NS_MAX {
             core.holders.note_input(index, input, active_ns);
@@ -75,7 +75,7 @@ fn relieve_inputs<B: Backend>(core: &mut Core<B>, class: Class) {
 }
 
 /// Publishes the number of sessions that wait for a buffer, and the time that the first of them has waited.
-fn tell_waits<B: Backend>(core: &mut Core<B>) {
+fn publish_waits<B: Backend>(core: &mut Core<B>) {
     let waiting = core.waiting.iter().map(VecDeque::len).sum::<usize>();
     let since = |list: &VecDeque<u32>| core.sessions.peek(*list.front()? as usize).map(|one| one.waits_ns);
     let oldest_ns = core.waiting.iter().filter_map(since).min();
@@ -91,7 +91,7 @@ fn tell_waits<B: Backend>(core: &mut Core<B>) {
 #[inline(never)]
 pub(super) fn reclaim_for<B: Backend>(core: &mut Core<B>, index: u32, class: Class) {
     if reclaim(core, class, index) {
-        core.sessions.at(index).place = Place::Ready;
+        core.sessions.at(index).place = SessionPlace::Ready;
         core.ready.push_front(index);
     } else {
         output::wait_for(core, index, class);
@@ -113,7 +113,7 @@ fn reclaim_input<B: Backend>(core: &mut Core<B>, class: Class, asking: u32) -> b
     for _ in 0..core.holders.inputs[class.slot()].queue.len().min(LOOKS_MAX) {
         let Some((index, _)) = core.holders.inputs[class.slot()].pop() else { break };
         let Some((session, input)) = holder(core.sessions.peek(index as usize)) else { continue };
-        let is_served = matches!(session.place, Place::Ready | Place::Batch);
+        let is_served = matches!(session.place, SessionPlace::Ready | SessionPlace::Batch);
         if is_served || index == asking || input.class() != Some(class) {
             core.holders.note_input(index, input, core.now_ns);
             continue;
@@ -136,7 +136,7 @@ fn reclaim_output<B: Backend>(core: &mut Core<B>, class: Class, asking: u32) -> 
             continue;
         };
         let (here, any) = (holds(out), out.holds_lent());
-        if !here || index == asking || session.place == Place::Batch {
+        if !here || index == asking || session.place == SessionPlace::Batch {
             if any {
                 core.holders.note_output(index, core.now_ns);
             }
@@ -216,7 +216,7 @@ fn close_first_aside<B: Backend>(core: &mut Core<B>, but: [u32; 2], grace_ns: u6
         if session.phase == Phase::Dead || !(has_input || has_output) {
             continue;
         }
-        let is_served = session.servable && !session.blocked || session.place == Place::Batch;
+        let is_served = session.servable && !session.blocked || session.place == SessionPlace::Batch;
         // The entry is of an earlier request, or of an earlier connection in this slot.
         let is_newer = !has_output && session.held_ns > since_ns;
         if is_served || is_newer || but.contains(&index) {

@@ -13,8 +13,8 @@
 //! or a peer that does not read a reply of many megabytes. No request of such a connection is executed without its
 //! reply.
 
-use crate::handover::{Carried, Early, Moved};
-use crate::session::{Phase, Place, Session};
+use crate::handover::{EarlyInput, HandoverConnection, ReleasedConnection};
+use crate::session::{Phase, Session, SessionPlace};
 use crate::threads::Drain;
 use crate::worker::core::Core;
 use crate::worker::output;
@@ -60,19 +60,19 @@ pub(super) fn move_out<B: Backend>(core: &mut Core<B>) {
         }
     };
     if core.taken_over.is_empty() {
-        let_go(core);
+        release_ready(core);
     }
     // This is checked after the last chance to leave, because moving many connections can take longer than the whole
     // grace time.
     if core.now_ns >= deadline_ns + LONG_GRACE_NS {
         upkeep::kill_all(core);
     } else if core.now_ns >= deadline_ns {
-        close_who_waits(core);
+        close_waiting(core);
     }
 }
 
 /// Moves out the connections that are between two requests now.
-fn let_go<B: Backend>(core: &mut Core<B>) {
+fn release_ready<B: Backend>(core: &mut Core<B>) {
     let (mut indexes, mut carried, mut streams) = (Vec::new(), Vec::new(), Vec::new());
     for index in 0..core.sessions.used_high() as u32 {
         let Some(session) = core.sessions.peek_mut(index) else { continue };
@@ -97,7 +97,7 @@ fn let_go<B: Backend>(core: &mut Core<B>) {
             one.input.extend(received);
             unsent.append(&mut one.output);
             one.output = unsent;
-            core.moved.push(Moved { stream, carried: Arc::new(one), subscriber });
+            core.moved.push(ReleasedConnection { stream, carried: Arc::new(one), subscriber });
         }
         // The stream was moved. The rest of the session is released like that of a closed one.
         output::kill(core, index);
@@ -105,10 +105,10 @@ fn let_go<B: Backend>(core: &mut Core<B>) {
 }
 
 /// Closes connections that wait for their peers, and therefore cannot leave.
-fn close_who_waits<B: Backend>(core: &mut Core<B>) {
+fn close_waiting<B: Backend>(core: &mut Core<B>) {
     for index in 0..core.sessions.used_high() {
         let waits = |session: &Session<B::Stream>| match session.phase {
-            Phase::Open => session.blocked || session.place == Place::Idle && !session.has_work(),
+            Phase::Open => session.blocked || session.place == SessionPlace::Idle && !session.has_work(),
             Phase::Finishing | Phase::Lingering => true,
             Phase::Dead => false,
         };
@@ -123,7 +123,7 @@ fn close_who_waits<B: Backend>(core: &mut Core<B>) {
 pub(super) fn set_up_taken_over<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>) {
     for (index, carried) in std::mem::take(&mut core.taken_over) {
         if core.sessions.peek(index as usize).is_some_and(|session| session.phase == Phase::Open) {
-            go_on_with(core, index, &carried, guard);
+            restore_connection(core, index, &carried, guard);
         }
         // The acceptor waits for this count before it hands over connections that could publish.
         core.ctx.counters().connections_total.add(1);
@@ -131,18 +131,23 @@ pub(super) fn set_up_taken_over<B: Backend>(core: &mut Core<B>, guard: &mut Guar
 }
 
 /// Restores the state that a connection had in the other process.
-fn go_on_with<B: Backend>(core: &mut Core<B>, index: u32, carried: &Arc<Carried>, guard: &mut Guard<'_>) {
-    if !carried.is_welcome(core.ctx.shared.auth.as_deref(), &core.ctx.shared.users) {
+fn restore_connection<B: Backend>(
+    core: &mut Core<B>,
+    index: u32,
+    carried: &Arc<HandoverConnection>,
+    guard: &mut Guard<'_>,
+) {
+    if !carried.has_known_user(core.ctx.shared.auth.as_deref(), &core.ctx.shared.users) {
         return output::kill(core, index);
     }
     let session = core.sessions.at(index);
     session.state.go_on_as(carried, &core.ctx.shared);
-    session.early = Early::of(carried);
+    session.early = EarlyInput::of(carried);
     if carried.endpoint.protocol == Protocol::Resp {
-        let texts = carried.card_texts();
+        let texts = carried.client_texts();
         core.ctx.connection_table().client_info(index, |client_info| {
             [client_info.name, client_info.library, client_info.library_version, client_info.user] = texts;
-            (client_info.speaks_3, client_info.database) = (carried.speaks_3, carried.namespace.0);
+            (client_info.speaks_3, client_info.database) = (carried.is_resp3, carried.namespace.0);
         });
     }
     core.ctx.push.watch.connection = index;
@@ -168,11 +173,11 @@ fn go_on_with<B: Backend>(core: &mut Core<B>, index: u32, carried: &Arc<Carried>
 }
 
 /// Returns the state of a session that can leave now. Subtracts its unsent bytes from `output_left`.
-fn carried_of<S>(session: &mut Session<S>, store: &Store, output_left: &mut u64) -> Option<Carried> {
+fn carried_of<S>(session: &mut Session<S>, store: &Store, output_left: &mut u64) -> Option<HandoverConnection> {
     let is_free = session.phase == Phase::Open
         && (session.out.is_none() || session.blocked)
         && !session.ended
-        && session.place != Place::Batch;
+        && session.place != SessionPlace::Batch;
     let unsent = session.out.as_ref().map_or(0, |out| out.unsent());
     if !is_free || unsent > OUTPUT_BYTES_MAX.min(*output_left) {
         return None;

@@ -2,7 +2,7 @@
 //! queued messages to this worker's connections.
 
 use crate::buffers::Class;
-use crate::session::{Phase, Place};
+use crate::session::{Phase, SessionPlace};
 use crate::worker::core::Core;
 use crate::worker::hold;
 use crate::worker::output;
@@ -23,7 +23,10 @@ const SENT_BYTES_MAX: u64 = 256 << 10;
 #[inline]
 pub(super) fn has_mail<B: Backend>(core: &Core<B>) -> bool {
     let ctx = &core.ctx;
-    ctx.push.watch.watched.any() || ctx.push.to_wake != 0 || core.mail_left || ctx.shared.workers[ctx.worker].post.has()
+    ctx.push.watch.watched.any()
+        || ctx.push.to_wake != 0
+        || core.mail_left
+        || ctx.shared.workers[ctx.worker].push_queue.has()
 }
 
 /// Publishes this worker's lines, wakes other workers, and serves its connections with queued messages. Without any of
@@ -37,7 +40,7 @@ pub(super) fn serve_mail<B: Backend>(core: &mut Core<B>) {
         let (shared, lines) = (&ctx.shared, &mut ctx.push.watch.lines);
         let (me, to_wake) = (ctx.worker, &mut ctx.push.to_wake);
         shared.watch.publish(lines, |to, connection| {
-            if shared.workers[to].post.note(connection) && to != me {
+            if shared.workers[to].push_queue.note(connection) && to != me {
                 *to_wake |= 1 << to;
             }
         });
@@ -48,7 +51,7 @@ pub(super) fn serve_mail<B: Backend>(core: &mut Core<B>) {
         ctx.shared.host.wake_worker(ctx.push.to_wake.trailing_zeros() as usize);
         ctx.push.to_wake &= ctx.push.to_wake - 1;
     }
-    let post = &ctx.shared.workers[ctx.worker].post;
+    let post = &ctx.shared.workers[ctx.worker].push_queue;
     if post.has() {
         post.take(&mut core.mail);
     }
@@ -116,7 +119,7 @@ fn deliver_to<B: Backend>(core: &mut Core<B>, index: u32) -> bool {
         out.advance(bytes);
         output::send(core, index);
     }
-    if core.sessions.at(index).place == Place::Idle {
+    if core.sessions.at(index).place == SessionPlace::Idle {
         output::move_on(core, index);
     }
     more

@@ -35,13 +35,13 @@ mod upkeep;
 use self::core::{BATCH_LONG_MAX, VISIT_BYTES};
 pub use self::core::{BATCH_OPS_MAX, BATCH_SESSIONS_MAX};
 use crate::buffers::{Buffers, CLASSES, Class, Sizes};
-use crate::handover::{Arrival, Moved};
+use crate::handover::{Arrival, ReleasedConnection};
 use crate::session::Table;
 use crate::shared::Shared;
-use crate::worker::core::{Core, Queue};
+use crate::worker::core::{Core, WaitQueue};
 use crate::worker::state::{Arrivals, Coming, Holders, Pinners};
 use command::context::WorkerContext;
-use command::visit::clock::{Clock, Follower};
+use command::visit::clock::{CachedClock, Clock};
 use io::Backend;
 use segment::ThreadHandle;
 use std::collections::VecDeque;
@@ -50,7 +50,7 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 /// The number of parsed bytes after which an iteration ends.
-pub const TURN_BYTES_MAX: usize = 256 << 10;
+pub const ITERATION_BYTES_MAX: usize = 256 << 10;
 /// The maximum number of events that one wait reports.
 pub const EVENTS_MAX: usize = 512;
 /// The time for which a parked operation waits until the next iteration.
@@ -99,7 +99,7 @@ impl<B: Backend> Worker<B> {
         drop(guard);
         let sizes = Sizes::new(parts.sessions_max, piece_bytes_max);
         let buffers = Buffers::of_worker(sizes, &parts.shared, parts.number);
-        let (born, unix) = (parts.clock.ticks(), Follower::new(&parts.clock));
+        let (born, unix) = (parts.clock.ticks(), CachedClock::new(&parts.clock));
         let sessions_max = parts.sessions_max;
         let ctx = WorkerContext::new(Arc::clone(&parts.shared.commands), parts.number, parts.clock, sizes.big_bytes);
         let core = Core {
@@ -118,16 +118,16 @@ impl<B: Backend> Worker<B> {
             holders: Holders::new(sessions_max),
             batch: Vec::with_capacity(BATCH_SESSIONS_MAX),
             served: 0,
-            graves: VecDeque::with_capacity(sessions_max),
+            ended_sessions: VecDeque::with_capacity(sessions_max),
             born,
             unix,
-            turn_ticks: born,
+            iteration_ticks: born,
             now_ns: 0,
             swept_ns: 0,
             sweep_at: 0,
             pins_checked_ns: 0,
-            pinners: Pinners::new(sessions_max),
-            keepers: Vec::with_capacity(sizes.out_count),
+            pin_holders: Pinners::new(sessions_max),
+            reply_holders: Vec::with_capacity(sizes.out_count),
             intake_left: false,
             arrivals: Arrivals::new(),
             tidied_ns: 0,
@@ -135,7 +135,7 @@ impl<B: Backend> Worker<B> {
             mail: VecDeque::new(),
             again: Vec::new(),
             mail_left: false,
-            hurried: 0,
+            iterations_without_sleep: 0,
             taken_over: Vec::new(),
             moved: Vec::new(),
             output_left: leave::OUTPUTS_BYTES_MAX,
@@ -145,13 +145,13 @@ impl<B: Backend> Worker<B> {
     }
 
     /// Runs iterations until a requested stop is complete. After a handover, returns the connections that left.
-    pub fn run(mut self) -> Vec<Moved<B::Stream>> {
+    pub fn run(mut self) -> Vec<ReleasedConnection<B::Stream>> {
         while self.iterate() {}
         self.take_moved()
     }
 
     /// Returns the connections that have left since the last call.
-    pub fn take_moved(&mut self) -> Vec<Moved<B::Stream>> {
+    pub fn take_moved(&mut self) -> Vec<ReleasedConnection<B::Stream>> {
         std::mem::take(&mut self.core.moved)
     }
 
@@ -163,7 +163,7 @@ impl<B: Backend> Worker<B> {
     /// Returns true if the worker must not sleep: sessions have work to do, or ended sessions have unfinished
     /// operations.
     pub fn is_busy(&self) -> bool {
-        !self.core.ready.is_empty() || !self.core.long.is_empty() || !self.core.graves.is_empty()
+        !self.core.ready.is_empty() || !self.core.long.is_empty() || !self.core.ended_sessions.is_empty()
     }
 
     /// Returns the number of buffers that are lent to sessions now.
@@ -182,22 +182,22 @@ impl<B: Backend> Worker<B> {
         }
         coming::call_back_landed(core, &mut self.handle);
         let mut bytes = 0;
-        while bytes < TURN_BYTES_MAX && !core.ready.is_empty() && !core.is_over() {
-            bytes += Self::batch(&mut self.handle, core, Queue::Ready);
+        while bytes < ITERATION_BYTES_MAX && !core.ready.is_empty() && !core.is_over() {
+            bytes += Self::batch(&mut self.handle, core, WaitQueue::Ready);
         }
         for batch in 0..core.long.len().div_ceil(BATCH_LONG_MAX) {
             // New requests are served first, but they never keep a long request from completing.
             if batch > 0 && core.is_over() {
                 break;
             }
-            Self::batch(&mut self.handle, core, Queue::Long);
+            Self::batch(&mut self.handle, core, WaitQueue::Long);
         }
         mail::serve_mail(core);
         upkeep::upkeep(core);
         if arrive::arrivals_due(core) {
             arrive::relieve_arrivals(core, &mut self.handle.guard(core.ctx.now));
         }
-        if !core.graves.is_empty() {
+        if !core.ended_sessions.is_empty() {
             upkeep::release(core, &mut self.handle.guard(core.ctx.now));
         }
         if core.now_ns - core.tidied_ns >= TIDY_NS {
@@ -214,7 +214,7 @@ impl<B: Backend> Worker<B> {
     }
 
     /// Serves one batch. Returns the number of parsed bytes, at least [`VISIT_BYTES`] for each session.
-    fn batch(handle: &mut ThreadHandle, core: &mut Core<B>, queue: Queue) -> usize {
+    fn batch(handle: &mut ThreadHandle, core: &mut Core<B>, queue: WaitQueue) -> usize {
         let discarded = batch::gather(core, queue);
         let visits = core.batch.len().max(1);
         let mut guard = handle.guard(core.ctx.now);
@@ -243,13 +243,13 @@ impl<B: Backend> Drop for Worker<B> {
         let core = &mut self.core;
         upkeep::kill_all(core);
         while let Some(index) = core.ready.pop_front().or_else(|| core.long.pop_front()).or_else(|| core.parked.pop()) {
-            core.graves.push_back(index);
+            core.ended_sessions.push_back(index);
         }
         for waiting in &mut core.waiting {
-            core.graves.extend(waiting.drain(..));
+            core.ended_sessions.extend(waiting.drain(..));
         }
         for _ in 0..RELEASES_MAX {
-            if core.graves.is_empty() {
+            if core.ended_sessions.is_empty() {
                 break;
             }
             core.ctx.pace.begin_iteration(core.ctx.clock.ticks());
@@ -261,7 +261,7 @@ impl<B: Backend> Drop for Worker<B> {
 /// Returns the maximum time of the next wait.
 fn sleep<B: Backend>(core: &Core<B>) -> Duration {
     let recallable = |class: Class| !core.waiting[class.slot()].is_empty() && core.buffers.free(class) > 0;
-    let hurries = core.ctx.hurries && core.hurried < HURRIED_MAX;
+    let hurries = core.ctx.retry_at_once && core.iterations_without_sleep < HURRIED_MAX;
     let ready = !core.ready.is_empty() || !core.long.is_empty();
     let sleep = if ready || core.intake_left || hurries || CLASSES.into_iter().any(recallable) {
         Duration::ZERO
@@ -269,12 +269,12 @@ fn sleep<B: Backend>(core: &Core<B>) -> Duration {
         || core.coming.wants_room()
         || core.mail_left
         || !core.mail.is_empty()
-        || !core.graves.is_empty()
+        || !core.ended_sessions.is_empty()
     {
         // Work that was left because the iteration had used its share continues at once.
-        let left = core.mail_left || core.graves.len() > upkeep::GRAVES_A_TURN;
+        let left = core.mail_left || core.ended_sessions.len() > upkeep::RELEASES_PER_ITERATION;
         if left { Duration::ZERO } else { PARKED_WAIT }
-    } else if !core.pinners.sessions.is_empty() || !core.keepers.is_empty() {
+    } else if !core.pin_holders.sessions.is_empty() || !core.reply_holders.is_empty() {
         upkeep::PIN_CHECK
     } else if core.sessions.len() > 0 {
         SLEEP_MAX
@@ -287,9 +287,9 @@ fn sleep<B: Backend>(core: &Core<B>) -> Duration {
 /// Reads the clocks and lists the sessions that have work to do.
 fn begin_turn<B: Backend>(core: &mut Core<B>) {
     poll::read_clocks(core);
-    core.ctx.pace.begin_iteration(core.turn_ticks);
-    core.hurried = if core.ctx.hurries { core.hurried + 1 } else { 0 };
-    core.ctx.hurries = false;
+    core.ctx.pace.begin_iteration(core.iteration_ticks);
+    core.iterations_without_sleep = if core.ctx.retry_at_once { core.iterations_without_sleep + 1 } else { 0 };
+    core.ctx.retry_at_once = false;
     core.ctx.counters().iterations.add(1);
     poll::admit_new(core);
     for number in 0..core.events.len() {

@@ -1,8 +1,8 @@
 //! The last step of a batch: sending, and the next state of each session.
 
 use crate::buffers::Class;
-use crate::session::{Pause, Phase, Place};
-use crate::worker::core::{Core, Queue};
+use crate::session::{Pause, Phase, SessionPlace};
+use crate::worker::core::{Core, WaitQueue};
 use crate::worker::upkeep;
 use command::visit::out::{OutBuffer, PARTS_MAX};
 use io::{Backend, Received, Sent};
@@ -20,14 +20,14 @@ const LINGER_BYTES_MAX: usize = 1 << 20;
 pub(super) const LINGER_NS: u64 = 1_000_000_000;
 
 /// Sends for the visited sessions of the batch and queues those with more to do. The others stay at the front.
-pub(super) fn settle<B: Backend>(core: &mut Core<B>, queue: Queue) {
+pub(super) fn settle<B: Backend>(core: &mut Core<B>, queue: WaitQueue) {
     for number in (core.served..core.batch.len()).rev() {
         stay_first(core, core.batch[number], queue);
     }
     for number in 0..core.served {
         let index = core.batch[number];
         let session = core.sessions.at(index);
-        session.place = Place::Idle;
+        session.place = SessionPlace::Idle;
         // A session that continues in this iteration collects its replies for one send, while there is room for them.
         let goes_on = session.has_work() && session.pause == Pause::None;
         if !(goes_on && session.out.as_ref().is_some_and(|out| out.has_batch_room())) {
@@ -39,17 +39,17 @@ pub(super) fn settle<B: Backend>(core: &mut Core<B>, queue: Queue) {
 }
 
 /// Puts a session of the batch that was not visited back to its previous position.
-fn stay_first<B: Backend>(core: &mut Core<B>, index: u32, queue: Queue) {
+fn stay_first<B: Backend>(core: &mut Core<B>, index: u32, queue: WaitQueue) {
     let session = core.sessions.at(index);
-    session.place = Place::Idle;
+    session.place = SessionPlace::Idle;
     if !session.has_work() {
         send(core, index);
         return move_on(core, index);
     }
-    session.place = Place::Ready;
+    session.place = SessionPlace::Ready;
     match queue {
-        Queue::Ready => core.ready.push_front(index),
-        Queue::Long => core.long.push_front(index),
+        WaitQueue::Ready => core.ready.push_front(index),
+        WaitQueue::Long => core.long.push_front(index),
     }
 }
 
@@ -146,7 +146,7 @@ pub(super) fn move_on<B: Backend>(core: &mut Core<B>, index: u32) {
     // During a handover an idle connection moves. Only a stop closes it.
     let stopping = core.stop_deadline_ns.is_some() && !core.shared.threads.stop.hands_over();
     let session = core.sessions.at(index);
-    debug_assert_eq!(session.place, Place::Idle);
+    debug_assert_eq!(session.place, SessionPlace::Idle);
     if session.phase == Phase::Dead {
         return;
     }
@@ -166,10 +166,10 @@ pub(super) fn move_on<B: Backend>(core: &mut Core<B>, index: u32) {
     } else if session.phase == Phase::Open && silent && stopping && session.at_rest() {
         finish(core, index);
     } else if session.pause == Pause::Store {
-        session.place = Place::Parked;
+        session.place = SessionPlace::Parked;
         core.parked.push(index);
     } else if let Pause::Flash(awaited) = session.pause {
-        session.place = Place::Coming;
+        session.place = SessionPlace::AwaitsFlash;
         core.coming.wait(awaited, index);
     } else {
         core.make_ready(index);
@@ -235,8 +235,8 @@ pub(super) fn kill<B: Backend>(core: &mut Core<B>, index: u32) {
     if let Some(input) = session.input.take() {
         core.buffers.put_input(input);
     }
-    if session.place == Place::Idle {
-        core.graves.push_back(index);
+    if session.place == SessionPlace::Idle {
+        core.ended_sessions.push_back(index);
     }
     if let Some(mut out) = session.out.take() {
         empty(core, &mut out);
@@ -282,7 +282,7 @@ pub(super) fn wait_for<B: Backend>(core: &mut Core<B>, index: u32, class: Class)
     if session.phase == Phase::Dead || session.blocked {
         return;
     }
-    session.place = Place::Waiting;
+    session.place = SessionPlace::Waiting;
     session.waits_ns = core.now_ns;
     if let Some(input) = &session.input {
         core.holders.note_input(index, input, core.now_ns);

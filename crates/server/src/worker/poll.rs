@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// The maximum number of connections that an iteration admits. Each takes about 2 us, so a burst of connections delays
 /// a request no more than one batch does.
-const ADMITTED_A_TURN: usize = 64;
+const ADMISSIONS_PER_ITERATION: usize = 64;
 /// The time that a worker sleeps after a failed wait for its sockets.
 const WAIT_FAILED_REST: Duration = Duration::from_millis(10);
 
@@ -33,7 +33,7 @@ fn poll<B: Backend>(core: &mut Core<B>, busy: Duration) -> bool {
         if admitted || !core.events.is_empty() || core.shared.threads.stop.is_off() {
             return true;
         }
-        if core.ctx.clock.ns_between(begun, core.turn_ticks) >= busy_ns {
+        if core.ctx.clock.ns_between(begun, core.iteration_ticks) >= busy_ns {
             return false;
         }
         std::hint::spin_loop();
@@ -50,16 +50,16 @@ fn wait_for_events<B: Backend>(core: &mut Core<B>, timeout: Duration) {
 
 /// Reads the clocks, whose time applies to everything that follows.
 pub(super) fn read_clocks<B: Backend>(core: &mut Core<B>) {
-    core.turn_ticks = core.ctx.clock.ticks();
-    core.now_ns = core.ctx.clock.ns_between(core.born, core.turn_ticks);
+    core.iteration_ticks = core.ctx.clock.ticks();
+    core.now_ns = core.ctx.clock.ns_between(core.born, core.iteration_ticks);
     core.ctx.now = core.unix.at(&core.ctx.clock, core.now_ns);
-    core.ctx.ahead_ms = core.ctx.shared.wall_ahead_ms();
+    core.ctx.wall_lead_ms = core.ctx.shared.wall_ahead_ms();
 }
 
-/// Admits connections from the acceptor, at most [`ADMITTED_A_TURN`]. Returns false if there were none.
+/// Admits connections from the acceptor, at most [`ADMISSIONS_PER_ITERATION`]. Returns false if there were none.
 pub(super) fn admit_new<B: Backend>(core: &mut Core<B>) -> bool {
     core.intake_left = false;
-    for number in 0..ADMITTED_A_TURN {
+    for number in 0..ADMISSIONS_PER_ITERATION {
         let Ok(arrival) = core.intake.try_recv() else { return number > 0 };
         admit(core, arrival);
     }

@@ -59,13 +59,13 @@ impl Coming {
 }
 
 /// A list of sessions in the order in which they were added, each once.
-pub(super) struct List {
+pub(super) struct SessionList {
     /// Each session, with the instant from which its time is counted, in ns of the worker's life.
     pub(super) queue: VecDeque<(u32, u64)>,
     pub(super) has: Vec<bool>,
 }
 
-impl List {
+impl SessionList {
     pub(super) fn new(sessions_max: usize) -> Self {
         Self { queue: VecDeque::with_capacity(sessions_max), has: vec![false; sessions_max] }
     }
@@ -93,11 +93,11 @@ impl List {
 pub(super) struct Holders {
     /// Sessions with a lent receive buffer: small ones, then big ones. A session that has received the other kind since
     /// it was added moves to the other list when its entry is reached.
-    pub(super) inputs: [List; 2],
+    pub(super) inputs: [SessionList; 2],
     /// Sessions with an output that are blocked.
-    pub(super) outputs: List,
+    pub(super) outputs: SessionList,
     /// Sessions whose input or output is set aside.
-    pub(super) aside: List,
+    pub(super) aside: SessionList,
     /// The instant at which there was no room to set something aside. 0: the last attempt succeeded.
     pub(super) full_ns: u64,
     /// True if a session has a lent receive buffer, or waits for a buffer.
@@ -107,9 +107,9 @@ pub(super) struct Holders {
 impl Holders {
     pub(super) fn new(sessions_max: usize) -> Self {
         Self {
-            inputs: [(); 2].map(|()| List::new(sessions_max)),
-            outputs: List::new(sessions_max),
-            aside: List::new(sessions_max),
+            inputs: [(); 2].map(|()| SessionList::new(sessions_max)),
+            outputs: SessionList::new(sessions_max),
+            aside: SessionList::new(sessions_max),
             full_ns: 0,
             is_busy: false,
         }

@@ -4,7 +4,7 @@
 use super::batch::COPIED_BYTES_MAX;
 use super::output::LINGER_NS;
 use crate::buffers::Input;
-use crate::session::{Phase, Place, Table};
+use crate::session::{Phase, SessionPlace, Table};
 use crate::worker::coming;
 use crate::worker::core::Core;
 use crate::worker::hold;
@@ -21,7 +21,7 @@ use std::time::Duration;
 const SWEEP_NS: u64 = 1_000_000_000;
 /// The maximum number of ended connections that one iteration releases. It is also the maximum number of those that
 /// remain unfinished after a step.
-pub(super) const GRAVES_A_TURN: usize = 64;
+pub(super) const RELEASES_PER_ITERATION: usize = 64;
 const UNFINISHED_A_TURN: usize = 2;
 /// The time for which a reader may hold pinned values while others wait for memory to pin.
 const PIN_GRACE_NS: u64 = 1_000_000_000;
@@ -58,7 +58,7 @@ pub(super) fn upkeep<B: Backend>(core: &mut Core<B>) {
             drop_slowest_pinner(core);
         }
         let sessions = &core.sessions;
-        core.keepers.retain(|index| holds_reply(sessions, *index).is_some());
+        core.reply_holders.retain(|index| holds_reply(sessions, *index).is_some());
         if core.ctx.shared.budget.is_short() {
             drop_oldest_readers(core);
         }
@@ -67,7 +67,7 @@ pub(super) fn upkeep<B: Backend>(core: &mut Core<B>) {
 
 /// Adds a session that has just been blocked with pinned values.
 pub(super) fn note_pinner<B: Backend>(core: &mut Core<B>, index: u32) {
-    let Pinners { sessions, since_ns } = &mut core.pinners;
+    let Pinners { sessions, since_ns } = &mut core.pin_holders;
     if std::mem::replace(&mut since_ns[index as usize], core.now_ns.max(1)) == 0 {
         sessions.push(index);
     }
@@ -77,11 +77,11 @@ pub(super) fn note_pinner<B: Backend>(core: &mut Core<B>, index: u32) {
 /// reader reads them, another session waits for a pin, or the stall timeout is over.
 fn relieve_pinners<B: Backend>(core: &mut Core<B>) {
     let mut at = 0;
-    while let Some(index) = core.pinners.sessions.get(at).copied() {
-        let pinned_ns = core.now_ns.saturating_sub(core.pinners.since_ns[index as usize]);
+    while let Some(index) = core.pin_holders.sessions.get(at).copied() {
+        let pinned_ns = core.now_ns.saturating_sub(core.pin_holders.since_ns[index as usize]);
         if !pins(&core.sessions, index) || (pinned_ns >= COPY_OUT_NS && copy_out(core, index)) {
-            core.pinners.sessions.swap_remove(at);
-            core.pinners.since_ns[index as usize] = 0;
+            core.pin_holders.sessions.swap_remove(at);
+            core.pin_holders.since_ns[index as usize] = 0;
         } else {
             at += 1;
         }
@@ -117,7 +117,7 @@ fn sweep<B: Backend>(core: &mut Core<B>, count: usize) {
         let silent_ns = core.now_ns.saturating_sub(session.received_ns);
         let held_ns = core.now_ns.saturating_sub(session.held_ns);
         let received_secs = core.ctx.now.secs().saturating_sub(silent_ns / 1_000_000_000);
-        core.ctx.connection_table().seen(core.sweep_at as u32, received_secs, session.state.watches());
+        core.ctx.connection_table().update(core.sweep_at as u32, received_secs, session.state.watches());
         if let Some(command) = session.state.last_command() {
             core.ctx.connection_table().client_info(core.sweep_at as u32, |client_info| client_info.command = command);
         }
@@ -128,7 +128,7 @@ fn sweep<B: Backend>(core: &mut Core<B>, count: usize) {
             Phase::Open if session.state.watches() && !session.hangup => None,
             Phase::Lingering => (unmoved_ns >= LINGER_NS).then_some(None),
             _ if session.blocked => (unmoved_ns >= stall_ns).then_some(Some(&counters.slow_readers_dropped)),
-            _ if session.place != Place::Idle => None,
+            _ if session.place != SessionPlace::Idle => None,
             _ if wanted && session.input.as_ref().is_some_and(Input::is_lent) && held_ns >= stall_ns => {
                 Some(Some(&counters.slow_senders_dropped))
             }
@@ -146,7 +146,7 @@ fn sweep<B: Backend>(core: &mut Core<B>, count: usize) {
 
 /// Closes the slowest of this worker's readers that have read nothing for a while, because a value could not be pinned.
 fn drop_slowest_pinner<B: Backend>(core: &mut Core<B>) {
-    let slowest = (core.pinners.sessions.iter())
+    let slowest = (core.pin_holders.sessions.iter())
         .filter(|index| pins(&core.sessions, **index))
         .filter_map(|index| core.sessions.peek(*index as usize).map(|session| (*index, session.moved_ns)))
         .filter(|(_, moved_ns)| core.now_ns.saturating_sub(*moved_ns) >= PIN_GRACE_NS)
@@ -159,16 +159,16 @@ fn drop_slowest_pinner<B: Backend>(core: &mut Core<B>) {
 
 /// Adds a session that has just been blocked with a reply that is retained outside the store.
 pub(super) fn note_keeper<B: Backend>(core: &mut Core<B>, index: u32) {
-    if core.keepers.contains(&index) {
+    if core.reply_holders.contains(&index) {
         return;
     }
-    if core.keepers.len() == core.keepers.capacity() {
+    if core.reply_holders.len() == core.reply_holders.capacity() {
         // Sessions that retain no reply any more are removed first. Each session is in the list once, so the number of
         // sessions limits its length.
         let sessions = &core.sessions;
-        core.keepers.retain(|index| holds_reply(sessions, *index).is_some());
+        core.reply_holders.retain(|index| holds_reply(sessions, *index).is_some());
     }
-    core.keepers.push(index);
+    core.reply_holders.push(index);
 }
 
 /// Closes readers that read nothing of their retained replies, those with the oldest replies first, until client memory
@@ -178,12 +178,12 @@ fn drop_oldest_readers<B: Backend>(core: &mut Core<B>) {
     let enough = budget.used().saturating_sub(budget.bytes_max() / 4 * 3);
     let mut freed = 0;
     while freed < enough.max(1) {
-        let oldest = (core.keepers.iter().enumerate())
+        let oldest = (core.reply_holders.iter().enumerate())
             .filter(|(_, index)| is_slow(&core.sessions, **index, core.now_ns))
             .filter_map(|(place, index)| Some((place, *index, holds_reply(&core.sessions, *index)?)))
             .min_by_key(|(_, _, (since, _))| *since);
         let Some((place, index, (_, bytes))) = oldest else { return };
-        core.keepers.swap_remove(place);
+        core.reply_holders.swap_remove(place);
         core.ctx.counters().client_memory_dropped.add(1);
         output::kill(core, index);
         freed += bytes;
@@ -223,19 +223,19 @@ pub(super) fn kill_all<B: Backend>(core: &mut Core<B>) {
     coming::call_back_coming(core, usize::MAX, |_| true);
 }
 
-/// Releases what ended connections held in the store: [`GRAVES_A_TURN`] of them, and few of those that held much. An
+/// Releases what ended connections held in the store: [`RELEASES_PER_ITERATION`] of them, and few of those that held much. An
 /// unfinished connection is retried in the next iteration, after the others.
 pub(super) fn release<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>) {
     let mut unfinished = 0;
-    for number in 0..core.graves.len().min(GRAVES_A_TURN) {
+    for number in 0..core.ended_sessions.len().min(RELEASES_PER_ITERATION) {
         if number > 0 && core.is_over() {
             break;
         }
-        let Some(index) = core.graves.pop_front() else { break };
+        let Some(index) = core.ended_sessions.pop_front() else { break };
         let session = core.sessions.at(index);
         guard.serve(session.token.0, COPIED_BYTES_MAX);
         if !session.state.release(guard, &mut core.ctx) {
-            core.graves.push_back(index);
+            core.ended_sessions.push_back(index);
             unfinished += 1;
             if unfinished == UNFINISHED_A_TURN {
                 break;

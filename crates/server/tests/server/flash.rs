@@ -4,7 +4,7 @@
 use crate::common::redis::request;
 use crate::common::tiered::{Tiered, bytes_of, key};
 use crate::common::{Client, set, value, wait_until};
-use command::metrics::hot_keys::List;
+use command::metrics::hot_keys::HotKeyList;
 use std::io::{BufRead, BufReader, Read, Write};
 
 /// Returns the values that the server returns for `get` lines of several keys.
@@ -81,7 +81,7 @@ fn a_small_memory_serves_what_is_in_the_file_to_pipelines_of_memory_and_flash_mi
     assert!(after.flash_hits > before.flash_hits + 3000, "{after:?}");
     assert_eq!(after.flash_failed, 0);
     let replied = tiered.running.shared().hot_keys(2, 100);
-    let missed: u64 = replied.list(List::Missed).iter().map(|leader| leader.amount).sum();
+    let missed: u64 = replied.list(HotKeyList::Missed).iter().map(|leader| leader.amount).sum();
     assert!(missed < asked as u64 / 5, "what is in the file is no miss: {missed} of {asked}");
 }
 

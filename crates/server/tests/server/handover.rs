@@ -3,7 +3,7 @@
 use crate::common::{Client, config, pattern, set, start, tcp, value, wait_until};
 use command::clients::endpoint::Protocol;
 use gannet_server::config::kinds::IoChoice;
-use gannet_server::handover::Estate;
+use gannet_server::handover::HandoverState;
 use gannet_server::start::{Ended, Running, Server, ServerConfig};
 use io::listen::ListenAddr;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ fn both(io: IoChoice) -> ServerConfig {
     ServerConfig { resp: vec![free], upgradable: true, workers: 2, io, ..config() }
 }
 
-fn estate_of(running: Running) -> Estate {
+fn estate_of(running: Running) -> HandoverState {
     running.shared().request_hand_over();
     match running.join() {
         Ended::HandedOver(estate) => estate,
@@ -51,7 +51,7 @@ fn line(client: &mut Client) -> String {
     String::from_utf8_lossy(&all).trim_end().to_owned()
 }
 
-fn go_on(config: ServerConfig, estate: Estate) -> Running {
+fn go_on(config: ServerConfig, estate: HandoverState) -> Running {
     Server::prepare(config, estate).expect("it goes on").go()
 }
 
@@ -421,7 +421,7 @@ fn what_is_prepared_and_dropped_closes_nothing() {
     let heir = heir_of(&running, &config);
     let estate = estate_of(running);
     // As two processes have them: each socket twice.
-    let twice = Estate {
+    let twice = HandoverState {
         listeners: (estate.listeners.iter())
             .map(|listener| {
                 let fd = std::os::fd::AsFd::as_fd(listener).try_clone_to_owned().expect("a descriptor");

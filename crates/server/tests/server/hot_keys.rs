@@ -4,7 +4,7 @@ use crate::common::redis::{Replies, request};
 use crate::common::{Client, config, start, tcp};
 use base::prng::Prng;
 use command::clients::endpoint::Protocol;
-use command::metrics::hot_keys::{HotKeyReport, List};
+use command::metrics::hot_keys::{HotKeyList, HotKeyReport};
 use gannet_server::start::{Running, ServerConfig};
 use io::listen::ListenAddr;
 use std::net::SocketAddr;
@@ -33,12 +33,12 @@ fn key(prng: &mut Prng) -> String {
     }
 }
 
-fn names(replied: &HotKeyReport, list: List) -> Vec<String> {
+fn names(replied: &HotKeyReport, list: HotKeyList) -> Vec<String> {
     replied.list(list).iter().map(|leader| String::from_utf8_lossy(&leader.name.bytes).into_owned()).collect()
 }
 
 /// What was counted of a name, as a share of what it should be.
-fn share(replied: &HotKeyReport, list: List, name: &str, percent: usize) -> f64 {
+fn share(replied: &HotKeyReport, list: HotKeyList, name: &str, percent: usize) -> f64 {
     let leader = replied.list(list).iter().find(|leader| leader.name.bytes[..] == *name.as_bytes());
     let amount = leader.unwrap_or_else(|| panic!("{name} is not in {:?}", names(replied, list))).amount;
     amount as f64 / (REQUESTS * percent / 100) as f64
@@ -82,14 +82,15 @@ fn planted_keys_are_found_over_both_protocols_and_all_workers() {
     }
     let replied = running.shared().hot_keys(1, 20);
     // 12,000 and 7,200 requests: their samples are within 5 standard deviations (10 % and 13 %).
-    let (hot, gone) = (share(&replied, List::Keys, "hot:one", 5), share(&replied, List::Missed, "gone:two", 3));
+    let (hot, gone) =
+        (share(&replied, HotKeyList::Keys, "hot:one", 5), share(&replied, HotKeyList::Missed, "gone:two", 3));
     assert!((0.4..1.6).contains(&hot) && (0.3..1.7).contains(&gone), "{hot} {gone}");
-    assert_eq!(names(&replied, List::Keys)[0], "user:0", "the first of Zipf's law");
-    assert_eq!(names(&replied, List::Missed), ["gone:two"], "nothing else is missed");
-    assert_eq!(names(&replied, List::Prefixes)[..3], ["user", "hot", "gone"]);
-    assert_eq!(names(&replied, List::MissedPrefixes), ["gone"]);
-    assert_eq!(names(&replied, List::Big)[..2], ["big:first", "big:second"]);
-    let bytes: Vec<u64> = replied.list(List::Big)[..2].iter().map(|leader| leader.amount).collect();
+    assert_eq!(names(&replied, HotKeyList::Keys)[0], "user:0", "the first of Zipf's law");
+    assert_eq!(names(&replied, HotKeyList::Missed), ["gone:two"], "nothing else is missed");
+    assert_eq!(names(&replied, HotKeyList::Prefixes)[..3], ["user", "hot", "gone"]);
+    assert_eq!(names(&replied, HotKeyList::MissedPrefixes), ["gone"]);
+    assert_eq!(names(&replied, HotKeyList::Big)[..2], ["big:first", "big:second"]);
+    let bytes: Vec<u64> = replied.list(HotKeyList::Big)[..2].iter().map(|leader| leader.amount).collect();
     assert_eq!(bytes, [2_000_000, 50_000], "lengths are exact");
 
     let answer = String::from_utf8(redis.ask(&[b"HOTKEYS", b"big", b"COUNT", b"1"])).unwrap();

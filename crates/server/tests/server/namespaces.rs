@@ -241,7 +241,7 @@ fn operations_above_the_quota_are_answered_with_each_protocols_error_and_change_
     let running = start(with(NamespaceConfig { ops_max: 1, ..plain() }));
     let (mut client, mut shops) = (redis(&running, SHOP), memcached(&running, SHOP));
     let mut free = redis(&running, Namespace::DEFAULT);
-    running.shared().namespaces.spend(SHOP, 3_600_000);
+    running.shared().namespaces.use_up_quota(SHOP, 3_600_000);
     let refused = b"-ERR too many operations a second for this database, try again later\r\n";
     for words in [&[&b"SET"[..], b"k", b"v"][..], &[b"GET", b"k"], &[b"MSET", b"a", b"1", b"b", b"2"], &[b"MULTI"]] {
         assert_eq!(client.ask(words), refused, "{words:?}");

@@ -176,7 +176,7 @@ fn terms_and_counters_are_those_of_the_namespace_and_a_flush_ends_what_its_clien
     };
     assert_eq!((counters(SHOP), counters(Namespace::DEFAULT)), ([1, 2, 1], [1, 2, 0]));
     // All operations of an hour are spent: what touches the shop is refused, whole, and nothing else.
-    running.shared().namespaces.spend(SHOP, 3_600_000);
+    running.shared().namespaces.use_up_quota(SHOP, 3_600_000);
     let refused = b"SERVER_ERROR too many operations a second for this namespace, try again later\r\n";
     client.ask(b"get shop:k\r\n", refused);
     client.ask(b"get k shop:k\r\n", refused);

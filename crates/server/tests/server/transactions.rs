@@ -7,7 +7,7 @@ use crate::common::redis::{Redis, Replies, request};
 use crate::common::{Client, config, start, tcp, wait_until};
 use base::prng::Prng;
 use command::clients::endpoint::Protocol;
-use command::memory::budget::Kind;
+use command::memory::budget::MemoryUse;
 use command::metrics::{Command, Part, Totals};
 use gannet_server::start::{Running, ServerConfig};
 use io::listen::ListenAddr;
@@ -32,7 +32,7 @@ fn resp(running: &Running) -> Replies {
 
 /// Bytes of client memory that queued requests take.
 fn queued(running: &Running) -> u64 {
-    running.shared().budget.used_by(Kind::Queued)
+    running.shared().budget.used_by(MemoryUse::Queued)
 }
 
 fn words(line: &str) -> Vec<Vec<u8>> {
@@ -407,7 +407,7 @@ fn the_oldest_reader_that_takes_nothing_goes_when_client_memory_is_short() {
     let dropped = || running.shared().workers[0].counters.client_memory_dropped.value();
     // Half of the bound, which is no reason to drop anybody.
     read_much(&mut slow, 120);
-    wait_until("the answers", || running.shared().budget.used_by(Kind::Replies) > 11_000_000);
+    wait_until("the answers", || running.shared().budget.used_by(MemoryUse::Replies) > 11_000_000);
     std::thread::sleep(std::time::Duration::from_millis(400));
     assert_eq!(dropped(), 0, "there is memory for others");
     // Others, until more than three quarters are used.

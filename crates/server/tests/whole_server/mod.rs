@@ -17,7 +17,7 @@ pub mod commands;
 use base::clock::UnixMillis;
 use choices::Choices;
 use command::clients::endpoint::Protocol;
-use command::memory::budget::Kind;
+use command::memory::budget::MemoryUse;
 use command::visit::clock::Clock;
 use gannet_server::shared::Shared;
 use gannet_server::start::{ServerConfig, assemble};
@@ -192,10 +192,14 @@ impl World {
         assert_eq!(held, (0, 0), "sessions and buffers are given back");
         let shared = &self.shared;
         assert_eq!((shared.pins.used(), shared.store.stats().pins), (0, 0), "pins and places are given back");
-        for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Rules) {
+        for kind in MemoryUse::ALL.into_iter().filter(|kind| *kind != MemoryUse::Rules) {
             assert_eq!(shared.budget.used_by(kind), 0, "the client memory of {} is given back", kind.name());
         }
-        assert_eq!(shared.budget.used(), shared.budget.used_by(Kind::Rules), "what is used is the sum of all kinds");
+        assert_eq!(
+            shared.budget.used(),
+            shared.budget.used_by(MemoryUse::Rules),
+            "what is used is the sum of all kinds"
+        );
         self.reached
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use protocol::memcache::client::{self, Expect, MetaCode, Parsed as ParsedReply, Place, Reply};
+use protocol::memcache::client::{self, Expect, MetaCode, ParsedReply, Reply, ReplyPosition};
 use protocol::memcache::meta::{Meta, MetaStoreMode};
 use protocol::memcache::request::{Store, StoreMode};
 use protocol::memcache::{KeyScratch, Parsed, Request, parse};
@@ -391,17 +391,19 @@ fn matched(waiting: &mut VecDeque<Ask>, reply: &Reply<'_>, pen: &Pen, ledger: &m
     }
     let Some(ask) = waiting.front_mut() else { return false };
     match (ask.expect.place(reply), reply) {
-        (Place::Foreign, _) => return false,
+        (ReplyPosition::Foreign, _) => return false,
         // The reply of a quiet command, after its place was given to another reply.
-        (Place::Before, _) if ask.is_noop => return true,
-        (Place::Before, Reply::Value(header)) => {
+        (ReplyPosition::Before, _) if ask.is_noop => return true,
+        (ReplyPosition::Before, Reply::Value(header)) => {
             found(ask, header, pen, ledger);
             return true;
         }
-        (Place::Before, _) => return true,
-        (Place::Last, Reply::MetaValue { len, .. }) => ledger.settle(ask.number, RequestOutcome::Hit, Some(*len)),
-        (Place::Last, Reply::End) => settle(ask, ask.answered, ask.keys, RequestOutcome::Miss, ledger),
-        (Place::Last, reply) => settle(ask, ask.answered, ask.keys, outcome(reply), ledger),
+        (ReplyPosition::Before, _) => return true,
+        (ReplyPosition::Last, Reply::MetaValue { len, .. }) => {
+            ledger.settle(ask.number, RequestOutcome::Hit, Some(*len))
+        }
+        (ReplyPosition::Last, Reply::End) => settle(ask, ask.answered, ask.keys, RequestOutcome::Miss, ledger),
+        (ReplyPosition::Last, reply) => settle(ask, ask.answered, ask.keys, outcome(reply), ledger),
     }
     waiting.pop_front();
     true

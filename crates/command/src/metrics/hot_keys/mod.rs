@@ -15,7 +15,7 @@
 
 mod sketch;
 
-pub use sketch::{Leader, NAME_BYTES_MAX, Name};
+pub use sketch::{Leader, NAME_BYTES_MAX, SketchName};
 
 use crate::metrics::counters::Counter;
 use base::clock::UnixMillis;
@@ -31,7 +31,7 @@ pub const SAMPLED_ONE_IN: u64 = 128;
 /// The number of minutes that are retained.
 pub const MINUTES_MAX: usize = 24 * 60;
 /// The number of names that each list of a minute retains.
-pub const KEPT: usize = 10;
+pub const NAMES_PER_LIST: usize = 10;
 /// The maximum number of names of a list in one reply.
 pub const LEADERS_MAX: usize = 100;
 /// The minimum length of a value that is listed as big, in bytes.
@@ -42,7 +42,7 @@ const MINUTE_MS: u64 = 60_000;
 /// The lists of keys that a query can request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum List {
+pub enum HotKeyList {
     /// Keys with the most requests.
     Keys,
     /// Keys with the longest values, of [`BIG_BYTES_MIN`] and more, in bytes.
@@ -55,7 +55,7 @@ pub enum List {
     MissedPrefixes,
 }
 
-impl List {
+impl HotKeyList {
     /// All lists, in the order of their numbers.
     pub const ALL: [Self; 5] = [Self::Keys, Self::Big, Self::Missed, Self::Prefixes, Self::MissedPrefixes];
 
@@ -98,7 +98,7 @@ impl Sampler {
     /// Counts requested keys. Returns false if none of them must be sampled. Otherwise [`Sampler::next`] returns the
     /// positions of those that must.
     #[inline(always)]
-    pub(crate) fn takes(&mut self, keys: u32) -> bool {
+    pub(crate) fn should_sample(&mut self, keys: u32) -> bool {
         if keys <= self.left {
             self.left -= keys;
             return false;
@@ -109,7 +109,7 @@ impl Sampler {
     /// Returns the position of the next sample in `keys`, from `from` on, or `None` if there is no further one.
     #[cold]
     pub(crate) fn next(&mut self, from: u32, keys: u32) -> Option<u32> {
-        if !self.takes(keys - from) {
+        if !self.should_sample(keys - from) {
             return None;
         }
         let place = from + self.left;
@@ -120,7 +120,7 @@ impl Sampler {
 
 /// A sampled access to a key.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Look {
+pub(crate) struct SampledAccess {
     /// Bytes of its value; `None`: the key does not exist.
     pub(crate) bytes: Option<u64>,
     /// True if the key was read.
@@ -157,7 +157,7 @@ impl HotKeys {
 #[derive(Debug)]
 struct Minute {
     began: UnixMillis,
-    lists: [Box<[Leader]>; List::ALL.len()],
+    lists: [Box<[Leader]>; HotKeyList::ALL.len()],
 }
 
 /// Counts that were collected from the workers.
@@ -183,12 +183,12 @@ pub struct HotKeyReport {
     /// Start of the first minute.
     pub from: UnixMillis,
     /// One list for each [`List`], in its order, the largest first. Counts are estimates of all requests.
-    pub lists: [Vec<Leader>; List::ALL.len()],
+    pub lists: [Vec<Leader>; HotKeyList::ALL.len()],
 }
 
 impl HotKeyReport {
     /// Returns one of the lists.
-    pub fn list(&self, list: List) -> &[Leader] {
+    pub fn list(&self, list: HotKeyList) -> &[Leader] {
         &self.lists[list as usize]
     }
 }
@@ -216,7 +216,7 @@ impl Minutes {
     }
 
     /// Records a sampled key of a namespace.
-    pub(crate) fn note(&self, hot_keys: &HotKeys, key: (Namespace, &[u8]), look: Look, big_above: &mut u64) {
+    pub(crate) fn note(&self, hot_keys: &HotKeys, key: (Namespace, &[u8]), look: SampledAccess, big_above: &mut u64) {
         let Some(mut sketch) = hot_keys.try_sketch() else { return };
         let hash = self.hash(key);
         let prefix_len = key.1.iter().position(|byte| *byte == self.delimiter);
@@ -248,7 +248,7 @@ impl Minutes {
     }
 
     /// Collects the counts of the workers into a new minute, if a minute is over.
-    pub(crate) fn roll<'h>(&self, now: UnixMillis, all_hot_keys: impl IntoIterator<Item = &'h HotKeys>) {
+    pub(crate) fn end_minute<'h>(&self, now: UnixMillis, all_hot_keys: impl IntoIterator<Item = &'h HotKeys>) {
         let mut history = self.history();
         if now.0 < history.began.0 + MINUTE_MS {
             return;
@@ -259,7 +259,7 @@ impl Minutes {
             sums.add_sketch(&sketch);
             sketch.clear();
         }
-        let lists = sums.lists(KEPT).map(Vec::into_boxed_slice);
+        let lists = sums.lists(NAMES_PER_LIST).map(Vec::into_boxed_slice);
         if history.minutes.len() == MINUTES_MAX {
             history.minutes.pop_front();
         }
@@ -290,36 +290,36 @@ impl Minutes {
 
 /// Lists that are being merged.
 #[derive(Default)]
-struct Sums([HashMap<u64, Leader>; List::ALL.len()]);
+struct Sums([HashMap<u64, Leader>; HotKeyList::ALL.len()]);
 
 impl Sums {
-    fn add(&mut self, list: List, leader: &Leader, scale: u64) {
+    fn add(&mut self, list: HotKeyList, leader: &Leader, scale: u64) {
         let amount = leader.amount * scale;
         let sum = self.0[list as usize].entry(leader.hash).or_insert_with(|| Leader { amount: 0, ..leader.clone() });
         // Lengths are not added.
-        sum.amount = if list == List::Big { sum.amount.max(amount) } else { sum.amount + amount };
+        sum.amount = if list == HotKeyList::Big { sum.amount.max(amount) } else { sum.amount + amount };
     }
 
     fn add_sketch(&mut self, sketch: &Sketch) {
-        let counted: [(List, &Leaders); 4] = [
-            (List::Keys, &sketch.keys.leaders),
-            (List::Missed, &sketch.missed.leaders),
-            (List::Prefixes, &sketch.prefixes.leaders),
-            (List::MissedPrefixes, &sketch.missed_prefixes.leaders),
+        let counted: [(HotKeyList, &Leaders); 4] = [
+            (HotKeyList::Keys, &sketch.keys.leaders),
+            (HotKeyList::Missed, &sketch.missed.leaders),
+            (HotKeyList::Prefixes, &sketch.prefixes.leaders),
+            (HotKeyList::MissedPrefixes, &sketch.missed_prefixes.leaders),
         ];
         for (list, leaders) in counted {
             leaders.iter().for_each(|leader| self.add(list, &leader, SAMPLED_ONE_IN));
         }
-        sketch.big.iter().for_each(|leader| self.add(List::Big, &leader, 1));
+        sketch.big.iter().for_each(|leader| self.add(HotKeyList::Big, &leader, 1));
     }
 
     fn add_minute(&mut self, minute: &Minute) {
-        for list in List::ALL {
+        for list in HotKeyList::ALL {
             minute.lists[list as usize].iter().for_each(|leader| self.add(list, leader, 1));
         }
     }
 
-    fn lists(self, count: usize) -> [Vec<Leader>; List::ALL.len()] {
+    fn lists(self, count: usize) -> [Vec<Leader>; HotKeyList::ALL.len()] {
         self.0.map(|sums| {
             let mut leaders: Vec<Leader> = sums.into_values().collect();
             leaders.sort_unstable_by(|a, b| {
@@ -342,10 +342,10 @@ mod tests {
     }
 
     fn note_in(minutes: &Minutes, hot_keys: &HotKeys, namespace: Namespace, key: &str, bytes: Option<u64>) {
-        minutes.note(hot_keys, (namespace, key.as_bytes()), Look { bytes, is_read: true }, &mut 0);
+        minutes.note(hot_keys, (namespace, key.as_bytes()), SampledAccess { bytes, is_read: true }, &mut 0);
     }
 
-    fn report(report: &HotKeyReport, list: List) -> Vec<(String, u64)> {
+    fn report(report: &HotKeyReport, list: HotKeyList) -> Vec<(String, u64)> {
         let text = |leader: &Leader| String::from_utf8_lossy(&leader.name.bytes).into_owned();
         report.list(list).iter().map(|leader| (text(leader), leader.amount)).collect()
     }
@@ -361,20 +361,20 @@ mod tests {
             note(&minutes, hot_keys, "a:1", Some(7000));
             note(&minutes, hot_keys, "a:2", None);
         }
-        minutes.roll(UnixMillis(MINUTE_MS - 1), &all_hot_keys);
+        minutes.end_minute(UnixMillis(MINUTE_MS - 1), &all_hot_keys);
         assert_eq!(minutes.history().minutes.len(), 0, "no minute is over");
-        minutes.roll(UnixMillis(MINUTE_MS), &all_hot_keys);
+        minutes.end_minute(UnixMillis(MINUTE_MS), &all_hot_keys);
         note(&minutes, &all_hot_keys[1], "a:1", Some(6000));
         note(&minutes, &all_hot_keys[1], "plain", None);
         let all = minutes.read(9, 9, &all_hot_keys);
         assert_eq!(all.from, UnixMillis(0));
-        assert_eq!(report(&all, List::Keys), [pair("a:1", 384), pair("a:2", 256), pair("plain", 128)]);
-        assert_eq!(report(&all, List::Big), [pair("a:1", 7000)]);
-        assert_eq!(report(&all, List::Missed), [pair("a:2", 256), pair("plain", 128)]);
-        assert_eq!(report(&all, List::Prefixes), [pair("a", 640)]);
-        assert_eq!(report(&all, List::MissedPrefixes), [pair("a", 256)]);
+        assert_eq!(report(&all, HotKeyList::Keys), [pair("a:1", 384), pair("a:2", 256), pair("plain", 128)]);
+        assert_eq!(report(&all, HotKeyList::Big), [pair("a:1", 7000)]);
+        assert_eq!(report(&all, HotKeyList::Missed), [pair("a:2", 256), pair("plain", 128)]);
+        assert_eq!(report(&all, HotKeyList::Prefixes), [pair("a", 640)]);
+        assert_eq!(report(&all, HotKeyList::MissedPrefixes), [pair("a", 256)]);
         let now = minutes.read(0, 1, &all_hot_keys);
-        assert_eq!((now.from, report(&now, List::Keys)), (UnixMillis(MINUTE_MS), vec![pair("a:1", 128)]));
+        assert_eq!((now.from, report(&now, HotKeyList::Keys)), (UnixMillis(MINUTE_MS), vec![pair("a:1", 128)]));
     }
 
     #[test]
@@ -384,11 +384,11 @@ mod tests {
             (0..times).for_each(|_| note_in(&minutes, &hot_keys, Namespace(namespace), "a:1", Some(2000)));
         }
         let all = minutes.read(0, 9, [&hot_keys]);
-        for (list, scale) in [(List::Keys, 128), (List::Prefixes, 128)] {
+        for (list, scale) in [(HotKeyList::Keys, 128), (HotKeyList::Prefixes, 128)] {
             let report: Vec<_> = all.list(list).iter().map(|leader| (leader.name.namespace.0, leader.amount)).collect();
             assert_eq!(report, [(3, 5 * scale), (0, 3 * scale), (15, scale)], "{list:?}");
         }
-        assert_eq!(all.list(List::Big).len(), 3);
+        assert_eq!(all.list(HotKeyList::Big).len(), 3);
     }
 
     #[test]
@@ -398,16 +398,16 @@ mod tests {
             for name in 0..20 {
                 note(&minutes, &hot_keys, &format!("{minute}:{name}"), None);
             }
-            minutes.roll(UnixMillis(minute * MINUTE_MS), [&hot_keys]);
+            minutes.end_minute(UnixMillis(minute * MINUTE_MS), [&hot_keys]);
         }
         let history = minutes.history();
         assert_eq!((history.minutes.len(), history.minutes[0].began), (MINUTES_MAX, UnixMillis(3 * MINUTE_MS)));
-        assert!(history.minutes.iter().all(|minute| minute.lists[0].len() == KEPT));
+        assert!(history.minutes.iter().all(|minute| minute.lists[0].len() == NAMES_PER_LIST));
     }
 
     #[test]
-    fn the_memory_is_what_is_said() {
-        let minute = size_of::<Minute>() + List::ALL.len() * KEPT * size_of::<Leader>();
+    fn memory_matches_the_documented_size() {
+        let minute = size_of::<Minute>() + HotKeyList::ALL.len() * NAMES_PER_LIST * size_of::<Leader>();
         assert!(MINUTES_MAX * minute < 7 << 20, "{minute} bytes a minute");
         let sketch = 4 * 4 * 2048 * size_of::<u32>() + size_of::<Sketch>();
         assert!(sketch < 145 << 10, "{sketch} bytes a worker");
@@ -422,7 +422,7 @@ mod tests {
             let mut first = 0;
             for keys in [1, 16, 15, 2, 16, 14] {
                 let mut from = 0;
-                if sampler.takes(keys) {
+                if sampler.should_sample(keys) {
                     while let Some(place) = sampler.next(from, keys) {
                         assert!(place < keys, "round {round}");
                         at[(first + place) as usize] += 1;
@@ -445,7 +445,7 @@ mod tests {
         drop(reader);
         note(&minutes, &hot_keys, "k", None);
         assert_eq!(
-            (hot_keys.lost.value(), report(&minutes.read(0, 9, [&hot_keys]), List::Keys)),
+            (hot_keys.lost.value(), report(&minutes.read(0, 9, [&hot_keys]), HotKeyList::Keys)),
             (1, vec![pair("k", 128)])
         );
     }

@@ -20,7 +20,7 @@ pub const NAME_BYTES_MAX: usize = 64;
 
 /// The beginning of a key or prefix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Name {
+pub struct SketchName {
     /// Its first bytes.
     pub bytes: ArrayVec<u8, NAME_BYTES_MAX>,
     /// True if the key or prefix is longer.
@@ -29,7 +29,7 @@ pub struct Name {
     pub namespace: Namespace,
 }
 
-impl Name {
+impl SketchName {
     fn of((namespace, bytes): (Namespace, &[u8])) -> Self {
         let mut kept = ArrayVec::new();
         kept.try_extend_from_slice(&bytes[..bytes.len().min(NAME_BYTES_MAX)]).expect("it was cut to fit");
@@ -41,7 +41,7 @@ impl Name {
 #[derive(Clone, Debug)]
 pub struct Leader {
     /// Its name.
-    pub name: Name,
+    pub name: SketchName,
     /// The hash of the whole name, which distinguishes names with the same beginning.
     pub(super) hash: u64,
     /// Requests or bytes.
@@ -53,7 +53,7 @@ pub struct Leader {
 pub(super) struct Leaders {
     hashes: ArrayVec<u64, LEADING>,
     amounts: ArrayVec<u64, LEADING>,
-    names: ArrayVec<Name, LEADING>,
+    names: ArrayVec<SketchName, LEADING>,
     /// The least leading amount; 0 while there is room.
     least: u64,
 }
@@ -81,11 +81,11 @@ impl Leaders {
     fn lead(&mut self, hash: u64, name: (Namespace, &[u8]), amount: u64) {
         if self.hashes.is_full() {
             let last = self.amounts.iter().position(|amount| *amount == self.least).expect("the least is one of them");
-            (self.hashes[last], self.amounts[last], self.names[last]) = (hash, amount, Name::of(name));
+            (self.hashes[last], self.amounts[last], self.names[last]) = (hash, amount, SketchName::of(name));
         } else {
             self.hashes.push(hash);
             self.amounts.push(amount);
-            self.names.push(Name::of(name));
+            self.names.push(SketchName::of(name));
         }
         self.find_least();
     }

@@ -1,8 +1,8 @@
 //! Channels with their subscribers, and the delivery of a message to them.
 
-use super::MailBudget;
-use super::mailbox::{Mailbox, Message, Posted};
-use super::names::{Hashed, Name, RECEIVERS_A_LOCK, Receivers};
+use super::MessageBudget;
+use super::mailbox::{Message, Outbox, Queued};
+use super::names::{ChannelName, Hashed, RECEIVERS_A_LOCK, Receivers};
 use crate::glob;
 use crate::memory::budget::Budget;
 use crate::push::watch::Hub;
@@ -28,7 +28,7 @@ const STEPS_A_RECEIVER: usize = 64;
 
 /// The kind of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ChannelKind {
     /// A channel.
     Channel,
     /// All channels whose names match.
@@ -37,7 +37,7 @@ pub(crate) enum Kind {
     Shard,
 }
 
-impl Kind {
+impl ChannelKind {
     /// All kinds, in the order of their numbers.
     pub(crate) const ALL: [Self; 3] = [Self::Channel, Self::Pattern, Self::Shard];
 
@@ -51,13 +51,13 @@ impl Kind {
     }
 }
 
-type Named = BTreeMap<Name, Receivers>;
+type Named = BTreeMap<ChannelName, Receivers>;
 
 /// All patterns. A pattern keeps its number while it has subscribers. Later patterns have higher numbers.
 #[derive(Default)]
 struct Patterns {
-    numbers: BTreeMap<Name, u64>,
-    by_number: BTreeMap<u64, (Name, Receivers)>,
+    numbers: BTreeMap<ChannelName, u64>,
+    by_number: BTreeMap<u64, (ChannelName, Receivers)>,
     next: u64,
 }
 
@@ -97,7 +97,7 @@ enum Stage {
 #[derive(Debug, Default)]
 pub(crate) struct NamesCursor {
     part: usize,
-    after: Option<Name>,
+    after: Option<ChannelName>,
 }
 
 /// All subscribers.
@@ -107,13 +107,13 @@ pub struct Channels {
     /// Channels and shard channels, by a hash of their names.
     named: [[Mutex<Named>; PARTS]; 2],
     patterns: Mutex<Patterns>,
-    monitors: Mutex<Vec<Arc<Mailbox>>>,
+    monitors: Mutex<Vec<Arc<Outbox>>>,
     hub: Arc<Hub>,
     hasher: RandomState,
     next_mailbox: AtomicU64,
     /// Subscriptions of each kind.
     counts: [AtomicU64; 3],
-    budget: Arc<MailBudget>,
+    budget: Arc<MessageBudget>,
     /// The maximum number of bytes that may wait for one subscriber.
     pub backlog_bytes_max: AtomicU64,
     /// The number of delivered messages, once for each receiver.
@@ -143,7 +143,7 @@ impl Channels {
             hasher: RandomState::new(),
             next_mailbox: AtomicU64::new(1),
             counts: Default::default(),
-            budget: Arc::new(MailBudget(Arc::clone(budget))),
+            budget: Arc::new(MessageBudget(Arc::clone(budget))),
             backlog_bytes_max: AtomicU64::new(backlog_bytes_max),
             delivered: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
@@ -151,8 +151,8 @@ impl Channels {
     }
 
     /// Returns a name in its stored form.
-    pub(super) fn name(&self, bytes: &[u8]) -> Name {
-        Name::new(self.hash(bytes), bytes)
+    pub(super) fn name(&self, bytes: &[u8]) -> ChannelName {
+        ChannelName::new(self.hash(bytes), bytes)
     }
 
     /// Returns the hash by which names are ordered.
@@ -161,17 +161,17 @@ impl Channels {
     }
 
     /// Creates the mailbox of a connection without subscriptions.
-    pub(super) fn mailbox(&self, worker: usize, connection: u32) -> Arc<Mailbox> {
-        Arc::new(Mailbox::new(self.next_mailbox.fetch_add(1, Relaxed), worker, connection))
+    pub(super) fn mailbox(&self, worker: usize, connection: u32) -> Arc<Outbox> {
+        Arc::new(Outbox::new(self.next_mailbox.fetch_add(1, Relaxed), worker, connection))
     }
 
     /// Returns the part that contains the names with this hash, of channels or shard channels.
-    fn part(&self, kind: Kind, hash: u64) -> &Mutex<Named> {
+    fn part(&self, kind: ChannelKind, hash: u64) -> &Mutex<Named> {
         &self.parts(kind)[hash as usize % PARTS]
     }
 
-    fn parts(&self, kind: Kind) -> &[Mutex<Named>; PARTS] {
-        &self.named[usize::from(kind == Kind::Shard)]
+    fn parts(&self, kind: ChannelKind) -> &[Mutex<Named>; PARTS] {
+        &self.named[usize::from(kind == ChannelKind::Shard)]
     }
 
     /// Returns the number of bytes of waiting messages and of names.
@@ -182,16 +182,18 @@ impl Channels {
     /// Returns true if any channel or pattern has a subscriber.
     #[inline]
     pub(crate) fn has_subscribers(&self) -> bool {
-        self.counts[Kind::Channel as usize].load(Relaxed) + self.counts[Kind::Pattern as usize].load(Relaxed) > 0
+        self.counts[ChannelKind::Channel as usize].load(Relaxed)
+            + self.counts[ChannelKind::Pattern as usize].load(Relaxed)
+            > 0
     }
 
     /// Subscribes `mailbox` to `name`, to which it is not subscribed yet. Returns false if the memory for messages is
     /// used up.
-    pub(super) fn subscribe(&self, kind: Kind, name: &Name, mailbox: &Arc<Mailbox>) -> bool {
+    pub(super) fn subscribe(&self, kind: ChannelKind, name: &ChannelName, mailbox: &Arc<Outbox>) -> bool {
         if !self.budget.grant(name.bytes().len() as u64 + SUBSCRIPTION_OVERHEAD) {
             return false;
         }
-        if kind == Kind::Pattern {
+        if kind == ChannelKind::Pattern {
             let Patterns { numbers, by_number, next } = &mut *lock(&self.patterns);
             let number = *numbers.entry(name.clone()).or_insert_with(|| {
                 *next += 1;
@@ -214,8 +216,8 @@ impl Channels {
     }
 
     /// Unsubscribes `mailbox` from `name`, to which it is subscribed.
-    pub(super) fn unsubscribe(&self, kind: Kind, name: &Name, mailbox: &Mailbox) {
-        if kind == Kind::Pattern {
+    pub(super) fn unsubscribe(&self, kind: ChannelKind, name: &ChannelName, mailbox: &Outbox) {
+        if kind == ChannelKind::Pattern {
             let Patterns { numbers, by_number, .. } = &mut *lock(&self.patterns);
             let Some(number) = numbers.get(name).copied() else { return };
             let left = by_number.get_mut(&number).and_then(|(_, receivers)| receivers.remove(mailbox));
@@ -236,27 +238,27 @@ impl Channels {
     }
 
     /// Makes `mailbox` receive every command. Returns false if [`MONITORS_MAX`] connections monitor already.
-    pub(super) fn monitor(&self, mailbox: &Arc<Mailbox>) -> bool {
+    pub(super) fn monitor(&self, mailbox: &Arc<Outbox>) -> bool {
         let mut monitors = lock(&self.monitors);
         let room = monitors.len() < MONITORS_MAX;
         if room {
             monitors.push(Arc::clone(mailbox));
-            self.hub.tell_commands(true);
+            self.hub.set_monitors(true);
         }
         room
     }
 
     /// Ends the monitoring of `mailbox`.
-    pub(super) fn unmonitor(&self, mailbox: &Arc<Mailbox>) {
+    pub(super) fn unmonitor(&self, mailbox: &Arc<Outbox>) {
         let mut monitors = lock(&self.monitors);
         monitors.retain(|other| !Arc::ptr_eq(other, mailbox));
-        self.hub.tell_commands(!monitors.is_empty());
+        self.hub.set_monitors(!monitors.is_empty());
     }
 
     /// Sends a line to the monitoring clients. Returns their number. Calls `note` with a worker and its connection that
     /// has queued messages now.
     pub(crate) fn tell_monitors(&self, line: &[u8], mut note: impl FnMut(usize, u32)) -> usize {
-        let monitors: ArrayVec<Arc<Mailbox>, MONITORS_MAX> = lock(&self.monitors).iter().cloned().collect();
+        let monitors: ArrayVec<Arc<Outbox>, MONITORS_MAX> = lock(&self.monitors).iter().cloned().collect();
         if !monitors.is_empty() {
             let message = Message::new(line.to_vec(), &self.budget);
             monitors.iter().for_each(|mailbox| self.put(mailbox, &message, &mut note));
@@ -266,7 +268,7 @@ impl Channels {
 
     /// Publishes a message. Returns the number of receivers, each counted once per subscription. Calls `note` with a
     /// worker and its connection that has queued messages now.
-    pub(crate) fn publish(&self, kind: Kind, name: &[u8], text: &[u8], note: impl FnMut(usize, u32)) -> u64 {
+    pub(crate) fn publish(&self, kind: ChannelKind, name: &[u8], text: &[u8], note: impl FnMut(usize, u32)) -> u64 {
         let (mut publishing, mut work) = (Publishing::default(), usize::MAX);
         self.publish_some(&mut publishing, kind, (name, text), &mut work, note).unwrap_or(publishing.receivers)
     }
@@ -276,7 +278,7 @@ impl Channels {
     pub(crate) fn publish_some(
         &self,
         publishing: &mut Publishing,
-        kind: Kind,
+        kind: ChannelKind,
         (name, text): (&[u8], &[u8]),
         work: &mut usize,
         mut note: impl FnMut(usize, u32),
@@ -298,7 +300,7 @@ impl Channels {
     fn tell_named(
         &self,
         publishing: &mut Publishing,
-        kind: Kind,
+        kind: ChannelKind,
         (name, text): (&[u8], &[u8]),
         work: &mut usize,
         note: &mut impl FnMut(usize, u32),
@@ -318,14 +320,14 @@ impl Channels {
             }
         }
         if publishing.passed(&next, work) {
-            let matches = kind == Kind::Channel && self.counts[Kind::Pattern as usize].load(Relaxed) > 0;
+            let matches = kind == ChannelKind::Channel && self.counts[ChannelKind::Pattern as usize].load(Relaxed) > 0;
             publishing.stage = if matches { Stage::Patterns } else { Stage::Done };
         }
     }
 
     /// Finds the next pattern that matches, outside the lock.
     fn match_patterns(&self, publishing: &mut Publishing, name: &[u8], work: &mut usize) {
-        let mut next: ArrayVec<(u64, Name), PATTERNS_A_LOCK> = ArrayVec::new();
+        let mut next: ArrayVec<(u64, ChannelName), PATTERNS_A_LOCK> = ArrayVec::new();
         {
             let patterns = lock(&self.patterns);
             let end = *publishing.patterns_end.get_or_insert(patterns.next + 1);
@@ -361,7 +363,7 @@ impl Channels {
         let pattern = lock(&self.patterns).by_number.get(&number).map(|(pattern, _)| pattern.clone());
         if let Some(pattern) = pattern {
             let words = [pattern.bytes(), name, text];
-            let message = publishing.message.get_or_insert_with(|| self.message(Kind::Pattern, &words));
+            let message = publishing.message.get_or_insert_with(|| self.message(ChannelKind::Pattern, &words));
             let patterns = lock(&self.patterns);
             if let Some((_, receivers)) = patterns.by_number.get(&number) {
                 receivers.take(publishing.receiver, &mut next);
@@ -374,7 +376,7 @@ impl Channels {
         }
     }
 
-    fn message(&self, kind: Kind, words: &[&[u8]]) -> Arc<Message> {
+    fn message(&self, kind: ChannelKind, words: &[&[u8]]) -> Arc<Message> {
         let bytes = words.iter().map(|word| word.len() + 32).sum::<usize>();
         let mut text = Vec::with_capacity(bytes + 48);
         reply::push(&mut text, Version::Resp3, words.len() as u64 + 1);
@@ -383,11 +385,11 @@ impl Channels {
         Message::new(text, &self.budget)
     }
 
-    fn put(&self, mailbox: &Mailbox, message: &Arc<Message>, note: &mut impl FnMut(usize, u32)) {
+    fn put(&self, mailbox: &Outbox, message: &Arc<Message>, note: &mut impl FnMut(usize, u32)) {
         match mailbox.put(message, self.backlog_bytes_max.load(Relaxed)) {
-            Posted::Queued | Posted::Gone => {}
-            Posted::Noted => note(mailbox.worker, mailbox.connection),
-            Posted::Broke => {
+            Queued::Queued | Queued::Gone => {}
+            Queued::Noted => note(mailbox.worker, mailbox.connection),
+            Queued::Broke => {
                 self.dropped.fetch_add(1, Relaxed);
                 note(mailbox.worker, mailbox.connection);
             }
@@ -398,14 +400,14 @@ impl Channels {
     /// all names. A name that keeps its subscribers is returned once.
     pub(crate) fn next_names<const N: usize>(
         &self,
-        kind: Kind,
+        kind: ChannelKind,
         cursor: &mut NamesCursor,
-        into: &mut ArrayVec<Name, N>,
+        into: &mut ArrayVec<ChannelName, N>,
     ) -> bool {
         while let Some(part) = self.parts(kind).get(cursor.part) {
             let part = lock(part);
             let from = cursor.after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-            let next = part.range::<Name, _>((from, Bound::Unbounded)).map(|(name, _)| name.clone());
+            let next = part.range::<ChannelName, _>((from, Bound::Unbounded)).map(|(name, _)| name.clone());
             into.extend(next.take(into.remaining_capacity()));
             if into.is_full() {
                 cursor.after = into.last().cloned();
@@ -417,15 +419,15 @@ impl Channels {
     }
 
     /// Returns the number of subscribers of one name of a channel or shard channel.
-    pub(crate) fn subscribers(&self, kind: Kind, name: &[u8]) -> usize {
+    pub(crate) fn subscribers(&self, kind: ChannelKind, name: &[u8]) -> usize {
         let hash = self.hash(name);
         lock(self.part(kind, hash)).get(&(hash, name) as &dyn Hashed).map_or(0, Receivers::len)
     }
 
     /// Returns the number of different names of a kind that have subscribers.
-    pub(crate) fn names(&self, kind: Kind) -> u64 {
+    pub(crate) fn names(&self, kind: ChannelKind) -> u64 {
         let names = match kind {
-            Kind::Pattern => lock(&self.patterns).numbers.len(),
+            ChannelKind::Pattern => lock(&self.patterns).numbers.len(),
             _ => self.parts(kind).iter().map(|part| lock(part).len()).sum(),
         };
         names as u64
@@ -434,7 +436,7 @@ impl Channels {
 
 impl Publishing {
     /// Advances past receivers that were served. Returns true if they were the last ones of their name.
-    fn passed(&mut self, receivers: &ArrayVec<Arc<Mailbox>, RECEIVERS_A_LOCK>, work: &mut usize) -> bool {
+    fn passed(&mut self, receivers: &ArrayVec<Arc<Outbox>, RECEIVERS_A_LOCK>, work: &mut usize) -> bool {
         self.receivers += receivers.len() as u64;
         *work = work.saturating_sub(receivers.len() + 1);
         match receivers.last() {
@@ -465,14 +467,14 @@ mod tests {
     /// Subscribers come and go between the slices of each publication. A subscriber that stays gets each message once
     /// for each of its matching subscriptions. One that comes or goes gets none twice.
     #[test]
-    fn a_message_in_slices_reaches_who_stays_once_whoever_comes_and_goes() {
+    fn a_sliced_publication_reaches_lasting_subscribers_once() {
         let channels = Arc::new(Channels::new(&Arc::default(), &Budget::new(0, Some(1 << 30)), 1 << 20));
         let mut prng = Prng::new(3);
         let mut stayers: Vec<_> = (0..300).map(|n| Subscriber::new(&channels, 0, n)).collect();
         for (number, stayer) in stayers.iter_mut().enumerate() {
-            stayer.subscribe(Kind::Channel, b"news").expect("room");
-            stayer.subscribe(Kind::Pattern, format!("n*{}", ["", "s"][number % 2]).as_bytes()).expect("room");
-            stayer.subscribe(Kind::Pattern, format!("other-{number}*").as_bytes()).expect("room");
+            stayer.subscribe(ChannelKind::Channel, b"news").expect("room");
+            stayer.subscribe(ChannelKind::Pattern, format!("n*{}", ["", "s"][number % 2]).as_bytes()).expect("room");
+            stayer.subscribe(ChannelKind::Pattern, format!("other-{number}*").as_bytes()).expect("room");
         }
         let mut others: Vec<Subscriber> = Vec::new();
         let (mut slices, mut came_and_went) = (0, 0);
@@ -480,14 +482,19 @@ mod tests {
             let (mut publishing, mut receivers) = (Publishing::default(), None);
             while receivers.is_none() {
                 let mut work = 20;
-                receivers =
-                    channels.publish_some(&mut publishing, Kind::Channel, (b"news", b"text"), &mut work, |_, _| {});
+                receivers = channels.publish_some(
+                    &mut publishing,
+                    ChannelKind::Channel,
+                    (b"news", b"text"),
+                    &mut work,
+                    |_, _| {},
+                );
                 slices += 1;
                 for _ in 0..4 {
                     if prng.chance(1, 2) || others.is_empty() {
                         let mut other = Subscriber::new(&channels, 0, 1000);
-                        other.subscribe(Kind::Channel, b"news").expect("room");
-                        other.subscribe(Kind::Pattern, format!("n*{}", prng.below(3)).as_bytes()).expect("room");
+                        other.subscribe(ChannelKind::Channel, b"news").expect("room");
+                        other.subscribe(ChannelKind::Pattern, format!("n*{}", prng.below(3)).as_bytes()).expect("room");
                         others.push(other);
                     } else {
                         let other = others.swap_remove(prng.below(others.len() as u64) as usize);
@@ -504,7 +511,10 @@ mod tests {
         }
         assert!(slices > 300 && came_and_went > 100, "{slices} {came_and_went}");
         drop((stayers, others));
-        assert_eq!((channels.bytes(), channels.names(Kind::Channel), channels.names(Kind::Pattern)), (0, 0, 0));
+        assert_eq!(
+            (channels.bytes(), channels.names(ChannelKind::Channel), channels.names(ChannelKind::Pattern)),
+            (0, 0, 0)
+        );
         assert!(!channels.has_subscribers());
     }
 
@@ -514,18 +524,18 @@ mod tests {
         let channels = Arc::new(Channels::new(&Arc::default(), &Budget::new(0, Some(1 << 30)), 1 << 20));
         let (mut stays, mut moves) = (Subscriber::new(&channels, 0, 0), Subscriber::new(&channels, 0, 1));
         let name = |n: u32| [&[b'x'; 100][..], &n.to_be_bytes()].concat();
-        (0..1000).for_each(|n| stays.subscribe(Kind::Channel, &name(n)).expect("room"));
+        (0..1000).for_each(|n| stays.subscribe(ChannelKind::Channel, &name(n)).expect("room"));
         let (mut cursor, mut seen, mut round) = (NamesCursor::default(), std::collections::HashMap::new(), 1000);
         loop {
-            let mut names = ArrayVec::<Name, 7>::new();
-            let is_end = channels.next_names(Kind::Channel, &mut cursor, &mut names);
+            let mut names = ArrayVec::<ChannelName, 7>::new();
+            let is_end = channels.next_names(ChannelKind::Channel, &mut cursor, &mut names);
             names.iter().for_each(|name| *seen.entry(name.bytes().to_vec()).or_insert(0) += 1);
             if is_end {
                 break;
             }
-            moves.subscribe(Kind::Channel, &name(round)).expect("room");
-            moves.leave(Kind::Channel, &name(round - 3));
-            moves.forget(Kind::Channel);
+            moves.subscribe(ChannelKind::Channel, &name(round)).expect("room");
+            moves.leave(ChannelKind::Channel, &name(round - 3));
+            moves.forget(ChannelKind::Channel);
             round += 1;
         }
         assert!(round > 1100 && (0..1000).all(|n| seen.get(&name(n)) == Some(&1)), "{round} rounds");

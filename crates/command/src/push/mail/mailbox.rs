@@ -1,6 +1,6 @@
 //! The messages that were not sent to one connection yet.
 
-use super::MailBudget;
+use super::MessageBudget;
 use protocol::resp::Version;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
@@ -17,13 +17,13 @@ const ENTRY_OVERHEAD: u64 = 16;
 #[derive(Debug)]
 pub(crate) struct Message {
     bytes: Box<[u8]>,
-    budget: Arc<MailBudget>,
+    budget: Arc<MessageBudget>,
     /// True if all messages together were within their bound when this one was created.
     within: bool,
 }
 
 impl Message {
-    pub(super) fn new(bytes: Vec<u8>, budget: &Arc<MailBudget>) -> Arc<Self> {
+    pub(super) fn new(bytes: Vec<u8>, budget: &Arc<MessageBudget>) -> Arc<Self> {
         let within = budget.take(bytes.len() as u64 + MESSAGE_OVERHEAD);
         Arc::new(Self { bytes: bytes.into_boxed_slice(), budget: Arc::clone(budget), within })
     }
@@ -37,7 +37,7 @@ impl Drop for Message {
 
 /// The messages for one connection, in order.
 #[derive(Debug)]
-pub(crate) struct Mailbox {
+pub(crate) struct Outbox {
     /// A unique number. A later mailbox has a higher one.
     pub(super) id: u64,
     /// The worker of the connection, and below it the connection's number there.
@@ -65,7 +65,7 @@ struct Inner {
 
 /// The result of putting a message into a mailbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Posted {
+pub(crate) enum Queued {
     /// The message waits after others.
     Queued,
     /// The message waits, and the worker has not been notified yet.
@@ -76,7 +76,7 @@ pub(crate) enum Posted {
     Gone,
 }
 
-impl Mailbox {
+impl Outbox {
     pub(super) fn new(id: u64, worker: usize, connection: u32) -> Self {
         Self { id, worker, connection, waiting: AtomicBool::new(false), inner: Mutex::default() }
     }
@@ -97,10 +97,10 @@ impl Mailbox {
     }
 
     /// Appends `message`, if at most `bytes_max` bytes wait then.
-    pub(super) fn put(&self, message: &Arc<Message>, bytes_max: u64) -> Posted {
+    pub(super) fn put(&self, message: &Arc<Message>, bytes_max: u64) -> Queued {
         let mut inner = self.lock();
         if inner.broken || inner.ended {
-            return Posted::Gone;
+            return Queued::Gone;
         }
         let bytes = inner.bytes + message.bytes.len() as u64 + ENTRY_OVERHEAD;
         let within = message.budget.take(ENTRY_OVERHEAD) && message.within;
@@ -110,11 +110,11 @@ impl Mailbox {
             message.budget.give_back(ENTRY_OVERHEAD);
             // The waiting messages are dropped with the connection, a few at a time: see `drop_some`.
             inner.broken = true;
-            return Posted::Broke;
+            return Queued::Broke;
         }
         inner.messages.push_back(Arc::clone(message));
         inner.bytes = bytes;
-        if was_waiting { Posted::Queued } else { Posted::Noted }
+        if was_waiting { Queued::Queued } else { Queued::Noted }
     }
 
     /// Moves the next bytes to the front of `into`, in the form of `version`. Returns their number.
@@ -156,7 +156,7 @@ impl Mailbox {
     }
 }
 
-impl Drop for Mailbox {
+impl Drop for Outbox {
     fn drop(&mut self) {
         self.inner.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -186,11 +186,11 @@ impl Inner {
 mod tests {
     use super::*;
 
-    fn budget(bytes_max: u64) -> Arc<MailBudget> {
-        Arc::new(MailBudget(crate::memory::budget::Budget::new(0, Some(bytes_max))))
+    fn budget(bytes_max: u64) -> Arc<MessageBudget> {
+        Arc::new(MessageBudget(crate::memory::budget::Budget::new(0, Some(bytes_max))))
     }
 
-    fn all(mailbox: &Mailbox, version: Version, room: usize) -> Vec<u8> {
+    fn all(mailbox: &Outbox, version: Version, room: usize) -> Vec<u8> {
         let mut replied = Vec::new();
         loop {
             let mut into = vec![0; room];
@@ -207,11 +207,11 @@ mod tests {
         let budget = budget(1 << 20);
         for (version, first) in [(Version::Resp2, b'*'), (Version::Resp3, b'>')] {
             for room in [1, 2, 3, 7, 100] {
-                let mailbox = Mailbox::new(1, 0, 0);
+                let mailbox = Outbox::new(1, 0, 0);
                 let posted: Vec<_> = (0..3)
                     .map(|n| mailbox.put(&Message::new(format!(">{n} text>\n").into_bytes(), &budget), 1 << 20))
                     .collect();
-                assert_eq!(posted, [Posted::Noted, Posted::Queued, Posted::Queued]);
+                assert_eq!(posted, [Queued::Noted, Queued::Queued, Queued::Queued]);
                 let expected: Vec<u8> =
                     (0..3).flat_map(|n| format!("{}{n} text>\n", char::from(first)).into_bytes()).collect();
                 assert_eq!(all(&mailbox, version, room), expected);
@@ -222,15 +222,15 @@ mod tests {
     }
 
     #[test]
-    fn who_is_behind_by_more_than_may_be_loses_all_and_is_told_once() {
+    fn a_subscriber_over_the_limit_is_dropped_and_notified_once() {
         let budget = budget(1 << 20);
-        let mailbox = Mailbox::new(1, 0, 0);
+        let mailbox = Outbox::new(1, 0, 0);
         let message = Message::new(vec![b'x'; 84], &budget);
         assert_eq!(
             [(); 4].map(|()| mailbox.put(&message, 350)),
-            [Posted::Noted, Posted::Queued, Posted::Queued, Posted::Broke]
+            [Queued::Noted, Queued::Queued, Queued::Queued, Queued::Broke]
         );
-        assert_eq!(mailbox.put(&message, 350), Posted::Gone);
+        assert_eq!(mailbox.put(&message, 350), Queued::Gone);
         assert!(mailbox.is_waiting() && mailbox.is_broken());
         assert_eq!(mailbox.take(&mut [0; 10], Version::Resp3), 0);
         drop(message);
@@ -241,24 +241,24 @@ mod tests {
     #[test]
     fn who_ends_its_subscriptions_in_steps_is_not_broken_by_that() {
         let budget = budget(1 << 20);
-        let mailbox = Mailbox::new(1, 0, 0);
+        let mailbox = Outbox::new(1, 0, 0);
         let message = Message::new(vec![b'x'; 84], &budget);
-        (0..5).for_each(|_| assert_ne!(mailbox.put(&message, 1 << 20), Posted::Gone));
+        (0..5).for_each(|_| assert_ne!(mailbox.put(&message, 1 << 20), Queued::Gone));
         assert!(!mailbox.drop_some(2) && !mailbox.is_broken() && !mailbox.is_waiting());
-        assert_eq!((mailbox.put(&message, 1 << 20), mailbox.take(&mut [0; 10], Version::Resp3)), (Posted::Gone, 0));
+        assert_eq!((mailbox.put(&message, 1 << 20), mailbox.take(&mut [0; 10], Version::Resp3)), (Queued::Gone, 0));
         assert!(!mailbox.drop_some(2) && mailbox.drop_some(2) && !mailbox.is_broken());
         drop(message);
         assert_eq!(budget.used(), 0);
     }
 
     #[test]
-    fn when_all_mail_together_is_too_much_only_who_is_behind_goes() {
+    fn over_the_total_limit_only_slow_subscribers_are_dropped() {
         let budget = budget(1000);
-        let (slow, quick) = (Mailbox::new(1, 0, 0), Mailbox::new(2, 0, 1));
+        let (slow, quick) = (Outbox::new(1, 0, 0), Outbox::new(2, 0, 1));
         let (one, two) = (Message::new(vec![b'1'; 800], &budget), Message::new(vec![b'2'; 800], &budget));
-        assert_eq!(slow.put(&one, 1 << 20), Posted::Noted);
+        assert_eq!(slow.put(&one, 1 << 20), Queued::Noted);
         drop(one);
-        assert_eq!((slow.put(&two, 1 << 20), quick.put(&two, 1 << 20)), (Posted::Broke, Posted::Noted));
+        assert_eq!((slow.put(&two, 1 << 20), quick.put(&two, 1 << 20)), (Queued::Broke, Queued::Noted));
         drop((two, slow, quick));
         assert_eq!(budget.used(), 0);
     }

@@ -1,7 +1,7 @@
 //! The push queue: messages to connections that did not request them, from any thread.
 //!
 //! ```text
-//!   any worker ── PUBLISH, a change of a key ──> Channels ──> Mailbox of each subscriber ──┐
+//!   any worker ── PUBLISH, a change of a key ──> Channels ──> Outbox of each  subscriber ──┐
 //!   any worker, background ── lines of `watch` ──> watch::Hub ──> queue of each watcher ───┤
 //!   any worker ── CLIENT KILL ─────────────────────────────────────────────────────────────┤
 //!                                                            entry: the connection's number v
@@ -38,9 +38,9 @@ mod mailbox;
 mod names;
 mod subscriber;
 
+pub(crate) use channels::{ChannelKind, NamesCursor, Publishing};
 pub use channels::{Channels, MONITORS_MAX};
-pub(crate) use channels::{Kind, NamesCursor, Publishing};
-pub(crate) use names::Name;
+pub(crate) use names::ChannelName;
 pub use subscriber::SUBSCRIPTIONS_MAX;
 pub use subscriber::{Refused, Subscriber};
 
@@ -50,12 +50,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The connections of one worker that have queued messages.
 #[derive(Debug, Default)]
-pub struct Post {
+pub struct PushQueue {
     any: AtomicBool,
     notes: Mutex<Vec<u32>>,
 }
 
-impl Post {
+impl PushQueue {
     /// Records that `connection` has queued messages. Returns true if the worker must be woken for it.
     pub fn note(&self, connection: u32) -> bool {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
@@ -78,31 +78,31 @@ impl Post {
 
 /// The client memory that all queued messages share.
 #[derive(Debug)]
-pub(crate) struct MailBudget(Arc<Budget>);
+pub(crate) struct MessageBudget(Arc<Budget>);
 
-impl MailBudget {
+impl MessageBudget {
     /// Takes `bytes` for a message. Returns true if the total is still within the bound.
     fn take(&self, bytes: u64) -> bool {
-        self.0.take(budget::Kind::Messages, bytes)
+        self.0.take(budget::MemoryUse::Messages, bytes)
     }
 
     /// Returns the bytes of a message.
     fn give_back(&self, bytes: u64) {
-        self.0.release(budget::Kind::Messages, bytes);
+        self.0.release(budget::MemoryUse::Messages, bytes);
     }
 
     /// Reserves `bytes` for a subscription, if they are within the bound.
     fn grant(&self, bytes: u64) -> bool {
-        self.0.reserve(budget::Kind::Subscriptions, bytes)
+        self.0.reserve(budget::MemoryUse::Subscriptions, bytes)
     }
 
     /// Returns the bytes of a subscription.
     fn end_grant(&self, bytes: u64) {
-        self.0.release(budget::Kind::Subscriptions, bytes);
+        self.0.release(budget::MemoryUse::Subscriptions, bytes);
     }
 
     fn used(&self) -> u64 {
-        self.0.used_by(budget::Kind::Messages) + self.0.used_by(budget::Kind::Subscriptions)
+        self.0.used_by(budget::MemoryUse::Messages) + self.0.used_by(budget::MemoryUse::Subscriptions)
     }
 }
 
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn the_worker_is_woken_for_the_first_note_alone_and_gets_all() {
-        let post = Post::default();
+        let post = PushQueue::default();
         assert!(!post.has() && post.note(3) && !post.note(4) && post.has());
         let mut taken = vec![1];
         post.take(&mut taken);

@@ -4,7 +4,7 @@
 //! very likely equal, even if they have a long common prefix. All sets are trees, so that no insertion moves other
 //! entries.
 
-use super::mailbox::Mailbox;
+use super::mailbox::Outbox;
 use arrayvec::ArrayVec;
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -16,12 +16,12 @@ pub(super) const RECEIVERS_A_LOCK: usize = 64;
 
 /// A stored name.
 #[derive(Clone, Debug)]
-pub(crate) struct Name {
+pub(crate) struct ChannelName {
     hash: u64,
     bytes: Arc<[u8]>,
 }
 
-impl Name {
+impl ChannelName {
     pub(super) fn new(hash: u64, bytes: &[u8]) -> Self {
         Self { hash, bytes: bytes.into() }
     }
@@ -44,7 +44,7 @@ pub(super) trait Hashed {
     fn parts(&self) -> (u64, &[u8]);
 }
 
-impl Hashed for Name {
+impl Hashed for ChannelName {
     fn parts(&self) -> (u64, &[u8]) {
         (self.hash, &self.bytes)
     }
@@ -56,7 +56,7 @@ impl Hashed for (u64, &[u8]) {
     }
 }
 
-impl<'n> Borrow<dyn Hashed + 'n> for Name {
+impl<'n> Borrow<dyn Hashed + 'n> for ChannelName {
     fn borrow(&self) -> &(dyn Hashed + 'n) {
         self
     }
@@ -82,21 +82,21 @@ impl Ord for dyn Hashed + '_ {
     }
 }
 
-impl PartialEq for Name {
+impl PartialEq for ChannelName {
     fn eq(&self, other: &Self) -> bool {
         self.parts() == other.parts()
     }
 }
 
-impl Eq for Name {}
+impl Eq for ChannelName {}
 
-impl PartialOrd for Name {
+impl PartialOrd for ChannelName {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Name {
+impl Ord for ChannelName {
     fn cmp(&self, other: &Self) -> Ordering {
         self.parts().cmp(&other.parts())
     }
@@ -106,8 +106,8 @@ impl Ord for Name {
 /// or removed.
 #[derive(Debug)]
 pub(super) enum Receivers {
-    One(Arc<Mailbox>),
-    Many(BTreeMap<u64, Arc<Mailbox>>),
+    One(Arc<Outbox>),
+    Many(BTreeMap<u64, Arc<Outbox>>),
 }
 
 impl Receivers {
@@ -119,7 +119,7 @@ impl Receivers {
     }
 
     /// Adds a mailbox that is not in the set.
-    pub(super) fn add(&mut self, mailbox: &Arc<Mailbox>) {
+    pub(super) fn add(&mut self, mailbox: &Arc<Outbox>) {
         if let Self::One(one) = self {
             *self = Self::Many(BTreeMap::from([(one.id, Arc::clone(one))]));
         }
@@ -129,7 +129,7 @@ impl Receivers {
     }
 
     /// Removes a mailbox. Returns the number of those left, or `None` if it was not in the set.
-    pub(super) fn remove(&mut self, mailbox: &Mailbox) -> Option<usize> {
+    pub(super) fn remove(&mut self, mailbox: &Outbox) -> Option<usize> {
         match self {
             Self::One(one) => (one.id == mailbox.id).then_some(0),
             Self::Many(many) => many.remove(&mailbox.id).map(|_| many.len()),
@@ -137,7 +137,7 @@ impl Receivers {
     }
 
     /// Takes the next mailboxes, from number `from` on.
-    pub(super) fn take(&self, from: u64, into: &mut ArrayVec<Arc<Mailbox>, RECEIVERS_A_LOCK>) {
+    pub(super) fn take(&self, from: u64, into: &mut ArrayVec<Arc<Outbox>, RECEIVERS_A_LOCK>) {
         match self {
             Self::One(one) if one.id >= from => into.push(Arc::clone(one)),
             Self::One(_) => {}

@@ -1,8 +1,8 @@
 //! A connection that receives messages it did not request: its subscriptions and its mailbox.
 
-use super::channels::{Channels, Kind};
-use super::mailbox::Mailbox;
-use super::names::{Hashed, Name};
+use super::channels::{ChannelKind, Channels};
+use super::mailbox::Outbox;
+use super::names::{ChannelName, Hashed};
 use protocol::resp::Version;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ pub enum Refused {
 #[derive(Debug)]
 pub struct Subscriber {
     channels: Arc<Channels>,
-    mailbox: Arc<Mailbox>,
-    names: [BTreeSet<Name>; 3],
+    mailbox: Arc<Outbox>,
+    names: [BTreeSet<ChannelName>; 3],
     /// The name that was unsubscribed in [`Channels`] and is not yet forgotten here.
-    left: Option<Name>,
+    left: Option<ChannelName>,
     monitors: bool,
 }
 
@@ -43,7 +43,7 @@ impl Subscriber {
     }
 
     /// Returns the number of subscriptions of a kind.
-    pub(crate) fn count(&self, kind: Kind) -> usize {
+    pub(crate) fn count(&self, kind: ChannelKind) -> usize {
         self.names[kind as usize].len()
     }
 
@@ -63,7 +63,7 @@ impl Subscriber {
     }
 
     /// Subscribes to `name`, unless the client is subscribed already.
-    pub(crate) fn subscribe(&mut self, kind: Kind, name: &[u8]) -> Result<(), Refused> {
+    pub(crate) fn subscribe(&mut self, kind: ChannelKind, name: &[u8]) -> Result<(), Refused> {
         if self.find(kind, name).is_some() {
             return Ok(());
         }
@@ -78,12 +78,12 @@ impl Subscriber {
         Ok(())
     }
 
-    fn find(&self, kind: Kind, name: &[u8]) -> Option<&Name> {
+    fn find(&self, kind: ChannelKind, name: &[u8]) -> Option<&ChannelName> {
         self.names[kind as usize].get(&(self.channels.hash(name), name) as &dyn Hashed)
     }
 
     /// Stops the messages for `name`. The caller takes those that were queued before it calls [`Subscriber::forget`].
-    pub(crate) fn leave(&mut self, kind: Kind, name: &[u8]) {
+    pub(crate) fn leave(&mut self, kind: ChannelKind, name: &[u8]) {
         self.left = self.find(kind, name).cloned();
         if let Some(name) = &self.left {
             self.channels.unsubscribe(kind, name, &self.mailbox);
@@ -92,11 +92,11 @@ impl Subscriber {
 
     /// Returns the name that was left.
     pub(crate) fn left(&self) -> Option<Arc<[u8]>> {
-        self.left.as_ref().map(Name::shared)
+        self.left.as_ref().map(ChannelName::shared)
     }
 
     /// Stops counting the name that was left.
-    pub(crate) fn forget(&mut self, kind: Kind) {
+    pub(crate) fn forget(&mut self, kind: ChannelKind) {
         if let Some(name) = self.left.take() {
             self.names[kind as usize].remove(&name);
         }
@@ -104,13 +104,14 @@ impl Subscriber {
 
     /// Returns all names that it is subscribed to, each with the number of its kind.
     pub(crate) fn subscriptions(&self) -> Vec<(u8, Vec<u8>)> {
-        let of = |kind: Kind| self.names[kind as usize].iter().map(move |name| (kind as u8, name.bytes().to_vec()));
-        Kind::ALL.into_iter().flat_map(of).collect()
+        let of =
+            |kind: ChannelKind| self.names[kind as usize].iter().map(move |name| (kind as u8, name.bytes().to_vec()));
+        ChannelKind::ALL.into_iter().flat_map(of).collect()
     }
 
     /// Returns any one name of a kind that it is subscribed to.
-    pub(crate) fn some_name(&self, kind: Kind) -> Option<Arc<[u8]>> {
-        self.names[kind as usize].first().map(Name::shared)
+    pub(crate) fn some_name(&self, kind: ChannelKind) -> Option<Arc<[u8]>> {
+        self.names[kind as usize].first().map(ChannelName::shared)
     }
 
     /// Ends at most `most` subscriptions, and drops as many messages. Returns true if neither is left. After the first
@@ -118,7 +119,7 @@ impl Subscriber {
     pub(crate) fn end_some(&mut self, most: usize) -> bool {
         let dropped = self.mailbox.drop_some(most);
         let mut left = most;
-        for kind in Kind::ALL {
+        for kind in ChannelKind::ALL {
             while let Some(name) = self.names[kind as usize].first() {
                 if left == 0 {
                     return false;

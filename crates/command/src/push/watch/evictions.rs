@@ -1,7 +1,7 @@
 //! Evictions and expiries of the background thread, for watchers and subscribers.
 
-use super::{Head, Hub, Kind, Lines};
-use crate::push::notify::{self, Event};
+use super::{Hub, LineHead, Lines, WatchKind};
+use crate::push::notify::{self, KeyEvent};
 use crate::shared::Shared;
 use crate::visit::clock::Clock;
 use segment::{Evicted, EvictionObserver, Expire, Namespace};
@@ -27,12 +27,12 @@ pub struct Evictions {
 #[derive(Debug, Default)]
 struct Ended {
     bytes: Vec<u8>,
-    keys: Vec<(Event, Namespace, usize)>,
+    keys: Vec<(KeyEvent, Namespace, usize)>,
 }
 
 impl Ended {
-    fn add(&mut self, event: Event, namespace: Namespace, key: &[u8]) {
-        let held = self.bytes.len() + self.keys.len() * size_of::<(Event, Namespace, usize)>();
+    fn add(&mut self, event: KeyEvent, namespace: Namespace, key: &[u8]) {
+        let held = self.bytes.len() + self.keys.len() * size_of::<(KeyEvent, Namespace, usize)>();
         if held + key.len() < ENDED_BYTES_MAX {
             self.bytes.extend_from_slice(key);
             self.keys.push((event, namespace, self.bytes.len()));
@@ -55,14 +55,14 @@ impl Evictions {
     /// Ends a slice: publishes what was evicted in it.
     pub fn publish(&mut self, shared: &Shared) {
         let mut note = |worker, connection| shared.note_mail(worker, connection);
-        if self.hub.watched().tells_changes() || self.was_watched {
+        if self.hub.watched().has_key_events() || self.was_watched {
             let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
             let Ended { bytes, keys } = std::mem::take(&mut *ended);
             let mut from = 0;
             for (event, namespace, to) in keys {
                 let (events, key) = (shared.key_events(), &bytes[from..to]);
                 notify::tell(&shared.channels, events, namespace, event, key, |name, text| {
-                    shared.channels.publish(crate::push::mail::Kind::Channel, name, text, &mut note);
+                    shared.channels.publish(crate::push::mail::ChannelKind::Channel, name, text, &mut note);
                 });
                 from = to;
             }
@@ -81,7 +81,7 @@ impl Evictions {
 }
 
 impl Evictions {
-    fn keep(&self, event: Event, ended: &Evicted<'_>) {
+    fn keep(&self, event: KeyEvent, ended: &Evicted<'_>) {
         let mut keys = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         keys.add(event, ended.namespace, ended.item.key);
     }
@@ -90,22 +90,22 @@ impl Evictions {
 impl EvictionObserver for Evictions {
     fn wanted(&self) -> bool {
         let watched = self.hub.watched();
-        watched.has(Kind::Evictions) || watched.tells_changes()
+        watched.has(WatchKind::Evictions) || watched.has_key_events()
     }
 
     fn wants_expired(&self) -> bool {
-        self.hub.watched().tells_changes()
+        self.hub.watched().has_key_events()
     }
 
     fn expired(&mut self, expired: &Evicted<'_>) {
-        self.keep(Event::EXPIRED, expired);
+        self.keep(KeyEvent::EXPIRED, expired);
     }
 
     fn evicted(&mut self, evicted: &Evicted<'_>) {
-        if self.hub.watched().tells_changes() {
-            self.keep(Event::EVICTED, evicted);
+        if self.hub.watched().has_key_events() {
+            self.keep(KeyEvent::EVICTED, evicted);
         }
-        if !self.hub.watched().has(Kind::Evictions) {
+        if !self.hub.watched().has(WatchKind::Evictions) {
             return;
         }
         let now = self.clock.unix();
@@ -114,8 +114,8 @@ impl EvictionObserver for Evictions {
             Expire::At(at) => i64::try_from(at.ms_since(now).div_ceil(1000)).unwrap_or(i64::MAX),
         };
         let idle = now.ms_since(evicted.item.last_access) / 1000;
-        let head = Head { now, gid: self.hub.number() };
+        let head = LineHead { now, gid: self.hub.number() };
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.tell(Kind::Evictions, |line| head.eviction(line, evicted.item, ttl, idle));
+        lines.tell(WatchKind::Evictions, |line| head.eviction(line, evicted.item, ttl, idle));
     }
 }

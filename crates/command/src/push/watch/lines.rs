@@ -10,7 +10,7 @@
 //! Fields, their order, their words and the single `\n` are memcached's. If a key is too long for memcached clients,
 //! the line contains its first [`KEY_BYTES_MAX`] bytes.
 
-use super::Kind;
+use super::WatchKind;
 use base::clock::UnixMillis;
 use protocol::memcache::KEY_BYTES_MAX;
 use protocol::memcache::reply::uri_encoded;
@@ -45,7 +45,7 @@ pub struct Lines {
 
 impl Lines {
     /// Appends the line that `write` writes, or counts it as dropped if there is no room.
-    pub(crate) fn tell(&mut self, kind: Kind, write: impl FnOnce(&mut Line)) {
+    pub(crate) fn tell(&mut self, kind: WatchKind, write: impl FnOnce(&mut Line)) {
         if self.bytes.capacity() == 0 {
             self.bytes.reserve_exact(LINES_BYTES);
         }
@@ -73,19 +73,19 @@ impl Lines {
     }
 
     /// Returns the number of dropped lines of `kind`.
-    pub(super) fn dropped(&self, kind: Kind) -> u64 {
+    pub(super) fn dropped(&self, kind: WatchKind) -> u64 {
         self.dropped[kind as usize]
     }
 
     /// Returns the lines, in order.
-    pub(super) fn each(&self) -> impl Iterator<Item = (Kind, &[u8])> {
+    pub(super) fn each(&self) -> impl Iterator<Item = (WatchKind, &[u8])> {
         let mut rest = self.bytes.as_slice();
         std::iter::from_fn(move || {
             let (&kind, behind) = rest.split_first()?;
             let (len, behind) = behind.split_first_chunk::<2>()?;
             let (line, behind) = behind.split_at(usize::from(u16::from_le_bytes(*len)));
             rest = behind;
-            Some((Kind::ALL[usize::from(kind)], line))
+            Some((WatchKind::ALL[usize::from(kind)], line))
         })
     }
 
@@ -105,14 +105,14 @@ impl Lines {
 
 /// The beginning of every line.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Head {
+pub(crate) struct LineHead {
     /// Time of the event.
     pub(crate) now: UnixMillis,
     /// The line's number.
     pub(crate) gid: u64,
 }
 
-impl Head {
+impl LineHead {
     fn put(self, line: &mut Line, kind: &str, key: &[u8]) {
         let Self { now, gid } = self;
         line.put(b"ts=");
@@ -222,8 +222,8 @@ mod tests {
         let key = vec![0xff; 64 << 10];
         let item = evicted(&key, segment::Value::Bytes(b"v"));
         let mut lines = Lines::default();
-        let head = Head { now: UnixMillis(1), gid: 1 };
-        lines.tell(Kind::Evictions, |line| head.eviction(line, &item, -1, 0));
+        let head = LineHead { now: UnixMillis(1), gid: 1 };
+        lines.tell(WatchKind::Evictions, |line| head.eviction(line, &item, -1, 0));
         let (_, line) = lines.each().next().expect("a line");
         let text = String::from_utf8_lossy(line);
         assert_eq!(text.matches("%FF").count(), KEY_BYTES_MAX, "{text}");
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn the_longest_line_of_each_kind_fits() {
-        let head = Head { now: UnixMillis(u64::MAX), gid: u64::MAX };
+        let head = LineHead { now: UnixMillis(u64::MAX), gid: u64::MAX };
         let key = [0xff; KEY_BYTES_MAX];
         let item = evicted(&key, segment::Value::Large(segment::LargeRef { object: 0, bytes: u64::MAX }));
         let event = StoreEvent {
@@ -243,19 +243,19 @@ mod tests {
             size: u64::MAX,
         };
         let mut lines = Lines::default();
-        lines.tell(Kind::Fetchers, |line| head.item_get(line, &key, false, u8::MAX, u64::MAX, u64::MAX));
-        lines.tell(Kind::Mutations, |line| head.item_store(line, &key, &event));
-        lines.tell(Kind::Evictions, |line| head.eviction(line, &item, i64::MIN, u64::MAX));
-        lines.tell(Kind::Deletions, |line| head.deleted(line, &key, "delete", u8::MAX, u64::MAX));
-        let kinds: Vec<Kind> = lines.each().map(|(kind, _)| kind).collect();
-        assert_eq!(kinds, Kind::ALL);
+        lines.tell(WatchKind::Fetchers, |line| head.item_get(line, &key, false, u8::MAX, u64::MAX, u64::MAX));
+        lines.tell(WatchKind::Mutations, |line| head.item_store(line, &key, &event));
+        lines.tell(WatchKind::Evictions, |line| head.eviction(line, &item, i64::MIN, u64::MAX));
+        lines.tell(WatchKind::Deletions, |line| head.deleted(line, &key, "delete", u8::MAX, u64::MAX));
+        let kinds: Vec<WatchKind> = lines.each().map(|(kind, _)| kind).collect();
+        assert_eq!(kinds, WatchKind::ALL);
         assert!(lines.each().all(|(_, line)| line.len() <= LINE_BYTES_MAX && line.ends_with(b"\n")));
     }
 
     #[test]
     fn milliseconds_are_padded_so_that_a_time_reads_as_a_number() {
         let mut line = Line::new();
-        Head { now: UnixMillis(1_700_000_000_007), gid: 2 }.item_get(&mut line, b"a b", true, 3, 4, 5);
+        LineHead { now: UnixMillis(1_700_000_000_007), gid: 2 }.item_get(&mut line, b"a b", true, 3, 4, 5);
         assert_eq!(
             line.as_slice(),
             b"ts=1700000000.007000 gid=2 type=item_get key=a%20b status=found clsid=3 cfd=4 size=5\n"

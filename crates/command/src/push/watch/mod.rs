@@ -33,10 +33,10 @@ mod queue;
 pub use evictions::Evictions;
 use lines::LINE_BYTES_MAX;
 pub use lines::Lines;
-pub(crate) use lines::{Head, StoreEvent};
+pub(crate) use lines::{LineHead, StoreEvent};
 pub use queue::QUEUE_BYTES;
 
-use queue::Queue;
+use queue::WatchQueue;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -45,7 +45,7 @@ pub const WATCHERS_MAX: usize = 20;
 
 /// The events that can be watched: the byte of [`Watched`] that counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum WatchKind {
     /// Lookups of keys.
     Fetchers,
     /// Stores.
@@ -56,7 +56,7 @@ pub(crate) enum Kind {
     Deletions,
 }
 
-impl Kind {
+impl WatchKind {
     /// All kinds, in the order of their bytes.
     const ALL: [Self; 4] = [Self::Fetchers, Self::Mutations, Self::Evictions, Self::Deletions];
 
@@ -87,7 +87,7 @@ const CHANGES: u32 = 1 << 15;
 
 impl Watched {
     /// Returns this with one more watcher of `kind`.
-    pub(crate) const fn and(self, kind: Kind) -> Self {
+    pub(crate) const fn and(self, kind: WatchKind) -> Self {
         Self(self.0 + (1 << kind.shift()))
     }
 
@@ -99,7 +99,7 @@ impl Watched {
 
     /// Returns true if `kind` has a watcher.
     #[inline]
-    pub(crate) const fn has(self, kind: Kind) -> bool {
+    pub(crate) const fn has(self, kind: WatchKind) -> bool {
         (self.0 >> kind.shift()) & 0x7f != 0
     }
 
@@ -111,13 +111,13 @@ impl Watched {
 
     /// Returns true if a client monitors.
     #[inline]
-    pub(crate) const fn tells_commands(self) -> bool {
+    pub(crate) const fn has_monitors(self) -> bool {
         self.0 & COMMANDS != 0
     }
 
     /// Returns true if key events are published.
     #[inline]
-    pub(crate) const fn tells_changes(self) -> bool {
+    pub(crate) const fn has_key_events(self) -> bool {
         self.0 & CHANGES != 0
     }
 }
@@ -148,11 +148,11 @@ struct Slot {
     owner: AtomicU64,
     /// True if there is something to take. Written under the lock.
     waiting: AtomicBool,
-    queue: Mutex<Option<Queue>>,
+    queue: Mutex<Option<WatchQueue>>,
 }
 
 impl Slot {
-    fn lock(&self) -> MutexGuard<'_, Option<Queue>> {
+    fn lock(&self) -> MutexGuard<'_, Option<WatchQueue>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -216,17 +216,17 @@ impl Hub {
     }
 
     /// Switches the publication of commands to monitoring clients, from each worker's next batch on.
-    pub(crate) fn tell_commands(&self, on: bool) {
+    pub(crate) fn set_monitors(&self, on: bool) {
         self.switch(COMMANDS, on);
     }
 
     /// Returns true if a client monitors.
     pub fn tells_commands(&self) -> bool {
-        self.watched().tells_commands()
+        self.watched().has_monitors()
     }
 
     /// Switches the publication of key events, from each worker's next batch on.
-    pub(crate) fn tell_changes(&self, on: bool) {
+    pub(crate) fn set_key_events(&self, on: bool) {
         self.switch(CHANGES, on);
     }
 
@@ -262,7 +262,7 @@ impl Hub {
         for (number, slot) in hub.slots.iter().enumerate() {
             let mut queue = slot.lock();
             if queue.is_none() {
-                *queue = Some(Queue::new());
+                *queue = Some(WatchQueue::new());
                 slot.owner.store((worker as u64) << 32 | u64::from(connection), Relaxed);
                 slot.kinds.store(kinds.0, Relaxed);
                 hub.watched.fetch_add(kinds.0, Release);
@@ -296,7 +296,8 @@ impl Hub {
                     }
                 }
             }
-            let dropped = Kind::ALL.into_iter().filter(|kind| kinds.has(*kind)).map(|kind| lines.dropped(kind)).sum();
+            let dropped =
+                WatchKind::ALL.into_iter().filter(|kind| kinds.has(*kind)).map(|kind| lines.dropped(kind)).sum();
             queue.skip(dropped);
             skipped += dropped;
             if was_empty && !queue.is_empty() {
@@ -307,7 +308,7 @@ impl Hub {
             }
         }
         self.written.fetch_add(lines.count(), Relaxed);
-        self.dropped.fetch_add(Kind::ALL.into_iter().map(|kind| lines.dropped(kind)).sum(), Relaxed);
+        self.dropped.fetch_add(WatchKind::ALL.into_iter().map(|kind| lines.dropped(kind)).sum(), Relaxed);
         self.sent.fetch_add(sent, Relaxed);
         self.skipped.fetch_add(skipped, Relaxed);
         lines.clear();
@@ -330,7 +331,7 @@ mod tests {
     use super::lines::LINES_BYTES;
     use super::*;
 
-    fn tell(lines: &mut Lines, kind: Kind, text: &'static [u8]) {
+    fn tell(lines: &mut Lines, kind: WatchKind, text: &'static [u8]) {
         lines.tell(kind, |line| protocol::sink::Sink::put(line, text));
     }
 
@@ -344,14 +345,15 @@ mod tests {
     #[test]
     fn each_watcher_gets_the_kinds_that_it_asked_for_and_its_worker_is_woken_once() {
         let hub = Arc::new(Hub::default());
-        let first = Hub::watch(&hub, Watched::default().and(Kind::Fetchers), 3, 7).unwrap();
-        let second = Hub::watch(&hub, Watched::default().and(Kind::Fetchers).and(Kind::Mutations), 5, 8).unwrap();
+        let first = Hub::watch(&hub, Watched::default().and(WatchKind::Fetchers), 3, 7).unwrap();
+        let second =
+            Hub::watch(&hub, Watched::default().and(WatchKind::Fetchers).and(WatchKind::Mutations), 5, 8).unwrap();
         let mut lines = Lines::default();
         let mut woken = Vec::new();
         for _ in 0..2 {
-            tell(&mut lines, Kind::Fetchers, b"get\n");
-            tell(&mut lines, Kind::Mutations, b"set\n");
-            tell(&mut lines, Kind::Evictions, b"out\n");
+            tell(&mut lines, WatchKind::Fetchers, b"get\n");
+            tell(&mut lines, WatchKind::Mutations, b"set\n");
+            tell(&mut lines, WatchKind::Evictions, b"out\n");
             hub.publish(&mut lines, |worker, connection| woken.push((worker, connection)));
             assert!(lines.is_empty());
         }
@@ -360,7 +362,7 @@ mod tests {
         assert_eq!((taken(&first), taken(&second)), (b"get\nget\n".to_vec(), b"get\nset\nget\nset\n".to_vec()));
         assert_eq!((first.is_waiting(), hub.sent.load(Relaxed)), (false, 6));
         drop(first);
-        assert!(hub.watched().has(Kind::Fetchers) && hub.watched().has(Kind::Mutations));
+        assert!(hub.watched().has(WatchKind::Fetchers) && hub.watched().has(WatchKind::Mutations));
         drop(second);
         assert!(!hub.watched().any() && hub.watchers() == 0);
     }
@@ -368,7 +370,7 @@ mod tests {
     #[test]
     fn a_place_that_was_given_up_is_free_for_the_next_watcher_and_not_before() {
         let hub = Arc::new(Hub::default());
-        let all = Kind::ALL.into_iter().fold(Watched::default(), Watched::and);
+        let all = WatchKind::ALL.into_iter().fold(Watched::default(), Watched::and);
         let mut held: Vec<_> = (0..WATCHERS_MAX).map(|n| Hub::watch(&hub, all, 0, n as u32).unwrap()).collect();
         assert!(Hub::watch(&hub, all, 0, 99).is_none());
         drop(held.remove(4));
@@ -379,14 +381,14 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_found_no_room_at_their_origin_are_told_as_skipped_to_those_that_watch_them() {
+    fn lines_dropped_by_a_worker_count_as_skipped() {
         let hub = Arc::new(Hub::default());
-        let gets = Hub::watch(&hub, Watched::default().and(Kind::Fetchers), 0, 0).unwrap();
-        let sets = Hub::watch(&hub, Watched::default().and(Kind::Mutations), 0, 1).unwrap();
+        let gets = Hub::watch(&hub, Watched::default().and(WatchKind::Fetchers), 0, 0).unwrap();
+        let sets = Hub::watch(&hub, Watched::default().and(WatchKind::Mutations), 0, 1).unwrap();
         let mut lines = Lines::default();
         let long = Box::leak(vec![b'x'; LINE_BYTES_MAX].into_boxed_slice());
         let total = LINES_BYTES as u64 / LINE_BYTES_MAX as u64 + 10;
-        (0..total).for_each(|_| tell(&mut lines, Kind::Fetchers, long));
+        (0..total).for_each(|_| tell(&mut lines, WatchKind::Fetchers, long));
         hub.publish(&mut lines, |_, _| {});
         let dropped = hub.dropped.load(Relaxed);
         assert!(dropped >= 10 && dropped + hub.written.load(Relaxed) == total, "{dropped}");

@@ -16,12 +16,12 @@ const _: () = assert!(QUEUE_BYTES >= 64 * LINE_BYTES_MAX);
 /// A bounded queue of bytes, filled line by line and emptied in any pieces. Lines that do not fit are counted. The
 /// count precedes the next line that fits, or follows once all is taken.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct WatchQueue {
     bytes: VecDeque<u8>,
     skipped: u64,
 }
 
-impl Queue {
+impl WatchQueue {
     pub(super) fn new() -> Self {
         Self { bytes: VecDeque::with_capacity(QUEUE_BYTES), skipped: 0 }
     }
@@ -78,8 +78,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_is_told_where_it_would_have_been() {
-        let mut queue = Queue::new();
+    fn skipped_lines_are_reported_in_place() {
+        let mut queue = WatchQueue::new();
         let line = [&[b'x'; 99], b"\n".as_slice()].concat();
         let mut pushed = 0;
         while queue.push(&line) {
@@ -97,8 +97,8 @@ mod tests {
     }
 
     #[test]
-    fn losses_are_told_when_all_is_taken_and_nothing_follows() {
-        let mut queue = Queue::new();
+    fn trailing_losses_are_reported_when_the_queue_is_empty() {
+        let mut queue = WatchQueue::new();
         assert!(queue.push(b"line\n"));
         queue.skip(3);
         // Too little room for more than the queued line.
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_queue_never_grows() {
-        let mut queue = Queue::new();
+        let mut queue = WatchQueue::new();
         let capacity = queue.bytes.capacity();
         let mut into = vec![0; 777];
         for round in 0..20_000 {

@@ -1,7 +1,7 @@
 //! The identity of a client.
 
 use super::users::{User, Users};
-use crate::handover::CarriedUser;
+use crate::handover::HandoverUser;
 use std::sync::Arc;
 
 /// The identity of a client.
@@ -18,20 +18,20 @@ pub(in crate::resp) enum ClientUser {
 
 impl ClientUser {
     /// Returns the user in the form in which it moves to another process.
-    pub(in crate::resp) fn carried(&self) -> CarriedUser {
+    pub(in crate::resp) fn carried(&self) -> HandoverUser {
         match self {
-            Self::Default => CarriedUser::Anonymous,
-            Self::OfFile => CarriedUser::OfFile,
-            Self::User(user) => CarriedUser::Named(user.name.clone()),
+            Self::Default => HandoverUser::Anonymous,
+            Self::OfFile => HandoverUser::OfFile,
+            Self::User(user) => HandoverUser::Named(user.name.clone()),
         }
     }
 
     /// Returns the session's user in this process. A user that was deleted meanwhile becomes the default user.
-    pub(in crate::resp) fn of(carried: &CarriedUser, users: &Users) -> Self {
+    pub(in crate::resp) fn of(carried: &HandoverUser, users: &Users) -> Self {
         match carried {
-            CarriedUser::Anonymous => Self::Default,
-            CarriedUser::OfFile => Self::OfFile,
-            CarriedUser::Named(name) => users.find(name).map_or(Self::Default, Self::User),
+            HandoverUser::Anonymous => Self::Default,
+            HandoverUser::OfFile => Self::OfFile,
+            HandoverUser::Named(name) => users.find(name).map_or(Self::Default, Self::User),
         }
     }
 }

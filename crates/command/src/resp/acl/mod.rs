@@ -20,11 +20,11 @@ pub use rights::Rights;
 pub(in crate::resp) use rights::name_of;
 pub use users::{FileError, User, Users};
 
-use super::catalog::{Entry, Flag, find, lower};
-use super::error::{Fault, Line, shown, unknown_part};
+use super::catalog::{CommandSpec, Flag, find, lower};
+use super::error::{ErrorReply, Line, shown, unknown_part};
 use super::number::integer;
 use crate::clients::client_info::{CLIENT_TEXT_MAX, ClientText};
-use crate::resp::call::{Call, Run, Stop};
+use crate::resp::call::{Call, Interrupt, Run};
 use protocol::resp::{Args, Version, reply};
 use protocol::sink::Sink;
 use rights::{CATEGORIES, READ, WRITE, hex, number_of, numbers};
@@ -33,7 +33,7 @@ use users::{DEFAULT, NAME_BYTES_MAX, NO_MEMORY, Refusal, is_name};
 
 /// The keys of a request that are known when its rights are checked.
 #[derive(Clone, Copy)]
-pub(super) enum Asked<'k, 'c> {
+pub(super) enum KnownKeys<'k, 'c> {
     /// All arguments are known.
     All(Args<'c>),
     /// The only key.
@@ -43,7 +43,7 @@ pub(super) enum Asked<'k, 'c> {
 }
 
 /// Returns the kinds of access of a command to its key number `place`.
-fn access(entry: &Entry, place: usize, args: Option<Args<'_>>) -> u8 {
+fn access(entry: &CommandSpec, place: usize, args: Option<Args<'_>>) -> u8 {
     match entry.name {
         "exists" | "type" | "touch" | "strlen" | "hlen" | "hexists" | "hstrlen" | "watch" | "memory" | "object" => 0,
         "copy" => [READ, WRITE][place.min(1)],
@@ -62,74 +62,78 @@ fn access(entry: &Entry, place: usize, args: Option<Args<'_>>) -> u8 {
 
 /// The reason why a request is refused, and its object.
 struct Denied {
-    fault: Fault,
+    fault: ErrorReply,
     reason: &'static str,
     object: Vec<u8>,
 }
 
 impl Denied {
     fn namespace(name: &str) -> Self {
-        Self { fault: Fault::NoNamespacePermission, reason: "namespace", object: name.into() }
+        Self { fault: ErrorReply::NoNamespacePermission, reason: "namespace", object: name.into() }
     }
 }
 
 /// Returns the reason why `rights` refuse request number `number` in any namespace; `None` if they allow it.
-fn denied(rights: &Rights, entry: &'static Entry, number: usize, asked: Asked<'_, '_>) -> Option<Denied> {
+fn denied(rights: &Rights, entry: &'static CommandSpec, number: usize, asked: KnownKeys<'_, '_>) -> Option<Denied> {
     if !rights.allows(number) {
-        return Some(Denied { fault: Fault::NoPermission(number), reason: "command", object: name_of(number).into() });
+        return Some(Denied {
+            fault: ErrorReply::NoPermission(number),
+            reason: "command",
+            object: name_of(number).into(),
+        });
     }
-    let key = |object: &[u8]| Denied { fault: Fault::NoKeyPermission, reason: "key", object: object.to_vec() };
+    let key = |object: &[u8]| Denied { fault: ErrorReply::NoKeyPermission, reason: "key", object: object.to_vec() };
     let channels = match (entry.name, asked) {
-        ("publish" | "spublish", Asked::All(args)) => Some((args, 1, false)),
-        ("subscribe" | "ssubscribe", Asked::All(args)) => Some((args, usize::MAX, false)),
-        ("psubscribe", Asked::All(args)) => Some((args, usize::MAX, true)),
+        ("publish" | "spublish", KnownKeys::All(args)) => Some((args, 1, false)),
+        ("subscribe" | "ssubscribe", KnownKeys::All(args)) => Some((args, usize::MAX, false)),
+        ("psubscribe", KnownKeys::All(args)) => Some((args, usize::MAX, true)),
         _ => None,
     };
     if let Some((mut args, count, is_pattern)) = channels {
         let name = args.by_ref().take(count).find(|name| !rights.allows_channel(name, is_pattern))?;
-        return Some(Denied { fault: Fault::NoChannelPermission, reason: "channel", object: name.to_vec() });
+        return Some(Denied { fault: ErrorReply::NoChannelPermission, reason: "channel", object: name.to_vec() });
     }
     match asked {
         _ if entry.has(Flag::PubSub) => None,
         // A command on whole sets of records accesses keys that it does not name.
         _ if entry.keys.0 == 0 => (entry.name.starts_with("rec.") && !rights.all_keys()).then(|| key(b"")),
-        Asked::All(args) => {
+        KnownKeys::All(args) => {
             let mut keys = entry.keys_of(args).enumerate();
             let (_, name) = keys.find(|(place, name)| !rights.allows_key(name, access(entry, *place, Some(args))))?;
             Some(key(name))
         }
-        Asked::One(name) => (!rights.allows_key(name, access(entry, 0, None))).then(|| key(name)),
-        Asked::Some => (!rights.all_keys()).then(|| key(b"")),
+        KnownKeys::One(name) => (!rights.allows_key(name, access(entry, 0, None))).then(|| key(name)),
+        KnownKeys::Some => (!rights.all_keys()).then(|| key(b"")),
     }
 }
 
 /// Refuses a request that the client's user may not execute. Called only while some user does not have all rights.
 #[cold]
-pub(super) fn permit(call: &mut Call<'_, '_>, entry: &'static Entry, asked: Asked<'_, '_>) -> Run {
+pub(super) fn permit(call: &mut Call<'_, '_>, entry: &'static CommandSpec, asked: KnownKeys<'_, '_>) -> Run {
     let changes = call.ctx.admission.user_changes;
-    if call.session.seen_changes != changes && !follow_users(call) {
-        return Err(Stop::Quit);
+    if call.session.seen_changes != changes && !refresh_user(call) {
+        return Err(Interrupt::Quit);
     }
     let user = match &call.session.user {
         ClientUser::OfFile => {
-            call.session.free_at = changes;
+            call.session.all_rights_at = changes;
             return Ok(());
         }
         ClientUser::User(user) => Arc::clone(user),
         ClientUser::Default => match call.ctx.shared.users.find(DEFAULT) {
             Some(user) => user,
-            None => return Err(Stop::Quit),
+            None => return Err(Interrupt::Quit),
         },
     };
     if user.rights.is_all() {
-        call.session.free_at = changes;
+        call.session.all_rights_at = changes;
         return Ok(());
     }
     // Every user may authenticate and leave.
     if matches!(entry.name, "auth" | "hello" | "quit" | "reset") {
         return Ok(());
     }
-    let first = if let Asked::All(mut args) = asked { args.next() } else { None };
+    let first = if let KnownKeys::All(mut args) = asked { args.next() } else { None };
     let denied = denied(&user.rights, entry, number_of(entry, first), asked);
     let denied = denied.or_else(|| denied_namespace(call, &user.rights, entry, first));
     let Some(denied) = denied else { return Ok(()) };
@@ -138,7 +142,7 @@ pub(super) fn permit(call: &mut Call<'_, '_>, entry: &'static Entry, asked: Aske
 }
 
 /// Returns the reason why `rights` refuse a request in the client's namespace, or in the one that it selects.
-fn denied_namespace(call: &Call<'_, '_>, rights: &Rights, entry: &Entry, first: Option<&[u8]>) -> Option<Denied> {
+fn denied_namespace(call: &Call<'_, '_>, rights: &Rights, entry: &CommandSpec, first: Option<&[u8]>) -> Option<Denied> {
     if rights.all_namespaces() {
         return None;
     }
@@ -157,25 +161,31 @@ fn denied_namespace(call: &Call<'_, '_>, rights: &Rights, entry: &Entry, first: 
 
 /// Checks the rights of a queued request again: users may have changed since it was queued, even by an earlier request
 /// of the same transaction.
-pub(super) fn permit_queued(call: &mut Call<'_, '_>, entry: &'static Entry, args: Args<'_>) -> Result<(), Fault> {
+pub(super) fn permit_queued(
+    call: &mut Call<'_, '_>,
+    entry: &'static CommandSpec,
+    args: Args<'_>,
+) -> Result<(), ErrorReply> {
     let changes = call.ctx.shared.users.changes();
     if changes == 0 {
         return Ok(());
     }
     call.ctx.admission.user_changes = changes;
-    let reason = match permit(call, entry, Asked::All(args)) {
+    let reason = match permit(call, entry, KnownKeys::All(args)) {
         Ok(()) => return Ok(()),
-        Err(Stop::Fault(Fault::NoPermission(_))) => "no permission to execute the command or subcommand",
-        Err(Stop::Fault(Fault::NoKeyPermission)) => "no permission to touch the specified keys",
-        Err(Stop::Fault(Fault::NoChannelPermission)) => "no permission to access one of the channels used as arguments",
-        Err(Stop::Fault(Fault::NoNamespacePermission)) => "no permission to use keys of this database",
+        Err(Interrupt::Fault(ErrorReply::NoPermission(_))) => "no permission to execute the command or subcommand",
+        Err(Interrupt::Fault(ErrorReply::NoKeyPermission)) => "no permission to touch the specified keys",
+        Err(Interrupt::Fault(ErrorReply::NoChannelPermission)) => {
+            "no permission to access one of the channels used as arguments"
+        }
+        Err(Interrupt::Fault(ErrorReply::NoNamespacePermission)) => "no permission to use keys of this database",
         Err(_) => "no permission",
     };
-    Err(Fault::NoLonger(reason))
+    Err(ErrorReply::PermissionRevoked(reason))
 }
 
 /// Looks up the client's user again after users were changed. Returns false if the user was removed.
-fn follow_users(call: &mut Call<'_, '_>) -> bool {
+fn refresh_user(call: &mut Call<'_, '_>) -> bool {
     if let ClientUser::User(user) = &call.session.user {
         match call.ctx.shared.users.find(&user.name) {
             Some(user) => call.session.user = ClientUser::User(user),
@@ -187,17 +197,17 @@ fn follow_users(call: &mut Call<'_, '_>) -> bool {
 }
 
 fn log_refusal(call: &mut Call<'_, '_>, reason: &'static str, object: Vec<u8>, user: Vec<u8>) {
-    let context = if call.session.is_queueing() || call.beside { "multi" } else { "toplevel" };
+    let context = if call.session.is_queueing() || call.collects_replies { "multi" } else { "toplevel" };
     let client = clients::client_line(call);
     call.ctx.shared.users.refused(Refusal { reason, context, object, user }, call.ctx.now, client);
 }
 
 /// Authenticates the client as `name`, if the password is right.
-pub(super) fn admit(call: &mut Call<'_, '_>, name: &[u8], password: &[u8], has_name: bool) -> Run {
+pub(super) fn authenticate(call: &mut Call<'_, '_>, name: &[u8], password: &[u8], has_name: bool) -> Run {
     let shared = &call.ctx.shared;
     let file = shared.auth.as_ref();
     if !has_name && file.is_none() && shared.users.find(DEFAULT).is_some_and(|user| user.no_password) {
-        return Err(Fault::NoUsers.into());
+        return Err(ErrorReply::NoUsers.into());
     }
     let who = match shared.users.admits(name, password) {
         Some(user) => Some(ClientUser::User(user)),
@@ -208,10 +218,10 @@ pub(super) fn admit(call: &mut Call<'_, '_>, name: &[u8], password: &[u8], has_n
         call.counters().auth_errors.add(1);
         let command: &[u8] = if call.session.last == "hello" { b"HELLO" } else { b"AUTH" };
         log_refusal(call, "auth", command.to_ascii_lowercase(), name.iter().take(NAME_BYTES_MAX).copied().collect());
-        return Err(Fault::WrongPassword.into());
+        return Err(ErrorReply::WrongPassword.into());
     };
     call.session.user = who;
-    (call.session.known, call.session.free_at) = (true, 0);
+    (call.session.known, call.session.all_rights_at) = (true, 0);
     call.session.seen_changes = call.ctx.admission.user_changes;
     let user: ClientText = name.iter().take(CLIENT_TEXT_MAX).copied().collect();
     call.with_client_info(|client_info| client_info.user = user);
@@ -236,15 +246,15 @@ pub(super) fn acl<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             reply::bulk(call.out, &name);
             Ok(())
         }
-        (b"users", 0) => tell_users(call, |user| user.name.clone()),
-        (b"list", 0) => tell_users(call, User::line),
-        (b"getuser", 1) => tell_user(call, args.next().unwrap_or_default()),
+        (b"users", 0) => reply_users(call, |user| user.name.clone()),
+        (b"list", 0) => reply_users(call, User::line),
+        (b"getuser", 1) => reply_user(call, args.next().unwrap_or_default()),
         (b"setuser", 1..) => set_user(call, args),
         (b"deluser", 1..) => remove_users(call, args),
-        (b"cat", 0) => tell_texts(call, CATEGORIES.iter().map(|category| category.as_bytes().to_vec()).collect()),
-        (b"cat", 1) => tell_category(call, args.next().unwrap_or_default()),
-        (b"genpass", 0 | 1) => tell_password(call, args.next()),
-        (b"log", 0 | 1) => tell_log(call, args.next()),
+        (b"cat", 0) => reply_texts(call, CATEGORIES.iter().map(|category| category.as_bytes().to_vec()).collect()),
+        (b"cat", 1) => reply_category(call, args.next().unwrap_or_default()),
+        (b"genpass", 0 | 1) => reply_password(call, args.next()),
+        (b"log", 0 | 1) => reply_log(call, args.next()),
         (b"dryrun", 2..) => dry_run(call, args),
         (b"load", 0) => file_done(call, |users| users.load()),
         (b"save", 0) => file_done(call, Users::save),
@@ -255,21 +265,21 @@ pub(super) fn acl<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     }
 }
 
-fn tell_users(call: &mut Call<'_, '_>, text: impl Fn(&User) -> Vec<u8>) -> Run {
+fn reply_users(call: &mut Call<'_, '_>, text: impl Fn(&User) -> Vec<u8>) -> Run {
     let (users, mut all) = (call.ctx.shared.users.all(), aside::long_reply(call));
     reply::array(&mut all, users.len() as u64);
     users.values().for_each(|user| reply::bulk(&mut all, &text(user)));
-    aside::say(call, all)
+    aside::send_reply(call, all)
 }
 
-fn tell_texts(call: &mut Call<'_, '_>, texts: Vec<Vec<u8>>) -> Run {
+fn reply_texts(call: &mut Call<'_, '_>, texts: Vec<Vec<u8>>) -> Run {
     let mut all = Vec::new();
     reply::array(&mut all, texts.len() as u64);
     texts.iter().for_each(|text| reply::bulk(&mut all, text));
-    aside::say_long(call, all)
+    aside::send_long_reply(call, all)
 }
 
-fn tell_user(call: &mut Call<'_, '_>, name: &[u8]) -> Run {
+fn reply_user(call: &mut Call<'_, '_>, name: &[u8]) -> Run {
     let version = call.session.version;
     let Some(user) = call.ctx.shared.users.find(name) else {
         reply::null(call.out, version);
@@ -296,7 +306,7 @@ fn tell_user(call: &mut Call<'_, '_>, name: &[u8]) -> Run {
         reply::bulk(out, b"namespaces");
         reply::bulk(out, &text);
     }
-    aside::say(call, all)
+    aside::send_reply(call, all)
 }
 
 fn set_user<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
@@ -312,7 +322,7 @@ fn set_user<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let rules: Vec<&[u8]> = args.collect();
     if let Err((number, wrong)) = call.ctx.shared.users.set(name, &rules) {
         if wrong == NO_MEMORY {
-            return Err(Fault::ClientMemory.into());
+            return Err(ErrorReply::ClientMemory.into());
         }
         let mut line = Line::new();
         line.put(b"ERR Error in ACL SETUSER modifier '");
@@ -340,20 +350,20 @@ fn remove_users<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     for name in removed {
         dies |= clients::end_clients_of(call, &name);
     }
-    if dies { Err(Stop::Quit) } else { Ok(()) }
+    if dies { Err(Interrupt::Quit) } else { Ok(()) }
 }
 
-fn tell_category(call: &mut Call<'_, '_>, category: &[u8]) -> Run {
+fn reply_category(call: &mut Call<'_, '_>, category: &[u8]) -> Run {
     let category = lower(category);
     let Some(known) = CATEGORIES.into_iter().find(|known| known.as_bytes() == &category[..]) else {
         super::error::word(call.out, "ERR Unknown category", &category);
         return Ok(());
     };
     let names = numbers().filter(|(_, _, categories)| categories.contains(&known));
-    tell_texts(call, names.map(|(_, name, _)| name.into_bytes()).collect())
+    reply_texts(call, names.map(|(_, name, _)| name.into_bytes()).collect())
 }
 
-fn tell_password(call: &mut Call<'_, '_>, bits: Option<&[u8]>) -> Run {
+fn reply_password(call: &mut Call<'_, '_>, bits: Option<&[u8]>) -> Run {
     let bits = bits.map_or(Ok(256), integer)?;
     if !(1..=4096).contains(&bits) {
         let text = "ERR ACL GENPASS argument must be the number of bits for the output password, a positive number \
@@ -366,16 +376,16 @@ fn tell_password(call: &mut Call<'_, '_>, bits: Option<&[u8]>) -> Run {
     let mut got = 0;
     while got < digits.div_ceil(2) {
         let flags = rustix::rand::GetRandomFlags::empty();
-        got += rustix::rand::getrandom(&mut bytes[got..], flags).map_err(|_| Fault::OutOfRange)?;
+        got += rustix::rand::getrandom(&mut bytes[got..], flags).map_err(|_| ErrorReply::OutOfRange)?;
     }
     call.room(digits)?;
     reply::bulk(call.out, &hex(&bytes).as_bytes()[..digits]);
     Ok(())
 }
 
-fn tell_log(call: &mut Call<'_, '_>, what: Option<&[u8]>) -> Run {
+fn reply_log(call: &mut Call<'_, '_>, what: Option<&[u8]>) -> Run {
     if what.is_some_and(|what| what.eq_ignore_ascii_case(b"reset")) {
-        call.ctx.shared.users.forget_log();
+        call.ctx.shared.users.clear_log();
         call.out.push(reply::OK);
         return Ok(());
     }
@@ -412,7 +422,7 @@ fn tell_log(call: &mut Call<'_, '_>, what: Option<&[u8]>) -> Run {
             reply::int(out, number as i64);
         }
     }
-    aside::say_long(call, all)
+    aside::send_long_reply(call, all)
 }
 
 /// Replies whether another user may execute a request (`ACL DRYRUN`).
@@ -424,12 +434,12 @@ fn dry_run<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let Some(entry) = find(command) else {
         return say_about(call, b"ERR Command '", command, b"' not found");
     };
-    if !entry.takes(args.len() + 1) {
-        return Err(Fault::Arity(entry.name).into());
+    if !entry.accepts_words(args.len() + 1) {
+        return Err(ErrorReply::Arity(entry.name).into());
     }
     let number = number_of(entry, args.into_iter().next());
     let mut line = Line::new();
-    match denied(&user.rights, entry, number, Asked::All(args)) {
+    match denied(&user.rights, entry, number, KnownKeys::All(args)) {
         None => {
             call.out.push(reply::OK);
             return Ok(());

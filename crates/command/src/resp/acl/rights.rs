@@ -7,7 +7,7 @@
 //! Each command and subcommand has a number, and a user has one bit for each. The rules for commands are also kept as
 //! text, because `ACL` lists them in that form.
 
-use super::super::catalog::{COMMANDS, Entry, find};
+use super::super::catalog::{COMMANDS, CommandSpec, find};
 use super::super::support::absent_of;
 use super::subcommands::SUBCOMMANDS;
 use super::users::BLOCK_BYTES;
@@ -78,7 +78,7 @@ pub(super) fn numbers() -> impl Iterator<Item = (usize, String, &'static [&'stat
 }
 
 /// Returns the number of a request: that of its subcommand, if it has one.
-pub(super) fn number_of(entry: &Entry, first: Option<&[u8]>) -> usize {
+pub(super) fn number_of(entry: &CommandSpec, first: Option<&[u8]>) -> usize {
     let part = first.filter(|_| entry.keys.0 != 1).and_then(|first| {
         let is = |(command, part, _): &(&str, &str, _)| {
             *command == entry.name && first.eq_ignore_ascii_case(part.as_bytes())
@@ -118,17 +118,17 @@ pub struct Rights {
 }
 
 /// The reason why a rule is refused, in Redis's words.
-pub type Wrong = &'static str;
+pub type RuleError = &'static str;
 
-const SYNTAX: Wrong = "Syntax error";
-const UNKNOWN: Wrong = "Unknown command or category name in ACL";
-const KEY_AFTER_ALL: Wrong = "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not \
-                              have any effect. Try 'resetkeys' to start with an empty list of patterns";
-const CHANNEL_AFTER_ALL: Wrong = "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and \
-                                  does not have any effect. Try 'resetchannels' to start with an empty list of \
-                                  channels";
-const TOO_COMPLEX: Wrong = "Pattern too complex: more than 512 bytes between its first and its last *; shorten it";
-const TOO_MANY: Wrong = "The user has the maximum number of rules";
+const SYNTAX: RuleError = "Syntax error";
+const UNKNOWN: RuleError = "Unknown command or category name in ACL";
+const KEY_AFTER_ALL: RuleError = "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does \
+                                    not have any effect. Try 'resetkeys' to start with an empty list of patterns";
+const CHANNEL_AFTER_ALL: RuleError = "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid \
+                                        and does not have any effect. Try 'resetchannels' to start with an empty list \
+                                        of channels";
+const TOO_COMPLEX: RuleError = "Pattern too complex: more than 512 bytes between its first and its last *; shorten it";
+const TOO_MANY: RuleError = "The user has the maximum number of rules";
 
 impl Rights {
     /// Creates rights that allow nothing.
@@ -208,7 +208,7 @@ impl Rights {
     }
 
     /// Applies a rule about commands, keys, channels or namespaces. Returns `None` if the rule is about something else.
-    pub(super) fn apply(&mut self, rule: &[u8]) -> Result<Option<()>, Wrong> {
+    pub(super) fn apply(&mut self, rule: &[u8]) -> Result<Option<()>, RuleError> {
         if self.rules.len() + self.keys.len() + self.channels.len() + self.namespaces.len() >= RULES_MAX {
             return Err(TOO_MANY);
         }
@@ -231,7 +231,7 @@ impl Rights {
         self.rules.clear();
     }
 
-    fn apply_marked(&mut self, rule: &[u8]) -> Result<Option<()>, Wrong> {
+    fn apply_marked(&mut self, rule: &[u8]) -> Result<Option<()>, RuleError> {
         match rule {
             [b'~', pattern @ ..] => self.add_key(READ | WRITE, pattern)?,
             [b'%', rest @ ..] => {
@@ -267,7 +267,7 @@ impl Rights {
     }
 
     /// Allows a namespace by its name or its number, even if it does not exist now.
-    fn add_namespace(&mut self, name: &[u8]) -> Result<(), Wrong> {
+    fn add_namespace(&mut self, name: &[u8]) -> Result<(), RuleError> {
         let name = std::str::from_utf8(name).map_err(|_| SYNTAX)?;
         plain(name.as_bytes())?;
         if name.is_empty() || name.len() > NAMESPACE_BYTES_MAX {
@@ -279,7 +279,7 @@ impl Rights {
         Ok(())
     }
 
-    fn add_key(&mut self, may: u8, pattern: &[u8]) -> Result<(), Wrong> {
+    fn add_key(&mut self, may: u8, pattern: &[u8]) -> Result<(), RuleError> {
         let is_all = may == READ | WRITE && pattern == b"*";
         if self.all_keys() && !is_all {
             return Err(KEY_AFTER_ALL);
@@ -296,7 +296,7 @@ impl Rights {
         Ok(())
     }
 
-    fn apply_command(&mut self, name: &[u8], allowed: bool) -> Result<(), Wrong> {
+    fn apply_command(&mut self, name: &[u8], allowed: bool) -> Result<(), RuleError> {
         let name = std::str::from_utf8(name).map_err(|_| UNKNOWN)?.to_ascii_lowercase();
         if let Some(category) = name.strip_prefix('@') {
             if !CATEGORIES.contains(&category) {
@@ -354,12 +354,12 @@ impl Rights {
 }
 
 /// Refuses a pattern that takes too many steps to match.
-fn bounded(pattern: &[u8]) -> Result<(), Wrong> {
+fn bounded(pattern: &[u8]) -> Result<(), RuleError> {
     if is_bounded(pattern) { Ok(()) } else { Err(TOO_COMPLEX) }
 }
 
 /// Refuses a pattern with a space, a line end or a zero byte, because rules are written as words of a line.
-fn plain(pattern: &[u8]) -> Result<(), Wrong> {
+fn plain(pattern: &[u8]) -> Result<(), RuleError> {
     let is_plain = !pattern.iter().any(|byte| matches!(byte, b' ' | 0 | b'\r' | b'\n'));
     if is_plain { Ok(()) } else { Err("Syntax error") }
 }

@@ -5,7 +5,7 @@
 //! - The time of a check does not depend on how much of a password is right.
 //! - A change of a user creates a new value, so a thread that holds the old one never sees a partial change.
 
-use super::rights::{Rights, Wrong, hex};
+use super::rights::{Rights, RuleError, hex};
 use crate::clients::auth::same_digest;
 use crate::memory::budget::{self, Budget, Grant};
 use base::clock::UnixMillis;
@@ -35,13 +35,14 @@ pub(super) const BLOCK_BYTES: usize = 32;
 /// The user of a client that has not authenticated.
 pub const DEFAULT: &[u8] = b"default";
 
-const SYNTAX: Wrong = "Syntax error";
-const NO_PASSWORD: Wrong = "The password you are trying to remove from the user does not exist";
-const BAD_HASH: Wrong =
+const SYNTAX: RuleError = "Syntax error";
+const NO_PASSWORD: RuleError = "The password you are trying to remove from the user does not exist";
+const BAD_HASH: RuleError =
     "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters";
-const TOO_MANY: Wrong = "The user has the maximum number of passwords";
+const TOO_MANY: RuleError = "The user has the maximum number of passwords";
 /// The refusal of a change that needs more client memory than users may have.
-pub(super) const NO_MEMORY: Wrong = "users and their rules have reached their memory limit: raise limits.client_memory";
+pub(super) const NO_MEMORY: RuleError =
+    "users and their rules have reached their memory limit: raise limits.client_memory";
 
 /// A user.
 pub struct User {
@@ -81,9 +82,9 @@ impl User {
     }
 
     /// Reserves the client memory that it needs.
-    fn hold(mut self, budget: &Arc<Budget>) -> Result<Arc<Self>, Wrong> {
+    fn reserve_memory(mut self, budget: &Arc<Budget>) -> Result<Arc<Self>, RuleError> {
         self.rights.shrink();
-        self.held = Some(budget.grant(budget::Kind::Rules, self.cost()).ok_or(NO_MEMORY)?);
+        self.held = Some(budget.grant(budget::MemoryUse::Rules, self.cost()).ok_or(NO_MEMORY)?);
         Ok(Arc::new(self))
     }
 
@@ -92,7 +93,7 @@ impl User {
     }
 
     /// Applies a rule.
-    pub(super) fn apply(&mut self, rule: &[u8]) -> Result<(), Wrong> {
+    pub(super) fn apply(&mut self, rule: &[u8]) -> Result<(), RuleError> {
         if self.rights.apply(rule)?.is_some() {
             return Ok(());
         }
@@ -112,7 +113,7 @@ impl User {
         Ok(())
     }
 
-    fn add(&mut self, digest: [u8; 32]) -> Result<(), Wrong> {
+    fn add(&mut self, digest: [u8; 32]) -> Result<(), RuleError> {
         if !self.passwords.contains(&digest) {
             if self.passwords.len() == PASSWORDS_MAX {
                 return Err(TOO_MANY);
@@ -123,7 +124,7 @@ impl User {
         Ok(())
     }
 
-    fn remove(&mut self, digest: &[u8; 32]) -> Result<(), Wrong> {
+    fn remove(&mut self, digest: &[u8; 32]) -> Result<(), RuleError> {
         let place = self.passwords.iter().position(|known| known == digest).ok_or(NO_PASSWORD)?;
         self.passwords.remove(place);
         Ok(())
@@ -280,7 +281,12 @@ impl Users {
     ///
     /// # Errors
     /// If the lines are malformed.
-    pub fn of_lines(path: Option<&Path>, is_open: bool, budget: &Arc<Budget>, lines: &[u8]) -> Result<Self, FileError> {
+    pub fn from_lines(
+        path: Option<&Path>,
+        is_open: bool,
+        budget: &Arc<Budget>,
+        lines: &[u8],
+    ) -> Result<Self, FileError> {
         let users = Self::alone(path, is_open, budget);
         users.replace(lines, false)?;
         Ok(users)
@@ -307,7 +313,7 @@ impl Users {
 
     /// Returns true if a client that has not authenticated may do nothing.
     #[inline]
-    pub fn asks(&self) -> bool {
+    pub fn requires_authentication(&self) -> bool {
         self.asks.load(Relaxed)
     }
 
@@ -349,7 +355,7 @@ impl Users {
     ///
     /// # Errors
     /// The number of the first wrong rule, and the reason.
-    pub(super) fn set(&self, name: &[u8], rules: &[&[u8]]) -> Result<(), (usize, Wrong)> {
+    pub(super) fn set(&self, name: &[u8], rules: &[&[u8]]) -> Result<(), (usize, RuleError)> {
         self.change(|users| {
             let mut user = users.get(name).map_or_else(|| User::new(name), |user| user.copy());
             if users.len() >= USERS_MAX && !users.contains_key(name) {
@@ -358,7 +364,7 @@ impl Users {
             for (number, rule) in rules.iter().enumerate() {
                 user.apply(rule).map_err(|wrong| (number, wrong))?;
             }
-            let user = user.hold(&self.budget).map_err(|wrong| (usize::MAX, wrong))?;
+            let user = user.reserve_memory(&self.budget).map_err(|wrong| (usize::MAX, wrong))?;
             users.insert(name.to_vec(), user);
             self.unsaved.store(true, Relaxed);
             Ok(())
@@ -472,7 +478,7 @@ impl Users {
         self.log().entries.iter().take(count).cloned().collect()
     }
 
-    pub(super) fn forget_log(&self) {
+    pub(super) fn clear_log(&self) {
         self.log().entries.clear();
     }
 }
@@ -499,7 +505,7 @@ fn parse(text: &[u8], budget: &Arc<Budget>) -> Result<ByName, FileError> {
         for (place, rule) in words.enumerate() {
             user.apply(rule).map_err(|why| wrong(&format!("rule {}: {why}", place + 1)))?;
         }
-        let user = user.hold(budget).map_err(wrong)?;
+        let user = user.reserve_memory(budget).map_err(wrong)?;
         if users.insert(user.name.clone(), user).is_some() {
             return Err(wrong("the user is there twice"));
         }
@@ -521,7 +527,7 @@ mod tests {
     #[test]
     fn a_password_lets_in_its_user_alone_and_only_while_that_is_on() {
         let users = Users::new(None, true, &Budget::new(0, None)).unwrap();
-        assert_eq!((users.changes(), users.asks()), (0, false));
+        assert_eq!((users.changes(), users.requires_authentication()), (0, false));
         users.set(b"ann", &rules(&["on", ">one", ">two", "+get"])).unwrap();
         users.set(b"bob", &rules(&[">bob"])).unwrap();
         for (name, password, admitted) in [
@@ -538,7 +544,7 @@ mod tests {
         users.set(b"ann", &rules(&["<one"])).unwrap();
         assert!(users.admits(b"ann", b"one").is_none() && users.admits(b"ann", b"two").is_some());
         users.set(b"default", &rules(&["resetpass", ">x"])).unwrap();
-        assert!(users.asks() && users.changes() == 4);
+        assert!(users.requires_authentication() && users.changes() == 4);
     }
 
     #[test]
@@ -587,7 +593,7 @@ mod tests {
         assert_eq!(counts, [1, 2]);
         (1..200).for_each(|number| users.refused(refusal(number), UnixMillis(200_000), String::new()));
         assert_eq!((users.logged(999).len(), users.logged(1)[0].number), (LOG_MAX, 200));
-        users.forget_log();
+        users.clear_log();
         assert!(users.logged(9).is_empty());
     }
 }

@@ -1,8 +1,8 @@
 //! Commands that change fields of a hash.
 
-use crate::push::notify::Event;
-use crate::resp::call::{Call, Run, Stop};
-use crate::resp::error::Fault;
+use crate::push::notify::KeyEvent;
+use crate::resp::call::{Call, Interrupt, Run};
+use crate::resp::error::ErrorReply;
 use crate::resp::number::{float, integer, put_float};
 use crate::resp::pairs::Pairs;
 use crate::resp::slices::Slices;
@@ -13,15 +13,15 @@ use protocol::resp::{Args, reply};
 use record::{Digits, Name, Value};
 
 /// Stores fields. Returns the number of new fields.
-fn set<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, name: &'static str) -> Result<usize, Stop> {
+fn set<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, name: &'static str) -> Result<usize, Interrupt> {
     let all = args;
     let key = args.next().unwrap_or_default();
     if !args.len().is_multiple_of(2) {
-        return Err(Fault::Arity(name).into());
+        return Err(ErrorReply::Arity(name).into());
     }
     let mut slices = Slices::begin(call, (name, all), key, (args, 2), true)?;
     while let Some((pairs, is_first)) = slices.next(call)? {
-        let added = typed::edit_record(call, key, None, Event::HSET, &mut |old, edit, _| {
+        let added = typed::edit_record(call, key, None, KeyEvent::HSET, &mut |old, edit, _| {
             if !is_first && old.is_none() {
                 // The fields stored by an earlier visit are gone.
                 return Ok(Edited::Keep(None));
@@ -51,7 +51,7 @@ pub(in super::super) fn hsetnx<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) 
     let [key, name, value] = [(); 3].map(|()| args.next().unwrap_or_default());
     typed::room_to_store(call, 0)?;
     let (name, value) = (Name::new(name), Value::of_text(value));
-    let stored = typed::edit_record(call, key, None, Event::HSET, &mut |_, edit, _| {
+    let stored = typed::edit_record(call, key, None, KeyEvent::HSET, &mut |_, edit, _| {
         if edit.bin(&name)?.is_some() {
             return Ok(Edited::Keep(false));
         }
@@ -70,7 +70,7 @@ pub(in super::super) fn hdel<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
     let key = args.next().unwrap_or_default();
     let mut slices = Slices::begin(call, ("hdel", all), key, (args, 1), false)?;
     while let Some((names, _)) = slices.next(call)? {
-        call.session.sum += typed::edit_record(call, key, None, Event::HDEL, &mut |_, edit, _| {
+        call.session.sum += typed::edit_record(call, key, None, KeyEvent::HDEL, &mut |_, edit, _| {
             let mut removed = 0;
             for name in names {
                 removed += i64::from(edit.remove(&Name::new(name))?);
@@ -87,13 +87,13 @@ pub(in super::super) fn hincrby<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>)
     let delta = integer(delta)?;
     typed::room_to_store(call, 0)?;
     let name = Name::new(name);
-    let sum = typed::edit_record(call, key, None, Event::HINCRBY, &mut |_, edit, _| {
+    let sum = typed::edit_record(call, key, None, KeyEvent::HINCRBY, &mut |_, edit, _| {
         let present = match edit.bin(&name)?.map(|bin| bin.value) {
             None => 0,
             // A record command may have stored a number as text.
-            Some(value) => integer(value.text(&mut Digits::new())).map_err(|_| Fault::FieldNotInteger)?,
+            Some(value) => integer(value.text(&mut Digits::new())).map_err(|_| ErrorReply::FieldNotInteger)?,
         };
-        let sum = present.checked_add(delta).ok_or(Fault::Overflow)?;
+        let sum = present.checked_add(delta).ok_or(ErrorReply::Overflow)?;
         edit.set(&name, &Value::Integer(sum), true)?;
         Ok(Edited::Store(sum))
     })?;
@@ -107,17 +107,17 @@ pub(in super::super) fn hincrbyfloat<'c>(call: &mut Call<'c, '_>, mut args: Args
     let delta = float(delta)?;
     typed::room_to_store(call, 0)?;
     if delta.is_infinite() {
-        return Err(Fault::InfiniteDelta.into());
+        return Err(ErrorReply::InfiniteDelta.into());
     }
     let name = Name::new(name);
-    let sum = typed::edit_record(call, key, None, Event::HINCRBYFLOAT, &mut |_, edit, _| {
+    let sum = typed::edit_record(call, key, None, KeyEvent::HINCRBYFLOAT, &mut |_, edit, _| {
         let present = match edit.bin(&name)?.map(|bin| bin.value) {
             None => 0.0,
-            Some(value) => float(value.text(&mut Digits::new())).map_err(|_| Fault::FieldNotFloat)?,
+            Some(value) => float(value.text(&mut Digits::new())).map_err(|_| ErrorReply::FieldNotFloat)?,
         };
         let sum = present + delta;
         if !sum.is_finite() {
-            return Err(Fault::NotFinite);
+            return Err(ErrorReply::NotFinite);
         }
         let mut text = Vec::new();
         put_float(&mut text, sum);

@@ -1,10 +1,10 @@
 //! Commands on the expiry of fields: `HEXPIRE` and `HTTL` with their variants, and commands on values with their
 //! expiry.
 
-use crate::push::notify::Event;
+use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Run};
 use crate::resp::catalog::lower;
-use crate::resp::error::Fault;
+use crate::resp::error::ErrorReply;
 use crate::resp::expire::{Deadline, Options, Unit};
 use crate::resp::hash;
 use crate::resp::number::integer;
@@ -21,27 +21,27 @@ use segment::Expire;
 /// The reply for a field that does not exist.
 const NONE: i64 = -2;
 /// The reply for a field without an expiry.
-const LASTING: i64 = -1;
+const NO_EXPIRY: i64 = -1;
 
 /// Returns the words after `FIELDS` and the number of fields: exactly `each` words for each field.
-fn fields<'c>(word: Option<&[u8]>, mut args: Args<'c>, each: usize) -> Result<Args<'c>, Fault> {
+fn fields<'c>(word: Option<&[u8]>, mut args: Args<'c>, each: usize) -> Result<Args<'c>, ErrorReply> {
     if word.map(lower).is_none_or(|word| word[..] != *b"fields") {
-        return Err(Fault::FieldsMissing);
+        return Err(ErrorReply::FieldsMissing);
     }
-    let count = integer(args.next().ok_or(Fault::FieldsMissing)?)?;
+    let count = integer(args.next().ok_or(ErrorReply::FieldsMissing)?)?;
     if count < 1 {
-        return Err(Fault::FieldsCount);
+        return Err(ErrorReply::FieldsCount);
     }
     if usize::try_from(count).ok().and_then(|count| count.checked_mul(each)) != Some(args.len()) {
-        return Err(Fault::FieldsOther);
+        return Err(ErrorReply::FieldCountDiffers);
     }
     Ok(args)
 }
 
 /// Returns the expiry of a bin, in ms since the epoch.
-fn end_ms(deadline: Deadline, command: &'static str) -> Result<u64, Fault> {
-    let Expire::At(at) = deadline.expire() else { return Err(Fault::ExpireTime(command)) };
-    if at.0 > record::END_MS_MAX { Err(Fault::ExpireTime(command)) } else { Ok(at.0) }
+fn end_ms(deadline: Deadline, command: &'static str) -> Result<u64, ErrorReply> {
+    let Expire::At(at) = deadline.expire() else { return Err(ErrorReply::ExpireTime(command)) };
+    if at.0 > record::END_MS_MAX { Err(ErrorReply::ExpireTime(command)) } else { Ok(at.0) }
 }
 
 /// Returns the expiry of an option such as `EX 10`. `None`: the word is not such an option.
@@ -50,9 +50,9 @@ fn option_end(
     args: &mut Args<'_>,
     call: &Call<'_, '_>,
     command: &'static str,
-) -> Result<Option<u64>, Fault> {
+) -> Result<Option<u64>, ErrorReply> {
     let Some(unit) = Unit::of(word) else { return Ok(None) };
-    let text = args.next().ok_or(Fault::Syntax)?;
+    let text = args.next().ok_or(ErrorReply::Syntax)?;
     end_ms(Deadline::positive(text, unit, call.moment(), command)?, command).map(Some)
 }
 
@@ -65,12 +65,12 @@ fn fields_head(call: &mut Call<'_, '_>, fields: usize) {
 
 /// Changes each field of a command and replies with a number for each. `all` are the command's words, and `names` are
 /// the field names, at their end.
-fn tell_and_change_each<'c>(
+fn change_each_and_reply<'c>(
     call: &mut Call<'c, '_>,
-    (name, event): (&'static str, Event),
+    (name, event): (&'static str, KeyEvent),
     all: Args<'c>,
     names: Args<'c>,
-    each: impl Fn(&mut Edit<'_>, &Name<'_>) -> Result<i64, Fault>,
+    each: impl Fn(&mut Edit<'_>, &Name<'_>) -> Result<i64, ErrorReply>,
 ) -> Run {
     let key = all.into_iter().next().unwrap_or_default();
     let mut slices = Slices::begin(call, (name, all), key, (names, 1), false)?;
@@ -89,13 +89,13 @@ fn tell_and_change_each<'c>(
     Ok(())
 }
 
-fn end_fields<'c>(call: &mut Call<'c, '_>, all: Args<'c>, unit: Unit, name: &'static str) -> Run {
+fn expire_fields<'c>(call: &mut Call<'c, '_>, all: Args<'c>, unit: Unit, name: &'static str) -> Run {
     let mut args = all.behind_first();
     let time = args.next().unwrap_or_default();
     let moment = call.moment();
     let deadline = Deadline::read(time, unit, moment, name)?;
     if integer(time)? < 0 {
-        return Err(Fault::ExpireBelowZero.into());
+        return Err(ErrorReply::ExpireBelowZero.into());
     }
     let (mut options, mut word) = (Options::default(), args.next());
     if let Some(found) = word.and_then(Options::of) {
@@ -103,24 +103,29 @@ fn end_fields<'c>(call: &mut Call<'c, '_>, all: Args<'c>, unit: Unit, name: &'st
     }
     let names = fields(word, args, 1)?;
     let (end, past) = (end_ms(deadline, name)?, deadline.is_past(moment.now));
-    let event = if past { Event::HDEL } else { Event::HEXPIRE };
-    tell_and_change_each(call, (name, event), all, names, |edit, name| end_field(edit, name, options, end, past))
+    let event = if past { KeyEvent::HDEL } else { KeyEvent::HEXPIRE };
+    change_each_and_reply(call, (name, event), all, names, |edit, name| expire_field(edit, name, options, end, past))
 }
 
 /// Replies with the result of `show` for the expiry of each field and the current wall clock, both in ms since the
 /// epoch.
-fn tell_ends<'c>(call: &mut Call<'c, '_>, command: &'static str, all: Args<'c>, show: impl Fn(u64, u64) -> u64) -> Run {
+fn reply_expiries<'c>(
+    call: &mut Call<'c, '_>,
+    command: &'static str,
+    all: Args<'c>,
+    show: impl Fn(u64, u64) -> u64,
+) -> Run {
     let mut args = all;
     let (key, moment) = (call.key(args.next().unwrap_or_default()), call.moment());
-    let (now_ms, wall) = (moment.now.0, |ms| moment.wall(base::clock::UnixMillis(ms)).0);
+    let (now_ms, wall) = (moment.now.0, |ms| moment.to_wall(base::clock::UnixMillis(ms)).0);
     let names = fields(args.next(), args, 1)?;
     let end_of = |bin: Option<Bin<'_>>, now_ms| match bin.map(|bin| bin.end_ms) {
         None => NONE,
-        Some(None) => LASTING,
+        Some(None) => NO_EXPIRY,
         Some(Some(end)) => show(wall(end), wall(now_ms)) as i64,
     };
     if names.len() as u32 > FIELDS_A_SLICE {
-        return hash::tell_each(call, command, all, names, |out, bin, now_ms| {
+        return hash::reply_each(call, command, all, names, |out, bin, now_ms| {
             slices::collect_room(out, 0)?;
             reply::int(out, end_of(bin, now_ms));
             Ok(())
@@ -139,12 +144,12 @@ fn tell_ends<'c>(call: &mut Call<'c, '_>, command: &'static str, all: Args<'c>, 
 }
 
 /// Replies with the values of fields, and changes each existing field by `each`.
-fn tell_fields_and_change<'c>(
+fn reply_values_and_change<'c>(
     call: &mut Call<'c, '_>,
-    (name, event): (&'static str, Event),
+    (name, event): (&'static str, KeyEvent),
     all: Args<'c>,
     names: Args<'c>,
-    each: impl Fn(&mut Edit<'_>, &Name<'_>) -> Result<bool, Fault>,
+    each: impl Fn(&mut Edit<'_>, &Name<'_>) -> Result<bool, ErrorReply>,
 ) -> Run {
     let key = all.into_iter().next().unwrap_or_default();
     let mut slices = Slices::begin(call, (name, all), key, (names, 1), false)?;
@@ -175,7 +180,13 @@ fn tell_fields_and_change<'c>(
 }
 
 /// Sets the expiry of one field, and returns the number to reply for it.
-fn end_field(edit: &mut Edit<'_>, name: &Name<'_>, options: Options, end: u64, past: bool) -> Result<i64, Fault> {
+fn expire_field(
+    edit: &mut Edit<'_>,
+    name: &Name<'_>,
+    options: Options,
+    end: u64,
+    past: bool,
+) -> Result<i64, ErrorReply> {
     let Some(bin) = edit.bin(name)? else { return Ok(NONE) };
     let at = |end| Expire::At(base::clock::UnixMillis(end));
     if !options.allow(bin.end_ms.map_or(Expire::Never, at), at(end)) {
@@ -190,45 +201,45 @@ fn end_field(edit: &mut Edit<'_>, name: &Name<'_>, options: Options, end: u64, p
 }
 
 pub(in super::super) fn hexpire<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    end_fields(call, args, Unit::Seconds, "hexpire")
+    expire_fields(call, args, Unit::Seconds, "hexpire")
 }
 
 pub(in super::super) fn hpexpire<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    end_fields(call, args, Unit::Millis, "hpexpire")
+    expire_fields(call, args, Unit::Millis, "hpexpire")
 }
 
 pub(in super::super) fn hexpireat<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    end_fields(call, args, Unit::UnixSeconds, "hexpireat")
+    expire_fields(call, args, Unit::UnixSeconds, "hexpireat")
 }
 
 pub(in super::super) fn hpexpireat<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    end_fields(call, args, Unit::UnixMillis, "hpexpireat")
+    expire_fields(call, args, Unit::UnixMillis, "hpexpireat")
 }
 
 pub(in super::super) fn httl<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     // As in Redis, which rounds up here but to the nearest second for a key.
-    tell_ends(call, "httl", args, |end, now| (end - now).div_ceil(1000))
+    reply_expiries(call, "httl", args, |end, now| (end - now).div_ceil(1000))
 }
 
 pub(in super::super) fn hpttl<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    tell_ends(call, "hpttl", args, |end, now| end - now)
+    reply_expiries(call, "hpttl", args, |end, now| end - now)
 }
 
 pub(in super::super) fn hexpiretime<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    tell_ends(call, "hexpiretime", args, |end, _| end.div_ceil(1000))
+    reply_expiries(call, "hexpiretime", args, |end, _| end.div_ceil(1000))
 }
 
 pub(in super::super) fn hpexpiretime<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    tell_ends(call, "hpexpiretime", args, |end, _| end)
+    reply_expiries(call, "hpexpiretime", args, |end, _| end)
 }
 
 pub(in super::super) fn hpersist<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Run {
     let mut args = all.behind_first();
     let names = fields(args.next(), args, 1)?;
-    tell_and_change_each(call, ("hpersist", Event::HPERSIST), all, names, |edit, name| {
+    change_each_and_reply(call, ("hpersist", KeyEvent::HPERSIST), all, names, |edit, name| {
         Ok(match edit.bin(name)?.map(|bin| bin.end_ms) {
             None => NONE,
-            Some(None) => LASTING,
+            Some(None) => NO_EXPIRY,
             Some(Some(_)) => {
                 edit.set_end(name, None)?;
                 1
@@ -240,7 +251,7 @@ pub(in super::super) fn hpersist<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> 
 pub(in super::super) fn hgetdel<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Run {
     let mut args = all.behind_first();
     let names = fields(args.next(), args, 1)?;
-    tell_fields_and_change(call, ("hgetdel", Event::HDEL), all, names, |edit, name| Ok(edit.remove(name)?))
+    reply_values_and_change(call, ("hgetdel", KeyEvent::HDEL), all, names, |edit, name| Ok(edit.remove(name)?))
 }
 
 pub(in super::super) fn hgetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Run {
@@ -255,8 +266,8 @@ pub(in super::super) fn hgetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Ru
         }
     }
     let names = fields(word, args, 1)?;
-    let event = if end == Some(None) { Event::HPERSIST } else { Event::HEXPIRE };
-    tell_fields_and_change(call, ("hgetex", event), all, names, |edit, name| match end {
+    let event = if end == Some(None) { KeyEvent::HPERSIST } else { KeyEvent::HEXPIRE };
+    reply_values_and_change(call, ("hgetex", event), all, names, |edit, name| match end {
         None => Ok(false),
         Some(end) => Ok(edit.set_end(name, end)?),
     })
@@ -264,7 +275,7 @@ pub(in super::super) fn hgetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Ru
 
 /// The stage of `HSETEX`, in [`super::super::SessionState::sum`]: its fields are checked, or stored, or a field does
 /// not meet the condition.
-const LOOKING: i64 = 0;
+const CHECKING: i64 = 0;
 const STORING: i64 = 1;
 const REFUSED: i64 = 2;
 
@@ -279,7 +290,7 @@ struct SetOptions {
 
 impl SetOptions {
     /// Parses the options. Returns them and the words of the fields.
-    fn read<'c>(call: &Call<'c, '_>, mut args: Args<'c>) -> Result<(Self, Args<'c>), Fault> {
+    fn read<'c>(call: &Call<'c, '_>, mut args: Args<'c>) -> Result<(Self, Args<'c>), ErrorReply> {
         let mut options = Self::default();
         loop {
             let word = args.next();
@@ -291,14 +302,14 @@ impl SetOptions {
                 Some(option) => {
                     let free = options.end.is_none() && !options.keep;
                     let end = option_end(option, &mut args, call, "hsetex")?.filter(|_| free);
-                    options.end = Some(end.ok_or(Fault::Syntax)?);
+                    options.end = Some(end.ok_or(ErrorReply::Syntax)?);
                 }
             }
         }
     }
 
     /// Returns true if a field does not meet the condition.
-    fn refuses(self, edit: &mut Edit<'_>, fields: Args<'_>) -> Result<bool, Fault> {
+    fn refuses(self, edit: &mut Edit<'_>, fields: Args<'_>) -> Result<bool, ErrorReply> {
         let Some(wanted) = self.wanted else { return Ok(false) };
         for (name, _) in Pairs(fields) {
             if wanted != edit.bin(&Name::new(name))?.is_some() {
@@ -313,18 +324,18 @@ pub(in super::super) fn hsetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Ru
     let mut args = all;
     let key = args.next().unwrap_or_default();
     let (options, words) = SetOptions::read(call, args)?;
-    if call.beside && call.session.sum == LOOKING && options.wanted.is_some() {
+    if call.collects_replies && call.session.sum == CHECKING && options.wanted.is_some() {
         // With the key locked, the fields are checked first, so that all are stored or none.
         let mut slices = Slices::begin(call, ("hsetex", all), key, (words, 2), true)?;
         while let Some((slice, _)) = slices.next(call)? {
-            let is_refused = typed::edit_record(call, key, None, Event::HSET, &mut |_, edit, _| {
+            let is_refused = typed::edit_record(call, key, None, KeyEvent::HSET, &mut |_, edit, _| {
                 Ok(Edited::Keep(options.refuses(edit, slice)?))
             })?;
             if is_refused {
                 call.session.sum = REFUSED;
             }
         }
-        if call.session.sum == LOOKING {
+        if call.session.sum == CHECKING {
             call.session.end_request();
             call.session.sum = STORING;
         }
@@ -333,10 +344,10 @@ pub(in super::super) fn hsetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Ru
         call.int(0);
         return Ok(());
     }
-    let looks_here = !call.beside;
+    let looks_here = !call.collects_replies;
     let mut slices = Slices::begin(call, ("hsetex", all), key, (words, 2), true)?;
     while let Some((slice, is_first)) = slices.next(call)? {
-        let stored = typed::edit_record(call, key, None, Event::HSET, &mut |old, edit, _| {
+        let stored = typed::edit_record(call, key, None, KeyEvent::HSET, &mut |old, edit, _| {
             if !is_first && old.is_none() {
                 return Ok(Edited::Keep(None));
             }
@@ -364,7 +375,7 @@ pub(in super::super) fn hsetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Ru
     }
     string::note_store(call);
     if options.end.is_some() {
-        call.changed(Event::HEXPIRE, key);
+        call.changed(KeyEvent::HEXPIRE, key);
     }
     call.int(1);
     Ok(())

@@ -13,9 +13,9 @@ pub(super) use scan::{hrandfield, hscan};
 
 use super::slices::{self, FIELDS_A_SLICE};
 use super::typed::{self, KeyParts, put_texts, record};
-use crate::resp::call::{Call, Run, Stop};
+use crate::resp::call::{Call, Interrupt, Run};
 use crate::visit::out::OutBuffer;
-use crate::visit::progress::State;
+use crate::visit::progress::SessionWait;
 use protocol::resp::Args;
 use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
 use protocol::sink::Fixed;
@@ -24,13 +24,13 @@ use segment::{Item, Value};
 
 /// The parts of each field that a reply lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Telling {
+enum ReplyParts {
     Names,
     Values,
     Both,
 }
 
-impl Telling {
+impl ReplyParts {
     /// Returns the number of fields, and the maximum number of bytes that they need in a reply.
     fn measure<'r>(self, bins: impl Iterator<Item = Result<Bin<'r>, Damaged>>) -> Result<(usize, usize), Damaged> {
         bins.into_iter().try_fold((0, 0), |(fields, bytes), bin| {
@@ -58,46 +58,46 @@ const COPIED_BYTES_AN_OP: usize = 4 << 10;
 pub(super) fn number_of(
     call: &mut Call<'_, '_>,
     bytes: &[u8],
-    look: impl FnOnce(Record<'_>) -> Result<i64, Stop>,
+    look: impl FnOnce(Record<'_>) -> Result<i64, Interrupt>,
 ) -> Run {
     let key = call.key(bytes);
     let item = call.guard.items().get(&key);
     let parts = KeyParts::new(call.guard, key);
     let replied = record(item.as_ref(), call.ctx.view(), &parts)?.map(look).transpose()?;
-    call.note_read(replied.is_some());
+    call.count_read(replied.is_some());
     call.int(replied.unwrap_or(0));
     Ok(())
 }
 
-fn tell_all<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, telling: Telling) -> Run {
+fn reply_all<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, telling: ReplyParts) -> Run {
     let key = args.into_iter().next().unwrap_or_default();
-    if call.beside && call.session.walk.is_some() {
-        return tell_leaves(call, key, telling);
+    if call.collects_replies && call.session.walk.is_some() {
+        return reply_leaves(call, key, telling);
     }
     let mut is_replied = true;
     typed::at_any_length(call, name, args, |call, args| {
         is_replied = tell_all_here(call, args, telling)?;
         Ok(())
     })?;
-    match (is_replied, call.beside) {
+    match (is_replied, call.collects_replies) {
         (true, _) => Ok(()),
-        (false, true) => tell_leaves(call, key, telling),
+        (false, true) => reply_leaves(call, key, telling),
         (false, false) => slices::run_reading(call, name, args, key),
     }
 }
 
 /// Replies with all fields of a record, leaf by leaf.
-fn tell_leaves(call: &mut Call<'_, '_>, key: &[u8], telling: Telling) -> Run {
+fn reply_leaves(call: &mut Call<'_, '_>, key: &[u8], telling: ReplyParts) -> Run {
     let mut walk = call.session.walk.take().unwrap_or_default();
     let ran = tell_leaves_on(call, key, telling, &mut walk);
     slices::end_visit(call, walk, ran)
 }
 
-fn tell_leaves_on(call: &mut Call<'_, '_>, key: &[u8], telling: Telling, walk: &mut Walk) -> Run {
+fn tell_leaves_on(call: &mut Call<'_, '_>, key: &[u8], telling: ReplyParts, walk: &mut Walk) -> Run {
     let head = *walk.head.get_or_insert_with(|| call.out.reserve_head());
     while walk.cursor < HASHES {
         let from = walk.cursor as u32;
-        let (to, fields, bytes) = slices::read_on(call, key, &mut walk.reading, |out, record, now_ms| {
+        let (to, fields, bytes) = slices::read_consistently(call, key, &mut walk.reading, |out, record, now_ms| {
             let Some(record) = record else { return Ok((HASHES, 0, 0)) };
             let to = record.step_end(from)?;
             let bins = record.bins_in(now_ms, from, to);
@@ -110,23 +110,23 @@ fn tell_leaves_on(call: &mut Call<'_, '_>, key: &[u8], telling: Telling, walk: &
         })?;
         (walk.cursor, walk.keys) = (to, walk.keys + fields as u64);
         call.ops += 2 + fields / 4 + bytes / COPIED_BYTES_AN_OP;
-        if walk.cursor < HASHES && call.is_spent() {
-            return Err(State::Yield.into());
+        if walk.cursor < HASHES && call.is_slice_used() {
+            return Err(SessionWait::Yield.into());
         }
     }
     let mut line = Fixed::<NUMBER_LINE_BYTES_MAX>::new();
     match telling {
-        Telling::Both => reply::map(&mut line, call.session.version, walk.keys),
+        ReplyParts::Both => reply::map(&mut line, call.session.version, walk.keys),
         _ => reply::array(&mut line, walk.keys),
     }
     call.out.fill_head(head, line.as_slice());
-    call.note_read(walk.keys > 0);
+    call.count_read(walk.keys > 0);
     Ok(())
 }
 
 /// Replies with all fields of a record in this visit. Returns false and writes nothing if the record is stored in
 /// leaves.
-fn tell_all_here<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, telling: Telling) -> Result<bool, Stop> {
+fn tell_all_here<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, telling: ReplyParts) -> Result<bool, Interrupt> {
     let (key, now_ms) = (call.key(args.next().unwrap_or_default()), call.ctx.now.0);
     let (version, bytes_max) = (call.session.version, typed::answer_bytes_max(call));
     let item = call.guard.items().get(&key);
@@ -137,7 +137,7 @@ fn tell_all_here<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, telling: Telli
     let record = record(item.as_ref(), call.ctx.view(), &parts)?;
     let fields = record.as_ref().map_or(Ok(0), |record| record.count(now_ms))? as u64;
     match telling {
-        Telling::Both => reply::map(call.out, version, fields),
+        ReplyParts::Both => reply::map(call.out, version, fields),
         _ => reply::array(call.out, fields),
     }
     if let Some(record) = record.as_ref().filter(|record| typed::has_room_for_all(call.out, record)) {
@@ -151,12 +151,12 @@ fn tell_all_here<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, telling: Telli
                 Ok(bin) => (Ok(Some(bin.name)), Ok(Some(bin.value))),
                 Err(damaged) => (Err(damaged), Err(damaged)),
             };
-            [(telling != Telling::Values).then_some(name), (telling != Telling::Names).then_some(value)]
+            [(telling != ReplyParts::Values).then_some(name), (telling != ReplyParts::Names).then_some(value)]
         });
         put_texts(call.out, version, bytes_max, parts.flatten())?;
     }
     let hit = record.is_some();
-    call.note_read(hit);
+    call.count_read(hit);
     Ok(true)
 }
 
@@ -166,19 +166,19 @@ fn is_large(item: &Item<'_>) -> bool {
 }
 
 pub(super) fn hgetall<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    tell_all(call, "hgetall", args, Telling::Both)
+    reply_all(call, "hgetall", args, ReplyParts::Both)
 }
 
 pub(super) fn hkeys<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    tell_all(call, "hkeys", args, Telling::Names)
+    reply_all(call, "hkeys", args, ReplyParts::Names)
 }
 
 pub(super) fn hvals<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    tell_all(call, "hvals", args, Telling::Values)
+    reply_all(call, "hvals", args, ReplyParts::Values)
 }
 
 /// `HGET` and `HMGET`: some fields of a hash. The reply for a missing field is null.
-fn tell_some<'c>(call: &mut Call<'c, '_>, bytes: &[u8], names: Args<'c>) -> Run {
+fn reply_some<'c>(call: &mut Call<'c, '_>, bytes: &[u8], names: Args<'c>) -> Run {
     let (key, now_ms, bytes_max) = (call.key(bytes), call.ctx.now.0, typed::answer_bytes_max(call));
     let item = call.guard.items().get(&key);
     let parts = KeyParts::new(call.guard, key);
@@ -190,18 +190,18 @@ fn tell_some<'c>(call: &mut Call<'c, '_>, bytes: &[u8], names: Args<'c>) -> Run 
     });
     put_texts(call.out, call.session.version, bytes_max, values)?;
     let hit = record.is_some();
-    call.note_read(hit);
+    call.count_read(hit);
     Ok(())
 }
 
 pub(super) fn hget<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let key = args.next().unwrap_or_default();
-    tell_some(call, key, args)
+    reply_some(call, key, args)
 }
 
 /// Replies with an array that has an element for each of many fields, over several visits. `args` begins with the key,
 /// and `names` are its last words.
-pub(super) fn tell_each<'c>(
+pub(super) fn reply_each<'c>(
     call: &mut Call<'c, '_>,
     name: &'static str,
     args: Args<'c>,
@@ -209,7 +209,7 @@ pub(super) fn tell_each<'c>(
     each: impl Fn(&mut OutBuffer, Option<Bin<'_>>, u64) -> Run,
 ) -> Run {
     let key = args.into_iter().next().unwrap_or_default();
-    if !call.beside {
+    if !call.collects_replies {
         return slices::run_reading(call, name, args, key);
     }
     let mut walk = call.session.walk.take().unwrap_or_default();
@@ -235,7 +235,7 @@ fn tell_each_on<'c>(
     let mut left = names.behind(walk.left as u32, walk.wanted as usize);
     while left.len() > 0 {
         let (slice, behind) = left.split(FIELDS_A_SLICE);
-        let (done, bytes) = slices::read_on(call, key, &mut walk.reading, |out, record, now_ms| {
+        let (done, bytes) = slices::read_consistently(call, key, &mut walk.reading, |out, record, now_ms| {
             let (mut rest, mut done) = (slice, (0u64, 0usize));
             loop {
                 let before = rest.wire_bytes();
@@ -243,7 +243,7 @@ fn tell_each_on<'c>(
                 let bin = record.map(|record| record.find(&Name::new(name), now_ms)).transpose()?.flatten();
                 match each(out, bin, now_ms) {
                     // The elements written so far remain; the next visit continues after them.
-                    Err(Stop::State(_)) if done.0 > 0 => return Ok(done),
+                    Err(Interrupt::State(_)) if done.0 > 0 => return Ok(done),
                     put => put?,
                 }
                 done = (done.0 + 1, done.1 + before - rest.wire_bytes());
@@ -253,18 +253,18 @@ fn tell_each_on<'c>(
         walk.wanted += bytes as u64;
         call.ops += done as usize;
         left = if done == slice.len() as u64 { behind } else { left.behind(done as u32, bytes) };
-        if left.len() > 0 && call.is_spent() {
-            return Err(State::Yield.into());
+        if left.len() > 0 && call.is_slice_used() {
+            return Err(SessionWait::Yield.into());
         }
     }
-    call.note_read(walk.reading.was_there());
+    call.count_read(walk.reading.was_there());
     Ok(())
 }
 
 pub(super) fn hmget<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     if args.len() > FIELDS_A_SLICE as usize {
         let version = call.session.version;
-        return tell_each(call, "hmget", args, args.behind_first(), |out, bin, _| {
+        return reply_each(call, "hmget", args, args.behind_first(), |out, bin, _| {
             let bytes = bin.as_ref().map_or(0, |bin| typed::reply_bytes(&bin.value));
             slices::collect_room(out, bytes)?;
             match bin {
@@ -277,7 +277,7 @@ pub(super) fn hmget<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     typed::at_any_length(call, "hmget", args, |call, mut args| {
         let key = args.next().unwrap_or_default();
         reply::array(call.out, args.len() as u64);
-        tell_some(call, key, args)
+        reply_some(call, key, args)
     })
 }
 

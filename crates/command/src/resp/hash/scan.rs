@@ -4,9 +4,9 @@
 //! once, even if other fields are stored and deleted meanwhile.
 
 use crate::glob::matches;
-use crate::resp::call::{Call, Run, Stop};
+use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::catalog::{entry, lower};
-use crate::resp::error::Fault;
+use crate::resp::error::ErrorReply;
 use crate::resp::number::integer;
 use crate::resp::own_transaction;
 use crate::resp::pattern::check;
@@ -15,7 +15,7 @@ use crate::resp::state::walk::Walk;
 use crate::resp::typed;
 use crate::resp::typed::{KeyParts, put_text, put_texts, record, reply_bytes};
 use crate::visit::out::OutBuffer;
-use crate::visit::progress::State;
+use crate::visit::progress::SessionWait;
 use base::prng::Prng;
 use protocol::number::{Decimal, parse_u64};
 use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
@@ -36,23 +36,23 @@ struct Scan<'c> {
 }
 
 impl<'c> Scan<'c> {
-    fn read(mut args: Args<'c>) -> Result<Self, Fault> {
+    fn read(mut args: Args<'c>) -> Result<Self, ErrorReply> {
         let mut scan = Self { pattern: None, count: COUNT, values: true };
         while let Some(word) = args.next() {
             match &lower(word)[..] {
                 b"match" => {
-                    let pattern = args.next().ok_or(Fault::Syntax)?;
+                    let pattern = args.next().ok_or(ErrorReply::Syntax)?;
                     check(pattern)?;
                     scan.pattern = Some(pattern);
                 }
                 b"count" => {
-                    scan.count = integer(args.next().ok_or(Fault::Syntax)?)?;
+                    scan.count = integer(args.next().ok_or(ErrorReply::Syntax)?)?;
                     if scan.count < 1 {
-                        return Err(Fault::Syntax);
+                        return Err(ErrorReply::Syntax);
                     }
                 }
                 b"novalues" => scan.values = false,
-                _ => return Err(Fault::Syntax),
+                _ => return Err(ErrorReply::Syntax),
             }
         }
         Ok(scan)
@@ -88,19 +88,19 @@ impl<'c> Scan<'c> {
 pub(in super::super) fn hscan<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     let mut words = args;
     let key = words.next().unwrap_or_default();
-    let from = parse_u64(words.next().unwrap_or_default()).ok_or(Fault::Cursor)?;
+    let from = parse_u64(words.next().unwrap_or_default()).ok_or(ErrorReply::Cursor)?;
     if call.session.walk.is_none() && number_of_fields(call, key)? == 0 {
         put_scan_head(call.out, 0, 0);
         return Ok(());
     }
     let scan = Scan::read(words)?;
-    if !call.beside {
+    if !call.collects_replies {
         let mark = call.out.mark();
         let mut walk = Walk::from(from);
         let ran = scan_at_once(call, key, &scan, &mut walk);
-        if matches!(ran, Err(Stop::State(State::Yield))) {
+        if matches!(ran, Err(Interrupt::State(SessionWait::Yield))) {
             call.out.truncate(mark);
-            return own_transaction::run_beside(call, entry("hscan"), args);
+            return own_transaction::run_collected(call, entry("hscan"), args);
         }
         return ran;
     }
@@ -111,7 +111,7 @@ pub(in super::super) fn hscan<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Ru
 
 impl Scan<'_> {
     fn is_enough(&self, walk: &Walk) -> bool {
-        walk.cursor >= HASHES || walk.looked as i64 >= self.count && !walk.round
+        walk.cursor >= HASHES || walk.examined as i64 >= self.count && !walk.has_wrapped
     }
 }
 
@@ -122,7 +122,7 @@ fn put_scan_head(out: &mut impl Sink, cursor: u64, parts: u64) {
 }
 
 /// Returns an upper bound of the number of fields at a key.
-fn number_of_fields(call: &mut Call<'_, '_>, key: &[u8]) -> Result<usize, Stop> {
+fn number_of_fields(call: &mut Call<'_, '_>, key: &[u8]) -> Result<usize, Interrupt> {
     let (key, view) = (call.key(key), call.ctx.view());
     let item = call.guard.items().peek(&key);
     let parts = KeyParts::new(call.guard, key);
@@ -139,8 +139,8 @@ fn scan_at_once(call: &mut Call<'_, '_>, key: &[u8], scan: &Scan<'_>, walk: &mut
             found.extend_from_slice(part);
             Ok(())
         })?;
-        if found.len() > bytes_max || call.is_spent() && !scan.is_enough(walk) {
-            return Err(State::Yield.into());
+        if found.len() > bytes_max || call.is_slice_used() && !scan.is_enough(walk) {
+            return Err(SessionWait::Yield.into());
         }
     }
     typed::answer_fits(call, found.len())?;
@@ -153,23 +153,23 @@ fn scan_at_once(call: &mut Call<'_, '_>, key: &[u8], scan: &Scan<'_>, walk: &mut
 fn scan_on(call: &mut Call<'_, '_>, key: &[u8], scan: &Scan<'_>, walk: &mut Walk) -> Run {
     let head = *walk.head.get_or_insert_with(|| call.out.reserve_head());
     // Changes by other clients do not restart the scan.
-    walk.reading.goes_on_with_any();
+    walk.reading.allow_changes();
     while !scan.is_enough(walk) {
         let mut step = std::mem::take(&mut walk.found);
         step.clear();
-        let (cursor, looked, keys) = (walk.cursor, walk.looked, walk.keys);
+        let (cursor, looked, keys) = (walk.cursor, walk.examined, walk.keys);
         scan_step(call, key, scan, walk, |part| {
             step.extend_from_slice(part);
             Ok(())
         })?;
         if let Err(stop) = slices::collect_room(call.out, step.len()) {
-            (walk.cursor, walk.looked, walk.keys) = (cursor, looked, keys);
+            (walk.cursor, walk.examined, walk.keys) = (cursor, looked, keys);
             return Err(stop);
         }
         call.out.push(&step);
         walk.found = step;
-        if call.is_spent() && !scan.is_enough(walk) {
-            return Err(State::Yield.into());
+        if call.is_slice_used() && !scan.is_enough(walk) {
+            return Err(SessionWait::Yield.into());
         }
     }
     let mut line = Fixed::<{ 3 * NUMBER_LINE_BYTES_MAX + 32 }>::new();
@@ -194,7 +194,7 @@ fn scan_step(
     let Some(record) = record(item.as_ref(), view, &parts)?.filter(|_| from < HASHES) else { return Ok(()) };
     let fields = record.count_at_most(view.now_ms)?;
     // A short hash is returned whole, whatever the count.
-    walk.round = fields <= WHOLE_MAX;
+    walk.has_wrapped = fields <= WHOLE_MAX;
     let to = if record.is_large() { record.step_end(from as u32)? } else { scan.to(from, fields) };
     let (mut looked, mut bytes) = (0, Vec::new());
     for bin in record.bins_in(view.now_ms, from as u32, to) {
@@ -211,7 +211,7 @@ fn scan_step(
         }
     }
     walk.cursor = to;
-    walk.looked += looked;
+    walk.examined += looked;
     call.ops += 2 + looked / 4;
     Ok(())
 }
@@ -228,28 +228,28 @@ struct Drawing {
 }
 
 impl Drawing {
-    fn read(mut args: Args<'_>, version: Version) -> Result<Self, Fault> {
+    fn read(mut args: Args<'_>, version: Version) -> Result<Self, ErrorReply> {
         let count = args.next().map(integer).transpose()?;
         if count == Some(i64::MIN) {
-            return Err(Fault::NoOppositeCount);
+            return Err(ErrorReply::NoOppositeCount);
         }
         let with_values = match (args.next().map(lower), args.len()) {
             (None, _) => false,
             (Some(word), 0) if word[..] == *b"withvalues" => true,
-            _ => return Err(Fault::Syntax),
+            _ => return Err(ErrorReply::Syntax),
         };
         // Redis doubles the count if values are returned.
         if count.is_some_and(|count| with_values && !(-i64::MAX / 2..=i64::MAX / 2).contains(&count)) {
-            return Err(Fault::OutOfRange);
+            return Err(ErrorReply::OutOfRange);
         }
         Ok(Self { count, with_values, in_pairs: with_values && version == Version::Resp3 })
     }
 
     /// Checks the count of fields that may repeat against the longest output. Each field needs at least five bytes.
-    fn check(self, bytes_max: usize) -> Result<(), Fault> {
+    fn check(self, bytes_max: usize) -> Result<(), ErrorReply> {
         let most = bytes_max as u64 / 5;
         if self.count.is_some_and(|count| count < 0 && count.unsigned_abs() > most) {
-            return Err(Fault::AnswerTooLong);
+            return Err(ErrorReply::AnswerTooLong);
         }
         Ok(())
     }
@@ -283,11 +283,11 @@ pub(in super::super) fn hrandfield<'c>(call: &mut Call<'c, '_>, args: Args<'c>) 
         return typed::at_any_length(call, "hrandfield", args, |call, _| draw_from_plain(call, key, drawing));
     }
     drawing.check(call.ctx.request_bytes_max)?;
-    if !call.beside {
+    if !call.collects_replies {
         return slices::run_reading(call, "hrandfield", args, key);
     }
     let mut walk = call.session.walk.take().unwrap_or_default();
-    let ran = draw_on(call, key, drawing, &mut walk);
+    let ran = draw_over_visits(call, key, drawing, &mut walk);
     slices::end_visit(call, walk, ran)
 }
 
@@ -308,13 +308,13 @@ fn draw_from_plain(call: &mut Call<'_, '_>, key: &[u8], drawing: Drawing) -> Run
     };
     if count < 0 && !bins.is_empty() && count.unsigned_abs() > DRAWN_AT_ONCE_MAX {
         drawing.check(call.ctx.request_bytes_max)?;
-        if !call.beside {
+        if !call.collects_replies {
             // The command continues as a transaction of its own.
-            return Err(Fault::AnswerTooLong.into());
+            return Err(ErrorReply::AnswerTooLong.into());
         }
         let mut walk = call.session.walk.take().unwrap_or_default();
         let key = key.bytes().to_vec();
-        let ran = draw_on(call, &key, drawing, &mut walk);
+        let ran = draw_over_visits(call, &key, drawing, &mut walk);
         return slices::end_visit(call, walk, ran);
     }
     let drawn = draw(&bins, count, &mut prng);
@@ -327,11 +327,11 @@ fn draw_from_plain(call: &mut Call<'_, '_>, key: &[u8], drawing: Drawing) -> Run
 /// Draws fields over several visits. If many different fields are wanted, it walks over all fields and selects each
 /// with the probability that leaves as many as are still wanted. Otherwise it draws each field from a randomly chosen
 /// part.
-fn draw_on(call: &mut Call<'_, '_>, key: &[u8], drawing: Drawing, walk: &mut Walk) -> Run {
+fn draw_over_visits(call: &mut Call<'_, '_>, key: &[u8], drawing: Drawing, walk: &mut Walk) -> Run {
     let head = *walk.head.get_or_insert_with(|| call.out.reserve_head());
     let mut prng = Prng::new(call.ctx.clock.ticks().0 ^ call.ops as u64);
     if walk.reading.is_new() {
-        let fields = slices::read_on(call, key, &mut walk.reading, |_, record, now_ms| {
+        let fields = slices::read_consistently(call, key, &mut walk.reading, |_, record, now_ms| {
             Ok(record.map(|record| record.count_at_most(now_ms)).transpose()?.unwrap_or(0) as u64)
         })?;
         let wanted = drawing.count.unwrap_or(1);
@@ -341,10 +341,10 @@ fn draw_on(call: &mut Call<'_, '_>, key: &[u8], drawing: Drawing, walk: &mut Wal
             _ if wanted < 0 => wanted.unsigned_abs(),
             fields => (wanted as u64).min(fields),
         };
-        walk.round = wanted > 0 && walk.wanted.saturating_mul(WALKED_SHARE) >= fields;
+        walk.has_wrapped = wanted > 0 && walk.wanted.saturating_mul(WALKED_SHARE) >= fields;
     }
     while walk.wanted > 0 {
-        let drawn = if walk.round {
+        let drawn = if walk.has_wrapped {
             draw_by_walk(call, key, drawing, walk, &mut prng)?
         } else {
             draw_one(call, key, drawing, walk, &mut prng)?
@@ -352,8 +352,8 @@ fn draw_on(call: &mut Call<'_, '_>, key: &[u8], drawing: Drawing, walk: &mut Wal
         if !drawn {
             break;
         }
-        if call.is_spent() {
-            return Err(State::Yield.into());
+        if call.is_slice_used() {
+            return Err(SessionWait::Yield.into());
         }
     }
     let mut line = Fixed::<NUMBER_LINE_BYTES_MAX>::new();
@@ -373,9 +373,9 @@ fn draw_by_walk(
     drawing: Drawing,
     walk: &mut Walk,
     prng: &mut Prng,
-) -> Result<bool, Stop> {
+) -> Result<bool, Interrupt> {
     let (from, wanted, left) = (walk.cursor, walk.wanted, walk.left);
-    let (to, fields, taken) = slices::read_on(call, key, &mut walk.reading, |out, record, now_ms| {
+    let (to, fields, taken) = slices::read_consistently(call, key, &mut walk.reading, |out, record, now_ms| {
         let Some(record) = record.filter(|_| from < HASHES) else { return Ok((HASHES, 0, 0)) };
         let to = record.step_end(from as u32)?;
         let bins = record.bins_in(now_ms, from as u32, to).collect::<Result<Vec<_>, _>>()?;
@@ -406,12 +406,12 @@ fn draw_one(
     drawing: Drawing,
     walk: &mut Walk,
     prng: &mut Prng,
-) -> Result<bool, Stop> {
+) -> Result<bool, Interrupt> {
     // If the last part had no fields, the next part is tried.
     let from = if walk.steps > 0 { walk.cursor % HASHES } else { prng.below(HASHES) };
     let distinct = drawing.count.is_some_and(|count| count > 0);
-    let met = &walk.met;
-    let found = slices::read_on(call, key, &mut walk.reading, |out, record, now_ms| {
+    let met = &walk.found_hashes;
+    let found = slices::read_consistently(call, key, &mut walk.reading, |out, record, now_ms| {
         let Some(record) = record else { return Ok((HASHES, None)) };
         let to = record.step_end(from as u32)?;
         let bins = record.bins_in(now_ms, from as u32, to).collect::<Result<Vec<_>, _>>()?;
@@ -440,7 +440,7 @@ fn draw_one(
             if let Some(name) = name {
                 (walk.wanted, walk.keys) = (walk.wanted - 1, walk.keys + 1);
                 if distinct {
-                    walk.met.insert(name);
+                    walk.found_hashes.insert(name);
                 }
             }
         }

@@ -1,34 +1,34 @@
 //! Requests with any number of keys, which are processed one after another, and the reply at the end.
 
-use super::super::catalog::Entry;
-use super::super::error::Fault;
-use crate::push::notify::Event;
-use crate::resp::call::{Call, Run, Step, Stop};
+use super::super::catalog::CommandSpec;
+use super::super::error::ErrorReply;
+use crate::push::notify::KeyEvent;
+use crate::resp::call::{Call, Interrupt, Run, Step};
 use crate::resp::long;
 use crate::resp::long::value;
 use crate::resp::state::Answers;
-use crate::resp::state::long::{Each, LongStage, Rule};
+use crate::resp::state::long::{Each, LongStage, ValueEffect};
 use crate::resp::string;
 use crate::resp::value_reply;
-use crate::visit::progress::{OPS_A_BATCH, State};
+use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use protocol::resp::{Argument, Limits, argument, reply};
 use segment::{Delete, DeleteOutcome, Expire, PutMode};
 
 /// Processes the received arguments one after another.
-pub(super) fn each_go_on(call: &mut Call<'_, '_>, entry: &'static Entry, mut left: u32, each: Each) -> Step {
+pub(super) fn continue_keys(call: &mut Call<'_, '_>, entry: &'static CommandSpec, mut left: u32, each: Each) -> Step {
     let mark = call.out.mark();
     let hush = call.session.answers != Answers::All;
     let end = loop {
         if left == 0 {
             break Ok(());
         }
-        if let Err(state) = may_go_on(call) {
+        if let Err(state) = check_room_and_slice(call) {
             break Err(state);
         }
         let limits = call.waiting_limits();
         let (bytes, consumed) = match argument(call.rest(), &limits) {
             Argument::Whole { bytes, consumed } => (bytes, consumed),
-            Argument::Incomplete { want } => break Err(State::NeedInput { want }),
+            Argument::Incomplete { want } => break Err(SessionWait::NeedInput { want }),
             Argument::Long { len, consumed } if each != Each::Set => {
                 // No key is that long.
                 if each == Each::Get && !hush {
@@ -40,7 +40,7 @@ pub(super) fn each_go_on(call: &mut Call<'_, '_>, entry: &'static Entry, mut lef
                 return Ok(());
             }
             Argument::Long { len, consumed } => {
-                return long::refuse(call, entry, Fault::TooLong, consumed, u64::from(len) + 2, left - 1);
+                return long::refuse(call, entry, ErrorReply::TooLong, consumed, u64::from(len) + 2, left - 1);
             }
             Argument::Fatal(error) => return call.fatal(error),
         };
@@ -51,14 +51,16 @@ pub(super) fn each_go_on(call: &mut Call<'_, '_>, entry: &'static Entry, mut lef
                 Err(state) => break Err(state),
             }
         } else {
-            match one(call, each, bytes) {
+            match execute_one(call, each, bytes) {
                 Ok(()) => {
                     call.at += consumed;
                     left -= 1;
                 }
-                Err(Stop::State(state)) => break Err(state),
-                Err(Stop::Fault(fault)) => return long::refuse(call, entry, fault, consumed, 0, left - 1),
-                Err(Stop::Quit | Stop::UnderWay | Stop::Queued) => unreachable!("no key ends a connection"),
+                Err(Interrupt::State(state)) => break Err(state),
+                Err(Interrupt::Fault(fault)) => return long::refuse(call, entry, fault, consumed, 0, left - 1),
+                Err(Interrupt::Quit | Interrupt::UnderWay | Interrupt::Queued) => {
+                    unreachable!("no key ends a connection")
+                }
             }
         }
         call.ops += 1;
@@ -81,27 +83,27 @@ pub(super) fn each_go_on(call: &mut Call<'_, '_>, entry: &'static Entry, mut lef
 }
 
 /// Returns an error if the output has no room for the next part of a reply, or this visit's work is done.
-fn may_go_on(call: &Call<'_, '_>) -> Step {
+fn check_room_and_slice(call: &Call<'_, '_>) -> Step {
     call.room(0)?;
-    if call.ops >= OPS_A_BATCH { Err(State::Yield) } else { Ok(()) }
+    if call.ops >= OPS_A_BATCH { Err(SessionWait::Yield) } else { Ok(()) }
 }
 
 /// Executes the operation on one key.
-fn one(call: &mut Call<'_, '_>, each: Each, bytes: &[u8]) -> Run {
+fn execute_one(call: &mut Call<'_, '_>, each: Each, bytes: &[u8]) -> Run {
     let key = call.key(bytes);
     if call.guard.locks().is_blocked(&key) {
-        return Err(State::Parked.into());
+        return Err(SessionWait::Parked.into());
     }
     let counts = match each {
         Each::Get => {
             let hit = value_reply::value_of(call, bytes)?;
-            call.note_read(hit);
+            call.count_read(hit);
             return Ok(());
         }
         Each::Delete => {
             let deleted = call.guard.items_mut().delete(&key, &Delete::default())? == DeleteOutcome::Deleted;
             if deleted {
-                call.changed(Event::DEL, bytes);
+                call.changed(KeyEvent::DEL, bytes);
             }
             deleted
         }
@@ -109,7 +111,7 @@ fn one(call: &mut Call<'_, '_>, each: Each, bytes: &[u8]) -> Run {
             let found = if each == Each::Touch { call.guard.items().get(&key) } else { call.guard.items().peek(&key) };
             let is_there = found.is_some();
             if !is_there && call.guard.tier().is_false_miss(&key) {
-                return Err(State::Parked.into());
+                return Err(SessionWait::Parked.into());
             }
             is_there
         }
@@ -121,7 +123,13 @@ fn one(call: &mut Call<'_, '_>, each: Each, bytes: &[u8]) -> Run {
 
 /// Stores the value that follows `key`; the key took `consumed` bytes. Returns false if the request continues in
 /// another stage: the value is being received, or was refused.
-fn pair(call: &mut Call<'_, '_>, entry: &'static Entry, key: &[u8], consumed: usize, left: u32) -> Result<bool, State> {
+fn pair(
+    call: &mut Call<'_, '_>,
+    entry: &'static CommandSpec,
+    key: &[u8],
+    consumed: usize,
+    left: u32,
+) -> Result<bool, SessionWait> {
     let limits = call.waiting_limits();
     let limits = Limits { request_bytes_max: limits.request_bytes_max - consumed, ..limits };
     match argument(&call.rest()[consumed..], &limits) {
@@ -131,16 +139,20 @@ fn pair(call: &mut Call<'_, '_>, entry: &'static Entry, key: &[u8], consumed: us
                     call.at += consumed + more;
                     Ok(true)
                 }
-                Err(Stop::Fault(fault)) => {
+                Err(Interrupt::Fault(fault)) => {
                     long::refuse(call, entry, fault, consumed + more, 0, left - 2).map(|()| false)
                 }
-                Err(Stop::State(state)) => Err(state),
-                Err(Stop::Quit | Stop::UnderWay | Stop::Queued) => unreachable!("no value ends a connection"),
+                Err(Interrupt::State(state)) => Err(state),
+                Err(Interrupt::Quit | Interrupt::UnderWay | Interrupt::Queued) => {
+                    unreachable!("no value ends a connection")
+                }
             }
         }
-        Argument::Incomplete { want } => Err(State::NeedInput { want: if want == 0 { 0 } else { consumed + want } }),
+        Argument::Incomplete { want } => {
+            Err(SessionWait::NeedInput { want: if want == 0 { 0 } else { consumed + want } })
+        }
         Argument::Long { len, consumed: more } => {
-            value::pieces_begin(call, entry, Rule::Pair, key, (len, left - 2), consumed + more).map(|()| false)
+            value::pieces_begin(call, entry, ValueEffect::Pair, key, (len, left - 2), consumed + more).map(|()| false)
         }
         Argument::Fatal(error) => call.fatal(error).map(|()| false),
     }

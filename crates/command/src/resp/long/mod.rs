@@ -15,19 +15,19 @@
 use crate::resp::admit;
 use crate::resp::pubsub;
 use crate::resp::state::Answers;
-use crate::resp::state::long::{Each, Long, LongStage, Rule};
+use crate::resp::state::long::{Each, Long, LongStage, ValueEffect};
 mod each;
 mod value;
 
-use super::acl::Asked;
-use super::catalog::{self, Entry};
-use super::error::Fault;
+use super::acl::KnownKeys;
+use super::catalog::{self, CommandSpec};
+use super::error::ErrorReply;
 use super::expire::{Deadline, Unit};
 use crate::context::WorkerContext;
-use crate::lookup::large::ARRIVING_BYTES_MIN;
-use crate::resp::call::{Call, Step, Stop};
+use crate::lookup::large::IN_PLACE_BYTES_MIN;
+use crate::resp::call::{Call, Interrupt, Step};
 use crate::resp::session::SessionState;
-use crate::visit::progress::State;
+use crate::visit::progress::SessionWait;
 use protocol::resp::{Args, Argument, Limits, Parser, ProtocolError, argument, reply};
 use segment::Guard;
 
@@ -36,20 +36,24 @@ const TAIL_MAX: usize = 16;
 
 /// Returns the effect of a command on the value that follows `args`, which begin with the command's name. Returns
 /// `None` if the command does not store the value.
-fn rule_of(entry: &Entry, mut args: Args<'_>, call: &Call<'_, '_>) -> Result<Option<Rule>, Fault> {
+fn effect_of(entry: &CommandSpec, mut args: Args<'_>, call: &Call<'_, '_>) -> Result<Option<ValueEffect>, ErrorReply> {
     let words = args.len();
     // The word after the name and the key.
     let word = args.nth(2).unwrap_or_default();
     Ok(Some(match (entry.name, words) {
-        ("set", 2) => Rule::Set,
-        ("setnx", 2) => Rule::Absent,
-        ("getset", 2) => Rule::Swap,
-        ("append", 2) => Rule::Append,
-        ("setex", 3) => Rule::Until(Deadline::positive(word, Unit::Seconds, call.ctx.moment(), "setex")?.expire()),
-        ("psetex", 3) => Rule::Until(Deadline::positive(word, Unit::Millis, call.ctx.moment(), "psetex")?.expire()),
+        ("set", 2) => ValueEffect::Set,
+        ("setnx", 2) => ValueEffect::Absent,
+        ("getset", 2) => ValueEffect::Swap,
+        ("append", 2) => ValueEffect::Append,
+        ("setex", 3) => {
+            ValueEffect::Until(Deadline::positive(word, Unit::Seconds, call.ctx.moment(), "setex")?.expire())
+        }
+        ("psetex", 3) => {
+            ValueEffect::Until(Deadline::positive(word, Unit::Millis, call.ctx.moment(), "psetex")?.expire())
+        }
         ("setrange", 3) => {
             let offset = super::number::integer(word)?;
-            Rule::Range(u64::try_from(offset).map_err(|_| Fault::Offset)?)
+            ValueEffect::Range(u64::try_from(offset).map_err(|_| ErrorReply::Offset)?)
         }
         _ => return Ok(None),
     }))
@@ -71,14 +75,14 @@ pub(super) fn head<'c>(
     value_len: u32,
     left: u32,
     consumed: usize,
-) -> Result<bool, State> {
+) -> Result<bool, SessionWait> {
     if call.session.is_queueing() {
         return Ok(false);
     }
     let rest = &call.rest()[consumed..];
     let bytes = value_len as usize;
     let Some(entry) = args.clone().next().and_then(catalog::find) else { return Ok(false) };
-    let rule = match rule_of(entry, args, call) {
+    let rule = match effect_of(entry, args, call) {
         Ok(Some(rule)) => rule,
         Ok(None) => return Ok(false),
         Err(_) if rest.len() >= bytes + 2 => return Ok(false),
@@ -92,16 +96,16 @@ pub(super) fn head<'c>(
         return Ok(false);
     }
     if drains {
-        return Err(State::Parked);
+        return Err(SessionWait::Parked);
     }
     let key = args.clone().nth(1).unwrap_or_default();
     let words = args.len() + 1 + left as usize;
     match value::may_begin(call, entry, key, words, rule, value_len) {
         Ok(()) if whole => Ok(value::whole_begin(call, entry, rule, key, bytes, consumed)),
         Ok(()) => value::pieces_begin(call, entry, rule, key, (value_len, left), consumed).map(|()| true),
-        Err(Stop::Fault(fault)) => refuse(call, entry, fault, consumed, bytes as u64 + 2, left).map(|()| true),
-        Err(Stop::State(state)) => Err(state),
-        Err(Stop::Quit | Stop::UnderWay | Stop::Queued) => Ok(false),
+        Err(Interrupt::Fault(fault)) => refuse(call, entry, fault, consumed, bytes as u64 + 2, left).map(|()| true),
+        Err(Interrupt::State(state)) => Err(state),
+        Err(Interrupt::Quit | Interrupt::UnderWay | Interrupt::Queued) => Ok(false),
     }
 }
 
@@ -109,19 +113,19 @@ pub(super) fn head<'c>(
 #[cold]
 pub(super) fn too_long<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, left: u32, consumed: usize) -> Step {
     if call.ctx.shared.host.is_draining() {
-        return Err(State::Parked);
+        return Err(SessionWait::Parked);
     }
     let entry = args.next().and_then(catalog::find);
     let words = 1 + args.len() + left as usize;
     let Some(entry) = entry else { return call.fatal(ProtocolError::RequestTooLong) };
-    let fault = match (Each::of(entry), admit::admit_command(call, entry, words, Asked::Some)) {
-        (_, Err(Stop::Fault(fault))) => fault,
+    let fault = match (Each::of(entry), admit::admit_command(call, entry, words, KnownKeys::Some)) {
+        (_, Err(Interrupt::Fault(fault))) => fault,
         _ if call.session.is_queueing() => {
-            call.session.spoil();
-            Fault::QueueTooLong
+            call.session.abort_queue();
+            ErrorReply::QueueTooLong
         }
-        (_, Err(Stop::State(state))) => return Err(state),
-        (Some(Each::Set), _) if words.is_multiple_of(2) => Fault::Arity(entry.name),
+        (_, Err(Interrupt::State(state))) => return Err(state),
+        (Some(Each::Set), _) if words.is_multiple_of(2) => ErrorReply::Arity(entry.name),
         (Some(each), _) => {
             if each == Each::Get && call.session.answers == Answers::All {
                 reply::array(call.out, words as u64 - 1);
@@ -130,7 +134,7 @@ pub(super) fn too_long<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, left: u3
             call.session.long = Some(Long { entry, left: words as u32 - 1, stage: LongStage::Each(each) });
             return Ok(());
         }
-        (None, _) => Fault::RequestTooLong,
+        (None, _) => ErrorReply::RequestTooLong,
     };
     refuse(call, entry, fault, consumed, 0, left)
 }
@@ -138,8 +142,8 @@ pub(super) fn too_long<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, left: u3
 /// Replies with an error to a request of which `bytes`, and then `left` arguments, are still to be received.
 pub(super) fn refuse(
     call: &mut Call<'_, '_>,
-    entry: &'static Entry,
-    fault: Fault,
+    entry: &'static CommandSpec,
+    fault: ErrorReply,
     consumed: usize,
     bytes: u64,
     left: u32,
@@ -154,10 +158,10 @@ pub(super) fn refuse(
 }
 
 /// Ends a long request whose reply is in the output.
-pub(super) fn long_answered(call: &mut Call<'_, '_>, entry: &Entry, mark: usize, answers: Answers) {
+pub(super) fn long_answered(call: &mut Call<'_, '_>, entry: &CommandSpec, mark: usize, answers: Answers) {
     call.session.end_request();
-    call.hush(mark, answers);
-    if call.ctx.push.watch.watched.tells_commands() {
+    call.remove_unwanted_reply(mark, answers);
+    if call.ctx.push.watch.watched.has_monitors() {
         // The arguments were already consumed.
         pubsub::tell_monitors(call, entry.name.as_bytes(), std::iter::empty());
     }
@@ -166,29 +170,35 @@ pub(super) fn long_answered(call: &mut Call<'_, '_>, entry: &Entry, mark: usize,
 
 /// Continues a request that is partly consumed.
 #[cold]
-pub(super) fn long_go_on(call: &mut Call<'_, '_>) -> Step {
+pub(super) fn continue_long(call: &mut Call<'_, '_>) -> Step {
     let Some(Long { entry, left, stage }) = call.session.long.take() else { return Ok(()) };
     match stage {
-        LongStage::Value { large, rule } => value::value_go_on(call, entry, left, large, rule),
-        LongStage::Each(each) => each::each_go_on(call, entry, left, each),
+        LongStage::Value { large, rule } => value::continue_value(call, entry, left, large, rule),
+        LongStage::Each(each) => each::continue_keys(call, entry, left, each),
         LongStage::Skipped { bytes, then } => skip(call, entry, left, bytes, then),
     }
 }
 
 /// Retains the rest of a request for the next call.
-fn keep(call: &mut Call<'_, '_>, entry: &'static Entry, left: u32, stage: LongStage) {
+fn keep(call: &mut Call<'_, '_>, entry: &'static CommandSpec, left: u32, stage: LongStage) {
     call.session.long = Some(Long { entry, left, stage });
 }
 
 /// Discards the rest of a request that was answered, or of an argument.
-fn skip(call: &mut Call<'_, '_>, entry: &'static Entry, mut left: u32, mut bytes: u64, then: Option<Each>) -> Step {
+fn skip(
+    call: &mut Call<'_, '_>,
+    entry: &'static CommandSpec,
+    mut left: u32,
+    mut bytes: u64,
+    then: Option<Each>,
+) -> Step {
     loop {
         let gone = bytes.min(call.rest().len() as u64);
         call.at += gone as usize;
         bytes -= gone;
         if bytes > 0 {
             keep(call, entry, left, LongStage::Skipped { bytes, then });
-            return Err(State::NeedInput { want: 1 });
+            return Err(SessionWait::NeedInput { want: 1 });
         }
         if let Some(each) = then {
             keep(call, entry, left, LongStage::Each(each));
@@ -204,7 +214,7 @@ fn skip(call: &mut Call<'_, '_>, entry: &'static Entry, mut left: u32, mut bytes
             }
             Argument::Incomplete { .. } => {
                 keep(call, entry, left, LongStage::Skipped { bytes: 0, then });
-                return Err(State::NeedInput { want: 0 });
+                return Err(SessionWait::NeedInput { want: 0 });
             }
             Argument::Whole { .. } => unreachable!("every argument is a long one here"),
             Argument::Fatal(error) => return call.fatal(error),
@@ -212,4 +222,4 @@ fn skip(call: &mut Call<'_, '_>, entry: &'static Entry, mut left: u32, mut bytes
     }
 }
 
-const _: () = assert!(ARRIVING_BYTES_MIN <= 16 << 10);
+const _: () = assert!(IN_PLACE_BYTES_MIN <= 16 << 10);

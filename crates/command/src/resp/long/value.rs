@@ -1,19 +1,19 @@
 //! A value that is written to the store while it is received: its beginning, its parts, and the options after it.
 
-use super::super::acl::Asked;
-use super::super::catalog::Entry;
-use super::super::error::Fault;
+use super::super::acl::KnownKeys;
+use super::super::catalog::CommandSpec;
+use super::super::error::ErrorReply;
 use super::super::string::SetOptions;
 use super::super::typed::string;
 use super::TAIL_MAX;
 use crate::lookup::large::{Advance, LargeSet};
-use crate::push::notify::Event;
+use crate::push::notify::KeyEvent;
 use crate::resp::admit;
-use crate::resp::call::{Call, Run, Step, Stop};
+use crate::resp::call::{Call, Interrupt, Run, Step};
 use crate::resp::long;
-use crate::resp::state::long::{Each, Long, LongStage, Rule};
+use crate::resp::state::long::{Each, Long, LongStage, ValueEffect};
 use crate::resp::string;
-use crate::visit::progress::State;
+use crate::visit::progress::SessionWait;
 use arrayvec::ArrayVec;
 use protocol::resp::{Argument, Parser, ProtocolError, argument, reply};
 use segment::{Expire, OpError, Put, PutMode, PutOutcome};
@@ -21,22 +21,27 @@ use segment::{Expire, OpError, Put, PutMode, PutOutcome};
 /// Checks everything about a value that can be checked before it is received.
 pub(super) fn may_begin(
     call: &mut Call<'_, '_>,
-    entry: &'static Entry,
+    entry: &'static CommandSpec,
     key: &[u8],
     words: usize,
-    rule: Rule,
+    rule: ValueEffect,
     value_len: u32,
 ) -> Run {
-    admit::admit_command(call, entry, words, if rule == Rule::Pair { Asked::Some } else { Asked::One(key) })?;
+    admit::admit_command(
+        call,
+        entry,
+        words,
+        if rule == ValueEffect::Pair { KnownKeys::Some } else { KnownKeys::One(key) },
+    )?;
     if words > TAIL_MAX {
-        return Err(Fault::Syntax.into());
+        return Err(ErrorReply::Syntax.into());
     }
-    if matches!(rule, Rule::Append | Rule::Range(_)) {
+    if matches!(rule, ValueEffect::Append | ValueEffect::Range(_)) {
         string(call.guard.items().peek(&call.key(key)).as_ref())?;
     }
-    let offset = if let Rule::Range(offset) = rule { offset } else { 0 };
+    let offset = if let ValueEffect::Range(offset) = rule { offset } else { 0 };
     if offset.saturating_add(value_len.into()) > call.ctx.shared.config.item_bytes_max {
-        return Err(Fault::TooLong.into());
+        return Err(ErrorReply::TooLong.into());
     }
     Ok(call.ctx.check_room(call.session.namespace, value_len.into())?)
 }
@@ -44,8 +49,8 @@ pub(super) fn may_begin(
 /// Begins to receive in place the rest of a value that is stored whole. Returns false if a buffer must receive it.
 pub(super) fn whole_begin(
     call: &mut Call<'_, '_>,
-    entry: &'static Entry,
-    rule: Rule,
+    entry: &'static CommandSpec,
+    rule: ValueEffect,
     key: &[u8],
     bytes: usize,
     consumed: usize,
@@ -65,14 +70,14 @@ pub(super) fn whole_begin(
 /// Begins a value that is written in pieces. It has `value_len` bytes, and `left` arguments follow it.
 pub(super) fn pieces_begin(
     call: &mut Call<'_, '_>,
-    entry: &'static Entry,
-    rule: Rule,
+    entry: &'static CommandSpec,
+    rule: ValueEffect,
     key: &[u8],
     (value_len, left): (u32, u32),
     consumed: usize,
 ) -> Step {
     // A later option may set the expiry. Pieces are removed with their head, so theirs may be later.
-    let expire = if let Rule::Until(expire) = rule { expire } else { Expire::Never };
+    let expire = if let ValueEffect::Until(expire) = rule { expire } else { Expire::Never };
     let name = call.guard.key(call.session.namespace, key);
     let begun = call.guard.large().begin(&name, value_len.into(), expire);
     let fault = match begun.map(|writer| LargeSet::pieces(writer, (call.session.namespace, key), call.ctx)) {
@@ -84,27 +89,27 @@ pub(super) fn pieces_begin(
         }
         Ok(Err(writer)) => {
             call.guard.large().abort(writer);
-            Fault::LongKeys
+            ErrorReply::LongKeys
         }
-        Err(OpError::Parked) => return Err(State::Parked),
-        Err(OpError::OutOfMemory) => Fault::OutOfMemory,
-        Err(OpError::TooLarge) => Fault::TooLong,
+        Err(OpError::Parked) => return Err(SessionWait::Parked),
+        Err(OpError::OutOfMemory) => ErrorReply::OutOfMemory,
+        Err(OpError::TooLarge) => ErrorReply::TooLong,
     };
     long::refuse(call, entry, fault, consumed, u64::from(value_len) + 2, left)
 }
 
-pub(super) fn value_go_on(
+pub(super) fn continue_value(
     call: &mut Call<'_, '_>,
-    entry: &'static Entry,
+    entry: &'static CommandSpec,
     left: u32,
     mut large: LargeSet,
-    rule: Rule,
+    rule: ValueEffect,
 ) -> Step {
-    match large.go_on(call.guard, call.ctx, call.rest(), &rule.put()) {
+    match large.advance(call.guard, call.ctx, call.rest(), &rule.put()) {
         Advance::Wait { consumed, want } => {
             call.at += consumed;
             long::keep(call, entry, left, LongStage::Value { large, rule });
-            Err(State::NeedInput { want })
+            Err(SessionWait::NeedInput { want })
         }
         Advance::Part { consumed } => {
             call.at += consumed;
@@ -117,15 +122,15 @@ pub(super) fn value_go_on(
         }
         Advance::Failed(OpError::Parked) => {
             long::keep(call, entry, left, LongStage::Value { large, rule });
-            Err(State::Parked)
+            Err(SessionWait::Parked)
         }
         Advance::Failed(error) => {
             let unread = large.unread();
             large.end(call.guard, call.ctx);
-            let fault = if error == OpError::TooLarge { Fault::TooLong } else { Fault::OutOfMemory };
+            let fault = if error == OpError::TooLarge { ErrorReply::TooLong } else { ErrorReply::OutOfMemory };
             long::refuse(call, entry, fault, 0, unread, left)
         }
-        Advance::Complete { held } if rule == Rule::Pair => pair_complete(call, entry, left, large, held),
+        Advance::Complete { held } if rule == ValueEffect::Pair => pair_complete(call, entry, left, large, held),
         Advance::Complete { held } => value_complete(call, entry, left, (large, rule), held),
     }
 }
@@ -133,9 +138,9 @@ pub(super) fn value_go_on(
 /// Ends the receipt of a value, of which `held` bytes are in the input: parses the words after it, and stores it.
 fn value_complete(
     call: &mut Call<'_, '_>,
-    entry: &'static Entry,
+    entry: &'static CommandSpec,
     left: u32,
-    value: (LargeSet, Rule),
+    value: (LargeSet, ValueEffect),
     held: usize,
 ) -> Step {
     let (mut large, rule) = value;
@@ -152,15 +157,22 @@ fn value_complete(
                 let want = if want == 0 { 0 } else { at + want };
                 if want > call.ctx.request_bytes_max {
                     large.end(call.guard, call.ctx);
-                    return long::refuse(call, entry, Fault::RequestTooLong, at, 0, left - tail.len() as u32);
+                    return long::refuse(call, entry, ErrorReply::RequestTooLong, at, 0, left - tail.len() as u32);
                 }
                 long::keep(call, entry, left, LongStage::Value { large, rule });
-                return Err(State::NeedInput { want });
+                return Err(SessionWait::NeedInput { want });
             }
             Argument::Long { len, consumed } => {
                 large.end(call.guard, call.ctx);
                 let behind = left - tail.len() as u32 - 1;
-                return long::refuse(call, entry, Fault::RequestTooLong, at + consumed, u64::from(len) + 2, behind);
+                return long::refuse(
+                    call,
+                    entry,
+                    ErrorReply::RequestTooLong,
+                    at + consumed,
+                    u64::from(len) + 2,
+                    behind,
+                );
             }
             Argument::Fatal(error) => {
                 large.end(call.guard, call.ctx);
@@ -170,16 +182,16 @@ fn value_complete(
     }
     let (mark, answers) = (call.out.mark(), call.session.answers);
     match store_large(call, &mut large, rule, &tail) {
-        Err(Stop::State(state)) => {
+        Err(Interrupt::State(state)) => {
             call.out.truncate(mark);
             long::keep(call, entry, left, LongStage::Value { large, rule });
             return Err(state);
         }
-        Err(Stop::Fault(fault)) => {
+        Err(Interrupt::Fault(fault)) => {
             call.out.truncate(mark);
             call.fault(fault);
         }
-        Ok(()) | Err(Stop::Quit | Stop::UnderWay | Stop::Queued) => {}
+        Ok(()) | Err(Interrupt::Quit | Interrupt::UnderWay | Interrupt::Queued) => {}
     }
     large.end(call.guard, call.ctx);
     call.at += at;
@@ -188,9 +200,9 @@ fn value_complete(
 }
 
 /// Stores a value as its command requires, and replies.
-fn store_large<'c>(call: &mut Call<'c, '_>, large: &mut LargeSet, rule: Rule, tail: &[&'c [u8]]) -> Run {
+fn store_large<'c>(call: &mut Call<'c, '_>, large: &mut LargeSet, rule: ValueEffect, tail: &[&'c [u8]]) -> Run {
     match rule {
-        Rule::Set => {
+        ValueEffect::Set => {
             let options = SetOptions::read(tail.iter().copied())?;
             let expire = options.expire(call.ctx.moment())?;
             match options.put_mode() {
@@ -201,59 +213,65 @@ fn store_large<'c>(call: &mut Call<'c, '_>, large: &mut LargeSet, rule: Rule, ta
                 None => return string::set_large_by(call, large, &options, expire),
             }
         }
-        Rule::Swap => return string::set_large_by(call, large, &SetOptions::swap(), Expire::Never),
-        Rule::Until(_) | Rule::Pair => {
+        ValueEffect::Swap => return string::set_large_by(call, large, &SetOptions::swap(), Expire::Never),
+        ValueEffect::Until(_) | ValueEffect::Pair => {
             put_large(call, large, &rule.put())?;
             call.out.push(reply::OK);
         }
-        Rule::Absent => {
+        ValueEffect::Absent => {
             let outcome = put_large(call, large, &rule.put())?;
             call.int(matches!(outcome, PutOutcome::Stored { .. }).into());
         }
-        Rule::Append => {
+        ValueEffect::Append => {
             let PutOutcome::Stored { bytes, .. } = put_large(call, large, &rule.put())? else {
-                return Err(Fault::WrongType.into());
+                return Err(ErrorReply::WrongType.into());
             };
             call.int(bytes as i64);
         }
-        Rule::Range(offset) => {
+        ValueEffect::Range(offset) => {
             let len =
                 large.store_by(call.guard, |guard, key, writer| guard.items_mut().splice_large(key, offset, writer))?;
-            let len = len.ok_or(Fault::WrongType)?;
+            let len = len.ok_or(ErrorReply::WrongType)?;
             string::note_store(call);
-            call.changed(Event::SETRANGE, large.key());
+            call.changed(KeyEvent::SETRANGE, large.key());
             call.int(len as i64);
         }
     }
     Ok(())
 }
 
-fn put_large(call: &mut Call<'_, '_>, large: &mut LargeSet, put: &Put<'_>) -> Result<PutOutcome, Stop> {
+fn put_large(call: &mut Call<'_, '_>, large: &mut LargeSet, put: &Put<'_>) -> Result<PutOutcome, Interrupt> {
     let (rest, bytes) = (call.rest(), large.bytes());
     let outcome = large.store(call.guard, call.ctx, rest, put)?;
     if matches!(outcome, PutOutcome::Stored { .. }) {
         call.ctx.note_length(call.session.namespace, large.key(), bytes);
         string::note_store(call);
         match put.mode {
-            PutMode::Append => call.changed(Event::APPEND, large.key()),
-            _ => string::tell_set(call, large.key(), put.expire),
+            PutMode::Append => call.changed(KeyEvent::APPEND, large.key()),
+            _ => string::publish_set(call, large.key(), put.expire),
         }
     }
     Ok(outcome)
 }
 
 /// Stores a value of `MSET` that was received completely.
-fn pair_complete(call: &mut Call<'_, '_>, entry: &'static Entry, left: u32, mut large: LargeSet, held: usize) -> Step {
-    match put_large(call, &mut large, &Rule::Pair.put()) {
-        Err(Stop::State(state)) => {
-            long::keep(call, entry, left, LongStage::Value { large, rule: Rule::Pair });
+fn pair_complete(
+    call: &mut Call<'_, '_>,
+    entry: &'static CommandSpec,
+    left: u32,
+    mut large: LargeSet,
+    held: usize,
+) -> Step {
+    match put_large(call, &mut large, &ValueEffect::Pair.put()) {
+        Err(Interrupt::State(state)) => {
+            long::keep(call, entry, left, LongStage::Value { large, rule: ValueEffect::Pair });
             return Err(state);
         }
-        Err(Stop::Fault(fault)) => {
+        Err(Interrupt::Fault(fault)) => {
             large.end(call.guard, call.ctx);
             return long::refuse(call, entry, fault, held, 0, left);
         }
-        Ok(_) | Err(Stop::Quit | Stop::UnderWay | Stop::Queued) => {}
+        Ok(_) | Err(Interrupt::Quit | Interrupt::UnderWay | Interrupt::Queued) => {}
     }
     large.end(call.guard, call.ctx);
     call.at += held;

@@ -4,12 +4,12 @@ use super::given::Given;
 use super::ops::Op;
 use super::read::{self, Names, Telling};
 use super::{Bad, Options, Refusal, bin_name, set_name, typed};
-use crate::resp::call::{Call, Run, Stop};
-use crate::resp::error::Fault;
+use crate::resp::call::{Call, Interrupt, Run};
+use crate::resp::error::ErrorReply;
 use crate::resp::records;
 use crate::resp::records::operate;
 use crate::resp::typed::KeyParts;
-use crate::visit::progress::{OPS_A_BATCH, State};
+use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use protocol::resp::{Args, reply};
 use record::ValueType;
 
@@ -29,13 +29,13 @@ pub(in super::super) fn mget<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
         let item = call.guard.items().get(&key);
         let parts = KeyParts::new(call.guard, key);
         let hit = match read::tell(call.out, version, bytes_max, item.as_ref(), call.ctx.view(), &parts, &telling) {
-            Err(Stop::Fault(Fault::WrongType)) => {
+            Err(Interrupt::Fault(ErrorReply::WrongType)) => {
                 reply::null_array(call.out, version);
                 false
             }
             replied => replied?,
         };
-        call.note_read(hit);
+        call.count_read(hit);
         Ok(())
     })
 }
@@ -48,13 +48,13 @@ struct Shape<'c> {
 
 impl<'c> Shape<'c> {
     fn read(word: &'c [u8]) -> Result<Self, Bad<'c>> {
-        let open = word.iter().position(|byte| *byte == b'(').ok_or(Fault::Syntax)?;
-        let inner = word[open + 1..].strip_suffix(b")").ok_or(Fault::Syntax)?;
+        let open = word.iter().position(|byte| *byte == b'(').ok_or(ErrorReply::Syntax)?;
+        let inner = word[open + 1..].strip_suffix(b")").ok_or(ErrorReply::Syntax)?;
         let set = if open == 0 { None } else { Some(set_name(Some(&word[..open]))?) };
         let mut bins = Vec::new();
         for bin in inner.split(|byte| *byte == b',') {
             let bin = bin.trim_ascii();
-            let space = bin.iter().rposition(|byte| *byte == b' ').ok_or(Fault::Syntax)?;
+            let space = bin.iter().rposition(|byte| *byte == b' ').ok_or(ErrorReply::Syntax)?;
             let (name, kind) = (bin_name(bin[..space].trim_ascii())?, &bin[space + 1..]);
             if matches!(ValueType::of(kind), None | Some(ValueType::List | ValueType::Map)) {
                 return Err(Refusal::UnknownType(name, kind).into());
@@ -73,7 +73,7 @@ pub(in super::super) fn mput<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
     };
     let step = shape.bins.len() + 1;
     if !args.len().is_multiple_of(step) {
-        return Err(Fault::Arity("rec.mput").into());
+        return Err(ErrorReply::Arity("rec.mput").into());
     }
     if call.session.done == 0 {
         reply::array(call.out, (args.len() / step) as u64);
@@ -85,7 +85,7 @@ pub(in super::super) fn mput<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
     while let Some(key) = args.next() {
         call.room(0)?;
         if call.ops >= OPS_A_BATCH {
-            return Err(State::Yield.into());
+            return Err(SessionWait::Yield.into());
         }
         let mark = call.out.mark();
         let mut ops = Vec::with_capacity(shape.bins.len());
@@ -107,7 +107,7 @@ pub(in super::super) fn mput<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
         if let Err(stop) = done {
             call.out.truncate(mark);
             match stop {
-                Stop::Fault(fault) => call.fault(fault),
+                Interrupt::Fault(fault) => call.fault(fault),
                 other => return Err(other),
             }
         }

@@ -1,7 +1,7 @@
 //! Values in requests: what stands behind a bin's name, a list's index or a map's key.
 
 use super::{Bad, Refusal, bin_name, typed};
-use crate::resp::error::Fault;
+use crate::resp::error::ErrorReply;
 use crate::resp::number::integer;
 use protocol::resp::Args;
 use record::{DEPTH_MAX, List, Map, Value, ValueType, push_value};
@@ -30,7 +30,7 @@ impl<'c> Given<'c> {
     }
 
     fn read_at(bin: &'c [u8], args: &mut Args<'c>, depth: usize) -> Result<Self, Bad<'c>> {
-        let (kind, text) = (args.next().ok_or(Fault::Syntax)?, args.next().ok_or(Fault::Syntax)?);
+        let (kind, text) = (args.next().ok_or(ErrorReply::Syntax)?, args.next().ok_or(ErrorReply::Syntax)?);
         let kind_there = ValueType::of(kind);
         let wanted = match kind_there {
             Some(wanted @ (ValueType::List | ValueType::Map)) => wanted,
@@ -46,7 +46,7 @@ impl<'c> Given<'c> {
             if wanted == ValueType::List {
                 push_value(&Self::read_at(bin, args, depth + 1)?.value(), &mut body);
             } else {
-                let key = bin_name(args.next().ok_or(Fault::Syntax)?)?;
+                let key = bin_name(args.next().ok_or(ErrorReply::Syntax)?)?;
                 let value = Self::read_at(bin, args, depth + 1)?;
                 let old = std::mem::take(&mut body);
                 Map::open(&old)?.put(key, Some(&value.value()), &mut body);

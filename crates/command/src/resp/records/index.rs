@@ -2,11 +2,11 @@
 
 use super::{Bad, bin_name, set_name};
 use crate::keyspace::indexes::{IndexFault, IndexState, SetIndex};
-use crate::keyspace::metadata::{KeptIndex, Notes};
-use crate::resp::call::{Call, Run, Stop};
+use crate::keyspace::metadata::{MetadataLog, PersistedIndex};
+use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::catalog::entry;
 use crate::resp::catalog::lower;
-use crate::resp::error::{self, Fault};
+use crate::resp::error::{self, ErrorReply};
 use crate::resp::index_places::record_of_set;
 use crate::resp::own_transaction;
 use crate::resp::records;
@@ -16,7 +16,7 @@ use crate::resp::walk;
 use crate::resp::walk::walk_step_ops;
 use crate::shared::Shared;
 use crate::visit::clock::Clock;
-use crate::visit::progress::State;
+use crate::visit::progress::SessionWait;
 use protocol::number::parse_u64;
 use protocol::resp::{Args, reply};
 use record::{IndexType, Name};
@@ -38,7 +38,7 @@ pub(in super::super) fn index<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Ru
     let mut words = args;
     let topic = words.next().unwrap_or_default();
     match (&lower(topic)[..], words.len()) {
-        (b"create", 3 | 5) if !call.beside => own_transaction::run_beside(call, entry("rec.index"), args),
+        (b"create", 3 | 5) if !call.collects_replies => own_transaction::run_collected(call, entry("rec.index"), args),
         (b"create", 3 | 5) => create(call, words),
         (b"drop", 2) => drop_index(call, words),
         (b"list", 0) => list(call),
@@ -57,18 +57,19 @@ fn create<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let kind = match &lower(args.next().unwrap_or_default())[..] {
         b"int" => IndexType::Integer,
         b"str" => IndexType::Text,
-        _ => return Err(Fault::Syntax.into()),
+        _ => return Err(ErrorReply::Syntax.into()),
     };
     let shared = Arc::clone(&call.ctx.shared);
     let mut bytes = (shared.store.memory_bytes() / MEMORY_PART).max(MEMORY_MIN);
     if let Some(word) = args.next() {
         if !word.eq_ignore_ascii_case(b"memory") {
-            return Err(Fault::Syntax.into());
+            return Err(ErrorReply::Syntax.into());
         }
-        bytes =
-            parse_u64(args.next().unwrap_or_default()).filter(|bytes| *bytes >= MEMORY_MIN).ok_or(Fault::OutOfRange)?;
+        bytes = parse_u64(args.next().unwrap_or_default())
+            .filter(|bytes| *bytes >= MEMORY_MIN)
+            .ok_or(ErrorReply::OutOfRange)?;
     }
-    let set = shared.sets.make(call.session.namespace.0, name).map_err(|_| Fault::TooManySets)?.number();
+    let set = shared.sets.make(call.session.namespace.0, name).map_err(|_| ErrorReply::TooManySets)?.number();
     let walk = call.session.walk.take();
     let index = match &walk {
         Some(_) => shared.indexes.find(set, bin),
@@ -77,8 +78,8 @@ fn create<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             let resize = |bytes: u64| leaves_room(&shared, whole, bytes);
             match shared.indexes.create(set, bin, kind, bytes, resize) {
                 Ok(index) => {
-                    let kept = KeptIndex { set, kind, bytes, bin: bin.into() };
-                    if Notes::of(&shared.store).index(&kept).is_err() {
+                    let kept = PersistedIndex { set, kind, bytes, bin: bin.into() };
+                    if MetadataLog::of(&shared.store).index(&kept).is_err() {
                         drop_from(&shared, set, bin);
                         return Err(OpError::OutOfMemory.into());
                     }
@@ -111,7 +112,7 @@ fn create<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 fn build(call: &mut Call<'_, '_>, index: &Arc<SetIndex>, mut walk: Box<Walk>) -> Run {
     if call.ctx.shared.store.is_finding() {
         // Not all that is there is found yet.
-        return walk::put_off(call, walk, OpError::Parked.into());
+        return walk::suspend(call, walk, OpError::Parked.into());
     }
     loop {
         let (mut keys, mut looked) = (Vec::new(), 0);
@@ -129,18 +130,18 @@ fn build(call: &mut Call<'_, '_>, index: &Arc<SetIndex>, mut walk: Box<Walk>) ->
             if let Err(stop) = enter(call, &key, index) {
                 // What is left of the step is met once more.
                 walk.stride = Stride::default();
-                return walk::put_off(call, walk, stop);
+                return walk::suspend(call, walk, stop);
             }
         }
         call.ops += walk_step_ops(looked);
         let next = match stepped {
             Ok(next) => next,
-            Err(error) => return walk::put_off(call, walk, error.into()),
+            Err(error) => return walk::suspend(call, walk, error.into()),
         };
         let Some(at) = next else { return Ok(()) };
         walk.cursor = at;
-        if call.is_spent() {
-            return walk::put_off(call, walk, State::Yield.into());
+        if call.is_slice_used() {
+            return walk::suspend(call, walk, SessionWait::Yield.into());
         }
     }
 }
@@ -152,7 +153,7 @@ fn drop_index<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         call.int(0);
         return Ok(());
     };
-    if shared.indexes.find(set, bin).is_some() && Notes::of(&shared.store).index_gone(set, bin).is_err() {
+    if shared.indexes.find(set, bin).is_some() && MetadataLog::of(&shared.store).index_gone(set, bin).is_err() {
         return Err(OpError::OutOfMemory.into());
     }
     let dropped = drop_from(&shared, set, bin);
@@ -174,9 +175,9 @@ fn leaves_room(shared: &Shared, whole: u64, bytes: u64) -> bool {
 }
 
 /// Makes the indexes again that there were; what is in them is to be entered ([`enter_kept`]).
-pub fn make_kept(shared: &Shared, kept: &[KeptIndex]) {
+pub fn make_kept(shared: &Shared, kept: &[PersistedIndex]) {
     let whole = shared.store.memory_bytes();
-    for KeptIndex { set, kind, bytes, bin } in kept {
+    for PersistedIndex { set, kind, bytes, bin } in kept {
         let resize = |bytes: u64| leaves_room(shared, whole, bytes);
         if let Err(fault) = shared.indexes.create(*set, bin, *kind, *bytes, resize) {
             let (name, bin) = (shared.sets.of(*set).map_or(&b""[..], |set| set.name()), &bin[..]);
@@ -264,15 +265,17 @@ fn list(call: &mut Call<'_, '_>) -> Run {
 }
 
 /// Enters the record under a key in an index that it was there before.
-fn enter(call: &mut Call<'_, '_>, bytes: &[u8], index: &Arc<SetIndex>) -> Result<(), Stop> {
+fn enter(call: &mut Call<'_, '_>, bytes: &[u8], index: &Arc<SetIndex>) -> Result<(), Interrupt> {
     let shared = Arc::clone(&call.ctx.shared);
     let key = call.key(bytes);
-    let Some(_stripe) = shared.indexes.stripe(key.hash()) else { return Err(State::Parked.into()) };
+    let Some(_stripe) = shared.indexes.stripe(key.hash()) else { return Err(SessionWait::Parked.into()) };
     if call.guard.tier().is_on_flash(&key) {
-        return Err(State::Parked.into());
+        return Err(SessionWait::Parked.into());
     }
     match enter_in(call, bytes, &mut |set| if set == index.set { vec![Arc::clone(index)] } else { Vec::new() }) {
-        Err(Fault::Damaged) if call.guard.parts().take_lost() => Err(call.look_again(std::iter::once(bytes)).into()),
+        Err(ErrorReply::Damaged) if call.guard.parts().take_lost() => {
+            Err(call.retry_after_lost_part(std::iter::once(bytes)).into())
+        }
         entered => Ok(entered?),
     }
 }
@@ -282,7 +285,7 @@ pub(in crate::resp) fn enter_in(
     call: &Call<'_, '_>,
     bytes: &[u8],
     of: &mut dyn FnMut(u16) -> Vec<Arc<SetIndex>>,
-) -> Result<(), Fault> {
+) -> Result<(), ErrorReply> {
     enter_record(call.guard, call.ctx.view(), call.key(bytes), of)
 }
 
@@ -292,7 +295,7 @@ fn enter_record(
     view: View<'_>,
     key: Key<'_>,
     of: &mut dyn FnMut(u16) -> Vec<Arc<SetIndex>>,
-) -> Result<(), Fault> {
+) -> Result<(), ErrorReply> {
     enter_item(guard, view, key, guard.items().peek(&key), of)
 }
 
@@ -317,14 +320,14 @@ fn enter_item(
     key: Key<'_>,
     item: Option<Item<'_>>,
     of: &mut dyn FnMut(u16) -> Vec<Arc<SetIndex>>,
-) -> Result<(), Fault> {
+) -> Result<(), ErrorReply> {
     let parts = KeyParts::new(guard, key);
     let Some(set) = item.as_ref().and_then(|item| record_of_set(item, view)) else { return Ok(()) };
     let Some(record) = typed::record(item.as_ref(), view, &parts)? else { return Ok(()) };
     for index in of(set) {
         let bin = record.find(&Name::new(&index.bin), view.now_ms)?;
         if let Some(place) = bin.and_then(|bin| index.kind.place(&bin.value)) {
-            view.indexes.enter(&index, place, key.hash());
+            view.indexes.insert_record(&index, place, key.hash());
         }
     }
     Ok(())

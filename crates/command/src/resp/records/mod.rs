@@ -22,7 +22,7 @@ pub(super) use read::{exists, get};
 pub(super) use walk::{scan, sets, truncate};
 
 use super::catalog::lower;
-use super::error::{Fault, Line, shown};
+use super::error::{ErrorReply, Line, shown};
 use super::expire::{Deadline, Unit};
 use super::number::{float, integer};
 use crate::resp::call::{Call, Run};
@@ -176,7 +176,7 @@ const _: () = assert!(record::DEPTH_MAX == 8 && record::SETS_MAX == 1023, "the e
 /// Why a request goes no further.
 enum Bad<'c> {
     Refusal(Refusal<'c>),
-    Fault(Fault),
+    Fault(ErrorReply),
     Filter(FilterError),
 }
 
@@ -188,7 +188,7 @@ impl From<FilterError> for Bad<'_> {
 
 impl From<Damaged> for Bad<'_> {
     fn from(_: Damaged) -> Self {
-        Self::Fault(Fault::Damaged)
+        Self::Fault(ErrorReply::Damaged)
     }
 }
 
@@ -198,8 +198,8 @@ impl<'c> From<Refusal<'c>> for Bad<'c> {
     }
 }
 
-impl From<Fault> for Bad<'_> {
-    fn from(fault: Fault) -> Self {
+impl From<ErrorReply> for Bad<'_> {
+    fn from(fault: ErrorReply) -> Self {
         Self::Fault(fault)
     }
 }
@@ -247,7 +247,7 @@ impl<'c> Options<'c> {
         let mut options = Self::default();
         loop {
             let Some(word) = args.next().map(lower) else {
-                return if until.is_empty() { Ok(options) } else { Err(Fault::Syntax.into()) };
+                return if until.is_empty() { Ok(options) } else { Err(ErrorReply::Syntax.into()) };
             };
             match &word[..] {
                 word if word == until => return Ok(options),
@@ -259,11 +259,11 @@ impl<'c> Options<'c> {
                 b"persist" if options.expire.is_none() => options.expire = Some(Expire::Never),
                 b"in" if options.set.is_none() => options.set = Some(set_name(args.next())?),
                 b"filter" if options.filter.is_none() => {
-                    options.filter = Some(Filter::read(args.next().ok_or(Fault::Syntax)?)?);
+                    options.filter = Some(Filter::read(args.next().ok_or(ErrorReply::Syntax)?)?);
                 }
                 word => {
-                    let unit = Unit::of(word).filter(|_| options.expire.is_none()).ok_or(Fault::Syntax)?;
-                    let text = args.next().ok_or(Fault::Syntax)?;
+                    let unit = Unit::of(word).filter(|_| options.expire.is_none()).ok_or(ErrorReply::Syntax)?;
+                    let text = args.next().ok_or(ErrorReply::Syntax)?;
                     options.expire = Some(Deadline::positive(text, unit, moment, command)?.expire());
                 }
             }
@@ -300,13 +300,13 @@ impl<'c> Options<'c> {
 }
 
 /// The name of a set, as a request may have it.
-fn set_name(word: Option<&[u8]>) -> Result<&[u8], Fault> {
-    let name = word.ok_or(Fault::Syntax)?;
-    if (1..=SET_NAME_BYTES_MAX).contains(&name.len()) { Ok(name) } else { Err(Fault::SetName) }
+fn set_name(word: Option<&[u8]>) -> Result<&[u8], ErrorReply> {
+    let name = word.ok_or(ErrorReply::Syntax)?;
+    if (1..=SET_NAME_BYTES_MAX).contains(&name.len()) { Ok(name) } else { Err(ErrorReply::SetName) }
 }
 
-fn revision(args: &mut Args<'_>) -> Result<u32, Fault> {
-    u32::try_from(integer(args.next().ok_or(Fault::Syntax)?)?).map_err(|_| Fault::NotInteger)
+fn revision(args: &mut Args<'_>) -> Result<u32, ErrorReply> {
+    u32::try_from(integer(args.next().ok_or(ErrorReply::Syntax)?)?).map_err(|_| ErrorReply::NotInteger)
 }
 
 /// A bin's name, as a request may have it.

@@ -2,9 +2,9 @@
 
 use super::ops::{Op, Stopped};
 use super::{Bad, Options, Presence, Refusal};
-use crate::push::notify::Event;
-use crate::resp::call::{Call, Run, Stop};
-use crate::resp::error::Fault;
+use crate::push::notify::KeyEvent;
+use crate::resp::call::{Call, Interrupt, Run};
+use crate::resp::error::ErrorReply;
 use crate::resp::records;
 use crate::resp::string;
 use crate::resp::typed;
@@ -30,7 +30,7 @@ pub(super) fn do_all<'c>(
     key: &'c [u8],
     options: &Options<'c>,
     ops: &[Op<'c>],
-) -> Result<Option<Done>, Stop> {
+) -> Result<Option<Done>, Interrupt> {
     if ops.iter().any(Op::writes) {
         typed::room_to_store(call, 0)?;
     }
@@ -53,7 +53,7 @@ pub(super) fn do_all<'c>(
             match op.apply(edit, &mut replied, version) {
                 Ok(writes) => changed |= writes,
                 Err(Stopped::Refusal(refusal)) => return Ok(Edited::Keep(Err(refusal))),
-                Err(Stopped::Damaged) => return Err(Fault::Damaged),
+                Err(Stopped::Damaged) => return Err(ErrorReply::Damaged),
             }
         }
         let keeps = !changed && options.presence != Some(Presence::Replace) && options.expire.is_none();
@@ -66,7 +66,7 @@ pub(super) fn do_all<'c>(
             None => Edited::Store(done),
         })
     };
-    match typed::edit_record(call, key, set, Event::HSET, &mut decide)? {
+    match typed::edit_record(call, key, set, KeyEvent::HSET, &mut decide)? {
         Err(refusal) => {
             refusal.say(call.out, &call.ctx.shared.sets, key);
             Ok(None)
@@ -76,7 +76,7 @@ pub(super) fn do_all<'c>(
             if done.changed {
                 string::note_store(call);
                 if options.expire.is_some() {
-                    call.changed(Event::EXPIRE, key);
+                    call.changed(KeyEvent::EXPIRE, key);
                 }
             }
             Ok(Some(done))
@@ -85,9 +85,9 @@ pub(super) fn do_all<'c>(
 }
 
 /// The number of the set that the options name, which is made if it is not there.
-fn make_set(call: &Call<'_, '_>, options: &Options<'_>) -> Result<Option<u16>, Fault> {
+fn make_set(call: &Call<'_, '_>, options: &Options<'_>) -> Result<Option<u16>, ErrorReply> {
     let Some(name) = options.set else { return Ok(None) };
-    let made = call.ctx.shared.sets.make(call.session.namespace.0, name).map_err(|_| Fault::TooManySets)?;
+    let made = call.ctx.shared.sets.make(call.session.namespace.0, name).map_err(|_| ErrorReply::TooManySets)?;
     Ok(Some(made.number()))
 }
 
@@ -140,19 +140,19 @@ pub(in super::super) fn touch<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -
         Err(bad) => return records::bad(call, key, bad),
     };
     if options.presence.is_some() || options.set.is_some() {
-        return Err(Fault::Syntax.into());
+        return Err(ErrorReply::Syntax.into());
     }
     let now = call.ctx.now;
-    let touched = typed::edit_record(call, key, None, Event::HSET, &mut |old, edit, present| {
+    let touched = typed::edit_record(call, key, None, KeyEvent::HSET, &mut |old, edit, present| {
         let there = if old.is_none() { Err(Refusal::NotFound.into()) } else { Ok(()) };
         Ok(match there.and(options.allow(old, None, now)) {
             Err(Bad::Refusal(refusal)) => Edited::Keep(Err(refusal)),
-            Err(_) => return Err(Fault::Damaged),
+            Err(_) => return Err(ErrorReply::Damaged),
             Ok(()) => Edited::StoreUntil(options.expire.unwrap_or(present), Ok(edit.revision())),
         })
     })?;
     if touched.is_ok() && options.expire.is_some() {
-        call.changed(Event::EXPIRE, key);
+        call.changed(KeyEvent::EXPIRE, key);
     }
     tell_number(call, key, touched.map(i64::from))
 }
@@ -164,13 +164,13 @@ pub(in super::super) fn del<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> 
         Err(bad) => return records::bad(call, key, bad),
     };
     if options.presence.is_some() || options.expire.is_some() || options.set.is_some() {
-        return Err(Fault::Syntax.into());
+        return Err(ErrorReply::Syntax.into());
     }
     let now = call.ctx.now;
-    let removed = typed::edit_record(call, key, None, Event::DEL, &mut |old, _, _| {
+    let removed = typed::edit_record(call, key, None, KeyEvent::DEL, &mut |old, _, _| {
         Ok(match (old, options.allow(old, None, now)) {
             (_, Err(Bad::Refusal(refusal))) => Edited::Keep(Err(refusal)),
-            (_, Err(_)) => return Err(Fault::Damaged),
+            (_, Err(_)) => return Err(ErrorReply::Damaged),
             (Some(_), Ok(())) => Edited::Remove(Ok(1)),
             (None, Ok(())) => Edited::Keep(Ok(0)),
         })

@@ -3,7 +3,7 @@
 use super::given::Given;
 use super::{Bad, Refusal, bin_name, put_value};
 use crate::resp::catalog::lower;
-use crate::resp::error::Fault;
+use crate::resp::error::ErrorReply;
 use crate::resp::number::integer;
 use protocol::resp::{Args, Version, reply};
 use record::{Damaged, Edit, List, Map, Name, Value, ValueType};
@@ -56,7 +56,7 @@ impl<'c> Op<'c> {
     /// Reads one operation: its word has been read.
     fn read(word: &[u8], args: &mut Args<'c>) -> Result<Self, Bad<'c>> {
         let word = lower(word);
-        let bin = bin_name(args.next().ok_or(Fault::Syntax)?)?;
+        let bin = bin_name(args.next().ok_or(ErrorReply::Syntax)?)?;
         Ok(match &word[..] {
             b"put" => Self::Put(bin, Given::read(bin, args)?),
             b"add" => Self::Add(bin, Given::read_number(bin, args)?),
@@ -66,7 +66,7 @@ impl<'c> Op<'c> {
             b"get" => Self::Get(bin),
             [b'l', word @ ..] => Self::List(bin, ListOp::read(word, bin, args)?),
             [b'm', word @ ..] => Self::Map(bin, MapOp::read(word, bin, args)?),
-            _ => return Err(Fault::Syntax.into()),
+            _ => return Err(ErrorReply::Syntax.into()),
         })
     }
 
@@ -77,7 +77,7 @@ impl<'c> Op<'c> {
             let word = word.unwrap_or_else(|| args.next().unwrap_or_default());
             ops.push(Self::read(word, &mut args)?);
         }
-        if ops.is_empty() { Err(Fault::Syntax.into()) } else { Ok(ops) }
+        if ops.is_empty() { Err(ErrorReply::Syntax.into()) } else { Ok(ops) }
     }
 
     /// It changes the record, or may.
@@ -150,8 +150,8 @@ fn put_or_null(replied: &mut Vec<u8>, version: Version, value: Option<Value<'_>>
     }
 }
 
-fn index<'c>(args: &mut Args<'c>) -> Result<i64, Fault> {
-    integer(args.next().ok_or(Fault::Syntax)?)
+fn index<'c>(args: &mut Args<'c>) -> Result<i64, ErrorReply> {
+    integer(args.next().ok_or(ErrorReply::Syntax)?)
 }
 
 impl<'c> ListOp<'c> {
@@ -164,10 +164,10 @@ impl<'c> ListOp<'c> {
             b"pop" => Self::Pop(index(args)?),
             b"trim" => {
                 let from = index(args)?;
-                Self::Trim(from, usize::try_from(index(args)?).map_err(|_| Fault::OutOfRange)?)
+                Self::Trim(from, usize::try_from(index(args)?).map_err(|_| ErrorReply::OutOfRange)?)
             }
             b"size" => Self::Size,
-            _ => return Err(Fault::Syntax.into()),
+            _ => return Err(ErrorReply::Syntax.into()),
         })
     }
 
@@ -241,13 +241,13 @@ impl<'c> MapOp<'c> {
         if word == b"size" {
             return Ok(Self::Size);
         }
-        let key = args.next().ok_or(Fault::Syntax)?;
+        let key = args.next().ok_or(ErrorReply::Syntax)?;
         Ok(match word {
             b"put" => Self::Put(key, Given::read(bin, args)?),
             b"add" => Self::Add(key, Given::read_number(bin, args)?),
             b"get" => Self::Get(key),
             b"del" => Self::Delete(key),
-            _ => return Err(Fault::Syntax.into()),
+            _ => return Err(ErrorReply::Syntax.into()),
         })
     }
 

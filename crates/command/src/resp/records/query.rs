@@ -18,18 +18,18 @@
 use super::read::Telling;
 use super::{Bad, set_name};
 use crate::keyspace::indexes::{IndexState, SetIndex};
-use crate::resp::call::{Call, Run, Stop};
+use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::catalog::lower;
-use crate::resp::error::Fault;
+use crate::resp::error::ErrorReply;
 use crate::resp::index_places::record_of_set;
 use crate::resp::number::integer;
 use crate::resp::records;
-use crate::resp::state::walk::Going;
+use crate::resp::state::walk::QueryProgress;
 use crate::resp::typed::{self, KeyParts};
 use crate::resp::walk;
-use crate::visit::progress::State;
+use crate::visit::progress::SessionWait;
 use protocol::resp::{Args, reply};
-use record::{Entry, IndexType, Name, Value};
+use record::{IndexPosting, IndexType, Name, Value};
 use segment::Item;
 use std::sync::Arc;
 
@@ -47,21 +47,21 @@ struct Range<'c> {
 }
 
 impl<'c> Range<'c> {
-    fn read(kind: IndexType, args: &mut Args<'c>) -> Result<Self, Fault> {
+    fn read(kind: IndexType, args: &mut Args<'c>) -> Result<Self, ErrorReply> {
         let value = |word: Option<&'c [u8]>| {
-            let word = word.ok_or(Fault::Syntax)?;
-            Ok::<_, Fault>(match kind {
+            let word = word.ok_or(ErrorReply::Syntax)?;
+            Ok::<_, ErrorReply>(match kind {
                 IndexType::Integer => Value::Integer(integer(word)?),
                 IndexType::Text => Value::Text(word),
             })
         };
-        match &lower(args.next().ok_or(Fault::Syntax)?)[..] {
+        match &lower(args.next().ok_or(ErrorReply::Syntax)?)[..] {
             b"eq" => {
                 let value = value(args.next())?;
                 Ok(Self { low: value, high: value })
             }
             b"between" => Ok(Self { low: value(args.next())?, high: value(args.next())? }),
-            _ => Err(Fault::Syntax),
+            _ => Err(ErrorReply::Syntax),
         }
     }
 
@@ -75,10 +75,10 @@ impl<'c> Range<'c> {
 }
 
 /// The entry behind which a query goes on: order, what tells texts apart and key, in hexadecimal digits.
-fn cursor(word: &[u8]) -> Option<Entry> {
+fn cursor(word: &[u8]) -> Option<IndexPosting> {
     let text = std::str::from_utf8(word).ok().filter(|text| text.len() == 48 && text.is_ascii())?;
     let number = |at: usize| u64::from_str_radix(&text[at..at + 16], 16).ok();
-    Some(Entry { order: number(0)?, more: number(16)?, key: number(32)? })
+    Some(IndexPosting { order: number(0)?, more: number(16)?, key: number(32)? })
 }
 
 /// One call of `REC.QUERY`.
@@ -87,7 +87,7 @@ struct Query<'c> {
     bin: &'c [u8],
     range: Range<'c>,
     limit: usize,
-    after: Option<Entry>,
+    after: Option<IndexPosting>,
     telling: Telling<'c>,
 }
 
@@ -105,12 +105,14 @@ impl<'c> Query<'c> {
         let range = Range::read(kind, &mut args)?;
         let (mut limit, mut after) = (LIMIT, None);
         let telling = Telling::read(args, |word, args| {
-            let value = args.next().ok_or(Fault::Syntax)?;
+            let value = args.next().ok_or(ErrorReply::Syntax)?;
             match word {
-                b"limit" => limit = integer(value).ok().filter(|limit| *limit > 0).ok_or(Fault::Syntax)?.min(LIMIT_MAX),
+                b"limit" => {
+                    limit = integer(value).ok().filter(|limit| *limit > 0).ok_or(ErrorReply::Syntax)?.min(LIMIT_MAX)
+                }
                 b"after" if value == b"0" => {}
-                b"after" => after = Some(cursor(value).ok_or(Fault::Cursor)?),
-                _ => return Err(Fault::Syntax),
+                b"after" => after = Some(cursor(value).ok_or(ErrorReply::Cursor)?),
+                _ => return Err(ErrorReply::Syntax),
             }
             Ok(())
         })?;
@@ -118,7 +120,7 @@ impl<'c> Query<'c> {
     }
 
     /// Has entries to look at; false: there are no more of those that the call looks at.
-    fn fill(&self, index: &SetIndex, going: &mut Going) -> bool {
+    fn fill(&self, index: &SetIndex, going: &mut QueryProgress) -> bool {
         let most = if going.fills == 0 { self.limit } else { going.swept };
         if going.at < going.entries.len() {
             return true;
@@ -134,12 +136,17 @@ impl<'c> Query<'c> {
         !going.entries.is_empty()
     }
 
-    fn bounds(&self, index: &SetIndex) -> (Entry, Entry) {
+    fn bounds(&self, index: &SetIndex) -> (IndexPosting, IndexPosting) {
         index.kind.range(&self.range.low, &self.range.high).expect("values of its type")
     }
 
     /// Tells what its entries stand for; gives the entry to go on behind.
-    fn run(&self, index: &SetIndex, call: &mut Call<'_, '_>, going: &mut Going) -> Result<Option<Entry>, Stop> {
+    fn run(
+        &self,
+        index: &SetIndex,
+        call: &mut Call<'_, '_>,
+        going: &mut QueryProgress,
+    ) -> Result<Option<IndexPosting>, Interrupt> {
         let bytes_max = call.ctx.request_bytes_max / 2;
         while !going.is_whole {
             let is_enough = going.replied.len() >= self.limit || going.bytes.len() > bytes_max;
@@ -151,19 +158,19 @@ impl<'c> Query<'c> {
             going.last = Some(going.entries[going.at]);
             going.at += 1;
             call.ops += 1;
-            if call.is_spent() {
-                return Err(State::Yield.into());
+            if call.is_slice_used() {
+                return Err(SessionWait::Yield.into());
             }
         }
         let (_, to) = self.bounds(index);
-        let is_more = |last: &Entry| index.range(*last, to, 2).iter().any(|entry| entry != last);
+        let is_more = |last: &IndexPosting| index.range(*last, to, 2).iter().any(|entry| entry != last);
         Ok(going.last.filter(is_more))
     }
 
     /// Looks at what the next entry stands for.
-    fn look(&self, index: &SetIndex, call: &mut Call<'_, '_>, going: &mut Going) -> Result<(), Stop> {
+    fn look(&self, index: &SetIndex, call: &mut Call<'_, '_>, going: &mut QueryProgress) -> Result<(), Interrupt> {
         let shared = Arc::clone(&call.ctx.shared);
-        let Going { entries, at, swept, replied, bytes, .. } = going;
+        let QueryProgress { entries, at, swept, replied, bytes, .. } = going;
         let (entry, more) = (entries[*at], &entries[*at + 1..]);
         // Of what a filter leaves out, it is not known how many have to be read.
         let wanted = if self.telling.filter.is_some() { more.len() } else { self.limit - replied.len() - 1 };
@@ -191,8 +198,8 @@ impl<'c> Query<'c> {
             Err(fault) => {
                 bytes.truncate(begun);
                 drop(stripe);
-                return Err(match broken.filter(|_| fault == Fault::Damaged && call.guard.parts().take_lost()) {
-                    Some(key) => call.look_again(std::iter::once(&key[..])).into(),
+                return Err(match broken.filter(|_| fault == ErrorReply::Damaged && call.guard.parts().take_lost()) {
+                    Some(key) => call.retry_after_lost_part(std::iter::once(&key[..])).into(),
                     None => fault.into(),
                 });
             }
@@ -205,11 +212,11 @@ impl<'c> Query<'c> {
         &self,
         index: &SetIndex,
         item: &Item<'_>,
-        entry: Entry,
+        entry: IndexPosting,
         is_moving: &dyn Fn() -> bool,
         call: &Call<'_, '_>,
         bytes: &mut Vec<u8>,
-    ) -> Result<Look, Fault> {
+    ) -> Result<Look, ErrorReply> {
         let view = call.ctx.view();
         if record_of_set(item, view) != Some(self.set) {
             return Ok(Look::Elsewhere);
@@ -261,11 +268,11 @@ pub(in super::super) fn query<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -
     });
     let next = match ran {
         Ok(next) => next,
-        Err(stop) => return walk::put_off(call, walk, stop),
+        Err(stop) => return walk::suspend(call, walk, stop),
     };
     reply::array(call.out, 2);
     match next {
-        Some(Entry { order, more, key }) => {
+        Some(IndexPosting { order, more, key }) => {
             reply::bulk(call.out, format!("{order:016x}{more:016x}{key:016x}").as_bytes());
         }
         None => reply::bulk(call.out, b"0"),

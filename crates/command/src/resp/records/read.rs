@@ -3,7 +3,7 @@
 use super::{Bad, bin_name, put_value};
 use crate::resp::call::{Call, Run};
 use crate::resp::catalog::lower;
-use crate::resp::error::Fault;
+use crate::resp::error::ErrorReply;
 use crate::resp::hash;
 use crate::resp::records;
 use crate::resp::typed::{self, KeyParts, record, reply_bytes};
@@ -48,14 +48,14 @@ impl<'c> Telling<'c> {
     /// Reads `[TYPED] [FILTER filter] [BINS name ...]`, with words between them that `other` takes.
     pub(super) fn read(
         mut args: Args<'c>,
-        mut other: impl FnMut(&[u8], &mut Args<'c>) -> Result<(), Fault>,
+        mut other: impl FnMut(&[u8], &mut Args<'c>) -> Result<(), ErrorReply>,
     ) -> Result<Self, Bad<'c>> {
         let mut telling = Self::default();
         while let Some(word) = args.next() {
             match &lower(word)[..] {
                 b"typed" => telling.with_types = true,
                 b"filter" if telling.filter.is_none() => {
-                    telling.filter = Some(Filter::read(args.next().ok_or(Fault::Syntax)?)?);
+                    telling.filter = Some(Filter::read(args.next().ok_or(ErrorReply::Syntax)?)?);
                 }
                 b"bins" if args.len() > 0 => {
                     telling.names = Some(Names::Words(args));
@@ -76,7 +76,7 @@ impl<'c> Telling<'c> {
     }
 
     /// Returns whether the record is in the reply.
-    pub(super) fn takes(&self, record: &Record<'_>, now_ms: u64) -> Result<bool, Fault> {
+    pub(super) fn takes(&self, record: &Record<'_>, now_ms: u64) -> Result<bool, ErrorReply> {
         Ok(match &self.filter {
             Some(filter) => filter.holds(record, now_ms)?,
             None => true,
@@ -84,7 +84,7 @@ impl<'c> Telling<'c> {
     }
 
     /// The most bytes that [`Telling::put`] puts.
-    pub(super) fn bytes(&self, record: &Record<'_>, now_ms: u64) -> Result<usize, Fault> {
+    pub(super) fn bytes(&self, record: &Record<'_>, now_ms: u64) -> Result<usize, ErrorReply> {
         let replied = |value: &Value<'_>| TYPE_BYTES + reply_bytes(value);
         let mut bytes = 4 * reply::NUMBER_LINE_BYTES_MAX;
         match self.names {
@@ -113,7 +113,7 @@ impl<'c> Telling<'c> {
         record: &Record<'_>,
         item: &Item<'_>,
         now_ms: u64,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), ErrorReply> {
         reply::array(out, 4);
         reply::bulk(out, item.key);
         self.put(out, version, record, item.expire, now_ms)
@@ -127,7 +127,7 @@ impl<'c> Telling<'c> {
         record: &Record<'_>,
         expire: Expire,
         now_ms: u64,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), ErrorReply> {
         reply::int(out, record.revision().into());
         reply::int(out, if let Expire::At(at) = expire { at.0 as i64 } else { -1 });
         match self.names {
@@ -174,7 +174,7 @@ pub(super) fn tell(
     view: typed::View<'_>,
     parts: &KeyParts<'_>,
     telling: &Telling<'_>,
-) -> Result<bool, crate::resp::call::Stop> {
+) -> Result<bool, crate::resp::call::Interrupt> {
     let found = match record(item, view, parts)? {
         Some(record) if telling.takes(&record, view.now_ms)? => item.map(|item| (record, item.expire)),
         _ => None,
@@ -197,7 +197,7 @@ pub(in super::super) fn get<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run 
 
 fn one<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let bytes = args.next().unwrap_or_default();
-    let telling = match Telling::read(args, |_, _| Err(Fault::Syntax)) {
+    let telling = match Telling::read(args, |_, _| Err(ErrorReply::Syntax)) {
         Ok(telling) => telling,
         Err(bad) => return records::bad(call, bytes, bad),
     };
@@ -205,7 +205,7 @@ fn one<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let item = call.guard.items().get(&key);
     let parts = KeyParts::new(call.guard, key);
     let hit = tell(call.out, version, bytes_max, item.as_ref(), call.ctx.view(), &parts, &telling)?;
-    call.note_read(hit);
+    call.count_read(hit);
     Ok(())
 }
 

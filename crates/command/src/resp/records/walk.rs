@@ -5,18 +5,18 @@
 
 use super::read::Telling;
 use super::set_name;
-use crate::resp::call::{Call, Run, Stop};
+use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::catalog::entry;
-use crate::resp::error::Fault;
+use crate::resp::error::ErrorReply;
 use crate::resp::index_places::record_of_set;
 use crate::resp::number::integer;
 use crate::resp::own_transaction;
 use crate::resp::records;
-use crate::resp::state::walk::{Found, Walk};
+use crate::resp::state::walk::{FoundRecords, Walk};
 use crate::resp::typed::{self, KeyParts, View};
 use crate::resp::walk;
 use crate::resp::walk::walk_step_ops;
-use crate::visit::progress::State;
+use crate::visit::progress::SessionWait;
 use protocol::number::{Decimal, parse_u64};
 use protocol::resp::{Args, Version, reply};
 use record::{Kind, NoParts, Record};
@@ -37,7 +37,7 @@ struct Scan<'c> {
 }
 
 impl Scan<'_> {
-    fn look(&self, item: &Item<'_>, parts: &KeyParts<'_>, view: View<'_>, version: Version, found: &mut Found) {
+    fn look(&self, item: &Item<'_>, parts: &KeyParts<'_>, view: View<'_>, version: Version, found: &mut FoundRecords) {
         found.looked += 1;
         if record_of_set(item, view) != Some(self.set) {
             return;
@@ -66,14 +66,14 @@ impl Scan<'_> {
 /// `REC.SCAN set cursor [COUNT n] [RATE n] [TYPED] [FILTER filter] [BINS name ...]`
 pub(in super::super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let name = set_name(args.next())?;
-    let cursor = parse_u64(args.next().unwrap_or_default()).ok_or(Fault::Cursor)?;
+    let cursor = parse_u64(args.next().unwrap_or_default()).ok_or(ErrorReply::Cursor)?;
     let (mut count, mut rate) = (COUNT, None);
     let telling = Telling::read(args, |word, args| {
-        let number = integer(args.next().ok_or(Fault::Syntax)?)?;
+        let number = integer(args.next().ok_or(ErrorReply::Syntax)?)?;
         match word {
             b"count" if number > 0 => count = number.min(COUNT_MAX),
             b"rate" if number > 0 => rate = Some(number as u64),
-            _ => return Err(Fault::Syntax),
+            _ => return Err(ErrorReply::Syntax),
         }
         Ok(())
     });
@@ -83,7 +83,7 @@ pub(in super::super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
     };
     let now_ms = call.ctx.now.0;
     if rate.is_some() && now_ms < call.session.paced_until_ms {
-        return Err(State::Parked.into());
+        return Err(SessionWait::Parked.into());
     }
     let (version, view) = (call.session.version, call.ctx.view());
     let going = call.session.walk.take();
@@ -92,19 +92,19 @@ pub(in super::super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
         let scan = Scan { set: set.number(), telling, count: count as usize };
         match walk(call, &scan, &mut going, version) {
             Ok(next) => going.ended = Some(next.unwrap_or(0)),
-            Err(stop) => return walk::put_off(call, going, stop),
+            Err(stop) => return walk::suspend(call, going, stop),
         }
     }
     let replied = &mut going.records;
     if let Some(fault) = replied.fault {
         return Err(match replied.broken.take().filter(|_| call.guard.parts().take_lost()) {
-            Some(key) => call.look_again(std::iter::once(&key[..])).into(),
+            Some(key) => call.retry_after_lost_part(std::iter::once(&key[..])).into(),
             None => fault.into(),
         });
     }
     let bytes = replied.bytes.len() + 3 * reply::NUMBER_LINE_BYTES_MAX;
     if let Err(stop) = typed::answer_room(call.out, call.ctx.request_bytes_max, bytes) {
-        return walk::put_off(call, going, stop);
+        return walk::suspend(call, going, stop);
     }
     reply::array(call.out, 2);
     reply::bulk(call.out, Decimal::new(going.ended.unwrap_or(0)).as_slice());
@@ -120,7 +120,12 @@ pub(in super::super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
 }
 
 /// Steps until enough was found; gives the next cursor.
-fn walk(call: &mut Call<'_, '_>, scan: &Scan<'_>, going: &mut Walk, version: Version) -> Result<Option<u64>, Stop> {
+fn walk(
+    call: &mut Call<'_, '_>,
+    scan: &Scan<'_>,
+    going: &mut Walk,
+    version: Version,
+) -> Result<Option<u64>, Interrupt> {
     let bytes_max = call.ctx.request_bytes_max / 2;
     let Walk { cursor, stride, steps, records: found, .. } = going;
     let mut next = None;
@@ -160,8 +165,8 @@ fn walk(call: &mut Call<'_, '_>, scan: &Scan<'_>, going: &mut Walk, version: Ver
         if kept >= scan.count || bytes >= bytes_max {
             break;
         }
-        if call.is_spent() {
-            return Err(State::Yield.into());
+        if call.is_slice_used() {
+            return Err(SessionWait::Yield.into());
         }
     }
     Ok(next)
@@ -169,8 +174,8 @@ fn walk(call: &mut Call<'_, '_>, scan: &Scan<'_>, going: &mut Walk, version: Ver
 
 /// `REC.TRUNCATE set`: its records are gone at once. The answer comes when their memory is free, with their number.
 pub(in super::super) fn truncate<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    if !call.beside {
-        return own_transaction::run_beside(call, entry("rec.truncate"), args);
+    if !call.collects_replies {
+        return own_transaction::run_collected(call, entry("rec.truncate"), args);
     }
     let name = set_name(args.into_iter().next())?;
     let walk = call.session.walk.take();
@@ -180,7 +185,7 @@ pub(in super::super) fn truncate<'c>(call: &mut Call<'c, '_>, args: Args<'c>) ->
         return Ok(());
     };
     if walk.is_none() && !shared.sets.truncate(set) {
-        return Err(Fault::OutOfMemory.into());
+        return Err(ErrorReply::OutOfMemory.into());
     }
     let mut walk = walk.unwrap_or_default();
     loop {
@@ -216,19 +221,19 @@ pub(in super::super) fn truncate<'c>(call: &mut Call<'c, '_>, args: Args<'c>) ->
                 Err(error) => {
                     // What is left of the step is met once more.
                     walk.stride = Stride::default();
-                    return walk::put_off(call, walk, error.into());
+                    return walk::suspend(call, walk, error.into());
                 }
             }
         }
         call.ops += walk_step_ops(looked);
         let next = match stepped {
             Ok(next) => next,
-            Err(error) => return walk::put_off(call, walk, error.into()),
+            Err(error) => return walk::suspend(call, walk, error.into()),
         };
         let Some(at) = next else { break };
         walk.cursor = at;
-        if call.is_spent() {
-            return walk::put_off(call, walk, State::Yield.into());
+        if call.is_slice_used() {
+            return walk::suspend(call, walk, SessionWait::Yield.into());
         }
     }
     call.int(call.session.sum);

@@ -4,13 +4,13 @@ use crate::memory::budget;
 use crate::memory::budget::Budget;
 use crate::memory::budget::Grant;
 use crate::push::mail::Subscriber;
-use crate::resp::error::Fault;
+use crate::resp::error::ErrorReply;
 use crate::visit::clock::Ticks;
 use protocol::sink::Sink;
 use std::sync::Arc;
 /// The state of a connection in addition to its requests.
 #[derive(Default)]
-pub(in crate::resp) struct Aside {
+pub(in crate::resp) struct PendingOutput {
     pub(in crate::resp) subscriber: Option<Subscriber>,
     /// A reply whose first `sent` bytes are in the output.
     pub(in crate::resp) long: Vec<u8>,
@@ -29,12 +29,12 @@ pub(in crate::resp) const LONG_REPLY_BYTES_MIN: usize = 4 << 10;
 pub(in crate::resp) struct LongReply {
     pub(in crate::resp) bytes: Vec<u8>,
     pub(in crate::resp) grant: Grant,
-    pub(in crate::resp) refused: Option<Fault>,
+    pub(in crate::resp) refused: Option<ErrorReply>,
 }
 
 impl LongReply {
     pub(in crate::resp) fn new(budget: &Arc<Budget>) -> Self {
-        Self { bytes: Vec::new(), grant: Grant::none(budget, budget::Kind::Replies), refused: None }
+        Self { bytes: Vec::new(), grant: Grant::none(budget, budget::MemoryUse::Replies), refused: None }
     }
 
     /// Makes room for `more` bytes. After a refusal, it always returns false.
@@ -46,9 +46,9 @@ impl LongReply {
         }
         let grown = need.max(capacity + capacity / 2).max(LONG_REPLY_BYTES_MIN);
         if need > LONG_REPLY_BYTES_MAX {
-            self.refused = Some(Fault::KeysTooLong);
+            self.refused = Some(ErrorReply::RepliesTooLong);
         } else if !self.grant.resize(grown as u64) {
-            self.refused = Some(Fault::ClientMemory);
+            self.refused = Some(ErrorReply::ClientMemory);
         }
         if self.refused.is_some() {
             self.bytes = Vec::new();

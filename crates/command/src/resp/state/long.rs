@@ -1,13 +1,13 @@
 //! A request that is partly consumed before the rest is received.
 
 use crate::lookup::large::LargeSet;
-use crate::resp::catalog::Entry;
+use crate::resp::catalog::CommandSpec;
 use segment::Expire;
 use segment::Put;
 use segment::PutMode;
 /// A request that is partly consumed.
 pub(in crate::resp) struct Long {
-    pub(in crate::resp) entry: &'static Entry,
+    pub(in crate::resp) entry: &'static CommandSpec,
     /// The number of arguments still to be received, without the value that is being received.
     pub(in crate::resp) left: u32,
     pub(in crate::resp) stage: LongStage,
@@ -16,7 +16,7 @@ pub(in crate::resp) struct Long {
 #[expect(clippy::large_enum_variant, reason = "it lies in a connection's slot; a box would be allocated")]
 pub(in crate::resp) enum LongStage {
     /// A value is being received.
-    Value { large: LargeSet, rule: Rule },
+    Value { large: LargeSet, rule: ValueEffect },
     /// Keys, or keys and values, are processed one after another.
     Each(Each),
     /// The next `bytes` bytes are discarded, and then the arguments that are left.
@@ -25,7 +25,7 @@ pub(in crate::resp) enum LongStage {
 
 /// The effect of a value that was received completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::resp) enum Rule {
+pub(in crate::resp) enum ValueEffect {
     /// `SET`: the words after the value determine it.
     Set,
     /// `SETEX` and `PSETEX`.
@@ -53,7 +53,7 @@ pub(in crate::resp) enum Each {
 }
 
 impl Each {
-    pub(in crate::resp) fn of(entry: &Entry) -> Option<Self> {
+    pub(in crate::resp) fn of(entry: &CommandSpec) -> Option<Self> {
         Some(match entry.name {
             "mget" => Self::Get,
             "del" | "unlink" => Self::Delete,
@@ -65,7 +65,7 @@ impl Each {
     }
 }
 
-impl Rule {
+impl ValueEffect {
     /// Returns the put for a value whose storing does not depend on the existing item.
     pub(in crate::resp) fn put(self) -> Put<'static> {
         match self {

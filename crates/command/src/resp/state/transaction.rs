@@ -1,8 +1,8 @@
 //! The state of a transaction: watched keys, queued commands, and the replies so far.
 
 use crate::config::Config;
-use crate::handover::CarriedTransaction;
-use crate::handover::CarriedWatch;
+use crate::handover::HandoverTransaction;
+use crate::handover::HandoverWatch;
 use crate::memory::budget;
 use crate::memory::budget::Budget;
 use crate::memory::budget::Grant;
@@ -13,9 +13,9 @@ use crate::visit::clock::Moment;
 use crate::visit::clock::Ticks;
 use crate::visit::out::LINE_ROOM;
 use crate::visit::out::OutBuffer;
-use crate::visit::out::Spot;
+use crate::visit::out::Position;
 use crate::visit::progress::OPS_A_BATCH;
-use crate::visit::progress::State;
+use crate::visit::progress::SessionWait;
 use protocol::resp::Args;
 use segment::Guard;
 use segment::Key;
@@ -50,7 +50,7 @@ pub(in crate::resp) enum Stage {
     /// Its requests are executed.
     Running,
     /// All requests are done; the replies are being sent to the client.
-    Telling,
+    Replying,
 }
 
 /// A watched key, and its version.
@@ -78,13 +78,13 @@ pub(in crate::resp) struct Current {
 pub(in crate::resp) struct Transaction {
     pub(in crate::resp) stage: Stage,
     /// True if a request was refused. Nothing will be executed then.
-    pub(in crate::resp) is_spoilt: bool,
+    pub(in crate::resp) is_aborted: bool,
     /// True for a command that has become a transaction of its own. Its reply is not wrapped in an array.
-    pub(in crate::resp) is_lone: bool,
+    pub(in crate::resp) is_single_command: bool,
     /// True for such a command that changes nothing.
     pub(in crate::resp) only_reads: bool,
     /// True if its replies exceeded the limit and were discarded.
-    pub(in crate::resp) is_cut: bool,
+    pub(in crate::resp) replies_dropped: bool,
     pub(in crate::resp) kind: Command,
     /// The requests, as they were received.
     pub(in crate::resp) queue: Vec<u8>,
@@ -107,7 +107,7 @@ pub(in crate::resp) struct Transaction {
     pub(in crate::resp) key_locks: KeyLocks,
     pub(in crate::resp) out: OutBuffer,
     /// Start of the reply to the current request among those of all.
-    pub(in crate::resp) answer_at: Spot,
+    pub(in crate::resp) answer_at: Position,
     /// The number of bytes of the first block of the replies that were sent.
     pub(in crate::resp) sent: usize,
     /// The replies that the client wants.
@@ -122,14 +122,14 @@ impl Transaction {
     pub(in crate::resp) fn new(key_locks: KeyLocks, budget: &Arc<Budget>) -> Self {
         Self {
             stage: Stage::Watching,
-            is_spoilt: false,
-            is_lone: false,
+            is_aborted: false,
+            is_single_command: false,
             only_reads: false,
-            is_cut: false,
+            replies_dropped: false,
             kind: KIND,
             queue: Vec::new(),
             commands: 0,
-            held: Grant::none(budget, budget::Kind::Queued),
+            held: Grant::none(budget, budget::MemoryUse::Queued),
             at: 0,
             current: None,
             namespaces: 0,
@@ -139,7 +139,7 @@ impl Transaction {
             compared: (0, 0),
             key_locks,
             out: OutBuffer::beside(budget),
-            answer_at: Spot::default(),
+            answer_at: Position::default(),
             sent: 0,
             answers: Answers::All,
             ready: Ticks(0),
@@ -149,10 +149,10 @@ impl Transaction {
 
     /// Resets the transaction: retains at most `bytes` in any buffer, and holds no client memory until it is used
     /// again.
-    pub(in crate::resp) fn forget(&mut self, bytes: usize, budget: &Arc<Budget>) {
+    pub(in crate::resp) fn reset(&mut self, bytes: usize, budget: &Arc<Budget>) {
         self.stage = Stage::Watching;
-        (self.is_spoilt, self.is_lone, self.is_cut, self.only_reads) = (false, false, false, false);
-        (self.commands, self.at, self.sent, self.answer_at) = (0, 0, 0, Spot::default());
+        (self.is_aborted, self.is_single_command, self.replies_dropped, self.only_reads) = (false, false, false, false);
+        (self.commands, self.at, self.sent, self.answer_at) = (0, 0, 0, Position::default());
         (self.kind, self.answers, self.namespaces) = (KIND, Answers::All, 0);
         self.queue.clear();
         self.queue.shrink_to(bytes);
@@ -160,7 +160,7 @@ impl Transaction {
         self.watched.shrink_to(bytes / size_of::<Watched>());
         self.watched_bytes.shrink_to(bytes);
         self.watched_hashes.shrink_to(bytes / size_of::<Watched>());
-        self.out.forget();
+        self.out.discard();
         if self.out.capacity() > bytes {
             self.out = OutBuffer::beside(budget);
         }
@@ -199,7 +199,7 @@ impl Transaction {
     /// Makes room for a short reply to each queued request. Returns false if client memory is used up.
     pub(in crate::resp) fn room_to_answer(&mut self) -> bool {
         let want = ANSWER_BYTES.max(self.commands as usize * SHORT_ANSWER_BYTES);
-        self.out.wake() && self.out.make_room(want)
+        self.out.renew_charge() && self.out.make_room(want)
     }
 
     /// Makes room for `more` bytes of requests and for a short reply, even if client memory is used up. For a command
@@ -214,14 +214,14 @@ impl Transaction {
     }
 
     /// Stores the part of the reply that is written so far.
-    pub(in crate::resp) fn keep_answer(&mut self, answer: &[u8]) {
+    pub(in crate::resp) fn store_reply(&mut self, answer: &[u8]) {
         self.out.force_room(answer.len());
         self.out.push(answer);
     }
 
     /// Returns the instant at which it began, and the number of bytes of its replies, while these are being sent.
     pub(in crate::resp) fn answer_held(&self) -> Option<(Ticks, u64)> {
-        (self.stage == Stage::Telling).then(|| (self.begun, self.out.held()))
+        (self.stage == Stage::Replying).then(|| (self.begun, self.out.held()))
     }
 
     pub(in crate::resp) fn unwatch(&mut self) {
@@ -241,16 +241,16 @@ impl Transaction {
     }
 
     /// Returns the transaction in the form in which it moves to another process. None of it is executed yet.
-    pub(in crate::resp) fn carried(&self) -> CarriedTransaction {
+    pub(in crate::resp) fn carried(&self) -> HandoverTransaction {
         debug_assert!(matches!(self.stage, Stage::Watching | Stage::Queueing), "{:?}", self.stage);
-        let watch = |(key, watched): (&[u8], &Watched)| CarriedWatch {
+        let watch = |(key, watched): (&[u8], &Watched)| HandoverWatch {
             namespace: watched.namespace,
             key: key.to_vec(),
             version: Some(watched.version),
         };
-        CarriedTransaction {
+        HandoverTransaction {
             is_queueing: self.stage == Stage::Queueing,
-            is_spoilt: self.is_spoilt,
+            is_spoilt: self.is_aborted,
             queue: self.queue.clone(),
             watched: self.watched().map(watch).collect(),
         }
@@ -276,14 +276,14 @@ impl Transaction {
         &mut self,
         guard: &mut Guard<'_>,
         ops: &mut usize,
-    ) -> Result<bool, State> {
+    ) -> Result<bool, SessionWait> {
         while let Some(watched) = self.watched.get(self.compared.0) {
             if *ops >= OPS_A_BATCH {
-                return Err(State::Yield);
+                return Err(SessionWait::Yield);
             }
             *ops += 1;
             let key = guard.key(watched.namespace, &self.watched_bytes[self.compared.1..watched.end]);
-            if guard.versions().version(&key).map_err(|_| State::Parked)? != watched.version {
+            if guard.versions().version(&key).map_err(|_| SessionWait::Parked)? != watched.version {
                 return Ok(true);
             }
             self.compared = (self.compared.0 + 1, watched.end);
@@ -296,13 +296,18 @@ impl Transaction {
     /// Starts the transaction over: no request is done, and its key lock set must be acquired.
     pub(in crate::resp) fn restart(&mut self) {
         (self.stage, self.at, self.current) = (Stage::Obtaining, 0, None);
-        self.answer_at = Spot::default();
-        self.out.forget();
+        self.answer_at = Position::default();
+        self.out.discard();
     }
 
     /// Stores one request as the whole transaction. Returns false if client memory is used up, unless the request has
     /// begun.
-    pub(in crate::resp) fn hold(&mut self, entry: &catalog::Entry, args: Args<'_>, is_begun: bool) -> bool {
+    pub(in crate::resp) fn set_single_request(
+        &mut self,
+        entry: &catalog::CommandSpec,
+        args: Args<'_>,
+        is_begun: bool,
+    ) -> bool {
         let name = entry.name;
         let head = format!("*{}\r\n${}\r\n{name}\r\n", args.len() + 1, name.len());
         let bytes = head.len() + args.wire_bytes();
@@ -313,7 +318,7 @@ impl Transaction {
         }
         self.queue.extend_from_slice(head.as_bytes());
         self.queue.extend_from_slice(args.wire());
-        (self.commands, self.is_lone, self.kind) = (1, true, entry.kind);
+        (self.commands, self.is_single_command, self.kind) = (1, true, entry.kind);
         self.only_reads = entry.has(catalog::Flag::ReadOnly);
         true
     }
@@ -322,7 +327,7 @@ impl Transaction {
 /// Ended transactions, for reuse.
 #[derive(Default)]
 #[expect(clippy::vec_box, reason = "a connection has its transaction in the same box")]
-pub struct Spares(pub(in crate::resp) Vec<Box<Transaction>>);
+pub struct RetiredTransactions(pub(in crate::resp) Vec<Box<Transaction>>);
 
 /// The maximum number of ended transactions that a worker retains, so that the next one allocates nothing.
 pub(in crate::resp) const SPARE_MAX: usize = 4;

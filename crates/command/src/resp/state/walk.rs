@@ -3,9 +3,9 @@
 use crate::memory::budget;
 use crate::memory::budget::Budget;
 use crate::memory::budget::Grant;
-use crate::resp::error::Fault;
+use crate::resp::error::ErrorReply;
 use crate::visit::out::HeadPlace;
-use record::Entry;
+use record::IndexPosting;
 use segment::Stride;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -24,24 +24,24 @@ pub(in crate::resp) struct Walk {
     pub(in crate::resp) left: u64,
     /// The hashes of the keys that the current step has found. A key that moves meanwhile may be found twice in one
     /// step.
-    pub(in crate::resp) met: HashSet<u64>,
+    pub(in crate::resp) found_hashes: HashSet<u64>,
     /// Results that are not in the reply yet.
     pub(in crate::resp) found: Vec<u8>,
     /// The number of keys in `found`, or in the whole reply.
     pub(in crate::resp) keys: u64,
     /// The number of examined keys.
-    pub(in crate::resp) looked: usize,
+    pub(in crate::resp) examined: usize,
     /// The number of counted steps.
     pub(in crate::resp) steps: usize,
     /// The start of the walk, if it goes round, and whether it has passed the end of all keys.
     pub(in crate::resp) start: u64,
-    pub(in crate::resp) round: bool,
+    pub(in crate::resp) has_wrapped: bool,
     /// The cursor to return, if the step is complete.
     pub(in crate::resp) ended: Option<u64>,
     /// Records that were found and are not in the reply yet.
-    pub(in crate::resp) records: Found,
+    pub(in crate::resp) records: FoundRecords,
     /// The progress of an index query.
-    pub(in crate::resp) query: Going,
+    pub(in crate::resp) query: QueryProgress,
     /// Its share of client memory.
     pub(in crate::resp) grant: Option<Grant>,
 }
@@ -54,7 +54,7 @@ impl Walk {
 
     /// Returns the number of bytes that it holds. A set of hashes is copied when it grows.
     pub(in crate::resp) fn held_bytes(&self) -> usize {
-        let met = self.met.capacity() * HASH_BYTES * 3 / 2;
+        let met = self.found_hashes.capacity() * HASH_BYTES * 3 / 2;
         met + self.found.capacity() + self.records.held_bytes() + self.query.held_bytes()
     }
 
@@ -64,7 +64,7 @@ impl Walk {
         if bytes <= FREE_BYTES && self.grant.is_none() {
             return true;
         }
-        self.grant.get_or_insert_with(|| Grant::none(budget, budget::Kind::Walks)).resize(bytes as u64)
+        self.grant.get_or_insert_with(|| Grant::none(budget, budget::MemoryUse::Walks)).resize(bytes as u64)
     }
 }
 
@@ -76,7 +76,7 @@ pub(in crate::resp) const FREE_BYTES: usize = 4 << 10;
 
 /// The results of a walk: encoded records, each with its position in the walk's order.
 #[derive(Default)]
-pub(in crate::resp) struct Found {
+pub(in crate::resp) struct FoundRecords {
     pub(in crate::resp) bytes: Vec<u8>,
     /// The position of each record, and its range in `bytes`.
     pub(in crate::resp) records: Vec<(u64, std::ops::Range<usize>)>,
@@ -84,14 +84,14 @@ pub(in crate::resp) struct Found {
     pub(in crate::resp) looked: usize,
     /// The number of examined records of the set.
     pub(in crate::resp) of_set: usize,
-    pub(in crate::resp) fault: Option<Fault>,
+    pub(in crate::resp) fault: Option<ErrorReply>,
     /// The key of a large record with a missing part.
     pub(in crate::resp) broken: Option<Vec<u8>>,
     /// The number of records of the earlier steps.
     pub(in crate::resp) before: usize,
 }
 
-impl Found {
+impl FoundRecords {
     /// Returns the number of bytes that it holds.
     pub(in crate::resp) fn held_bytes(&self) -> usize {
         self.bytes.capacity() + self.records.capacity() * size_of::<(u32, std::ops::Range<usize>)>()
@@ -100,25 +100,25 @@ impl Found {
 
 /// The progress of an index query.
 #[derive(Default)]
-pub(in crate::resp) struct Going {
+pub(in crate::resp) struct QueryProgress {
     /// Entries to examine, and the number of those that were examined.
-    pub(in crate::resp) entries: Vec<Entry>,
+    pub(in crate::resp) entries: Vec<IndexPosting>,
     pub(in crate::resp) at: usize,
     /// Number of entries without a record.
     pub(in crate::resp) swept: usize,
     pub(in crate::resp) fills: usize,
     /// The last examined entry.
-    pub(in crate::resp) last: Option<Entry>,
+    pub(in crate::resp) last: Option<IndexPosting>,
     /// The hashes of the keys in the reply, and the bytes of the reply.
     pub(in crate::resp) replied: HashSet<u64>,
     pub(in crate::resp) bytes: Vec<u8>,
     pub(in crate::resp) is_whole: bool,
 }
 
-impl Going {
+impl QueryProgress {
     /// Returns the number of bytes that it holds.
     pub(in crate::resp) fn held_bytes(&self) -> usize {
-        self.entries.capacity() * size_of::<Entry>()
+        self.entries.capacity() * size_of::<IndexPosting>()
             + 2 * self.replied.capacity() * size_of::<u64>()
             + self.bytes.capacity()
     }
@@ -134,8 +134,8 @@ pub(in crate::resp) struct Reading {
 
 impl Reading {
     /// Allows the value to change between visits.
-    pub(in crate::resp) fn goes_on_with_any(&mut self) {
-        self.identity = Some(NOTHING);
+    pub(in crate::resp) fn allow_changes(&mut self) {
+        self.identity = Some(MISSING);
     }
 
     /// Returns true if nothing was read yet.
@@ -145,9 +145,9 @@ impl Reading {
 
     /// Returns true if the value existed.
     pub(in crate::resp) fn was_there(&self) -> bool {
-        self.identity.is_some_and(|identity| identity != NOTHING)
+        self.identity.is_some_and(|identity| identity != MISSING)
     }
 }
 
 /// The identity of a missing value.
-pub(in crate::resp) const NOTHING: (u64, u32, u64) = (0, 0, 0);
+pub(in crate::resp) const MISSING: (u64, u32, u64) = (0, 0, 0);

@@ -88,7 +88,7 @@ fn without_flags_it_is_what_memcached_is() {
     assert!(process.user.is_none() && process.pid_file.is_none() && !process.daemon && !process.core_files);
     let one = Host { cpus: vec![0], ..host() };
     match translate(Vec::new(), &one) {
-        Ok(CommandLine::Serve(translation)) => assert_eq!(translation.settings.workers.said(), Some(1)),
+        Ok(CommandLine::Serve(translation)) => assert_eq!(translation.settings.workers.explicit(), Some(1)),
         other => panic!("{other:?}"),
     }
 }

@@ -1,8 +1,8 @@
 //! Decodes responses: reply lines and pieces of values, however the stream was cut.
 
-use super::expect::{Expect, Place};
+use super::expect::{Expect, ReplyPosition};
 use super::garbage::Garbage;
-use super::reply::{self, Parsed, Reply, plain_value};
+use super::reply::{self, ParsedReply, Reply, plain_value};
 
 /// Decodes the response to one request. Its state is the request's [`Expect`] and the rest of the current value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,12 +76,12 @@ impl Decoder {
     #[inline]
     fn line<'b>(&mut self, buf: &'b [u8]) -> Result<Option<Step<'b>>, Garbage> {
         let (reply, consumed) = match reply::reply(buf) {
-            Parsed::Reply { reply, consumed } => (reply, consumed),
-            Parsed::Incomplete => return Ok(None),
-            Parsed::Garbage(garbage) => return Err(garbage),
+            ParsedReply::Reply { reply, consumed } => (reply, consumed),
+            ParsedReply::Incomplete => return Ok(None),
+            ParsedReply::Garbage(garbage) => return Err(garbage),
         };
         let place = self.expect.place(&reply);
-        if place == Place::Foreign {
+        if place == ReplyPosition::Foreign {
             return Err(Garbage::Unexpected);
         }
         self.rest = match reply {
@@ -90,7 +90,7 @@ impl Decoder {
             }
             _ => 0,
         };
-        Ok(Some(Step { event: Event::Reply(reply), consumed, last: place == Place::Last && self.rest == 0 }))
+        Ok(Some(Step { event: Event::Reply(reply), consumed, last: place == ReplyPosition::Last && self.rest == 0 }))
     }
 
     #[inline]

@@ -54,7 +54,7 @@ pub enum Expect {
 
 /// The position of a reply in a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ReplyPosition {
     /// More replies follow.
     Before,
     /// The response ends with this reply, or with the value after it.
@@ -88,8 +88,8 @@ impl Expect {
 
     /// Returns the position of `reply` in the response.
     #[inline]
-    pub fn place(self, reply: &Reply<'_>) -> Place {
-        use Place::{Before, Foreign, Last};
+    pub fn place(self, reply: &Reply<'_>) -> ReplyPosition {
+        use ReplyPosition::{Before, Foreign, Last};
         let one_of = |fits: bool| if fits { Last } else { Foreign };
         match (self, reply) {
             (Self::Values, Reply::Value(_)) => Before,

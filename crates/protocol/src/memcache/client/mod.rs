@@ -32,10 +32,10 @@ pub use encode::{
     arith, authenticate, cache_memlimit, delete, flush_all, gat, gats, get, metadump, mgdump, multi_get, multi_gets,
     quit, set, stats, store, touch, value, verbosity, version,
 };
-pub use expect::{Expect, Place};
+pub use expect::{Expect, ReplyPosition};
 pub use garbage::Garbage;
 pub use meta::{MetaRequest, is_text_key, meta_noop};
-pub use reply::{MetaCode, MetaFlags, Parsed, REPLY_LINE_BYTES_MAX, Reply, ServerError, ValueHeader, reply};
+pub use reply::{MetaCode, MetaFlags, ParsedReply, REPLY_LINE_BYTES_MAX, Reply, ServerError, ValueHeader, reply};
 
 #[cfg(test)]
 mod tests;

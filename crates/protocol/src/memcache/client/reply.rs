@@ -14,7 +14,7 @@ pub const REPLY_LINE_BYTES_MAX: usize = 4096;
 
 /// The result of decoding the start of a receive buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parsed<'b> {
+pub enum ParsedReply<'b> {
     /// The line is not complete yet.
     Incomplete,
     /// A reply line. If it announces a value, the value follows after `consumed`.
@@ -188,9 +188,9 @@ impl<'b> ServerError<'b> {
 
 /// Decodes the reply line at the start of `buf`.
 #[inline]
-pub fn reply(buf: &[u8]) -> Parsed<'_> {
+pub fn reply(buf: &[u8]) -> ParsedReply<'_> {
     match plain(buf) {
-        Some((reply, consumed)) => Parsed::Reply { reply, consumed },
+        Some((reply, consumed)) => ParsedReply::Reply { reply, consumed },
         None => reply_line(buf),
     }
 }
@@ -283,23 +283,23 @@ fn plain_flags(text: &[u8]) -> Option<(MetaFlags<'_>, usize)> {
     Some((MetaFlags { words: Words::new(flags) }, at + 2))
 }
 
-pub(super) fn reply_line(buf: &[u8]) -> Parsed<'_> {
+pub(super) fn reply_line(buf: &[u8]) -> ParsedReply<'_> {
     let window = &buf[..buf.len().min(REPLY_LINE_BYTES_MAX)];
     let Some(at) = memchr(b'\n', window) else {
         return match window.len() {
-            REPLY_LINE_BYTES_MAX => Parsed::Garbage(Garbage::LineTooLong),
-            _ => Parsed::Incomplete,
+            REPLY_LINE_BYTES_MAX => ParsedReply::Garbage(Garbage::LineTooLong),
+            _ => ParsedReply::Incomplete,
         };
     };
     // Lines of a metadump end in `\n` without `\r`.
     let text = match window[..at].strip_suffix(b"\r") {
         Some(text) => text,
         None if window.starts_with(b"key=") => &window[..at],
-        None => return Parsed::Garbage(Garbage::BareNewline),
+        None => return ParsedReply::Garbage(Garbage::BareNewline),
     };
     match line(text) {
-        Ok(reply) => Parsed::Reply { reply, consumed: at + 1 },
-        Err(garbage) => Parsed::Garbage(garbage),
+        Ok(reply) => ParsedReply::Reply { reply, consumed: at + 1 },
+        Err(garbage) => ParsedReply::Garbage(garbage),
     }
 }
 

@@ -276,14 +276,14 @@ fn each_reply_fits_the_answers_it_belongs_to_and_no_other() {
         ),
     ];
     for (bytes, before, last) in table {
-        let Parsed::Reply { reply, consumed } = reply(bytes) else { panic!("{}", String::from_utf8_lossy(bytes)) };
+        let ParsedReply::Reply { reply, consumed } = reply(bytes) else { panic!("{}", String::from_utf8_lossy(bytes)) };
         assert_eq!(consumed, bytes.len());
         for (number, expect) in Expect::ALL.into_iter().enumerate() {
             assert_eq!((expect as usize, Expect::from_number(number as u8)), (number, Some(expect)));
             let place = match () {
-                () if before.contains(&expect) => Place::Before,
-                () if last.contains(&expect) => Place::Last,
-                () => Place::Foreign,
+                () if before.contains(&expect) => ReplyPosition::Before,
+                () if last.contains(&expect) => ReplyPosition::Last,
+                () => ReplyPosition::Foreign,
             };
             assert_eq!(expect.place(&reply), place, "{expect:?} {reply:?}");
         }
@@ -319,7 +319,7 @@ fn a_dumped_key_of_any_bytes_comes_back() {
         let text = encoded(|out| memcache::reply::uri_encoded(out, &key));
         assert_eq!(uri_decoded(&text, &mut [0; KEY_BYTES_MAX]), Some(key.as_slice()));
         let line = encoded(|out| memcache::reply::mgdump(out, &key));
-        let Parsed::Reply { reply: Reply::Mgdump(dumped), .. } = reply(&line) else { panic!() };
+        let ParsedReply::Reply { reply: Reply::Mgdump(dumped), .. } = reply(&line) else { panic!() };
         assert_eq!(dumped.bytes(&mut KeyScratch::default()), key);
     }
     let mut room = [0; KEY_BYTES_MAX];
@@ -330,7 +330,8 @@ fn a_dumped_key_of_any_bytes_comes_back() {
 
 #[test]
 fn the_flags_of_a_meta_reply_are_found_by_letter() {
-    let Parsed::Reply { reply: Reply::MetaValue { len: 5, flags }, .. } = reply(b"VA 5 f30 Oab W t-1 c9\r\n") else {
+    let ParsedReply::Reply { reply: Reply::MetaValue { len: 5, flags }, .. } = reply(b"VA 5 f30 Oab W t-1 c9\r\n")
+    else {
         panic!()
     };
     assert_eq!(

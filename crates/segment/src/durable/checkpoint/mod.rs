@@ -66,7 +66,7 @@ use base::clock::UnixMillis;
 
 use crate::core::store::Store;
 use crate::heap::segments::SegmentId;
-use crate::layout::header::State;
+use crate::layout::header::SegmentState;
 use crate::locks::undo_log::RECORDS_MAX;
 use record::Record;
 
@@ -141,7 +141,7 @@ impl Checkpointer {
         let segments = &self.store.segments;
         let is_open = |id: u32| {
             let header = segments.header(SegmentId(id));
-            header.state() == State::Open && header.sequence() < before
+            header.state() == SegmentState::Open && header.sequence() < before
         };
         !(0..segments.high_water() as u32).any(is_open)
     }
@@ -195,7 +195,7 @@ fn make_checkpoint(store: &Store, PendingCheckpoint { before, at }: PendingCheck
 fn sealed_sequence(store: &Store, id: SegmentId, before: u64) -> u64 {
     let header = store.segments.header(id);
     // Reads the state first: a sealed segment is complete. A segment that was reopened meanwhile has a later sequence.
-    let is_sealed = matches!(header.state(), State::Sealed | State::Draining);
+    let is_sealed = matches!(header.state(), SegmentState::Sealed | SegmentState::Draining);
     let sequence = header.sequence();
     let since = store.kept.unsynced_before.load(Acquire);
     if is_sealed && (since..before).contains(&sequence) { sequence } else { 0 }

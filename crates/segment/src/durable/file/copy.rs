@@ -20,7 +20,7 @@ use crate::core::store::Store;
 use crate::items::walk::Stride;
 use crate::items::write::replace::{Attempts, Loaded, Parts, Replaced, Replacement};
 use crate::layout::key::{Key, Namespace};
-use crate::layout::parts_head::{Head, KIND_IN_PARTS};
+use crate::layout::parts_head::{KIND_IN_PARTS, PartsHead};
 use crate::values::parts::{each_part, part_bytes};
 
 /// The result of a copy, by item counts.
@@ -167,7 +167,7 @@ fn whole(guard: &Guard<'_>, key: &Key<'_>, item: &Item<'_>) -> Option<Whole> {
     whole.bytes.extend(bytes);
     if kind & KIND_IN_PARTS != 0 {
         let value = [&[kind][..], bytes].concat();
-        let head = Head::of(&value)?;
+        let head = PartsHead::of(&value)?;
         let mut numbers = Vec::new();
         let all = each_part(guard.store, key.namespace, head, &mut |number| {
             numbers.push(number);

@@ -19,8 +19,8 @@ use crate::heap::config::StoreConfig;
 use crate::heap::segments::{SegmentId, Segments};
 use crate::index::Index;
 use crate::index::repair;
-use crate::layout::header::{STATES, State};
-use crate::layout::item::{DEAD, Kind, Layout};
+use crate::layout::header::{STATES, SegmentState};
+use crate::layout::item::{DEAD, ItemKind, Layout};
 use crate::layout::key::{Hasher, Namespace};
 use crate::layout::raw::{Array, Word64};
 use crate::layout::slot::Slot;
@@ -235,7 +235,7 @@ impl Inspected {
             self.stats.segments[header.state() as usize] += 1;
             if holds_items(header.state()) {
                 let (items, written) = (u64::from(header.live_items()), u64::from(header.written.load(Acquire)));
-                let used = if header.state() == State::Open { written } else { self.block.segment_bytes };
+                let used = if header.state() == SegmentState::Open { written } else { self.block.segment_bytes };
                 self.stats.items += items;
                 self.stats.items_by_namespace[usize::from(header.namespace())] += items;
                 self.stats.item_bytes += used.saturating_sub(u64::from(header.dead_bytes()));
@@ -254,7 +254,7 @@ impl Inspected {
         let (bytes, namespace) =
             (layout.key(&self.segments.heap, address), self.segments.header_of(address).namespace());
         match layout.kind() {
-            Kind::Piece => self.hasher.piece(namespace, bytes).hash,
+            ItemKind::Piece => self.hasher.piece(namespace, bytes).hash,
             _ => self.hasher.key(Namespace(namespace), bytes).hash,
         }
     }
@@ -359,8 +359,8 @@ impl FileCheck {
     }
 }
 
-fn holds_items(state: State) -> bool {
-    matches!(state, State::Open | State::Sealed | State::Draining)
+fn holds_items(state: SegmentState) -> bool {
+    matches!(state, SegmentState::Open | SegmentState::Sealed | SegmentState::Draining)
 }
 
 /// Reads the facts that a memory file holds about itself: its superblock, its words, and 128 bytes for each segment.

@@ -20,7 +20,7 @@ use crate::core::counters::Counters;
 use crate::core::lookup::{hash_at, item_of};
 use crate::core::store::Store;
 use crate::index::Hash;
-use crate::layout::item::Kind;
+use crate::layout::item::ItemKind;
 use crate::layout::slot::Slot;
 use crate::tier::flash_slots::{dies_on_flash, flash_found, tier};
 use crate::tier::{FlashAddress, Shown, TierFind};
@@ -84,5 +84,5 @@ fn enter_on_flash(store: &Store, counters: &Counters, hash: Hash, at: FlashAddre
 /// Returns `Some` if the item in memory that a slot names has a key with this hash.
 fn is_of_hash(store: &Store, slot: Slot, hash: Hash) -> Option<()> {
     let (namespace, address, layout) = item_of(store, slot)?;
-    (!layout.is(Kind::Piece) && hash_at(store, namespace, address, &layout) == hash).then_some(())
+    (!layout.is(ItemKind::Piece) && hash_at(store, namespace, address, &layout) == hash).then_some(())
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use base::clock::UnixMillis;
 
-use super::{Entry, HAS_HEADS, Hand, LaterHead};
+use super::{HAS_HEADS, Hand, LaterHead, RebuildEntry};
 use crate::core::counters::Counters;
 use crate::core::lookup::{find_locked, item_in, key_at};
 use crate::core::store::{Store, background_counters};
@@ -21,7 +21,7 @@ use crate::layout::slot::Slot;
 /// slots of older versions. They get their own slots in the second round, with the other heads.
 pub(crate) fn find_latest(store: &Store, now: UnixMillis) -> HashMap<u64, Vec<LaterHead>> {
     let (Some(rebuild), counters) = (&store.rebuild, background_counters(store)) else { return HashMap::new() };
-    let sequence = |entry: &Entry| store.segments.header(entry.id).sequence();
+    let sequence = |entry: &RebuildEntry| store.segments.header(entry.id).sequence();
     let count = rebuild.entries.partition_point(|entry| sequence(entry) >= rebuild.since);
     let mut hand = Hand { never_waits: true, ..Hand::default() };
     // The newest segments come first, and no other thread takes any.

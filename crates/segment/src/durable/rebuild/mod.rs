@@ -37,7 +37,7 @@ pub(crate) mod state;
 
 pub(crate) use flash::ITEMS_PER_LOOK;
 pub use state::RebuildProgress;
-use state::{Entry, HAS_HEADS, LaterHead, ROUND_FLASH, ROUND_HEADS, ROUND_ITEMS, WAITING, WHOLE};
+use state::{HAS_HEADS, LaterHead, ROUND_FLASH, ROUND_HEADS, ROUND_ITEMS, RebuildEntry, WAITING, WHOLE};
 pub(crate) use state::{Rebuild, Undone};
 
 use std::sync::Arc;
@@ -62,7 +62,7 @@ use crate::items::unpublished::kill;
 use crate::items::unpublished::mark_dead;
 use crate::items::unpublished::orphan_at;
 use crate::layout::header::SegmentHeader;
-use crate::layout::item::{CAS_FIELD, CAS_TAKEN, DEAD, EXPIRY, Kind, Layout, META};
+use crate::layout::item::{CAS_FIELD, CAS_TAKEN, DEAD, EXPIRY, ItemKind, Layout, META};
 use crate::layout::slot::Slot;
 use crate::tier::flash_slots::tier;
 use crate::values::deferred_free::free_deferred;
@@ -187,11 +187,11 @@ impl Hand {
             let hash = hash_at(store, header.namespace(), address, &layout);
             let may_hide = is_head || header.sequence() >= rebuild.since;
             let ended = !may_hide && has_ended(store, address, &layout, now);
-            if ended || rebuild.is_undone(hash, address, layout.is(Kind::Piece), header) {
+            if ended || rebuild.is_undone(hash, address, layout.is(ItemKind::Piece), header) {
                 mark_dead(store, address);
                 continue;
             }
-            if let Some(later) = rebuild.later_than(hash, address, layout.is(Kind::Piece), header) {
+            if let Some(later) = rebuild.later_than(hash, address, layout.is(ItemKind::Piece), header) {
                 mark_dead(store, address);
                 free_unless(store, counters, orphan_at(store, address, &layout), later.object);
                 continue;
@@ -213,7 +213,7 @@ impl Hand {
             match enter_found(store, counters, candidate, !self.never_waits) {
                 Some(true) => {
                     entered.items += 1;
-                    entered.hidden += u32::from(candidate.layout.is(Kind::Piece));
+                    entered.hidden += u32::from(candidate.layout.is(ItemKind::Piece));
                     entered.bytes += candidate.layout.size as u32;
                 }
                 Some(false) => {}
@@ -354,7 +354,7 @@ fn enter_new(
 /// Requests growth of the index, and returns whether there are segments for it, or will be.
 fn index_will_grow(store: &Store) -> bool {
     let keep = store.memory.free_reserve() + store.spaces.reserved();
-    let may_go = |entry: &Entry| {
+    let may_go = |entry: &RebuildEntry| {
         let namespace = store.segments.header(entry.id).namespace();
         entry.state.load(Relaxed) == WAITING && !store.spaces.keeps(namespace)
     };

@@ -24,7 +24,7 @@ pub(super) const DONE: u32 = 3;
 
 /// One segment to be walked.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct RebuildEntry {
     pub(super) id: SegmentId,
     /// The segment's sequence when the file was opened.
     pub(super) sequence: u64,
@@ -53,7 +53,7 @@ pub(crate) struct LaterHead {
 #[derive(Debug)]
 pub(crate) struct Rebuild {
     pub(super) round: Word32,
-    pub(super) entries: Box<[Entry]>,
+    pub(super) entries: Box<[RebuildEntry]>,
     /// The entries in the order in which they are given up.
     pub(super) cheapest: Box<[u32]>,
     /// The position in that order before which no entry was seen waiting.
@@ -112,9 +112,9 @@ impl Rebuild {
         cheapest.sort_unstable_by_key(|at| (ids[*at as usize].1, std::cmp::Reverse(*at)));
         let entry = |(id, _)| {
             let sequence = segments.header(id).sequence();
-            Entry { id, sequence, state: Word32::new(WAITING) }
+            RebuildEntry { id, sequence, state: Word32::new(WAITING) }
         };
-        let entries: Box<[Entry]> = ids.into_iter().map(entry).collect();
+        let entries: Box<[RebuildEntry]> = ids.into_iter().map(entry).collect();
         Self {
             cheapest,
             cheapest_from: AtomicUsize::new(0),
@@ -227,12 +227,12 @@ impl Rebuild {
         if sequence >= reopened_at {
             return true;
         }
-        let is_walked = |entry: &Entry| matches!(entry.state.load(Acquire), DONE | HAS_HEADS);
+        let is_walked = |entry: &RebuildEntry| matches!(entry.state.load(Acquire), DONE | HAS_HEADS);
         let mut walked = self.walked.load(Relaxed);
         walked += self.entries[walked..].iter().take_while(|entry| is_walked(entry)).count();
         self.walked.store(walked, Relaxed);
         let at = self.entries.partition_point(|entry| entry.sequence > sequence);
-        let is_done = |entry: &Entry| entry.sequence == sequence && entry.state.load(Acquire) == DONE;
+        let is_done = |entry: &RebuildEntry| entry.sequence == sequence && entry.state.load(Acquire) == DONE;
         sequence < self.since && at < walked && self.entries.get(at).is_some_and(is_done)
     }
 
@@ -246,8 +246,8 @@ impl Rebuild {
         if self.round.load(Acquire) != ROUND_ITEMS {
             return None;
         }
-        let waits = |entry: &&Entry| entry.state.load(Relaxed) == WAITING && may(segments.header(entry.id));
-        let taken = |entry: &&Entry| entry.state.compare_exchange(WAITING, DONE, AcqRel).is_ok();
+        let waits = |entry: &&RebuildEntry| entry.state.load(Relaxed) == WAITING && may(segments.header(entry.id));
+        let taken = |entry: &&RebuildEntry| entry.state.compare_exchange(WAITING, DONE, AcqRel).is_ok();
         let in_order = |from: usize| self.cheapest[from..].iter().map(|at| &self.entries[*at as usize]);
         let mut from = self.cheapest_from.load(Relaxed);
         from += in_order(from).take_while(|entry| entry.state.load(Relaxed) != WAITING).count();

@@ -14,7 +14,7 @@ use super::Reopened;
 use crate::core::store::Store;
 use crate::durable::file::{FileFault, IndexPlace};
 use crate::heap::segments::SegmentId;
-use crate::layout::header::{SegmentHeader, State};
+use crate::layout::header::{SegmentHeader, SegmentState};
 
 /// Discards all segments that the last checkpoint does not include, if the machine lost power.
 pub(crate) fn believe_checkpoint(store: &Store, report: &mut Reopened) -> Result<(), FileFault> {
@@ -28,7 +28,7 @@ pub(crate) fn believe_checkpoint(store: &Store, report: &mut Reopened) -> Result
     for (at, recorded) in record.sequences.iter().enumerate() {
         let id = SegmentId(at as u32);
         let header = store.segments.header(id);
-        let is_decommitted = header.has_state() && header.state() == State::Decommitted && *recorded == 0;
+        let is_decommitted = header.has_state() && header.state() == SegmentState::Decommitted && *recorded == 0;
         if !is_of_checkpoint(store, header, *recorded) && !is_decommitted && !is_untouched(header) {
             report.segments_emptied += u64::from(*recorded != 0);
             header.empty();
@@ -56,7 +56,7 @@ pub(crate) fn look_at_all_once(store: &Store) {
     }
     for id in (0..store.geometry.segments_max as u32).map(SegmentId) {
         let header = store.segments.header(id);
-        if header.has_state() && matches!(header.state(), State::Sealed | State::Draining) {
+        if header.has_state() && matches!(header.state(), SegmentState::Sealed | SegmentState::Draining) {
             header.walk_again();
         }
     }

@@ -21,8 +21,8 @@ use crate::durable::reopen::lost::believe_checkpoint;
 use crate::durable::reopen::segments::check_headers;
 use crate::durable::reopen::undo::{is_kept, walk_again, write_back};
 use crate::heap::segments::SegmentId;
-use crate::layout::header::State;
-use crate::layout::item::{DEAD, Kind};
+use crate::layout::header::SegmentState;
+use crate::layout::item::{DEAD, ItemKind};
 use crate::layout::key::Namespace;
 use crate::locks::undo_log::{Record, slot_of};
 
@@ -41,7 +41,7 @@ pub(crate) fn reopen_without_index(store: &Store) -> Result<(Reopened, Rebuild),
     let mut ids = Vec::new();
     for id in (0..store.segments.high_water() as u32).map(SegmentId) {
         let header = store.segments.header(id);
-        if header.state() == State::Sealed {
+        if header.state() == SegmentState::Sealed {
             store.spaces.takes(header.namespace());
             ids.push((id, live.get(id.0 as usize).copied().unwrap_or(0)));
         }
@@ -73,14 +73,14 @@ fn live_bytes_of_before(store: &Store) -> Vec<u32> {
 fn reopen_scattered(store: &Store, id: SegmentId, report: &mut Reopened) {
     let header = store.segments.header(id);
     report.segments_open += u64::from(header.was_written_to());
-    if matches!(header.state(), State::Open | State::Sealed | State::Draining) {
+    if matches!(header.state(), SegmentState::Open | SegmentState::Sealed | SegmentState::Draining) {
         report.items += u64::from(header.live_items());
         header.reopen_unknown(store.segments.segment_bytes());
     }
     header.reopen();
-    if header.state() == State::Sealed && header.sequence() < store.flushed_before(header.namespace()) {
-        header.go(State::Draining);
-        header.go(State::Quarantine);
+    if header.state() == SegmentState::Sealed && header.sequence() < store.flushed_before(header.namespace()) {
+        header.go(SegmentState::Draining);
+        header.go(SegmentState::Quarantine);
         header.free();
     }
 }
@@ -116,7 +116,7 @@ fn undo_at(store: &Store, record: &Record, restore: bool) -> Option<Option<usize
     let header = store.segments.named(before).filter(|_| is_kept(store, before))?;
     let layout = item_in(store, header, address)?;
     let is_its = header.namespace() == record.namespace
-        && layout.is(Kind::Piece) == record.piece
+        && layout.is(ItemKind::Piece) == record.piece
         && hash_at(store, record.namespace, address, &layout).0 == record.hash;
     if !is_its {
         return None;

@@ -7,8 +7,8 @@ use crate::core::lookup::{hash_at, item_in};
 use crate::core::store::{Store, background_counters};
 use crate::durable::file::FileFault;
 use crate::heap::segments::SegmentId;
-use crate::layout::header::State;
-use crate::layout::item::{DEAD, Kind, Layout};
+use crate::layout::header::SegmentState;
+use crate::layout::item::{DEAD, ItemKind, Layout};
 
 /// Brings every segment into a state in which no thread works on it.
 pub(crate) fn repair_segments(store: &Store, report: &mut Reopened) -> Result<(), FileFault> {
@@ -53,7 +53,7 @@ fn walk(store: &Store, id: SegmentId) -> Result<(u32, u32, usize), FileFault> {
         if named {
             let _ = heap.word32(address).fetch_and(!DEAD, AcqRel);
             items += 1;
-            hidden += u32::from(layout.is(Kind::Piece));
+            hidden += u32::from(layout.is(ItemKind::Piece));
             bytes += layout.size;
         } else {
             let _ = heap.word32(address).fetch_or(DEAD, AcqRel);
@@ -74,7 +74,7 @@ pub(crate) fn recount(store: &Store, report: &mut Reopened) {
     let counters = background_counters(store);
     for id in (0..store.segments.high_water() as u32).map(SegmentId) {
         let header = store.segments.header(id);
-        if header.state() == State::Sealed {
+        if header.state() == SegmentState::Sealed {
             let items = u64::from(header.live_items());
             let bytes = store.segments.segment_bytes() as u64 - u64::from(header.dead_bytes());
             let hidden = items.saturating_sub(header.live_keys().into());

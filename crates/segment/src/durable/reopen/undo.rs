@@ -7,7 +7,7 @@ use crate::core::lookup::{item_in, item_of_hash};
 use crate::core::store::Store;
 use crate::heap::segments::SegmentId;
 use crate::index::Hash;
-use crate::layout::header::State;
+use crate::layout::header::SegmentState;
 use crate::layout::item::{CAS_FIELD, EXPIRY, Layout, META, NUM};
 use crate::layout::key::Namespace;
 use crate::layout::slot::Slot;
@@ -81,7 +81,10 @@ pub(crate) fn write_back(store: &Store, address: usize, record: &Record) {
 pub(crate) fn is_kept(store: &Store, slot: Slot) -> bool {
     let Some(header) = store.segments.named(slot) else { return false };
     header.has_state()
-        && matches!(header.state(), State::Open | State::Sealed | State::Draining | State::Quarantine)
+        && matches!(
+            header.state(),
+            SegmentState::Open | SegmentState::Sealed | SegmentState::Draining | SegmentState::Quarantine
+        )
         && item_in(store, header, slot.address()).is_some()
 }
 

@@ -10,7 +10,7 @@ use crate::items::write::put::{Expect, decimal};
 use crate::items::write::replace::AddOutcome;
 use crate::items::write::rewrite::{Rewrite, TokenRule, written_expire};
 use crate::items::write::store_number;
-use crate::layout::item::{CAS_FIELD, CAS_TAKEN, Kind, NUM};
+use crate::layout::item::{CAS_FIELD, CAS_TAKEN, ItemKind, NUM};
 use crate::layout::key::Key;
 
 /// The longest text that is read as a number, in bytes: the digits of 2^64 - 1.
@@ -56,7 +56,7 @@ fn try_arith(guard: &mut Guard<'_>, key: &Key<'_>, arith: &Arith) -> Result<Opti
     }
     let number = if seen.layout.has(NUM) {
         Some(snap.number)
-    } else if seen.layout.kind() == Kind::Plain {
+    } else if seen.layout.kind() == ItemKind::Plain {
         parse_number(seen.layout.value(&guard.store.segments.heap, seen.address))
     } else {
         None
@@ -112,8 +112,12 @@ fn vivify_number(guard: &mut Guard<'_>, key: &Key<'_>, arith: &Arith) -> Result<
     }
     let (value, expire) = arith.vivify.unwrap_or((0, Expire::Never));
     guard.sizes().check_size(key, DIGITS_MAX)?;
-    let plan =
-        Plan { expire, token: arith.token, taken: arith.want_token, ..Plan::bare(Kind::Plain, Content::Number(value)) };
+    let plan = Plan {
+        expire,
+        token: arith.token,
+        taken: arith.want_token,
+        ..Plan::bare(ItemKind::Plain, Content::Number(value))
+    };
     let done = guard.commits().commit(key, &plan, Some(Expect::there(None)))?;
     Ok(done.map(|token| outcome(arith, value, token, written_expire(guard, key, expire))))
 }
@@ -141,9 +145,9 @@ fn try_add(guard: &mut Guard<'_>, key: &Key<'_>, delta: i64) -> Result<Option<Ad
     let Some((seen, snap)) = guard.items().snap(key)? else { return first_number(guard, key, delta) };
     let present = if seen.layout.has(NUM) {
         i64::try_from(snap.number).ok()
-    } else if seen.layout.kind() == Kind::Plain {
+    } else if seen.layout.kind() == ItemKind::Plain {
         base::decimal::parse_signed(seen.layout.value(&guard.store.segments.heap, seen.address))
-    } else if seen.layout.is(Kind::Typed) {
+    } else if seen.layout.is(ItemKind::Typed) {
         return Ok(Some(AddOutcome::WrongType));
     } else {
         None
@@ -184,7 +188,7 @@ fn count_in_place(guard: &mut Guard<'_>, key: &Key<'_>, delta: i64) -> Result<Op
 fn first_number(guard: &mut Guard<'_>, key: &Key<'_>, delta: i64) -> Result<Option<AddOutcome>, OpError> {
     let mut text = Text::default();
     guard.sizes().check_size(key, text.0.len() as u64)?;
-    let plan = Plan::bare(Kind::Plain, text.content(delta));
+    let plan = Plan::bare(ItemKind::Plain, text.content(delta));
     Ok(guard.commits().commit(key, &plan, Some(Expect::there(None)))?.map(|_| AddOutcome::Number(delta)))
 }
 

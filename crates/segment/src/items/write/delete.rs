@@ -16,7 +16,7 @@ use crate::items::unpublished::{Content, Plan, kill, note_ended, unname};
 use crate::items::write::put::Expect;
 use crate::items::write::rewrite::{Rewrite, TokenRule, copy_plan};
 use crate::items::write::{begin_in_place, end_in_place};
-use crate::layout::item::{CAS_FIELD, CAS_TAKEN, Kind, META, META_STALE, META_WON};
+use crate::layout::item::{CAS_FIELD, CAS_TAKEN, ItemKind, META, META_STALE, META_WON};
 use crate::layout::key::{Key, Namespace};
 use crate::layout::slot::Slot;
 use crate::tier::flash_slots::note_flash_flushed;
@@ -58,7 +58,7 @@ impl ItemsMut<'_, '_> {
     /// if the key has another item.
     #[cold]
     pub(crate) fn end_for_good(self, key: &Key<'_>, there: Option<Snap>, kept: Option<u64>) -> Result<bool, OpError> {
-        let plan = Plan { expire: ENDED, ..Plan::bare(Kind::Plain, Content::Bytes(&[], &[])) };
+        let plan = Plan { expire: ENDED, ..Plan::bare(ItemKind::Plain, Content::Bytes(&[], &[])) };
         Ok(self.guard.commits().commit(key, &plan, Some(Expect::there(there).keeping(kept)))?.is_some())
     }
 }
@@ -111,7 +111,7 @@ fn try_mark(guard: &mut Guard<'_>, key: &Key<'_>, delete: &Delete) -> Result<Opt
     };
     let mut plan = copy_plan(store, &seen, &snap, rewrite);
     if delete.drop_value {
-        plan.kind = Kind::Plain;
+        plan.kind = ItemKind::Plain;
     }
     let done = guard.commits().commit(key, &plan, Some(Expect::there(Some(snap))))?;
     Ok(done.map(|_| DeleteOutcome::Deleted))

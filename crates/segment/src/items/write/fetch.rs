@@ -18,7 +18,7 @@ use crate::items::unpublished::{Content, Plan};
 use crate::items::write::put::Expect;
 use crate::items::write::rewrite::written_expire;
 use crate::items::write::touch::Alter;
-use crate::layout::item::{Kind, META_STALE, META_WON, meta_word};
+use crate::layout::item::{ItemKind, META_STALE, META_WON, meta_word};
 use crate::layout::key::Key;
 use crate::layout::slot::Slot;
 use crate::layout::ttl;
@@ -121,7 +121,7 @@ fn vivify<'t>(
         token: fetch.token,
         taken: fetch.want_token,
         meta: Some(meta),
-        ..Plan::bare(Kind::Plain, Content::Bytes(&[], &[]))
+        ..Plan::bare(ItemKind::Plain, Content::Bytes(&[], &[]))
     };
     let done = guard.commits().commit(key, &plan, Some(Expect::there(None)))?;
     Ok(done.map(|token| {

@@ -19,7 +19,7 @@ use crate::core::snap::Snap;
 use crate::core::store::{Store, large_ref, large_value};
 use crate::heap::samples::RequestKind;
 use crate::items::unpublished::{Content, Plan, no_place, note_ended, publish, unpublished};
-use crate::layout::item::{KEY_BYTES_MAX, Kind, META_STALE, NUM, meta_word};
+use crate::layout::item::{ItemKind, KEY_BYTES_MAX, META_STALE, NUM, meta_word};
 use crate::layout::key::Key;
 use crate::values::source::Source;
 use crate::values::writer::LargeWriter;
@@ -50,7 +50,7 @@ fn judge(put: &Put<'_>, there: Option<&(FoundItem<'_>, Snap)>) -> Verdict {
     }
     match (put.mode, there) {
         (PutMode::Set, _) | (PutMode::Add, None) | (PutMode::Replace, Some(_)) => Verdict::Store { stale },
-        (PutMode::Append | PutMode::Prepend, Some((seen, _))) if seen.layout.is(Kind::Typed) => {
+        (PutMode::Append | PutMode::Prepend, Some((seen, _))) if seen.layout.is(ItemKind::Typed) => {
             Verdict::End(PutOutcome::WrongType)
         }
         (PutMode::Append | PutMode::Prepend, Some(_)) => Verdict::Join,
@@ -70,7 +70,7 @@ pub(crate) fn source_of<'s>(
         return Source::Bytes(decimal(snap.number, digits));
     }
     let value = seen.layout.value(&store.segments.heap, seen.address);
-    if seen.layout.kind() == Kind::Head {
+    if seen.layout.kind() == ItemKind::Head {
         let large = large_ref(value);
         return Source::Item { large, from: 0, to: large.bytes };
     }
@@ -94,7 +94,7 @@ impl ItemsMut<'_, '_> {
         if !put.is_unconditional() {
             return self.guard.items_mut().put_if(key, put, Source::Bytes(put.value));
         }
-        let plan = Plan::of(put, Kind::Plain, Content::Bytes(put.value, &[]));
+        let plan = Plan::of(put, ItemKind::Plain, Content::Bytes(put.value, &[]));
         let token = self.guard.commits().commit(key, &plan, None)?.ok_or_else(|| self.guard.parked())?;
         Ok(PutOutcome::stored(put, token, put.value.len() as u64))
     }
@@ -228,10 +228,10 @@ fn store_new(
 ) -> Result<Option<PutOutcome>, OpError> {
     let head;
     let (kind, bytes) = match value {
-        Source::Bytes(bytes) => (Kind::Plain, bytes),
+        Source::Bytes(bytes) => (ItemKind::Plain, bytes),
         Source::Part(large) => {
             head = large_value(large);
-            (Kind::Head, &head[..])
+            (ItemKind::Head, &head[..])
         }
         Source::Zeros(_) | Source::Item { .. } | Source::Copied(_) => unreachable!("a put stores bytes or pieces"),
     };
@@ -266,7 +266,7 @@ fn join(
         expire: snap.expire(store, &seen),
         token: put.token,
         taken: put.want_token,
-        ..Plan::bare(Kind::Plain, Content::Bytes(&[], &[]))
+        ..Plan::bare(ItemKind::Plain, Content::Bytes(&[], &[]))
     };
     let expect = Some(Expect::there(Some(snap)));
     let stored = match (a, b) {
@@ -377,7 +377,7 @@ fn try_splice(
     let mut digits = [0; 20];
     let (old, client_flags, expire) = match &there {
         None => (Source::Bytes(&[]), 0, Expire::Never),
-        Some((seen, _)) if seen.layout.is(Kind::Typed) => return Ok(Some(None)),
+        Some((seen, _)) if seen.layout.is(ItemKind::Typed) => return Ok(Some(None)),
         Some((seen, snap)) => {
             seen.note_access(store, guard.now);
             let client_flags = seen.layout.client_flags(&store.segments.heap, seen.address);
@@ -395,7 +395,7 @@ fn try_splice(
     ];
     let expect = Some(Expect::there(there.as_ref().map(|(_, snap)| *snap)));
     let put = Put { client_flags, expire, ..Put::set(&[]) };
-    let plan = Plan::of(&put, Kind::Plain, Content::Bytes(&[], &[]));
+    let plan = Plan::of(&put, ItemKind::Plain, Content::Bytes(&[], &[]));
     if total > guard.sizes().whole_max(key)
         || sources.iter().any(|source| !matches!(source, Source::Bytes(_) | Source::Zeros(_)))
     {

@@ -26,7 +26,7 @@ use crate::heap::samples::RequestKind;
 use crate::items::unpublished::{Content, Plan, kill, unname};
 use crate::items::write::RETRIES;
 use crate::items::write::put::Expect;
-use crate::layout::item::Kind;
+use crate::layout::item::ItemKind;
 use crate::layout::key::Key;
 use crate::layout::slot::Slot;
 use crate::values::source::Source;
@@ -138,7 +138,7 @@ impl<'g, 'l> Items<'g, 'l> {
     ///
     /// # Errors
     /// [`OpError::Parked`]: the key is locked, or was loaded too often. Begin again in a later iteration.
-    #[inline]
+    #[inline(always)]
     pub fn load(self, key: &Key<'_>, attempts: &mut Attempts) -> Result<Loaded<'g, 'l>, OpError> {
         match attempts.0 {
             0 => self.guard.sample(key, RequestKind::Store),
@@ -188,18 +188,18 @@ impl<'l> ItemsMut<'_, 'l> {
                 None => true,
             },
             Replacement::Bytes { value, client_flags, expire } => {
-                let plan = Plan { client_flags, expire, ..Plan::bare(Kind::Plain, Content::Bytes(value, &[])) };
+                let plan = Plan { client_flags, expire, ..Plan::bare(ItemKind::Plain, Content::Bytes(value, &[])) };
                 store_bytes(self.guard, key, value, plan, snap)?
             }
             Replacement::Large { value, client_flags, expire } => {
                 let head = large_value(value.whole());
-                let plan = Plan { client_flags, expire, ..Plan::bare(Kind::Head, Content::Bytes(&head, &[])) };
+                let plan = Plan { client_flags, expire, ..Plan::bare(ItemKind::Head, Content::Bytes(&head, &[])) };
                 self.guard.commits().commit(key, &plan, Some(Expect::there(snap)))?.is_some()
             }
             Replacement::Typed { kind, bytes, parts, expire } => {
                 self.guard.sizes().check_whole(key, bytes.len() as u64 + 1)?;
                 let kind = [kind];
-                let plan = Plan { expire, ..Plan::bare(Kind::Typed, Content::Bytes(&kind, bytes)) };
+                let plan = Plan { expire, ..Plan::bare(ItemKind::Typed, Content::Bytes(&kind, bytes)) };
                 store_typed(self.guard, key, &plan, parts, there)?
             }
         };

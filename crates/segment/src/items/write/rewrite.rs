@@ -8,7 +8,7 @@ use crate::core::snap::Snap;
 use crate::core::store::Store;
 use crate::items::unpublished::{Content, Plan};
 use crate::items::write::put::Expect;
-use crate::layout::header::Queue;
+use crate::layout::header::EvictionQueue;
 use crate::layout::item::{CAS_FIELD, CAS_TAKEN, NUM};
 use crate::layout::key::Key;
 use crate::layout::ttl;
@@ -72,7 +72,7 @@ pub(crate) fn copy_plan<'v>(store: &'v Store, seen: &FoundItem<'_>, snap: &Snap,
         token,
         taken: rewrite.taken,
         meta: rewrite.meta.or_else(|| snap.meta(store, seen)),
-        queue: Queue::Small,
+        queue: EvictionQueue::Small,
     }
 }
 

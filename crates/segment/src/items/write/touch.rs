@@ -14,7 +14,7 @@ use crate::items::versions::takes_by_copy;
 use crate::items::write::RETRIES;
 use crate::items::write::delete::set_meta;
 use crate::items::write::rewrite::Rewrite;
-use crate::layout::item::{CAS_TAKEN, Kind, META, META_FETCHED, META_WON, meta_word};
+use crate::layout::item::{CAS_TAKEN, ItemKind, META, META_FETCHED, META_WON, meta_word};
 use crate::layout::key::Key;
 use crate::layout::ttl;
 
@@ -112,7 +112,7 @@ impl<'g> ItemsMut<'g, '_> {
             return Ok(Some(Altered { token: snap.token(), expire: present }));
         }
         if let Some(past) =
-            touch.filter(|to| matches!(to, Expire::At(at) if *at <= self.guard.now) && layout.kind() == Kind::Head)
+            touch.filter(|to| matches!(to, Expire::At(at) if *at <= self.guard.now) && layout.kind() == ItemKind::Head)
         {
             // Ends the item at once, head first. Changing the expiry of its pieces may take several iterations, and the
             // last read of the value would find it broken.

@@ -1,6 +1,6 @@
 //! A server in this process with one worker, a simulated network and a simulated clock, and clients that drive it.
 
-use super::table::{Entry, Wire, line};
+use super::table::{BystanderCase, Wire, line};
 use crate::common;
 use crate::sim::World;
 use command::clients::endpoint::Protocol;
@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 pub const SCALE: usize = 30_000;
 
 /// The protocol of a command.
-pub fn protocol(entry: &Entry) -> Protocol {
+pub fn protocol(entry: &BystanderCase) -> Protocol {
     match entry.wire {
         Wire::Resp => Protocol::Resp,
         Wire::Memcache => Protocol::Memcache,

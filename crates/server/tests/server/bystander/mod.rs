@@ -14,7 +14,7 @@ use command::clients::endpoint::Protocol;
 use command::visit::pace::ITERATION_OPS_MAX;
 use io::sim::SimClient;
 use lab::{Lab, SCALE};
-use table::{Entry, Group, Unit, line};
+use table::{BystanderCase, Group, Unit, line};
 
 /// Iterations within which a bystander is answered.
 const LATE_MAX: u64 = 2;
@@ -91,7 +91,7 @@ impl Lab {
     }
 
     /// One client runs the command.
-    fn run_alone(&mut self, row: &Entry) {
+    fn run_alone(&mut self, row: &BystanderCase) {
         let mut bystander = Bystander::new(self);
         let client = self.world.connect(lab::protocol(row));
         self.world.iterations(3);
@@ -121,7 +121,7 @@ impl Lab {
     }
 
     /// A crowd runs it at once, and goes before it is done.
-    fn run_in_a_crowd(&mut self, row: &Entry) {
+    fn run_in_a_crowd(&mut self, row: &BystanderCase) {
         let mut bystander = Bystander::new(self);
         let crowd: Vec<SimClient> = (0..CROWD).map(|_| self.world.connect(lab::protocol(row))).collect();
         self.world.iterations(8);

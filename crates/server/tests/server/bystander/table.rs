@@ -23,7 +23,7 @@ pub enum Unit {
 }
 
 /// A long command.
-pub struct Entry {
+pub struct BystanderCase {
     pub name: &'static str,
     pub wire: Wire,
     pub request: Vec<u8>,
@@ -34,7 +34,7 @@ pub struct Entry {
     pub is_once: bool,
 }
 
-impl Entry {
+impl BystanderCase {
     fn new(name: &'static str, request: Vec<u8>, units: usize, unit: Unit) -> Self {
         Self { name, wire: Wire::Resp, request, units, unit, is_once: false }
     }
@@ -73,7 +73,7 @@ impl Entry {
 pub struct Group {
     /// Requests in RESP that store what the commands find.
     pub fill: Vec<Vec<u8>>,
-    pub entries: Vec<Entry>,
+    pub entries: Vec<BystanderCase>,
 }
 
 /// A request of words without blanks.
@@ -105,11 +105,16 @@ pub fn walks_over_all_keys(n: usize) -> Group {
     Group {
         fill: (0..n).map(|number| line(&format!("SET key:{number} value:{number}"))).collect(),
         entries: vec![
-            Entry::new("KEYS nomatch*", line("KEYS nomatch*"), n, Unit::Walked),
-            Entry::new("KEYS *", line("KEYS *"), n, Unit::Walked),
-            Entry::new("SCAN 0 COUNT 1000000", line("SCAN 0 COUNT 1000000"), n / 10, Unit::Walked),
-            Entry::memcached("lru_crawler metadump all", "lru_crawler metadump all\r\n".into(), n, Unit::Walked),
-            Entry::memcached("lru_crawler mgdump all", "lru_crawler mgdump all\r\n".into(), n, Unit::Walked),
+            BystanderCase::new("KEYS nomatch*", line("KEYS nomatch*"), n, Unit::Walked),
+            BystanderCase::new("KEYS *", line("KEYS *"), n, Unit::Walked),
+            BystanderCase::new("SCAN 0 COUNT 1000000", line("SCAN 0 COUNT 1000000"), n / 10, Unit::Walked),
+            BystanderCase::memcached(
+                "lru_crawler metadump all",
+                "lru_crawler metadump all\r\n".into(),
+                n,
+                Unit::Walked,
+            ),
+            BystanderCase::memcached("lru_crawler mgdump all", "lru_crawler mgdump all\r\n".into(), n, Unit::Walked),
         ],
     }
 }
@@ -117,8 +122,8 @@ pub fn walks_over_all_keys(n: usize) -> Group {
 /// Commands over thousands of keys.
 pub fn commands_over_many_keys() -> Group {
     let keys: String = (0..5000).map(|number| format!(" key:{number}")).collect();
-    let entry = |name, request, units| Entry::new(name, request, units, Unit::Operation);
-    let memcached = |name, request| Entry::memcached(name, request, 5000, Unit::Operation);
+    let entry = |name, request, units| BystanderCase::new(name, request, units, Unit::Operation);
+    let memcached = |name, request| BystanderCase::memcached(name, request, 5000, Unit::Operation);
     Group {
         fill: (0..10_000).map(|number| line(&format!("SET key:{number} value:{number}"))).collect(),
         entries: vec![
@@ -141,10 +146,10 @@ pub fn commands_over_many_keys() -> Group {
 pub fn commands_over_one_large_hash(n: usize) -> Group {
     let part = |part| many("HSET h", 100, |at| format!("field:{0} value:{0}", 100 * part + at));
     let fields = |head: &str, count, name: &'static str| many(head, count, move |number| format!("{name}:{number}"));
-    let walk = |name, text: &str| Entry::new(name, line(text), n, Unit::Walked);
-    let reads = |name, request| Entry::new(name, request, 10_000, Unit::Operation);
+    let walk = |name, text: &str| BystanderCase::new(name, line(text), n, Unit::Walked);
+    let reads = |name, request| BystanderCase::new(name, request, 10_000, Unit::Operation);
     // Each field is changed in one of its many parts, which takes three operations.
-    let changes = |name, request| Entry::new(name, request, 1_500 * 3, Unit::Operation);
+    let changes = |name, request| BystanderCase::new(name, request, 1_500 * 3, Unit::Operation);
     Group {
         fill: (0..n / 100).map(part).collect(),
         entries: vec![
@@ -152,7 +157,7 @@ pub fn commands_over_one_large_hash(n: usize) -> Group {
             walk("HKEYS", "HKEYS h"),
             walk("HVALS", "HVALS h"),
             walk("HRANDFIELD h 1000000", "HRANDFIELD h 1000000"),
-            Entry::new("HRANDFIELD h -20000", line("HRANDFIELD h -20000 WITHVALUES"), 20_000, Unit::Operation),
+            BystanderCase::new("HRANDFIELD h -20000", line("HRANDFIELD h -20000 WITHVALUES"), 20_000, Unit::Operation),
             walk("HSCAN COUNT 1000000", "HSCAN h 0 COUNT 1000000"),
             walk("HSCAN MATCH", "HSCAN h 0 MATCH nomatch* COUNT 1000000"),
             reads("HMGET of 10,000 fields", fields("HMGET h", 10_000, "field")),
@@ -164,8 +169,8 @@ pub fn commands_over_one_large_hash(n: usize) -> Group {
             changes("HPERSIST of 1,500 fields", fields("HPERSIST h FIELDS 1500", 1_500, "field")),
             changes("HGETEX of 1,500 fields", fields("HGETEX h EX 100 FIELDS 1500", 1_500, "field")),
             changes("HGETDEL of 1,500 fields", fields("HGETDEL h FIELDS 1500", 1_500, "field")).once(),
-            Entry::new("COPY of a hash", line("COPY h h2 REPLACE"), n / 40, Unit::Operation),
-            Entry::new("MEMORY USAGE of a hash", line("MEMORY USAGE h"), n / 30, Unit::Operation),
+            BystanderCase::new("COPY of a hash", line("COPY h h2 REPLACE"), n / 40, Unit::Operation),
+            BystanderCase::new("MEMORY USAGE of a hash", line("MEMORY USAGE h"), n / 30, Unit::Operation),
         ],
     }
 }
@@ -173,8 +178,8 @@ pub fn commands_over_one_large_hash(n: usize) -> Group {
 /// Commands over one value of 40 MiB.
 pub fn commands_over_one_long_value() -> Group {
     let bytes = 40 << 20;
-    let entry = |name, text: &str, bytes: usize| Entry::new(name, line(text), bytes, Unit::Byte);
-    let memcached = |name, text: &str| Entry::memcached(name, text.into(), bytes, Unit::Byte).once();
+    let entry = |name, text: &str, bytes: usize| BystanderCase::new(name, line(text), bytes, Unit::Byte);
+    let memcached = |name, text: &str| BystanderCase::memcached(name, text.into(), bytes, Unit::Byte).once();
     Group {
         fill: vec![request(&[b"SET", b"v", &vec![b'x'; bytes]])],
         entries: vec![
@@ -197,7 +202,7 @@ pub fn commands_over_one_long_value() -> Group {
 /// Commands over a set of `n` records.
 pub fn commands_over_many_records(n: usize) -> Group {
     let put = |at| line(&format!("REC.PUT p:{at} IN people BINS name STR n{at} age INT {}", at % 100));
-    let entry = |name, text: &str, units| Entry::new(name, line(text), units, Unit::Operation);
+    let entry = |name, text: &str, units| BystanderCase::new(name, line(text), units, Unit::Operation);
     Group {
         fill: (0..n).map(put).collect(),
         entries: vec![
