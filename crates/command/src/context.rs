@@ -4,8 +4,8 @@
 //!   worker: receive -> serve(guard, unconsumed bytes, output, the protocol's session state, context) -> Progress
 //! ```
 //!
-//! A `serve` executes requests in order until it reaches one of the states of [`crate::visit::progress::State`]. It
-//! consumes whole requests and whole pieces of large values, so the unconsumed bytes start where it continues next
+//! A `serve` executes requests in order until it reaches one of the states of [`crate::visit::progress::SessionWait`].
+//! It consumes whole requests and whole pieces of large values, so the unconsumed bytes start where it continues next
 //! time. It calls [`WorkerContext::ops_done`] for all operations and executes at most
 //! [`crate::visit::progress::OPS_A_BATCH`] a call.
 //!
@@ -19,8 +19,8 @@ use crate::memory::scratch::Scratch;
 use crate::metrics::counters::WorkerCounters;
 use crate::metrics::hot_keys::{SampledAccess, Sampler};
 use crate::metrics::{Command, SlowLine, SlowLines};
-use crate::push::mail::{ChannelKind, Publishing};
 use crate::push::notify::{self, KeyEvent};
+use crate::push::outbox::{ChannelKind, Publishing};
 use crate::push::watch::Watch;
 use crate::resp::RetiredTransactions;
 use crate::shared::{Pause, Shared};
@@ -37,7 +37,7 @@ use std::sync::Arc;
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// The maximum number of values that one worker receives in place at once. Further values are received into buffers.
-pub const ARRIVALS_MAX: usize = 64;
+pub const IN_PLACE_RECEIVES_MAX: usize = 64;
 
 /// The number of bytes whose parsing and serving takes as long as filling one mailbox: about 100 ns.
 const ENTRY_WORK_BYTES: usize = 128;
@@ -60,9 +60,9 @@ pub struct Unpublished {
 
 /// The division of keys into namespaces, as of the beginning of a batch.
 #[derive(Default)]
-pub(crate) struct KeyDivision {
+pub(crate) struct BatchRoutes {
     /// A bit for each namespace whose operations per second are bounded, in this batch, and [`ROUTED`], [`PAUSED`] and
-    /// [`AWAY`].
+    /// [`ROUTED_AWAY`].
     pub(crate) guards: u32,
     /// The current routes of keys by their prefixes, if there are any.
     pub(crate) routes: Arc<Routes>,
@@ -98,7 +98,7 @@ pub struct PushState {
 #[derive(Default)]
 pub(crate) struct InPlaceReceives {
     /// The number of values that are being received in place.
-    pub(crate) arrivals: usize,
+    pub(crate) receives: usize,
     /// The number of keys of such values that are too long for their sessions.
     pub(crate) long_keys: usize,
 }
@@ -118,7 +118,7 @@ pub struct WorkerContext {
     /// The length of the longest request that must be whole in a receive buffer, in bytes.
     pub(crate) request_bytes_max: usize,
     /// The division of keys into namespaces, in this batch.
-    pub(crate) keys: KeyDivision,
+    pub(crate) keys: BatchRoutes,
     /// The requests that are refused or delayed, in this batch.
     pub(crate) admission: Admission,
     /// Messages that commands cause for other clients.
@@ -162,7 +162,7 @@ impl WorkerContext {
             worker,
             pace: Pace::new(&clock),
             clock,
-            keys: KeyDivision::default(),
+            keys: BatchRoutes::default(),
             admission: Admission::default(),
             push: PushState::default(),
             in_place: InPlaceReceives::default(),
@@ -209,7 +209,7 @@ impl WorkerContext {
     ) {
         let ended = self.clock.ticks();
         if self.slow_lines.is_slow(self.ready, ended) {
-            self.slow_lines.keep(self.op_begun, line);
+            self.slow_lines.record(self.op_begun, line);
         }
         let (namespace, count_u32) = (namespace.0, count as u32);
         out.push_op(OpTimes { command, namespace, count: count_u32, ready: self.ready, begun: self.op_begun, ended });
@@ -225,7 +225,7 @@ impl WorkerContext {
             [(ready, self.op_begun), (self.op_begun, ended)].map(|(from, to)| self.clock.ns_between(from, to));
         let recorder = &self.shared.workers[self.worker].recorder;
         if recorder.record_unsent(command, namespace.0, parts_ns) {
-            recorder.keep_slow(command, SlowLine::of(line), [parts_ns[0], parts_ns[1], 0]);
+            recorder.record_slow(command, SlowLine::of(line), [parts_ns[0], parts_ns[1], 0]);
         }
         self.op_begun = ended;
         self.batch_ops += 1;
@@ -234,7 +234,7 @@ impl WorkerContext {
     /// Returns this iteration's instant, for conversions between the store's clock and the wall clock.
     #[inline]
     pub(crate) fn moment(&self) -> Moment {
-        Moment { now: self.now, ahead_ms: self.wall_lead_ms }
+        Moment { now: self.now, wall_lead_ms: self.wall_lead_ms }
     }
 
     /// Records a key that was sampled.
@@ -274,7 +274,7 @@ impl WorkerContext {
         work: &mut usize,
     ) -> Option<u64> {
         let Self { shared, worker, push: PushState { to_wake, .. }, .. } = self;
-        let note = |to, connection| note_mail(shared, *worker, to_wake, to, connection);
+        let note = |to, connection| mark_messages(shared, *worker, to_wake, to, connection);
         shared.channels.publish_some(publishing, kind, message, work, note)
     }
 
@@ -283,9 +283,9 @@ impl WorkerContext {
     #[cold]
     pub(crate) fn publish_change(&mut self, namespace: Namespace, event: KeyEvent, key: &[u8]) {
         let Self { shared, worker, push: PushState { to_wake, unpublished, .. }, .. } = self;
-        notify::tell(&shared.channels, shared.key_events(), namespace, event, key, |name, text| {
+        notify::publish(&shared.channels, shared.key_events(), namespace, event, key, |name, text| {
             let (mut publishing, mut work) = (Publishing::default(), PUBLISH_WORK / 16);
-            let note = |to, connection| note_mail(shared, *worker, to_wake, to, connection);
+            let note = |to, connection| mark_messages(shared, *worker, to_wake, to, connection);
             let is_first = unpublished.is_empty();
             let channels = &shared.channels;
             let is_done = is_first
@@ -321,7 +321,7 @@ impl WorkerContext {
     /// Sends a line to the monitoring clients. Returns their number.
     pub(crate) fn send_to_monitors(&mut self, line: &[u8]) -> usize {
         let Self { shared, worker, push: PushState { to_wake, .. }, .. } = self;
-        shared.channels.tell_monitors(line, |to, connection| note_mail(shared, *worker, to_wake, to, connection))
+        shared.channels.send_to_monitors(line, |to, connection| mark_messages(shared, *worker, to_wake, to, connection))
     }
 
     /// Determines at the beginning of a batch which restrictions apply to Redis clients in it.
@@ -373,7 +373,7 @@ impl WorkerContext {
 
     /// Records that a connection of worker `to` has queued messages, or is to be closed.
     pub(crate) fn mark_messages_queued(&mut self, to: usize, connection: u32) {
-        note_mail(&self.shared, self.worker, &mut self.push.to_wake, to, connection);
+        mark_messages(&self.shared, self.worker, &mut self.push.to_wake, to, connection);
     }
 
     /// Returns the CAS token to report to a client: `token`, or 0 in a store without CAS tokens.
@@ -403,16 +403,16 @@ impl WorkerContext {
     }
 
     /// Reserves one more in-place receive, if available.
-    pub(crate) fn begin_arrival(&mut self, charge: u64) -> bool {
-        let granted = self.in_place.arrivals < ARRIVALS_MAX && self.shared.pins.grant_optional(charge);
-        self.in_place.arrivals += usize::from(granted);
+    pub(crate) fn begin_in_place(&mut self, charge: u64) -> bool {
+        let granted = self.in_place.receives < IN_PLACE_RECEIVES_MAX && self.shared.pins.grant_optional(charge);
+        self.in_place.receives += usize::from(granted);
         granted
     }
 
     /// Returns the reservation.
-    pub(crate) fn end_arrival(&mut self, charge: u64) {
-        assert!(self.in_place.arrivals > 0, "an arrival ends once");
-        self.in_place.arrivals -= 1;
+    pub(crate) fn end_in_place(&mut self, charge: u64) {
+        assert!(self.in_place.receives > 0, "an arrival ends once");
+        self.in_place.receives -= 1;
         self.shared.pins.release(charge);
     }
 
@@ -423,7 +423,7 @@ impl WorkerContext {
 }
 
 /// Records for worker `to` that `connection` has queued messages. The worker is woken once this worker's batch is done.
-fn note_mail(shared: &Shared, me: usize, to_wake: &mut u128, to: usize, connection: u32) {
+fn mark_messages(shared: &Shared, me: usize, to_wake: &mut u128, to: usize, connection: u32) {
     if shared.workers[to].push_queue.note(connection) && to != me {
         *to_wake |= 1 << to;
     }

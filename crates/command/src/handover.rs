@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::clients::auth::Auth;
 use crate::clients::client_info::ClientText;
 use crate::clients::endpoint::{Endpoint, Protocol};
-use crate::push::mail::ChannelKind;
+use crate::push::outbox::ChannelKind;
 use crate::resp::acl::Users;
 use base::clock::UnixMillis;
 
@@ -46,14 +46,15 @@ pub struct HandoverConnection {
     /// True after CLIENT REPLY SKIP: the next reply is not sent.
     pub skips_next: bool,
     /// True if the client is on another host and protected mode refuses it.
-    pub held_off: bool,
+    pub is_restricted: bool,
     /// The client's name, its library, the library's version, and its user, as in its client info.
     pub texts: [Vec<u8>; 4],
     /// Bytes that were received and not executed.
     pub input: Vec<u8>,
     /// Bytes that its peer has not taken yet.
     pub output: Vec<u8>,
-    /// Names that it is subscribed to, each with the number of its [`Kind`].
+    /// Names that it is subscribed to, each with the number of its
+    /// [`ChannelKind`](crate::push::outbox::channels::ChannelKind).
     pub subscriptions: Vec<(u8, Vec<u8>)>,
     /// True if it is in MONITOR mode.
     pub monitors: bool,
@@ -69,7 +70,7 @@ pub struct HandoverTransaction {
     /// True if MULTI was called. If not, keys are only watched.
     pub is_queueing: bool,
     /// True if a request was refused, so that EXEC will abort.
-    pub is_spoilt: bool,
+    pub is_aborted: bool,
     /// The queued requests, as they were received.
     pub queue: Vec<u8>,
     /// The keys that are watched.
@@ -132,7 +133,7 @@ impl HandoverConnection {
             is_resp3: false,
             wants_none: false,
             skips_next: false,
-            held_off: false,
+            is_restricted: false,
             texts: Default::default(),
             input: Vec::new(),
             output: Vec::new(),
@@ -162,7 +163,7 @@ impl HandoverConnection {
             "speaks_3": self.is_resp3,
             "wants_none": self.wants_none,
             "skips_next": self.skips_next,
-            "held_off": self.held_off,
+            "held_off": self.is_restricted,
             "texts": self.texts,
             "watches": self.watches,
             "bytes": parts.map(<[u8]>::len),
@@ -177,7 +178,7 @@ impl HandoverConnection {
         }
         let transaction = self.transaction.as_ref().map(|transaction| {
             let watched: Vec<Value> = transaction.watched.iter().map(HandoverWatch::encode).collect();
-            json!({"queueing": transaction.is_queueing, "spoilt": transaction.is_spoilt, "watched": watched})
+            json!({"queueing": transaction.is_queueing, "spoilt": transaction.is_aborted, "watched": watched})
         });
         let holdings = json!({
             "subscriptions": self.subscriptions,
@@ -207,7 +208,7 @@ impl HandoverConnection {
                 transaction["watched"].as_array()?.iter().map(HandoverWatch::decode).collect::<Option<_>>()?;
             self.transaction = Some(HandoverTransaction {
                 is_queueing: transaction["queueing"].as_bool()?,
-                is_spoilt: transaction["spoilt"].as_bool()?,
+                is_aborted: transaction["spoilt"].as_bool()?,
                 queue: queue.to_vec(),
                 watched,
             });
@@ -231,7 +232,7 @@ impl HandoverConnection {
             is_resp3: head["speaks_3"].as_bool()?,
             wants_none: head["wants_none"].as_bool()?,
             skips_next: head["skips_next"].as_bool()?,
-            held_off: head["held_off"].as_bool()?,
+            is_restricted: head["held_off"].as_bool()?,
             texts: serde_json::from_value(head["texts"].clone()).ok()?,
             watches: u32::try_from(head["watches"].as_u64()?).ok()?,
             ..Self::new(Endpoint::new(protocol, namespace("home")?))
@@ -276,7 +277,7 @@ mod tests {
             is_resp3: true,
             wants_none: true,
             skips_next: true,
-            held_off: true,
+            is_restricted: true,
             texts: [b"name".to_vec(), vec![200], Vec::new(), b"user".to_vec()],
             ..HandoverConnection::new(Protocol::Resp.into())
         };
@@ -292,7 +293,7 @@ mod tests {
             watches: 0x101,
             transaction: Some(HandoverTransaction {
                 is_queueing: true,
-                is_spoilt: true,
+                is_aborted: true,
                 queue: b"*1\r\n$4\r\nPING\r\n".to_vec(),
                 watched: versions.map(watch).collect(),
             }),

@@ -6,8 +6,9 @@
 //! ```
 //!
 //! A listener has one protocol, and each of its connections has the state of that protocol ([`session::SessionState`]).
-//! A protocol's `serve` never waits. When it cannot continue, it returns the reason as a [`visit::progress::State`],
-//! and the worker calls it again with the same bytes. Everything that it needs then is in its session state.
+//! A protocol's `serve` never waits. When it cannot continue, it returns the reason as a
+//! [`visit::progress::SessionWait`], and the worker calls it again with the same bytes. Everything that it needs then
+//! is in its session state.
 //!
 //! This crate never opens a socket, starts a thread or sends a reply: the server does. Commands reach the server only
 //! through [`host::Host`].

@@ -3,7 +3,7 @@
 use crate::context::WorkerContext;
 use crate::handover::HandoverConnection;
 use crate::lookup::large::LargeSet;
-use crate::push::mail::Subscriber;
+use crate::push::outbox::Subscriber;
 use crate::shared::Shared;
 use crate::visit::clock::Ticks;
 use crate::{memcache, resp};
@@ -31,7 +31,7 @@ impl SessionState {
                 Some(head) => (head, state.namespace),
                 None => {
                     let key = memcache::head_set_key(buf, state)?;
-                    return Some(PrefetchedHead::Set(NextSet::ask(guard, state.namespace, 0, key)));
+                    return Some(PrefetchedHead::Set(NextSet::prefetch_keys(guard, state.namespace, 0, key)));
                 }
             },
             Self::Resp(state) => (resp::head_key(buf, state)?, state.namespace),
@@ -77,7 +77,7 @@ impl SessionState {
     }
 
     /// Returns the state that moves to another process, with `input`. Returns `None` if a request is partly executed.
-    pub fn carried(&self, input: &[u8]) -> Option<HandoverConnection> {
+    pub fn to_handover(&self, input: &[u8]) -> Option<HandoverConnection> {
         match self {
             Self::Memcache(state) => state.to_handover(input),
             Self::Resp(state) => state.to_handover(input),
@@ -93,7 +93,7 @@ impl SessionState {
     }
 
     /// Restores subscriptions and the transaction after a move. Returns false if client memory is used up.
-    pub fn take_up(&mut self, carried: &HandoverConnection, guard: &mut Guard<'_>, ctx: &mut WorkerContext) -> bool {
+    pub fn restore(&mut self, carried: &HandoverConnection, guard: &mut Guard<'_>, ctx: &mut WorkerContext) -> bool {
         match self {
             Self::Memcache(state) => state.restore(carried, ctx),
             Self::Resp(state) => state.restore(carried, guard, ctx),
@@ -101,9 +101,9 @@ impl SessionState {
     }
 
     /// Continues as the connection that was handed over.
-    pub fn go_on_as(&mut self, carried: &HandoverConnection, shared: &Shared) {
+    pub fn resume_as(&mut self, carried: &HandoverConnection, shared: &Shared) {
         match self {
-            Self::Memcache(state) => state.go_on_as(carried),
+            Self::Memcache(state) => state.resume_as(carried),
             Self::Resp(state) => state.resume_as(carried, shared),
         }
     }
@@ -145,7 +145,7 @@ impl SessionState {
     }
 
     /// Returns the memory in the store into which the value is to be received.
-    pub fn arrival_room<'a>(&'a mut self, store: &'a Store) -> Option<&'a mut [u8]> {
+    pub fn in_place_room<'a>(&'a mut self, store: &'a Store) -> Option<&'a mut [u8]> {
         self.large_mut().and_then(|large| large.room(store))
     }
 
@@ -157,13 +157,13 @@ impl SessionState {
     }
 
     /// Returns the length of the part that is being received in place, in bytes, its line end included.
-    pub fn arrival_bytes(&self) -> usize {
+    pub fn in_place_bytes(&self) -> usize {
         self.large().map_or(0, LargeSet::part_bytes)
     }
 
     /// Moves the received bytes of the value into `buffer`, which then receives the rest. Returns the number of these
     /// bytes.
-    pub fn move_arrival(&mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext, buffer: &mut [u8]) -> usize {
+    pub fn move_to_buffer(&mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext, buffer: &mut [u8]) -> usize {
         self.large_mut().map_or(0, |large| large.move_out(guard, ctx, buffer))
     }
 
@@ -189,28 +189,28 @@ impl SessionState {
     }
 
     /// Returns true if messages that it did not request wait to be sent to it.
-    pub fn has_mail(&self) -> bool {
+    pub fn has_messages(&self) -> bool {
         match self {
-            Self::Memcache(state) => state.has_mail(),
+            Self::Memcache(state) => state.has_messages(),
             Self::Resp(state) => state.has_messages(),
         }
     }
 
     /// Returns true if the limit of queued messages was exceeded, so that the connection must be closed.
-    pub fn is_mail_broken(&self) -> bool {
+    pub fn is_queue_broken(&self) -> bool {
         matches!(self, Self::Resp(state) if state.is_queue_broken())
     }
 
     /// Moves the next of these messages to the front of `into`. Returns the number of its bytes.
-    pub fn take_mail(&mut self, into: &mut [u8]) -> usize {
+    pub fn take_messages(&mut self, into: &mut [u8]) -> usize {
         match self {
-            Self::Memcache(state) => state.take_mail(into),
+            Self::Memcache(state) => state.take_messages(into),
             Self::Resp(state) => state.take_messages(into),
         }
     }
 
     /// Returns true if a reply is written only partly: nothing may be written before its rest.
-    pub fn is_answering(&self) -> bool {
+    pub fn is_replying(&self) -> bool {
         matches!(self, Self::Resp(state) if state.is_replying())
     }
 
@@ -237,7 +237,7 @@ impl SessionState {
     }
 
     /// Restricts an unknown client on another host to a few commands (protected mode).
-    pub fn hold_off(&mut self) {
+    pub fn restrict(&mut self) {
         if let Self::Resp(state) = self {
             state.restrict();
         }

@@ -15,8 +15,8 @@ use crate::metrics::command_counters::{CommandCounters, CommandShared, CommandTo
 use crate::metrics::counters::{Counter, WorkerCounters};
 use crate::metrics::hot_keys::{HotKeyReport, HotKeys, Minutes};
 use crate::metrics::survey::Survey;
-use crate::push::mail::{Channels, PushQueue};
 use crate::push::notify::KeyEvents;
+use crate::push::outbox::{Channels, PushQueue};
 use crate::push::watch::Hub;
 use crate::resp::acl::Users;
 use crate::visit::clock::{Clock, Origin};
@@ -98,7 +98,7 @@ impl Shared {
     /// Sets the lead of the wall clock over the store's clock, also for the next process.
     pub fn set_wall_ahead_ms(&self, ahead_ms: i64) {
         self.wall_ahead_ms.store(ahead_ms, Relaxed);
-        self.store.keep_wall_ahead(ahead_ms);
+        self.store.persist_wall_lead(ahead_ms);
     }
 
     /// Detects a step of the wall clock and records it.
@@ -190,7 +190,7 @@ impl Shared {
 
     /// Records that a worker's connection has queued messages, and wakes the worker. For any thread that is not a
     /// worker.
-    pub(crate) fn note_mail(&self, worker: usize, connection: u32) {
+    pub(crate) fn mark_messages(&self, worker: usize, connection: u32) {
         if self.workers[worker].push_queue.note(connection) {
             self.host.wake_worker(worker);
         }
@@ -288,12 +288,12 @@ impl PauseSwitch {
     pub fn now(&self, now: UnixMillis) -> Pause {
         match self.0.load(Relaxed) {
             0 => Pause::None,
-            word => self.look(word, now),
+            word => self.update_clock(word, now),
         }
     }
 
     #[cold]
-    fn look(&self, word: u64, now: UnixMillis) -> Pause {
+    fn update_clock(&self, word: u64, now: UnixMillis) -> Pause {
         if now.0 >= word >> 1 {
             let _ = self.0.compare_exchange(word, 0, Relaxed, Relaxed);
             return Pause::None;

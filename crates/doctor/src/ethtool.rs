@@ -78,10 +78,10 @@ const NAME_BYTES_MAX: usize = 15;
 ///
 /// # Errors
 /// [`Unread`]: if the interface has nothing of the kind, or neither netlink nor the program can report it.
-pub(crate) fn ask(nic: &str, option: &str) -> Result<String, Unread> {
-    let Some(kind) = KINDS.iter().find(|kind| kind.option == option) else { return ask_program(nic, option) };
-    let Ok(mut family) = Family::open("ethtool") else { return ask_program(nic, option) };
-    let reply = family.ask(kind.get, &head(nic)).map_err(|error| unread(nic, option, &error))?;
+pub(crate) fn query(nic: &str, option: &str) -> Result<String, Unread> {
+    let Some(kind) = KINDS.iter().find(|kind| kind.option == option) else { return run_program(nic, option) };
+    let Ok(mut family) = Family::open("ethtool") else { return run_program(nic, option) };
+    let reply = family.request(kind.get, &head(nic)).map_err(|error| unread(nic, option, &error))?;
     Ok(printed(nic, kind, reply))
 }
 
@@ -200,7 +200,7 @@ impl<'a> Tunable<'a> {
         let mut family =
             Family::open("ethtool").map_err(|error| format!("this kernel has no netlink for it: {error}"))?;
         let asked = [head(self.nic), attribute(self.known.now, &payload)].concat();
-        family.tell(kind.set, &asked).map_err(|error| match error.kind() {
+        family.execute(kind.set, &asked).map_err(|error| match error.kind() {
             ErrorKind::Unsupported => "the interface's driver does not let it be set".to_owned(),
             _ => error.to_string(),
         })
@@ -220,7 +220,7 @@ impl<'a> Tunable<'a> {
 }
 
 /// Returns the program's output about an interface.
-fn ask_program(nic: &str, option: &str) -> Result<String, Unread> {
+fn run_program(nic: &str, option: &str) -> Result<String, Unread> {
     let command = || format!("ethtool -{option} {nic}");
     let Some(program) = PROGRAMS.into_iter().find(|path| Path::new(path).exists()) else {
         return Err(Unread::Refused(command(), "the program is not installed".to_owned()));

@@ -120,7 +120,7 @@ pub struct Twice {
 
 impl Tape {
     /// Records the first reading of a counter, and ignores later ones.
-    fn keep_first(&mut self, path: &str, text: &str) {
+    fn take_first_snapshot(&mut self, path: &str, text: &str) {
         self.files.entry(path.to_owned()).or_insert_with(|| text.to_owned());
     }
 }
@@ -233,7 +233,7 @@ impl Host {
             return Err(Unread::Refused(path.to_owned(), why.to_owned()));
         }
         let text = read_at(&self.place(path), path)?;
-        self.keep(|tape| tape.keep_first(path, &text));
+        self.keep(|tape| tape.take_first_snapshot(path, &text));
         Ok(text)
     }
 
@@ -246,16 +246,16 @@ impl Host {
         let once = || Unread::Once(path.to_owned());
         if self.is_live() {
             let before = self.before.get(path).cloned().ok_or_else(once)?;
-            self.keep_twice(path, &before, &now);
+            self.take_two_snapshots(path, &before, &now);
             return Ok(Twice { before, after: now, seconds: self.begun.elapsed().as_secs_f64() });
         }
         let later = self.place(&format!("/later{}", self.of_its_network(path)));
         let after = read_at(&later, path).map_err(|_| once())?;
-        self.keep_twice(path, &now, &after);
+        self.take_two_snapshots(path, &now, &after);
         Ok(Twice { before: now, after, seconds: 1.0 })
     }
 
-    fn keep_twice(&self, path: &str, before: &str, after: &str) {
+    fn take_two_snapshots(&self, path: &str, before: &str, after: &str) {
         self.keep(|tape| {
             tape.files.insert(path.to_owned(), before.to_owned());
             tape.files.insert(format!("/later{path}"), after.to_owned());
@@ -271,7 +271,7 @@ impl Host {
         let mut bytes = [0; 4];
         fs::File::open(PATH).and_then(|mut file| file.read_exact(&mut bytes)).ok()?;
         let us = i32::from_ne_bytes(bytes);
-        self.keep(|tape| tape.keep_first(PATH, &us.to_string()));
+        self.keep(|tape| tape.take_first_snapshot(PATH, &us.to_string()));
         Some(us.into())
     }
 
@@ -292,8 +292,8 @@ impl Host {
         if !self.is_live() {
             return self.read(&path);
         }
-        let text = crate::ethtool::ask(nic, option)?;
-        self.keep(|tape| tape.keep_first(&path, &text));
+        let text = crate::ethtool::query(nic, option)?;
+        self.keep(|tape| tape.take_first_snapshot(&path, &text));
         Ok(text)
     }
 
@@ -308,7 +308,7 @@ impl Host {
         }
         let before = self.before.get(&path).cloned().ok_or_else(|| Unread::Once(path.clone()))?;
         let after = self.ethtool(nic, option)?;
-        self.keep_twice(&path, &before, &after);
+        self.take_two_snapshots(&path, &before, &after);
         Ok(Twice { before, after, seconds: self.begun.elapsed().as_secs_f64() })
     }
 

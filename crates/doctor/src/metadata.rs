@@ -33,7 +33,7 @@ fn request(addr: SocketAddr, head: &str) -> std::io::Result<(u16, String)> {
 ///
 /// # Errors
 /// [`Unread`]: if no service replies, or the service is of an unknown cloud.
-pub(crate) fn ask(addr: SocketAddr) -> Result<String, Unread> {
+pub(crate) fn query(addr: SocketAddr) -> Result<String, Unread> {
     let refused = |why: String| Unread::Refused("the cloud's metadata service".to_owned(), why);
     let failed = |error: std::io::Error| refused(error.to_string());
     let google = "GET /computeMetadata/v1/instance/zone HTTP/1.1\r\nMetadata-Flavor: Google";
@@ -100,7 +100,7 @@ mod tests {
             (&[], 2, Err("neither Google's nor Amazon's")),
         ] {
             let (addr, thread) = service(answers, asked);
-            match (ask(addr), wanted) {
+            match (query(addr), wanted) {
                 (Ok(told), Ok(wanted)) => assert_eq!(told, wanted),
                 (Err(why), Err(part)) => assert!(why.to_string().contains(part), "{why}"),
                 (told, wanted) => panic!("{told:?} {wanted:?}"),

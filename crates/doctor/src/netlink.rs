@@ -96,7 +96,7 @@ impl Family {
         rustix::net::sockopt::set_socket_timeout(&socket, rustix::net::sockopt::Timeout::Recv, Some(PATIENCE))?;
         let mut family = Self { socket, id: CONTROL, sequence: 0, buffer: vec![0; ANSWER_BYTES_MAX] };
         let asked = attribute(FAMILY_NAME, &[name.as_bytes(), b"\0"].concat());
-        let id = find(family.ask(GET_FAMILY, &asked)?, FAMILY_ID).and_then(|id| id.try_into().ok());
+        let id = find(family.request(GET_FAMILY, &asked)?, FAMILY_ID).and_then(|id| id.try_into().ok());
         family.id = u16::from_ne_bytes(id.ok_or_else(garbage)?);
         Ok(family)
     }
@@ -105,7 +105,7 @@ impl Family {
     ///
     /// # Errors
     /// If the kernel returns an error or the reply cannot be parsed.
-    pub fn ask(&mut self, command: u8, attributes: &[u8]) -> Result<&[u8]> {
+    pub fn request(&mut self, command: u8, attributes: &[u8]) -> Result<&[u8]> {
         self.send(command, REQUEST, attributes)?;
         self.answer()
     }
@@ -114,7 +114,7 @@ impl Family {
     ///
     /// # Errors
     /// If the kernel returns an error or the reply cannot be parsed.
-    pub fn tell(&mut self, command: u8, attributes: &[u8]) -> Result<()> {
+    pub fn execute(&mut self, command: u8, attributes: &[u8]) -> Result<()> {
         self.send(command, REQUEST | ACKNOWLEDGE, attributes)?;
         self.answer().map(drop)
     }
@@ -206,7 +206,7 @@ mod tests {
         };
         assert_eq!(family.id, CONTROL);
         let name = attribute(FAMILY_NAME, b"none such\0");
-        assert_eq!(family.ask(GET_FAMILY, &name).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(family.request(GET_FAMILY, &name).unwrap_err().kind(), ErrorKind::NotFound);
         assert!(Family::open("none such").is_err());
     }
 }

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use gannet_doctor::checks::select;
 use gannet_doctor::tune::{
-    Draft, Journal, Moment, RunLog, Setting, StepOutcome, apply, draft, draft_settings, is_written, latest, runs,
+    Journal, Moment, RunLog, Setting, StepOutcome, TunePlan, apply, draft, draft_settings, is_written, latest, runs,
     script, undo,
 };
 use tree::Tree;
@@ -21,7 +21,7 @@ fn journals(tree: &Tree) -> PathBuf {
     tree.0.join("var/lib/gannet/doctor")
 }
 
-fn drafted(tree: &Tree, only: &[&str]) -> Draft {
+fn drafted(tree: &Tree, only: &[&str]) -> TunePlan {
     let only: Vec<String> = only.iter().map(|id| (*id).to_owned()).collect();
     draft(&tree.host(Some(PID)), &select(&only).unwrap())
 }
@@ -53,7 +53,7 @@ fn take_back(tree: &Tree, run: &str, force: bool) -> Vec<StepOutcome> {
     settled.into_iter().map(|step| step.outcome).collect()
 }
 
-fn applied(tree: &Tree, draft: &Draft) -> (String, Vec<StepOutcome>) {
+fn applied(tree: &Tree, draft: &TunePlan) -> (String, Vec<StepOutcome>) {
     let mut journal = Journal::begin(&journals(tree), BOOT).unwrap();
     let settled = apply(&tree.0, &mut journal, draft, &mut |_| {}).unwrap();
     (journal.run.clone(), settled.into_iter().map(|step| step.outcome).collect())

@@ -19,7 +19,7 @@ use crate::table::{DEVICES_MAX, Table};
 
 /// The state in which a device was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Begun {
+pub(crate) enum StartedFlash {
     /// The device that the table describes.
     Known,
     /// Not the device that the table describes, or another process has used it since.
@@ -34,7 +34,7 @@ pub(crate) enum Begun {
     Strange,
 }
 
-impl Begun {
+impl StartedFlash {
     /// Returns whether the data that the table describes is no longer on the device.
     pub(crate) fn forgets(&self) -> bool {
         !matches!(self, Self::Known | Self::Unread(_))
@@ -56,7 +56,7 @@ pub(crate) struct FoundDevice {
     pub(crate) device: Box<dyn Device>,
     pub(crate) number: u64,
     pub(crate) regions: u64,
-    pub(crate) begun: Begun,
+    pub(crate) begun: StartedFlash,
 }
 
 struct Candidate {
@@ -91,15 +91,15 @@ pub(crate) fn devices(
     let placed = there.into_iter().enumerate().map(|(place, Candidate { device, regions, number })| {
         let was = before.get(place).map(|(number, _)| *number).filter(|_| same_cut);
         let (number, begun) = match (number, was) {
-            (Ok(Some(number)), Some(was)) if number == was => (number, Begun::Known),
-            (Err(error), was) => (was.unwrap_or(0), Begun::Unread(error.to_string())),
-            (Ok(_), _) if is_view => (0, Begun::Strange),
+            (Ok(Some(number)), Some(was)) if number == was => (number, StartedFlash::Known),
+            (Err(error), was) => (was.unwrap_or(0), StartedFlash::Unread(error.to_string())),
+            (Ok(_), _) if is_view => (0, StartedFlash::Strange),
             (Ok(_), _) => {
                 let number = random.next_u64() | 1;
                 match front::write(&*device, number, regions, sizes) {
-                    Err(error) => (0, Begun::Unwritten(error.to_string())),
-                    Ok(()) if before.is_empty() => (number, Begun::New),
-                    Ok(()) => (number, Begun::Exchanged),
+                    Err(error) => (0, StartedFlash::Unwritten(error.to_string())),
+                    Ok(()) if before.is_empty() => (number, StartedFlash::New),
+                    Ok(()) => (number, StartedFlash::Exchanged),
                 }
             }
         };

@@ -20,7 +20,7 @@
 //! - An item lies within one chunk. A length of 0 marks the end of the chunk's items.
 
 use base::clock::UnixMillis;
-use segment::{FlashAddress, Kept, TierItem, TierParts};
+use segment::{FlashAddress, RetainedItem, TierItem, TierParts};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Items begin at multiples of this number of bytes.
@@ -81,9 +81,9 @@ pub fn write(item: &TierItem<'_>, seed: Seed, offset: usize, into: &mut [u8]) {
     let bytes = entry_bytes(item);
     let into = &mut into[..bytes];
     let mut bits = match item.kept {
-        Kept::Bytes => 0,
-        Kept::Number => 1,
-        Kept::Typed => 2,
+        RetainedItem::Bytes => 0,
+        RetainedItem::Number => 1,
+        RetainedItem::Typed => 2,
     };
     let mut at = HEADER_BYTES;
     let mut put = |bit: u8, field: &[u8]| {
@@ -196,9 +196,9 @@ pub fn read(bytes: &[u8], base: usize, at: usize, seed: Seed) -> Entry {
         key: at + key..at + value,
         value: at + value..at + len,
         kept: match bits & 3 {
-            0 => Kept::Bytes,
-            1 => Kept::Number,
-            _ => Kept::Typed,
+            0 => RetainedItem::Bytes,
+            1 => RetainedItem::Number,
+            _ => RetainedItem::Typed,
         },
         client_flags: if bits & FLAGS != 0 { u32_at(entry, flags) } else { 0 },
         expire_at: (bits & EXPIRE != 0).then(|| UnixMillis(u64_at(entry, expire))),
@@ -296,7 +296,7 @@ mod tests {
             hash,
             namespace: 5,
             key,
-            kept: Kept::Bytes,
+            kept: RetainedItem::Bytes,
             value,
             client_flags: 0,
             expire_at: None,
@@ -310,7 +310,7 @@ mod tests {
     #[test]
     fn every_shape_comes_back_as_it_was() {
         let mut shapes = 0;
-        for kept in [Kept::Bytes, Kept::Number, Kept::Typed] {
+        for kept in [RetainedItem::Bytes, RetainedItem::Number, RetainedItem::Typed] {
             for fields in 0..8u8 {
                 let flags = if fields & 1 != 0 { 0xdead_beef } else { 0 };
                 let expire_at = (fields & 2 != 0).then_some(UnixMillis(1_700_000_000_123));

@@ -22,7 +22,7 @@ use base::prng::Prng;
 use segment::{FlashAddress, Found, ReadBy, Tier, TierFind, TierFound, TierItem, TierRead, TierRoom, TierShow, Visit};
 
 use crate::aligned::ALIGN;
-use crate::begin::Begun;
+use crate::begin::StartedFlash;
 use crate::budget::Budget;
 use crate::counts::{Counters, DeviceCounts, FlashCounts};
 use crate::device::Device;
@@ -33,11 +33,11 @@ use crate::marks::Marks;
 use crate::queues::{DeviceQueue, Flight, Scratch, Work};
 use crate::reclaim::Job;
 use crate::regions::{Regions, Sizes};
-use crate::ring::{LaneReads, Unasked};
+use crate::ring::{HandleReads, Unasked};
 use crate::table::{Table, words_for};
 
 /// Maximum number of a handle's reads that are in flight or not yet collected.
-const READS_A_LANE: usize = 64;
+const READS_PER_HANDLE: usize = 64;
 
 /// A device that failed and is no longer used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,12 +110,12 @@ pub struct Flash {
     resumed_ms: AtomicU64,
     writes: Condvar,
     /// One entry for each handle, as in `done`.
-    pub(crate) handles: Box<[LaneReads]>,
+    pub(crate) handles: Box<[HandleReads]>,
     done: Box<[Done]>,
     wake: OnceLock<Wake>,
     on_lost: OnLost,
     /// The state in which each device was found at start.
-    begun: Vec<Begun>,
+    begun: Vec<StartedFlash>,
     is_view: bool,
     pub(crate) stopped: AtomicBool,
 }
@@ -154,7 +154,7 @@ impl Flash {
         let left = table.is_found().then(|| table.budget_left());
         let budget = Budget::new(writes_a_day_bytes, left);
         let (regions, begun) = Regions::new(devices, sizes, table, &mut random, is_view);
-        let reads = handles * READS_A_LANE;
+        let reads = handles * READS_PER_HANDLE;
         let log = Log::new(&regions, chunks, random, budget);
         let finder = Finder::new(&regions, &log);
         let flash = Arc::new(Self {
@@ -169,9 +169,9 @@ impl Flash {
             resumed_ms: AtomicU64::new(0),
             writes: Condvar::new(),
             done: (0..handles)
-                .map(|_| Done { reads: Mutex::new(VecDeque::with_capacity(READS_A_LANE)), ..Done::default() })
+                .map(|_| Done { reads: Mutex::new(VecDeque::with_capacity(READS_PER_HANDLE)), ..Done::default() })
                 .collect(),
-            handles: (0..handles).map(|_| LaneReads::default()).collect(),
+            handles: (0..handles).map(|_| HandleReads::default()).collect(),
             wake: OnceLock::new(),
             on_lost,
             is_view,
@@ -191,13 +191,13 @@ impl Flash {
     /// are lost.
     pub fn exchanged(&self) -> Vec<String> {
         let all = self.regions.parts.iter().zip(&self.begun);
-        all.filter(|(_, begun)| **begun == Begun::Exchanged).map(|(part, _)| part.device.name()).collect()
+        all.filter(|(_, begun)| **begun == StartedFlash::Exchanged).map(|(part, _)| part.device.name()).collect()
     }
 
     /// Returns the names of devices that differ from what an earlier process left, or that cannot be read.
     pub fn strangers(&self) -> Vec<String> {
         let all = self.regions.parts.iter().zip(&self.begun);
-        all.filter(|(_, begun)| **begun != Begun::Known).map(|(part, _)| part.device.name()).collect()
+        all.filter(|(_, begun)| **begun != StartedFlash::Known).map(|(part, _)| part.device.name()).collect()
     }
 
     /// Sets the callback. It receives a handle's number if that handle can collect reads, and `None` if
@@ -238,9 +238,9 @@ impl Flash {
         let devices = self.queues.len();
         let threads = devices * (Self::readers(devices) + 1);
         let scratch = threads * (Scratch::bytes_for(self.regions.sizes) + ALIGN);
-        let reads = self.done.len() * READS_A_LANE;
+        let reads = self.done.len() * READS_PER_HANDLE;
         let queues = devices * DeviceQueue::memory_bytes(reads) + reads * size_of::<TierRead>();
-        let rings = self.handles.iter().map(LaneReads::memory_bytes).sum::<usize>();
+        let rings = self.handles.iter().map(HandleReads::memory_bytes).sum::<usize>();
         let chunks = (CHUNKS + 1) * self.regions.sizes.chunk_bytes;
         let marks = self.regions.table.marks.map(|marks| marks.end(self.regions.count()));
         let words = marks.unwrap_or(words_for(self.regions.count())) * size_of::<u64>();
@@ -329,10 +329,10 @@ impl Flash {
             // This process itself had been stopped.
             self.resumed_ms.store(now.0, Relaxed);
         }
-        self.handles.iter().for_each(|handle| handle.give_up(self));
+        self.handles.iter().for_each(|handle| handle.fail_slow_reads(self));
         let mut scratch = None;
         for (device, (part, queue)) in self.regions.parts.iter().zip(&self.queues).enumerate() {
-            let given_up = queue.give_up(self.slow_before_ms());
+            let given_up = queue.fail_slow_reads(self.slow_before_ms());
             if !given_up.is_empty() {
                 self.lose_slow(part);
             }
@@ -499,7 +499,7 @@ impl Tier for Flash {
     fn found(&self) -> TierFound {
         let items = self.regions.all().filter(|(_, region)| region.sequence() != 0).map(|(_, region)| region.items());
         let items = items.fold(0u64, u64::saturating_add);
-        TierFound { items, lost: self.begun.iter().any(|begun| begun.forgets() && *begun != Begun::New) }
+        TierFound { items, lost: self.begun.iter().any(|begun| begun.forgets() && *begun != StartedFlash::New) }
     }
 
     fn may_name(&self, at: FlashAddress) -> bool {
@@ -524,13 +524,13 @@ impl Tier for Flash {
 
     fn change(&self, hash: u64) {
         if self.finds.load(Relaxed) {
-            self.regions.table.dig_grave(hash);
+            self.regions.table.add_tombstone(hash);
         }
     }
 
     fn is_gone(&self, hash: u64, at: FlashAddress, tag: u16) -> bool {
         let table = &self.regions.table;
-        !self.may_name(at) || table.is_marked(at, tag) || table.has_grave(hash)
+        !self.may_name(at) || table.is_marked(at, tag) || table.has_tombstone(hash)
     }
 
     fn is_found(&self) -> bool {

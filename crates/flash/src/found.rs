@@ -26,7 +26,7 @@ use std::collections::VecDeque;
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use segment::{Shown, TierFind, TierShow};
+use segment::{TierFind, TierShow, WalkProgress};
 
 use crate::flash::{Flash, lock};
 use crate::footer::{self, Entries, Footer, FooterEntry};
@@ -85,7 +85,7 @@ impl Finder {
             table.set_finding(false);
         } else if !table.is_finding() {
             // If the process is killed between the two calls, the next process repeats both.
-            table.clear_graves();
+            table.clear_tombstones();
             table.set_finding(true);
         }
         let mut unseen = vec![false; regions.count()];
@@ -206,12 +206,12 @@ impl Flash {
         while let Some(FooterEntry { hash, offset, bytes }) = page.entries.peek() {
             let at = regions::address(page.generation, page.region, page.base + offset, bytes);
             match show(hash, at) {
-                Shown::Later => return false,
-                Shown::Entered => {
+                WalkProgress::Later => return false,
+                WalkProgress::Entered => {
                     self.regions.at(page.region).count_found(at);
                     self.counters.found.fetch_add(1, Relaxed);
                 }
-                Shown::Gone => {}
+                WalkProgress::Gone => {}
             }
             page.entries.pass();
         }

@@ -101,5 +101,5 @@ pub use flash::{Flash, FlashConfig, Lost, OnLost, Wake};
 pub use queues::Scratch;
 pub use regions::{FlashSizeError, Sizes};
 pub use sim::{Faults, SimDisk, SimHand};
-pub use table::LeftOnFlash;
+pub use table::FlashRemainder;
 pub use threads::Threads;

@@ -21,7 +21,7 @@ use crate::table::{Table, words_for};
 const BITS: usize = 16;
 const WORD_BITS: usize = u64::BITS as usize;
 /// Minimum number of graves.
-const GRAVES_MIN: usize = 1 << 20;
+const TOMBSTONES_MIN: usize = 1 << 20;
 
 /// Positions of graves and marks among the words of a table.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +38,7 @@ impl Marks {
     pub(crate) fn of(regions: usize, sizes: Sizes) -> Self {
         let region_words = sizes.region_bytes / FlashAddress::BLOCK_BYTES * BITS / WORD_BITS;
         assert!(region_words > 0, "{sizes:?}");
-        let graves = (regions * sizes.region_bytes / FlashAddress::BLOCK_BYTES).max(GRAVES_MIN);
+        let graves = (regions * sizes.region_bytes / FlashAddress::BLOCK_BYTES).max(TOMBSTONES_MIN);
         let graves_at = words_for(regions);
         Self { graves_at, graves, marks_at: graves_at + graves.div_ceil(WORD_BITS), region_words }
     }
@@ -53,7 +53,7 @@ impl Marks {
         (self.marks_at + at.region() as usize * self.region_words + bit / WORD_BITS, 1 << (bit % WORD_BITS))
     }
 
-    fn grave(&self, hash: u64) -> (usize, u64) {
+    fn tombstone(&self, hash: u64) -> (usize, u64) {
         let bit = ((u128::from(hash) * self.graves as u128) >> 64) as usize;
         (self.graves_at + bit / WORD_BITS, 1 << (bit % WORD_BITS))
     }
@@ -91,22 +91,22 @@ impl Table {
     }
 
     /// Sets the grave for keys with this hash.
-    pub(crate) fn dig_grave(&self, hash: u64) {
+    pub(crate) fn add_tombstone(&self, hash: u64) {
         if let Some(marks) = &self.marks {
-            let (word, bit) = marks.grave(hash);
+            let (word, bit) = marks.tombstone(hash);
             if self.room.load(word) & bit == 0 {
                 self.room.set_bits(word, bit);
             }
         }
     }
 
-    pub(crate) fn has_grave(&self, hash: u64) -> bool {
+    pub(crate) fn has_tombstone(&self, hash: u64) -> bool {
         let is_set = |(word, bit): (usize, u64)| self.room.load(word) & bit != 0;
-        self.marks.is_some_and(|marks| is_set(marks.grave(hash)))
+        self.marks.is_some_and(|marks| is_set(marks.tombstone(hash)))
     }
 
     /// Clears all graves.
-    pub(crate) fn clear_graves(&self) {
+    pub(crate) fn clear_tombstones(&self) {
         if let Some(marks) = &self.marks {
             (marks.graves_at..marks.marks_at).for_each(|word| self.room.store(word, 0));
         }
@@ -150,12 +150,12 @@ mod tests {
         let left = places.iter().filter(|(at, tag)| table.is_marked(*at, *tag));
         assert!(left.clone().all(|(at, _)| at.region() != 1) && left.count() == 2 * 128 * 16);
         for hash in [0, u64::MAX, 1 << 63] {
-            assert!(!table.has_grave(hash));
-            table.dig_grave(hash);
-            assert!(table.has_grave(hash));
+            assert!(!table.has_tombstone(hash));
+            table.add_tombstone(hash);
+            assert!(table.has_tombstone(hash));
         }
-        table.clear_graves();
-        assert!(![0, u64::MAX, 1 << 63].into_iter().any(|hash| table.has_grave(hash)));
+        table.clear_tombstones();
+        assert!(![0, u64::MAX, 1 << 63].into_iter().any(|hash| table.has_tombstone(hash)));
         assert!(table.is_marked(at(2, 127), 15), "marks stay");
     }
 }

@@ -106,7 +106,7 @@ impl DeviceQueue {
 
     /// Gives up the requests of this device's threads that began before `before_ms`. Returns the reads that they were
     /// for.
-    pub(crate) fn give_up(&self, before_ms: u64) -> Vec<Option<(usize, u64, FlashAddress)>> {
+    pub(crate) fn fail_slow_reads(&self, before_ms: u64) -> Vec<Option<(usize, u64, FlashAddress)>> {
         let mut given_up = Vec::new();
         for flight in &*lock(&self.flights) {
             let mut flight = lock(flight);

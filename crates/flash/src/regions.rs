@@ -7,7 +7,7 @@ use base::clock::UnixMillis;
 use base::prng::Prng;
 use segment::{FlashAddress, IndexPlace, TierPlan};
 
-use crate::begin::Begun;
+use crate::begin::StartedFlash;
 use crate::device::Device;
 use crate::entry::{ENTRY_BYTES_MAX, HEADER_BYTES, Seed, padded};
 use crate::front;
@@ -274,7 +274,7 @@ impl Regions {
         table: Table,
         random: &mut Prng,
         is_view: bool,
-    ) -> (Self, Vec<Begun>) {
+    ) -> (Self, Vec<StartedFlash>) {
         assert!(sizes.region_bytes.is_power_of_two() && sizes.region_bytes <= REGION_BYTES, "{sizes:?}");
         assert!(sizes.chunk_bytes.is_power_of_two() && sizes.chunk_bytes < sizes.region_bytes, "{sizes:?}");
         assert!(sizes.chunk_bytes.is_multiple_of(crate::aligned::ALIGN), "{sizes:?}");

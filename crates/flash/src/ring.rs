@@ -38,7 +38,7 @@ struct Flying {
 
 /// The reads of a handle that are in flight, if its thread has a ring.
 #[derive(Debug, Default)]
-pub(crate) struct LaneReads {
+pub(crate) struct HandleReads {
     ring: OnceLock<Mutex<Reads>>,
     /// Number of reads in flight. It can be read without the lock.
     flying: AtomicUsize,
@@ -53,7 +53,7 @@ struct Reads {
     completed: usize,
 }
 
-impl LaneReads {
+impl HandleReads {
     /// Gives the handle's thread a ring. From now on, it reads by itself, and the ring's bell wakes it.
     pub(crate) fn read_by(&self, ring: DiskRing) {
         let flying = (0..SLOTS).map(|_| None).collect();
@@ -73,7 +73,7 @@ impl LaneReads {
         let Some(slot) = reads.ring.take() else { return Err(Unasked::Later(read)) };
         reads.completed = 0;
         match flash.finding(read.at) {
-            Some(finding) => reads.look_for(flash, slot, read, finding),
+            Some(finding) => reads.find_read(flash, slot, read, finding),
             None => reads.tell(flash, slot, read, Found::Failed),
         }
         self.submit(flash, &mut reads);
@@ -106,7 +106,7 @@ impl LaneReads {
     }
 
     /// Takes unresponsive devices out of use, and fails the reads that wait for them.
-    pub(crate) fn give_up(&self, flash: &Flash) {
+    pub(crate) fn fail_slow_reads(&self, flash: &Flash) {
         if self.flying.load(Relaxed) == 0 {
             return;
         }
@@ -130,7 +130,7 @@ pub(crate) enum Unasked {
 
 impl Reads {
     /// Reads the bytes from the device or copies them from memory. Reports the result at once if no device is needed.
-    fn look_for(&mut self, flash: &Flash, slot: u16, mut read: TierRead, mut finding: Finding) {
+    fn find_read(&mut self, flash: &Flash, slot: u16, mut read: TierRead, mut finding: Finding) {
         loop {
             match flash.place(&finding, &mut read.buffer) {
                 ReadTarget::Nowhere => return self.tell(flash, slot, read, Found::Failed),
@@ -172,7 +172,7 @@ impl Reads {
         flash.counters.read_bytes.fetch_add(finding.bytes as u64, Relaxed);
         match finding.look(&read) {
             Some(found) => self.tell(flash, slot, read, found),
-            None => self.look_for(flash, slot, read, finding),
+            None => self.find_read(flash, slot, read, finding),
         }
     }
 

@@ -166,7 +166,7 @@ impl Table {
 
 /// A summary of what an earlier process has left, read from the words alone, for a caller without devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LeftOnFlash {
+pub struct FlashRemainder {
     /// Number of devices in the table.
     pub devices: u64,
     /// Number of their regions.
@@ -177,7 +177,7 @@ pub struct LeftOnFlash {
     pub items: u64,
 }
 
-impl LeftOnFlash {
+impl FlashRemainder {
     /// Reads a summary from a room of `words` words; `None` if they are not a table.
     pub fn of(words: u64, load: impl Fn(u64) -> u64) -> Option<Self> {
         if words < REGIONS_AT as u64 || load(0) != MAGIC {
@@ -214,14 +214,14 @@ mod tests {
     #[test]
     fn words_that_are_no_table_or_are_cut_off_say_nothing() {
         let mut words = vec![0; words_for(3)];
-        let look = |words: &[u64]| LeftOnFlash::of(words.len() as u64, |at| words[at as usize]);
+        let look = |words: &[u64]| FlashRemainder::of(words.len() as u64, |at| words[at as usize]);
         assert_eq!(look(&words), None);
         (words[0], words[2], words[DEVICES_AT + 1], words[DEVICES_AT + 3]) = (MAGIC, 2, 1, 2);
         for (region, sequence, items) in [(0, 5, 7), (1, 0, 100), (2, 6, 1)] {
             let at = REGIONS_AT + region * REGION_WORDS;
             (words[at + SEQUENCE], words[at + ITEMS]) = (sequence, items);
         }
-        assert_eq!(look(&words), Some(LeftOnFlash { devices: 2, regions: 3, regions_used: 2, items: 8 }));
+        assert_eq!(look(&words), Some(FlashRemainder { devices: 2, regions: 3, regions_used: 2, items: 8 }));
         for end in [0, REGIONS_AT - 1, words.len() - 1] {
             assert_eq!(look(&words[..end]), None, "{end}");
         }

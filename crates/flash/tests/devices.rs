@@ -12,8 +12,8 @@ use io::waker::Waker;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use segment::{
-    FlashAddress, Found, IndexPlace, Kept, ReadBy, Reclaimed, StoreConfig, StoreFile, Tier, TierBacking, TierItem,
-    TierPlan, TierRead, TierRoom,
+    FlashAddress, Found, IndexPlace, ReadBy, Reclaimed, RetainedItem, StoreConfig, StoreFile, Tier, TierBacking,
+    TierItem, TierPlan, TierRead, TierRoom,
 };
 
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
@@ -50,7 +50,7 @@ fn fill(flash: &Flash) -> Vec<FlashAddress> {
             hash: number,
             namespace: 0,
             key: &key,
-            kept: Kept::Bytes,
+            kept: RetainedItem::Bytes,
             value: &value,
             client_flags: 0,
             expire_at: None,

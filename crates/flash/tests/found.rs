@@ -9,8 +9,8 @@ use base::clock::UnixMillis;
 use gannet_flash::device::Device;
 use gannet_flash::{Flash, FlashConfig, SimDisk, SimHand, Sizes};
 use segment::{
-    FlashAddress, IndexPlace, Kept, Power, Reclaimed, Shown, StoreConfig, StoreFile, Tier, TierBacking, TierFind,
-    TierItem,
+    FlashAddress, IndexPlace, Power, Reclaimed, RetainedItem, StoreConfig, StoreFile, Tier, TierBacking, TierFind,
+    TierItem, WalkProgress,
 };
 
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
@@ -60,7 +60,7 @@ fn offer(flash: &Flash, number: u64) -> Option<FlashAddress> {
         hash: hash_of(number),
         namespace: 0,
         key: &key,
-        kept: Kept::Bytes,
+        kept: RetainedItem::Bytes,
         value: &value,
         client_flags: 0,
         expire_at: None,
@@ -92,10 +92,10 @@ fn find(flash: &Flash) -> BTreeSet<(u64, u32, u16)> {
     loop {
         let step = Tier::find(flash, &mut |hash, at| {
             if flash.is_gone(hash, at, 0) {
-                return Shown::Gone;
+                return WalkProgress::Gone;
             }
             assert!(found.insert((hash, at.region(), at.block())), "{hash} is shown once");
-            Shown::Entered
+            WalkProgress::Entered
         });
         if step == TierFind::Whole {
             return found;

@@ -12,7 +12,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use segment::{FAULTS_MAX, FileCheck, FileFault, FileStats, SEGMENT_STATES, Store, StoreConfig, StoreFile};
 use server::config::kinds::FlashPlace;
 use server::config::remedy;
-use server::offline::{self, LeftOnFlash, Offline};
+use server::offline::{self, FlashRemainder, Offline};
 
 use crate::{Failure, print};
 
@@ -239,7 +239,7 @@ fn put_line(text: &mut String, name: &str, value: &str) {
 }
 
 /// Formats the contents of flash, as far as the memory file describes them.
-fn on_flash(left: LeftOnFlash) -> String {
+fn on_flash(left: FlashRemainder) -> String {
     let mut text = String::new();
     let lines = [
         ("flash_devices", left.devices),

@@ -14,7 +14,7 @@ use server::handover::{
     Giver, HandoverState, Names, Predecessor, Received, Refused, ResumeState, Takeover, memory_of_file,
 };
 use server::shared::Shared;
-use server::start::{Ended, Running, Server, ServerConfig, StartError, bind_ahead, check_users};
+use server::start::{EndedThread, Running, Server, ServerConfig, StartError, bind_ahead, check_users};
 
 use crate::Failure;
 use crate::serve::failed;
@@ -23,11 +23,11 @@ use crate::serve::failed;
 #[derive(Clone, Copy, Debug)]
 pub struct Upgrade {
     /// True if the memory is configured, so that it must equal the running server's; otherwise it is adopted.
-    pub memory_said: bool,
+    pub has_memory_setting: bool,
 }
 
 /// A takeover that has begun: the running server was found, and its memory and listeners fit the settings.
-pub struct BegunUpgrade {
+pub struct StartedUpgrade {
     taking: Takeover,
     listeners: Vec<Listener>,
 }
@@ -39,13 +39,13 @@ impl Upgrade {
         self,
         plan: &mut Plan,
         start_failed: &impl Fn(StartError) -> Failure,
-    ) -> Result<Option<BegunUpgrade>, Failure> {
-        let taking = Takeover::begin(&plan.server, self.memory_said).map_err(refused)?;
+    ) -> Result<Option<StartedUpgrade>, Failure> {
+        let taking = Takeover::begin(&plan.server, self.has_memory_setting).map_err(refused)?;
         let memory_bytes = match &taking {
             Some(taking) => Some(taking.memory_bytes()),
             None => {
                 tracing::warn!("the running server was killed before the takeover began; starting without it");
-                memory_of_file(&plan.server).filter(|_| !self.memory_said)
+                memory_of_file(&plan.server).filter(|_| !self.has_memory_setting)
             }
         };
         if let Some(bytes) = memory_bytes {
@@ -55,11 +55,11 @@ impl Upgrade {
         let Some(taking) = taking else { return Ok(None) };
         check_users(&plan.server).map_err(start_failed)?;
         let listeners = bind_ahead(&plan.server, |addr| taking.has(addr)).map_err(start_failed)?;
-        Ok(Some(BegunUpgrade { taking, listeners }))
+        Ok(Some(StartedUpgrade { taking, listeners }))
     }
 }
 
-impl BegunUpgrade {
+impl StartedUpgrade {
     /// Returns whether the running server has its admin port at `addr`.
     pub fn has_admin(&self, addr: SocketAddr) -> bool {
         self.taking.has_admin(addr)
@@ -135,8 +135,8 @@ pub fn serve(
             before.report_end();
         }
         let estate = match ended {
-            Ended::Stopped => return Ok(()),
-            Ended::HandedOver(estate) => estate,
+            EndedThread::Stopped => return Ok(()),
+            EndedThread::HandedOver(estate) => estate,
         };
         let count = estate.connections.len();
         let is_stopped = || current.lock().unwrap_or_else(PoisonError::into_inner).threads.stop.was_stop_requested();

@@ -18,7 +18,7 @@ use crate::tls::{Maker, TlsClient};
 /// Number of bytes taken from the socket at once.
 const CHUNK_BYTES: usize = 128 << 10;
 /// Size beyond which an empty buffer is freed.
-const KEPT_BYTES_MAX: usize = 8 << 20;
+const RETAINED_BYTES_MAX: usize = 8 << 20;
 
 /// A connection with buffers for requests and replies, which can be reopened.
 pub struct Link {
@@ -101,7 +101,7 @@ impl Link {
         if self.taken == self.input.len() {
             self.input.clear();
             self.taken = 0;
-            if self.input.capacity() > KEPT_BYTES_MAX {
+            if self.input.capacity() > RETAINED_BYTES_MAX {
                 self.input = Vec::new();
             }
         }
@@ -149,7 +149,7 @@ impl Link {
         if !stream.flush_now()? {
             return Ok(false);
         }
-        if self.out.capacity() > KEPT_BYTES_MAX {
+        if self.out.capacity() > RETAINED_BYTES_MAX {
             self.out = Vec::new();
         }
         Ok(true)

@@ -75,9 +75,9 @@ impl CopyTarget {
     }
 
     /// Returns the reason why the target cannot store `key` with any value; otherwise `None`.
-    pub fn unfit(&self, key: &[u8]) -> Option<String> {
+    pub fn why_unstorable(&self, key: &[u8]) -> Option<String> {
         match self {
-            Self::Memcached(_) => memcached::unfit(key),
+            Self::Memcached(_) => memcached::why_unstorable(key),
             Self::Redis(_) => None,
         }
     }

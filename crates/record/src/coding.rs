@@ -159,13 +159,13 @@ pub(crate) fn len(bytes: &[u8]) -> Result<usize, Damaged> {
 #[inline]
 pub(crate) fn len_at(bytes: &[u8], at: usize) -> Result<usize, Damaged> {
     match LENS[usize::from(*bytes.get(at).ok_or(Damaged)?)] {
-        0 => len_behind(&bytes[at..]),
+        0 => len_after(&bytes[at..]),
         len => Ok(len.into()),
     }
 }
 
 /// Returns the length of a value whose first byte does not determine it.
-fn len_behind(bytes: &[u8]) -> Result<usize, Damaged> {
+fn len_after(bytes: &[u8]) -> Result<usize, Damaged> {
     match bytes[0] {
         first @ TEXT_12..NUMBER => Ok(2 + (usize::from(first & 0xf) << 8 | usize::from(*bytes.get(1).ok_or(Damaged)?))),
         TEXT_32 | BYTES | LIST | MAP => {

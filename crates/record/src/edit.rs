@@ -126,7 +126,7 @@ impl<'e> Edit<'e> {
     ///
     /// # Errors
     /// [`Damaged`].
-    pub fn going_on(old: &Record<'e>, now_ms: u64, to: &'e mut Vec<u8>) -> Result<Self, Damaged> {
+    pub fn continue_change(old: &Record<'e>, now_ms: u64, to: &'e mut Vec<u8>) -> Result<Self, Damaged> {
         Self::with(old.revision(), Some(old), old.set(), now_ms, to)
     }
 

@@ -49,7 +49,7 @@ pub use index::{Index, IndexFull, IndexPosting, IndexType};
 pub use kind::Kind;
 pub use read::{ANSWER_BYTES_A_BYTE, Bin, Bins, Record};
 pub use sets::{
-    Added, BIN_NAMES_ALL_MAX, BIN_NAMES_MAX, InSet, Keeper, SET_NAME_BYTES_MAX, SETS_MAX, Set, Sets, TooManySets,
+    Added, BIN_NAMES_ALL_MAX, BIN_NAMES_MAX, InSet, SET_NAME_BYTES_MAX, SETS_MAX, Set, SetStore, Sets, TooManySets,
 };
 pub use tree::{ENTRY_BYTES, LARGE_BYTES, NoParts, Parts, Source};
 pub use value::{Digits, Name, Value, ValueType};

@@ -282,7 +282,7 @@ impl<'r> Record<'r> {
     /// # Errors
     /// [`Damaged`].
     pub fn find(&self, name: &Name<'_>, now_ms: u64) -> Result<Option<Bin<'r>>, Damaged> {
-        self.find_behind(&mut 0, name, now_ms)
+        self.find_after(&mut 0, name, now_ms)
     }
 
     /// Finds a bin and starts the search at offset `at`, for callers that look up several names. Start with 0; each hit
@@ -290,7 +290,7 @@ impl<'r> Record<'r> {
     ///
     /// # Errors
     /// [`Damaged`].
-    pub fn find_behind(&self, at: &mut usize, name: &Name<'_>, now_ms: u64) -> Result<Option<Bin<'r>>, Damaged> {
+    pub fn find_after(&self, at: &mut usize, name: &Name<'_>, now_ms: u64) -> Result<Option<Bin<'r>>, Damaged> {
         let coded = sets::coded(self.set, name, false);
         let (body, place) = match &self.tree {
             None => {

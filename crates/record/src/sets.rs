@@ -11,7 +11,7 @@
 //! - A name that finds no room is refused for ever. So a bin is stored by number in all records of a set, or by text in
 //!   all of them. Limits: [`SETS_MAX`], [`BIN_NAMES_MAX`] in a set and [`BIN_NAMES_ALL_MAX`] in all sets; 4 MiB.
 //! - Parts refer to each other by number only.
-//! - An addition that must outlive the process is passed to a [`Keeper`] before any record can refer to it, in the
+//! - An addition that must outlive the process is passed to a [`SetStore`] before any record can refer to it, in the
 //!   order of its numbers.
 
 use std::sync::atomic::{
@@ -182,7 +182,7 @@ pub enum Added<'n> {
 }
 
 /// Persists additions that must outlive the process.
-pub trait Keeper: std::fmt::Debug + Send + Sync {
+pub trait SetStore: std::fmt::Debug + Send + Sync {
     /// Persists an addition. Returns false if it cannot; the addition is not made then.
     fn keep(&self, added: &Added<'_>) -> bool;
 }
@@ -190,7 +190,7 @@ pub trait Keeper: std::fmt::Debug + Send + Sync {
 /// All sets.
 #[derive(Debug)]
 pub struct Sets {
-    keeper: Option<Box<dyn Keeper>>,
+    keeper: Option<Box<dyn SetStore>>,
     chains: [AtomicU16; CHAINS],
     sets: Box<[OnceLock<Box<Set>>]>,
     /// Number of sets, and number of bin names in all of them.
@@ -225,7 +225,7 @@ impl Sets {
     }
 
     /// Passes all further additions to `keeper`.
-    pub fn keep_by(&mut self, keeper: Box<dyn Keeper>) {
+    pub fn persist_by(&mut self, keeper: Box<dyn SetStore>) {
         self.keeper = Some(keeper);
     }
 

@@ -187,7 +187,7 @@ fn a_record_is_the_list_of_what_was_stored_and_has_not_ended() {
             let (mut other, mut at) = (Prng::new(seed * 100 + u64::from(step)), 0);
             for _ in 0..6 {
                 let sought = name(&mut other);
-                let found = record.find_behind(&mut at, &Name::new(&sought), now_ms).unwrap();
+                let found = record.find_after(&mut at, &Name::new(&sought), now_ms).unwrap();
                 let there = model.iter().find(|(name, ..)| *name == sought);
                 assert_eq!(found.map(|bin| Held::of(&bin.value)), there.map(|(_, value, _)| value.clone()));
             }

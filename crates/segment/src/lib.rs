@@ -106,12 +106,12 @@ pub use durable::file::notes::NoteFault;
 pub use durable::file::{FileFault, IndexPlace, Power, StoreFile, file_fits};
 pub use durable::rebuild::{RebuildProgress, RebuildStep, Rebuilder};
 pub use durable::reopen::Reopened;
-pub use durable::tier_ground::TierBacking;
+pub use durable::tier_backing::TierBacking;
 pub use heap::config::{StartError, StoreConfig};
 pub use heap::memory::ResizeError;
 pub use heap::namespaces::{Terms, TermsError};
-pub use items::read::{Ahead, Hit};
-pub use items::receive::{Arriving, TAIL_BYTES_MAX};
+pub use items::read::{Hit, Prefetched};
+pub use items::receive::{InPlaceReceive, TAIL_BYTES_MAX};
 pub use items::versions::Version;
 pub use items::walk::{OnFlash, Stride, WalkVisit};
 pub use items::write::replace::{AddOutcome, Attempts, ItemVersion, Loaded, Parts, Replaced, Replacement};
@@ -125,8 +125,8 @@ pub use tier::room::TierRoom;
 pub use tier::staging::Awaited;
 pub use tier::tiered::{FlashHit, FromFlash};
 pub use tier::{
-    FlashAddress, Found, Kept, Parts as TierParts, ReadBy, Reclaimed, Shown, SlotMatch, Tier, TierFind, TierFound,
-    TierItem, TierPlan, TierRead, TierShow, Visit,
+    FlashAddress, Found, Parts as TierParts, ReadBy, Reclaimed, RetainedItem, SlotMatch, Tier, TierFind, TierFound,
+    TierItem, TierPlan, TierRead, TierShow, Visit, WalkProgress,
 };
 pub use values::rename::{CopyStep, PartsCopy};
 pub use values::writer::LargeWriter;

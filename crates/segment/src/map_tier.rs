@@ -7,8 +7,8 @@ use base::clock::UnixMillis;
 
 use crate::tier::room::TierRoom;
 use crate::tier::{
-    FlashAddress, Found, Parts, ReadBy, Reclaimed, Shown, Tier, TierFind, TierFound, TierItem, TierPlan, TierRead,
-    TierShow, Visit,
+    FlashAddress, Found, Parts, ReadBy, Reclaimed, Tier, TierFind, TierFound, TierItem, TierPlan, TierRead, TierShow,
+    Visit, WalkProgress,
 };
 
 /// Plan of a store with such a tier.
@@ -17,9 +17,9 @@ pub(crate) const PLAN: TierPlan =
 
 /// Items that are offered at most where they are found again.
 const BLOCKS: usize = 1 << 14;
-const GRAVES: usize = 4096;
-const GRAVES_AT: usize = 1;
-const BLOCKS_AT: usize = GRAVES_AT + GRAVES / 64;
+const TOMBSTONES: usize = 4096;
+const TOMBSTONES_AT: usize = 1;
+const BLOCKS_AT: usize = TOMBSTONES_AT + TOMBSTONES / 64;
 const NAMED: u64 = 1;
 const DEAD: u64 = 2;
 
@@ -82,7 +82,7 @@ impl MapTier {
         if state.found {
             room.store(0, 0);
         } else if room.load(0) == 0 {
-            (GRAVES_AT..BLOCKS_AT).for_each(|word| room.store(word, 0));
+            (TOMBSTONES_AT..BLOCKS_AT).for_each(|word| room.store(word, 0));
             room.store(0, 1);
         }
         *self.room.lock().expect("no thread panics") = Some(Arc::new(room));
@@ -120,8 +120,8 @@ fn is_given(at: FlashAddress) -> bool {
 }
 
 fn deferred(hash: u64) -> (usize, u64) {
-    let bit = hash as usize % GRAVES;
-    (GRAVES_AT + bit / 64, 1 << (bit % 64))
+    let bit = hash as usize % TOMBSTONES;
+    (TOMBSTONES_AT + bit / 64, 1 << (bit % 64))
 }
 
 impl Tier for MapTier {
@@ -217,7 +217,7 @@ impl Tier for MapTier {
                 return TierFind::Whole;
             };
             let hash = self.state().items[&block].0;
-            if show(hash, FlashAddress::new(1, 0, block, 1)) == Shown::Later {
+            if show(hash, FlashAddress::new(1, 0, block, 1)) == WalkProgress::Later {
                 return TierFind::More;
             }
             self.state().left.pop();

@@ -15,21 +15,21 @@ use crate::core::handle::{HandleError, ThreadHandle};
 use crate::core::store::{BackgroundGauges, Store};
 use crate::durable::checkpoint::{CheckpointStats, Checkpointer, Checkpoints};
 use crate::durable::file::notes::{NoteFault, Notes};
-use crate::durable::file::{FileFault, Ground, Held, IndexPlace, StoreFile};
+use crate::durable::file::{Backing, FileFault, Held, IndexPlace, StoreFile};
 use crate::durable::rebuild::latest::find_latest;
 use crate::durable::rebuild::{REBUILDERS_MAX, Rebuild, RebuildProgress, Rebuilder};
 use crate::durable::reopen::scattered::reopen_without_index;
 use crate::durable::reopen::{Reopened, reopen, resume_clock};
 use crate::durable::verify::{begin_verification, end_verification};
+use crate::heap::back_pressure::Shortages;
 use crate::heap::config::{Geometry, StartError, StoreConfig};
 use crate::heap::memory::Memory;
 use crate::heap::namespaces::Spaces;
 use crate::heap::prefault::Ahead;
 use crate::heap::samples::Samples;
 use crate::heap::segments::Segments;
-use crate::heap::shortage::Shortages;
 use crate::index::Index;
-use crate::items::receive::Arriving;
+use crate::items::receive::InPlaceReceive;
 use crate::items::write::delete::raise_flushed;
 use crate::layout::key::{Hasher, Namespace};
 use crate::layout::raw::{Mutex, Word64};
@@ -77,13 +77,13 @@ impl Store {
     pub(crate) fn on(
         config: &StoreConfig,
         geometry: Geometry,
-        ground: Ground,
+        ground: Backing,
         held: Option<Held>,
         tier: Option<(Arc<dyn Tier>, usize)>,
         now: UnixMillis,
     ) -> Result<(Arc<Self>, Background), StartError> {
         let regions = tier.as_ref().map_or(0, |(_, regions)| *regions);
-        let Ground { kept, stripes, headers, buckets, heap, notes, undo, records } = ground;
+        let Backing { kept, stripes, headers, buckets, heap, notes, undo, records } = ground;
         let segments = Segments::on(&geometry, heap, headers, kept.clone());
         let rebuilds_index = held.as_ref().is_some_and(|held| held.rebuilds_index);
         let index_in_dram = held.as_ref().is_some_and(|held| held.index() == IndexPlace::Dram);
@@ -128,7 +128,7 @@ impl Store {
             reopened_at: 0,
             closed: AtomicBool::new(false),
             held,
-            kept,
+            persistent: kept,
             geometry,
         };
         store.take_over(now)?;
@@ -169,7 +169,7 @@ impl Store {
         }
         if reopened.found && !reopened.clean {
             let heap_bytes = self.segments.high_water() * self.segments.segment_bytes();
-            self.named = Some(Named::new(heap_bytes, self.kept.objects.load(Relaxed)));
+            self.named = Some(Named::new(heap_bytes, self.persistent.objects.load(Relaxed)));
         }
         if reopened.found && !rebuilds_index {
             begin_verification(self);
@@ -177,7 +177,7 @@ impl Store {
         self.reopened = Some(reopened);
         self.reopened_at = self.segments.next_sequence();
         self.ahead.begin_in_file(&self.segments, &self.index, self.rebuild.is_none());
-        self.kept.exact_tokens.store(1, Release);
+        self.persistent.exact_tokens.store(1, Release);
         self.settle()
     }
 
@@ -230,8 +230,8 @@ impl Store {
             if let Some(tier) = self.tier.as_ref().filter(|_| held.has_checkpoints()) {
                 tier.sync();
             }
-            let has_lost_changes = self.kept.unsynced_before.load(Relaxed) != 0;
-            held.close(UnixMillis(self.kept.clock_ms.load(Relaxed)), has_lost_changes);
+            let has_lost_changes = self.persistent.unsynced_before.load(Relaxed) != 0;
+            held.close(UnixMillis(self.persistent.clock_ms.load(Relaxed)), has_lost_changes);
         }
     }
 
@@ -239,7 +239,7 @@ impl Store {
     ///
     /// # Errors
     /// See [`NoteFault`]; the notes are as they were.
-    pub fn keep_note(&self, note: &[u8]) -> Result<(), NoteFault> {
+    pub fn append_metadata(&self, note: &[u8]) -> Result<(), NoteFault> {
         self.notes.as_ref().map_or(Ok(()), |notes| notes.append(note))
     }
 
@@ -277,8 +277,8 @@ impl Store {
     }
 
     /// Persists the instant of a pending flush. `None`: no flush is pending.
-    pub fn keep_flush_at(&self, namespace: Namespace, at: Option<UnixMillis>) {
-        let (number, kept) = (usize::from(namespace.0), &self.kept);
+    pub fn persist_flush_at(&self, namespace: Namespace, at: Option<UnixMillis>) {
+        let (number, kept) = (usize::from(namespace.0), &self.persistent);
         // Stores the current flush sequence first: if it has changed later, the pending flush is done.
         kept.flush_behind[number].store(kept.flushed[number].load(SeqCst), SeqCst);
         kept.flush_at_ms[number].store(at.map_or(0, |at| at.0), SeqCst);
@@ -286,8 +286,8 @@ impl Store {
 
     /// Returns the instant of the flush that was pending when the previous process ended, if it has not been done
     /// since.
-    pub fn kept_flush_at(&self, namespace: Namespace) -> Option<UnixMillis> {
-        let (number, kept) = (usize::from(namespace.0), &self.kept);
+    pub fn persisted_flush_at(&self, namespace: Namespace) -> Option<UnixMillis> {
+        let (number, kept) = (usize::from(namespace.0), &self.persistent);
         let at = UnixMillis(kept.flush_at_ms[number].load(SeqCst));
         let waits = kept.flush_behind[number].load(SeqCst) == kept.flushed[number].load(SeqCst);
         (at.0 > 0 && waits).then_some(at)
@@ -334,17 +334,17 @@ impl Store {
     }
 
     /// Records for the next process by how many ms the wall clock is ahead of the store's.
-    pub fn keep_wall_ahead(&self, ahead_ms: i64) {
-        crate::durable::reopen::keep_wall_ahead(self, ahead_ms)
+    pub fn persist_wall_lead(&self, ahead_ms: i64) {
+        crate::durable::reopen::persist_wall_lead(self, ahead_ms)
     }
 
     /// Returns the room for all remaining bytes.
-    pub fn room_of<'a>(&'a self, arriving: &'a mut Arriving) -> &'a mut [u8] {
+    pub fn room_of<'a>(&'a self, arriving: &'a mut InPlaceReceive) -> &'a mut [u8] {
         crate::items::receive::room_of(self, arriving)
     }
 
     /// Returns the bytes that were received so far.
-    pub fn received_of<'a>(&'a self, arriving: &'a Arriving) -> &'a [u8] {
+    pub fn received_of<'a>(&'a self, arriving: &'a InPlaceReceive) -> &'a [u8] {
         crate::items::receive::received_of(self, arriving)
     }
 
@@ -355,8 +355,8 @@ impl Store {
 
     /// Releases the words that a key lock set holds, even if it does not hold all of its words. Its changes stand.
     /// Afterwards the set is empty and can be used again.
-    pub fn let_go(&self, key_locks: &mut KeyLocks) {
-        crate::locks::key_locks::let_go(self, key_locks)
+    pub fn release(&self, key_locks: &mut KeyLocks) {
+        crate::locks::key_locks::release(self, key_locks)
     }
 
     /// Returns the number of key lock sets in flight.
@@ -376,10 +376,10 @@ impl Store {
 }
 
 /// Returns address space for a store of these sizes.
-fn reserve(config: &StoreConfig) -> Result<(Geometry, Ground), StartError> {
+fn reserve(config: &StoreConfig) -> Result<(Geometry, Backing), StartError> {
     let geometry = Geometry::of(config)?;
     let count = geometry.segments_for(config.memory_bytes, geometry.groups_start);
-    let ground = Ground::private(&geometry, count, config.huge_pages).map_err(StartError::Map)?;
+    let ground = Backing::private(&geometry, count, config.huge_pages).map_err(StartError::Map)?;
     Ok((geometry, ground))
 }
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use base::clock::UnixMillis;
 use base::prng::Prng;
 use gannet_segment::{
-    Arriving, Background, Delete, LargeWriter, Namespace, OpError, Put, PutOutcome, Store, StoreConfig, ThreadHandle,
-    Value,
+    Background, Delete, InPlaceReceive, LargeWriter, Namespace, OpError, Put, PutOutcome, Store, StoreConfig,
+    ThreadHandle, Value,
 };
 
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
@@ -47,14 +47,14 @@ fn read(handle: &mut ThreadHandle, name: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-fn begin(handle: &mut ThreadHandle, name: &[u8], len: usize) -> Result<Arriving, OpError> {
+fn begin(handle: &mut ThreadHandle, name: &[u8], len: usize) -> Result<InPlaceReceive, OpError> {
     let mut guard = handle.guard(NOW);
     let key = guard.key(Namespace::DEFAULT, name);
     guard.receiver().begin(&key, &Put::set(b""), len, TAIL.len())
 }
 
 /// Receives the next `most` bytes of `whole`, which is the value and the tail.
-fn receive(store: &Store, arriving: &mut Arriving, whole: &[u8], most: usize) {
+fn receive(store: &Store, arriving: &mut InPlaceReceive, whole: &[u8], most: usize) {
     let from = whole.len() - arriving.left();
     let take = most.min(arriving.left());
     store.room_of(arriving)[..take].copy_from_slice(&whole[from..from + take]);
@@ -62,7 +62,7 @@ fn receive(store: &Store, arriving: &mut Arriving, whole: &[u8], most: usize) {
     assert_eq!(store.received_of(arriving), &whole[..from + take]);
 }
 
-fn commit(handle: &mut ThreadHandle, name: &[u8], mut arriving: Arriving, len: u64) {
+fn commit(handle: &mut ThreadHandle, name: &[u8], mut arriving: InPlaceReceive, len: u64) {
     loop {
         let mut guard = handle.guard(NOW);
         let key = guard.key(Namespace::DEFAULT, name);
@@ -80,7 +80,7 @@ fn commit(handle: &mut ThreadHandle, name: &[u8], mut arriving: Arriving, len: u
 struct OnItsWay {
     name: Vec<u8>,
     whole: Vec<u8>,
-    arriving: Arriving,
+    arriving: InPlaceReceive,
 }
 
 #[test]

@@ -334,7 +334,7 @@ fn dead_bytes_stay_under_a_fifth_whatever_is_deleted_and_overwritten() {
 #[test]
 fn a_store_that_keeps_everything_evicts_nothing_and_takes_more_when_items_went() {
     let (store, mut background) = store(32 << 20, 2);
-    store.keep_all();
+    store.persist_all();
     let mut handle = store.handle().expect("lane");
     let value = [7; 500];
     let mut stored = 0u32;
@@ -398,7 +398,7 @@ fn gated_put(
 #[test]
 fn what_is_replaced_faster_than_it_is_won_back_is_waited_for_where_nothing_is_evicted() {
     let (store, mut background) = store(32 << 20, 2);
-    store.keep_all();
+    store.persist_all();
     let mut handle = store.handle().expect("lane");
     let mut prng = Prng::new(5);
     let mut all = 0;
@@ -420,7 +420,7 @@ fn what_is_replaced_faster_than_it_is_won_back_is_waited_for_where_nothing_is_ev
 #[test]
 fn where_nothing_is_evicted_a_full_store_says_so_and_takes_more_after_a_flush() {
     let (store, mut background) = store(32 << 20, 2);
-    store.keep_all();
+    store.persist_all();
     let mut handle = store.handle().expect("lane");
     let value = [7; 500];
     for round in 0..3u32 {

@@ -35,7 +35,7 @@ pub(crate) fn run(shared: &Arc<Shared>, mut background: Background, clock: &Cloc
     // Other threads may have rebuilt the index before the first slice.
     let mut rebuilds = shared.store.reopened().is_some_and(|reopened| reopened.rebuilds_index);
     let mut finds = false;
-    while !shared.threads.stop.workers_gone() {
+    while !shared.threads.stop.workers_ended() {
         let (begun, cpu_begun) = (clock.ticks(), cpu_ns());
         shared.detect_clock_step();
         let mut over = || clock.ns_between(begun, clock.ticks()) >= SLICE_NS;
@@ -92,7 +92,7 @@ fn log_flash_found(shared: &Shared, clock: &Clock) {
 pub(crate) fn populate(shared: &Arc<Shared>, mut populator: Populator, clock: &Clock) {
     io::affinity::give_way();
     let mut warned = false;
-    while !shared.threads.stop.workers_gone() {
+    while !shared.threads.stop.workers_ended() {
         let (begun, cpu_begun) = (clock.ticks(), cpu_ns());
         if populator.step() {
             shared.background.add(SliceKind::Populate, clock.ns_between(begun, clock.ticks()), cpu_ns() - cpu_begun);
@@ -113,7 +113,7 @@ pub(crate) fn populate(shared: &Arc<Shared>, mut populator: Populator, clock: &C
 
 /// Helps to rebuild the index, until it is complete or all workers have ended.
 pub(crate) fn rebuild(shared: &Arc<Shared>, mut rebuilder: Rebuilder, clock: &Clock) {
-    while !shared.threads.stop.workers_gone() {
+    while !shared.threads.stop.workers_ended() {
         let begun = clock.ticks();
         match rebuilder.step(clock.unix(), &mut || clock.ns_between(begun, clock.ticks()) >= SLICE_NS) {
             RebuildStep::More => std::thread::yield_now(),

@@ -20,7 +20,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// Writes checkpoints until all workers have ended. The first one starts at once, because nothing is on disk before it.
 pub(crate) fn run(shared: &Arc<Shared>, mut checkpointer: Checkpointer, every: Duration, clock: &Clock) {
     let (mut begun, mut wait) = (None, every);
-    while !shared.threads.stop.workers_gone() {
+    while !shared.threads.stop.workers_ended() {
         std::thread::sleep(LOOK);
         if checkpointer.begun_at().is_some() {
             if checkpointer.is_sealed() {

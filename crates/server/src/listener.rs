@@ -3,7 +3,7 @@
 //! Only the acceptor counts the connections of each worker: those that it assigned minus those that the worker reports
 //! as ended. So no worker gets more connections than its table holds, whatever the order in which they end.
 
-use crate::handover::{Arrival, HandoverConnection, ReleasedConnection};
+use crate::handover::{HandoverConnection, ReceivedConnection, ReleasedConnection};
 use crate::shared::Shared;
 use command::clients::endpoint::Endpoint;
 use command::shared::WorkerShared;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// CPU for a moment, further connections go to other workers, and stay there.
 pub(crate) const INTAKE_MAX: usize = 2048;
 /// Pause of the acceptor when the process has no file descriptor left.
-const REST: Duration = Duration::from_millis(50);
+const RETRY_DELAY: Duration = Duration::from_millis(50);
 /// Pause of the acceptor when no worker has taken its new connections yet.
 const INTAKE_FULL_PAUSE: Duration = Duration::from_micros(200);
 /// The time that workers may take to restore subscribers that were taken over. Then other connections are served
@@ -32,7 +32,7 @@ pub(crate) struct Acceptor {
     /// The protocol and the namespace of the clients of each listener.
     pub(crate) endpoints: Vec<Endpoint>,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) intakes: Vec<SyncSender<Arrival<AcceptedStream>>>,
+    pub(crate) intakes: Vec<SyncSender<ReceivedConnection<AcceptedStream>>>,
     pub(crate) sessions_max: usize,
     /// The number of connections assigned to each worker since start.
     pub(crate) handed: Vec<u64>,
@@ -88,7 +88,7 @@ impl Acceptor {
         while !self.shared.threads.stop.is_closed() {
             if let Err(error) = listen::wait(&self.listeners, &waker, None, &mut ready) {
                 tracing::warn!(%error, "waiting for connections failed");
-                std::thread::sleep(REST);
+                std::thread::sleep(RETRY_DELAY);
             }
             let mut exhausted = false;
             for index in &ready {
@@ -106,7 +106,7 @@ impl Acceptor {
             }
             self.wake_workers();
             if exhausted {
-                std::thread::sleep(REST);
+                std::thread::sleep(RETRY_DELAY);
             }
         }
         self.listeners
@@ -156,7 +156,7 @@ impl Acceptor {
                 .filter(|worker| tried & (1 << worker) == 0 && self.load(*worker) < self.sessions_max as u64)
                 .min_by_key(|worker| self.load(*worker))
             {
-                match self.intakes[worker].try_send(Arrival { stream, endpoint, carried: carried.clone() }) {
+                match self.intakes[worker].try_send(ReceivedConnection { stream, endpoint, carried: carried.clone() }) {
                     Ok(()) => {
                         self.handed[worker] += 1;
                         self.shared.acceptor.accepted.add(1);

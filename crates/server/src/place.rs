@@ -112,7 +112,7 @@ mod tests {
 36 22 0:46 / /odd rw - newfs /dev/sdd rw
 ";
 
-    fn said(path: &str, memory_bytes: u64) -> String {
+    fn describe(path: &str, memory_bytes: u64) -> String {
         let path = Path::new(path);
         let mount = mount_of(MOUNTS, path).expect("a mount");
         check(
@@ -138,7 +138,7 @@ mod tests {
             ("/odd/gannet", 1 << 20, "nothing is known"),
             ("/dev/gannet", 1 << 20, "devtmpfs"),
         ] {
-            let said = said(path, memory_bytes);
+            let said = describe(path, memory_bytes);
             assert!(said.is_empty() == expected.is_empty() && said.contains(expected), "{path}: {said:?}");
         }
         let tmpfs = Mount { kind: "tmpfs".to_owned(), options: Vec::new() };

@@ -1,7 +1,7 @@
 //! The selection of the workers' reactor. Each worker's thread chooses between the reactor types once.
 
 use crate::config::kinds::IoChoice;
-use crate::handover::{Arrival, ReleasedConnection};
+use crate::handover::{ReceivedConnection, ReleasedConnection};
 use crate::shared::Shared;
 use crate::worker::{EVENTS_MAX, Worker, WorkerParts};
 use command::visit::clock::Clock;
@@ -64,7 +64,7 @@ impl Opened {
         number: usize,
         shared: Arc<Shared>,
         handle: ThreadHandle,
-        intake: Receiver<Arrival<AcceptedStream>>,
+        intake: Receiver<ReceivedConnection<AcceptedStream>>,
         clock: Clock,
         sessions_max: usize,
     ) -> Vec<ReleasedConnection<AcceptedStream>> {

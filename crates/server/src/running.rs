@@ -17,8 +17,8 @@ use crate::start::config::{StartError, endpoints};
 use crate::start::opened::LoadedUsers;
 use crate::survey;
 use command::clients::endpoint::{Endpoint, Protocol};
-use command::push::mail::Subscriber;
-use command::resp::enter_kept;
+use command::push::outbox::Subscriber;
+use command::resp::insert_persisted;
 use command::visit::clock::Clock;
 
 /// The listeners of a server, and the connections that were taken over.
@@ -74,7 +74,7 @@ impl Prepared {
 
 /// The way in which a server ended.
 #[derive(Debug)]
-pub enum Ended {
+pub enum EndedThread {
     /// It stopped.
     Stopped,
     /// It handed its state over to another process.
@@ -183,7 +183,7 @@ impl Running {
         if self.shared.indexes.any() {
             let shared = Arc::clone(&self.shared);
             let mut handle = shared.store.handle().expect("lanes_max counts it");
-            let body = move || enter_kept(&shared, &mut handle, &shared.clock());
+            let body = move || insert_persisted(&shared, &mut handle, &shared.clock());
             self.indexes = Some(std::thread::Builder::new().name("indexes".to_owned()).spawn(body)?);
         }
         Ok(())
@@ -268,15 +268,15 @@ impl Running {
 
     /// Waits until a stop ([`Shared::request_stop`]) or a handover ([`Shared::request_hand_over`]) is requested and
     /// complete.
-    pub fn join(mut self) -> Ended {
+    pub fn join(mut self) -> EndedThread {
         // A thread that panicked has reported it. The others are still joined.
         let listeners = self.acceptor.take().and_then(|acceptor| acceptor.join().ok());
         match listeners {
-            Some(listeners) if !self.shared.threads.stop.is_off() => Ended::HandedOver(self.hand_over(listeners)),
+            Some(listeners) if !self.shared.threads.stop.is_off() => EndedThread::HandedOver(self.hand_over(listeners)),
             listeners => {
                 drop(listeners);
                 self.join_all();
-                Ended::Stopped
+                EndedThread::Stopped
             }
         }
     }
@@ -310,7 +310,7 @@ impl Running {
             if let Some(subscriber) = moved.subscriber.take() {
                 let version = if carried.is_resp3 { Version::Resp3 } else { Version::Resp2 };
                 let mut part = [0; 4096];
-                while subscriber.has_mail() {
+                while subscriber.has_messages() {
                     let bytes = subscriber.take(&mut part, version);
                     carried.output.extend_from_slice(&part[..bytes]);
                 }
@@ -332,7 +332,7 @@ impl Running {
             let _ = acceptor.join();
         }
         let moved = self.workers.drain(..).filter_map(|worker| worker.join().ok()).flatten().collect();
-        self.shared.threads.stop.say_workers_gone();
+        self.shared.threads.stop.signal_workers_ended();
         self.shared.host.wake_background();
         if let Some(background) = self.background.take() {
             let _ = background.join();

@@ -157,7 +157,7 @@ impl<S> Session<S> {
     }
 
     /// Returns true if no received or unsent bytes are left and no request is partly executed.
-    pub(crate) fn at_rest(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         let idle = self.input.is_none() && self.out.is_none() && self.input_want == 0 && !self.readable;
         idle && !self.state.is_receiving()
     }

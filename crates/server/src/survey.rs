@@ -24,7 +24,7 @@ pub(crate) fn run(shared: &Shared) {
     let mut found = shared.survey.latest();
     let mut rounds = 0;
     let mut due = Instant::now();
-    while !shared.threads.stop.workers_gone() {
+    while !shared.threads.stop.workers_ended() {
         if Instant::now() >= due {
             survey_once(shared, rounds, &mut found);
             rounds += 1;

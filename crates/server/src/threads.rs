@@ -222,11 +222,11 @@ impl StopSwitch {
     }
 
     /// Returns true if all workers have ended.
-    pub(crate) fn workers_gone(&self) -> bool {
+    pub(crate) fn workers_ended(&self) -> bool {
         self.workers_gone.load(Acquire)
     }
 
-    pub(crate) fn say_workers_gone(&self) {
+    pub(crate) fn signal_workers_ended(&self) {
         self.workers_gone.store(true, Release);
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use flash::{Flash, FlashConfig, Scratch, SimDisk, Sizes};
-use segment::{Ahead, FromFlash, IndexPlace, Namespace, StoreConfig, TierBacking};
+use segment::{FromFlash, IndexPlace, Namespace, Prefetched, StoreConfig, TierBacking};
 
 use super::gannet::{self, Rig};
 use super::streams::{self, Access, VALUE_BYTES_MAX};
@@ -127,7 +127,7 @@ fn hit(rig: &mut Rig, access: &Access, now: base::clock::UnixMillis, flash: &Fla
     loop {
         let mut guard = rig.handle.guard(now);
         let key = guard.key(Namespace::DEFAULT, &text);
-        if guard.items().read(&key, Ahead::default()).is_some() {
+        if guard.items().read(&key, Prefetched::default()).is_some() {
             return true;
         }
         match guard.tier().read(&key) {

@@ -118,7 +118,7 @@ impl<'w> ReplayClient<'w> {
     ///
     /// # Errors
     /// The first wrong reply.
-    pub fn turn(&mut self, requests: u64) -> Result<(), String> {
+    pub fn iterate(&mut self, requests: u64) -> Result<(), String> {
         for follow in std::mem::take(&mut self.follows) {
             match follow {
                 Follow::Fill(key) if self.workload.name == StreamName::Cluster52 => self.store(key, "add", None),

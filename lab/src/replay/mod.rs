@@ -137,9 +137,9 @@ fn replay(kind: ServerKind, workload: &Workload, options: ReplayOptions) -> Resu
             std::thread::sleep(Duration::from_micros(200));
             continue;
         }
-        client.turn(ready.min(TURN_REQUESTS))?;
+        client.iterate(ready.min(TURN_REQUESTS))?;
     }
-    client.turn(0)?;
+    client.iterate(0)?;
     let elapsed = started.elapsed();
     if pinned {
         pin(None)?;

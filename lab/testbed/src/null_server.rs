@@ -77,7 +77,7 @@ pub fn serve(port: u16, answer: NullReply) -> std::io::Result<bool> {
             }
             let index = event.data.u64() as usize;
             let Some(connection) = connections[index].as_mut() else { continue };
-            match turn(connection, &mut buffer, &replies, NullReply { bytes: reply.len(), ..answer }) {
+            match serve_once(connection, &mut buffer, &replies, NullReply { bytes: reply.len(), ..answer }) {
                 Ok(()) => watch(&poll, connection, index)?,
                 Err(_) => connections[index] = None,
             }
@@ -109,7 +109,7 @@ fn accept(
 }
 
 /// Reads once and sends once. An error means that the connection has ended.
-fn turn(
+fn serve_once(
     connection: &mut NullConnection,
     buffer: &mut [u8],
     replies: &[u8],

@@ -34,7 +34,7 @@ const SEGMENT: [&[&str]; 12] = [
     &["durable"],
     &["background"],
     // Uses all types in mapped memory, and no module uses it: it is at the top, although it belongs to the layout.
-    &["store", "durable::file::copy", "durable::tier_ground", "layout::raw::zero_valid"],
+    &["store", "durable::file::copy", "durable::tier_backing", "layout::raw::zero_valid"],
 ];
 
 /// The floors of `load`. Other tools' command lines become workloads of the generator, and the generator does not use

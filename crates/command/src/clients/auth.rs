@@ -149,7 +149,7 @@ impl Auth {
     pub fn load(path: &Path) -> Result<Self, AuthError> {
         let users = RwLock::new(Arc::new(Users::read(path)?));
         let auth = Self { path: path.to_owned(), users };
-        auth.tell();
+        auth.report();
         Ok(auth)
     }
 
@@ -157,7 +157,7 @@ impl Auth {
     pub fn reload(&self) -> Result<(), AuthError> {
         let users = Arc::new(Users::read(&self.path)?);
         *self.users.write().unwrap_or_else(PoisonError::into_inner) = users;
-        self.tell();
+        self.report();
         Ok(())
     }
 
@@ -170,7 +170,7 @@ impl Auth {
         Arc::clone(&self.users.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn tell(&self) {
+    fn report(&self) {
         let users = self.users();
         let path = self.path.display();
         if users.more {

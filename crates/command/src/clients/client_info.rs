@@ -30,7 +30,7 @@ pub struct ClientInfo {
     /// The user that it authenticated as; empty if none.
     pub user: ClientText,
     /// True if it uses version 3 of the protocol.
-    pub speaks_3: bool,
+    pub is_resp3: bool,
     /// Its subscriptions to channels, patterns and shard channels.
     pub subscriptions: [u32; 3],
     /// The namespace that it is in.

@@ -21,10 +21,10 @@ pub struct DelayedFlush {
 
 impl DelayedFlush {
     /// Restores the delayed flushes of the previous process, and persists new ones in `store`.
-    pub fn kept_in(store: &Arc<Store>) -> Self {
+    pub fn persisted_in(store: &Arc<Store>) -> Self {
         let flush = Self::default();
         for namespace in (0..Namespace::MAX as u8).map(Namespace) {
-            if let Some(at) = store.kept_flush_at(namespace) {
+            if let Some(at) = store.persisted_flush_at(namespace) {
                 flush.schedule(namespace, at);
             }
         }
@@ -34,7 +34,7 @@ impl DelayedFlush {
     /// Schedules a flush at `at`. It replaces an earlier request that is not due yet.
     pub fn schedule(&self, namespace: Namespace, at: UnixMillis) {
         if let Some(store) = &self.store {
-            store.keep_flush_at(namespace, Some(at));
+            store.persist_flush_at(namespace, Some(at));
         }
         self.at_ms[usize::from(namespace.0)].store(at.0.max(1), Release);
         self.scheduled.fetch_or(1 << namespace.0, Release);
@@ -43,7 +43,7 @@ impl DelayedFlush {
     /// Cancels a scheduled flush.
     pub fn cancel(&self, namespace: Namespace) {
         if let Some(store) = &self.store {
-            store.keep_flush_at(namespace, None);
+            store.persist_flush_at(namespace, None);
         }
         self.at_ms[usize::from(namespace.0)].store(0, Release);
     }

@@ -1,6 +1,6 @@
 //! The figures of namespaces, as commands and the admin port report them.
 
-use super::namespaces::{Namespaces, RoomStats};
+use super::namespaces::{Namespaces, UsageStats};
 use crate::metrics::command_counters::CommandTotals;
 use crate::shared::Shared;
 use segment::{Namespace, NamespaceStats};
@@ -15,7 +15,7 @@ pub struct Figures {
     /// Its statistics in the store.
     pub store: NamespaceStats,
     /// The use of its limits.
-    pub room: RoomStats,
+    pub room: UsageStats,
     /// Counters of its clients' commands.
     pub commands: CommandTotals,
 }

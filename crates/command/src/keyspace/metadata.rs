@@ -15,7 +15,7 @@
 
 use std::sync::Arc;
 
-use record::{Added, IndexType, Keeper};
+use record::{Added, IndexType, SetStore};
 use segment::{NoteFault, Store};
 
 use crate::keyspace::namespace_config::NamespaceConfig;
@@ -24,9 +24,9 @@ const SET: u8 = 1;
 const BIN: u8 = 2;
 const GENERATION: u8 = 3;
 const NAMESPACE: u8 = 4;
-const NAMESPACE_GONE: u8 = 5;
+const NAMESPACE_REMOVED: u8 = 5;
 const INDEX: u8 = 6;
-const INDEX_GONE: u8 = 7;
+const INDEX_REMOVED: u8 = 7;
 
 /// The store of metadata records.
 #[derive(Clone, Debug)]
@@ -38,8 +38,10 @@ impl MetadataLog {
         Self(Arc::clone(store))
     }
 
-    fn keep(&self, note: &[u8]) -> Result<(), NoteFault> {
-        self.0.keep_note(note).inspect_err(|error| tracing::error!("a metadata record was not persisted: {error}"))
+    fn append(&self, note: &[u8]) -> Result<(), NoteFault> {
+        self.0
+            .append_metadata(note)
+            .inspect_err(|error| tracing::error!("a metadata record was not persisted: {error}"))
     }
 
     /// Appends a namespace and its terms.
@@ -47,15 +49,15 @@ impl MetadataLog {
     /// # Errors
     /// If there is no room for the record.
     pub fn namespace(&self, config: &NamespaceConfig) -> Result<(), NoteFault> {
-        self.keep(&namespace_note(config))
+        self.append(&namespace_note(config))
     }
 
     /// Appends the removal of a namespace's name and terms.
     ///
     /// # Errors
     /// If there is no room for the record.
-    pub fn namespace_gone(&self, number: u8) -> Result<(), NoteFault> {
-        self.keep(&[NAMESPACE_GONE, number])
+    pub fn namespace_removed(&self, number: u8) -> Result<(), NoteFault> {
+        self.append(&[NAMESPACE_REMOVED, number])
     }
 
     /// Appends an index.
@@ -63,21 +65,21 @@ impl MetadataLog {
     /// # Errors
     /// If there is no room for the record.
     pub fn index(&self, index: &PersistedIndex) -> Result<(), NoteFault> {
-        self.keep(&index_note(index))
+        self.append(&index_note(index))
     }
 
     /// Appends the removal of a bin's index.
     ///
     /// # Errors
     /// If there is no room for the record.
-    pub fn index_gone(&self, set: u16, bin: &[u8]) -> Result<(), NoteFault> {
-        self.keep(&[&[INDEX_GONE][..], &set.to_le_bytes(), bin].concat())
+    pub fn index_removed(&self, set: u16, bin: &[u8]) -> Result<(), NoteFault> {
+        self.append(&[&[INDEX_REMOVED][..], &set.to_le_bytes(), bin].concat())
     }
 }
 
-impl Keeper for MetadataLog {
+impl SetStore for MetadataLog {
     fn keep(&self, added: &Added<'_>) -> bool {
-        Self::keep(self, &added_note(added)).is_ok()
+        Self::append(self, &added_note(added)).is_ok()
     }
 }
 
@@ -196,7 +198,7 @@ impl PersistedMetadata {
         if let Err(error) = store.rewrite_notes(&kept.notes()) {
             tracing::warn!("metadata records were not rewritten: {error}");
         }
-        kept.sets.keep_by(Box::new(MetadataLog::of(store)));
+        kept.sets.persist_by(Box::new(MetadataLog::of(store)));
         kept
     }
 
@@ -248,11 +250,11 @@ impl PersistedMetadata {
         } else if let Some(config) = namespace_of(note) {
             self.namespaces.retain(|other| other.number != config.number && other.name != config.name);
             self.namespaces.push(config);
-        } else if let [NAMESPACE_GONE, number] = note {
+        } else if let [NAMESPACE_REMOVED, number] = note {
             self.namespaces.retain(|other| other.number != *number);
         } else if let Some(index) = index_of(note) {
             self.indexes.push(index);
-        } else if let [INDEX_GONE, a, b, bin @ ..] = note {
+        } else if let [INDEX_REMOVED, a, b, bin @ ..] = note {
             let set = u16::from_le_bytes([*a, *b]);
             self.indexes.retain(|index| index.set != set || *index.bin != *bin);
         }
@@ -279,10 +281,10 @@ mod tests {
             added_note(&bin),
             added_note(&generation),
             namespace_note(&shop),
-            vec![NAMESPACE_GONE, 4],
+            vec![NAMESPACE_REMOVED, 4],
             index_note(&index),
             index_note(&PersistedIndex { bin: b"city"[..].into(), ..index.clone() }),
-            [&[INDEX_GONE, 0, 0][..], b"city"].concat(),
+            [&[INDEX_REMOVED, 0, 0][..], b"city"].concat(),
             vec![200, 1],
             vec![],
         ] {

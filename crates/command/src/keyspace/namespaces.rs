@@ -46,7 +46,7 @@ struct Usage {
 
 /// The use of a namespace's limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RoomStats {
+pub struct UsageStats {
     /// The number of its connections.
     pub connections: u64,
     /// The number of connections that were refused because of the limit.
@@ -165,7 +165,7 @@ impl Namespaces {
         self.set(store, &plain).expect("terms without limits are never refused");
         self.lock().retain(|config| config.number != namespace.0);
         if let Some(notes) = &self.notes {
-            let _ = notes.namespace_gone(namespace.0);
+            let _ = notes.namespace_removed(namespace.0);
         }
     }
 
@@ -245,9 +245,9 @@ impl Namespaces {
     }
 
     /// Returns the use of a namespace's limits.
-    pub fn stats(&self, namespace: Namespace) -> RoomStats {
+    pub fn stats(&self, namespace: Namespace) -> UsageStats {
         let room = self.room(namespace);
-        RoomStats {
+        UsageStats {
             connections: room.connections.load(Relaxed),
             connections_refused: room.connections_refused.load(Relaxed),
             ops_refused: room.ops_refused.load(Relaxed),

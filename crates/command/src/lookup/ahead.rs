@@ -11,7 +11,7 @@
 //! index buckets are prefetched one request before the next `set` is served. Its item is prefetched when it is served,
 //! while the value is copied.
 
-use segment::{Ahead, Guard, Key, KeyHash, Namespace};
+use segment::{Guard, Key, KeyHash, Namespace, Prefetched};
 
 /// The result of the early look at the first request of a session.
 #[derive(Clone, Copy)]
@@ -34,7 +34,7 @@ pub struct NextSet {
 impl NextSet {
     /// Prefetches the index buckets of the `set` with this key that begins at `at`.
     #[inline]
-    pub(crate) fn ask(guard: &Guard<'_>, namespace: Namespace, at: usize, key: &[u8]) -> Self {
+    pub(crate) fn prefetch_keys(guard: &Guard<'_>, namespace: Namespace, at: usize, key: &[u8]) -> Self {
         let hashed = guard.key(namespace, key);
         guard.items().prefetch_change(&hashed);
         Self { at, key: hashed.key_hash(), key_len: key.len() }
@@ -61,7 +61,7 @@ pub struct ReadHead<'l> {
     pub(crate) key_len: usize,
     /// The length of the request in bytes.
     pub(crate) consumed: usize,
-    pub(crate) ahead: Ahead<'l>,
+    pub(crate) ahead: Prefetched<'l>,
 }
 
 impl<'l> PrefetchedHead<'l> {
@@ -69,12 +69,12 @@ impl<'l> PrefetchedHead<'l> {
     #[inline]
     pub(crate) fn read(guard: &Guard<'l>, key: &Key<'_>, consumed: usize) -> Self {
         guard.items().prefetch(key);
-        Self::Read(ReadHead { key: key.key_hash(), key_len: key.bytes().len(), consumed, ahead: Ahead::default() })
+        Self::Read(ReadHead { key: key.key_hash(), key_len: key.bytes().len(), consumed, ahead: Prefetched::default() })
     }
 
     /// Finds the key's slot and prefetches its item.
     #[inline]
-    pub fn look(&mut self, guard: &Guard<'l>) {
+    pub fn prefetch_items(&mut self, guard: &Guard<'l>) {
         match self {
             Self::Read(head) => head.ahead = guard.items().prefetch_item(head.key),
             Self::Set(set) => drop(guard.items().prefetch_item(set.key)),

@@ -13,13 +13,13 @@
 //! value.
 //!
 //! A segment with reserved space is not reused. So the reserved space is limited, by the limit of pins and by
-//! [`ARRIVALS_MAX`], and so is the time for which it is reserved (`worker/arrive.rs`). If a client announces a value
-//! and sends nothing, it holds the space of one piece for a second, and after that one receive buffer.
+//! [`IN_PLACE_RECEIVES_MAX`], and so is the time for which it is reserved (`worker/in_place.rs`). If a client announces
+//! a value and sends nothing, it holds the space of one piece for a second, and after that one receive buffer.
 
-use crate::context::{ARRIVALS_MAX, WorkerContext};
+use crate::context::{IN_PLACE_RECEIVES_MAX, WorkerContext};
 use crate::memory::budget::{self, Grant};
 use crate::visit::clock::Ticks;
-use segment::{Arriving, Guard, Key, LargeWriter, Namespace, OpError, Put, PutOutcome, Store};
+use segment::{Guard, InPlaceReceive, Key, LargeWriter, Namespace, OpError, Put, PutOutcome, Store};
 
 /// Values and pieces of at least this length are received in place. Shorter ones are received into a buffer and copied.
 pub(crate) const IN_PLACE_BYTES_MIN: usize = 16 << 10;
@@ -31,13 +31,13 @@ const LONG_KEYS_MAX: usize = 64;
 /// The bytes that end a value.
 const LINE_END: &[u8; 2] = b"\r\n";
 
-const _: () = assert!(LINE_END.len() <= segment::TAIL_BYTES_MAX && ARRIVALS_MAX > 0);
+const _: () = assert!(LINE_END.len() <= segment::TAIL_BYTES_MAX && IN_PLACE_RECEIVES_MAX > 0);
 
 /// A value that is being received.
 pub(crate) struct LargeSet {
     body: LargeBody,
     /// The part that is being received in place.
-    arrival: Option<InPlaceReceive>,
+    arrival: Option<PartInPlace>,
     /// Bytes of the line end that have not been received with the value.
     line_end_left: usize,
     key: OwnedKey,
@@ -52,8 +52,8 @@ enum LargeBody {
     Gone,
 }
 
-struct InPlaceReceive {
-    arriving: Arriving,
+struct PartInPlace {
+    arriving: InPlaceReceive,
     /// The number of pinned bytes that it counts as.
     charge: u64,
     since: Ticks,
@@ -168,7 +168,7 @@ impl LargeSet {
     }
 
     /// Returns the bytes of the value that are not in the store.
-    fn left(&self) -> u64 {
+    fn bytes_left(&self) -> u64 {
         match &self.body {
             LargeBody::Pieces(writer) => writer.bytes() - writer.written(),
             LargeBody::Whole(bytes) => *bytes as u64,
@@ -179,7 +179,7 @@ impl LargeSet {
     /// Returns the bytes of the value and its line end that have not been consumed.
     pub(crate) fn unread(&self) -> u64 {
         let received = self.arrival.as_ref().map_or(0, |arrival| arrival.arriving.received());
-        self.left() + self.line_end_left as u64 - received as u64
+        self.bytes_left() + self.line_end_left as u64 - received as u64
     }
 
     /// Returns the number of bytes of the next part, and of the line end behind it.
@@ -187,10 +187,10 @@ impl LargeSet {
         match &self.body {
             LargeBody::Whole(bytes) => (*bytes, self.line_end_left),
             LargeBody::Pieces(_) => {
-                let part = self.left().min(guard.sizes().piece_bytes_max() as u64);
+                let part = self.bytes_left().min(guard.sizes().piece_bytes_max() as u64);
                 // The last piece is checked together with its line end, so that a value without a line end is not
                 // stored.
-                (part as usize, if part == self.left() { self.line_end_left } else { 0 })
+                (part as usize, if part == self.bytes_left() { self.line_end_left } else { 0 })
             }
             LargeBody::Gone => (0, 0),
         }
@@ -209,7 +209,7 @@ impl LargeSet {
     fn abandon(&mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext) {
         if let Some(arrival) = self.arrival.take() {
             guard.receiver().abort(arrival.arriving);
-            ctx.end_arrival(arrival.charge);
+            ctx.end_in_place(arrival.charge);
         }
     }
 
@@ -252,7 +252,7 @@ impl LargeSet {
     /// Begins an in-place receive of the next part: reserves its space and moves the bytes received so far into it.
     /// Returns the number of these bytes. Returns `None` if a buffer must receive the part. `put` applies to a value
     /// that is stored whole.
-    pub(crate) fn begin_arrival(
+    pub(crate) fn begin_in_place(
         &mut self,
         guard: &mut Guard<'_>,
         ctx: &mut WorkerContext,
@@ -261,7 +261,7 @@ impl LargeSet {
     ) -> Option<usize> {
         let (part, line_end) = self.next(guard);
         let charge = ctx.shared.store.pin_charge(part);
-        if part < IN_PLACE_BYTES_MIN || !ctx.begin_arrival(charge) {
+        if part < IN_PLACE_BYTES_MIN || !ctx.begin_in_place(charge) {
             return None;
         }
         let arriving = match &self.body {
@@ -273,12 +273,12 @@ impl LargeSet {
             LargeBody::Gone => unreachable!("it was stored"),
         };
         let Ok(mut arriving) = arriving else {
-            ctx.end_arrival(charge);
+            ctx.end_in_place(charge);
             return None;
         };
         ctx.shared.store.room_of(&mut arriving)[..rest.len()].copy_from_slice(rest);
         arriving.receive(rest.len());
-        self.arrival = Some(InPlaceReceive { arriving, charge, since: ctx.op_begun });
+        self.arrival = Some(PartInPlace { arriving, charge, since: ctx.op_begun });
         Some(rest.len())
     }
 
@@ -302,7 +302,7 @@ impl LargeSet {
         }
         let want = part + line_end;
         if rest.len() < want {
-            return match self.begin_arrival(guard, ctx, rest, put) {
+            return match self.begin_in_place(guard, ctx, rest, put) {
                 Some(consumed) => Advance::Wait { consumed, want: 1 },
                 None => Advance::Wait { consumed: 0, want },
             };
@@ -322,17 +322,17 @@ impl LargeSet {
     /// Commits a part that was received in place and is complete.
     fn commit_part(&mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext, line_end: usize) -> Advance {
         let LargeBody::Pieces(writer) = &mut self.body else { return Advance::Complete { held: 0 } };
-        let Some(InPlaceReceive { arriving, charge, since }) = self.arrival.take() else {
+        let Some(PartInPlace { arriving, charge, since }) = self.arrival.take() else {
             return Advance::Part { consumed: 0 };
         };
         match guard.receiver().commit_piece(arriving, writer) {
             Ok(()) => {
-                ctx.end_arrival(charge);
+                ctx.end_in_place(charge);
                 self.line_end_left -= line_end;
                 Advance::Part { consumed: 0 }
             }
             Err((arriving, error)) => {
-                self.arrival = Some(InPlaceReceive { arriving, charge, since });
+                self.arrival = Some(PartInPlace { arriving, charge, since });
                 Advance::Failed(error)
             }
         }
@@ -353,14 +353,14 @@ impl LargeSet {
             let key = guard.key(self.namespace, self.key.bytes());
             let outcome = match self.arrival.take() {
                 None => guard.items_mut().put(&key, &Put { value: &rest[..bytes], ..*put })?,
-                Some(InPlaceReceive { arriving, charge, since }) => {
+                Some(PartInPlace { arriving, charge, since }) => {
                     match guard.receiver().commit(arriving, &key, put) {
                         Ok(outcome) => {
-                            ctx.end_arrival(charge);
+                            ctx.end_in_place(charge);
                             outcome
                         }
                         Err((arriving, error)) => {
-                            self.arrival = Some(InPlaceReceive { arriving, charge, since });
+                            self.arrival = Some(PartInPlace { arriving, charge, since });
                             return Err(error);
                         }
                     }

@@ -20,7 +20,7 @@ use crate::metrics::command_counters::CommandCounters;
 use crate::visit::out::OPS_TOGETHER_MAX;
 use crate::visit::progress::SessionWait;
 use arrayvec::ArrayVec;
-use segment::{Ahead, Guard, Key};
+use segment::{Guard, Key, Prefetched};
 
 /// The maximum number of keys that are looked up together. Sixteen hide most of the memory latency; more would evict
 /// each other from the CPU cache.
@@ -62,7 +62,7 @@ pub(crate) trait Visit<'c, 'l> {
     ///
     /// # Errors
     /// If it cannot be executed now: the state that the session waits in. Nothing was executed or written then.
-    fn answer(&mut self, probe: &Self::Probe, ahead: Ahead<'_>) -> Result<bool, SessionWait>;
+    fn answer(&mut self, probe: &Self::Probe, ahead: Prefetched<'_>) -> Result<bool, SessionWait>;
 
     /// Consumes a key that was answered, and its request if this key is the last one.
     fn answered(&mut self, probe: &Self::Probe);
@@ -81,9 +81,9 @@ pub(crate) trait Visit<'c, 'l> {
 pub(crate) fn answer<'c, 'l, V: Visit<'c, 'l>>(
     visit: &mut V,
     run: &Run<V::Probe>,
-    first: Ahead<'l>,
+    first: Prefetched<'l>,
 ) -> Result<(), SessionWait> {
-    let mut ahead = ArrayVec::<Ahead<'l>, PROBES_MAX>::new();
+    let mut ahead = ArrayVec::<Prefetched<'l>, PROBES_MAX>::new();
     ahead.push(first);
     ahead.extend(run[1..].iter().map(|probe| visit.guard().items().prefetch_item(probe.key().key_hash())));
     let mut tally = Tally::default();

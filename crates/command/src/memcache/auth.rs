@@ -46,7 +46,7 @@ fn admit_one(call: &mut Call<'_, '_>) -> Step {
             Err(SessionWait::NeedInput { want: 0 })
         };
     };
-    let Some(len) = set_len(&rest[..end]) else { return answer_stranger(call, Error::Unauthenticated, end + 1) };
+    let Some(len) = set_len(&rest[..end]) else { return refuse_unauthenticated(call, Error::Unauthenticated, end + 1) };
     if len > UNAUTHENTICATED_BYTES_MAX {
         reply::error(call.out, Error::AuthFormat);
         return Err(SessionWait::Close);
@@ -57,17 +57,17 @@ fn admit_one(call: &mut Call<'_, '_>) -> Step {
     }
     let (value, line_end) = rest[end + 1..whole].split_at(len);
     if line_end != b"\r\n" {
-        return answer_stranger(call, Error::AuthTermination, whole);
+        return refuse_unauthenticated(call, Error::AuthTermination, whole);
     }
     let mut words = value.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
     let (Some(user), Some(secret)) = (words.next(), words.next()) else {
-        return answer_stranger(call, Error::AuthFormat, whole);
+        return refuse_unauthenticated(call, Error::AuthFormat, whole);
     };
     let admitted = call.ctx.shared.auth.as_ref().is_some_and(|auth| auth.admits(user, secret));
     call.counters().auth_cmds.add(1);
     if !admitted {
         call.counters().auth_errors.add(1);
-        return answer_stranger(call, Error::AuthFailure, whole);
+        return refuse_unauthenticated(call, Error::AuthFailure, whole);
     }
     call.session.known = true;
     call.out.push(reply::STORED);
@@ -75,7 +75,7 @@ fn admit_one(call: &mut Call<'_, '_>) -> Step {
     Ok(())
 }
 
-fn answer_stranger(call: &mut Call<'_, '_>, error: Error, consumed: usize) -> Step {
+fn refuse_unauthenticated(call: &mut Call<'_, '_>, error: Error, consumed: usize) -> Step {
     reply::error(call.out, error);
     end_unauthenticated(call, consumed);
     Ok(())

@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn a_time_is_relative_up_to_thirty_days_and_absolute_above() {
-        let now = Moment { now: UnixMillis(1_700_000_000_500), ahead_ms: 0 };
+        let now = Moment { now: UnixMillis(1_700_000_000_500), wall_lead_ms: 0 };
         assert_eq!(expire(0, now), Expire::Never);
         assert_eq!(expire(-1, now), Expire::At(UnixMillis(0)));
         assert_eq!(expire(i64::MIN, now), Expire::At(UnixMillis(0)));
@@ -55,7 +55,7 @@ mod tests {
         assert_eq!(expire(2_592_001, now), Expire::At(UnixMillis(2_592_001_000)));
         assert_eq!(expire(1_800_000_000, now), Expire::At(UnixMillis(1_800_000_000_000)));
         assert_eq!(expire(i64::MAX, now), Expire::At(UnixMillis(u64::MAX)));
-        let ahead = Moment { ahead_ms: 7000, ..now };
+        let ahead = Moment { wall_lead_ms: 7000, ..now };
         assert_eq!((expire(1, ahead), expire(-1, ahead)), (expire(1, now), expire(-1, now)));
         assert_eq!(expire(1_800_000_000, ahead), Expire::At(UnixMillis(1_799_999_993_000)));
         assert_eq!(ends_at(expire(1_800_000_000, ahead), ahead), 1_800_000_000);
@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn seconds_left_equal_the_requested_time_at_first() {
         let now = UnixMillis(1_700_000_000_500);
-        let expire = |exptime, now| expire(exptime, Moment { now, ahead_ms: 0 });
+        let expire = |exptime, now| expire(exptime, Moment { now, wall_lead_ms: 0 });
         assert_eq!(seconds_left(expire(30, now), now), 30);
         assert_eq!(seconds_left(expire(30, now), now.plus_ms(1)), 30);
         assert_eq!(seconds_left(expire(30, now), now.plus_ms(1000)), 29);

@@ -163,7 +163,7 @@ pub(super) fn get_and_touch<'c>(call: &mut Call<'c, '_>, get: Get<'c>, consumed:
         let hit = finish_item(call, &key, found, mark, end_it)?;
         watch::report_get(call, bytes, seen, hit);
         if hit {
-            watch::tell_touched(call, bytes, expire);
+            watch::report_touched(call, bytes, expire);
         }
         watch::count_prefix(call, bytes, Count::Get { hit });
         let counters = call.counters();

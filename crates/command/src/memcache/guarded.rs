@@ -70,7 +70,7 @@ pub(super) fn switch_to_keys<'c>(call: &mut Call<'c, '_>, request: &Request<'c>)
         }
     };
     let namespace = namespace_of(call, key);
-    turn_to(call, namespace);
+    switch_to(call, namespace);
     1 << namespace.0
 }
 
@@ -79,7 +79,7 @@ pub(super) fn switch_to_keys<'c>(call: &mut Call<'c, '_>, request: &Request<'c>)
 pub(super) fn switch_to_run<'c>(call: &mut Call<'c, '_>, mut keys: Keys<'c>) -> u32 {
     let Some(first) = keys.next() else { return 0 };
     let namespace = namespace_of(call, first);
-    turn_to(call, namespace);
+    switch_to(call, namespace);
     let (mut reached, mut together) = (1 << namespace.0, Some(1));
     call.run_max = 1;
     for key in keys {
@@ -93,15 +93,15 @@ pub(super) fn switch_to_run<'c>(call: &mut Call<'c, '_>, mut keys: Keys<'c>) -> 
 
 /// Switches the session to the namespace of a key.
 pub(super) fn switch_to_key(call: &mut Call<'_, '_>, key: &[u8]) {
-    turn_to(call, namespace_of(call, key));
+    switch_to(call, namespace_of(call, key));
 }
 
 /// Switches the session back to its listener's namespace.
 pub(super) fn switch_to_listener(call: &mut Call<'_, '_>) {
-    turn_to(call, call.session.home);
+    switch_to(call, call.session.home);
 }
 
-fn turn_to(call: &mut Call<'_, '_>, namespace: Namespace) {
+fn switch_to(call: &mut Call<'_, '_>, namespace: Namespace) {
     call.session.namespace = namespace;
     if namespace == call.session.home {
         call.session.guards &= !ROUTED_AWAY;
@@ -119,7 +119,7 @@ fn namespace_of(call: &Call<'_, '_>, key: &[u8]) -> Namespace {
 }
 
 /// Returns the namespaces that this connection's keys can be in.
-pub(super) fn namespaces_seen(call: &Call<'_, '_>) -> impl Iterator<Item = Namespace> + use<> {
+pub(super) fn namespaces_of_keys(call: &Call<'_, '_>) -> impl Iterator<Item = Namespace> + use<> {
     let routed = call.ctx.keys.guards & call.session.guards & ROUTED != 0;
     let home = call.session.home;
     let seen: u32 = if routed { call.ctx.keys.routes.reached() } else { 1 << home.0 };

@@ -47,7 +47,7 @@ pub(super) fn whole_begin(call: &mut Call<'_, '_>, plan: &Plan, key: &[u8], valu
         return false;
     };
     let rest = &call.buf[call.at + consumed..];
-    match large.begin_arrival(call.guard, call.ctx, rest, &plan.put(b"")) {
+    match large.begin_in_place(call.guard, call.ctx, rest, &plan.put(b"")) {
         Some(taken) => {
             call.at += consumed + taken;
             call.session.large = Some(Storing { large, plan: *plan });
@@ -90,7 +90,7 @@ pub(super) fn continue_large(call: &mut Call<'_, '_>) -> Step {
 fn large_store(call: &mut Call<'_, '_>, mut storing: Storing, held: usize) -> Step {
     let Storing { large, plan } = &mut storing;
     let (rest, bytes) = (call.rest(), large.bytes());
-    let before = watch::seen(call, &call.guard.key(call.session.namespace, large.key()));
+    let before = watch::look_up_watched(call, &call.guard.key(call.session.namespace, large.key()));
     match large.store(call.guard, call.ctx, rest, &plan.put(b"")) {
         Ok(outcome) => {
             store::stored(call, plan, large.key(), before, outcome, bytes);

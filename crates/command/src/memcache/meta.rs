@@ -20,7 +20,7 @@ use protocol::memcache::reply::{self, MetaLine};
 use protocol::memcache::{Error, KeyScratch};
 use protocol::number::Decimal;
 use segment::{
-    Ahead, Arith, ArithOutcome, Delete, DeleteOutcome, Expire, Fetch, Fetched, Hit, Key, Lease, Pinned, Value,
+    Arith, ArithOutcome, Delete, DeleteOutcome, Expire, Fetch, Fetched, Hit, Key, Lease, Pinned, Prefetched, Value,
     decimal_len,
 };
 
@@ -43,7 +43,7 @@ fn meta_read<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, consumed: usize) -> S
         call.ctx.retry_at_once = true;
         return Err(SessionWait::Parked);
     }
-    let found = match call.guard.items().read(&key, Ahead::default()) {
+    let found = match call.guard.items().read(&key, Prefetched::default()) {
         None if call.guard.is_tiered() => match read_from_flash(call, meta, &key)? {
             true => Found::Hit,
             false => Found::Miss,
@@ -135,7 +135,7 @@ fn meta_fetch<'c, 'l>(call: &mut Call<'c, 'l>, meta: &Meta<'c>, consumed: usize)
     call.session.fetched = None;
     watch::report_get(call, key.bytes(), seen, hit && seen.is_some_and(|seen| seen.found));
     if let Some(expire) = touch.filter(|_| hit) {
-        watch::tell_touched(call, key.bytes(), expire);
+        watch::report_touched(call, key.bytes(), expire);
     }
     meta_got(call, meta, hit, consumed)
 }
@@ -167,12 +167,12 @@ pub(super) fn meta_delete<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, consumed
     };
     let mut scratch = KeyScratch::default();
     let key = call.guard.key(call.session.namespace, meta.key.bytes(&mut scratch));
-    let seen = watch::seen(call, &key);
+    let seen = watch::look_up_watched(call, &key);
     match call.guard.items_mut().delete(&key, &delete) {
         Ok(outcome) => {
             watch::report_get(call, key.bytes(), seen, outcome != DeleteOutcome::NotFound);
             if outcome == DeleteOutcome::Deleted && !mark_stale && !delete.drop_value {
-                watch::tell_deleted(call, key.bytes(), seen, "md");
+                watch::report_deleted(call, key.bytes(), seen, "md");
             }
             let counters = call.counters();
             counters.cmd_meta.add(1);
@@ -218,11 +218,11 @@ pub(super) fn meta_arith<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, consumed:
     };
     let mut scratch = KeyScratch::default();
     let key = call.guard.key(call.session.namespace, meta.key.bytes(&mut scratch));
-    let seen = watch::seen(call, &key);
+    let seen = watch::look_up_watched(call, &key);
     match call.guard.numbers().arith(&key, &arith) {
         Ok(outcome) => {
-            tell_arith(call, &key, seen, outcome);
-            small::tell_added(call, key.bytes(), outcome);
+            write_arith_reply(call, &key, seen, outcome);
+            small::report_added(call, key.bytes(), outcome);
             call.counters().cmd_meta.add(1);
             small::count_arith(call, arith.decrement, outcome);
             answer_arith(call, meta, outcome);
@@ -235,12 +235,12 @@ pub(super) fn meta_arith<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, consumed:
 }
 
 /// Reports the lookup of an `ma` to watchers. If the item did not exist before, reports that `ma` created the number.
-fn tell_arith(call: &mut Call<'_, '_>, key: &Key<'_>, seen: Option<WatchedLookup>, outcome: ArithOutcome) {
+fn write_arith_reply(call: &mut Call<'_, '_>, key: &Key<'_>, seen: Option<WatchedLookup>, outcome: ArithOutcome) {
     let Some(before) = seen else { return };
     match outcome {
         ArithOutcome::Number { value, expire, .. } if !before.found => {
             watch::report_get(call, key.bytes(), seen, false);
-            watch::tell_number_made(call, key.bytes(), decimal_len(value), expire);
+            watch::report_number_created(call, key.bytes(), decimal_len(value), expire);
         }
         _ => watch::report_get(call, key.bytes(), seen, outcome != ArithOutcome::NotFound),
     }

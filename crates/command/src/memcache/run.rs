@@ -23,7 +23,7 @@ use crate::visit::out::PINNED_BYTES_MIN;
 use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use protocol::memcache::request::Get;
 use protocol::memcache::{Keys, Parsed, Request, lone_get, parse, reply, set_key};
-use segment::{Ahead, Guard, Hit, Key, OpError, Value};
+use segment::{Guard, Hit, Key, OpError, Prefetched, Value};
 
 /// Returns the key and the length of the first request in the received bytes, if it is a plain `get` of one key.
 #[inline]
@@ -107,7 +107,7 @@ impl<'c, 'l> run::Visit<'c, 'l> for Call<'c, 'l> {
     }
 
     #[inline(always)]
-    fn answer(&mut self, probe: &RunKey<'c>, ahead: Ahead<'_>) -> Result<bool, SessionWait> {
+    fn answer(&mut self, probe: &RunKey<'c>, ahead: Prefetched<'_>) -> Result<bool, SessionWait> {
         let watched = watch::watched(self);
         if !(watched || probe.with_cas()) {
             // A plain read looks on flash itself if necessary.
@@ -158,7 +158,7 @@ pub(super) fn lone_run<'c>(call: &mut Call<'c, '_>, key: &'c [u8], consumed: usi
     let mut run = Run::new();
     add_lone(&mut run, call.at, call.guard.key(call.session.namespace, key));
     follow(call, &mut run, call.at + consumed);
-    run::answer(call, &run, Ahead::default())
+    run::answer(call, &run, Prefetched::default())
 }
 
 /// Executes the request of a head, and the retrievals after it.
@@ -177,7 +177,7 @@ pub(super) fn get<'c>(call: &mut Call<'c, '_>, get: Get<'c>, consumed: usize) ->
     if add(call, &mut run, call.at, get, consumed) {
         follow(call, &mut run, call.at + consumed);
     }
-    run::answer(call, &run, Ahead::default())
+    run::answer(call, &run, Prefetched::default())
 }
 
 /// Continues a retrieval that was answered partly.
@@ -273,7 +273,7 @@ fn retrieval_from(call: &Call<'_, '_>, probe: &RunKey<'_>, from: u32) -> Retriev
 
 /// Answers a key of a `get` when there are no watchers. Returns true if the key existed.
 #[inline(always)]
-fn answer_plain(call: &mut Call<'_, '_>, probe: &RunKey<'_>, ahead: Ahead<'_>) -> Result<bool, SessionWait> {
+fn answer_plain(call: &mut Call<'_, '_>, probe: &RunKey<'_>, ahead: Prefetched<'_>) -> Result<bool, SessionWait> {
     let key = probe.key.bytes();
     match call.guard.items().read(&probe.key, ahead) {
         Some(Hit { value: Value::Bytes(bytes), client_flags, .. }) if bytes.len() < PINNED_BYTES_MIN => {

@@ -18,7 +18,7 @@ pub struct SessionState {
     pub(crate) namespace: Namespace,
     /// The namespace of its listener.
     pub(super) home: Namespace,
-    /// The checks that its requests need before execution, as bits of [`WorkerContext::guards`].
+    /// The checks that its requests need before execution, as bits of the worker's guards.
     pub(super) guards: u32,
     /// True if the current request was already taken from the quota of operations per second.
     pub(super) is_counted: bool,
@@ -99,7 +99,7 @@ impl SessionState {
     }
 
     /// Continues as the connection that was handed over.
-    pub(crate) fn go_on_as(&mut self, carried: &HandoverConnection) {
+    pub(crate) fn resume_as(&mut self, carried: &HandoverConnection) {
         self.known = carried.known;
     }
 
@@ -113,12 +113,12 @@ impl SessionState {
     }
 
     /// Returns true if lines wait for this watcher.
-    pub(crate) fn has_mail(&self) -> bool {
+    pub(crate) fn has_messages(&self) -> bool {
         self.watching.as_ref().is_some_and(Watching::is_waiting)
     }
 
     /// Moves the next of these lines to the front of `into`. Returns the number of bytes.
-    pub(crate) fn take_mail(&self, into: &mut [u8]) -> usize {
+    pub(crate) fn take_messages(&self, into: &mut [u8]) -> usize {
         self.watching.as_ref().map_or(0, |watching| watching.take(into))
     }
 

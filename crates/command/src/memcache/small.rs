@@ -18,14 +18,14 @@ use segment::{Arith, ArithOutcome, Delete, DeleteOutcome, Expire, ResizeError};
 pub(super) fn delete(call: &mut Call<'_, '_>, key: &[u8], noreply: bool, consumed: usize) -> Step {
     call.sample(key, false);
     let key = call.guard.key(call.session.namespace, key);
-    let seen = watch::seen(call, &key);
+    let seen = watch::look_up_watched(call, &key);
     match call.guard.items_mut().delete(&key, &Delete::default()) {
         Ok(outcome) => {
             watch::count_prefix(call, key.bytes(), Count::Delete);
             let deleted = outcome == DeleteOutcome::Deleted;
             watch::report_get(call, key.bytes(), seen, deleted);
             if deleted {
-                watch::tell_deleted(call, key.bytes(), seen, "delete");
+                watch::report_deleted(call, key.bytes(), seen, "delete");
             }
             let counters = call.counters();
             if deleted {
@@ -49,11 +49,11 @@ pub(super) fn arith(call: &mut Call<'_, '_>, request: ArithRequest<'_>, consumed
     call.sample(key, false);
     let key = call.guard.key(call.session.namespace, key);
     let arith = Arith { delta, decrement, vivify: None, expire: None, compare: None, token: None, want_token: false };
-    let seen = watch::seen(call, &key);
+    let seen = watch::look_up_watched(call, &key);
     match call.guard.numbers().arith(&key, &arith) {
         Ok(outcome) => {
             watch::report_get(call, key.bytes(), seen, outcome != ArithOutcome::NotFound);
-            tell_added(call, key.bytes(), outcome);
+            report_added(call, key.bytes(), outcome);
             count_arith(call, decrement, outcome);
             match outcome {
                 _ if noreply => {}
@@ -71,7 +71,7 @@ pub(super) fn arith(call: &mut Call<'_, '_>, request: ArithRequest<'_>, consumed
 }
 
 /// Notifies the clients that are subscribed to changes of this key, if the counter was changed.
-pub(super) fn tell_added(call: &mut Call<'_, '_>, key: &[u8], outcome: ArithOutcome) {
+pub(super) fn report_added(call: &mut Call<'_, '_>, key: &[u8], outcome: ArithOutcome) {
     if matches!(outcome, ArithOutcome::Number { .. }) {
         watch::changed(call, KeyEvent::INCRBY, key);
     }
@@ -93,13 +93,13 @@ pub(super) fn touch(call: &mut Call<'_, '_>, key: &[u8], exptime: i64, noreply: 
     call.sample(key, false);
     let key = call.guard.key(call.session.namespace, key);
     let expire = exptime::expire(exptime, call.ctx.moment());
-    let seen = watch::seen(call, &key);
+    let seen = watch::look_up_watched(call, &key);
     // If the touch expires the item at once, the item was still found.
     match call.guard.items_mut().touch(&key, expire).map(|item| item.is_some()) {
         Ok(touched) => {
             watch::report_get(call, key.bytes(), seen, touched);
             if touched {
-                watch::tell_touched(call, key.bytes(), expire);
+                watch::report_touched(call, key.bytes(), expire);
             }
             let counters = call.counters();
             counters.cmd_touch.add(1);
@@ -126,10 +126,11 @@ pub(super) fn flush_all(call: &mut Call<'_, '_>, delay: i64, noreply: bool, cons
     let now = call.ctx.now;
     match exptime::expire(delay, call.ctx.moment()) {
         Expire::At(at) if at > now => {
-            guarded::namespaces_seen(call).for_each(|namespace| call.ctx.shared.delayed_flush.schedule(namespace, at));
+            guarded::namespaces_of_keys(call)
+                .for_each(|namespace| call.ctx.shared.delayed_flush.schedule(namespace, at));
         }
         Expire::At(_) | Expire::Never => {
-            for namespace in guarded::namespaces_seen(call) {
+            for namespace in guarded::namespaces_of_keys(call) {
                 if call.guard.items_mut().flush(namespace).is_err() {
                     call.ctx.shared.delayed_flush.note_refused();
                     return Err(SessionWait::Parked);
@@ -153,7 +154,7 @@ pub(super) fn meta_debug<'c>(call: &mut Call<'c, '_>, token: MetaKey<'c>, consum
     if call.guard.locks().is_blocked(&key) {
         return Err(SessionWait::Parked);
     }
-    let seen = watch::seen(call, &key);
+    let seen = watch::look_up_watched(call, &key);
     // A client may use the token that it receives here in a compare-and-swap store.
     match call.guard.versions().peek_gets(&key) {
         Err(error) => get::op_error(call, error, false)?,

@@ -185,7 +185,7 @@ fn store_planned(call: &mut Call<'_, '_>, plan: Plan, key: &[u8], value_len: u32
     let known = call.next_set.take().and_then(|set| set.key(call.guard, call.at, key));
     let key = known.unwrap_or_else(|| call.guard.key(call.session.namespace, key));
     prefetch_next(call, call.at + whole);
-    let before = watch::seen(call, &key);
+    let before = watch::look_up_watched(call, &key);
     match call.guard.items_mut().put(&key, &plan.put(value)) {
         Ok(outcome) => stored(call, &plan, key.bytes(), before, outcome, value_len.into()),
         Err(error) => not_stored(call, &plan, key.bytes(), error)?,
@@ -201,7 +201,7 @@ fn prefetch_next(call: &mut Call<'_, '_>, at: usize) {
     // If keys lead to other namespaces, the namespace of the next key is not known yet.
     if !call.guarded {
         let next = set_key(&call.buf[at..]);
-        call.next_set = next.map(|key| NextSet::ask(call.guard, call.session.namespace, at, key));
+        call.next_set = next.map(|key| NextSet::prefetch_keys(call.guard, call.session.namespace, at, key));
     }
 }
 
@@ -229,7 +229,7 @@ pub(super) fn not_stored(call: &mut Call<'_, '_>, plan: &Plan, key: &[u8], error
         let mut before = None;
         if plan.replaces() {
             let key = call.guard.key(call.session.namespace, key);
-            before = watch::seen(call, &key);
+            before = watch::look_up_watched(call, &key);
             if call.guard.items_mut().delete(&key, &Delete::default()) == Err(OpError::Parked) {
                 return Err(SessionWait::Parked);
             }

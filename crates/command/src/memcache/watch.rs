@@ -78,7 +78,7 @@ pub(super) fn count_prefix(call: &Call<'_, '_>, key: &[u8], count: Count) {
 
 /// Returns the item that a command is about to find, if there are watchers.
 #[inline]
-pub(super) fn seen(call: &Call<'_, '_>, key: &Key<'_>) -> Option<WatchedLookup> {
+pub(super) fn look_up_watched(call: &Call<'_, '_>, key: &Key<'_>) -> Option<WatchedLookup> {
     watched(call).then(|| WatchedLookup::of(call.guard.items().peek(key).as_ref()))
 }
 
@@ -98,15 +98,15 @@ pub(super) fn report_get(call: &mut Call<'_, '_>, key: &[u8], seen: Option<Watch
     if let Some(seen) = seen
         && call.ctx.push.watch.watched.has(WatchKind::Fetchers)
     {
-        tell_lookup(call, key, if found { seen } else { WatchedLookup::MISS }, found);
+        report_lookup(call, key, if found { seen } else { WatchedLookup::MISS }, found);
     }
 }
 
 #[cold]
-fn tell_lookup(call: &mut Call<'_, '_>, key: &[u8], seen: WatchedLookup, found: bool) {
+fn report_lookup(call: &mut Call<'_, '_>, key: &[u8], seen: WatchedLookup, found: bool) {
     let (head, cfd) = (line_head(call), cfd(call));
     let lines = &mut call.ctx.push.watch.lines;
-    lines.tell(WatchKind::Fetchers, |line| head.item_get(line, key, found, seen.class, cfd, seen.value_len));
+    lines.write_line(WatchKind::Fetchers, |line| head.item_get(line, key, found, seen.class, cfd, seen.value_len));
 }
 
 /// Notifies the clients that are subscribed to changes of this key, if notifications are on.
@@ -118,7 +118,7 @@ pub(super) fn changed(call: &mut Call<'_, '_>, event: KeyEvent, key: &[u8]) {
 }
 
 /// Reports that the expiry of an item was changed.
-pub(super) fn tell_touched(call: &mut Call<'_, '_>, key: &[u8], expire: Expire) {
+pub(super) fn report_touched(call: &mut Call<'_, '_>, key: &[u8], expire: Expire) {
     let event = match expire {
         Expire::Never => KeyEvent::PERSIST,
         _ if exptime::is_past(expire, call.ctx.now) => KeyEvent::DEL,
@@ -128,14 +128,14 @@ pub(super) fn tell_touched(call: &mut Call<'_, '_>, key: &[u8], expire: Expire) 
 }
 
 /// Reports that `cmd` removed the item of `key`.
-pub(super) fn tell_deleted(call: &mut Call<'_, '_>, key: &[u8], seen: Option<WatchedLookup>, cmd: &'static str) {
+pub(super) fn report_deleted(call: &mut Call<'_, '_>, key: &[u8], seen: Option<WatchedLookup>, cmd: &'static str) {
     changed(call, KeyEvent::DEL, key);
     if let Some(seen) = seen
         && call.ctx.push.watch.watched.has(WatchKind::Deletions)
     {
         let head = line_head(call);
         let lines = &mut call.ctx.push.watch.lines;
-        lines.tell(WatchKind::Deletions, |line| head.deleted(line, key, cmd, seen.class, seen.value_len));
+        lines.write_line(WatchKind::Deletions, |line| head.deleted(line, key, cmd, seen.class, seen.value_len));
     }
 }
 
@@ -161,7 +161,7 @@ pub(super) fn report_stored(
         _ => (WatchedLookup { found: false, class: 0, value_len }, plan.put.expire),
     };
     let cmd = plan.watched_name();
-    tell_store(call, key, status, cmd, expire, seen);
+    report_store(call, key, status, cmd, expire, seen);
     if matches!(outcome, PutOutcome::Stored { .. }) {
         let joins = matches!(cmd, "append" | "prepend");
         changed(call, if joins { KeyEvent::APPEND } else { KeyEvent::SET }, key);
@@ -172,9 +172,9 @@ pub(super) fn report_stored(
 }
 
 /// Reports that `ma` created a number of `digits` digits for `key`.
-pub(super) fn tell_number_made(call: &mut Call<'_, '_>, key: &[u8], digits: u64, expire: Expire) {
+pub(super) fn report_number_created(call: &mut Call<'_, '_>, key: &[u8], digits: u64, expire: Expire) {
     let (seen, expire) = describe_stored(call, key, digits, expire);
-    tell_store(call, key, "stored", "add", expire, seen);
+    report_store(call, key, "stored", "add", expire, seen);
 }
 
 /// Returns the item that was just stored and its expiry. If the item is gone already, returns the requested values.
@@ -197,12 +197,12 @@ pub(super) fn report_refused(
         return;
     }
     let status = if error == OpError::TooLarge { "too_large" } else { "no_memory" };
-    tell_store(call, key, status, plan.watched_name(), Expire::Never, WatchedLookup::MISS);
+    report_store(call, key, status, plan.watched_name(), Expire::Never, WatchedLookup::MISS);
     report_get(call, key, before, before.is_some_and(|seen| seen.found));
 }
 
 #[cold]
-fn tell_store(
+fn report_store(
     call: &mut Call<'_, '_>,
     key: &[u8],
     status: &'static str,
@@ -220,5 +220,5 @@ fn tell_store(
     };
     let (head, cfd) = (line_head(call), cfd(call));
     let event = StoreEvent { status, cmd, ttl, class: seen.class, cfd, size: seen.value_len };
-    call.ctx.push.watch.lines.tell(WatchKind::Mutations, |line| head.item_store(line, key, &event));
+    call.ctx.push.watch.lines.write_line(WatchKind::Mutations, |line| head.item_store(line, key, &event));
 }

@@ -61,7 +61,7 @@ impl Recorder {
     }
 
     /// Counts requests, each with these times. Returns true if they were slow, so that the caller passes one to
-    /// [`Recorder::keep_slow`] too. Only the owner's thread may call it; the counts of another thread could be lost.
+    /// [`Recorder::record_slow`] too. Only the owner's thread may call it; the counts of another thread could be lost.
     #[inline]
     #[must_use]
     pub fn record(&self, command: Command, count: u32, [wait_ns, execute_ns, send_ns]: [u64; 3]) -> bool {
@@ -96,7 +96,7 @@ impl Recorder {
 
     /// Records a slow request with its wait, execute and send times. Only the owner's thread may call it.
     #[cold]
-    pub fn keep_slow(&self, command: Command, line: SlowLine, [wait_ns, execute_ns, send_ns]: [u64; 3]) {
+    pub fn record_slow(&self, command: Command, line: SlowLine, [wait_ns, execute_ns, send_ns]: [u64; 3]) {
         let at = UnixMillis::now();
         self.slow.push(&SlowRequest { at, number: 0, worker: 0, command, line, wait_ns, execute_ns, send_ns });
     }
@@ -107,7 +107,7 @@ impl Recorder {
     }
 }
 
-/// The sum over all workers at one moment: one [`Counts`] for each command and part.
+/// The sum over all workers at one moment: one [`BucketCounts`] for each command and part.
 #[derive(Clone, Debug)]
 pub struct Totals {
     counts: Box<[BucketCounts]>,
@@ -211,7 +211,7 @@ mod tests {
         assert!(!recorder.record(Command::Get, 1, [500, 300, 200]));
         assert!(recorder.record(Command::Set, 1, [500, 300, 201]));
         assert!(recorder.record(Command::Set, 1, [u64::MAX, 300, 201]), "the sum does not wrap");
-        recorder.keep_slow(Command::Set, SlowLine::of(b"set k 0 0 1\r\n"), [500, 300, 201]);
+        recorder.record_slow(Command::Set, SlowLine::of(b"set k 0 0 1\r\n"), [500, 300, 201]);
         recorder.set_slow_above_ns(None);
         assert!(!recorder.record(Command::Get, 1, [5_000, 0, 0]));
         let kept = recorder.slow().read(3);

@@ -32,7 +32,7 @@ impl SlowLine {
     pub fn of(bytes: &[u8]) -> Self {
         let mut kept = [0; LINE_BYTES_MAX];
         if let [b'*', array @ ..] = bytes {
-            keep_words(&mut kept, array);
+            copy_words(&mut kept, array);
         } else {
             let line = bytes.iter().take(LINE_BYTES_MAX).take_while(|byte| !matches!(byte, b'\r' | b'\n'));
             for (place, byte) in kept.iter_mut().zip(line) {
@@ -45,7 +45,7 @@ impl SlowLine {
 }
 
 /// Writes the words of `array`, for instance `2\r\n$3\r\nGET\r\n$1\r\na\r\n`, separated by spaces.
-fn keep_words(kept: &mut [u8; LINE_BYTES_MAX], array: &[u8]) {
+fn copy_words(kept: &mut [u8; LINE_BYTES_MAX], array: &[u8]) {
     fn line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
         let end = bytes.iter().take(32).position(|byte| *byte == b'\n')?;
         Some((bytes[..end].strip_suffix(b"\r")?, &bytes[end + 1..]))
@@ -116,7 +116,7 @@ impl SlowLines {
 
     /// Retains the line of the operation that began at `begun`, in place of the oldest.
     #[cold]
-    pub fn keep(&mut self, begun: Ticks, line: &[u8]) {
+    pub fn record(&mut self, begun: Ticks, line: &[u8]) {
         self.kept[self.next] = (begun, SlowLine::of(line));
         self.next = (self.next + 1) % PENDING_MAX;
     }
@@ -274,7 +274,7 @@ mod tests {
         lines.follow(1_000, &clock);
         assert!(!lines.is_slow(Ticks(500), Ticks(1_500)) && lines.is_slow(Ticks(500), Ticks(1_501)));
         for begun in 1..=PENDING_MAX as u64 + 1 {
-            lines.keep(Ticks(begun), format!("get {begun}\r\n").as_bytes());
+            lines.record(Ticks(begun), format!("get {begun}\r\n").as_bytes());
         }
         assert_eq!(lines.of(Ticks(2)).to_string(), "get 2");
         assert_eq!(lines.of(Ticks(PENDING_MAX as u64 + 1)).to_string(), format!("get {}", PENDING_MAX + 1));

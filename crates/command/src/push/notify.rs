@@ -8,7 +8,7 @@
 //! The number is the namespace's. Notifications are off by default. They then cost a request no more than watching
 //! does: one bit of a word that a worker reads once a batch.
 
-use crate::push::mail::Channels;
+use crate::push::outbox::Channels;
 use segment::Namespace;
 
 /// The changes that are published, one bit each: `K` and `E` select the channels, the other bits the changes.
@@ -101,7 +101,7 @@ events! {
 
 /// Publishes `event` at `key` if it is among `events` and there is a subscriber, by calling `publish` with a channel
 /// and a message.
-pub(crate) fn tell(
+pub(crate) fn publish(
     channels: &Channels,
     events: KeyEvents,
     namespace: Namespace,

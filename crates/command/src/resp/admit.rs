@@ -61,14 +61,14 @@ fn check_allowed<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSp
     }
     // Commands of the group "connection" do not access keys, so they do not count.
     if call.ctx.has_op_quota(call.session.namespace)
-        && !call.session.is_paid
+        && !call.session.is_counted
         && call.session.done == 0
         && entry.group != "connection"
     {
         if !call.ctx.shared.namespaces.take_op(call.session.namespace, call.ctx.now) {
             return Err(ErrorReply::TooManyOps.into());
         }
-        call.session.is_paid = true;
+        call.session.is_counted = true;
     }
     Ok(())
 }

@@ -168,7 +168,7 @@ pub(super) fn continue_transaction(call: &mut Call<'_, '_>) -> Step {
             own_transaction::recycle(transaction, call.ctx);
             call.session.end_request();
             if !is_lone && call.ctx.push.watch.watched.has_monitors() {
-                pubsub::tell_monitors(call, b"exec", std::iter::empty());
+                pubsub::send_to_monitors(call, b"exec", std::iter::empty());
             }
             call.done(kind, if is_lone { &b""[..] } else { b"EXEC" });
             call.ctx.ready = ready;
@@ -211,7 +211,7 @@ fn advance(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Step {
             return Err(SessionWait::Yield);
         }
         ran?;
-        call.ctx.shared.store.let_go(&mut transaction.key_locks);
+        call.ctx.shared.store.release(&mut transaction.key_locks);
         transaction.stage = Stage::Replying;
     }
     send_replies(call, transaction)
@@ -421,7 +421,7 @@ fn account_queued(
     queued: Option<Ticks>,
 ) {
     if call.ctx.push.watch.watched.has_monitors() {
-        pubsub::tell_monitors(call, name, args);
+        pubsub::send_to_monitors(call, name, args);
     }
     let Some(ready) = queued else { return };
     let line = if call.ctx.admission.requires_authentication || entry.has_secret() { &[][..] } else { call.buf };

@@ -35,7 +35,7 @@ pub(super) struct Call<'c, 'l> {
     pub(super) copies: bool,
     /// The numbers of keys that were looked up and found but not counted yet, because the reads may be discarded.
     pub(super) reads: (u64, u64),
-    /// The functions of all commands, by [`Entry::number`].
+    /// The functions of all commands, by [`CommandSpec::number`].
     pub(super) functions: &'static CommandFunctions,
 }
 
@@ -300,12 +300,12 @@ impl<'c> Call<'c, '_> {
         }
     }
 
-    /// Returns the arguments after the first `count`. If [`Call::passed`] has recorded their start, no argument is
-    /// parsed again.
+    /// Returns the arguments after the first `count`. If [`Call::record_position`] has recorded their start, no
+    /// argument is parsed again.
     pub(super) fn args_after(&self, args: Args<'c>, count: u32) -> Args<'c> {
         let (passed, bytes) = self.session.passed;
         if count > 0 && passed == count {
-            return args.behind(count, bytes);
+            return args.after(count, bytes);
         }
         let mut left = args;
         (0..count).all(|_| left.next().is_some());

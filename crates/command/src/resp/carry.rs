@@ -4,7 +4,7 @@ use super::acl::ClientUser;
 use crate::clients::endpoint::{Endpoint, Protocol};
 use crate::context::WorkerContext;
 use crate::handover::{HandoverConnection, HandoverUser};
-use crate::push::mail::Subscriber;
+use crate::push::outbox::Subscriber;
 use crate::resp::call::Call;
 use crate::resp::functions::FUNCTIONS;
 use crate::resp::pubsub;
@@ -35,15 +35,15 @@ impl SessionState {
         Some(HandoverConnection {
             subscriptions: self.subscriber().map(Subscriber::subscriptions).unwrap_or_default(),
             monitors: self.subscriber().is_some_and(Subscriber::monitors),
-            transaction: self.transaction.as_ref().map(|transaction| transaction.carried()),
+            transaction: self.transaction.as_ref().map(|transaction| transaction.to_handover()),
             input: input.to_vec(),
             namespace: self.namespace,
             known: self.known,
-            user: self.user.carried(),
+            user: self.user.to_handover(),
             is_resp3: self.version == Version::Resp3,
             wants_none: self.answers == Answers::None,
             skips_next: self.answers == Answers::SkipNext,
-            held_off: self.is_restricted,
+            is_restricted: self.is_restricted,
             ..HandoverConnection::new(Endpoint::new(Protocol::Resp, self.home))
         })
     }
@@ -64,7 +64,7 @@ impl SessionState {
             HandoverConnection { skips_next: true, .. } => Answers::SkipNext,
             _ => Answers::All,
         };
-        self.is_restricted |= carried.held_off;
+        self.is_restricted |= carried.is_restricted;
     }
 
     /// Restores subscriptions and the transaction. Returns false if client memory is used up.

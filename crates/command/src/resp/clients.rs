@@ -109,7 +109,7 @@ fn line(connection: &Connection, client_info: &ClientInfo, now_secs: u64, text: 
         client_info.database,
         if client_info.command.is_empty() { "NULL" } else { client_info.command },
         word(name_of(client_info)),
-        if client_info.speaks_3 { 3 } else { 2 },
+        if client_info.is_resp3 { 3 } else { 2 },
         word(&client_info.library),
         word(&client_info.library_version),
     );
@@ -195,7 +195,7 @@ fn read_ids<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 pub(super) fn client_info(call: &mut Call<'_, '_>) -> Run {
     call.note_command("client|info");
     let text = client_line(call);
-    say_text(call, &text)
+    reply_text(call, &text)
 }
 
 /// Returns the line of this client, as `CLIENT INFO` shows it.
@@ -239,7 +239,7 @@ fn kill_clients(call: &mut Call<'_, '_>, filter: &Filter<'_>, listing: &mut List
     is_end
 }
 
-fn say_text(call: &mut Call<'_, '_>, text: &str) -> Run {
+fn reply_text(call: &mut Call<'_, '_>, text: &str) -> Run {
     let mut all = Vec::with_capacity(text.len() + 32);
     reply::verbatim(&mut all, call.session.version, b"txt", text.as_bytes());
     aside::send_long_reply(call, all)

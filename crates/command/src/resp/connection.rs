@@ -101,7 +101,7 @@ pub(super) fn hello<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     call.session.version = version.unwrap_or(call.session.version);
     let speaks_3 = call.session.version == Version::Resp3;
     call.with_client_info(|client_info| {
-        client_info.speaks_3 = speaks_3;
+        client_info.is_resp3 = speaks_3;
         client_info.name = name.unwrap_or_else(|| client_info.name.clone());
     });
     let (version, id) = (call.session.version, call.id());

@@ -161,7 +161,7 @@ fn execute<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, consumed: usize) -> 
         Ok(()) | Err(Interrupt::Quit | Interrupt::Queued) => {}
         Err(Interrupt::UnderWay) => {
             call.session.last = entry.map_or("", |entry| entry.name);
-            call.session.is_paid = false;
+            call.session.is_counted = false;
             call.at += consumed;
             // A command that takes several visits continues after new requests of other sessions.
             let is_long = call.session.under_way.as_ref().is_some_and(|transaction| transaction.is_single_command);
@@ -189,10 +189,10 @@ fn execute<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, consumed: usize) -> 
         }
     }
     call.session.end_request();
-    call.session.is_paid = false;
+    call.session.is_counted = false;
     call.remove_unwanted_reply(mark, answers);
     if call.ctx.push.watch.watched.has_monitors() && entry.is_some() && !queued {
-        pubsub::tell_monitors(call, name, args);
+        pubsub::send_to_monitors(call, name, args);
     }
     call.session.last = entry.map_or("", |entry| entry.name);
     let line = &call.buf[call.at..];

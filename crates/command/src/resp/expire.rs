@@ -54,7 +54,7 @@ impl Deadline {
         };
         let base = match unit {
             Unit::Seconds | Unit::Millis => moment.now.0 as i64,
-            Unit::UnixSeconds | Unit::UnixMillis => moment.ahead_ms.saturating_neg(),
+            Unit::UnixSeconds | Unit::UnixMillis => moment.wall_lead_ms.saturating_neg(),
         };
         millis.checked_add(base).map(Self).ok_or(fault)
     }
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_deadline_that_is_no_instant_is_refused_and_one_that_is_past_is_not() {
-        let now = Moment { now: UnixMillis(1_000_000), ahead_ms: 0 };
+        let now = Moment { now: UnixMillis(1_000_000), wall_lead_ms: 0 };
         let read = |text: &str, unit| Deadline::read(text.as_bytes(), unit, now, "x");
         assert_eq!(read("10", Unit::Seconds), Ok(Deadline(1_010_000)));
         assert_eq!(read("-10", Unit::Millis), Ok(Deadline(999_990)));

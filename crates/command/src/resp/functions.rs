@@ -10,7 +10,7 @@ use super::{
     slowlog, string, transaction, walk,
 };
 
-/// The functions, by [`super::catalog::Entry::number`].
+/// The functions, by [`super::catalog::CommandSpec::number`].
 pub(super) static FUNCTIONS: CommandFunctions = {
     let mut functions: CommandFunctions = [ROWS[0].1; COMMAND_COUNT];
     let mut number = 0;

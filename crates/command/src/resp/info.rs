@@ -4,7 +4,7 @@ use super::REDIS_VERSION;
 use super::catalog::{COMMANDS, CommandSpec, find, lower};
 use super::error::{ErrorReply, subcommand};
 use crate::keyspace::namespaces::Namespaces;
-use crate::push::mail::ChannelKind;
+use crate::push::outbox::ChannelKind;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::shared::{Shared, WorkerShared};
 use crate::visit::out::LINE_ROOM;
@@ -217,18 +217,20 @@ pub(super) fn time<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
 pub(super) fn command<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let topic = args.next().unwrap_or_default();
     match (&lower(topic)[..], args.len()) {
-        (b"", _) => tell_commands(call, COMMANDS.len(), |number| Some(&COMMANDS[number]), Telling::Info),
+        (b"", _) => reply_commands(call, COMMANDS.len(), |number| Some(&COMMANDS[number]), CommandReply::Info),
         (b"count", 0) => {
             call.int(COMMANDS.len() as i64);
             Ok(())
         }
-        (b"list", 0) => tell_commands(call, COMMANDS.len(), |number| Some(&COMMANDS[number]), Telling::Name),
-        (b"info", 0) => tell_commands(call, COMMANDS.len(), |number| Some(&COMMANDS[number]), Telling::Info),
-        (b"info", count) => tell_commands(call, count, |number| find(args.into_iter().nth(number)?), Telling::Info),
-        (b"docs", 0) => tell_commands(call, COMMANDS.len(), |number| Some(&COMMANDS[number]), Telling::Docs),
+        (b"list", 0) => reply_commands(call, COMMANDS.len(), |number| Some(&COMMANDS[number]), CommandReply::Name),
+        (b"info", 0) => reply_commands(call, COMMANDS.len(), |number| Some(&COMMANDS[number]), CommandReply::Info),
+        (b"info", count) => {
+            reply_commands(call, count, |number| find(args.into_iter().nth(number)?), CommandReply::Info)
+        }
+        (b"docs", 0) => reply_commands(call, COMMANDS.len(), |number| Some(&COMMANDS[number]), CommandReply::Docs),
         (b"docs", _) => {
             let known = args.filter_map(find).count();
-            tell_commands(call, known, |number| args.filter_map(find).nth(number), Telling::Docs)
+            reply_commands(call, known, |number| args.filter_map(find).nth(number), CommandReply::Docs)
         }
         _ => {
             subcommand(call.out, "COMMAND", topic);
@@ -239,24 +241,24 @@ pub(super) fn command<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 
 /// The part of each command's entry that a reply lists.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Telling {
+enum CommandReply {
     Name,
     Info,
     Docs,
 }
 
 /// Lists `count` commands, over several calls if the output is shorter.
-fn tell_commands(
+fn reply_commands(
     call: &mut Call<'_, '_>,
     count: usize,
     entry: impl Fn(usize) -> Option<&'static CommandSpec>,
-    telling: Telling,
+    telling: CommandReply,
 ) -> Run {
     let version = call.session.version;
     let mut next = call.session.done as usize;
     if next == 0 {
         match telling {
-            Telling::Docs => reply::map(call.out, version, count as u64),
+            CommandReply::Docs => reply::map(call.out, version, count as u64),
             _ => reply::array(call.out, count as u64),
         }
     }
@@ -266,9 +268,9 @@ fn tell_commands(
         }
         match (entry(next), telling) {
             (None, _) => reply::null_array(call.out, version),
-            (Some(entry), Telling::Name) => reply::bulk(call.out, entry.name.as_bytes()),
-            (Some(entry), Telling::Info) => entry.put_info(call.out, version),
-            (Some(entry), Telling::Docs) => entry.put_docs(call.out, version),
+            (Some(entry), CommandReply::Name) => reply::bulk(call.out, entry.name.as_bytes()),
+            (Some(entry), CommandReply::Info) => entry.put_info(call.out, version),
+            (Some(entry), CommandReply::Docs) => entry.put_docs(call.out, version),
         }
         next += 1;
         call.session.done = next as u32;

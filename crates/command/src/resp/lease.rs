@@ -25,7 +25,7 @@ use segment::{Delete, DeleteOutcome, Expire, Fetch, Lease, Put, PutOutcome};
 const WON: i64 = 1;
 
 /// The maximum number of attempts of `CAS.GET` in one visit, if other clients change the value. Then it parks.
-const LOOKS_MAX: usize = 4;
+const LOOKUPS_MAX: usize = 4;
 
 /// The default duration of a lease, in ms.
 const LEASE_MS: u64 = 10_000;
@@ -35,7 +35,7 @@ pub(super) fn cas_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let bytes = args.next().unwrap_or_default();
     let (key, mark) = (call.key(bytes), call.out.mark());
     call.room(0)?;
-    for _ in 0..LOOKS_MAX {
+    for _ in 0..LOOKUPS_MAX {
         let Some((token, identity)) = call.guard.versions().gets(&key)?.map(|item| (item.token, Identity::of(&item)))
         else {
             if value_reply::is_copying(call) {

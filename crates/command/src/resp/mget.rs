@@ -9,7 +9,7 @@ use crate::resp::value_reply;
 use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use arrayvec::ArrayVec;
 use protocol::resp::{Args, reply};
-use segment::{Ahead, Key};
+use segment::{Key, Prefetched};
 
 /// Continues after the keys that were answered in an earlier call.
 pub(super) fn mget<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
@@ -30,7 +30,7 @@ pub(super) fn mget<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
         if keys.is_empty() {
             break Ok(());
         }
-        let aheads: ArrayVec<Ahead<'_>, PROBES_MAX> =
+        let aheads: ArrayVec<Prefetched<'_>, PROBES_MAX> =
             keys.iter().map(|(key, _)| call.guard.items().prefetch_item(key.key_hash())).collect();
         let done = keys.iter().zip(aheads).try_for_each(|((key, wire_bytes), ahead)| {
             hits += u64::from(one_of_many(call, key, ahead)?);
@@ -48,7 +48,7 @@ pub(super) fn mget<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 
 /// Answers one key, with null if it holds no string. Returns true if it holds a string.
 #[inline(always)]
-fn one_of_many(call: &mut Call<'_, '_>, key: &Key<'_>, ahead: Ahead<'_>) -> Result<bool, Interrupt> {
+fn one_of_many(call: &mut Call<'_, '_>, key: &Key<'_>, ahead: Prefetched<'_>) -> Result<bool, Interrupt> {
     if call.ops >= OPS_A_BATCH {
         return Err(SessionWait::Yield.into());
     }

@@ -63,7 +63,7 @@ mod walk;
 pub use atomic::KEYS_AS_ONE_MAX;
 pub(crate) use dispatch::release;
 pub use dispatch::serve;
-pub use records::index::{enter_kept, make_kept};
+pub use records::index::{insert_persisted, recreate_persisted};
 pub(crate) use run::head_key;
 pub use session::SessionState;
 pub use state::transaction::RetiredTransactions;

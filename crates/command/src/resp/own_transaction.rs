@@ -21,7 +21,7 @@ pub(super) fn take_empty(call: &mut Call<'_, '_>) -> Box<Transaction> {
 
 /// Ends a transaction: releases its key lock set, and retains its memory for the next one.
 pub(super) fn recycle(mut transaction: Box<Transaction>, ctx: &mut WorkerContext) {
-    ctx.shared.store.let_go(&mut transaction.key_locks);
+    ctx.shared.store.release(&mut transaction.key_locks);
     if ctx.spares.0.len() < SPARE_MAX {
         transaction.reset(ANSWER_BYTES, &ctx.shared.budget);
         ctx.spares.0.push(transaction);

@@ -1,6 +1,6 @@
 //! Publishing and subscribing: `SUBSCRIBE` and its variants, `PUBLISH`, `PUBSUB`, and `MONITOR`.
 //!
-//! Messages go through [`crate::push::mail`]. A subscriber reads them in the order in which they were published. The
+//! Messages go through [`crate::push::outbox`]. A subscriber reads them in the order in which they were published. The
 //! reply to `SUBSCRIBE` is before all of them, and the reply to `UNSUBSCRIBE` after all of them. In version 2 of the
 //! protocol, a subscriber may only execute a few commands. In version 3, messages are sent as pushes between replies.
 
@@ -10,7 +10,7 @@ use super::listing::LISTING_WORK;
 use super::pattern::check;
 use crate::context::PUBLISH_WORK;
 use crate::glob::{matches, steps_max};
-use crate::push::mail::{ChannelKind, ChannelName, Publishing, Refused, Subscriber};
+use crate::push::outbox::{ChannelKind, ChannelName, Publishing, Refused, Subscriber};
 use crate::resp::aside;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::listing;
@@ -86,10 +86,10 @@ pub(super) fn spublish<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 pub(super) fn pubsub<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let topic = args.next().unwrap_or_default();
     match (&lower(topic)[..], args.len()) {
-        (b"channels", 0 | 1) => tell_names(call, ChannelKind::Channel, args.next()),
-        (b"shardchannels", 0 | 1) => tell_names(call, ChannelKind::Shard, args.next()),
-        (b"numsub", _) => tell_subscribers(call, ChannelKind::Channel, args),
-        (b"shardnumsub", _) => tell_subscribers(call, ChannelKind::Shard, args),
+        (b"channels", 0 | 1) => reply_names(call, ChannelKind::Channel, args.next()),
+        (b"shardchannels", 0 | 1) => reply_names(call, ChannelKind::Shard, args.next()),
+        (b"numsub", _) => reply_subscribers(call, ChannelKind::Channel, args),
+        (b"shardnumsub", _) => reply_subscribers(call, ChannelKind::Shard, args),
         (b"numpat", 0) => {
             let patterns = call.ctx.shared.channels.names(ChannelKind::Pattern);
             call.int(patterns as i64);
@@ -149,7 +149,7 @@ fn subscriptions(call: &Call<'_, '_>, kind: ChannelKind) -> i64 {
 }
 
 /// Replies with the change of a subscription and the number of subscriptions.
-fn tell_subscription(call: &mut Call<'_, '_>, kind: ChannelKind, subscribed: bool, name: Option<&[u8]>) {
+fn reply_subscription(call: &mut Call<'_, '_>, kind: ChannelKind, subscribed: bool, name: Option<&[u8]>) {
     let (version, count) = (call.session.version, subscriptions(call, kind));
     reply::push(call.out, version, 3);
     reply::bulk(call.out, word(kind, subscribed));
@@ -173,7 +173,7 @@ fn subscribe_to<'c>(call: &mut Call<'c, '_>, kind: ChannelKind, args: Args<'c>) 
             Refused::TooMany => ErrorReply::TooManySubscriptions,
             Refused::NoMemory => ErrorReply::NoMessageMemory,
         })?;
-        tell_subscription(call, kind, true, Some(name));
+        reply_subscription(call, kind, true, Some(name));
         call.ctx.note_work(WORK_A_NAME);
         Ok(())
     });
@@ -218,7 +218,7 @@ fn unsubscribe_from<'c>(call: &mut Call<'c, '_>, kind: ChannelKind, args: Args<'
         if let Some(subscriber) = call.session.aside.as_mut().and_then(|aside| aside.subscriber.as_mut()) {
             subscriber.forget(kind);
         }
-        tell_subscription(call, kind, false, Some(name));
+        reply_subscription(call, kind, false, Some(name));
         call.session.done += 1;
         left = next;
         call.record_position(args, left, call.session.done / 2);
@@ -226,7 +226,7 @@ fn unsubscribe_from<'c>(call: &mut Call<'c, '_>, kind: ChannelKind, args: Args<'
         call.ops += 1;
     }
     if call.session.done == 0 {
-        tell_subscription(call, kind, false, None);
+        reply_subscription(call, kind, false, None);
     }
     end_subscriber(call);
     note_subscriptions(call);
@@ -259,7 +259,7 @@ fn publish_to<'c>(call: &mut Call<'c, '_>, kind: ChannelKind, mut args: Args<'c>
     Ok(())
 }
 
-fn tell_names(call: &mut Call<'_, '_>, kind: ChannelKind, pattern: Option<&[u8]>) -> Run {
+fn reply_names(call: &mut Call<'_, '_>, kind: ChannelKind, pattern: Option<&[u8]>) -> Run {
     pattern.map_or(Ok(()), check)?;
     let (mut listing, mut work) = (listing::listing(call), LISTING_WORK);
     loop {
@@ -286,7 +286,7 @@ fn tell_names(call: &mut Call<'_, '_>, kind: ChannelKind, pattern: Option<&[u8]>
     }
 }
 
-fn tell_subscribers<'c>(call: &mut Call<'c, '_>, kind: ChannelKind, args: Args<'c>) -> Run {
+fn reply_subscribers<'c>(call: &mut Call<'c, '_>, kind: ChannelKind, args: Args<'c>) -> Run {
     if call.session.done == 0 {
         reply::array(call.out, 2 * args.len() as u64);
     }
@@ -326,7 +326,7 @@ pub(super) fn is_subscribed_in_2(call: &Call<'_, '_>) -> bool {
 
 /// Sends a command with its `words` to the monitoring clients, unless its arguments may contain a secret.
 #[cold]
-pub(super) fn tell_monitors<'w>(call: &mut Call<'_, '_>, name: &'w [u8], words: impl Iterator<Item = &'w [u8]>) {
+pub(super) fn send_to_monitors<'w>(call: &mut Call<'_, '_>, name: &'w [u8], words: impl Iterator<Item = &'w [u8]>) {
     if matches!(&lower(name)[..], b"acl" | b"auth" | b"hello") {
         return;
     }

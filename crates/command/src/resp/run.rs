@@ -17,7 +17,7 @@ use crate::visit::out::PINNED_BYTES_MIN;
 use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use protocol::number::Decimal;
 use protocol::resp::{Lone, lone, reply};
-use segment::{Ahead, Expire, Guard, Hit, Key, PutMode, Value};
+use segment::{Expire, Guard, Hit, Key, Prefetched, PutMode, Value};
 
 /// One request of a run.
 #[derive(Clone, Copy)]
@@ -73,7 +73,7 @@ impl<'c, 'l> run::Visit<'c, 'l> for Call<'c, 'l> {
     }
 
     #[inline(always)]
-    fn answer(&mut self, probe: &RunRequest<'c>, ahead: Ahead<'_>) -> Result<bool, SessionWait> {
+    fn answer(&mut self, probe: &RunRequest<'c>, ahead: Prefetched<'_>) -> Result<bool, SessionWait> {
         if self.guard.locks().is_locked_by_other(&probe.key) {
             self.ctx.retry_at_once = true;
             return Err(SessionWait::Parked);
@@ -134,7 +134,7 @@ pub(super) fn run_of_plain(call: &mut Call<'_, '_>) -> Option<Step> {
     }
     let (first, consumed) = lone(call.rest(), IN_PLACE_BYTES_MIN)?;
     let key = call.key(first.key());
-    Some(run_from(call, first, key, consumed, Ahead::default()))
+    Some(run_from(call, first, key, consumed, Prefetched::default()))
 }
 
 /// Executes the request of a head, and the plain ones after it.
@@ -146,7 +146,13 @@ pub(super) fn head_run<'c, 'l>(call: &mut Call<'c, 'l>, head: ReadHead<'l>) -> S
 }
 
 #[inline(always)]
-fn run_from<'c, 'l>(call: &mut Call<'c, 'l>, first: Lone<'c>, key: Key<'c>, consumed: usize, ahead: Ahead<'l>) -> Step {
+fn run_from<'c, 'l>(
+    call: &mut Call<'c, 'l>,
+    first: Lone<'c>,
+    key: Key<'c>,
+    consumed: usize,
+    ahead: Prefetched<'l>,
+) -> Step {
     let mut run = Run::new();
     let mut end = call.at + consumed;
     run.push(probe(first, key, end));
@@ -165,7 +171,7 @@ fn run_from<'c, 'l>(call: &mut Call<'c, 'l>, first: Lone<'c>, key: Key<'c>, cons
 
 /// Answers a `GET`. Returns true if the key existed.
 #[inline(always)]
-fn answer_get(call: &mut Call<'_, '_>, key: &Key<'_>, ahead: Ahead<'_>) -> Result<bool, SessionWait> {
+fn answer_get(call: &mut Call<'_, '_>, key: &Key<'_>, ahead: Prefetched<'_>) -> Result<bool, SessionWait> {
     match answer_short(call, key, ahead)? {
         Some(hit) => Ok(hit),
         None => answer_long(call, key),
@@ -178,7 +184,7 @@ fn answer_get(call: &mut Call<'_, '_>, key: &Key<'_>, ahead: Ahead<'_>) -> Resul
 pub(super) fn answer_short(
     call: &mut Call<'_, '_>,
     key: &Key<'_>,
-    ahead: Ahead<'_>,
+    ahead: Prefetched<'_>,
 ) -> Result<Option<bool>, SessionWait> {
     match call.guard.items().read(key, ahead) {
         Some(Hit { value: Value::Bytes(bytes), .. }) if bytes.len() < PINNED_BYTES_MIN => {

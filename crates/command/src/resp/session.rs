@@ -1,8 +1,8 @@
 //! The state that the protocol retains of a connection between two visits.
 
 use crate::lookup::large::LargeSet;
-use crate::push::mail::Publishing;
-use crate::push::mail::Subscriber;
+use crate::push::outbox::Publishing;
+use crate::push::outbox::Subscriber;
 use crate::resp::acl::ClientUser;
 use crate::resp::catalog;
 use crate::resp::state::Answers;
@@ -27,7 +27,7 @@ pub struct SessionState {
     /// The namespace of its listener.
     pub(super) home: Namespace,
     /// True if the current request was already taken from the quota of operations per second.
-    pub(super) is_paid: bool,
+    pub(super) is_counted: bool,
     pub(super) parser: Parser,
     pub(super) version: Version,
     pub(super) answers: Answers,
@@ -133,7 +133,7 @@ impl SessionState {
 
     /// Returns true if messages that the client did not request wait to be sent.
     pub(crate) fn has_messages(&self) -> bool {
-        self.subscriber().is_some_and(Subscriber::has_mail)
+        self.subscriber().is_some_and(Subscriber::has_messages)
     }
 
     /// Returns true if the limit of such messages was exceeded.

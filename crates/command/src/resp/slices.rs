@@ -91,7 +91,7 @@ impl<'c> Slices<'c> {
     /// it is done. Returns `None` after the last one.
     ///
     /// # Errors
-    /// [`State::Yield`] if the rest belongs to a later visit.
+    /// [`SessionWait::Yield`] if the rest belongs to a later visit.
     #[inline]
     pub(super) fn next(&mut self, call: &mut Call<'c, '_>) -> Result<Option<(Args<'c>, bool)>, Interrupt> {
         if let Some(done) = self.given.take() {

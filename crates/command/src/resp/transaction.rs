@@ -85,7 +85,7 @@ pub(super) fn requeue(call: &mut Call<'_, '_>, carried: &HandoverTransaction) ->
         return false;
     }
     transaction.stage = if carried.is_queueing { Stage::Queueing } else { Stage::Watching };
-    transaction.is_aborted = carried.is_spoilt;
+    transaction.is_aborted = carried.is_aborted;
     call.session.transaction = Some(transaction);
     let limits = Limits { long_bytes_min: u32::MAX, ..Limits::REDIS };
     while call.at < call.buf.len() {

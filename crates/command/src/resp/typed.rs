@@ -416,7 +416,7 @@ fn new_record<T>(
         moves.places = old.into_iter().map(|place| [place, place]).collect();
     }
     let mut new = match old.as_ref().filter(|_| continues) {
-        Some(old) => Edit::going_on(old, view.now_ms, scratch)?,
+        Some(old) => Edit::continue_change(old, view.now_ms, scratch)?,
         None => Edit::in_set(old.as_ref(), set, view.now_ms, scratch)?,
     };
     let (expire, answer) = match edit(old.as_ref(), &mut new, present)? {

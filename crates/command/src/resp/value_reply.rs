@@ -43,7 +43,7 @@ pub(super) fn value_of(call: &mut Call<'_, '_>, bytes: &[u8]) -> Result<bool, In
     Ok(hit)
 }
 
-/// Looks a key up and puts its value but for what is sent from the store ([`finish`]), or null. Nothing is
+/// Looks a key up and puts its value but for what is sent from the store ([`push_rest`]), or null. Nothing is
 /// put if it fails.
 pub(super) fn reply_value(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<Option<ValueReply>, Interrupt> {
     let Some(item) = call.guard.items().get(key) else {

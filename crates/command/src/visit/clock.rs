@@ -10,7 +10,7 @@
 //! - An instant in a client's request or reply is one of the wall clock: [`Moment`] converts it. An item whose expiry
 //!   was given as an instant expires by the wall clock as it was at that time.
 //! - A worker reads the counter once an iteration and once an operation, and follows the store's clock by it
-//!   ([`Follower`]). In a simulation both follow one number that the test advances.
+//!   ([`CachedClock`]). In a simulation both follow one number that the test advances.
 
 use base::clock::UnixMillis;
 use std::sync::Arc;
@@ -71,18 +71,18 @@ pub struct Moment {
     /// The instant by the store's clock.
     pub now: UnixMillis,
     /// The lead of the wall clock over the store's clock, in ms.
-    pub ahead_ms: i64,
+    pub wall_lead_ms: i64,
 }
 
 impl Moment {
     /// Converts an instant of the wall clock to the store's clock.
     pub fn to_store(self, at: UnixMillis) -> UnixMillis {
-        UnixMillis(at.0.saturating_add_signed(self.ahead_ms.saturating_neg()))
+        UnixMillis(at.0.saturating_add_signed(self.wall_lead_ms.saturating_neg()))
     }
 
     /// Converts an instant of the store's clock to the wall clock.
     pub fn to_wall(self, at: UnixMillis) -> UnixMillis {
-        UnixMillis(at.0.saturating_add_signed(self.ahead_ms))
+        UnixMillis(at.0.saturating_add_signed(self.wall_lead_ms))
     }
 }
 
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn a_step_of_the_wall_clock_moves_instants_of_clients_and_no_time_to_live() {
         let store = UnixMillis(1_700_000_000_000);
-        let moment = |ahead_ms| Moment { now: store, ahead_ms };
+        let moment = |ahead_ms| Moment { now: store, wall_lead_ms: ahead_ms };
         assert_eq!(stepped(store, store.plus_ms(1), 0), None);
         let ahead = stepped(store, store.plus_ms(3_600_000), 0).expect("a step");
         assert_eq!((ahead, stepped(store, store.plus_ms(3_600_500), ahead)), (3_600_000, None));

@@ -48,7 +48,7 @@ pub const OPS_MAX: usize = 256;
 /// room for the times of this many operations.
 pub const OPS_TOGETHER_MAX: usize = 16;
 /// The bytes of a block of an output that collects replies, unless one reply needs more.
-const BESIDE_BYTES: usize = 64 << 10;
+const COLLECTOR_BYTES: usize = 64 << 10;
 /// The number of parts of one send: the pieces of large values and the bytes around them.
 pub const PARTS_MAX: usize = 64;
 
@@ -194,7 +194,7 @@ impl OutBuffer {
     }
 
     /// Returns the number of bytes that could be appended if this buffer were empty. A longer reply needs
-    /// [`crate::visit::progress::State::OutputFull`] with `want`.
+    /// [`crate::visit::progress::SessionWait::OutputFull`] with `want`.
     pub fn capacity(&self) -> usize {
         self.block.len()
     }
@@ -258,7 +258,7 @@ impl OutBuffer {
         if self.block.len() - self.len >= bytes {
             return true;
         }
-        for block_bytes in [bytes.max(BESIDE_BYTES), bytes] {
+        for block_bytes in [bytes.max(COLLECTOR_BYTES), bytes] {
             let held = self.held_with(block_bytes);
             if self.grant.as_mut().is_none_or(|grant| grant.bytes() >= held || grant.resize(held)) {
                 self.add_block(block_bytes);
@@ -335,11 +335,11 @@ impl OutBuffer {
 
     /// Discards a reserved place, and everything that was appended after it.
     pub(crate) fn cut_to_head(&mut self, place: HeadPlace) {
-        self.keep_blocks(place.0);
+        self.retain_blocks(place.0);
         self.len = 0;
     }
 
-    fn keep_blocks(&mut self, count: usize) {
+    fn retain_blocks(&mut self, count: usize) {
         self.full.truncate(count);
         self.full_bytes = self.full.iter().map(Vec::len).sum();
         self.full_held = self.full.iter().map(Vec::capacity).sum();
@@ -364,9 +364,9 @@ impl OutBuffer {
             && let Some(block) = self.full.get_mut(spot.full)
         {
             block.truncate(spot.len);
-            self.keep_blocks(spot.full + 1);
+            self.retain_blocks(spot.full + 1);
         } else {
-            self.keep_blocks(spot.full);
+            self.retain_blocks(spot.full);
         }
     }
 

@@ -146,7 +146,7 @@ fn placement(host: &Host) -> Probed {
         if !host.asked().metadata {
             return Err(Unread::Beside("not asked: it is a request to an address outside, sent only with --metadata"));
         }
-        metadata::ask(metadata::ADDRESS)?
+        metadata::query(metadata::ADDRESS)?
     } else {
         host.read(path)?
     };

@@ -18,9 +18,9 @@ use super::ledger::{LabResource, command};
 use super::outcome::{LabOutcome, LabPhase};
 use super::part::{Done, LabPart, Role};
 use super::phases::order;
+use super::rounds::Turns;
 use super::scene::{Scene, Unable, found};
 use super::tally::TimeTally;
-use super::turns::Turns;
 
 /// Rate and CPU time of the worker's requests: a tenth of its CPU. With half of the CPU used, any other work there
 /// would make the requests queue behind each other. The cost of packets could not be separated from that.

@@ -27,10 +27,10 @@ mod phases;
 mod quota;
 mod readahead;
 pub mod reclaim;
+mod rounds;
 mod scene;
 mod tally;
 mod thp;
-mod turns;
 
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use super::reclaim::work;
 use super::scene::{Scene, Unable};
 use super::tally::Pairs;
-use super::{irq, turns};
+use super::{irq, rounds};
 
 /// The interval at which the lab checks whether it was asked to stop.
 const LOOK: Duration = Duration::from_millis(50);
@@ -33,7 +33,7 @@ const LINE_BYTES_MAX: u64 = 4 << 20;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Role {
     /// Serves requests that each take some CPU.
-    Turns(turns::Turns),
+    Turns(rounds::Turns),
     /// Receives packets and reads none.
     Sink(irq::Sink),
     /// Sends packets at a fixed rate.
@@ -53,7 +53,7 @@ pub struct Done {
 
 /// A line that a part writes.
 #[derive(Debug, Serialize, Deserialize)]
-enum Said {
+enum PartReply {
     /// A note for the operator.
     Note(String),
     /// The preparation is done and the measurement begins.
@@ -67,7 +67,7 @@ enum Said {
 /// A running part.
 pub struct LabPart {
     child: Child,
-    said: Receiver<Said>,
+    said: Receiver<PartReply>,
 }
 
 impl LabPart {
@@ -96,7 +96,9 @@ impl LabPart {
             while out.by_ref().take(LINE_BYTES_MAX).read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
                 let heard = serde_json::from_str(&line);
                 line.clear();
-                if tell.send(heard.unwrap_or_else(|_| Said::Failed("a part said what is no line".to_owned()))).is_err()
+                if tell
+                    .send(heard.unwrap_or_else(|_| PartReply::Failed("a part said what is no line".to_owned())))
+                    .is_err()
                 {
                     return;
                 }
@@ -125,7 +127,7 @@ impl LabPart {
     /// [`Unable`]: if the part failed or the lab was asked to stop.
     pub fn until_ready(&mut self, scene: &mut Scene<'_>, tick: &mut dyn FnMut(f64)) -> Result<(), Unable> {
         match self.next(scene, tick)? {
-            Said::Ready => Ok(()),
+            PartReply::Ready => Ok(()),
             said => Err(Unable::Failed(format!("a part said {said:?} before it was ready"))),
         }
     }
@@ -136,7 +138,7 @@ impl LabPart {
     /// [`Unable`]: if the part failed or the lab was asked to stop.
     pub fn end(mut self, scene: &mut Scene<'_>, tick: &mut dyn FnMut(f64)) -> Result<Done, Unable> {
         match self.next(scene, tick)? {
-            Said::Done(done) => {
+            PartReply::Done(done) => {
                 let _ = self.child.wait();
                 Ok(done)
             }
@@ -145,12 +147,12 @@ impl LabPart {
     }
 
     /// Returns the part's next message that is neither a note nor a failure.
-    fn next(&mut self, scene: &mut Scene<'_>, tick: &mut dyn FnMut(f64)) -> Result<Said, Unable> {
+    fn next(&mut self, scene: &mut Scene<'_>, tick: &mut dyn FnMut(f64)) -> Result<PartReply, Unable> {
         loop {
             scene.go_on()?;
             match self.said.recv_timeout(LOOK) {
-                Ok(Said::Note(note)) => (scene.tell)(&note),
-                Ok(Said::Failed(why)) => return Err(Unable::Failed(why)),
+                Ok(PartReply::Note(note)) => (scene.tell)(&note),
+                Ok(PartReply::Failed(why)) => return Err(Unable::Failed(why)),
                 Ok(said) => return Ok(said),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
@@ -171,7 +173,7 @@ impl Drop for LabPart {
     }
 }
 
-fn say(said: &Said) {
+fn say(said: &PartReply) {
     let line = serde_json::to_string(said).expect("what is said is plain JSON") + "\n";
     // If the lab does not read any more, it ends this part anyway.
     let _ = std::io::stdout().lock().write_all(line.as_bytes());
@@ -179,12 +181,12 @@ fn say(said: &Said) {
 
 /// Sends a note to the operator of the lab.
 pub fn note(text: String) {
-    say(&Said::Note(text));
+    say(&PartReply::Note(text));
 }
 
 /// Reports that the measurement begins.
 pub fn ready() {
-    say(&Said::Ready);
+    say(&PartReply::Ready);
 }
 
 /// Runs as a part. `role` is the text that [`LabPart::start`] wrote, `lab` the process id of the lab.
@@ -203,11 +205,11 @@ pub fn run(role: &str, lab: u32) -> Result<(), String> {
         return Err("the lab has gone".to_owned());
     }
     let done = match role {
-        Role::Turns(turns) => turns::serve(&turns),
+        Role::Turns(turns) => rounds::serve(&turns),
         Role::Sink(sink) => irq::sink(&sink),
         Role::Flood(flood) => irq::flood(&flood),
         Role::Reclaim(work) => work::work(&work),
     };
-    say(&done.map_or_else(Said::Failed, Said::Done));
+    say(&done.map_or_else(PartReply::Failed, PartReply::Done));
     Ok(())
 }

@@ -12,9 +12,9 @@ use super::group::Group;
 use super::outcome::{LabOutcome, LabPhase};
 use super::part::{LabPart, Role};
 use super::phases::order;
+use super::rounds::Turns;
 use super::scene::{Scene, Unable, found};
 use super::tally::TimeTally;
-use super::turns::Turns;
 
 /// The load of the server: three tenths of a CPU.
 const RATE_PER_S: f64 = 300.0;

@@ -64,7 +64,7 @@ pub struct SettingStep {
 
 /// The changes to make, and the checks for which none can be made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Draft {
+pub struct TunePlan {
     /// The changes, in the order in which they are written.
     pub steps: Vec<SettingStep>,
     /// Checks for which nothing is written, each with the reason.
@@ -77,8 +77,8 @@ pub fn is_written(check: &str) -> bool {
 }
 
 /// Drafts the remedies of those `checks` whose verdict is not ok.
-pub fn draft(host: &Host, checks: &[&Check]) -> Draft {
-    let mut draft = Draft::default();
+pub fn draft(host: &Host, checks: &[&Check]) -> TunePlan {
+    let mut draft = TunePlan::default();
     for check in checks {
         match (check.probe)(host) {
             Ok(seen) if seen.verdict == Verdict::Ok => {}
@@ -92,20 +92,20 @@ pub fn draft(host: &Host, checks: &[&Check]) -> Draft {
 }
 
 /// Drafts the remedy of a check, whatever the check finds.
-pub fn draft_remedy(host: &Host, check: &Check) -> Draft {
-    let mut draft = Draft::default();
+pub fn draft_remedy(host: &Host, check: &Check) -> TunePlan {
+    let mut draft = TunePlan::default();
     draft.remedy(host, check);
     draft
 }
 
 /// Drafts settings that the caller names, under the name `change`.
-pub fn draft_settings(host: &Host, change: &str, settings: Vec<Setting>) -> Draft {
-    let mut draft = Draft::default();
+pub fn draft_settings(host: &Host, change: &str, settings: Vec<Setting>) -> TunePlan {
+    let mut draft = TunePlan::default();
     draft.add(host, change, settings.into_iter().map(|new| remedies::Wish { new, back: None }).collect());
     draft
 }
 
-impl Draft {
+impl TunePlan {
     fn remedy(&mut self, host: &Host, check: &Check) {
         let beside = |why: String| (check.id.to_owned(), why);
         match remedies::of(check.id, host) {
@@ -138,7 +138,7 @@ impl Draft {
 }
 
 /// Returns a shell script that does what [`apply`] would, without a journal.
-pub fn script(draft: &Draft, root: &Path) -> String {
+pub fn script(draft: &TunePlan, root: &Path) -> String {
     let mut text =
         "#!/bin/sh\n# What `gannet doctor apply` would write. It keeps no journal: `apply` does.\nset -u\nstatus=0\n"
             .to_owned();

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::journal::{Journal, JournalRecord, JournalStep, RunLog};
-use super::{Draft, Setting, SettingStep, is_same, read, write};
+use super::{Setting, SettingStep, TunePlan, is_same, read, write};
 
 /// An instant at which a run may end for good: by a crash, a kill or a power loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub struct Settled {
 pub fn apply(
     root: &Path,
     journal: &mut Journal,
-    draft: &Draft,
+    draft: &TunePlan,
     reached: &mut dyn FnMut(Moment),
 ) -> Result<Vec<Settled>, String> {
     let mut settled = Vec::new();

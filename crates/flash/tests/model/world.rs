@@ -9,8 +9,8 @@ use base::clock::UnixMillis;
 use base::prng::Prng;
 use gannet_flash::{Flash, FlashConfig, Scratch, SimDisk, SimHand, Sizes};
 use segment::{
-    Ahead, Arith, ArithOutcome, Background, Delete, DeleteOutcome, Expire, FromFlash, Guard, IndexPlace, Item,
-    Namespace, OpError, Power, Put, PutMode, PutOutcome, Store, StoreConfig, StoreFile, Stride, ThreadHandle,
+    Arith, ArithOutcome, Background, Delete, DeleteOutcome, Expire, FromFlash, Guard, IndexPlace, Item, Namespace,
+    OpError, Power, Prefetched, Put, PutMode, PutOutcome, Store, StoreConfig, StoreFile, Stride, ThreadHandle,
     TierBacking, Value,
 };
 
@@ -318,7 +318,7 @@ impl World {
         for _ in 0..1000 {
             let guard = self.handle.guard(self.now);
             let key = guard.key(Namespace::DEFAULT, key);
-            if let Some(hit) = guard.items().read(&key, Ahead::default()) {
+            if let Some(hit) = guard.items().read(&key, Prefetched::default()) {
                 return Some(text(&hit.value));
             }
             match guard.tier().read(&key) {
@@ -454,7 +454,7 @@ impl World {
         let live = self.live(key);
         let found = self.done(|guard| {
             let key = guard.key(Namespace::DEFAULT, key);
-            if let Some(hit) = guard.items().read(&key, Ahead::default()) {
+            if let Some(hit) = guard.items().read(&key, Prefetched::default()) {
                 return Ok(Some((text(&hit.value), hit.client_flags, false)));
             }
             match guard.tier().read(&key) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use doctor::checks::select;
 use doctor::tune::{
-    Draft, Journal, PersistForm, RunLog, Setting, Settled, StepOutcome, apply, draft, latest, persist, runs, script,
+    Journal, PersistForm, RunLog, Setting, Settled, StepOutcome, TunePlan, apply, draft, latest, persist, runs, script,
     undo,
 };
 use doctor::{CheckTarget, Host};
@@ -166,7 +166,7 @@ pub fn run_apply(matches: &ArgMatches) -> Result<(), Failure> {
     ended(&text, &settled)
 }
 
-fn drafted(matches: &ArgMatches, target: CheckTarget) -> Result<Draft, Failure> {
+fn drafted(matches: &ArgMatches, target: CheckTarget) -> Result<TunePlan, Failure> {
     let only: Vec<String> = matches.get_many::<String>("only").unwrap_or_default().cloned().collect();
     let checks = select(&only).map_err(failed)?;
     let mut drafted = draft(&Host::watch(target), &checks);

@@ -34,7 +34,7 @@ mod view;
 
 use clap::{ArgMatches, Command};
 use load::result::RunResult;
-use load::session::Desk;
+use load::session::RunControl;
 
 use crate::{Failure, print};
 
@@ -81,7 +81,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
 }
 
 /// Runs the flags in `words` for another subcommand, without output.
-pub fn one(words: &[String], desk: &Desk) -> Result<RunResult, Failure> {
+pub fn one(words: &[String], desk: &RunControl) -> Result<RunResult, Failure> {
     let command = args::add(Command::new("load")).no_binary_name(true);
     let matches = command.try_get_matches_from(words).map_err(|error| {
         let text = error.to_string();

@@ -11,7 +11,7 @@ use load::report::terminal;
 use load::result::{RunResult, Tls};
 use load::schedule::{Instants, SendPlan};
 use load::search::rate::Rate;
-use load::session::{self, Desk, Job, Mode};
+use load::session::{self, Job, Mode, RunControl};
 use load::workload::Workload;
 use load::workload::model::{self, Placement, Protocol};
 use load::workload::units::Share;
@@ -67,7 +67,7 @@ struct ReplayRun {
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let mut asked = ask(matches)?;
     let mut screen = Screen::new(matches.get_flag("quiet"));
-    let desk = Arc::new(Desk::default());
+    let desk = Arc::new(RunControl::default());
     stop::desk(&desk)?;
     for note in &asked.notes {
         screen.line(&format!("note: {note}"));
@@ -250,7 +250,7 @@ fn script(flags: &mut Flags<'_>, workload: &Workload, speed: Option<f64>) -> Scr
 }
 
 /// Stores the keys that the trace reads with a hit.
-fn prefill(asked: &ReplayRun, desk: &Desk, screen: &mut Screen) -> Result<(), Failure> {
+fn prefill(asked: &ReplayRun, desk: &RunControl, screen: &mut Screen) -> Result<(), Failure> {
     let ask = Selection { times: Times::Ignored, repeat: false, ..asked.ask.clone() };
     let feed = start(&ask, asked.config.threads, Deal::InTurn)?;
     let config = Config {

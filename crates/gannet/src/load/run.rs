@@ -11,7 +11,7 @@ use load::engine::{Config, Control, Error, Load, LoadStream};
 use load::report::{html, terminal};
 use load::result::{RunResult, Target, Tls, csv, hdr, metrics};
 use load::session::admin::Admin;
-use load::session::{self, Desk, Job, Mode, View};
+use load::session::{self, Job, Mode, RunControl, View};
 use load::timeline::host::Host;
 use load::timeline::process::Process;
 use load::timeline::server::{Account, ObservedServer};
@@ -39,7 +39,7 @@ pub const PARTIAL: u8 = 5;
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let asked = ask(matches)?;
     let mut screen = Screen::new(matches.get_flag("quiet"));
-    let desk = Arc::new(Desk::default());
+    let desk = Arc::new(RunControl::default());
     stop::desk(&desk)?;
     for note in &asked.notes {
         screen.line(&format!("note: {note}"));
@@ -55,7 +55,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
 pub fn one(
     matches: &ArgMatches,
     asked: LoadRun,
-    desk: &Desk,
+    desk: &RunControl,
     screen: &mut Screen,
     intervals: Option<Intervals>,
 ) -> Result<RunResult, Failure> {
@@ -120,7 +120,7 @@ pub fn failed(error: Error) -> Failure {
 }
 
 /// Opens the admin port, if requested.
-pub fn admin(addr: Option<&str>, desk: &Arc<Desk>, screen: &mut Screen) -> Result<Option<Admin>, Failure> {
+pub fn admin(addr: Option<&str>, desk: &Arc<RunControl>, screen: &mut Screen) -> Result<Option<Admin>, Failure> {
     let Some(addr) = addr else { return Ok(None) };
     let admin = Admin::start(addr, desk.clone()).map_err(|error| {
         Failure::Failed(vec![format!("--admin: cannot listen on {addr} ({error}); name a free HOST:PORT of this host")])
@@ -193,7 +193,7 @@ fn prefill(
     workload: &Workload,
     config: &Config,
     fleet: Option<&mut Fleet>,
-    desk: &Desk,
+    desk: &RunControl,
     screen: &mut Screen,
 ) -> Result<(), Failure> {
     let keys: u64 = workload.keys.iter().map(|space| space.count).sum();
@@ -224,7 +224,7 @@ fn prefill(
 pub fn stored(
     config: Config,
     requests: Option<u64>,
-    desk: &Desk,
+    desk: &RunControl,
     screen: &mut Screen,
     go: impl FnOnce(Job, &mut dyn View) -> Result<RunResult, Error>,
 ) -> Result<u64, Failure> {

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use io::signal::Signals;
-use load::session::Desk;
+use load::session::RunControl;
 
 use crate::Failure;
 
 /// Ends the session of `desk` at a signal.
-pub fn desk(desk: &Arc<Desk>) -> Result<(), Failure> {
+pub fn desk(desk: &Arc<RunControl>) -> Result<(), Failure> {
     let desk = desk.clone();
     at_each(move || desk.stop())
 }

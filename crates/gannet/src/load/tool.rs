@@ -16,7 +16,7 @@ use load::engine::Config;
 use load::report::terminal;
 use load::result::{RunResult, hdr};
 use load::search::rate::Rate;
-use load::session::{Desk, Job, Mode, Stepped};
+use load::session::{Job, Mode, RunControl, Stepped};
 use load::traffic::Traffic;
 use load::workload::model::{Pace, Target};
 use load::workload::{RequestSource, Workload, WorkloadFault};
@@ -113,7 +113,7 @@ pub fn run(name: &str, matches: &ArgMatches) -> Result<(), Failure> {
     for note in notes {
         screen.line(&format!("note: {note}"));
     }
-    let desk = Arc::new(Desk::default());
+    let desk = Arc::new(RunControl::default());
     stop::desk(&desk)?;
     let admin_addr = matches.get_one::<String>("admin").or(run.admin.as_ref());
     let _admin = admin(admin_addr.map(String::as_str), &desk, &mut screen)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::{Arg, ArgMatches, Command};
 use load::report::versus::{ROUNDS_MAX, VersusRound, html, text};
-use load::session::{Desk, Mode};
+use load::session::{Mode, RunControl};
 use load::timeline::process::cpu_ns;
 
 use super::args;
@@ -55,7 +55,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     for note in &asked.notes {
         screen.line(&format!("note: {note}"));
     }
-    let desk = Arc::new(Desk::default());
+    let desk = Arc::new(RunControl::default());
     stop::desk(&desk)?;
     let (mut a, mut b) = (Vec::new(), Vec::new());
     for round in 0..rounds {
@@ -87,7 +87,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
 }
 
 /// Starts the server, runs one session and ends the server.
-fn round(matches: &ArgMatches, command: &str, desk: &Desk, screen: &mut Screen) -> Result<VersusRound, Failure> {
+fn round(matches: &ArgMatches, command: &str, desk: &RunControl, screen: &mut Screen) -> Result<VersusRound, Failure> {
     let asked = ask(matches)?;
     let target = asked.workload.targets.first().map_or("", |target| target.address.as_str()).to_owned();
     if listens(&target) {

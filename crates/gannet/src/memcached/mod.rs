@@ -20,7 +20,7 @@ use std::ffi::OsString;
 
 use server::config::host::{Host, lift_files_limit};
 use server::config::plan::{connections_room, plan};
-use server::config::{Fault, value::Auto};
+use server::config::{ConfigFault, value::Auto};
 
 use crate::Failure;
 use crate::serve::{Hosted, host};
@@ -61,7 +61,8 @@ fn serve(mut translation: Translation) -> Result<(), Failure> {
     let host = room_for_connections(&mut translation)?;
     process.become_user().map_err(refused)?;
     let Translation { settings, origins, warnings, .. } = translation;
-    let usage = |faults: Vec<Fault>| Failure::Code(code::USAGE, faults.iter().map(Fault::to_string).collect());
+    let usage =
+        |faults: Vec<ConfigFault>| Failure::Code(code::USAGE, faults.iter().map(ConfigFault::to_string).collect());
     let mut plan = plan(&settings, &origins, &host).map_err(usage)?;
     plan.notes.splice(0..0, warnings);
     let again = (settings, origins.clone());

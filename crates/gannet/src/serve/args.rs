@@ -7,7 +7,7 @@ use server::config::file::{Origins, read_file};
 use server::config::table::{ABSENT, SETTINGS, Setting};
 use server::config::text::facts;
 use server::config::value::{Shape, Wrong};
-use server::config::{Fault, Origin, Settings};
+use server::config::{ConfigFault, Origin, Settings};
 
 /// memcached's short flags, with the equivalent setting.
 const MEMCACHED_FLAGS: [(&str, &str); 14] = [
@@ -99,7 +99,7 @@ fn help(setting: &Setting, shape: Shape) -> String {
 
 /// Returns the settings: the defaults, then the file if there is one, then the flags. Reports all faults at once, those
 /// of the file first.
-pub fn settings(matches: &ArgMatches) -> Result<(Settings, Origins), Vec<Fault>> {
+pub fn settings(matches: &ArgMatches) -> Result<(Settings, Origins), Vec<ConfigFault>> {
     let (mut settings, mut origins, mut faults) = (Settings::default(), Origins::new(), Vec::new());
     if let Some(path) = matches.get_one::<String>("CONFIG") {
         faults.extend(read_file(Path::new(path), &mut settings, &mut origins).err().unwrap_or_default());
@@ -118,7 +118,9 @@ pub fn settings(matches: &ArgMatches) -> Result<(Settings, Origins), Vec<Fault>>
             Ok(()) => {
                 origins.insert(setting.path, Origin::Flag(flag));
             }
-            Err(wrongs) => faults.extend(wrongs.into_iter().map(|wrong| Fault::new(Origin::Flag(flag), "", wrong))),
+            Err(wrongs) => {
+                faults.extend(wrongs.into_iter().map(|wrong| ConfigFault::new(Origin::Flag(flag), "", wrong)))
+            }
         }
     }
     if faults.is_empty() { Ok((settings, origins)) } else { Err(faults) }
@@ -129,7 +131,7 @@ pub fn refused(matches: &ArgMatches) -> Vec<String> {
     let given = |name: &str| matches.value_source(name) == Some(clap::parser::ValueSource::CommandLine);
     let absent = ABSENT.iter().filter(|(flag, _, _)| given(flag)).map(|(flag, _, what)| {
         let wrong = Wrong::new(format!("this build does not have {what}"), "remove the flag");
-        Fault::new(Origin::Flag(flag), "", wrong).to_string()
+        ConfigFault::new(Origin::Flag(flag), "", wrong).to_string()
     });
     let foreign = MEMCACHED_FLAGS.iter().filter(|(letter, _)| given(letter));
     let foreign = foreign.map(|(letter, ours)| format!("-{letter}: this is a memcached flag; use instead: {ours}"));

@@ -17,7 +17,7 @@ use server::config::host::{Host, raise_files_limit};
 use server::config::kinds::{ListenAddress, Pin};
 use server::config::table::Reload;
 use server::config::value::{Auto, Wrong};
-use server::config::{Fault, Origin, Plan, Settings, live, plan::plan, remedy};
+use server::config::{ConfigFault, Origin, Plan, Settings, live, plan::plan, remedy};
 use server::handover::Names;
 use server::log::Log;
 use server::place::{self, Requirements};
@@ -38,7 +38,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
     let (settings, origins, unpinned) = planned(matches).map_err(faults)?;
     let plan = plan(&settings, &origins, &Host::probe());
-    let mut plan = plan.map_err(|faults| failed(faults.iter().map(Fault::to_string)))?;
+    let mut plan = plan.map_err(|faults| failed(faults.iter().map(ConfigFault::to_string)))?;
     plan.notes.extend(unpinned);
     plan.server.config_file = matches.get_one::<String>("CONFIG").map(std::path::PathBuf::from);
     plan.server.file_reset = matches.get_flag(args::FILE_RESET);
@@ -60,20 +60,20 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         ]));
     }
     let memory_said = settings.memory.explicit().is_some();
-    let upgrade = matches.get_flag(args::UPGRADE).then_some(Upgrade { memory_said });
+    let upgrade = matches.get_flag(args::UPGRADE).then_some(Upgrade { has_memory_setting: memory_said });
     let matches = matches.clone();
     let read = Box::new(move || chosen(&matches));
     host(Hosted { plan, origins, read, up: Box::new(|_| {}), bind_code: 1, upgrade })
 }
 
 /// Returns the settings.
-fn chosen(matches: &ArgMatches) -> Result<(Settings, Origins), Vec<Fault>> {
+fn chosen(matches: &ArgMatches) -> Result<(Settings, Origins), Vec<ConfigFault>> {
     planned(matches).map(|(settings, origins, _)| (settings, origins))
 }
 
 /// Returns the settings, and the reason if a CPU plan was requested and pins no CPUs. If no listener is configured, the
 /// server listens on the default ports of memcached and Redis.
-fn planned(matches: &ArgMatches) -> Result<(Settings, Origins, Option<String>), Vec<Fault>> {
+fn planned(matches: &ArgMatches) -> Result<(Settings, Origins, Option<String>), Vec<ConfigFault>> {
     let (mut settings, origins) = args::settings(matches)?;
     let unpinned = place(&mut settings, &origins)?;
     if !origins.contains_key("listen.memcached") && !origins.contains_key("listen.resp") {
@@ -84,14 +84,14 @@ fn planned(matches: &ArgMatches) -> Result<(Settings, Origins, Option<String>), 
 
 /// Applies `threads.pin = "auto"`: pins the workers to the CPUs of the plan for this host. Returns the reason if it
 /// pins none.
-fn place(settings: &mut Settings, origins: &Origins) -> Result<Option<String>, Vec<Fault>> {
+fn place(settings: &mut Settings, origins: &Origins) -> Result<Option<String>, Vec<ConfigFault>> {
     if settings.pin != Pin::Auto {
         return Ok(None);
     }
     let workers = settings.workers.explicit().map(|workers| workers as usize);
     let fault = |why: String| {
         let origin = origins.get("threads.pin").cloned().unwrap_or(Origin::Default);
-        vec![Fault::new(origin, "threads.pin", Wrong::new(why, "name the CPUs, as in \"0-3,8\", or \"none\""))]
+        vec![ConfigFault::new(origin, "threads.pin", Wrong::new(why, "name the CPUs, as in \"0-3,8\", or \"none\""))]
     };
     let wanted = doctor::Wanted { workers, ..doctor::Wanted::default() };
     match pins(&for_this_process(&wanted).map_err(fault)?) {
@@ -109,7 +109,7 @@ fn place(settings: &mut Settings, origins: &Origins) -> Result<Option<String>, V
 }
 
 /// Reads the settings again; reports all faults.
-pub type Reread = Box<dyn Fn() -> Result<(Settings, Origins), Vec<Fault>> + Send>;
+pub type Reread = Box<dyn Fn() -> Result<(Settings, Origins), Vec<ConfigFault>> + Send>;
 
 /// The exit code after a failure of the memory file.
 const BUS_ERROR_CODE: i32 = 74;
@@ -202,8 +202,8 @@ fn lock_memory(plan: &Plan) {
 }
 
 /// Faults of flags are usage errors; a fault in the file is not.
-fn faults(faults: Vec<Fault>) -> Failure {
-    let lines = faults.iter().map(Fault::to_string).collect();
+fn faults(faults: Vec<ConfigFault>) -> Failure {
+    let lines = faults.iter().map(ConfigFault::to_string).collect();
     if faults.iter().any(|fault| matches!(fault.origin, Origin::Flag(_))) {
         Failure::Usage(lines)
     } else {
@@ -363,7 +363,7 @@ impl Reloader {
         let mut running = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(wrong) = live::resize(&running.0, &wanted, &shared) {
             let origin = origins.get("store.memory").cloned().unwrap_or(Origin::Default);
-            tracing::error!("reload: {}", Fault::new(origin, "store.memory", wrong));
+            tracing::error!("reload: {}", ConfigFault::new(origin, "store.memory", wrong));
             tracing::error!("nothing was reloaded");
             return;
         }

@@ -16,7 +16,7 @@ const ROUNDS: usize = 20;
 
 impl Uring {
     /// Detaches all streams together, so that one entry into the kernel serves many.
-    pub(super) fn let_go(&mut self, streams: Vec<AcceptedStream>) -> Vec<Option<Detached<AcceptedStream>>> {
+    pub(super) fn release(&mut self, streams: Vec<AcceptedStream>) -> Vec<Option<Detached<AcceptedStream>>> {
         let indexes: Vec<u32> = streams.iter().map(Self::index).collect();
         for index in &indexes {
             self.slots[*index as usize].leaving = true;

@@ -331,7 +331,7 @@ impl Backend for Uring {
     }
 
     fn detach(&mut self, streams: Vec<AcceptedStream>) -> Vec<Option<Detached<AcceptedStream>>> {
-        self.let_go(streams)
+        self.release(streams)
     }
 
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<IoEvent>) -> std::io::Result<()> {
@@ -484,7 +484,7 @@ mod tests {
         (near, stream)
     }
 
-    fn turn(uring: &mut Uring) -> Vec<IoEvent> {
+    fn iteration(uring: &mut Uring) -> Vec<IoEvent> {
         let mut events = Vec::with_capacity(16);
         uring.wait(Some(Duration::from_millis(20)), &mut events).expect("it is entered");
         events
@@ -495,10 +495,10 @@ mod tests {
         near.write_all(b"ask").expect("sends");
         let mut bytes = [0; 8];
         while uring.receive(stream, &mut bytes) != Received::Bytes(3) {
-            turn(uring);
+            iteration(uring);
         }
         assert_eq!(uring.send(stream, &[IoSlice::new(b"told")]), Sent::Bytes(4));
-        turn(uring);
+        iteration(uring);
         near.read_exact(&mut bytes[..4]).expect("an answer");
         assert_eq!((&bytes[..4], uring.flying), (&b"told"[..], 0));
     }
@@ -512,19 +512,19 @@ mod tests {
         // Receiving.
         uring.refusals = 1;
         let (_deaf, deaf) = attach(&mut uring, 1);
-        assert!(turn(&mut uring).iter().any(|event| event.token == Token::new(1, 1) && event.hangup));
+        assert!(iteration(&mut uring).iter().any(|event| event.token == Token::new(1, 1) && event.hangup));
         assert_eq!(uring.receive(&deaf, &mut [0; 8]), Received::Reset);
         // Sending.
         let (_mute, mute) = attach(&mut uring, 2);
         assert_eq!(uring.send(&mute, &[IoSlice::new(b"lost")]), Sent::Bytes(4));
         uring.refusals = 1;
-        assert!(turn(&mut uring).iter().any(|event| event.token == Token::new(2, 1) && event.hangup));
+        assert!(iteration(&mut uring).iter().any(|event| event.token == Token::new(2, 1) && event.hangup));
         assert_eq!(uring.send(&mute, &[IoSlice::new(b"lost")]), Sent::Reset);
         // Waiting for room, with bytes that the peer does not take.
         let (_full, full) = attach(&mut uring, 3);
         while let Sent::Bytes(_) = uring.send(&full, &[IoSlice::new(&[7; 8000])]) {
             uring.refusals = u32::from(uring.outbound.is_whole());
-            turn(&mut uring);
+            iteration(&mut uring);
             uring.refusals = 0;
         }
         echoes(&mut uring, &mut near, &stays);
@@ -535,13 +535,13 @@ mod tests {
             uring.refusals = 0;
         }
         for _ in 0..100 {
-            turn(&mut uring);
+            iteration(&mut uring);
         }
         assert_eq!((uring.free.len(), uring.outbound.is_whole()), (slots - 1, true));
         // The waker.
         uring.watches_waker = false;
         uring.refusals = 1;
-        turn(&mut uring);
+        iteration(&mut uring);
         assert!(!uring.watches_waker);
         echoes(&mut uring, &mut near, &stays);
         assert!(uring.watches_waker);

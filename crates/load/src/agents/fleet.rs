@@ -159,7 +159,7 @@ impl Fleet {
         self.run += 1;
         let outcome = self.prepare(config, control, workload, kind).and_then(|()| self.started(config, control));
         if outcome.is_err() {
-            self.tell_all(&ToAgent::Stop { run: self.run });
+            self.broadcast(&ToAgent::Stop { run: self.run });
         }
         outcome
     }
@@ -216,10 +216,10 @@ impl Fleet {
     /// Agrees on the start and follows the run to its end.
     fn started(&mut self, config: &Config, control: &Control) -> Result<Run, Error> {
         if control.is_stopped() {
-            self.tell_all(&ToAgent::Stop { run: self.run });
+            self.broadcast(&ToAgent::Stop { run: self.run });
             return Ok(empty(config, UnixMillis::now().0));
         }
-        let clocks = (0..self.agents.len()).map(|agent| self.ask_clock(agent)).collect::<Result<Vec<_>, Error>>()?;
+        let clocks = (0..self.agents.len()).map(|agent| self.query_clock(agent)).collect::<Result<Vec<_>, Error>>()?;
         let longest_ns = clocks.iter().map(|(clock, _)| clock.round_trip_ns).max().unwrap_or(0);
         let ahead_ns = START_AHEAD_NS.max(nanos(self.settings.uncertainty_max)) + longest_ns;
         let start_ns = self.clock.now_ns() + ahead_ns;
@@ -251,7 +251,7 @@ impl Fleet {
     }
 
     /// Returns the offset of an agent's clock from this host's clock, and the agent's wall clock in milliseconds.
-    fn ask_clock(&mut self, agent: usize) -> Result<(Estimate, i64), Error> {
+    fn query_clock(&mut self, agent: usize) -> Result<(Estimate, i64), Error> {
         let mut sent: HashMap<u64, u64> = HashMap::new();
         let (mut rounds, mut walls) = (Vec::new(), Vec::new());
         while (rounds.len() as u64) < ROUNDS {
@@ -327,7 +327,7 @@ impl Fleet {
     }
 
     /// Sends `message` to all connected agents. A reader thread notices an agent whose connection has failed.
-    fn tell_all(&self, message: &ToAgent) {
+    fn broadcast(&self, message: &ToAgent) {
         for agent in self.agents.iter().filter(|agent| agent.lost.is_none()) {
             let _ = agent.sender.send(message);
         }
@@ -459,11 +459,11 @@ impl Following<'_> {
         let rate_per_s = self.control.rate_per_s();
         if rate_per_s.to_bits() != self.rate_per_s.to_bits() {
             self.rate_per_s = rate_per_s;
-            fleet.tell_all(&ToAgent::Rate { run: fleet.run, per_s: rate_per_s });
+            fleet.broadcast(&ToAgent::Rate { run: fleet.run, per_s: rate_per_s });
         }
         if self.control.is_stopped() && !self.is_stopped {
             self.is_stopped = true;
-            fleet.tell_all(&ToAgent::Stop { run: fleet.run });
+            fleet.broadcast(&ToAgent::Stop { run: fleet.run });
         }
     }
 
@@ -496,7 +496,7 @@ impl Following<'_> {
             let after_s = fleet.clock.now_ns().saturating_sub(self.start_ns) as f64 / 1e9;
             one.lost = Some(format!("{why}, {after_s:.1} s after the start"));
             self.is_stopped = true;
-            fleet.tell_all(&ToAgent::Stop { run: fleet.run });
+            fleet.broadcast(&ToAgent::Stop { run: fleet.run });
         }
     }
 

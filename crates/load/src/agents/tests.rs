@@ -20,7 +20,7 @@ use crate::schedule::SendPlan;
 use crate::search;
 use crate::search::objective::Condition;
 use crate::search::rate::Rate;
-use crate::session::{self, Desk, Job, Mode, View};
+use crate::session::{self, Job, Mode, RunControl, View};
 use crate::workload::{KeyCommand, KeySpace, RequestSource, Sizes, Verb, Workload};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -79,7 +79,7 @@ fn job(config: Config, mode: Mode) -> Job {
     Job { known: RunResult::new("test"), config, mode, objectives, assertions: Vec::new(), sources: Vec::new() }
 }
 
-fn carried(fleet: &mut Fleet, job: Job, desk: &Desk) -> Result<RunResult, Error> {
+fn carried(fleet: &mut Fleet, job: Job, desk: &RunControl) -> Result<RunResult, Error> {
     let workload = workload();
     let carry =
         &mut |config: &Config, control: &Control| fleet.run(config, control, &workload, AgentRequests::Requests);
@@ -92,7 +92,8 @@ fn two_agents_whose_clocks_are_years_apart_do_what_one_host_with_two_threads_doe
     let agents = [agent(0, None), agent(1 << 58, None)];
     let config = config(&server, Load::Open(SendPlan::constant()));
     let mut fleet = fleet(&[&agents[0], &agents[1]]);
-    let result = carried(&mut fleet, job(config.clone(), Mode::AtRate(Rate::new(500.0))), &Desk::default()).unwrap();
+    let result =
+        carried(&mut fleet, job(config.clone(), Mode::AtRate(Rate::new(500.0))), &RunControl::default()).unwrap();
     let figures = &result.figures;
     assert_eq!(result.partial, None);
 
@@ -136,20 +137,20 @@ fn a_search_a_closed_loop_and_a_second_run_work_over_the_same_agents() {
     };
     let search = Mode::Search(settings);
     let job_of = |mode, load| job(config(&server, load), mode);
-    let result = carried(&mut fleet, job_of(search, Load::Open(SendPlan::poisson())), &Desk::default()).unwrap();
+    let result = carried(&mut fleet, job_of(search, Load::Open(SendPlan::poisson())), &RunControl::default()).unwrap();
     let found = result.search.as_ref().unwrap();
     assert_eq!((found.end.as_str(), found.answer_per_s), ("kept at max", Some(400.0)));
     assert_eq!(result.figures.agents.len(), 3);
 
     let closed = Config { requests_max: Some(1_000), ..config(&server, Load::Closed) };
     let closed = job(Config { duration_ns: 600_000_000_000, warm_up_ns: 0, ..closed }, Mode::Closed);
-    let result = carried(&mut fleet, closed, &Desk::default()).unwrap();
+    let result = carried(&mut fleet, closed, &RunControl::default()).unwrap();
     assert_eq!(result.figures.counts.answered, 1_000, "what is asked for by number is split without a rest");
     assert_eq!(result.partial, None);
 }
 
 /// Stops or breaks something in the middle of a long run; what came of it.
-fn in_the_middle(fleet: &mut Fleet, server: &FakeServer, desk: &Desk, act: impl FnOnce() + Send) -> RunResult {
+fn in_the_middle(fleet: &mut Fleet, server: &FakeServer, desk: &RunControl, act: impl FnOnce() + Send) -> RunResult {
     let mut job = job(config(server, Load::Open(SendPlan::constant())), Mode::AtRate(Rate::new(400.0)));
     job.config.duration_ns = 3_600_000_000_000;
     std::thread::scope(|scope| {
@@ -171,7 +172,7 @@ fn an_agent_that_is_ended_ends_the_run_is_named_and_what_it_measured_is_kept() {
     let (stays, dies) = (agent(0, None), agent(5, None));
     let name = dies.addr().to_string();
     let mut fleet = fleet(&[&stays, &dies]);
-    let desk = Desk::default();
+    let desk = RunControl::default();
     let result = in_the_middle(&mut fleet, &server, &desk, move || drop(dies));
     let partial = result.partial.as_deref().unwrap();
     assert!(partial.contains(&format!("agent {name} was lost: the run was stopped on the agent's host")), "{partial}");
@@ -182,7 +183,7 @@ fn an_agent_that_is_ended_ends_the_run_is_named_and_what_it_measured_is_kept() {
     let other = of(&stays.addr().to_string());
     assert!(other.lost.is_none() && other.counts.answered > 0);
     assert_eq!(result.figures.counts.answered, lost.counts.answered + other.counts.answered);
-    let next = carried(&mut fleet, job(config(&server, Load::Closed), Mode::Closed), &Desk::default());
+    let next = carried(&mut fleet, job(config(&server, Load::Closed), Mode::Closed), &RunControl::default());
     let next = next.map(drop).unwrap_err().to_string();
     assert!(next.contains(&name) && next.contains("lost"), "{next}");
 }
@@ -192,7 +193,7 @@ fn a_stop_reaches_every_agent_and_they_can_be_used_again() {
     let server = FakeServer::start(None, VALUE_BYTES, None).unwrap();
     let agents = [agent(0, None), agent(0, None)];
     let mut fleet = fleet(&[&agents[0], &agents[1]]);
-    let desk = Desk::default();
+    let desk = RunControl::default();
     let result = in_the_middle(&mut fleet, &server, &desk, || {
         desk.set_rate(Rate::new(450.0)).unwrap();
         desk.stop();
@@ -201,7 +202,7 @@ fn a_stop_reaches_every_agent_and_they_can_be_used_again() {
     assert!(result.figures.agents.iter().all(|agent| agent.lost.is_none() && agent.counts.answered > 0));
     let closed = Config { requests_max: Some(10), ..config(&server, Load::Closed) };
     let closed = job(Config { warm_up_ns: 0, ..closed }, Mode::Closed);
-    assert_eq!(carried(&mut fleet, closed, &Desk::default()).unwrap().figures.counts.answered, 10);
+    assert_eq!(carried(&mut fleet, closed, &RunControl::default()).unwrap().figures.counts.answered, 10);
 }
 
 #[test]
@@ -212,7 +213,8 @@ fn an_agent_that_can_not_reach_the_server_is_named_before_the_start() {
     let server = FakeServer::start(None, VALUE_BYTES, None).unwrap();
     let mut config = config(&server, Load::Closed);
     config.targets = vec![nobody.to_string().parse().unwrap()];
-    let error = carried(&mut fleet, job(config, Mode::Closed), &Desk::default()).map(drop).unwrap_err().to_string();
+    let error =
+        carried(&mut fleet, job(config, Mode::Closed), &RunControl::default()).map(drop).unwrap_err().to_string();
     let name = agents[0].addr().to_string();
     assert!(error.contains(&format!("agent {name}: cannot open a connection")), "{error}");
 }
@@ -507,7 +509,7 @@ fn an_agent_that_was_the_limit_makes_the_whole_invalid_and_is_named() {
     let carry = &mut |_: &Config, _: &Control| Ok(run.clone());
     let server = FakeServer::start(None, VALUE_BYTES, None).unwrap();
     let job = job(config(&server, Load::Open(SendPlan::poisson())), Mode::AtRate(Rate::new(10.0)));
-    let result = session::run_by(job, carry, &Desk::default(), &mut Unseen).unwrap();
+    let result = session::run_by(job, carry, &RunControl::default(), &mut Unseen).unwrap();
     assert!(result.invalid.unwrap().starts_with("GENERATOR LIMITED: agent slow:2: "));
     assert!(result.verdict.notes.iter().any(|note| note.starts_with("slowest agent: slow:2, ")));
 }
@@ -554,6 +556,6 @@ fn a_slow_server_is_no_fault_of_an_agent() {
     let agents = Arc::new([agent(0, None), agent(0, None)]);
     let mut fleet = fleet(&[&agents[0], &agents[1]]);
     let job = job(config(&server, Load::Open(SendPlan::constant())), Mode::AtRate(Rate::new(100.0)));
-    let result = carried(&mut fleet, job, &Desk::default()).unwrap();
+    let result = carried(&mut fleet, job, &RunControl::default()).unwrap();
     assert!(result.figures.response.min_ns >= 20_000_000 && result.partial.is_none());
 }

@@ -186,7 +186,7 @@ pub enum ToCoordinator {
 
 /// An error in received bytes: an invalid frame, or a frame without a valid message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WireFault {
+pub enum WireError {
     /// The frame is longer than the limit.
     TooLong {
         /// The frame's length in bytes.
@@ -198,7 +198,7 @@ pub enum WireFault {
     NoMessage(String),
 }
 
-impl fmt::Display for WireFault {
+impl fmt::Display for WireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooLong { bytes, bytes_max } => {
@@ -209,19 +209,19 @@ impl fmt::Display for WireFault {
     }
 }
 
-impl std::error::Error for WireFault {}
+impl std::error::Error for WireError {}
 
 /// Returns the encoded frame of a message.
 ///
 /// # Errors
 /// If the frame is longer than [`FRAME_BYTES_MAX`], or if it contains a value that cannot be sent: the instants of a
 /// trace.
-pub fn frame<T: Serialize>(message: &T) -> Result<Vec<u8>, WireFault> {
+pub fn frame<T: Serialize>(message: &T) -> Result<Vec<u8>, WireError> {
     let mut bytes = vec![0; LENGTH_BYTES];
-    serde_json::to_writer(&mut bytes, message).map_err(|error| WireFault::NoMessage(error.to_string()))?;
+    serde_json::to_writer(&mut bytes, message).map_err(|error| WireError::NoMessage(error.to_string()))?;
     let length = bytes.len() - LENGTH_BYTES;
     if length > FRAME_BYTES_MAX {
-        return Err(WireFault::TooLong { bytes: length, bytes_max: FRAME_BYTES_MAX });
+        return Err(WireError::TooLong { bytes: length, bytes_max: FRAME_BYTES_MAX });
     }
     bytes[..LENGTH_BYTES].copy_from_slice(&(length as u32).to_be_bytes());
     Ok(bytes)
@@ -259,15 +259,15 @@ impl Frames {
     ///
     /// # Errors
     /// If the frame is too long or has no valid message; nothing after it can be read.
-    pub fn next_message<T: DeserializeOwned>(&mut self) -> Result<Option<T>, WireFault> {
+    pub fn next_message<T: DeserializeOwned>(&mut self) -> Result<Option<T>, WireError> {
         let rest = &self.bytes[self.read..];
         let Some((length, rest)) = rest.split_first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
         let length = u32::from_be_bytes(*length) as usize;
         if length > self.bytes_max {
-            return Err(WireFault::TooLong { bytes: length, bytes_max: self.bytes_max });
+            return Err(WireError::TooLong { bytes: length, bytes_max: self.bytes_max });
         }
         let Some(body) = rest.get(..length) else { return Ok(None) };
-        let message = serde_json::from_slice(body).map_err(|error| WireFault::NoMessage(error.to_string()))?;
+        let message = serde_json::from_slice(body).map_err(|error| WireError::NoMessage(error.to_string()))?;
         self.read += LENGTH_BYTES + length;
         Ok(Some(message))
     }
@@ -324,7 +324,7 @@ mod tests {
         let mut frames = Frames::new(GREETING_BYTES_MAX);
         frames.push(&(GREETING_BYTES_MAX as u32 + 1).to_be_bytes());
         let fault = frames.next_message::<ToAgent>().unwrap_err();
-        assert_eq!(fault, WireFault::TooLong { bytes: 4097, bytes_max: 4096 });
+        assert_eq!(fault, WireError::TooLong { bytes: 4097, bytes_max: 4096 });
         let mut frames = Frames::new(FRAME_BYTES_MAX);
         frames.push(&(FRAME_BYTES_MAX as u32).to_be_bytes());
         assert_eq!(frames.next_message::<ToAgent>(), Ok(None));
@@ -337,7 +337,7 @@ mod tests {
             let mut frames = Frames::new(64);
             frames.push(&(body.len() as u32).to_be_bytes());
             frames.push(body.as_bytes());
-            assert!(matches!(frames.next_message::<ToAgent>(), Err(WireFault::NoMessage(_))), "{body}");
+            assert!(matches!(frames.next_message::<ToAgent>(), Err(WireError::NoMessage(_))), "{body}");
         }
     }
 
@@ -346,7 +346,7 @@ mod tests {
         let trace = SendPlan::Trace { instants: crate::schedule::Instants::List([1, 2].into()), speed: 1.0 };
         let ToAgent::Prepare(mut prepare) = messages().remove(1) else { panic!("another message") };
         prepare.config.load = Load::Open(trace);
-        assert!(matches!(frame(&ToAgent::Prepare(prepare)), Err(WireFault::NoMessage(_))));
+        assert!(matches!(frame(&ToAgent::Prepare(prepare)), Err(WireError::NoMessage(_))));
     }
 
     #[test]

@@ -15,9 +15,9 @@
 
 mod answers;
 mod connections;
-mod elsewhere;
 mod ending;
-mod letting;
+mod redirect;
+mod send;
 mod upkeep;
 
 use super::connection::{InFlight, LoadConnection};
@@ -38,7 +38,7 @@ const RECEIVE_BYTES: usize = 256 * 1024;
 /// Highest number of receives of one connection in a turn, before other connections are served.
 const RECEIVES_MAX: usize = 64;
 /// Largest number of received bytes of an incomplete reply.
-const KEPT_BYTES_MAX: usize = 64 << 20;
+const RETAINED_BYTES_MAX: usize = 64 << 20;
 /// Largest number of unsent bytes on a connection whose replies are not matched.
 const BLIND_BYTES_MAX: usize = 256 * 1024;
 /// Highest number of events taken at once.
@@ -102,9 +102,9 @@ pub(crate) struct Core<'c, N, T> {
     room_ns: Vec<u64>,
     dirty: Vec<u32>,
     /// Redirected requests by target, waiting for room on a connection there. They count as in flight.
-    elsewhere: Vec<VecDeque<InFlight>>,
+    redirected: Vec<VecDeque<InFlight>>,
     /// Number of redirected requests that wait.
-    elsewhere_count: usize,
+    redirected_count: usize,
     /// Connections to open, by their earliest instant.
     to_make: BinaryHeap<Reverse<(u64, u32)>>,
     connecting: usize,
@@ -151,15 +151,15 @@ impl<'c, N: Net, T: Traffic> Core<'c, N, T> {
             settings.targets.iter().map(|target| LoadConnection::new(*target)).collect();
         let mut recorder = Recorder::new(traffic.verbs(), u64::MAX, u64::MAX);
         if settings.live_verbs {
-            recorder.tell_verbs();
+            recorder.name_verbs();
         }
         Self {
             recorder,
             ready: vec![VecDeque::with_capacity(connections.len()); lists],
             room_ns: vec![0; lists],
             dirty: Vec::with_capacity(connections.len()),
-            elsewhere: vec![VecDeque::new(); if settings.routed { lists } else { 0 }],
-            elsewhere_count: 0,
+            redirected: vec![VecDeque::new(); if settings.routed { lists } else { 0 }],
+            redirected_count: 0,
             to_make: (0..connections.len() as u32).map(|connection| Reverse((0, connection))).collect(),
             connections,
             connecting: 0,

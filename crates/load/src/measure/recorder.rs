@@ -96,7 +96,7 @@ impl Recorder {
     }
 
     /// Adds counts of each verb to the following slices.
-    pub fn tell_verbs(&mut self) {
+    pub fn name_verbs(&mut self) {
         self.slice.verbs = self.verbs.iter().map(|_| VerbCounts::default()).collect();
     }
 
@@ -160,7 +160,7 @@ impl Recorder {
     }
 
     /// Records that a request due at `intended_ns` was given up at `now_ns` without having been sent.
-    pub fn give_up(&mut self, intended_ns: u64, now_ns: u64) {
+    pub fn abandon(&mut self, intended_ns: u64, now_ns: u64) {
         if self.is_measured(intended_ns) {
             self.totals.due += 1;
             self.totals.unsent += 1;

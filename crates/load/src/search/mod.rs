@@ -48,7 +48,7 @@ pub enum TrialPhase {
 
 /// Parameters of a [`Trial`].
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Ask {
+pub struct TrialRequest {
     /// The rate at which requests become due.
     pub rate: Rate,
     /// Time during which requests become due.
@@ -117,7 +117,7 @@ pub enum Stop {
 /// A way to run a service at a rate.
 pub trait Trial {
     /// Runs the trial and returns its measurements. All requests have a reply or are given up before it returns.
-    fn run(&mut self, ask: Ask) -> Result<Observed, Stop>;
+    fn run(&mut self, ask: TrialRequest) -> Result<Observed, Stop>;
 
     /// Receives the verdict on the trial.
     fn judged(&mut self, step: &JudgedTrial) {
@@ -171,7 +171,7 @@ impl Default for SearchSettings {
 #[derive(Clone, Debug)]
 pub struct JudgedTrial {
     /// Parameters of the trial.
-    pub ask: Ask,
+    pub ask: TrialRequest,
     /// Measurements of the trial.
     pub observed: Observed,
     /// Descriptions of the objectives that were not met; empty if all were met.
@@ -249,7 +249,7 @@ pub fn search(settings: &SearchSettings, trial: &mut dyn Trial, seen: &mut dyn F
     let mut search = Search { settings, trial, seen, steps: Vec::new() };
     let (end, answer, interval) = match search.run() {
         Ok((answer, interval)) => (End::Found, Some(answer), Some(interval)),
-        Err(end) => (end, search.highest_kept(), None),
+        Err(end) => (end, search.highest_within_slo(), None),
     };
     SearchOutcome { end, answer, interval, steps: search.steps }
 }
@@ -266,7 +266,7 @@ type Bounded = (Rate, Interval);
 impl Search<'_> {
     fn run(&mut self) -> Result<Bounded, End> {
         if !self.settings.warm_up.is_zero() {
-            let ask = Ask {
+            let ask = TrialRequest {
                 rate: self.settings.start,
                 duration: self.settings.warm_up,
                 phase: TrialPhase::WarmUp,
@@ -288,7 +288,7 @@ impl Search<'_> {
             if self.steps.len() >= self.settings.trials_max as usize {
                 return Err(End::TrialsUsedUp);
             }
-            let ask = Ask { rate, duration: self.settings.trial, phase, number: self.steps.len() as u32 + 1 };
+            let ask = TrialRequest { rate, duration: self.settings.trial, phase, number: self.steps.len() as u32 + 1 };
             let observed = self.trial.run(ask).map_err(End::Stopped)?;
             let broken = self.broken(&observed);
             let limit = observed.generator_limit.clone().filter(|_| !broken.is_empty());
@@ -440,7 +440,7 @@ impl Search<'_> {
     }
 
     /// Returns the highest rate of a trial that passed.
-    fn highest_kept(&self) -> Option<Rate> {
+    fn highest_within_slo(&self) -> Option<Rate> {
         let kept = self.steps.iter().filter(|step| step.passed()).map(|step| step.ask.rate);
         kept.max_by(|a, b| a.per_s().total_cmp(&b.per_s()))
     }

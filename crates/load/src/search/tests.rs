@@ -33,7 +33,7 @@ impl QueueModel {
 }
 
 impl Trial for QueueModel {
-    fn run(&mut self, ask: Ask) -> Result<Observed, Stop> {
+    fn run(&mut self, ask: TrialRequest) -> Result<Observed, Stop> {
         self.trials += 1;
         self.asked_s += ask.duration.as_secs_f64();
         let stalls = self.stall_every > 0 && self.prng.chance(1, self.stall_every);
@@ -194,7 +194,7 @@ fn bounds_are_kept_at_both_ends() {
 fn what_was_found_before_a_stop_is_kept() {
     struct Breaks(QueueModel);
     impl Trial for Breaks {
-        fn run(&mut self, ask: Ask) -> Result<Observed, Stop> {
+        fn run(&mut self, ask: TrialRequest) -> Result<Observed, Stop> {
             if ask.number == 4 { Err(Stop::Failed("refused".to_owned())) } else { self.0.run(ask) }
         }
     }

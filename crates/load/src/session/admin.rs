@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::Desk;
+use super::RunControl;
 use crate::result::from_run;
 use crate::result::metrics;
 use crate::search::rate::Rate;
@@ -46,7 +46,7 @@ impl Admin {
     ///
     /// # Errors
     /// If the port cannot listen on the address.
-    pub fn start(addr: &str, desk: Arc<Desk>) -> std::io::Result<Self> {
+    pub fn start(addr: &str, desk: Arc<RunControl>) -> std::io::Result<Self> {
         let listener = TcpListener::bind(addr)?;
         listener.set_nonblocking(true)?;
         let addr = listener.local_addr()?;
@@ -79,7 +79,7 @@ impl Drop for Admin {
 }
 
 /// Reads one request and sends its reply. Ignores a peer that disconnects.
-fn serve(mut stream: TcpStream, desk: &Desk) {
+fn serve(mut stream: TcpStream, desk: &RunControl) {
     let prepared = stream.set_nonblocking(false).and_then(|()| stream.set_read_timeout(Some(PATIENCE)));
     if prepared.and_then(|()| stream.set_write_timeout(Some(PATIENCE))).is_err() {
         return;
@@ -142,7 +142,7 @@ fn parse(bytes: &[u8]) -> Option<Result<Request, (u16, &'static str)>> {
     Some(Ok(Request { method: method.to_owned(), path: path.to_owned(), body }))
 }
 
-fn answer(request: &Request, desk: &Desk) -> (u16, String) {
+fn answer(request: &Request, desk: &RunControl) -> (u16, String) {
     let path = request.path.split(['?', '#']).next().unwrap_or_default();
     match (request.method.as_str(), path) {
         ("GET", "/") => (200, HELP.to_owned()),
@@ -159,7 +159,7 @@ fn answer(request: &Request, desk: &Desk) -> (u16, String) {
     }
 }
 
-fn set_rate(text: &str, desk: &Desk) -> (u16, String) {
+fn set_rate(text: &str, desk: &RunControl) -> (u16, String) {
     let rate: Rate = match text.trim().parse() {
         Ok(rate) => rate,
         Err(error) => return (400, format!("{error}\n")),
@@ -171,7 +171,7 @@ fn set_rate(text: &str, desk: &Desk) -> (u16, String) {
 }
 
 /// Returns the metrics of a run in progress.
-fn live_metrics(desk: &Desk) -> String {
+fn live_metrics(desk: &RunControl) -> String {
     let mut out = String::new();
     let Some((what, live)) = desk.live() else { return "# no run is in progress\n".to_owned() };
     let _ = writeln!(out, "# {what}");
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn the_rate_is_set_in_both_spellings_and_the_end_is_asked_for() {
-        let (desk, control) = (Arc::new(Desk::default()), Arc::new(Control::new(10.0)));
+        let (desk, control) = (Arc::new(RunControl::default()), Arc::new(Control::new(10.0)));
         desk.begin(&control, "open loop", Freedom::Free);
         let admin = Admin::start("127.0.0.1:0", desk.clone()).unwrap();
         let addr = admin.addr();
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn a_step_takes_a_rate_until_it_ends_as_rpc_perf_does() {
         let (desk, first, second) =
-            (Arc::new(Desk::default()), Arc::new(Control::new(10.0)), Arc::new(Control::new(20.0)));
+            (Arc::new(RunControl::default()), Arc::new(Control::new(10.0)), Arc::new(Control::new(20.0)));
         desk.begin(&first, "trial 1, step", Freedom::ThisRun);
         let admin = Admin::start("127.0.0.1:0", desk.clone()).unwrap();
         let answer = ask(admin.addr(), "PUT /ratelimit/700 HTTP/1.1\r\n\r\n");
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_refused_and_changes_nothing() {
-        let (desk, control) = (Arc::new(Desk::default()), Arc::new(Control::new(10.0)));
+        let (desk, control) = (Arc::new(RunControl::default()), Arc::new(Control::new(10.0)));
         desk.begin(&control, "trial 1, rise", Freedom::Searching);
         let admin = Admin::start("127.0.0.1:0", desk).unwrap();
         for (request, status) in [

@@ -7,7 +7,7 @@ use crate::engine::{Config, Control, Ending, GeneratorUse, Load, LoopKind, Run};
 use crate::fake::{OneKeyRequests, Script, SimNet, simulate};
 use crate::schedule::SendPlan;
 use crate::search::objective::Condition;
-use crate::search::{Ask, End, Observed, SearchSettings, Stop, Trial, search};
+use crate::search::{End, Observed, SearchSettings, Stop, Trial, TrialRequest, search};
 
 /// Service time of each request in nanoseconds; the server handles one at a time.
 const SERVICE_NS: u64 = 100_000;
@@ -18,7 +18,7 @@ struct Simulated {
 }
 
 impl Trial for Simulated {
-    fn run(&mut self, ask: Ask) -> Result<Observed, Stop> {
+    fn run(&mut self, ask: TrialRequest) -> Result<Observed, Stop> {
         self.trials += 1;
         let config = Config {
             targets: vec!["127.0.0.1:1".parse().expect("an address")],

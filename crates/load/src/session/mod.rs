@@ -14,13 +14,13 @@
 
 pub mod admin;
 mod agents;
-mod desk;
+mod control;
 mod follow;
 mod steps;
 mod trials;
 pub mod verdict;
 
-pub use desk::{Desk, Freedom, RateRefused, RateTaken};
+pub use control::{Freedom, RateRefused, RateTaken, RunControl};
 
 use std::time::{Duration, Instant};
 
@@ -93,7 +93,7 @@ pub type Carry<'a> = &'a mut dyn FnMut(&Config, &Control) -> Result<Run, Error>;
 pub fn run<T: Traffic>(
     job: Job,
     make_traffic: impl Fn(TrafficThread) -> T + Sync,
-    desk: &Desk,
+    desk: &RunControl,
     view: &mut dyn View,
 ) -> Result<RunResult, Error> {
     run_by(job, &mut |config, control| engine::run(config, &make_traffic, control), desk, view)
@@ -103,7 +103,7 @@ pub fn run<T: Traffic>(
 ///
 /// # Errors
 /// As for [`run`].
-pub fn run_by(mut job: Job, carry: Carry<'_>, desk: &Desk, view: &mut dyn View) -> Result<RunResult, Error> {
+pub fn run_by(mut job: Job, carry: Carry<'_>, desk: &RunControl, view: &mut dyn View) -> Result<RunResult, Error> {
     let started = Instant::now();
     let recorder = Recorder::start(std::mem::take(&mut job.sources), started)
         .map_err(|error| Error::System { doing: "starting the thread of the timelines", error })?;

@@ -5,7 +5,7 @@ use super::trials::Trials;
 use crate::engine::Error;
 use crate::result::{RunResult, SearchResult};
 use crate::search::rate::Rate;
-use crate::search::{Ask, JudgedTrial, Stop, Trial, TrialPhase};
+use crate::search::{JudgedTrial, Stop, Trial, TrialPhase, TrialRequest};
 use page::words::{duration, grouped};
 
 /// Runs every rate. The result's figures combine all rates, and each rate is a step of the result.
@@ -15,7 +15,7 @@ pub(super) fn stepped(steps: &Stepped, trials: &mut Trials<'_>, result: &mut Run
     let mut done: Vec<JudgedTrial> = Vec::with_capacity(steps.rates.len());
     let (mut stopped, mut by_hand) = (None, Vec::new());
     for (rate, number) in steps.rates.iter().zip(1..) {
-        let ask = Ask { rate: *rate, duration: steps.each, phase: TrialPhase::Step, number };
+        let ask = TrialRequest { rate: *rate, duration: steps.each, phase: TrialPhase::Step, number };
         match trials.run(ask) {
             Ok(observed) => {
                 if trials.is_rate_set() {

@@ -41,7 +41,7 @@ fn job(address: &str, mode: Mode) -> Job {
     }
 }
 
-fn session(job: Job, desk: &Desk, seen: &mut Seen) -> Result<RunResult, Error> {
+fn session(job: Job, desk: &RunControl, seen: &mut Seen) -> Result<RunResult, Error> {
     run(job, |_| OneKeyRequests::new(16), desk, seen)
 }
 
@@ -50,7 +50,7 @@ fn a_run_at_a_rate_is_filed_whole() {
     let server = FakeServer::start(None, 16, None).unwrap();
     let mut seen = Seen::default();
     let job = job(&server.target().to_string(), Mode::AtRate(Rate::new(500.0)));
-    let result = session(job, &Desk::default(), &mut seen).unwrap();
+    let result = session(job, &RunControl::default(), &mut seen).unwrap();
     let figures = &result.figures;
     assert!(figures.counts.due > 50 && figures.counts.due == figures.counts.answered + figures.counts.unanswered);
     assert_eq!(figures.response.count, figures.counts.due);
@@ -82,7 +82,7 @@ fn a_search_that_keeps_everything_ends_at_its_highest_rate() {
         ..SearchSettings::default()
     };
     let mut seen = Seen::default();
-    let desk = Desk::default();
+    let desk = RunControl::default();
     let result = session(job(&server.target().to_string(), Mode::Search(settings)), &desk, &mut seen).unwrap();
     let search = result.search.as_ref().unwrap();
     assert_eq!((search.end.as_str(), search.answer_per_s), ("kept at max", Some(800.0)));
@@ -98,7 +98,7 @@ fn a_search_that_keeps_everything_ends_at_its_highest_rate() {
 #[test]
 fn a_stop_keeps_what_was_measured_and_marks_it() {
     let server = FakeServer::start(None, 16, None).unwrap();
-    let (desk, mut seen) = (Desk::default(), Seen::default());
+    let (desk, mut seen) = (RunControl::default(), Seen::default());
     let mut job = job(&server.target().to_string(), Mode::AtRate(Rate::new(200.0)));
     job.config.duration_ns = 600_000_000_000;
     let result = std::thread::scope(|scope| {
@@ -121,7 +121,7 @@ fn a_closed_loop_is_judged_as_one() {
     let server = FakeServer::start(None, 16, None).unwrap();
     let mut job = job(&server.target().to_string(), Mode::Closed);
     job.known.arrivals = Arrivals::Closed { depth: 1 };
-    let result = session(job, &Desk::default(), &mut Seen::default()).unwrap();
+    let result = session(job, &RunControl::default(), &mut Seen::default()).unwrap();
     assert!(result.verdict.headline.starts_with("closed loop, "), "{}", result.verdict.headline);
     assert!(result.figures.achieved_per_s > 10.0);
 }
@@ -133,7 +133,7 @@ fn a_target_that_refuses_is_an_error_and_no_result() {
         Mode::AtRate(Rate::new(10.0)),
         Mode::Search(SearchSettings { warm_up: Duration::ZERO, ..SearchSettings::default() }),
     ] {
-        let error = session(job(&address, mode), &Desk::default(), &mut Seen::default()).unwrap_err();
+        let error = session(job(&address, mode), &RunControl::default(), &mut Seen::default()).unwrap_err();
         assert!(matches!(error, Error::Connect { .. }), "{error}");
     }
 }
@@ -144,7 +144,7 @@ fn rates_one_after_the_other_are_steps_that_nothing_judges() {
     let rates: Vec<Rate> = [400.0, 200.0, 600.0].map(Rate::new).to_vec();
     let mode = Mode::Steps(Stepped { rates, each: Duration::from_millis(200) });
     let mut seen = Seen::default();
-    let result = session(job(&server.target().to_string(), mode), &Desk::default(), &mut seen).unwrap();
+    let result = session(job(&server.target().to_string(), mode), &RunControl::default(), &mut seen).unwrap();
     let search = result.search.as_ref().unwrap();
     let rates: Vec<f64> = search.steps.iter().map(|step| step.rate_per_s).collect();
     assert_eq!((rates, search.end.as_str(), search.answer_per_s), (vec![400.0, 200.0, 600.0], "stepped", None));
@@ -161,7 +161,7 @@ fn rates_one_after_the_other_are_steps_that_nothing_judges() {
 fn a_stop_between_rates_says_how_many_were_run() {
     let server = FakeServer::start(None, 16, None).unwrap();
     let mode = Mode::Steps(Stepped { rates: vec![Rate::new(100.0); 3], each: Duration::from_millis(100) });
-    let desk = Desk::default();
+    let desk = RunControl::default();
     desk.stop();
     let result = session(job(&server.target().to_string(), mode), &desk, &mut Seen::default()).unwrap();
     assert_eq!(result.partial.as_deref(), Some("the session was stopped after 0 of 3 rates"));
@@ -181,7 +181,7 @@ fn a_late_generator_is_told_with_its_remedy_once_and_briefly_in_every_line() {
     let mut seen = Seen::default();
     let mut job = job(&server.target().to_string(), Mode::Search(settings));
     job.config.lateness_ns_max = 0;
-    let result = session(job, &Desk::default(), &mut seen).unwrap();
+    let result = session(job, &RunControl::default(), &mut seen).unwrap();
     let search = result.search.as_ref().unwrap();
     assert_eq!((search.end.as_str(), &seen.steps), ("generator limited", &search.steps));
     assert!(result.invalid.as_ref().unwrap().contains("pin the threads"), "{:?}", result.invalid);

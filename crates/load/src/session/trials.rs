@@ -6,11 +6,11 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use super::follow::follow;
-use super::{Carry, Desk, Freedom, View, agents, settling, verdict};
+use super::{Carry, Freedom, RunControl, View, agents, settling, verdict};
 use crate::engine::{Config, Control, Ending, Error, Run};
 use crate::report::terminal::RunProgress;
 use crate::result::{Figures, Interval, StepResult, Timeline, from_run, searched};
-use crate::search::{Ask, JudgedTrial, Observed, SearchOutcome, Stop, Trial, TrialPhase};
+use crate::search::{JudgedTrial, Observed, SearchOutcome, Stop, Trial, TrialPhase, TrialRequest};
 
 /// Approximate number of timeline slices of one trial.
 const SLICES: u32 = 10;
@@ -19,7 +19,7 @@ const SLICES: u32 = 10;
 pub(super) struct Trials<'a> {
     config: &'a Config,
     carry: Carry<'a>,
-    desk: &'a Desk,
+    desk: &'a RunControl,
     view: &'a mut dyn View,
     started: Instant,
     intervals: Vec<Interval>,
@@ -36,7 +36,13 @@ pub(super) struct Trials<'a> {
 }
 
 impl<'a> Trials<'a> {
-    pub fn new(config: &'a Config, carry: Carry<'a>, desk: &'a Desk, view: &'a mut dyn View, started: Instant) -> Self {
+    pub fn new(
+        config: &'a Config,
+        carry: Carry<'a>,
+        desk: &'a RunControl,
+        view: &'a mut dyn View,
+        started: Instant,
+    ) -> Self {
         let (intervals, figures, limits) = (Vec::new(), HashMap::new(), HashMap::new());
         let (error, began_s, lines) = (None, 0.0, agents::HostTimelines::default());
         Self {
@@ -160,7 +166,7 @@ pub(super) fn observed(run: &Run, began_s: f64) -> Observed {
 }
 
 impl Trial for Trials<'_> {
-    fn run(&mut self, ask: Ask) -> Result<Observed, Stop> {
+    fn run(&mut self, ask: TrialRequest) -> Result<Observed, Stop> {
         if self.desk.is_stopped() {
             return Err(Stop::Asked);
         }

@@ -3,7 +3,7 @@
 
 use std::fmt::Debug;
 
-use gannet_load::agents::wire::{Frames, GREETING_BYTES_MAX, ToAgent, ToCoordinator, WireFault, frame};
+use gannet_load::agents::wire::{Frames, GREETING_BYTES_MAX, ToAgent, ToCoordinator, WireError, frame};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -13,7 +13,7 @@ impl<T: Serialize + DeserializeOwned + Debug> Message for T {}
 
 /// The messages in `bytes`, which come `step` at a time, and the fault that ends them. Messages are told by their
 /// bytes when they are sent again: a number that is none is not equal to itself.
-pub fn read<T: Message>(bytes: &[u8], step: usize) -> (Vec<Vec<u8>>, Option<WireFault>) {
+pub fn read<T: Message>(bytes: &[u8], step: usize) -> (Vec<Vec<u8>>, Option<WireError>) {
     let (mut frames, mut messages) = (Frames::new(GREETING_BYTES_MAX), Vec::new());
     for piece in bytes.chunks(step) {
         frames.push(piece);

@@ -15,7 +15,7 @@ use super::place::{Login, ServerAddress};
 use super::reconnect::{ConnectSettings, Reconnecting, RequestError};
 
 pub(super) use dump::ListedKey;
-pub(super) use store::unfit;
+pub(super) use store::why_unstorable;
 
 /// Largest difference of clocks that is ignored, in seconds; the server's clock ticks once per second.
 const SKEW_S_MIN: i64 = 3;

@@ -11,7 +11,7 @@ use crate::reconnect::RequestError;
 use crate::target::StoreOutcome;
 
 /// Returns the reason why memcached cannot store a key with any value; otherwise `None`.
-pub(crate) fn unfit(key: &[u8]) -> Option<String> {
+pub(crate) fn why_unstorable(key: &[u8]) -> Option<String> {
     match key.len() {
         0 => Some("the key is empty".to_owned()),
         1..=KEY_BYTES_MAX => None,
@@ -66,7 +66,7 @@ impl Memcached {
         if item.expire_at.is_some_and(|at| at <= now) {
             return Some(StoreOutcome::Expired);
         }
-        let why = unfit(&item.key).or_else(|| {
+        let why = why_unstorable(&item.key).or_else(|| {
             if value.len() > VALUE_BYTES_MAX as usize {
                 return Some("the item is larger than the target allows".to_owned());
             }

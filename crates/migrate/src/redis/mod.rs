@@ -89,7 +89,7 @@ impl Redis {
     }
 
     /// Sends a request and reads its reply. An error reply is converted by [`trouble`].
-    fn ask<T>(&mut self, args: &[&[u8]], mut take: impl FnMut(Value<'_>) -> Option<T>) -> Result<T, RequestError> {
+    fn request<T>(&mut self, args: &[&[u8]], mut take: impl FnMut(Value<'_>) -> Option<T>) -> Result<T, RequestError> {
         self.put(args);
         let verb = text(args[0]);
         self.answer(|answer| match answer {
@@ -154,11 +154,11 @@ impl Reconnecting for Redis {
             let (user, password) = (user.as_bytes(), password.as_bytes());
             let full = [b"AUTH".as_slice(), user, password];
             let short = [b"AUTH".as_slice(), password];
-            self.ask(if user.is_empty() { &short } else { &full }, |_| Some(()))?;
+            self.request(if user.is_empty() { &short } else { &full }, |_| Some(()))?;
         }
         if self.db != 0 {
             let db = self.db.to_string();
-            self.ask(&[b"SELECT", db.as_bytes()], |_| Some(()))?;
+            self.request(&[b"SELECT", db.as_bytes()], |_| Some(()))?;
         }
         if self.is_known { Ok(()) } else { self.learn() }
     }

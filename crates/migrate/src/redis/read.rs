@@ -226,7 +226,7 @@ impl Redis {
         loop {
             let (at, count) = (cursor.to_string(), FIELDS_AT_ONCE_MAX.to_string());
             let args: [&[u8]; 5] = [b"HSCAN", key, at.as_bytes(), b"COUNT", count.as_bytes()];
-            let (next, some) = self.ask(&args, |answer| page(&answer))?;
+            let (next, some) = self.request(&args, |answer| page(&answer))?;
             fields.append(&mut pairs(some));
             cursor = next;
             if cursor == 0 {
@@ -248,7 +248,7 @@ impl Redis {
             _ => &[b"XRANGE", key, b"-", b"+"],
         };
         let mut elements = Vec::new();
-        self.ask(args, |answer| listed(&answer, &mut elements))?;
+        self.request(args, |answer| listed(&answer, &mut elements))?;
         if kind == "set" {
             elements.sort_unstable();
         }

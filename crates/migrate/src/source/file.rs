@@ -15,7 +15,7 @@ use crate::{CopyJob, MigrateError};
 
 const BUFFER_BYTES: usize = 256 << 10;
 /// Highest number of entries that are examined for one batch.
-const LOOKED_AT_MAX: usize = 20_000;
+const EXAMINED_MAX: usize = 20_000;
 
 /// The entries of a file, in their order.
 pub(crate) struct Entries {
@@ -92,7 +92,7 @@ impl Entries {
         }
         let now = UnixMillis::now();
         let (mut items, mut bytes, mut looked_at) = (Vec::new(), 0, 0);
-        while items.len() < ask.keys_max && bytes < ask.bytes_max && looked_at < LOOKED_AT_MAX {
+        while items.len() < ask.keys_max && bytes < ask.bytes_max && looked_at < EXAMINED_MAX {
             let (mut left, mut taken) = (None, false);
             let own_db = self.db;
             let entry = self.reader.next(|db, key| {

@@ -14,7 +14,7 @@ use crate::reconnect::{Context, Reconnecting, persist};
 use crate::{CopyJob, MigrateError};
 
 /// Highest number of keys that are examined for one batch.
-const LOOKED_AT_MAX: usize = 20_000;
+const EXAMINED_MAX: usize = 20_000;
 
 /// A server's keys, listed once and then read in order.
 pub(crate) struct Keys {
@@ -81,7 +81,7 @@ impl Keys {
     ) -> Result<Option<Vec<Item>>, MigrateError> {
         let failed = |error: std::io::Error| MigrateError::Refused(format!("the list of keys: {error}"));
         let (mut chosen, mut bytes, mut looked_at): (Vec<ListedKey>, u64, usize) = (Vec::new(), 0, 0);
-        while chosen.len() < ask.keys_max && bytes < ask.bytes_max && looked_at < LOOKED_AT_MAX {
+        while chosen.len() < ask.keys_max && bytes < ask.bytes_max && looked_at < EXAMINED_MAX {
             let Some(listed) = self.list.next().map_err(failed)? else { break };
             looked_at += 1;
             if ask.takes(&listed.key, counts) {

@@ -81,7 +81,7 @@ impl BatchRequest<'_> {
             counts.not_chosen += 1;
             return false;
         }
-        if let Some(why) = self.target.unfit(key) {
+        if let Some(why) = self.target.why_unstorable(key) {
             counts.skip(why);
             return false;
         }

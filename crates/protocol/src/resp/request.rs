@@ -321,7 +321,7 @@ impl<'b> Args<'b> {
 
     /// Returns the arguments after the first `args`, which take `bytes` bytes including their length lines and ends.
     #[must_use]
-    pub fn behind(self, args: u32, bytes: usize) -> Self {
+    pub fn after(self, args: u32, bytes: usize) -> Self {
         Self { rest: &self.rest[bytes..], left: self.left.saturating_sub(args) }
     }
 
@@ -332,7 +332,7 @@ impl<'b> Args<'b> {
 
     /// Returns the arguments after the first one.
     #[must_use]
-    pub fn behind_first(mut self) -> Self {
+    pub fn after_first(mut self) -> Self {
         self.next();
         self
     }

@@ -56,9 +56,9 @@ use drain::{Drain, Why};
 use grow::Growing;
 
 use crate::background::populator::Populator;
+use crate::core::capacity::{Whose, follow_quota, free_of, is_short, pool, shared_free};
 use crate::core::counters::Counters;
 use crate::core::open::OpenTable;
-use crate::core::room::{Whose, follow_quota, free_of, is_short, pool, shared_free};
 use crate::core::store::{Store, background_counters, space_totals, totals};
 use crate::durable::rebuild::Hand;
 use crate::heap::segments::SegmentId;
@@ -232,12 +232,12 @@ impl Background {
         let gate = store.slice_gate.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         store.background.slices.fetch_add(1, Relaxed);
         store.background_called.store(false, Relaxed);
-        store.kept.clock_ms.store(now.0, Relaxed);
+        store.persistent.clock_ms.store(now.0, Relaxed);
         resize::follow_resize(self, &store);
         resize::request_memory(self, &store);
         self.queues.collect_sealed(&store);
         // After that, so that nothing that the checkpoint does not include is stored in a segment that it includes.
-        self.open.seal_begun(&store, now);
+        self.open.seal_partial(&store, now);
         self.reclaim(&store);
         let digs = self.free_some(&store) | reclaim::reclaim_flash(&store, now) | Self::find_flash(&store);
         let rebuilds = store.is_rebuilding();

@@ -1,8 +1,8 @@
-//! The background's side of [`crate::heap::shortage`]: it records whether a round of the scan found memory for a caller
-//! that has no room.
+//! The background's side of [`crate::heap::back_pressure`]: it records whether a round of the scan found memory for a
+//! caller that has no room.
 
 use super::{Background, SCAN_HEADERS, of_pool};
-use crate::core::room::alive_or_free;
+use crate::core::capacity::alive_or_free;
 use crate::core::store::Store;
 use crate::layout::key::Namespace;
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use base::clock::UnixMillis;
 
 use crate::background::shadow::Shadows;
-use crate::core::room::held_bytes;
+use crate::core::capacity::held_bytes;
 use crate::core::store::{Store, space_totals, totals};
 use crate::durable::rebuild::rebuild_progress;
 use crate::heap::segments::SegmentId;
@@ -248,7 +248,7 @@ impl Store {
     /// looks at every segment.
     pub fn keys(&self, namespace: Namespace) -> u64 {
         let space = namespace.0;
-        let unflushed = self.keys_beside_flushed(space);
+        let unflushed = self.unflushed_keys(space);
         let totals = space_totals(self, space);
         let in_memory = unflushed.unwrap_or_else(|| totals.items().saturating_sub(totals.hidden()));
         in_memory + self.flash_keys.keys(space, totals.flash_counted())
@@ -256,7 +256,7 @@ impl Store {
 
     /// Returns the number of keys in the segments that no flush has ended, or `None` if no segment is flushed. The
     /// counters cannot be used meanwhile, because they change with each flushed item that is removed.
-    fn keys_beside_flushed(&self, space: u8) -> Option<u64> {
+    fn unflushed_keys(&self, space: u8) -> Option<u64> {
         let flushed = self.flushed_before(space);
         if self.settled[usize::from(space)].load(Acquire) == flushed {
             return None;

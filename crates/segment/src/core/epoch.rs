@@ -37,7 +37,7 @@ struct Padded(Word64);
 /// A handle, on two cache lines of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct LaneWords {
+struct HandleWords {
     /// 0 outside, else the epoch it entered.
     entered: Word64,
     /// The guards that it has ended.
@@ -48,12 +48,12 @@ struct LaneWords {
 #[derive(Debug)]
 pub(crate) struct Epochs {
     global: Padded,
-    handles: Box<[LaneWords]>,
+    handles: Box<[HandleWords]>,
 }
 
 impl Epochs {
     pub(crate) fn new(handles: usize) -> Self {
-        Self { global: Padded(Word64::new(1)), handles: (0..handles).map(|_| LaneWords::default()).collect() }
+        Self { global: Padded(Word64::new(1)), handles: (0..handles).map(|_| HandleWords::default()).collect() }
     }
 
     pub(crate) fn now(&self) -> u64 {

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use base::clock::UnixMillis;
 
+use crate::core::capacity::Whose;
 use crate::core::counters::Counters;
 use crate::core::open::OpenTable;
-use crate::core::room::Whose;
 use crate::core::store::Store;
 use crate::layout::header::TOKEN_OFFSET_BITS;
 use crate::layout::key::{Key, Namespace};
@@ -120,9 +120,9 @@ impl ThreadHandle {
 
     /// Appends the hashes of keys whose reads have completed, of those reads that [`crate::TierReads::awaited`]
     /// reported. A read counts as complete once an iteration that has begun has taken it in.
-    pub fn take_landed(&mut self, into: &mut Vec<u64>) {
+    pub fn take_completed_reads(&mut self, into: &mut Vec<u64>) {
         if self.store.tier.is_some() {
-            self.own.reads.with(|reads| reads.take_landed(into));
+            self.own.reads.with(|reads| reads.take_completed(into));
         }
     }
 

@@ -11,9 +11,9 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use base::clock::UnixMillis;
 
+use crate::core::capacity::{Whose, open_max_of, take_segment};
 use crate::core::lookup::{check_mark, is_unverified};
 use crate::core::op::OpError;
-use crate::core::room::{Whose, open_max_of, take_segment};
 use crate::core::store::Store;
 use crate::heap::config::OPEN_MAX;
 use crate::heap::segments::SegmentId;
@@ -43,7 +43,7 @@ pub(crate) struct OpenTable {
     whose: Whose,
     open: Vec<Open>,
     reservations: u64,
-    /// Latest checkpoint for which the segments open at its beginning are sealed: see [`OpenTable::seal_begun`].
+    /// Latest checkpoint for which the segments open at its beginning are sealed: see [`OpenTable::seal_partial`].
     sealed_before: u64,
 }
 
@@ -141,7 +141,7 @@ impl OpenTable {
     /// Seals the segments for a checkpoint that was begun since the last call. From here on this thread stores items
     /// only in segments that the checkpoint does not include.
     #[inline]
-    pub(crate) fn seal_begun(&mut self, store: &Store, now: UnixMillis) {
+    pub(crate) fn seal_partial(&mut self, store: &Store, now: UnixMillis) {
         if self.sealed_before != store.checkpoints.before() {
             self.seal_ended(store, now);
         }

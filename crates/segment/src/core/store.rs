@@ -14,18 +14,18 @@ use crate::durable::file::Held;
 use crate::durable::file::notes::Notes;
 use crate::durable::rebuild::Rebuild;
 use crate::durable::reopen::Reopened;
+use crate::heap::back_pressure::Shortages;
 use crate::heap::config::Geometry;
 use crate::heap::memory::Memory;
 use crate::heap::namespaces::Spaces;
 use crate::heap::prefault::Ahead;
 use crate::heap::samples::Samples;
 use crate::heap::segments::Segments;
-use crate::heap::shortage::Shortages;
 use crate::index::{GROUP_SLOTS, Index};
 use crate::layout::header::TOKEN_OFFSET_BITS;
 use crate::layout::item::Layout;
 use crate::layout::key::{Hasher, Namespace};
-use crate::layout::persistent::KeptPage;
+use crate::layout::persistent::PersistentPage;
 use crate::layout::raw::{Mutex, Word64};
 use crate::locks::undo_log::UndoLog;
 use crate::locks::words::LockTable;
@@ -55,7 +55,7 @@ pub struct Store {
     /// True if a handle found index buckets full; cleared by the next slice.
     pub(crate) background_called: AtomicBool,
     /// Words that outlive the process.
-    pub(crate) kept: KeptPage,
+    pub(crate) persistent: PersistentPage,
     /// The memory file that holds the store, if there is one.
     pub(crate) held: Option<Held>,
     /// True once the file records that it was left in order.
@@ -148,8 +148,8 @@ impl Store {
     /// Stops eviction from now on: an item that does not fit is refused with [`crate::OpError::OutOfMemory`]. Callers
     /// call [`Store::check_room`] before each store. Otherwise they use up the last free segments, which compaction
     /// needs.
-    pub fn keep_all(&self) {
-        self.spaces.keep_all();
+    pub fn persist_all(&self) {
+        self.spaces.persist_all();
     }
 
     /// Returns true if the store evicts nothing of the namespace.

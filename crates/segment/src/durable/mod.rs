@@ -5,5 +5,5 @@ pub(crate) mod file;
 pub(crate) mod moving;
 pub(crate) mod rebuild;
 pub(crate) mod reopen;
-pub(crate) mod tier_ground;
+pub(crate) mod tier_backing;
 pub(crate) mod verify;

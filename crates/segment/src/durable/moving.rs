@@ -29,7 +29,7 @@ pub(crate) const BY_BACKGROUND: usize = MOVING - 1;
 /// Returns the note of a handle or of the background, if the tier records the items itself.
 fn moving_of(store: &Store, mover: usize) -> Option<&Moving> {
     let is_handle = mover < store.geometry.handles_max.min(BY_BACKGROUND);
-    (store.finds && (is_handle || mover == BY_BACKGROUND)).then(|| &store.kept.moving[mover])
+    (store.finds && (is_handle || mover == BY_BACKGROUND)).then(|| &store.persistent.moving[mover])
 }
 
 /// Records the places of both copies of an item that is about to move. Returns false if there is no room for a note:
@@ -51,7 +51,7 @@ pub(crate) fn end_move(store: &Store, mover: usize) {
 /// Completes the moves that the previous process had begun. Called before any item is found.
 pub(crate) fn end_moves_of_before(store: &Store) {
     let lost = store.held.as_ref().is_some_and(|held| held.lost.is_some());
-    for moving in &store.kept.moving {
+    for moving in &store.persistent.moving {
         let (memory, on_flash) = (moving.memory.load(Acquire), Slot(moving.flash.load(Acquire)));
         if let Some(tier) = store.tier.as_deref().filter(|_| store.finds && !lost && memory != 0)
             && on_flash.is_flash()

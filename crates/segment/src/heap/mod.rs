@@ -6,6 +6,7 @@
 //!                shortage (wait or refuse)      samples (of accesses, for the background)
 //! ```
 
+pub(crate) mod back_pressure;
 pub(crate) mod checksums;
 pub(crate) mod config;
 pub(crate) mod memory;
@@ -13,4 +14,3 @@ pub(crate) mod namespaces;
 pub(crate) mod prefault;
 pub(crate) mod samples;
 pub(crate) mod segments;
-pub(crate) mod shortage;

@@ -13,8 +13,8 @@
 //! Namespaces without a quota share the remaining memory and are evicted from together.
 //!
 //! The index is shared. Many small items of one namespace must not take memory from others by making the index grow. So
-//! a quota is charged [`crate::core::room::INDEX_BYTES_AN_ITEM`] for each of its items. An item never loses its slot in
-//! a crowded index bucket to an item of another quota: the index grows instead, even if it holds few items.
+//! a quota is charged [`crate::core::capacity::INDEX_BYTES_AN_ITEM`] for each of its items. An item never loses its
+//! slot in a crowded index bucket to an item of another quota: the index grows instead, even if it holds few items.
 //!
 //! Bounds: the segments of a namespace exceed its quota only by those that the background has open for it, which
 //! replace others that it empties.
@@ -34,7 +34,7 @@ pub struct Terms {
     /// other namespaces without a quota.
     pub memory_bytes: Option<u64>,
     /// True if nothing of it is evicted: an item that does not fit is refused. Without a quota,
-    /// [`crate::Store::keep_all`] sets this.
+    /// [`crate::Store::persist_all`] sets this.
     pub keeps: bool,
     /// The time to live of an item that is stored without one, in ms; 0: it never expires.
     pub ttl_default_ms: u64,
@@ -128,7 +128,7 @@ impl Spaces {
         self.keeps.load(Relaxed) & 1 << namespace != 0
     }
 
-    pub(crate) fn keep_all(&self) {
+    pub(crate) fn persist_all(&self) {
         self.keeps.store(u32::MAX, Relaxed);
     }
 

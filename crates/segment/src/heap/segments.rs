@@ -22,7 +22,7 @@ use base::clock::UnixMillis;
 
 use crate::heap::config::Geometry;
 use crate::layout::header::{SegmentHeader, SegmentState};
-use crate::layout::persistent::KeptPage;
+use crate::layout::persistent::PersistentPage;
 use crate::layout::raw::{Array, Heap, Word32};
 use crate::layout::slot::Slot;
 
@@ -41,7 +41,7 @@ pub(crate) struct Segments {
     sealed: Stack,
     decommitted: Stack,
     decommitted_count: Word32,
-    kept: KeptPage,
+    kept: PersistentPage,
     shift: u32,
 }
 
@@ -56,14 +56,14 @@ impl Segments {
     #[cfg(test)]
     pub(crate) fn reserve(geometry: &Geometry, count: usize, huge_pages: bool) -> std::io::Result<Self> {
         assert!(count <= geometry.segments_max && geometry.segments_max < u32::MAX as usize);
-        let kept = KeptPage::private()?.begun(crate::index::Index::growth_of(1), 1, count);
+        let kept = PersistentPage::private()?.begun(crate::index::Index::growth_of(1), 1, count);
         let heap = Heap::reserve(geometry.segments_max * geometry.segment_bytes, huge_pages)?;
         Ok(Self::on(geometry, heap, Array::reserve(geometry.segments_max, false)?, kept))
     }
 
     /// Returns the segments with these bytes and headers, none of which was ever taken. Their number is in the kept
     /// words.
-    pub(crate) fn on(geometry: &Geometry, heap: Heap, headers: Array<SegmentHeader>, kept: KeptPage) -> Self {
+    pub(crate) fn on(geometry: &Geometry, heap: Heap, headers: Array<SegmentHeader>, kept: PersistentPage) -> Self {
         let end = kept.end.load(Relaxed) as u32;
         assert!(end as usize <= headers.len() && headers.len() < u32::MAX as usize);
         Self {

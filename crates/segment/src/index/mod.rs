@@ -33,7 +33,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::fence;
 
 pub(crate) use crate::layout::key::Hash;
-use crate::layout::persistent::KeptPage;
+use crate::layout::persistent::PersistentPage;
 use crate::layout::raw::{Array, Word32, Word64, prefetch_line_of};
 use crate::layout::slot::Slot;
 
@@ -101,7 +101,7 @@ pub(crate) struct Index {
     growth: Word64,
     /// The number of groups that a growth leads to. Written only while no growth is in progress.
     groups_next: Word32,
-    kept: KeptPage,
+    kept: PersistentPage,
 }
 
 /// The maximum number of slots of a range: those of two groups, while one is split or merged.
@@ -152,7 +152,7 @@ impl Index {
     #[cfg(test)]
     pub(crate) fn reserve(groups: usize, groups_max: usize, huge_pages: bool) -> io::Result<Self> {
         assert!(groups >= 1 && groups <= groups_max && groups_max < growth::GROUPS_MAX);
-        let kept = KeptPage::private()?.begun(Self::growth_of(groups), groups, 0);
+        let kept = PersistentPage::private()?.begun(Self::growth_of(groups), groups, 0);
         Ok(Self::on(Self::private_buckets(groups_max, huge_pages)?, Array::reserve(STRIPES, false)?, kept))
     }
 
@@ -167,7 +167,7 @@ impl Index {
     }
 
     /// Returns how many groups an index with this header uses, including those of a growth in progress.
-    pub(crate) fn groups_kept(kept: &KeptPage) -> usize {
+    pub(crate) fn groups_kept(kept: &PersistentPage) -> usize {
         let growth = growth::Growth(kept.growth.load(Acquire));
         match growth.is_changing() {
             true => growth.groups().max(kept.groups_next.load(Acquire) as usize),
@@ -191,7 +191,7 @@ impl Index {
     }
 
     /// Resets the kept words to those of an empty index of the previous size.
-    pub(crate) fn begin_empty(kept: &KeptPage) {
+    pub(crate) fn begin_empty(kept: &PersistentPage) {
         let groups = Self::groups_kept(kept);
         kept.growth.store(Self::growth_of(groups), Release);
         kept.groups_next.store(groups as u64, Release);
@@ -211,7 +211,7 @@ impl Index {
     }
 
     /// Returns the index with these groups.
-    pub(crate) fn on(buckets: Array<Bucket>, stripes: Array<Stripe>, kept: KeptPage) -> Self {
+    pub(crate) fn on(buckets: Array<Bucket>, stripes: Array<Stripe>, kept: PersistentPage) -> Self {
         assert!(stripes.len() == STRIPES && buckets.len() < growth::GROUPS_MAX * GROUP_BUCKETS);
         let growth = growth::Growth(kept.growth.load(Acquire));
         // A change of size that was about to begin has not begun.

@@ -33,7 +33,7 @@ pub(super) struct Spot<'i> {
 
 /// The contents of an index bucket's slots, one bit each.
 #[derive(Clone, Copy, Debug, Default)]
-struct Look {
+struct RoomSearch {
     empty: u8,
     ghosts: u8,
     /// The key's own ghost.
@@ -98,9 +98,9 @@ impl<'i> Spot<'i> {
     /// Returns the contents of an index bucket's slots. It has no branch for each slot, because a processor cannot
     /// predict their contents.
     #[inline(always)]
-    fn look(&self, bucket: usize) -> Look {
+    fn look(&self, bucket: usize) -> RoomSearch {
         let own = Slot::ghost(self.tag, self.group_hash);
-        let mut look = Look::default();
+        let mut look = RoomSearch::default();
         for (number, word) in self.index.bucket(self.group, bucket).slots.iter().enumerate() {
             let slot = Slot(word.load(Acquire));
             look.empty |= u8::from(slot == Slot::EMPTY) << number;

@@ -29,7 +29,7 @@ use crate::layout::slot::Slot;
 
 /// The most likely place of a key's item, found by [`Items::prefetch_item`]. The default is no place.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Ahead<'l>(Option<&'l Word64>);
+pub struct Prefetched<'l>(Option<&'l Word64>);
 
 /// The result of a plain read.
 #[derive(Clone, Copy, Debug)]
@@ -125,19 +125,19 @@ impl<'g, 'l> Items<'g, 'l> {
     /// Finds the likely place of the key's item and prefetches its cache lines. Call [`Items::prefetch`] for the key
     /// before.
     #[inline]
-    pub fn prefetch_item(self, key: KeyHash) -> Ahead<'l> {
+    pub fn prefetch_item(self, key: KeyHash) -> Prefetched<'l> {
         let (store, mut word) = (self.guard.store, None);
         store.index.first_match(key.hash, |at, slot| {
             store.segments.prefetch_header(slot.address());
             store.segments.heap.prefetch(slot.address());
             word = Some(at);
         });
-        Ahead(word)
+        Prefetched(word)
     }
 
     /// Returns the key's value, which is looked up first at the place in `ahead`. Counts as an access.
     #[inline(always)]
-    pub fn read(self, key: &Key<'_>, ahead: Ahead<'_>) -> Option<Hit<'g>> {
+    pub fn read(self, key: &Key<'_>, ahead: Prefetched<'_>) -> Option<Hit<'g>> {
         self.guard.sample(key, RequestKind::Read);
         let store = self.guard.store;
         if let Some(value) = ahead.0.and_then(|word| bare_at(store, key, word)) {

@@ -38,7 +38,7 @@ pub const TAIL_BYTES_MAX: usize = FILLER_BYTES;
 /// [`Receiver::abort`].
 #[derive(Debug)]
 #[must_use = "a segment is not drained before its arrivals are done"]
-pub struct Arriving {
+pub struct InPlaceReceive {
     /// `None` once it is committed or abandoned.
     unpublished: Option<Unpublished>,
     /// Value and tail together, in bytes.
@@ -46,7 +46,7 @@ pub struct Arriving {
     received: usize,
 }
 
-impl Arriving {
+impl InPlaceReceive {
     /// Returns the number of bytes that are still to be received, including the tail.
     pub fn left(&self) -> usize {
         self.bytes - self.received
@@ -68,7 +68,7 @@ impl Arriving {
     }
 }
 
-impl Drop for Arriving {
+impl Drop for InPlaceReceive {
     fn drop(&mut self) {
         debug_assert!(
             self.unpublished.is_none() || std::thread::panicking(),
@@ -78,7 +78,7 @@ impl Drop for Arriving {
 }
 
 /// Returns the room for all remaining bytes.
-pub(crate) fn room_of<'a>(store: &'a Store, arriving: &'a mut Arriving) -> &'a mut [u8] {
+pub(crate) fn room_of<'a>(store: &'a Store, arriving: &'a mut InPlaceReceive) -> &'a mut [u8] {
     let (at, left) = (arriving.received, arriving.left());
     let unpublished = arriving.unpublished.as_mut().expect("it is neither committed nor abandoned");
     let value = unpublished.layout.value_address(0);
@@ -86,12 +86,12 @@ pub(crate) fn room_of<'a>(store: &'a Store, arriving: &'a mut Arriving) -> &'a m
 }
 
 /// Returns the bytes that were received so far.
-pub(crate) fn received_of<'a>(store: &'a Store, arriving: &'a Arriving) -> &'a [u8] {
+pub(crate) fn received_of<'a>(store: &'a Store, arriving: &'a InPlaceReceive) -> &'a [u8] {
     let unpublished = arriving.unpublished();
     store.segments.heap.bytes(unpublished.layout.value_address(unpublished.address()), arriving.received)
 }
 
-fn arrival_ends(header: &SegmentHeader) {
+fn end_receive(header: &SegmentHeader) {
     let before = header.arrivals.fetch_sub(1, Release);
     assert!(before > 0, "an arrival ends once");
 }
@@ -125,7 +125,7 @@ impl Receiver<'_, '_> {
         put: &Put<'_>,
         value_bytes: usize,
         tail_bytes: usize,
-    ) -> Result<Arriving, OpError> {
+    ) -> Result<InPlaceReceive, OpError> {
         assert!(put.mode == PutMode::Set && put.compare.is_none(), "only an unconditional set is received ahead");
         self.guard.sizes().check_size(key, value_bytes as u64)?;
         if value_bytes as u64 > self.guard.sizes().whole_max(key) {
@@ -134,7 +134,7 @@ impl Receiver<'_, '_> {
         let room = Content::Room { bytes: value_bytes, tail: tail_bytes };
         let expire = self.guard.store.spaces.expire(key.namespace, put.expire, self.guard.now);
         let plan = Plan { expire, ..Plan::of(put, ItemKind::Plain, room) };
-        begin_arrival(self.guard, key, &plan, value_bytes + tail_bytes)
+        begin_receive(self.guard, key, &plan, value_bytes + tail_bytes)
     }
 
     /// Reserves space for the next piece of a large value: [`crate::Sizes::piece_bytes_max`] bytes, or the rest of the
@@ -142,19 +142,24 @@ impl Receiver<'_, '_> {
     ///
     /// # Errors
     /// [`OpError::Parked`] if no segment is free.
-    pub fn begin_piece(self, writer: &LargeWriter, tail_bytes: usize) -> Result<Arriving, OpError> {
+    pub fn begin_piece(self, writer: &LargeWriter, tail_bytes: usize) -> Result<InPlaceReceive, OpError> {
         let bytes = self.guard.sizes().piece_len(writer);
         let name = writer.next_name(self.guard.store);
         let key = self.guard.store.hasher.piece(writer.namespace, &name);
         let room = Content::Room { bytes, tail: tail_bytes };
-        begin_arrival(self.guard, &key, &writer.piece_plan(room), bytes + tail_bytes)
+        begin_receive(self.guard, &key, &writer.piece_plan(room), bytes + tail_bytes)
     }
 
     /// Stores a value that was received whole. `key` and `put` are those that it was begun with.
     ///
     /// # Errors
     /// The arrival comes back with the error: on [`OpError::Parked`] call again in a later iteration.
-    pub fn commit(self, arriving: Arriving, key: &Key<'_>, put: &Put<'_>) -> Result<PutOutcome, (Arriving, OpError)> {
+    pub fn commit(
+        self,
+        arriving: InPlaceReceive,
+        key: &Key<'_>,
+        put: &Put<'_>,
+    ) -> Result<PutOutcome, (InPlaceReceive, OpError)> {
         assert!(arriving.left() == 0, "{} bytes have not arrived", arriving.left());
         if was_flushed(self.guard, &arriving) {
             let value = value_of(self.guard, &arriving);
@@ -168,7 +173,7 @@ impl Receiver<'_, '_> {
         }
         self.guard.sample(key, RequestKind::Store);
         let bytes = arriving.unpublished().layout.value_len as u64;
-        let token = publish_arrival(self.guard, arriving, key, put.token)?;
+        let token = publish_received(self.guard, arriving, key, put.token)?;
         Ok(PutOutcome::stored(put, token, bytes))
     }
 
@@ -176,7 +181,11 @@ impl Receiver<'_, '_> {
     ///
     /// # Errors
     /// The arrival comes back with the error: on [`OpError::Parked`] call again in a later iteration.
-    pub fn commit_piece(self, arriving: Arriving, writer: &mut LargeWriter) -> Result<(), (Arriving, OpError)> {
+    pub fn commit_piece(
+        self,
+        arriving: InPlaceReceive,
+        writer: &mut LargeWriter,
+    ) -> Result<(), (InPlaceReceive, OpError)> {
         assert!(arriving.left() == 0, "{} bytes have not arrived", arriving.left());
         if was_flushed(self.guard, &arriving) {
             let value = value_of(self.guard, &arriving);
@@ -188,13 +197,13 @@ impl Receiver<'_, '_> {
         }
         let (bytes, name) = (self.guard.sizes().piece_len(writer) as u64, writer.next_name(self.guard.store));
         let key = self.guard.store.hasher.piece(writer.namespace, &name);
-        publish_arrival(self.guard, arriving, &key, None)?;
+        publish_received(self.guard, arriving, &key, None)?;
         writer.written += bytes;
         Ok(())
     }
 
     /// Gives up an in-place receive, however much of it was received.
-    pub fn abort(self, mut arriving: Arriving) {
+    pub fn abort(self, mut arriving: InPlaceReceive) {
         let Some(unpublished) = arriving.unpublished.take() else { return };
         let header = self.guard.store.segments.header_of(unpublished.address());
         if self.guard.own.open.is_latest(self.guard.store, &unpublished.reserved) {
@@ -204,36 +213,41 @@ impl Receiver<'_, '_> {
             note_slack(header, unpublished.reserved.len() - unpublished.layout.size);
             header.note_waste(unpublished.layout.size);
         }
-        arrival_ends(header);
+        end_receive(header);
     }
 }
 
-fn begin_arrival(guard: &mut Guard<'_>, key: &Key<'_>, plan: &Plan<'_>, bytes: usize) -> Result<Arriving, OpError> {
+fn begin_receive(
+    guard: &mut Guard<'_>,
+    key: &Key<'_>,
+    plan: &Plan<'_>,
+    bytes: usize,
+) -> Result<InPlaceReceive, OpError> {
     let counters = guard.counters();
     let unpublished = unpublished(guard.store, &mut guard.own.open, key, plan, guard.now);
     let unpublished = unpublished.inspect_err(|error| counters.parked.add(u64::from(*error == OpError::Parked)))?;
     guard.store.segments.header_of(unpublished.address()).arrivals.fetch_add(1, Relaxed);
-    Ok(Arriving { unpublished: Some(unpublished), bytes, received: 0 })
+    Ok(InPlaceReceive { unpublished: Some(unpublished), bytes, received: 0 })
 }
 
 /// Returns true if its namespace was flushed since its space was reserved.
-fn was_flushed(guard: &Guard<'_>, arriving: &Arriving) -> bool {
+fn was_flushed(guard: &Guard<'_>, arriving: &InPlaceReceive) -> bool {
     let header = guard.store.segments.header_of(arriving.unpublished().address());
     header.sequence() < guard.store.flushed_before(header.namespace())
 }
 
 /// Returns the value without its tail. It stays until the in-place receive is given up.
-fn value_of<'l>(guard: &Guard<'l>, arriving: &Arriving) -> &'l [u8] {
+fn value_of<'l>(guard: &Guard<'l>, arriving: &InPlaceReceive) -> &'l [u8] {
     let unpublished = arriving.unpublished();
     unpublished.layout.value(&guard.store.segments.heap, unpublished.address())
 }
 
-fn publish_arrival(
+fn publish_received(
     guard: &mut Guard<'_>,
-    mut arriving: Arriving,
+    mut arriving: InPlaceReceive,
     key: &Key<'_>,
     token: Option<u64>,
-) -> Result<u64, (Arriving, OpError)> {
+) -> Result<u64, (InPlaceReceive, OpError)> {
     let (store, counters) = (guard.store, guard.counters());
     let locked = match guard.locks().lock_over(key) {
         Ok(locked) => locked,
@@ -255,7 +269,7 @@ fn publish_arrival(
         Ok(orphan) => {
             let token = token.unwrap_or_else(|| store.place_token(address));
             note_slack(header, slack);
-            arrival_ends(header);
+            end_receive(header);
             guard.commits().free_orphan(orphan, None);
             Ok(token)
         }

@@ -15,11 +15,11 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
 use base::clock::UnixMillis;
 
+use crate::core::capacity::are_apart;
 use crate::core::counters::Counters;
 use crate::core::lookup::{EndReason, FoundItem, access, item_of};
 use crate::core::op::{Expire, LargeRef, OpError, Put};
 use crate::core::open::{OpenTable, Want};
-use crate::core::room::are_apart;
 use crate::core::store::{LARGE_REF_BYTES, Store, index_is_loaded, large_ref, totals, write_sum};
 use crate::index::Locked;
 use crate::layout::header::{EvictionQueue, SegmentHeader};

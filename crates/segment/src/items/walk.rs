@@ -184,14 +184,14 @@ fn walk_some(
         (stride.from, stride.part) = (Some((wanted, cursor)), Some(part));
         stride.left.clear();
         stride.settled.clear();
-        look_over(guard, wanted, &part, stride, visit);
+        examine(guard, wanted, &part, stride, visit);
     }
     let (mut number, mut has_moved) = (0, false);
     while let Some(place) = stride.left.get(number).copied() {
         match reads.with(|reads| reads.walked(place.hash.0, place.at)) {
             Walked::Asked => number += 1,
             Walked::Nothing => {
-                reads.with(|reads| reads.ask_for_walk(tier, guard.own.id, place.hash.0, place.at, by));
+                reads.with(|reads| reads.request_for_walk(tier, guard.own.id, place.hash.0, place.at, by));
                 number += 1;
             }
             Walked::Come(read) => {
@@ -199,7 +199,7 @@ fn walk_some(
                 stride.settled.push(place);
                 match &read.found {
                     Found::Item(parts) if wanted.is_some_and(|wanted| parts.namespace != wanted.0) => {}
-                    Found::Item(parts) => tell_read(guard, &part, place, (&read, parts), stride, visit),
+                    Found::Item(parts) => report_read(guard, &part, place, (&read, parts), stride, visit),
                     _ => has_moved |= !is_miss(guard, wanted, place),
                 }
                 reads.with(|reads| reads.recycle(read));
@@ -207,7 +207,7 @@ fn walk_some(
         }
     }
     if has_moved {
-        look_over(guard, wanted, &part, stride, visit);
+        examine(guard, wanted, &part, stride, visit);
     }
     if !stride.left.is_empty() {
         return Err(guard.parked());
@@ -217,13 +217,7 @@ fn walk_some(
 }
 
 /// Visits the items of a part in memory, and records those on flash.
-fn look_over(
-    guard: &Guard<'_>,
-    wanted: Option<Namespace>,
-    part: &Part,
-    stride: &mut Stride,
-    visit: &mut WalkVisit<'_>,
-) {
+fn examine(guard: &Guard<'_>, wanted: Option<Namespace>, part: &Part, stride: &mut Stride, visit: &mut WalkVisit<'_>) {
     let (index, order) = (&guard.store.index, guard.store.index.order());
     let takes = |of: u8| wanted.is_none_or(|wanted| wanted.0 == of);
     let mut slots = [Slot::EMPTY; RANGE_SLOTS_MAX];
@@ -242,7 +236,7 @@ fn look_over(
 }
 
 /// Visits an item that was read, at its present place, or records where it may be.
-fn tell_read(
+fn report_read(
     guard: &Guard<'_>,
     part: &Part,
     place: OnFlash,

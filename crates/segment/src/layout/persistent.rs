@@ -122,9 +122,9 @@ impl PersistentHeader {
 
 /// The page, as all parts of a store share it.
 #[derive(Clone, Debug)]
-pub(crate) struct KeptPage(Arc<Array<PersistentHeader>>);
+pub(crate) struct PersistentPage(Arc<Array<PersistentHeader>>);
 
-impl KeptPage {
+impl PersistentPage {
     /// Returns an existing page.
     pub(crate) fn of(page: Array<PersistentHeader>) -> Self {
         Self(Arc::new(page))
@@ -142,7 +142,7 @@ impl KeptPage {
     }
 }
 
-impl Deref for KeptPage {
+impl Deref for PersistentPage {
     type Target = PersistentHeader;
 
     #[inline]

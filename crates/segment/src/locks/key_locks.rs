@@ -49,12 +49,12 @@ use crate::tier::flash_slots::tier;
 
 /// A guard of another handle that was in progress.
 #[derive(Clone, Copy, Debug)]
-struct Met {
+struct LockConflict {
     handle: usize,
     guards: u64,
 }
 
-/// Several keys, to be read and changed as one: see the module `key_locks`. [`key_locks`] creates it. [`let_go`]
+/// Several keys, to be read and changed as one: see the module `key_locks`. [`key_locks`] creates it. [`release`]
 /// releases its locks, and has to be called for a set that was begun.
 #[derive(Debug)]
 pub struct KeyLocks {
@@ -66,7 +66,7 @@ pub struct KeyLocks {
     /// The guards that were in progress when the last word was acquired and have not been seen to end; `None` before
     /// that.
     met: Option<usize>,
-    guards: Box<[Met]>,
+    guards: Box<[LockConflict]>,
     /// The changes that were made for it.
     changes: Group,
     #[cfg(all(test, shuttle))]
@@ -118,7 +118,7 @@ pub(crate) fn key_locks(store: &Store) -> KeyLocks {
         wanted: [0; WORDS / 64],
         had_below: 0,
         met: None,
-        guards: vec![Met { handle: 0, guards: 0 }; store.epochs.handles()].into_boxed_slice(),
+        guards: vec![LockConflict { handle: 0, guards: 0 }; store.epochs.handles()].into_boxed_slice(),
         changes: Group::default(),
         #[cfg(all(test, shuttle))]
         skips_waiting: false,
@@ -127,7 +127,7 @@ pub(crate) fn key_locks(store: &Store) -> KeyLocks {
 
 /// Releases the words that a key lock set holds, even if it does not hold all of its words. Its changes stand.
 /// Afterwards the set is empty and can be used again.
-pub(crate) fn let_go(store: &Store, key_locks: &mut KeyLocks) {
+pub(crate) fn release(store: &Store, key_locks: &mut KeyLocks) {
     if key_locks.number != 0 {
         close_group(store, &mut key_locks.changes);
         let mut from = 0;
@@ -241,7 +241,7 @@ impl LockHolds<'_, '_> {
         assert!(self.guard.acting == 0, "a turn acts for one claim at a time");
         self.guard.acting = key_locks.number;
         std::mem::swap(self.guard.own.group.get_mut(), &mut key_locks.changes);
-        self.guard.own.open.seal_begun(self.guard.store, self.guard.now);
+        self.guard.own.open.seal_partial(self.guard.store, self.guard.now);
         self.guard.locks_mut().bring_together();
     }
 
@@ -300,7 +300,7 @@ fn wait_for_guards(guard: &Guard<'_>, key_locks: &mut KeyLocks) -> Result<(), Op
             // The operations of this handle in its own guard are complete.
             for handle in (0..epochs.handles()).filter(|handle| *handle != guard.own.id) {
                 if let Some(guards) = epochs.guard_of(handle) {
-                    key_locks.guards[met] = Met { handle, guards };
+                    key_locks.guards[met] = LockConflict { handle, guards };
                     met += 1;
                 }
             }

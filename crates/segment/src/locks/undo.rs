@@ -48,7 +48,7 @@ const PINNED_PART: usize = 8;
 /// as much memory as it changes and not a segment for each key.
 const PINNED_APART: usize = 2;
 /// The number of keys for which an ended group retains room in its sets.
-const KEPT_ROOM: usize = 1024;
+const RETAINED_BYTES: usize = 1024;
 
 /// Returns the state under a key before a change.
 fn record_of(store: &Store, key: &Key<'_>, there: Option<&FoundItem<'_>>) -> Record {
@@ -83,9 +83,9 @@ pub(crate) fn close_group(store: &Store, group: &mut Group) {
     }
     log.free().append(&mut group.chunks);
     group.keys.clear();
-    group.keys.shrink_to(KEPT_ROOM);
-    group.pinned.shrink_to(KEPT_ROOM);
-    group.deferred.shrink_to(KEPT_ROOM);
+    group.keys.shrink_to(RETAINED_BYTES);
+    group.pinned.shrink_to(RETAINED_BYTES);
+    group.deferred.shrink_to(RETAINED_BYTES);
     (group.number, group.records, group.apart, group.copied) = (0, 0, None, 0);
 }
 
@@ -142,7 +142,7 @@ impl LockChecks<'_, '_> {
 
 impl LockHolds<'_, '_> {
     /// Retains the rest of a value until the guard's group is closed. Returns it if it has to be removed at once.
-    pub(crate) fn keep_deferred(self, deferred: DeferredFree) -> Option<DeferredFree> {
+    pub(crate) fn store_deferred(self, deferred: DeferredFree) -> Option<DeferredFree> {
         let Some(log) = &self.guard.store.undo else { return Some(deferred) };
         let group = self.guard.own.group.get_mut();
         if !group.is_open() {

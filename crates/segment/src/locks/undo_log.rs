@@ -5,7 +5,7 @@ use std::io;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
-use crate::layout::persistent::KeptPage;
+use crate::layout::persistent::PersistentPage;
 use crate::layout::raw::{Array, Mutex, MutexGuard, Word64};
 use crate::layout::slot::Slot;
 use crate::values::free_queue::DeferredFree;
@@ -68,7 +68,7 @@ impl Record {
 pub(crate) struct UndoLog {
     pub(super) words: Array<Word64>,
     /// Groups get their numbers here.
-    pub(super) kept: KeptPage,
+    pub(super) kept: PersistentPage,
     /// The free chunks. The last one is assigned next.
     pub(super) free: Mutex<Vec<u32>>,
     /// Segments that open groups have pinned.
@@ -81,7 +81,7 @@ pub(crate) struct UndoLog {
 
 impl UndoLog {
     /// Returns the log in a map of [`LOG_BYTES`].
-    pub(crate) fn of(words: Array<Word64>, kept: KeptPage) -> Self {
+    pub(crate) fn of(words: Array<Word64>, kept: PersistentPage) -> Self {
         assert!(words.len() * 8 == LOG_BYTES, "{} words", words.len());
         let free = Mutex::new((0..CHUNKS as u32).rev().collect());
         let held = Mutex::new(Vec::new());
@@ -271,7 +271,7 @@ mod tests {
 
     fn log() -> UndoLog {
         let words = Array::reserve(LOG_BYTES / 8, false).expect("reserve");
-        UndoLog::of(words, KeptPage::private().expect("a page").begun(0, 1, 1))
+        UndoLog::of(words, PersistentPage::private().expect("a page").begun(0, 1, 1))
     }
 
     fn record(hash: u64) -> Record {

@@ -22,11 +22,11 @@ pub(super) fn word_of(hash: Hash) -> usize {
 pub(crate) struct LockTable {
     /// Number of key lock sets that are announced. On cache lines of its own, because every guard loads it.
     pub(super) in_flight: Word64,
-    pub(super) rest: Box<Rest>,
+    pub(super) rest: Box<LockRemainder>,
 }
 
 #[derive(Debug)]
-pub(super) struct Rest {
+pub(super) struct LockRemainder {
     /// The last number that a key lock set got.
     pub(super) numbers: Word32,
     /// For each word, the number of the key lock set that holds it, or 0.
@@ -36,7 +36,7 @@ pub(super) struct Rest {
 impl LockTable {
     pub(crate) fn new() -> Self {
         let words = (0..WORDS).map(|_| Word32::new(0)).collect();
-        Self { in_flight: Word64::new(0), rest: Box::new(Rest { numbers: Word32::new(0), words }) }
+        Self { in_flight: Word64::new(0), rest: Box::new(LockRemainder { numbers: Word32::new(0), words }) }
     }
 
     /// Returns true if any key lock sets are in flight. Every guard checks this first.

@@ -39,7 +39,7 @@ pub(super) fn as_one(
         act(&mut guard, at);
         guard.locks_mut().detach(&mut key_locks);
     }
-    store.let_go(&mut key_locks);
+    store.release(&mut key_locks);
 }
 
 fn store_one(guard: &mut Guard<'_>, key: &[u8], value: &[u8]) {
@@ -62,7 +62,7 @@ fn look(handle: &mut ThreadHandle, keys: [&[u8]; 2]) -> [Vec<u8>; 2] {
             if guard.locks().is_blocked(&key) {
                 break;
             }
-            let hit = guard.items().read(&key, crate::Ahead::default()).expect("it is there");
+            let hit = guard.items().read(&key, crate::Prefetched::default()).expect("it is there");
             let Value::Bytes(bytes) = hit.value else { panic!("bytes") };
             values[at] = bytes.to_vec();
             at += 1;
@@ -226,7 +226,7 @@ fn look_at_once(handle: &mut ThreadHandle, keys: [&[u8]; 2], holds: impl Fn(bool
         let hashes = keys.map(|key| key.key_hash());
         if let Some(snapshot) = guard.locks().snapshot(&hashes) {
             let values = keys.map(|key| {
-                let hit = guard.items().read(&key, crate::Ahead::default()).expect("it is there");
+                let hit = guard.items().read(&key, crate::Prefetched::default()).expect("it is there");
                 let Value::Bytes(bytes) = hit.value else { panic!("bytes") };
                 bytes.to_vec()
             });

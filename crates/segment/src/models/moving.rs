@@ -10,7 +10,7 @@ use crate::core::handle::ThreadHandle;
 use crate::core::op::{Arith, ArithOutcome, Delete, Expire, Put, PutOutcome, Value};
 use crate::heap::segments::SegmentId;
 use crate::layout::header::SegmentState;
-use crate::{Arriving, Namespace, Store};
+use crate::{InPlaceReceive, Namespace, Store};
 
 #[test]
 fn two_inserts_of_one_key_leave_one_slot() {
@@ -216,7 +216,7 @@ fn a_pinned_value_outlives_the_eviction_of_its_segment() {
 }
 
 /// A value that begins to arrive in the first segment, which is then sealed.
-fn arriving(handle: &mut ThreadHandle, store: &Store) -> Arriving {
+fn arriving(handle: &mut ThreadHandle, store: &Store) -> InPlaceReceive {
     let arriving = until_done(handle, |guard| {
         let key = guard.key(Namespace::DEFAULT, b"key");
         guard.receiver().begin(&key, &Put::set(b""), 60, 2)
@@ -226,7 +226,7 @@ fn arriving(handle: &mut ThreadHandle, store: &Store) -> Arriving {
 }
 
 /// The value arrives in two parts and is stored.
-fn arrive(handle: &mut ThreadHandle, store: &Store, mut arriving: Arriving) {
+fn arrive(handle: &mut ThreadHandle, store: &Store, mut arriving: InPlaceReceive) {
     for part in [40, 22] {
         store.room_of(&mut arriving)[..part].fill(1);
         arriving.receive(part);

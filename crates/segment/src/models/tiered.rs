@@ -9,9 +9,9 @@ use super::{NOW, config, explore_some, put, until_done};
 use crate::background::Background;
 use crate::core::handle::ThreadHandle;
 use crate::core::op::{Delete, DeleteOutcome, OpError, Put, PutMode, PutOutcome, Value};
-use crate::durable::tier_ground::TierBacking;
+use crate::durable::tier_backing::TierBacking;
 use crate::heap::segments::SegmentId;
-use crate::items::read::Ahead;
+use crate::items::read::Prefetched;
 use crate::map_tier::{MapTier, PLAN};
 use crate::tier::tiered::FromFlash;
 use crate::{Namespace, Store};
@@ -35,7 +35,7 @@ fn demoting(mut background: Background) -> thread::JoinHandle<()> {
 fn read(handle: &mut ThreadHandle) -> Option<Vec<u8>> {
     until_done(handle, |guard| {
         let key = guard.key(Namespace::DEFAULT, b"key");
-        if let Some(hit) = guard.items().read(&key, Ahead::default()) {
+        if let Some(hit) = guard.items().read(&key, Prefetched::default()) {
             let Value::Bytes(bytes) = hit.value else { panic!("bytes") };
             return Ok(Some(bytes.to_vec()));
         }

@@ -609,7 +609,7 @@ fn a_file_of_other_sizes_or_with_damaged_words_is_refused_and_left_alone() {
     assert!(told.contains("1024 bytes, not 2048"), "{told}");
     open(&file, StoreConfig { segment_bytes: None, hash_seed: 77, ..config() }).expect("sizes and seed are the file's");
     let damaged = image(&rig);
-    rig.store.kept.growth.store(7, std::sync::atomic::Ordering::Relaxed);
+    rig.store.persistent.growth.store(7, std::sync::atomic::Ordering::Relaxed);
     let told = open(&image(&rig), config()).expect_err("a growth of no groups");
     assert!(told.contains("damaged") && told.contains("--file-reset"), "{told}");
     open(&damaged, config()).expect("it was whole before");

@@ -50,7 +50,7 @@ fn image() -> (Arc<MapFile>, Vec<Vec<u8>>, Contents) {
     rig.put(b"long", &[b'l'; 900]);
     rig.until_done(|guard| parted::put(guard, &guard.key(Namespace::DEFAULT, b"parts"), 7, b'p'));
     (50..60).for_each(|number| assert!(rig.delete(&key(number))));
-    [&b"a note"[..], b"another"].iter().for_each(|note| rig.store.keep_note(note).expect("room"));
+    [&b"a note"[..], b"another"].iter().for_each(|note| rig.store.append_metadata(note).expect("room"));
     let names: Vec<Vec<u8>> = keys(60).into_iter().chain([b"long".to_vec(), b"parts".to_vec()]).collect();
     let contents = rig.contents(&names);
     let mut key_locks = rig.store.key_locks();
@@ -65,7 +65,7 @@ fn image() -> (Arc<MapFile>, Vec<Vec<u8>>, Contents) {
         put
     });
     let image = Arc::new(rig.file.image().expect("an image"));
-    rig.store.let_go(&mut key_locks);
+    rig.store.release(&mut key_locks);
     (image, names, contents)
 }
 

@@ -12,7 +12,7 @@ use base::prng::Prng;
 use super::crashes::{NOW, Rig, config, images_of, key, keys};
 use super::tiered::{demote, told, twins};
 use crate::core::op::{Delete, Expire, OpError, Put, PutMode};
-use crate::durable::tier_ground::TierBacking;
+use crate::durable::tier_backing::TierBacking;
 use crate::map_tier::{MapTier, PLAN, PLAN_FOUND};
 use crate::tier::tiered::FromFlash;
 use crate::{IndexPlace, Namespace, StoreFile};

@@ -14,7 +14,7 @@ use base::prng::Prng;
 use super::crashes::{NOW, Rig, key, place, with_index_in_dram};
 use super::{parted, tiered};
 use crate::core::op::{Expire, Put, Value};
-use crate::durable::tier_ground::TierBacking;
+use crate::durable::tier_backing::TierBacking;
 use crate::map_tier::{MapTier, PLAN};
 use crate::{Namespace, StartError, Store, StoreConfig, StoreFile};
 

@@ -213,7 +213,7 @@ impl World {
             self.key_locks = Some(together);
             return;
         }
-        self.rig().store.let_go(&mut together.key_locks);
+        self.rig().store.release(&mut together.key_locks);
         for (at, name) in names.iter().enumerate() {
             let text = if at == 1 { says.to_string() } else { text.clone() };
             self.changed(name, Some(text.into_bytes()));
@@ -249,7 +249,7 @@ impl World {
                 continue;
             };
             let sequence = rig.store.segments.header_of(seen.address).sequence();
-            let since = rig.store.kept.unsynced_before.load(std::sync::atomic::Ordering::Relaxed);
+            let since = rig.store.persistent.unsynced_before.load(std::sync::atomic::Ordering::Relaxed);
             if (since..before).contains(&sequence) {
                 known.places.insert(name, (seen.address, sequence));
             }

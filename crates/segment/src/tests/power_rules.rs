@@ -143,7 +143,7 @@ fn together(rig: &mut Rig, changes: &[(&[u8], Op)]) {
             done
         });
     }
-    rig.store.let_go(&mut key_locks);
+    rig.store.release(&mut key_locks);
 }
 
 /// If items were marked only after the loss of their slot, an item that a kill cut between the two would be no key's
@@ -199,7 +199,7 @@ fn what_is_given_once_was_not_given_in_the_life_that_was_lost_either() {
         let synced = image(&rig);
         let told = tokens(&mut rig, "one");
         rig.put(b"long", &[7; 3000]);
-        let objects = rig.store.kept.objects.load(Relaxed);
+        let objects = rig.store.persistent.objects.load(Relaxed);
         // Of all that nothing was on the disk.
         let mut rig = open(&synced, 2);
         assert!(rig.reopened().lost && rig.read(b"k").is_some());
@@ -213,7 +213,7 @@ fn what_is_given_once_was_not_given_in_the_life_that_was_lost_either() {
             });
             assert_eq!(stored, PutOutcome::Exists, "a token of a value that is gone");
         }
-        assert!(rig.store.kept.objects.load(Relaxed) > objects, "objects");
+        assert!(rig.store.persistent.objects.load(Relaxed) > objects, "objects");
     });
 }
 

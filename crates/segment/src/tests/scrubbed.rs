@@ -127,7 +127,7 @@ fn pieces_of_what_was_being_written_and_deferred_that_were_not_dug_go_after_a_cr
         rig.until_done(|guard| guard.locks_mut().acquire(&mut key_locks));
         act(&mut rig, &mut key_locks, &mut |guard| parted::change_first(guard, &name(guard, b"few"), b'x'));
         let file = image(&rig);
-        rig.store.let_go(&mut key_locks);
+        rig.store.release(&mut key_locks);
         let mut rig = Rig::open(file, NOW);
         let told = [b"long".to_vec(), b"parts".to_vec(), b"few".to_vec()].map(|name| rig.read(&name));
         assert!(told.iter().all(Option::is_some));
@@ -172,7 +172,7 @@ fn a_value_that_is_renamed_while_heads_are_marked_keeps_its_pieces_and_parts() {
                     let to = name(guard, to);
                     guard.renames().unshare(&from, &to).map(drop)
                 });
-                rig.store.let_go(&mut key_locks);
+                rig.store.release(&mut key_locks);
             }
             rig.settle();
             assert!(rig.store.stats().orphans >= 4, "what nothing names is found all the same");

@@ -9,7 +9,7 @@ use base::clock::UnixMillis;
 
 use super::crashes::{NOW, Rig, config, images_of, place, power};
 use crate::core::op::Value;
-use crate::durable::tier_ground::TierBacking;
+use crate::durable::tier_backing::TierBacking;
 use crate::heap::segments::SegmentId;
 use crate::layout::header::SegmentState;
 use crate::map_tier::{MapTier, PLAN, PLAN_FOUND};

@@ -123,7 +123,7 @@ fn a_rename_of_a_long_value_that_was_cut_leaves_it_under_one_key_alone() {
             |rig| {
                 let mut key_locks = begin(rig, &names);
                 rename(rig, &mut key_locks, b"from", b"to");
-                rig.store.let_go(&mut key_locks);
+                rig.store.release(&mut key_locks);
             },
             ends_alone,
         );
@@ -147,7 +147,7 @@ fn a_rename_of_a_value_in_parts_that_was_cut_leaves_it_under_one_key_alone() {
                 |rig| {
                     let mut key_locks = begin(rig, &names);
                     rename(rig, &mut key_locks, b"from", b"to");
-                    rig.store.let_go(&mut key_locks);
+                    rig.store.release(&mut key_locks);
                     rig.settle();
                 },
                 ends_alone,
@@ -279,7 +279,7 @@ fn a_transaction_that_was_cut_is_done_or_not() {
             |rig| {
                 let mut key_locks = begin(rig, &names);
                 many_changes(rig, &mut key_locks, &mut |_| {});
-                rig.store.let_go(&mut key_locks);
+                rig.store.release(&mut key_locks);
             },
             |_, _| {},
         );
@@ -319,7 +319,7 @@ fn a_transaction_that_was_cut_is_undone_though_its_items_were_moved_and_their_se
                     rig.put(b"other", b"comes in between");
                 });
                 assert_eq!(rig.store.groups_cut(), 0);
-                rig.store.let_go(&mut key_locks);
+                rig.store.release(&mut key_locks);
                 rig.settle();
             },
             |_, _| {},
@@ -353,7 +353,7 @@ fn a_transaction_over_many_segments_that_was_cut_is_done_or_not() {
                     });
                 }
                 assert_eq!(rig.store.groups_cut(), 0);
-                rig.store.let_go(&mut key_locks);
+                rig.store.release(&mut key_locks);
             },
             |_, _| {},
         );
@@ -375,7 +375,7 @@ fn a_transaction_that_changes_more_than_is_kept_of_goes_on_and_is_whole_when_it_
                 guard.items_mut().put(&key, &Put::set(b"another")).map(drop)
             });
         }
-        rig.store.let_go(&mut key_locks);
+        rig.store.release(&mut key_locks);
         assert!(rig.store.groups_cut() > 0, "its keys lie in more segments than may be pinned");
         let mut again = Rig::open(Arc::new(rig.file.image().expect("an image")), NOW);
         assert_eq!(again.reopened().groups_undone, 0);

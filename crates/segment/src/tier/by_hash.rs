@@ -136,7 +136,7 @@ fn walked_past(guard: &Guard<'_>, hash: u64) {
 fn read_ahead(guard: &Guard<'_>, namespace: Namespace, hash: u64, ahead: impl Iterator<Item = u64>) -> OpError {
     let reads = &guard.own.reads;
     // Reads ahead must not take the room from a read that still needs it.
-    if reads.with(|reads| reads.is_coming(hash)) {
+    if reads.with(|reads| reads.is_pending(hash)) {
         for hash in ahead {
             if !reads.with(|reads| reads.has_room_for_walks()) {
                 break;

@@ -37,7 +37,7 @@ use crate::layout::key::{Hasher, Namespace};
 
 /// The part of an item's shape that the store needs when the item comes back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kept {
+pub enum RetainedItem {
     /// Bytes.
     #[default]
     Bytes,
@@ -57,7 +57,7 @@ pub struct TierItem<'i> {
     /// The key.
     pub key: &'i [u8],
     /// Shape of the value.
-    pub kept: Kept,
+    pub kept: RetainedItem,
     /// The value's bytes.
     pub value: &'i [u8],
     /// Opaque to the store.
@@ -105,7 +105,7 @@ pub struct Parts {
     /// The value.
     pub value: std::ops::Range<usize>,
     /// As [`TierItem::kept`].
-    pub kept: Kept,
+    pub kept: RetainedItem,
     /// As [`TierItem::client_flags`].
     pub client_flags: u32,
     /// As [`TierItem::expire_at`].
@@ -184,7 +184,7 @@ pub struct TierFound {
 
 /// The result of showing an item that was found again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum WalkProgress {
     /// A slot names it.
     Entered,
     /// No slot will name it.
@@ -205,7 +205,7 @@ pub enum TierFind {
 }
 
 /// A visitor of items that are found again. It receives the hash of each item and its address.
-pub type TierShow<'v> = dyn FnMut(u64, FlashAddress) -> Shown + 'v;
+pub type TierShow<'v> = dyn FnMut(u64, FlashAddress) -> WalkProgress + 'v;
 
 /// A second tier. See the module `tier`.
 pub trait Tier: std::fmt::Debug + Send + Sync {

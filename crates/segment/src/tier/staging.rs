@@ -13,12 +13,12 @@
 //! later. A result that was read for one request is not discarded for another, or each would cause it to be read again
 //! and again. Two kinds of results make room for others. One is a result that no request asked about for
 //! [`IDLE_GUARDS`] since it arrived, because its connection is gone. The other is a result that has been here for
-//! [`KEPT_GUARDS`], so that none blocks a reply that has to come before it. Walks over all items, and over those of an
-//! index, take at most [`WALK_READS_MAX`] entries, so that requests for a key always find others.
+//! [`RETAINED_GUARDS`], so that none blocks a reply that has to come before it. Walks over all items, and over those of
+//! an index, take at most [`WALK_READS_MAX`] entries, so that requests for a key always find others.
 //!
 //! A request that waits for a read under way announces it ([`Staging::awaited`]). It is notified when the read has
-//! arrived ([`Staging::take_landed`]). Each read that was requested from a tier arrives, at the latest when its device
-//! is given up.
+//! arrived ([`Staging::take_completed`]). Each read that was requested from a tier arrives, at the latest when its
+//! device is given up.
 
 use crate::tier::{FlashAddress, Found, ReadBy, Tier, TierRead};
 
@@ -30,7 +30,7 @@ const WALK_READS_MAX: usize = READS_MAX / 2;
 /// result has arrived.
 const IDLE_GUARDS: u64 = 64;
 /// The maximum number of guards that a result stays if there is no room.
-const KEPT_GUARDS: u64 = 1024;
+const RETAINED_GUARDS: u64 = 1024;
 
 /// The state of one key at one address.
 #[derive(Debug)]
@@ -53,7 +53,8 @@ struct StagedRead {
 /// The event that a request waits for when it cannot be answered yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Awaited {
-    /// A read that is under way, of a key with this hash: [`crate::ThreadHandle::take_landed`] reports its arrival.
+    /// A read that is under way, of a key with this hash: [`crate::ThreadHandle::take_completed_reads`] reports its
+    /// arrival.
     Read(u64),
     /// A place among the reads: [`crate::ThreadHandle::reads_free`] returns the number of free ones.
     Room,
@@ -141,7 +142,7 @@ impl Staging {
     }
 
     /// Appends the hashes of awaited reads that have arrived.
-    pub(crate) fn take_landed(&mut self, into: &mut Vec<u64>) {
+    pub(crate) fn take_completed(&mut self, into: &mut Vec<u64>) {
         into.append(&mut self.landed);
     }
 
@@ -151,7 +152,7 @@ impl Staging {
     }
 
     /// Returns true if a read of that key is in progress.
-    pub(crate) fn is_coming(&self, hash: u64) -> bool {
+    pub(crate) fn is_pending(&self, hash: u64) -> bool {
         self.entries.iter().any(|entry| entry.hash == hash && entry.read.is_none())
     }
 
@@ -167,10 +168,10 @@ impl Staging {
     }
 
     /// Asks the tier for a walk, which knows either the key's hash or only what its slot holds of the hash.
-    pub(crate) fn ask_for_walk(&mut self, tier: &dyn Tier, handle: usize, hash: u64, at: FlashAddress, by: ReadBy) {
+    pub(crate) fn request_for_walk(&mut self, tier: &dyn Tier, handle: usize, hash: u64, at: FlashAddress, by: ReadBy) {
         // As in `begin`.
         self.awaited = self.awaited.or(Some(Awaited::Room));
-        if self.walks() < WALK_READS_MAX || self.forget_left(|entry| entry.walk) {
+        if self.walks() < WALK_READS_MAX || self.forget_abandoned(|entry| entry.walk) {
             let read = TierRead { handle, hash, by, at, buffer: Vec::new(), found: Found::Nothing };
             self.begin(tier, read, false, true);
         }
@@ -188,7 +189,7 @@ impl Staging {
     fn begin(&mut self, tier: &dyn Tier, read: TierRead, back: bool, walk: bool) {
         // This holds in any case: a read that the same request waits for announces its own arrival.
         self.awaited = self.awaited.or(Some(Awaited::Room));
-        if self.buffers.is_empty() && !self.forget_left(|_| true) {
+        if self.buffers.is_empty() && !self.forget_abandoned(|_| true) {
             return;
         }
         let Some(buffer) = self.buffers.pop() else { return };
@@ -232,10 +233,10 @@ impl Staging {
 
     /// Makes room by dropping a result that no request came back for, or that stayed too long. Returns false if there
     /// is none among the entries that `meant` accepts.
-    fn forget_left(&mut self, meant: impl Fn(&StagedRead) -> bool) -> bool {
+    fn forget_abandoned(&mut self, meant: impl Fn(&StagedRead) -> bool) -> bool {
         let is_left = |entry: &StagedRead| {
             let (idle, kept) = (self.guards - entry.asked_about, self.guards - entry.since);
-            entry.read.is_some() && meant(entry) && (idle > IDLE_GUARDS || kept > KEPT_GUARDS)
+            entry.read.is_some() && meant(entry) && (idle > IDLE_GUARDS || kept > RETAINED_GUARDS)
         };
         let left = self.entries.iter().enumerate().filter(|(_, entry)| is_left(entry));
         let Some((place, _)) = left.min_by_key(|(_, entry)| entry.asked_about) else { return false };

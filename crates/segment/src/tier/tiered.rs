@@ -36,7 +36,7 @@ use crate::layout::slot::Slot;
 use crate::tier::by_hash::Sought;
 use crate::tier::flash_slots::{clear_flash, dies_on_flash, lives_on_flash, release, tier};
 use crate::tier::staging::{Awaited, Known, Staging};
-use crate::tier::{FlashAddress, Found, Kept, Parts, ReadBy, TierItem, TierRead};
+use crate::tier::{FlashAddress, Found, Parts, ReadBy, RetainedItem, TierItem, TierRead};
 
 /// The number of reads from flash after which an item moves back to memory.
 const BACK_FREQ: u64 = 2;
@@ -79,9 +79,9 @@ impl FlashHit {
 pub(crate) fn value_of<'r>(read: &'r TierRead, parts: &Parts) -> Value<'r> {
     let bytes = &read.buffer[parts.value.clone()];
     match parts.kept {
-        Kept::Bytes => Value::Bytes(bytes),
-        Kept::Number => Value::Integer(number(bytes)),
-        Kept::Typed => {
+        RetainedItem::Bytes => Value::Bytes(bytes),
+        RetainedItem::Number => Value::Integer(number(bytes)),
+        RetainedItem::Typed => {
             bytes.split_first().map_or(Value::Bytes(bytes), |(kind, bytes)| Value::Typed { kind: *kind, bytes })
         }
     }
@@ -136,9 +136,9 @@ pub(crate) fn tier_item<'s>(
     let snap = Snap::of(store, seen);
     let (kept, value) = if layout.has(NUM) {
         *number = snap.number().to_le_bytes();
-        (Kept::Number, &number[..])
+        (RetainedItem::Number, &number[..])
     } else {
-        let kept = if layout.is(ItemKind::Typed) { Kept::Typed } else { Kept::Bytes };
+        let kept = if layout.is(ItemKind::Typed) { RetainedItem::Typed } else { RetainedItem::Bytes };
         (kept, layout.value(heap, address))
     };
     let header = store.segments.header_of(address);
@@ -394,7 +394,7 @@ fn look_at(guard: &Guard<'_>, sought: Sought<'_>, slot: Slot, back: bool) -> Opt
         Known::Nothing => {
             let (tier, handle) = (tier(guard.store), guard.own.id);
             reads.with(|reads| match walk {
-                true => reads.ask_for_walk(tier, handle, hash, at, ReadBy::Key),
+                true => reads.request_for_walk(tier, handle, hash, at, ReadBy::Key),
                 false => reads.ask(tier, handle, hash, at, back),
             });
             Some(Located::Coming)
@@ -472,8 +472,12 @@ fn bring_back(guard: &mut Guard<'_>, read: TierRead) -> Result<TierRead, TierRea
 fn plan_of<'r>(read: &'r TierRead, parts: &Parts) -> Plan<'r> {
     let bytes = &read.buffer[parts.value.clone()];
     Plan {
-        kind: if parts.kept == Kept::Typed { ItemKind::Typed } else { ItemKind::Plain },
-        content: if parts.kept == Kept::Number { Content::Number(number(bytes)) } else { Content::Bytes(bytes, &[]) },
+        kind: if parts.kept == RetainedItem::Typed { ItemKind::Typed } else { ItemKind::Plain },
+        content: if parts.kept == RetainedItem::Number {
+            Content::Number(number(bytes))
+        } else {
+            Content::Bytes(bytes, &[])
+        },
         client_flags: parts.client_flags,
         expire: parts.expire_at.map_or(Expire::Never, Expire::At),
         token: parts.token,

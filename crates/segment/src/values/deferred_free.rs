@@ -135,7 +135,7 @@ impl Commits<'_, '_> {
 
     /// Removes the rest of a value, given as a deferred free.
     pub(crate) fn free_deferred(self, deferred: DeferredFree) {
-        if let Some(deferred) = self.guard.locks_mut().keep_deferred(deferred) {
+        if let Some(deferred) = self.guard.locks_mut().store_deferred(deferred) {
             free_deferred(self.guard.store, self.guard.counters(), deferred);
         }
     }

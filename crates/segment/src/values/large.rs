@@ -11,19 +11,19 @@
 //!   its pieces. Losing a piece (to eviction) loses the value: the next reader deletes the head.
 //! - An object id is never reused, so a piece can never be taken for one of another value.
 //! - An operation that writes a whole large value in one guard (a put, a join) first checks that there is room for it.
-//!   If not, it requests that room ([`call_for_room`]) and parks. Writing pieces and removing them again would free
+//!   If not, it requests that room ([`request_eviction`]) and parks. Writing pieces and removing them again would free
 //!   nothing, and a nearly full store would park it for ever.
 //! - A reader pins the segments of the pieces: see [`crate::core::pin`].
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::core::capacity::{call_for_segments, no_segment, segments_for};
 use crate::core::counters::Counters;
 use crate::core::facets::{LargeValues, Pieces, Sizes};
 use crate::core::handle::Guard;
 use crate::core::lookup::{FoundItem, find_locked};
 use crate::core::op::{Expire, LargeRef, OpError, Put, PutMode, PutOutcome, Value};
 use crate::core::pin::{Pinned, pin_piece};
-use crate::core::room::{call_for_segments, no_segment, segments_for};
 use crate::core::store::{Store, large_ref, large_value};
 use crate::items::unpublished::{Content, Orphan, Plan, kill, unname};
 use crate::items::write::put::Expect;
@@ -67,7 +67,7 @@ static ZEROS: [u8; 4096] = [0; 4096];
 
 /// Returns true if the free segments have room for a large value of `bytes` bytes. If not, asks the background once to
 /// free enough segments. Requests of two handles at the same time are not added up: the later handle asks again.
-fn call_for_room(store: &Store, namespace: u8, bytes: u64) -> bool {
+fn request_eviction(store: &Store, namespace: u8, bytes: u64) -> bool {
     call_for_segments(store, namespace, segments_for(store, bytes))
 }
 
@@ -117,7 +117,7 @@ impl LargeValues<'_, '_> {
     /// [`OpError::TooLarge`].
     pub fn begin(self, key: &Key<'_>, value_bytes: u64, expire: Expire) -> Result<LargeWriter, OpError> {
         self.guard.sizes().check_size(key, value_bytes)?;
-        let object = self.guard.store.kept.objects.fetch_add(1, Relaxed);
+        let object = self.guard.store.persistent.objects.fetch_add(1, Relaxed);
         Ok(LargeWriter { namespace: key.namespace, object, bytes: value_bytes, written: 0, expire })
     }
 
@@ -200,7 +200,7 @@ impl LargeValues<'_, '_> {
         }
         let mut writer = match begun {
             Some(writer) => writer,
-            None if !self.guard.own.unfinished.can_keep() => {
+            None if !self.guard.own.unfinished.can_retain() => {
                 self.guard.own.unfinished.pause();
                 return Err(self.guard.parked());
             }
@@ -224,7 +224,7 @@ impl LargeValues<'_, '_> {
             Ok(Fed::CopiedLost) => Ok(None),
             Ok(Fed::Paused) => {
                 // The written pieces stay for the next guard, unless memory is short: see above.
-                self.guard.own.unfinished.keep_join(of, writer);
+                self.guard.own.unfinished.retain_join(of, writer);
                 self.guard.own.unfinished.pause();
                 return Err(self.guard.parked());
             }
@@ -238,7 +238,7 @@ impl LargeValues<'_, '_> {
 
     /// Checks that there are free segments for a large value of `bytes` bytes.
     pub(crate) fn check_room(self, key: &Key<'_>, bytes: u64) -> Result<(), OpError> {
-        if call_for_room(self.guard.store, key.namespace, bytes) {
+        if request_eviction(self.guard.store, key.namespace, bytes) {
             return Ok(());
         }
         match no_segment(self.guard.store, key.namespace) {
@@ -309,7 +309,7 @@ impl LargeValues<'_, '_> {
         let namespace = self.guard.store.segments.header_of(seen.address).namespace();
         let mut touched = Ok(());
         while place.0 < piece_count(self.guard.store, large.bytes) && touched.is_ok() {
-            if self.guard.own.unfinished.is_spent() {
+            if self.guard.own.unfinished.is_share_used() {
                 self.guard.own.unfinished.pause();
                 touched = Err(self.guard.parked());
             } else {
@@ -319,7 +319,7 @@ impl LargeValues<'_, '_> {
             }
         }
         if touched.is_err() {
-            self.guard.own.unfinished.keep_touch(large.object, place);
+            self.guard.own.unfinished.retain_touch(large.object, place);
         }
         touched
     }
@@ -490,7 +490,7 @@ fn touch_piece(
     let name = piece_name(object, number);
     let key = guard.store.hasher.piece(namespace, &name);
     let lasting = outlasting(head, guard.now);
-    guard.own.unfinished.spend(LOOKED_AT_BYTES);
+    guard.own.unfinished.spend(EXAMINED_BYTES);
     guard.commits().retry(|guard| {
         // A lost piece is detected when the value is read.
         let Some((seen, snap)) = guard.items().snap_at_once(&key)? else { return Ok(Some(Expire::Never)) };
@@ -505,7 +505,7 @@ fn touch_piece(
 }
 
 /// The number of bytes of an iteration's share that the examination of a piece counts for.
-const LOOKED_AT_BYTES: u64 = 512;
+const EXAMINED_BYTES: u64 = 512;
 
 /// Header, extended lengths, META, flags, expiry, CAS and padding of an item, in bytes, at most.
 const ITEM_OVERHEAD: usize = 40;

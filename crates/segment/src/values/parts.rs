@@ -144,7 +144,7 @@ impl<'g> PartReads<'g, '_> {
 
     /// Returns a number for a new part, or a new object.
     pub fn part_number(self) -> u64 {
-        self.guard.store.kept.objects.fetch_add(1, Relaxed)
+        self.guard.store.persistent.objects.fetch_add(1, Relaxed)
     }
 
     /// Returns whether a part was looked for in this guard and not found, since the last call.
@@ -217,7 +217,7 @@ impl PartWrites<'_, '_> {
         let anchor = is_new.then_some(ANCHOR);
         let written = parts.new.iter().map(|(part, _)| *part).chain(anchor);
         let left = not_removed(self.guard, key, object, written).collect();
-        bury_loose(self.guard, key, object, left);
+        free_later(self.guard, key, object, left);
     }
 
     /// Removes parts that a head does not name any more. Those whose locks cannot be taken are removed later.
@@ -226,7 +226,7 @@ impl PartWrites<'_, '_> {
             true => gone.to_vec(),
             false => not_removed(self.guard, key, object, gone.iter().copied()).collect(),
         };
-        bury_loose(self.guard, key, object, left);
+        free_later(self.guard, key, object, left);
     }
 
     /// Ends the key's value if it has lost a part, as if it had been evicted. Called after a part was not found
@@ -270,7 +270,7 @@ fn write_hidden(
     guard.commits().commit(&hidden, &Plan::bare(ItemKind::Piece, content), None).map(drop)
 }
 
-fn bury_loose(guard: &mut Guard<'_>, key: &Key<'_>, object: u64, parts: Vec<u64>) {
+fn free_later(guard: &mut Guard<'_>, key: &Key<'_>, object: u64, parts: Vec<u64>) {
     if !parts.is_empty() {
         guard.commits().free_deferred(DeferredFree::of_loose(key.namespace, object, parts));
     }

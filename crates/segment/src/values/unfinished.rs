@@ -146,7 +146,7 @@ impl Unfinished {
     }
 
     /// Returns true if the current request has used its share.
-    pub(crate) fn is_spent(&self) -> bool {
+    pub(crate) fn is_share_used(&self) -> bool {
         self.left == 0
     }
 
@@ -162,7 +162,7 @@ impl Unfinished {
 
     /// Returns whether the current request can continue in a later iteration: it has no share, or its work can be
     /// retained. Call this after [`Unfinished::take_join`], which removes the request's own entry.
-    pub(crate) fn can_keep(&self) -> bool {
+    pub(crate) fn can_retain(&self) -> bool {
         self.left == u64::MAX || self.begun.len() < WORKS_MAX
     }
 
@@ -194,18 +194,18 @@ impl Unfinished {
         }
     }
 
-    /// Retains a join until its requester returns. [`Unfinished::can_keep`] must have returned true.
-    pub(crate) fn keep_join(&mut self, of: JoinOf, writer: LargeWriter) {
-        self.keep(Work::Join { of, writer });
+    /// Retains a join until its requester returns. [`Unfinished::can_retain`] must have returned true.
+    pub(crate) fn retain_join(&mut self, of: JoinOf, writer: LargeWriter) {
+        self.retain(Work::Join { of, writer });
     }
 
     /// Retains the number of pieces of an object that have a later expiry, if there is room. Otherwise all pieces are
     /// examined again.
-    pub(crate) fn keep_touch(&mut self, object: u64, (next, lasts): (u32, Expire)) {
-        self.keep(Work::Touch { object, next, lasts });
+    pub(crate) fn retain_touch(&mut self, object: u64, (next, lasts): (u32, Expire)) {
+        self.retain(Work::Touch { object, next, lasts });
     }
 
-    fn keep(&mut self, work: Work) {
+    fn retain(&mut self, work: Work) {
         if self.begun.len() < WORKS_MAX {
             self.begun.push(UnfinishedValue { requester: self.requester, work, idle: 0 });
         }

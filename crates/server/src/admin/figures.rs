@@ -240,7 +240,7 @@ fn namespaces(list: &mut MetricList, spaces: &[Figures]) {
 fn process(list: &mut MetricList, shared: &Shared) {
     let version = [(env!("CARGO_PKG_VERSION"), 1)];
     list.by(MetricKind::Gauge, "gannet_build_info", "Which build this is.", "version", version);
-    let moment = Moment { now: shared.now(), ahead_ms: shared.wall_ahead_ms() };
+    let moment = Moment { now: shared.now(), wall_lead_ms: shared.wall_ahead_ms() };
     let started_s = moment.to_wall(shared.started).0 as f64 / 1000.0;
     list.real(MetricKind::Gauge, "gannet_start_time_seconds", "When the server was started, Unix time.", started_s);
     let uptime_s = moment.now.ms_since(shared.started) as f64 / 1000.0;

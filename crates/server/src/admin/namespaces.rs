@@ -19,7 +19,7 @@ use crate::config::file::{Origins, read_file, read_text};
 use crate::config::namespaces::{KEYS, NamespaceName, NamespaceSettings, numbers, read_one, rewritten};
 use crate::config::prefix;
 use crate::config::value::{Auto, Value};
-use crate::config::{Fault, Settings};
+use crate::config::{ConfigFault, Settings};
 use crate::shared::Shared;
 use command::keyspace::namespaces::DEFAULT_NAME;
 
@@ -152,7 +152,7 @@ fn kept(keep: bool, mut done: String, shared: &Shared, running: &Settings) -> Re
 /// Replaces the namespaces of the file, all of them or none.
 fn write(path: &Path, namespaces: &[NamespaceSettings]) -> Result<(), String> {
     let (mut before, mut after) = (Settings::default(), Settings::default());
-    let faulty = |faults: Vec<Fault>| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let faulty = |faults: Vec<ConfigFault>| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     read_file(path, &mut before, &mut Origins::new()).map_err(faulty)?;
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
     let text = rewritten(&text, namespaces);
@@ -173,6 +173,6 @@ fn write(path: &Path, namespaces: &[NamespaceSettings]) -> Result<(), String> {
     put().map_err(|error| error.to_string())
 }
 
-fn refuse(faults: &[Fault]) -> Refused {
+fn refuse(faults: &[ConfigFault]) -> Refused {
     Response::text(400, faults.iter().map(|fault| format!("{fault}\n")).collect::<String>())
 }

@@ -10,7 +10,7 @@ use crate::config::file::{Origins, read_text};
 use crate::config::host::Host;
 use crate::config::plan::plan;
 use crate::config::table::Reload;
-use crate::config::{Fault, Origin, Settings, live};
+use crate::config::{ConfigFault, Origin, Settings, live};
 use crate::shared::Shared;
 
 /// The name that stands for the file in errors and origins.
@@ -56,12 +56,12 @@ fn take(
     wanted: &Settings,
     origins: &mut Origins,
     shared: &Shared,
-) -> Result<(), Vec<Fault>> {
+) -> Result<(), Vec<ConfigFault>> {
     let resolved = plan(wanted, origins, &Host::probe())?.resolved;
     if wanted.memory != running.0.memory {
         live::resize(&running.0, &resolved, shared).map_err(|wrong| {
             let origin = origins.get("store.memory").cloned().unwrap_or(Origin::Default);
-            vec![Fault::new(origin, "store.memory", wrong)]
+            vec![ConfigFault::new(origin, "store.memory", wrong)]
         })?;
     }
     live::apply(&resolved, shared);
@@ -69,6 +69,6 @@ fn take(
     Ok(())
 }
 
-fn lines(faults: &[Fault]) -> String {
+fn lines(faults: &[ConfigFault]) -> String {
     faults.iter().map(|fault| format!("{fault}\n")).collect()
 }

@@ -39,7 +39,7 @@ impl fmt::Display for Origin {
 
 /// One fault. Shows as `gannet.toml:12: limits.maxconns: what is wrong; remedy`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct ConfigFault {
     /// Origin of the value.
     pub origin: Origin,
     /// The setting's path, or a substitute for it; empty if the fault concerns no setting.
@@ -50,14 +50,14 @@ pub struct Fault {
     pub remedy: String,
 }
 
-impl Fault {
+impl ConfigFault {
     /// Creates the fault `wrong` at `origin` for the setting `name`.
     pub fn new(origin: Origin, name: impl Into<String>, wrong: Wrong) -> Self {
         Self { origin, name: name.into(), what: wrong.what, remedy: wrong.remedy }
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ConfigFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.origin)?;
         if !self.name.is_empty() {
@@ -67,4 +67,4 @@ impl fmt::Display for Fault {
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for ConfigFault {}

@@ -8,7 +8,7 @@ use base::nearest::nearest;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::fault::{Fault, Origin};
+use super::fault::{ConfigFault, Origin};
 use super::settings::Settings;
 use super::table::{ABSENT, SETTINGS, Setting, TABLES, setting};
 use super::value::{Shape, Value, Wrong};
@@ -25,10 +25,10 @@ pub type Origins = HashMap<&'static str, Origin>;
 ///
 /// # Errors
 /// If the file has faults: all of them in the order of its lines, at most [`FAULTS_MAX`].
-pub fn read_file(path: &Path, settings: &mut Settings, origins: &mut Origins) -> Result<(), Vec<Fault>> {
+pub fn read_file(path: &Path, settings: &mut Settings, origins: &mut Origins) -> Result<(), Vec<ConfigFault>> {
     let unreadable = |what: String, remedy: &str| {
         let origin = Origin::File { path: path.to_owned(), line: 1 };
-        vec![Fault::new(origin, "", Wrong::new(what, remedy))]
+        vec![ConfigFault::new(origin, "", Wrong::new(what, remedy))]
     };
     let file = std::fs::File::open(path).map_err(|error| {
         unreadable(format!("the file cannot be opened ({error})"), "name a file that exists and is readable")
@@ -49,7 +49,12 @@ pub fn read_file(path: &Path, settings: &mut Settings, origins: &mut Origins) ->
 ///
 /// # Errors
 /// If the text has faults: see [`read_file`].
-pub fn read_text(path: &Path, text: &str, settings: &mut Settings, origins: &mut Origins) -> Result<(), Vec<Fault>> {
+pub fn read_text(
+    path: &Path,
+    text: &str,
+    settings: &mut Settings,
+    origins: &mut Origins,
+) -> Result<(), Vec<ConfigFault>> {
     let mut reader = Reader::new(path, text, settings, origins);
     let (document, errors) = DeTable::parse_recoverable(text);
     for error in &errors {
@@ -74,7 +79,7 @@ pub(super) struct Reader<'r> {
     text: &'r str,
     pub(super) settings: &'r mut Settings,
     origins: &'r mut Origins,
-    pub(super) faults: Vec<Fault>,
+    pub(super) faults: Vec<ConfigFault>,
 }
 
 impl<'r> Reader<'r> {
@@ -91,7 +96,7 @@ impl Reader<'_> {
     }
 
     pub(super) fn fault(&mut self, at: usize, name: &str, what: impl Into<String>, remedy: impl Into<String>) {
-        let fault = Fault::new(self.origin(at), name, Wrong::new(what, remedy));
+        let fault = ConfigFault::new(self.origin(at), name, Wrong::new(what, remedy));
         self.faults.push(fault);
     }
 
@@ -166,7 +171,7 @@ impl Reader<'_> {
                 self.origins.insert(setting.path, origin);
             }
             Err(wrongs) => {
-                let faults = wrongs.into_iter().map(|wrong| Fault::new(origin.clone(), setting.path, wrong));
+                let faults = wrongs.into_iter().map(|wrong| ConfigFault::new(origin.clone(), setting.path, wrong));
                 self.faults.extend(faults);
             }
         }
@@ -254,7 +259,7 @@ mod tests {
     use super::*;
     use base::units::{ByteSize, TimeSpan};
 
-    fn read(text: &str) -> (Settings, Vec<Fault>) {
+    fn read(text: &str) -> (Settings, Vec<ConfigFault>) {
         let (mut settings, mut origins) = (Settings::default(), Origins::new());
         let faults = read_text(Path::new("g.toml"), text, &mut settings, &mut origins).err().unwrap_or_default();
         (settings, faults)

@@ -21,7 +21,7 @@ pub mod table;
 pub mod text;
 pub mod value;
 
-pub use fault::{Fault, Origin};
+pub use fault::{ConfigFault, Origin};
 pub use namespaces::NamespaceSettings;
 pub use plan::Plan;
 pub use settings::Settings;

@@ -371,7 +371,7 @@ pub fn read_one(
     source: &std::path::Path,
     text: &str,
     namespace: NamespaceSettings,
-) -> Result<NamespaceSettings, Vec<super::Fault>> {
+) -> Result<NamespaceSettings, Vec<super::ConfigFault>> {
     let (mut settings, mut origins) = (super::Settings::default(), super::file::Origins::new());
     let mut reader = Reader::new(source, text, &mut settings, &mut origins);
     let (document, errors) = DeTable::parse_recoverable(text);

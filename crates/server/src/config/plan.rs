@@ -5,7 +5,7 @@ use base::units::{ByteSize, TimeSpan};
 use io::listen::ListenAddr;
 use segment::Namespace;
 
-use super::fault::{Fault, Origin};
+use super::fault::{ConfigFault, Origin};
 use super::file::Origins;
 use super::host::Host;
 use super::kinds::{AdminAddress, ListenAddress, Pin};
@@ -46,7 +46,7 @@ pub struct Plan {
 ///
 /// # Errors
 /// If settings contradict each other, or this host cannot provide them: a fault for each.
-pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan, Vec<Fault>> {
+pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan, Vec<ConfigFault>> {
     let mut planner = Planner { origins, host, faults: Vec::new(), notes: Vec::new() };
     planner.addresses(settings);
     let (workers, memory) = (planner.workers(settings), planner.memory(settings));
@@ -134,14 +134,14 @@ fn admin_addr(settings: &Settings) -> Option<std::net::SocketAddr> {
 struct Planner<'p> {
     origins: &'p Origins,
     host: &'p Host,
-    faults: Vec<Fault>,
+    faults: Vec<ConfigFault>,
     notes: Vec<String>,
 }
 
 impl Planner<'_> {
     fn fault(&mut self, path: &'static str, what: String, remedy: String) {
         let origin = self.origins.get(path).cloned().unwrap_or(Origin::Default);
-        self.faults.push(Fault::new(origin, path, Wrong::new(what, remedy)));
+        self.faults.push(ConfigFault::new(origin, path, Wrong::new(what, remedy)));
     }
 
     fn addresses(&mut self, settings: &Settings) {
@@ -375,7 +375,7 @@ mod tests {
         }
     }
 
-    fn with(values: &[(&str, &str)], host: &Host) -> Result<Plan, Vec<Fault>> {
+    fn with(values: &[(&str, &str)], host: &Host) -> Result<Plan, Vec<ConfigFault>> {
         let mut settings = Settings::default();
         for (path, text) in values {
             setting(path).unwrap().set(&mut settings, &[text]).unwrap();

@@ -14,7 +14,7 @@ use serde_json::json;
 use super::HandoverState;
 use super::names::Names;
 use super::wire::{
-    PATIENCE, PROTOCOL, addr_json, device_json, receive, say_bytes, say_connections, say_listeners, say_names, send,
+    PATIENCE, PROTOCOL, addr_json, device_json, receive, send, send_bytes, send_connections, send_listeners, send_names,
 };
 use crate::admin::Bound;
 use crate::shared::Shared;
@@ -182,14 +182,14 @@ fn hand_over(
     admin: Option<&Bound>,
     names: &Names,
 ) -> std::result::Result<(), String> {
-    say_connections(pass, &estate.connections).map_err(describe_disconnect)?;
+    send_connections(pass, &estate.connections).map_err(describe_disconnect)?;
     if let Some(users) = &estate.users {
         send(pass, "users", json!({"bytes": users.len()}), &[])
-            .and_then(|()| say_bytes(pass, users))
+            .and_then(|()| send_bytes(pass, users))
             .map_err(describe_disconnect)?;
     }
-    say_listeners(pass, &estate.listeners).map_err(describe_disconnect)?;
-    say_names(pass, names).map_err(describe_disconnect)?;
+    send_listeners(pass, &estate.listeners).map_err(describe_disconnect)?;
+    send_names(pass, names).map_err(describe_disconnect)?;
     if let Some(index) = &estate.index {
         send(pass, "index", json!({}), &[index.as_fd()]).map_err(describe_disconnect)?;
     }

@@ -44,7 +44,7 @@ use crate::start::opened::LoadedUsers;
 pub use command::handover::{HandoverConnection, HandoverTransaction, HandoverUser, HandoverWatch};
 pub use give::{Giver, ResumeState};
 pub(crate) use moved::EarlyInput;
-pub use moved::{Arrival, ReleasedConnection};
+pub use moved::{ReceivedConnection, ReleasedConnection};
 pub use names::Names;
 pub use take::{Predecessor, Received, Refused, Takeover, memory_of_file};
 

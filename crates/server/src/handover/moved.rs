@@ -2,12 +2,12 @@
 
 use command::clients::endpoint::Endpoint;
 use command::handover::HandoverConnection;
-use command::push::mail::Subscriber;
+use command::push::outbox::Subscriber;
 use std::sync::Arc;
 
 /// A connection on its way to a worker.
 #[derive(Debug)]
-pub struct Arrival<S> {
+pub struct ReceivedConnection<S> {
     /// Its socket.
     pub stream: S,
     /// The listener that accepted it.
@@ -16,7 +16,7 @@ pub struct Arrival<S> {
     pub carried: Option<Arc<HandoverConnection>>,
 }
 
-impl<S> From<(S, Endpoint)> for Arrival<S> {
+impl<S> From<(S, Endpoint)> for ReceivedConnection<S> {
     fn from((stream, endpoint): (S, Endpoint)) -> Self {
         Self { stream, endpoint, carried: None }
     }

@@ -19,7 +19,8 @@ use serde_json::{Value, json};
 use super::HandoverState;
 use super::names::{Names, name_of};
 use super::wire::{
-    PATIENCE, PROTOCOL, ReceivedMessage, addr_of, hear_bytes, hear_connections, listeners_of, names_of, receive, send,
+    PATIENCE, PROTOCOL, ReceivedMessage, addr_of, listeners_of, names_of, receive, receive_bytes, receive_connections,
+    send,
 };
 use crate::admin::Bound;
 use crate::config::kinds::FlashPlace;
@@ -176,10 +177,10 @@ impl Takeover {
         loop {
             let mut heard = receive(&self.pass, HANDED_PATIENCE)?;
             match &heard.is[..] {
-                "connections" => estate.connections.extend(hear_connections(&self.pass, heard)?),
+                "connections" => estate.connections.extend(receive_connections(&self.pass, heard)?),
                 "users" => {
                     let bytes = heard.body["bytes"].as_u64().unwrap_or(0) as usize;
-                    estate.users = Some(hear_bytes(&self.pass, bytes)?);
+                    estate.users = Some(receive_bytes(&self.pass, bytes)?);
                 }
                 "index" => {
                     let fd = heard.descriptors.pop();

@@ -69,23 +69,23 @@ pub(super) fn addr_of(body: &Value) -> Option<ListenAddr> {
 }
 
 /// Sends connections.
-pub(super) fn say_connections(pass: &Pass, connections: &[ReleasedConnection<AcceptedStream>]) -> Result<()> {
+pub(super) fn send_connections(pass: &Pass, connections: &[ReleasedConnection<AcceptedStream>]) -> Result<()> {
     for some in connections.chunks(CONNECTIONS_A_MESSAGE) {
         let (heads, bytes): (Vec<Value>, Vec<Vec<u8>>) = some.iter().map(|moved| moved.carried.encode()).unzip();
         let descriptors: Vec<BorrowedFd<'_>> = some.iter().map(|moved| moved.stream.as_fd()).collect();
         send(pass, "connections", json!({"connections": heads}), &descriptors)?;
-        say_bytes(pass, &bytes.concat())?;
+        send_bytes(pass, &bytes.concat())?;
     }
     Ok(())
 }
 
 /// Sends bytes in as many messages as necessary. The receiver knows their number.
-pub(super) fn say_bytes(pass: &Pass, bytes: &[u8]) -> Result<()> {
+pub(super) fn send_bytes(pass: &Pass, bytes: &[u8]) -> Result<()> {
     bytes.chunks(MESSAGE_BYTES_MAX).try_for_each(|part| pass.send(part, &[], PATIENCE))
 }
 
 /// Receives `wanted` bytes.
-pub(super) fn hear_bytes(pass: &Pass, wanted: usize) -> Result<Vec<u8>> {
+pub(super) fn receive_bytes(pass: &Pass, wanted: usize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     while bytes.len() < wanted {
         bytes.extend(pass.receive(PATIENCE)?.ok_or(ErrorKind::UnexpectedEof)?.bytes);
@@ -94,7 +94,10 @@ pub(super) fn hear_bytes(pass: &Pass, wanted: usize) -> Result<Vec<u8>> {
 }
 
 /// Decodes the connections of a message, and receives the bytes that follow it.
-pub(super) fn hear_connections(pass: &Pass, heard: ReceivedMessage) -> Result<Vec<ReleasedConnection<AcceptedStream>>> {
+pub(super) fn receive_connections(
+    pass: &Pass,
+    heard: ReceivedMessage,
+) -> Result<Vec<ReleasedConnection<AcceptedStream>>> {
     let broken = || Error::new(ErrorKind::InvalidData, "the description of its connections is malformed");
     let body = heard.body["connections"].as_array().ok_or_else(broken)?;
     let carried = body.iter().map(HandoverConnection::decode_head).collect::<Option<Vec<_>>>().ok_or_else(broken)?;
@@ -102,7 +105,7 @@ pub(super) fn hear_connections(pass: &Pass, heard: ReceivedMessage) -> Result<Ve
         return Err(broken());
     }
     let mut connections = Vec::new();
-    let bytes = hear_bytes(pass, carried.iter().flat_map(|(_, lengths)| lengths).sum())?;
+    let bytes = receive_bytes(pass, carried.iter().flat_map(|(_, lengths)| lengths).sum())?;
     let mut rest = &bytes[..];
     for ((mut carried, lengths), fd) in carried.into_iter().zip(heard.descriptors) {
         let own = rest.split_off(..lengths.iter().sum()).ok_or_else(broken)?;
@@ -142,7 +145,7 @@ fn places_of(heard: ReceivedMessage) -> Result<impl Iterator<Item = (OwnedFd, Li
 }
 
 /// Sends listeners.
-pub(super) fn say_listeners(pass: &Pass, listeners: &[Listener]) -> Result<()> {
+pub(super) fn send_listeners(pass: &Pass, listeners: &[Listener]) -> Result<()> {
     send_descriptors(pass, "listeners", listeners.iter().map(|listener| (listener.addr(), listener.as_fd())))
 }
 
@@ -152,7 +155,7 @@ pub(super) fn listeners_of(heard: ReceivedMessage) -> Result<Vec<Listener>> {
 }
 
 /// Sends names.
-pub(super) fn say_names(pass: &Pass, names: &Names) -> Result<()> {
+pub(super) fn send_names(pass: &Pass, names: &Names) -> Result<()> {
     send_descriptors(pass, "names", names.listed())
 }
 

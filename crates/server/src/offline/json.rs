@@ -35,12 +35,12 @@ pub fn line(entry: &ExportedItem<'_>, now: UnixMillis) -> String {
         ValueReply::Bytes(value) => {
             fields.insert("value".to_owned(), bytes(value));
         }
-        ValueReply::Record(record) => tell_record(&mut fields, record, now),
+        ValueReply::Record(record) => write_record(&mut fields, record, now),
     }
     Json::Object(fields).to_string()
 }
 
-fn tell_record(fields: &mut Map<String, Json>, record: &Record<'_>, now: UnixMillis) {
+fn write_record(fields: &mut Map<String, Json>, record: &Record<'_>, now: UnixMillis) {
     if let Some(set) = record.set() {
         fields.insert("set".to_owned(), bytes(set.set().name()));
     }

@@ -30,7 +30,7 @@ use crate::shared::Shared;
 use crate::start::opened::ReleasedStore;
 use crate::start::{ServerConfig, StartError, assemble_in};
 
-pub use flash::LeftOnFlash;
+pub use flash::FlashRemainder;
 pub use json::line;
 
 /// A memory file that is being read.
@@ -201,9 +201,9 @@ impl Offline {
 ///
 /// # Errors
 /// If the file cannot be opened.
-pub fn left_on_flash(file: &Arc<MapFile>, boot: u128) -> Result<Option<LeftOnFlash>, FileFault> {
+pub fn left_on_flash(file: &Arc<MapFile>, boot: u128) -> Result<Option<FlashRemainder>, FileFault> {
     let words = file_tier(file, boot)?;
-    Ok(words.and_then(|words| LeftOnFlash::of(words.count(), |number| words.load(number))))
+    Ok(words.and_then(|words| FlashRemainder::of(words.count(), |number| words.load(number))))
 }
 
 /// Reports one item. Returns `None` if a client would not see the item, and false if it cannot be read.

@@ -24,10 +24,10 @@ use command::metrics::command_counters::{CommandCounters, CommandShared};
 use command::metrics::counters::WorkerCounters;
 use command::metrics::hot_keys::{HotKeys, Minutes};
 use command::metrics::survey::Survey;
-use command::push::mail::{Channels, PushQueue};
+use command::push::outbox::{Channels, PushQueue};
 use command::push::watch::Hub;
 use command::resp::acl::Users;
-use command::resp::make_kept;
+use command::resp::recreate_persisted;
 use command::shared::{AcceptorCounters, Clients, Live, PauseSwitch, WorkerShared};
 use command::visit::clock::Origin;
 use config::{check, endpoints, store_config};
@@ -37,7 +37,7 @@ use segment::{Store, StoreFile};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 
-pub use crate::running::{Ended, Prepared, Running};
+pub use crate::running::{EndedThread, Prepared, Running};
 pub use config::{ServerConfig, StartError};
 pub use opened::LoadedUsers;
 
@@ -69,7 +69,7 @@ impl Server {
             assemble_in(config, ReleasedStore { memory, index, devices, known, is_view: false }, UnixMillis::now())?;
         if let Some(users) = users {
             let path = shared.config.acl_file.clone().unwrap_or_default();
-            shared.users.take_up(&users).map_err(|error| StartError::Rights { path, error })?;
+            shared.users.restore(&users).map_err(|error| StartError::Rights { path, error })?;
         }
         // This must not happen earlier: if the memory file were refused after it, connected clients would be reset.
         for listener in &mut listeners {
@@ -220,7 +220,7 @@ pub(crate) fn assemble_in(
     let (flash, flash_files) = tiered.map(|tiered| (tiered.flash, tiered.files)).unzip();
     let opened_in = begun.elapsed();
     if !config.evict {
-        store.keep_all();
+        store.persist_all();
     }
     let kept = PersistedMetadata::read(&store);
     let namespaces = Namespaces::persisted_in(&store);
@@ -246,7 +246,7 @@ pub(crate) fn assemble_in(
         survey: Survey::new(&store),
         pins: PinBudget::new(config.memory_bytes),
         namespaces,
-        delayed_flush: DelayedFlush::kept_in(&store),
+        delayed_flush: DelayedFlush::persisted_in(&store),
         users,
         auth,
         prefixes: Prefixes::new(config.prefix_delimiter),
@@ -264,7 +264,7 @@ pub(crate) fn assemble_in(
     commands.set_wall_ahead_ms(wall.0 as i64 - started.0 as i64);
     commands.watch.count_prefixes(config.prefix_stats);
     commands.set_key_events(config.key_events);
-    make_kept(&commands, &kept.indexes);
+    recreate_persisted(&commands, &kept.indexes);
     let shared = Shared {
         commands: Arc::new(commands),
         threads,

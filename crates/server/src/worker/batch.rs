@@ -3,10 +3,10 @@
 use crate::buffers::{Buffers, Class, Input};
 use crate::handover::EarlyInput;
 use crate::session::{Pause, Phase, Session, SessionPlace};
-use crate::worker::arrive;
 use crate::worker::core::{BATCH_LONG_MAX, BATCH_OPS_MAX, BATCH_SESSIONS_MAX, VISIT_BYTES};
 use crate::worker::core::{Core, WaitQueue};
 use crate::worker::hold;
+use crate::worker::in_place;
 use crate::worker::output;
 use arrayvec::ArrayVec;
 use command::session::{PrefetchedHead, SessionState};
@@ -124,7 +124,7 @@ fn prepare<B: Backend>(core: &mut Core<B>, index: u32) -> usize {
 fn receive_into<B: Backend>(core: &mut Core<B>, index: u32) -> Option<usize> {
     let session = core.sessions.at(index);
     if session.state.is_arriving() {
-        return arrive::receive_arrival(core, index);
+        return in_place::receive_in_place(core, index);
     }
     let held = session.input.as_ref().map_or(0, Input::len);
     let need = session.input_want.max(held + 1);
@@ -193,7 +193,7 @@ pub(super) fn serve<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>, queue
     core.ctx.slow_lines.follow(core.ctx.shared.workers[core.ctx.worker].recorder.slow_above_ns(), &core.ctx.clock);
     core.ctx.op_begun = core.ctx.clock.ticks();
     let mut heads = Heads::new();
-    look_ahead(core, guard, &mut heads);
+    prefetch(core, guard, &mut heads);
     let (mut bytes, mut replies) = (0, 0);
     for number in 0..core.batch.len() {
         if core.ctx.batch_ops >= BATCH_OPS_MAX || replies >= REPLY_BYTES_MAX {
@@ -248,7 +248,7 @@ pub(super) fn serve<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>, queue
             session.pause = guard.tier().awaited().map_or(Pause::Store, Pause::Flash);
         }
         if session.state.is_arriving() {
-            arrive::note_arrival(core, index);
+            in_place::note_receive(core, index);
         }
     }
     core.ctx.counters().ops.add(core.ctx.batch_ops as u64);
@@ -257,7 +257,7 @@ pub(super) fn serve<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>, queue
 
 /// Prefetches the keys of the batch's first requests, stage by stage, so that their memory accesses overlap. Does
 /// nothing for a single session, which has no other accesses to overlap with.
-fn look_ahead<'l, B: Backend>(core: &mut Core<B>, guard: &Guard<'l>, heads: &mut Heads<'l>) {
+fn prefetch<'l, B: Backend>(core: &mut Core<B>, guard: &Guard<'l>, heads: &mut Heads<'l>) {
     if core.batch.len() == 1 {
         return heads.push(None);
     }
@@ -266,7 +266,7 @@ fn look_ahead<'l, B: Backend>(core: &mut Core<B>, guard: &Guard<'l>, heads: &mut
         let input = session.input.as_ref().filter(|_| session.servable);
         heads.push(input.and_then(|input| session.state.head(guard, input.bytes())));
     }
-    heads.iter_mut().flatten().for_each(|head| head.look(guard));
+    heads.iter_mut().flatten().for_each(|head| head.prefetch_items(guard));
 }
 
 /// Executes a delayed flush that is due, before this iteration's operations. Returns false if the background thread is
@@ -307,7 +307,7 @@ fn apply<S>(session: &mut Session<S>, progress: Progress) {
             session.servable = false;
         }
         // The output may contain a part of a reply, with no received bytes after its request.
-        SessionWait::Yield => session.servable = left > 0 || session.state.is_answering(),
+        SessionWait::Yield => session.servable = left > 0 || session.state.is_replying(),
         SessionWait::OutputFull { want } => {
             // If there is nothing to send, the session waits until other sessions release their pins.
             let longer = session.out.as_ref().is_some_and(|out| want > out.capacity() && !out.is_lent());

@@ -1,8 +1,8 @@
 //! All of a worker except its store handle, so that a session can be changed while a guard is open.
 
-use super::state::{Arrivals, Coming, Holders, Pinners};
+use super::state::{FlashWaiting, Holders, InPlaceReceives, Pinners};
 use crate::buffers::{Buffers, CLASSES};
-use crate::handover::{Arrival, HandoverConnection, ReleasedConnection};
+use crate::handover::{HandoverConnection, ReceivedConnection, ReleasedConnection};
 use crate::session::{Phase, SessionPlace, Table};
 use crate::shared::Shared;
 use command::clients::client_info::ClientInfo;
@@ -34,14 +34,14 @@ pub(super) struct Core<B: Backend> {
     pub(super) ctx: WorkerContext,
     pub(super) sessions: Table<B::Stream>,
     pub(super) buffers: Buffers,
-    pub(super) intake: Receiver<Arrival<B::Stream>>,
+    pub(super) intake: Receiver<ReceivedConnection<B::Stream>>,
     pub(super) events: Vec<IoEvent>,
     pub(super) ready: VecDeque<u32>,
     /// Sessions whose request takes many visits, whose output takes many sends, or that used their share of the last
     /// visit.
     pub(super) long: VecDeque<u32>,
     pub(super) parked: Vec<u32>,
-    pub(super) coming: Coming,
+    pub(super) coming: FlashWaiting,
     pub(super) waiting: [VecDeque<u32>; CLASSES.len()],
     pub(super) holders: Holders,
     pub(super) batch: Vec<u32>,
@@ -63,7 +63,7 @@ pub(super) struct Core<B: Backend> {
     pub(super) reply_holders: Vec<u32>,
     /// True if the intake may hold more new connections.
     pub(super) intake_left: bool,
-    pub(super) arrivals: Arrivals,
+    pub(super) arrivals: InPlaceReceives,
     pub(super) tidied_ns: u64,
     /// The instant at which a stop in progress closes the remaining connections, in ns of the worker's life.
     pub(super) stop_deadline_ns: Option<u64>,
@@ -111,7 +111,7 @@ impl<B: Backend> Core<B> {
         self.ctx.connection_table().set_client_info(index, client_info);
         let distant = peer.is_some_and(|peer| !peer.ip().to_canonical().is_loopback());
         if distant && shared.config.protected && !shared.requires_authentication() {
-            session.state.hold_off();
+            session.state.restrict();
         }
     }
 

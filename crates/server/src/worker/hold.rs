@@ -22,7 +22,7 @@ use std::io::IoSlice;
 
 /// The maximum number of sessions that one iteration sets aside because their time is over, and of entries that one
 /// search checks.
-const LOOKS_MAX: usize = 32;
+const CHECKS_MAX: usize = 32;
 /// The number of bytes that one iteration copies to set overdue sessions aside.
 const BYTES_PER_ITERATION: usize = 256 << 10;
 /// The maximum number of sessions that are closed to make room for one other.
@@ -40,7 +40,7 @@ pub(super) fn relieve_holders<B: Backend>(core: &mut Core<B>) {
         relieve_inputs(core, class);
     }
     for class in CLASSES {
-        let waiting = core.waiting[class.slot()].len().min(LOOKS_MAX);
+        let waiting = core.waiting[class.slot()].len().min(CHECKS_MAX);
         while core.buffers.free(class) < waiting && reclaim(core, class, u32::MAX) {}
     }
     publish_waits(core);
@@ -49,7 +49,7 @@ pub(super) fn relieve_holders<B: Backend>(core: &mut Core<B>) {
 /// Sets aside the buffers of one class that were lent for too long, as far as there is room.
 fn relieve_inputs<B: Backend>(core: &mut Core<B>, class: Class) {
     let mut copied = 0;
-    for _ in 0..LOOKS_MAX {
+    for _ in 0..CHECKS_MAX {
         let list = &mut core.holders.inputs[class.slot()];
         let Some(&(index, since_ns)) = list.queue.front() else { return };
         let is_due = core.now_ns.saturating_sub(since_ns) >= LENT_NS_MAX;
@@ -110,7 +110,7 @@ pub(super) fn reclaim<B: Backend>(core: &mut Core<B>, class: Class, asking: u32)
 }
 
 fn reclaim_input<B: Backend>(core: &mut Core<B>, class: Class, asking: u32) -> bool {
-    for _ in 0..core.holders.inputs[class.slot()].queue.len().min(LOOKS_MAX) {
+    for _ in 0..core.holders.inputs[class.slot()].queue.len().min(CHECKS_MAX) {
         let Some((index, _)) = core.holders.inputs[class.slot()].pop() else { break };
         let Some((session, input)) = holder(core.sessions.peek(index as usize)) else { continue };
         let is_served = matches!(session.place, SessionPlace::Ready | SessionPlace::Batch);
@@ -129,7 +129,7 @@ fn reclaim_input<B: Backend>(core: &mut Core<B>, class: Class, asking: u32) -> b
 fn reclaim_output<B: Backend>(core: &mut Core<B>, class: Class, asking: u32) -> bool {
     let holds = |out: &OutBuffer| if class == Class::BigOut { out.is_lent() } else { out.reserved() == 0 };
     let grace_ns = if class == Class::BigOut { READER_GRACE_NS } else { 0 };
-    for _ in 0..core.holders.outputs.queue.len().min(LOOKS_MAX) {
+    for _ in 0..core.holders.outputs.queue.len().min(CHECKS_MAX) {
         let Some((index, since_ns)) = core.holders.outputs.pop() else { break };
         let Some(session) = core.sessions.peek_mut(index) else { continue };
         let Some(out) = session.out.as_ref().filter(|_| session.blocked && session.phase != Phase::Dead) else {
@@ -208,7 +208,7 @@ fn note_aside<B: Backend>(core: &mut Core<B>, index: u32) {
 /// Closes the session that was set aside first, at least `grace_ns` ago, among those that wait only for their peers.
 /// Returns false if there is none.
 fn close_first_aside<B: Backend>(core: &mut Core<B>, but: [u32; 2], grace_ns: u64) -> bool {
-    for _ in 0..core.holders.aside.queue.len().min(LOOKS_MAX) {
+    for _ in 0..core.holders.aside.queue.len().min(CHECKS_MAX) {
         let Some((index, since_ns)) = core.holders.aside.pop() else { break };
         let Some(session) = core.sessions.peek(index as usize) else { continue };
         let has_input = session.input.as_ref().is_some_and(|input| !input.is_lent());
@@ -242,7 +242,7 @@ fn close_holder<B: Backend>(core: &mut Core<B>, index: u32) {
     }
     core.ctx.counters().slow_senders_dropped.add(1);
     if session.out.is_none()
-        && !session.state.is_answering()
+        && !session.state.is_replying()
         && let Some(stream) = &session.stream
     {
         // If the socket accepts nothing, the error is lost, and the connection is closed anyway.

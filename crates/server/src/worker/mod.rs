@@ -20,13 +20,13 @@
 //! - Between two waits the worker does at most 500 us of work ([`command::visit::pace`]). A session whose request takes
 //!   many visits waits in a separate list, after all new requests.
 
-mod arrive;
 mod batch;
-mod coming;
 mod core;
+mod flash_waiters;
+mod handover;
 mod hold;
-mod leave;
-mod mail;
+mod in_place;
+mod messages;
 mod output;
 mod poll;
 mod state;
@@ -35,11 +35,11 @@ mod upkeep;
 use self::core::{BATCH_LONG_MAX, VISIT_BYTES};
 pub use self::core::{BATCH_OPS_MAX, BATCH_SESSIONS_MAX};
 use crate::buffers::{Buffers, CLASSES, Class, Sizes};
-use crate::handover::{Arrival, ReleasedConnection};
+use crate::handover::{ReceivedConnection, ReleasedConnection};
 use crate::session::Table;
 use crate::shared::Shared;
 use crate::worker::core::{Core, WaitQueue};
-use crate::worker::state::{Arrivals, Coming, Holders, Pinners};
+use crate::worker::state::{FlashWaiting, Holders, InPlaceReceives, Pinners};
 use command::context::WorkerContext;
 use command::visit::clock::{CachedClock, Clock};
 use io::Backend;
@@ -56,7 +56,7 @@ pub const EVENTS_MAX: usize = 512;
 /// The time for which a parked operation waits until the next iteration.
 const PARKED_WAIT: Duration = Duration::from_millis(1);
 /// The maximum number of successive iterations without a sleep while the store waits for other workers' iterations.
-const HURRIED_MAX: u32 = 64;
+const ITERATIONS_WITHOUT_SLEEP_MAX: u32 = 64;
 /// The longest sleep of a worker with connections. It is the interval at which timeouts are checked.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// The longest sleep of a worker without connections.
@@ -78,7 +78,7 @@ pub struct WorkerParts<B: Backend> {
     /// The worker's number.
     pub number: usize,
     /// The queue of new connections.
-    pub intake: Receiver<Arrival<B::Stream>>,
+    pub intake: Receiver<ReceivedConnection<B::Stream>>,
     /// The worker's clock.
     pub clock: Clock,
     /// The maximum number of connections at once.
@@ -113,7 +113,7 @@ impl<B: Backend> Worker<B> {
             ready: VecDeque::with_capacity(sessions_max),
             long: VecDeque::with_capacity(sessions_max),
             parked: Vec::with_capacity(sessions_max),
-            coming: Coming::default(),
+            coming: FlashWaiting::default(),
             waiting: CLASSES.map(|_| VecDeque::with_capacity(sessions_max)),
             holders: Holders::new(sessions_max),
             batch: Vec::with_capacity(BATCH_SESSIONS_MAX),
@@ -129,7 +129,7 @@ impl<B: Backend> Worker<B> {
             pin_holders: Pinners::new(sessions_max),
             reply_holders: Vec::with_capacity(sizes.out_count),
             intake_left: false,
-            arrivals: Arrivals::new(),
+            arrivals: InPlaceReceives::new(),
             tidied_ns: 0,
             stop_deadline_ns: None,
             mail: VecDeque::new(),
@@ -138,7 +138,7 @@ impl<B: Backend> Worker<B> {
             iterations_without_sleep: 0,
             taken_over: Vec::new(),
             moved: Vec::new(),
-            output_left: leave::OUTPUTS_BYTES_MAX,
+            output_left: handover::OUTPUTS_BYTES_MAX,
             drain_round: 0,
         };
         Self { handle: parts.handle, core }
@@ -176,11 +176,11 @@ impl<B: Backend> Worker<B> {
         let core = &mut self.core;
         let timeout = sleep(core);
         poll::wait(core, timeout);
-        begin_turn(core);
+        begin_iteration(core);
         if !core.taken_over.is_empty() {
-            leave::set_up_taken_over(core, &mut self.handle.guard(core.ctx.now));
+            handover::set_up_taken_over(core, &mut self.handle.guard(core.ctx.now));
         }
-        coming::call_back_landed(core, &mut self.handle);
+        flash_waiters::resume_completed(core, &mut self.handle);
         let mut bytes = 0;
         while bytes < ITERATION_BYTES_MAX && !core.ready.is_empty() && !core.is_over() {
             bytes += Self::batch(&mut self.handle, core, WaitQueue::Ready);
@@ -192,10 +192,10 @@ impl<B: Backend> Worker<B> {
             }
             Self::batch(&mut self.handle, core, WaitQueue::Long);
         }
-        mail::serve_mail(core);
+        messages::send_messages(core);
         upkeep::upkeep(core);
-        if arrive::arrivals_due(core) {
-            arrive::relieve_arrivals(core, &mut self.handle.guard(core.ctx.now));
+        if in_place::receives_due(core) {
+            in_place::end_slow_receives(core, &mut self.handle.guard(core.ctx.now));
         }
         if !core.ended_sessions.is_empty() {
             upkeep::release(core, &mut self.handle.guard(core.ctx.now));
@@ -204,7 +204,7 @@ impl<B: Backend> Worker<B> {
             core.tidied_ns = core.now_ns;
             self.handle.tidy(core.ctx.now);
         }
-        coming::call_back_landed_since(core, &mut self.handle);
+        flash_waiters::resume_completed_since(core, &mut self.handle);
         let shared = &core.ctx.shared;
         if !core.parked.is_empty() || shared.store.needs_background() {
             shared.host.wake_background();
@@ -228,8 +228,8 @@ impl<B: Backend> Worker<B> {
         let bytes = served + core.arrivals.take_bytes() + std::mem::take(&mut core.ctx.work_bytes);
         drop(guard);
         output::settle(core, queue);
-        if mail::has_mail(core) {
-            mail::serve_mail(core);
+        if messages::has_messages(core) {
+            messages::send_messages(core);
         }
         core.io.submit();
         core.ctx.counters().batches.add(1);
@@ -261,7 +261,7 @@ impl<B: Backend> Drop for Worker<B> {
 /// Returns the maximum time of the next wait.
 fn sleep<B: Backend>(core: &Core<B>) -> Duration {
     let recallable = |class: Class| !core.waiting[class.slot()].is_empty() && core.buffers.free(class) > 0;
-    let hurries = core.ctx.retry_at_once && core.iterations_without_sleep < HURRIED_MAX;
+    let hurries = core.ctx.retry_at_once && core.iterations_without_sleep < ITERATIONS_WITHOUT_SLEEP_MAX;
     let ready = !core.ready.is_empty() || !core.long.is_empty();
     let sleep = if ready || core.intake_left || hurries || CLASSES.into_iter().any(recallable) {
         Duration::ZERO
@@ -285,7 +285,7 @@ fn sleep<B: Backend>(core: &Core<B>) -> Duration {
 }
 
 /// Reads the clocks and lists the sessions that have work to do.
-fn begin_turn<B: Backend>(core: &mut Core<B>) {
+fn begin_iteration<B: Backend>(core: &mut Core<B>) {
     poll::read_clocks(core);
     core.ctx.pace.begin_iteration(core.iteration_ticks);
     core.iterations_without_sleep = if core.ctx.retry_at_once { core.iterations_without_sleep + 1 } else { 0 };

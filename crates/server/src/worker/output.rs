@@ -102,7 +102,7 @@ pub(super) fn send<B: Backend>(core: &mut Core<B>, index: u32) {
             }
         }
         if keeps {
-            upkeep::note_keeper(core, index);
+            upkeep::note_reply_holder(core, index);
         }
         return;
     }
@@ -129,7 +129,7 @@ fn sent_all<B: Backend>(core: &mut Core<B>, index: u32) {
         let parts_ns = parts.map(|(from, to)| clock.ns_between(from, to));
         recorder.record_in(op.namespace, op.count, parts_ns);
         if recorder.record(op.command, op.count, parts_ns) {
-            recorder.keep_slow(op.command, core.ctx.slow_lines.of(op.begun), parts_ns);
+            recorder.record_slow(op.command, core.ctx.slow_lines.of(op.begun), parts_ns);
         }
     }
     empty(core, &mut out);
@@ -163,7 +163,7 @@ pub(super) fn move_on<B: Backend>(core: &mut Core<B>, index: u32) {
         }
     } else if session.phase == Phase::Open && silent && session.ended && !session.servable && !session.readable {
         kill(core, index);
-    } else if session.phase == Phase::Open && silent && stopping && session.at_rest() {
+    } else if session.phase == Phase::Open && silent && stopping && session.is_idle() {
         finish(core, index);
     } else if session.pause == Pause::Store {
         session.place = SessionPlace::Parked;

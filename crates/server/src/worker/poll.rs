@@ -1,6 +1,6 @@
 //! Waiting for events: with a sleep, or with busy polling first if it is configured.
 
-use crate::handover::Arrival;
+use crate::handover::ReceivedConnection;
 use crate::worker::core::Core;
 use command::clients::endpoint::Protocol;
 use io::Backend;
@@ -68,8 +68,8 @@ pub(super) fn admit_new<B: Backend>(core: &mut Core<B>) -> bool {
 }
 
 /// Adds a new connection to the table.
-fn admit<B: Backend>(core: &mut Core<B>, arrival: Arrival<B::Stream>) {
-    let Arrival { stream, endpoint, carried } = arrival;
+fn admit<B: Backend>(core: &mut Core<B>, arrival: ReceivedConnection<B::Stream>) {
+    let ReceivedConnection { stream, endpoint, carried } = arrival;
     if !endpoint.is_counted {
         core.ctx.shared.namespaces.count_in(endpoint.namespace);
     }

@@ -2,7 +2,7 @@
 
 use crate::buffers::Input;
 use crate::buffers::LENT_NS_MAX;
-use command::context::ARRIVALS_MAX;
+use command::context::IN_PLACE_RECEIVES_MAX;
 use segment::Awaited;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use std::time::Duration;
 pub(super) const RETRY_NS: u64 = 25_000_000;
 
 /// Sessions with in-place receives. Some may not have one any more.
-pub(super) struct Arrivals {
+pub(super) struct InPlaceReceives {
     pub(super) sessions: Vec<u32>,
     pub(super) checked_ns: u64,
     /// The number of bytes received since the last call of `take_bytes`.
     pub(super) bytes: usize,
 }
 
-impl Arrivals {
+impl InPlaceReceives {
     pub(super) fn new() -> Self {
-        Self { sessions: Vec::with_capacity(ARRIVALS_MAX), checked_ns: 0, bytes: 0 }
+        Self { sessions: Vec::with_capacity(IN_PLACE_RECEIVES_MAX), checked_ns: 0, bytes: 0 }
     }
 
     /// Returns the number of bytes received since the last call.
@@ -31,7 +31,7 @@ impl Arrivals {
 
 /// The sessions of one worker that wait for flash.
 #[derive(Debug, Default)]
-pub(super) struct Coming {
+pub(super) struct FlashWaiting {
     /// The hash of the key being read, and the session.
     pub(super) reads: Vec<(u64, u32)>,
     pub(super) room: VecDeque<u32>,
@@ -40,7 +40,7 @@ pub(super) struct Coming {
     pub(super) called: Vec<u32>,
 }
 
-impl Coming {
+impl FlashWaiting {
     pub(super) fn wait(&mut self, awaited: Awaited, session: u32) {
         match awaited {
             Awaited::Read(hash) => self.reads.push((hash, session)),

@@ -5,10 +5,10 @@ use super::batch::COPIED_BYTES_MAX;
 use super::output::LINGER_NS;
 use crate::buffers::Input;
 use crate::session::{Phase, SessionPlace, Table};
-use crate::worker::coming;
 use crate::worker::core::Core;
+use crate::worker::flash_waiters;
+use crate::worker::handover;
 use crate::worker::hold;
-use crate::worker::leave;
 use crate::worker::output;
 use crate::worker::state::Pinners;
 use command::visit::clock::Ticks;
@@ -22,7 +22,7 @@ const SWEEP_NS: u64 = 1_000_000_000;
 /// The maximum number of ended connections that one iteration releases. It is also the maximum number of those that
 /// remain unfinished after a step.
 pub(super) const RELEASES_PER_ITERATION: usize = 64;
-const UNFINISHED_A_TURN: usize = 2;
+const UNFINISHED_PER_ITERATION: usize = 2;
 /// The time for which a reader may hold pinned values while others wait for memory to pin.
 const PIN_GRACE_NS: u64 = 1_000_000_000;
 /// The time for which a blocked reader's values stay pinned before they are copied, if they fit into a big block.
@@ -35,10 +35,10 @@ pub(super) const PIN_CHECK: Duration = Duration::from_millis(25);
 /// Ends an iteration.
 pub(super) fn upkeep<B: Backend>(core: &mut Core<B>) {
     if core.shared.threads.drain.is_on() {
-        leave::report_arriving(core);
+        handover::report_arriving(core);
     }
     if core.shared.threads.stop.is_shut() {
-        if core.shared.threads.stop.hands_over() { leave::move_out(core) } else { stop(core) }
+        if core.shared.threads.stop.hands_over() { handover::move_out(core) } else { stop(core) }
     }
     if core.holders.is_busy {
         hold::relieve_holders(core);
@@ -158,7 +158,7 @@ fn drop_slowest_pinner<B: Backend>(core: &mut Core<B>) {
 }
 
 /// Adds a session that has just been blocked with a reply that is retained outside the store.
-pub(super) fn note_keeper<B: Backend>(core: &mut Core<B>, index: u32) {
+pub(super) fn note_reply_holder<B: Backend>(core: &mut Core<B>, index: u32) {
     if core.reply_holders.contains(&index) {
         return;
     }
@@ -220,11 +220,11 @@ pub(super) fn kill_all<B: Backend>(core: &mut Core<B>) {
         }
     }
     // The reads that they wait for may take long.
-    coming::call_back_coming(core, usize::MAX, |_| true);
+    flash_waiters::resume_waiting(core, usize::MAX, |_| true);
 }
 
-/// Releases what ended connections held in the store: [`RELEASES_PER_ITERATION`] of them, and few of those that held much. An
-/// unfinished connection is retried in the next iteration, after the others.
+/// Releases what ended connections held in the store: [`RELEASES_PER_ITERATION`] of them, and few of those that held
+/// much. An unfinished connection is retried in the next iteration, after the others.
 pub(super) fn release<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>) {
     let mut unfinished = 0;
     for number in 0..core.ended_sessions.len().min(RELEASES_PER_ITERATION) {
@@ -237,7 +237,7 @@ pub(super) fn release<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>) {
         if !session.state.release(guard, &mut core.ctx) {
             core.ended_sessions.push_back(index);
             unfinished += 1;
-            if unfinished == UNFINISHED_A_TURN {
+            if unfinished == UNFINISHED_PER_ITERATION {
                 break;
             }
             continue;

@@ -4,7 +4,7 @@ use crate::common::{Client, config, pattern, set, start, tcp, value, wait_until}
 use command::clients::endpoint::Protocol;
 use gannet_server::config::kinds::IoChoice;
 use gannet_server::handover::HandoverState;
-use gannet_server::start::{Ended, Running, Server, ServerConfig};
+use gannet_server::start::{EndedThread, Running, Server, ServerConfig};
 use io::listen::ListenAddr;
 use std::net::SocketAddr;
 
@@ -22,8 +22,8 @@ fn both(io: IoChoice) -> ServerConfig {
 fn estate_of(running: Running) -> HandoverState {
     running.shared().request_hand_over();
     match running.join() {
-        Ended::HandedOver(estate) => estate,
-        Ended::Stopped => panic!("nobody asked for a stop"),
+        EndedThread::HandedOver(estate) => estate,
+        EndedThread::Stopped => panic!("nobody asked for a stop"),
     }
 }
 
@@ -409,7 +409,7 @@ fn a_stop_that_was_asked_for_first_is_a_stop() {
     let running = start(both(IoChoice::Epoll));
     running.shared().request_stop();
     running.shared().request_hand_over();
-    assert!(matches!(running.join(), Ended::Stopped));
+    assert!(matches!(running.join(), EndedThread::Stopped));
 }
 
 #[test]

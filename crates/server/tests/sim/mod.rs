@@ -3,7 +3,7 @@
 use base::clock::UnixMillis;
 use command::clients::endpoint::Endpoint;
 use command::visit::clock::Clock;
-use gannet_server::handover::Arrival;
+use gannet_server::handover::ReceivedConnection;
 use gannet_server::shared::Shared;
 use gannet_server::start::{ServerConfig, assemble};
 use gannet_server::worker::{EVENTS_MAX, Worker, WorkerParts};
@@ -21,7 +21,7 @@ pub struct World {
     pub background: Background,
     pub shared: Arc<Shared>,
     dialler: SimDialler,
-    intake: SyncSender<Arrival<SimStream>>,
+    intake: SyncSender<ReceivedConnection<SimStream>>,
     pub clock_ns: Arc<AtomicU64>,
 }
 

@@ -79,7 +79,7 @@ struct World {
     background: Background,
     shared: Arc<Shared>,
     dialler: SimDialler,
-    intake: SyncSender<gannet_server::handover::Arrival<io::sim::SimStream>>,
+    intake: SyncSender<gannet_server::handover::ReceivedConnection<io::sim::SimStream>>,
     clock_ns: Arc<AtomicU64>,
     clients: Vec<Client>,
     reached: Reached,

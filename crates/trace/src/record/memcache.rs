@@ -21,7 +21,7 @@ const CRLF: &[u8; 2] = b"\r\n";
 pub struct Memcache {
     requests: OneWay,
     answers: OneWay,
-    waiting: VecDeque<Ask>,
+    waiting: VecDeque<PendingRequest>,
 }
 
 /// The state of one direction.
@@ -38,7 +38,7 @@ struct OneWay {
 
 /// A request that waits for its reply.
 #[derive(Debug)]
-struct Ask {
+struct PendingRequest {
     /// Number of its first entry.
     number: u64,
     /// Number of its entries; 0 if it has none.
@@ -55,7 +55,7 @@ struct Ask {
     opaque: u64,
 }
 
-impl Ask {
+impl PendingRequest {
     const fn new(number: u64, keys: u32, expect: Expect) -> Self {
         Self { number, keys, answered: 0, expect, quiet: None, is_noop: false, key: 0, opaque: 0 }
     }
@@ -160,7 +160,7 @@ struct Noting<'n> {
     pen: &'n Pen,
     ledger: &'n mut Ledger,
     seen: &'n mut Seen,
-    waiting: &'n mut VecDeque<Ask>,
+    waiting: &'n mut VecDeque<PendingRequest>,
     /// True if replies are followed.
     follows: bool,
     /// Set to true if the server sends unrequested data from here on.
@@ -197,7 +197,7 @@ impl Noting<'_> {
     fn other(&mut self, expect: Option<Expect>) {
         self.seen.other_requests += 1;
         if let (Some(expect), true) = (expect, self.follows) {
-            self.waiting.push_back(Ask::new(0, 0, expect));
+            self.waiting.push_back(PendingRequest::new(0, 0, expect));
         }
     }
 
@@ -211,7 +211,7 @@ impl Noting<'_> {
         let expect = expect.filter(|_| self.follows);
         let number = self.ledger.add(entry, expect.is_some());
         if let Some(expect) = expect {
-            self.waiting.push_back(Ask::new(number, 1, expect));
+            self.waiting.push_back(PendingRequest::new(number, 1, expect));
         }
     }
 
@@ -225,7 +225,7 @@ impl Noting<'_> {
                     (None, true) => Verb::Gets,
                     (None, false) => Verb::Get,
                 };
-                let mut ask = Ask::new(0, 0, Expect::Values);
+                let mut ask = PendingRequest::new(0, 0, Expect::Values);
                 for key in get.keys {
                     let entry = TraceEntry { ttl_s, joined: ask.keys > 0, ..self.entry(verb, key) };
                     let number = self.ledger.add(entry, self.follows);
@@ -265,7 +265,8 @@ impl Noting<'_> {
             Request::MetaNoop => {
                 self.seen.other_requests += 1;
                 if self.follows {
-                    self.waiting.push_back(Ask { is_noop: true, ..Ask::new(0, 0, Expect::UntilNoop) });
+                    self.waiting
+                        .push_back(PendingRequest { is_noop: true, ..PendingRequest::new(0, 0, Expect::UntilNoop) });
                 }
             }
             Request::FlushAll { noreply, .. }
@@ -295,11 +296,11 @@ impl Noting<'_> {
             return;
         }
         let opaque = meta.in_order().find(|word| word[0] == b'O');
-        self.waiting.push_back(Ask {
+        self.waiting.push_back(PendingRequest {
             quiet: meta.has(b'q').then_some(silent),
             key: xxh3_64(meta.key.token()),
             opaque: opaque.map_or(0, |word| xxh3_64(&word[1..])),
-            ..Ask::new(number, 1, Expect::Meta)
+            ..PendingRequest::new(number, 1, Expect::Meta)
         });
     }
 }
@@ -338,14 +339,14 @@ fn read(meta: &Meta<'_>) -> Verb {
 // --- replies ---
 
 /// Settles the keys of `ask` from `from` to before `to` that are still open.
-fn settle(ask: &Ask, from: u32, to: u32, outcome: RequestOutcome, ledger: &mut Ledger) {
+fn settle(ask: &PendingRequest, from: u32, to: u32, outcome: RequestOutcome, ledger: &mut Ledger) {
     for at in from..to {
         ledger.settle(ask.number + u64::from(at), outcome, None);
     }
 }
 
 /// Returns whether `reply` belongs to the quiet request `ask`; `None` if that cannot be determined.
-fn belongs(ask: &Ask, reply: &Reply<'_>) -> Option<bool> {
+fn belongs(ask: &PendingRequest, reply: &Reply<'_>) -> Option<bool> {
     let flags = match reply {
         Reply::Meta { flags, .. } | Reply::MetaValue { flags, .. } => flags,
         Reply::Error(_) => return None,
@@ -371,7 +372,7 @@ fn outcome(reply: &Reply<'_>) -> RequestOutcome {
 }
 
 /// Finds the request of `reply`. Returns false if there is none, because replies cannot be followed any further then.
-fn matched(waiting: &mut VecDeque<Ask>, reply: &Reply<'_>, pen: &Pen, ledger: &mut Ledger) -> bool {
+fn matched(waiting: &mut VecDeque<PendingRequest>, reply: &Reply<'_>, pen: &Pen, ledger: &mut Ledger) -> bool {
     while let Some(ask) = waiting.front_mut() {
         let Some(silent) = ask.quiet else { break };
         let belongs = belongs(ask, reply);
@@ -410,7 +411,7 @@ fn matched(waiting: &mut VecDeque<Ask>, reply: &Reply<'_>, pen: &Pen, ledger: &m
 }
 
 /// Records a value for one of the requested keys, in their order.
-fn found(ask: &mut Ask, header: &client::ValueHeader<'_>, pen: &Pen, ledger: &mut Ledger) {
+fn found(ask: &mut PendingRequest, header: &client::ValueHeader<'_>, pen: &Pen, ledger: &mut Ledger) {
     let key = pen.secret.hash(header.key);
     let mut numbers = (ask.answered..ask.keys).map(|at| (at, ask.number + u64::from(at)));
     let at = numbers.find(|(_, number)| ledger.entry(*number).is_some_and(|entry| entry.key == key));

@@ -156,7 +156,7 @@ impl Word {
 
 /// A request that waits for its reply.
 #[derive(Clone, Copy, Debug)]
-struct Ask {
+struct PendingRequest {
     number: u64,
     keys: u32,
     verb: Verb,
@@ -166,7 +166,7 @@ struct Ask {
 struct Answers {
     is_lost: bool,
     kept: Vec<u8>,
-    waiting: VecDeque<Ask>,
+    waiting: VecDeque<PendingRequest>,
     decoder: Decoder,
     /// Number of heads in this reply so far.
     heads: u32,
@@ -283,11 +283,11 @@ impl PartialCommand {
     }
 
     /// Ends the command. Returns the expected reply, and whether the command has an entry.
-    fn finish(&mut self, ledger: &mut Ledger, open: bool) -> Ask {
+    fn finish(&mut self, ledger: &mut Ledger, open: bool) -> PendingRequest {
         if self.shape.is_some_and(|shape| shape.keys == Keys::One) && self.at > 1 {
             self.put(ledger, open);
         }
-        let ask = Ask { number: self.number, keys: self.keys, verb: self.entry.verb };
+        let ask = PendingRequest { number: self.number, keys: self.keys, verb: self.entry.verb };
         *self = Self::default();
         ask
     }
@@ -466,7 +466,7 @@ impl Answers {
         Some(step.consumed)
     }
 
-    fn head(&mut self, head: Head<'_>, ask: Ask, ledger: &mut Ledger) {
+    fn head(&mut self, head: Head<'_>, ask: PendingRequest, ledger: &mut Ledger) {
         let (is_first, many) = (self.heads == 0, ask.keys > 1 && ask.verb == Verb::Get);
         match head {
             Head::Error(_) | Head::BulkError(_) => self.outcome = RequestOutcome::Error,
@@ -495,13 +495,13 @@ impl Answers {
         }
     }
 
-    fn of_many(&self, ask: Ask, outcome: RequestOutcome, value_bytes: Option<u32>, ledger: &mut Ledger) {
+    fn of_many(&self, ask: PendingRequest, outcome: RequestOutcome, value_bytes: Option<u32>, ledger: &mut Ledger) {
         if self.heads <= ask.keys {
             ledger.settle(ask.number + u64::from(self.heads - 1), outcome, value_bytes);
         }
     }
 
-    fn whole(&self, ask: Ask, ledger: &mut Ledger) {
+    fn whole(&self, ask: PendingRequest, ledger: &mut Ledger) {
         let bytes = u32::try_from(self.value_bytes).unwrap_or(u32::MAX);
         let read = (ask.verb.reads() && ask.keys == 1 && self.outcome == RequestOutcome::Hit).then_some(bytes);
         for at in 0..ask.keys {
@@ -511,7 +511,7 @@ impl Answers {
 }
 
 /// Returns the outcome of a request whose reply is a number.
-fn counted(ask: Ask, count: i64) -> RequestOutcome {
+fn counted(ask: PendingRequest, count: i64) -> RequestOutcome {
     match (ask.verb, count) {
         (Verb::Delete | Verb::Touch | Verb::HashDelete | Verb::Add, 0) => RequestOutcome::Miss,
         // The reply does not show which of several keys existed.

@@ -12,7 +12,7 @@ use crate::format::{Summary, TraceEntry, TraceError, TraceReader, Verb};
 use load::schedule::{Next, OpenInstants, Stream};
 
 /// Highest number of waiting chunks of a lane.
-pub const LANE_CHUNKS_MAX: usize = 64;
+pub const CONNECTION_CHUNKS_MAX: usize = 64;
 /// Number of entries that are read before they are distributed.
 const ROUND_ENTRIES: usize = 4096;
 
@@ -22,7 +22,7 @@ pub(super) type Chunk = Arc<[TraceEntry]>;
 /// A trace that is being read for one run; each lane is taken once.
 #[derive(Debug)]
 pub struct Feed {
-    lanes: Vec<Mutex<Lane>>,
+    lanes: Vec<Mutex<ConnectionFeed>>,
     deal: Deal,
     fault: FirstError,
     end: Arc<Mutex<Option<FeedEnd>>>,
@@ -51,7 +51,7 @@ pub struct FeedEnd {
 
 /// The receivers of one thread. Both return the same chunks, one for the instants and one for the requests.
 #[derive(Debug)]
-struct Lane {
+struct ConnectionFeed {
     entries: Option<Receiver<Chunk>>,
     instants: Option<Receiver<Chunk>>,
 }
@@ -71,11 +71,11 @@ impl Feed {
     pub fn start(reader: TraceReader, threads: usize, deal: Deal) -> std::io::Result<Self> {
         let (mut lanes, mut mouths) = (Vec::with_capacity(threads), Vec::with_capacity(threads));
         for _ in 0..threads {
-            let (entries, entries_in) = sync_channel(LANE_CHUNKS_MAX);
-            let (instants, instants_in) = sync_channel(LANE_CHUNKS_MAX);
+            let (entries, entries_in) = sync_channel(CONNECTION_CHUNKS_MAX);
+            let (instants, instants_in) = sync_channel(CONNECTION_CHUNKS_MAX);
             mouths.push(Mouth { entries, instants, waiting: Vec::new() });
             let instants = (deal == Deal::ByKey).then_some(instants_in);
-            lanes.push(Mutex::new(Lane { entries: Some(entries_in), instants }));
+            lanes.push(Mutex::new(ConnectionFeed { entries: Some(entries_in), instants }));
         }
         let feed = Self { lanes, deal, fault: FirstError::default(), end: Arc::default() };
         let (fault, end) = (feed.fault.clone(), feed.end.clone());

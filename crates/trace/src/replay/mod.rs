@@ -8,8 +8,9 @@
 //! At the trace's own pace, a request goes to the lane of its (first) key, so that requests for one key are sent in the
 //! trace's order.
 //!
-//! Invariants: the n-th instant of a lane belongs to its n-th request. A lane holds at most [`LANE_CHUNKS_MAX`] chunks,
-//! so the file is read only as fast as it is replayed. Instants are the trace's own, even if the file is read late.
+//! Invariants: the n-th instant of a lane belongs to its n-th request. A lane holds at most [`CONNECTION_CHUNKS_MAX`]
+//! chunks, so the file is read only as fast as it is replayed. Instants are the trace's own, even if the file is read
+//! late.
 
 mod answer;
 mod feed;
@@ -19,7 +20,7 @@ mod stored;
 #[cfg(test)]
 mod tests;
 
-pub use feed::{Deal, Feed, FeedEnd, LANE_CHUNKS_MAX};
+pub use feed::{CONNECTION_CHUNKS_MAX, Deal, Feed, FeedEnd};
 pub use playback::{Playback, Prefill};
 pub use stored::Altered;
 

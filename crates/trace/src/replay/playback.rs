@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 
 use super::answer::{self, ReplayAnswer};
 use super::feed::Chunk;
-use super::request::{self, Draft};
+use super::request::{self, RequestDraft};
 use super::{Feed, Script};
 use crate::format::{TraceEntry, Verb, put_key};
 use load::traffic::{Pending, ReplyProgress, Traffic};
@@ -171,7 +171,7 @@ impl Playback {
         put_key(entry.key, entry.key_bytes, &mut self.key);
         let (version, token) = (self.version, self.tokens.token(entry.key));
         let mut draft =
-            Draft { script: &self.script, entry: &entry, key: &self.key, version, token, word: &mut self.word };
+            RequestDraft { script: &self.script, entry: &entry, key: &self.key, version, token, word: &mut self.word };
         let bytes = draft.put(out);
         self.version += u64::from(bytes > 0);
         bytes

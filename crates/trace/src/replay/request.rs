@@ -37,7 +37,7 @@ pub fn mark(key: u64) -> u64 {
 }
 
 /// A request that is being written.
-pub struct Draft<'d> {
+pub struct RequestDraft<'d> {
     /// Settings of the replay.
     pub script: &'d Script,
     /// The entry to send.
@@ -65,7 +65,7 @@ pub fn expect(protocol: Protocol, verb: Verb, is_alone: bool) -> Expect {
     }
 }
 
-impl Draft<'_> {
+impl RequestDraft<'_> {
     /// Writes the request. Returns the number of bytes of value in it.
     pub fn put(&mut self, out: &mut Vec<u8>) -> u64 {
         match self.script.protocol {

@@ -290,7 +290,7 @@ fn a_file_is_read_no_faster_than_it_is_replayed() {
     let feed = Feed::start(TraceReader::open(&Selection::new(&file.0)).unwrap(), 1, Deal::InTurn).unwrap();
     let lane = feed.entries(0).unwrap();
     let first = lane.recv().unwrap();
-    assert_eq!(feed.end(), None, "the lane holds {LANE_CHUNKS_MAX} chunks, and the trace has more");
+    assert_eq!(feed.end(), None, "the lane holds {CONNECTION_CHUNKS_MAX} chunks, and the trace has more");
     assert_eq!(first.len() + lane.iter().map(|chunk| chunk.len()).sum::<usize>(), 600_000);
 }
 

@@ -8,8 +8,8 @@
 //! Invariants:
 //! - A request whose keys are not sampled costs one subtraction. Sampling a key allocates nothing and never waits:
 //!   while a reader holds the sketch, samples are dropped and counted.
-//! - The memory is bounded. There is a sketch for each worker, and [`MINUTES_MAX`] minutes of five lists of [`KEPT`]
-//!   names of [`NAME_BYTES_MAX`] bytes: 7 MiB at most in a day.
+//! - The memory is bounded. There is a sketch for each worker, and [`MINUTES_MAX`] minutes of five lists of
+//!   [`NAMES_PER_LIST`] names of [`NAME_BYTES_MAX`] bytes: 7 MiB at most in a day.
 //! - A count is an estimate: samples times [`SAMPLED_ONE_IN`]. The relative error of a name with `n` requests is about
 //!   `sqrt(128 / n)` (11 % for 10,000). A count is too large if other names share its counters (`sketch`).
 
@@ -182,7 +182,7 @@ pub struct Minutes {
 pub struct HotKeyReport {
     /// Start of the first minute.
     pub from: UnixMillis,
-    /// One list for each [`List`], in its order, the largest first. Counts are estimates of all requests.
+    /// One list for each [`HotKeyList`], in its order, the largest first. Counts are estimates of all requests.
     pub lists: [Vec<Leader>; HotKeyList::ALL.len()],
 }
 

@@ -18,19 +18,19 @@ pub struct Evictions {
     clock: Clock,
     lines: Arc<Mutex<Lines>>,
     /// Keys that were evicted or expired, for their subscribers.
-    ended: Arc<Mutex<Ended>>,
+    ended: Arc<Mutex<RemovedItem>>,
     /// True if the last slice was watched, so that there may be memory to free.
     was_watched: bool,
 }
 
 /// Keys that were evicted or expired, in order.
 #[derive(Debug, Default)]
-struct Ended {
+struct RemovedItem {
     bytes: Vec<u8>,
     keys: Vec<(KeyEvent, Namespace, usize)>,
 }
 
-impl Ended {
+impl RemovedItem {
     fn add(&mut self, event: KeyEvent, namespace: Namespace, key: &[u8]) {
         let held = self.bytes.len() + self.keys.len() * size_of::<(KeyEvent, Namespace, usize)>();
         if held + key.len() < ENDED_BYTES_MAX {
@@ -54,15 +54,15 @@ impl Evictions {
 
     /// Ends a slice: publishes what was evicted in it.
     pub fn publish(&mut self, shared: &Shared) {
-        let mut note = |worker, connection| shared.note_mail(worker, connection);
+        let mut note = |worker, connection| shared.mark_messages(worker, connection);
         if self.hub.watched().has_key_events() || self.was_watched {
             let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-            let Ended { bytes, keys } = std::mem::take(&mut *ended);
+            let RemovedItem { bytes, keys } = std::mem::take(&mut *ended);
             let mut from = 0;
             for (event, namespace, to) in keys {
                 let (events, key) = (shared.key_events(), &bytes[from..to]);
-                notify::tell(&shared.channels, events, namespace, event, key, |name, text| {
-                    shared.channels.publish(crate::push::mail::ChannelKind::Channel, name, text, &mut note);
+                notify::publish(&shared.channels, events, namespace, event, key, |name, text| {
+                    shared.channels.publish(crate::push::outbox::ChannelKind::Channel, name, text, &mut note);
                 });
                 from = to;
             }
@@ -116,6 +116,6 @@ impl EvictionObserver for Evictions {
         let idle = now.ms_since(evicted.item.last_access) / 1000;
         let head = LineHead { now, gid: self.hub.number() };
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.tell(WatchKind::Evictions, |line| head.eviction(line, evicted.item, ttl, idle));
+        lines.write_line(WatchKind::Evictions, |line| head.eviction(line, evicted.item, ttl, idle));
     }
 }

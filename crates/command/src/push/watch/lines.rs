@@ -45,7 +45,7 @@ pub struct Lines {
 
 impl Lines {
     /// Appends the line that `write` writes, or counts it as dropped if there is no room.
-    pub(crate) fn tell(&mut self, kind: WatchKind, write: impl FnOnce(&mut Line)) {
+    pub(crate) fn write_line(&mut self, kind: WatchKind, write: impl FnOnce(&mut Line)) {
         if self.bytes.capacity() == 0 {
             self.bytes.reserve_exact(LINES_BYTES);
         }
@@ -223,7 +223,7 @@ mod tests {
         let item = evicted(&key, segment::Value::Bytes(b"v"));
         let mut lines = Lines::default();
         let head = LineHead { now: UnixMillis(1), gid: 1 };
-        lines.tell(WatchKind::Evictions, |line| head.eviction(line, &item, -1, 0));
+        lines.write_line(WatchKind::Evictions, |line| head.eviction(line, &item, -1, 0));
         let (_, line) = lines.each().next().expect("a line");
         let text = String::from_utf8_lossy(line);
         assert_eq!(text.matches("%FF").count(), KEY_BYTES_MAX, "{text}");
@@ -243,10 +243,10 @@ mod tests {
             size: u64::MAX,
         };
         let mut lines = Lines::default();
-        lines.tell(WatchKind::Fetchers, |line| head.item_get(line, &key, false, u8::MAX, u64::MAX, u64::MAX));
-        lines.tell(WatchKind::Mutations, |line| head.item_store(line, &key, &event));
-        lines.tell(WatchKind::Evictions, |line| head.eviction(line, &item, i64::MIN, u64::MAX));
-        lines.tell(WatchKind::Deletions, |line| head.deleted(line, &key, "delete", u8::MAX, u64::MAX));
+        lines.write_line(WatchKind::Fetchers, |line| head.item_get(line, &key, false, u8::MAX, u64::MAX, u64::MAX));
+        lines.write_line(WatchKind::Mutations, |line| head.item_store(line, &key, &event));
+        lines.write_line(WatchKind::Evictions, |line| head.eviction(line, &item, i64::MIN, u64::MAX));
+        lines.write_line(WatchKind::Deletions, |line| head.deleted(line, &key, "delete", u8::MAX, u64::MAX));
         let kinds: Vec<WatchKind> = lines.each().map(|(kind, _)| kind).collect();
         assert_eq!(kinds, WatchKind::ALL);
         assert!(lines.each().all(|(_, line)| line.len() <= LINE_BYTES_MAX && line.ends_with(b"\n")));

@@ -221,7 +221,7 @@ impl Hub {
     }
 
     /// Returns true if a client monitors.
-    pub fn tells_commands(&self) -> bool {
+    pub fn has_monitors(&self) -> bool {
         self.watched().has_monitors()
     }
 
@@ -331,8 +331,8 @@ mod tests {
     use super::lines::LINES_BYTES;
     use super::*;
 
-    fn tell(lines: &mut Lines, kind: WatchKind, text: &'static [u8]) {
-        lines.tell(kind, |line| protocol::sink::Sink::put(line, text));
+    fn report(lines: &mut Lines, kind: WatchKind, text: &'static [u8]) {
+        lines.write_line(kind, |line| protocol::sink::Sink::put(line, text));
     }
 
     fn taken(watching: &Watching) -> Vec<u8> {
@@ -351,9 +351,9 @@ mod tests {
         let mut lines = Lines::default();
         let mut woken = Vec::new();
         for _ in 0..2 {
-            tell(&mut lines, WatchKind::Fetchers, b"get\n");
-            tell(&mut lines, WatchKind::Mutations, b"set\n");
-            tell(&mut lines, WatchKind::Evictions, b"out\n");
+            report(&mut lines, WatchKind::Fetchers, b"get\n");
+            report(&mut lines, WatchKind::Mutations, b"set\n");
+            report(&mut lines, WatchKind::Evictions, b"out\n");
             hub.publish(&mut lines, |worker, connection| woken.push((worker, connection)));
             assert!(lines.is_empty());
         }
@@ -388,7 +388,7 @@ mod tests {
         let mut lines = Lines::default();
         let long = Box::leak(vec![b'x'; LINE_BYTES_MAX].into_boxed_slice());
         let total = LINES_BYTES as u64 / LINE_BYTES_MAX as u64 + 10;
-        (0..total).for_each(|_| tell(&mut lines, WatchKind::Fetchers, long));
+        (0..total).for_each(|_| report(&mut lines, WatchKind::Fetchers, long));
         hub.publish(&mut lines, |_, _| {});
         let dropped = hub.dropped.load(Relaxed);
         assert!(dropped >= 10 && dropped + hub.written.load(Relaxed) == total, "{dropped}");

@@ -42,12 +42,12 @@ impl WatchQueue {
             self.skipped += 1;
             return false;
         }
-        self.tell_skipped();
+        self.report_skipped();
         self.bytes.extend(line);
         true
     }
 
-    fn tell_skipped(&mut self) {
+    fn report_skipped(&mut self) {
         if self.skipped > 0 {
             let mut line = Fixed::<SKIPPED_BYTES_MAX>::new();
             line.put(b"skipped=");
@@ -61,7 +61,7 @@ impl WatchQueue {
     /// Moves the first bytes to the front of `into`. Returns their number.
     pub(super) fn take(&mut self, into: &mut [u8]) -> usize {
         if self.bytes.len() + SKIPPED_BYTES_MAX <= into.len() {
-            self.tell_skipped();
+            self.report_skipped();
         }
         let len = self.bytes.len().min(into.len());
         let (front, back) = self.bytes.as_slices();

@@ -18,7 +18,7 @@ pub(in crate::resp) enum ClientUser {
 
 impl ClientUser {
     /// Returns the user in the form in which it moves to another process.
-    pub(in crate::resp) fn carried(&self) -> HandoverUser {
+    pub(in crate::resp) fn to_handover(&self) -> HandoverUser {
         match self {
             Self::Default => HandoverUser::Anonymous,
             Self::OfFile => HandoverUser::OfFile,

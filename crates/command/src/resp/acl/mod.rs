@@ -429,10 +429,10 @@ fn reply_log(call: &mut Call<'_, '_>, what: Option<&[u8]>) -> Run {
 fn dry_run<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (name, command) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     let Some(user) = call.ctx.shared.users.find(name) else {
-        return say_about(call, b"ERR User '", name, b"' not found");
+        return error_about(call, b"ERR User '", name, b"' not found");
     };
     let Some(entry) = find(command) else {
-        return say_about(call, b"ERR Command '", command, b"' not found");
+        return error_about(call, b"ERR Command '", command, b"' not found");
     };
     if !entry.accepts_words(args.len() + 1) {
         return Err(ErrorReply::Arity(entry.name).into());
@@ -460,7 +460,7 @@ fn dry_run<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     Ok(())
 }
 
-fn say_about(call: &mut Call<'_, '_>, before: &[u8], name: &[u8], behind: &[u8]) -> Run {
+fn error_about(call: &mut Call<'_, '_>, before: &[u8], name: &[u8], behind: &[u8]) -> Run {
     let mut line = Line::new();
     line.put(before);
     shown(&mut line, name, 128);

@@ -409,7 +409,7 @@ impl Users {
     ///
     /// # Errors
     /// If the lines are malformed.
-    pub fn take_up(&self, lines: &[u8]) -> Result<(), FileError> {
+    pub fn restore(&self, lines: &[u8]) -> Result<(), FileError> {
         self.replace(lines, true)
     }
 

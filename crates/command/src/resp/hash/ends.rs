@@ -90,7 +90,7 @@ fn change_each_and_reply<'c>(
 }
 
 fn expire_fields<'c>(call: &mut Call<'c, '_>, all: Args<'c>, unit: Unit, name: &'static str) -> Run {
-    let mut args = all.behind_first();
+    let mut args = all.after_first();
     let time = args.next().unwrap_or_default();
     let moment = call.moment();
     let deadline = Deadline::read(time, unit, moment, name)?;
@@ -234,7 +234,7 @@ pub(in super::super) fn hpexpiretime<'c>(call: &mut Call<'c, '_>, args: Args<'c>
 }
 
 pub(in super::super) fn hpersist<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Run {
-    let mut args = all.behind_first();
+    let mut args = all.after_first();
     let names = fields(args.next(), args, 1)?;
     change_each_and_reply(call, ("hpersist", KeyEvent::HPERSIST), all, names, |edit, name| {
         Ok(match edit.bin(name)?.map(|bin| bin.end_ms) {
@@ -249,13 +249,13 @@ pub(in super::super) fn hpersist<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> 
 }
 
 pub(in super::super) fn hgetdel<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Run {
-    let mut args = all.behind_first();
+    let mut args = all.after_first();
     let names = fields(args.next(), args, 1)?;
     reply_values_and_change(call, ("hgetdel", KeyEvent::HDEL), all, names, |edit, name| Ok(edit.remove(name)?))
 }
 
 pub(in super::super) fn hgetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Run {
-    let mut args = all.behind_first();
+    let mut args = all.after_first();
     let mut word = args.next();
     let mut end = None;
     if let Some(option) = word.map(lower) {

@@ -76,7 +76,7 @@ fn reply_all<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, te
     }
     let mut is_replied = true;
     typed::at_any_length(call, name, args, |call, args| {
-        is_replied = tell_all_here(call, args, telling)?;
+        is_replied = reply_all_at_once(call, args, telling)?;
         Ok(())
     })?;
     match (is_replied, call.collects_replies) {
@@ -89,11 +89,11 @@ fn reply_all<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, te
 /// Replies with all fields of a record, leaf by leaf.
 fn reply_leaves(call: &mut Call<'_, '_>, key: &[u8], telling: ReplyParts) -> Run {
     let mut walk = call.session.walk.take().unwrap_or_default();
-    let ran = tell_leaves_on(call, key, telling, &mut walk);
+    let ran = reply_leaves_over_visits(call, key, telling, &mut walk);
     slices::end_visit(call, walk, ran)
 }
 
-fn tell_leaves_on(call: &mut Call<'_, '_>, key: &[u8], telling: ReplyParts, walk: &mut Walk) -> Run {
+fn reply_leaves_over_visits(call: &mut Call<'_, '_>, key: &[u8], telling: ReplyParts, walk: &mut Walk) -> Run {
     let head = *walk.head.get_or_insert_with(|| call.out.reserve_head());
     while walk.cursor < HASHES {
         let from = walk.cursor as u32;
@@ -126,7 +126,7 @@ fn tell_leaves_on(call: &mut Call<'_, '_>, key: &[u8], telling: ReplyParts, walk
 
 /// Replies with all fields of a record in this visit. Returns false and writes nothing if the record is stored in
 /// leaves.
-fn tell_all_here<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, telling: ReplyParts) -> Result<bool, Interrupt> {
+fn reply_all_at_once<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, telling: ReplyParts) -> Result<bool, Interrupt> {
     let (key, now_ms) = (call.key(args.next().unwrap_or_default()), call.ctx.now.0);
     let (version, bytes_max) = (call.session.version, typed::answer_bytes_max(call));
     let item = call.guard.items().get(&key);
@@ -185,7 +185,7 @@ fn reply_some<'c>(call: &mut Call<'c, '_>, bytes: &[u8], names: Args<'c>) -> Run
     let record = record(item.as_ref(), call.ctx.view(), &parts)?;
     let (record, mut at) = (record.as_ref(), 0);
     let values = names.map(move |name| match record {
-        Some(record) => Ok(record.find_behind(&mut at, &Name::new(name), now_ms)?.map(|bin| bin.value)),
+        Some(record) => Ok(record.find_after(&mut at, &Name::new(name), now_ms)?.map(|bin| bin.value)),
         None => Ok(None),
     });
     put_texts(call.out, call.session.version, bytes_max, values)?;
@@ -213,11 +213,11 @@ pub(super) fn reply_each<'c>(
         return slices::run_reading(call, name, args, key);
     }
     let mut walk = call.session.walk.take().unwrap_or_default();
-    let ran = tell_each_on(call, key, names, &mut walk, &each);
+    let ran = reply_each_over_visits(call, key, names, &mut walk, &each);
     slices::end_visit(call, walk, ran)
 }
 
-fn tell_each_on<'c>(
+fn reply_each_over_visits<'c>(
     call: &mut Call<'c, '_>,
     key: &[u8],
     names: Args<'c>,
@@ -232,7 +232,7 @@ fn tell_each_on<'c>(
         walk.head = Some(head);
     }
     // The position is in `walk`, because `end_visit` may set `session.done` to 1.
-    let mut left = names.behind(walk.left as u32, walk.wanted as usize);
+    let mut left = names.after(walk.left as u32, walk.wanted as usize);
     while left.len() > 0 {
         let (slice, behind) = left.split(FIELDS_A_SLICE);
         let (done, bytes) = slices::read_consistently(call, key, &mut walk.reading, |out, record, now_ms| {
@@ -252,7 +252,7 @@ fn tell_each_on<'c>(
         walk.left += done;
         walk.wanted += bytes as u64;
         call.ops += done as usize;
-        left = if done == slice.len() as u64 { behind } else { left.behind(done as u32, bytes) };
+        left = if done == slice.len() as u64 { behind } else { left.after(done as u32, bytes) };
         if left.len() > 0 && call.is_slice_used() {
             return Err(SessionWait::Yield.into());
         }
@@ -264,7 +264,7 @@ fn tell_each_on<'c>(
 pub(super) fn hmget<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     if args.len() > FIELDS_A_SLICE as usize {
         let version = call.session.version;
-        return reply_each(call, "hmget", args, args.behind_first(), |out, bin, _| {
+        return reply_each(call, "hmget", args, args.after_first(), |out, bin, _| {
             let bytes = bin.as_ref().map_or(0, |bin| typed::reply_bytes(&bin.value));
             slices::collect_room(out, bytes)?;
             match bin {

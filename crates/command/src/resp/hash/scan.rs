@@ -130,7 +130,7 @@ fn number_of_fields(call: &mut Call<'_, '_>, key: &[u8]) -> Result<usize, Interr
     Ok(record.map(|record| record.count_at_most(view.now_ms)).transpose()?.unwrap_or(0))
 }
 
-/// Scans in one visit. Returns [`State::Yield`] if one visit is not enough.
+/// Scans in one visit. Returns [`SessionWait::Yield`] if one visit is not enough.
 fn scan_at_once(call: &mut Call<'_, '_>, key: &[u8], scan: &Scan<'_>, walk: &mut Walk) -> Run {
     let bytes_max = call.ctx.request_bytes_max / 2;
     let mut found = Vec::new();
@@ -276,7 +276,7 @@ impl Drawing {
 
 pub(in super::super) fn hrandfield<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     let key = args.into_iter().next().unwrap_or_default();
-    let drawing = Drawing::read(args.behind_first(), call.session.version)?;
+    let drawing = Drawing::read(args.after_first(), call.session.version)?;
     if call.session.walk.is_none()
         && !call.guard.items().peek(&call.key(key)).is_some_and(|item| super::is_large(&item))
     {

@@ -36,7 +36,7 @@ pub(super) fn continue_keys(call: &mut Call<'_, '_>, entry: &'static CommandSpec
                 }
                 call.at += consumed;
                 let stage = LongStage::Skipped { bytes: u64::from(len) + 2, then: Some(each) };
-                long::keep(call, entry, left - 1, stage);
+                long::retain(call, entry, left - 1, stage);
                 return Ok(());
             }
             Argument::Long { len, consumed } => {
@@ -69,7 +69,7 @@ pub(super) fn continue_keys(call: &mut Call<'_, '_>, entry: &'static CommandSpec
         call.out.truncate(mark);
     }
     if let Err(state) = end {
-        long::keep(call, entry, left, LongStage::Each(each));
+        long::retain(call, entry, left, LongStage::Each(each));
         return Err(state);
     }
     let (mark, answers) = (call.out.mark(), call.session.answers);

@@ -163,7 +163,7 @@ pub(super) fn long_answered(call: &mut Call<'_, '_>, entry: &CommandSpec, mark: 
     call.remove_unwanted_reply(mark, answers);
     if call.ctx.push.watch.watched.has_monitors() {
         // The arguments were already consumed.
-        pubsub::tell_monitors(call, entry.name.as_bytes(), std::iter::empty());
+        pubsub::send_to_monitors(call, entry.name.as_bytes(), std::iter::empty());
     }
     call.done(entry.kind, b"");
 }
@@ -180,7 +180,7 @@ pub(super) fn continue_long(call: &mut Call<'_, '_>) -> Step {
 }
 
 /// Retains the rest of a request for the next call.
-fn keep(call: &mut Call<'_, '_>, entry: &'static CommandSpec, left: u32, stage: LongStage) {
+fn retain(call: &mut Call<'_, '_>, entry: &'static CommandSpec, left: u32, stage: LongStage) {
     call.session.long = Some(Long { entry, left, stage });
 }
 
@@ -197,11 +197,11 @@ fn skip(
         call.at += gone as usize;
         bytes -= gone;
         if bytes > 0 {
-            keep(call, entry, left, LongStage::Skipped { bytes, then });
+            retain(call, entry, left, LongStage::Skipped { bytes, then });
             return Err(SessionWait::NeedInput { want: 1 });
         }
         if let Some(each) = then {
-            keep(call, entry, left, LongStage::Each(each));
+            retain(call, entry, left, LongStage::Each(each));
             return Ok(());
         }
         if left == 0 {
@@ -213,7 +213,7 @@ fn skip(
                 (left, bytes) = (left - 1, u64::from(len) + 2);
             }
             Argument::Incomplete { .. } => {
-                keep(call, entry, left, LongStage::Skipped { bytes: 0, then });
+                retain(call, entry, left, LongStage::Skipped { bytes: 0, then });
                 return Err(SessionWait::NeedInput { want: 0 });
             }
             Argument::Whole { .. } => unreachable!("every argument is a long one here"),

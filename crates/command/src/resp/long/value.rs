@@ -57,7 +57,7 @@ pub(super) fn whole_begin(
 ) -> bool {
     let Some(mut large) = LargeSet::whole(bytes, (call.session.namespace, key), call.ctx) else { return false };
     let rest = &call.buf[call.at + consumed..];
-    let Some(taken) = large.begin_arrival(call.guard, call.ctx, rest, &rule.put()) else {
+    let Some(taken) = large.begin_in_place(call.guard, call.ctx, rest, &rule.put()) else {
         large.end(call.guard, call.ctx);
         return false;
     };
@@ -108,12 +108,12 @@ pub(super) fn continue_value(
     match large.advance(call.guard, call.ctx, call.rest(), &rule.put()) {
         Advance::Wait { consumed, want } => {
             call.at += consumed;
-            long::keep(call, entry, left, LongStage::Value { large, rule });
+            long::retain(call, entry, left, LongStage::Value { large, rule });
             Err(SessionWait::NeedInput { want })
         }
         Advance::Part { consumed } => {
             call.at += consumed;
-            long::keep(call, entry, left, LongStage::Value { large, rule });
+            long::retain(call, entry, left, LongStage::Value { large, rule });
             Ok(())
         }
         Advance::Unended { .. } => {
@@ -121,7 +121,7 @@ pub(super) fn continue_value(
             call.fatal(ProtocolError::ArgumentEnd)
         }
         Advance::Failed(OpError::Parked) => {
-            long::keep(call, entry, left, LongStage::Value { large, rule });
+            long::retain(call, entry, left, LongStage::Value { large, rule });
             Err(SessionWait::Parked)
         }
         Advance::Failed(error) => {
@@ -159,7 +159,7 @@ fn value_complete(
                     large.end(call.guard, call.ctx);
                     return long::refuse(call, entry, ErrorReply::RequestTooLong, at, 0, left - tail.len() as u32);
                 }
-                long::keep(call, entry, left, LongStage::Value { large, rule });
+                long::retain(call, entry, left, LongStage::Value { large, rule });
                 return Err(SessionWait::NeedInput { want });
             }
             Argument::Long { len, consumed } => {
@@ -184,7 +184,7 @@ fn value_complete(
     match store_large(call, &mut large, rule, &tail) {
         Err(Interrupt::State(state)) => {
             call.out.truncate(mark);
-            long::keep(call, entry, left, LongStage::Value { large, rule });
+            long::retain(call, entry, left, LongStage::Value { large, rule });
             return Err(state);
         }
         Err(Interrupt::Fault(fault)) => {
@@ -264,7 +264,7 @@ fn pair_complete(
 ) -> Step {
     match put_large(call, &mut large, &ValueEffect::Pair.put()) {
         Err(Interrupt::State(state)) => {
-            long::keep(call, entry, left, LongStage::Value { large, rule: ValueEffect::Pair });
+            long::retain(call, entry, left, LongStage::Value { large, rule: ValueEffect::Pair });
             return Err(state);
         }
         Err(Interrupt::Fault(fault)) => {
@@ -276,6 +276,6 @@ fn pair_complete(
     large.end(call.guard, call.ctx);
     call.at += held;
     call.ops += 1;
-    long::keep(call, entry, left, LongStage::Each(Each::Set));
+    long::retain(call, entry, left, LongStage::Each(Each::Set));
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::given::Given;
 use super::ops::Op;
-use super::read::{self, Names, Telling};
+use super::read::{self, Names, ReadOptions};
 use super::{Bad, Options, Refusal, bin_name, set_name, typed};
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::error::ErrorReply;
@@ -17,7 +17,7 @@ use record::ValueType;
 pub(in super::super) fn mget<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let word = args.next().unwrap_or_default();
     let names = (word != b"*").then_some(Names::Commas(word));
-    let telling = match (Telling { names, ..Telling::default() }).check() {
+    let telling = match (ReadOptions { names, ..ReadOptions::default() }).check() {
         Ok(telling) => telling,
         Err(bad) => return records::bad(call, args.next().unwrap_or_default(), bad),
     };
@@ -28,13 +28,14 @@ pub(in super::super) fn mget<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
         let (key, version, bytes_max) = (call.key(bytes), call.session.version, call.ctx.request_bytes_max);
         let item = call.guard.items().get(&key);
         let parts = KeyParts::new(call.guard, key);
-        let hit = match read::tell(call.out, version, bytes_max, item.as_ref(), call.ctx.view(), &parts, &telling) {
-            Err(Interrupt::Fault(ErrorReply::WrongType)) => {
-                reply::null_array(call.out, version);
-                false
-            }
-            replied => replied?,
-        };
+        let hit =
+            match read::reply_record(call.out, version, bytes_max, item.as_ref(), call.ctx.view(), &parts, &telling) {
+                Err(Interrupt::Fault(ErrorReply::WrongType)) => {
+                    reply::null_array(call.out, version);
+                    false
+                }
+                replied => replied?,
+            };
         call.count_read(hit);
         Ok(())
     })

@@ -75,7 +75,7 @@ fn create<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         Some(_) => shared.indexes.find(set, bin),
         None => {
             let whole = shared.store.memory_bytes() + shared.indexes.bytes();
-            let resize = |bytes: u64| leaves_room(&shared, whole, bytes);
+            let resize = |bytes: u64| has_memory_for(&shared, whole, bytes);
             match shared.indexes.create(set, bin, kind, bytes, resize) {
                 Ok(index) => {
                     let kept = PersistedIndex { set, kind, bytes, bin: bin.into() };
@@ -153,7 +153,7 @@ fn drop_index<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         call.int(0);
         return Ok(());
     };
-    if shared.indexes.find(set, bin).is_some() && MetadataLog::of(&shared.store).index_gone(set, bin).is_err() {
+    if shared.indexes.find(set, bin).is_some() && MetadataLog::of(&shared.store).index_removed(set, bin).is_err() {
         return Err(OpError::OutOfMemory.into());
     }
     let dropped = drop_from(&shared, set, bin);
@@ -170,15 +170,15 @@ fn drop_from(shared: &Shared, set: u16, bin: &[u8]) -> bool {
 }
 
 /// Returns whether the store goes on with what `bytes` for indexes leave of the `whole` memory. Resizes it if so.
-fn leaves_room(shared: &Shared, whole: u64, bytes: u64) -> bool {
+fn has_memory_for(shared: &Shared, whole: u64, bytes: u64) -> bool {
     whole.checked_sub(bytes).is_some_and(|left| left > 0 && shared.resize_store(left).is_ok())
 }
 
-/// Makes the indexes again that there were; what is in them is to be entered ([`enter_kept`]).
-pub fn make_kept(shared: &Shared, kept: &[PersistedIndex]) {
+/// Makes the indexes again that there were; what is in them is to be entered ([`insert_persisted`]).
+pub fn recreate_persisted(shared: &Shared, kept: &[PersistedIndex]) {
     let whole = shared.store.memory_bytes();
     for PersistedIndex { set, kind, bytes, bin } in kept {
-        let resize = |bytes: u64| leaves_room(shared, whole, bytes);
+        let resize = |bytes: u64| has_memory_for(shared, whole, bytes);
         if let Err(fault) = shared.indexes.create(*set, bin, *kind, *bytes, resize) {
             let (name, bin) = (shared.sets.of(*set).map_or(&b""[..], |set| set.name()), &bin[..]);
             let [name, bin] = [name, bin].map(String::from_utf8_lossy);
@@ -189,7 +189,7 @@ pub fn make_kept(shared: &Shared, kept: &[PersistedIndex]) {
 
 /// Enters the records of all namespaces in the indexes that were made again, a few at a time. Returns when all are
 /// entered, or the server is to stop.
-pub fn enter_kept(shared: &Shared, handle: &mut ThreadHandle, clock: &Clock) {
+pub fn insert_persisted(shared: &Shared, handle: &mut ThreadHandle, clock: &Clock) {
     while shared.store.is_finding() {
         if shared.host.is_stopping() {
             return;

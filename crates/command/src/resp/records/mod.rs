@@ -80,7 +80,7 @@ const SHOWN_MAX: usize = 96;
 impl Refusal<'_> {
     /// Puts the error line.
     #[cold]
-    fn say(self, out: &mut crate::visit::out::OutBuffer, sets: &Sets, key: &[u8]) {
+    fn write(self, out: &mut crate::visit::out::OutBuffer, sets: &Sets, key: &[u8]) {
         let mut line = Line::new();
         let (code, bin) = match self {
             Self::NotFound => ("NOTFOUND", None),
@@ -104,11 +104,11 @@ impl Refusal<'_> {
             shown(&mut line, bin, SHOWN_MAX);
         }
         line.put(b"': ");
-        self.say_why(sets, &mut line);
+        self.write_reason(sets, &mut line);
         reply::error(out, line.as_slice());
     }
 
-    fn say_why(self, sets: &Sets, line: &mut Line) {
+    fn write_reason(self, sets: &Sets, line: &mut Line) {
         let mut put = |text: &str| line.put(text.as_bytes());
         match self {
             Self::NotFound => put("it is not there"),
@@ -209,7 +209,7 @@ fn bad(call: &mut Call<'_, '_>, key: &[u8], bad: Bad<'_>) -> Run {
     match bad {
         Bad::Fault(fault) => Err(fault.into()),
         Bad::Refusal(refusal) => {
-            refusal.say(call.out, &call.ctx.shared.sets, key);
+            refusal.write(call.out, &call.ctx.shared.sets, key);
             Ok(())
         }
         Bad::Filter(error) => {

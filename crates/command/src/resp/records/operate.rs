@@ -68,7 +68,7 @@ pub(super) fn do_all<'c>(
     };
     match typed::edit_record(call, key, set, KeyEvent::HSET, &mut decide)? {
         Err(refusal) => {
-            refusal.say(call.out, &call.ctx.shared.sets, key);
+            refusal.write(call.out, &call.ctx.shared.sets, key);
             Ok(None)
         }
         Ok(done) => {
@@ -154,7 +154,7 @@ pub(in super::super) fn touch<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -
     if touched.is_ok() && options.expire.is_some() {
         call.changed(KeyEvent::EXPIRE, key);
     }
-    tell_number(call, key, touched.map(i64::from))
+    reply_number(call, key, touched.map(i64::from))
 }
 
 pub(in super::super) fn del<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
@@ -175,10 +175,10 @@ pub(in super::super) fn del<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> 
             (None, Ok(())) => Edited::Keep(Ok(0)),
         })
     })?;
-    tell_number(call, key, removed)
+    reply_number(call, key, removed)
 }
 
-fn tell_number(call: &mut Call<'_, '_>, key: &[u8], number: Result<i64, Refusal<'_>>) -> Run {
+fn reply_number(call: &mut Call<'_, '_>, key: &[u8], number: Result<i64, Refusal<'_>>) -> Run {
     match number {
         Ok(number) => {
             call.int(number);

@@ -12,10 +12,10 @@
 //!   call.
 //! - A record whose value is moved within the range during a query is returned at the place that it leaves, since
 //!   the other may be behind.
-//! - Results are kept between visits ([`Going`]): as many entries as may be returned, and as many bytes as a reply
-//!   has.
+//! - Results are kept between visits ([`QueryProgress`]): as many entries as may be returned, and as many bytes as a
+//!   reply has.
 
-use super::read::Telling;
+use super::read::ReadOptions;
 use super::{Bad, set_name};
 use crate::keyspace::indexes::{IndexState, SetIndex};
 use crate::resp::call::{Call, Interrupt, Run};
@@ -88,11 +88,11 @@ struct Query<'c> {
     range: Range<'c>,
     limit: usize,
     after: Option<IndexPosting>,
-    telling: Telling<'c>,
+    telling: ReadOptions<'c>,
 }
 
 /// The record of an index entry.
-enum Look {
+enum RecordLookup {
     Replied,
     /// It was not requested, or is already in the reply.
     Left,
@@ -104,7 +104,7 @@ impl<'c> Query<'c> {
     fn read(set: u16, bin: &'c [u8], kind: IndexType, mut args: Args<'c>) -> Result<Self, Bad<'c>> {
         let range = Range::read(kind, &mut args)?;
         let (mut limit, mut after) = (LIMIT, None);
-        let telling = Telling::read(args, |word, args| {
+        let telling = ReadOptions::read(args, |word, args| {
             let value = args.next().ok_or(ErrorReply::Syntax)?;
             match word {
                 b"limit" => {
@@ -178,23 +178,23 @@ impl<'c> Query<'c> {
         // While the stripe is held, no client changes the record and its entries.
         let stripe = shared.indexes.stripe(entry.key);
         let is_moving = || stripe.is_none() || !index.has(&entry);
-        let (begun, mut looked, mut broken) = (bytes.len(), Ok(Look::Elsewhere), None);
+        let (begun, mut looked, mut broken) = (bytes.len(), Ok(RecordLookup::Elsewhere), None);
         let namespace = call.session.namespace;
         call.guard.walks().visit_hash(namespace, entry.key, ahead, &mut |item| {
             looked = match replied.contains(&entry.key) {
-                true => Ok(Look::Left),
-                false => self.tell(index, item, entry, &is_moving, call, bytes),
+                true => Ok(RecordLookup::Left),
+                false => self.reply_records(index, item, entry, &is_moving, call, bytes),
             };
             broken = looked.is_err().then(|| item.key.to_vec());
         })?;
         match looked {
-            Ok(Look::Replied) => drop(replied.insert(entry.key)),
-            Ok(Look::Left) => {}
-            Ok(Look::Elsewhere) if stripe.is_some() => {
+            Ok(RecordLookup::Replied) => drop(replied.insert(entry.key)),
+            Ok(RecordLookup::Left) => {}
+            Ok(RecordLookup::Elsewhere) if stripe.is_some() => {
                 index.remove(&entry);
                 *swept += 1;
             }
-            Ok(Look::Elsewhere) => {}
+            Ok(RecordLookup::Elsewhere) => {}
             Err(fault) => {
                 bytes.truncate(begun);
                 drop(stripe);
@@ -208,7 +208,7 @@ impl<'c> Query<'c> {
     }
 
     /// Puts the record of an item, if it is one that is asked for.
-    fn tell(
+    fn reply_records(
         &self,
         index: &SetIndex,
         item: &Item<'_>,
@@ -216,23 +216,23 @@ impl<'c> Query<'c> {
         is_moving: &dyn Fn() -> bool,
         call: &Call<'_, '_>,
         bytes: &mut Vec<u8>,
-    ) -> Result<Look, ErrorReply> {
+    ) -> Result<RecordLookup, ErrorReply> {
         let view = call.ctx.view();
         if record_of_set(item, view) != Some(self.set) {
-            return Ok(Look::Elsewhere);
+            return Ok(RecordLookup::Elsewhere);
         }
         let parts = KeyParts::new(call.guard, call.key(item.key));
-        let Some(record) = typed::record(Some(item), view, &parts)? else { return Ok(Look::Elsewhere) };
+        let Some(record) = typed::record(Some(item), view, &parts)? else { return Ok(RecordLookup::Elsewhere) };
         let value = record.find(&Name::new(self.bin), view.now_ms)?.map(|bin| bin.value);
         let place = value.as_ref().and_then(|value| index.kind.place(value));
         if place != Some((entry.order, entry.more)) && !is_moving() {
-            return Ok(Look::Elsewhere);
+            return Ok(RecordLookup::Elsewhere);
         }
         if value.is_none_or(|value| !self.range.has(&value)) || !self.telling.takes(&record, view.now_ms)? {
-            return Ok(Look::Left);
+            return Ok(RecordLookup::Left);
         }
         self.telling.put_with_key(bytes, call.session.version, &record, item, view.now_ms)?;
-        Ok(Look::Replied)
+        Ok(RecordLookup::Replied)
     }
 }
 

@@ -37,14 +37,14 @@ impl<'c> Names<'c> {
 
 /// The records that a reply has, and which of their bins.
 #[derive(Default)]
-pub(super) struct Telling<'c> {
+pub(super) struct ReadOptions<'c> {
     pub(super) with_types: bool,
     /// These bins alone.
     pub(super) names: Option<Names<'c>>,
     pub(super) filter: Option<Filter<'c>>,
 }
 
-impl<'c> Telling<'c> {
+impl<'c> ReadOptions<'c> {
     /// Reads `[TYPED] [FILTER filter] [BINS name ...]`, with words between them that `other` takes.
     pub(super) fn read(
         mut args: Args<'c>,
@@ -83,7 +83,7 @@ impl<'c> Telling<'c> {
         })
     }
 
-    /// The most bytes that [`Telling::put`] puts.
+    /// The most bytes that [`ReadOptions::put`] puts.
     pub(super) fn bytes(&self, record: &Record<'_>, now_ms: u64) -> Result<usize, ErrorReply> {
         let replied = |value: &Value<'_>| TYPE_BYTES + reply_bytes(value);
         let mut bytes = 4 * reply::NUMBER_LINE_BYTES_MAX;
@@ -97,7 +97,7 @@ impl<'c> Telling<'c> {
             Some(names) => {
                 let mut at = 0;
                 for name in names.each() {
-                    let bin = record.find_behind(&mut at, &Name::new(name), now_ms)?;
+                    let bin = record.find_after(&mut at, &Name::new(name), now_ms)?;
                     bytes += 2 * TYPE_BYTES + name.len() + bin.map_or(0, |bin| replied(&bin.value));
                 }
             }
@@ -144,7 +144,7 @@ impl<'c> Telling<'c> {
                 let mut at = 0;
                 for name in names.each() {
                     reply::bulk(out, name);
-                    let bin = record.find_behind(&mut at, &Name::new(name), now_ms)?;
+                    let bin = record.find_after(&mut at, &Name::new(name), now_ms)?;
                     self.put_bin(out, version, bin.map(|bin| bin.value).as_ref());
                 }
             }
@@ -166,14 +166,14 @@ impl<'c> Telling<'c> {
 }
 
 /// Writes the record of an item, or null if it has none for this reply. Returns whether a record was written.
-pub(super) fn tell(
+pub(super) fn reply_record(
     out: &mut OutBuffer,
     version: Version,
     bytes_max: usize,
     item: Option<&Item<'_>>,
     view: typed::View<'_>,
     parts: &KeyParts<'_>,
-    telling: &Telling<'_>,
+    telling: &ReadOptions<'_>,
 ) -> Result<bool, crate::resp::call::Interrupt> {
     let found = match record(item, view, parts)? {
         Some(record) if telling.takes(&record, view.now_ms)? => item.map(|item| (record, item.expire)),
@@ -197,14 +197,14 @@ pub(in super::super) fn get<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run 
 
 fn one<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let bytes = args.next().unwrap_or_default();
-    let telling = match Telling::read(args, |_, _| Err(ErrorReply::Syntax)) {
+    let telling = match ReadOptions::read(args, |_, _| Err(ErrorReply::Syntax)) {
         Ok(telling) => telling,
         Err(bad) => return records::bad(call, bytes, bad),
     };
     let (key, version, bytes_max) = (call.key(bytes), call.session.version, typed::answer_bytes_max(call));
     let item = call.guard.items().get(&key);
     let parts = KeyParts::new(call.guard, key);
-    let hit = tell(call.out, version, bytes_max, item.as_ref(), call.ctx.view(), &parts, &telling)?;
+    let hit = reply_record(call.out, version, bytes_max, item.as_ref(), call.ctx.view(), &parts, &telling)?;
     call.count_read(hit);
     Ok(())
 }

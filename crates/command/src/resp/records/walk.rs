@@ -3,7 +3,7 @@
 //! A cursor is a place in the order of the keys' hashes, as with `SCAN`: a record that stays from the first call to the
 //! last is returned at least once, and may be returned twice.
 
-use super::read::Telling;
+use super::read::ReadOptions;
 use super::set_name;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::catalog::entry;
@@ -32,7 +32,7 @@ const STEPS_MAX: usize = 1024;
 /// One call of `REC.SCAN`.
 struct Scan<'c> {
     set: u16,
-    telling: Telling<'c>,
+    telling: ReadOptions<'c>,
     count: usize,
 }
 
@@ -68,7 +68,7 @@ pub(in super::super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
     let name = set_name(args.next())?;
     let cursor = parse_u64(args.next().unwrap_or_default()).ok_or(ErrorReply::Cursor)?;
     let (mut count, mut rate) = (COUNT, None);
-    let telling = Telling::read(args, |word, args| {
+    let telling = ReadOptions::read(args, |word, args| {
         let number = integer(args.next().ok_or(ErrorReply::Syntax)?)?;
         match word {
             b"count" if number > 0 => count = number.min(COUNT_MAX),

@@ -3,7 +3,7 @@
 use crate::memory::budget;
 use crate::memory::budget::Budget;
 use crate::memory::budget::Grant;
-use crate::push::mail::Subscriber;
+use crate::push::outbox::Subscriber;
 use crate::resp::error::ErrorReply;
 use crate::visit::clock::Ticks;
 use protocol::sink::Sink;

@@ -1,7 +1,7 @@
 //! A list whose reply is collected over several visits.
 
 use crate::memory::budget::Grant;
-use crate::push::mail::NamesCursor;
+use crate::push::outbox::NamesCursor;
 use std::collections::BTreeSet;
 /// Room for the line before a list, whose count is known when the list is complete.
 pub(in crate::resp) const HEAD_BYTES: usize = 40;

@@ -241,7 +241,7 @@ impl Transaction {
     }
 
     /// Returns the transaction in the form in which it moves to another process. None of it is executed yet.
-    pub(in crate::resp) fn carried(&self) -> HandoverTransaction {
+    pub(in crate::resp) fn to_handover(&self) -> HandoverTransaction {
         debug_assert!(matches!(self.stage, Stage::Watching | Stage::Queueing), "{:?}", self.stage);
         let watch = |(key, watched): (&[u8], &Watched)| HandoverWatch {
             namespace: watched.namespace,
@@ -250,7 +250,7 @@ impl Transaction {
         };
         HandoverTransaction {
             is_queueing: self.stage == Stage::Queueing,
-            is_spoilt: self.is_aborted,
+            is_aborted: self.is_aborted,
             queue: self.queue.clone(),
             watched: self.watched().map(watch).collect(),
         }
@@ -270,8 +270,8 @@ impl Transaction {
     /// Returns true if a watched key has changed. The caller has acquired the key lock set.
     ///
     /// # Errors
-    /// [`State::Yield`] if there are more keys than a visit has room for; [`State::Parked`] if a key must be checked
-    /// later.
+    /// [`SessionWait::Yield`] if there are more keys than a visit has room for; [`SessionWait::Parked`] if a key must
+    /// be checked later.
     pub(in crate::resp) fn is_watched_changed(
         &mut self,
         guard: &mut Guard<'_>,

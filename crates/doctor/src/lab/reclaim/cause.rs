@@ -115,7 +115,7 @@ impl Delays {
 
     /// Returns the time in direct reclaim until now, in ns.
     fn reclaim_ns(&mut self) -> std::io::Result<u64> {
-        let reply = self.taskstats.ask(GET, &self.thread)?;
+        let reply = self.taskstats.request(GET, &self.thread)?;
         let statistics = find(reply, OF_THREAD).and_then(|inner| find(inner, STATISTICS)).unwrap_or_default();
         let bytes = statistics.get(RECLAIM_AT..).and_then(|rest| rest.first_chunk());
         bytes.map(|bytes| u64::from_ne_bytes(*bytes)).ok_or_else(|| std::io::ErrorKind::InvalidData.into())
@@ -220,7 +220,7 @@ mod tests {
             eprintln!("skipped: taskstats are for root, and this kernel may have none");
             return;
         };
-        let reply = delays.taskstats.ask(GET, &delays.thread).unwrap();
+        let reply = delays.taskstats.request(GET, &delays.thread).unwrap();
         let statistics = find(find(reply, OF_THREAD).unwrap(), STATISTICS).unwrap();
         // The thread's number stands at offset 128 in every version. If it is right, the layout is the one that this
         // code expects.

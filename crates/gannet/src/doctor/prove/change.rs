@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::Child;
 
 use doctor::prove::Side;
-use doctor::tune::{Draft, Journal, RunLog, Settled, StepOutcome, apply, undo};
+use doctor::tune::{Journal, RunLog, Settled, StepOutcome, TunePlan, apply, undo};
 
 use super::super::tune;
 
@@ -18,7 +18,7 @@ use super::super::tune;
 pub struct HostSettings {
     root: PathBuf,
     folder: PathBuf,
-    draft: Draft,
+    draft: TunePlan,
     applied: Option<Applied>,
 }
 
@@ -37,7 +37,7 @@ pub enum HostChange {
 
 impl HostSettings {
     /// Prepares the settings of `draft` without writing any of them.
-    pub const fn new(root: PathBuf, folder: PathBuf, draft: Draft) -> Self {
+    pub const fn new(root: PathBuf, folder: PathBuf, draft: TunePlan) -> Self {
         Self { root, folder, draft, applied: None }
     }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use doctor::Host;
 use doctor::counters::Counters;
 use doctor::prove::{Measured, counted_figures};
-use load::session::Desk;
+use load::session::RunControl;
 use serde_json::Value;
 
 use super::trial::settle;
@@ -48,7 +48,7 @@ impl Live {
     }
 
     /// Takes one measurement.
-    pub fn measure(&self, desk: &Desk) -> Result<Measured, Failure> {
+    pub fn measure(&self, desk: &RunControl) -> Result<Measured, Failure> {
         let host = Host::now("/".into(), self.pid);
         let begun = Instant::now();
         let (before, first) = (Counters::read(&host, begun.elapsed()), self.read()?);

@@ -29,10 +29,10 @@ use doctor::prove::{
     Measured, Proof, ProofRound, ProofVerdict, ROUNDS_MAX, ROUNDS_MIN, ROUNDS_MIN_LIVE, Side, Subject, judge, number,
     order, text,
 };
-use doctor::tune::{Draft, Setting, draft_remedy, draft_settings, is_written};
+use doctor::tune::{Setting, TunePlan, draft_remedy, draft_settings, is_written};
 use doctor::{Host, checks};
 use load::result::Machine;
-use load::session::Desk;
+use load::session::RunControl;
 use load::timeline::locate;
 
 use super::args::{self, failed};
@@ -125,7 +125,7 @@ pub fn command() -> Command {
 
 /// Runs the subcommand.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
-    let desk = Arc::new(Desk::default());
+    let desk = Arc::new(RunControl::default());
     let mut changes = wanted(matches)?;
     let seed = matches.get_one::<u64>("seed").copied().unwrap_or_else(|| {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
@@ -164,7 +164,7 @@ enum Meter {
 }
 
 impl Meter {
-    fn measure(&mut self, pin: Option<&str>, desk: &Desk) -> Result<Measured, Failure> {
+    fn measure(&mut self, pin: Option<&str>, desk: &RunControl) -> Result<Measured, Failure> {
         match self {
             Self::Load(bench) => bench.measure(pin, desk),
             Self::Live(live) => live.measure(desk),
@@ -231,7 +231,7 @@ fn wanted(matches: &ArgMatches) -> Result<Vec<(Subject, HostChange)>, Failure> {
     let root = tune::root_of(matches)?;
     let host = Host::now(root.clone(), matches.get_one::<u32>("pid").copied());
     let folder = tune::folder(matches, &root);
-    let settings = |change: &str, mechanism: Option<&str>, draft: Draft| {
+    let settings = |change: &str, mechanism: Option<&str>, draft: TunePlan| {
         let mut subject = subject(change, mechanism);
         subject.steps.clone_from(&draft.steps);
         (subject, HostChange::Settings(HostSettings::new(root.clone(), folder.clone(), draft)))
@@ -270,7 +270,7 @@ fn wanted(matches: &ArgMatches) -> Result<Vec<(Subject, HostChange)>, Failure> {
 }
 
 /// Refuses a change with nothing to write, or with steps that cannot be written.
-fn none_beside(draft: &Draft) -> Result<(), Failure> {
+fn none_beside(draft: &TunePlan) -> Result<(), Failure> {
     if let Some((check, why)) = draft.beside.first() {
         return Err(failed(vec![format!("{check} cannot be proved here: {why}")]));
     }
@@ -328,7 +328,7 @@ fn proved(
     subject: &mut Subject,
     change: &mut HostChange,
     bench: &mut Meter,
-    desk: &Desk,
+    desk: &RunControl,
 ) -> Result<Proof, Failure> {
     let rounds = rounds_wanted(matches, bench)?;
     change.check().map_err(|why| failed(vec![why]))?;
@@ -357,7 +357,7 @@ fn rounds(
     change: &mut HostChange,
     bench: &mut Meter,
     wanted: u64,
-    desk: &Desk,
+    desk: &RunControl,
 ) -> Result<Vec<ProofRound>, Failure> {
     let mut rounds: Vec<ProofRound> = Vec::new();
     let counted = |rounds: &[ProofRound]| rounds.iter().filter(|round| round.fault().is_none()).count() as u64;

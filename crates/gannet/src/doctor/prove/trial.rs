@@ -11,7 +11,7 @@ use doctor::prove::pace::{RateSearch, Trial, Used};
 use doctor::prove::{Measured, counted_figures};
 use load::engine::{Config, PREEMPTED_SHARE_MAX};
 use load::result::{RunResult, SearchResult};
-use load::session::Desk;
+use load::session::RunControl;
 use load::timeline::locate;
 
 use super::super::args::failed;
@@ -110,7 +110,7 @@ impl Bench {
     }
 
     /// Finds the rate by a closed loop and trials, if the user gave none.
-    pub fn calibrate(&mut self, pin: Option<&str>, desk: &Desk) -> Result<(), Failure> {
+    pub fn calibrate(&mut self, pin: Option<&str>, desk: &RunControl) -> Result<(), Failure> {
         if self.rate.is_some() {
             return Ok(());
         }
@@ -133,7 +133,7 @@ impl Bench {
     }
 
     /// Takes one measurement. The result contains the reason if it does not count; an error ends the whole proof.
-    pub fn measure(&mut self, pin: Option<&str>, desk: &Desk) -> Result<Measured, Failure> {
+    pub fn measure(&mut self, pin: Option<&str>, desk: &RunControl) -> Result<Measured, Failure> {
         let asked = self.start(pin)?;
         let rate = self.rate.clone().unwrap_or_default();
         self.fill(&asked, desk)?;
@@ -164,7 +164,7 @@ impl Bench {
     }
 
     /// Stores the keys; this is not part of the measurement.
-    fn fill(&mut self, asked: &TrialServer, desk: &Desk) -> Result<(), Failure> {
+    fn fill(&mut self, asked: &TrialServer, desk: &RunControl) -> Result<(), Failure> {
         if !self.is_filled && !self.flags.iter().any(|flag| flag == NO_PREFILL) {
             let all = self.all(asked, &["--closed", "--requests", "1", "--warm-up", "0s"]);
             one(&all, desk)?;
@@ -174,7 +174,7 @@ impl Bench {
         Ok(())
     }
 
-    fn run(&self, asked: &TrialServer, more: &[&str], desk: &Desk) -> Result<RunResult, Failure> {
+    fn run(&self, asked: &TrialServer, more: &[&str], desk: &RunControl) -> Result<RunResult, Failure> {
         let mut all = self.all(asked, more);
         if !all.iter().any(|flag| flag == NO_PREFILL) {
             all.push(NO_PREFILL.to_owned());
@@ -235,7 +235,7 @@ fn free_address() -> Result<String, Failure> {
 }
 
 /// Waits without measuring until the effects of a change are over, or until the operator stops the run.
-pub fn settle(time: Duration, desk: &Desk) {
+pub fn settle(time: Duration, desk: &RunControl) {
     let begun = Instant::now();
     while begun.elapsed() < time && !desk.is_stopped() {
         std::thread::sleep(Duration::from_millis(20));

@@ -1,6 +1,6 @@
 //! Handles events and received bytes, and matches replies with their requests in order.
 
-use super::{Core, KEPT_BYTES_MAX, Pacing, RECEIVES_MAX, fault_name};
+use super::{Core, Pacing, RECEIVES_MAX, RETAINED_BYTES_MAX, fault_name};
 use crate::engine::connection::ConnectionState;
 use crate::engine::net::{Net, NetEvent};
 use crate::measure::{EndedRequest, Fate};
@@ -88,7 +88,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
         match self.match_answers(index, bytes, now_ns) {
             Ok(used) => {
                 let rest = bytes.len() - used;
-                if rest > KEPT_BYTES_MAX {
+                if rest > RETAINED_BYTES_MAX {
                     let message = format!("{rest} bytes of an incomplete reply arrived");
                     return self.lose(index, now_ns, "garbage", &message);
                 }
@@ -135,7 +135,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
                         let connection = &mut self.connections[index];
                         connection.in_flight.pop_front();
                         connection.stamped -= 1;
-                        self.send_elsewhere(request, target);
+                        self.send_redirected(request, target);
                         continue;
                     }
                     (ReplyOutcome::Error, 0)

@@ -26,7 +26,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
     /// Gives up outstanding requests and returns the figures, the traffic and the net.
     pub fn finish(mut self) -> (Snapshot, T, N) {
         let now_ns = self.net.now_ns();
-        self.lose_elsewhere(now_ns);
+        self.lose_redirected(now_ns);
         for index in 0..self.connections.len() {
             let waiting = self.connections[index].in_flight.len();
             if waiting > 0 && self.connections[index].state == ConnectionState::Up {
@@ -64,7 +64,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
             let batch = if self.batch_left > 0 { self.batch_left } else { self.settings.batch };
             let batch = self.left.min(batch as u64);
             for _ in 0..batch {
-                self.recorder.give_up(due_ns, now_ns);
+                self.recorder.abandon(due_ns, now_ns);
             }
             self.left -= batch;
             self.batch_left = 0;

@@ -13,7 +13,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
         }
         if now_ns >= self.next_tick_ns {
             self.next_tick_ns = now_ns + self.tick_ns;
-            self.look_for_timeouts(now_ns);
+            self.expire_requests(now_ns);
         }
         if now_ns >= self.next_storm_ns && now_ns < self.end_ns {
             self.next_storm_ns = self.next_storm_ns.saturating_add(self.settings.storm_every_ns);
@@ -47,7 +47,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
         }
     }
 
-    pub(super) fn look_for_timeouts(&mut self, now_ns: u64) {
+    pub(super) fn expire_requests(&mut self, now_ns: u64) {
         for index in 0..self.connections.len() {
             let connection = &self.connections[index];
             match connection.state {

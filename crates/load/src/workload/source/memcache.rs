@@ -4,14 +4,14 @@ use protocol::memcache::client::{self, Decoder, Event, Expect, MetaCode, MetaFla
 use protocol::memcache::request::{Arith, Store, StoreMode};
 
 use super::route::{Flags, RequestForm};
-use super::{AnswerReader, Draft};
+use super::{AnswerReader, RequestDraft};
 use crate::traffic::{ReplyOutcome, ReplyProgress};
 
 const CRLF: &[u8] = b"\r\n";
 
 /// Writes the request. Returns the number of bytes of value in it.
 #[inline]
-pub fn put(draft: &mut Draft<'_>, out: &mut Vec<u8>) -> u64 {
+pub fn put(draft: &mut RequestDraft<'_>, out: &mut Vec<u8>) -> u64 {
     let (number, space, route) = (draft.number(), draft.space, draft.route);
     match &route.wire {
         RequestForm::Get { cas } if route.keys > 1 => put_many(draft, *cas, out),
@@ -50,7 +50,7 @@ pub fn put(draft: &mut Draft<'_>, out: &mut Vec<u8>) -> u64 {
     0
 }
 
-fn put_many(draft: &mut Draft<'_>, cas: bool, out: &mut Vec<u8>) {
+fn put_many(draft: &mut RequestDraft<'_>, cas: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(if cas { b"gets" } else { b"get" });
     for index in 0..draft.route.keys {
         out.push(b' ');
@@ -60,7 +60,7 @@ fn put_many(draft: &mut Draft<'_>, cas: bool, out: &mut Vec<u8>) {
 }
 
 #[inline]
-fn put_store(draft: &mut Draft<'_>, mode: StoreMode, compare: bool, out: &mut Vec<u8>) -> u64 {
+fn put_store(draft: &mut RequestDraft<'_>, mode: StoreMode, compare: bool, out: &mut Vec<u8>) -> u64 {
     let (number, space, version) = (draft.number(), draft.space, draft.version);
     let len = space.value_bytes(number, 0);
     let exptime = space.exptime(number);
@@ -72,7 +72,7 @@ fn put_store(draft: &mut Draft<'_>, mode: StoreMode, compare: bool, out: &mut Ve
     len
 }
 
-fn put_meta_store(draft: &mut Draft<'_>, flags: &Flags, compare: bool, out: &mut Vec<u8>) -> u64 {
+fn put_meta_store(draft: &mut RequestDraft<'_>, flags: &Flags, compare: bool, out: &mut Vec<u8>) -> u64 {
     let (number, space, version, token) = (draft.number(), draft.space, draft.version, draft.plan.token);
     let len = space.value_bytes(number, 0);
     let mut request = put_flags(MetaRequest::store(out, draft.only_key(), len as u32), flags);

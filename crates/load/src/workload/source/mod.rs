@@ -192,7 +192,7 @@ impl RequestSource {
     }
 
     /// Handles an error that redirects the request to another node. The request is sent there if the node is a target.
-    fn elsewhere(&mut self, pending: &mut Pending) -> Option<ReplyProgress> {
+    fn redirect(&mut self, pending: &mut Pending) -> Option<ReplyProgress> {
         let redirect = protocol::resp::client::Redirect::new(&self.follow.said)?;
         let target = self.ring.node(redirect.host, redirect.port)?;
         if !redirect.once {
@@ -212,7 +212,8 @@ impl RequestSource {
     fn put(&mut self, plan: DrawnRequest, out: &mut Vec<u8>) -> Pending {
         let route = &self.routes[plan.route];
         let space = &self.spaces[route.space];
-        let mut draft = Draft { route, space, plan, version: self.version, key: &mut self.key, word: &mut self.word };
+        let mut draft =
+            RequestDraft { route, space, plan, version: self.version, key: &mut self.key, word: &mut self.word };
         let value_bytes = match &route.wire {
             RequestForm::Ping => {
                 out.extend_from_slice(b"PING\r\n");
@@ -242,7 +243,7 @@ impl RequestSource {
 }
 
 /// A request that is being written.
-struct Draft<'d> {
+struct RequestDraft<'d> {
     route: &'d Route,
     space: &'d Space,
     plan: DrawnRequest,
@@ -270,7 +271,7 @@ fn field_number(name: &[u8]) -> Option<u32> {
     protocol::number::parse_u32(digits)
 }
 
-impl Draft<'_> {
+impl RequestDraft<'_> {
     fn number(&self) -> u64 {
         self.plan.key & ((1 << FIELD_SHIFT) - 1)
     }
@@ -361,7 +362,7 @@ impl Traffic for RequestSource {
         };
         match progress {
             ReplyProgress::Done { outcome: ReplyOutcome::Error, .. } => {
-                (used, self.elsewhere(pending).unwrap_or(progress))
+                (used, self.redirect(pending).unwrap_or(progress))
             }
             progress => (used, progress),
         }

@@ -4,7 +4,7 @@ use protocol::resp::client::{self, CommandLine, Decoder, Event, Head, Step};
 
 use super::super::model::{Auth, Verb};
 use super::template::Template;
-use super::{AnswerReader, Draft, FIELD_SHIFT, field_name, field_number};
+use super::{AnswerReader, FIELD_SHIFT, RequestDraft, field_name, field_number};
 use crate::traffic::{ReplyOutcome, ReplyProgress};
 
 const CRLF: &[u8] = b"\r\n";
@@ -15,7 +15,7 @@ const NAME_BYTES_MAX: u64 = 64;
 
 /// Writes the request. Returns the number of bytes of value in it.
 #[inline]
-pub fn put(draft: &mut Draft<'_>, verb: Verb, out: &mut Vec<u8>) -> u64 {
+pub fn put(draft: &mut RequestDraft<'_>, verb: Verb, out: &mut Vec<u8>) -> u64 {
     let (number, space, route) = (draft.number(), draft.space, draft.route);
     let one = |out: &mut Vec<u8>, name: &[u8], key: &[u8]| {
         CommandLine::new(out, 2).arg(name).arg(key);
@@ -63,7 +63,7 @@ pub fn put(draft: &mut Draft<'_>, verb: Verb, out: &mut Vec<u8>) -> u64 {
 }
 
 /// Writes a store. The value comes last if possible, generated directly in the output.
-fn put_store(draft: &mut Draft<'_>, verb: Verb, out: &mut Vec<u8>) -> u64 {
+fn put_store(draft: &mut RequestDraft<'_>, verb: Verb, out: &mut Vec<u8>) -> u64 {
     let (number, space, version) = (draft.number(), draft.space, draft.version);
     let len = space.value_bytes(number, 0);
     let ttl_s = space.ttl_s(number);
@@ -91,7 +91,7 @@ fn put_store(draft: &mut Draft<'_>, verb: Verb, out: &mut Vec<u8>) -> u64 {
     len
 }
 
-fn put_hash(draft: &mut Draft<'_>, out: &mut Vec<u8>) -> u64 {
+fn put_hash(draft: &mut RequestDraft<'_>, out: &mut Vec<u8>) -> u64 {
     let (number, space, version) = (draft.number(), draft.space, draft.version);
     let (first, named) = (draft.field(), draft.named());
     draft.only_key();
@@ -109,7 +109,7 @@ fn put_hash(draft: &mut Draft<'_>, out: &mut Vec<u8>) -> u64 {
 }
 
 /// Writes a raw command word by word. Returns the number of bytes of value in it.
-pub fn put_words(draft: &mut Draft<'_>, words: &[Template], out: &mut Vec<u8>) -> u64 {
+pub fn put_words(draft: &mut RequestDraft<'_>, words: &[Template], out: &mut Vec<u8>) -> u64 {
     let (number, space, version) = (draft.number(), draft.space, draft.version);
     let len = space.value_bytes(number, 0);
     draft.only_key();
@@ -312,7 +312,7 @@ impl AnswerReader<'_> {
     }
 }
 
-impl Draft<'_> {
+impl RequestDraft<'_> {
     /// Returns the number of fields that the request names.
     fn named(&self) -> u32 {
         if self.route.fields == 0 { self.space.fields } else { self.route.fields.min(self.space.fields) }

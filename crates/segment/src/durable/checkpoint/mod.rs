@@ -31,7 +31,7 @@
 //!   its items may lie in segments from before B, and others not. The record contains every other change completely or
 //!   not at all. A change that ended before `begin` lies in segments from before B. A change that begins later finds
 //!   all such segments of its thread sealed, or seals them before its first item
-//!   ([`crate::core::open::OpenTable::seal_begun`]). The background seals its own segments before it moves any item
+//!   ([`crate::core::open::OpenTable::seal_partial`]). The background seals its own segments before it moves any item
 //!   that was stored since.
 //! - A change of several keys as one stores a new copy of every item that it changes, and changes nothing in place
 //!   ([`crate::core::handle::Guard::copies_all`]). So after a power loss nothing of a change that was made since is
@@ -158,7 +158,7 @@ impl Checkpointer {
             Ok(Finished::Made) => made.made.fetch_add(1, Relaxed),
             Ok(Finished::Crowded) => 0,
             Err(_) => {
-                store.kept.unsynced_before.store(store.segments.next_sequence(), Release);
+                store.persistent.unsynced_before.store(store.segments.next_sequence(), Release);
                 made.failed.fetch_add(1, Relaxed)
             }
         };
@@ -171,7 +171,7 @@ fn make_checkpoint(store: &Store, PendingCheckpoint { before, at }: PendingCheck
     let (Some(held), Some(notes), Some(undo), Some(records)) = parts else {
         unreachable!("a store in a file has all of them")
     };
-    let kept = notes.name_with(|| store.kept.words());
+    let kept = notes.name_with(|| store.persistent.words());
     let sequences = (0..store.geometry.segments_max as u32).map(|id| sealed_sequence(store, SegmentId(id), before));
     let sequences: Vec<u64> = sequences.collect();
     let mut keys = Vec::new();
@@ -197,6 +197,6 @@ fn sealed_sequence(store: &Store, id: SegmentId, before: u64) -> u64 {
     // Reads the state first: a sealed segment is complete. A segment that was reopened meanwhile has a later sequence.
     let is_sealed = matches!(header.state(), SegmentState::Sealed | SegmentState::Draining);
     let sequence = header.sequence();
-    let since = store.kept.unsynced_before.load(Acquire);
+    let since = store.persistent.unsynced_before.load(Acquire);
     if is_sealed && (since..before).contains(&sequence) { sequence } else { 0 }
 }

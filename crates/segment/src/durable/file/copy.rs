@@ -48,7 +48,7 @@ pub fn copy_store(
     background: &mut Background,
     now: UnixMillis,
 ) -> Result<Copied, HandleError> {
-    go_on_behind(from, to);
+    continue_after(from, to);
     let (mut source, mut target) = (from.handle()?, to.handle()?);
     let mut copied = Copied::default();
     let mut notes = Vec::new();
@@ -59,7 +59,7 @@ pub fn copy_store(
     }
     for number in 0..Namespace::MAX as u8 {
         let namespace = Namespace(number);
-        to.keep_flush_at(namespace, from.kept_flush_at(namespace));
+        to.persist_flush_at(namespace, from.persisted_flush_at(namespace));
         let mut cursor = Some(0);
         while let Some(at) = cursor {
             let guard = source.guard(now);
@@ -94,7 +94,7 @@ pub fn copy_flash(
     work: &mut dyn FnMut(),
 ) -> Result<Copied, HandleError> {
     let (mut target, mut copied) = (to.handle()?, Copied::default());
-    to.keep_all();
+    to.persist_all();
     let (mut cursor, mut stride) = (Some(0), Stride::default());
     while let Some(at) = cursor {
         let guard = source.guard(now);
@@ -144,9 +144,9 @@ pub fn longest_item(store: &Arc<Store>, now: UnixMillis) -> Result<u64, HandleEr
 }
 
 /// Raises the object numbers and sequences of `to` to those of `from`, so that none is assigned twice.
-fn go_on_behind(from: &Store, to: &Store) {
-    to.kept.objects.fetch_max(from.kept.objects.load(Relaxed), SeqCst);
-    to.kept.sequence.fetch_max(from.kept.sequence.load(Relaxed), SeqCst);
+fn continue_after(from: &Store, to: &Store) {
+    to.persistent.objects.fetch_max(from.persistent.objects.load(Relaxed), SeqCst);
+    to.persistent.sequence.fetch_max(from.persistent.sequence.load(Relaxed), SeqCst);
 }
 
 /// The bytes of a value, and its parts with their numbers.

@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use arena::{Map, MapFile};
 
 use super::held::Held;
-use super::{Ground, PAGE};
+use super::{Backing, PAGE};
 use crate::index::{GROUP_BYTES, GROUP_SLOTS, Index};
 use crate::layout::raw::{Array, Word64};
 
@@ -73,7 +73,7 @@ pub(crate) fn leave(index: &Index, held: &Held) -> io::Result<Arc<MapFile>> {
 
 /// Copies the slots of `left` into the index of the store that opens the file `held`. Returns false, without a change,
 /// if `left` is not of the opening before this one.
-pub(super) fn take(left: &Arc<MapFile>, held: &Held, ground: &Ground) -> io::Result<bool> {
+pub(super) fn take(left: &Arc<MapFile>, held: &Held, ground: &Backing) -> io::Result<bool> {
     let groups = Index::groups_kept(&ground.kept);
     let is_clean = held.left.is_some_and(|how| how.clean) && ground.kept.rebuilding.load(Acquire) == 0;
     if !is_clean || left.bytes()? != PAGE + (groups * GROUP_BYTES) as u64 {

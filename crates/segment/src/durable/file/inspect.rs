@@ -13,7 +13,7 @@ use base::clock::UnixMillis;
 
 use super::notes::Notes;
 use super::superblock::Superblock;
-use super::{FileFault, IndexPlace, There, ground, ground_of, index_of, is_of_run, look};
+use super::{FileFault, IndexPlace, There, backing_of, index_of, is_of_run, look, new_backing};
 use crate::durable::checkpoint::record::Records;
 use crate::heap::config::StoreConfig;
 use crate::heap::segments::{SegmentId, Segments};
@@ -184,8 +184,8 @@ fn open(file: &Arc<MapFile>, boot: u128) -> Result<Inspected, FileFault> {
     let (lost, has_checkpoints) = (lost_since(&block, boot), lost_to_checkpoint(&block, boot));
     let ground = match has_checkpoints {
         // Its words may be from another time than the contents that they describe.
-        true => ground(&geometry, &config, file, index_of(&block))?,
-        false => ground_of(&geometry, &config, file, &block)?,
+        true => new_backing(&geometry, &config, file, index_of(&block))?,
+        false => backing_of(&geometry, &config, file, &block)?,
     };
     let (kept, mut notes) = (ground.kept.clone(), [0; 2]);
     if let Some(all) = ground.notes.as_ref().filter(|notes| Notes::is_sound(notes)) {

@@ -15,9 +15,9 @@
 //! - Space for everything in use is allocated: see [`arena::Map::allocate`].
 //! - If the index is in the process ([`IndexPlace::Dram`]), its place and that of the stripes are holes.
 
+mod backing;
 pub(crate) mod copy;
 mod fault;
-mod ground;
 mod held;
 pub(crate) mod index_left;
 mod index_place;
@@ -40,9 +40,9 @@ use crate::layout::header::SegmentHeader;
 use crate::layout::raw::Array;
 use crate::tier::TierPlan;
 use crate::tier::room::TierRoom;
+pub(crate) use backing::Backing;
+use backing::{backing_of, new_backing};
 pub use fault::FileFault;
-pub(crate) use ground::Ground;
-use ground::{ground, ground_of};
 pub(crate) use held::{Held, Shutdown};
 pub use index_place::IndexPlace;
 #[cfg(all(test, not(shuttle)))]
@@ -128,7 +128,7 @@ pub(crate) fn lay(
     store_file: &StoreFile,
     tier: Option<&TierPlan>,
     now: UnixMillis,
-) -> Result<(Geometry, Ground, Held), StartError> {
+) -> Result<(Geometry, Backing, Held), StartError> {
     Places::check();
     let fault = |fault| StartError::File { path: store_file.file.path().to_owned(), fault };
     let there = if store_file.reset { There::Nothing } else { look(&store_file.file).map_err(fault)? };
@@ -164,8 +164,8 @@ pub(crate) fn lay(
         held.believe_none_of(from..from + geometry.tier_bytes).map_err(|error| fault(FileFault::Io(error)))?;
     }
     let ground = match held.left {
-        Some(_) => ground_of(&geometry, config, &held.file, &held.block),
-        None => ground(&geometry, config, &held.file, held.index()).map_err(FileFault::Io),
+        Some(_) => backing_of(&geometry, config, &held.file, &held.block),
+        None => new_backing(&geometry, config, &held.file, held.index()).map_err(FileFault::Io),
     };
     let ground = ground.map_err(fault)?;
     if held.left.is_some() {
@@ -187,7 +187,7 @@ pub(crate) fn lay(
 
 /// Makes the kept words what the last checkpoint says, and gives that, if there is one.
 fn restore(config: &StoreConfig, geometry: &Geometry, held: &Held) -> Result<Option<Box<Record>>, FileFault> {
-    let ground = ground(geometry, config, &held.file, held.index())?;
+    let ground = new_backing(geometry, config, &held.file, held.index())?;
     let record = ground.records.as_ref().and_then(Records::latest);
     if record.is_none() && held.file.is_view() {
         return Err(FileFault::Damaged("the machine lost its power before its first checkpoint".to_owned()));
@@ -199,7 +199,7 @@ fn restore(config: &StoreConfig, geometry: &Geometry, held: &Held) -> Result<Opt
 }
 
 /// Begins the first changes of a file that was there.
-fn begin(held: &mut Held, ground: &Ground, index_left: Option<&Arc<MapFile>>) -> io::Result<()> {
+fn begin(held: &mut Held, ground: &Backing, index_left: Option<&Arc<MapFile>>) -> io::Result<()> {
     if held.lost.is_none() {
         held.superblocks.write(&held.block);
         if held.has_checkpoints() {

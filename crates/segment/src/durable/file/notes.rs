@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use arena::Map;
 
-use crate::layout::persistent::KeptPage;
+use crate::layout::persistent::PersistentPage;
 use crate::layout::raw::{Heap, Mutex, Reserved};
 
 /// The reason why a note was not persisted.
@@ -71,7 +71,7 @@ impl Word {
 pub(crate) struct Notes {
     halves: Heap,
     half_bytes: usize,
-    kept: KeptPage,
+    kept: PersistentPage,
     writes: Mutex<()>,
     /// Bytes that the notes took when they were last rewritten.
     renewed: AtomicUsize,
@@ -81,7 +81,7 @@ pub(crate) struct Notes {
 
 impl Notes {
     /// Returns the notes in a map of both halves.
-    pub(super) fn of(map: Map, kept: KeptPage) -> Self {
+    pub(super) fn of(map: Map, kept: PersistentPage) -> Self {
         let half_bytes = map.bytes() / 2;
         Self {
             halves: Heap::of_map(map),
@@ -195,7 +195,7 @@ mod tests {
 
     fn notes() -> Notes {
         let map = Map::reserve(2 * arena::PAGE_BYTES, false).expect("reserve");
-        Notes::of(map, KeptPage::private().expect("a page"))
+        Notes::of(map, PersistentPage::private().expect("a page"))
     }
 
     fn all(notes: &Notes) -> Vec<Vec<u8>> {

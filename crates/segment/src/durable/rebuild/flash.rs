@@ -23,7 +23,7 @@ use crate::index::Hash;
 use crate::layout::item::ItemKind;
 use crate::layout::slot::Slot;
 use crate::tier::flash_slots::{dies_on_flash, flash_found, tier};
-use crate::tier::{FlashAddress, Shown, TierFind};
+use crate::tier::{FlashAddress, TierFind, WalkProgress};
 
 /// The number of items between two checks of the time.
 pub(crate) const ITEMS_PER_LOOK: usize = 32;
@@ -37,10 +37,10 @@ pub(crate) fn find_on_flash(store: &Store, counters: &Counters, over: &mut dyn F
     let found = tier(store).find(&mut |hash, at| {
         items += 1;
         if items % ITEMS_PER_LOOK == 0 && over() {
-            return Shown::Later;
+            return WalkProgress::Later;
         }
         let shown = enter_on_flash(store, counters, Hash(hash), at);
-        entered += u64::from(shown == Shown::Entered);
+        entered += u64::from(shown == WalkProgress::Entered);
         shown
     });
     rebuild.on_flash.fetch_add(entered, Relaxed);
@@ -57,8 +57,8 @@ pub(crate) fn find_on_flash(store: &Store, counters: &Counters, over: &mut dyn F
 
 /// Gives an item a slot, or marks it dead for good. To a thread that changes its key from here on, an item without
 /// a slot is the same as none.
-fn enter_on_flash(store: &Store, counters: &Counters, hash: Hash, at: FlashAddress) -> Shown {
-    let Some(locked) = store.index.lock(hash) else { return Shown::Later };
+fn enter_on_flash(store: &Store, counters: &Counters, hash: Hash, at: FlashAddress) -> WalkProgress {
+    let Some(locked) = store.index.lock(hash) else { return WalkProgress::Later };
     let slot = Slot::flash(hash.tag(), 0, at);
     if tier(store).is_gone(hash.0, at, hash.tag())
         || locked.find(|slot| is_of_hash(store, slot, hash)).is_some()
@@ -66,19 +66,19 @@ fn enter_on_flash(store: &Store, counters: &Counters, hash: Hash, at: FlashAddre
         || locked.find_flash(at).is_some()
     {
         dies_on_flash(store, slot);
-        return Shown::Gone;
+        return WalkProgress::Gone;
     }
     let room = locked.room();
     if room.holds.is_taken() {
         // A present item is in use, or was found before it.
         dies_on_flash(store, slot);
         counters.flash_evicted.add(1);
-        return Shown::Gone;
+        return WalkProgress::Gone;
     }
     locked.replace(room.word, room.holds, slot, false);
     locked.note_birth();
     flash_found(store, counters, crate::Namespace::DEFAULT.0, 1);
-    Shown::Entered
+    WalkProgress::Entered
 }
 
 /// Returns `Some` if the item in memory that a slot names has a key with this hash.

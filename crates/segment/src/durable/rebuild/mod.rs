@@ -257,7 +257,7 @@ impl Rebuild {
         if let Some(log) = &store.undo {
             log.close_held();
         }
-        store.kept.rebuilding.store(0, Release);
+        store.persistent.rebuilding.store(0, Release);
         self.end_rounds(store.finds && !tier(store).is_found());
         store.call_background();
     }

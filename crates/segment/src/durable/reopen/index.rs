@@ -38,7 +38,7 @@ pub(crate) fn repair_stripes(store: &Store, report: &mut Reopened) {
                     // It was about to lose its slot, and still has it.
                     let _ = store.segments.heap.word32(address).fetch_and(!DEAD, Release);
                 }
-                if !layout.has(CAS_FIELD) || store.kept.exact_tokens.load(Acquire) == 1 {
+                if !layout.has(CAS_FIELD) || store.persistent.exact_tokens.load(Acquire) == 1 {
                     continue;
                 }
                 if left == 0 {

@@ -24,7 +24,7 @@ pub(crate) fn believe_checkpoint(store: &Store, report: &mut Reopened) -> Result
         // Keys of changes of several keys as one that were in progress at the checkpoint are not trusted.
         log.hold_keys(&record.keys, record.before)?;
     }
-    let (end, each) = (store.kept.end.load(Acquire) as usize, store.segments.segment_bytes());
+    let (end, each) = (store.persistent.end.load(Acquire) as usize, store.segments.segment_bytes());
     for (at, recorded) in record.sequences.iter().enumerate() {
         let id = SegmentId(at as u32);
         let header = store.segments.header(id);
@@ -42,7 +42,7 @@ pub(crate) fn believe_checkpoint(store: &Store, report: &mut Reopened) -> Result
 }
 
 fn is_of_checkpoint(store: &Store, header: &SegmentHeader, sequence: u64) -> bool {
-    let next = store.kept.sequence.load(Relaxed);
+    let next = store.persistent.sequence.load(Relaxed);
     header.is_sealed_as(sequence) && header.check(store.segments.segment_bytes(), next).is_ok()
 }
 

@@ -45,17 +45,17 @@ const CLOCK_TRUST_MS: u64 = 10 * 365 * 24 * 3_600_000;
 /// Returns the time at which the store's clock resumes, given the wall clock now, and how far the wall clock is behind.
 /// Times to live continue to run while no process uses the file, and never run backwards.
 pub(crate) fn resume_clock(store: &Store, wall: UnixMillis) -> (UnixMillis, u64) {
-    let ahead_ms = store.kept.wall_ahead_ms.load(Relaxed) as i64;
+    let ahead_ms = store.persistent.wall_ahead_ms.load(Relaxed) as i64;
     let ahead_ms = if ahead_ms.unsigned_abs() <= CLOCK_TRUST_MS { ahead_ms } else { 0 };
     let resumed = UnixMillis(wall.0.saturating_add_signed(-ahead_ms));
-    let last = UnixMillis(store.kept.clock_ms.load(Relaxed));
+    let last = UnixMillis(store.persistent.clock_ms.load(Relaxed));
     let behind_ms = last.ms_since(resumed);
     if behind_ms <= CLOCK_TRUST_MS { (resumed.max(last), behind_ms) } else { (wall, behind_ms) }
 }
 
 /// Records for the next process by how many ms the wall clock is ahead of the store's.
-pub(crate) fn keep_wall_ahead(store: &Store, ahead_ms: i64) {
-    store.kept.wall_ahead_ms.store(ahead_ms as u64, Relaxed);
+pub(crate) fn persist_wall_lead(store: &Store, ahead_ms: i64) {
+    store.persistent.wall_ahead_ms.store(ahead_ms as u64, Relaxed);
 }
 
 /// Repairs the state in the file.

@@ -19,7 +19,7 @@ use crate::durable::moving::end_moves_of_before;
 use crate::durable::rebuild::{Rebuild, Undone};
 use crate::durable::reopen::lost::believe_checkpoint;
 use crate::durable::reopen::segments::check_headers;
-use crate::durable::reopen::undo::{is_kept, walk_again, write_back};
+use crate::durable::reopen::undo::{is_persistent, walk_again, write_back};
 use crate::heap::segments::SegmentId;
 use crate::layout::header::SegmentState;
 use crate::layout::item::{DEAD, ItemKind};
@@ -47,12 +47,12 @@ pub(crate) fn reopen_without_index(store: &Store) -> Result<(Reopened, Rebuild),
         }
     }
     // Until all items are found, an item that is stored from here on may be the only one that hides an older one.
-    let since = match store.kept.rebuilding.load(Acquire) {
+    let since = match store.persistent.rebuilding.load(Acquire) {
         0 => u64::MAX,
         since => since,
     };
     if since == u64::MAX {
-        store.kept.rebuilding.store(store.kept.sequence.load(Acquire), Release);
+        store.persistent.rebuilding.store(store.persistent.sequence.load(Acquire), Release);
     }
     let lost = store.held.as_ref().is_some_and(|held| held.lost.is_some());
     Ok((report, Rebuild::new(&store.segments, lost, ids, since, undone)))
@@ -61,7 +61,7 @@ pub(crate) fn reopen_without_index(store: &Store) -> Result<(Reopened, Rebuild),
 /// Returns the bytes of live items of each segment, as the previous process counted them. If that process had not found
 /// all of its items, there are no counts.
 fn live_bytes_of_before(store: &Store) -> Vec<u32> {
-    if store.kept.rebuilding.load(Acquire) != 0 {
+    if store.persistent.rebuilding.load(Acquire) != 0 {
         return Vec::new();
     }
     let segment_bytes = store.segments.segment_bytes() as u32;
@@ -90,7 +90,7 @@ fn reopen_scattered(store: &Store, id: SegmentId, report: &mut Reopened) {
 fn undo_scattered(store: &Store, report: &mut Reopened) -> HashMap<u64, Vec<Undone>> {
     let mut all: HashMap<u64, Vec<Undone>> = HashMap::new();
     let Some(log) = &store.undo else { return all };
-    let next = store.kept.sequence.load(Acquire);
+    let next = store.persistent.sequence.load(Acquire);
     report.groups_undone = log.each_open(&mut |record, undone| {
         let before = if undone == 0 { next } else { undone };
         if let Some(address) = undo_at(store, record, undone == 0) {
@@ -113,7 +113,7 @@ fn undo_at(store: &Store, record: &Record, restore: bool) -> Option<Option<usize
     if !restore {
         return Some(Some(address));
     }
-    let header = store.segments.named(before).filter(|_| is_kept(store, before))?;
+    let header = store.segments.named(before).filter(|_| is_persistent(store, before))?;
     let layout = item_in(store, header, address)?;
     let is_its = header.namespace() == record.namespace
         && layout.is(ItemKind::Piece) == record.piece

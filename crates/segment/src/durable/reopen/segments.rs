@@ -28,7 +28,7 @@ pub(crate) fn repair_segments(store: &Store, report: &mut Reopened) -> Result<()
 
 /// Checks that every segment's header has a state that a process can leave.
 pub(crate) fn check_headers(store: &Store) -> Result<(), FileFault> {
-    let sequence = store.kept.sequence.load(Acquire);
+    let sequence = store.persistent.sequence.load(Acquire);
     for id in 0..store.geometry.segments_max {
         let header = store.segments.header(SegmentId(id as u32));
         header.check(store.segments.segment_bytes(), sequence).map_err(|what| {

@@ -36,7 +36,7 @@ fn undo_one(store: &Store, record: &Record) {
     let locked = store.index.lock(hash).expect("no other thread has a lock");
     let there = locked.find(|slot| item_of_hash(store, slot, record.namespace, record.piece, hash));
     let before = slot_of(record);
-    if before.is_some_and(|slot| !is_kept(store, slot)) {
+    if before.is_some_and(|slot| !is_persistent(store, slot)) {
         // A crash cannot cause this: the file was damaged, and any item may stay.
         return;
     }
@@ -78,7 +78,7 @@ pub(crate) fn write_back(store: &Store, address: usize, record: &Record) {
 }
 
 /// Returns true if the bytes that a record's slot names are unchanged, because their segment was pinned.
-pub(crate) fn is_kept(store: &Store, slot: Slot) -> bool {
+pub(crate) fn is_persistent(store: &Store, slot: Slot) -> bool {
     let Some(header) = store.segments.named(slot) else { return false };
     header.has_state()
         && matches!(

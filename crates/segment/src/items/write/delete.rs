@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use base::clock::UnixMillis;
 
+use crate::core::capacity::pool;
 use crate::core::facets::ItemsMut;
 use crate::core::handle::Guard;
 use crate::core::lookup::{FoundItem, find_locked, live};
 use crate::core::op::{Delete, DeleteOutcome, Expire, OpError};
-use crate::core::room::pool;
 use crate::core::snap::Snap;
 use crate::core::store::Store;
 use crate::items::unpublished::{Content, Plan, kill, note_ended, unname};
@@ -170,7 +170,7 @@ impl ItemsMut<'_, '_> {
 pub(crate) fn raise_flushed(store: &Store, namespace: u8) {
     for _ in 0..2 {
         let sequence = store.segments.next_sequence();
-        store.kept.flushed[namespace as usize].fetch_max(sequence, SeqCst);
+        store.persistent.flushed[namespace as usize].fetch_max(sequence, SeqCst);
         store.flushed[namespace as usize].fetch_max(sequence, SeqCst);
     }
     note_flash_flushed(store, namespace);

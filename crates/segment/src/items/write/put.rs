@@ -10,11 +10,11 @@
 //!
 //! The new value is written beside the old one and then replaces it. It takes the time of a copy, within one guard.
 
+use crate::core::capacity::exceeds_quota;
 use crate::core::facets::{Commits, ItemsMut, Sizes};
 use crate::core::handle::Guard;
 use crate::core::lookup::{FoundItem, find_locked, live};
 use crate::core::op::{Expire, LargeRef, OpError, Put, PutMode, PutOutcome};
-use crate::core::room::exceeds_quota;
 use crate::core::snap::Snap;
 use crate::core::store::{Store, large_ref, large_value};
 use crate::heap::samples::RequestKind;

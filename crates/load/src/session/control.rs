@@ -9,7 +9,7 @@ use crate::search::rate::Rate;
 
 /// Control point of a session.
 #[derive(Debug, Default)]
-pub struct Desk {
+pub struct RunControl {
     current: Mutex<Current>,
     stopped: AtomicBool,
 }
@@ -88,7 +88,7 @@ impl RateRefused {
     }
 }
 
-impl Desk {
+impl RunControl {
     fn lock(&self) -> MutexGuard<'_, Current> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -101,7 +101,7 @@ impl Desk {
         }
     }
 
-    /// Returns whether [`Desk::stop`] was called.
+    /// Returns whether [`RunControl::stop`] was called.
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::SeqCst)
     }
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_stop_and_a_rate_that_come_between_two_runs_hold_for_the_next() {
-        let desk = Desk::default();
+        let desk = RunControl::default();
         let (first, second) = (Arc::new(Control::new(10.0)), Arc::new(Control::new(10.0)));
         desk.begin(&first, "run", Freedom::Free);
         assert_eq!(desk.set_rate(Rate::new(50.0)), Ok(RateTaken::FromNowOn));
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_rate_that_comes_during_a_prefill_holds_for_the_run_and_not_before() {
-        let desk = Desk::default();
+        let desk = RunControl::default();
         desk.await_rate();
         assert_eq!(desk.set_rate(Rate::new(20.0)), Ok(RateTaken::Later));
         let (prefill, run) = (Arc::new(Control::new(0.0)), Arc::new(Control::new(10.0)));
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_rate_that_comes_in_a_step_ends_with_it() {
-        let desk = Desk::default();
+        let desk = RunControl::default();
         let (first, second) = (Arc::new(Control::new(10.0)), Arc::new(Control::new(20.0)));
         desk.begin(&first, "trial 1, step", Freedom::ThisRun);
         assert_eq!(desk.set_rate(Rate::new(50.0)), Ok(RateTaken::ThisStep));
@@ -216,12 +216,12 @@ mod tests {
 
     #[test]
     fn a_rate_is_refused_where_it_would_mean_nothing() {
-        let desk = Desk::default();
+        let desk = RunControl::default();
         assert_eq!(desk.set_rate(Rate::new(1.0)), Err(RateRefused::NotYet));
         desk.begin(&Arc::new(Control::new(0.0)), "closed loop", Freedom::Closed);
         assert_eq!(desk.set_rate(Rate::new(1.0)), Err(RateRefused::Closed));
         desk.begin(&Arc::new(Control::new(9.0)), "trial 1, rise", Freedom::Searching);
         assert_eq!(desk.set_rate(Rate::new(1.0)), Err(RateRefused::Searching));
-        assert!(desk.live().is_some() && Desk::default().live().is_none());
+        assert!(desk.live().is_some() && RunControl::default().live().is_none());
     }
 }

@@ -76,7 +76,7 @@ fn release_ready<B: Backend>(core: &mut Core<B>) {
     let (mut indexes, mut carried, mut streams) = (Vec::new(), Vec::new(), Vec::new());
     for index in 0..core.sessions.used_high() as u32 {
         let Some(session) = core.sessions.peek_mut(index) else { continue };
-        if let Some(one) = carried_of(session, &core.ctx.shared.store, &mut core.output_left)
+        if let Some(one) = handover_of(session, &core.ctx.shared.store, &mut core.output_left)
             && let Some(stream) = session.stream.take()
         {
             indexes.push(index);
@@ -141,17 +141,17 @@ fn restore_connection<B: Backend>(
         return output::kill(core, index);
     }
     let session = core.sessions.at(index);
-    session.state.go_on_as(carried, &core.ctx.shared);
+    session.state.resume_as(carried, &core.ctx.shared);
     session.early = EarlyInput::of(carried);
     if carried.endpoint.protocol == Protocol::Resp {
         let texts = carried.client_texts();
         core.ctx.connection_table().client_info(index, |client_info| {
             [client_info.name, client_info.library, client_info.library_version, client_info.user] = texts;
-            (client_info.speaks_3, client_info.database) = (carried.is_resp3, carried.namespace.0);
+            (client_info.is_resp3, client_info.database) = (carried.is_resp3, carried.namespace.0);
         });
     }
     core.ctx.push.watch.connection = index;
-    if !core.sessions.at(index).state.take_up(carried, guard, &mut core.ctx) {
+    if !core.sessions.at(index).state.restore(carried, guard, &mut core.ctx) {
         tracing::warn!("cannot restore the subscriptions or transaction of a connection: no memory; closing it");
         return output::kill(core, index);
     }
@@ -173,7 +173,7 @@ fn restore_connection<B: Backend>(
 }
 
 /// Returns the state of a session that can leave now. Subtracts its unsent bytes from `output_left`.
-fn carried_of<S>(session: &mut Session<S>, store: &Store, output_left: &mut u64) -> Option<HandoverConnection> {
+fn handover_of<S>(session: &mut Session<S>, store: &Store, output_left: &mut u64) -> Option<HandoverConnection> {
     let is_free = session.phase == Phase::Open
         && (session.out.is_none() || session.blocked)
         && !session.ended
@@ -183,7 +183,7 @@ fn carried_of<S>(session: &mut Session<S>, store: &Store, output_left: &mut u64)
         return None;
     }
     let held = session.input.as_ref().map_or(&[][..], |input| input.bytes());
-    let mut carried = session.state.carried(held)?;
+    let mut carried = session.state.to_handover(held)?;
     *output_left -= unsent;
     let mut output = session.out.as_mut().map_or_else(Vec::new, |out| out.take_unsent(store));
     output.append(&mut carried.output);
@@ -191,7 +191,7 @@ fn carried_of<S>(session: &mut Session<S>, store: &Store, output_left: &mut u64)
         // A subscriber's messages are collected after the last worker has ended, but a watcher's lines are collected
         // now.
         let mut part = [0; 4096];
-        while let bytes @ 1.. = session.state.take_mail(&mut part) {
+        while let bytes @ 1.. = session.state.take_messages(&mut part) {
             output.extend_from_slice(&part[..bytes]);
         }
     }

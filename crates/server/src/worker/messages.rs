@@ -21,7 +21,7 @@ const SENT_BYTES_MAX: u64 = 256 << 10;
 
 /// Returns true if a message must be published, or sent to a connection of this worker.
 #[inline]
-pub(super) fn has_mail<B: Backend>(core: &Core<B>) -> bool {
+pub(super) fn has_messages<B: Backend>(core: &Core<B>) -> bool {
     let ctx = &core.ctx;
     ctx.push.watch.watched.any()
         || ctx.push.to_wake != 0
@@ -31,7 +31,7 @@ pub(super) fn has_mail<B: Backend>(core: &Core<B>) -> bool {
 
 /// Publishes this worker's lines, wakes other workers, and serves its connections with queued messages. Without any of
 /// them it costs two loads.
-pub(super) fn serve_mail<B: Backend>(core: &mut Core<B>) {
+pub(super) fn send_messages<B: Backend>(core: &mut Core<B>) {
     let ctx = &mut core.ctx;
     if !ctx.push.unpublished.is_empty() {
         ctx.publish_waiting();
@@ -92,16 +92,16 @@ fn deliver_to<B: Backend>(core: &mut Core<B>, index: u32) -> bool {
             output::kill(core, index);
             return false;
         }
-        more = session.state.has_mail();
+        more = session.state.has_messages();
         if !more {
             break;
         }
-        if session.state.is_mail_broken() {
+        if session.state.is_queue_broken() {
             core.ctx.counters().subscribers_dropped.add(1);
             output::kill(core, index);
             return false;
         }
-        if session.blocked || session.state.is_answering() {
+        if session.blocked || session.state.is_replying() {
             // The session returns to the list once the rest is sent.
             session.mail = true;
             return false;
@@ -115,7 +115,7 @@ fn deliver_to<B: Backend>(core: &mut Core<B>, index: u32) -> bool {
             return true;
         }
         let Some(out) = &mut session.out else { return true };
-        let bytes = session.state.take_mail(out.spare());
+        let bytes = session.state.take_messages(out.spare());
         out.advance(bytes);
         output::send(core, index);
     }

@@ -10,7 +10,7 @@ use base::clock::UnixMillis;
 
 use crate::background::Background;
 use crate::core::store::Store;
-use crate::durable::file::{Ground, Held, IndexPlace, StoreFile};
+use crate::durable::file::{Backing, Held, IndexPlace, StoreFile};
 use crate::heap::config::{Geometry, StartError, StoreConfig};
 use crate::tier::room::TierRoom;
 use crate::tier::{Tier, TierPlan};
@@ -20,7 +20,7 @@ use crate::tier::{Tier, TierPlan};
 pub struct TierBacking {
     config: StoreConfig,
     geometry: Geometry,
-    ground: Ground,
+    ground: Backing,
     held: Option<Held>,
     room: Option<TierRoom>,
     regions: usize,
@@ -41,7 +41,7 @@ impl TierBacking {
         let Some(file) = file else {
             let geometry = Geometry::with_index(config, plan.groups(), 0)?;
             let count = geometry.segments_for(config.memory_bytes, plan.groups());
-            let ground = Ground::private(&geometry, count, config.huge_pages).map_err(StartError::Map)?;
+            let ground = Backing::private(&geometry, count, config.huge_pages).map_err(StartError::Map)?;
             let room = TierRoom::private(plan).map_err(StartError::Map)?;
             return Ok(Self {
                 config: config.clone(),

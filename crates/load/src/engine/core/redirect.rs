@@ -15,28 +15,30 @@ use crate::traffic::Traffic;
 /// Highest number of redirects of one request; a server that exceeds it is faulty.
 const REDIRECTS_MAX: u8 = 16;
 /// Highest number of redirected requests that wait for room.
-const ELSEWHERE_MAX: usize = 65_536;
+const WAITING_REDIRECTS_MAX: usize = 65_536;
 
 impl<N: Net, T: Traffic> Core<'_, N, T> {
     /// Returns whether `request` may be redirected to `target`. If not, the redirect counts as the request's reply.
     pub(super) fn may_go(&self, request: &InFlight, target: usize) -> bool {
-        target < self.elsewhere.len() && request.redirects < REDIRECTS_MAX && self.elsewhere_count < ELSEWHERE_MAX
+        target < self.redirected.len()
+            && request.redirects < REDIRECTS_MAX
+            && self.redirected_count < WAITING_REDIRECTS_MAX
     }
 
     /// Queues `request`, which stays in flight, for `target`.
-    pub(super) fn send_elsewhere(&mut self, request: InFlight, target: usize) {
+    pub(super) fn send_redirected(&mut self, request: InFlight, target: usize) {
         self.recorder.redirected(request.intended_ns);
-        self.elsewhere[target].push_back(InFlight { redirects: request.redirects + 1, ..request });
-        self.elsewhere_count += 1;
+        self.redirected[target].push_back(InFlight { redirects: request.redirects + 1, ..request });
+        self.redirected_count += 1;
     }
 
     /// Hands waiting requests to connections of their targets that have room.
-    pub(super) fn repeat_elsewhere(&mut self) {
-        for target in 0..self.elsewhere.len() {
-            while !self.elsewhere[target].is_empty() {
+    pub(super) fn repeat_redirected(&mut self) {
+        for target in 0..self.redirected.len() {
+            while !self.redirected[target].is_empty() {
                 let Some(index) = self.take_ready(target, 1) else { break };
-                let Some(mut request) = self.elsewhere[target].pop_front() else { break };
-                self.elsewhere_count -= 1;
+                let Some(mut request) = self.redirected[target].pop_front() else { break };
+                self.redirected_count -= 1;
                 let connection = &mut self.connections[index as usize];
                 self.traffic.repeat(&mut request.pending, &mut connection.out);
                 connection.in_flight.push_back(request);
@@ -46,9 +48,9 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
     }
 
     /// Counts the requests that still wait at the end as lost.
-    pub(super) fn lose_elsewhere(&mut self, now_ns: u64) {
-        for target in 0..self.elsewhere.len() {
-            let waiting = std::mem::take(&mut self.elsewhere[target]);
+    pub(super) fn lose_redirected(&mut self, now_ns: u64) {
+        for target in 0..self.redirected.len() {
+            let waiting = std::mem::take(&mut self.redirected[target]);
             if !waiting.is_empty() {
                 let (count, name) = (waiting.len(), &self.settings.names[target]);
                 self.recorder
@@ -59,6 +61,6 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
                 lose_request(&mut self.recorder, &request, now_ns);
             }
         }
-        self.elsewhere_count = 0;
+        self.redirected_count = 0;
     }
 }

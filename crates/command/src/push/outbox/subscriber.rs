@@ -140,7 +140,7 @@ impl Subscriber {
 
     /// Returns true if a message waits, or if the mailbox is broken.
     #[inline]
-    pub fn has_mail(&self) -> bool {
+    pub fn has_messages(&self) -> bool {
         self.mailbox.is_waiting()
     }
 

@@ -12,22 +12,22 @@ use crate::session::Phase;
 use crate::worker::core::Core;
 use crate::worker::hold;
 use crate::worker::output;
-use command::context::ARRIVALS_MAX;
+use command::context::IN_PLACE_RECEIVES_MAX;
 use io::{Backend, Received};
 use segment::Guard;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// The time in which a part of a value must be received in place.
-const ARRIVAL_NS_MAX: u64 = 1_000_000_000;
+const RECEIVE_NS_MAX: u64 = 1_000_000_000;
 /// The interval at which in-place receives are checked against that time.
 const CHECK_NS: u64 = 25_000_000;
 
 /// Adds a session with an in-place receive to the list.
-pub(super) fn note_arrival<B: Backend>(core: &mut Core<B>, index: u32) {
+pub(super) fn note_receive<B: Backend>(core: &mut Core<B>, index: u32) {
     if core.arrivals.sessions.contains(&index) {
         return;
     }
-    if core.arrivals.sessions.len() == ARRIVALS_MAX {
+    if core.arrivals.sessions.len() == IN_PLACE_RECEIVES_MAX {
         // The number of in-place receives never exceeds that, and this one is not in the list.
         let sessions = &core.sessions;
         let arrives = |index: &u32| sessions.peek(*index as usize).is_some_and(|session| session.state.is_arriving());
@@ -37,9 +37,9 @@ pub(super) fn note_arrival<B: Backend>(core: &mut Core<B>, index: u32) {
 }
 
 /// Receives once into the value's place in the store. Returns the number of bytes, or `None` if the session is dead.
-pub(super) fn receive_arrival<B: Backend>(core: &mut Core<B>, index: u32) -> Option<usize> {
+pub(super) fn receive_in_place<B: Backend>(core: &mut Core<B>, index: u32) -> Option<usize> {
     let session = core.sessions.at(index);
-    let room = session.state.arrival_room(&core.ctx.shared.store);
+    let room = session.state.in_place_room(&core.ctx.shared.store);
     let (Some(room), Some(stream)) = (room, &session.stream) else { return None };
     let room_bytes = room.len();
     let is_early = session.early.is_some();
@@ -65,12 +65,12 @@ pub(super) fn receive_arrival<B: Backend>(core: &mut Core<B>, index: u32) -> Opt
 }
 
 /// Returns true if it is time to check for in-place receives that take too long.
-pub(super) fn arrivals_due<B: Backend>(core: &Core<B>) -> bool {
+pub(super) fn receives_due<B: Backend>(core: &Core<B>) -> bool {
     !core.arrivals.sessions.is_empty() && core.now_ns - core.arrivals.checked_ns >= CHECK_NS
 }
 
 /// Moves values of slow senders into buffers, so that they keep no segment from being reused.
-pub(super) fn relieve_arrivals<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>) {
+pub(super) fn end_slow_receives<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>) {
     core.arrivals.checked_ns = core.now_ns;
     let stall_ns = core.ctx.shared.live.stall_timeout_ms.load(Relaxed).saturating_mul(1_000_000);
     let mut at = 0;
@@ -82,9 +82,9 @@ pub(super) fn relieve_arrivals<B: Backend>(core: &mut Core<B>, guard: &mut Guard
         }
         let since = session.and_then(|session| session.state.arriving_since());
         let age_ns = since.map_or(0, |since| core.ctx.clock.ns_between(since, core.iteration_ticks));
-        if age_ns < ARRIVAL_NS_MAX {
+        if age_ns < RECEIVE_NS_MAX {
             at += 1;
-        } else if move_arrival(core, guard, index) {
+        } else if move_to_buffer(core, guard, index) {
             core.arrivals.sessions.swap_remove(at);
         } else if age_ns >= stall_ns {
             core.ctx.counters().slow_senders_dropped.add(1);
@@ -96,10 +96,10 @@ pub(super) fn relieve_arrivals<B: Backend>(core: &mut Core<B>, guard: &mut Guard
 }
 
 /// Moves one value into a buffer. Returns false if no buffer is free.
-fn move_arrival<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>, index: u32) -> bool {
+fn move_to_buffer<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>, index: u32) -> bool {
     let session = core.sessions.at(index);
     debug_assert!(session.input.is_none(), "what arrives goes to one place");
-    let want = session.state.arrival_bytes();
+    let want = session.state.in_place_bytes();
     let block = loop {
         match core.buffers.take_input(want) {
             Ok(block) => break block,
@@ -109,7 +109,7 @@ fn move_arrival<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>, index: u3
     };
     let session = core.sessions.at(index);
     let mut input = Input::new(block);
-    let bytes = session.state.move_arrival(guard, &mut core.ctx, input.room(want));
+    let bytes = session.state.move_to_buffer(guard, &mut core.ctx, input.room(want));
     if bytes > 0 {
         input.received(bytes);
         core.holders.note_input(index, &input, core.now_ns);

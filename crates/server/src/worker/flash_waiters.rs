@@ -5,31 +5,31 @@
 //!   parked for room ────> room ──as many reads as can be started──> ready, in the order in which they parked
 //! ```
 //!
-//! - A session is in one of the two lists at most ([`crate::session::SessionPlace::AwaitsFlash`]). So they have as many entries as
-//!   there are sessions.
+//! - A session is in one of the two lists at most ([`crate::session::SessionPlace::AwaitsFlash`]). So they have as many
+//!   entries as there are sessions.
 //! - Each awaited read completes, at the latest when the device is abandoned. The handle's bell then rings.
 //! - A worker collects completed reads before it sleeps, because any guard may have taken them in.
 
 use crate::worker::core::Core;
-use crate::worker::state::Coming;
+use crate::worker::state::FlashWaiting;
 
 use io::Backend;
 use segment::ThreadHandle;
 
 /// Begins an iteration: takes in completed reads, then resumes their sessions and as many waiting ones as there is
 /// room for.
-pub(super) fn call_back_landed<B: Backend>(core: &mut Core<B>, handle: &mut ThreadHandle) {
+pub(super) fn resume_completed<B: Backend>(core: &mut Core<B>, handle: &mut ThreadHandle) {
     if core.coming.is_empty() {
         return;
     }
     drop(handle.guard(core.ctx.now));
     call_back_read(core, handle);
     // At least one, because its attempt makes room if no session needs a value that was read any more.
-    call_back_coming(core, handle.reads_free().max(1), |_| false);
+    resume_waiting(core, handle.reads_free().max(1), |_| false);
 }
 
 /// Ends an iteration: resumes the sessions whose reads were taken in meanwhile.
-pub(super) fn call_back_landed_since<B: Backend>(core: &mut Core<B>, handle: &mut ThreadHandle) {
+pub(super) fn resume_completed_since<B: Backend>(core: &mut Core<B>, handle: &mut ThreadHandle) {
     if !core.coming.is_empty() {
         call_back_read(core, handle);
     }
@@ -37,18 +37,18 @@ pub(super) fn call_back_landed_since<B: Backend>(core: &mut Core<B>, handle: &mu
 
 fn call_back_read<B: Backend>(core: &mut Core<B>, handle: &mut ThreadHandle) {
     let mut landed = std::mem::take(&mut core.coming.landed);
-    handle.take_landed(&mut landed);
+    handle.take_completed_reads(&mut landed);
     if !landed.is_empty() {
-        call_back_coming(core, 0, |hash| landed.contains(&hash));
+        resume_waiting(core, 0, |hash| landed.contains(&hash));
     }
     landed.clear();
     core.coming.landed = landed;
 }
 
 /// Resumes the sessions whose read `is_there`, and up to `room` of those that wait for room.
-pub(super) fn call_back_coming<B: Backend>(core: &mut Core<B>, room: usize, is_there: impl Fn(u64) -> bool) {
+pub(super) fn resume_waiting<B: Backend>(core: &mut Core<B>, room: usize, is_there: impl Fn(u64) -> bool) {
     let mut called = std::mem::take(&mut core.coming.called);
-    let Coming { reads, room: waiting, .. } = &mut core.coming;
+    let FlashWaiting { reads, room: waiting, .. } = &mut core.coming;
     called.extend(reads.extract_if(.., |(hash, _)| is_there(*hash)).map(|(_, session)| session));
     called.extend(waiting.drain(..room.min(waiting.len())));
     called.drain(..).for_each(|session| core.call_back(session));

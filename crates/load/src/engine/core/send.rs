@@ -20,8 +20,8 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
             intents.poll();
         }
         self.is_stuck = false;
-        if self.elsewhere_count > 0 {
-            self.repeat_elsewhere();
+        if self.redirected_count > 0 {
+            self.repeat_redirected();
         }
         while self.traffic.has_follow_up() && self.let_one_out(now_ns, now_ns, 1) {}
         match self.pacing {

@@ -9,8 +9,8 @@
 //!                                             └── moves waiting messages into the output, and sends
 //! ```
 //!
-//! A worker checks its [`Post`] once a batch and once an iteration, which costs one load while it is empty. A message
-//! is written between two replies, never inside a reply.
+//! A worker checks its [`PushQueue`] once a batch and once an iteration, which costs one load while it is empty. A
+//! message is written between two replies, never inside a reply.
 //!
 //! Bounds:
 //!
@@ -20,7 +20,7 @@
 //! | all messages, and names | client memory ([`crate::memory::budget`]) | slow subscribers are dropped, new refused |
 //! | names that one client is subscribed to | [`SUBSCRIPTIONS_MAX`] | `SUBSCRIBE` is refused |
 //! | connections that monitor | [`MONITORS_MAX`] | `MONITOR` is refused |
-//! | entries of a [`Post`] | one for each connection and kind of message | cannot happen |
+//! | entries of a [`PushQueue`] | one for each connection and kind of message | cannot happen |
 //!
 //! Work that grows with subscriptions is done in slices. A publication stores the receiver and the pattern after which
 //! it continues. An ending connection removes a few subscriptions and messages in each visit. A worker sends messages

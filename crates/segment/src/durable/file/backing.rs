@@ -14,7 +14,7 @@ use crate::durable::checkpoint::record::Records;
 use crate::heap::config::{Geometry, StoreConfig};
 use crate::index::{Bucket, GROUP_BUCKETS, Index, STRIPES, Stripe};
 use crate::layout::header::SegmentHeader;
-use crate::layout::persistent::KeptPage;
+use crate::layout::persistent::PersistentPage;
 use crate::layout::raw::{Array, Heap};
 use crate::locks::undo_log::{LOG_BYTES, UndoLog};
 
@@ -23,8 +23,8 @@ const SEQUENCE_BITS: u32 = 64 - crate::layout::header::TOKEN_OFFSET_BITS;
 
 /// The memory of a store's words and bytes.
 #[derive(Debug)]
-pub(crate) struct Ground {
-    pub(crate) kept: KeptPage,
+pub(crate) struct Backing {
+    pub(crate) kept: PersistentPage,
     pub(crate) stripes: Array<Stripe>,
     pub(crate) headers: Array<SegmentHeader>,
     pub(crate) buckets: Array<Bucket>,
@@ -37,10 +37,10 @@ pub(crate) struct Ground {
     pub(crate) records: Option<Records>,
 }
 
-impl Ground {
+impl Backing {
     /// Returns private memory of the sizes in `geometry`.
     pub(crate) fn private(geometry: &Geometry, segments: usize, huge_pages: bool) -> io::Result<Self> {
-        let kept = KeptPage::private()?;
+        let kept = PersistentPage::private()?;
         Ok(Self {
             kept: kept.begun(Index::growth_of(geometry.groups_start), geometry.groups_start, segments),
             stripes: Array::reserve(STRIPES, false)?,
@@ -55,7 +55,7 @@ impl Ground {
 }
 
 /// Checks that the kept words are valid, so that everything else can be read.
-fn check_kept(ground: &Ground, geometry: &Geometry) -> Result<(), FileFault> {
+fn check_persistent(ground: &Backing, geometry: &Geometry) -> Result<(), FileFault> {
     let kept = &ground.kept;
     if !ground.notes.as_ref().is_some_and(Notes::is_sound) {
         return Err(FileFault::Damaged("its notes are not what was written".to_owned()));
@@ -74,30 +74,30 @@ fn check_kept(ground: &Ground, geometry: &Geometry) -> Result<(), FileFault> {
 }
 
 /// Returns the parts of a file with this superblock.
-pub(super) fn ground_of(
+pub(super) fn backing_of(
     geometry: &Geometry,
     config: &StoreConfig,
     file: &Arc<MapFile>,
     block: &Superblock,
-) -> Result<Ground, FileFault> {
+) -> Result<Backing, FileFault> {
     check_sizes(geometry, block)?;
-    let ground = ground(geometry, config, file, index_of(block))?;
-    check_kept(&ground, geometry)?;
+    let ground = new_backing(geometry, config, file, index_of(block))?;
+    check_persistent(&ground, geometry)?;
     Ok(ground)
 }
 
 /// Returns the parts of a file with these sizes, unchanged.
-pub(super) fn ground(
+pub(super) fn new_backing(
     geometry: &Geometry,
     config: &StoreConfig,
     file: &Arc<MapFile>,
     index: IndexPlace,
-) -> io::Result<Ground> {
+) -> io::Result<Backing> {
     let places = Places::of(geometry);
     let map = |at: u64, bytes: usize, huge| Map::of_file(file, at, bytes, huge);
     let (buckets, headers) = (geometry.groups_max * GROUP_BUCKETS, geometry.segments_max);
     let heap_bytes = geometry.segments_max * geometry.segment_bytes;
-    let kept = KeptPage::of(Array::of_map(map(2 * PAGE, PAGE as usize, false)?, 1));
+    let kept = PersistentPage::of(Array::of_map(map(2 * PAGE, PAGE as usize, false)?, 1));
     let (stripes, buckets) = match index {
         IndexPlace::File => (
             Array::of_map(map(places.stripes, STRIPES * size_of::<Stripe>(), false)?, STRIPES),
@@ -109,7 +109,7 @@ pub(super) fn ground(
     };
     let records_bytes = Records::bytes(geometry.segments_max) as usize;
     let records = Records::of(Array::of_map(map(places.records, records_bytes, false)?, records_bytes / 8), headers);
-    Ok(Ground {
+    Ok(Backing {
         records: Some(records),
         notes: Some(Notes::of(map(NOTES_AT, 2 * NOTES_BYTES as usize, false)?, kept.clone())),
         undo: Some(UndoLog::of(Array::of_map(map(places.undo, LOG_BYTES, false)?, LOG_BYTES / 8), kept.clone())),

@@ -1,18 +1,18 @@
 //! The memory that a namespace may take now: limits, quotas, and the error if none is free.
 //!
-//! The state is in [`crate::heap::memory`], [`crate::heap::namespaces`] and [`crate::heap::shortage`], whose comments
-//! define each figure.
+//! The state is in [`crate::heap::memory`], [`crate::heap::namespaces`] and [`crate::heap::back_pressure`], whose
+//! comments define each figure.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::core::op::OpError;
 use crate::core::store::{Store, space_totals, totals};
+use crate::heap::back_pressure::{FLUSHED, UNKNOWN};
 use crate::heap::config::{HEADER_BYTES, OPEN_MIN};
 use crate::heap::memory::ResizeError;
 use crate::heap::namespaces::{Terms, TermsError};
 use crate::heap::segments::SegmentId;
-use crate::heap::shortage::{FLUSHED, UNKNOWN};
 use crate::layout::key::Namespace;
 
 /// Index bytes of an item: a slot of 8 bytes at the load that the index is held at.

@@ -257,7 +257,7 @@ impl Channels {
 
     /// Sends a line to the monitoring clients. Returns their number. Calls `note` with a worker and its connection that
     /// has queued messages now.
-    pub(crate) fn tell_monitors(&self, line: &[u8], mut note: impl FnMut(usize, u32)) -> usize {
+    pub(crate) fn send_to_monitors(&self, line: &[u8], mut note: impl FnMut(usize, u32)) -> usize {
         let monitors: ArrayVec<Arc<Outbox>, MONITORS_MAX> = lock(&self.monitors).iter().cloned().collect();
         if !monitors.is_empty() {
             let message = Message::new(line.to_vec(), &self.budget);
@@ -285,9 +285,9 @@ impl Channels {
     ) -> Option<u64> {
         while *work > 0 {
             match publishing.stage {
-                Stage::Named => self.tell_named(publishing, kind, (name, text), work, &mut note),
+                Stage::Named => self.publish_to_named(publishing, kind, (name, text), work, &mut note),
                 Stage::Patterns => self.match_patterns(publishing, name, work),
-                Stage::Matched => self.tell_matched(publishing, (name, text), work, &mut note),
+                Stage::Matched => self.publish_to_matching(publishing, (name, text), work, &mut note),
                 Stage::Done => {
                     self.delivered.fetch_add(publishing.receivers, Relaxed);
                     return Some(publishing.receivers);
@@ -297,7 +297,7 @@ impl Channels {
         None
     }
 
-    fn tell_named(
+    fn publish_to_named(
         &self,
         publishing: &mut Publishing,
         kind: ChannelKind,
@@ -351,7 +351,7 @@ impl Channels {
         }
     }
 
-    fn tell_matched(
+    fn publish_to_matching(
         &self,
         publishing: &mut Publishing,
         (name, text): (&[u8], &[u8]),
