@@ -1,16 +1,16 @@
-//! Memory maps that any thread may read and write without synchronisation, for a program that measures memory itself.
+//! Memory maps that any thread may read and write without synchronisation, for programs that measure memory.
 //!
 //! ```text
-//!   anonymous(Pages)  load, store          memory of this process, in pages of a size
-//!   of_file(Order)    load                 a file's pages, as the kernel's cache has them
+//!   anonymous(Pages)  load, store          private memory, with pages of the chosen size
+//!   of_file(Order)    load                 a file's pages, in the kernel's page cache
 //! ```
 //!
 //! Invariants:
 //! - Every access is to one aligned atomic word inside the map, so two accesses never form a data race.
 //! - A map of a file is read-only.
 //!
-//! If a file is truncated below the end of its map, a read there ends the process (SIGBUS). Map only files that no
-//! other process has a reason to change.
+//! If a file is truncated while it is mapped, a read beyond its new end kills the process (SIGBUS). Map only files that
+//! no other process truncates.
 
 use std::fs::File;
 use std::io;
@@ -23,12 +23,12 @@ use crate::Map;
 /// Number of bytes in a word.
 const WORD_BYTES: usize = size_of::<AtomicU64>();
 
-/// The page size that an anonymous map asks for.
+/// The page size that an anonymous map requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
     /// Ordinary pages, even if the host enables huge pages for all memory.
     Small,
-    /// Transparent huge pages, if the host has them.
+    /// Transparent huge pages, if the host supports them.
     Huge,
 }
 

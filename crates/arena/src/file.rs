@@ -1,14 +1,14 @@
-//! A file in which maps of a store lie. It is locked for this process, and its space is allocated before use.
+//! A file that contains the maps of a store. This process holds a lock on it, and allocates its space before use.
 //!
 //! ```text
-//!   open (made if it is not there) -> lock, or refused -> set_bytes -> allocate(range) -> Map::of_file(range)
-//!                                                                      punch(range)       a hole again
+//!   open or create -> lock, or fail -> set_bytes -> allocate(range) -> Map::of_file(range)
+//!                                                   punch(range): deallocates it again
 //! ```
 //!
 //! Invariants:
 //! - One process has the file open at a time. It holds an exclusive lock, which the kernel releases when the process
 //!   ends.
-//! - Opening an existing file changes nothing in it.
+//! - Opening an existing file does not change it.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -40,8 +40,8 @@ impl std::fmt::Display for OpenError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Io(error) => write!(f, "{error}"),
-            Self::Locked => f.write_str("another process has it open"),
-            Self::NotAFile => f.write_str("it is not a regular file"),
+            Self::Locked => f.write_str("another process has the file open"),
+            Self::NotAFile => f.write_str("not a regular file"),
         }
     }
 }
@@ -54,14 +54,14 @@ impl From<io::Error> for OpenError {
     }
 }
 
-/// The medium that a file lies on, as far as it matters for a memory map.
+/// The kind of storage under a file, as far as it matters for a memory map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
     /// Memory (tmpfs). Its contents are lost when the machine loses power.
     Tmpfs,
     /// Memory in huge pages (hugetlbfs).
     HugePages,
-    /// A file system on a disk, or any other: the kernel writes dirty pages back.
+    /// Any other file system, usually on a disk. The kernel writes dirty pages back.
     Disk,
 }
 
@@ -96,8 +96,8 @@ impl MapFile {
         Self::open_with(path, false)
     }
 
-    /// Opens an existing file through private maps, to try out a change. Writes to the maps are visible to this process
-    /// alone, and the file stays unchanged. No other process may have the file open meanwhile.
+    /// Opens an existing file through private maps, to test a change. Only this process sees writes to the maps, and the file
+    /// stays unchanged. No other process may have the file open at the same time.
     ///
     /// # Errors
     /// As for [`MapFile::open_there`]. Read permission is enough.
@@ -136,7 +136,7 @@ impl MapFile {
     pub fn adopt(fd: OwnedFd, path: &Path) -> io::Result<Self> {
         let file = File::from(fd);
         if !file.metadata()?.file_type().is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
         let medium = medium_of(&file)?;
         Ok(Self { file, path: path.to_owned(), medium, is_view: false })
@@ -157,7 +157,7 @@ impl MapFile {
         &self.path
     }
 
-    /// Returns the medium that the file lies on.
+    /// Returns the kind of storage under the file.
     pub fn medium(&self) -> Medium {
         self.medium
     }

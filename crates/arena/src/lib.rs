@@ -69,7 +69,8 @@ impl Map {
         // SAFETY: 1. the address is null, so the kernel chooses a free range; 2. nothing else refers to that range.
         let mapped =
             unsafe { mmap_anonymous(std::ptr::null_mut(), mapped_bytes, ProtFlags::READ | ProtFlags::WRITE, flags)? };
-        let mapped = NonNull::new(mapped.cast::<u8>()).ok_or_else(|| io::Error::other("mmap answered null"))?;
+        let mapped =
+            NonNull::new(mapped.cast::<u8>()).ok_or_else(|| io::Error::other("mmap returned a null address"))?;
         let skip = mapped.as_ptr().align_offset(HUGE_PAGE_BYTES);
         assert!(skip < HUGE_PAGE_BYTES, "alignment of a mapped address is always computable");
         // SAFETY: 1. skip < HUGE_PAGE_BYTES, so start..start + bytes lies inside the mapped range.

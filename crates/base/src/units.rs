@@ -40,7 +40,7 @@ pub enum Quantity {
     Count,
 }
 
-/// The error in a text.
+/// The way in which a text is not a valid quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitFault {
     /// The text is empty.
@@ -53,18 +53,18 @@ pub enum UnitFault {
     AmbiguousUnit,
     /// A unit that does not exist.
     UnknownUnit,
-    /// A fraction that does not amount to a whole number of bytes, nanoseconds or things.
+    /// A fraction that is not a whole number of bytes, nanoseconds or items.
     NotWhole,
     /// The value does not fit in 64 bits.
     TooLarge,
 }
 
-/// The reason why a text is not a quantity.
+/// The error of a text that is not a valid quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnitError {
     /// The kind of quantity that the caller asked for.
     pub quantity: Quantity,
-    /// The error in the text.
+    /// The way in which the text is not valid.
     pub fault: UnitFault,
 }
 
@@ -92,19 +92,19 @@ impl fmt::Display for UnitError {
         };
         match self.fault {
             UnitFault::Empty => write!(f, "{what} is missing"),
-            UnitFault::NotANumber => write!(f, "{what} begins with a number"),
-            UnitFault::BareNumber => write!(f, "{what} has a unit, and this is a bare number"),
-            UnitFault::AmbiguousUnit => write!(f, "this unit may mean powers of 1000 or of 1024"),
+            UnitFault::NotANumber => write!(f, "{what} must begin with a number"),
+            UnitFault::BareNumber => write!(f, "{what} needs a unit, and this number has none"),
+            UnitFault::AmbiguousUnit => write!(f, "this unit is ambiguous: it may mean a power of 1000 or of 1024"),
             UnitFault::UnknownUnit => write!(f, "no such unit for {what}"),
-            UnitFault::NotWhole => write!(f, "this fraction does not come to a whole number"),
-            UnitFault::TooLarge => write!(f, "{what} is less than 2^64"),
+            UnitFault::NotWhole => write!(f, "this fraction is not a whole number of the smallest unit"),
+            UnitFault::TooLarge => write!(f, "{what} must be less than 2^64"),
         }
     }
 }
 
 impl std::error::Error for UnitError {}
 
-/// Size units from the largest. If two units give equally short texts, the earlier one is used.
+/// Size units, largest first. If two units give equally short texts, the earlier one is used.
 const BYTE_UNITS: [(&str, u64); 9] = [
     ("TiB", 1 << 40),
     ("TB", 1_000_000_000_000),

@@ -39,13 +39,13 @@ pub const LINE_BYTES_MAX: usize = 64 << 10;
 /// The maximum number of values that one worker receives in place at once. Further values are received into buffers.
 pub const IN_PLACE_RECEIVES_MAX: usize = 64;
 
-/// The number of bytes whose parsing and serving takes as long as filling one mailbox: about 100 ns.
+/// The number of bytes whose parsing and serving takes as long as filling one outbox: about 100 ns.
 const ENTRY_WORK_BYTES: usize = 128;
 
 /// The number of entries that count as one operation.
 const ENTRIES_AN_OP: usize = 16;
 
-/// The maximum number of mailboxes that one visit fills when it publishes: about 100 us.
+/// The maximum number of outboxes that one visit fills when it publishes: about 100 us.
 pub(crate) const PUBLISH_WORK: usize = 1024;
 
 /// The number of unpublished key events of one worker from which on its requests wait.
@@ -258,7 +258,7 @@ impl WorkerContext {
         }
     }
 
-    /// Counts work on `entries` (mailboxes filled, names checked, subscriptions) against the iteration's share.
+    /// Counts work on `entries` (outboxes filled, names checked, subscriptions) against the iteration's share.
     #[inline]
     pub(crate) fn note_work(&mut self, entries: usize) {
         self.work_bytes += entries * ENTRY_WORK_BYTES;
@@ -388,8 +388,9 @@ impl WorkerContext {
         self.shared.pins.grant(bytes)
     }
 
-    /// Pins a value that was read whole in this guard if the budget allows it. Otherwise the value must be copied.
-    /// `OutBuffer::push_pinned` takes it over, or [`WorkerContext::unpin`].
+    /// Pins a value that was read completely under the current guard. Returns `None` if the budget is used up; the
+    /// caller then copies the value. The caller passes a pinned value to `OutBuffer::push_pinned` or
+    /// [`WorkerContext::unpin`].
     #[cold]
     pub(crate) fn pin(&self, value: &[u8]) -> Option<Pinned> {
         let store = &self.shared.store;
@@ -409,14 +410,14 @@ impl WorkerContext {
         granted
     }
 
-    /// Returns the reservation.
+    /// Releases the reservation of an in-place receive.
     pub(crate) fn end_in_place(&mut self, charge: u64) {
         assert!(self.in_place.receives > 0, "an arrival ends once");
         self.in_place.receives -= 1;
         self.shared.pins.release(charge);
     }
 
-    /// Returns what [`WorkerContext::pin_budget`] granted and was not pinned.
+    /// Returns bytes to the budget that [`WorkerContext::pin_budget`] granted and that were not pinned.
     pub fn pin_refund(&self, bytes: u64) {
         self.shared.pins.release(bytes);
     }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Time is bounded. The first and the last part take one step for each of their bytes. A middle part is searched byte
-//! by byte for a few comparisons. After that it is searched for all its elements at once, with one bit for each
+//! by byte for a few comparisons. After that the search compares all its elements at once, with one bit for each
 //! element. That takes one step for each byte of the text and each 64 elements of the part. So no pattern that
 //! [`is_bounded`] accepts takes more than [`steps_max`] steps.
 
@@ -36,7 +36,7 @@ pub(crate) fn steps_max(pattern: &[u8], text: &[u8]) -> usize {
     pattern.len() + text.len().saturating_mul(each)
 }
 
-/// The number of steps for each element of a part after which all its elements are searched for at once.
+/// The number of naive comparisons per element of a middle part. After that many, the search is bit-parallel.
 const NAIVE_STEPS: usize = 8;
 
 /// Returns true if all of `text` matches `pattern`.

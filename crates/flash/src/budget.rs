@@ -4,22 +4,22 @@
 //!                  empty                    half                    full
 //!   bytes left     |------------------------|------------------------|   refilled evenly, up to an hour's bytes
 //!   read items     no | yes ................................................
-//!   others         no | as likely as it is full, up to half | yes .......
+//!   others         no | probability: fill / half              | yes .......
 //! ```
 //!
 //! An item counts as read if it was read in memory. It also counts if it was requested again after its eviction: its
 //! ghost existed when it was stored. If the budget is short, items that were never requested twice are rejected first.
-//! A rejected item is accepted when it is stored again later. Over a longer time, devices write as much as the budget
+//! A rejected item may be accepted when it is stored again. In the long run, devices write as much as the budget
 //! allows.
 //!
-//! The bytes left are persisted in the tier's room, so a restart does not grant a new hour's bytes.
+//! The remaining bytes are persisted with the tier's state, so a restart does not refill the bucket.
 
 use base::clock::UnixMillis;
 use base::prng::Prng;
 
 /// A day, in milliseconds.
 const DAY_MS: u64 = 24 * 3600 * 1000;
-/// The bucket holds a day's bytes divided by this.
+/// The bucket holds a day's bytes divided by this number.
 const BUCKETS_A_DAY: u64 = 24;
 
 /// A token bucket of bytes.

@@ -22,23 +22,23 @@ macro_rules! counts {
 counts! {
     /// Requested reads.
     reads,
-    /// Of those, reads of data that was still in memory.
+    /// Requested reads of data that was still in memory.
     reads_in_memory,
-    /// Bytes read from devices for those reads.
+    /// Bytes read from devices for requested reads.
     read_bytes,
     /// Bytes of accepted items.
     item_bytes,
-    /// Of those, bytes of items that were rewritten to another region.
+    /// Bytes of accepted items that were rewritten to another region.
     again_bytes,
     /// Chunks written.
     writes,
     /// Bytes written to devices.
     written_bytes,
-    /// Regions whose items were all shown to the store, and that were then freed.
+    /// Regions that were freed after all their items were offered to the store.
     regions_reclaimed,
     /// Bytes read from devices to reclaim regions.
     reclaim_read_bytes,
-    /// Chunks of reclaimed regions whose contents were not as written.
+    /// Chunks of reclaimed regions whose contents were corrupt.
     reclaim_failed,
     /// Items refused because they are longer than a chunk.
     refused_too_long,
@@ -52,9 +52,9 @@ counts! {
     refused_unread,
     /// Devices that failed.
     devices_lost,
-    /// Items of an earlier process that were found again.
+    /// Items of an earlier process that were recovered.
     found,
-    /// Regions of an earlier process that were freed without being read, because free regions were short.
+    /// Regions of an earlier process that were freed without being read, because few regions were free.
     regions_dropped,
     /// Chunks whose footer could not be read.
     footers_failed,

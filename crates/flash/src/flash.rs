@@ -353,7 +353,7 @@ impl Flash {
     }
 
     pub(crate) fn lose_slow(&self, part: &crate::regions::Part) {
-        self.lose(part, format!("no answer for {} seconds", SLOW_MS / 1000));
+        self.lose(part, format!("no response for {} s", SLOW_MS / 1000));
     }
 
     /// Returns the time before which an unanswered request must have started to count as slow; 0 if none counts as

@@ -46,7 +46,7 @@ pub(crate) fn is_tier(first: &[u8]) -> bool {
     first.starts_with(&MAGIC.to_le_bytes())
 }
 
-/// Returns the number of a device, if its front states these sizes.
+/// Returns the number of a device, if its front contains these sizes.
 ///
 /// # Errors
 /// If the device fails.
@@ -57,7 +57,7 @@ pub(crate) fn read(device: &dyn Device, regions: u64, sizes: Sizes) -> io::Resul
     Ok((page.bytes()[..64] == bytes(&words(number, regions, sizes))).then_some(number))
 }
 
-/// Writes a number to a device.
+/// Writes a front with the device's number and these sizes.
 ///
 /// # Errors
 /// If the device fails.

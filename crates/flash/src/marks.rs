@@ -2,14 +2,14 @@
 //! are dead. Graves record which keys were changed while the items of an earlier process were still being searched.
 //!
 //! ```text
-//!   table ... | graves: one bit for each block, 2^20 at least    | marks: 16 bits for each block of 512 bytes
+//!   table ... | tombstones: one bit for each block, 2^20 at least    | marks: 16 bits for each block of 512 bytes
 //!             |   chosen by a key's hash                         |   one of a block's chosen by an item's tag
 //! ```
 //!
 //! - A mark is set before its item's slot changes. The marks of a region are cleared before the region starts another
 //!   life. An item that shares block and bit with a dead item is lost with it at the next start, and at no other time.
-//! - A grave is set before a key is changed, as long as the search is not complete. An item that is found later and
-//!   whose hash has a grave is dead. Graves are cleared when the next search starts. They are bits, so they never run
+//! - A tombstone is set before a key is changed, as long as the search is not complete. An item that is found later and
+//!   whose hash has a tombstone is dead. Graves are cleared when the next search starts. They are bits, so they never run
 //!   full. But the more there are, the more unchanged items are lost with them.
 
 use segment::FlashAddress;
@@ -20,14 +20,14 @@ use crate::table::{Table, words_for};
 /// Number of marks for one block.
 const BITS: usize = 16;
 const WORD_BITS: usize = u64::BITS as usize;
-/// Minimum number of graves.
+/// Minimum number of tombstones.
 const TOMBSTONES_MIN: usize = 1 << 20;
 
-/// Positions of graves and marks among the words of a table.
+/// Positions of tombstones and marks among the words of a table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Marks {
     graves_at: usize,
-    graves: usize,
+    tombstones: usize,
     marks_at: usize,
     /// Number of words for the marks of one region.
     region_words: usize,
@@ -38,9 +38,9 @@ impl Marks {
     pub(crate) fn of(regions: usize, sizes: Sizes) -> Self {
         let region_words = sizes.region_bytes / FlashAddress::BLOCK_BYTES * BITS / WORD_BITS;
         assert!(region_words > 0, "{sizes:?}");
-        let graves = (regions * sizes.region_bytes / FlashAddress::BLOCK_BYTES).max(TOMBSTONES_MIN);
+        let tombstones = (regions * sizes.region_bytes / FlashAddress::BLOCK_BYTES).max(TOMBSTONES_MIN);
         let graves_at = words_for(regions);
-        Self { graves_at, graves, marks_at: graves_at + graves.div_ceil(WORD_BITS), region_words }
+        Self { graves_at, tombstones, marks_at: graves_at + tombstones.div_ceil(WORD_BITS), region_words }
     }
 
     /// Returns the index after the last word.
@@ -54,7 +54,7 @@ impl Marks {
     }
 
     fn tombstone(&self, hash: u64) -> (usize, u64) {
-        let bit = ((u128::from(hash) * self.graves as u128) >> 64) as usize;
+        let bit = ((u128::from(hash) * self.tombstones as u128) >> 64) as usize;
         (self.graves_at + bit / WORD_BITS, 1 << (bit % WORD_BITS))
     }
 }
@@ -90,7 +90,7 @@ impl Table {
         }
     }
 
-    /// Sets the grave for keys with this hash.
+    /// Sets the tombstone for keys with this hash.
     pub(crate) fn add_tombstone(&self, hash: u64) {
         if let Some(marks) = &self.marks {
             let (word, bit) = marks.tombstone(hash);
@@ -105,7 +105,7 @@ impl Table {
         self.marks.is_some_and(|marks| is_set(marks.tombstone(hash)))
     }
 
-    /// Clears all graves.
+    /// Clears all tombstones.
     pub(crate) fn clear_tombstones(&self) {
         if let Some(marks) = &self.marks {
             (marks.graves_at..marks.marks_at).for_each(|word| self.room.store(word, 0));

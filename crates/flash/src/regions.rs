@@ -51,8 +51,12 @@ pub enum FlashSizeError {
 impl std::fmt::Display for FlashSizeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::TooSmall { least_bytes } => write!(f, "too small: give at least {least_bytes} bytes"),
-            Self::TooLarge { most_bytes } => write!(f, "more than can be named: give at most {most_bytes} bytes"),
+            Self::TooSmall { least_bytes } => {
+                write!(f, "the devices are too small: at least {least_bytes} bytes are needed")
+            }
+            Self::TooLarge { most_bytes } => {
+                write!(f, "the devices are too large: at most {most_bytes} bytes can be addressed")
+            }
         }
     }
 }

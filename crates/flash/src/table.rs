@@ -8,11 +8,11 @@
 //!                               items 32 | bytes in it 32
 //!   128   for each region:      life 32 | bytes written 32,  blocks of all items 32 | of those named 32,
 //!                               when its last item ends,  sequence (0: free),  items named,  salt
-//!         graves, marks           where the index is not in the file: see [`crate::marks`]
+//!         tombstones, marks           where the index is not in the file: see [`crate::marks`]
 //! ```
 //!
 //! - The items of a chunk are counted only if it has a footer ([`crate::footer`]). `finding` is used only then, too. It
-//!   is 1 while the items of an earlier process are still being searched ([`crate::found`]), so that graves count.
+//!   is 1 while the items of an earlier process are still being searched ([`crate::found`]), so that tombstones count.
 //! - The word that validates others is stored last: a chunk's first word, a region's sequence.
 //! - Every change needs the log's lock, except changes of a region's counts, which any thread may make.
 

@@ -47,8 +47,8 @@ pub fn command() -> Command {
                         .value_name("NEW")
                         .help("Path of the new file, which must not exist"),
                 )
-                .arg(size(MEMORY, "Memory of the new file [default: that of the old one]"))
-                .arg(size(SEGMENT, "Size of its segments [default: from its memory]")),
+                .arg(size(MEMORY, "Memory size of the new file [default: as in the old file]"))
+                .arg(size(SEGMENT, "Segment size of the new file [default: derived from the memory size]")),
         )
 }
 

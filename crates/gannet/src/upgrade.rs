@@ -67,21 +67,22 @@ impl StartedUpgrade {
 
     /// Takes over. If this fails, the running server continues to serve, unless it was killed.
     pub fn finish(self, plan: &Plan, admin: Option<Bound>) -> Result<Served, Failure> {
-        let Received { mut estate, admin: theirs, names, is_orphaned } = self.taking.receive().map_err(refused)?;
-        estate.listeners.extend(self.listeners);
+        let Received { mut handover_state, admin: theirs, names, is_orphaned } =
+            self.taking.receive().map_err(refused)?;
+        handover_state.listeners.extend(self.listeners);
         let wanted = |bound: &Bound| plan.server.admin == Some(bound.addr());
         let mut admin = admin.or_else(|| theirs.filter(wanted));
         if is_orphaned {
             tracing::warn!(
                 "the running server was killed during the takeover; continuing with its memory and {} of its \
                  connections",
-                estate.connections.len()
+                handover_state.connections.len()
             );
             if admin.is_none() {
                 admin = crate::serve::bind_admin(plan.server.admin)?;
             }
         }
-        let prepared = Server::prepare(plan.server.clone(), estate).map_err(|error| {
+        let prepared = Server::prepare(plan.server.clone(), handover_state).map_err(|error| {
             let line = remedy::start_error(&error);
             self.taking.fail(&line);
             failed([line])
@@ -134,14 +135,14 @@ pub fn serve(
         if let Some(before) = before.take() {
             before.report_end();
         }
-        let estate = match ended {
+        let handover_state = match ended {
             EndedThread::Stopped => return Ok(()),
-            EndedThread::HandedOver(estate) => estate,
+            EndedThread::HandedOver(handover_state) => handover_state,
         };
-        let count = estate.connections.len();
+        let count = handover_state.connections.len();
         let is_stopped = || current.lock().unwrap_or_else(PoisonError::into_inner).threads.stop.was_stop_requested();
-        let given = giver.give(estate, admin.and_then(Admin::pause), &is_stopped);
-        let ResumeState { estate, admin, names: kept, line } = *match given {
+        let given = giver.give(handover_state, admin.and_then(Admin::pause), &is_stopped);
+        let ResumeState { handover_state, admin, names: kept, line } = *match given {
             Ok(()) => {
                 tracing::info!("the new process serves, with {count} of this process's connections");
                 return Ok(());
@@ -157,20 +158,20 @@ pub fn serve(
             return Ok(());
         }
         tracing::error!("{line}");
-        running = go_on(estate, &config, settings, current)?;
+        running = go_on(handover_state, &config, settings, current)?;
         (bound, names) = (admin, kept);
     }
 }
 
 /// Continues to serve with everything that was not taken over.
 fn go_on(
-    estate: HandoverState,
+    handover_state: HandoverState,
     config: &ServerConfig,
     settings: &RunningSettings,
     current: &Mutex<Arc<Shared>>,
 ) -> Result<Running, Failure> {
     let config = ServerConfig { file_reset: false, flash_reset: false, ..config.clone() };
-    let prepared = Server::prepare(config, estate).map_err(|error| failed([remedy::start_error(&error)]))?;
+    let prepared = Server::prepare(config, handover_state).map_err(|error| failed([remedy::start_error(&error)]))?;
     let running = prepared.go();
     live::apply(&settings.lock().unwrap_or_else(PoisonError::into_inner).0, running.shared());
     *current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(running.shared());

@@ -64,7 +64,7 @@ pub fn read_cpus(text: &str) -> Result<Vec<usize>, CpusRefused> {
     let wrong = |what: String| CpusRefused { what, remedy: "write CPU numbers and ranges, as in \"0-3,8\"".to_owned() };
     let number = |part: &str| match part.trim().parse::<usize>() {
         Ok(cpu) if cpu < CPU_NUMBER_END => Ok(cpu),
-        Ok(cpu) => Err(wrong(format!("CPU {cpu} is beyond {}", CPU_NUMBER_END - 1))),
+        Ok(cpu) => Err(wrong(format!("CPU {cpu} exceeds the maximum of {}", CPU_NUMBER_END - 1))),
         Err(_) => Err(wrong(format!("{part:?} is not a CPU number"))),
     };
     let mut cpus = Vec::new();
@@ -72,11 +72,11 @@ pub fn read_cpus(text: &str) -> Result<Vec<usize>, CpusRefused> {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last) = (number(first)?, number(last)?);
         if first > last {
-            return Err(wrong(format!("the range {part} runs backwards")));
+            return Err(wrong(format!("the range {part} ends below its start")));
         }
         for cpu in first..=last {
             if cpus.contains(&cpu) {
-                return Err(wrong(format!("CPU {cpu} is there twice")));
+                return Err(wrong(format!("CPU {cpu} is listed twice")));
             }
             cpus.push(cpu);
         }

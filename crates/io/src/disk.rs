@@ -73,16 +73,19 @@ impl DiskRing {
         assert!(slots > 0 && slot_bytes.is_multiple_of(arena::PAGE_BYTES), "{slots} slots of {slot_bytes} bytes");
         let step = |step| move |error| Unavailable::new(step, error);
         let files = files.iter().map(|file| file.try_clone_to_owned()).collect::<io::Result<_>>();
-        let files = files.map_err(step("a descriptor"))?;
-        let map = Map::reserve(usize::from(slots) * slot_bytes, false).map_err(step("io_uring: memory for buffers"))?;
-        map.populate(0, map.bytes()).map_err(step("io_uring: memory for buffers"))?;
+        let files = files.map_err(step("cannot duplicate a file descriptor"))?;
+        let map =
+            Map::reserve(usize::from(slots) * slot_bytes, false).map_err(step("cannot allocate io_uring buffers"))?;
+        map.populate(0, map.bytes()).map_err(step("cannot allocate io_uring buffers"))?;
         let entries = u32::from(slots).next_power_of_two();
-        let ring = IoUring::builder().dontfork().build(entries).map_err(step("io_uring_setup"))?;
+        let ring = IoUring::builder().dontfork().build(entries).map_err(step("cannot create an io_uring"))?;
         let submitter = ring.submitter();
         let all = [libc::iovec { iov_base: map.start().as_ptr().cast(), iov_len: map.bytes() }];
         // SAFETY: 1. the bytes belong to the map, which is a field beside the ring and is freed after it, or never.
-        unsafe { submitter.register_buffers(&all) }.map_err(step("io_uring: registering buffers"))?;
-        submitter.register_eventfd(bell.as_fd().as_raw_fd()).map_err(step("io_uring: registering an eventfd"))?;
+        unsafe { submitter.register_buffers(&all) }.map_err(step("cannot register io_uring buffers"))?;
+        submitter
+            .register_eventfd(bell.as_fd().as_raw_fd())
+            .map_err(step("cannot register an eventfd with io_uring"))?;
         Ok(Self {
             ring: ManuallyDrop::new(ring),
             map: ManuallyDrop::new(map),

@@ -1,21 +1,21 @@
 //! The reactor under the workers. It reports ready connections, receives bytes and sends bytes.
 //!
 //! [`Backend`] is the interface. It has three implementations. [`epoll::Epoll`] and [`uring::Uring`] serve real
-//! sockets. [`sim::Sim`] serves connections in memory whose faults (short reads, short writes, would-block, resets,
-//! delays) follow from a seed. So a worker runs unmodified in a test that one number reproduces.
+//! sockets. [`sim::Sim`] serves connections in memory. It injects faults (short reads, short writes, would-block,
+//! resets, delays) from a seed. So a test runs an unmodified worker, and the seed alone reproduces the run.
 //!
 //! ```text
 //!            wait(timeout) -> events            one system call for all connections
-//!   worker   receive(stream, lent buffer)       only for streams an event named: idle connections lend nothing
-//!            send(stream, parts)                one a session and turn
-//!            submit()                           end of a batch: where a completion ring may be entered
+//!   worker   receive(stream, lent buffer)       only for streams with an event: idle connections need no buffer
+//!            send(stream, parts)                once per session and event-loop iteration
+//!            submit()                           end of a batch: io_uring may enter the kernel here
 //! ```
 //!
-//! Invariants: a back end holds no unbounded number of bytes for a connection, blocks only in `wait`, and allocates
+//! Invariants: a back end holds a bounded number of bytes per connection. It blocks only in `wait`, and allocates
 //! nothing after its creation.
 //!
-//! epoll makes a system call for each receive and each send. io_uring has received the bytes before it reports the
-//! event, and takes over bytes to send until the next `wait`. Both report the same edges, so a worker cannot
+//! epoll makes a system call for each receive and each send. io_uring receives the bytes before it reports the
+//! event, and collects bytes to send until the next `wait`. Both report the same edges, so a worker cannot
 //! distinguish them.
 #![deny(unsafe_code)]
 

@@ -70,7 +70,7 @@ fn check_user(fd: &OwnedFd) -> Result<()> {
     if may_talk(rustix::process::geteuid(), theirs) {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::PermissionDenied, format!("it is of user {}", theirs.as_raw())))
+    Err(Error::new(ErrorKind::PermissionDenied, format!("the peer process belongs to user {}", theirs.as_raw())))
 }
 
 /// Returns whether the peer belongs to this process's user or to the superuser, which has all rights of that user.
@@ -201,7 +201,7 @@ impl Pass {
             return Ok(None);
         }
         if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
-            return Err(Error::new(ErrorKind::InvalidData, "a message is cut: raise `ulimit -n`"));
+            return Err(Error::new(ErrorKind::InvalidData, "a message was truncated; raise `ulimit -n`"));
         }
         bytes.truncate(received.bytes);
         Ok(Some(Message { bytes, descriptors }))

@@ -17,7 +17,7 @@ use std::io::{ErrorKind, IoSlice, Read, Write};
 
 /// Number of bytes taken from a socket at once.
 pub const RECORDS_BYTES: usize = 32 * 1024;
-/// Largest size of the plain bytes from one read of records, including earlier records that were kept.
+/// Largest number of decrypted bytes from one read of records, including earlier records that were buffered.
 pub(crate) const ROOM_BYTES: usize = 2 * RECORDS_BYTES;
 /// Number of first bytes that are stored, to show them if they are not TLS.
 const FIRST_BYTES_MAX: usize = 64;
@@ -156,13 +156,13 @@ impl Channel {
         mut drain: impl FnMut(&mut ClientConnection) -> bool,
     ) -> Result<(), rustls::Error> {
         while !records.is_empty() {
-            // Reading from memory fails only while plain bytes wait to be taken, and they have been taken.
+            // Reading from memory fails only while decrypted bytes wait to be read. `drain` has read them all.
             if self.tls.read_tls(&mut records).is_err() {
-                return Err(rustls::Error::General("plain bytes were not taken".to_owned()));
+                return Err(rustls::Error::General("decrypted bytes are still waiting to be read".to_owned()));
             }
             self.tls.process_new_packets()?;
             if !drain(&mut self.tls) {
-                return Err(rustls::Error::General("there was no room for plain bytes".to_owned()));
+                return Err(rustls::Error::General("no room for decrypted bytes".to_owned()));
             }
         }
         Ok(())
@@ -285,7 +285,7 @@ impl Channel {
     }
 }
 
-/// Moves plain bytes to `into` after `filled`. Returns true if the peer has ended the stream.
+/// Moves decrypted bytes to `into` after `filled`. Returns true if the peer has ended the stream.
 fn drain(tls: &mut ClientConnection, into: &mut [u8], filled: &mut usize) -> bool {
     while *filled < into.len() {
         match tls.reader().read(&mut into[*filled..]) {

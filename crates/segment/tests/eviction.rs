@@ -32,7 +32,7 @@ impl Bench {
             huge_pages: false,
         };
         let (store, background) = Store::new(&config, START).expect("store");
-        let handle = store.handle().expect("lane");
+        let handle = store.handle().expect("handle");
         Self { store, background, handle, now: START }
     }
 

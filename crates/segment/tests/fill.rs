@@ -73,7 +73,7 @@ fn put(
 /// Fills a store until something is evicted; the stats right before.
 fn fill(memory_bytes: u64, key_len: usize, value_len: usize, expire: Expire) -> (StoreStats, u64) {
     let (store, mut background) = store(memory_bytes, 1);
-    let mut handle = store.handle().expect("lane");
+    let mut handle = store.handle().expect("handle");
     let value = vec![b'v'; value_len];
     let mut last = store.stats();
     let mut stored = 0u64;
@@ -124,7 +124,7 @@ fn a_small_item_costs_at_most_sixteen_bytes_beyond_key_and_value_and_twenty_with
 #[test]
 fn wide_ttls_waste_at_most_a_tenth_in_part_filled_segments() {
     let (store, mut background) = store(64 << 20, 2);
-    let mut handles = [store.handle().expect("lane"), store.handle().expect("lane")];
+    let mut handles = [store.handle().expect("handle"), store.handle().expect("handle")];
     let mut prng = Prng::new(11);
     let (mut now, mut worst, mut full) = (NOW, 0.0f64, 0);
     let mut value = [0; 1000];
@@ -155,7 +155,7 @@ fn wide_ttls_waste_at_most_a_tenth_in_part_filled_segments() {
 #[test]
 fn a_large_put_in_a_tight_store_is_not_parked_for_ever() {
     let (store, mut background) = store(4 << 20, 1);
-    let mut handle = store.handle().expect("lane");
+    let mut handle = store.handle().expect("handle");
     for round in 0..300u64 {
         let value = vec![round as u8; 100_000 + 900 * round as usize];
         let key = format!("large-{round}");
@@ -170,7 +170,7 @@ fn a_large_put_in_a_tight_store_is_not_parked_for_ever() {
 #[test]
 fn writers_do_not_wait_for_evicted_segments_that_are_pinned() {
     let (store, mut background) = store(4 << 20, 1);
-    let mut handle = store.handle().expect("lane");
+    let mut handle = store.handle().expect("handle");
     let value = |n: usize| [&n.to_le_bytes()[..], &[b'v'; 992]].concat();
     let name = |n: usize| format!("key-{n}");
     for n in 0..2000 {
@@ -201,7 +201,7 @@ fn writers_do_not_wait_for_evicted_segments_that_are_pinned() {
 #[test]
 fn an_append_to_a_large_value_that_lost_a_piece_ends() {
     let (store, mut background) = store(4 << 20, 1);
-    let mut handle = store.handle().expect("lane");
+    let mut handle = store.handle().expect("handle");
     let mut prng = Prng::new(5);
     let (mut joined, mut missed) = (0, 0);
     for round in 0..2000u64 {
@@ -249,7 +249,7 @@ impl EvictionObserver for Watching {
 #[test]
 fn an_observer_is_told_of_every_eviction_and_the_counts_agree() {
     let (store, mut background) = store(4 << 20, 1);
-    let mut handle = store.handle().expect("lane");
+    let mut handle = store.handle().expect("handle");
     let witness = Arc::new(Witness::default());
     background.observe(Box::new(Watching(Arc::clone(&witness))));
     let store_many = |handle: &mut ThreadHandle, background: &mut Background, from: u64| {
@@ -291,7 +291,7 @@ fn dead_bytes_stay_under_a_fifth_whatever_is_deleted_and_overwritten() {
     const CHANGES: u64 = 300_000;
     for (live_percent, delete_one_in) in [(45, u64::MAX), (70, u64::MAX), (60, 3), (25, 2), (12, u64::MAX)] {
         let (store, mut background) = store(16 << 20, 1);
-        let mut handle = store.handle().expect("lane");
+        let mut handle = store.handle().expect("handle");
         let mut prng = Prng::new(live_percent);
         let keys = (16 << 20) / 100 * live_percent / 330;
         let (mut over, mut over_longest) = (0, 0);
@@ -335,7 +335,7 @@ fn dead_bytes_stay_under_a_fifth_whatever_is_deleted_and_overwritten() {
 fn a_store_that_keeps_everything_evicts_nothing_and_takes_more_when_items_went() {
     let (store, mut background) = store(32 << 20, 2);
     store.persist_all();
-    let mut handle = store.handle().expect("lane");
+    let mut handle = store.handle().expect("handle");
     let value = [7; 500];
     let mut stored = 0u32;
     // What the gate leaves of the last segments is refused by the store itself.
@@ -399,7 +399,7 @@ fn gated_put(
 fn what_is_replaced_faster_than_it_is_won_back_is_waited_for_where_nothing_is_evicted() {
     let (store, mut background) = store(32 << 20, 2);
     store.persist_all();
-    let mut handle = store.handle().expect("lane");
+    let mut handle = store.handle().expect("handle");
     let mut prng = Prng::new(5);
     let mut all = 0;
     // Whole segments die at once, and then some in each.
@@ -421,7 +421,7 @@ fn what_is_replaced_faster_than_it_is_won_back_is_waited_for_where_nothing_is_ev
 fn where_nothing_is_evicted_a_full_store_says_so_and_takes_more_after_a_flush() {
     let (store, mut background) = store(32 << 20, 2);
     store.persist_all();
-    let mut handle = store.handle().expect("lane");
+    let mut handle = store.handle().expect("handle");
     let value = [7; 500];
     for round in 0..3u32 {
         let mut stored = 0u32;

@@ -36,7 +36,7 @@ impl Bench {
             huge_pages: false,
         };
         let (store, background) = Store::new(&config, NOW).expect("store");
-        let handle = store.handle().expect("lane");
+        let handle = store.handle().expect("handle");
         Self { store, background, handle, next: 0 }
     }
 

@@ -63,7 +63,7 @@ fn beside_the_background(
     std::thread::scope(|scope| {
         let background = scope.spawn(|| drive(background, &stop));
         let start = |number| {
-            let (handle, work) = (store.handle().expect("lane"), &work);
+            let (handle, work) = (store.handle().expect("handle"), &work);
             scope.spawn(move || work(number, handle))
         };
         let threads: Vec<_> = (0..count).map(start).collect();
@@ -302,7 +302,7 @@ fn compare_and_store_counts_exactly_while_items_move() {
     let (store, background) = store(1 << 20, 4 << 10, 3);
     let successes = AtomicU64::new(0);
     {
-        let mut handle = store.handle().expect("lane");
+        let mut handle = store.handle().expect("handle");
         let mut guard = handle.guard(UnixMillis::now());
         let key = guard.key(Namespace::DEFAULT, b"total");
         guard.items_mut().put(&key, &Put { mode: PutMode::Set, ..Put::set(b"0") }).expect("put");

@@ -35,7 +35,7 @@ pub(crate) fn plan(config: &ServerConfig, index: IndexPlace) -> Result<(Sizes, T
     let device_bytes: Vec<u64> = config.flash.iter().map(|place| place.size.0).collect();
     let sizes = Sizes::of(&device_bytes).map_err(|error| match error {
         FlashSizeError::TooSmall { .. } => StartError::Config("the devices of store.flash are too small"),
-        FlashSizeError::TooLarge { .. } => StartError::Config("the devices of store.flash are more than can be named"),
+        FlashSizeError::TooLarge { .. } => StartError::Config("the devices of store.flash are too large"),
     })?;
     let items = sizes.items(&device_bytes, config.flash_item_bytes);
     Ok((sizes, sizes.plan(&device_bytes, index_slots(config, items), index)))

@@ -1,9 +1,10 @@
-//! Streams of accesses, each drawn from a seed.
+//! Streams of accesses, each generated from a seed.
 //!
-//! The keys of a stream are numbers; a value's length and lifetime follow from its key's number. In streams without
-//! lifetimes, accesses are a millisecond of the store's clock apart. A stream with a cluster's name uses the Zipf
-//! exponent, requests per key, share of keys requested once, lifetimes and mean value length of the cluster's row. It
-//! is a sample of the cluster's keys, so that lifetimes and the time between two requests for a key stay in proportion.
+//! The keys of a stream are numbers. The key's number determines the value's length and lifetime. In streams without
+//! lifetimes, the store's clock advances by a millisecond per access. A stream with a cluster's name uses the figures
+//! of that cluster's row in the table: Zipf exponent, requests per key, share of keys requested once, lifetimes and mean
+//! value length. It samples the cluster's keys, not its requests, so the ratio of a lifetime to the time between two
+//! requests for a key stays the same.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Checks a proved remedy, whatever its verdict: by the proof, the journals, and the kernel's state.
+//! Checks a run of `gannet doctor prove`: its report, its journals and the kernel's state. Any verdict is accepted.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,15 +10,15 @@ const ROUNDS_MIN: usize = 5;
 
 /// The files that the guest wrote.
 pub struct GuestFiles {
-    /// The proof, as written by `--json`.
+    /// The report of `prove`, as written by `--json`.
     proof: Value,
     /// Each run's records, in order.
     journals: Vec<Vec<Value>>,
-    /// CPUs of each interrupt, by the interrupt's number, before the proof.
+    /// CPUs of each interrupt, by the interrupt's number, before the run of `prove`.
     before: Places,
     after: Places,
     undone: Places,
-    /// Number of interrupts on each CPU, before and after the proof.
+    /// Number of interrupts on each CPU, before and after the run of `prove`.
     came: Vec<Vec<u64>>,
 }
 
@@ -96,19 +96,25 @@ pub fn faults(seen: &GuestFiles) -> Vec<String> {
         !steps.is_empty() && old == seen.before,
         format!("the remedy is for {old:?}, but the guest has {:?}", seen.before),
     );
-    must(steps.iter().all(|(_, old, new)| old != new), format!("the remedy moves nothing: {steps:?}"));
+    must(steps.iter().all(|(_, old, new)| old != new), format!("the remedy moves no interrupt: {steps:?}"));
     let counted = |round: &&Value| round["before"]["fault"].is_null() && round["changed"]["fault"].is_null();
     let rounds = list(&seen.proof["rounds"]);
     let counted = rounds.iter().filter(counted).count();
     let verdict = seen.proof["verdict"].as_str().unwrap_or("none");
-    must(counted >= ROUNDS_MIN, format!("{counted} of {} rounds count, the verdict is {verdict}", rounds.len()));
+    must(
+        counted >= ROUNDS_MIN,
+        format!("only {counted} of {} rounds are valid; the verdict is {verdict}", rounds.len()),
+    );
     let stays = seen.proof["end"].as_str().is_some_and(|end| end.starts_with("The change stays"));
-    must(stays == (verdict == "helped"), format!("the verdict is {verdict}, and it says {}", seen.proof["end"]));
+    must(
+        stays == (verdict == "helped"),
+        format!("the verdict is {verdict}, but the report ends with {}", seen.proof["end"]),
+    );
     let runs = rounds.len() + usize::from(stays);
     // Two consecutive rounds with the change share one run.
     must(
         (runs.div_ceil(2)..=runs).contains(&seen.journals.len()),
-        format!("there are {} journals of {runs} runs", seen.journals.len()),
+        format!("there are {} journals for {runs} runs", seen.journals.len()),
     );
     let torn = seen.journals.iter().filter(|records| !is_whole(records, &steps)).count();
     must(torn == 0, format!("{torn} journals do not record that each step was written, read back and undone"));

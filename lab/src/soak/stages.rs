@@ -117,7 +117,7 @@ impl Stages {
         }
     }
 
-    /// Returns the number of requests at which the new stretch ends.
+    /// Returns the total number of requests at which the stretch that begins after `requests` ends.
     pub fn next_stop(&self, requests: u64) -> u64 {
         (requests / self.stretch + 1) * self.stretch
     }

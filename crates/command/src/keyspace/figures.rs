@@ -8,15 +8,15 @@ use segment::{Namespace, NamespaceStats};
 /// The figures of a namespace, as commands and the admin port report them.
 #[derive(Clone, Debug)]
 pub struct Figures {
-    /// Its number.
+    /// The namespace's number.
     pub namespace: Namespace,
-    /// Its name, or its number if it has no name.
+    /// The namespace's name, or its number if it has no name.
     pub name: String,
-    /// Its statistics in the store.
+    /// The store's statistics of the namespace.
     pub store: NamespaceStats,
-    /// The use of its limits.
+    /// The use of the namespace's limits.
     pub room: UsageStats,
-    /// Counters of its clients' commands.
+    /// Counters of the commands of clients in the namespace.
     pub commands: CommandTotals,
 }
 

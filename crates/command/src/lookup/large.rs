@@ -60,11 +60,11 @@ struct PartInPlace {
 }
 
 /// A key that is still needed when the input that contained it is consumed.
-#[expect(clippy::large_enum_variant, reason = "it lies in a connection's slot; a box would be allocated")]
+#[expect(clippy::large_enum_variant, reason = "the value lives in a connection's slot; a box would need an allocation")]
 enum OwnedKey {
     Short([u8; SHORT_KEY_BYTES_MAX], u8),
     /// A long key, with its share of client memory.
-    Long(Box<[u8]>, #[expect(dead_code, reason = "it is given back with the key")] Grant),
+    Long(Box<[u8]>, #[expect(dead_code, reason = "the grant is released when the key is dropped")] Grant),
 }
 
 const _: () = assert!(SHORT_KEY_BYTES_MAX <= u8::MAX as usize);
@@ -353,18 +353,16 @@ impl LargeSet {
             let key = guard.key(self.namespace, self.key.bytes());
             let outcome = match self.arrival.take() {
                 None => guard.items_mut().put(&key, &Put { value: &rest[..bytes], ..*put })?,
-                Some(PartInPlace { arriving, charge, since }) => {
-                    match guard.receiver().commit(arriving, &key, put) {
-                        Ok(outcome) => {
-                            ctx.end_in_place(charge);
-                            outcome
-                        }
-                        Err((arriving, error)) => {
-                            self.arrival = Some(PartInPlace { arriving, charge, since });
-                            return Err(error);
-                        }
+                Some(PartInPlace { arriving, charge, since }) => match guard.receiver().commit(arriving, &key, put) {
+                    Ok(outcome) => {
+                        ctx.end_in_place(charge);
+                        outcome
                     }
-                }
+                    Err((arriving, error)) => {
+                        self.arrival = Some(PartInPlace { arriving, charge, since });
+                        return Err(error);
+                    }
+                },
             };
             self.body = LargeBody::Gone;
             return Ok(outcome);

@@ -4,7 +4,7 @@ use crate::metrics::counters::Counter;
 use segment::SliceKind;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A slice of more CPU time than this is a long one.
+/// A slice with more CPU time than this counts as long.
 const LONG_NS: u64 = 1_000_000;
 
 /// The number of buckets of slice lengths: powers of two microseconds.
@@ -22,19 +22,19 @@ const KINDS: [(SliceKind, &str); 8] = [
     (SliceKind::Rebuild, "rebuild"),
 ];
 
-/// The times of the slices of one kind. One thread alone writes them: the background thread, or the populating one.
+/// The times of the slices of one kind. Only one thread writes them: the background thread or the populating thread.
 /// Wall-clock time includes the time in which other threads had the CPU. A slice's cost is the thread's own CPU time.
 #[derive(Debug, Default)]
 pub struct SliceTimes {
-    /// The total, in ns.
+    /// The total duration of the slices, in ns.
     pub busy_ns: Counter,
-    /// The longest, in ns.
+    /// The duration of the longest slice, in ns.
     pub longest_ns: AtomicU64,
-    /// The longest in CPU time, in ns.
+    /// The CPU time of the slice that used the most, in ns.
     pub longest_cpu_ns: AtomicU64,
     /// The number of slices of more than [`LONG_NS`] of CPU time.
     pub long: Counter,
-    /// Element `i` counts the slices of less than 2^i us that are in no earlier one; the last, all longer ones.
+    /// A histogram of slice durations. Element `i` counts slices of 2^(i-1) to 2^i us, and the last one all longer ones.
     pub by_us_log2: [Counter; SLICE_BUCKETS],
 }
 

@@ -22,12 +22,12 @@ pub(super) struct Call<'c, 'l> {
     pub(super) buf: &'c [u8],
     /// The number of bytes of `buf` that are consumed.
     pub(super) at: usize,
-    /// Offset of the requests of a run that are not accounted for yet, in bytes.
+    /// Offset in `buf` of the first request whose bytes are not counted yet.
     pub(super) line_at: usize,
     pub(super) out: &'c mut OutBuffer,
     pub(super) session: &'c mut SessionState,
     pub(super) ctx: &'c mut WorkerContext,
-    /// The number of executed operations, plus those that the session may not execute in this visit.
+    /// The number of operations charged to this visit: executed ones, and a surcharge that ends the visit early.
     pub(super) ops: usize,
     /// True if replies go into a separate buffer, not into the session's own output.
     pub(super) collects_replies: bool,
@@ -56,9 +56,9 @@ pub(super) enum Interrupt {
     Fault(ErrorReply),
     /// The reply is written; the connection ends.
     Quit,
-    /// The request is consumed, and has become the session's transaction.
+    /// The request is consumed. The session executes its transaction next.
     UnderWay,
-    /// The request is queued, and the reply says so.
+    /// The request was queued in a transaction. The reply is `QUEUED`.
     Queued,
 }
 
@@ -114,7 +114,7 @@ impl<'c, 'l> Call<'c, 'l> {
 }
 
 impl<'c> Call<'c, '_> {
-    /// Returns true if this visit has used its slice, by its operations or by the clock, which is read.
+    /// Returns true if this visit has used up its number of operations or its time. Reads the clock.
     pub(super) fn is_slice_used(&self) -> bool {
         self.ops >= self.ctx.pace.share() || self.ctx.pace.is_slice_over(self.ctx.clock.ticks())
     }
@@ -128,7 +128,7 @@ impl<'c> Call<'c, '_> {
     }
 
     /// Runs a command of a store with flash. An item may move between memory and flash while a command reads. If a
-    /// read-only command misses such an item, it is parked and run again. Commands that write look under the lock.
+    /// read-only command misses such an item, it is parked and run again. Commands that write look up the item under the key's lock.
     #[cold]
     fn run_with_flash(&mut self, entry: &'static catalog::CommandSpec, args: Args<'c>) -> Run {
         let may_start_over = self.session.done == 0 && entry.has(catalog::Flag::ReadOnly);

@@ -246,13 +246,13 @@ pub static COMMANDS: [CommandSpec; COMMAND_COUNT] = {
 #[rustfmt::skip]
 const ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("acl" -2 [Admin NoScript Loading Stale] (0 0 0) ["slow"]
-           "6.0.0" "server" "O(N) over the users" Other,
+           "6.0.0" "server" "O(N) where N is the number of users" Other,
            "Manages users and their rights, and lists refused requests"),
     entry!("append" 3 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
-           "2.0.0" "string" "O(N) over the value" Append,
+           "2.0.0" "string" "O(N) where N is the length of the value" Append,
            "Appends bytes to a value. Creates the key if it does not exist"),
     entry!("auth" -2 [NoAuth Loading Stale Fast] (0 0 0) ["fast" "connection"]
-           "1.0.0" "connection" "O(N) over the users" Other,
+           "1.0.0" "connection" "O(N) where N is the number of users" Other,
            "Authenticates the connection"),
     entry!("cas.get" 2 [ReadOnly Fast] (1 1 1) ["read" "string" "fast"]
            "" "string" "O(1)" Gets,
@@ -264,13 +264,13 @@ const ROWS: [CommandSpec; COMMAND_COUNT] = [
            "2.4.0" "connection" "O(1)" Other,
            "Reports on client connections, and controls them"),
     entry!("command" -1 [Loading Stale] (0 0 0) ["slow" "connection"]
-           "2.8.13" "server" "O(N) over the commands" Other,
+           "2.8.13" "server" "O(N) where N is the number of commands" Other,
            "Returns information about commands"),
     entry!("config" -2 [Admin Loading Stale] (0 0 0) ["admin" "slow" "dangerous"]
-           "2.0.0" "server" "O(N) over the settings" Other,
+           "2.0.0" "server" "O(N) where N is the number of settings" Other,
            "Returns configuration parameters, and changes them"),
     entry!("copy" -3 [Write DenyOom] (1 2 1) ["keyspace" "write" "slow"]
-           "6.2.0" "generic" "O(N) over the value" Set,
+           "6.2.0" "generic" "O(N) where N is the length of the value" Set,
            "Copies the value of a key to another key"),
     entry!("dbsize" 1 [ReadOnly Fast] (0 0 0) ["keyspace" "read" "fast"]
            "1.0.0" "server" "O(1)" Other,
@@ -285,19 +285,19 @@ const ROWS: [CommandSpec; COMMAND_COUNT] = [
            "1.0.0" "string" "O(1)" Decr,
            "Decrements the integer value of a key by a number"),
     entry!("del" -2 [Write] (1 -1 1) ["keyspace" "write" "slow"]
-           "1.0.0" "generic" "O(N) over the keys" Delete,
+           "1.0.0" "generic" "O(N) where N is the number of keys" Delete,
            "Deletes keys"),
     entry!("discard" 1 [Loading Stale Fast] (0 0 0) ["fast" "transaction"]
-           "2.0.0" "transactions" "O(N) over the queued commands" Other,
+           "2.0.0" "transactions" "O(N) where N is the number of queued commands" Other,
            "Discards the queued commands of a transaction"),
     entry!("echo" 2 [Loading Stale Fast] (0 0 0) ["fast" "connection"]
            "1.0.0" "connection" "O(1)" Other,
            "Returns its argument"),
     entry!("exec" 1 [Loading Stale] (0 0 0) ["slow" "transaction"]
-           "1.2.0" "transactions" "O(N) over the queued commands" Other,
+           "1.2.0" "transactions" "O(N) where N is the number of queued commands" Other,
            "Executes the queued commands of a transaction"),
     entry!("exists" -2 [ReadOnly Fast] (1 -1 1) ["keyspace" "read" "fast"]
-           "1.0.0" "generic" "O(N) over the keys" Get,
+           "1.0.0" "generic" "O(N) where N is the number of keys" Get,
            "Returns how many of the keys exist"),
     entry!("expire" -3 [Write Fast] (1 1 1) ["keyspace" "write" "fast"]
            "1.0.0" "generic" "O(1)" Touch,
@@ -324,100 +324,100 @@ const ROWS: [CommandSpec; COMMAND_COUNT] = [
            "6.2.0" "string" "O(1)" Gat,
            "Returns the value of a key and sets its expiry time"),
     entry!("getrange" 4 [ReadOnly] (1 1 1) ["read" "string" "slow"]
-           "2.4.0" "string" "O(N) over the part" Get,
+           "2.4.0" "string" "O(N) where N is the length of the returned part" Get,
            "Returns a substring of a value"),
     entry!("getset" 3 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
            "1.0.0" "string" "O(1)" Set,
            "Stores a value and returns the previous one"),
     entry!("hdel" -3 [Write Fast] (1 1 1) ["write" "hash" "fast"]
-           "2.0.0" "hash" "O(N) over the fields named" Delete,
+           "2.0.0" "hash" "O(N) where N is the number of fields given" Delete,
            "Deletes fields of a hash. Deletes the hash with its last field"),
     entry!("hello" -1 [NoAuth Loading Stale Fast] (0 0 0) ["fast" "connection"]
            "6.0.0" "connection" "O(1)" Other,
            "Selects the protocol version, and authenticates"),
     entry!("hexists" 3 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
-           "2.0.0" "hash" "O(N) over the fields named" Get,
+           "2.0.0" "hash" "O(N) where N is the number of fields given" Get,
            "Returns whether a field of a hash exists"),
     entry!("hexpire" -6 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
-           "7.4.0" "hash" "O(N) over the fields named" Touch,
+           "7.4.0" "hash" "O(N) where N is the number of fields given" Touch,
            "Sets the time to live of hash fields, in seconds"),
     entry!("hexpireat" -6 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
-           "7.4.0" "hash" "O(N) over the fields named" Touch,
+           "7.4.0" "hash" "O(N) where N is the number of fields given" Touch,
            "Sets the expiry time of hash fields, as a Unix timestamp in seconds"),
     entry!("hexpiretime" -5 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
-           "7.4.0" "hash" "O(N) over the fields named" Other,
+           "7.4.0" "hash" "O(N) where N is the number of fields given" Other,
            "Returns the expiry times of hash fields, as Unix timestamps in seconds"),
     entry!("hget" 3 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
-           "2.0.0" "hash" "O(N) over the fields named" Get,
+           "2.0.0" "hash" "O(N) where N is the number of fields given" Get,
            "Returns the value of a hash field"),
     entry!("hgetall" 2 [ReadOnly] (1 1 1) ["read" "hash" "slow"]
-           "2.0.0" "hash" "O(N) over the record" MultiGet,
+           "2.0.0" "hash" "O(N) where N is the size of the hash" MultiGet,
            "Returns all fields and values of a hash"),
     entry!("hgetdel" -5 [Write Fast] (1 1 1) ["write" "hash" "fast"]
-           "8.0.0" "hash" "O(N) over the fields named" Delete,
+           "8.0.0" "hash" "O(N) where N is the number of fields given" Delete,
            "Returns the values of hash fields and deletes the fields"),
     entry!("hgetex" -5 [Write Fast] (1 1 1) ["write" "hash" "fast"]
-           "8.0.0" "hash" "O(N) over the fields named" Gat,
+           "8.0.0" "hash" "O(N) where N is the number of fields given" Gat,
            "Returns the values of hash fields and sets their expiry times"),
     entry!("hincrby" 4 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
-           "2.0.0" "hash" "O(N) over the fields named" Incr,
+           "2.0.0" "hash" "O(N) where N is the number of fields given" Incr,
            "Increments the integer value of a hash field by a number"),
     entry!("hincrbyfloat" 4 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
-           "2.6.0" "hash" "O(N) over the fields named" Incr,
+           "2.6.0" "hash" "O(N) where N is the number of fields given" Incr,
            "Increments the floating-point value of a hash field by a number"),
     entry!("hkeys" 2 [ReadOnly] (1 1 1) ["read" "hash" "slow"]
-           "2.0.0" "hash" "O(N) over the record" MultiGet,
+           "2.0.0" "hash" "O(N) where N is the size of the hash" MultiGet,
            "Returns all field names of a hash"),
     entry!("hlen" 2 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
            "2.0.0" "hash" "O(1)" Get,
            "Returns the number of fields of a hash"),
     entry!("hmget" -3 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
-           "2.0.0" "hash" "O(N) over the fields named" MultiGet,
+           "2.0.0" "hash" "O(N) where N is the number of fields given" MultiGet,
            "Returns the values of hash fields"),
     entry!("hmset" -4 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
-           "2.0.0" "hash" "O(N) over the fields named" Set,
+           "2.0.0" "hash" "O(N) where N is the number of fields given" Set,
            "Sets the values of hash fields"),
     entry!("hotkeys" -1 [Admin NoScript Loading Stale] (0 0 0) ["admin" "slow" "dangerous"]
-           "" "server" "O(N) over the minutes" Other,
+           "" "server" "O(N) where N is the number of minutes" Other,
            "Returns the keys and prefixes that are requested most, are largest, or miss most"),
     entry!("hpersist" -5 [Write Fast] (1 1 1) ["write" "hash" "fast"]
-           "7.4.0" "hash" "O(N) over the fields named" Touch,
+           "7.4.0" "hash" "O(N) where N is the number of fields given" Touch,
            "Removes the expiry times of hash fields"),
     entry!("hpexpire" -6 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
-           "7.4.0" "hash" "O(N) over the fields named" Touch,
+           "7.4.0" "hash" "O(N) where N is the number of fields given" Touch,
            "Sets the time to live of hash fields, in milliseconds"),
     entry!("hpexpireat" -6 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
-           "7.4.0" "hash" "O(N) over the fields named" Touch,
+           "7.4.0" "hash" "O(N) where N is the number of fields given" Touch,
            "Sets the expiry time of hash fields, as a Unix timestamp in milliseconds"),
     entry!("hpexpiretime" -5 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
-           "7.4.0" "hash" "O(N) over the fields named" Other,
+           "7.4.0" "hash" "O(N) where N is the number of fields given" Other,
            "Returns the expiry times of hash fields, as Unix timestamps in milliseconds"),
     entry!("hpttl" -5 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
-           "7.4.0" "hash" "O(N) over the fields named" Other,
+           "7.4.0" "hash" "O(N) where N is the number of fields given" Other,
            "Returns the remaining times to live of hash fields, in milliseconds"),
     entry!("hrandfield" -2 [ReadOnly] (1 1 1) ["read" "hash" "slow"]
-           "6.2.0" "hash" "O(N) over the record" Get,
+           "6.2.0" "hash" "O(N) where N is the size of the hash" Get,
            "Returns random fields of a hash"),
     entry!("hscan" -3 [ReadOnly] (1 1 1) ["read" "hash" "slow"]
-           "2.8.0" "hash" "O(N) over the record" Other,
+           "2.8.0" "hash" "O(N) where N is the size of the hash" Other,
            "Iterates over the fields and values of a hash"),
     entry!("hset" -4 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
-           "2.0.0" "hash" "O(N) over the fields named" Set,
+           "2.0.0" "hash" "O(N) where N is the number of fields given" Set,
            "Sets the values of hash fields, and returns the number of new fields"),
     entry!("hsetex" -6 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
-           "8.0.0" "hash" "O(N) over the fields named" Set,
+           "8.0.0" "hash" "O(N) where N is the number of fields given" Set,
            "Sets the values of hash fields and their expiry times"),
     entry!("hsetnx" 4 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
-           "2.0.0" "hash" "O(N) over the fields named" Add,
+           "2.0.0" "hash" "O(N) where N is the number of fields given" Add,
            "Sets the value of a hash field if the field does not exist"),
     entry!("hstrlen" 3 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
-           "3.2.0" "hash" "O(N) over the fields named" Get,
+           "3.2.0" "hash" "O(N) where N is the number of fields given" Get,
            "Returns the length of the value of a hash field"),
     entry!("httl" -5 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
-           "7.4.0" "hash" "O(N) over the fields named" Other,
+           "7.4.0" "hash" "O(N) where N is the number of fields given" Other,
            "Returns the remaining times to live of hash fields, in seconds"),
     entry!("hvals" 2 [ReadOnly] (1 1 1) ["read" "hash" "slow"]
-           "2.0.0" "hash" "O(N) over the record" MultiGet,
+           "2.0.0" "hash" "O(N) where N is the size of the hash" MultiGet,
            "Returns all values of a hash"),
     entry!("incr" 2 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
            "1.0.0" "string" "O(1)" Incr,
@@ -432,10 +432,10 @@ const ROWS: [CommandSpec; COMMAND_COUNT] = [
            "1.0.0" "server" "O(1)" Other,
            "Returns information and statistics about the server"),
     entry!("keys" 2 [ReadOnly] (0 0 0) ["keyspace" "read" "slow" "dangerous"]
-           "1.0.0" "generic" "O(N) over all keys" Other,
+           "1.0.0" "generic" "O(N) where N is the number of keys" Other,
            "Returns all keys that match a pattern"),
     entry!("latency" -2 [Admin NoScript Loading Stale] (0 0 0) ["admin" "slow" "dangerous"]
-           "2.8.13" "server" "O(N) over the entries" Other,
+           "2.8.13" "server" "O(N) where N is the number of entries" Other,
            "Returns how long requests take, by part"),
     entry!("lease.get" -2 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
            "" "string" "O(1)" Gets,
@@ -450,16 +450,16 @@ const ROWS: [CommandSpec; COMMAND_COUNT] = [
            "4.0.0" "server" "O(1)" Other,
            "Reports memory usage of keys and of the server"),
     entry!("mget" -2 [ReadOnly Fast] (1 -1 1) ["read" "string" "fast"]
-           "1.0.0" "string" "O(N) over the keys" MultiGet,
+           "1.0.0" "string" "O(N) where N is the number of keys" MultiGet,
            "Returns the values of keys"),
     entry!("monitor" 1 [Admin NoScript Loading Stale] (0 0 0) ["admin" "slow" "dangerous"]
            "1.0.0" "server" "O(1)" Other,
            "Streams every command as it is executed"),
     entry!("mset" -3 [Write DenyOom] (1 -1 2) ["write" "string" "slow"]
-           "1.0.1" "string" "O(N) over the keys" Set,
+           "1.0.1" "string" "O(N) where N is the number of keys" Set,
            "Sets the values of keys"),
     entry!("msetnx" -3 [Write DenyOom] (1 -1 2) ["write" "string" "slow"]
-           "1.0.1" "string" "O(N) over the keys" Add,
+           "1.0.1" "string" "O(N) where N is the number of keys" Add,
            "Sets the values of keys if none of the keys exists"),
     entry!("multi" 1 [Loading Stale Fast] (0 0 0) ["fast" "transaction"]
            "1.2.0" "transactions" "O(1)" Other,
@@ -486,19 +486,19 @@ const ROWS: [CommandSpec; COMMAND_COUNT] = [
            "2.6.0" "string" "O(1)" Set,
            "Sets a key's value and its time to live, in milliseconds"),
     entry!("psubscribe" -2 [PubSub NoScript Loading Stale] (0 0 0) ["pubsub" "slow"]
-           "2.0.0" "pubsub" "O(N) over the patterns" Other,
+           "2.0.0" "pubsub" "O(N) where N is the number of patterns" Other,
            "Subscribes to channels whose names match a pattern"),
     entry!("pttl" 2 [ReadOnly Fast] (1 1 1) ["keyspace" "read" "fast"]
            "2.6.0" "generic" "O(1)" Other,
            "Returns the remaining time to live of a key, in milliseconds"),
     entry!("publish" 3 [PubSub Loading Stale Fast] (0 0 0) ["pubsub" "fast"]
-           "2.0.0" "pubsub" "O(N+M) over subscribers and patterns" Other,
+           "2.0.0" "pubsub" "O(N+M) where N is the number of subscribers and M of patterns" Other,
            "Publishes a message to a channel"),
     entry!("pubsub" -2 [PubSub Loading Stale] (0 0 0) ["pubsub" "slow"]
-           "2.8.0" "pubsub" "O(N) over the channels" Other,
+           "2.8.0" "pubsub" "O(N) where N is the number of channels" Other,
            "Reports channels and their numbers of subscribers"),
     entry!("punsubscribe" -1 [PubSub NoScript Loading Stale] (0 0 0) ["pubsub" "slow"]
-           "2.0.0" "pubsub" "O(N) over the patterns" Other,
+           "2.0.0" "pubsub" "O(N) where N is the number of patterns" Other,
            "Unsubscribes from patterns"),
     entry!("quit" -1 [NoAuth Loading Stale Fast] (0 0 0) ["fast" "connection"]
            "1.0.0" "connection" "O(1)" Other,
@@ -507,55 +507,55 @@ const ROWS: [CommandSpec; COMMAND_COUNT] = [
            "1.0.0" "generic" "O(1)" Other,
            "Returns a random key"),
     entry!("rec.add" -6 [Write DenyOom] (1 1 1) ["write" "hash" "slow"]
-           "" "hash" "O(N) over the record" Incr,
+           "" "hash" "O(N) where N is the size of the record" Incr,
            "Increments numbers in bins of a record"),
     entry!("rec.append" -6 [Write DenyOom] (1 1 1) ["write" "hash" "slow"]
-           "" "hash" "O(N) over the record" Append,
+           "" "hash" "O(N) where N is the size of the record" Append,
            "Appends bytes to bins of a record"),
     entry!("rec.del" -2 [Write] (1 1 1) ["write" "hash" "slow"]
-           "" "hash" "O(N) over the record" Delete,
+           "" "hash" "O(N) where N is the size of the record" Delete,
            "Deletes a record"),
     entry!("rec.exists" 2 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
-           "" "hash" "O(N) over the record" Get,
+           "" "hash" "O(N) where N is the size of the record" Get,
            "Returns the revision of a record, or 0 if it does not exist"),
     entry!("rec.get" -2 [ReadOnly] (1 1 1) ["read" "hash" "slow"]
-           "" "hash" "O(N) over the record" Get,
+           "" "hash" "O(N) where N is the size of the record" Get,
            "Returns a record, or some of its bins"),
     entry!("rec.index" -2 [Write] (0 0 0) ["write" "hash" "slow" "dangerous"]
-           "" "hash" "O(N) over the keys" Other,
+           "" "hash" "O(N) where N is the number of keys" Other,
            "Creates, drops and lists secondary indexes of sets"),
     entry!("rec.mget" -3 [ReadOnly] (2 -1 1) ["read" "hash" "slow"]
-           "" "hash" "O(N) over the keys and bins" MultiGet,
+           "" "hash" "O(N) where N is the number of keys and bins" MultiGet,
            "Returns records, or some of their bins, as one operation"),
     entry!("rec.mput" -4 [Write DenyOom] (2 -1 -1) ["write" "hash" "slow"]
-           "" "hash" "O(N) over the keys and bins" Set,
+           "" "hash" "O(N) where N is the number of keys and bins" Set,
            "Sets bins of several records, as one operation"),
     entry!("rec.operate" -5 [Write DenyOom] (1 1 1) ["write" "hash" "slow"]
-           "" "hash" "O(N) over the record" Set,
+           "" "hash" "O(N) where N is the size of the record" Set,
            "Executes several operations on the bins of a record, as one operation"),
     entry!("rec.put" -6 [Write DenyOom] (1 1 1) ["write" "hash" "slow"]
-           "" "hash" "O(N) over the record" Set,
+           "" "hash" "O(N) where N is the size of the record" Set,
            "Sets bins of a record"),
     entry!("rec.query" -5 [ReadOnly] (0 0 0) ["read" "hash" "slow"]
-           "" "hash" "O(log N) over the index, and O(N) over the records returned" Other,
+           "" "hash" "O(log N + M) where N is the size of the index and M the number of records" Other,
            "Returns the records of a set whose indexed bin matches"),
     entry!("rec.scan" -3 [ReadOnly] (0 0 0) ["read" "hash" "slow"]
-           "" "hash" "O(N) over the keys looked at" Other,
+           "" "hash" "O(N) where N is the number of keys visited" Other,
            "Iterates over the records of a set"),
     entry!("rec.sets" 1 [ReadOnly] (0 0 0) ["read" "hash" "slow"]
-           "" "hash" "O(N) over the sets and their bins" Other,
+           "" "hash" "O(N) where N is the number of sets and bins" Other,
            "Lists sets and their bins"),
     entry!("rec.touch" -2 [Write DenyOom] (1 1 1) ["write" "hash" "slow"]
-           "" "hash" "O(N) over the record" Touch,
+           "" "hash" "O(N) where N is the size of the record" Touch,
            "Sets the time to live of a record"),
     entry!("rec.truncate" 2 [Write] (0 0 0) ["write" "hash" "slow" "dangerous"]
-           "" "hash" "O(1), then O(N) over the keys in the background" Flush,
+           "" "hash" "O(1); the records are deleted in the background" Flush,
            "Deletes all records of a set"),
     entry!("rename" 3 [Write] (1 2 1) ["keyspace" "write" "slow"]
-           "1.0.0" "generic" "O(N) over the value" Set,
+           "1.0.0" "generic" "O(N) where N is the length of the value" Set,
            "Renames a key, and overwrites the destination"),
     entry!("renamenx" 3 [Write Fast] (1 2 1) ["keyspace" "write" "fast"]
-           "1.0.0" "generic" "O(N) over the value" Set,
+           "1.0.0" "generic" "O(N) where N is the length of the value" Set,
            "Renames a key if the destination does not exist"),
     entry!("reset" 1 [NoAuth Loading Stale Fast] (0 0 0) ["fast" "connection"]
            "6.2.0" "connection" "O(1)" Other,
@@ -564,7 +564,7 @@ const ROWS: [CommandSpec; COMMAND_COUNT] = [
            "2.8.12" "server" "O(1)" Other,
            "Returns the replication role of the server"),
     entry!("scan" -2 [ReadOnly] (0 0 0) ["keyspace" "read" "slow"]
-           "2.8.0" "generic" "O(1) a call" Other,
+           "2.8.0" "generic" "O(1) per call" Other,
            "Iterates over the keys of the database"),
     entry!("select" 2 [Loading Stale Fast] (0 0 0) ["fast" "connection"]
            "1.0.0" "connection" "O(1)" Other,
@@ -579,31 +579,31 @@ const ROWS: [CommandSpec; COMMAND_COUNT] = [
            "1.0.0" "string" "O(1)" Add,
            "Sets the value of a key if the key does not exist"),
     entry!("setrange" 4 [Write DenyOom] (1 1 1) ["write" "string" "slow"]
-           "2.2.0" "string" "O(N) over the value" Set,
+           "2.2.0" "string" "O(N) where N is the length of the value" Set,
            "Overwrites a part of a value from an offset on"),
     entry!("slowlog" -2 [Admin Loading Stale] (0 0 0) ["admin" "slow" "dangerous"]
-           "2.2.12" "server" "O(N) over the entries" Other,
+           "2.2.12" "server" "O(N) where N is the number of entries" Other,
            "Returns the slow log's entries"),
     entry!("spublish" 3 [PubSub Loading Stale Fast] (1 1 1) ["pubsub" "fast"]
-           "7.0.0" "pubsub" "O(N) over subscribers" Other,
+           "7.0.0" "pubsub" "O(N) where N is the number of subscribers" Other,
            "Publishes a message to a shard channel"),
     entry!("ssubscribe" -2 [PubSub NoScript Loading Stale] (1 -1 1) ["pubsub" "slow"]
-           "7.0.0" "pubsub" "O(N) over the channels" Other,
+           "7.0.0" "pubsub" "O(N) where N is the number of channels" Other,
            "Subscribes to shard channels"),
     entry!("strlen" 2 [ReadOnly Fast] (1 1 1) ["read" "string" "fast"]
            "2.2.0" "string" "O(1)" Get,
            "Returns the length of a value"),
     entry!("subscribe" -2 [PubSub NoScript Loading Stale] (0 0 0) ["pubsub" "slow"]
-           "2.0.0" "pubsub" "O(N) over the channels" Other,
+           "2.0.0" "pubsub" "O(N) where N is the number of channels" Other,
            "Subscribes to channels"),
     entry!("sunsubscribe" -1 [PubSub NoScript Loading Stale] (1 -1 1) ["pubsub" "slow"]
-           "7.0.0" "pubsub" "O(N) over the channels" Other,
+           "7.0.0" "pubsub" "O(N) where N is the number of channels" Other,
            "Unsubscribes from shard channels"),
     entry!("time" 1 [Loading Stale Fast] (0 0 0) ["fast"]
            "2.6.0" "server" "O(1)" Other,
            "Returns the server's time"),
     entry!("touch" -2 [ReadOnly Fast] (1 -1 1) ["keyspace" "read" "fast"]
-           "3.2.1" "generic" "O(N) over the keys" Touch,
+           "3.2.1" "generic" "O(N) where N is the number of keys" Touch,
            "Returns how many of the keys exist, and counts as a read of them"),
     entry!("ttl" 2 [ReadOnly Fast] (1 1 1) ["keyspace" "read" "fast"]
            "1.0.0" "generic" "O(1)" Other,
@@ -612,10 +612,10 @@ const ROWS: [CommandSpec; COMMAND_COUNT] = [
            "1.0.0" "generic" "O(1)" Other,
            "Returns the type of the value of a key"),
     entry!("unlink" -2 [Write Fast] (1 -1 1) ["keyspace" "write" "fast"]
-           "4.0.0" "generic" "O(N) over the keys" Delete,
+           "4.0.0" "generic" "O(N) where N is the number of keys" Delete,
            "Deletes keys"),
     entry!("unsubscribe" -1 [PubSub NoScript Loading Stale] (0 0 0) ["pubsub" "slow"]
-           "2.0.0" "pubsub" "O(N) over the channels" Other,
+           "2.0.0" "pubsub" "O(N) where N is the number of channels" Other,
            "Unsubscribes from channels"),
     entry!("unwatch" 1 [Loading Stale Fast] (0 0 0) ["fast" "transaction"]
            "2.2.0" "transactions" "O(1)" Other,
@@ -624,7 +624,7 @@ const ROWS: [CommandSpec; COMMAND_COUNT] = [
            "3.0.0" "generic" "O(1)" Other,
            "Returns the number of replicas that acknowledged earlier writes"),
     entry!("watch" -2 [Loading Stale Fast] (1 -1 1) ["fast" "transaction"]
-           "2.2.0" "transactions" "O(1) a key" Other,
+           "2.2.0" "transactions" "O(1) per key" Other,
            "Watches keys: the next transaction is aborted if one of them changes"),
 ];
 

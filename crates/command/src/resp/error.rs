@@ -336,7 +336,7 @@ pub(super) fn unknown(out: &mut OutBuffer, name: &[u8], args: Args<'_>) {
     reply::error(out, line.as_slice());
 }
 
-/// Replies to a word that is not valid in its place: `text`, and the word in quotes.
+/// Replies with an error about an invalid word: `text`, followed by the word in quotes.
 #[cold]
 pub(super) fn word(out: &mut OutBuffer, text: &'static str, word: &[u8]) {
     let mut line = Line::new();
@@ -347,7 +347,7 @@ pub(super) fn word(out: &mut OutBuffer, text: &'static str, word: &[u8]) {
     reply::error(out, line.as_slice());
 }
 
-/// Replies to an option that the command does not have.
+/// Replies with an error about an option that the command does not support.
 #[cold]
 pub(super) fn option(out: &mut OutBuffer, word: &[u8]) {
     let mut line = Line::new();
@@ -356,7 +356,7 @@ pub(super) fn option(out: &mut OutBuffer, word: &[u8]) {
     reply::error(out, line.as_slice());
 }
 
-/// Replies to a subcommand that the command does not have.
+/// Replies with an error about a subcommand that the command does not support.
 #[cold]
 pub(super) fn unknown_part(out: &mut OutBuffer, command: &'static str, name: &[u8]) {
     let mut line = Line::new();

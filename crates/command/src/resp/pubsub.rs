@@ -23,10 +23,10 @@ use protocol::resp::{Args, Version, reply};
 /// The longest name of a channel, in bytes: that of a keyspace notification.
 const NAME_BYTES_MAX: usize = (64 << 10) + 64;
 
-/// The number of filled mailboxes that count as one operation.
+/// The number of filled outboxes that count as one operation.
 const WORK_AN_OP: usize = 16;
 
-/// The number of filled mailboxes that take as long as a lookup of a name, or a subscription to it.
+/// The number of filled outboxes that take as long as a lookup of a name, or a subscription to it.
 const WORK_A_NAME: usize = 4;
 
 /// The number of names that are taken under one lock for a list.

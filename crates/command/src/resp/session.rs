@@ -37,7 +37,7 @@ pub struct SessionState {
     pub(super) done: u32,
     /// The number of arguments of the current request that were passed, and their length in bytes: see `Call::behind`.
     pub(super) passed: (u32, usize),
-    /// Sum over the answered keys or lines.
+    /// The sum of the results of the keys or lines that were answered.
     pub(super) sum: i64,
     /// A value that is copied into the reply over several visits.
     pub(super) copying: Option<Copying>,
@@ -53,7 +53,7 @@ pub struct SessionState {
     pub(super) user: ClientUser,
     /// The number of changes of the users at the last check of `user`.
     pub(super) seen_changes: u64,
-    /// The number of changes of the users when the client was found to have all rights; 0: it was not.
+    /// The number of changes of the users at the last check that found all rights; 0 if no check found them.
     pub(super) all_rights_at: u64,
     /// A request that is partly consumed.
     pub(super) long: Option<Long>,
@@ -67,7 +67,7 @@ pub struct SessionState {
     pub(super) aside: Option<Box<PendingOutput>>,
     /// Watched keys and queued commands.
     pub(super) transaction: Option<Box<Transaction>>,
-    /// The transaction that is executed, before any other request.
+    /// The transaction in execution. It completes before any other request is executed.
     pub(super) under_way: Option<Box<Transaction>>,
     /// An unfinished copy of a value in several parts.
     pub(super) copy: Option<Box<segment::PartsCopy>>,

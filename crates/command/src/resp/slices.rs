@@ -65,6 +65,7 @@ impl<'c> Slices<'c> {
     /// Begins a visit of the command `name` with the words `all`. `words` are its words for fields. If they are more
     /// than one visit has room for, the command becomes a transaction of its own, with the key locked. `stores` is true
     /// if the command may store the words.
+    #[inline]
     pub(super) fn begin(
         call: &mut Call<'c, '_>,
         (name, all): (&'static str, Args<'c>),

@@ -158,11 +158,11 @@ fn pace(command: Command) -> Command {
         .arg(value(
             "slo",
             "LIST",
-            "Objectives, as p50=200us,p999=2ms,errors=0.01%; finds the highest rate that meets them",
+            "Objectives, such as p50=200us,p999=2ms,errors=0.01%; finds the highest rate that meets them",
         ))
-        .arg(value("rate", "RATE", "Run at one rate, as 50k, instead of a search"))
+        .arg(value("rate", "RATE", "Run at one rate, such as 50k, instead of a search"))
         .arg(flag("closed", "Run a closed loop: each request waits for a reply; hides the delay that stalls cause"))
-        .arg(value("rates", "LIST", "Run at these rates in turn, as 10k,20k, each for --trial, without a verdict"))
+        .arg(value("rates", "LIST", "Run at these rates in turn, such as 10k,20k, each for --trial, without a verdict"))
         .group(ArgGroup::new("mode").args(["rate", "closed", "rates"]))
         .arg(value("depth", "N", "Maximum of requests in flight on a connection [default: 64; 1 with --closed]"))
         .arg(value("batch", "N", "Requests that are due together and sent in one system call [default: 1]"))

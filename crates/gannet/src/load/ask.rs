@@ -87,7 +87,7 @@ impl<'a> Flags<'a> {
         self.time_span(name).map(|span| Duration::from_nanos(span.as_ns()))
     }
 
-    /// Returns a duration in the form of a workload.
+    /// Returns a duration in the type that workloads use.
     pub fn time_span(&mut self, name: &str) -> Option<TimeSpan> {
         let units =
             |text: &str| text.parse::<TimeSpan>().map_err(|error| format!("{text:?}: {error}; {}", error.remedy()));

@@ -121,7 +121,7 @@ fn ended(outcome: &CopyOutcome) -> Result<(), Failure> {
     if lines.is_empty() { Ok(()) } else { Err(Failure::Code(BROKEN, lines)) }
 }
 
-/// Reads arguments and collects their faults.
+/// Parses arguments and collects the errors in them.
 struct ArgReader<'a> {
     matches: &'a ArgMatches,
     faults: Vec<String>,

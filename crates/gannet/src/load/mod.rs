@@ -81,14 +81,14 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
 }
 
 /// Runs the flags in `words` for another subcommand, without output.
-pub fn one(words: &[String], desk: &RunControl) -> Result<RunResult, Failure> {
+pub fn one(words: &[String], run_control: &RunControl) -> Result<RunResult, Failure> {
     let command = args::add(Command::new("load")).no_binary_name(true);
     let matches = command.try_get_matches_from(words).map_err(|error| {
         let text = error.to_string();
         let first = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
         Failure::Usage(vec![format!("in the flags of `gannet load`: {first}")])
     })?;
-    run::one(&matches, ask::ask(&matches)?, desk, &mut view::Screen::new(true), None)
+    run::one(&matches, ask::ask(&matches)?, run_control, &mut view::Screen::new(true), None)
 }
 
 /// Returns the presets, one per line.

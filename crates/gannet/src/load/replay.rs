@@ -1,4 +1,4 @@
-//! `gannet load replay FILE --target ...`: sends a trace's requests at its instants.
+//! `gannet load replay FILE --target ...`: sends a trace's requests at their recorded times.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -67,19 +67,19 @@ struct ReplayRun {
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let mut asked = ask(matches)?;
     let mut screen = Screen::new(matches.get_flag("quiet"));
-    let desk = Arc::new(RunControl::default());
-    stop::desk(&desk)?;
+    let run_control = Arc::new(RunControl::default());
+    stop::run_control(&run_control)?;
     for note in &asked.notes {
         screen.line(&format!("note: {note}"));
     }
-    let _admin = admin(matches.get_one::<String>("admin").map(String::as_str), &desk, &mut screen)?;
+    let _admin = admin(matches.get_one::<String>("admin").map(String::as_str), &run_control, &mut screen)?;
     let mut known = known(matches, &asked.workload, &asked.mode, &asked.config);
     // The requests are in the trace, so the result alone is not enough to repeat the run.
     known.workload = None;
     known.tls = asked.config.tls.as_ref().map(|client| Tls::from(client.settings()));
     describe(&asked.workload, &asked.config, &mut known)?;
     if asked.prefill {
-        prefill(&asked, &desk, &mut screen)?;
+        prefill(&asked, &run_control, &mut screen)?;
     }
     let deal = if matches!(asked.mode, Mode::Traced) { Deal::ByKey } else { Deal::InTurn };
     let feed = Arc::new(start(&asked.ask, asked.config.threads, deal)?);
@@ -95,7 +95,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         debug_assert_eq!(place.stream, LoadStream::Bulk, "a replay does not support a sampler");
         Playback::new(&asked.script, &feed, place.thread)
     };
-    let mut result = session::run(job, make, &desk, &mut screen).map_err(failed)?;
+    let mut result = session::run(job, make, &run_control, &mut screen).map_err(failed)?;
     screen.wipe();
     tell(&feed, &mut result);
     print(&terminal::summary(&result))?;
@@ -113,7 +113,7 @@ fn start(ask: &Selection, threads: usize, deal: Deal) -> Result<Feed, Failure> {
 /// Returns remarks on the figures that follow from the trace.
 fn tell(feed: &Feed, result: &mut RunResult) {
     feed.close();
-    // At another pace than the trace's, its faults have not been reported yet.
+    // At another speed than the trace's, its faults have not been reported yet.
     if let Some(fault) = load::schedule::OpenInstants::fault(feed) {
         result.partial = Some(fault);
     }
@@ -250,7 +250,7 @@ fn script(flags: &mut Flags<'_>, workload: &Workload, speed: Option<f64>) -> Scr
 }
 
 /// Stores the keys that the trace reads with a hit.
-fn prefill(asked: &ReplayRun, desk: &RunControl, screen: &mut Screen) -> Result<(), Failure> {
+fn prefill(asked: &ReplayRun, run_control: &RunControl, screen: &mut Screen) -> Result<(), Failure> {
     let ask = Selection { times: Times::Ignored, repeat: false, ..asked.ask.clone() };
     let feed = start(&ask, asked.config.threads, Deal::InTurn)?;
     let config = Config {
@@ -261,7 +261,7 @@ fn prefill(asked: &ReplayRun, desk: &RunControl, screen: &mut Screen) -> Result<
         ..asked.config.clone()
     };
     let make = |place: TrafficThread| Prefill::new(&asked.script, &feed, place.thread);
-    let stored = stored(config, None, desk, screen, |job, bar| session::run(job, make, desk, bar))?;
+    let stored = stored(config, None, run_control, screen, |job, bar| session::run(job, make, run_control, bar))?;
     if let Some(fault) = load::schedule::OpenInstants::fault(&feed) {
         return Err(Failure::Failed(vec![format!("prefill: {fault}")]));
     }

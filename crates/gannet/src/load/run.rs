@@ -39,13 +39,13 @@ pub const PARTIAL: u8 = 5;
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let asked = ask(matches)?;
     let mut screen = Screen::new(matches.get_flag("quiet"));
-    let desk = Arc::new(RunControl::default());
-    stop::desk(&desk)?;
+    let run_control = Arc::new(RunControl::default());
+    stop::run_control(&run_control)?;
     for note in &asked.notes {
         screen.line(&format!("note: {note}"));
     }
-    let _admin = admin(matches.get_one::<String>("admin").map(String::as_str), &desk, &mut screen)?;
-    let result = one(matches, asked, &desk, &mut screen, None)?;
+    let _admin = admin(matches.get_one::<String>("admin").map(String::as_str), &run_control, &mut screen)?;
+    let result = one(matches, asked, &run_control, &mut screen, None)?;
     print(&terminal::summary(&result))?;
     files(matches, &result, 1)?;
     ended(&result)
@@ -55,7 +55,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
 pub fn one(
     matches: &ArgMatches,
     asked: LoadRun,
-    desk: &RunControl,
+    run_control: &RunControl,
     screen: &mut Screen,
     intervals: Option<Intervals>,
 ) -> Result<RunResult, Failure> {
@@ -71,10 +71,10 @@ pub fn one(
     }
     job.sources = sources(matches, &workload, &job.config, fleet.is_none())?;
     if matches!(job.mode, Mode::AtRate(_)) {
-        desk.await_rate();
+        run_control.await_rate();
     }
     if workload.prefill {
-        prefill(&workload, &job.config, fleet.as_mut(), desk, screen)?;
+        prefill(&workload, &job.config, fleet.as_mut(), run_control, screen)?;
     }
     let now = UnixMillis::now();
     let make = |place: load::engine::TrafficThread| {
@@ -98,8 +98,8 @@ pub fn one(
         (None, None) => &mut *screen,
     };
     let outcome = match &mut fleet {
-        None => session::run(job, make, desk, view),
-        Some(fleet) => session::run_by(job, &mut by(fleet, &workload, AgentRequests::Requests), desk, view),
+        None => session::run(job, make, run_control, view),
+        Some(fleet) => session::run_by(job, &mut by(fleet, &workload, AgentRequests::Requests), run_control, view),
     };
     screen.wipe();
     outcome.map_err(failed)
@@ -120,9 +120,9 @@ pub fn failed(error: Error) -> Failure {
 }
 
 /// Opens the admin port, if requested.
-pub fn admin(addr: Option<&str>, desk: &Arc<RunControl>, screen: &mut Screen) -> Result<Option<Admin>, Failure> {
+pub fn admin(addr: Option<&str>, run_control: &Arc<RunControl>, screen: &mut Screen) -> Result<Option<Admin>, Failure> {
     let Some(addr) = addr else { return Ok(None) };
-    let admin = Admin::start(addr, desk.clone()).map_err(|error| {
+    let admin = Admin::start(addr, run_control.clone()).map_err(|error| {
         Failure::Failed(vec![format!("--admin: cannot listen on {addr} ({error}); name a free HOST:PORT of this host")])
     })?;
     screen.line(&format!("admin port: http://{}/", admin.addr()));
@@ -193,7 +193,7 @@ fn prefill(
     workload: &Workload,
     config: &Config,
     fleet: Option<&mut Fleet>,
-    desk: &RunControl,
+    run_control: &RunControl,
     screen: &mut Screen,
 ) -> Result<(), Failure> {
     let keys: u64 = workload.keys.iter().map(|space| space.count).sum();
@@ -211,9 +211,9 @@ fn prefill(
     };
     let now = UnixMillis::now();
     let make = |place: load::engine::TrafficThread| Prefill::new(workload, place.thread as u32, now);
-    stored(config, Some(keys), desk, screen, |job, bar| match fleet {
-        None => session::run(job, make, desk, bar),
-        Some(fleet) => session::run_by(job, &mut by(fleet, workload, AgentRequests::Prefill), desk, bar),
+    stored(config, Some(keys), run_control, screen, |job, bar| match fleet {
+        None => session::run(job, make, run_control, bar),
+        Some(fleet) => session::run_by(job, &mut by(fleet, workload, AgentRequests::Prefill), run_control, bar),
     })?;
     screen.line(&format!("prefill: stored {keys} keys"));
     Ok(())
@@ -224,7 +224,7 @@ fn prefill(
 pub fn stored(
     config: Config,
     requests: Option<u64>,
-    desk: &RunControl,
+    run_control: &RunControl,
     screen: &mut Screen,
     go: impl FnOnce(Job, &mut dyn View) -> Result<RunResult, Error>,
 ) -> Result<u64, Failure> {
@@ -234,7 +234,7 @@ pub fn stored(
         Job { known, config, mode: Mode::Closed, objectives: Vec::new(), assertions: Vec::new(), sources: Vec::new() };
     let mut bar = Counted { screen, requests, what: Some("prefill") };
     let result = go(job, &mut bar).map_err(failed)?;
-    if let Some(cause) = result.partial.filter(|_| !desk.is_stopped()) {
+    if let Some(cause) = result.partial.filter(|_| !run_control.is_stopped()) {
         return Err(Failure::Failed(vec![format!("prefill: {cause}")]));
     }
     let counts = &result.figures.counts;

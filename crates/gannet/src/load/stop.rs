@@ -8,10 +8,10 @@ use load::session::RunControl;
 
 use crate::Failure;
 
-/// Ends the session of `desk` at a signal.
-pub fn desk(desk: &Arc<RunControl>) -> Result<(), Failure> {
-    let desk = desk.clone();
-    at_each(move || desk.stop())
+/// Ends the session of `run_control` at a signal.
+pub fn run_control(run_control: &Arc<RunControl>) -> Result<(), Failure> {
+    let run_control = run_control.clone();
+    at_each(move || run_control.stop())
 }
 
 /// Returns a flag that a signal sets.

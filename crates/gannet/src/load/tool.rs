@@ -113,10 +113,10 @@ pub fn run(name: &str, matches: &ArgMatches) -> Result<(), Failure> {
     for note in notes {
         screen.line(&format!("note: {note}"));
     }
-    let desk = Arc::new(RunControl::default());
-    stop::desk(&desk)?;
+    let run_control = Arc::new(RunControl::default());
+    stop::run_control(&run_control)?;
     let admin_addr = matches.get_one::<String>("admin").or(run.admin.as_ref());
-    let _admin = admin(admin_addr.map(String::as_str), &desk, &mut screen)?;
+    let _admin = admin(admin_addr.map(String::as_str), &run_control, &mut screen)?;
     let mut outcome = Ok(());
     let rounds = run.rounds.max(1);
     for round in 1..=rounds {
@@ -130,16 +130,16 @@ pub fn run(name: &str, matches: &ArgMatches) -> Result<(), Failure> {
                 let verbs = RequestSource::new(&asked.workload, 0, UnixMillis::now()).verbs().to_vec();
                 let period_ns = run.interval.map_or(1_000_000_000, |span| span.0);
                 let intervals = Intervals::new(aerospike, &verbs, period_ns);
-                one(matches, asked, &desk, &mut screen, Some(intervals))?
+                one(matches, asked, &run_control, &mut screen, Some(intervals))?
             }
-            None => one(matches, asked, &desk, &mut screen, None)?,
+            None => one(matches, asked, &run_control, &mut screen, None)?,
         };
         let text = text(&tool, &result);
         print(&text)?;
         files(matches, &result, round)?;
         own_files(&run, &result, &text, round)?;
         outcome = outcome.and(ended(&result));
-        if desk.is_stopped() {
+        if run_control.is_stopped() {
             break;
         }
     }

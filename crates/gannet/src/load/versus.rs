@@ -55,18 +55,18 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     for note in &asked.notes {
         screen.line(&format!("note: {note}"));
     }
-    let desk = Arc::new(RunControl::default());
-    stop::desk(&desk)?;
+    let run_control = Arc::new(RunControl::default());
+    stop::run_control(&run_control)?;
     let (mut a, mut b) = (Vec::new(), Vec::new());
     for round in 0..rounds {
         // The sides take turns at being first, so that neither always runs on a warmer machine.
         let order = if round % 2 == 0 { ["a", "b"] } else { ["b", "a"] };
         for side in order {
-            if desk.is_stopped() {
+            if run_control.is_stopped() {
                 break;
             }
             screen.line(&format!("round {} of {rounds}: {side}", round + 1));
-            let measured = self::round(matches, command(side), &desk, &mut screen)?;
+            let measured = self::round(matches, command(side), &run_control, &mut screen)?;
             if side == "a" {
                 a.push(measured)
             } else {
@@ -87,7 +87,12 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
 }
 
 /// Starts the server, runs one session and ends the server.
-fn round(matches: &ArgMatches, command: &str, desk: &RunControl, screen: &mut Screen) -> Result<VersusRound, Failure> {
+fn round(
+    matches: &ArgMatches,
+    command: &str,
+    run_control: &RunControl,
+    screen: &mut Screen,
+) -> Result<VersusRound, Failure> {
     let asked = ask(matches)?;
     let target = asked.workload.targets.first().map_or("", |target| target.address.as_str()).to_owned();
     if listens(&target) {
@@ -96,7 +101,7 @@ fn round(matches: &ArgMatches, command: &str, desk: &RunControl, screen: &mut Sc
     }
     let mut server = StartedServer::start(command, &target)?;
     let before = cpu_ns(server.pid());
-    let result = one(matches, asked, desk, screen, None)?;
+    let result = one(matches, asked, run_control, screen, None)?;
     let used = cpu_ns(server.pid()).zip(before).map(|(after, before)| after.saturating_sub(before));
     server.end();
     let counts = &result.figures.counts;

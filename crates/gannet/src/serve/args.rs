@@ -1,4 +1,4 @@
-//! The arguments of `gannet serve`, made from the table of settings.
+//! The arguments of `gannet serve`, generated from the table of settings.
 
 use std::path::Path;
 

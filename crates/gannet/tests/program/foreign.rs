@@ -108,7 +108,7 @@ fn what_is_no_file_is_refused_by_flash_and_memory_and_nothing_is_made_in_its_pla
         let err = refusal(&["--flash", &flash(path)]);
         assert!(err.contains("it is neither a file nor a block device; name a file"), "{err}");
         let err = refusal(&["--file", path.to_str().expect("text")]);
-        assert!(err.contains("it is not a regular file; name a file"), "{err}");
+        assert!(err.contains("not a regular file; name a file"), "{err}");
     }
     assert!(refusal(&["--flash", &flash(&link)]).contains("it holds data of another program"));
     assert!(refusal(&["--file", link.to_str().expect("text")]).contains("no memory of gannet"));

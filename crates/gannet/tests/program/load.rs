@@ -239,7 +239,7 @@ fn threads_are_pinned_and_a_cpu_that_can_not_be_had_is_named() {
     let file = folder.file("w.toml");
     std::fs::write(&file, "[connections]\ncount = 4\npin = \"0,3-1\"\n").unwrap();
     let (code, _, err) = run(&["load", "--target", &addr, "--workload", &file, "--closed"]);
-    assert!(code == 1 && err.contains("w.toml:3: connections.pin: the range 3-1 runs backwards; write"), "{err}");
+    assert!(code == 1 && err.contains("w.toml:3: connections.pin: the range 3-1 ends below its start; write"), "{err}");
     for (pin, part) in [
         ("1023", "this process may not run on CPU 1023; choose from "),
         ("x", "--pin: \"x\" is not a CPU number; write CPU numbers and ranges, as in \"0-3,8\""),

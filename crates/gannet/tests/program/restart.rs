@@ -341,7 +341,7 @@ fn a_file_that_is_not_its_own_is_refused_with_the_remedy_and_left_as_it_was() {
     let (mut serving, addr) = serve(&file, &["--file-reset"]);
     ask(&mut connect(addr), b"set k 0 0 1\r\nv\r\n", b"STORED\r\n");
     let err = refusal(&["--memory", "32MiB"]);
-    assert!(err.contains("another process has it open"), "{err}");
+    assert!(err.contains("another process has the file open"), "{err}");
     serving.signal("KILL");
     serving.ended();
     let (code, out, err) = run(&["file", "check", file.path()]);

@@ -288,15 +288,15 @@ fn plays_a_new_process_that_dies() {
         }
         _ => {}
     }
-    let Received { estate, .. } = taking.receive().expect("it is handed over");
-    assert!(!estate.connections.is_empty() && !estate.listeners.is_empty());
+    let Received { handover_state, .. } = taking.receive().expect("it is handed over");
+    assert!(!handover_state.connections.is_empty() && !handover_state.listeners.is_empty());
     if step == "prepared" {
-        let prepared = Server::prepare(config, estate).expect("it could serve");
+        let prepared = Server::prepare(config, handover_state).expect("it could serve");
         assert!(prepared.shared().store.reopened().is_some_and(|reopened| reopened.items > 0));
         std::process::abort();
     }
     if step == "confirmed" || step == "served" {
-        let prepared = Server::prepare(config, estate).expect("it could serve");
+        let prepared = Server::prepare(config, handover_state).expect("it could serve");
         let before = taking.confirm().expect("it may serve").expect("its server runs");
         if step == "served" {
             let _running = prepared.go();

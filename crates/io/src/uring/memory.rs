@@ -215,7 +215,7 @@ impl Outbound {
         self.map.start().as_ptr().wrapping_add(usize::from(block) * OUTBOUND_BYTES + at)
     }
 
-    /// Returns bytes of a block that no operation of the kernel reads.
+    /// Returns a range of a block's bytes. No operation in the kernel may be reading the block.
     pub(super) fn bytes(&self, block: u16, range: std::ops::Range<usize>) -> &[u8] {
         assert!(range.start <= range.end && range.end <= OUTBOUND_BYTES, "a block holds {OUTBOUND_BYTES} bytes");
         if range.is_empty() {
@@ -228,7 +228,7 @@ impl Outbound {
         unsafe { std::slice::from_raw_parts(from, range.len()) }
     }
 
-    /// Writes `bytes` at byte `at` of a block that no operation of the kernel reads.
+    /// Writes `bytes` at byte `at` of a block. No operation in the kernel may be reading the block.
     pub(super) fn write(&mut self, block: u16, at: usize, bytes: &[u8]) {
         if bytes.is_empty() {
             return;

@@ -1,12 +1,12 @@
 //! Sockets through io_uring. Bytes arrive without a call for them, and one system call per iteration does the rest.
 //!
 //! ```text
-//!   wait:    sends of the turn, new receives ──> io_uring_enter ──> completions ──> events
-//!                                                     │
+//!   wait:    sends of this iteration, new receives ──> io_uring_enter ──> completions ──> events
+//!                                                               │
 //!   a multishot receive for each stream fills provided buffers (4 KiB each, at most 1024)
 //!   receive: the stream's buffers, oldest first ──copied──> the lent buffer; emptied ones go back to the kernel
 //!            into 64 KiB and more: the multishot is ended, and the rest received by calls, without that copy
-//!   send:    up to 16 KiB ──copied──> a block of ours (at most 128), sent by the next entry into the kernel
+//!   send:    up to 16 KiB ──copied──> a block of the reactor (at most 128), sent by the next entry into the kernel
 //!            more, or no block free: sendmsg at once, as epoll does
 //! ```
 //!
@@ -61,9 +61,9 @@ use std::time::{Duration, Instant};
 pub const BYTES_MAX: usize = INBOUND_MAX * INBOUND_BYTES + OUTBOUND_MAX * OUTBOUND_BYTES;
 /// Number of unread buffers, held for longer than an iteration, at which a stream's receive is cancelled.
 pub const HELD_MAX: u16 = 8;
-/// A caller that lends this much expects long values, so they are received by calls, as with epoll.
+/// Length of a lent buffer from which on the stream switches to bulk receives: by calls, as with epoll.
 const BULK_BYTES_MIN: usize = 64 << 10;
-/// A caller that lends no more than this expects short requests again.
+/// Length of a lent buffer up to which the stream switches back from bulk receives to the multishot receive.
 const SHORT_BYTES_MAX: usize = 16 << 10;
 /// Maximum time for which the last bytes of a closed stream wait for its peer.
 pub const LINGER: Duration = Duration::from_secs(1);

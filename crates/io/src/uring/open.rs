@@ -43,7 +43,7 @@ impl fmt::Display for Unavailable {
 
 impl std::error::Error for Unavailable {}
 
-const OLD_KERNEL: &str = "a kernel from 6.1 on is needed";
+const OLD_KERNEL: &str = "use Linux 6.1 or later";
 
 impl Unavailable {
     pub(crate) fn new(step: &'static str, error: io::Error) -> Self {
@@ -53,9 +53,7 @@ impl Unavailable {
                 "allow it: kernel.io_uring_disabled=0 (sysctl), and the io_uring calls in the container's seccomp \
                  profile or the unit's SystemCallFilter"
             }
-            Some(Errno::NOSYS) => {
-                "a kernel that was built with io_uring is needed, and a seccomp profile that lets it through"
-            }
+            Some(Errno::NOSYS) => "use a kernel with io_uring, and a seccomp profile that allows it",
             Some(Errno::NOMEM) => {
                 "raise the limit of locked memory (ulimit -l, LimitMEMLOCK), or the control group's memory"
             }
@@ -74,16 +72,16 @@ impl Opened {
     /// remedy.
     pub fn open(waker: &Waker, streams_max: usize) -> Result<Self, Unavailable> {
         assert!(streams_max > 0 && streams_max < u32::MAX as usize / 2, "streams_max {streams_max}");
-        let memory = |error| Unavailable::new("io_uring: memory for buffers", error);
+        let memory = |error| Unavailable::new("cannot allocate io_uring buffers", error);
         let inbound = Inbound::new(streams_max).map_err(memory)?;
         let outbound = Outbound::new(streams_max).map_err(memory)?;
-        let ring = build().map_err(|error| Unavailable::new("io_uring_setup", error))?;
+        let ring = build().map_err(|error| Unavailable::new("cannot create an io_uring", error))?;
         probe(&ring)?;
         let (address, entries) = inbound.ring();
         // SAFETY: 1. `address` is the page-aligned start of a map that holds `entries` entries; 2. the map is a field
         // beside the ring, here and in the reactor, and outlives it: it is dropped after it, or never.
         unsafe { ring.submitter().register_buf_ring_with_flags(address, entries, BUFFER_GROUP, 0) }
-            .map_err(|error| Unavailable::new("io_uring: registering a ring of buffers", error))?;
+            .map_err(|error| Unavailable::new("cannot register a ring of io_uring buffers", error))?;
         Ok(Self { ring, inbound, outbound, waker: waker.clone(), streams_max })
     }
 
@@ -114,7 +112,9 @@ fn build() -> io::Result<IoUring> {
 fn probe(ring: &IoUring) -> Result<(), Unavailable> {
     let params = ring.params();
     let mut known = Probe::new();
-    ring.submitter().register_probe(&mut known).map_err(|error| Unavailable::new("io_uring: probing", error))?;
+    ring.submitter()
+        .register_probe(&mut known)
+        .map_err(|error| Unavailable::new("cannot query the io_uring operations of this kernel", error))?;
     let codes = [
         opcode::RecvMulti::CODE,
         opcode::Send::CODE,
@@ -128,7 +128,7 @@ fn probe(ring: &IoUring) -> Result<(), Unavailable> {
         return Ok(());
     }
     let error = io::ErrorKind::Unsupported.into();
-    Err(Unavailable { step: "io_uring: operations of this kernel", error, remedy: OLD_KERNEL })
+    Err(Unavailable { step: "cannot use io_uring: an operation is missing", error, remedy: OLD_KERNEL })
 }
 
 #[cfg(test)]
@@ -137,11 +137,13 @@ mod tests {
 
     #[test]
     fn every_refusal_names_its_own_remedy() {
-        let remedy = |errno: Errno| Unavailable::new("io_uring_setup", errno.into()).to_string();
+        let remedy = |errno: Errno| Unavailable::new("cannot create an io_uring", errno.into()).to_string();
         assert!(remedy(Errno::PERM).contains("io_uring_disabled"));
         assert!(remedy(Errno::NOSYS).contains("seccomp"));
         assert!(remedy(Errno::NOMEM).contains("ulimit -l"));
         assert!(remedy(Errno::MFILE).contains("ulimit -n"));
-        assert!(remedy(Errno::INVAL).starts_with("io_uring_setup: ") && remedy(Errno::INVAL).contains("6.1"));
+        assert!(
+            remedy(Errno::INVAL).starts_with("cannot create an io_uring: ") && remedy(Errno::INVAL).contains("6.1")
+        );
     }
 }

@@ -70,13 +70,13 @@ pub(super) enum Intake {
 /// The state of the bytes that were taken over for sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outgoing {
-    /// There are none.
+    /// No bytes were taken over.
     None,
     /// Queued for the next entry; more may still be appended.
     Queued,
     /// In the kernel until the send completes.
     Flying,
-    /// The peer takes no more; a poll reports when it does.
+    /// The socket's send buffer is full. A poll reports when it has room.
     Stalled,
 }
 
@@ -109,17 +109,17 @@ pub(super) struct UringSlot {
     /// The stream of a closing slot. Its descriptor stays open as long as an operation may name it.
     pub(super) stream: Option<AcceptedStream>,
     pub(super) intake: Intake,
-    /// The cancellation of the intake was requested.
+    /// True if the cancellation of the receive or poll was requested.
     pub(super) cancelling: bool,
     pub(super) held: Chain,
     /// The iteration in which the chain began.
     pub(super) held_since: u64,
-    /// The socket is received from by calls, because bytes arrived while there was no buffer for them.
+    /// True if the socket is read by calls, because bytes arrived while no buffer was free.
     pub(super) direct: bool,
-    /// The owner lends long buffers.
+    /// True if the owner lends long buffers.
     pub(super) bulk: bool,
     pub(super) end: Option<End>,
-    /// A send has failed.
+    /// True if a send has failed.
     pub(super) broken: bool,
     pub(super) outgoing: Outgoing,
     pub(super) block: u16,
@@ -129,12 +129,12 @@ pub(super) struct UringSlot {
     pub(super) poll_out: bool,
     pub(super) cancelling_out: bool,
     pub(super) wants_out: bool,
-    /// The sending side is shut down after the block was sent.
+    /// True if the sending side is shut down after the block was sent.
     pub(super) shut_after: bool,
-    /// The stream is being detached, so nothing watches for its bytes any more.
+    /// True if the stream is being detached. No operation watches for its bytes any more.
     pub(super) leaving: bool,
     pub(super) due: Due,
-    /// The slot is in the list of slots with pending events.
+    /// True if the slot is in the list of slots with pending events.
     pub(super) listed: bool,
 }
 

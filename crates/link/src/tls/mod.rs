@@ -37,8 +37,8 @@ use sessions::Sessions;
 /// Largest size of a file with certificates or keys, in bytes.
 const PEM_BYTES_MAX: u64 = 8 << 20;
 
-/// Material for TLS connections. Two are equal if their settings are equal. The serialised form is the settings, so
-/// another host reads its own files with the same names.
+/// Keys and certificates for TLS connections. Two values are equal if their settings are equal. Only the settings are
+/// serialised, so another host reads its own files with the same names.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "TlsSettings", into = "TlsSettings")]
 pub struct TlsClient {
@@ -129,7 +129,7 @@ impl TlsClient {
         let name = self.settings.server_name.as_deref().unwrap_or(host);
         ServerName::try_from(name.to_owned()).map(Some).map_err(|_| {
             format!(
-                "tls: no certificate can be for '{name}'; pass the server's name, as in --tls-server-name cache.example"
+                "tls: no certificate can be issued for '{name}'; pass the server's name, as in --tls-server-name cache.example"
             )
         })
     }

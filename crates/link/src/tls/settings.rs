@@ -30,7 +30,7 @@ pub struct TlsSettings {
 }
 
 impl Default for TlsSettings {
-    /// Verifies servers by the system's CAs and the host of their address.
+    /// Verifies a server by the system's CAs and by the host name in its address.
     fn default() -> Self {
         Self {
             ca: None,
@@ -78,12 +78,12 @@ impl std::error::Error for SettingError {}
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Versions {
-    /// 1.2 and 1.3; the server chooses.
+    /// TLS 1.2 and 1.3. The server chooses.
     #[default]
     Both,
-    /// Only 1.2.
+    /// TLS 1.2 only.
     Tls12,
-    /// Only 1.3.
+    /// TLS 1.3 only.
     Tls13,
 }
 
@@ -147,7 +147,7 @@ impl TlsSettings {
         {
             fault(
                 "server_name",
-                format!("no certificate can be for '{name}'"),
+                format!("no certificate can be issued for '{name}'"),
                 "write a host name, such as cache.example",
             );
         }

@@ -79,11 +79,11 @@ fn job(config: Config, mode: Mode) -> Job {
     Job { known: RunResult::new("test"), config, mode, objectives, assertions: Vec::new(), sources: Vec::new() }
 }
 
-fn carried(fleet: &mut Fleet, job: Job, desk: &RunControl) -> Result<RunResult, Error> {
+fn carried(fleet: &mut Fleet, job: Job, run_control: &RunControl) -> Result<RunResult, Error> {
     let workload = workload();
     let carry =
         &mut |config: &Config, control: &Control| fleet.run(config, control, &workload, AgentRequests::Requests);
-    session::run_by(job, carry, desk, &mut Unseen)
+    session::run_by(job, carry, run_control, &mut Unseen)
 }
 
 #[test]
@@ -150,19 +150,24 @@ fn a_search_a_closed_loop_and_a_second_run_work_over_the_same_agents() {
 }
 
 /// Stops or breaks something in the middle of a long run; what came of it.
-fn in_the_middle(fleet: &mut Fleet, server: &FakeServer, desk: &RunControl, act: impl FnOnce() + Send) -> RunResult {
+fn in_the_middle(
+    fleet: &mut Fleet,
+    server: &FakeServer,
+    run_control: &RunControl,
+    act: impl FnOnce() + Send,
+) -> RunResult {
     let mut job = job(config(server, Load::Open(SendPlan::constant())), Mode::AtRate(Rate::new(400.0)));
     job.config.duration_ns = 3_600_000_000_000;
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let deadline = Instant::now() + PATIENCE;
-            let measured = || desk.live().map_or(0, |(_, live)| live.response.count());
+            let measured = || run_control.live().map_or(0, |(_, live)| live.response.count());
             while measured() < 40 && Instant::now() < deadline {
                 std::thread::sleep(Duration::from_millis(5));
             }
             act();
         });
-        carried(fleet, job, desk).unwrap()
+        carried(fleet, job, run_control).unwrap()
     })
 }
 
@@ -172,8 +177,8 @@ fn an_agent_that_is_ended_ends_the_run_is_named_and_what_it_measured_is_kept() {
     let (stays, dies) = (agent(0, None), agent(5, None));
     let name = dies.addr().to_string();
     let mut fleet = fleet(&[&stays, &dies]);
-    let desk = RunControl::default();
-    let result = in_the_middle(&mut fleet, &server, &desk, move || drop(dies));
+    let run_control = RunControl::default();
+    let result = in_the_middle(&mut fleet, &server, &run_control, move || drop(dies));
     let partial = result.partial.as_deref().unwrap();
     assert!(partial.contains(&format!("agent {name} was lost: the run was stopped on the agent's host")), "{partial}");
     let of = |name: &str| result.figures.agents.iter().find(|agent| agent.name == name).unwrap();
@@ -193,10 +198,10 @@ fn a_stop_reaches_every_agent_and_they_can_be_used_again() {
     let server = FakeServer::start(None, VALUE_BYTES, None).unwrap();
     let agents = [agent(0, None), agent(0, None)];
     let mut fleet = fleet(&[&agents[0], &agents[1]]);
-    let desk = RunControl::default();
-    let result = in_the_middle(&mut fleet, &server, &desk, || {
-        desk.set_rate(Rate::new(450.0)).unwrap();
-        desk.stop();
+    let run_control = RunControl::default();
+    let result = in_the_middle(&mut fleet, &server, &run_control, || {
+        run_control.set_rate(Rate::new(450.0)).unwrap();
+        run_control.stop();
     });
     assert!(result.partial.as_deref().unwrap().contains("the run was stopped"), "{:?}", result.partial);
     assert!(result.figures.agents.iter().all(|agent| agent.lost.is_none() && agent.counts.answered > 0));

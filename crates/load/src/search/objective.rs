@@ -22,7 +22,7 @@ pub const CONDITIONS_MAX: usize = 16;
 /// The figure that a condition examines.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum What {
-    /// The response time that this share (0 to 1) of all requests do not exceed, in nanoseconds.
+    /// A percentile of the response time, in nanoseconds. The value is the share of requests, from 0 to 1.
     Percentile(f64),
     /// The mean response time, in nanoseconds.
     Mean,

@@ -42,11 +42,11 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Serves the figures and controls of `desk` at `addr`.
+    /// Serves the figures and controls of `run_control` at `addr`.
     ///
     /// # Errors
     /// If the port cannot listen on the address.
-    pub fn start(addr: &str, desk: Arc<RunControl>) -> std::io::Result<Self> {
+    pub fn start(addr: &str, run_control: Arc<RunControl>) -> std::io::Result<Self> {
         let listener = TcpListener::bind(addr)?;
         listener.set_nonblocking(true)?;
         let addr = listener.local_addr()?;
@@ -55,7 +55,7 @@ impl Admin {
         let thread = std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
                 match listener.accept() {
-                    Ok((stream, _)) => serve(stream, &desk),
+                    Ok((stream, _)) => serve(stream, &run_control),
                     Err(_) => std::thread::sleep(LOOK),
                 }
             }
@@ -79,7 +79,7 @@ impl Drop for Admin {
 }
 
 /// Reads one request and sends its reply. Ignores a peer that disconnects.
-fn serve(mut stream: TcpStream, desk: &RunControl) {
+fn serve(mut stream: TcpStream, run_control: &RunControl) {
     let prepared = stream.set_nonblocking(false).and_then(|()| stream.set_read_timeout(Some(PATIENCE)));
     if prepared.and_then(|()| stream.set_write_timeout(Some(PATIENCE))).is_err() {
         return;
@@ -94,7 +94,7 @@ fn serve(mut stream: TcpStream, desk: &RunControl) {
             Err(_) => break (408, "the request did not arrive within 2 s\n".to_owned()),
         }
         match parse(&bytes) {
-            Some(Ok(request)) => break answer(&request, desk),
+            Some(Ok(request)) => break answer(&request, run_control),
             Some(Err(refused)) => break (refused.0, refused.1.to_owned()),
             None if bytes.len() > REQUEST_BYTES_MAX => break (413, "the request is longer than 8 KiB\n".to_owned()),
             None if begun.elapsed() > PATIENCE => break (408, "the request did not arrive within 2 s\n".to_owned()),
@@ -142,16 +142,16 @@ fn parse(bytes: &[u8]) -> Option<Result<Request, (u16, &'static str)>> {
     Some(Ok(Request { method: method.to_owned(), path: path.to_owned(), body }))
 }
 
-fn answer(request: &Request, desk: &RunControl) -> (u16, String) {
+fn answer(request: &Request, run_control: &RunControl) -> (u16, String) {
     let path = request.path.split(['?', '#']).next().unwrap_or_default();
     match (request.method.as_str(), path) {
         ("GET", "/") => (200, HELP.to_owned()),
-        ("GET", "/metrics") => (200, live_metrics(desk)),
-        ("GET", "/rate") => (200, format!("{}\n", desk.rate_per_s())),
-        ("PUT", "/rate") => set_rate(&request.body, desk),
-        ("PUT", limit) if limit.starts_with("/ratelimit/") => set_rate(&limit["/ratelimit/".len()..], desk),
+        ("GET", "/metrics") => (200, live_metrics(run_control)),
+        ("GET", "/rate") => (200, format!("{}\n", run_control.rate_per_s())),
+        ("PUT", "/rate") => set_rate(&request.body, run_control),
+        ("PUT", limit) if limit.starts_with("/ratelimit/") => set_rate(&limit["/ratelimit/".len()..], run_control),
         ("POST", "/quitquitquit") => {
-            desk.stop();
+            run_control.stop();
             (200, "the run is ending\n".to_owned())
         }
         ("GET" | "PUT" | "POST", _) => (404, HELP.to_owned()),
@@ -159,26 +159,26 @@ fn answer(request: &Request, desk: &RunControl) -> (u16, String) {
     }
 }
 
-fn set_rate(text: &str, desk: &RunControl) -> (u16, String) {
+fn set_rate(text: &str, run_control: &RunControl) -> (u16, String) {
     let rate: Rate = match text.trim().parse() {
         Ok(rate) => rate,
         Err(error) => return (400, format!("{error}\n")),
     };
-    match desk.set_rate(rate) {
+    match run_control.set_rate(rate) {
         Ok(taken) => (200, format!("{rate} {}\n", taken.words())),
         Err(refused) => (409, format!("{}\n", refused.words())),
     }
 }
 
 /// Returns the metrics of a run in progress.
-fn live_metrics(desk: &RunControl) -> String {
+fn live_metrics(run_control: &RunControl) -> String {
     let mut out = String::new();
-    let Some((what, live)) = desk.live() else { return "# no run is in progress\n".to_owned() };
+    let Some((what, live)) = run_control.live() else { return "# no run is in progress\n".to_owned() };
     let _ = writeln!(out, "# {what}");
     let lately = live.recent.last();
     let achieved = lately.map_or(0.0, |slice| slice.answered as f64 * 1e9 / slice.length_ns.max(1) as f64);
     for (name, help, value) in [
-        ("target_per_second", "The requested rate; 0 in a closed loop.", desk.rate_per_s()),
+        ("target_per_second", "The requested rate; 0 in a closed loop.", run_control.rate_per_s()),
         ("achieved_per_second", "Replies per second in the latest slice of the run.", achieved),
         ("elapsed_seconds", "Elapsed time of this run.", live.elapsed_ns as f64 / 1e9),
     ] {
@@ -209,9 +209,9 @@ mod tests {
 
     #[test]
     fn the_rate_is_set_in_both_spellings_and_the_end_is_asked_for() {
-        let (desk, control) = (Arc::new(RunControl::default()), Arc::new(Control::new(10.0)));
-        desk.begin(&control, "open loop", Freedom::Free);
-        let admin = Admin::start("127.0.0.1:0", desk.clone()).unwrap();
+        let (run_control, control) = (Arc::new(RunControl::default()), Arc::new(Control::new(10.0)));
+        run_control.begin(&control, "open loop", Freedom::Free);
+        let admin = Admin::start("127.0.0.1:0", run_control.clone()).unwrap();
         let addr = admin.addr();
         assert!(ask(addr, "PUT /rate HTTP/1.1\r\nContent-Length: 4\r\n\r\n2.5k").contains("2,500/s from now on"));
         assert_eq!(control.rate_per_s(), 2500.0);
@@ -219,19 +219,19 @@ mod tests {
         assert!(ask(addr, "GET /rate HTTP/1.1\r\n\r\n").ends_with("\r\n\r\n700\n"));
         assert!(ask(addr, "GET /metrics HTTP/1.1\r\n\r\n").contains("gannet_load_target_per_second 700\n"));
         assert!(ask(addr, "POST /quitquitquit HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
-        assert!(control.is_stopped() && desk.is_stopped());
+        assert!(control.is_stopped() && run_control.is_stopped());
     }
 
     #[test]
     fn a_step_takes_a_rate_until_it_ends_as_rpc_perf_does() {
-        let (desk, first, second) =
+        let (run_control, first, second) =
             (Arc::new(RunControl::default()), Arc::new(Control::new(10.0)), Arc::new(Control::new(20.0)));
-        desk.begin(&first, "trial 1, step", Freedom::ThisRun);
-        let admin = Admin::start("127.0.0.1:0", desk.clone()).unwrap();
+        run_control.begin(&first, "trial 1, step", Freedom::ThisRun);
+        let admin = Admin::start("127.0.0.1:0", run_control.clone()).unwrap();
         let answer = ask(admin.addr(), "PUT /ratelimit/700 HTTP/1.1\r\n\r\n");
         assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("until the next step"), "{answer}");
         assert_eq!(first.rate_per_s(), 700.0);
-        desk.begin(&second, "trial 2, step", Freedom::ThisRun);
+        run_control.begin(&second, "trial 2, step", Freedom::ThisRun);
         assert!(ask(admin.addr(), "GET /rate HTTP/1.1\r\n\r\n").ends_with("\r\n\r\n20\n"));
         assert!(ask(admin.addr(), "POST /quitquitquit HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
         assert!(second.is_stopped());
@@ -239,9 +239,9 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_refused_and_changes_nothing() {
-        let (desk, control) = (Arc::new(RunControl::default()), Arc::new(Control::new(10.0)));
-        desk.begin(&control, "trial 1, rise", Freedom::Searching);
-        let admin = Admin::start("127.0.0.1:0", desk).unwrap();
+        let (run_control, control) = (Arc::new(RunControl::default()), Arc::new(Control::new(10.0)));
+        run_control.begin(&control, "trial 1, rise", Freedom::Searching);
+        let admin = Admin::start("127.0.0.1:0", run_control).unwrap();
         for (request, status) in [
             ("PUT /rate HTTP/1.1\r\nContent-Length: 4\r\n\r\nfast", "400"),
             ("PUT /rate HTTP/1.1\r\nContent-Length: 2\r\n\r\n5k", "409"),

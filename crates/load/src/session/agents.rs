@@ -12,14 +12,14 @@ const ACHIEVED_MIN: f64 = 0.99;
 pub(super) fn lost(hosts: &[HostRun]) -> Option<String> {
     let lost = hosts.iter().filter_map(|host| {
         let (why, answered) = (host.lost.as_ref()?, grouped(host.totals.answered as f64));
-        Some(format!("agent {} was lost: {why}; the {answered} replies that it had reported count", host.name))
+        Some(format!("agent {} was lost: {why}; the {answered} replies that it reported are included", host.name))
     });
     let lost: Vec<String> = lost.collect();
     (!lost.is_empty()).then(|| lost.join("; "))
 }
 
-/// Returns a sentence about the slowest of several agents. It is an agent that was the bottleneck; otherwise one whose
-/// requests did not all get replies in time; otherwise the one with the longest tail.
+/// Returns a sentence about the slowest of several agents. An agent that was the bottleneck comes first. Next comes an
+/// agent whose requests did not all get replies in time, and last the agent with the longest tail.
 pub(super) fn slowest(agents: &[AgentFigures]) -> Option<String> {
     if agents.len() < 2 {
         return None;

@@ -31,15 +31,15 @@ struct Current {
 /// The party that may set the rate of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Freedom {
-    /// Any caller. The rate then holds for this run and all later runs.
+    /// Any caller may set the rate. It applies to this run and all later runs.
     Free,
-    /// Any caller. The rate holds until the run ends, because the next run has its own rate.
+    /// Any caller may set the rate. It applies only to this run: the next run has its own configured rate.
     ThisRun,
-    /// Only the search.
+    /// Only the search may set the rate.
     Searching,
-    /// No one: a closed loop has no rate.
+    /// No caller may set the rate: a closed loop has none.
     Closed,
-    /// No one: no run is in progress.
+    /// No caller may set the rate: no run is in progress.
     #[default]
     NotYet,
 }
@@ -49,9 +49,9 @@ pub enum Freedom {
 pub enum RateTaken {
     /// The rate takes effect now.
     FromNowOn,
-    /// The rate holds until the next step begins, which has its own rate.
+    /// The rate applies until the next step begins. That step has its own rate.
     ThisStep,
-    /// The rate takes effect when the run at a rate begins; the current run has none.
+    /// The rate takes effect when the next run at a rate begins. The current run has no rate.
     Later,
 }
 
@@ -179,49 +179,49 @@ mod tests {
 
     #[test]
     fn a_stop_and_a_rate_that_come_between_two_runs_hold_for_the_next() {
-        let desk = RunControl::default();
+        let run_control = RunControl::default();
         let (first, second) = (Arc::new(Control::new(10.0)), Arc::new(Control::new(10.0)));
-        desk.begin(&first, "run", Freedom::Free);
-        assert_eq!(desk.set_rate(Rate::new(50.0)), Ok(RateTaken::FromNowOn));
+        run_control.begin(&first, "run", Freedom::Free);
+        assert_eq!(run_control.set_rate(Rate::new(50.0)), Ok(RateTaken::FromNowOn));
         assert_eq!(first.rate_per_s(), 50.0);
-        desk.stop();
+        run_control.stop();
         assert!(first.is_stopped());
-        desk.begin(&second, "run", Freedom::Free);
+        run_control.begin(&second, "run", Freedom::Free);
         assert!(second.is_stopped() && second.rate_per_s() == 50.0);
     }
 
     #[test]
     fn a_rate_that_comes_during_a_prefill_holds_for_the_run_and_not_before() {
-        let desk = RunControl::default();
-        desk.await_rate();
-        assert_eq!(desk.set_rate(Rate::new(20.0)), Ok(RateTaken::Later));
+        let run_control = RunControl::default();
+        run_control.await_rate();
+        assert_eq!(run_control.set_rate(Rate::new(20.0)), Ok(RateTaken::Later));
         let (prefill, run) = (Arc::new(Control::new(0.0)), Arc::new(Control::new(10.0)));
-        desk.begin(&prefill, "prefill", Freedom::Closed);
-        assert_eq!(desk.set_rate(Rate::new(30.0)), Ok(RateTaken::Later));
+        run_control.begin(&prefill, "prefill", Freedom::Closed);
+        assert_eq!(run_control.set_rate(Rate::new(30.0)), Ok(RateTaken::Later));
         assert_eq!(prefill.rate_per_s(), 0.0);
-        desk.begin(&run, "open loop", Freedom::Free);
+        run_control.begin(&run, "open loop", Freedom::Free);
         assert_eq!(run.rate_per_s(), 30.0);
     }
 
     #[test]
     fn a_rate_that_comes_in_a_step_ends_with_it() {
-        let desk = RunControl::default();
+        let run_control = RunControl::default();
         let (first, second) = (Arc::new(Control::new(10.0)), Arc::new(Control::new(20.0)));
-        desk.begin(&first, "trial 1, step", Freedom::ThisRun);
-        assert_eq!(desk.set_rate(Rate::new(50.0)), Ok(RateTaken::ThisStep));
-        assert!(first.rate_per_s() == 50.0 && desk.is_rate_set());
-        desk.begin(&second, "trial 2, step", Freedom::ThisRun);
-        assert!(second.rate_per_s() == 20.0 && !desk.is_rate_set());
+        run_control.begin(&first, "trial 1, step", Freedom::ThisRun);
+        assert_eq!(run_control.set_rate(Rate::new(50.0)), Ok(RateTaken::ThisStep));
+        assert!(first.rate_per_s() == 50.0 && run_control.is_rate_set());
+        run_control.begin(&second, "trial 2, step", Freedom::ThisRun);
+        assert!(second.rate_per_s() == 20.0 && !run_control.is_rate_set());
     }
 
     #[test]
     fn a_rate_is_refused_where_it_would_mean_nothing() {
-        let desk = RunControl::default();
-        assert_eq!(desk.set_rate(Rate::new(1.0)), Err(RateRefused::NotYet));
-        desk.begin(&Arc::new(Control::new(0.0)), "closed loop", Freedom::Closed);
-        assert_eq!(desk.set_rate(Rate::new(1.0)), Err(RateRefused::Closed));
-        desk.begin(&Arc::new(Control::new(9.0)), "trial 1, rise", Freedom::Searching);
-        assert_eq!(desk.set_rate(Rate::new(1.0)), Err(RateRefused::Searching));
-        assert!(desk.live().is_some() && RunControl::default().live().is_none());
+        let run_control = RunControl::default();
+        assert_eq!(run_control.set_rate(Rate::new(1.0)), Err(RateRefused::NotYet));
+        run_control.begin(&Arc::new(Control::new(0.0)), "closed loop", Freedom::Closed);
+        assert_eq!(run_control.set_rate(Rate::new(1.0)), Err(RateRefused::Closed));
+        run_control.begin(&Arc::new(Control::new(9.0)), "trial 1, rise", Freedom::Searching);
+        assert_eq!(run_control.set_rate(Rate::new(1.0)), Err(RateRefused::Searching));
+        assert!(run_control.live().is_some() && RunControl::default().live().is_none());
     }
 }

@@ -93,23 +93,28 @@ pub type Carry<'a> = &'a mut dyn FnMut(&Config, &Control) -> Result<Run, Error>;
 pub fn run<T: Traffic>(
     job: Job,
     make_traffic: impl Fn(TrafficThread) -> T + Sync,
-    desk: &RunControl,
+    run_control: &RunControl,
     view: &mut dyn View,
 ) -> Result<RunResult, Error> {
-    run_by(job, &mut |config, control| engine::run(config, &make_traffic, control), desk, view)
+    run_by(job, &mut |config, control| engine::run(config, &make_traffic, control), run_control, view)
 }
 
 /// Runs `job`; `carry` carries out each of its runs.
 ///
 /// # Errors
 /// As for [`run`].
-pub fn run_by(mut job: Job, carry: Carry<'_>, desk: &RunControl, view: &mut dyn View) -> Result<RunResult, Error> {
+pub fn run_by(
+    mut job: Job,
+    carry: Carry<'_>,
+    run_control: &RunControl,
+    view: &mut dyn View,
+) -> Result<RunResult, Error> {
     let started = Instant::now();
     let recorder = Recorder::start(std::mem::take(&mut job.sources), started)
         .map_err(|error| Error::System { doing: "starting the thread of the timelines", error })?;
     let mut result = std::mem::take(&mut job.known);
     result.started_at_unix_ms = base::clock::UnixMillis::now().0;
-    let mut trials = Trials::new(&job.config, carry, desk, view, started);
+    let mut trials = Trials::new(&job.config, carry, run_control, view, started);
     let outcome = match &job.mode {
         Mode::Search(settings) => searched(settings, &mut trials, &mut result),
         Mode::AtRate(rate) => once(&job, Some(*rate), &mut trials, &mut result),

@@ -41,8 +41,8 @@ fn job(address: &str, mode: Mode) -> Job {
     }
 }
 
-fn session(job: Job, desk: &RunControl, seen: &mut Seen) -> Result<RunResult, Error> {
-    run(job, |_| OneKeyRequests::new(16), desk, seen)
+fn session(job: Job, run_control: &RunControl, seen: &mut Seen) -> Result<RunResult, Error> {
+    run(job, |_| OneKeyRequests::new(16), run_control, seen)
 }
 
 #[test]
@@ -82,8 +82,8 @@ fn a_search_that_keeps_everything_ends_at_its_highest_rate() {
         ..SearchSettings::default()
     };
     let mut seen = Seen::default();
-    let desk = RunControl::default();
-    let result = session(job(&server.target().to_string(), Mode::Search(settings)), &desk, &mut seen).unwrap();
+    let run_control = RunControl::default();
+    let result = session(job(&server.target().to_string(), Mode::Search(settings)), &run_control, &mut seen).unwrap();
     let search = result.search.as_ref().unwrap();
     assert_eq!((search.end.as_str(), search.answer_per_s), ("kept at max", Some(800.0)));
     let rates: Vec<f64> = search.steps.iter().map(|step| step.rate_per_s).collect();
@@ -92,25 +92,25 @@ fn a_search_that_keeps_everything_ends_at_its_highest_rate() {
     assert_eq!(result.figures.response.count, search.steps[2].response.count, "the figures are those at the answer");
     assert!(search.steps.windows(2).all(|pair| pair[0].at_s < pair[1].at_s));
     assert!(result.verdict.headline.starts_with("at least 800/s with p50 at most 30 s"));
-    assert_eq!(desk.set_rate(Rate::new(5.0)), Err(RateRefused::Searching));
+    assert_eq!(run_control.set_rate(Rate::new(5.0)), Err(RateRefused::Searching));
 }
 
 #[test]
 fn a_stop_keeps_what_was_measured_and_marks_it() {
     let server = FakeServer::start(None, 16, None).unwrap();
-    let (desk, mut seen) = (RunControl::default(), Seen::default());
+    let (run_control, mut seen) = (RunControl::default(), Seen::default());
     let mut job = job(&server.target().to_string(), Mode::AtRate(Rate::new(200.0)));
     job.config.duration_ns = 600_000_000_000;
     let result = std::thread::scope(|scope| {
         scope.spawn(|| {
             let patience = Instant::now() + Duration::from_secs(30);
-            while desk.live().is_none_or(|(_, live)| live.totals.answered < 20) && Instant::now() < patience {
+            while run_control.live().is_none_or(|(_, live)| live.totals.answered < 20) && Instant::now() < patience {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            desk.set_rate(Rate::new(300.0)).unwrap();
-            desk.stop();
+            run_control.set_rate(Rate::new(300.0)).unwrap();
+            run_control.stop();
         });
-        session(job, &desk, &mut seen).unwrap()
+        session(job, &run_control, &mut seen).unwrap()
     });
     assert!(result.partial.as_ref().unwrap().contains("stopped"));
     assert!(result.figures.counts.answered >= 20 && result.elapsed_s < 300.0);
@@ -161,9 +161,9 @@ fn rates_one_after_the_other_are_steps_that_nothing_judges() {
 fn a_stop_between_rates_says_how_many_were_run() {
     let server = FakeServer::start(None, 16, None).unwrap();
     let mode = Mode::Steps(Stepped { rates: vec![Rate::new(100.0); 3], each: Duration::from_millis(100) });
-    let desk = RunControl::default();
-    desk.stop();
-    let result = session(job(&server.target().to_string(), mode), &desk, &mut Seen::default()).unwrap();
+    let run_control = RunControl::default();
+    run_control.stop();
+    let result = session(job(&server.target().to_string(), mode), &run_control, &mut Seen::default()).unwrap();
     assert_eq!(result.partial.as_deref(), Some("the session was stopped after 0 of 3 rates"));
     assert_eq!(result.verdict.headline, "none of the 3 rates was run");
 }

@@ -19,7 +19,7 @@ const SLICES: u32 = 10;
 pub(super) struct Trials<'a> {
     config: &'a Config,
     carry: Carry<'a>,
-    desk: &'a RunControl,
+    run_control: &'a RunControl,
     view: &'a mut dyn View,
     started: Instant,
     intervals: Vec<Interval>,
@@ -39,7 +39,7 @@ impl<'a> Trials<'a> {
     pub fn new(
         config: &'a Config,
         carry: Carry<'a>,
-        desk: &'a RunControl,
+        run_control: &'a RunControl,
         view: &'a mut dyn View,
         started: Instant,
     ) -> Self {
@@ -48,7 +48,7 @@ impl<'a> Trials<'a> {
         Self {
             config,
             carry,
-            desk,
+            run_control,
             view,
             started,
             intervals,
@@ -67,7 +67,7 @@ impl<'a> Trials<'a> {
 
     /// Returns whether the last run's rate was set from outside.
     pub fn is_rate_set(&self) -> bool {
-        self.desk.is_rate_set()
+        self.run_control.is_rate_set()
     }
 
     /// Takes the timelines that the hosts recorded during the runs.
@@ -105,7 +105,7 @@ impl<'a> Trials<'a> {
     /// Carries out one run of the engine and follows it.
     pub fn engine(&mut self, config: &Config, rate_per_s: f64, what: &str, freedom: Freedom) -> Result<Run, Error> {
         let control = Arc::new(Control::new(rate_per_s));
-        self.desk.begin(&control, what, freedom);
+        self.run_control.begin(&control, what, freedom);
         let (over, ended) = channel();
         let length_ns = config.warm_up_ns + config.duration_ns;
         let (view, carry) = (&mut *self.view, &mut *self.carry);
@@ -167,7 +167,7 @@ pub(super) fn observed(run: &Run, began_s: f64) -> Observed {
 
 impl Trial for Trials<'_> {
     fn run(&mut self, ask: TrialRequest) -> Result<Observed, Stop> {
-        if self.desk.is_stopped() {
+        if self.run_control.is_stopped() {
             return Err(Stop::Asked);
         }
         let phase = searched::phase_name(ask.phase);
@@ -183,7 +183,7 @@ impl Trial for Trials<'_> {
                 return Err(Stop::Failed(words));
             }
         };
-        if self.desk.is_stopped() || run.ending == Ending::Stopped {
+        if self.run_control.is_stopped() || run.ending == Ending::Stopped {
             return Err(Stop::Asked);
         }
         if run.ending == Ending::HostLost {

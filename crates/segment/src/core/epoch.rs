@@ -119,8 +119,8 @@ mod tests {
     fn a_handle_inside_holds_the_second_step_back_and_an_idle_one_does_not() {
         let epochs = Epochs::new(2);
         epochs.enter(0);
-        assert!(epochs.try_advance(), "the first step only needs lanes to be in the current epoch");
-        assert!(!epochs.try_advance(), "lane 0 is still in the epoch before");
+        assert!(epochs.try_advance(), "the first step only needs handles to be in the current epoch");
+        assert!(!epochs.try_advance(), "handle 0 is still in the epoch before");
         epochs.leave(0);
         assert!(epochs.try_advance());
         assert_eq!(epochs.now(), 3);

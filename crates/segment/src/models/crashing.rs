@@ -84,7 +84,7 @@ fn delete(handle: &mut ThreadHandle, key: &[u8]) {
 fn of_two_writers_of_one_key_what_was_acknowledged_outlives_a_crash() {
     in_both_modes(SOME, |place| {
         let (store, _background, file) = in_file(place);
-        let (mut a, b) = (store.handle().expect("lane"), store.handle().expect("lane"));
+        let (mut a, b) = (store.handle().expect("handle"), store.handle().expect("handle"));
         put(&mut a, b"k", b"old");
         let (one, first) = acknowledged(a, |handle| put(handle, b"k", b"one"));
         let (two, second) = acknowledged(b, |handle| put(handle, b"k", b"two"));
@@ -93,7 +93,7 @@ fn of_two_writers_of_one_key_what_was_acknowledged_outlives_a_crash() {
         first.join().expect("first");
         second.join().expect("second");
         let (store, _background) = open(&image, place);
-        let mut handle = store.handle().expect("lane");
+        let mut handle = store.handle().expect("handle");
         let found = read(&mut handle, b"k").expect("it was there all the time");
         assert!(found == b"one" || found == b"two" || (found == b"old" && set == [false, false]), "{set:?}");
         delete(&mut handle, b"k");
@@ -106,7 +106,7 @@ fn of_two_writers_of_one_key_what_was_acknowledged_outlives_a_crash() {
 fn what_was_read_before_a_crash_is_there_after_it() {
     in_both_modes(SOME, |place| {
         let (store, _background, file) = in_file(place);
-        let (mut a, mut b) = (store.handle().expect("lane"), store.handle().expect("lane"));
+        let (mut a, mut b) = (store.handle().expect("handle"), store.handle().expect("handle"));
         // The open segment of the one that replaces is the older one.
         put(&mut b, b"other", b"v");
         put(&mut a, b"k", b"old");
@@ -119,7 +119,7 @@ fn what_was_read_before_a_crash_is_there_after_it() {
         writer.join().expect("writer");
         reader.join().expect("reader");
         let (store, _background) = open(&image, place);
-        let found = read(&mut store.handle().expect("lane"), b"k").expect("it was there all the time");
+        let found = read(&mut store.handle().expect("handle"), b"k").expect("it was there all the time");
         assert!(found == b"new" || !set[0], "the old value came back");
     });
 }
@@ -128,7 +128,7 @@ fn what_was_read_before_a_crash_is_there_after_it() {
 fn what_was_deleted_while_its_segment_was_emptied_stays_deleted_after_a_crash() {
     in_both_modes(SOME, |place| {
         let (store, mut background, file) = in_file(place);
-        let (mut a, b) = (store.handle().expect("lane"), store.handle().expect("lane"));
+        let (mut a, b) = (store.handle().expect("handle"), store.handle().expect("handle"));
         put(&mut a, b"k", b"v");
         put(&mut a, b"other", b"w");
         a.seal_for_model(&store);
@@ -140,7 +140,7 @@ fn what_was_deleted_while_its_segment_was_emptied_stays_deleted_after_a_crash() 
         deleted.join().expect("deleted");
         drained.join().expect("drained");
         let (store, _background) = open(&image, place);
-        let mut handle = store.handle().expect("lane");
+        let mut handle = store.handle().expect("handle");
         assert!(read(&mut handle, b"k").is_none() || !set[0], "it came back");
         assert_eq!(read(&mut handle, b"other").expect("nobody deleted it"), b"w");
         delete(&mut handle, b"k");
@@ -152,7 +152,7 @@ fn what_was_deleted_while_its_segment_was_emptied_stays_deleted_after_a_crash() 
 fn what_was_acknowledged_while_the_index_grew_outlives_a_crash_in_the_midst() {
     in_both_modes(FEW, |place| {
         let (store, background, file) = in_file(place);
-        let (mut a, b) = (store.handle().expect("lane"), store.handle().expect("lane"));
+        let (mut a, b) = (store.handle().expect("handle"), store.handle().expect("handle"));
         let names: Vec<[u8; 1]> = (b'a'..b'g').map(|name| [name]).collect();
         names.iter().for_each(|name| put(&mut a, name, b"v"));
         let growing = Arc::clone(&store);
@@ -172,7 +172,7 @@ fn what_was_acknowledged_while_the_index_grew_outlives_a_crash_in_the_midst() {
         }
         drop(background);
         let (store, _background) = open(&image, place);
-        let mut handle = store.handle().expect("lane");
+        let mut handle = store.handle().expect("handle");
         assert!(names[1..].iter().all(|name| read(&mut handle, name).is_some_and(|value| value == b"v")));
         assert!(read(&mut handle, b"new").is_some() || !set[0], "what was stored is lost");
         assert!(read(&mut handle, b"a").is_none() || !set[1], "what was deleted came back");
@@ -183,7 +183,7 @@ fn what_was_acknowledged_while_the_index_grew_outlives_a_crash_in_the_midst() {
 fn a_flush_that_was_acknowledged_outlives_a_crash_and_what_came_behind_it_too() {
     in_both_modes(SOME, |place| {
         let (store, mut background, file) = in_file(place);
-        let (mut a, b) = (store.handle().expect("lane"), store.handle().expect("lane"));
+        let (mut a, b) = (store.handle().expect("handle"), store.handle().expect("handle"));
         put(&mut a, b"k", b"v");
         a.seal_for_model(&store);
         drop(a);
@@ -202,7 +202,7 @@ fn a_flush_that_was_acknowledged_outlives_a_crash_and_what_came_behind_it_too() 
         writer.join().expect("writer");
         drained.join().expect("drained");
         let (store, _background) = open(&image, place);
-        let mut handle = store.handle().expect("lane");
+        let mut handle = store.handle().expect("handle");
         assert!(read(&mut handle, b"k").is_none() || !set[1], "it outlived the flush");
         assert!(read(&mut handle, b"behind").is_some() || !set[0], "it came behind the flush");
     });
@@ -213,12 +213,12 @@ fn a_flush_that_was_acknowledged_outlives_a_crash_and_what_came_behind_it_too() 
 fn what_was_removed_while_it_was_being_found_stays_so_also_after_a_crash() {
     explore_one_of(SOME, || {
         let (store, background, file) = in_file(IndexPlace::Dram);
-        let mut handle = store.handle().expect("lane");
+        let mut handle = store.handle().expect("handle");
         [&b"k"[..], b"m", b"n"].iter().for_each(|name| put(&mut handle, name, b"old"));
         let image = Arc::new(file.image().expect("an image"));
         drop((handle, background, store));
         let (store, mut background) = open_early(&image, IndexPlace::Dram);
-        let (a, b) = (store.handle().expect("lane"), store.handle().expect("lane"));
+        let (a, b) = (store.handle().expect("handle"), store.handle().expect("handle"));
         let (finder, mut helper) = (Arc::clone(&store), store.rebuilder());
         let found = thread::spawn(move || find_all(&finder, &mut background));
         let helped = thread::spawn(move || {
@@ -239,7 +239,7 @@ fn what_was_removed_while_it_was_being_found_stays_so_also_after_a_crash() {
         };
         assert!(!live(b"k") && live(b"m") && live(b"n"));
         let (store, _background) = open(&image, IndexPlace::Dram);
-        let mut handle = store.handle().expect("lane");
+        let mut handle = store.handle().expect("handle");
         assert!(read(&mut handle, b"k").is_none() || !set[0], "what was deleted came back");
         assert!(read(&mut handle, b"m").is_some_and(|value| value == b"new" || !set[1]), "what was replaced came back");
         assert!(read(&mut handle, b"n").is_some_and(|value| value == b"old"));

@@ -76,7 +76,7 @@ fn look(handle: &mut ThreadHandle, keys: [&[u8]; 2]) -> [Vec<u8>; 2] {
 fn half_seen(begin: impl Fn(&mut KeyLocks) + Send + Sync + Copy + 'static) {
     explore(move || {
         let (store, _background) = store(3);
-        let (mut a, mut b) = (store.handle().expect("lane"), store.handle().expect("lane"));
+        let (mut a, mut b) = (store.handle().expect("handle"), store.handle().expect("handle"));
         put(&mut a, b"one", b"old");
         put(&mut a, b"two", b"old");
         let reader = thread::spawn(move || {
@@ -110,7 +110,7 @@ fn number(handle: &mut ThreadHandle, key: &[u8]) -> u64 {
 fn transactions_over_the_same_keys_lose_nothing_and_wait_in_no_circle() {
     explore(|| {
         let (store, _background) = store(3);
-        let (mut a, mut b) = (store.handle().expect("lane"), store.handle().expect("lane"));
+        let (mut a, mut b) = (store.handle().expect("handle"), store.handle().expect("handle"));
         put(&mut a, b"one", b"10");
         put(&mut a, b"two", b"10");
         let move_one = |store: &Store, handle: &mut ThreadHandle, from: &'static [u8], to: &'static [u8]| {
@@ -142,7 +142,7 @@ fn a_single_change_comes_before_a_transaction_or_behind_it() {
     let counts = (Arc::clone(&before), Arc::clone(&behind));
     explore(move || {
         let (store, _background) = store(3);
-        let (mut a, mut b) = (store.handle().expect("lane"), store.handle().expect("lane"));
+        let (mut a, mut b) = (store.handle().expect("handle"), store.handle().expect("handle"));
         put(&mut a, b"one", b"1");
         put(&mut a, b"two", b"1");
         let other = thread::spawn(move || {
@@ -189,7 +189,7 @@ fn a_transaction_reads_what_the_background_moves_meanwhile() {
 fn a_watched_key_that_came_and_went_has_changed() {
     explore(|| {
         let (store, _background) = store(3);
-        let (mut a, mut b) = (store.handle().expect("lane"), store.handle().expect("lane"));
+        let (mut a, mut b) = (store.handle().expect("handle"), store.handle().expect("handle"));
         let version = |handle: &mut ThreadHandle| {
             until_done(handle, |guard| {
                 let key = guard.key(Namespace::DEFAULT, b"key");
@@ -242,7 +242,7 @@ fn look_at_once(handle: &mut ThreadHandle, keys: [&[u8]; 2], holds: impl Fn(bool
 fn changed_in_between(holds: impl Fn(bool) -> bool + Send + Sync + Copy + 'static) {
     explore(move || {
         let (store, _background) = store(3);
-        let (mut a, mut b) = (store.handle().expect("lane"), store.handle().expect("lane"));
+        let (mut a, mut b) = (store.handle().expect("handle"), store.handle().expect("handle"));
         put(&mut a, b"one", b"old");
         put(&mut a, b"two", b"old");
         let reader = thread::spawn(move || {

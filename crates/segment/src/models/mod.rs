@@ -124,7 +124,7 @@ enum Drained {
 /// it.
 fn sealed(handles_max: usize, fill: impl FnOnce(&mut ThreadHandle)) -> (Arc<Store>, Background, ThreadHandle) {
     let (store, background) = store(handles_max);
-    let mut handle = store.handle().expect("lane");
+    let mut handle = store.handle().expect("handle");
     fill(&mut handle);
     handle.seal_for_model(&store);
     assert_eq!(

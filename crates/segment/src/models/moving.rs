@@ -16,12 +16,12 @@ use crate::{InPlaceReceive, Namespace, Store};
 fn two_inserts_of_one_key_leave_one_slot() {
     explore(|| {
         let (store, _background) = store(3);
-        let (mut a, mut b) = (store.handle().expect("lane"), store.handle().expect("lane"));
+        let (mut a, mut b) = (store.handle().expect("handle"), store.handle().expect("handle"));
         let one = thread::spawn(move || put(&mut a, b"key", b"one"));
         let two = thread::spawn(move || put(&mut b, b"key", b"two"));
         one.join().expect("one");
         two.join().expect("two");
-        let value = read(&mut store.handle().expect("lane"), b"key").expect("it was stored");
+        let value = read(&mut store.handle().expect("handle"), b"key").expect("it was stored");
         assert!(value == b"one" || value == b"two");
         assert_eq!(slots(&store), 1);
         assert_eq!(store.stats().items, 1);
@@ -70,7 +70,7 @@ fn no_increment_is_lost_to_a_relocation_or_another() {
             put(handle, b"key", b"10");
             until_done(handle, |guard| add(guard, 1, false));
         });
-        let mut b = store.handle().expect("lane");
+        let mut b = store.handle().expect("handle");
         let mover = draining(background, Drained::Moved);
         let other = thread::spawn(move || {
             until_done(&mut b, |guard| add(guard, 100, true));
@@ -110,7 +110,7 @@ fn a_token_does_not_store_after_an_increment() {
             put(handle, b"key", b"10");
             until_done(handle, |guard| add(guard, 1, true));
         });
-        let mut b = store.handle().expect("lane");
+        let mut b = store.handle().expect("handle");
         let mover = draining(background, Drained::Moved);
         let adder = thread::spawn(move || until_done(&mut b, |guard| add(guard, 1, false)));
         let (value, token) = until_done(&mut a, |guard| {
@@ -154,7 +154,7 @@ fn a_reader_never_sees_a_recycled_segment() {
     let counted = Arc::clone(&reused);
     explore(move || {
         let (store, mut background, mut a) = sealed(2, |handle| put(handle, b"key", &[1; 60]));
-        let reader = reading(store.handle().expect("lane"), [1; 60]);
+        let reader = reading(store.handle().expect("handle"), [1; 60]);
         let store2 = Arc::clone(&store);
         let reused = Arc::clone(&counted);
         let recycler = thread::spawn(move || {
@@ -181,7 +181,7 @@ fn a_pinned_value_outlives_the_eviction_of_its_segment() {
     let counted = Arc::clone(&pinned);
     explore(move || {
         let (store, mut background, mut a) = sealed(2, |handle| put(handle, b"key", &[1; 60]));
-        let mut b = store.handle().expect("lane");
+        let mut b = store.handle().expect("handle");
         let (store2, pinned) = (Arc::clone(&store), Arc::clone(&counted));
         let sender = thread::spawn(move || {
             let guard = b.guard(NOW);
@@ -248,11 +248,11 @@ fn what_arrives_in_a_sealed_segment_is_stored_whole_and_drained_only_after_that(
     for why in [Drained::Moved, Drained::Evicted] {
         explore(move || {
             let (store, background) = store(2);
-            let mut handle = store.handle().expect("lane");
+            let mut handle = store.handle().expect("handle");
             put(&mut handle, b"key", b"old");
             let coming = arriving(&mut handle, &store);
             let drainer = draining(background, why);
-            let mut other = store.handle().expect("lane");
+            let mut other = store.handle().expect("handle");
             let reader = thread::spawn(move || {
                 for _ in 0..3 {
                     assert!(read(&mut other, b"key").is_none_or(|value| value == b"old" || value == [1; 60]));
@@ -278,7 +278,7 @@ fn what_arrives_in_a_sealed_segment_is_stored_whole_and_drained_only_after_that(
 fn what_arrives_while_a_flush_runs_is_there_after_it_or_gone_with_it() {
     explore(|| {
         let (store, _background) = store(2);
-        let (mut a, mut b) = (store.handle().expect("lane"), store.handle().expect("lane"));
+        let (mut a, mut b) = (store.handle().expect("handle"), store.handle().expect("handle"));
         put(&mut a, b"key", b"old");
         let coming = arriving(&mut a, &store);
         let flusher = thread::spawn(move || until_done(&mut b, |guard| guard.items_mut().flush(Namespace::DEFAULT)));
@@ -296,7 +296,7 @@ fn what_arrives_while_a_flush_runs_is_there_after_it_or_gone_with_it() {
 fn what_was_flushed_stays_gone_whatever_is_relocated_or_copied() {
     explore(|| {
         let (store, background, mut a) = sealed(2, |handle| put(handle, b"key", b"old"));
-        let mut b = store.handle().expect("lane");
+        let mut b = store.handle().expect("handle");
         let mover = draining(background, Drained::Moved);
         let copier = thread::spawn(move || {
             // A copying change: the item has no expiry word yet.
@@ -317,7 +317,7 @@ fn what_was_flushed_stays_gone_whatever_is_relocated_or_copied() {
 fn a_copy_that_begins_while_a_flush_runs_does_not_outlive_it() {
     explore(|| {
         let (store, _background) = store(2);
-        let (mut a, mut b) = (store.handle().expect("lane"), store.handle().expect("lane"));
+        let (mut a, mut b) = (store.handle().expect("handle"), store.handle().expect("handle"));
         put(&mut a, b"key", b"old");
         let copier = thread::spawn(move || {
             let mut guard = b.guard(NOW);
@@ -348,7 +348,7 @@ fn an_item_that_expires_under_a_reader_is_whole_or_gone() {
     explore(|| {
         let soon = Expire::At(NOW.plus_ms(5));
         let (store, mut background, mut a) = sealed(2, |handle| put_until(handle, b"key", &[1; 50], soon));
-        let reader = reading(store.handle().expect("lane"), [1; 50]);
+        let reader = reading(store.handle().expect("handle"), [1; 50]);
         let later = NOW.plus_ms(6);
         for _ in 0..4 {
             background.slice(later, &mut || false);

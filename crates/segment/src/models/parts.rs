@@ -13,7 +13,7 @@ const KIND: u8 = KIND_IN_PARTS | 1;
 fn a_first_write_beside_a_flush_leaves_no_head_without_its_parts() {
     explore(|| {
         let (store, _background) = store(3);
-        let mut handle = store.handle().expect("lane");
+        let mut handle = store.handle().expect("handle");
         let flushed = std::sync::Arc::clone(&store);
         let flush = thread::spawn(move || flushed.flush(Namespace::DEFAULT));
         until_done(&mut handle, |guard| {
@@ -46,7 +46,7 @@ fn a_first_write_beside_a_flush_leaves_no_head_without_its_parts() {
 fn who_is_told_to_wait_sees_no_value_that_was_filled_meanwhile() {
     explore(|| {
         let (store, _background) = store(3);
-        let (mut filler, mut other) = (store.handle().expect("lane"), store.handle().expect("lane"));
+        let (mut filler, mut other) = (store.handle().expect("handle"), store.handle().expect("handle"));
         let fetch = Fetch { vivify: Some(Expire::Never), want_token: true, ..Fetch::default() };
         let token = until_done(&mut filler, |guard| {
             let key = guard.key(Namespace::DEFAULT, b"key");

@@ -56,7 +56,7 @@ fn touch_gets(guard: &mut Guard<'_>) -> Result<(u64, u64), OpError> {
 /// A number of 10, and a thread that adds 1 to it twice.
 fn beside_two_additions() -> (Arc<Store>, Background, ThreadHandle, thread::JoinHandle<()>) {
     let (store, background) = store(2);
-    let (mut a, mut b) = (store.handle().expect("lane"), store.handle().expect("lane"));
+    let (mut a, mut b) = (store.handle().expect("handle"), store.handle().expect("handle"));
     add(&mut a, 10);
     let adder = thread::spawn(move || {
         add(&mut b, 1);
@@ -157,7 +157,7 @@ fn a_token_does_not_store_after_an_item_was_marked_stale_twice() {
     let counted = Arc::clone(&marked);
     explore(move || {
         let (store, _background) = store(2);
-        let (mut a, mut b) = (store.handle().expect("lane"), store.handle().expect("lane"));
+        let (mut a, mut b) = (store.handle().expect("handle"), store.handle().expect("handle"));
         put(&mut a, KEY, b"value");
         let (begun, ended) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let marks = (Arc::clone(&begun), Arc::clone(&ended));
@@ -198,8 +198,8 @@ fn a_token_does_not_store_after_an_item_was_marked_stale_twice() {
 fn a_touch_shows_the_end_that_it_gave() {
     explore(|| {
         let (store, _background) = store(3);
-        let (a, b) = (store.handle().expect("lane"), store.handle().expect("lane"));
-        put(&mut store.handle().expect("lane"), KEY, b"value");
+        let (a, b) = (store.handle().expect("handle"), store.handle().expect("handle"));
+        put(&mut store.handle().expect("handle"), KEY, b"value");
         let touch = |mut handle: ThreadHandle, ms: u64| {
             move || {
                 let end = Expire::At(NOW.plus_ms(ms));
@@ -226,8 +226,8 @@ fn a_touch_shows_the_end_that_it_gave() {
 fn an_append_says_the_length_that_it_made() {
     explore(|| {
         let (store, _background) = store(3);
-        let (a, b) = (store.handle().expect("lane"), store.handle().expect("lane"));
-        put(&mut store.handle().expect("lane"), KEY, b"first");
+        let (a, b) = (store.handle().expect("handle"), store.handle().expect("handle"));
+        put(&mut store.handle().expect("handle"), KEY, b"first");
         let append = |mut handle: ThreadHandle, part: &'static [u8]| {
             move || {
                 until_done(&mut handle, |guard| {
@@ -251,7 +251,7 @@ fn an_append_says_the_length_that_it_made() {
 fn a_change_is_decided_from_the_number_that_it_compares() {
     explore(|| {
         let (store, _background) = store(2);
-        let (mut a, mut b) = (store.handle().expect("lane"), store.handle().expect("lane"));
+        let (mut a, mut b) = (store.handle().expect("handle"), store.handle().expect("handle"));
         add(&mut a, 10);
         let adder = thread::spawn(move || {
             add(&mut b, 1);

@@ -49,7 +49,7 @@ fn a_segment_is_taken_once_or_is_out_of_use_and_none_is_lost() {
             assert!(decommitted.is_none(), "the background alone takes what it decommitted");
         }
         let mut taken: Vec<u32> =
-            handles.into_iter().flat_map(|handle| handle.join().expect("lane")).map(|id| id.0).collect();
+            handles.into_iter().flat_map(|handle| handle.join().expect("handle")).map(|id| id.0).collect();
         assert_eq!(segments.count(), 8 - cut);
         assert_eq!(segments.free_count() + taken.len(), segments.count(), "none is lost, and none is there twice");
         while let Some(id) = segments.take_free(0) {

@@ -20,7 +20,7 @@ use crate::{Namespace, Store};
 fn sealed(handles_max: usize) -> (Arc<Store>, Background, ThreadHandle) {
     let ground = TierBacking::lay(&config(handles_max), None, &PLAN, NOW).expect("memory");
     let (store, background) = ground.store(Arc::new(MapTier::default()), NOW).expect("store");
-    let mut handle = store.handle().expect("lane");
+    let mut handle = store.handle().expect("handle");
     put(&mut handle, b"key", b"old");
     handle.seal_for_model(&store);
     (store, background, handle)
@@ -76,7 +76,7 @@ fn a_read_finds_an_item_that_goes_to_flash_and_comes_back_meanwhile() {
     explore_both(|note| {
         let (store, background, mut handle) = sealed(2);
         let mover = demoting(background);
-        let mut other = store.handle().expect("lane");
+        let mut other = store.handle().expect("handle");
         let reader =
             thread::spawn(move || (0..3).for_each(|_| assert_eq!(read(&mut other).as_deref(), Some(&b"old"[..]))));
         assert_eq!(read(&mut handle).as_deref(), Some(&b"old"[..]));
@@ -93,7 +93,7 @@ fn an_overwrite_is_not_undone_by_a_move_to_flash_or_back() {
     explore_both(|note| {
         let (store, background, mut handle) = sealed(2);
         let mover = demoting(background);
-        let mut other = store.handle().expect("lane");
+        let mut other = store.handle().expect("handle");
         let appender = thread::spawn(move || {
             let append = |guard: &mut crate::Guard<'_>| {
                 let key = guard.key(Namespace::DEFAULT, b"key");
@@ -122,7 +122,7 @@ fn what_was_deleted_on_its_way_to_flash_stays_gone_and_is_deleted_once() {
             let key = guard.key(Namespace::DEFAULT, b"key");
             guard.items_mut().delete(&key, &Delete::default())
         };
-        let mut other = store.handle().expect("lane");
+        let mut other = store.handle().expect("handle");
         let reader = thread::spawn(move || {
             let first = read(&mut other);
             // Gone is gone.

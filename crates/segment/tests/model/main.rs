@@ -81,7 +81,7 @@ impl Bench {
             huge_pages: false,
         };
         let (store, background) = Store::new(&config, now).expect("store");
-        let handle = store.handle().expect("lane");
+        let handle = store.handle().expect("handle");
         Self {
             store,
             background,

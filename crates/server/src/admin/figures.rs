@@ -175,15 +175,17 @@ type OfSpace = (MetricKind, &'static str, &'static str, fn(&Figures) -> u64);
 
 /// The figures of each namespace.
 const OF_SPACES: [OfSpace; 15] = [
-    (MetricKind::Gauge, "gannet_namespace_items", "Items that are there, by namespace.", |s| s.store.items),
-    (MetricKind::Gauge, "gannet_namespace_item_bytes", "Bytes of the items, by namespace.", |s| s.store.item_bytes),
-    (MetricKind::Gauge, "gannet_namespace_heap_bytes", "Segments that are its own, by namespace.", |s| {
+    (MetricKind::Gauge, "gannet_namespace_items", "Items in the namespace, by namespace.", |s| s.store.items),
+    (MetricKind::Gauge, "gannet_namespace_item_bytes", "Bytes of items with headers and padding, by namespace.", |s| {
+        s.store.item_bytes
+    }),
+    (MetricKind::Gauge, "gannet_namespace_heap_bytes", "Bytes of the namespace's own segments, by namespace.", |s| {
         s.store.heap_bytes
     }),
     (
         MetricKind::Gauge,
         "gannet_namespace_heap_bytes_max",
-        "What its segments may take now, by namespace: its quota, or what quotas leave to all without.",
+        "Current limit of the namespace's segments in bytes: its quota, or the memory outside all quotas, by namespace.",
         |s| s.store.heap_bytes_max,
     ),
     (MetricKind::Counter, "gannet_namespace_evicted_total", "Items evicted to make room, by namespace.", |s| {
@@ -192,25 +194,30 @@ const OF_SPACES: [OfSpace; 15] = [
     (
         MetricKind::Counter,
         "gannet_namespace_expired_total",
-        "Items removed since their time had come, by namespace.",
+        "Items removed because they had expired, by namespace.",
         |s| s.store.expired,
     ),
     (
         MetricKind::Counter,
         "gannet_namespace_flushed_total",
-        "Items removed since they were flushed, by namespace.",
+        "Items removed because they were flushed, by namespace.",
         |s| s.store.flushed,
     ),
-    (MetricKind::Gauge, "gannet_namespace_connections", "Connections in it, by namespace.", |s| s.room.connections),
+    (MetricKind::Gauge, "gannet_namespace_connections", "Open connections in the namespace, by namespace.", |s| {
+        s.room.connections
+    }),
     (
         MetricKind::Counter,
         "gannet_namespace_connections_refused_total",
-        "Connections above its quota, by namespace.",
+        "Connections refused above the namespace's limit, by namespace.",
         |s| s.room.connections_refused,
     ),
-    (MetricKind::Counter, "gannet_namespace_ops_refused_total", "Requests above its quota, by namespace.", |s| {
-        s.room.ops_refused
-    }),
+    (
+        MetricKind::Counter,
+        "gannet_namespace_ops_refused_total",
+        "Requests refused above the namespace's limit, by namespace.",
+        |s| s.room.ops_refused,
+    ),
     (MetricKind::Counter, "gannet_namespace_hits_total", "Keys looked up and found, by namespace.", |s| {
         s.commands.get_hits
     }),
@@ -220,13 +227,16 @@ const OF_SPACES: [OfSpace; 15] = [
     (MetricKind::Counter, "gannet_namespace_stored_total", "Items stored by clients, by namespace.", |s| {
         s.commands.items_stored
     }),
-    (MetricKind::Counter, "gannet_namespace_stores_too_large_total", "Values longer than may be, by namespace.", |s| {
-        s.commands.store_too_large
-    }),
+    (
+        MetricKind::Counter,
+        "gannet_namespace_stores_too_large_total",
+        "Values refused because they exceed the maximum length, by namespace.",
+        |s| s.commands.store_too_large,
+    ),
     (
         MetricKind::Counter,
         "gannet_namespace_stores_no_memory_total",
-        "Values that nothing went for, by namespace.",
+        "Values refused because no memory was free, by namespace.",
         |s| s.commands.store_no_memory,
     ),
 ];
@@ -239,17 +249,22 @@ fn namespaces(list: &mut MetricList, spaces: &[Figures]) {
 
 fn process(list: &mut MetricList, shared: &Shared) {
     let version = [(env!("CARGO_PKG_VERSION"), 1)];
-    list.by(MetricKind::Gauge, "gannet_build_info", "Which build this is.", "version", version);
+    list.by(MetricKind::Gauge, "gannet_build_info", "Version of this build.", "version", version);
     let moment = Moment { now: shared.now(), wall_lead_ms: shared.wall_ahead_ms() };
     let started_s = moment.to_wall(shared.started).0 as f64 / 1000.0;
-    list.real(MetricKind::Gauge, "gannet_start_time_seconds", "When the server was started, Unix time.", started_s);
+    list.real(
+        MetricKind::Gauge,
+        "gannet_start_time_seconds",
+        "Start time of the server, as a Unix timestamp in seconds.",
+        started_s,
+    );
     let uptime_s = moment.now.ms_since(shared.started) as f64 / 1000.0;
-    list.real(MetricKind::Gauge, "gannet_uptime_seconds", "How long it has run.", uptime_s);
+    list.real(MetricKind::Gauge, "gannet_uptime_seconds", "Time since the start of the server.", uptime_s);
     let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     let cpu_s = cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9;
     list.real(MetricKind::Counter, "gannet_cpu_seconds_total", "CPU time of all threads.", cpu_s);
     if let Some(bytes) = resident_bytes() {
-        list.gauge("gannet_resident_bytes", "Memory of the process that is in RAM.", bytes);
+        list.gauge("gannet_resident_bytes", "Resident memory of the process.", bytes);
     }
 }
 
@@ -257,15 +272,23 @@ fn connections(list: &mut MetricList, shared: &Shared) {
     let sum = |counter: fn(&WorkerCounters) -> &Counter| -> u64 {
         shared.workers.iter().map(|worker| counter(&worker.counters).value()).sum()
     };
-    list.gauge("gannet_connections", "Client connections that are open.", shared.connections_open());
+    list.gauge("gannet_connections", "Open client connections.", shared.connections_open());
     let most = shared.live.connections_max.load(Relaxed);
-    list.gauge("gannet_connections_max", "Client connections that may be open.", most);
+    list.gauge("gannet_connections_max", "Maximum number of open client connections.", most);
     let accepted = shared.acceptor.accepted.value();
-    list.total("gannet_connections_accepted_total", "Client connections that were accepted.", accepted);
+    list.total("gannet_connections_accepted_total", "Client connections accepted.", accepted);
     let rejected = shared.acceptor.rejected.value();
-    list.total("gannet_connections_rejected_total", "Clients refused since there were too many.", rejected);
+    list.total(
+        "gannet_connections_rejected_total",
+        "Client connections refused because the maximum was reached.",
+        rejected,
+    );
     let exhausted = shared.acceptor.descriptors_exhausted.value();
-    list.total("gannet_descriptors_exhausted_total", "Times that no descriptor was left.", exhausted);
+    list.total(
+        "gannet_descriptors_exhausted_total",
+        "Accepts that failed because no file descriptor was free.",
+        exhausted,
+    );
     let dropped = [
         ("idle", sum(|c| &c.idle_closed)),
         ("slow_reader", sum(|c| &c.slow_readers_dropped)),
@@ -277,11 +300,7 @@ fn connections(list: &mut MetricList, shared: &Shared) {
     let received = sum(|c| &c.bytes_read);
     list.total("gannet_received_bytes_total", "Bytes received from clients.", received);
     list.total("gannet_sent_bytes_total", "Bytes sent to clients.", sum(|c| &c.bytes_written));
-    list.gauge(
-        "gannet_pinned_bytes",
-        "Bytes of the store that count as held for values that are being sent.",
-        shared.pins.used(),
-    );
+    list.gauge("gannet_pinned_bytes", "Bytes of the store pinned for values that are being sent.", shared.pins.used());
     client_memory(list, &shared.budget);
 }
 
@@ -291,17 +310,27 @@ type OfWorker = (&'static str, &'static str, fn(&WorkerCounters) -> u64);
 /// The figures of each worker.
 const OF_WORKERS: [OfWorker; 11] = [
     ("gannet_worker_ops_total", "Operations executed, by worker.", |c| c.ops.value()),
-    ("gannet_worker_turns_total", "Turns of the loop, by worker.", |c| c.iterations.value()),
-    ("gannet_worker_turns_polled_total", "Turns without a sleep before them, by worker.", |c| c.turns_polled.value()),
-    ("gannet_worker_batches_total", "Batches: epochs entered, by worker.", |c| c.batches.value()),
-    ("gannet_worker_parked_total", "Operations parked for another turn, by worker.", |c| c.parked.value()),
-    ("gannet_worker_sends_short_total", "Sends that a peer did not take whole, by worker.", |c| c.sends_short.value()),
+    ("gannet_worker_turns_total", "Iterations of the event loop, by worker.", |c| c.iterations.value()),
+    ("gannet_worker_turns_polled_total", "Iterations of the event loop without a preceding sleep, by worker.", |c| {
+        c.turns_polled.value()
+    }),
+    ("gannet_worker_batches_total", "Batches of operations executed under one epoch guard, by worker.", |c| {
+        c.batches.value()
+    }),
+    ("gannet_worker_parked_total", "Operations parked for a later iteration of the event loop, by worker.", |c| {
+        c.parked.value()
+    }),
+    ("gannet_worker_sends_short_total", "Sends that the socket accepted only in part, by worker.", |c| {
+        c.sends_short.value()
+    }),
     ("gannet_worker_buffer_waits_total", "Waits for a buffer, by worker.", |c| c.buffer_waits.value()),
     ("gannet_worker_copied_out_total", "Pinned replies copied for slow readers, by worker.", |c| c.copied_out.value()),
     ("gannet_worker_moved_out_total", "Half-received values moved out of the store, by worker.", |c| {
         c.moved_out.value()
     }),
-    ("gannet_worker_connections_total", "Connections handed over, by worker.", |c| c.connections_total.value()),
+    ("gannet_worker_connections_total", "Connections assigned to the worker since the start, by worker.", |c| {
+        c.connections_total.value()
+    }),
     ("gannet_worker_received_bytes_total", "Bytes received, by worker.", |c| c.bytes_read.value()),
 ];
 
@@ -310,9 +339,9 @@ fn client_memory(list: &mut MetricList, budget: &Budget) {
     let help = "Bytes that clients hold outside the store, by kind.";
     let kinds = budget::MemoryUse::ALL.map(|kind| (kind.name(), budget.used_by(kind)));
     list.by(MetricKind::Gauge, "gannet_client_memory_bytes", help, "kind", kinds);
-    let help = "The most bytes that clients may hold outside the store: limits.client_memory.";
+    let help = "Maximum number of bytes that clients may hold outside the store (limits.client_memory).";
     list.gauge("gannet_client_memory_bytes_max", help, budget.bytes_max());
-    let help = "Requests and messages that client memory had no room for.";
+    let help = "Requests and messages refused because client memory was full.";
     list.total("gannet_client_memory_refused_total", help, budget.refused());
 }
 
@@ -341,23 +370,23 @@ fn buffers(list: &mut MetricList, shared: &Shared) {
     });
     let help = "Connections that wait for a buffer now, by worker.";
     by(MetricKind::Gauge, "gannet_worker_buffer_waiters", help, |w| Number::Count(w.counters.buffer_waiters.value()));
-    let help = "How long the connection that waits longest for a buffer has waited, by worker.";
+    let help = "Longest current wait of a connection for a buffer, by worker.";
     by(MetricKind::Gauge, "gannet_worker_buffer_wait_oldest_seconds", help, |worker| {
         Number::Real(seconds(worker.counters.buffer_wait_oldest_ns.value()))
     });
-    let help = "Incomplete requests and unread replies that were set aside so that others had their buffer, by worker.";
+    let help = "Incomplete requests and unread replies set aside to free their buffers, by worker.";
     by(MetricKind::Counter, "gannet_worker_set_aside_total", help, |w| Number::Count(w.counters.set_aside.value()));
     let help = "Incomplete requests that are set aside now, by worker.";
     by(MetricKind::Gauge, "gannet_worker_requests_set_aside", help, |w| Number::Count(w.aside.inputs()));
     let help = "Unread replies that are set aside now, by worker.";
     by(MetricKind::Gauge, "gannet_worker_replies_set_aside", help, |w| Number::Count(w.aside.outputs()));
-    let help = "Bytes of what is set aside now, by worker.";
+    let help = "Bytes of requests and replies that are set aside now, by worker.";
     by(MetricKind::Gauge, "gannet_worker_set_aside_bytes", help, |w| Number::Count(w.aside.bytes()));
 }
 
 fn threads(list: &mut MetricList, threads: &BTreeMap<String, Placed>) {
     let name = "gannet_thread_involuntary_switches_total";
-    let help = "Times that the kernel took a CPU away from a thread that had work for it, by thread.";
+    let help = "Involuntary context switches, by thread.";
     list.by(
         MetricKind::Counter,
         name,
@@ -366,7 +395,7 @@ fn threads(list: &mut MetricList, threads: &BTreeMap<String, Placed>) {
         threads.iter().map(|(name, placed)| (name, placed.involuntary_switches)),
     );
     let name = "gannet_thread_migrations_total";
-    let help = "Times that the kernel moved a thread to another CPU, by thread; none where the kernel does not tell.";
+    let help = "Migrations of a thread to another CPU, by thread; absent if the kernel does not report them.";
     let moved = threads.iter().filter_map(|(name, placed)| Some((name, placed.migrations?)));
     list.by(MetricKind::Counter, name, help, "thread", moved);
 }
@@ -381,34 +410,53 @@ fn lookups(list: &mut MetricList, totals: &CommandTotals) {
     by_result("gannet_increments_total", "Increments, by result.", totals.incr_hits, totals.incr_misses);
     by_result("gannet_decrements_total", "Decrements, by result.", totals.decr_hits, totals.decr_misses);
     let cas = [("hit", totals.cas_hits), ("miss", totals.cas_misses), ("other_token", totals.cas_badval)];
-    list.by(MetricKind::Counter, "gannet_compares_total", "Comparing stores, by result.", "result", cas);
+    list.by(MetricKind::Counter, "gannet_compares_total", "Stores with a CAS token, by result.", "result", cas);
     let hit_ratio = ratio(totals.get_hits, totals.get_hits + totals.get_misses);
-    list.real(MetricKind::Gauge, "gannet_hit_ratio", "Lookups that found their key, since the start.", hit_ratio);
+    list.real(
+        MetricKind::Gauge,
+        "gannet_hit_ratio",
+        "Share of lookups that found their key, since the start.",
+        hit_ratio,
+    );
 }
 
 fn stores(list: &mut MetricList, totals: &CommandTotals) {
-    list.total("gannet_storage_commands_total", "Storage commands whose value arrived whole.", totals.cmd_set);
+    list.total(
+        "gannet_storage_commands_total",
+        "Storage commands whose value was received completely.",
+        totals.cmd_set,
+    );
     list.total("gannet_meta_commands_total", "Meta commands.", totals.cmd_meta);
     list.total("gannet_flush_commands_total", "Commands that flush everything.", totals.cmd_flush);
     list.total("gannet_stored_total", "Items stored by clients.", totals.items_stored);
     let refused = [("too_large", totals.store_too_large), ("no_memory", totals.store_no_memory)];
-    list.by(MetricKind::Counter, "gannet_stores_refused_total", "Values refused, by reason.", "reason", refused);
-    list.total("gannet_protocol_errors_total", "Commands answered with a protocol error.", totals.protocol_errors);
-    let help = "Times that a session let others go first.";
+    list.by(
+        MetricKind::Counter,
+        "gannet_stores_refused_total",
+        "Values that were not stored, by reason.",
+        "reason",
+        refused,
+    );
+    list.total(
+        "gannet_protocol_errors_total",
+        "Commands that got a protocol error as their reply.",
+        totals.protocol_errors,
+    );
+    let help = "Times that a session yielded to other sessions before its input was used up.";
     list.total("gannet_session_yields_total", help, totals.yields);
 }
 
 /// Lists the figures of checkpoints: the state of the memory that would survive a power loss.
 fn checkpoints(list: &mut MetricList, shared: &Shared) {
     let stats = shared.store.checkpoint_stats().unwrap_or_default();
-    list.total("gannet_checkpoints_total", "Checkpoints of the memory file that were made.", stats.made);
-    let help = "Checkpoints that were not, since the disk did not take what was to be written.";
+    list.total("gannet_checkpoints_total", "Completed checkpoints of the memory file.", stats.made);
+    let help = "Checkpoints that failed because of a write error.";
     list.total("gannet_checkpoint_failures_total", help, stats.failed);
-    let help = "When the last checkpoint in the memory file was begun, in seconds since 1970; 0: there is none.";
+    let help = "Start time of the last checkpoint, as a Unix timestamp in seconds; 0: no checkpoint.";
     list.gauge("gannet_checkpoint_last_seconds", help, stats.last.0 / 1000);
-    let help = "How long it took, from when all was sealed, in microseconds.";
+    let help = "Duration of the last checkpoint after all segments were sealed, in microseconds.";
     list.gauge("gannet_checkpoint_duration_us", help, shared.checkpoint_ns.load(Relaxed) / 1000);
-    list.gauge("gannet_checkpoint_segments", "Segments that it has.", stats.segments);
+    list.gauge("gannet_checkpoint_segments", "Segments in the last checkpoint.", stats.segments);
 }
 
 /// Lists the figures of the reopening of the memory, for a server with a memory file.
@@ -420,48 +468,48 @@ fn reopened(list: &mut MetricList, shared: &Shared) {
         _ => "left by a kill",
     });
     let samples = ["made", "left in order", "left by a kill"].map(|one| (one, u64::from(how == Some(one))));
-    let help = "1 for how the memory file was found at the start; 0 without one.";
+    let help = "1 for the state of the memory file at the start; all 0 without a memory file.";
     list.by(MetricKind::Gauge, "gannet_reopened", help, "how", samples);
     let items = reopened.map_or(0, |reopened| reopened.items);
     list.gauge("gannet_reopened_items", "Items that were in the memory file at the start.", items);
-    let help = "How long it took to open the memory at the start, or to make it.";
+    let help = "Time to open or create the memory at the start.";
     list.real(MetricKind::Gauge, "gannet_reopen_seconds", help, shared.opened_in.as_secs_f64());
 }
 
 fn memory(list: &mut MetricList, stats: &StoreStats, huge_page_bytes: u64) {
-    let help = "Items that are there; ended ones count until they are removed, and large values by their pieces.";
+    let help = "Items in the store. Expired items count until they are removed; each piece of a large value counts.";
     list.gauge("gannet_items", help, stats.items);
     list.gauge("gannet_item_bytes", "Bytes of the items, with headers and padding.", stats.item_bytes);
-    let help = "What segments and index never exceed, or come under after a resize.";
+    let help = "Limit of segments and index together; after a decrease, they shrink to it.";
     list.gauge("gannet_memory_bytes", help, stats.memory_bytes);
-    let help = "What segments and index hold: more than gannet_memory_bytes while a smaller memory is made.";
+    let help = "Bytes held by segments and index; above gannet_memory_bytes while the memory shrinks.";
     list.gauge("gannet_memory_held_bytes", help, stats.held_bytes);
-    let help = "What the memory can be raised to while the server runs.";
+    let help = "Highest limit of the memory that can be set while the server runs.";
     list.gauge("gannet_memory_bytes_max", help, stats.memory_bytes_max);
-    list.gauge("gannet_heap_bytes", "Segments in use.", stats.heap_bytes);
+    list.gauge("gannet_heap_bytes", "Bytes of segments in use.", stats.heap_bytes);
     list.gauge("gannet_dead_bytes", "Bytes in segments that belong to no live item.", stats.dead_bytes);
-    list.gauge("gannet_index_bytes", "The index.", stats.index_bytes);
+    list.gauge("gannet_index_bytes", "Bytes of the index.", stats.index_bytes);
     list.gauge("gannet_index_slots", "Slots of the index.", stats.index_slots);
     let load = ratio(stats.items, stats.index_slots);
-    list.real(MetricKind::Gauge, "gannet_index_load_ratio", "Share of the index's slots that items take.", load);
-    list.total("gannet_index_growths_total", "Growths of the index.", stats.index_growths);
-    let help = "Times that the index was made smaller, for a smaller memory.";
+    list.real(MetricKind::Gauge, "gannet_index_load_ratio", "Share of the index's slots that are in use.", load);
+    list.total("gannet_index_growths_total", "Times that the index grew.", stats.index_growths);
+    let help = "Times that the index shrank because the memory limit was lowered.";
     list.total("gannet_index_shrinks_total", help, stats.index_shrinks);
     list.total("gannet_index_displaced_total", "Index slots moved to make room.", stats.displaced);
     let asked = u64::from(stats.huge_pages_asked);
-    list.gauge("gannet_huge_pages_asked", "1 if huge pages were asked for.", asked);
-    let help = "Bytes of the store that huge pages stand behind, about ten seconds old at most.";
+    list.gauge("gannet_huge_pages_asked", "1 if huge pages were requested.", asked);
+    let help = "Bytes of the store backed by huge pages; at most about 10 s old.";
     list.gauge("gannet_huge_page_bytes", help, huge_page_bytes);
 }
 
 fn segments(list: &mut MetricList, stats: &StoreStats) {
-    list.gauge("gannet_segment_bytes", "The size of a segment.", stats.segment_bytes);
+    list.gauge("gannet_segment_bytes", "Size of a segment.", stats.segment_bytes);
     let states = SEGMENT_STATES.into_iter().zip(stats.segments);
     list.by(MetricKind::Gauge, "gannet_segments", "Segments, by state.", "state", states);
     let queues = [("small", stats.segments_small), ("main", stats.segments_main)];
     list.by(MetricKind::Gauge, "gannet_segments_queued", "Sealed segments, by eviction queue.", "queue", queues);
     let share = stats.small_percent as f64 / 100.0;
-    let help = "Share of the segments that the small queue is held at: what misses least on a sample of the keys.";
+    let help = "Target share of the small queue in the segments: the share with the fewest misses on sampled keys.";
     list.real(MetricKind::Gauge, "gannet_small_queue_share_ratio", help, share);
     let drained = DRAIN_REASONS.into_iter().zip(stats.segments_drained);
     let help = "Segments emptied, by reason.";
@@ -471,37 +519,41 @@ fn segments(list: &mut MetricList, stats: &StoreStats) {
 
 fn endings(list: &mut MetricList, stats: &StoreStats) {
     list.total("gannet_evicted_total", "Items evicted to make room.", stats.evicted);
-    let help = "Items evicted that were never read.";
+    let help = "Evicted items that were never read.";
     list.total("gannet_evicted_unread_total", help, stats.evicted_unread);
-    list.total("gannet_evicted_with_ttl_total", "Items evicted that had a TTL.", stats.evicted_with_ttl);
-    let help = "Items evicted since their place in the index was full.";
+    list.total("gannet_evicted_with_ttl_total", "Evicted items that had a TTL.", stats.evicted_with_ttl);
+    let help = "Items evicted because a newer item needed their index slot.";
     list.total("gannet_evicted_by_index_total", help, stats.evicted_by_index);
-    list.total("gannet_expired_total", "Items removed since their time had come.", stats.expired);
-    list.total("gannet_flushed_total", "Items removed since they were flushed.", stats.flushed);
+    list.total("gannet_expired_total", "Items removed because they had expired.", stats.expired);
+    list.total("gannet_flushed_total", "Items removed because they were flushed.", stats.flushed);
     list.total("gannet_relocated_total", "Items copied to another segment.", stats.relocated);
-    list.total("gannet_ghost_hits_total", "New items evicted, or read and expired, lately.", stats.ghost_hits);
+    list.total(
+        "gannet_ghost_hits_total",
+        "Stored keys that had recently been evicted, or that had been read and had expired.",
+        stats.ghost_hits,
+    );
     let help = "Operations parked by the store for a lock or for memory.";
     list.total("gannet_store_parked_total", help, stats.parked);
     let late = [("expired", stats.read_expired), ("flushed", stats.read_flushed)];
-    let help = "Reads that found an item which had ended, by reason.";
+    let help = "Reads that found an expired or flushed item, by reason.";
     list.by(MetricKind::Counter, "gannet_reads_of_ended_total", help, "reason", late);
-    list.total("gannet_large_broken_total", "Large values that lost a piece.", stats.large_broken);
-    let help = "Items of the memory file that were not what was written, and are gone.";
+    list.total("gannet_large_broken_total", "Large values discarded because a piece was missing.", stats.large_broken);
+    let help = "Damaged items of the memory file, which were removed.";
     list.total("gannet_items_damaged_total", help, stats.damaged);
-    let help = "Slots of the memory file's index that named no whole item, and were cleared.";
+    let help = "Index slots in the memory file that were cleared because their item was incomplete.";
     list.total("gannet_slots_cleared_total", help, stats.slots_cleared);
-    let help = "Pieces and parts that nothing named after a crash, and are gone.";
+    let help = "Pieces and parts of values that were unreferenced after a crash, and were removed.";
     list.total("gannet_orphans_removed_total", help, stats.orphans);
-    let help = "Segments whose items are still to be found while the index is rebuilt.";
+    let help = "Segments that the rebuild of the index has not scanned yet.";
     list.gauge("gannet_index_rebuild_segments", help, stats.rebuild_segments);
-    list.gauge("gannet_pins", "Values that are being sent from where they lie in the store.", stats.pins);
+    list.gauge("gannet_pins", "Values that are being sent directly from the store.", stats.pins);
 }
 
 /// Lists the figures of a second tier, if there is one.
 fn flash(list: &mut MetricList, stats: &StoreStats, tier: &flash::Flash) {
     let counts = tier.counts();
     let devices = || tier.devices().into_iter();
-    let help = "Bytes of a device that are used, by device.";
+    let help = "Bytes of the device that the server uses, by device.";
     list.by(
         MetricKind::Gauge,
         "gannet_flash_bytes",
@@ -512,12 +564,13 @@ fn flash(list: &mut MetricList, stats: &StoreStats, tier: &flash::Flash) {
     let help = "1 if the device has failed and is not used any more, by device.";
     let lost = devices().map(|device| (device.name, u64::from(device.lost)));
     list.by(MetricKind::Gauge, "gannet_flash_lost", help, "device", lost);
-    list.gauge("gannet_flash_items", "Items that are on flash.", stats.flash_items);
-    list.gauge("gannet_flash_regions_free", "Regions on flash that are free.", tier.regions().0 as u64);
-    let help = "Regions of an earlier server whose items are not found yet, including the one being read.";
+    list.gauge("gannet_flash_items", "Items on flash.", stats.flash_items);
+    list.gauge("gannet_flash_regions_free", "Free regions on flash.", tier.regions().0 as u64);
+    let help =
+        "Regions written by an earlier server process that are not indexed yet, including the region being read.";
     list.gauge("gannet_flash_regions_unread", help, tier.regions_unread() as u64);
     list.total("gannet_flash_hits_total", "Values returned from flash.", stats.flash_hits);
-    list.total("gannet_flash_returned_total", "Items that came back from flash to memory.", stats.flash_back);
+    list.total("gannet_flash_returned_total", "Items copied from flash back to memory.", stats.flash_back);
     let moved = [("taken", stats.flash_taken), ("again", stats.flash_again), ("evicted", stats.flash_evicted)];
     let help = "Items by outcome: written to flash, kept on flash, or removed to make room on flash.";
     list.by(MetricKind::Counter, "gannet_flash_moved_total", help, "how", moved);
@@ -526,28 +579,28 @@ fn flash(list: &mut MetricList, stats: &StoreStats, tier: &flash::Flash) {
     list.by(MetricKind::Counter, "gannet_flash_failed_total", help, "when", failed);
     let help = "Evicted items that were not written to flash, by reason.";
     list.by(MetricKind::Counter, "gannet_flash_refused_total", help, "reason", counts.refusals());
-    list.total("gannet_flash_reads_total", "Requested reads of flash.", counts.reads);
+    list.total("gannet_flash_reads_total", "Reads of flash requested.", counts.reads);
     list.total("gannet_flash_read_bytes_total", "Bytes read from flash.", counts.read_bytes);
     list.total("gannet_flash_item_bytes_total", "Bytes of items written to flash.", counts.item_bytes);
     list.total("gannet_flash_written_bytes_total", "Bytes written to devices.", counts.written_bytes);
-    list.total("gannet_flash_regions_reclaimed_total", "Regions that became free.", counts.regions_reclaimed);
+    list.total("gannet_flash_regions_reclaimed_total", "Regions reclaimed.", counts.regions_reclaimed);
 }
 
 fn background(list: &mut MetricList, counters: &BackgroundCounters) {
-    let help = "The longest slice of background work, by kind.";
+    let help = "Duration of the longest slice of background work, by kind.";
     let longest = |(kind, times): (_, &SliceTimes)| (kind, Number::Real(seconds(times.longest_ns.load(Relaxed))));
     let name = "gannet_background_slice_max_seconds";
     list.numbers_by(MetricKind::Gauge, name, help, "kind", counters.by_kind().map(longest));
-    let help = "The longest slice of background work in CPU time of its thread, by kind.";
+    let help = "CPU time of the longest slice of background work, by kind.";
     let longest = |(kind, times): (_, &SliceTimes)| (kind, Number::Real(seconds(times.longest_cpu_ns.load(Relaxed))));
     let name = "gannet_background_slice_cpu_max_seconds";
     list.numbers_by(MetricKind::Gauge, name, help, "kind", counters.by_kind().map(longest));
     let long = |(kind, times): (_, &SliceTimes)| (kind, Number::Count(times.long.value()));
-    let help = "Slices of background work of more than 1 ms of CPU time of their thread, by kind.";
+    let help = "Slices of background work that took more than 1 ms of CPU time, by kind.";
     let name = "gannet_background_slices_long_total";
     list.numbers_by(MetricKind::Counter, name, help, "kind", counters.by_kind().map(long));
     let samples = counters.by_kind().flat_map(|(kind, times)| slices(kind, times)).collect();
-    let help = "Slices of background work, by kind.";
+    let help = "Duration of slices of background work, by kind.";
     let name = "gannet_background_slice_seconds";
     list.0.push(Figure { name, kind: MetricKind::Histogram, help, labels: vec!["kind", "le"], samples });
 }

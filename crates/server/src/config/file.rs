@@ -305,7 +305,7 @@ mod tests {
             ("[limits]\nmaxconns = \"many\"\n", 2, "whole number is wanted", "without quotes"),
             ("[limits]\nmaxconns = \"7\"\n", 2, "whole number is wanted", "without quotes"),
             ("[limits]\nmaxconns = 0\n", 2, "below the least", "1 to 1000000"),
-            ("[limits]\nmaxconns = -1\n", 2, "begins with a number", "whole number"),
+            ("[limits]\nmaxconns = -1\n", 2, "must begin with a number", "whole number"),
             ("[limits]\nmaxconns = 1.5\n", 2, "whole number is wanted", "without quotes"),
             ("[limits]\nidle_timeout = 60\n", 2, "bare number", "\"60s\""),
             ("[store]\nhuge_pages = \"yes\"\n", 2, "true or false", "without quotes"),

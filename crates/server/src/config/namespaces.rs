@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! [[namespace]]
-//! name = "sessions"              ──> number 1, 256 MiB of the store's memory, a listener of its own
+//! name = "sessions"              ──> number 1, 256 MiB of the store's memory, its own listener
 //! memory = "256MiB"
 //! memcached = ["127.0.0.1:11212"]
-//! prefix = "session:"               ──> and the keys of listen.memcached's clients with this prefix
+//! prefix = "session:"               ──> also keys with this prefix from clients of listen.memcached
 //! ```
 
 use base::units::{ByteSize, TimeSpan};
@@ -20,7 +20,7 @@ use super::value::{Auto, Shape, Value, Wrong};
 use command::keyspace::namespace_config::{NAME_BYTES_MAX, NamespaceConfig};
 use command::keyspace::namespaces::DEFAULT_NAME;
 
-/// The name of the tables.
+/// The name of the TOML tables.
 pub const TABLE: &str = "namespace";
 
 /// A namespace's name.
@@ -32,8 +32,8 @@ impl Value for NamespaceName {
         let letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
         let number = text.parse::<i64>().is_ok();
         if text.is_empty() || text.len() > NAME_BYTES_MAX || number || !text.bytes().all(letter) {
-            let remedy = "write 1 to 63 letters, digits, '-', '_' and '.', and not a number alone, as in \"sessions\"";
-            return Err(Wrong::new(format!("{text:?} is no name for a namespace"), remedy));
+            let remedy = "write 1 to 63 letters, digits, '-', '_' and '.', but not only a number, as in \"sessions\"";
+            return Err(Wrong::new(format!("{text:?} is not a valid namespace name"), remedy));
         }
         self.0 = text.to_owned();
         Ok(())
@@ -91,7 +91,7 @@ impl Default for NamespaceSettings {
 pub struct Key {
     /// Its name in the table.
     pub key: &'static str,
-    /// The least and the greatest value: bytes, nanoseconds or counts.
+    /// The lowest and the highest value: bytes, nanoseconds or counts.
     pub range: Option<(u64, u64)>,
     /// True if a running server applies a changed value, by its admin port or SIGHUP.
     pub live: bool,
@@ -117,76 +117,77 @@ pub static KEYS: [Key; 11] = [
         key: "number",
         range: Some((0, Namespace::MAX as u64 - 1)),
         live: false,
-        help: "Its number among the databases that SELECT takes. auto: the lowest that is free.",
+        help: "Number of the namespace in SELECT. auto: the lowest free number.",
         value: |n| &mut n.number,
     },
     Key {
         key: "memory",
         range: Some((1 << 20, 1 << 44)),
         live: true,
-        help: "Memory of this namespace alone: its items never evict those of other namespaces, nor theirs its. All \
-               namespaces with memory of their own may have four fifths of store.memory together. auto: it shares \
-               the memory of the default namespace.",
+        help: "Memory reserved for this namespace: its items and those of other namespaces never evict each other. \
+               All reservations together are limited to four fifths of store.memory. auto: the namespace shares the \
+               memory of the default namespace.",
         value: |n| &mut n.memory,
     },
     Key {
         key: "evict",
         range: None,
         live: true,
-        help: "Evict items to make room for new ones; false refuses what does not fit. Without memory of its own, \
-               store.evict says it.",
+        help: "Evict items to make room for new ones; if false, new items that do not fit are refused. For a \
+               namespace without its own memory, store.evict applies.",
         value: |n| &mut n.evict,
     },
     Key {
         key: "ttl_default",
         range: Some((0, 36_500 * DAY_NS)),
         live: true,
-        help: "When an item ends that is stored without an end, or whose end is taken away. 0s: never, or at ttl_max.",
+        help: "Time to live of items that are stored without an expiry, or whose expiry is removed. 0s: no expiry, \
+               unless ttl_max is set.",
         value: |n| &mut n.ttl_default,
     },
     Key {
         key: "ttl_max",
         range: Some((0, 36_500 * DAY_NS)),
         live: true,
-        help: "The longest time to live; a longer one is made this. 0s: any.",
+        help: "Longest time to live; a longer one is shortened to this. 0s: no limit.",
         value: |n| &mut n.ttl_max,
     },
     Key {
         key: "maxconns",
         range: Some((0, 1_000_000)),
         live: true,
-        help: "Connections in it at once; a listener refuses the next one, and SELECT does. 0: as many as \
-               limits.maxconns.",
+        help: "Maximum number of open connections in the namespace. Above it, listeners refuse connections and \
+               SELECT fails. 0: only limits.maxconns applies.",
         value: |n| &mut n.maxconns,
     },
     Key {
         key: "ops_max",
         range: Some((0, 1_000_000_000)),
         live: true,
-        help: "Requests a second; more within a tenth of a second than a tenth of them are answered with an error. \
-               0: any.",
+        help: "Maximum number of requests per second. In each tenth of a second, requests above a tenth of it get \
+               an error. 0: no limit.",
         value: |n| &mut n.ops_max,
     },
     Key {
         key: "memcached",
         range: None,
         live: false,
-        help: "Where memcached clients connect whose keys are in it.",
+        help: "Addresses on which memcached clients of this namespace connect.",
         value: |n| &mut n.memcached,
     },
     Key {
         key: "prefix",
         range: None,
         live: true,
-        help: "What keys begin with that are in it though their memcached client connects to listen.memcached. One \
-               or a list; the longest that fits counts. The prefix stays part of the key.",
+        help: "Key prefixes that select this namespace for clients connected to listen.memcached: a string or a \
+               list. If several prefixes match, the longest applies. The prefix remains part of the key.",
         value: |n| &mut n.prefix,
     },
     Key {
         key: "resp",
         range: None,
         live: false,
-        help: "Where clients of Redis connect that are in it from the start.",
+        help: "Addresses on which Redis clients of this namespace connect.",
         value: |n| &mut n.resp,
     },
 ];
@@ -250,19 +251,25 @@ impl NamespaceSettings {
             return Some(Wrong::new("this namespace has no name", "add one, as in name = \"sessions\""));
         }
         if is_default && number.is_some_and(|number| number != 0) || !is_default && number == Some(0) {
-            return Some(Wrong::new("number 0 is the namespace \"default\" and no other", "write another number"));
+            return Some(Wrong::new("number 0 is reserved for the namespace \"default\"", "write another number"));
         }
         if is_default && self.memory != Auto::Auto {
-            let remedy = "remove the line, and give memory to the others";
-            return Some(Wrong::new("the default namespace has the memory that the others leave", remedy));
+            let remedy = "remove the line, and set the memory of the other namespaces";
+            return Some(Wrong::new(
+                "the memory of the default namespace cannot be set: it is what the other namespaces do not reserve",
+                remedy,
+            ));
         }
         if !self.evict && self.memory == Auto::Auto && !is_default {
-            let remedy = "give it memory of its own, or set store.evict for all";
-            return Some(Wrong::new("items that share memory with others are evicted with them", remedy));
+            let remedy = "set its memory, or set store.evict for all namespaces";
+            return Some(Wrong::new(
+                "evict needs memory of its own: namespaces that share memory are evicted together",
+                remedy,
+            ));
         }
         if self.ttl_max.0 > 0 && self.ttl_default > self.ttl_max {
             let what = format!("ttl_default, {}, is longer than ttl_max, {}", self.ttl_default, self.ttl_max);
-            return Some(Wrong::new(what, "write a shorter one"));
+            return Some(Wrong::new(what, "write a shorter time"));
         }
         None
     }
@@ -287,7 +294,10 @@ pub fn numbers(namespaces: &[NamespaceSettings]) -> Result<Vec<u8>, (usize, Wron
         };
         if number.is_some() && numbers.contains(&number) {
             let what = format!("another namespace has the number of {:?}", namespace.name.0);
-            return Err((place, Wrong::new(what, "write another one, or none: then the lowest that is free is taken")));
+            return Err((
+                place,
+                Wrong::new(what, "write another number, or remove the line to assign the lowest free number"),
+            ));
         }
         numbers.push(number);
     }
@@ -307,7 +317,7 @@ impl Reader<'_> {
     pub(super) fn namespaces(&mut self, at: usize, value: &Spanned<DeValue<'_>>) {
         let remedy = "write each as a table of its own, below a line [[namespace]]";
         let Some(tables) = value.get_ref().as_array() else {
-            return self.fault(at, TABLE, "there may be several namespaces", remedy);
+            return self.fault(at, TABLE, "namespaces are a list of tables", remedy);
         };
         let (mut namespaces, mut places, mut prefix_places) = (Vec::new(), Vec::new(), Vec::new());
         for table in tables.iter() {

@@ -172,7 +172,9 @@ mod tests {
     #[test]
     fn memory_file_errors_have_a_remedy() {
         let text = |error| start_error(&StartError::File { path: "/m/store".into(), error });
-        assert!(text(arena::OpenError::Locked).contains("/m/store cannot be used: another process has it open; stop"));
+        assert!(
+            text(arena::OpenError::Locked).contains("/m/store cannot be used: another process has the file open; stop")
+        );
         let missing = std::io::Error::from(ErrorKind::NotFound);
         assert!(text(arena::OpenError::Io(missing)).contains("make the folder /m"));
     }

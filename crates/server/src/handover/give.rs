@@ -47,7 +47,7 @@ struct Successor {
 /// Waits for a process that wants to take over, on a thread of its own.
 #[derive(Debug)]
 pub struct Giver {
-    heir: Arc<Mutex<Option<Successor>>>,
+    successor: Arc<Mutex<Option<Successor>>>,
     waker: Waker,
     thread: Option<JoinHandle<()>>,
 }
@@ -56,7 +56,7 @@ pub struct Giver {
 #[derive(Debug)]
 pub struct ResumeState {
     /// The state that it would have handed over.
-    pub estate: HandoverState,
+    pub handover_state: HandoverState,
     /// Its admin port.
     pub admin: Option<Bound>,
     /// The names by which it is found.
@@ -78,17 +78,17 @@ impl Giver {
         admin: Option<std::net::SocketAddr>,
         names: Names,
     ) -> Result<Self> {
-        let (heir, waker) = (Arc::new(Mutex::new(None)), Waker::new()?);
+        let (successor, waker) = (Arc::new(Mutex::new(None)), Waker::new()?);
         let waiting = Waiting {
             shared: Arc::downgrade(shared),
             addrs: addrs.to_vec(),
             admin,
             names: Names::listen(addrs, names),
-            heir: Arc::clone(&heir),
+            successor: Arc::clone(&successor),
             waker: waker.clone(),
         };
         let thread = std::thread::Builder::new().name("upgrade".to_owned()).spawn(move || waiting.run())?;
-        Ok(Self { heir, waker, thread: Some(thread) })
+        Ok(Self { successor, waker, thread: Some(thread) })
     }
 
     /// Hands everything over to the new process. `Ok`: the new process has served for [`WATCH`] or has ended in order,
@@ -99,25 +99,25 @@ impl Giver {
     /// so this process must not resume.
     pub fn give(
         &self,
-        mut estate: HandoverState,
+        mut handover_state: HandoverState,
         admin: Option<Bound>,
         is_stopped: &dyn Fn() -> bool,
     ) -> std::result::Result<(), Option<Box<ResumeState>>> {
-        let heir = self.heir.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(Successor { pass, process, names }) = heir else {
+        let successor = self.successor.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(Successor { pass, process, names }) = successor else {
             let line = "nothing was handed over: no process is ready to take over; this server continues".to_owned();
-            return Err(Some(Box::new(ResumeState { estate, admin, names: Names::default(), line })));
+            return Err(Some(Box::new(ResumeState { handover_state, admin, names: Names::default(), line })));
         };
-        let line = match hand_over(&pass, &estate, admin.as_ref(), &names) {
+        let line = match hand_over(&pass, &handover_state, admin.as_ref(), &names) {
             Err(why) => format!("nothing was handed over: {why}; this server goes on"),
             Ok(()) => {
-                let Err(why) = watch_successor(&pass, &mut estate, is_stopped) else { return Ok(()) };
+                let Err(why) = watch_successor(&pass, &mut handover_state, is_stopped) else { return Ok(()) };
                 format!("the new process took over, but {why}; this server goes on, without the connections")
             }
         };
         drop(pass);
         match process.end(END_PATIENCE) {
-            Ok(()) => Err(Some(Box::new(ResumeState { estate, admin, names, line }))),
+            Ok(()) => Err(Some(Box::new(ResumeState { handover_state, admin, names, line }))),
             Err(error) => {
                 tracing::error!(
                     "cannot kill the new process: {error}; this server ends, because both would use the same memory"
@@ -154,11 +154,11 @@ fn describe_disconnect(error: std::io::Error) -> String {
 /// them. Clients then notice at once if the new process closes a connection.
 fn watch_successor(
     pass: &Pass,
-    estate: &mut HandoverState,
+    handover_state: &mut HandoverState,
     is_stopped: &dyn Fn() -> bool,
 ) -> std::result::Result<(), String> {
     let heard = receive(pass, SERVE_PATIENCE);
-    estate.connections.clear();
+    handover_state.connections.clear();
     heard.map_err(describe_disconnect)?;
     let end = Instant::now() + WATCH;
     loop {
@@ -178,23 +178,24 @@ fn watch_successor(
 /// accept it.
 fn hand_over(
     pass: &Pass,
-    estate: &HandoverState,
+    handover_state: &HandoverState,
     admin: Option<&Bound>,
     names: &Names,
 ) -> std::result::Result<(), String> {
-    send_connections(pass, &estate.connections).map_err(describe_disconnect)?;
-    if let Some(users) = &estate.users {
+    send_connections(pass, &handover_state.connections).map_err(describe_disconnect)?;
+    if let Some(users) = &handover_state.users {
         send(pass, "users", json!({"bytes": users.len()}), &[])
             .and_then(|()| send_bytes(pass, users))
             .map_err(describe_disconnect)?;
     }
-    send_listeners(pass, &estate.listeners).map_err(describe_disconnect)?;
+    send_listeners(pass, &handover_state.listeners).map_err(describe_disconnect)?;
     send_names(pass, names).map_err(describe_disconnect)?;
-    if let Some(index) = &estate.index {
+    if let Some(index) = &handover_state.index {
         send(pass, "index", json!({}), &[index.as_fd()]).map_err(describe_disconnect)?;
     }
     let admin: Vec<BorrowedFd<'_>> = admin.iter().map(|admin| admin.as_fd()).collect();
-    send(pass, "handed", json!({"connections": estate.connections.len()}), &admin).map_err(describe_disconnect)?;
+    send(pass, "handed", json!({"connections": handover_state.connections.len()}), &admin)
+        .map_err(describe_disconnect)?;
     let heard = receive(pass, TAKE_PATIENCE).map_err(describe_disconnect)?;
     if heard.is != "taken" {
         return Err(heard.body["why"].as_str().unwrap_or("it does not say why").to_owned());
@@ -208,7 +209,7 @@ struct Waiting {
     addrs: Vec<ListenAddr>,
     admin: Option<std::net::SocketAddr>,
     names: Names,
-    heir: Arc<Mutex<Option<Successor>>>,
+    successor: Arc<Mutex<Option<Successor>>>,
     waker: Waker,
 }
 
@@ -231,7 +232,7 @@ impl Waiting {
         };
         let Some(shared) = self.shared.upgrade() else { return };
         shared.threads.drain(DRAIN_PATIENCE);
-        *self.heir.lock().unwrap_or_else(PoisonError::into_inner) =
+        *self.successor.lock().unwrap_or_else(PoisonError::into_inner) =
             Some(Successor { pass, process, names: self.names });
         shared.threads.request_hand_over();
     }

@@ -56,7 +56,7 @@ impl Refused {
 #[derive(Debug, Default)]
 pub struct Received {
     /// The state that its clients depend on.
-    pub estate: HandoverState,
+    pub handover_state: HandoverState,
     /// Its admin port.
     pub admin: Option<Bound>,
     /// The names by which it was found.
@@ -161,8 +161,8 @@ impl Takeover {
     /// If the takeover fails: see [`Refused`]. The running server then resumes.
     pub fn receive(&self) -> Result<Received, Refused> {
         let mut received = Received::default();
-        received.estate.memory = Some(Arc::clone(&self.memory));
-        received.estate.devices.clone_from(&self.devices);
+        received.handover_state.memory = Some(Arc::clone(&self.memory));
+        received.handover_state.devices.clone_from(&self.devices);
         match self.receive_into(&mut received) {
             Ok(()) => {}
             Err(error) if self.is_orphaned(&error) => received.is_orphaned = true,
@@ -173,20 +173,21 @@ impl Takeover {
 
     fn receive_into(&self, received: &mut Received) -> std::io::Result<()> {
         send(&self.pass, "ready", json!({}), &[])?;
-        let estate = &mut received.estate;
+        let handover_state = &mut received.handover_state;
         loop {
             let mut heard = receive(&self.pass, HANDED_PATIENCE)?;
             match &heard.is[..] {
-                "connections" => estate.connections.extend(receive_connections(&self.pass, heard)?),
+                "connections" => handover_state.connections.extend(receive_connections(&self.pass, heard)?),
                 "users" => {
                     let bytes = heard.body["bytes"].as_u64().unwrap_or(0) as usize;
-                    estate.users = Some(receive_bytes(&self.pass, bytes)?);
+                    handover_state.users = Some(receive_bytes(&self.pass, bytes)?);
                 }
                 "index" => {
                     let fd = heard.descriptors.pop();
-                    estate.index = fd.and_then(|fd| MapFile::adopt(fd, Path::new("its index")).ok()).map(Arc::new);
+                    handover_state.index =
+                        fd.and_then(|fd| MapFile::adopt(fd, Path::new("its index")).ok()).map(Arc::new);
                 }
-                "listeners" => estate.listeners.extend(listeners_of(heard)?),
+                "listeners" => handover_state.listeners.extend(listeners_of(heard)?),
                 "names" => received.names.extend(names_of(heard)?),
                 "handed" => {
                     received.admin = heard.descriptors.pop().map(Bound::adopt).transpose()?;

@@ -55,10 +55,10 @@ impl Server {
     /// Prepares a server that continues with the state that another server handed over. It takes over the memory, the
     /// connections, and the listeners that `config` also names. No client is served before [`Prepared::go`]. If the
     /// prepared server is dropped instead, the other server can resume with all of it.
-    pub fn prepare(config: ServerConfig, estate: HandoverState) -> Result<Prepared, StartError> {
+    pub fn prepare(config: ServerConfig, handover_state: HandoverState) -> Result<Prepared, StartError> {
         check(&config)?;
         io::allocation::return_free_memory_early();
-        let HandoverState { listeners: mut left, memory, index, devices, users, known, connections } = estate;
+        let HandoverState { listeners: mut left, memory, index, devices, users, known, connections } = handover_state;
         let mut bound = |addr: &ListenAddr| match left.iter().position(|listener| listener.addr() == addr) {
             Some(at) => Ok(left.swap_remove(at)),
             None => bind(&config, addr),

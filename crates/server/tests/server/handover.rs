@@ -19,16 +19,16 @@ fn both(io: IoChoice) -> ServerConfig {
     ServerConfig { resp: vec![free], upgradable: true, workers: 2, io, ..config() }
 }
 
-fn estate_of(running: Running) -> HandoverState {
+fn handover_state_of(running: Running) -> HandoverState {
     running.shared().request_hand_over();
     match running.join() {
-        EndedThread::HandedOver(estate) => estate,
+        EndedThread::HandedOver(handover_state) => handover_state,
         EndedThread::Stopped => panic!("nobody asked for a stop"),
     }
 }
 
 /// Returns the configuration of the successor of `running`: the same, with its actual ports.
-fn heir_of(running: &Running, config: &ServerConfig) -> ServerConfig {
+fn successor_of(running: &Running, config: &ServerConfig) -> ServerConfig {
     let at = |number: usize| vec![running.addrs()[number].clone()];
     ServerConfig { memcached: at(0), resp: at(1), ..config.clone() }
 }
@@ -51,8 +51,8 @@ fn line(client: &mut Client) -> String {
     String::from_utf8_lossy(&all).trim_end().to_owned()
 }
 
-fn go_on(config: ServerConfig, estate: HandoverState) -> Running {
-    Server::prepare(config, estate).expect("it goes on").go()
+fn go_on(config: ServerConfig, handover_state: HandoverState) -> Running {
+    Server::prepare(config, handover_state).expect("it goes on").go()
 }
 
 #[test]
@@ -80,14 +80,14 @@ fn connections_items_and_ports_go_on_in_the_next_server() {
         wait_until("all is received", || {
             bytes_read(&running) == set("k", b"v").len() + half_sent.len() + hello.len() + named.len() + cut.len()
         });
-        let heir = heir_of(&running, &config);
-        let estate = estate_of(running);
-        assert_eq!((estate.connections.len(), estate.listeners.len()), (3, 2), "{io:?}");
+        let successor = successor_of(&running, &config);
+        let handover_state = handover_state_of(running);
+        assert_eq!((handover_state.connections.len(), handover_state.listeners.len()), (3, 2), "{io:?}");
         // A client that connects meanwhile waits.
         let mut early = Client::connect(memcached);
         early.send(b"get k\r\n");
         idle.send(b"get k\r\n");
-        let running = go_on(heir, estate);
+        let running = go_on(successor, handover_state);
         assert_eq!((addr_of(&running, 0), addr_of(&running, 1)), (memcached, resp));
         idle.expect(&value("k", b"v"));
         early.expect(&value("k", b"v"));
@@ -115,8 +115,8 @@ fn a_pipeline_that_is_cut_anywhere_is_answered_whole_and_in_order() {
             .collect();
         for part in requests.chunks(requests.len() / 5 + 1) {
             client.send(part);
-            let heir = heir_of(&running, &config);
-            running = go_on(heir, estate_of(running));
+            let successor = successor_of(&running, &config);
+            running = go_on(successor, handover_state_of(running));
         }
         for number in 0..REQUESTS {
             client.expect(&[&b"STORED\r\n"[..], &value("last", &pattern(number)), b"EN\r\n"].concat());
@@ -136,10 +136,10 @@ fn who_can_not_go_on_is_closed_and_the_others_are_not_kept_waiting_by_it() {
     wait_until("a part of the value is received", || bytes_read(&running) > 500_000);
     let mut plain = Client::connect(resp);
     plain.ask(b"SET k v\r\n", b"+OK\r\n");
-    let heir = heir_of(&running, &config);
-    let estate = estate_of(running);
-    assert_eq!(estate.connections.len(), 1);
-    let running = go_on(heir, estate);
+    let successor = successor_of(&running, &config);
+    let handover_state = handover_state_of(running);
+    assert_eq!(handover_state.connections.len(), 1);
+    let running = go_on(successor, handover_state);
     assert_eq!(large.read_to_end(), b"", "a value that did not arrive is not acknowledged");
     plain.ask(b"GET k\r\nEXISTS large\r\n", b"$1\r\nv\r\n:0\r\n");
     running.stop();
@@ -176,8 +176,8 @@ fn subscribers_go_on_with_every_message_once_and_in_order() {
             .collect();
         for _ in 0..4 {
             std::thread::sleep(std::time::Duration::from_millis(10));
-            let heir = heir_of(&running, &config);
-            running = go_on(heir, estate_of(running));
+            let successor = successor_of(&running, &config);
+            running = go_on(successor, handover_state_of(running));
         }
         publishers.into_iter().for_each(|publisher| publisher.join().expect("each message has two receivers"));
         let texts = |client: &mut Client, head: &[u8], each: usize| {
@@ -237,14 +237,14 @@ fn transactions_go_on_and_keys_that_changed_meanwhile_are_known_to_have() {
             })
             .collect();
         other.ask(b"DEL gone\r\nSET born x\r\nDEL born\r\nAPPEND moved y\r\n", b":1\r\n+OK\r\n:1\r\n:2\r\n");
-        let heir = heir_of(&running, &config);
-        let estate = estate_of(running);
-        assert_eq!(estate.connections.len(), rows.len() + 3);
-        let mut running = go_on(heir, estate);
+        let successor = successor_of(&running, &config);
+        let handover_state = handover_state_of(running);
+        assert_eq!(handover_state.connections.len(), rows.len() + 3);
+        let mut running = go_on(successor, handover_state);
         other.ask(b"SET later x\r\nDEL later\r\nSET later2 x\r\n", b"+OK\r\n:1\r\n+OK\r\n");
         // Once more, with what was queued and watched elsewhere.
-        let heir = heir_of(&running, &config);
-        running = go_on(heir, estate_of(running));
+        let successor = successor_of(&running, &config);
+        running = go_on(successor, handover_state_of(running));
         queueing.ask(b"INCR a\r\nEXEC\r\nGET a\r\n", b"+QUEUED\r\n*3\r\n+OK\r\n:2\r\n:3\r\n$1\r\n3\r\n");
         spoilt.ask(b"EXEC\r\n", b"-EXECABORT Transaction discarded because of previous errors.\r\n");
         for ((watch, is_executed), client) in rows.iter().zip(&mut watching) {
@@ -272,11 +272,11 @@ fn what_a_client_has_not_read_yet_arrives_from_the_next_server() {
         client.send(&b"get long none short\r\ngats 0 short long\r\n".repeat(15));
         let sent = || running.shared().workers.iter().map(|worker| worker.counters.sends_short.value()).sum::<u64>();
         wait_until("nobody reads", || sent() > 0);
-        let heir = heir_of(&running, &config);
-        let estate = estate_of(running);
-        assert_eq!(estate.connections.len(), 1, "{io:?}");
-        assert!(!estate.connections[0].carried.output.is_empty() || io == IoChoice::Uring);
-        let running = go_on(heir, estate);
+        let successor = successor_of(&running, &config);
+        let handover_state = handover_state_of(running);
+        assert_eq!(handover_state.connections.len(), 1, "{io:?}");
+        assert!(!handover_state.connections[0].carried.output.is_empty() || io == IoChoice::Uring);
+        let running = go_on(successor, handover_state);
         let head = format!("VALUE long 0 {}", long.len());
         let answer = [head.as_bytes(), b"\r\n", &long, b"\r\nVALUE short 0 1\r\nv\r\nEND\r\n"].concat();
         for _ in 0..15 {
@@ -301,15 +301,15 @@ fn users_that_commands_made_go_on_with_their_rights_and_connections() {
     admin.ask(b"ACL SETUSER reader on >secret ~r:* +get +auth\r\nSET r:1 v\r\n", b"+OK\r\n+OK\r\n");
     let mut reader = Client::connect(resp);
     reader.ask(b"AUTH reader secret\r\nGET r:1\r\n", b"+OK\r\n$1\r\nv\r\n");
-    let heir = heir_of(&running, &config);
-    let running = go_on(heir, estate_of(running));
+    let successor = successor_of(&running, &config);
+    let running = go_on(successor, handover_state_of(running));
     reader.ask(b"GET r:1\r\n", b"$1\r\nv\r\n");
     reader.send(b"GET other\r\n");
     assert!(line(&mut reader).starts_with("-NOPERM"), "rights go along");
     Client::connect(resp).ask(b"AUTH reader secret\r\n", b"+OK\r\n");
     admin.ask(b"ACL DELUSER reader\r\n", b":1\r\n");
-    let heir = heir_of(&running, &config);
-    let running = go_on(heir, estate_of(running));
+    let successor = successor_of(&running, &config);
+    let running = go_on(successor, handover_state_of(running));
     Client::connect(resp)
         .ask(b"AUTH reader secret\r\n", b"-WRONGPASS invalid username-password pair or user is disabled.\r\n");
     running.stop();
@@ -332,11 +332,11 @@ fn who_goes_on_itself_does_not_depend_on_files_that_have_changed_since() {
     let resp = addr_of(&running, 1);
     let mut reader = Client::connect(resp);
     reader.ask(b"AUTH reader secret\r\n", b"+OK\r\n");
-    let heir = heir_of(&running, &config);
-    let estate = estate_of(running);
+    let successor = successor_of(&running, &config);
+    let handover_state = handover_state_of(running);
     std::fs::write(&rights, "nonsense").expect("written");
     std::fs::remove_file(&socket).expect("it is there");
-    let running = go_on(heir, estate);
+    let running = go_on(successor, handover_state);
     reader.ask(b"GET none\r\n", b"$-1\r\n");
     Client::connect(resp).ask(b"AUTH reader secret\r\n", b"+OK\r\n");
     running.stop();
@@ -354,12 +354,12 @@ fn who_is_refused_by_the_next_server_is_told_nothing_in_the_midst_of_an_answer()
     client.send(&b"get long\r\n".repeat(10));
     let sent = || running.shared().workers.iter().map(|worker| worker.counters.sends_short.value()).sum::<u64>();
     wait_until("nobody reads", || sent() > 0);
-    let heir = ServerConfig { connections_max: 1, ..heir_of(&running, &config) };
+    let successor = ServerConfig { connections_max: 1, ..successor_of(&running, &config) };
     let mut other = Client::connect(tcp(&running));
     other.ask(b"watch deletions\r\n", b"OK\r\n");
-    let estate = estate_of(running);
-    assert_eq!(estate.connections.len(), 2);
-    let running = go_on(heir, estate);
+    let handover_state = handover_state_of(running);
+    assert_eq!(handover_state.connections.len(), 2);
+    let running = go_on(successor, handover_state);
     let replied = client.read_to_end();
     let whole = value("long", &long).repeat(10);
     assert!(
@@ -380,8 +380,8 @@ fn watchers_go_on_watching() {
     watcher.ask(b"watch deletions\r\n", b"OK\r\n");
     let mut client = Client::connect(memcached);
     client.ask(&set("k", b"v"), b"STORED\r\n");
-    let heir = heir_of(&running, &config);
-    let running = go_on(heir, estate_of(running));
+    let successor = successor_of(&running, &config);
+    let running = go_on(successor, handover_state_of(running));
     client.ask(b"delete k\r\n", b"DELETED\r\n");
     assert!(line(&mut watcher).contains("type=deleted key=k"), "it is told");
     running.stop();
@@ -395,10 +395,10 @@ fn many_connections_go_on_all_of_them() {
         let running = start(config.clone());
         let mut clients: Vec<Client> = (0..CLIENTS).map(|_| Client::connect(tcp(&running))).collect();
         clients.iter_mut().for_each(|client| client.ask(b"mn\r\n", b"MN\r\n"));
-        let heir = heir_of(&running, &config);
-        let estate = estate_of(running);
-        assert_eq!(estate.connections.len(), CLIENTS, "{io:?}");
-        let running = go_on(heir, estate);
+        let successor = successor_of(&running, &config);
+        let handover_state = handover_state_of(running);
+        assert_eq!(handover_state.connections.len(), CLIENTS, "{io:?}");
+        let running = go_on(successor, handover_state);
         clients.iter_mut().for_each(|client| client.ask(b"mn\r\n", b"MN\r\n"));
         running.stop();
     }
@@ -418,25 +418,25 @@ fn what_is_prepared_and_dropped_closes_nothing() {
     let running = start(config.clone());
     let mut client = Client::connect(tcp(&running));
     client.ask(&set("k", b"v"), b"STORED\r\n");
-    let heir = heir_of(&running, &config);
-    let estate = estate_of(running);
+    let successor = successor_of(&running, &config);
+    let handover_state = handover_state_of(running);
     // As two processes have them: each socket twice.
     let twice = HandoverState {
-        listeners: (estate.listeners.iter())
+        listeners: (handover_state.listeners.iter())
             .map(|listener| {
                 let fd = std::os::fd::AsFd::as_fd(listener).try_clone_to_owned().expect("a descriptor");
                 io::listen::Listener::adopt(fd, listener.addr().clone())
             })
             .collect(),
-        memory: estate.memory.clone(),
-        devices: estate.devices.clone(),
+        memory: handover_state.memory.clone(),
+        devices: handover_state.devices.clone(),
         index: None,
         users: None,
         known: None,
         connections: Vec::new(),
     };
-    drop(Server::prepare(heir.clone(), twice).expect("it is prepared"));
-    let running = go_on(heir, estate);
+    drop(Server::prepare(successor.clone(), twice).expect("it is prepared"));
+    let running = go_on(successor, handover_state);
     client.ask(b"get k\r\n", &value("k", b"v"));
     Client::connect(tcp(&running)).ask(b"get k\r\n", &value("k", b"v"));
     running.stop();

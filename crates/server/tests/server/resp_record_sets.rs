@@ -122,7 +122,7 @@ fn lists_and_maps_are_changed_in_place_and_told_whole() {
     assert_eq!(ask(&mut redis, &deep(8)), ":1");
     assert_eq!(
         ask(&mut redis, &deep(9)),
-        "-BINVALUE record 'd', bin 'l': lists and maps are at most 8 deep in each other"
+        "-BINVALUE record 'd', bin 'l': lists and maps cannot be nested more than 8 deep"
     );
     assert!(
         ask(

@@ -1,4 +1,4 @@
-//! Distributes a trace's entries to the lanes of a run's threads.
+//! Distributes a trace's entries to the shares of a run's threads.
 
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,30 +11,30 @@ use crate::FirstError;
 use crate::format::{Summary, TraceEntry, TraceError, TraceReader, Verb};
 use load::schedule::{Next, OpenInstants, Stream};
 
-/// Highest number of waiting chunks of a lane.
-pub const CONNECTION_CHUNKS_MAX: usize = 64;
+/// Highest number of waiting chunks of a share.
+pub const SHARE_CHUNKS_MAX: usize = 64;
 /// Number of entries that are read before they are distributed.
 const ROUND_ENTRIES: usize = 4096;
 
-/// Entries of one lane, in the trace's order.
+/// Entries of one share, in the trace's order.
 pub(super) type Chunk = Arc<[TraceEntry]>;
 
-/// A trace that is being read for one run; each lane is taken once.
+/// A trace that is being read for one run; each share is taken once.
 #[derive(Debug)]
 pub struct Feed {
-    lanes: Vec<Mutex<ConnectionFeed>>,
+    shares: Vec<Mutex<ThreadShare>>,
     deal: Deal,
     fault: FirstError,
     end: Arc<Mutex<Option<FeedEnd>>>,
 }
 
-/// The rule that assigns requests to lanes.
+/// The rule that assigns requests to shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deal {
     /// By the request's (first) key, so that requests for one key stay in order. Used at the trace's own instants: a
-    /// lane with few requests does not wait for others.
+    /// share with few requests does not wait for others.
     ByKey,
-    /// In rotation, for a run at another pace: every lane has equal work. The instants are not used.
+    /// In rotation, for a run at another pace: every share has equal work. The instants are not used.
     InTurn,
 }
 
@@ -51,12 +51,12 @@ pub struct FeedEnd {
 
 /// The receivers of one thread. Both return the same chunks, one for the instants and one for the requests.
 #[derive(Debug)]
-struct ConnectionFeed {
+struct ThreadShare {
     entries: Option<Receiver<Chunk>>,
     instants: Option<Receiver<Chunk>>,
 }
 
-/// The senders of one lane.
+/// The senders of one share.
 struct Mouth {
     entries: SyncSender<Chunk>,
     instants: SyncSender<Chunk>,
@@ -69,15 +69,15 @@ impl Feed {
     /// # Errors
     /// If the system cannot start a thread.
     pub fn start(reader: TraceReader, threads: usize, deal: Deal) -> std::io::Result<Self> {
-        let (mut lanes, mut mouths) = (Vec::with_capacity(threads), Vec::with_capacity(threads));
+        let (mut shares, mut mouths) = (Vec::with_capacity(threads), Vec::with_capacity(threads));
         for _ in 0..threads {
-            let (entries, entries_in) = sync_channel(CONNECTION_CHUNKS_MAX);
-            let (instants, instants_in) = sync_channel(CONNECTION_CHUNKS_MAX);
+            let (entries, entries_in) = sync_channel(SHARE_CHUNKS_MAX);
+            let (instants, instants_in) = sync_channel(SHARE_CHUNKS_MAX);
             mouths.push(Mouth { entries, instants, waiting: Vec::new() });
             let instants = (deal == Deal::ByKey).then_some(instants_in);
-            lanes.push(Mutex::new(ConnectionFeed { entries: Some(entries_in), instants }));
+            shares.push(Mutex::new(ThreadShare { entries: Some(entries_in), instants }));
         }
-        let feed = Self { lanes, deal, fault: FirstError::default(), end: Arc::default() };
+        let feed = Self { shares, deal, fault: FirstError::default(), end: Arc::default() };
         let (fault, end) = (feed.fault.clone(), feed.end.clone());
         let body = move || {
             let ended = deal_out(reader, mouths, deal).unwrap_or_else(|first| {
@@ -100,16 +100,16 @@ impl Feed {
         self.deal == Deal::ByKey
     }
 
-    /// Returns the entries of lane `thread`. Each lane can be taken once; a later call returns an empty receiver.
+    /// Returns the entries of share `thread`. Each share can be taken once; a later call returns an empty receiver.
     pub(super) fn entries(&self, thread: usize) -> Option<Receiver<Chunk>> {
-        self.lanes.get(thread)?.lock().unwrap_or_else(PoisonError::into_inner).entries.take()
+        self.shares.get(thread)?.lock().unwrap_or_else(PoisonError::into_inner).entries.take()
     }
 
     /// Ends the reading by dropping all receivers.
     pub fn close(&self) {
-        for lane in &self.lanes {
-            let mut lane = lane.lock().unwrap_or_else(PoisonError::into_inner);
-            (lane.entries, lane.instants) = (None, None);
+        for share in &self.shares {
+            let mut share = share.lock().unwrap_or_else(PoisonError::into_inner);
+            (share.entries, share.instants) = (None, None);
         }
     }
 }
@@ -120,8 +120,8 @@ impl OpenInstants for Feed {
     }
 
     fn open(&self, thread: usize, threads: usize) -> Stream {
-        debug_assert_eq!(threads, self.lanes.len(), "the feed was started with this number of threads");
-        let Some(chunks) = self.lanes[thread].lock().unwrap_or_else(PoisonError::into_inner).instants.take() else {
+        debug_assert_eq!(threads, self.shares.len(), "the feed was started with this number of threads");
+        let Some(chunks) = self.shares[thread].lock().unwrap_or_else(PoisonError::into_inner).instants.take() else {
             return Box::new(|| Next::End);
         };
         let (mut chunk, mut at): (Chunk, usize) = (Chunk::default(), 0);
@@ -145,7 +145,7 @@ impl OpenInstants for Feed {
 
 /// Reads until the end, or until all receivers are gone.
 fn deal_out(mut reader: TraceReader, mut mouths: Vec<Mouth>, deal: Deal) -> Result<FeedEnd, TraceError> {
-    let (mut entries, mut requests, mut lane) = (0, 0, 0);
+    let (mut entries, mut requests, mut share) = (0, 0, 0);
     let (mut round, mut keys, mut verb) = (0, 0, Verb::Get);
     loop {
         let next = match reader.entry() {
@@ -170,13 +170,13 @@ fn deal_out(mut reader: TraceReader, mut mouths: Vec<Mouth>, deal: Deal) -> Resu
         entry.joined &= round > 0 && keys < REQUEST_KEYS_MAX && entry.verb == verb && is_read_together(verb);
         (keys, verb) = (if entry.joined { keys + 1 } else { 1 }, entry.verb);
         if !entry.joined {
-            lane = match deal {
+            share = match deal {
                 Deal::ByKey => (split_mix(entry.key) % mouths.len() as u64) as usize,
                 Deal::InTurn => requests % mouths.len(),
             };
             requests += 1;
         }
-        mouths[lane].waiting.push(entry);
+        mouths[share].waiting.push(entry);
         entries += 1;
         round += 1;
     }
@@ -187,7 +187,7 @@ const fn is_read_together(verb: Verb) -> bool {
     matches!(verb, Verb::Get | Verb::Gets | Verb::Gat)
 }
 
-/// Hands every lane its waiting chunks: requests before instants, so that a thread with an instant finds the request.
+/// Hands every share its waiting chunks: requests before instants, so that a thread with an instant finds the request.
 /// Returns false if the receiver is gone.
 fn hand_over(mouths: &mut [Mouth]) -> bool {
     let mut is_taken = false;

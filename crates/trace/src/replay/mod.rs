@@ -1,14 +1,14 @@
 //! Replays a trace as a load: its requests at its instants, against any server.
 //!
 //! ```text
-//!   Reader ── a separate thread ──────> Feed ──┬─ a lane for each thread of the engine ──> Playback   requests
+//!   Reader ── a separate thread ──────> Feed ──┬─ a share for each thread of the engine ──> Playback   requests
 //!                                              └─ the same entries' instants ───────────> schedule    instants
 //! ```
 //!
-//! At the trace's own pace, a request goes to the lane of its (first) key, so that requests for one key are sent in the
+//! At the trace's own pace, a request goes to the share of its (first) key, so that requests for one key are sent in the
 //! trace's order.
 //!
-//! Invariants: the n-th instant of a lane belongs to its n-th request. A lane holds at most [`CONNECTION_CHUNKS_MAX`]
+//! Invariants: the n-th instant of a share belongs to its n-th request. A share holds at most [`SHARE_CHUNKS_MAX`]
 //! chunks, so the file is read only as fast as it is replayed. Instants are the trace's own, even if the file is read
 //! late.
 
@@ -20,7 +20,7 @@ mod stored;
 #[cfg(test)]
 mod tests;
 
-pub use feed::{CONNECTION_CHUNKS_MAX, Deal, Feed, FeedEnd};
+pub use feed::{Deal, Feed, FeedEnd, SHARE_CHUNKS_MAX};
 pub use playback::{Playback, Prefill};
 pub use stored::Altered;
 

@@ -1,4 +1,4 @@
-//! Sends the requests of one lane and reads their replies.
+//! Sends the requests of one share and reads their replies.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -30,7 +30,7 @@ pub(super) const AUTH: usize = FILL + 1;
 pub struct Playback {
     script: Script,
     names: Vec<String>,
-    lane: Option<Receiver<Chunk>>,
+    share: Option<Receiver<Chunk>>,
     /// True if instants determine when there is a request; otherwise the thread has to wait for the end.
     paced: bool,
     ahead: RefCell<Ahead>,
@@ -45,7 +45,7 @@ pub struct Playback {
     word: Vec<u8>,
 }
 
-/// Entries that were read from the lane and not sent yet.
+/// Entries that were read from the share and not sent yet.
 #[derive(Debug, Default)]
 struct Ahead {
     chunk: Chunk,
@@ -72,12 +72,12 @@ impl Tokens {
 }
 
 impl Playback {
-    /// Creates the requests of lane `thread` of `feed`.
+    /// Creates the requests of share `thread` of `feed`.
     pub fn new(script: &Script, feed: &Feed, thread: usize) -> Self {
         let verbs = Verb::ALL.iter().map(|(name, _)| *name);
         Self {
             names: verbs.chain(["fill", "auth"]).map(str::to_owned).collect(),
-            lane: feed.entries(thread),
+            share: feed.entries(thread),
             paced: feed.is_paced(),
             ahead: RefCell::default(),
             is_over: Cell::new(false),
@@ -100,15 +100,15 @@ impl Playback {
     /// Makes the next entry available and waits for it if `wait` is true. Returns false if there is none now, or no
     /// more at all.
     fn look(&self, wait: bool) -> bool {
-        let Some(lane) = &self.lane else {
+        let Some(share) = &self.share else {
             self.is_over.set(true);
             return false;
         };
         let mut ahead = self.ahead.borrow_mut();
         while ahead.at >= ahead.chunk.len() {
-            let next = match lane.try_recv() {
+            let next = match share.try_recv() {
                 Ok(chunk) => Some(chunk),
-                Err(TryRecvError::Empty) if wait => lane.recv().ok(),
+                Err(TryRecvError::Empty) if wait => share.recv().ok(),
                 Err(TryRecvError::Empty) => return false,
                 Err(TryRecvError::Disconnected) => None,
             };
@@ -276,7 +276,7 @@ pub struct Prefill {
 const STORED: usize = 1 << 20;
 
 impl Prefill {
-    /// Creates the prefill of lane `thread` of `feed`.
+    /// Creates the prefill of share `thread` of `feed`.
     pub fn new(script: &Script, feed: &Feed, thread: usize) -> Self {
         Self { playback: Playback::new(script, feed, thread), stored: (1..=STORED as u64).collect() }
     }

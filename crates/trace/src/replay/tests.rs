@@ -249,17 +249,17 @@ fn lanes_together_have_every_request_once_at_its_instant_and_a_keys_requests_in_
             ..of(Verb::Get, prng.below(500))
         })
         .collect();
-    let file = trace("lanes", &entries);
+    let file = trace("shares", &entries);
     let feed = Arc::new(Feed::start(TraceReader::open(&Selection::new(&file.0)).unwrap(), 3, Deal::ByKey).unwrap());
-    let lanes: Vec<Vec<TraceEntry>> = std::thread::scope(|scope| {
-        let lane = |thread: usize| {
+    let shares: Vec<Vec<TraceEntry>> = std::thread::scope(|scope| {
+        let share = |thread: usize| {
             let feed = feed.clone();
             scope.spawn(move || {
                 let mut instants = feed.open(thread, 3);
-                let (mut lane, mut at) = (Vec::new(), Vec::new());
+                let (mut share, mut at) = (Vec::new(), Vec::new());
                 for chunk in feed.entries(thread).unwrap() {
-                    lane.extend_from_slice(&chunk);
-                    let wanted = lane.iter().filter(|entry| !entry.joined).count();
+                    share.extend_from_slice(&chunk);
+                    let wanted = share.iter().filter(|entry| !entry.joined).count();
                     while at.len() < wanted {
                         match instants() {
                             Next::At(ns) => at.push(ns / 1000),
@@ -268,16 +268,16 @@ fn lanes_together_have_every_request_once_at_its_instant_and_a_keys_requests_in_
                         }
                     }
                 }
-                let requests = lane.iter().filter(|entry| !entry.joined).map(|entry| entry.at_us);
+                let requests = share.iter().filter(|entry| !entry.joined).map(|entry| entry.at_us);
                 assert_eq!(requests.collect::<Vec<_>>(), at);
-                lane
+                share
             })
         };
-        let threads: Vec<_> = (0..3).map(lane).collect();
+        let threads: Vec<_> = (0..3).map(share).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    assert!(lanes.iter().all(|lane| lane.len() > 2000), "every lane has some");
-    let mut all: Vec<TraceEntry> = lanes.concat();
+    assert!(shares.iter().all(|share| share.len() > 2000), "every share has some");
+    let mut all: Vec<TraceEntry> = shares.concat();
     all.sort_by_key(|entry| entry.connection);
     assert_eq!(all, entries);
     assert_eq!(feed.end().map(|end| end.entries), Some(30_000));
@@ -288,10 +288,10 @@ fn a_file_is_read_no_faster_than_it_is_replayed() {
     let entries: Vec<TraceEntry> = (0..600_000).map(|key| of(Verb::Delete, key)).collect();
     let file = trace("bounded", &entries);
     let feed = Feed::start(TraceReader::open(&Selection::new(&file.0)).unwrap(), 1, Deal::InTurn).unwrap();
-    let lane = feed.entries(0).unwrap();
-    let first = lane.recv().unwrap();
-    assert_eq!(feed.end(), None, "the lane holds {CONNECTION_CHUNKS_MAX} chunks, and the trace has more");
-    assert_eq!(first.len() + lane.iter().map(|chunk| chunk.len()).sum::<usize>(), 600_000);
+    let share = feed.entries(0).unwrap();
+    let first = share.recv().unwrap();
+    assert_eq!(feed.end(), None, "the share holds {SHARE_CHUNKS_MAX} chunks, and the trace has more");
+    assert_eq!(first.len() + share.iter().map(|chunk| chunk.len()).sum::<usize>(), 600_000);
 }
 
 #[test]

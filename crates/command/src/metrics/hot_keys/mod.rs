@@ -26,7 +26,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// The sampling interval: on average, one key of this many is sampled.
+/// The sampling interval: on average, one key out of this many is sampled.
 pub const SAMPLED_ONE_IN: u64 = 128;
 /// The number of minutes that are retained.
 pub const MINUTES_MAX: usize = 24 * 60;

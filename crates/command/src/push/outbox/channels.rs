@@ -1,8 +1,8 @@
 //! Channels with their subscribers, and the delivery of a message to them.
 
 use super::MessageBudget;
-use super::mailbox::{Message, Outbox, Queued};
 use super::names::{ChannelName, Hashed, RECEIVERS_A_LOCK, Receivers};
+use super::queue::{Message, Outbox, Queued};
 use crate::glob;
 use crate::memory::budget::Budget;
 use crate::push::watch::Hub;
@@ -23,7 +23,7 @@ const PARTS: usize = 16;
 /// Approximate overhead of a subscription beside its name, in bytes: its entries in both maps.
 const SUBSCRIPTION_OVERHEAD: u64 = 256;
 
-/// The number of match steps that take about as long as putting a message into a mailbox.
+/// The number of match steps that take about as long as putting a message into an outbox.
 const STEPS_A_RECEIVER: usize = 64;
 
 /// The kind of a subscription.
@@ -110,7 +110,7 @@ pub struct Channels {
     monitors: Mutex<Vec<Arc<Outbox>>>,
     hub: Arc<Hub>,
     hasher: RandomState,
-    next_mailbox: AtomicU64,
+    next_outbox: AtomicU64,
     /// Subscriptions of each kind.
     counts: [AtomicU64; 3],
     budget: Arc<MessageBudget>,
@@ -141,7 +141,7 @@ impl Channels {
             monitors: Mutex::default(),
             hub: Arc::clone(hub),
             hasher: RandomState::new(),
-            next_mailbox: AtomicU64::new(1),
+            next_outbox: AtomicU64::new(1),
             counts: Default::default(),
             budget: Arc::new(MessageBudget(Arc::clone(budget))),
             backlog_bytes_max: AtomicU64::new(backlog_bytes_max),
@@ -160,9 +160,9 @@ impl Channels {
         self.hasher.hash_one(bytes)
     }
 
-    /// Creates the mailbox of a connection without subscriptions.
-    pub(super) fn mailbox(&self, worker: usize, connection: u32) -> Arc<Outbox> {
-        Arc::new(Outbox::new(self.next_mailbox.fetch_add(1, Relaxed), worker, connection))
+    /// Creates the outbox of a connection without subscriptions.
+    pub(super) fn outbox(&self, worker: usize, connection: u32) -> Arc<Outbox> {
+        Arc::new(Outbox::new(self.next_outbox.fetch_add(1, Relaxed), worker, connection))
     }
 
     /// Returns the part that contains the names with this hash, of channels or shard channels.
@@ -187,9 +187,9 @@ impl Channels {
             > 0
     }
 
-    /// Subscribes `mailbox` to `name`, to which it is not subscribed yet. Returns false if the memory for messages is
+    /// Subscribes `outbox` to `name`, to which it is not subscribed yet. Returns false if the memory for messages is
     /// used up.
-    pub(super) fn subscribe(&self, kind: ChannelKind, name: &ChannelName, mailbox: &Arc<Outbox>) -> bool {
+    pub(super) fn subscribe(&self, kind: ChannelKind, name: &ChannelName, outbox: &Arc<Outbox>) -> bool {
         if !self.budget.grant(name.bytes().len() as u64 + SUBSCRIPTION_OVERHEAD) {
             return false;
         }
@@ -201,26 +201,26 @@ impl Channels {
             });
             let there = by_number.get_mut(&number);
             match there {
-                Some((_, receivers)) => receivers.add(mailbox),
-                None => drop(by_number.insert(number, (name.clone(), Receivers::One(Arc::clone(mailbox))))),
+                Some((_, receivers)) => receivers.add(outbox),
+                None => drop(by_number.insert(number, (name.clone(), Receivers::One(Arc::clone(outbox))))),
             }
         } else {
-            let one = || Receivers::One(Arc::clone(mailbox));
+            let one = || Receivers::One(Arc::clone(outbox));
             lock(self.part(kind, name.hash()))
                 .entry(name.clone())
-                .and_modify(|receivers| receivers.add(mailbox))
+                .and_modify(|receivers| receivers.add(outbox))
                 .or_insert_with(one);
         }
         self.counts[kind as usize].fetch_add(1, Relaxed);
         true
     }
 
-    /// Unsubscribes `mailbox` from `name`, to which it is subscribed.
-    pub(super) fn unsubscribe(&self, kind: ChannelKind, name: &ChannelName, mailbox: &Outbox) {
+    /// Unsubscribes `outbox` from `name`, to which it is subscribed.
+    pub(super) fn unsubscribe(&self, kind: ChannelKind, name: &ChannelName, outbox: &Outbox) {
         if kind == ChannelKind::Pattern {
             let Patterns { numbers, by_number, .. } = &mut *lock(&self.patterns);
             let Some(number) = numbers.get(name).copied() else { return };
-            let left = by_number.get_mut(&number).and_then(|(_, receivers)| receivers.remove(mailbox));
+            let left = by_number.get_mut(&number).and_then(|(_, receivers)| receivers.remove(outbox));
             let Some(left) = left else { return };
             if left == 0 {
                 by_number.remove(&number);
@@ -228,7 +228,7 @@ impl Channels {
             }
         } else {
             let mut part = lock(self.part(kind, name.hash()));
-            let Some(left) = part.get_mut(name).and_then(|receivers| receivers.remove(mailbox)) else { return };
+            let Some(left) = part.get_mut(name).and_then(|receivers| receivers.remove(outbox)) else { return };
             if left == 0 {
                 part.remove(name);
             }
@@ -237,21 +237,21 @@ impl Channels {
         self.budget.end_grant(name.bytes().len() as u64 + SUBSCRIPTION_OVERHEAD);
     }
 
-    /// Makes `mailbox` receive every command. Returns false if [`MONITORS_MAX`] connections monitor already.
-    pub(super) fn monitor(&self, mailbox: &Arc<Outbox>) -> bool {
+    /// Makes `outbox` receive every command. Returns false if [`MONITORS_MAX`] connections monitor already.
+    pub(super) fn monitor(&self, outbox: &Arc<Outbox>) -> bool {
         let mut monitors = lock(&self.monitors);
         let room = monitors.len() < MONITORS_MAX;
         if room {
-            monitors.push(Arc::clone(mailbox));
+            monitors.push(Arc::clone(outbox));
             self.hub.set_monitors(true);
         }
         room
     }
 
-    /// Ends the monitoring of `mailbox`.
-    pub(super) fn unmonitor(&self, mailbox: &Arc<Outbox>) {
+    /// Ends the monitoring of `outbox`.
+    pub(super) fn unmonitor(&self, outbox: &Arc<Outbox>) {
         let mut monitors = lock(&self.monitors);
-        monitors.retain(|other| !Arc::ptr_eq(other, mailbox));
+        monitors.retain(|other| !Arc::ptr_eq(other, outbox));
         self.hub.set_monitors(!monitors.is_empty());
     }
 
@@ -261,7 +261,7 @@ impl Channels {
         let monitors: ArrayVec<Arc<Outbox>, MONITORS_MAX> = lock(&self.monitors).iter().cloned().collect();
         if !monitors.is_empty() {
             let message = Message::new(line.to_vec(), &self.budget);
-            monitors.iter().for_each(|mailbox| self.put(mailbox, &message, &mut note));
+            monitors.iter().for_each(|outbox| self.put(outbox, &message, &mut note));
         }
         monitors.len()
     }
@@ -316,7 +316,7 @@ impl Channels {
             let part = lock(self.part(kind, hash));
             if let Some(receivers) = part.get(&key as &dyn Hashed) {
                 receivers.take(publishing.receiver, &mut next);
-                next.iter().for_each(|mailbox| self.put(mailbox, message, note));
+                next.iter().for_each(|outbox| self.put(outbox, message, note));
             }
         }
         if publishing.passed(&next, work) {
@@ -367,7 +367,7 @@ impl Channels {
             let patterns = lock(&self.patterns);
             if let Some((_, receivers)) = patterns.by_number.get(&number) {
                 receivers.take(publishing.receiver, &mut next);
-                next.iter().for_each(|mailbox| self.put(mailbox, message, note));
+                next.iter().for_each(|outbox| self.put(outbox, message, note));
             }
         }
         if publishing.passed(&next, work) {
@@ -385,13 +385,13 @@ impl Channels {
         Message::new(text, &self.budget)
     }
 
-    fn put(&self, mailbox: &Outbox, message: &Arc<Message>, note: &mut impl FnMut(usize, u32)) {
-        match mailbox.put(message, self.backlog_bytes_max.load(Relaxed)) {
+    fn put(&self, outbox: &Outbox, message: &Arc<Message>, note: &mut impl FnMut(usize, u32)) {
+        match outbox.put(message, self.backlog_bytes_max.load(Relaxed)) {
             Queued::Queued | Queued::Gone => {}
-            Queued::Noted => note(mailbox.worker, mailbox.connection),
+            Queued::Noted => note(outbox.worker, outbox.connection),
             Queued::Broke => {
                 self.dropped.fetch_add(1, Relaxed);
-                note(mailbox.worker, mailbox.connection);
+                note(outbox.worker, outbox.connection);
             }
         }
     }

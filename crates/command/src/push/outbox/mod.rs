@@ -34,8 +34,8 @@
 //!   counted it as a receiver.
 
 mod channels;
-mod mailbox;
 mod names;
+mod queue;
 mod subscriber;
 
 pub(crate) use channels::{ChannelKind, NamesCursor, Publishing};

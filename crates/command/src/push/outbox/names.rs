@@ -4,7 +4,7 @@
 //! very likely equal, even if they have a long common prefix. All sets are trees, so that no insertion moves other
 //! entries.
 
-use super::mailbox::Outbox;
+use super::queue::Outbox;
 use arrayvec::ArrayVec;
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -102,7 +102,7 @@ impl Ord for ChannelName {
     }
 }
 
-/// Mailboxes in the order of their numbers. A walk stores a number and continues after it, even if mailboxes were added
+/// Mailboxes in the order of their numbers. A walk stores a number and continues after it, even if outboxes were added
 /// or removed.
 #[derive(Debug)]
 pub(super) enum Receivers {
@@ -118,25 +118,25 @@ impl Receivers {
         }
     }
 
-    /// Adds a mailbox that is not in the set.
-    pub(super) fn add(&mut self, mailbox: &Arc<Outbox>) {
+    /// Adds an outbox that is not in the set.
+    pub(super) fn add(&mut self, outbox: &Arc<Outbox>) {
         if let Self::One(one) = self {
             *self = Self::Many(BTreeMap::from([(one.id, Arc::clone(one))]));
         }
         if let Self::Many(many) = self {
-            many.insert(mailbox.id, Arc::clone(mailbox));
+            many.insert(outbox.id, Arc::clone(outbox));
         }
     }
 
-    /// Removes a mailbox. Returns the number of those left, or `None` if it was not in the set.
-    pub(super) fn remove(&mut self, mailbox: &Outbox) -> Option<usize> {
+    /// Removes an outbox. Returns the number of those left, or `None` if it was not in the set.
+    pub(super) fn remove(&mut self, outbox: &Outbox) -> Option<usize> {
         match self {
-            Self::One(one) => (one.id == mailbox.id).then_some(0),
-            Self::Many(many) => many.remove(&mailbox.id).map(|_| many.len()),
+            Self::One(one) => (one.id == outbox.id).then_some(0),
+            Self::Many(many) => many.remove(&outbox.id).map(|_| many.len()),
         }
     }
 
-    /// Takes the next mailboxes, from number `from` on.
+    /// Takes the next outboxes, from number `from` on.
     pub(super) fn take(&self, from: u64, into: &mut ArrayVec<Arc<Outbox>, RECEIVERS_A_LOCK>) {
         match self {
             Self::One(one) if one.id >= from => into.push(Arc::clone(one)),

@@ -1,8 +1,8 @@
-//! A connection that receives messages it did not request: its subscriptions and its mailbox.
+//! A connection that receives messages it did not request: its subscriptions and its outbox.
 
 use super::channels::{ChannelKind, Channels};
-use super::mailbox::Outbox;
 use super::names::{ChannelName, Hashed};
+use super::queue::Outbox;
 use protocol::resp::Version;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub enum Refused {
 #[derive(Debug)]
 pub struct Subscriber {
     channels: Arc<Channels>,
-    mailbox: Arc<Outbox>,
+    outbox: Arc<Outbox>,
     names: [BTreeSet<ChannelName>; 3],
     /// The name that was unsubscribed in [`Channels`] and is not yet forgotten here.
     left: Option<ChannelName>,
@@ -35,7 +35,7 @@ impl Subscriber {
     pub(crate) fn new(channels: &Arc<Channels>, worker: usize, connection: u32) -> Self {
         Self {
             channels: Arc::clone(channels),
-            mailbox: channels.mailbox(worker, connection),
+            outbox: channels.outbox(worker, connection),
             names: Default::default(),
             left: None,
             monitors: false,
@@ -71,7 +71,7 @@ impl Subscriber {
             return Err(Refused::TooMany);
         }
         let name = self.channels.name(name);
-        if !self.channels.subscribe(kind, &name, &self.mailbox) {
+        if !self.channels.subscribe(kind, &name, &self.outbox) {
             return Err(Refused::NoMemory);
         }
         self.names[kind as usize].insert(name);
@@ -86,7 +86,7 @@ impl Subscriber {
     pub(crate) fn leave(&mut self, kind: ChannelKind, name: &[u8]) {
         self.left = self.find(kind, name).cloned();
         if let Some(name) = &self.left {
-            self.channels.unsubscribe(kind, name, &self.mailbox);
+            self.channels.unsubscribe(kind, name, &self.outbox);
         }
     }
 
@@ -117,7 +117,7 @@ impl Subscriber {
     /// Ends at most `most` subscriptions, and drops as many messages. Returns true if neither is left. After the first
     /// call, no message is accepted.
     pub(crate) fn end_some(&mut self, most: usize) -> bool {
-        let dropped = self.mailbox.drop_some(most);
+        let dropped = self.outbox.drop_some(most);
         let mut left = most;
         for kind in ChannelKind::ALL {
             while let Some(name) = self.names[kind as usize].first() {
@@ -125,7 +125,7 @@ impl Subscriber {
                     return false;
                 }
                 left -= 1;
-                self.channels.unsubscribe(kind, name, &self.mailbox);
+                self.channels.unsubscribe(kind, name, &self.outbox);
                 self.names[kind as usize].pop_first();
             }
         }
@@ -134,24 +134,24 @@ impl Subscriber {
 
     /// Makes it receive every command from now on. Returns false if too many connections monitor already.
     pub(crate) fn monitor(&mut self) -> bool {
-        self.monitors = self.monitors || self.channels.monitor(&self.mailbox);
+        self.monitors = self.monitors || self.channels.monitor(&self.outbox);
         self.monitors
     }
 
-    /// Returns true if a message waits, or if the mailbox is broken.
+    /// Returns true if a message waits, or if the outbox is broken.
     #[inline]
     pub fn has_messages(&self) -> bool {
-        self.mailbox.is_waiting()
+        self.outbox.is_waiting()
     }
 
-    /// Returns true if the mailbox is broken, so that the connection must be closed.
+    /// Returns true if the outbox is broken, so that the connection must be closed.
     pub fn is_broken(&self) -> bool {
-        self.mailbox.is_broken()
+        self.outbox.is_broken()
     }
 
     /// Moves the next bytes to the front of `into`. Returns their number.
     pub fn take(&self, into: &mut [u8], version: Version) -> usize {
-        self.mailbox.take(into, version)
+        self.outbox.take(into, version)
     }
 }
 
@@ -159,7 +159,7 @@ impl Drop for Subscriber {
     fn drop(&mut self) {
         while !self.end_some(usize::MAX) {}
         if self.monitors {
-            self.channels.unmonitor(&self.mailbox);
+            self.channels.unmonitor(&self.outbox);
         }
     }
 }

@@ -38,7 +38,7 @@ pub(super) enum KnownKeys<'k, 'c> {
     All(Args<'c>),
     /// The only key.
     One(&'k [u8]),
-    /// Further keys are received later.
+    /// Not all keys have been received yet.
     Some,
 }
 
@@ -60,7 +60,7 @@ fn access(entry: &CommandSpec, place: usize, args: Option<Args<'_>>) -> u8 {
     }
 }
 
-/// The reason why a request is refused, and its object.
+/// The error reply for a refused request, the kind of right that is missing, and the name of the refused object.
 struct Denied {
     fault: ErrorReply,
     reason: &'static str,

@@ -449,7 +449,7 @@ fn draw_one(
     Ok((walk.steps as u64) <= walk.left.max(HASHES >> 16))
 }
 
-/// Returns a hash that very rarely is the same for two names.
+/// Returns a 64-bit hash of a field name. Collisions are very rare.
 fn hash_of(bin: &Bin<'_>) -> u64 {
     let mut digits = Digits::new();
     let name = bin.name.text(&mut digits);
@@ -459,11 +459,11 @@ fn hash_of(bin: &Bin<'_>) -> u64 {
 /// The maximum number of fields that are drawn from all fields in one visit.
 const DRAWN_AT_ONCE_MAX: u64 = 256;
 
-/// If at least the share `1 / WALKED_SHARE` of the fields is wanted, without repetition, the draw walks over all
-/// fields.
+/// If at least `1 / WALKED_SHARE` of the fields is requested without repetition, the command walks over all fields.
 const WALKED_SHARE: u64 = 8;
 
-/// Returns `count` different fields, in their order. If `count` is negative, draws each field from all fields.
+/// Returns `count` distinct random fields, in stored order. If `count` is negative, returns `-count` random fields,
+/// which may repeat.
 fn draw<'b>(bins: &[Bin<'b>], count: i64, prng: &mut Prng) -> Vec<Bin<'b>> {
     if bins.is_empty() {
         return Vec::new();
@@ -473,7 +473,7 @@ fn draw<'b>(bins: &[Bin<'b>], count: i64, prng: &mut Prng) -> Vec<Bin<'b>> {
     }
     let mut wanted = (count as u64).min(bins.len() as u64);
     let chosen = bins.iter().enumerate().filter(|(at, _)| {
-        // Each field is selected with the probability that leaves as many as are still wanted.
+        // Selection sampling: a field is selected with the probability (fields still wanted) / (fields still left).
         let left = (bins.len() - at) as u64;
         let takes = prng.below(left) < wanted;
         wanted -= u64::from(takes);

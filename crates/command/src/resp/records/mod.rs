@@ -165,7 +165,7 @@ impl Refusal<'_> {
                 line.put(if index < 0 { b"-" } else { b"" });
                 line.put(Decimal::new(index.unsigned_abs()).as_slice());
             }
-            Self::BinDepth(_) => put("lists and maps are at most 8 deep in each other"),
+            Self::BinDepth(_) => put("lists and maps cannot be nested more than 8 deep"),
         }
     }
 }
@@ -173,7 +173,7 @@ impl Refusal<'_> {
 const _: () = assert!(BIN_NAME_BYTES_MAX == 63 && SET_NAME_BYTES_MAX == 63, "the error says so");
 const _: () = assert!(record::DEPTH_MAX == 8 && record::SETS_MAX == 1023, "the error says so");
 
-/// Why a request goes no further.
+/// The reason why a request fails.
 enum Bad<'c> {
     Refusal(Refusal<'c>),
     Fault(ErrorReply),

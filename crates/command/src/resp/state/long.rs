@@ -13,7 +13,7 @@ pub(in crate::resp) struct Long {
     pub(in crate::resp) stage: LongStage,
 }
 
-#[expect(clippy::large_enum_variant, reason = "it lies in a connection's slot; a box would be allocated")]
+#[expect(clippy::large_enum_variant, reason = "the value lives in a connection's slot; a box would need an allocation")]
 pub(in crate::resp) enum LongStage {
     /// A value is being received.
     Value { large: LargeSet, rule: ValueEffect },

@@ -48,11 +48,11 @@ impl Live {
     }
 
     /// Takes one measurement.
-    pub fn measure(&self, desk: &RunControl) -> Result<Measured, Failure> {
+    pub fn measure(&self, run_control: &RunControl) -> Result<Measured, Failure> {
         let host = Host::now("/".into(), self.pid);
         let begun = Instant::now();
         let (before, first) = (Counters::read(&host, begun.elapsed()), self.read()?);
-        settle(Duration::from_secs(self.seconds), desk);
+        settle(Duration::from_secs(self.seconds), run_control);
         let (after, second) = (Counters::read(&host, begun.elapsed()), self.read()?);
         let mut measured = Measured { figures: counted_figures(&after.since(&before)), fault: None };
         for (part, p999, p99) in PARTS {

@@ -125,7 +125,7 @@ pub fn command() -> Command {
 
 /// Runs the subcommand.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
-    let desk = Arc::new(RunControl::default());
+    let run_control = Arc::new(RunControl::default());
     let mut changes = wanted(matches)?;
     let seed = matches.get_one::<u64>("seed").copied().unwrap_or_else(|| {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
@@ -133,14 +133,14 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         split_mix(now) % 1_000_000
     });
     let mut bench = meter(matches)?;
-    stop::desk(&desk)?;
+    stop::run_control(&run_control)?;
     let mut proofs = Vec::new();
     for (subject, change) in &mut changes {
-        if desk.is_stopped() {
+        if run_control.is_stopped() {
             break;
         }
         subject.seed = seed;
-        let proof = proved(matches, subject, change, &mut bench, &desk)?;
+        let proof = proved(matches, subject, change, &mut bench, &run_control)?;
         print(&(text(&proof) + "\n"))?;
         proofs.push(proof);
     }
@@ -164,10 +164,10 @@ enum Meter {
 }
 
 impl Meter {
-    fn measure(&mut self, pin: Option<&str>, desk: &RunControl) -> Result<Measured, Failure> {
+    fn measure(&mut self, pin: Option<&str>, run_control: &RunControl) -> Result<Measured, Failure> {
         match self {
-            Self::Load(bench) => bench.measure(pin, desk),
-            Self::Live(live) => live.measure(desk),
+            Self::Load(bench) => bench.measure(pin, run_control),
+            Self::Live(live) => live.measure(run_control),
         }
     }
 
@@ -328,22 +328,22 @@ fn proved(
     subject: &mut Subject,
     change: &mut HostChange,
     bench: &mut Meter,
-    desk: &RunControl,
+    run_control: &RunControl,
 ) -> Result<Proof, Failure> {
     let rounds = rounds_wanted(matches, bench)?;
     change.check().map_err(|why| failed(vec![why]))?;
     if let Meter::Load(bench) = bench {
-        bench.calibrate(change.pin(Side::Before), desk)?;
+        bench.calibrate(change.pin(Side::Before), run_control)?;
     }
     (subject.server, subject.load) = bench.words();
     subject.rate = bench.why();
-    let measured = self::rounds(subject, change, bench, rounds, desk);
+    let measured = self::rounds(subject, change, bench, rounds, run_control);
     // The host is restored first, regardless of the result.
     let back = change.set(Side::Before).map_err(|why| failed(vec![why]));
     let measured = measured?;
     back?;
     let mut proof = judge(subject.clone(), measured);
-    let stays = proof.verdict == ProofVerdict::Helped && !matches.get_flag("undo") && !desk.is_stopped();
+    let stays = proof.verdict == ProofVerdict::Helped && !matches.get_flag("undo") && !run_control.is_stopped();
     proof.end = match stays {
         true => change.keep().map_err(|why| failed(vec![why]))?,
         false => "The change was undone: the host is in its original state.".to_owned(),
@@ -357,7 +357,7 @@ fn rounds(
     change: &mut HostChange,
     bench: &mut Meter,
     wanted: u64,
-    desk: &RunControl,
+    run_control: &RunControl,
 ) -> Result<Vec<ProofRound>, Failure> {
     let mut rounds: Vec<ProofRound> = Vec::new();
     let counted = |rounds: &[ProofRound]| rounds.iter().filter(|round| round.fault().is_none()).count() as u64;
@@ -366,16 +366,16 @@ fn rounds(
         eprintln!("the rate: {}", subject.rate);
     }
     let is_wanted = |rounds: &[ProofRound]| {
-        counted(rounds) < wanted && (rounds.len() as u64) < wanted + wanted.div_ceil(2) && !desk.is_stopped()
+        counted(rounds) < wanted && (rounds.len() as u64) < wanted + wanted.div_ceil(2) && !run_control.is_stopped()
     };
     while is_wanted(&rounds) {
         let both = order(subject.seed, rounds.len() as u64);
         let (mut before, mut changed) = (None, None);
         for side in both {
             change.set(side).map_err(|why| failed(vec![why]))?;
-            settle(SETTLE, desk);
-            let measured = bench.measure(change.pin(side), desk)?;
-            if desk.is_stopped() {
+            settle(SETTLE, run_control);
+            let measured = bench.measure(change.pin(side), run_control)?;
+            if run_control.is_stopped() {
                 return Ok(rounds);
             }
             print_round(rounds.len(), side, &measured);

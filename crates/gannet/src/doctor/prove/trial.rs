@@ -110,38 +110,38 @@ impl Bench {
     }
 
     /// Finds the rate by a closed loop and trials, if the user gave none.
-    pub fn calibrate(&mut self, pin: Option<&str>, desk: &RunControl) -> Result<(), Failure> {
+    pub fn calibrate(&mut self, pin: Option<&str>, run_control: &RunControl) -> Result<(), Failure> {
         if self.rate.is_some() {
             return Ok(());
         }
         let asked = self.start(pin)?;
-        self.fill(&asked, desk)?;
-        let mut pace = RateSearch::new(tried(&self.run(&asked, &["--closed", "--duration", TRIAL], desk)?));
-        while let Some(rate) = pace.next().filter(|_| !desk.is_stopped()) {
+        self.fill(&asked, run_control)?;
+        let mut pace = RateSearch::new(tried(&self.run(&asked, &["--closed", "--duration", TRIAL], run_control)?));
+        while let Some(rate) = pace.next().filter(|_| !run_control.is_stopped()) {
             let text = whole(rate);
             let mut flags = vec!["--rate", &text, "--duration", TRIAL];
             flags.extend(self.slo.iter().flat_map(|slo| ["--slo", slo.as_str()]));
-            pace.take(rate, &tried(&self.run(&asked, &flags, desk)?));
+            pace.take(rate, &tried(&self.run(&asked, &flags, run_control)?));
         }
         match pace.chosen() {
             Ok(chosen) => (self.rate, self.why) = (Some(whole(chosen.rate_per_s)), chosen.why),
             // Nothing is measured in that case.
-            Err(_) if desk.is_stopped() => {}
+            Err(_) if run_control.is_stopped() => {}
             Err(why) => return Err(failed(vec![why])),
         }
         Ok(())
     }
 
     /// Takes one measurement. The result contains the reason if it does not count; an error ends the whole proof.
-    pub fn measure(&mut self, pin: Option<&str>, desk: &RunControl) -> Result<Measured, Failure> {
+    pub fn measure(&mut self, pin: Option<&str>, run_control: &RunControl) -> Result<Measured, Failure> {
         let asked = self.start(pin)?;
         let rate = self.rate.clone().unwrap_or_default();
-        self.fill(&asked, desk)?;
+        self.fill(&asked, run_control)?;
         let host = Host::now("/".into(), asked.pid);
         let begun = Instant::now();
         let before = Counters::read(&host, begun.elapsed());
         let duration = format!("{}s", self.seconds);
-        let result = self.run(&asked, &["--rate", &rate, "--duration", &duration], desk)?;
+        let result = self.run(&asked, &["--rate", &rate, "--duration", &duration], run_control)?;
         let grown = Counters::read(&host, begun.elapsed()).since(&before);
         let mut measured = Measured { figures: counted_figures(&grown), fault: fault(&result) };
         let response = &result.figures.response;
@@ -149,9 +149,9 @@ impl Bench {
         let times = times.map(|(id, ns)| (id.to_owned(), ns as f64));
         measured.figures.extend(BTreeMap::from(times));
         measured.figures.insert("answers_per_s".to_owned(), result.figures.achieved_per_s);
-        if let (Some(slo), None, false) = (self.slo.clone(), &measured.fault, desk.is_stopped()) {
+        if let (Some(slo), None, false) = (self.slo.clone(), &measured.fault, run_control.is_stopped()) {
             let flags = ["--slo", &slo, "--start", &rate, "--trial", &self.trial, "--confirm", "1", "--warm-up", "1s"];
-            let searched = self.run(&asked, &flags, desk)?;
+            let searched = self.run(&asked, &flags, run_control)?;
             match searched.search.as_ref().filter(|_| searched.invalid.is_none()).and_then(kept_per_s) {
                 Some(rate) => {
                     measured.figures.insert("rate_within_slo_per_s".to_owned(), rate);
@@ -164,22 +164,22 @@ impl Bench {
     }
 
     /// Stores the keys; this is not part of the measurement.
-    fn fill(&mut self, asked: &TrialServer, desk: &RunControl) -> Result<(), Failure> {
+    fn fill(&mut self, asked: &TrialServer, run_control: &RunControl) -> Result<(), Failure> {
         if !self.is_filled && !self.flags.iter().any(|flag| flag == NO_PREFILL) {
             let all = self.all(asked, &["--closed", "--requests", "1", "--warm-up", "0s"]);
-            one(&all, desk)?;
+            one(&all, run_control)?;
             // A server that runs between measurements keeps its keys.
             self.is_filled = asked.started.is_none();
         }
         Ok(())
     }
 
-    fn run(&self, asked: &TrialServer, more: &[&str], desk: &RunControl) -> Result<RunResult, Failure> {
+    fn run(&self, asked: &TrialServer, more: &[&str], run_control: &RunControl) -> Result<RunResult, Failure> {
         let mut all = self.all(asked, more);
         if !all.iter().any(|flag| flag == NO_PREFILL) {
             all.push(NO_PREFILL.to_owned());
         }
-        one(&all, desk)
+        one(&all, run_control)
     }
 
     fn all(&self, asked: &TrialServer, more: &[&str]) -> Vec<String> {
@@ -235,9 +235,9 @@ fn free_address() -> Result<String, Failure> {
 }
 
 /// Waits without measuring until the effects of a change are over, or until the operator stops the run.
-pub fn settle(time: Duration, desk: &RunControl) {
+pub fn settle(time: Duration, run_control: &RunControl) {
     let begun = Instant::now();
-    while begun.elapsed() < time && !desk.is_stopped() {
+    while begun.elapsed() < time && !run_control.is_stopped() {
         std::thread::sleep(Duration::from_millis(20));
     }
 }

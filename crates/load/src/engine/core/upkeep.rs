@@ -43,7 +43,8 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
         if let Some(slices) = &self.slices
             && slices.try_send(whole).is_err()
         {
-            self.recorder.fault("slice-lost", || "the timeline was not taken up in time".to_owned());
+            self.recorder
+                .fault("slice-lost", || "a slice of the timeline was lost: the receiver was too slow".to_owned());
         }
     }
 

@@ -130,7 +130,7 @@ fn rows<T>(path: &Path, text: &str, form: &str, row: impl Fn(&[f64]) -> Option<T
             Some(read) if rows.len() < STEPS_MAX => rows.push(read),
             Some(_) => {
                 let what = format!("{}:{}: more than {STEPS_MAX} lines", path.display(), at + 1);
-                return Err(BadDistribution { what, remedy: "combine some of them".into() });
+                return Err(BadDistribution { what, remedy: "merge adjacent lines".into() });
             }
             None => {
                 let what = format!("{}:{}: cannot parse '{line}'", path.display(), at + 1);

@@ -88,8 +88,8 @@ impl AnswerState {
         if self.flags & HEAD != 0 { rest.min(HEAD_BYTES as u64) as usize } else { 0 }
     }
 
-    /// Compares `piece`, the next bytes of a value of the key marked `mark`. `len` is the whole value's length while
-    /// its head is incomplete.
+    /// Compares `piece`, the next bytes of the current value, with the expected bytes. `mark` is the mark of the
+    /// value's key, and `len` the length of the whole value. Both are used only for the first piece.
     pub fn compare(&mut self, values: &Values, mark: u64, len: u64, piece: &[u8]) {
         let compared = if self.flags & HEAD != 0 {
             self.flags &= !HEAD;

@@ -38,12 +38,12 @@ impl Drop for Message {
 /// The messages for one connection, in order.
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    /// A unique number. A later mailbox has a higher one.
+    /// A unique number. A later outbox has a higher one.
     pub(super) id: u64,
     /// The worker of the connection, and below it the connection's number there.
     pub(crate) worker: usize,
     pub(crate) connection: u32,
-    /// True if there is a message to take, or if the mailbox is broken. Written under the lock.
+    /// True if there is a message to take, or if the outbox is broken. Written under the lock.
     waiting: AtomicBool,
     inner: Mutex<Inner>,
 }
@@ -63,7 +63,7 @@ struct Inner {
     ended: bool,
 }
 
-/// The result of putting a message into a mailbox.
+/// The result of putting a message into an outbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Queued {
     /// The message waits after others.
@@ -85,7 +85,7 @@ impl Outbox {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns true if there is a message to take, or if the mailbox is broken.
+    /// Returns true if there is a message to take, or if the outbox is broken.
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {
         self.waiting.load(Acquire)
@@ -190,11 +190,11 @@ mod tests {
         Arc::new(MessageBudget(crate::memory::budget::Budget::new(0, Some(bytes_max))))
     }
 
-    fn all(mailbox: &Outbox, version: Version, room: usize) -> Vec<u8> {
+    fn all(outbox: &Outbox, version: Version, room: usize) -> Vec<u8> {
         let mut replied = Vec::new();
         loop {
             let mut into = vec![0; room];
-            let taken = mailbox.take(&mut into, version);
+            let taken = outbox.take(&mut into, version);
             replied.extend_from_slice(&into[..taken]);
             if taken == 0 {
                 return replied;
@@ -207,15 +207,15 @@ mod tests {
         let budget = budget(1 << 20);
         for (version, first) in [(Version::Resp2, b'*'), (Version::Resp3, b'>')] {
             for room in [1, 2, 3, 7, 100] {
-                let mailbox = Outbox::new(1, 0, 0);
+                let outbox = Outbox::new(1, 0, 0);
                 let posted: Vec<_> = (0..3)
-                    .map(|n| mailbox.put(&Message::new(format!(">{n} text>\n").into_bytes(), &budget), 1 << 20))
+                    .map(|n| outbox.put(&Message::new(format!(">{n} text>\n").into_bytes(), &budget), 1 << 20))
                     .collect();
                 assert_eq!(posted, [Queued::Noted, Queued::Queued, Queued::Queued]);
                 let expected: Vec<u8> =
                     (0..3).flat_map(|n| format!("{}{n} text>\n", char::from(first)).into_bytes()).collect();
-                assert_eq!(all(&mailbox, version, room), expected);
-                assert!(!mailbox.is_waiting());
+                assert_eq!(all(&outbox, version, room), expected);
+                assert!(!outbox.is_waiting());
             }
         }
         assert_eq!(budget.used(), 0);
@@ -224,29 +224,29 @@ mod tests {
     #[test]
     fn a_subscriber_over_the_limit_is_dropped_and_notified_once() {
         let budget = budget(1 << 20);
-        let mailbox = Outbox::new(1, 0, 0);
+        let outbox = Outbox::new(1, 0, 0);
         let message = Message::new(vec![b'x'; 84], &budget);
         assert_eq!(
-            [(); 4].map(|()| mailbox.put(&message, 350)),
+            [(); 4].map(|()| outbox.put(&message, 350)),
             [Queued::Noted, Queued::Queued, Queued::Queued, Queued::Broke]
         );
-        assert_eq!(mailbox.put(&message, 350), Queued::Gone);
-        assert!(mailbox.is_waiting() && mailbox.is_broken());
-        assert_eq!(mailbox.take(&mut [0; 10], Version::Resp3), 0);
+        assert_eq!(outbox.put(&message, 350), Queued::Gone);
+        assert!(outbox.is_waiting() && outbox.is_broken());
+        assert_eq!(outbox.take(&mut [0; 10], Version::Resp3), 0);
         drop(message);
-        assert!(!mailbox.drop_some(2) && budget.used() > 0 && mailbox.drop_some(2));
+        assert!(!outbox.drop_some(2) && budget.used() > 0 && outbox.drop_some(2));
         assert_eq!(budget.used(), 0);
     }
 
     #[test]
     fn who_ends_its_subscriptions_in_steps_is_not_broken_by_that() {
         let budget = budget(1 << 20);
-        let mailbox = Outbox::new(1, 0, 0);
+        let outbox = Outbox::new(1, 0, 0);
         let message = Message::new(vec![b'x'; 84], &budget);
-        (0..5).for_each(|_| assert_ne!(mailbox.put(&message, 1 << 20), Queued::Gone));
-        assert!(!mailbox.drop_some(2) && !mailbox.is_broken() && !mailbox.is_waiting());
-        assert_eq!((mailbox.put(&message, 1 << 20), mailbox.take(&mut [0; 10], Version::Resp3)), (Queued::Gone, 0));
-        assert!(!mailbox.drop_some(2) && mailbox.drop_some(2) && !mailbox.is_broken());
+        (0..5).for_each(|_| assert_ne!(outbox.put(&message, 1 << 20), Queued::Gone));
+        assert!(!outbox.drop_some(2) && !outbox.is_broken() && !outbox.is_waiting());
+        assert_eq!((outbox.put(&message, 1 << 20), outbox.take(&mut [0; 10], Version::Resp3)), (Queued::Gone, 0));
+        assert!(!outbox.drop_some(2) && outbox.drop_some(2) && !outbox.is_broken());
         drop(message);
         assert_eq!(budget.used(), 0);
     }
