@@ -200,7 +200,10 @@ impl<'l> ItemsMut<'_, 'l> {
                 self.guard.sizes().check_whole(key, bytes.len() as u64 + 1)?;
                 let kind = [kind];
                 let plan = Plan { expire, ..Plan::bare(ItemKind::Typed, Content::Bytes(&kind, bytes)) };
-                store_typed(self.guard, key, &plan, parts, there)?
+                match parts {
+                    None => self.guard.commits().commit(key, &plan, Some(Expect::there(snap)))?.is_some(),
+                    Some(parts) => store_parted(self.guard, key, &plan, parts, there)?,
+                }
             }
         };
         Ok(is_done.into())
@@ -223,18 +226,16 @@ impl<'l> ItemsMut<'_, 'l> {
     }
 }
 
-/// Stores a typed value if the present item is still the same, its new parts before its head.
-fn store_typed(
+/// Stores a value in parts if the present item is still the same, its new parts before its head.
+fn store_parted(
     guard: &mut Guard<'_>,
     key: &Key<'_>,
     plan: &Plan<'_>,
-    parts: Option<&Parts>,
+    parts: &Parts,
     there: Option<&(FoundItem<'_>, Snap)>,
 ) -> Result<bool, OpError> {
     let expect = Expect::there(there.map(|(_, snap)| *snap));
-    let (Some(parts), Some(object)) = (parts, plan.object()) else {
-        return Ok(guard.commits().commit(key, plan, Some(expect))?.is_some());
-    };
+    let Some(object) = plan.object() else { return Ok(guard.commits().commit(key, plan, Some(expect))?.is_some()) };
     let is_new = there.and_then(|(seen, _)| seen.object_at(guard.store)) != Some(object);
     // The parts may have been ended by a flush that did not end the head.
     let expect = expect.unflushed_since(guard.store.flushed_before(key.namespace));
