@@ -73,7 +73,7 @@ pub enum Verify {
     None,
     /// About ten thousand keys, or all if there are fewer.
     Some,
-    /// This many keys per million.
+    /// A random sample of this many keys per million.
     PerMillion(u32),
 }
 
@@ -111,11 +111,11 @@ pub struct CopyJob {
 /// The reason why a copy cannot continue: a sentence with the place and the remedy.
 #[derive(Debug, PartialEq, Eq)]
 pub enum MigrateError {
-    /// A server, a file or an existing journal does not allow the copy.
+    /// A server, a file or an existing journal prevents the copy.
     Refused(String),
     /// The connection to a server was lost and could not be reopened.
     Lost(String),
-    /// A file is invalid from some byte on.
+    /// A file is invalid from a certain byte on.
     Damaged(String),
     /// The user has stopped the copy.
     Stopped,

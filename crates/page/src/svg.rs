@@ -173,7 +173,7 @@ impl Range {
     }
 }
 
-/// Returns the smallest of 1, 2 or 5 times a power of ten that is at least `least`.
+/// Returns the smallest number that is at least `least` and is 1, 2 or 5 times a power of ten.
 fn round_step(least: f64) -> f64 {
     let power = 10f64.powf(least.log10().floor());
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|digit| digit * power).find(|step| *step >= least * 0.999).unwrap_or(power)
@@ -294,7 +294,7 @@ impl Frame<'_> {
 }
 
 impl Chart {
-    /// Renders the chart as a figure with its title and key.
+    /// Renders the chart as an HTML figure with its title and legend.
     pub fn render(&self) -> String {
         self.render_as(USUAL)
     }

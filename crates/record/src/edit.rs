@@ -92,7 +92,7 @@ impl BinsUnderEdit<'_> {
     }
 }
 
-/// Returns an upper bound, in bytes, for a record's bin with this name, this text and possibly an end.
+/// Returns an upper bound, in bytes, for the encoded bin with this name and this text. It includes an optional expiry.
 pub fn bin_bytes_max(name: &[u8], text: &[u8]) -> usize {
     END_BYTES + Name::new(name).coded.len() + Coded::of(&Value::of_text(text)).len()
 }
@@ -237,8 +237,8 @@ impl<'e> Edit<'e> {
         Ok(is_new)
     }
 
-    /// Sets each bin as [`Edit::set`] would, one after another, without keeping any end. If a name occurs twice, its
-    /// last value counts. Returns the number of new bins.
+    /// Sets the bins in order, as [`Edit::set`] does, and removes their expiries. If a name occurs twice, its last
+    /// value counts. Returns the number of new bins.
     ///
     /// # Errors
     /// [`Damaged`].

@@ -34,13 +34,13 @@ pub struct Filter<'f>(Node<'f>);
 pub struct FilterError {
     /// Byte offset of the error in the text.
     pub at: usize,
-    /// The text that the parser expected there.
+    /// Description of the token that the parser expected at that offset.
     pub wanted: &'static str,
 }
 
 impl std::fmt::Display for FilterError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the filter has no {} at byte {}", self.wanted, self.at)
+        write!(f, "invalid filter at byte {}: expected {}", self.at, self.wanted)
     }
 }
 
@@ -88,13 +88,13 @@ impl<'f> Filter<'f> {
     /// [`FilterError`]: the offset of the error, and what the parser expected there.
     pub fn read(text: &'f [u8]) -> Result<Self, FilterError> {
         if text.len() > FILTER_BYTES_MAX {
-            return Err(FilterError { at: FILTER_BYTES_MAX, wanted: "end (it has at most 4096 bytes)" });
+            return Err(FilterError { at: FILTER_BYTES_MAX, wanted: "the end of the filter (maximum 4096 bytes)" });
         }
         let mut reader = Reader { text, at: 0, depth: 0 };
         let node = reader.any()?;
         reader.space();
         if reader.at < text.len() {
-            return Err(reader.error("'and', 'or' or end"));
+            return Err(reader.error("'and', 'or' or the end of the filter"));
         }
         Ok(Self(node))
     }
@@ -232,7 +232,7 @@ impl<'f> Reader<'f> {
     fn one(&mut self) -> Result<Node<'f>, FilterError> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
-            return Err(self.error("end (it has at most 32 levels)"));
+            return Err(self.error("at most 32 nested levels"));
         }
         let node = if self.takes_word("not") {
             Node::Not(Box::new(self.one()?))
@@ -265,7 +265,7 @@ impl<'f> Reader<'f> {
             (">", Compare::More),
         ];
         let found = signs.into_iter().find(|(sign, _)| self.takes(sign));
-        let (_, compare) = found.ok_or_else(|| self.error("comparison or 'contains'"))?;
+        let (_, compare) = found.ok_or_else(|| self.error("a comparison operator or 'contains'"))?;
         Ok(Node::Compare(name, compare, self.constant()?))
     }
 
@@ -276,7 +276,7 @@ impl<'f> Reader<'f> {
         }
         let word = self.word();
         if word.is_empty() {
-            return Err(self.error("bin"));
+            return Err(self.error("a bin name"));
         }
         self.at += word.len();
         Ok(Cow::Borrowed(word))
@@ -302,12 +302,12 @@ impl<'f> Reader<'f> {
                 float.filter(|float: &f64| float.is_finite()).map(Value::Float)
             }
         };
-        let number = number.ok_or_else(|| self.error("number, 'true', 'false' or text in single quotes"))?;
+        let number = number.ok_or_else(|| self.error("a number, 'true', 'false' or text in single quotes"))?;
         self.at += word.len();
         Ok(Constant::Plain(number))
     }
 
-    /// Parses a quoted text. A quote within it is written twice.
+    /// Parses a quoted text. Within the text, a doubled quote stands for one quote.
     fn quoted(&mut self, quote: u8) -> Result<Cow<'f, [u8]>, FilterError> {
         self.at += 1;
         let begun = self.at;
@@ -316,7 +316,7 @@ impl<'f> Reader<'f> {
             let rest = &self.text[self.at..];
             let Some(end) = rest.iter().position(|byte| *byte == quote) else {
                 self.at = self.text.len();
-                return Err(self.error("closing quote"));
+                return Err(self.error("a closing quote"));
             };
             self.at += end + 1;
             let is_twice = self.text.get(self.at) == Some(&quote);

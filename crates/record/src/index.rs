@@ -23,9 +23,9 @@ const PAGE_BYTES: usize = PAGE * size_of::<IndexPosting>() + 2 + 4 + 4;
 /// The index entry of one record's bin value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct IndexPosting {
-    /// The order of the value.
+    /// The sort key of the value.
     pub order: u64,
-    /// A number that distinguishes texts of equal order.
+    /// A number that distinguishes texts with equal sort keys.
     pub more: u64,
     /// The hash of the record's key.
     pub key: u64,
@@ -41,8 +41,8 @@ pub enum IndexType {
 }
 
 impl IndexType {
-    /// Returns the order of a value, and the number that distinguishes values of equal order; `None` if the value is of
-    /// another type.
+    /// Returns the sort key of a value, and the number that distinguishes values with equal sort keys. Returns `None`
+    /// if the value is of another type.
     pub fn place(self, value: &Value<'_>) -> Option<(u64, u64)> {
         match (self, value) {
             (Self::Integer, Value::Integer(number)) => Some(((*number as u64) ^ (1 << 63), 0)),

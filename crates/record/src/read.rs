@@ -39,7 +39,7 @@ pub struct Record<'r> {
     revision: u32,
     has_ends: bool,
     set: Option<InSet<'r>>,
-    /// The leaves of a large record. If it is set, `body` holds no bins.
+    /// The tree of a large record. If it is set, `body` holds no bins.
     pub(crate) tree: Option<Tree<'r>>,
 }
 
@@ -50,7 +50,7 @@ pub struct Bin<'r> {
     pub name: Value<'r>,
     /// The value of the bin.
     pub value: Value<'r>,
-    /// The bin's end in ms since the epoch: from this time on, the bin does not exist.
+    /// The bin's expiry, in milliseconds since the epoch; `None`: it does not expire.
     pub end_ms: Option<u64>,
 }
 
@@ -116,7 +116,7 @@ pub(crate) fn name_of<'r>(bytes: &'r [u8], set: Option<InSet<'r>>) -> Result<Val
     }
 }
 
-/// Reads a number of seven bits per byte, the low ones first; returns it with the rest of `bytes`.
+/// Decodes a variable-length number: seven bits per byte, low bits first. Returns it with the rest of `bytes`.
 fn number(bytes: &[u8]) -> Result<(u32, &[u8]), Damaged> {
     let (mut number, mut at) = (0, 0);
     loop {

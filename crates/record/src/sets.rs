@@ -125,7 +125,7 @@ impl Set {
         self.marks.store(mark, Release);
     }
 
-    /// Returns all bin names that any record of the set has had, by number.
+    /// Returns all registered bin names of the set, by number. A name stays registered after its last bin is deleted.
     pub fn bins(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.names.load(Acquire) as u16).filter_map(|number| self.bin(number))
     }

@@ -147,13 +147,13 @@ impl LeafEntry {
         to.extend_from_slice(&self.first_end.min(ENTRY_NO_END).to_le_bytes()[..6]);
     }
 
-    /// Returns whether a bin there has expired, or may have.
+    /// Returns whether the leaf may contain expired bins.
     fn is_due(&self, now_ms: u64) -> bool {
         self.first_end <= now_ms
     }
 }
 
-/// Returns the earliest end among all entries.
+/// Returns the earliest expiry of all entries.
 fn first_end(entries: &[LeafEntry]) -> u64 {
     entries.iter().map(|entry| entry.first_end).min().unwrap_or(NO_END)
 }
@@ -253,12 +253,13 @@ impl<'r> Tree<'r> {
         Ok(if number + 1 < self.pages() { self.root.at(number + 1).from.into() } else { crate::HASHES })
     }
 
-    /// Returns the object number of the tree's parts, which no other tree has.
+    /// Returns the object number of the tree's parts. It is unique to this tree.
     pub(crate) fn object(&self) -> u64 {
         self.object
     }
 
-    /// Returns the leaves from the one of hash `from` on, up to those that begin at `to` or later.
+    /// Returns the leaves in order, from the leaf that contains the hash `from` to the last leaf that begins below
+    /// `to`.
     pub(crate) fn leaves(self, from: u32, to: u64) -> Leaves<'r> {
         Leaves { tree: self, page: self.page_of(from), entries: None, at: 0, from, to }
     }
@@ -396,7 +397,7 @@ impl<'e> TreeEdit<'e> {
         Ok((number, from, part))
     }
 
-    /// Returns the current leaf of a hash, including changes.
+    /// Returns the leaf that contains `hash`, with the changes of this edit.
     pub(crate) fn leaf(&self, hash: u32) -> Result<&[u8], Damaged> {
         let (page, from, part) = self.place(hash)?;
         match self.changed.get(&(page, from)) {

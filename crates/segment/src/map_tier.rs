@@ -15,7 +15,7 @@ use crate::tier::{
 pub(crate) const PLAN: TierPlan =
     TierPlan { index_slots: 512, bytes: 1, regions: 1, words: 1, chunks: 0, chunk_bytes: 0, finds: false };
 
-/// Items that are offered at most where they are found again.
+/// Maximum number of items of a tier that finds its items again.
 const BLOCKS: usize = 1 << 14;
 const TOMBSTONES: usize = 4096;
 const TOMBSTONES_AT: usize = 1;
@@ -23,8 +23,8 @@ const BLOCKS_AT: usize = TOMBSTONES_AT + TOMBSTONES / 64;
 const NAMED: u64 = 1;
 const DEAD: u64 = 2;
 
-/// Plan of a store with such a tier, if the index is gone with the process.
-#[cfg_attr(shuttle, allow(dead_code, reason = "models lie in no file"))]
+/// Plan of a store with such a tier, if the index is lost with the process.
+#[cfg_attr(shuttle, allow(dead_code, reason = "models use no file"))]
 pub(crate) const PLAN_FOUND: TierPlan = TierPlan {
     index_slots: 512,
     bytes: 1,
@@ -37,8 +37,8 @@ pub(crate) const PLAN_FOUND: TierPlan = TierPlan {
 
 /// A tier that holds all items in a map, each in a block of its own. A requested read completes at once.
 ///
-/// Where it finds its items again, what is named and what is dead is in the words of its room, so that an image of the
-/// store's file has that as it was: `finding | deferred | a word for each block`.
+/// A tier that finds its items again records named and dead blocks in the words of its room. An image of the store's
+/// file therefore includes them: `finding | tombstones | one word per block`.
 #[derive(Debug, Default)]
 pub(crate) struct MapTier {
     state: Mutex<MapTierState>,
@@ -50,14 +50,14 @@ struct MapTierState {
     items: HashMap<u16, (u64, Vec<u8>, Parts)>,
     next: u16,
     done: Vec<TierRead>,
-    /// Blocks that are to be shown.
+    /// Blocks that the store has not been offered yet.
     left: Vec<u16>,
     found: bool,
-    /// True while showing the rest of the blocks is paused.
+    /// True while offering blocks is paused.
     paused: bool,
-    /// Blocks that are to be free.
+    /// Blocks to reclaim.
     reclaimed: Vec<u16>,
-    /// Block before which none was of any use any more when the store was opened.
+    /// First block that may hold a current item; earlier blocks were obsolete when the store was opened.
     from: u16,
 }
 
@@ -67,7 +67,7 @@ impl MapTier {
     }
 
     /// Resumes with the contents of another store's room.
-    #[cfg_attr(shuttle, allow(dead_code, reason = "models lie in no file"))]
+    #[cfg_attr(shuttle, allow(dead_code, reason = "models use no file"))]
     pub(crate) fn go_on(&self, room: TierRoom) {
         let mut state = self.state();
         if !room.is_found() {
@@ -89,21 +89,21 @@ impl MapTier {
     }
 
     /// Returns a tier with the same items, for the store of an image.
-    #[cfg_attr(shuttle, allow(dead_code, reason = "models lie in no file"))]
+    #[cfg_attr(shuttle, allow(dead_code, reason = "models use no file"))]
     pub(crate) fn copy(&self) -> Self {
         let MapTierState { items, next, from, .. } = &*self.state();
         let state = MapTierState { items: items.clone(), next: *next, from: *from, ..MapTierState::default() };
         Self { state: Mutex::new(state), ..Self::default() }
     }
 
-    /// Shows nothing that could be found, or goes on with it.
-    #[cfg_attr(shuttle, allow(dead_code, reason = "models lie in no file"))]
+    /// Pauses or resumes the offering of blocks.
+    #[cfg_attr(shuttle, allow(dead_code, reason = "models use no file"))]
     pub(crate) fn pause(&self, paused: bool) {
         self.state().paused = paused;
     }
 
-    /// Reclaims all that is there.
-    #[cfg_attr(shuttle, allow(dead_code, reason = "models lie in no file"))]
+    /// Reclaims all blocks.
+    #[cfg_attr(shuttle, allow(dead_code, reason = "models use no file"))]
     pub(crate) fn reclaim_all(&self) {
         let mut state = self.state();
         state.reclaimed = (0..state.next).collect();

@@ -63,26 +63,26 @@ pub(crate) fn run(shared: &Arc<Shared>, mut background: Background, clock: &Cloc
     }
 }
 
-/// Logs that the index is rebuilt, and the items that were not found.
+/// Logs that the index was rebuilt, with the numbers of found and lost items.
 fn log_index_rebuilt(shared: &Shared, clock: &Clock) {
     let progress = shared.store.rebuild_progress().unwrap_or_default();
     let ms = clock.unix().ms_since(shared.started);
     let (items, torn, dropped) = (progress.items, progress.torn, progress.segments_dropped);
     tracing::info!(
-        "the index is whole {ms} ms after the start: {items} items were found; {torn} torn items are lost, \
+        "the index was rebuilt {ms} ms after the start: {items} items were found; {torn} torn items are lost, \
          {dropped} segments were dropped to free memory"
     );
 }
 
-/// Logs that the items on flash are found again, and those that were not found.
+/// Logs that the items on flash were found again, with the numbers of found items and lost regions.
 fn log_flash_found(shared: &Shared, clock: &Clock) {
     let progress = shared.store.rebuild_progress().unwrap_or_default();
     let ms = clock.unix().ms_since(shared.started);
     let counts = shared.threads.flash.as_ref().map(|flash| flash.counts()).unwrap_or_default();
     let (items, unread, failed) = (progress.on_flash, counts.regions_dropped, counts.footers_failed);
     tracing::info!(
-        "the items on flash are found {ms} ms after the start: {items} items; {unread} regions were dropped for room, \
-         {failed} chunks were damaged"
+        "the items on flash were found {ms} ms after the start: {items} items; {unread} regions were dropped to free \
+         space, {failed} chunks were damaged"
     );
 }
 

@@ -33,9 +33,9 @@ pub(crate) enum SessionPlace {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Its requests are received and served.
+    /// Requests are received and served.
     Open,
-    /// Its output is sent, and nothing more is served.
+    /// The remaining output is sent, and no further request is served.
     Finishing,
     /// All output is sent and the sending side is shut down. Later input is discarded, because otherwise the kernel
     /// would reply to it with a reset that could overtake the last reply.
@@ -47,9 +47,9 @@ pub(crate) enum Phase {
 /// The reason why the last `serve` stopped, if it matters afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pause {
-    /// No reason to wait.
+    /// The session need not wait.
     None,
-    /// Its output must be sent first.
+    /// The session's output must be sent first.
     Output,
     /// The store needs another iteration.
     Store,

@@ -51,19 +51,19 @@ fn survey_once(shared: &Shared, round: u64, found: &mut Findings) {
     shared.collect_minute(shared.now());
 }
 
-/// Logs the huge pages a second after the start. By then the background thread has obtained the memory that is used
-/// first.
+/// Logs the use of huge pages, one second after the start. By then the background thread has obtained the memory that
+/// is used first.
 fn log_huge_pages(bytes: u64) {
     let whole_mib = |bytes: u64| ByteSize(bytes >> 20 << 20);
     let (had, of) = (whole_mib(bytes), whole_mib(resident_bytes().unwrap_or(0)));
     if bytes > 0 {
-        tracing::info!("huge pages stand behind {had} of the {of} in use so far");
+        tracing::info!("huge pages back {had} of the {of} in use so far");
     } else {
-        tracing::warn!("huge pages were asked for and none were had for the {of} in use so far");
+        tracing::warn!("huge pages were requested, but the kernel provided none for the {of} in use so far");
     }
 }
 
-/// Returns the memory of this process that is in RAM; `None` if the kernel does not report it.
+/// Returns the resident memory of this process; `None` if the kernel does not report it.
 pub(crate) fn resident_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;

@@ -36,10 +36,10 @@ impl Drop for Folder {
     }
 }
 
-/// Writes a copy of the workload in which every key is stored before the run.
+/// Writes a copy of the workload that stores every key before the run. Returns its path.
 ///
 /// # Errors
-/// If the workload cannot be read, or if the other one cannot be written.
+/// If the workload cannot be read, or if the copy cannot be written.
 pub fn prefilled(workload: &Path, folder: &Folder) -> Result<PathBuf, String> {
     let text = std::fs::read_to_string(workload).map_err(|error| error.to_string())?;
     folder.write("prefilled.toml", &format!("prefill = true\n{text}"))
@@ -48,7 +48,7 @@ pub fn prefilled(workload: &Path, folder: &Folder) -> Result<PathBuf, String> {
 /// Runs `command` to its end. Returns its standard output.
 ///
 /// # Errors
-/// If it does not start, or fails.
+/// If the command does not start, or fails.
 pub fn output(mut command: Command) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output().map_err(|error| format!("{name}: {error}"))?;

@@ -46,7 +46,7 @@ fn server(file: Option<MemoryFile>) -> Result<TestServer, String> {
 /// # Errors
 /// If a server does not start, or gives a wrong reply.
 pub fn run(quick: bool) -> Result<(), String> {
-    println!("Stores of {MEMORY_MIB} MiB; the disk is the one with {}.\n", std::env::temp_dir().display());
+    println!("Stores of {MEMORY_MIB} MiB; files on disk are in {}.\n", std::env::temp_dir().display());
     cost(quick)?;
     tails(quick)
 }

@@ -2,10 +2,11 @@
 //! lowered.
 //!
 //! Two servers are filled with items of 24 and 200 bytes through one connection, while another reads stored items. One
-//! has all its memory from the start; the other begins with 64 MiB and is raised step by step, then lowered again. The
+//! has all its memory from the start. The memory of the other begins with 64 MiB, is raised step by step, and is then
+//! lowered again. The
 //! result is the longest slice by kind, in CPU time of its thread. (On a machine with fewer free CPUs than threads,
 //! wall time includes other threads.) On a virtual machine even CPU time includes time taken by the host. So a control
-//! thread spins for 200 us at intervals beside each server. Its longest turn beyond that is due to the machine, and the
+//! thread spins for 200 us at intervals beside each server. Any time beyond that is due to the machine, and the
 //! slices of that length are counted beside the longest one.
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -18,7 +19,7 @@ use base::prng::Prng;
 use super::memory::{ItemShape, SHAPES, StoringClient, key};
 use testbed::server::{ServerKind, ServerOptions, TestServer};
 
-/// 24 and 200 bytes, without a TTL.
+/// Items with keys of 24 bytes and values of 200 bytes, without a TTL.
 const SHAPE: ItemShape = SHAPES[2];
 /// Bytes that such an item takes in its segment.
 const ITEM_BYTES: u64 = 228;

@@ -13,7 +13,7 @@ use testbed::server::{ServerKind, ServerOptions, TestServer, pin};
 
 const MIB: usize = 1 << 20;
 const VALUE_MIB: [usize; 2] = [1, 100];
-/// Bytes of one system call on either side.
+/// Bytes that the generator and the plain transfer read or write with one system call.
 const CALL_BYTES: usize = 256 << 10;
 /// Values in use at the same time, in MiB.
 const KEPT_MIB: usize = 400;
@@ -63,7 +63,7 @@ pub fn run(quick: bool) -> Result<(), String> {
         VALUE_MIB.into_iter().try_for_each(|mib| transfer(peer, Way::Set, mib, 3 * KEPT_MIB).map(|_| ()))?;
         peer.rss_bytes = peer.server.as_ref().map_or(0, TestServer::rss_bytes);
     }
-    println!("| value | way | server | GB/s, median (min-max) | of the plain transfer | CPU-ns per KiB |");
+    println!("| value | direction | server | GB/s, median (min-max) | ratio to the plain transfer | CPU-ns per KiB |");
     println!("|---|---|---|---|---|---|");
     for (mib, way) in VALUE_MIB.into_iter().flat_map(|mib| [(mib, Way::Set), (mib, Way::Get)]) {
         let mut rows: Vec<TransferResults> =

@@ -116,7 +116,7 @@ fn run_steps(root: &Path, options: &GateOptions) -> Result<(usize, usize), Strin
         write_kept(&path, &steps::by_name(&prices))?;
     }
     let kept = read_kept(&path)?;
-    println!("\n| a step of | unit | instructions per unit | stored |\n|---|---|---|---|");
+    println!("\n| command | unit | instructions per unit | stored |\n|---|---|---|---|");
     for steps::Price { command, unit, instructions } in &prices {
         let was = kept.get(command).map_or("-".into(), u64::to_string);
         println!("| {command} | {unit} | {instructions} | {was} |");

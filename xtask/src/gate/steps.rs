@@ -23,7 +23,7 @@ const COUNTED: &str = "--toggle-collect=*worker_iteration*";
 /// The cost of one command.
 pub struct Price {
     pub command: String,
-    /// The unit: `operation`, `walked over` for a key, field or record, or `KiB`.
+    /// The unit: `operation`, `walked over` (one key, field or record that a walk visits), or `KiB`.
     pub unit: &'static str,
     /// Instructions per unit.
     pub instructions: u64,

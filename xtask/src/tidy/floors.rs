@@ -52,7 +52,7 @@ const LOAD: [&[&str]; 7] = [
 /// The floors of `trace`.
 const TRACE: [&[&str]; 3] = [&["format"], &["pace", "record"], &["replay"]];
 
-/// The floors of `command`. Each protocol's commands name the table of their functions nowhere: it stands above them.
+/// The floors of `command`. No command uses its protocol's table of functions, which is on a floor above the commands.
 const COMMAND: [&[&str]; 9] = [
     &["glob", "visit::clock", "visit::progress", "metrics", "clients::endpoint", "clients::client_info"],
     &["memory", "visit", "host", "config", "clients"],

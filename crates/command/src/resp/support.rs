@@ -171,7 +171,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("rec.sets", "not in Redis; see `docs/protocol/records.md`"),
     ("rec.touch", "not in Redis; see `docs/protocol/records.md`"),
     ("rec.truncate", "not in Redis; see `docs/protocol/records.md`"),
-    ("role", "always a master without replicas"),
+    ("role", "reports no replicas; the role never changes"),
     (
         "scan",
         "a cursor is a position in the order of hashes: keys that exist throughout are returned, even if the index \

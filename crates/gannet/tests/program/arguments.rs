@@ -36,7 +36,7 @@ fn a_wrong_flag_is_wrong_usage_and_all_of_them_are_named() {
 fn what_this_build_does_not_have_is_said_in_a_line() {
     for (args, part) in [
         (["--grpc", "127.0.0.1:1"], "--grpc: this build does not have"),
-        (["--flash", "/tmp/x"], "--flash: \"/tmp/x\" is no file with a size"),
+        (["--flash", "/tmp/x"], "--flash: \"/tmp/x\" is not a file with a size"),
         (["--udp", "11211"], "--udp: this build does not have memcached over UDP"),
         (["-U", "11211"], "-U: this is a memcached flag; use instead: nothing: UDP"),
         (["-B", "binary"], "-B: this is a memcached flag; use instead: nothing"),

@@ -52,7 +52,7 @@ fn dump_of(index: &str) {
     let before = [&file.path().into(), &flash.0].map(|path: &std::path::PathBuf| std::fs::read(path).expect("there"));
 
     let (code, _, err) = run(&["file", "dump", file.path()]);
-    assert!(code == 1 && err.contains("or `gannet file dump`"), "{err}");
+    assert!(code == 1 && err.contains("to `gannet file dump`"), "{err}");
     let (code, out, err) = run(&["file", "dump", file.path(), "--flash", &flash.flag()]);
     assert_eq!(code, 0, "{err}");
     let (lines, mut told) = (lines(&out), HashMap::new());
@@ -143,7 +143,7 @@ fn migrate_of(index: &str) {
 
     let without = MemoryFile::new(&named("without"));
     let (code, _, err) = run(&["file", "migrate", file.path(), "--to", without.path()]);
-    assert!(code == 1 && err.contains("the --flash that it was made with"), "{err}");
+    assert!(code == 1 && err.contains("the same --flash as before"), "{err}");
     assert!(!std::path::Path::new(without.path()).exists(), "nothing is made of it");
 
     for (memory, has_room) in [("96MiB", true), ("16MiB", false)] {

@@ -84,7 +84,7 @@ fn what_another_owner_keeps_in_a_file_is_not_written_over_by_flash_or_memory() {
         assert!(err.contains(&format!("cannot use {path_text} for --flash: it holds {what}; ")), "{err}");
         assert!(err.contains("--flash-reset"), "{err}");
         let err = refusal(&["--file", path_text]);
-        assert!(err.contains("no memory of gannet") && err.contains("--file-reset"), "{err}");
+        assert!(err.contains("not a gannet memory file") && err.contains("--file-reset"), "{err}");
         assert!(std::fs::read(path).expect("there") == before, "{path_text} is as it was");
     }
     let named = flash(&files[0].0);
@@ -111,7 +111,7 @@ fn what_is_no_file_is_refused_by_flash_and_memory_and_nothing_is_made_in_its_pla
         assert!(err.contains("not a regular file; name a file"), "{err}");
     }
     assert!(refusal(&["--flash", &flash(&link)]).contains("it holds data of another program"));
-    assert!(refusal(&["--file", link.to_str().expect("text")]).contains("no memory of gannet"));
+    assert!(refusal(&["--file", link.to_str().expect("text")]).contains("not a gannet memory file"));
     assert_eq!(std::fs::read(&target).expect("there"), b"what a link leads to");
     let missing = Path::new("/dev/gannet-test-no-such-disk");
     assert!(refusal(&["--flash", &flash(missing)]).contains("there is no such device"));

@@ -590,8 +590,8 @@ fn who_does_not_answer_or_answers_something_else_is_told_from_one_that_is_not_th
     for (place, what) in [
         (format!("memcached://{silent_place}"), "it does not reply"),
         (format!("redis://{silent_place}"), "it does not reply"),
-        (format!("memcached://{odd_place}"), "begins with no word of the memcached protocol"),
-        (format!("redis://{odd_place}"), "begins with the byte of no RESP type"),
+        (format!("memcached://{odd_place}"), "first word is not in the memcached protocol"),
+        (format!("redis://{odd_place}"), "first byte is no RESP type"),
         (format!("memcached://{nobody}"), "Connection refused"),
     ] {
         let (code, _, err) = run(&["migrate", "--from", "redis://127.0.0.1:1", "--to", &place, "--timeout", "300ms"]);

@@ -231,7 +231,7 @@ pub fn write(
 /// Waits until an index that is made anew has all that there was.
 pub fn wait_until_whole(serving: &mut Serving) {
     // A small one is whole before the server says that it is up.
-    let whole = "the index is whole";
+    let whole = "the index was rebuilt";
     if !serving.lines.iter().any(|line| line.contains(whole)) {
         serving.wait_for(whole);
     }
@@ -336,7 +336,7 @@ fn a_file_that_is_not_its_own_is_refused_with_the_remedy_and_left_as_it_was() {
         err
     };
     let err = refusal(&["--memory", "32MiB"]);
-    assert!(err.contains("no memory of gannet") && err.contains("--file-reset"), "{err}");
+    assert!(err.contains("not a gannet memory file") && err.contains("--file-reset"), "{err}");
     assert_eq!(std::fs::read(&file.0).expect("read"), vec![7; 100_000]);
     let (mut serving, addr) = serve(&file, &["--file-reset"]);
     ask(&mut connect(addr), b"set k 0 0 1\r\nv\r\n", b"STORED\r\n");
@@ -350,9 +350,9 @@ fn a_file_that_is_not_its_own_is_refused_with_the_remedy_and_left_as_it_was() {
     assert!(code == 0 && out.contains("memory_bytes            33554432") && out.contains("was killed"), "{out}{err}");
     assert_eq!(run(&["file", "stats", "/no/such"]).0, 1);
     let err = refusal(&["--memory", "32MiB", "--file-index", "dram"]);
-    assert!(err.contains("with its index in the file") && err.contains("--file-index file"), "{err}");
+    assert!(err.contains("its index is in the file") && err.contains("--file-index file"), "{err}");
     let err = refusal(&["--memory", "48MiB"]);
-    assert!(err.contains("made for a memory of 33554432 bytes") && err.contains("--memory"), "{err}");
+    assert!(err.contains("created with --memory 33554432") && err.contains("--memory"), "{err}");
     let err = refusal(&["--memory", "32MiB", "--segment", "128KiB"]);
     assert!(err.contains("segments have"), "{err}");
     let (_serving, addr) = serve(&file, &[]);

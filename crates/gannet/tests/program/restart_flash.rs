@@ -276,7 +276,7 @@ fn a_device_that_was_exchanged_is_told_and_what_was_there_is_gone() {
     drop(serving);
     let words = ["serve", "--memcached", "127.0.0.1:0", "--admin", "none", "--memory", "16MiB", "--file", file.path()];
     let (code, _, err) = run(&words);
-    assert!(code == 1 && err.contains("give a server the --flash that it was made with"), "{err}");
+    assert!(code == 1 && err.contains("pass the same --flash as before"), "{err}");
     let (code, out, err) = run(&["file", "check", file.path()]);
     assert!(code == 0 && out.contains("no fault"), "{out}{err}");
 }

@@ -81,8 +81,8 @@ fn what_was_had_of_huge_pages_is_said_without_an_admin_port_too() {
     let mut serving = Serving::start(&[&SMALL[..6], &["--admin", "none"]].concat());
     let addr = serving.addr_behind("memcached clients connect to ");
     let line = serving.wait_for("huge pages ");
-    let had = line.contains("huge pages stand behind ");
-    assert!(had != line.contains("none were had"), "{line}");
+    let had = line.contains("huge pages back ");
+    assert!(had != line.contains("the kernel provided none"), "{line}");
     // The same is told to a client as soon as the thread that found it out has published it.
     let told = |text: &str| -> bool {
         let mut stream = connect(addr);
@@ -189,9 +189,9 @@ fn a_reload_gives_namespaces_their_terms_and_prefixes_and_names_what_stays() {
     assert!(line.contains("namespace.prefix") && line.contains("already"), "{line}");
     ask(&mut client, b"get other:k new:k\r\n", b"VALUE other:k 0 1\r\ny\r\nVALUE new:k 0 1\r\nx\r\nEND\r\n");
     // One that is not in the file any more stays, and so do the prefixes if it has one that another is to have.
-    let line = reload(&shop.replace("shop:", "new:"), "the prefixes of all namespaces stay");
-    assert!(line.contains("\"new:\" leads to the namespace \"shop\" already"), "{line}");
-    let line = reload(&moved, "namespace cache stays until it is dropped");
+    let line = reload(&shop.replace("shop:", "new:"), "the prefixes of all namespaces are unchanged");
+    assert!(line.contains("\"new:\" already leads to the namespace \"shop\""), "{line}");
+    let line = reload(&moved, "namespace cache remains until it is deleted");
     assert!(line.contains("admin port"), "{line}");
     ask(&mut client, b"get other:k new:k\r\n", b"VALUE other:k 0 1\r\ny\r\nVALUE new:k 0 1\r\nx\r\nEND\r\n");
     // What needs a restart is said.
@@ -200,9 +200,9 @@ fn a_reload_gives_namespaces_their_terms_and_prefixes_and_names_what_stays() {
     assert!(line.contains("namespace shop"), "{line}");
     // A new one takes a number that is free, wherever it stands in the file; one that is taken is refused.
     let numbered = |number: &str| format!("[[namespace]]\nname = \"late\"\n{number}");
-    let line = reload(&[&numbered("number = 1\n"), cache].concat(), "namespace late is not made");
-    assert!(line.contains("another has its number, 1"), "{line}");
-    reload(&[&numbered(""), cache].concat(), "namespace late is ");
+    let line = reload(&[&numbered("number = 1\n"), cache].concat(), "cannot create namespace late");
+    assert!(line.contains("another namespace has the number 1"), "{line}");
+    reload(&[&numbered(""), cache].concat(), "namespace late now has ");
     assert!(page(admin, "/namespaces").contains("name = \"late\"\nnumber = 3\n"));
     serving.signal("TERM");
     assert!(serving.ended().success());

@@ -93,8 +93,9 @@ fn by_own_clock(reported_s: u64, skew_s: i64) -> UnixMillis {
     UnixMillis::from_secs(reported_s.saturating_add_signed(-skew_s))
 }
 
-/// Returns the expiry of an item whose remaining time to live was `ttl_s` at some time after `sent`, and the largest
-/// delay of the expiry. The expiry from the dump is exact unless the item was touched since.
+/// Returns the expiry of an item, and the largest error of that expiry in milliseconds. `ttl_s` is the remaining time
+/// to live that the server reported for a request sent at `sent`. `reported_s` is the expiry from the dump, which is
+/// exact unless the item was touched since.
 fn expiry(sent: UnixMillis, ttl_s: u64, reported_s: Option<u64>, skew_s: i64) -> (UnixMillis, u64) {
     let slack_ms = UnixMillis::now().ms_since(sent);
     let read = sent.plus_ms(ttl_s.saturating_mul(1000));

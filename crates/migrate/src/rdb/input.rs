@@ -111,7 +111,7 @@ impl<R: Read> Input<R> {
                 let packed = self.bytes(packed)?;
                 expand(&packed, len).ok_or_else(|| malformed(at, "cannot expand a compressed string"))
             }
-            Length::Special(form) => Err(malformed(at, format!("a string has the unknown form {form}"))),
+            Length::Special(form) => Err(malformed(at, format!("a string has the unknown encoding {form}"))),
         }
     }
 
@@ -126,7 +126,7 @@ impl<R: Read> Input<R> {
                 self.length()?;
                 self.skip(packed)
             }
-            Length::Special(form) => Err(malformed(at, format!("a string has the unknown form {form}"))),
+            Length::Special(form) => Err(malformed(at, format!("a string has the unknown encoding {form}"))),
         }
     }
 }

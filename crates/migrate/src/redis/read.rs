@@ -1,11 +1,11 @@
-//! Reads items by their keys, in a few exchanges with bounded replies.
+//! Reads items by their keys, in a few round trips with bounded replies.
 //!
 //! ```text
 //!   1  STRLEN of all keys                         lengths of strings; errors for keys of other types
-//!   2  TYPE, expiry, HLEN, MEMORY USAGE of the others
-//!      as many of these keys as `bytes_max` allows, at least one:
+//!   2  TYPE, expiry, HLEN, MEMORY USAGE of the keys of other types
+//!      then for as many keys as fit into `bytes_max`, at least one:
 //!   3  expiry and GET of strings
-//!   4  HGETALL of small hashes, DUMP of other types; HSCAN of large hashes, page by page, one after the other
+//!   4  HGETALL of small hashes, DUMP of other types; HSCAN of large hashes, page by page, one hash at a time
 //! ```
 
 use base::clock::UnixMillis;
@@ -25,7 +25,7 @@ pub(crate) struct Wanted {
     pub hashes: bool,
     /// The form in which other types are read: for a restore, or for a comparison.
     pub others: Others,
-    /// Bytes of values in one exchange; a single larger value is an exchange by itself.
+    /// Bytes of values in one round trip. A larger value has a round trip of its own.
     pub bytes_max: u64,
 }
 

@@ -58,7 +58,7 @@ pub(super) enum Position {
 pub(super) struct BatchRequest<'a> {
     /// The selection of keys.
     pub choice: &'a Choice,
-    /// The sample of these keys that is read.
+    /// The random sample of keys to read, before `choice` is applied.
     pub sample: Sample,
     /// Highest number of keys in a batch.
     pub keys_max: usize,

@@ -57,7 +57,7 @@ impl ProtocolError {
             Self::ExpectedBulk(_) => "expected '$', got '",
             Self::Length => "invalid bulk length",
             Self::UnauthenticatedLength => "unauthenticated bulk length",
-            Self::ArgumentEnd => "expected CRLF behind an argument",
+            Self::ArgumentEnd => "expected CRLF after an argument",
             Self::RequestTooLong => "too big request",
         }
     }

@@ -249,8 +249,8 @@ fn number_text(sink: &mut impl Sink, version: Version, first: u8, text: &[u8]) {
     }
 }
 
-/// Writes a text with the three letters of its format (`txt`, `mkd`): its bytes and at most [`NUMBER_LINE_BYTES_MAX`] +
-/// 6 more.
+/// Writes a verbatim string: a text with the three letters of its format (`txt`, `mkd`). The reply is at most
+/// [`NUMBER_LINE_BYTES_MAX`] + 6 bytes longer than the text.
 pub fn verbatim(sink: &mut impl Sink, version: Version, format: &[u8; 3], text: &[u8]) {
     match version {
         Version::Resp2 => bulk(sink, text),

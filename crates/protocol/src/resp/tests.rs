@@ -48,7 +48,7 @@ fn faults_of_the_protocol_are_told_in_the_words_of_redis() {
         (b"*1\r\n$x\r\n", Limits::REDIS, "invalid bulk length"),
         (b"*1\r\n$536870913\r\n", Limits::REDIS, "invalid bulk length"),
         (b"*1\r\n$16385\r\n", Limits::UNAUTHENTICATED, "unauthenticated bulk length"),
-        (b"*1\r\n$4\r\nPINGxx", Limits::REDIS, "expected CRLF behind an argument"),
+        (b"*1\r\n$4\r\nPINGxx", Limits::REDIS, "expected CRLF after an argument"),
         (b"*2\r\n$30\r\n", tight, "too big request"),
     ] {
         assert_eq!(fatal(bytes, &limits), format!("-ERR Protocol error: {text}\r\n"), "{}", bytes.escape_ascii());

@@ -225,7 +225,7 @@ impl SpaceTotals {
         self.flash_taken.wrapping_sub(self.flash_removed) as i64
     }
 
-    /// Returns the number of items that are there.
+    /// Returns the number of current items.
     pub(crate) fn items(&self) -> u64 {
         self.items_added.saturating_sub(self.items_removed)
     }
@@ -235,7 +235,7 @@ impl SpaceTotals {
         self.hidden_added.saturating_sub(self.hidden_removed)
     }
 
-    /// Returns the bytes of the items that are there.
+    /// Returns the bytes of all current items.
     pub(crate) fn item_bytes(&self) -> u64 {
         self.bytes_added.saturating_sub(self.bytes_removed)
     }
@@ -247,12 +247,12 @@ impl SpaceTotals {
 }
 
 impl Totals {
-    /// Returns the number of items that are there.
+    /// Returns the number of current items.
     pub(crate) fn items(&self) -> u64 {
         self.items_added.saturating_sub(self.items_removed)
     }
 
-    /// Returns the bytes of the items that are there.
+    /// Returns the bytes of all current items.
     pub(crate) fn item_bytes(&self) -> u64 {
         self.bytes_added.saturating_sub(self.bytes_removed)
     }
@@ -261,15 +261,15 @@ impl Totals {
 counters! {
     /// Items published.
     items_added,
-    /// Items that died, whatever the cause.
+    /// Items that were removed or replaced, for any reason.
     items_removed,
     /// Bytes of items published, header and padding included.
     bytes_added,
-    /// Bytes of items that died.
+    /// Bytes of items that were removed or replaced.
     bytes_removed,
-    /// Pieces and parts published.
+    /// Pieces of large values, and parts of records, published.
     hidden_added,
-    /// Pieces and parts that died.
+    /// Pieces of large values, and parts of records, removed.
     hidden_removed,
     /// Items evicted to make room for others.
     evicted,
@@ -279,39 +279,39 @@ counters! {
     evicted_with_ttl,
     /// Of those, items that lost their index slot to a newer one.
     evicted_by_index,
-    /// Expired items that the background removed, or that were replaced.
+    /// Expired items that the background thread removed, or that were replaced.
     expired,
     /// Of those, items that were never read.
     expired_unread,
-    /// Items that a flush ended, removed.
+    /// Items removed because of a flush.
     flushed,
     /// Items copied to another segment.
     relocated,
     /// Index slots displaced to their other index bucket.
     displaced,
-    /// New items whose ghost was found.
+    /// New items for whose key a ghost entry existed.
     ghost_hits,
     /// Operations that had to be parked.
     parked,
-    /// Reads that found an item past its time.
+    /// Reads that found an expired item.
     read_expired,
-    /// Reads that found an item ended by a flush.
+    /// Reads that found a flushed item.
     read_flushed,
     /// Segments that went back to the free list.
     segments_freed,
-    /// Large values that lost a piece.
+    /// Large values discarded because a piece was missing.
     large_broken,
     /// Damaged items that were removed.
     damaged,
-    /// Slots of the index that named no whole item, and were cleared.
+    /// Index slots cleared because they pointed to no intact item.
     slots_cleared,
-    /// Pieces and parts that no head named, and that were removed.
+    /// Unreferenced pieces and parts that were removed.
     orphans,
-    /// Evicted items that the second tier took.
+    /// Evicted items that were stored on the second tier.
     flash_taken,
-    /// Items of the second tier that no slot names any more.
+    /// Items of the second tier whose index slot was removed.
     flash_removed,
-    /// Of those, items that were evicted with their region.
+    /// Of the removed items, those evicted with their region.
     flash_evicted,
     /// Items of the second tier that moved to another region.
     flash_again,

@@ -49,7 +49,7 @@ macro_rules! exclusive_facets {
 shared_facets! {
     /// Reads of items by their keys.
     pub Items items
-    /// Reads of items by their place: walks over a namespace, and lookups by a key's hash.
+    /// Reads of items by position: walks over a namespace, and lookups by a key's hash.
     pub Walks walks
     /// Reads of values in pieces.
     pub Pieces pieces
@@ -64,23 +64,23 @@ shared_facets! {
 }
 
 exclusive_facets! {
-    /// Changes of items.
+    /// Writes and deletions of items.
     pub ItemsMut items_mut
-    /// Changes of numbers.
+    /// Increments and decrements of numbers.
     pub Numbers numbers
-    /// Reads with a CAS token that is exact from then on.
+    /// Reads that return a CAS token. Later writes to the item then change its token.
     pub Versions versions
-    /// Receives of values straight into their place in the store.
+    /// In-place receives: values are received directly into the store.
     pub Receiver receiver
-    /// Large values, which are written, joined, copied and pinned in pieces.
+    /// Large values: writing, joining, copying and pinning their pieces.
     pub LargeValues large
     /// Changes of records in parts.
     pub PartWrites parts_mut
     /// Renames and copies of values in pieces or parts.
     pub Renames renames
-    /// Returns of items from the second tier to memory.
+    /// Moves of items from the second tier back to memory.
     pub TierMoves tier_mut
-    /// Key lock sets that the guard acquires and acts for.
+    /// Key lock sets that the guard acquires, and operations under them.
     pub LockHolds locks_mut
     /// Steps of a change: snapshot, unpublished item, lock, publication.
     pub(crate) Commits commits

@@ -274,13 +274,13 @@ pub const fn decimal_len(number: u64) -> u64 {
     }
 }
 
-/// The reason why an operation could not be done.
+/// The reason why an operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpError {
-    /// A lock is held or no segment is free: park the operation, end the guard, try again in the next one. Nothing
-    /// was changed.
+    /// A lock is held or no segment is free. Nothing was changed: park the operation, end the guard, and retry the
+    /// operation in the next guard.
     Parked,
-    /// Key and value are more than the item maximum.
+    /// Key and value exceed the maximum item size.
     TooLarge,
     /// No item can be evicted to make room: every segment is open or pinned.
     OutOfMemory,
@@ -289,7 +289,7 @@ pub enum OpError {
 impl std::fmt::Display for OpError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::Parked => "the operation has to wait for a lock or for memory",
+            Self::Parked => "the operation must wait for a lock or for memory",
             Self::TooLarge => "object too large for cache",
             Self::OutOfMemory => "out of memory storing object",
         })

@@ -38,7 +38,7 @@ impl std::fmt::Display for ResizeError {
                 write!(f, "too small for what is open, the item maximum and quotas: give at least {least_bytes} bytes")
             }
             Self::TooLarge { most_bytes } => {
-                write!(f, "more than address space was reserved for at start: give at most {most_bytes} bytes")
+                write!(f, "more than the address space reserved at the start: give at most {most_bytes} bytes")
             }
         }
     }

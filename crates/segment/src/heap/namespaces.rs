@@ -70,7 +70,7 @@ impl std::fmt::Display for TermsError {
             Self::TooLarge { most_bytes } => {
                 write!(f, "more than is left beside the other quotas: give at most {most_bytes} bytes")
             }
-            Self::Default => f.write_str("the default namespace has what the others leave: give them quotas"),
+            Self::Default => f.write_str("the default namespace cannot have a quota; set quotas for the others"),
             Self::KeepsWithoutQuota => f.write_str("what shares memory is evicted with the rest: give it a quota"),
         }
     }

@@ -1,15 +1,15 @@
-//! Reads: no lock, and no write but the frequency and the time of last access.
+//! Reads of items. A read takes no lock, and writes only the item's access frequency and time of last access.
 //!
 //! Keys that are read together are read in three stages, so that the waits for memory overlap:
 //!
 //! ```text
-//!   Items::prefetch       asks for the index bucket
-//!   Items::prefetch_item  finds the first slot with the key's tag, asks for segment header and item
-//!   Items::read           compares, begins with that slot, and gives the value
+//!   Items::prefetch       prefetches the index bucket
+//!   Items::prefetch_item  finds the first slot with the key's tag, prefetches the segment header and the item
+//!   Items::read           compares keys, beginning with that slot, and returns the value
 //! ```
 //!
-//! A lookahead is a read that was begun early. The slot is loaded again at the read. If it no longer holds the key's
-//! item, or never did, the key is looked up again.
+//! A lookahead is a read that began before its request is executed. The read loads the slot again. If the slot does not
+//! hold the key's item, the read looks up the key again.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 

@@ -2,7 +2,7 @@
 //! writer's counts another.
 //!
 //! ```text
-//!  cold line (set when the segment is opened, read by every get)     hot line (changed while items come and die)
+//!  cold line (set when the segment is opened, read by every get)     hot line (changed as items are added or die)
 //! +---------+------------+----------+---------+-------+-------+     +--------------+------------+------------+------+
 //! | state   | generation | sequence | created | class | link  |     | write offset | dead bytes | dead items | pins |
 //! |         | 24 bits    | u64      | ms      | queue |       |     | items        | arrivals   | hidden x 2 |      |
@@ -17,11 +17,12 @@
 //!   ^  ^                                                                                           |
 //!   |  +--- two epochs later, no pins: generation + 1 ---------------------------------------------+
 //!   |
-//!   +---> Decommitted (memory given to the index, or back) ---> Free
+//!   +---> Decommitted (memory used by the index, or released) ---> Free
 //! ```
 //!
-//! Deliberately missing: Sealed -> Open (a sealed segment is never written again), Draining -> Sealed (a walk always
-//! ends in Quarantine), anything -> Free but Quarantine and Decommitted.
+//! There are deliberately no other transitions. A sealed segment never becomes Open, because it is never written again.
+//! A draining segment never becomes Sealed, because a walk always ends in Quarantine. Only Quarantine and Decommitted
+//! lead to Free.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -155,7 +156,7 @@ impl SegmentHeader {
         self.go(SegmentState::Open);
     }
 
-    /// Returns true if it was never taken.
+    /// Returns true if the segment was never used.
     pub(crate) fn is_pristine(&self) -> bool {
         self.state() == SegmentState::Free && self.generation.load(Relaxed) == 0
     }
@@ -165,14 +166,15 @@ impl SegmentHeader {
         [&self.written, &self.items, &self.dead_items, &self.dead_bytes, &self.hidden, &self.dead_hidden]
     }
 
-    /// Returns true if its state and its namespace are valid.
+    /// Returns true if the state, the namespace and the TTL class are valid.
     pub(crate) fn has_state(&self) -> bool {
         (self.state.load(Acquire) as usize) < STATES.len()
             && usize::from(self.namespace()) < crate::Namespace::MAX
             && self.class() <= crate::layout::ttl::CLASS_NEVER
     }
 
-    /// Returns true if it is the segment that a checkpoint has under this sequence; 0: the checkpoint has none.
+    /// Returns true if it is the segment that a checkpoint recorded with this sequence; 0: the checkpoint recorded
+    /// none.
     pub(crate) fn is_sealed_as(&self, sequence: u64) -> bool {
         sequence != 0
             && self.sequence() == sequence
@@ -184,21 +186,21 @@ impl SegmentHeader {
     pub(crate) fn check(&self, segment_bytes: usize, sequence_next: u64) -> Result<(), &'static str> {
         let (written, kind) = (self.written.load(Relaxed) as usize, self.kind.load(Relaxed));
         let faults = [
-            (!self.has_state() || kind >> 16 > 1, "it has a state, a namespace or a class that there is not"),
-            (written > segment_bytes || !written.is_multiple_of(4), "it is written to a place that there is not"),
-            (self.generation.load(Relaxed) > 0x00ff_ffff, "it has a generation that there is not"),
-            (self.created_ms.load(Relaxed) >> 48 != 0, "it was made at a time that there is not"),
-            (self.sequence() >= sequence_next, "it has a sequence that was not given yet"),
+            (!self.has_state() || kind >> 16 > 1, "invalid state, namespace or TTL class"),
+            (written > segment_bytes || !written.is_multiple_of(4), "invalid write offset"),
+            (self.generation.load(Relaxed) > 0x00ff_ffff, "generation out of range"),
+            (self.created_ms.load(Relaxed) >> 48 != 0, "creation time out of range"),
+            (self.sequence() >= sequence_next, "sequence number not assigned yet"),
         ];
         if let Some((_, what)) = faults.iter().find(|(is_so, _)| *is_so) {
             return Err(what);
         }
         let holds = matches!(self.state(), SegmentState::Open | SegmentState::Sealed | SegmentState::Draining);
         if holds && self.sequence() == 0 {
-            return Err("it holds items and has no sequence");
+            return Err("items without a sequence number");
         }
         if matches!(self.state(), SegmentState::Free | SegmentState::Decommitted) && written > 0 {
-            return Err("it is free and was written to");
+            return Err("free, but with a write offset");
         }
         // Only the counts are invalid, not the items: they are recounted from the items.
         if holds && (self.live_items() as usize * 4 > segment_bytes || self.dead_bytes() as usize > segment_bytes) {
@@ -207,12 +209,12 @@ impl SegmentHeader {
         Ok(())
     }
 
-    /// Returns true if an ended process was writing to it, or receiving into it.
+    /// Returns true if an earlier process was writing to the segment, or receiving into it, when that process ended.
     pub(crate) fn was_written_to(&self) -> bool {
         self.state() == SegmentState::Open || (self.state() == SegmentState::Sealed && self.arrivals.load(Relaxed) > 0)
     }
 
-    /// Requests another walk over its items: their slots have changed while it had no owner.
+    /// Requests another walk over the segment's items: slots changed while no process used the file.
     pub(crate) fn walk_again(&self) {
         self.arrivals.store(1, Relaxed);
         if matches!(self.state(), SegmentState::Draining | SegmentState::Quarantine) {
@@ -220,7 +222,7 @@ impl SegmentHeader {
         }
     }
 
-    /// Removes the traces of an ended process: there are no readers and receivers any more, and a walk starts again.
+    /// Resets the state of an earlier process: no reader or receiver exists any more, and a walk starts again.
     pub(crate) fn reopen(&self) {
         self.pins.store(0, Relaxed);
         self.arrivals.store(0, Relaxed);

@@ -188,10 +188,10 @@ fn a_file_is_taken_with_the_tier_that_it_was_made_with_alone() {
         other => panic!("{other}"),
     };
     let without = fault(Store::in_file(&config(), &store_file, NOW).expect_err("its items are on flash"));
-    assert!(without.contains("give a server the --flash that it was made with"), "{without}");
+    assert!(without.contains("pass the same --flash as before"), "{without}");
     let larger = TierPlan { bytes: 2, ..PLAN };
     let other = fault(TierBacking::lay(&config(), Some(&store_file), &larger, NOW).expect_err("another flash"));
-    assert!(other.contains("flash of 1 bytes in all, not 2"), "{other}");
+    assert!(other.contains("flash of 1 bytes in total, not 2"), "{other}");
     let plain = Arc::new(MapFile::in_memory().expect("a file"));
     let plain = StoreFile {
         file: plain,

@@ -185,7 +185,7 @@ const OF_SPACES: [OfSpace; 15] = [
     (
         MetricKind::Gauge,
         "gannet_namespace_heap_bytes_max",
-        "Current limit of the namespace's segments in bytes: its quota, or the memory outside all quotas, by namespace.",
+        "Current limit of the namespace's segments: its quota, or the memory outside all quotas, by namespace.",
         |s| s.store.heap_bytes_max,
     ),
     (MetricKind::Counter, "gannet_namespace_evicted_total", "Items evicted to make room, by namespace.", |s| {

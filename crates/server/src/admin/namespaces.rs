@@ -51,13 +51,13 @@ fn change(name: &str, text: &str, keep: bool, shared: &Shared, running: &mut Set
     let source = format!("PUT /namespaces/{name}");
     let mut wanted = read_one(Path::new(&source), text, before.clone()).map_err(|faults| refuse(&faults))?;
     if wanted.name != before.name {
-        return Err(Response::text(400, "the name stands in the path, and is not changed\n"));
+        return Err(Response::text(400, "the name in the path cannot be changed\n"));
     }
     if wanted.memcached != before.memcached || wanted.resp != before.resp {
-        return Err(Response::text(409, "listeners stand in the file, and need a restart; nothing was changed\n"));
+        return Err(Response::text(409, "listeners are set in the file, and need a restart; nothing was changed\n"));
     }
     if place.is_some() && wanted.number != before.number {
-        return Err(Response::text(409, "the number of a namespace is not changed; nothing was changed\n"));
+        return Err(Response::text(409, "the number of a namespace cannot be changed; nothing was changed\n"));
     }
     let mut all = running.namespaces.clone();
     let place = place.unwrap_or(all.len());
@@ -77,7 +77,7 @@ fn change(name: &str, text: &str, keep: bool, shared: &Shared, running: &mut Set
     shared
         .namespaces
         .set(&shared.store, &config)
-        .map_err(|error| Response::text(409, format!("{name} cannot have that: {error}; nothing was changed\n")))?;
+        .map_err(|error| Response::text(409, format!("cannot change {name}: {error}; nothing was changed\n")))?;
     shared.host.wake_background();
     running.namespaces = all;
     let mut done = String::new();
@@ -103,14 +103,14 @@ pub fn delete(name: &str, keep: bool, shared: &Shared, settings: &RunningSetting
 fn take_away(name: &str, keep: bool, shared: &Shared, running: &mut Settings) -> Result<Response, Refused> {
     check_kept(keep, shared)?;
     if name == DEFAULT_NAME {
-        return Err(Response::text(409, "the default namespace stays; FLUSHDB ends its items\n"));
+        return Err(Response::text(409, "the default namespace cannot be deleted; FLUSHDB deletes its items\n"));
     }
     let Some(place) = running.namespaces.iter().position(|namespace| namespace.name.0 == name) else {
-        return Err(Response::text(404, "there is no such namespace; /namespaces lists those that there are\n"));
+        return Err(Response::text(404, "there is no such namespace; /namespaces lists all\n"));
     };
     let namespace = &running.namespaces[place];
     if !namespace.memcached.is_empty() || !namespace.resp.is_empty() {
-        let line = "it has listeners: take them out of the file and restart the server first; nothing was changed\n";
+        let line = "it has listeners; remove them from the file, and restart the server first; nothing was changed\n";
         return Err(Response::text(409, line));
     }
     let number = Namespace(namespace.number.explicit().unwrap_or_default() as u8);
@@ -120,13 +120,13 @@ fn take_away(name: &str, keep: bool, shared: &Shared, running: &mut Settings) ->
     shared.host.wake_background();
     tracing::info!("DELETE /namespaces/{name}: removed");
     let connections = shared.namespaces.stats(number).connections;
-    kept(keep, format!("{name} is gone; {connections} connections are in database {}\n", number.0), shared, running)
+    kept(keep, format!("{name} was deleted; {connections} connections are in database {}\n", number.0), shared, running)
 }
 
 /// Checks that the change can be persisted, if that is requested.
 fn check_kept(keep: bool, shared: &Shared) -> Result<(), Refused> {
     if keep && shared.config.config_file.is_none() {
-        let line = "the server was started without a file: name one, or leave keep out; nothing was changed\n";
+        let line = "the server was started without a file; start it with one, or omit keep; nothing was changed\n";
         return Err(Response::text(409, line));
     }
     Ok(())
@@ -143,8 +143,8 @@ fn kept(keep: bool, mut done: String, shared: &Shared, running: &Settings) -> Re
             Ok(Response::text(200, done))
         }
         Err(error) => {
-            tracing::error!("{} was not written: {error}", path.display());
-            Err(Response::text(500, format!("{done}{} was not written: {error}\n", path.display())))
+            tracing::error!("cannot write {}: {error}", path.display());
+            Err(Response::text(500, format!("{done}cannot write {}: {error}\n", path.display())))
         }
     }
 }
@@ -159,7 +159,7 @@ fn write(path: &Path, namespaces: &[NamespaceSettings]) -> Result<(), String> {
     read_text(path, &text, &mut after, &mut Origins::new()).map_err(faulty)?;
     before.namespaces = namespaces.to_vec();
     if before != after {
-        return Err("it could not be changed without changing other settings; change it by hand".to_owned());
+        return Err("the change would affect other settings; edit the file by hand".to_owned());
     }
     let mut new = path.as_os_str().to_owned();
     new.push(".new");

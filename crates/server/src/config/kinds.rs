@@ -60,8 +60,10 @@ impl std::str::FromStr for ListenAddress {
             });
         };
         if path.is_empty() || path.len() > UNIX_PATH_LEN_MAX || path.contains('\0') {
-            let what =
-                format!("the path of a Unix socket has 1 to {UNIX_PATH_LEN_MAX} bytes and this has {}", path.len());
+            let what = format!(
+                "the path of a Unix socket has 1 to {UNIX_PATH_LEN_MAX} bytes, but this one has {}",
+                path.len()
+            );
             return Err(Wrong::new(what, "write a short path, as in unix:/run/gannet.sock"));
         }
         Ok(Self::Unix(PathBuf::from(path)))
@@ -92,14 +94,14 @@ impl Value for Vec<ListenAddress> {
 
     fn read_all(&mut self, texts: &[&str]) -> Result<(), Vec<Wrong>> {
         if texts.len() > ENDPOINTS_MAX {
-            let what = format!("{} addresses are given and {ENDPOINTS_MAX} is the most", texts.len());
+            let what = format!("{} addresses are given, but at most {ENDPOINTS_MAX} are allowed", texts.len());
             return Err(vec![Wrong::new(what, "listen on 0.0.0.0 or [::] instead of on each address")]);
         }
         let (mut endpoints, mut faults) = (Vec::new(), Vec::new());
         for text in texts {
             match text.parse::<ListenAddress>() {
                 Ok(endpoint) if endpoints.contains(&endpoint) && !is_any_port(&endpoint) => {
-                    faults.push(Wrong::new(format!("{endpoint} is there twice"), "remove one of them"));
+                    faults.push(Wrong::new(format!("{endpoint} is listed twice"), "remove one of them"));
                 }
                 Ok(endpoint) => endpoints.push(endpoint),
                 Err(wrong) => faults.push(wrong),
@@ -386,7 +388,7 @@ impl std::str::FromStr for FlashPlace {
         let remedy = "write a path and a size, as in /var/lib/gannet.flash:100GiB";
         let Some((path, size)) = text.rsplit_once(':').filter(|(path, _)| !path.is_empty() && !path.contains('\0'))
         else {
-            return Err(Wrong::new(format!("{text:?} is no file with a size"), remedy));
+            return Err(Wrong::new(format!("{text:?} is not a file with a size"), remedy));
         };
         let mut bytes = ByteSize(0);
         bytes.read(size)?;
@@ -424,15 +426,15 @@ impl Value for FlashPlaces {
         for text in texts {
             match text.parse::<FlashPlace>() {
                 Ok(place) if places.iter().any(|there| there.path == place.path) => {
-                    faults.push(Wrong::new(format!("{} is there twice", place.path.display()), "remove one of them"));
+                    faults.push(Wrong::new(format!("{} is listed twice", place.path.display()), "remove one of them"));
                 }
                 Ok(place) => places.push(place),
                 Err(wrong) => faults.push(wrong),
             }
         }
         if places.len() > FLASH_DEVICES_MAX {
-            let what = format!("{} devices are named and {FLASH_DEVICES_MAX} is the most", places.len());
-            faults.push(Wrong::new(what, "join some of them to one, as by mdadm"));
+            let what = format!("{} devices are named, but at most {FLASH_DEVICES_MAX} are allowed", places.len());
+            faults.push(Wrong::new(what, "combine several into one device, for example with mdadm"));
         }
         if !faults.is_empty() {
             return Err(faults);
@@ -461,9 +463,9 @@ impl Words for CommandNames {
             if !known().any(|known| known == name) {
                 let remedy = match base::nearest::nearest(&name, known()) {
                     Some(near) => format!("did you mean \"{near}\"?"),
-                    None => "remove it: what is not there is refused anyway".to_owned(),
+                    None => "remove it: unsupported commands are refused in any case".to_owned(),
                 };
-                faults.push(Wrong::new(format!("{text:?} is no command of Redis that is answered"), remedy));
+                faults.push(Wrong::new(format!("{text:?} is not a supported Redis command"), remedy));
             } else if !names.contains(&name) {
                 names.push(name);
             }
@@ -505,7 +507,7 @@ impl Value for KeyEvents {
     fn read(&mut self, text: &str) -> Result<(), Wrong> {
         let letters = if text == "none" { "" } else { text };
         *self = Self::of(letters.as_bytes()).ok_or_else(|| {
-            let what = format!("{text:?} has a letter in it that is none of KEg$lshzxetdmnA");
+            let what = format!("{text:?} has a letter other than KEg$lshzxetdmnA");
             Wrong::new(what, "write K or E or both and the events to publish, as in \"KEA\" or \"Ex\", or \"none\"")
         })?;
         Ok(())

@@ -62,7 +62,7 @@ pub fn resize(running: &Settings, wanted: &Settings, shared: &Shared) -> Result<
             format!("write at least {}", ByteSize::mib(least_bytes.div_ceil(1 << 20))),
         ),
         ResizeError::TooLarge { most_bytes } => Wrong::new(
-            format!("{memory} is more than address space was reserved for at start"),
+            format!("{memory} exceeds the address space reserved at the start"),
             format!("write at most {}, or restart", ByteSize::mib(most_bytes >> 20)),
         ),
     })
@@ -75,7 +75,7 @@ pub fn namespaces(running: &mut Settings, wanted: &Settings, shared: &Shared) ->
     let mut lines = Vec::new();
     let prefixes_stay = match prefixes_fault(running, wanted) {
         Some(wrong) => {
-            lines.push(format!("the prefixes of all namespaces stay: {}; {}", wrong.what, wrong.remedy));
+            lines.push(format!("the prefixes of all namespaces are unchanged: {}; {}", wrong.what, wrong.remedy));
             true
         }
         None => false,
@@ -88,7 +88,9 @@ pub fn namespaces(running: &mut Settings, wanted: &Settings, shared: &Shared) ->
         if let Some(before) = before {
             let other_number = after.number.explicit().is_some() && after.number != before.number;
             if (&before.memcached, &before.resp) != (&after.memcached, &after.resp) || other_number {
-                lines.push(format!("the listeners and the number of namespace {name} stay; they need a restart"));
+                lines.push(format!(
+                    "the listeners and the number of namespace {name} are unchanged; they need a restart"
+                ));
             }
             (after.number, after.memcached, after.resp) =
                 (before.number, before.memcached.clone(), before.resp.clone());
@@ -103,27 +105,27 @@ pub fn namespaces(running: &mut Settings, wanted: &Settings, shared: &Shared) ->
             continue;
         }
         let Some(number) = number_of(&after, running, wanted) else {
-            lines.push(format!("namespace {name} is not made: all numbers are taken"));
+            lines.push(format!("cannot create namespace {name}: all numbers are in use"));
             continue;
         };
         after.number = Auto::Is(number.into());
         if place.is_none() && running.namespaces.iter().any(|other| other.number == after.number) {
-            lines.push(format!("namespace {name} is not made: another has its number, {number}"));
+            lines.push(format!("cannot create namespace {name}: another namespace has the number {number}"));
             continue;
         }
         match shared.namespaces.set(&shared.store, &after.config(number)) {
             Ok(()) => {
-                lines.push(format!("namespace {name} is {}", after.lines().trim_end().replace('\n', ", ")));
+                lines.push(format!("namespace {name} now has {}", after.lines().trim_end().replace('\n', ", ")));
                 match place {
                     Some(place) => running.namespaces[place] = after,
                     None => running.namespaces.push(after),
                 }
             }
-            Err(error) => lines.push(format!("namespace {name} stays as it is: {error}")),
+            Err(error) => lines.push(format!("cannot change namespace {name}: {error}")),
         }
     }
     for gone in running.namespaces.iter().filter(|n| !wanted.namespaces.iter().any(|other| other.name == n.name)) {
-        lines.push(format!("namespace {} stays until it is dropped by the admin port", gone.name.0));
+        lines.push(format!("namespace {} remains until it is deleted through the admin port", gone.name.0));
     }
     lines
 }

@@ -464,16 +464,16 @@ mod tests {
     #[test]
     fn every_fault_has_its_line_and_a_remedy() {
         for (text, line, what, remedy) in [
-            ("[namespace]\nname = \"a\"\n", 1, "may be several", "[[namespace]]"),
+            ("[namespace]\nname = \"a\"\n", 1, "list of tables", "[[namespace]]"),
             ("[[namespace]]\nmemory = \"1GiB\"\n", 1, "no name", "name = "),
-            ("[[namespace]]\nname = \"7\"\n", 2, "no name for", "letters"),
-            ("[[namespace]]\nname = \"a b\"\n", 2, "no name for", "letters"),
+            ("[[namespace]]\nname = \"7\"\n", 2, "not a valid namespace name", "letters"),
+            ("[[namespace]]\nname = \"a b\"\n", 2, "not a valid namespace name", "letters"),
             ("[[namespace]]\nname = \"a\"\nmemroy = 1\n", 3, "no such setting of a namespace", "memory?"),
             ("[[namespace]]\nname = \"a\"\nmemory = 512\n", 3, "bare number", "\"512MiB\""),
             ("[[namespace]]\nname = \"a\"\nmemory = \"1KiB\"\n", 3, "below the least", "1MiB to"),
             ("[[namespace]]\nname = \"a\"\nnumber = 16\n", 3, "above the greatest", "0 to 15"),
             ("[[namespace]]\nname = \"a\"\nnumber = 0\n", 1, "number 0 is", "another number"),
-            ("[[namespace]]\nname = \"default\"\nmemory = \"1GiB\"\n", 1, "leave", "the others"),
+            ("[[namespace]]\nname = \"default\"\nmemory = \"1GiB\"\n", 1, "cannot be set", "the other namespaces"),
             ("[[namespace]]\nname = \"a\"\nevict = false\n", 1, "share", "memory of its own"),
             ("[[namespace]]\nname = \"a\"\nevict = \"no\"\n", 3, "true or false", "without quotes"),
             ("[[namespace]]\nname = \"a\"\nttl_default = \"2s\"\nttl_max = \"1s\"\n", 1, "longer", "shorter"),
@@ -488,12 +488,12 @@ mod tests {
             ("[[namespace]]\nname = \"a\"\nprefix = \"\"\n", 3, "every key", "\"app1:\""),
             ("[[namespace]]\nname = \"a\"\nprefix = [\"b\", \"a b\"]\n", 3, "spaces", "1 to 250 bytes"),
             ("[[namespace]]\nname = \"a\"\nprefix = 7\n", 3, "a list of texts", "[]"),
-            ("[[namespace]]\nname = \"default\"\nprefix = \"a:\"\n", 3, "anyway", "an exception"),
+            ("[[namespace]]\nname = \"default\"\nprefix = \"a:\"\n", 3, "already", "an exception"),
             ("[[namespace]]\nname = \"a\"\nprefix = [\"a:\", \"a:b\"]\n", 3, "same namespace", "the longer one"),
             (
                 "[[namespace]]\nname = \"a\"\nprefix = \"a:\"\n[[namespace]]\nname = \"b\"\nprefix = \"a:\"\n",
                 6,
-                "leads to the namespace \"a\" already",
+                "already leads to the namespace \"a\"",
                 "one of them",
             ),
         ] {

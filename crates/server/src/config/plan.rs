@@ -158,7 +158,7 @@ impl Planner<'_> {
                 && endpoints[..place].contains(endpoint)
             {
                 let remedy = "give each namespace an address of its own".to_owned();
-                self.fault("namespace", format!("{endpoint} is there twice"), remedy);
+                self.fault("namespace", format!("{endpoint} is listed twice"), remedy);
             }
             match endpoint {
                 ListenAddress::Tcp(address) if admin_addr(settings) == Some(*address) && address.port() != 0 => {

@@ -13,15 +13,15 @@ pub struct Prefixes(pub Vec<String>);
 /// Returns the error in one prefix that is independent of the others.
 fn wrong_with(prefix: &str) -> Option<Wrong> {
     let what = if prefix.is_empty() {
-        "every key begins with an empty prefix"
+        "an empty prefix matches every key"
     } else if prefix.len() > PREFIX_BYTES_MAX {
-        "no key of memcached is as long as this prefix"
+        "the prefix is longer than a memcached key"
     } else if prefix.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
-        "no key of memcached has spaces or control characters, as this prefix has"
+        "the prefix has spaces or control characters, which memcached keys cannot contain"
     } else {
         return None;
     };
-    let remedy = format!("write what the keys begin with, 1 to {PREFIX_BYTES_MAX} bytes, as in \"app1:\"");
+    let remedy = format!("write the beginning of the keys, 1 to {PREFIX_BYTES_MAX} bytes, as in \"app1:\"");
     Some(Wrong::new(format!("{what}: {prefix:.32?}"), remedy))
 }
 
@@ -34,8 +34,8 @@ impl Words for Prefixes {
 
     fn of(texts: &[&str]) -> Result<Self, Vec<Wrong>> {
         if texts.len() > PREFIXES_MAX {
-            let what = format!("{} prefixes are given and {PREFIXES_MAX} is the most", texts.len());
-            return Err(vec![Wrong::new(what, "give keys of one namespace fewer ways to begin")]);
+            let what = format!("{} prefixes are given, but at most {PREFIXES_MAX} are allowed", texts.len());
+            return Err(vec![Wrong::new(what, "use fewer prefixes, or a common one")]);
         }
         let faults: Vec<Wrong> = texts.iter().filter_map(|text| wrong_with(text)).collect();
         if !faults.is_empty() {
@@ -63,12 +63,12 @@ pub fn check(namespaces: &[NamespaceSettings], numbers: &[u8]) -> Result<(), (us
     let (place, prefix) = whose[rule];
     let wrong = match other.map(|other| whose[other]) {
         None => Wrong::new(
-            format!("what begins with {prefix:?} is in the default namespace anyway"),
-            "remove it, or give the shorter prefix that it is an exception of to another namespace",
+            format!("keys with the prefix {prefix:?} are in the default namespace already"),
+            "remove it, or assign a shorter prefix to another namespace so that this one is an exception",
         ),
         Some((by, same)) if same == prefix => Wrong::new(
-            format!("{prefix:?} leads to the namespace {:?} already", namespaces[by].name.0),
-            "keep one of them",
+            format!("{prefix:?} already leads to the namespace {:?}", namespaces[by].name.0),
+            "remove one of them",
         ),
         Some((_, shorter)) => Wrong::new(
             format!("{prefix:?} begins with {shorter:?}, which leads to the same namespace"),

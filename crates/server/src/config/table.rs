@@ -23,9 +23,9 @@ pub struct Setting {
     pub path: &'static str,
     /// Its command-line flag without the dashes, if it has one.
     pub flag: Option<&'static str>,
-    /// Its default, as texts; a list may have none or several.
+    /// The default, as texts. A list has any number of them, other settings have one.
     pub default: &'static [&'static str],
-    /// The least and the greatest value: bytes, nanoseconds or counts.
+    /// The lowest and the highest value: bytes, nanoseconds or counts.
     pub range: Option<(u64, u64)>,
     /// The effect of a changed value on a running server.
     pub reload: Reload,
@@ -313,8 +313,8 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["0B"],
         range: None,
         reload: Reload::Restart,
-        help: "Bytes that may be written to flash a day, on all devices together: their size times the drive \
-               writes a day that the manufacturer rates. If the budget is short, items that were never read are \
+        help: "Maximum number of bytes written to flash per day, on all devices together. A device's rating is its \
+               size times its drive writes per day (DWPD). If the budget is short, items that were never read are \
                dropped first. 0B: no limit.",
         value: |s| &mut s.flash_writes,
     },

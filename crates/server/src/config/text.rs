@@ -31,7 +31,7 @@ pub fn sample() -> String {
         }
     }
     out.push_str(
-        "\n# A namespace: keys of its own, with memory of its own if that is said. Repeat the lines for each.\n",
+        "\n# A namespace: a separate set of keys, optionally with its own memory. Repeat the lines for each.\n",
     );
     out.push_str("#[[namespace]]\n");
     let example = example();

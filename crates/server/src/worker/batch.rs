@@ -15,9 +15,9 @@ use command::{memcache, resp};
 use io::{Backend, Received};
 use segment::Guard;
 
-/// The maximum number of sessions that one gathering visits.
+/// The maximum number of sessions that one call of [`gather`] visits.
 const VISITS_MAX: usize = 4 * BATCH_SESSIONS_MAX;
-/// The number of bytes received, discarded, or sent for blocked sessions after which a gathering ends.
+/// The number of bytes received, discarded, or sent for blocked sessions after which [`gather`] ends.
 const GATHER_BYTES_MAX: u64 = 256 << 10;
 /// The number of reply bytes after which a batch serves no further session. It limits the bytes that are sent for a
 /// batch.

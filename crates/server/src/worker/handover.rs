@@ -1,7 +1,7 @@
-//! A handover: connections leave this worker for another process. Their clients do not notice.
+//! A handover: connections move from this worker to another process. Their clients do not notice.
 //!
 //! ```text
-//!   requested ──> each iteration: connections between two requests leave with their sockets
+//!   requested ──> each iteration: connections between two requests move with their sockets
 //!                 the others are served until they are between two requests: those that wait for
 //!                 their peer for GRACE_NS, those whose request is complete for LONG_GRACE_NS
 //!             ──> then the remaining connections are closed, and the worker ends
@@ -26,14 +26,14 @@ use segment::{Guard, Store};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Release;
 
-/// The time for which connections that cannot leave yet are served. Connections that have left are not served
+/// The time for which connections that cannot move yet are still served. Connections that have moved are not served
 /// meanwhile.
 const GRACE_NS: u64 = 20_000_000;
-/// The time for which connections are served whose request has begun and does not wait for the peer.
+/// The time for which a connection is still served if its request is complete, and does not wait for the peer.
 const LONG_GRACE_NS: u64 = 500_000_000;
-/// The maximum number of unsent bytes with which a connection may leave.
+/// The maximum number of unsent bytes with which a connection may move.
 const OUTPUT_BYTES_MAX: u64 = 16 << 20;
-/// The maximum number of unsent bytes with which all connections of a worker may leave.
+/// The maximum number of unsent bytes with which all connections of a worker may move.
 pub(super) const OUTPUTS_BYTES_MAX: u64 = 64 << 20;
 
 /// Reports the number of values that are being received in place, once for each round of [`Drain`].
@@ -49,7 +49,7 @@ pub(super) fn report_arriving<B: Backend>(core: &mut Core<B>) {
     core.shared.threads.workers[core.ctx.worker].arriving.store(Drain::report(round, arriving), Release);
 }
 
-/// Moves out the connections that can leave, and closes the others when their time is over.
+/// Moves the connections that can move, and closes the others at their deadline.
 pub(super) fn move_out<B: Backend>(core: &mut Core<B>) {
     let deadline_ns = match core.stop_deadline_ns {
         Some(deadline_ns) => deadline_ns,
@@ -62,7 +62,7 @@ pub(super) fn move_out<B: Backend>(core: &mut Core<B>) {
     if core.taken_over.is_empty() {
         release_ready(core);
     }
-    // This is checked after the last chance to leave, because moving many connections can take longer than the whole
+    // This is checked after the last chance to move, because moving many connections can take longer than the whole
     // grace time.
     if core.now_ns >= deadline_ns + LONG_GRACE_NS {
         upkeep::kill_all(core);
@@ -71,7 +71,7 @@ pub(super) fn move_out<B: Backend>(core: &mut Core<B>) {
     }
 }
 
-/// Moves out the connections that are between two requests now.
+/// Moves the connections that are between two requests now.
 fn release_ready<B: Backend>(core: &mut Core<B>) {
     let (mut indexes, mut carried, mut streams) = (Vec::new(), Vec::new(), Vec::new());
     for index in 0..core.sessions.used_high() as u32 {
@@ -104,7 +104,7 @@ fn release_ready<B: Backend>(core: &mut Core<B>) {
     }
 }
 
-/// Closes connections that wait for their peers, and therefore cannot leave.
+/// Closes connections that wait for their peers, and therefore cannot move.
 fn close_waiting<B: Backend>(core: &mut Core<B>) {
     for index in 0..core.sessions.used_high() {
         let waits = |session: &Session<B::Stream>| match session.phase {
@@ -172,7 +172,7 @@ fn restore_connection<B: Backend>(
     }
 }
 
-/// Returns the state of a session that can leave now. Subtracts its unsent bytes from `output_left`.
+/// Returns the state of a session that can move now. Subtracts its unsent bytes from `output_left`.
 fn handover_of<S>(session: &mut Session<S>, store: &Store, output_left: &mut u64) -> Option<HandoverConnection> {
     let is_free = session.phase == Phase::Open
         && (session.out.is_none() || session.blocked)

@@ -20,16 +20,16 @@ use io::Backend;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-/// The maximum number of sessions that one iteration sets aside because their time is over, and of entries that one
+/// The maximum number of sessions that one iteration sets aside because they are overdue, and of entries that one
 /// search checks.
 const CHECKS_MAX: usize = 32;
 /// The number of bytes that one iteration copies to set overdue sessions aside.
 const BYTES_PER_ITERATION: usize = 256 << 10;
-/// The maximum number of sessions that are closed to make room for one other.
+/// The maximum number of sessions that are closed to free memory for one other session.
 const CLOSED_MAX: usize = 8;
 
-/// Sets aside buffers that were lent for too long, and those that sessions wait for. Updates the gauges of waiting
-/// sessions.
+/// Sets aside buffers that sessions have held for too long, and those that other sessions wait for. Updates the gauges
+/// of waiting sessions.
 #[cold]
 #[inline(never)]
 pub(super) fn relieve_holders<B: Backend>(core: &mut Core<B>) {
@@ -46,7 +46,7 @@ pub(super) fn relieve_holders<B: Backend>(core: &mut Core<B>) {
     publish_waits(core);
 }
 
-/// Sets aside the buffers of one class that were lent for too long, as far as there is room.
+/// Sets aside the receive buffers of one class that sessions have held for too long, while memory is available.
 fn relieve_inputs<B: Backend>(core: &mut Core<B>, class: Class) {
     let mut copied = 0;
     for _ in 0..CHECKS_MAX {

@@ -87,7 +87,7 @@ fn a_namespace_is_created_changed_and_dropped_while_clients_use_it() {
             .contains("gannet_namespace_request_quantile_seconds{namespace=\"shop\",part=\"wait\",quantile=\"0.99\"}")
     );
     let (status, body) = fixture.ask("DELETE", "/namespaces/shop", "");
-    assert_eq!((status, body.as_str()), (200, "shop is gone; 1 connections are in database 1\n"));
+    assert_eq!((status, body.as_str()), (200, "shop was deleted; 1 connections are in database 1\n"));
     // Its client goes on, in an empty database.
     assert_eq!(client.ask(&[b"GET", b"k"]), b"$-1\r\n");
     assert_eq!(client.ask(&[b"SET", b"k", b"again"]), b"+OK\r\n");
@@ -99,11 +99,11 @@ fn a_namespace_is_created_changed_and_dropped_while_clients_use_it() {
 fn what_cannot_be_is_refused_and_changes_nothing() {
     let fixture = fixture(None);
     for (method, path, body, status, why) in [
-        ("PUT", "/namespaces/a%20b", "", 400, "no name for a namespace"),
-        ("PUT", "/namespaces/7", "", 400, "no name for a namespace"),
+        ("PUT", "/namespaces/a%20b", "", 400, "not a valid namespace name"),
+        ("PUT", "/namespaces/7", "", 400, "not a valid namespace name"),
         ("PUT", "/namespaces/shop", "memroy = 1\n", 400, "did you mean memory?"),
         ("PUT", "/namespaces/shop", "memory = 5\n", 400, "bare number"),
-        ("PUT", "/namespaces/shop", "name = \"other\"\n", 400, "stands in the path"),
+        ("PUT", "/namespaces/shop", "name = \"other\"\n", 400, "cannot be changed"),
         ("PUT", "/namespaces/shop", "memory = \"63MiB\"\n", 409, "more than is left"),
         ("PUT", "/namespaces/shop", "memory = \"1MiB\"\n", 409, "too small"),
         ("PUT", "/namespaces/shop", "resp = [\"127.0.0.1:1\"]\n", 409, "need a restart"),
@@ -111,7 +111,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         ("PUT", "/namespaces/shop?kep=true", "", 400, "only keep=true"),
         ("PUT", "/config", "[[namespace]]\nname = \"a\"\n", 409, "/namespaces/NAME"),
         ("DELETE", "/namespaces/shop", "", 404, "no such namespace"),
-        ("DELETE", "/namespaces/default", "", 409, "stays"),
+        ("DELETE", "/namespaces/default", "", 409, "cannot be deleted"),
         ("DELETE", "/config", "", 405, "can be put"),
     ] {
         let (got, text) = fixture.ask(method, path, body);
@@ -143,7 +143,7 @@ fn what_is_kept_is_in_the_file_and_all_else_of_it_stays() {
     // A file that is wrong meanwhile is left alone.
     std::fs::write(&file, "[store]\nmemroy = 1\n").expect("a file");
     let (status, body) = fixture.ask("PUT", "/namespaces/shop?keep=true", "maxconns = 9\n");
-    assert!(status == 500 && body.contains("was not written"), "{body}");
+    assert!(status == 500 && body.contains("cannot write"), "{body}");
     assert_eq!(std::fs::read_to_string(&file).expect("a file"), "[store]\nmemroy = 1\n");
     fixture.running.stop();
     std::fs::remove_dir_all(&folder).expect("the folder goes");

@@ -160,7 +160,7 @@ fn fields_of_a_large_hash_end_and_a_record_of_a_set_may_be_large() {
             "-BINTYPE record 'r', bin 'bin5': it holds STR, not INT",
         ),
         ("REC.OPERATE r OPS PUT new INT 5 ADD new INT 1 DEL bin3", "*2 :1004 *3 +OK :6 :1"),
-        ("REC.GET r FILTER {new==6} BINS new", "-ERR the filter has no bin at byte 0"),
+        ("REC.GET r FILTER {new==6} BINS new", "-ERR invalid filter at byte 0: expected a bin name"),
         ("REC.GET r FILTER new==6 BINS new", "*3 :1004 :-1 *2 $3 new :6"),
         ("EXPIRE r 1000", ":1"),
         ("PERSIST r", ":1"),

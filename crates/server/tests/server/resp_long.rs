@@ -215,7 +215,7 @@ fn what_is_too_long_is_told_and_read_to_its_end() {
     }
     let mut bad = connect(&running);
     bad.client.send(&[b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$200000\r\n", &long[..200_000], b"xx"].concat());
-    assert_eq!(bad.next(), b"-ERR Protocol error: expected CRLF behind an argument\r\n");
+    assert_eq!(bad.next(), b"-ERR Protocol error: expected CRLF after an argument\r\n");
     bad.client.expect_end();
     assert_eq!(redis.ask(&[b"GET", b"a"]), b"$6\r\nbefore\r\n");
     running.stop();

@@ -156,9 +156,9 @@ fn a_filter_says_which_records_are_read_and_changed() {
             ("REC.PUT none FILTER {age > 5} BINS a INT 1", ":1"),
             (
                 "REC.GET r FILTER {age >}",
-                "-ERR the filter has no number, 'true', 'false' or text in single quotes at byte 5",
+                "-ERR invalid filter at byte 5: expected a number, 'true', 'false' or text in single quotes",
             ),
-            ("REC.DEL r FILTER age", "-ERR the filter has no comparison or 'contains' at byte 3"),
+            ("REC.DEL r FILTER age", "-ERR invalid filter at byte 3: expected a comparison operator or 'contains'"),
             ("REC.DEL r FILTER {age == 31} IFREV 3", ":1"),
         ],
     );
@@ -274,7 +274,7 @@ fn a_walk_over_a_set_tells_each_record_that_stays_and_none_of_another_set() {
             ("REC.SCAN users 0 COUNT 0", "-ERR syntax error"),
             (
                 "REC.SCAN users 0 FILTER {n ==}",
-                "-ERR the filter has no number, 'true', 'false' or text in single quotes at byte 4",
+                "-ERR invalid filter at byte 4: expected a number, 'true', 'false' or text in single quotes",
             ),
         ],
     );

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// Place of a fault in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TracePlace {
-    /// The file itself.
+    /// The file as a whole.
     File,
     /// A line of text, from 1.
     Line(u64),

@@ -49,7 +49,7 @@ struct Pipe {
     begin: usize,
     /// True if the sender has ended its stream.
     ended: bool,
-    /// True if the end was passed on.
+    /// True if the end of the stream was forwarded to the receiver.
     passed: bool,
 }
 

@@ -127,8 +127,8 @@ pub struct Hit<'b> {
     pub value: &'b [u8],
 }
 
-/// Decodes the complete response to a `get` for one key that was found, in its simplest form, and returns it with its
-/// length. Every other response, also an incomplete one, is left to [`Decoder`], which decodes this form equally.
+/// Decodes a complete response to a `get` of one key that hit, and returns the hit with the length of the response.
+/// Returns `None` for every other or incomplete response: use [`Decoder`], which decodes all responses.
 #[inline]
 pub fn lone_hit(buf: &[u8]) -> Option<(Hit<'_>, usize)> {
     const BEHIND: &[u8; 7] = b"\r\nEND\r\n";

@@ -34,13 +34,13 @@ impl Garbage {
     /// Returns a description in words.
     pub const fn text(self) -> &'static str {
         match self {
-            Self::LineTooLong => "a reply line without an end in 4096 bytes",
+            Self::LineTooLong => "a reply line without a line end within 4096 bytes",
             Self::BareNewline => "a reply line that ends in \\n without \\r",
-            Self::UnknownReply => "a reply line that begins with no word of the memcached protocol",
-            Self::Malformed => "a memcached reply line with words that do not fit its first one",
+            Self::UnknownReply => "a reply line whose first word is not in the memcached protocol",
+            Self::Malformed => "a memcached reply line with invalid arguments",
             Self::ValueTooLong => "a reply that announces a value of 2 GiB or more",
-            Self::ValueEnd => "a value without \\r\\n behind it",
-            Self::Unexpected => "a memcached reply that does not answer this request",
+            Self::ValueEnd => "a value without \\r\\n after it",
+            Self::Unexpected => "a memcached reply that does not match the request",
         }
     }
 }

@@ -49,18 +49,18 @@ impl Garbage {
     /// Returns a description in words.
     pub const fn text(self) -> &'static str {
         match self {
-            Self::UnknownType => "a reply that begins with the byte of no RESP type",
-            Self::LineTooLong => "a RESP line without an end in 64 KiB",
+            Self::UnknownType => "a reply whose first byte is no RESP type",
+            Self::LineTooLong => "a RESP line without a line end within 64 KiB",
             Self::LineEnd => "a RESP line that does not end in \\r\\n",
-            Self::Number => "a RESP number that is none",
-            Self::Length => "a RESP count or length that is none",
+            Self::Number => "an invalid RESP number",
+            Self::Length => "an invalid RESP count or length",
             Self::BulkTooLong => "a RESP string of 4 GiB or more",
             Self::TooManyValues => "a RESP reply of 2^31 parts or more",
-            Self::TooDeep => "RESP replies within replies, deeper than 32",
-            Self::Streamed => "a RESP string or array of no stated length, which no server sends",
-            Self::BulkEnd => "a RESP string without \\r\\n behind it",
+            Self::TooDeep => "RESP replies nested deeper than 32 levels",
+            Self::Streamed => "a streamed RESP string or array, which is not supported",
+            Self::BulkEnd => "a RESP string without \\r\\n after it",
             Self::NestedPush => "a RESP push message within a reply",
-            Self::Verbatim => "a RESP verbatim string without its format",
+            Self::Verbatim => "a RESP verbatim string without a format",
         }
     }
 }

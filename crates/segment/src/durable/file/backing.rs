@@ -58,19 +58,19 @@ impl Backing {
 fn check_persistent(ground: &Backing, geometry: &Geometry) -> Result<(), FileFault> {
     let kept = &ground.kept;
     if !ground.notes.as_ref().is_some_and(Notes::is_sound) {
-        return Err(FileFault::Damaged("its notes are not what was written".to_owned()));
+        return Err(FileFault::Damaged("its metadata log has a wrong checksum".to_owned()));
     }
     let (end, next) = (kept.end.load(Acquire) as usize, kept.groups_next.load(Acquire) as usize);
     let growth = kept.growth.load(Acquire);
     let sequence = kept.sequence.load(Acquire);
     let flushed = kept.flushed.iter().map(|flushed| flushed.load(Acquire)).max().unwrap_or(0);
     if sequence == 0 || sequence >> SEQUENCE_BITS != 0 || flushed >= sequence {
-        return Err(FileFault::Damaged(format!("its words say a sequence of {sequence}, and flushes up to {flushed}")));
+        return Err(FileFault::Damaged(format!("inconsistent sequence numbers: next {sequence}, flushed {flushed}")));
     }
     if end <= geometry.segments_max && Index::is_growth(growth, next, geometry.groups_max) {
         return Ok(());
     }
-    Err(FileFault::Damaged(format!("its words say {end} segments, a growth of {growth:#x} to {next} groups")))
+    Err(FileFault::Damaged(format!("inconsistent sizes: {end} segments, index growth {growth:#x} to {next} groups")))
 }
 
 /// Returns the parts of a file with this superblock.

@@ -17,16 +17,16 @@ pub enum FileFault {
         /// The operating system's reason.
         error: io::Error,
     },
-    /// The file holds something else than a store's memory.
+    /// The file does not hold a store's memory.
     Foreign,
     /// Neither copy of its superblock is intact, its length differs from the superblock, or its contents are
     /// inconsistent.
     Damaged(String),
     /// The file has another version.
     Version {
-        /// Which.
+        /// The version of the file.
         found: u64,
-        /// The one that this build reads.
+        /// The version that this build reads.
         known: u64,
     },
     /// The file has this version, but is from a build with another layout.
@@ -45,12 +45,12 @@ pub enum FileFault {
         /// Requested size, in bytes.
         asked: u64,
     },
-    /// The place of its index differs from the requested one.
+    /// The file's index is not at the requested place.
     Index {
         /// Place of the index in the file's store.
         found: IndexPlace,
     },
-    /// Its second tier has another size; 0: it has none.
+    /// The store's flash has another size; 0: the store has no flash.
     Flash {
         /// In bytes.
         found: u64,
@@ -66,42 +66,41 @@ impl fmt::Display for FileFault {
             Self::Io(error) => write!(f, "{error}"),
             Self::Space { bytes, error } => write!(
                 f,
-                "cannot reserve {bytes} bytes there ({error}); make room, enlarge the file system, or give less \
-                 --memory"
+                "cannot reserve {bytes} bytes there ({error}); free space, enlarge the file system, or pass a \
+                 smaller --memory"
             ),
             Self::Foreign => {
-                write!(f, "it holds something that is no memory of gannet; name another path; {RESET}")
+                write!(f, "it is not a gannet memory file; name another path; {RESET}")
             }
             Self::Damaged(what) => write!(f, "it is damaged: {what}; {RESET}"),
             Self::Version { found, known } => write!(
                 f,
-                "it is of version {found} and this build reads version {known}; start it with the build that made it; \
-                 {RESET}"
+                "it has version {found}, but this build reads version {known}; use the build that created it; {RESET}"
             ),
             Self::Layout => {
-                write!(f, "a build made it that lays memory out otherwise; start it with that build; {RESET}")
+                write!(f, "a build with another memory layout created it; use that build; {RESET}")
             }
             Self::Memory { found, asked } => {
-                write!(f, "it was made for a memory of {found} bytes, not of {asked}; give that --memory; {RESET}")
+                write!(f, "it was created with --memory {found}, not {asked}; pass --memory {found}; {RESET}")
             }
             Self::Segment { found, asked } => {
-                write!(f, "its segments have {found} bytes, not {asked}; give that --segment; {RESET}")
+                write!(f, "its segments have {found} bytes, not {asked}; pass --segment {found}; {RESET}")
             }
             Self::Index { found: IndexPlace::File } => {
-                write!(f, "it was made with its index in the file; give --file-index file; {RESET}")
+                write!(f, "its index is in the file; pass --file-index file; {RESET}")
             }
             Self::Index { found: IndexPlace::Dram } => {
-                write!(f, "it was made without its index; give --file-index dram; {RESET}")
+                write!(f, "its index is not in the file; pass --file-index dram; {RESET}")
             }
-            Self::Flash { found: 0, .. } => write!(f, "it was made without --flash; start it without; {RESET}"),
+            Self::Flash { found: 0, .. } => write!(f, "it was created without --flash; remove --flash; {RESET}"),
             Self::Flash { found, asked: 0 } => write!(
                 f,
-                "a part of its items is on flash of {found} bytes; give a server the --flash that it was made with, or \
-                 `gannet file dump` or `migrate`; {RESET}"
+                "some of its items are on flash of {found} bytes; pass the same --flash as before to the server, to \
+                 `gannet file dump` or to `gannet file migrate`; {RESET}"
             ),
             Self::Flash { found, asked } => write!(
                 f,
-                "a part of its items is on flash of {found} bytes in all, not {asked}; give that --flash; {RESET}"
+                "some of its items are on flash of {found} bytes in total, not {asked}; pass that --flash; {RESET}"
             ),
         }
     }

@@ -161,7 +161,7 @@ fn lost_to_checkpoint(block: &Superblock, boot: u128) -> bool {
 fn block_of(file: &Arc<MapFile>) -> Result<Superblock, FileFault> {
     match look(file)? {
         There::Store(block) => Ok(block),
-        There::Nothing => Err(FileFault::Damaged("it was not made to its end".to_owned())),
+        There::Nothing => Err(FileFault::Damaged("its creation was not completed".to_owned())),
     }
 }
 
@@ -230,7 +230,7 @@ impl Inspected {
         for id in self.ids() {
             let header = self.segments.header(id);
             if !header.has_state() {
-                return Err(FileFault::Damaged(format!("segment {} has no state that there is", id.0)));
+                return Err(FileFault::Damaged(format!("segment {} has an invalid state", id.0)));
             }
             self.stats.segments[header.state() as usize] += 1;
             if holds_items(header.state()) {
@@ -276,7 +276,7 @@ impl Inspected {
         for id in self.ids().into_iter().filter(|id| holds_items(self.segments.header(*id).state())) {
             let (start, written) = (self.segments.start(id), self.segments.header(id).written.load(Acquire) as usize);
             if written > self.segments.segment_bytes() {
-                check.fault(format!("segment {} is written to {written}, past its end", id.0));
+                check.fault(format!("segment {} has a write offset of {written}, past its end", id.0));
                 continue;
             }
             let mut at = 0;
@@ -288,7 +288,7 @@ impl Inspected {
                 if !layout.has(DEAD) {
                     if !self.segments.is_sound(self.sum_seed, start + at, &layout) {
                         check.damaged += 1;
-                        self.torn(check, || format!("the item at {at} of segment {} is not what was written", id.0));
+                        self.torn(check, || format!("the item at {at} of segment {} has a wrong checksum", id.0));
                         if self.believed.is_some() {
                             at += layout.size;
                             continue;
@@ -324,7 +324,7 @@ impl Inspected {
                 }
                 check.slots += 1;
                 if let Err(what) = self.check_slot(slot) {
-                    check.fault(format!("a slot of group {group} names {what}"));
+                    check.fault(format!("a slot of index group {group} points to {what}"));
                 }
             }
         }
@@ -333,19 +333,19 @@ impl Inspected {
     fn check_slot(&self, slot: Slot) -> Result<(), String> {
         let id = self.segments.of(slot.address());
         if u64::from(id.0) >= self.block.segments_max {
-            return Err(format!("segment {}, which there is not", id.0));
+            return Err(format!("segment {}, which does not exist", id.0));
         }
         let (header, at) = (self.segments.header(id), slot.address() - self.segments.start(id));
         if !holds_items(header.state()) || header.slot_generation() != slot.generation() {
-            return Err(format!("segment {} in another life", id.0));
+            return Err(format!("segment {} of another generation", id.0));
         }
         let written = header.written.load(Acquire) as usize;
         let left = written.min(self.segments.segment_bytes()).saturating_sub(at);
         let Some(layout) = Layout::read_within(&self.segments.heap, slot.address(), left) else {
-            return Err(format!("no item: {at} of segment {}", id.0));
+            return Err(format!("offset {at} of segment {}, where no item is", id.0));
         };
         if self.hash_at(slot.address(), &layout).tag() != slot.tag() {
-            return Err(format!("another key's item: {at} of segment {}", id.0));
+            return Err(format!("another key's item at {at} of segment {}", id.0));
         }
         Ok(())
     }

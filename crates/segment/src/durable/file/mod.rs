@@ -99,13 +99,13 @@ fn look(file: &Arc<MapFile>) -> Result<There, FileFault> {
     match superblocks.find() {
         SuperblockState::Whole { block, .. } if block.made == 0 => Ok(There::Nothing),
         SuperblockState::Whole { block, .. } if block.file_bytes != bytes => {
-            let what = format!("it has {bytes} bytes and says {}", block.file_bytes);
+            let what = format!("it has {bytes} bytes instead of {}", block.file_bytes);
             Err(FileFault::Damaged(what))
         }
         SuperblockState::Whole { block, .. } => Ok(There::Store(block)),
         SuperblockState::OtherVersion(found) => Err(FileFault::Version { found, known: VERSION }),
         SuperblockState::OtherLayout => Err(FileFault::Layout),
-        SuperblockState::Damaged => Err(FileFault::Damaged("neither copy of its superblock is whole".to_owned())),
+        SuperblockState::Damaged => Err(FileFault::Damaged("neither copy of its superblock is intact".to_owned())),
         // Making it had only begun.
         SuperblockState::Blank if bytes == front_bytes(file) => Ok(There::Nothing),
         SuperblockState::Blank | SuperblockState::Foreign => Err(FileFault::Foreign),
@@ -190,7 +190,7 @@ fn restore(config: &StoreConfig, geometry: &Geometry, held: &Held) -> Result<Opt
     let ground = new_backing(geometry, config, &held.file, held.index())?;
     let record = ground.records.as_ref().and_then(Records::latest);
     if record.is_none() && held.file.is_view() {
-        return Err(FileFault::Damaged("the machine lost its power before its first checkpoint".to_owned()));
+        return Err(FileFault::Damaged("power was lost before the first checkpoint".to_owned()));
     }
     Ok(record.map(|record| {
         ground.kept.restore(&record.kept);
@@ -242,7 +242,7 @@ fn begin(held: &mut Held, ground: &Backing, index_left: Option<&Arc<MapFile>>) -
 /// See [`FileFault`].
 pub fn file_fits(config: &StoreConfig, file: &StoreFile, tier: Option<&TierPlan>) -> Result<(), FileFault> {
     let There::Store(block) = look(&file.file)? else {
-        return Err(FileFault::Damaged("it was not made to its end".to_owned()));
+        return Err(FileFault::Damaged("its creation was not completed".to_owned()));
     };
     tier_fits(tier, &block)?;
     let segment_bytes = Some(block.segment_bytes as u32);

@@ -58,44 +58,43 @@ macro_rules! superblock {
 }
 
 superblock! {
-    /// The whole file.
+    /// Length of the whole file, in bytes.
     file_bytes,
-    /// Segments, headers and index together: the memory that the file was made for.
+    /// Size of the store's memory, in bytes: segments, headers and index together.
     memory_bytes,
-    /// One segment.
+    /// Size of a segment, in bytes.
     segment_bytes,
-    /// The number of segments that the file has room for.
+    /// Maximum number of segments in the file.
     segments_max,
     /// The initial number of groups of the index.
     groups_start,
-    /// The number of groups that the file has room for.
+    /// Maximum number of index groups in the file.
     groups_max,
-    /// Makes the places of keys unpredictable.
+    /// Random seed of the key hash, so that clients cannot predict it.
     hash_seed,
     /// The instant at which the file was created. META words count from here.
     made_ms,
-    /// Number of times that it was opened since.
+    /// Number of times that the file was opened since.
     opened,
-    /// 1: its creation was completed.
+    /// 1: the creation of the file was completed.
     made,
-    /// 1: it was closed in order; 0: a process uses it, or was killed.
+    /// 1: the last process closed the file cleanly; 0: a process uses the file, or was killed.
     clean,
-    /// The instant at which it was last closed in order.
+    /// The instant at which the file was last closed cleanly.
     closed_ms,
     /// 1: the index is in the memory of the process; 0: it is in the file.
     index_in_dram,
-    /// The bytes of its second tier's devices; 0: it has none.
+    /// Total size of the flash devices, in bytes; 0: the store has no flash.
     flash_bytes,
-    /// Bytes of the second tier's room in the file.
+    /// Bytes of the file that are reserved for the state of the flash.
     flash_room_bytes,
     /// 1: the process that last used it made checkpoints.
     checkpoints,
-    /// The boot of the machine in which it was last opened: the high half of its number. Both halves are 0 if it is
-    /// unknown.
+    /// High half of the ID of the boot in which the file was last opened. Both halves are 0 if the ID is unknown.
     boot_high,
-    /// The low half of that number.
+    /// Low half of the boot ID.
     boot_low,
-    /// 1: every process that took an item's slot has always marked the item first.
+    /// 1: every process so far has marked an item as dead before it cleared the item's slot.
     marked,
 }
 
