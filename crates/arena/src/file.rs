@@ -96,8 +96,8 @@ impl MapFile {
         Self::open_with(path, false)
     }
 
-    /// Opens an existing file through private maps, to test a change. Only this process sees writes to the maps, and the file
-    /// stays unchanged. No other process may have the file open at the same time.
+    /// Opens an existing file through private maps, to test a change. Only this process sees writes to the maps, and
+    /// the file stays unchanged. No other process may have the file open at the same time.
     ///
     /// # Errors
     /// As for [`MapFile::open_there`]. Read permission is enough.

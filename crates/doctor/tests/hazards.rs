@@ -191,7 +191,7 @@ fn a_sleep_that_a_program_forbids_is_not_told() {
         ("/sys/devices/system/cpu/cpu0/cpuidle/state2/disable", "0"),
         ("/dev/cpu_dma_latency", "10"),
     ];
-    is_told(&states, "cpu.cstates", Ok, "up to 2 us to wake; a program holds it to 10 us");
+    is_told(&states, "cpu.cstates", Ok, "up to 2 us to wake up; a program holds it to 10 us");
     is_told(&[&states[..4], &[("/dev/cpu_dma_latency", "2000000000")]].concat(), "cpu.cstates", Warn, "133 us");
 }
 

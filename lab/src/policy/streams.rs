@@ -2,9 +2,9 @@
 //!
 //! The keys of a stream are numbers. The key's number determines the value's length and lifetime. In streams without
 //! lifetimes, the store's clock advances by a millisecond per access. A stream with a cluster's name uses the figures
-//! of that cluster's row in the table: Zipf exponent, requests per key, share of keys requested once, lifetimes and mean
-//! value length. It samples the cluster's keys, not its requests, so the ratio of a lifetime to the time between two
-//! requests for a key stays the same.
+//! of that cluster's row in the table: Zipf exponent, requests per key, share of keys requested once, lifetimes and
+//! mean value length. It samples the cluster's keys, not its requests, so the ratio of a lifetime to the time between
+//! two requests for a key stays the same.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;

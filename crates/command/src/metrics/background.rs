@@ -34,7 +34,7 @@ pub struct SliceTimes {
     pub longest_cpu_ns: AtomicU64,
     /// The number of slices of more than [`LONG_NS`] of CPU time.
     pub long: Counter,
-    /// A histogram of slice durations. Element `i` counts slices of 2^(i-1) to 2^i us, and the last one all longer ones.
+    /// A histogram of slice durations. Element `i` counts slices of 2^(i-1) to 2^i us, the last all longer ones.
     pub by_us_log2: [Counter; SLICE_BUCKETS],
 }
 

@@ -27,7 +27,7 @@ pub(super) struct Call<'c, 'l> {
     pub(super) out: &'c mut OutBuffer,
     pub(super) session: &'c mut SessionState,
     pub(super) ctx: &'c mut WorkerContext,
-    /// The number of operations charged to this visit: executed ones, and a surcharge that ends the visit early.
+    /// The number of operations charged to this visit. A long request counts as several, and [`OPS_A_BATCH`] end it.
     pub(super) ops: usize,
     /// True if replies go into a separate buffer, not into the session's own output.
     pub(super) collects_replies: bool,
@@ -128,7 +128,8 @@ impl<'c> Call<'c, '_> {
     }
 
     /// Runs a command of a store with flash. An item may move between memory and flash while a command reads. If a
-    /// read-only command misses such an item, it is parked and run again. Commands that write look up the item under the key's lock.
+    /// read-only command misses such an item, it is parked and run again. Commands that write look up the item
+    /// under the key's lock.
     #[cold]
     fn run_with_flash(&mut self, entry: &'static catalog::CommandSpec, args: Args<'c>) -> Run {
         let may_start_over = self.session.done == 0 && entry.has(catalog::Flag::ReadOnly);

@@ -6,7 +6,7 @@ use crate::host::{Host, Unread, field};
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "cg.cpu-quota",
-        reads: "cpu.max (version 1: cpu.cfs_quota_us) of its group and of those above, cpu.stat, twice",
+        reads: "cpu.max (version 1: cpu.cfs_quota_us) of its group and of those above, cpu.stat, read twice",
         mechanism: "A group that has used its share of a period is stopped until the next one, all of its threads \
                     together. That is 10 to 100 ms for every request that is there, at a load far below what the \
                     CPUs could do.",

@@ -1,4 +1,4 @@
-//! Clocks and the ticks that go with them.
+//! Clock sources, clock corrections and periodic ticks.
 
 use crate::check::{Check, Needs, ProbeResult, Probed};
 use crate::host::{Clocks, Host, Unread};
@@ -8,10 +8,10 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "clock.source",
         reads: "/sys/devices/system/clocksource/clocksource0/current_clocksource; a timed loop",
-        mechanism: "With tsc or kvm-clock the time is read without a system call. With the others each reading is \
-                    one, and a server reads it several times a request.",
-        remedy: "write tsc (or kvm-clock) into current_clocksource if available_clocksource has it",
-        expect: "some hundred nanoseconds to a microsecond less for each reading of the time",
+        mechanism: "With tsc or kvm-clock a program reads the time without a system call. With any other clock \
+                    source each reading is a system call, and a server reads the time several times per request.",
+        remedy: "write tsc (or kvm-clock) into current_clocksource if available_clocksource lists it",
+        expect: "each reading of the time takes 0.1 to 1 us less",
         needs: Needs::Root,
         undo: "write the old clock back",
         source: "kernel: timers/timekeeping; Valkey's --check-system",
@@ -19,25 +19,24 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "clock.slew",
-        reads: "the time of day beside the hardware's count, twice; /proc/*/comm (chronyd, ntpd, systemd-timesyn)",
-        mechanism: "A clock without a time service drifts from other hosts' clocks, and times compared between \
-                    hosts (leases, expiry) are wrong by as much. One that is being pulled back runs fast or slow \
-                    meanwhile.",
-        remedy: "run chrony; where it runs and the clock is still pulled, look at `chronyc tracking`",
-        expect: "times that hosts compare agree within milliseconds or less",
+        reads: "the wall clock compared with the hardware clock, both read twice; /proc/*/comm (chronyd, ntpd, \
+                systemd-timesyn)",
+        mechanism: "Without a time service a host's clock drifts, and times compared between hosts (leases, expiry) \
+                    are wrong by the difference. A clock that is being corrected runs too fast or too slow.",
+        remedy: "run chrony; if it runs and still corrects the clock, look at `chronyc tracking`",
+        expect: "timestamps of different hosts agree within a few milliseconds",
         needs: Needs::Root,
-        undo: "stop it again",
+        undo: "stop chrony",
         source: "man 2 adjtimex; chrony's documentation",
         probe: slew,
     },
     Check {
         id: "clock.ticks",
         reads: "/proc/sys/kernel/{timer_migration,nmi_watchdog}, /proc/sys/vm/stat_interval",
-        mechanism: "The watchdog and the counting of memory wake every CPU every few seconds, and timers of idle CPUs \
-                    are moved to busy ones. On CPUs that are set apart for workers that is what is left to disturb \
-                    them.",
+        mechanism: "The watchdog and the memory statistics wake up every CPU every few seconds, and timers of idle \
+                    CPUs move to busy CPUs. On isolated CPUs these are the only interruptions left.",
         remedy: "sysctl kernel.timer_migration=0 kernel.nmi_watchdog=0 vm.stat_interval=10",
-        expect: "fewer interruptions of the CPUs that are set apart",
+        expect: "fewer interruptions of isolated CPUs",
         needs: Needs::Root,
         undo: "write the old values back",
         source: "tuned: network-latency",
@@ -45,14 +44,16 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// Maximum nanoseconds of a clock reading that is no system call.
+/// Maximum duration of a clock reading without a system call, in nanoseconds.
 const CLOCK_NS_MAX: f64 = 60.0;
-/// From here on a reading is a system call, whatever the clock is called: some sandboxes and kernels have no other way.
+/// Duration from which a reading must be a system call, whatever the clock's name, in nanoseconds. In some sandboxes
+/// and kernels every clock needs one.
 const SYSTEM_CALL_NS_MIN: f64 = 180.0;
 const CLOCK_READINGS: u32 = 10_000;
 const CLOCK_TRIALS: u32 = 10;
 
-/// Returns the nanoseconds of one reading: the least of several trials, since this thread may lose its CPU in others.
+/// Returns the duration of one reading in nanoseconds: the minimum of several trials, because preemption makes others
+/// longer.
 fn clock_cost_ns() -> f64 {
     let trial = |_| {
         let begun = Instant::now();
@@ -67,7 +68,7 @@ fn clock_cost_ns() -> f64 {
 /// Judges a clock by its name and the time of a reading. For a tree only the name is known.
 fn judged(name: &str, ns: Option<f64>) -> ProbeResult {
     let is_slow = !matches!(name, "tsc" | "kvm-clock" | "arch_sys_counter" | "hyperv_clocksource_tsc_page");
-    let value = ns.map_or_else(|| name.to_owned(), |ns| format!("{name}: {ns:.0} ns a reading"));
+    let value = ns.map_or_else(|| name.to_owned(), |ns| format!("{name}: {ns:.0} ns per reading"));
     match ns {
         Some(ns) if !is_slow => ProbeResult::warn_if(ns > SYSTEM_CALL_NS_MIN, value),
         Some(ns) => ProbeResult::bad_if(ns > CLOCK_NS_MAX, value),
@@ -114,16 +115,15 @@ fn slew(host: &Host) -> Probed {
         let comm = host.read(&format!("/proc/{name}/comm")).unwrap_or_default();
         setter = setter.or_else(|| SETTERS.into_iter().find(|known| *known == comm));
     }
-    let value = format!(
-        "corrected by {} parts in a million; set by {}",
-        ppm.round() as i64,
-        setter.unwrap_or("no known time service")
-    );
+    let value =
+        format!("corrected by {} ppm; set by {}", ppm.round() as i64, setter.unwrap_or("no known time service"));
     if ppm.abs() > SLEW_PPM_MAX {
         return Ok(ProbeResult::bad(value));
     }
     if setter.is_none() && !host.sees_all_processes() {
-        return Err(Unread::Beside("the host's own processes are not seen from here, and one may set the clock"));
+        return Err(Unread::Beside(
+            "the host's processes are not visible from this container, and one of them may set the clock",
+        ));
     }
     Ok(ProbeResult::warn_if(setter.is_none(), value))
 }
@@ -131,12 +131,12 @@ fn slew(host: &Host) -> Probed {
 fn ticks(host: &Host) -> Probed {
     let isolated = host.read("/sys/devices/system/cpu/isolated")?;
     let timers = host.sysctl("kernel.timer_migration")?;
-    // Not every kernel has the watchdog.
+    // Some kernels have no watchdog.
     let watchdog = host.sysctl("kernel.nmi_watchdog").unwrap_or(0);
     let interval = host.sysctl("vm.stat_interval")?;
     let value = format!("timer_migration {timers}, nmi_watchdog {watchdog}, stat_interval {interval}");
     if isolated.is_empty() {
-        return Ok(ProbeResult::ok(format!("{value}; no CPU is set apart")));
+        return Ok(ProbeResult::ok(format!("{value}; no CPU is isolated")));
     }
     Ok(ProbeResult::warn_if(timers == 1 || watchdog == 1 || interval < 10, value))
 }

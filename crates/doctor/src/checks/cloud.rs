@@ -1,4 +1,4 @@
-//! The machine below: the CPU time that it takes, and its type.
+//! The virtual machine: stolen CPU time, machine type and placement.
 
 use super::irq::most_of_a_cpu;
 use crate::check::{Check, Needs, ProbeResult, Probed};
@@ -11,11 +11,11 @@ use crate::topology::Topology;
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "cloud.steal",
-        reads: "/proc/stat (steal of each CPU), twice",
-        mechanism: "Steal is the time in which a virtual CPU had work and the host ran another's. No setting \
-                    within the guest gives it back.",
-        remedy: "another host, or a type of machine whose CPUs are not shared",
-        expect: "no waits for a CPU that others have; no setting here can do it",
+        reads: "/proc/stat (steal of each CPU), read twice",
+        mechanism: "Steal is the time for which a virtual CPU was ready to run but the hypervisor ran another \
+                    virtual machine. No setting within the guest reduces it.",
+        remedy: "use another host, or a machine type whose CPUs are not shared",
+        expect: "no waits for a CPU that another virtual machine uses",
         needs: Needs::Restart,
         undo: "nothing was changed",
         source: "Aerospike on EC2: 0.2 to 0.7 % was fine",
@@ -24,10 +24,10 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "cloud.nic-driver",
         reads: "/sys/class/net/*/device/uevent (DRIVER)",
-        mechanism: "A paravirtual interface of an old kind sends each packet through the host's software. It ends \
-                    at some ten thousand packets a second, whatever the CPUs could do.",
-        remedy: "a type of machine with enhanced networking (ena, gve, mana)",
-        expect: "the most packets a second rises several times over",
+        mechanism: "An old paravirtual interface sends each packet through the hypervisor's software. It is limited \
+                    to some ten thousand packets per second, however many CPUs are idle.",
+        remedy: "use a machine type with enhanced networking (ena, gve, mana)",
+        expect: "the maximum packet rate rises several times",
         needs: Needs::Restart,
         undo: "nothing was changed",
         source: "Aerospike on EC2: 85 k packets a second",
@@ -36,11 +36,12 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "cloud.queues-default",
         reads: "ethtool -l, the plan",
-        mechanism: "A cloud's interface begins with a number of queues that its driver chose, on the first CPUs. \
-                    Workers on those CPUs are interrupted for every packet, whichever worker it is for.",
-        remedy: "as many queues as `gannet doctor plan` has (ethtool -L IFACE combined N), and their interrupts on \
-                 its network CPUs",
-        expect: "p99 and p999 fall under load; nothing at rest",
+        mechanism: "The driver of a cloud's interface chooses the initial number of queues and assigns them to the \
+                    first CPUs. Workers on those CPUs are interrupted for every packet, including packets for other \
+                    workers.",
+        remedy: "set the number of queues that `gannet doctor plan` shows (ethtool -L IFACE combined N), and assign \
+                 their interrupts to its network CPUs",
+        expect: "p99 and p999 fall under load; no change when idle",
         needs: Needs::Root,
         undo: "set the old number (the link is interrupted for a moment)",
         source: "Pelikan on T2A: 4 queues of 16 on CPUs of their own, p999 fell by half at 320 k requests/s",
@@ -49,10 +50,10 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "cloud.burstable",
         reads: "/sys/class/dmi/id/{sys_vendor,product_name}",
-        mechanism: "Machines of burstable types have credits, and a part of a CPU once those are used up. The tail \
-                    comes hours after the test.",
-        remedy: "a type of machine whose CPUs are its own",
-        expect: "the same CPU time after hours as at the start",
+        mechanism: "Burstable machine types earn CPU credits. When the credits are used up, the machine gets a \
+                    fraction of a CPU, and latency rises hours after the test began.",
+        remedy: "use a machine type with dedicated CPUs",
+        expect: "the same CPU performance after hours as at the start",
         needs: Needs::Restart,
         undo: "nothing was changed",
         source: "Amazon EC2: burstable performance instances",
@@ -61,10 +62,10 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "cloud.placement",
         reads: "the cloud's metadata service (--metadata)",
-        mechanism: "Machines of one group, or at least of one zone, are some hops apart. Between zones each answer \
-                    takes up to a millisecond more, whatever the server does.",
-        remedy: "clients and servers in one zone, in a cluster placement group if tails count",
-        expect: "up to a millisecond less a round trip between zones, less within one",
+        mechanism: "Machines in one zone are a few network hops apart, and machines in one placement group fewer. \
+                    Between zones each reply takes up to 1 ms longer.",
+        remedy: "put clients and servers in one zone, and in one cluster placement group if tail latency matters",
+        expect: "up to 1 ms less per round trip than between zones; a smaller gain within a zone",
         needs: Needs::Restart,
         undo: "nothing was changed",
         source: "Amazon EC2: placement groups; Google Compute Engine: placement policies",
@@ -73,8 +74,8 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "sys.kernel",
         reads: "/proc/sys/kernel/osrelease",
-        mechanism: "The available remedies, and the kernel faults that are fixed, depend on the version. It is shown \
-                    so that hosts can be compared.",
+        mechanism: "The available remedies and the fixed kernel bugs depend on the version. It is shown so that \
+                    hosts can be compared.",
         remedy: "none by itself",
         expect: "none",
         needs: Needs::Nothing,
@@ -87,14 +88,14 @@ pub(super) const CHECKS: &[Check] = &[
 /// The column of stolen time in a CPU's line of /proc/stat.
 const STEAL: usize = 7;
 const STEAL_MAX: f64 = 0.02;
-/// From here on a CPU is often absent when it is needed.
+/// Share of stolen time above which a CPU is often unavailable.
 const STEAL_BAD: f64 = 0.1;
 
 fn steal(host: &Host) -> Probed {
     let path = "/proc/stat";
     let (cpu, share) =
         most_of_a_cpu(&host.twice(path)?, STEAL).ok_or(Unread::Garbage(path.to_owned(), "lines of CPUs"))?;
-    let value = format!("{:.1} % of {cpu} was given to others", share * 100.0);
+    let value = format!("{:.1} % of the time, {cpu} waited for the hypervisor", share * 100.0);
     let seen = if share > STEAL_BAD { ProbeResult::bad(value) } else { ProbeResult::warn_if(share > STEAL_MAX, value) };
     Ok(seen.weighing(share))
 }
@@ -115,7 +116,7 @@ fn nic_driver(host: &Host) -> Probed {
 fn queues_default(host: &Host) -> Probed {
     let topology = Topology::read(host, None)?;
     let planned = plan(&topology, &Wanted::default());
-    let planned = planned.map_err(|_| Unread::Beside("no CPU may be used, so there is no plan"))?;
+    let planned = planned.map_err(|_| Unread::Beside("this process may not use any CPU, so there is no plan"))?;
     let nic = topology.nic().ok_or_else(|| Unread::Absent("/sys/class/net/*/device".to_owned()))?;
     let command = || format!("ethtool -l {}", nic.name);
     let text = host.ethtool(&nic.name, "l")?;
@@ -123,8 +124,8 @@ fn queues_default(host: &Host) -> Probed {
     let now = channels_now(&text).ok_or_else(|| Unread::Garbage(command(), "channels"))?;
     let value = format!("{}: {now} queues of {most}", nic.name);
     Ok(match planned.queues {
-        Some(queues) => ProbeResult::warn_if(queues != now, format!("{value}, and the plan has {queues}")),
-        None => ProbeResult::ok(format!("{value}; too few CPUs to plan them")),
+        Some(queues) => ProbeResult::warn_if(queues != now, format!("{value}; the plan needs {queues}")),
+        None => ProbeResult::ok(format!("{value}; the host has too few CPUs for a plan")),
     })
 }
 
@@ -133,7 +134,7 @@ fn burstable(host: &Host) -> Probed {
     let product = host.read("/sys/class/dmi/id/product_name")?;
     // These vendors give every type of machine the same product name.
     if ["Google", "Microsoft", "Xen"].iter().any(|name| vendor.starts_with(name)) {
-        return Err(Unread::Beside("whose machine it is does not tell it its type here"));
+        return Err(Unread::Beside("this cloud does not report the machine type here"));
     }
     let is_amazon = vendor.starts_with("Amazon");
     let burstable = is_amazon && ["t2.", "t3.", "t3a.", "t4g."].iter().any(|kind| product.starts_with(kind));
@@ -144,7 +145,7 @@ fn placement(host: &Host) -> Probed {
     let path = "/measured/cloud.placement";
     let text = if host.is_live() {
         if !host.asked().metadata {
-            return Err(Unread::Beside("not asked: it is a request to an address outside, sent only with --metadata"));
+            return Err(Unread::Beside("not checked: it needs a request to the metadata service; pass --metadata"));
         }
         metadata::query(metadata::ADDRESS)?
     } else {

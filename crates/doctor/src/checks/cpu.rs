@@ -7,10 +7,10 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "cpu.governor",
         reads: "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
-        mechanism: "A governor that follows the load runs an idle CPU slowly. The first requests after a pause are \
-                    served at that speed until it has noticed.",
+        mechanism: "A governor that follows the load clocks an idle CPU down. The first requests after a pause run \
+                    at that speed until the governor raises it.",
         remedy: "write performance into every cpufreq/scaling_governor",
-        expect: "the first requests after a pause are as fast as under load; more power at rest",
+        expect: "the first requests after a pause are as fast as under load; more power when idle",
         needs: Needs::Root,
         undo: "write the old governor back",
         source: "kernel: admin-guide/pm/cpufreq",
@@ -19,22 +19,22 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "cpu.cstates",
         reads: "/sys/devices/system/cpu/cpu0/cpuidle/state*/{latency,disable}, /dev/cpu_dma_latency (as root)",
-        mechanism: "An idle CPU sleeps deeper the longer it is idle, and needs the time that the state is named \
-                    for to wake. A request that arrives at a sleeping CPU waits for it.",
-        remedy: "hold /dev/cpu_dma_latency open with 1 us written into it while the server runs",
-        expect: "no request waits for a CPU to wake, at most the time shown; more power at rest",
+        mechanism: "The longer a CPU is idle, the deeper its sleep state. Each state has a wake-up time, and a \
+                    request that arrives at a sleeping CPU waits for it.",
+        remedy: "while the server runs, hold /dev/cpu_dma_latency open with 1 us written into it",
+        expect: "no request waits for a CPU to wake up, which takes at most the time shown; more power when idle",
         needs: Needs::Root,
-        undo: "close it: it ends with the process that holds it",
+        undo: "close the file; the setting also ends with the process that holds it",
         source: "kernel: admin-guide/pm/cpuidle, power/pm_qos_interface",
         probe: cstates,
     },
     Check {
         id: "cpu.boost",
         reads: "/sys/devices/system/cpu/cpufreq/boost or intel_pstate/no_turbo",
-        mechanism: "With boost off every core stays at its base clock. What one busy worker can serve falls with \
-                    it.",
+        mechanism: "With boost off every core stays at its base clock. The maximum rate of a busy worker falls in \
+                    proportion.",
         remedy: "write 1 into cpufreq/boost, or 0 into intel_pstate/no_turbo",
-        expect: "a busy worker serves more, by as much as its clock rises",
+        expect: "the maximum rate of a busy worker rises in proportion to the clock",
         needs: Needs::Root,
         undo: "write the old value back",
         source: "kernel: admin-guide/pm/cpufreq, intel_pstate",
@@ -43,47 +43,47 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "cpu.isolated",
         reads: "/sys/devices/system/cpu/{isolated,nohz_full}",
-        mechanism: "The kernel's tick and its own threads run on every CPU that is not set apart. On a host with \
-                    many cores a few can be kept free of both.",
-        remedy: "isolcpus=, nohz_full= and rcu_nocbs= on the kernel's command line, for the workers' CPUs; only \
-                 worth it where all else is done",
-        expect: "fewer gaps on the workers' CPUs; less CPU for all else",
+        mechanism: "The kernel's tick and its own threads run on every CPU that is not isolated. On a host with \
+                    many cores, some CPUs can be kept free of both.",
+        remedy: "set isolcpus=, nohz_full= and rcu_nocbs= for the workers' CPUs on the kernel's command line; do \
+                 this after all other remedies",
+        expect: "fewer interruptions of the workers' CPUs; less CPU time for all other programs",
         needs: Needs::Restart,
-        undo: "take the words out again",
+        undo: "remove the parameters",
         source: "kernel: admin-guide/kernel-parameters",
         probe: isolated,
     },
     Check {
         id: "cpu.involuntary-switch",
-        reads: "/proc/PID/task/*/status, twice",
-        mechanism: "A thread that is taken off its CPU while it has work serves no client until it is back. Every \
-                    request that it holds waits for as long: milliseconds, on a busy host.",
-        remedy: "pin the server's hot threads each to a CPU that nothing else uses",
-        expect: "p99 and p999 fall under load, p50 hardly; nothing where CPUs are idle",
+        reads: "/proc/PID/task/*/status, read twice",
+        mechanism: "A thread that is preempted while it has work serves no client until it runs again. On a busy \
+                    host, each of its requests waits for milliseconds.",
+        remedy: "pin each of the server's hot threads to a CPU that nothing else uses",
+        expect: "p99 and p999 fall under load, p50 hardly changes; no change if CPUs are idle",
         needs: Needs::Nothing,
-        undo: "give the old affinity back",
-        source: "Pelikan on T2A: pinned, p999 fell by half at 320 k requests/s",
+        undo: "restore the old affinity",
+        source: "Pelikan on T2A: with pinning, p999 fell by half at 320 k requests/s",
         probe: involuntary,
     },
     Check {
         id: "cpu.migrations",
-        reads: "/proc/PID/task/*/sched (nr_migrations), twice",
-        mechanism: "A thread that is moved to another CPU finds none of its data in the caches there. The requests \
-                    after it are each served more slowly.",
+        reads: "/proc/PID/task/*/sched (nr_migrations), read twice",
+        mechanism: "After a thread moves to another CPU, its data is not in that CPU's caches. Its next requests \
+                    take longer.",
         remedy: "pin the server's hot threads",
-        expect: "fewer requests that begin with cold caches; to be measured, since the scheduler loses a choice",
+        expect: "fewer requests with cold caches; measure it, because the scheduler can balance less",
         needs: Needs::Nothing,
-        undo: "give the old affinity back",
+        undo: "restore the old affinity",
         source: "kernel: scheduler/sched-debug",
         probe: migrations,
     },
     Check {
         id: "cpu.autogroup",
         reads: "/proc/sys/kernel/sched_autogroup_enabled, /proc/PID/cgroup",
-        mechanism: "Autogroup shares the CPUs out among sessions, not threads. A shell's build then weighs as much as \
-                    the whole server, unless the server has a control group of CPU time of its own.",
+        mechanism: "Autogroup divides the CPUs among sessions, not among threads. A build in one shell then gets as \
+                    much CPU time as the whole server, unless the server has its own CPU control group.",
         remedy: "sysctl kernel.sched_autogroup_enabled=0",
-        expect: "nothing on a host where only the server works; beside others' work its threads count",
+        expect: "the server gets CPU time in proportion to its threads; no change on a host that runs only the server",
         needs: Needs::Root,
         undo: "write the old value back",
         source: "man 7 sched",
@@ -94,7 +94,7 @@ pub(super) const CHECKS: &[Check] = &[
         reads: "/sys/devices/system/cpu/vulnerabilities/*",
         mechanism: "Protection against speculative attacks makes each system call slower. It is shown so that hosts \
                     can be compared, and should stay on.",
-        remedy: "none: fewer system calls a request are the remedy, not fewer mitigations",
+        remedy: "none: use fewer system calls per request, and keep the mitigations",
         expect: "none",
         needs: Needs::Nothing,
         undo: "nothing was changed",
@@ -116,8 +116,8 @@ fn governor(host: &Host) -> Probed {
         slow += u32::from(last != "performance");
     }
     let value = match slow {
-        0 => format!("performance on all {all} CPUs that have one"),
-        _ => format!("{slow} of {all} CPUs are not at performance (the last: {last})"),
+        0 => format!("performance on all {all} CPUs with a governor"),
+        _ => format!("{slow} of {all} CPUs do not use the performance governor (the last one uses {last})"),
     };
     Ok(ProbeResult::warn_if(slow > 0, value))
 }
@@ -137,7 +137,7 @@ fn cstates(host: &Host) -> Probed {
         }
     }
     let by = if is_held { format!("; a program holds it to {allowed_us} us") } else { String::new() };
-    Ok(ProbeResult::warn_if(deepest > WAKE_US_MAX, format!("up to {deepest} us to wake{by}")))
+    Ok(ProbeResult::warn_if(deepest > WAKE_US_MAX, format!("up to {deepest} us to wake up{by}")))
 }
 
 fn boost(host: &Host) -> Probed {
@@ -149,16 +149,16 @@ fn boost(host: &Host) -> Probed {
     Ok(ProbeResult::warn_if(is_off, if is_off { "off" } else { "on" }))
 }
 
-/// Hosts with fewer CPUs have none to spare.
+/// Minimum number of CPUs of a host on which some can be isolated.
 const ISOLATION_CPUS_MIN: usize = 8;
 
 fn isolated(host: &Host) -> Probed {
     let cpus = host.cpus()?.len();
     let isolated = host.read("/sys/devices/system/cpu/isolated")?;
     if cpus < ISOLATION_CPUS_MIN {
-        return Ok(ProbeResult::ok(format!("{cpus} CPUs: none to set apart")));
+        return Ok(ProbeResult::ok(format!("{cpus} CPUs: too few to isolate any")));
     }
-    Ok(ProbeResult::warn_if(isolated.is_empty(), format!("of {cpus} CPUs set apart: {}", or_none(&isolated))))
+    Ok(ProbeResult::warn_if(isolated.is_empty(), format!("isolated CPUs (of {cpus}): {}", or_none(&isolated))))
 }
 
 fn or_none(list: &str) -> &str {
@@ -188,7 +188,7 @@ fn grown(host: &Host, file: &str, key: &'static str) -> Result<(String, f64), Un
             worst = Some((name, rate));
         }
     }
-    worst.ok_or_else(|| unread.unwrap_or(Unread::Beside("the process has no thread any more")))
+    worst.ok_or_else(|| unread.unwrap_or(Unread::Beside("the process has ended")))
 }
 
 /// Maximum involuntary switches per second of one thread that pass.
@@ -196,8 +196,8 @@ const SWITCHES_A_SECOND_MAX: f64 = 10.0;
 
 fn involuntary(host: &Host) -> Probed {
     let (thread, rate) = grown(host, "status", "nonvoluntary_ctxt_switches")?;
-    let value = format!("thread {thread}: taken off its CPU {rate:.0} times a second");
-    // A switch costs the thread a few milliseconds of waiting.
+    let value = format!("thread {thread}: preempted {rate:.0} times per second");
+    // After an involuntary switch the thread waits for a few milliseconds.
     Ok(ProbeResult::bad_if(rate > SWITCHES_A_SECOND_MAX, value).weighing((rate * 0.003).min(1.0)))
 }
 
@@ -206,7 +206,10 @@ const MOVES_A_SECOND_MAX: f64 = 1.0;
 
 fn migrations(host: &Host) -> Probed {
     let (thread, rate) = grown(host, "sched", "se.nr_migrations")?;
-    Ok(ProbeResult::warn_if(rate > MOVES_A_SECOND_MAX, format!("thread {thread}: moved {rate:.1} times a second")))
+    Ok(ProbeResult::warn_if(
+        rate > MOVES_A_SECOND_MAX,
+        format!("thread {thread}: moved to another CPU {rate:.1} times per second"),
+    ))
 }
 
 fn autogroup(host: &Host) -> Probed {

@@ -19,7 +19,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "irq.concentration",
-        reads: "/proc/interrupts, twice",
+        reads: "/proc/interrupts, read twice",
         mechanism: "When one CPU takes nearly all of the devices' interrupts, it is full while others idle. All of \
                     the host's packets wait for that one.",
         remedy: "more queues, each with a CPU of its own; with one queue, receive packet steering (net.rps)",
@@ -31,7 +31,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "irq.softirq-time",
-        reads: "/proc/stat (softirq of each CPU), twice",
+        reads: "/proc/stat (softirq of each CPU), read twice",
         mechanism: "Packets are taken in by soft interrupts, which come before any thread on their CPU. A worker \
                     that shares it runs in what they leave.",
         remedy: "put the network's queues on CPUs where no worker is pinned",
@@ -43,7 +43,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "irq.net-drops",
-        reads: "/proc/net/softnet_stat (dropped, squeezed), twice",
+        reads: "/proc/net/softnet_stat (dropped, squeezed), read twice",
         mechanism: "A CPU takes a limited number of packets in one go; squeezed ones wait for the next, and what finds \
                     the backlog full is dropped. A dropped packet is sent again after 200 ms at the least.",
         remedy: "sysctl net.core.netdev_max_backlog and net.core.netdev_budget, doubled until neither grows",
@@ -79,7 +79,9 @@ fn irqbalance(host: &Host) -> Probed {
     // An empty tree has no process at all, not even process 1.
     host.read("/proc/1/comm")?;
     if !running && !host.sees_all_processes() {
-        return Err(Unread::Beside("the host's own processes are not seen from here, and it may be one of them"));
+        return Err(Unread::Beside(
+            "the host's processes are not visible from this container, and irqbalance may be one of them",
+        ));
     }
     let mut kept_off = false;
     for path in IRQBALANCE_FILES {

@@ -9,7 +9,7 @@ pub(super) const CHECKS: &[Check] = &[
         reads: "/proc/PID/limits (Max open files), /proc/PID/fd or /proc/PID/status (FDSize)",
         mechanism: "Every connection is an open file. When the limit is reached connections are refused, or wait \
                     unaccepted.",
-        remedy: "LimitNOFILE= of the service, twice the connections that are expected",
+        remedy: "set LimitNOFILE= of the service to at least twice the expected number of connections",
         expect: "no connection refused for want of a file; nothing for times",
         needs: Needs::Restart,
         undo: "take it out of the service",

@@ -1,4 +1,5 @@
-//! Checks that measure by working. They take a CPU or a disk from what runs there, so they run only on request.
+//! Checks that measure under their own load. They compete for a CPU or a disk with other programs, so they run only on
+//! request.
 //!
 //! A tree holds such measurements in `DIR/measured/ID`: a name and a number per line.
 
@@ -16,12 +17,11 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "cpu.noise",
         reads: "a loop that reads the clock, on each CPU in turn (--measure)",
-        mechanism: "Whatever takes a CPU from a thread that only reads the clock (other threads, interrupts, the \
-                    firmware, the host below) shows as a gap between two readings. A request meets such a gap as \
-                    often as gaps take time.",
-        remedy: "put hot threads on the CPUs that are quiet; see cpu.isolated, irq.affinity and cloud.steal for what \
-                 the gaps are",
-        expect: "fewer gaps for what runs on the quiet CPUs",
+        mechanism: "Other threads, interrupts, the firmware or the hypervisor may take a CPU from a thread, which a \
+                    thread that only reads the clock sees as a gap between two readings. The share of requests that \
+                    meet a gap is the share of time that gaps take.",
+        remedy: "put hot threads on quiet CPUs; see cpu.isolated, irq.affinity and cloud.steal for the causes of gaps",
+        expect: "fewer gaps for threads on quiet CPUs",
         needs: Needs::Nothing,
         undo: "nothing was changed",
         source: "kernel: trace/osnoise-tracer",
@@ -30,11 +30,11 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "disk.fsync-probe",
         reads: "writes of 4 KB with fdatasync in the folder of --data (--measure)",
-        mechanism: "A log is on the disk when fdatasync returns, and each write of the log waits for that. Its slowest \
-                    one in a hundred is the slowest write of one client in a hundred.",
-        remedy: "a disk of its own for the log, or fewer and larger commits; see disk.scheduler and \
+        mechanism: "A log record is durable when fdatasync returns, so each write of the log waits for it. The p99 \
+                    of fdatasync is the p99 of a client's write.",
+        remedy: "use a separate disk for the log, or fewer and larger commits; see disk.scheduler and \
                  disk.write-throttle",
-        expect: "commits wait less, by as much as the disk is faster or shared among more",
+        expect: "commits wait less",
         needs: Needs::Nothing,
         undo: "the probe's file is removed",
         source: "man 2 fdatasync",
@@ -45,13 +45,13 @@ pub(super) const CHECKS: &[Check] = &[
 /// Share of all time that gaps longer than the limit may take: one request in a thousand meets such a gap.
 const SHARE: f64 = 0.001;
 const GAP_US_MAX: f64 = 50.0;
-/// Measuring time: of all CPUs together, and of one CPU at most and at least.
+/// Measuring time: the total for all CPUs, and the maximum and minimum per CPU.
 const ALL_CPUS: Duration = Duration::from_secs(2);
 const ONE_CPU_MAX: Duration = Duration::from_millis(100);
 const ONE_CPU_MIN: Duration = Duration::from_millis(10);
 
 const NOT_ASKED: Unread =
-    Unread::Beside("not measured: it takes from what runs here, so it is done only with --measure");
+    Unread::Beside("not measured: the measurement slows other programs down; pass --measure to run it");
 
 fn measured_cpus(host: &Host) -> Result<Vec<(String, f64)>, Unread> {
     if !host.is_live() {
@@ -72,7 +72,7 @@ fn noise(host: &Host) -> Probed {
     let (name, worst) = cpus.iter().max_by(|a, b| a.1.total_cmp(&b.1)).ok_or(Unread::Beside("no CPU was measured"))?;
     let noisy = cpus.iter().filter(|(_, us)| *us > GAP_US_MAX).count();
     let value = format!(
-        "{noisy} of {} CPUs are noisy; {name} is away for {worst:.0} us or longer, 0.1 % of the time",
+        "{noisy} of {} CPUs are noisy; on {name}, gaps of {worst:.0} us or longer take 0.1 % of the time",
         cpus.len()
     );
     Ok(ProbeResult::warn_if(noisy > 0, value).weighing((worst / 1e6).min(1.0)))
@@ -123,7 +123,7 @@ fn fsync(host: &Host) -> Probed {
         if !host.asked().measure {
             return Err(NOT_ASKED);
         }
-        let folder = host.asked().data.as_ref().ok_or(Unread::Beside("name the log's folder with --data"))?;
+        let folder = host.asked().data.as_ref().ok_or(Unread::Beside("pass the log's folder with --data"))?;
         let refused = |error: std::io::Error| Unread::Refused(folder.display().to_string(), error.to_string());
         sync_times_us(folder).map_err(refused)?
     } else {
@@ -134,7 +134,7 @@ fn fsync(host: &Host) -> Probed {
         };
         [one("p50_us")?, one("p99_us")?]
     };
-    let value = format!("fdatasync after 4 KB: {middle:.0} us in the middle, one in a hundred {slow:.0} us");
+    let value = format!("fdatasync after 4 KB: p50 {middle:.0} us, p99 {slow:.0} us");
     Ok(ProbeResult::bad_if(slow > SYNC_P99_US_MAX, value).weighing((slow / 1e6).min(1.0)))
 }
 

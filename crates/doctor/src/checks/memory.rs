@@ -43,7 +43,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "mem.watermark-scale",
-        reads: "/proc/sys/vm/watermark_scale_factor, /proc/vmstat, twice",
+        reads: "/proc/sys/vm/watermark_scale_factor, /proc/vmstat, read twice",
         mechanism: "The kernel's freeing thread wakes when this part of memory is left, in ten-thousandths. If it \
                     wakes too late, threads that need memory free it themselves.",
         remedy: "sysctl vm.watermark_scale_factor=50 to 200",
@@ -103,7 +103,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "mem.majfault",
-        reads: "/proc/PID/stat (majflt), twice",
+        reads: "/proc/PID/stat (majflt), read twice",
         mechanism: "A major fault reads a page from disk while the thread waits. In a server's workers that is a \
                     request that takes as long as the disk.",
         remedy: "populate and lock the memory; no read-ahead (MADV_RANDOM) on mapped files",
@@ -115,7 +115,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "mem.reclaim",
-        reads: "/proc/vmstat (pgscan_direct, allocstall_*), twice",
+        reads: "/proc/vmstat (pgscan_direct, allocstall_*), read twice",
         mechanism: "Direct reclaim is a thread freeing memory before it gets some. Any request can be the one that \
                     does it, for milliseconds.",
         remedy: "more headroom: a smaller cache or limit, vm.watermark_scale_factor, vm.min_free_kbytes",

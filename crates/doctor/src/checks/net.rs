@@ -7,10 +7,11 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "net.queues",
         reads: "/sys/class/net/*/queues, the CPUs",
-        mechanism: "Each queue of a network interface is served by one CPU. With one queue on many CPUs that one \
-                    is the limit of the whole host.",
-        remedy: "ethtool -L IFACE combined N, with N a quarter of the CPUs, as far as the interface has them",
-        expect: "the most packets a second rises, until another CPU is full",
+        mechanism: "Each queue of a network interface is served by one CPU. With a single queue on a host with many \
+                    CPUs, that CPU limits the whole host.",
+        remedy: "ethtool -L IFACE combined N, with N a quarter of the number of CPUs, or the interface's maximum if \
+                 that is lower",
+        expect: "the maximum packet rate rises until another CPU is fully used",
         needs: Needs::Root,
         undo: "set the old number (the link is interrupted for a moment)",
         source: "kernel: networking/scaling; Pelikan on T2A",
@@ -19,11 +20,10 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "net.rps",
         reads: "/sys/class/net/*/queues/rx-*/rps_cpus",
-        mechanism: "Receive packet steering hands the packets of few queues on to more CPUs. Without it the CPUs \
-                    of those queues do all of the protocol's work.",
-        remedy: "write a mask of the CPUs that are left to the network into rps_cpus, where queues are fewer than \
-                 a quarter of the CPUs",
-        expect: "the most packets a second rises; at low load each packet takes a hand-over more",
+        mechanism: "Receive packet steering distributes the packets of a few queues over more CPUs. Without it the \
+                    CPUs of those queues do all of the protocol work.",
+        remedy: "if there are fewer queues than a quarter of the CPUs, write a mask of the network CPUs into rps_cpus",
+        expect: "the maximum packet rate rises; at low load each packet costs one more hand-over between CPUs",
         needs: Needs::Root,
         undo: "write the old mask back",
         source: "kernel: networking/scaling; Aerospike on EC2: 800 k transactions/s with four CPUs",
@@ -32,11 +32,11 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "net.rfs",
         reads: "/proc/sys/net/core/rps_sock_flow_entries",
-        mechanism: "Receive flow steering sends packets to the CPU whose thread reads them. Without it, where \
-                    queues are fewer than CPUs, most wake a thread on another CPU.",
-        remedy: "sysctl net.core.rps_sock_flow_entries=32768, shared out over the queues' rps_flow_cnt; not where \
-                 workers are kept off the network's CPUs",
-        expect: "fewer wake-ups across CPUs; nothing where workers and queues have CPUs apart",
+        mechanism: "Receive flow steering sends packets to the CPU of the thread that reads them. Without it, and \
+                    with fewer queues than CPUs, most packets wake up a thread on another CPU.",
+        remedy: "sysctl net.core.rps_sock_flow_entries=32768, divided among the queues' rps_flow_cnt; not if \
+                 workers and the network use separate CPUs",
+        expect: "fewer wake-ups across CPUs; no change if workers and queues use separate CPUs",
         needs: Needs::Root,
         undo: "write the old values back",
         source: "kernel: networking/scaling",
@@ -45,10 +45,10 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "net.xps",
         reads: "/sys/class/net/*/queues/tx-*/xps_cpus",
-        mechanism: "Transmit packet steering gives each CPU a queue of its own to send by. Without it CPUs wait \
-                    for each other's lock on one.",
+        mechanism: "Transmit packet steering gives each CPU its own send queue. Without it CPUs share a queue and \
+                    wait for its lock.",
         remedy: "write each CPU's mask into one queue's xps_cpus",
-        expect: "less waiting for locks among CPUs that send",
+        expect: "CPUs that send wait less for locks",
         needs: Needs::Root,
         undo: "write the old masks back",
         source: "kernel: networking/scaling",
@@ -56,11 +56,11 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "net.somaxconn",
-        reads: "/proc/sys/net/core/somaxconn, /proc/net/netstat (ListenOverflows), twice",
-        mechanism: "Connections that the server has not accepted yet wait in a queue of this length. When it is full \
-                    the client's packet is dropped, and it tries again after a second.",
-        remedy: "sysctl net.core.somaxconn=4096, and as long a backlog in the server",
-        expect: "no connection waits a second or more to be opened in a rush; nothing for open ones",
+        reads: "/proc/sys/net/core/somaxconn, /proc/net/netstat (ListenOverflows), read twice",
+        mechanism: "Connections that the server has not accepted yet wait in a queue of this length. If the queue \
+                    is full, the kernel drops the client's packet, and the client retries after 1 s.",
+        remedy: "sysctl net.core.somaxconn=4096, and set the server's backlog to the same value",
+        expect: "when many clients connect at once, no connection waits 1 s or more; no change for open connections",
         needs: Needs::Root,
         undo: "write the old value back",
         source: "kernel: networking/ip-sysctl",
@@ -69,11 +69,11 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "net.syn-backlog",
         reads: "/proc/sys/net/ipv4/{tcp_max_syn_backlog,tcp_syncookies}",
-        mechanism: "Without SYN cookies a connection that is being opened is dropped when the last quarter of a list \
-                    of this length is reached, and tried again after a second. With cookies (1, the default) the list \
-                    is as long as the server's own backlog, and this setting counts for nothing.",
+        mechanism: "Without SYN cookies the kernel drops new connections when a list of this length is three \
+                    quarters full, and the client retries after 1 s. With cookies (1, the default) the server's own \
+                    backlog limits the list, and this setting has no effect.",
         remedy: "sysctl net.ipv4.tcp_max_syn_backlog=4096, or net.ipv4.tcp_syncookies=1; and net.somaxconn",
-        expect: "no connection waits a second or more to be opened in a rush; nothing for open ones",
+        expect: "when many clients connect at once, no connection waits 1 s or more; no change for open connections",
         needs: Needs::Root,
         undo: "write the old value back",
         source: "kernel: networking/ip-sysctl",
@@ -82,10 +82,11 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "net.slow-start-idle",
         reads: "/proc/sys/net/ipv4/tcp_slow_start_after_idle",
-        mechanism: "A connection that was idle begins again with a small window. Its next large answer takes more \
-                    round trips than the one before.",
+        mechanism: "After an idle period a connection starts again with a small congestion window. The next large \
+                    reply then takes more round trips.",
         remedy: "sysctl net.ipv4.tcp_slow_start_after_idle=0",
-        expect: "answers beyond some ten packets take fewer round trips after a pause; small ones none fewer",
+        expect: "after an idle period, replies of more than ten packets take fewer round trips; no change for \
+                 smaller replies",
         needs: Needs::Root,
         undo: "write the old value back",
         source: "kernel: networking/ip-sysctl",
@@ -94,10 +95,10 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "net.busy-poll",
         reads: "/proc/sys/net/core/{busy_read,busy_poll}",
-        mechanism: "With busy polling a thread asks the interface instead of waiting for its interrupt, which \
-                    saves 5 to 20 us. It costs a CPU that is to spare.",
-        remedy: "a socket option of the server; the host's setting only where all programs on it may burn CPU",
-        expect: "5 to 20 us less a request, for a CPU that is always busy",
+        mechanism: "With busy polling a thread polls the interface instead of waiting for its interrupt, which \
+                    saves 5 to 20 us. It keeps a CPU busy all the time.",
+        remedy: "set the server's socket option; use the host's setting only if all its programs may busy-poll",
+        expect: "5 to 20 us less per request, at the price of a CPU that is always busy",
         needs: Needs::Nothing,
         undo: "write the old value back",
         source: "kernel: admin-guide/sysctl/net",
@@ -106,10 +107,10 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "net.tcp-mem",
         reads: "/proc/sys/net/ipv4/tcp_mem, /proc/net/sockstat",
-        mechanism: "All connections share a limited number of pages of buffers. Near that limit the kernel shrinks \
-                    windows and drops what arrives.",
-        remedy: "sysctl net.ipv4.tcp_mem, the high one three times what is in use",
-        expect: "no shrunken windows while many connections hold data",
+        mechanism: "All connections share a limited number of buffer pages. Near that limit the kernel shrinks \
+                    windows and drops received packets.",
+        remedy: "raise the third number of sysctl net.ipv4.tcp_mem to three times the pages in use",
+        expect: "no shrunken windows while many connections have data in their buffers",
         needs: Needs::Root,
         undo: "write the old values back",
         source: "kernel: networking/ip-sysctl",
@@ -117,11 +118,12 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "net.retrans",
-        reads: "/proc/net/snmp (OutSegs, RetransSegs), twice",
-        mechanism: "A lost packet is sent again after 200 ms at the least, unless others behind it tell sooner. \
-                    One in ten thousand is one request in ten thousand at 200 ms.",
-        remedy: "find where they are lost: irq.net-drops, the interface's own counters (ethtool -S), the switch",
-        expect: "no pauses of 200 ms for each loss that is mended",
+        reads: "/proc/net/snmp (OutSegs, RetransSegs), read twice",
+        mechanism: "A lost packet is retransmitted after at least 200 ms, unless acknowledgements of later packets \
+                    reveal the loss sooner. If 1 packet in 10,000 is lost, about 1 request in 10,000 takes 200 ms \
+                    longer.",
+        remedy: "find where packets are lost: irq.net-drops, the interface's own counters (ethtool -S), the switch",
+        expect: "no pauses of 200 ms once the losses stop",
         needs: Needs::Nothing,
         undo: "nothing was changed",
         source: "RFC 6298; kernel: networking/snmp_counter",
@@ -130,10 +132,11 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "net.qdisc",
         reads: "/proc/sys/net/core/default_qdisc, /proc/sys/net/ipv4/tcp_congestion_control",
-        mechanism: "BBR paces what it sends, and needs a queue that can: fq. With another the kernel's own timers \
-                    do it for each connection, later and dearer.",
+        mechanism: "BBR paces its packets, and fq is the queueing discipline that does this efficiently. With any \
+                    other discipline the kernel uses a timer per connection, which costs more CPU time and is less \
+                    precise.",
         remedy: "sysctl net.core.default_qdisc=fq, or net.ipv4.tcp_congestion_control=cubic within a data centre",
-        expect: "less CPU time for pacing; evener sending",
+        expect: "less CPU time for pacing; smoother pacing",
         needs: Needs::Root,
         undo: "write the old value back",
         source: "man 8 tc-fq",
@@ -142,10 +145,10 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "net.conntrack",
         reads: "/proc/sys/net/netfilter/{nf_conntrack_count,nf_conntrack_max}",
-        mechanism: "Where connections are tracked every packet is looked up in a table. When that is full the packets \
-                    of new connections are dropped.",
-        remedy: "sysctl net.netfilter.nf_conntrack_max, or no tracking (NOTRACK) for the server's port",
-        expect: "no new connection dropped for want of room; without tracking less work a packet too",
+        mechanism: "If connection tracking is on, every packet is looked up in a table. If the table is full, \
+                    packets of new connections are dropped.",
+        remedy: "raise net.netfilter.nf_conntrack_max, or disable tracking (NOTRACK) for the server's port",
+        expect: "no new connection is dropped because the table is full; without tracking, less CPU time per packet",
         needs: Needs::Root,
         undo: "write the old value back",
         source: "kernel: networking/nf_conntrack-sysctl",
@@ -154,10 +157,10 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "net.ports",
         reads: "/proc/sys/net/ipv4/ip_local_port_range",
-        mechanism: "Each connection from here to one server's port takes a port of this range, and for a minute \
-                    after it has ended. A load generator or proxy runs out.",
-        remedy: "sysctl net.ipv4.ip_local_port_range='32768 60999', or from lower where no server listens there",
-        expect: "a load generator or proxy can open more connections to one port",
+        mechanism: "Each connection from this host to one server port uses a local port of this range, and keeps it \
+                    for a minute after it ends. A load generator or proxy can run out of ports.",
+        remedy: "sysctl net.ipv4.ip_local_port_range='32768 60999', or a lower start if no server listens there",
+        expect: "a load generator or proxy can open more connections to one server port",
         needs: Needs::Root,
         undo: "write the old range back",
         source: "kernel: networking/ip-sysctl",
@@ -224,12 +227,12 @@ fn xps(host: &Host) -> Probed {
             mapped += u32::from(mask.is_ok_and(|mask| has_cpu(&mask)));
         }
         missing |= queues.len() > 1 && mapped == 0;
-        parts.push(format!("{nic}: {mapped} of {} send queues have CPUs", queues.len()));
+        parts.push(format!("{nic}: {mapped} of {} send queues are assigned to CPUs", queues.len()));
     }
     Ok(ProbeResult::warn_if(missing, parts.join(", ")))
 }
 
-/// Waiting connections that a server should be able to have.
+/// Minimum number of connections that can wait to be accepted.
 const BACKLOG_MIN: i64 = 4096;
 
 /// Returns the value of a column of /proc/net/netstat or snmp. The line before the values holds the names.
@@ -251,7 +254,7 @@ fn grown(host: &Host, path: &str, table: &str, name: &'static str) -> Result<u64
 fn somaxconn(host: &Host) -> Probed {
     let most = host.sysctl("net.core.somaxconn")?;
     let overflows = grown(host, "/proc/net/netstat", "TcpExt", "ListenOverflows")?;
-    let value = format!("net.core.somaxconn = {most}; {overflows} connections dropped meanwhile");
+    let value = format!("net.core.somaxconn = {most}; {overflows} connections dropped between the readings");
     Ok(if overflows > 0 {
         ProbeResult::bad(value).weighing(1.0)
     } else {
@@ -262,7 +265,7 @@ fn somaxconn(host: &Host) -> Probed {
 fn syn_backlog(host: &Host) -> Probed {
     let most = host.sysctl("net.ipv4.tcp_max_syn_backlog")?;
     let cookies = match host.sysctl("net.ipv4.tcp_syncookies") {
-        // The kernel is built without them.
+        // The kernel was built without SYN cookies.
         Err(Unread::Absent(_)) => 0,
         read => read?,
     };
@@ -291,13 +294,13 @@ fn tcp_mem(host: &Host) -> Probed {
     Ok(ProbeResult::bad_if(used * 10 > high * 8, format!("{used} of {high} pages in use")))
 }
 
-/// Segments per lost segment: a loss of one in this many passes.
+/// Minimum number of sent segments per lost segment that passes.
 const SEGMENTS_A_LOSS_MIN: u64 = 10_000;
 
 fn retrans(host: &Host) -> Probed {
     let path = "/proc/net/snmp";
     let (sent, again) = (grown(host, path, "Tcp", "OutSegs")?, grown(host, path, "Tcp", "RetransSegs")?);
-    let value = format!("{again} of {sent} segments were sent again");
+    let value = format!("{again} of {sent} segments were retransmitted");
     let share = again as f64 / sent.max(1) as f64;
     Ok(ProbeResult::bad_if(again > 0 && again * SEGMENTS_A_LOSS_MIN > sent, value).weighing(share))
 }
@@ -305,7 +308,10 @@ fn retrans(host: &Host) -> Probed {
 fn qdisc(host: &Host) -> Probed {
     let qdisc = host.read("/proc/sys/net/core/default_qdisc")?;
     let control = host.read("/proc/sys/net/ipv4/tcp_congestion_control")?;
-    Ok(ProbeResult::warn_if(control.starts_with("bbr") && qdisc != "fq", format!("{control} over {qdisc}")))
+    Ok(ProbeResult::warn_if(
+        control.starts_with("bbr") && qdisc != "fq",
+        format!("congestion control {control}, queueing discipline {qdisc}"),
+    ))
 }
 
 fn conntrack(host: &Host) -> Probed {

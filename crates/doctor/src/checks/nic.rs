@@ -8,9 +8,10 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "net.coalesce",
         reads: "ethtool -c (Adaptive RX, rx-usecs)",
-        mechanism: "The interface waits this long for more packets before it interrupts. Every request waits as long; \
-                    an adaptive interface waits as it likes, and differently from one second to the next.",
-        remedy: "ethtool -C IFACE adaptive-rx off rx-usecs 8, or what `prove` finds: 0 gives an interrupt a packet",
+        mechanism: "The interface waits this long for more packets before it raises an interrupt, and every request \
+                    waits with it. With adaptive coalescing the wait changes from one second to the next.",
+        remedy: "ethtool -C IFACE adaptive-rx off rx-usecs 8, or the value that `gannet doctor prove` confirms; 0 \
+                 means an interrupt per packet",
         expect: "each request waits less, by up to the time shown; more interrupts",
         needs: Needs::Root,
         undo: "set the old values",
@@ -19,11 +20,11 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "net.ring",
-        reads: "ethtool -g, /sys/class/net/*/statistics/{rx_missed_errors,rx_fifo_errors}, twice",
-        mechanism: "Packets of a burst wait in the interface's ring until a CPU takes them in. What finds it full is \
-                     dropped, and sent again after 200 ms at the least.",
-        remedy: "ethtool -G IFACE rx N, up to what it has; then more CPUs for the network",
-        expect: "no pauses of 200 ms for this cause; packets of a burst may wait longer instead",
+        reads: "ethtool -g, /sys/class/net/*/statistics/{rx_missed_errors,rx_fifo_errors}, read twice",
+        mechanism: "Packets of a burst wait in the interface's ring until a CPU receives them. If the ring is full, \
+                    a packet is dropped, and retransmitted after at least 200 ms.",
+        remedy: "ethtool -G IFACE rx N, up to the interface's maximum; then use more CPUs for the network",
+        expect: "no pauses of 200 ms because of a full ring; packets of a burst may wait longer in the ring",
         needs: Needs::Root,
         undo: "set the old size (the link is interrupted for a moment)",
         source: "man 8 ethtool; kernel: networking/statistics",
@@ -31,11 +32,11 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "cloud.allowance",
-        reads: "ethtool -S (*_allowance_exceeded), twice",
-        mechanism: "A cloud limits the bandwidth, packets and connections of each type of machine. The excess is held \
-                    back or dropped below this machine, where nothing else shows it.",
-        remedy: "a larger type of machine, or fewer packets: larger batches, pipelines",
-        expect: "nothing held back or dropped below this machine",
+        reads: "ethtool -S (*_allowance_exceeded), read twice",
+        mechanism: "A cloud limits the bandwidth, packets and connections of each machine type. The hypervisor \
+                    delays or drops the excess, and only these counters show it.",
+        remedy: "use a larger machine type, or send fewer packets by larger batches and pipelines",
+        expect: "the hypervisor delays and drops no packets",
         needs: Needs::Restart,
         undo: "nothing was changed",
         source: "Linux driver ena: ethtool counters",
@@ -59,7 +60,7 @@ fn coalesce(host: &Host) -> Probed {
         let wait = wait.map_or_else(|| "unknown".to_owned(), |us| format!("{us} us"));
         parts.push(format!("{nic}: {wait}{}", if is_adaptive { ", adaptive" } else { "" }));
     }
-    Ok(ProbeResult::warn_if(slow, format!("packets wait for others: {}", parts.join("; "))))
+    Ok(ProbeResult::warn_if(slow, format!("interrupts wait for more packets: {}", parts.join("; "))))
 }
 
 fn ring(host: &Host) -> Probed {
@@ -76,7 +77,10 @@ fn ring(host: &Host) -> Probed {
         let (most, now) = sizes.ok_or_else(|| Unread::Garbage(format!("ethtool -g {nic}"), "RX"))?;
         rings.push(format!("{nic}: {now} of {most}"));
     }
-    let value = format!("receive rings {}; {lost} packets found them full meanwhile", rings.join(", "));
+    let value = format!(
+        "receive rings {}; {lost} packets dropped between the readings because of a full ring",
+        rings.join(", ")
+    );
     Ok(if lost > 0 { ProbeResult::bad(value).weighing(1.0) } else { ProbeResult::ok(value) })
 }
 
@@ -97,12 +101,12 @@ fn allowance(host: &Host) -> Probed {
         let Ok(twice) = host.ethtool_twice(&nic, "S") else { continue };
         if let (Some(before), Some(after)) = (exceeded(&twice.before), exceeded(&twice.after)) {
             grown += after.saturating_sub(before);
-            parts.push(format!("{nic}: {after} packets since it is up"));
+            parts.push(format!("{nic}: {after} packets since the interface came up"));
         }
     }
     if parts.is_empty() {
-        return Err(Unread::Beside("no interface here counts what is beyond an allowance"));
+        return Err(Unread::Beside("no interface of this host counts packets beyond an allowance"));
     }
-    let value = format!("beyond the allowance: {}; {grown} meanwhile", parts.join(", "));
+    let value = format!("beyond the allowance: {}; {grown} between the readings", parts.join(", "));
     Ok(if grown > 0 { ProbeResult::bad(value).weighing(1.0) } else { ProbeResult::ok(value) })
 }

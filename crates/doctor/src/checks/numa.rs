@@ -47,7 +47,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "numa.nic-node",
-        reads: "/sys/class/net/*/device/numa_node, /proc/PID/task/*/{stat,status}, twice",
+        reads: "/sys/class/net/*/device/numa_node, /proc/PID/task/*/{stat,status}, read twice",
         mechanism: "Packets are written into the memory of the node that the network interface hangs on. Workers \
                     of another node fetch each of them across.",
         remedy: "run the workers on the interface's node",

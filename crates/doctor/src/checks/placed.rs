@@ -7,7 +7,7 @@ use crate::topology::{Topology, cpu_list};
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "cpu.smt-siblings",
-        reads: "/sys/devices/system/cpu/cpu*/topology/thread_siblings_list, /proc/PID/task/*/{stat,status}, twice",
+        reads: "/sys/devices/system/cpu/cpu*/topology/thread_siblings_list, /proc/PID/task/*/{stat,status}, read twice",
         mechanism: "Two busy threads on the two CPUs of one core share its units and its caches. Each runs at about \
                     half its speed, and at a speed that depends on what the other does.",
         remedy: "one busy thread a core: `gannet doctor plan`",
@@ -19,7 +19,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "cpu.cache-sharing",
-        reads: "/sys/devices/system/cpu/cpu*/cache/index*/shared_cpu_list, /proc/PID/task/*/{stat,status}, twice",
+        reads: "/sys/devices/system/cpu/cpu*/cache/index*/shared_cpu_list, /proc/PID/task/*/{stat,status}, read twice",
         mechanism: "What one thread wrote and another reads is fetched from the other's cache. Between CPUs of \
                     different last-level caches that takes several times as long as within one.",
         remedy: "the threads of one process on CPUs of one cache, as far as it has room: `gannet doctor plan`",

@@ -7,10 +7,10 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "disk.scheduler",
         reads: "/sys/block/*/queue/scheduler",
-        mechanism: "A scheduler sorts and holds requests back for others that may come. A fast device gains \
+        mechanism: "A scheduler sorts requests and delays them to merge or reorder later ones. A fast device gains \
                     nothing from it, and each request waits.",
         remedy: "write none into queue/scheduler of disks without moving parts",
-        expect: "requests to the disk wait less, on devices that are fast by themselves",
+        expect: "requests to fast disks wait less",
         needs: Needs::Root,
         undo: "write the old scheduler back",
         source: "kernel: block/switching-sched",
@@ -19,10 +19,10 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "disk.readahead",
         reads: "/sys/block/*/queue/read_ahead_kb",
-        mechanism: "A fault on a mapped file reads as much as this around it. With megabytes of it, random reads \
-                    fill memory and the disk's queue with unused pages.",
-        remedy: "write 128 or less into queue/read_ahead_kb where mapped files are read at random",
-        expect: "random reads of mapped files move less and wait less; reading a file through may become slower",
+        mechanism: "A page fault on a mapped file reads this much data around the page. With megabytes of \
+                    read-ahead, random reads fill memory and the disk's queue with unused pages.",
+        remedy: "write 128 or less into queue/read_ahead_kb if mapped files are read at random",
+        expect: "fewer bytes read per fault, and shorter waits; reading a file sequentially may become slower",
         needs: Needs::Root,
         undo: "write the old value back",
         source: "kernel: ABI/stable/sysfs-block",
@@ -31,7 +31,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "disk.write-throttle",
         reads: "/sys/block/*/queue/{wbt_lat_usec,nomerges}",
-        mechanism: "The kernel holds writing back when reads take longer than this. It is shown so that hosts can \
+        mechanism: "The kernel throttles writeback when reads take longer than this. It is shown so that hosts can \
                     be compared.",
         remedy: "none by itself: measure the log's fdatasync before and after",
         expect: "none",
@@ -42,13 +42,13 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "disk.mount",
-        reads: "/proc/mounts; the mount that the folder of --data is on",
-        mechanism: "A file system that notes the time of each read writes for every one of them. One over a network, \
-                    or one that stacks others, adds its own waiting to each fdatasync.",
-        remedy: "mount with relatime or noatime; the log and data in a folder on a disk of this machine",
-        expect: "no write for a read; an fdatasync waits for this machine's disk alone",
+        reads: "/proc/mounts; the mount that contains the folder of --data",
+        mechanism: "A file system that records the time of each read causes a write for every read. A network file \
+                    system or an overlay adds its own latency to each fdatasync.",
+        remedy: "mount with relatime or noatime; put the log and data on a local disk",
+        expect: "reads cause no writes; an fdatasync waits only for a local disk",
         needs: Needs::Restart,
-        undo: "mount it as before",
+        undo: "mount it with the old options",
         source: "man 8 mount; kernel: filesystems/overlayfs",
         probe: mount,
     },
@@ -68,7 +68,7 @@ fn mount(host: &Host) -> Probed {
         let [device, place, kind, options, ..] = words[..] else {
             return Err(Unread::Garbage(path.to_owned(), "device, place, kind and options"));
         };
-        // Blanks in a name are written there as octal numbers.
+        // /proc/mounts shows blanks in a path as octal numbers.
         let place = place.replace("\\040", " ");
         let has = |name: &str| options.split(',').any(|option| option == name);
         if device.starts_with("/dev/") && has("rw") {
@@ -83,7 +83,7 @@ fn mount(host: &Host) -> Probed {
             on = Some((place, kind, device));
         }
     }
-    let mut value = format!("{disks} disks are mounted for writing, {} note the time of each read", noting.len());
+    let mut value = format!("{disks} disks are mounted for writing, {} record the time of each read", noting.len());
     if !noting.is_empty() {
         value = format!("{value} ({})", noting.join(", "));
     }
@@ -102,19 +102,19 @@ fn scheduler(host: &Host) -> Probed {
         // If there is no choice, the file contains the name itself.
         let name = chosen(&text).unwrap_or(&text);
         others += u32::from(name != "none" && !moves);
-        let why = if moves && name != "none" { " (it says that it has moving parts)" } else { "" };
+        let why = if moves && name != "none" { " (the kernel reports moving parts)" } else { "" };
         parts.push(format!("{disk}: {name}{why}"));
     }
     Ok(ProbeResult::warn_if(others > 0, parts.join(", ")))
 }
 
 pub(crate) const READAHEAD_KB_MAX: i64 = 128;
-/// From here on one fault reads megabytes.
+/// Read-ahead from which one page fault reads megabytes, in KB.
 const READAHEAD_KB_BAD: i64 = 4096;
 
 fn readahead(host: &Host) -> Probed {
     let (mut most, mut of) = (-1, String::new());
-    // Each block device has its own setting. The volume's counts, not that of the disks below it.
+    // Each block device has its own setting. The volume's setting applies, not that of its disks.
     for disk in host.volumes()? {
         let kb = host.number(&format!("/sys/block/{disk}/queue/read_ahead_kb"))?;
         if kb > most {

@@ -172,12 +172,12 @@ pub fn run(scene: &mut Scene<'_>) -> Result<LabOutcome, Unable> {
     outcome.is_shown = p99.as_ref().is_some_and(|compared| compared.is_higher());
     outcome.headline = match p99 {
         Some(compared) if compared.is_higher() => format!(
-            "Shown: a worker whose CPU receives others' packets answers in {:.2} ms (p99), in {:.2} ms if another \
-             CPU does.",
+            "Shown: the worker's p99 is {:.2} ms if its CPU also receives other packets, and {:.2} ms if another CPU \
+             receives them.",
             compared.mean_b / 1e3,
             compared.mean_a / 1e3
         ),
-        _ => "Not shown: the worker's p99 is not clearly higher when its CPU receives; more rounds would tell."
+        _ => "Not shown: the worker's p99 is not clearly higher when its CPU receives packets. Run more rounds."
             .to_owned(),
     };
     Ok(outcome)

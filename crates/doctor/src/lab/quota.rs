@@ -1,8 +1,8 @@
-//! `lab quota`: a server that uses less than its share of the CPUs is throttled all the same.
+//! `lab quota`: a server is throttled although its mean CPU use is below its quota.
 //!
 //! ```text
-//!   used    ▁▃▂▇▁▂ ▂▁█████──────▂▃▁      mean below the quota, but this period had more than its share:
-//!           |    period    |stopped |     all threads wait for the next one
+//!   used    ▁▃▂▇▁▂ ▂▁█████──────▂▃▁      the mean is below the quota, but this period exceeded it:
+//!           |    period    |stopped |     all threads wait for the next period
 //! ```
 
 use std::time::Duration;
@@ -16,15 +16,15 @@ use super::rounds::Turns;
 use super::scene::{Scene, Unable, found};
 use super::tally::TimeTally;
 
-/// The load of the server: three tenths of a CPU.
+/// The load of the server: 0.3 CPU.
 const RATE_PER_S: f64 = 300.0;
 const WORK: Duration = Duration::from_millis(1);
-/// The quota of the group: three and a half tenths of a CPU.
+/// The CPU quota of the group: 0.35 CPU.
 const QUOTA: f64 = 0.35;
-/// The kernel's usual period, and a shorter one that throttles for less long, in us.
+/// The kernel's default period, and a shorter period with shorter stops, in us.
 const PERIOD_US: u64 = 100_000;
 const SHORT_US: u64 = 10_000;
-/// Time for which the check watches, once the phase is under way.
+/// Time between the check's two readings, during a phase.
 const WINDOW: Duration = Duration::from_secs(1);
 
 const SETTINGS: [&str; 3] = ["no quota", "0.35 CPU, period 100 ms", "0.35 CPU, period 10 ms"];

@@ -1,4 +1,4 @@
-//! The environment in which a lab runs: its options, its ledger, its stop and its clock.
+//! The environment in which a lab runs: its options, its ledger, its stop flag and its start time.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,9 +25,9 @@ pub enum Unable {
 impl std::fmt::Display for Unable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Host(why) => write!(f, "it cannot be shown here: {why}"),
+            Self::Host(why) => write!(f, "this host cannot show it: {why}"),
             Self::Failed(why) => f.write_str(why),
-            Self::Stopped => f.write_str("it was stopped"),
+            Self::Stopped => f.write_str("the lab was stopped"),
         }
     }
 }
@@ -69,7 +69,7 @@ impl Scene<'_> {
     }
 }
 
-/// Runs a lab's checks now, on this host or on a tree, about a process, and returns their findings.
+/// Runs the checks of a lab for a process, on this host or on a copied tree, and returns their findings.
 pub(super) fn found(lab: Lab, root: &str, pid: Option<u32>, window: Duration) -> Vec<Finding> {
     let only: Vec<String> = lab.entry().checks.iter().map(|id| (*id).to_owned()).collect();
     let checks = select(&only).expect("a lab's checks exist");

@@ -1,20 +1,21 @@
-//! Measures whether a change of a host helps: with and without the change, alternately and in random order.
+//! Measures whether a change of a host helps. Each round measures once with and once without the change, in random
+//! order.
 //!
 //! ```text
-//!   round 1   as it was ── measured     changed ── measured     the seed decides which comes first; it is reported
-//!   round 2   changed ── measured       as it was ── measured
-//!     ...                                                        each: times of requests, and what the kernel counted
+//!   round 1   measure without, measure with the change     the order follows from the seed, which is reported
+//!   round 2   measure with, measure without the change     a measurement: request times, and kernel counters
+//!     ...
 //!     v
-//!   ratios round by round ─> intervals ─> verdict    helped          p999, or the rate within the SLO, better beyond
-//!                                                                    doubt, and neither is worse: the change stays
-//!                                                    hurt            either is worse beyond doubt      \
-//!                                                    no difference   neither is shown to be either      } taken back
-//!                                                    cannot tell     too few rounds count              /
+//!   ratio per round ─> confidence interval ─> verdict
+//!     helped          p999 or the rate within the SLO is significantly better, neither is worse: the change stays
+//!     hurt            p999 or the rate is significantly worse     \
+//!     no difference   neither differs significantly                } the change is undone
+//!     cannot tell     too few valid rounds                        /
 //! ```
 //! Invariants:
-//! - A round counts whole or not at all, and one that does not count says why.
-//! - The verdict is of the figures of requests alone; what the kernel counted explains it.
-//! - Only an interval that excludes "the same" speaks for or against a change.
+//! - A round is valid only if both of its measurements are. The report gives the reason why a round is invalid.
+//! - The verdict depends only on request figures. Kernel counters explain it.
+//! - A difference is significant only if its confidence interval excludes "no change".
 
 pub mod pace;
 mod show;
@@ -33,7 +34,8 @@ pub use stats::{Interval, ROUNDS_MIN};
 
 /// The version of the JSON format, raised when the meaning changes.
 pub const VERSION: u32 = 1;
-/// Minimum number of rounds when three figures are judged. With fewer, one figure may fall on one side by chance.
+/// Minimum number of rounds when three figures are judged. With fewer rounds, one of the figures may seem significant
+/// by chance.
 pub const ROUNDS_MIN_LIVE: usize = 7;
 /// Maximum number of rounds.
 pub const ROUNDS_MAX: usize = 51;
@@ -52,18 +54,18 @@ pub enum Unit {
 /// A figure by which both sides are compared.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Figure {
-    /// Its name in the JSON.
+    /// The figure's name in the JSON.
     pub id: &'static str,
-    /// Its name for people.
+    /// The figure's name in the report.
     pub name: &'static str,
     /// The figure's unit.
     pub unit: Unit,
     /// True if a higher value is better.
     pub more_is_better: bool,
-    /// True if the figure is of requests and compared as a ratio. Otherwise the kernel counted it, and it is compared
-    /// as a difference.
+    /// True for a figure of requests, which is compared as a ratio. False for a kernel counter, which is compared as a
+    /// difference.
     pub is_of_requests: bool,
-    /// True if the verdict depends on it.
+    /// True if the verdict depends on the figure.
     pub is_judged: bool,
 }
 

@@ -81,7 +81,7 @@ impl Trial {
         }
         if self.late_ns.is_near() {
             let late = duration(self.late_ns.value);
-            return Some(format!("one request in a hundred went out {late} late or more"));
+            return Some(format!("requests were sent late: {late} at p99"));
         }
         self.waited
             .is_near()
@@ -257,9 +257,7 @@ mod tests {
         let (rates, chosen) = search(false, late_above(40_000.0));
         let chosen = chosen.unwrap();
         assert_eq!((rates, chosen.rate_per_s), (vec![68_000.0, 45_000.0, 30_000.0], 22_000.0));
-        assert!(
-            chosen.why.contains("at 45,000/s one request in a hundred went out 600 us late or more; 30,000/s kept")
-        );
+        assert!(chosen.why.contains("at 45,000/s requests were sent late: 600 us at p99; 30,000/s kept"));
         for (part, behind) in [
             (
                 "the generator waited for a CPU 6 %",

@@ -260,7 +260,7 @@ fn a_bundle_is_written_once_and_never_over_what_is_there() {
     let tar = std::process::Command::new("tar").arg("xzf").arg(&file).current_dir(&root).status().unwrap();
     let report = std::fs::read_to_string(root.join("bundle/report.txt")).unwrap();
     assert!(
-        tar.success() && report.contains("disk.mount") && report.contains("1 note the time of each read"),
+        tar.success() && report.contains("disk.mount") && report.contains("1 record the time of each read"),
         "{report}"
     );
     let told = std::process::Command::new("grep").args(["-r", SECRET]).arg(root.join("bundle")).output().unwrap();

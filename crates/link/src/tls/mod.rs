@@ -128,9 +128,7 @@ impl TlsClient {
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         let name = self.settings.server_name.as_deref().unwrap_or(host);
         ServerName::try_from(name.to_owned()).map(Some).map_err(|_| {
-            format!(
-                "tls: no certificate can be issued for '{name}'; pass the server's name, as in --tls-server-name cache.example"
-            )
+            format!("tls: '{name}' is not a valid server name; pass a host name, as in --tls-server-name cache.example")
         })
     }
 

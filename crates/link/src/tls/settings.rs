@@ -147,7 +147,7 @@ impl TlsSettings {
         {
             fault(
                 "server_name",
-                format!("no certificate can be issued for '{name}'"),
+                format!("'{name}' is not a valid server name"),
                 "write a host name, such as cache.example",
             );
         }
