@@ -94,7 +94,7 @@ impl fmt::Display for UnitError {
             UnitFault::Empty => write!(f, "{what} is missing"),
             UnitFault::NotANumber => write!(f, "{what} must begin with a number"),
             UnitFault::BareNumber => write!(f, "{what} needs a unit, and this number has none"),
-            UnitFault::AmbiguousUnit => write!(f, "this unit is ambiguous: it may mean a power of 1000 or of 1024"),
+            UnitFault::AmbiguousUnit => write!(f, "this unit is ambiguous: it may mean powers of 1000 or of 1024"),
             UnitFault::UnknownUnit => write!(f, "no such unit for {what}"),
             UnitFault::NotWhole => write!(f, "this fraction is not a whole number of the smallest unit"),
             UnitFault::TooLarge => write!(f, "{what} must be less than 2^64"),

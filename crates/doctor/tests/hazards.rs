@@ -1,5 +1,5 @@
 //! Hosts on which a check could be wrong: limits above the own group, caches that can be given back, processes and
-//! networks that are not seen from here, privileges that are there or lack.
+//! networks that are not visible from this container, privileges that are there or lack.
 
 mod tree;
 
@@ -134,8 +134,8 @@ fn a_process_that_is_kept_on_one_node_with_its_memory_is_fine() {
 #[test]
 fn processes_that_are_not_seen_from_a_container_are_not_said_to_be_absent() {
     let own = [("/proc/1/comm", "server"), ("/proc/2/comm", "sh"), ("/measured/clock.slew", "ppm 3")];
-    is_told(&own, "irq.irqbalance", Unknown, "not seen from here");
-    is_told(&own, "clock.slew", Unknown, "not seen from here");
+    is_told(&own, "irq.irqbalance", Unknown, "not visible from this container");
+    is_told(&own, "clock.slew", Unknown, "not visible from this container");
     let host = [own[0], ("/proc/2/comm", "kthreadd"), own[2]];
     is_told(&host, "irq.irqbalance", Ok, "does not run");
     is_told(&host, "clock.slew", Warn, "no known time service");

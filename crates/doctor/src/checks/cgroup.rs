@@ -7,12 +7,11 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "cg.cpu-quota",
         reads: "cpu.max (version 1: cpu.cfs_quota_us) of its group and of those above, cpu.stat, read twice",
-        mechanism: "A group that has used its share of a period is stopped until the next one, all of its threads \
-                    together. That is 10 to 100 ms for every request that is there, at a load far below what the \
-                    CPUs could do.",
-        remedy: "no CPU limit for the server, or whole CPUs of its own (Kubernetes: static CPU manager, requests \
-                 equal to limits)",
-        expect: "no stops of 10 to 100 ms: p999 falls, by a multiple where they were many",
+        mechanism: "When a group has used its quota for a period, all of its threads are stopped until the next \
+                    period. Every request in progress then waits 10 to 100 ms, even if the CPUs are mostly idle.",
+        remedy: "run the server without a CPU limit, or with whole exclusive CPUs (Kubernetes: static CPU manager, \
+                 requests equal to limits)",
+        expect: "no stops of 10 to 100 ms; p999 falls, several times if stops were frequent",
         needs: Needs::Nothing,
         undo: "set the old limit",
         source: "kernel: scheduler/sched-bwc",
@@ -21,9 +20,9 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "cg.cpuset",
         reads: "/proc/PID/status (Cpus_allowed_list), the CPUs",
-        mechanism: "The process may use some of the CPUs only. A plan that names others does not hold, and as many \
-                    workers as the host has CPUs share fewer.",
-        remedy: "as many workers as CPUs allowed",
+        mechanism: "The process may use only some of the host's CPUs. A plan with other CPUs cannot be applied, and \
+                    a server with one worker per host CPU runs several workers per CPU.",
+        remedy: "run as many workers as there are allowed CPUs",
         expect: "fewer threads that wait for each other's CPU",
         needs: Needs::Nothing,
         undo: "nothing was changed",
@@ -34,10 +33,10 @@ pub(super) const CHECKS: &[Check] = &[
         id: "cg.memory",
         reads: "memory.{max,high,current,stat,events} (version 1: memory.{limit_in_bytes,usage_in_bytes,stat,failcnt}) \
                 of its group and of those above",
-        mechanism: "Above memory.high the kernel slows the group's threads down while they free memory; at \
-                    memory.max it kills. Cache of files counts too.",
-        remedy: "a limit a tenth above what the server uses, or less memory for the server",
-        expect: "no thread slowed down while it frees the group's memory, and none ended",
+        mechanism: "Above memory.high the kernel slows the group's threads down while they free memory, and at \
+                    memory.max it kills a process. File cache counts too.",
+        remedy: "raise the limit to 10 % above the server's use, or give the server less memory",
+        expect: "no thread is slowed down to free memory, and no process is killed",
         needs: Needs::Nothing,
         undo: "set the old limit",
         source: "kernel: admin-guide/cgroup-v2",
@@ -46,10 +45,10 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "cg.pressure",
         reads: "/proc/pressure/{cpu,memory,io}, /proc/PID/cgroup",
-        mechanism: "Pressure is the part of the time in which something waited for CPU, memory or a disk. It is \
-                    the one number that says how much was lost, whatever the cause.",
-        remedy: "see the checks of the kind that is high",
-        expect: "what the checks of that kind say",
+        mechanism: "Pressure is the share of time in which some task waited for CPU, memory or I/O. It measures the \
+                    lost time, whatever the cause.",
+        remedy: "see the checks of the resource with high pressure",
+        expect: "see the checks of that resource",
         needs: Needs::Nothing,
         undo: "nothing was changed",
         source: "kernel: accounting/psi",

@@ -7,47 +7,48 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "irq.irqbalance",
         reads: "/proc/*/comm, /etc/default/irqbalance or /etc/sysconfig/irqbalance",
-        mechanism: "irqbalance moves interrupts to the CPUs that look idle, every ten seconds. What was pinned by \
-                    hand is moved again, onto the workers' CPUs too.",
-        remedy: "keep the workers' CPUs from it with IRQBALANCE_BANNED_CPULIST (IRQBALANCE_BANNED_CPUS before 1.8), or \
-                 stop it where interrupts are pinned",
-        expect: "interrupts stay where they were put",
+        mechanism: "Every ten seconds irqbalance moves interrupts to idle CPUs. It also moves pinned interrupts, \
+                    even to the workers' CPUs.",
+        remedy: "exclude the workers' CPUs with IRQBALANCE_BANNED_CPULIST (IRQBALANCE_BANNED_CPUS before 1.8), or \
+                 stop irqbalance if interrupts are pinned",
+        expect: "interrupts stay on their CPUs",
         needs: Needs::Root,
-        undo: "take the list out, start it again",
+        undo: "remove the exclusion, or start irqbalance again",
         source: "man 1 irqbalance",
         probe: irqbalance,
     },
     Check {
         id: "irq.concentration",
         reads: "/proc/interrupts, read twice",
-        mechanism: "When one CPU takes nearly all of the devices' interrupts, it is full while others idle. All of \
-                    the host's packets wait for that one.",
-        remedy: "more queues, each with a CPU of its own; with one queue, receive packet steering (net.rps)",
-        expect: "the most packets a second rises, until another CPU is full",
+        mechanism: "If one CPU handles nearly all device interrupts, it is saturated while other CPUs are idle. All \
+                    packets of the host wait for that CPU.",
+        remedy: "use more queues, each with its own CPU; with a single queue, use receive packet steering (net.rps)",
+        expect: "the maximum packet rate rises until another CPU is fully used",
         needs: Needs::Root,
-        undo: "write the old affinity and number of queues back",
+        undo: "restore the old affinity and number of queues",
         source: "Aerospike on EC2: 250 k transactions/s of one network interface's CPU",
         probe: concentration,
     },
     Check {
         id: "irq.softirq-time",
         reads: "/proc/stat (softirq of each CPU), read twice",
-        mechanism: "Packets are taken in by soft interrupts, which come before any thread on their CPU. A worker \
-                    that shares it runs in what they leave.",
-        remedy: "put the network's queues on CPUs where no worker is pinned",
-        expect: "workers have their CPUs' whole time: p999 falls under load",
+        mechanism: "Soft interrupts receive packets, and take precedence over every thread on their CPU. A worker \
+                    on that CPU gets only the remaining time.",
+        remedy: "assign the network's queues to CPUs without pinned workers",
+        expect: "workers get all the time of their CPUs; p999 falls under load",
         needs: Needs::Root,
-        undo: "write the old affinity back",
+        undo: "restore the old affinity",
         source: "kernel: networking/scaling",
         probe: softirq_time,
     },
     Check {
         id: "irq.net-drops",
         reads: "/proc/net/softnet_stat (dropped, squeezed), read twice",
-        mechanism: "A CPU takes a limited number of packets in one go; squeezed ones wait for the next, and what finds \
-                    the backlog full is dropped. A dropped packet is sent again after 200 ms at the least.",
-        remedy: "sysctl net.core.netdev_max_backlog and net.core.netdev_budget, doubled until neither grows",
-        expect: "no pauses of 200 ms for this cause; more memory for packets in a burst",
+        mechanism: "A CPU processes a limited number of packets per round: the rest waits for the next round \
+                    (squeezed), and packets that find the backlog full are dropped. A dropped packet is \
+                    retransmitted after at least 200 ms.",
+        remedy: "double sysctl net.core.netdev_max_backlog and net.core.netdev_budget until neither counter grows",
+        expect: "no pauses of 200 ms because of a full backlog; more memory for packets in a burst",
         needs: Needs::Root,
         undo: "write the old values back",
         source: "kernel: admin-guide/sysctl/net",

@@ -7,36 +7,36 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "lim.nofile",
         reads: "/proc/PID/limits (Max open files), /proc/PID/fd or /proc/PID/status (FDSize)",
-        mechanism: "Every connection is an open file. When the limit is reached connections are refused, or wait \
-                    unaccepted.",
+        mechanism: "Every connection is an open file. At the limit new connections are refused, or wait without \
+                    being accepted.",
         remedy: "set LimitNOFILE= of the service to at least twice the expected number of connections",
-        expect: "no connection refused for want of a file; nothing for times",
+        expect: "no connection is refused because of the limit; no change in latency",
         needs: Needs::Restart,
-        undo: "take it out of the service",
+        undo: "remove the setting from the service",
         source: "man 5 systemd.exec",
         probe: nofile,
     },
     Check {
         id: "lim.memlock",
         reads: "/proc/PID/limits (Max locked memory), /proc/PID/status (VmRSS, CapEff), /proc/swaps",
-        mechanism: "Memory that is not locked may be swapped out or dropped, and read back from disk in a request. \
-                    Locking more than the limit fails.",
-        remedy: "LimitMEMLOCK=infinity of the service, where there is swap",
-        expect: "locking succeeds, and what is locked never waits for a disk",
+        mechanism: "Unlocked memory may be swapped out or dropped, and is then read back from disk during a \
+                    request. Locking more memory than the limit fails.",
+        remedy: "set LimitMEMLOCK=infinity for the service if the host has swap",
+        expect: "locking succeeds, and locked memory never waits for a disk",
         needs: Needs::Restart,
-        undo: "take it out of the service",
+        undo: "remove the setting from the service",
         source: "man 2 mlock",
         probe: memlock,
     },
     Check {
         id: "lim.nproc",
         reads: "/proc/PID/limits (Max processes), /proc/PID/status (CapEff), /proc/PID/task, pids.max of its group",
-        mechanism: "Threads count as processes of their user and of their control group. At either limit no further \
-                    one can be made, and what it was for fails.",
-        remedy: "LimitNPROC= and TasksMax= of the service; pids.max of a container",
-        expect: "no thread is refused; nothing for times",
+        mechanism: "Threads count as processes of their user and of their control group. At either limit no new \
+                    thread can be created, and the operation that needs it fails.",
+        remedy: "raise LimitNPROC= and TasksMax= of the service, and pids.max of a container",
+        expect: "threads can be created; no change in latency",
         needs: Needs::Restart,
-        undo: "take it out of the service",
+        undo: "restore the old limits",
         source: "man 2 getrlimit",
         probe: nproc,
     },

@@ -7,35 +7,36 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "mem.thp",
         reads: "/sys/kernel/mm/transparent_hugepage/enabled",
-        mechanism: "With always, every process gets huge pages, asked for or not: a first touch clears 2 MiB instead \
-                    of 4 KiB, and khugepaged takes locks to make more. With madvise a process gets them \
-                    only where it asks for them.",
+        mechanism: "With always, every process gets huge pages: a first touch clears 2 MiB instead of 4 KiB, and \
+                    khugepaged takes locks to create more huge pages. With madvise a process gets them only for \
+                    memory for which it requests them.",
         remedy: "write madvise into transparent_hugepage/enabled",
-        expect: "fewer stalls in memory that asked for no huge pages, and less memory; more misses of the TLB there",
+        expect: "fewer stalls and less use in memory without a request for huge pages; more TLB misses there",
         needs: Needs::Root,
-        undo: "write the old word back",
+        undo: "write the old value back",
         source: "kernel: admin-guide/mm/transhuge",
         probe: thp,
     },
     Check {
         id: "mem.thp-defrag",
         reads: "/sys/kernel/mm/transparent_hugepage/defrag",
-        mechanism: "With always, a fault that finds no huge page free moves others' pages until there is one. The \
-                    thread that faulted waits for it, milliseconds at a time.",
+        mechanism: "With always, a fault that finds no free huge page moves other pages until one is free. The \
+                    faulting thread waits for milliseconds.",
         remedy: "write defer+madvise into transparent_hugepage/defrag",
-        expect: "no fault of milliseconds for this cause",
+        expect: "no page fault takes milliseconds because of compaction",
         needs: Needs::Root,
-        undo: "write the old word back",
+        undo: "write the old value back",
         source: "kernel: admin-guide/mm/transhuge",
         probe: thp_defrag,
     },
     Check {
         id: "mem.min-free",
         reads: "/proc/sys/vm/min_free_kbytes, /proc/meminfo (MemTotal)",
-        mechanism: "Below this reserve threads free memory themselves before they get any. A reserve that a burst \
-                    of packets uses up makes the burst's threads wait; one that is too large wastes memory.",
-        remedy: "sysctl vm.min_free_kbytes: 1 % of the memory, at least 100 MB (64 MB on small hosts), at most 5 %",
-        expect: "fewer threads that free memory themselves in a burst; that much memory is not used",
+        mechanism: "When free memory is below this reserve, threads must free memory before they can allocate. With \
+                    a small reserve a burst of packets makes threads wait, and a large reserve wastes memory.",
+        remedy: "set sysctl vm.min_free_kbytes to 1 % of the memory: at least 100 MB (64 MB on small hosts), at \
+                 most 5 %",
+        expect: "fewer threads that free memory during a burst; the reserve stays unused",
         needs: Needs::Root,
         undo: "write the old value back",
         source: "kernel: admin-guide/sysctl/vm; Aerospike's checks at start",
@@ -44,10 +45,10 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "mem.watermark-scale",
         reads: "/proc/sys/vm/watermark_scale_factor, /proc/vmstat, read twice",
-        mechanism: "The kernel's freeing thread wakes when this part of memory is left, in ten-thousandths. If it \
-                    wakes too late, threads that need memory free it themselves.",
+        mechanism: "kswapd wakes up when free memory falls below this share, in ten-thousandths. If it wakes up too \
+                    late, threads that allocate memory must free it themselves.",
         remedy: "sysctl vm.watermark_scale_factor=50 to 200",
-        expect: "less direct reclaim (mem.reclaim) while memory is taken fast; a little memory is not used",
+        expect: "less direct reclaim (mem.reclaim) while memory is allocated fast; slightly less usable memory",
         needs: Needs::Root,
         undo: "write the old value back",
         source: "kernel: admin-guide/sysctl/vm",
@@ -56,10 +57,10 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "mem.swap",
         reads: "/proc/swaps, /proc/sys/vm/swappiness, /proc/PID/status (VmSwap)",
-        mechanism: "A page that was swapped out is read back from disk in the middle of a request. That is \
-                    milliseconds in which a worker serves no client.",
-        remedy: "sysctl vm.swappiness=1, or no swap; lock the server's memory",
-        expect: "no request waits for a page to come back; memory that runs out ends a process sooner",
+        mechanism: "A page that was swapped out is read back from disk during a request. The worker then serves no \
+                    client for milliseconds.",
+        remedy: "sysctl vm.swappiness=1, or disable swap; lock the server's memory",
+        expect: "no request waits for a swapped page; if memory runs out, a process is killed sooner",
         needs: Needs::Root,
         undo: "write the old value back",
         source: "kernel: admin-guide/sysctl/vm",
@@ -68,10 +69,10 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "mem.overcommit",
         reads: "/proc/sys/vm/overcommit_memory",
-        mechanism: "With 2 the kernel promises only memory that it has. A server that reserves address space ahead \
-                    of its use, or forks to save, is refused.",
+        mechanism: "With 2 the kernel grants only memory that it can back. A server that reserves address space in \
+                    advance, or forks to save, is refused.",
         remedy: "sysctl vm.overcommit_memory=1 for servers that fork to save, 0 for others",
-        expect: "no reservation is refused; memory that runs out ends a process instead",
+        expect: "no reservation is refused; if memory runs out, a process is killed",
         needs: Needs::Root,
         undo: "write the old value back",
         source: "kernel: mm/overcommit-accounting",
@@ -80,10 +81,10 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "mem.map-count",
         reads: "/proc/sys/vm/max_map_count, /proc/PID/maps",
-        mechanism: "A process may have a limited number of mappings. A server that maps files or arenas one by one \
-                    meets the limit as if memory had run out.",
+        mechanism: "The number of a process's mappings is limited. A server that maps many files or arenas fails at \
+                    the limit as if memory had run out.",
         remedy: "sysctl vm.max_map_count=262144 or more",
-        expect: "no mapping is refused before memory is used up; nothing for times",
+        expect: "no mapping is refused while memory is available; no change in latency",
         needs: Needs::Root,
         undo: "write the old value back",
         source: "kernel: admin-guide/sysctl/vm; Elasticsearch's checks at start",
@@ -92,10 +93,10 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "mem.dirty",
         reads: "/proc/sys/vm/{dirty_ratio,dirty_bytes}, /proc/meminfo (MemTotal)",
-        mechanism: "Writers go on in memory until so much of it is unwritten, and are then held back until disks \
-                    have caught up. A fifth of a big memory takes a disk many seconds, in which every fsync waits.",
-        remedy: "sysctl vm.dirty_bytes=268435456 vm.dirty_background_bytes=67108864 where a log is written",
-        expect: "shorter waits of fsync and of writers; more often",
+        mechanism: "Writes stay in memory until this much is dirty, and then writers are throttled until the disks \
+                    catch up. A fifth of a large memory takes a disk many seconds, and every fsync waits for it.",
+        remedy: "sysctl vm.dirty_bytes=268435456 vm.dirty_background_bytes=67108864 on hosts that write a log",
+        expect: "shorter waits of fsync and of writers; more frequent writeback",
         needs: Needs::Root,
         undo: "write the old values back",
         source: "kernel: admin-guide/sysctl/vm",
@@ -104,10 +105,10 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "mem.majfault",
         reads: "/proc/PID/stat (majflt), read twice",
-        mechanism: "A major fault reads a page from disk while the thread waits. In a server's workers that is a \
-                    request that takes as long as the disk.",
-        remedy: "populate and lock the memory; no read-ahead (MADV_RANDOM) on mapped files",
-        expect: "no request waits for a disk; the memory is taken at the start",
+        mechanism: "In a major fault a thread waits until a page is read from disk. If the thread is a worker, its \
+                    request takes as long as the disk.",
+        remedy: "populate and lock the memory; disable read-ahead (MADV_RANDOM) on mapped files",
+        expect: "no request waits for a disk; all memory is allocated at the start",
         needs: Needs::Nothing,
         undo: "nothing was changed",
         source: "man 5 proc; LinkedIn's GraphDB",
@@ -116,9 +117,9 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "mem.reclaim",
         reads: "/proc/vmstat (pgscan_direct, allocstall_*), read twice",
-        mechanism: "Direct reclaim is a thread freeing memory before it gets some. Any request can be the one that \
-                    does it, for milliseconds.",
-        remedy: "more headroom: a smaller cache or limit, vm.watermark_scale_factor, vm.min_free_kbytes",
+        mechanism: "In direct reclaim a thread must free memory before it can allocate. Any request may have to do \
+                    it, and then takes milliseconds longer.",
+        remedy: "leave more memory free: a smaller cache or limit, vm.watermark_scale_factor, vm.min_free_kbytes",
         expect: "no request waits while its thread frees memory",
         needs: Needs::Root,
         undo: "write the old values back",
@@ -128,11 +129,10 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "mem.page-cache-garbage",
         reads: "/proc/meminfo (Inactive(file), MemFree, MemTotal)",
-        mechanism: "Files that are read once, or were deleted after, fill memory as unused cache. When memory is \
-                    needed they have to be evicted first, and hot pages go with them.",
-        remedy: "keep a pool of files instead of making and deleting them; POSIX_FADV_DONTNEED after what is read \
-                 once",
-        expect: "less reclaim, and fewer hot pages lost to it",
+        mechanism: "Files that are read only once or deleted soon fill the page cache with unused pages. When \
+                    memory is needed, the kernel must evict them first, and evicts hot pages with them.",
+        remedy: "reuse files instead of creating and deleting them; call POSIX_FADV_DONTNEED after a single read",
+        expect: "less reclaim, and fewer evicted hot pages",
         needs: Needs::Nothing,
         undo: "nothing was changed",
         source: "LinkedIn's GraphDB",
@@ -141,10 +141,10 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "mem.mglru",
         reads: "/sys/kernel/mm/lru_gen/{enabled,min_ttl_ms}",
-        mechanism: "The multi-generational LRU decides by age which pages go. min_ttl_ms protects what was used \
-                    within it, at the price of killing a process when that is all there is.",
-        remedy: "write 1000 into lru_gen/min_ttl_ms on a host that is shared",
-        expect: "the working set stays under pressure; a process may be ended in its stead",
+        mechanism: "The multi-generational LRU evicts pages by age. min_ttl_ms protects pages that were used within \
+                    that time, and the kernel kills a process if all pages are protected.",
+        remedy: "write 1000 into lru_gen/min_ttl_ms on a shared host",
+        expect: "the working set stays in memory under pressure; a process may be killed instead",
         needs: Needs::Root,
         undo: "write the old value back",
         source: "kernel: admin-guide/mm/multigen_lru",
@@ -153,10 +153,10 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "mem.ksm",
         reads: "/sys/kernel/mm/ksm/run",
-        mechanism: "Merging of equal pages reads memory all the time, on some CPU. The first write to a merged page \
-                    waits until it is copied.",
+        mechanism: "Merging equal pages constantly reads memory and uses CPU time. The first write to a merged page \
+                    waits for a copy.",
         remedy: "write 0 into ksm/run",
-        expect: "CPU time back, no copies at first writes; memory that was merged is taken again",
+        expect: "less CPU time, and no copies at first writes; merged memory is used again in full",
         needs: Needs::Root,
         undo: "write the old value back",
         source: "kernel: admin-guide/mm/ksm",

@@ -9,11 +9,10 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "numa.zone-reclaim",
         reads: "/proc/sys/vm/zone_reclaim_mode",
-        mechanism: "With this mode a node that is full frees memory of its own before another's is used, in the \
-                    thread that asks. Reads of mapped files then wait for it, while the next node has memory to \
-                    spare.",
+        mechanism: "With this mode a thread on a full node frees memory of that node before it uses another node's \
+                    free memory. Reads of mapped files then wait, although other nodes have free memory.",
         remedy: "sysctl vm.zone_reclaim_mode=0",
-        expect: "no request waits while its thread frees memory that another node has to spare",
+        expect: "no request waits to free memory while another node has free memory",
         needs: Needs::Root,
         undo: "write the old value back",
         source: "LinkedIn's GraphDB; kernel: admin-guide/sysctl/vm",
@@ -22,10 +21,10 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "numa.balancing",
         reads: "/proc/sys/kernel/numa_balancing",
-        mechanism: "Automatic balancing unmaps pages to see which thread touches them. Each touch after that is a \
-                    fault, and pages are copied between the nodes.",
+        mechanism: "Automatic balancing unmaps pages to see which thread uses them. The next access of each page \
+                    faults, and pages are copied between nodes.",
         remedy: "sysctl kernel.numa_balancing=0, and place the server's threads and memory",
-        expect: "no faults that only show which thread uses a page; memory stays on its node",
+        expect: "no faults for balancing; memory stays on its node",
         needs: Needs::Root,
         undo: "write the old value back",
         source: "kernel: admin-guide/sysctl/kernel",
@@ -34,26 +33,26 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "numa.placement",
         reads: "/proc/PID/numa_maps, /proc/PID/status (Cpus_allowed_list), /sys/devices/system/node/node*/cpulist",
-        mechanism: "Memory of another node is slower by 60 to 100 ns an access. A server whose threads run on one \
-                    node has all of it near or pays for what is not; one that runs on several and lies on one fills \
-                    that node.",
-        remedy: "a process for each node (numactl --cpunodebind --membind), or --interleave=all where one must \
-                 have all",
-        expect: "accesses 60 to 100 ns shorter for what was far",
+        mechanism: "An access to another node's memory takes 60 to 100 ns longer. A server whose threads run on one \
+                    node should have its memory there, and a server that runs on several nodes but has all its \
+                    memory on one fills that node.",
+        remedy: "run one process per node (numactl --cpunodebind --membind), or use --interleave=all if one process \
+                 needs all the memory",
+        expect: "accesses to formerly remote memory take 60 to 100 ns less",
         needs: Needs::Restart,
-        undo: "start it as before",
+        undo: "restart it with the old options",
         source: "man 7 numa",
         probe: placement,
     },
     Check {
         id: "numa.nic-node",
         reads: "/sys/class/net/*/device/numa_node, /proc/PID/task/*/{stat,status}, read twice",
-        mechanism: "Packets are written into the memory of the node that the network interface hangs on. Workers \
-                    of another node fetch each of them across.",
+        mechanism: "The interface writes packets into the memory of the node that it is attached to. Workers on \
+                    another node fetch each packet from there.",
         remedy: "run the workers on the interface's node",
-        expect: "a shorter way for each packet; nothing where a CPU has time to spare",
+        expect: "less time per packet; no change if CPUs are mostly idle",
         needs: Needs::Nothing,
-        undo: "give the old affinity back",
+        undo: "restore the old affinity",
         source: "kernel: networking/scaling",
         probe: nic_node,
     },

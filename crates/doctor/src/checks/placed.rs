@@ -8,34 +8,35 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "cpu.smt-siblings",
         reads: "/sys/devices/system/cpu/cpu*/topology/thread_siblings_list, /proc/PID/task/*/{stat,status}, read twice",
-        mechanism: "Two busy threads on the two CPUs of one core share its units and its caches. Each runs at about \
-                    half its speed, and at a speed that depends on what the other does.",
-        remedy: "one busy thread a core: `gannet doctor plan`",
-        expect: "even times, and more from each thread; less from the host as a whole if CPUs stay free",
+        mechanism: "Two busy threads on the two CPUs of one core share its execution units and caches. Each runs at \
+                    about half speed, and the speed varies with the other thread's work.",
+        remedy: "run one busy thread per core; see `gannet doctor plan`",
+        expect: "steadier times and more work per thread; less total throughput if CPUs stay idle",
         needs: Needs::Nothing,
-        undo: "give the old affinity back",
+        undo: "restore the old affinity",
         source: "kernel: admin-guide/cputopology",
         probe: siblings,
     },
     Check {
         id: "cpu.cache-sharing",
         reads: "/sys/devices/system/cpu/cpu*/cache/index*/shared_cpu_list, /proc/PID/task/*/{stat,status}, read twice",
-        mechanism: "What one thread wrote and another reads is fetched from the other's cache. Between CPUs of \
-                    different last-level caches that takes several times as long as within one.",
-        remedy: "the threads of one process on CPUs of one cache, as far as it has room: `gannet doctor plan`",
-        expect: "cheaper hand-overs between threads; nothing where they share no data",
+        mechanism: "Data that one thread writes and another reads is transferred between their caches. Between CPUs \
+                    with different last-level caches this takes several times as long.",
+        remedy: "run the threads of one process on CPUs that share a cache, if it has enough CPUs; see `gannet \
+                 doctor plan`",
+        expect: "cheaper hand-overs between threads; no change if the threads share no data",
         needs: Needs::Nothing,
-        undo: "give the old affinity back",
+        undo: "restore the old affinity",
         source: "kernel: admin-guide/cputopology",
         probe: caches,
     },
     Check {
         id: "cpu.workqueue-mask",
         reads: "/sys/devices/virtual/workqueue/cpumask, the CPUs that are isolated or that the process is pinned to",
-        mechanism: "The kernel's own work (writing back, timers of drivers) runs on the CPUs of this mask. On a \
-                    pinned thread's CPU it takes the CPU away for as long as it lasts.",
-        remedy: "write a mask without those CPUs into it",
-        expect: "no kernel work on the pinned CPUs; the others have it",
+        mechanism: "The kernel's own work (writeback, driver timers) runs on the CPUs of this mask. On the CPU of a \
+                    pinned thread, the thread waits until the work is done.",
+        remedy: "write a mask without the isolated and pinned CPUs into it",
+        expect: "no kernel work on the pinned CPUs; more on the other CPUs",
         needs: Needs::Root,
         undo: "write the old mask back",
         source: "kernel: core-api/workqueue",
@@ -44,12 +45,12 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "irq.affinity",
         reads: "/proc/interrupts, /proc/irq/*/{effective_affinity_list,smp_affinity_list}, /proc/PID/task/*, twice",
-        mechanism: "A network interface's interrupts, and the kernel's work on its packets, run on the CPUs of their \
-                    affinity. A busy thread there waits for each of them.",
-        remedy: "write the network CPUs of `gannet doctor plan` into smp_affinity_list; interrupts that the driver \
-                 manages refuse",
-        expect: "workers are not interrupted for packets, which pays under load; each wake-up from another CPU costs \
-                 a little",
+        mechanism: "A network interface's interrupts, and the kernel's work on its packets, run on the CPUs of the \
+                    interrupts' affinity. A busy thread on such a CPU waits for each of them.",
+        remedy: "write the network CPUs of `gannet doctor plan` into smp_affinity_list; the kernel refuses this for \
+                 interrupts that the driver manages",
+        expect: "packets do not interrupt workers, which helps under load; each wake-up from another CPU costs \
+                 slightly more",
         needs: Needs::Root,
         undo: "write the old list back",
         source: "kernel: core-api/irq/irq-affinity",

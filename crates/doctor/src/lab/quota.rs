@@ -68,7 +68,7 @@ pub fn run(scene: &mut Scene<'_>) -> Result<LabOutcome, Unable> {
             compared.mean_b / 1e3,
             compared.mean_a / 1e3
         ),
-        _ => "Not shown: the quota's p999 is not clearly above that without one; more rounds would tell.".to_owned(),
+        _ => "Not shown: p999 with the quota is not clearly higher than without. Run more rounds.".to_owned(),
     };
     outcome.notes.push(
         "A shorter period stops the group more often and for less long at a time; no quota, or whole CPUs, never."

@@ -280,7 +280,7 @@ mod tests {
         let (rates, chosen) = search(true, late_above(0.0));
         let why = chosen.unwrap_err();
         assert_eq!(rates.len(), TRIALS_MAX);
-        assert!(why.contains("at 45,000/s one request") && why.ends_with("name a --rate"), "{why}");
+        assert!(why.contains("at 45,000/s requests were sent late") && why.ends_with("name a --rate"), "{why}");
         let slow = RateSearch::new(trial(12.0, 0.1));
         assert!(slow.next().is_none() && slow.chosen().unwrap_err().starts_with("a closed loop reached 12/s: give"));
     }

@@ -69,7 +69,7 @@ fn dump_of(index: &str) {
     let (mut serving, mut memcached, mut resp) = serve(&file, &["--memory", "32MiB", "--file-index", index]);
     store_all(&mut memcached, &mut resp);
     let (code, _, err) = run(&["file", "dump", file.path()]);
-    assert!(code == 1 && err.contains("another process has it"), "{err}");
+    assert!(code == 1 && err.contains("another process has the file"), "{err}");
     serving.signal("KILL");
     serving.ended();
     let before = std::fs::read(file.path()).expect("there");

@@ -277,7 +277,7 @@ fn conclude(outcome: &mut LabOutcome, bench: &Bench) {
         None if is_engines => {
             "Not shown: reads of files that come and go are not clearly dearer than the arena's.".to_owned()
         }
-        None => "Not shown: no figure differs clearly; longer phases or more rounds would tell.".to_owned(),
+        None => "Not shown: no figure differs clearly. Use longer phases or more rounds.".to_owned(),
     };
     let (memory, segment) = (bench.memory >> 20, bench.shape.segment_bytes >> 10);
     outcome.notes.push(format!(
