@@ -57,7 +57,7 @@ impl CopyPace {
         self.due_ns - now_ns
     }
 
-    /// Restarts at `now_ns`, because nothing was copied before; the time before it is not made up for.
+    /// Restarts at `now_ns`, because nothing was copied before. The pace does not catch up on the time before `now_ns`.
     pub fn begin(&mut self, now_ns: u64) {
         self.due_ns = self.due_ns.max(now_ns);
     }

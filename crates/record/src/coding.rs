@@ -12,7 +12,7 @@
 //!   11111011  length 4  bytes        bytes that are no text
 //!   11111100  length 4  values       a list: values end to end
 //!   11111101  length 4  pairs        a map: keys, each with its value
-//!   11111111                         no value: an end comes first (see `read`)
+//!   11111111                         no value: an expiry precedes the bin (see `read`)
 //! ```
 //!
 //! A number has exactly one encoding, the shortest, so equal names have equal bytes.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   list   value value ...
-//!   map    key value, key value ...     a key is a text or a whole number, and is there once
+//!   map    key value, key value ...     a key is a text or a whole number, and is unique
 //! ```
 //!
 //! Invariant: every byte of a [`List`] or [`Map`] was checked when it was opened, so a walk cannot fail. They nest at

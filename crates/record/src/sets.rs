@@ -183,7 +183,7 @@ pub enum Added<'n> {
 
 /// Persists additions that must outlive the process.
 pub trait SetStore: std::fmt::Debug + Send + Sync {
-    /// Persists an addition. Returns false if it cannot; the addition is not made then.
+    /// Persists an addition. Returns false if it fails; the addition is then dropped.
     fn keep(&self, added: &Added<'_>) -> bool;
 }
 
@@ -203,7 +203,7 @@ struct SetCounts {
     names: usize,
 }
 
-/// The error that there is no room for another set.
+/// The error that the maximum number of sets is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManySets;
 

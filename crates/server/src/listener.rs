@@ -51,7 +51,7 @@ pub(crate) fn open_reserve() -> Option<std::fs::File> {
     std::fs::File::open("/dev/null").ok()
 }
 
-/// Reports that there are no listeners any more, when the acceptor ends for any reason.
+/// Reports that no listener exists any more, when the acceptor ends for any reason.
 struct Accepting(Arc<Shared>);
 
 impl Drop for Accepting {

@@ -63,7 +63,7 @@ pub(crate) struct Session<S> {
     /// `None` once it is dead.
     pub(crate) stream: Option<S>,
     pub(crate) input: Option<Input>,
-    /// Bytes that come before those of the stream.
+    /// Bytes that precede those of the stream.
     pub(crate) early: Option<Box<EarlyInput>>,
     pub(crate) out: Option<Box<OutBuffer>>,
     /// State of the protocol.

@@ -177,8 +177,8 @@ impl Drain {
 /// The switch that stops the server, in two steps: requests in flight are completed, then the workers have ended.
 ///
 /// ```text
-///   stop        off ──> shut ──> workers gone
-///   handover    closed ──> shut ──> hands over, off ──> workers gone      connections leave and are not closed
+///   stop        off ──> shut ──> workers ended
+///   handover    closed ──> shut ──> hands over, off ──> workers ended      connections move and are not closed
 /// ```
 ///
 /// Shut: no listener is open. Connections are closed only in this state, so that a client that reconnects at once finds

@@ -328,8 +328,8 @@ pub(super) fn unknown(out: &mut OutBuffer, name: &[u8], args: Args<'_>) {
         line.put(b"'?)");
     }
     let why = absent_of(name).map_or([""; 4], |absent| match absent.why {
-        Support::NotYet(what) => [if near.is_some() { " " } else { "" }, "(not here yet: ", what, ")"],
-        Support::No(why) => [if near.is_some() { " " } else { "" }, "(not here: ", why, ")"],
+        Support::NotYet(what) => [if near.is_some() { " " } else { "" }, "(not supported yet: ", what, ")"],
+        Support::No(why) => [if near.is_some() { " " } else { "" }, "(not supported: ", why, ")"],
         Support::Yes | Support::Differs(_) => [""; 4],
     });
     why.into_iter().for_each(|part| line.put(part.as_bytes()));

@@ -235,28 +235,28 @@ fn who_does_not_fit_is_refused_with_the_reason_and_the_running_server_goes_on() 
     let port = old.memcached.to_string();
     let here = ["--memcached", &port, "--admin", "none", "--upgrade"];
     let err = old.refusal(&[&here[..], &["--file", file.path(), "--memory", "48MiB"]].concat());
-    assert!(err.contains("a memory of 33554432 bytes, not of 50331648"), "{err}");
+    assert!(err.contains("--memory 33554432B, not 50331648B"), "{err}");
     let err = old.refusal(&[&here[..], &["--file", file.path(), "--segment", "128KiB"]].concat());
     assert!(err.contains("segments have"), "{err}");
     let err = old.refusal(&[&here[..], &["--upgradable"]].concat());
-    assert!(err.contains("its memory lies in") && err.contains(file.path()), "{err}");
+    assert!(err.contains("its memory is in") && err.contains(file.path()), "{err}");
     let other = MemoryFile::new("upgrade-other");
     std::fs::write(other.path(), b"x").expect("written");
     let err = old.refusal(&[&here[..], &["--file", other.path()]].concat());
-    assert!(err.contains("its memory lies in"), "{err}");
+    assert!(err.contains("its memory is in"), "{err}");
     lay_out_otherwise(&file);
     let err = old.refusal(&[&here[..], &["--file", file.path()]].concat());
-    assert!(err.contains("lays its memory out otherwise"), "{err}");
-    old.serving.wait_for("lays its memory out otherwise");
+    assert!(err.contains("uses another memory layout"), "{err}");
+    old.serving.wait_for("uses another memory layout");
     ask(&mut client, b"get k\r\n", b"VALUE k 0 1\r\nv\r\nEND\r\n");
     old.serving.signal("TERM");
     assert!(old.serving.ended().success());
     let err = old.refusal(&[&here[..], &["--file", file.path()]].concat());
-    assert!(err.contains("no server that could be taken over listens at"), "{err}");
+    assert!(err.contains("no server that supports a takeover listens at"), "{err}");
     let private = Old::start(&[]);
     let port = private.memcached.to_string();
     let err = private.refusal(&["--memcached", &port, "--admin", "none", "--upgrade"]);
-    assert!(err.contains("its memory is its own alone") && err.contains("--upgradable"), "{err}");
+    assert!(err.contains("memory is private") && err.contains("--upgradable"), "{err}");
     let (code, _, err) = run(&["serve", "--upgrade", "--file", file.path(), "--file-reset"]);
     assert!(code == 2 && err.contains("not discarded"), "{err}");
 }
@@ -321,9 +321,9 @@ pub fn dying(step: &str, from: SocketAddr, flash: Option<&str>) -> std::process:
 /// What the running server says of it.
 pub fn said_of(step: &str) -> &'static str {
     match step {
-        "asked" => "was not understood",
+        "asked" => "invalid takeover request",
         "refused" => "nothing was handed over: on purpose",
-        "confirmed" | "served" => "the new process took over, but the new process ended; this server goes on",
+        "confirmed" | "served" => "the new process took over, but the new process ended; this server continues",
         _ => "nothing was handed over: the new process ended",
     }
 }

@@ -112,13 +112,13 @@ fn who_names_other_flash_is_refused_with_what_differs_and_the_running_server_goe
     let refused = |more: &[&str]| old.refusal(&[&here[..], more].concat());
     let longer = right.replace(":48MiB", ":64MiB");
     let err = refused(&["--flash", &longer]);
-    assert!(err.contains("the running server has 48MiB of") && err.contains("not 64MiB"), "{err}");
+    assert!(err.contains("the running server uses 48MiB of") && err.contains("not 64MiB"), "{err}");
     let err = refused(&["--flash", &other.flag()]);
-    assert!(err.contains("is no device of the running server") && err.contains(&right), "{err}");
+    assert!(err.contains("the running server does not use") && err.contains(&right), "{err}");
     let err = refused(&["--flash", &right, "--flash", &other.flag()]);
-    assert!(err.contains("is no device of the running server"), "{err}");
+    assert!(err.contains("the running server does not use"), "{err}");
     let err = refused(&[]);
-    assert!(err.contains("on flash that this one is not to have") && err.contains(&right), "{err}");
+    assert!(err.contains("on flash that is not configured here") && err.contains(&right), "{err}");
     let plain = Old::start(&["--upgradable"]);
     let port = plain.memcached.to_string();
     let here = ["--memcached", &port, "--admin", "none", "--memory", "32MiB", "--upgradable", "--upgrade"];

@@ -2,15 +2,15 @@
 //! dead bytes under a bound.
 //!
 //! ```text
-//!   the scan passes every header:   dead bytes by how dead their segment is     |..:.:|||:.....|
+//!   the scan passes every header:   histogram of dead bytes by dead share       |..:.:|||:.....|
 //!   at the end of a round:          is the sum above DEAD_PERCENT_MAX?                ^
 //!                                   then the threshold for the next round             threshold: all to the right
-//!                                   frees what is too much, from the deadest down     together are what is too much
+//!                                   frees the excess, from the deadest down           together is the excess
 //! ```
 //!
 //! Copying a segment costs its live bytes and frees its dead ones, so the deadest are the cheapest. A store whose items
-//! are overwritten evenly is held at the bound and not below it: the fewer bytes are dead, the more bytes have to be
-//! copied to free one.
+//! are overwritten evenly stays at the bound and not below it: the fewer bytes are dead, the more bytes must be
+//! copied to free one byte.
 //!
 //! Bounds: one round of the scan looks at every segment once, a slice at 256 of them.
 

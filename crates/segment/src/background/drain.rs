@@ -387,7 +387,7 @@ impl Background {
         self.begin(id, Why::Compact);
     }
 
-    /// Returns whether a segment is being copied out that there is no room for.
+    /// Returns whether the current drain lacks free memory for the items that it copies out.
     pub(crate) fn lacks_room(&self) -> bool {
         self.drain.as_ref().is_some_and(|drain| drain.lacks_room)
     }

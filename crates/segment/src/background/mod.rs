@@ -1,31 +1,31 @@
 //! The background thread's work: everything that frees memory, in slices.
 //!
-//! One thread owns it. It collects the segments that the handles sealed, removes some of the pieces and parts that have
-//! lost their head ([`crate::values::deferred_free`]), chooses one job, and runs it until it is done or the slice is
-//! over; the job's cursor stays for the next slice.
+//! One thread owns it. It collects the segments that the handles sealed. It removes some of the pieces and parts whose
+//! head was removed ([`crate::values::deferred_free`]). Then it chooses one job, and runs it until the job or the slice
+//! ends. The job's cursor is retained for the next slice.
 //!
 //! ```text
 //!            +-- free segments short? ------> drain for eviction: the small queue's oldest, or the main queue's
 //!   slice ---+-- index nearly full? --------> grow it, a group at a time
-//!            +-- a segment past, flushed, ---> drain it
+//!            +-- a segment expired, flushed -> drain it
 //!            |   or dead enough?
-//!            +-- segments too many, -------> decommit some, or give some back
+//!            +-- segments too many, -------> decommit some, or recommit some
 //!            |   or too few?
-//!            +-- no index in the file? -----> rebuild it, and nothing of the above but growing
-//!            +-- in a file? ----------------> look at each slot of the index that was there; then compare what is in
-//!            |                                a segment with its sums and counts
+//!            +-- no index in the file? -----> rebuild it; of the jobs above, only growth runs meanwhile
+//!            +-- in a file? ----------------> check each slot of the persisted index, then compare each segment's
+//!            |                                items with their checksums and counts
 //!            +-- else ----------------------> populate memory ahead of use
 //! ```
 //!
 //! S3-FIFO by segments (Yang et al., SOSP '23): new items enter the small queue, a tenth of the segments or the share
-//! that [`shadow`] finds to miss less. When a segment leaves the small queue, an item that was read at least
+//! that [`shadow`] finds to have fewer misses. When a segment leaves the small queue, an item that was read at least
 //! [`crate::layout::slot::PROMOTE_FREQ`] times (more often if it is far longer than the mean) moves to the main queue.
 //! The other items are evicted and leave ghosts. An item that was read and has expired leaves one too. The main queue
 //! gives an item another round for each counted read, or one round for all of them while the small queue is large. A
 //! new item whose ghost is found begins as if it had been read.
 //!
-//! Each namespace has queues of its own. A namespace with a quota is evicted from only when segments of its quota are
-//! short. The namespaces without a quota are evicted from together, the oldest segment first
+//! Each namespace has its own queues. The store evicts from a namespace with a quota only when segments of
+//! that quota are short. It evicts from the namespaces without a quota together, the oldest segment first
 //! ([`crate::heap::namespaces`]). If several are short, one segment of each is evicted in turn.
 //!
 //! Bounds: the queues and the quarantine list hold each segment at most once, plus entries of segments that left their

@@ -3,17 +3,17 @@
 //!
 //! ```text
 //!   each sealed segment, in order, a few items a slice:
-//!     walk    one that is not what was written goes; one that no slot names is ended; those that live are counted;
-//!             heads mark what they name
-//!     same?   as its header says: the next segment
-//!     else    wait until every guard that was under way has ended, walk again; the same difference: corrected
+//!     walk    items with a wrong checksum are removed; items without a slot are marked dead; live items are
+//!             counted; heads mark their pieces and parts
+//!     same?   counts equal those of the header: next segment
+//!     else    wait until all current guards have ended, walk again; if the difference is the same: correct it
 //!   each once more, after a crash:
-//!     walk    pieces and parts that nothing named go  (crate::values::orphans)
+//!     walk    unreferenced pieces and parts are removed (crate::values::orphans)
 //! ```
 //!
-//! A crash can cut a change between the slot and the counts, once for each thread. The counts of a segment, and so the
-//! reported number of items, are wrong by at most that number. If the index was rebuilt, they were counted again with
-//! it.
+//! A crash can interrupt a change between the slot and the counts, once for each thread. The counts of a segment, and
+//! so the reported number of items, are wrong by at most the number of threads. A rebuild of the index also counts
+//! again.
 //!
 //! Bounds: one pass when the store is opened and one every [`EVERY_MS`]; a slice's time at once, and only in slices
 //! with nothing else to do.

@@ -10,10 +10,11 @@
 //! [in a memory file: sum 4]
 //! ```
 //!
-//! - Items begin at multiples of 4. One with NUM or CAS_FIELD begins at a multiple of 8; its CAS field and its number
-//!   stand at the next multiples of 8, so that both are shared words of one width.
-//! - The sum covers what is frozen: see [`Layout::frozen`] and [`crate::heap::checksums`].
-//! - DEAD, CAS_TAKEN, expiry, META, the CAS field and the number change in place; all else is frozen at publication.
+//! - Items begin at multiples of 4. An item with NUM or CAS_FIELD begins at a multiple of 8. Its CAS field and its
+//!   number are at the next multiples of 8, so that both are atomic words of one width.
+//! - The checksum covers the frozen fields: see [`Layout::frozen`] and [`crate::heap::checksums`].
+//! - DEAD, CAS_TAKEN, expiry, META, the CAS field and the number change in place. All other fields are frozen at
+//!   publication.
 //! - META: `last access, s 26 | stale 1 | won 1 | fetched 1 | kind 3`, from the high bit down.
 
 use std::sync::atomic::Ordering;

@@ -604,7 +604,7 @@ fn a_file_of_other_sizes_or_with_damaged_words_is_refused_and_left_alone() {
     };
     let file = image(&rig);
     let told = open(&file, StoreConfig { memory_bytes: 128 << 10, ..config() }).expect_err("another memory");
-    assert!(told.contains("98304, not 131072"), "{told}");
+    assert!(told.contains("98304B, not 131072B"), "{told}");
     let told = open(&file, StoreConfig { segment_bytes: Some(2048), ..config() }).expect_err("other segments");
     assert!(told.contains("1024 bytes, not 2048"), "{told}");
     open(&file, StoreConfig { segment_bytes: None, hash_seed: 77, ..config() }).expect("sizes and seed are the file's");

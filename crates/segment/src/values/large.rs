@@ -2,17 +2,17 @@
 //!
 //! ```text
 //!   key  ->  head: object id 8 | bytes 8
-//!            hidden key (object id, 0)  ->  piece 0     every piece but the last is `piece_bytes` long
+//!            hidden key (object id, 0)  ->  piece 0     every piece except the last has `piece_bytes`
 //!            hidden key (object id, 1)  ->  piece 1
 //!            ...
 //! ```
 //!
-//! - Pieces are ordinary items, with the head's expiry; the head is written last, so a head that is found has had all
-//!   its pieces. Losing a piece (to eviction) loses the value: the next reader deletes the head.
-//! - An object id is never reused, so a piece can never be taken for one of another value.
-//! - An operation that writes a whole large value in one guard (a put, a join) first checks that there is room for it.
-//!   If not, it requests that room ([`request_eviction`]) and parks. Writing pieces and removing them again would free
-//!   nothing, and a nearly full store would park it for ever.
+//! - Pieces are ordinary items, with the head's expiry; the head is written last, so all pieces of a
+//!   published head were written. If a piece is evicted, the value is lost: the next reader deletes the head.
+//! - An object id is never reused, so a piece can never be mistaken for a piece of another value.
+//! - An operation that writes a whole large value in one guard (a put, a join) first checks for enough free memory. If
+//!   it is short, the operation requests an eviction ([`request_eviction`]) and parks. Writing pieces and removing them
+//!   again would free nothing, and in a nearly full store it would be parked forever.
 //! - A reader pins the segments of the pieces: see [`crate::core::pin`].
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -121,7 +121,7 @@ impl LargeValues<'_, '_> {
         Ok(LargeWriter { namespace: key.namespace, object, bytes: value_bytes, written: 0, expire })
     }
 
-    /// Stores the next piece: [`Sizes::piece_bytes_max`] bytes, or what is left.
+    /// Stores the next piece: [`Sizes::piece_bytes_max`] bytes, or the rest of the value.
     ///
     /// # Errors
     /// [`OpError::Parked`]: nothing was stored. Pass the same bytes again in a later iteration.
@@ -236,7 +236,7 @@ impl LargeValues<'_, '_> {
         stored
     }
 
-    /// Checks that there are free segments for a large value of `bytes` bytes.
+    /// Checks that enough segments are free for a large value of `bytes` bytes.
     pub(crate) fn check_room(self, key: &Key<'_>, bytes: u64) -> Result<(), OpError> {
         if request_eviction(self.guard.store, key.namespace, bytes) {
             return Ok(());

@@ -1,20 +1,21 @@
 //! Operations on large values that take several iterations, so that no guard copies more than its share.
 //!
 //! ```text
-//!   append, splice, copy      some pieces, until the iteration's share is used up ──> Parked, what is written is kept
-//!   here the same request in a later iteration ──> goes on behind what is written the head, if the item that is there
-//!   is still the one that the join began with a later expiry            some pieces get it ──> Parked, the place is
-//!   kept here; the head gets it last
+//!   append, splice, copy   writes pieces until the iteration's share is used up, records them here ──> Parked
+//!                          the same request in a later iteration continues after these pieces
+//!                          at the end the head is written, if the old item is still the one at the beginning
+//!   later expiry           sets the expiry of some pieces, records the position here ──> Parked
+//!                          at the end the head gets the expiry
 //! ```
 //!
-//! Invariants: work belongs to one requester, which repeats the same request until it is answered
-//! ([`crate::Guard::serve`]). A join that is met with another item or other bytes starts over, and what it had written
-//! is removed. Nothing is published before all is written. Pieces last somewhat longer than their head
-//! ([`outlasting`]), so that a request whose time to live is counted from a later iteration finds those that are done
-//! to be done.
+//! Invariants: work belongs to one requester, which repeats the same request until it is complete
+//! ([`crate::Guard::serve`]). If the item or the bytes of a join differ in a later iteration, the join removes its
+//! pieces and starts over. Nothing is published before all pieces are written. Pieces expire somewhat later than their
+//! head ([`outlasting`]). So a request whose time to live is counted from a later iteration need not change finished
+//! pieces.
 //!
-//! Bounds: [`WORKS_MAX`] for each per-thread handle. If there are that many, a new request waits until one is done. A
-//! work is dropped if its requester has not returned for two calls of [`crate::ThreadHandle::tidy`].
+//! Bounds: [`WORKS_MAX`] for each per-thread handle. If there are that many, a new request waits until another is
+//! complete. A work is dropped if its requester has not returned within two calls of [`crate::ThreadHandle::tidy`].
 
 use base::clock::UnixMillis;
 

@@ -87,11 +87,11 @@ pub fn text(shared: &Shared, query: Query) -> String {
         format!("Since {}; requests are estimates of one key sampled in {SAMPLED_ONE_IN}.\n", rfc3339(hot.from));
     for list in HotKeyList::ALL {
         let (title, unit) = match list {
-            HotKeyList::Keys => ("keys that are asked for most", "requests"),
+            HotKeyList::Keys => ("most requested keys", "requests"),
             HotKeyList::Big => ("keys with the longest values", "bytes"),
-            HotKeyList::Missed => ("keys that are read and not there", "requests"),
-            HotKeyList::Prefixes => ("prefixes that are asked for most", "requests"),
-            HotKeyList::MissedPrefixes => ("prefixes of keys that are read and not there", "requests"),
+            HotKeyList::Missed => ("missing keys with the most reads", "requests"),
+            HotKeyList::Prefixes => ("most requested prefixes", "requests"),
+            HotKeyList::MissedPrefixes => ("prefixes of missing keys with the most reads", "requests"),
         };
         let _ = writeln!(text, "\n{unit:>14}  {title}");
         for leader in hot.list(list) {

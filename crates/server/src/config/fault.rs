@@ -37,7 +37,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// One fault. Shows as `gannet.toml:12: limits.maxconns: what is wrong; remedy`.
+/// One fault. Shows as `gannet.toml:12: limits.maxconns: cause; remedy`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigFault {
     /// Origin of the value.

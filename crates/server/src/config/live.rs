@@ -70,7 +70,7 @@ pub fn resize(running: &Settings, wanted: &Settings, shared: &Shared) -> Result<
 
 /// Applies `wanted` to a running server's namespaces: creates new ones, and changes the others. `wanted` has a number
 /// only if its user specified one. An existing namespace keeps its number, whatever its position. Returns a line for
-/// each change, and for each change that is still to be made.
+/// each change, and for each change that needs a restart.
 pub fn namespaces(running: &mut Settings, wanted: &Settings, shared: &Shared) -> Vec<String> {
     let mut lines = Vec::new();
     let prefixes_stay = match prefixes_fault(running, wanted) {

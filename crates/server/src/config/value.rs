@@ -1,7 +1,7 @@
 //! The kinds of values of settings. Each kind parses its text form, formats it, and defines its spelling in TOML.
 //!
 //! A value's text is the same on the command line and between quotes in the file. Parsing is strict: a text that is not
-//! a whole value changes nothing, and the error says what is wrong and what to write instead.
+//! a whole value changes nothing, and the error describes the fault and the remedy.
 
 use base::units::{ByteSize, Count, TimeSpan, UnitError};
 

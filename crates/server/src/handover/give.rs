@@ -109,10 +109,10 @@ impl Giver {
             return Err(Some(Box::new(ResumeState { handover_state, admin, names: Names::default(), line })));
         };
         let line = match hand_over(&pass, &handover_state, admin.as_ref(), &names) {
-            Err(why) => format!("nothing was handed over: {why}; this server goes on"),
+            Err(why) => format!("nothing was handed over: {why}; this server continues"),
             Ok(()) => {
                 let Err(why) = watch_successor(&pass, &mut handover_state, is_stopped) else { return Ok(()) };
-                format!("the new process took over, but {why}; this server goes on, without the connections")
+                format!("the new process took over, but {why}; this server continues, without the connections")
             }
         };
         drop(pass);
@@ -144,7 +144,7 @@ fn describe_disconnect(error: std::io::Error) -> String {
         ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
             "the new process ended".to_owned()
         }
-        ErrorKind::TimedOut => "the new process did not answer".to_owned(),
+        ErrorKind::TimedOut => "the new process did not reply in time".to_owned(),
         _ => format!("the new process does not respond as expected ({error})"),
     }
 }
@@ -198,7 +198,7 @@ fn hand_over(
         .map_err(describe_disconnect)?;
     let heard = receive(pass, TAKE_PATIENCE).map_err(describe_disconnect)?;
     if heard.is != "taken" {
-        return Err(heard.body["why"].as_str().unwrap_or("it does not say why").to_owned());
+        return Err(heard.body["why"].as_str().unwrap_or("no reason given").to_owned());
     }
     send(pass, "go", json!({}), &[]).map_err(describe_disconnect)
 }
@@ -224,10 +224,10 @@ impl Waiting {
                 Ok(Some(at)) => match self.handle_request(listeners[at]) {
                     Ok(Some(ready)) => break ready,
                     Ok(None) => {}
-                    Err(error) => tracing::warn!("a process that wanted to take over was not understood: {error}"),
+                    Err(error) => tracing::warn!("invalid takeover request: {error}"),
                 },
                 Ok(None) => return,
-                Err(error) => return tracing::warn!("no process can take over any more: {error}"),
+                Err(error) => return tracing::warn!("takeovers are no longer possible: {error}"),
             }
         };
         let Some(shared) = self.shared.upgrade() else { return };
@@ -254,7 +254,7 @@ impl Waiting {
         };
         let Some(file) = shared.store.file() else {
             return refuse(
-                "its memory is its own alone; start it with --file PATH or --upgradable to take it over later",
+                "the running server's memory is private; start it with --file PATH or --upgradable to allow takeovers",
             );
         };
         let config = &shared.config;
@@ -275,7 +275,7 @@ impl Waiting {
         drop(shared);
         let heard = receive(&pass, READY_PATIENCE)?;
         if heard.is != "ready" {
-            let why = heard.body["why"].as_str().unwrap_or("it does not say why");
+            let why = heard.body["why"].as_str().unwrap_or("no reason given");
             tracing::warn!("the new process aborted the takeover: {why}");
             return Ok(None);
         }

@@ -45,8 +45,8 @@ fn is_end(error: &std::io::Error) -> bool {
 impl Refused {
     fn talking(error: &std::io::Error) -> Self {
         match error.kind() {
-            _ if is_end(error) => Self("the running server ended the conversation; its log says why".to_owned()),
-            ErrorKind::TimedOut => Self("the running server does not answer; look at its log".to_owned()),
+            _ if is_end(error) => Self("the running server closed the connection; its log has the reason".to_owned()),
+            ErrorKind::TimedOut => Self("the running server did not reply in time; see its log".to_owned()),
             _ => Self(format!("the running server does not respond as expected: {error}")),
         }
     }
@@ -114,12 +114,13 @@ impl Takeover {
             Err(error) => return Err(Refused::talking(&error)),
         };
         if is != "offer" {
-            let why = body["why"].as_str().unwrap_or("it does not say why");
-            return Err(Refused(format!("the running server refuses: {why}")));
+            let why = body["why"].as_str().unwrap_or("no reason given");
+            return Err(Refused(format!("the running server refused the takeover: {why}")));
         }
         let mut descriptors = descriptors.into_iter();
         let server = descriptors.next().map(Process::of);
-        let server = server.ok_or_else(|| Refused("it does not say which process it is".to_owned()))?;
+        let server =
+            server.ok_or_else(|| Refused("the running server did not send its process descriptor".to_owned()))?;
         let checked = offered(&body, descriptors, config, memory_said);
         if let Err(Refused(why)) = &checked {
             // The running server logs the reason and resumes.
@@ -193,7 +194,7 @@ impl Takeover {
                     received.admin = heard.descriptors.pop().map(Bound::adopt).transpose()?;
                     return Ok(());
                 }
-                other => return Err(std::io::Error::other(format!("it says {other:?}, which is not understood"))),
+                other => return Err(std::io::Error::other(format!("unknown message {other:?}"))),
             }
         }
     }
@@ -212,7 +213,7 @@ impl Takeover {
     pub fn confirm(self) -> Result<Option<Predecessor>, Refused> {
         match send(&self.pass, "taken", json!({}), &[]).and_then(|()| receive(&self.pass, PATIENCE)) {
             Ok(heard) if heard.is == "go" => Ok(Some(Predecessor(self.pass))),
-            Ok(_) => Err(Refused("the running server does not let go".to_owned())),
+            Ok(_) => Err(Refused("the running server did not confirm the takeover".to_owned())),
             Err(error) if self.is_orphaned(&error) => Ok(None),
             Err(error) => Err(Refused::talking(&error)),
         }
@@ -258,7 +259,8 @@ pub fn memory_of_file(config: &ServerConfig) -> Option<u64> {
     Some(file_config(&Arc::new(file)).ok()?.memory_bytes)
 }
 
-/// Connects to the server that listens at one of the configured addresses. The inner error means that there is none.
+/// Connects to the server that listens at one of the configured addresses. The inner error means that no such server
+/// exists.
 fn connect(config: &ServerConfig) -> Result<Result<Pass, Refused>, Refused> {
     let mut tried = Vec::new();
     for (_, addr) in endpoints(config) {
@@ -267,15 +269,15 @@ fn connect(config: &ServerConfig) -> Result<Result<Pass, Refused>, Refused> {
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => tried.push(addr.to_string()),
             Err(error) => {
                 return Err(Refused(format!(
-                    "the server at {addr} cannot be taken over: {error}; run this as its user"
+                    "cannot take over the server at {addr}: {error}; run this process as the server's user"
                 )));
             }
         }
     }
     let tried = tried.join(", ");
     Ok(Err(Refused(format!(
-        "no server that could be taken over listens at {tried}; start without --upgrade, or name an address of the \
-         running one"
+        "no server that supports a takeover listens at {tried}; start without --upgrade, or pass an address of \
+         the running server"
     ))))
 }
 
@@ -304,15 +306,15 @@ fn offered(
     let differs = || {
         let (theirs, ours) = (what(&theirs), what(&config.file));
         Refused(format!(
-            "its memory lies in {theirs}, but this process is configured for {ours}; use the running server's setting"
+            "its memory is in {theirs}, but this process is configured for {ours}; use the running server's setting"
         ))
     };
     if theirs.is_some() != config.file.is_some() {
         return Err(differs());
     }
-    let fd = descriptors.next().ok_or_else(|| Refused("it offers no memory".to_owned()))?;
+    let fd = descriptors.next().ok_or_else(|| Refused("the running server offered no memory".to_owned()))?;
     let path = theirs.as_deref().unwrap_or(Path::new("shared memory"));
-    let file = MapFile::adopt(fd, path).map_err(|error| Refused(format!("its memory cannot be used: {error}")))?;
+    let file = MapFile::adopt(fd, path).map_err(|error| Refused(format!("cannot use its memory: {error}")))?;
     if let Some(ours) = &config.file
         && !file.is_at(ours).unwrap_or(false)
     {
@@ -349,7 +351,7 @@ fn unlinked(path: &Path) -> Refused {
     ))
 }
 
-/// Returns the offered devices in the order of the configuration, if the configuration names exactly these.
+/// Returns the offered devices in the order of the configuration, if the configuration lists exactly these.
 fn offered_devices(body: &Value, files: Vec<Arc<File>>, config: &ServerConfig) -> Result<Vec<Arc<File>>, Refused> {
     let body: Vec<Value> = body.as_array().cloned().unwrap_or_default();
     let place = |body: &Value| Some((body["path"].as_str()?.to_owned(), body["bytes"].as_u64()?));
@@ -357,43 +359,45 @@ fn offered_devices(body: &Value, files: Vec<Arc<File>>, config: &ServerConfig) -
     let places = places.ok_or_else(|| Refused("the description of its flash is malformed".to_owned()))?;
     let texts: Vec<String> = places.iter().map(|(path, bytes)| format!("{path}:{}", ByteSize(*bytes))).collect();
     let differs = |what: String| match &texts[..] {
-        [] => Refused(format!("{what}, which has no items on flash; remove --flash")),
-        theirs => Refused(format!("{what}; give it --flash {}", theirs.join(" --flash "))),
+        [] => Refused(format!("{what}: it has no items on flash; remove --flash")),
+        theirs => Refused(format!("{what}; pass --flash {}", theirs.join(" --flash "))),
     };
     let mut rest: Vec<_> = places.into_iter().zip(files).collect();
     let mut found = Vec::new();
     for FlashPlace { path, size } in &config.flash {
         let same = |(_, file): &(_, Arc<File>)| flash::is_at(file, path).unwrap_or(false);
         let at = rest.iter().position(same);
-        let at = at.ok_or_else(|| differs(format!("{} is no device of the running server", path.display())))?;
+        let at = at.ok_or_else(|| differs(format!("the running server does not use {}", path.display())))?;
         let ((_, bytes), file) = rest.swap_remove(at);
         if bytes != size.0 {
             let theirs = ByteSize(bytes);
-            return Err(differs(format!("the running server has {theirs} of {}, not {size}", path.display())));
+            return Err(differs(format!("the running server uses {theirs} of {}, not {size}", path.display())));
         }
         found.push(file);
     }
     if rest.is_empty() {
         return Ok(found);
     }
-    Err(differs("a part of the running server's items is on flash that this one is not to have".to_owned()))
+    Err(differs("some of the running server's items are on flash that is not configured here".to_owned()))
 }
 
-/// Describes why a memory does not fit.
+/// Describes why the running server's memory does not match this configuration.
 fn describe_mismatch(fault: &FileFault) -> String {
     let remedy = "the running server continues; start the new one without --upgrade if all items may be lost";
     match fault {
-        FileFault::Layout => format!("the running server's build lays its memory out otherwise; {remedy}"),
+        FileFault::Layout => format!("the running server's build uses another memory layout; {remedy}"),
         FileFault::Version { found, known } => {
-            format!("the running server's memory is of version {found} and this build reads version {known}; {remedy}")
+            format!("the running server's memory has version {found}, but this build reads version {known}; {remedy}")
         }
         FileFault::Memory { found, asked } => {
-            format!("the running server has a memory of {found} bytes, not of {asked}; give that --memory, or none")
+            format!("the running server has --memory {found}B, not {asked}B; pass --memory {found}B, or omit it")
         }
         FileFault::Segment { found, asked } => {
-            format!("the running server's segments have {found} bytes, not {asked}; give that --segment, or none")
+            format!("the running server's segments have {found} bytes, not {asked}; pass --segment {found}B, or omit it")
         }
-        FileFault::Index { .. } => "the running server's index is elsewhere; give it the same --file-index".to_owned(),
-        other => format!("the running server's memory cannot be opened: {other}"),
+        FileFault::Index { .. } => {
+            "the running server's index is at another place; pass the same --file-index".to_owned()
+        }
+        other => format!("cannot open the running server's memory: {other}"),
     }
 }

@@ -45,7 +45,7 @@ pub(super) struct Core<B: Backend> {
     pub(super) waiting: [VecDeque<u32>; CLASSES.len()],
     pub(super) holders: Holders,
     pub(super) batch: Vec<u32>,
-    /// The number of sessions of the batch that were visited. The others come first in the next batch.
+    /// The number of sessions of the batch that were visited. The next batch begins with the others.
     pub(super) served: usize,
     /// Dead sessions whose state is released in the next guard.
     pub(super) ended_sessions: VecDeque<u32>,

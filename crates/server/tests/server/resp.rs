@@ -421,8 +421,8 @@ fn an_unknown_command_is_told_the_nearest_one_and_one_of_redis_why_it_is_not_her
     let mut says = |name: &[u8]| String::from_utf8(redis.ask(&[name, b"x"])).unwrap();
     let head = |name: &str| format!("-ERR unknown command '{name}', with args beginning with: 'x' ");
     assert_eq!(says(b"gett"), head("gett") + "(did you mean 'get'?)\r\n");
-    assert_eq!(says(b"Zadd"), head("Zadd") + "(not here yet: sorted sets)\r\n");
-    assert_eq!(says(b"SAVE"), head("SAVE") + "(not here: there are no RDB and AOF files)\r\n");
+    assert_eq!(says(b"Zadd"), head("Zadd") + "(not supported yet: sorted sets)\r\n");
+    assert_eq!(says(b"SAVE"), head("SAVE") + "(not supported: there are no RDB and AOF files)\r\n");
     assert_eq!(says(b"quux-nothing"), head("quux-nothing") + "\r\n");
     running.stop();
 }

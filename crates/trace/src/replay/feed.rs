@@ -95,7 +95,7 @@ impl Feed {
         *self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether the run takes its instants from the feed.
+    /// Returns whether the run sends requests at the times of the trace's entries.
     pub(super) fn is_paced(&self) -> bool {
         self.deal == Deal::ByKey
     }
@@ -143,7 +143,7 @@ impl OpenInstants for Feed {
     }
 }
 
-/// Reads until the end, or until all receivers are gone.
+/// Reads until the end, or until all receivers are dropped.
 fn deal_out(mut reader: TraceReader, mut mouths: Vec<Mouth>, deal: Deal) -> Result<FeedEnd, TraceError> {
     let (mut entries, mut requests, mut share) = (0, 0, 0);
     let (mut round, mut keys, mut verb) = (0, 0, Verb::Get);
@@ -188,7 +188,7 @@ const fn is_read_together(verb: Verb) -> bool {
 }
 
 /// Hands every share its waiting chunks: requests before instants, so that a thread with an instant finds the request.
-/// Returns false if the receiver is gone.
+/// Returns false if the receiver was dropped.
 fn hand_over(mouths: &mut [Mouth]) -> bool {
     let mut is_taken = false;
     for mouth in mouths {

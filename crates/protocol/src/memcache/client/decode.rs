@@ -8,7 +8,7 @@ use super::reply::{self, ParsedReply, Reply, plain_value};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoder {
     expect: Expect,
-    /// Number of bytes of a value and its line end that are still to come; 0 if a line is next.
+    /// Number of bytes of a value and its line end that are outstanding; 0 if a line is next.
     rest: u64,
 }
 
@@ -56,7 +56,7 @@ impl Decoder {
         self.expect
     }
 
-    /// Returns the number of bytes of the current value that are still to come, including its line end; 0 between
+    /// Returns the number of bytes of the current value that are outstanding, including its line end; 0 between
     /// values.
     #[inline]
     pub const fn rest(&self) -> u64 {

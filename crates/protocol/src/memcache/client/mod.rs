@@ -5,7 +5,7 @@
 //!  get(sink, b"a")      ->   "get a\r\n"            ->
 //!                             decode
 //!  Reply(Value a, 3)    <-   "VALUE a 0 3\r\n"      <-   a header; the value's bytes follow
-//!  Piece(b"x"), ...     <-   "x" "yz"               <-   in whatever pieces they come
+//!  Piece(b"x"), ...     <-   "x" "yz"               <-   in pieces of any length
 //!  ValueEnd             <-   "\r\n"                 <-
 //!  Reply(End), last     <-   "END\r\n"              <-   the answer is whole
 //! ```

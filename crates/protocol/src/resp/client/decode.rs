@@ -4,18 +4,18 @@ use super::garbage::Garbage;
 use super::head::{self, Head, ParsedHead, VALUES_MAX};
 use crate::resp::number;
 
-/// Decodes one reply. Its state is the number of replies within it, including itself, that are still to come, and the
+/// Decodes one reply. Its state is the number of replies within it, including itself, that are outstanding, and the
 /// rest of the current string.
 ///
 /// A push message ([`Head::Push`]) may arrive where a reply is expected. It is decoded as a reply of its own. A caller
-/// that sees one begin knows that the request's reply is still to come, and creates a new decoder for it.
+/// that sees one begin knows that the request's reply is outstanding, and creates a new decoder for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoder {
-    /// Number of replies still to come; 0 if the reply is complete.
+    /// Number of replies outstanding; 0 if the reply is complete.
     left: u32,
     /// True if a part of the reply has arrived.
     begun: bool,
-    /// Number of bytes of a string and its line end that are still to come; 0 if a head is next.
+    /// Number of bytes of a string and its line end that are outstanding; 0 if a head is next.
     rest: u64,
 }
 
@@ -67,14 +67,14 @@ impl Decoder {
         Self { left: left & !BEGUN, begun: left & BEGUN != 0, rest }
     }
 
-    /// Returns the number of bytes of the current string that are still to come, including its line end; 0 between
+    /// Returns the number of bytes of the current string that are outstanding, including its line end; 0 between
     /// strings.
     #[inline]
     pub const fn rest(&self) -> u64 {
         self.rest
     }
 
-    /// Returns the number of replies within this one, including itself, that are still to come.
+    /// Returns the number of replies within this one, including itself, that are outstanding.
     #[inline]
     pub const fn left(&self) -> u32 {
         self.left
@@ -104,7 +104,7 @@ impl Decoder {
         let mut left = u64::from(self.left) + head.values();
         match head {
             Head::Push(_) if self.begun => return Err(Garbage::NestedPush),
-            // The reply that the attribute belongs to is still to come.
+            // The reply that the attribute belongs to is outstanding.
             Head::Attribute(_) => {}
             head => match head.bytes() {
                 Some(len) => self.rest = u64::from(len) + BULK_END_BYTES,

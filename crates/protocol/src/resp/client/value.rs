@@ -115,7 +115,7 @@ pub fn value(buf: &[u8]) -> ParsedValue<'_> {
     }
 }
 
-/// The number of replies of one level that are still to come. An attribute before a reply does not count as one.
+/// The number of replies of one level that are outstanding. An attribute before a reply does not count as one.
 #[derive(Clone, Copy)]
 struct Level {
     left: u64,

@@ -81,10 +81,10 @@ impl fmt::Display for FileFault {
                 write!(f, "a build with another memory layout created it; use that build; {RESET}")
             }
             Self::Memory { found, asked } => {
-                write!(f, "it was created with --memory {found}, not {asked}; pass --memory {found}; {RESET}")
+                write!(f, "it was created with --memory {found}B, not {asked}B; pass --memory {found}B; {RESET}")
             }
             Self::Segment { found, asked } => {
-                write!(f, "its segments have {found} bytes, not {asked}; pass --segment {found}; {RESET}")
+                write!(f, "its segments have {found} bytes, not {asked}; pass --segment {found}B; {RESET}")
             }
             Self::Index { found: IndexPlace::File } => {
                 write!(f, "its index is in the file; pass --file-index file; {RESET}")

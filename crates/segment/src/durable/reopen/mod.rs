@@ -1,23 +1,23 @@
 //! Repair of a store whose process was killed during its writes. `docs/decisions/0012-restartable-memory.md` lists the
-//! changes that can be incomplete, and shows that there are no others.
+//! changes that can be incomplete, and shows that no others exist.
 //!
 //! ```text
-//!   1  stripes     groups of held stripes: one of two equal slots goes; tokens of an older build are renewed; let go
-//!   2  growth      the group at the cursor: what was copied is cleared, then its split or merge is run to its end
-//!   3  undo        keys that were changed for a key lock set that was not let go: their slots are what they were
-//!   4  segments    open and received into: walked; the slot decides which live; counted; Sealed
+//!   1  stripes     groups of held stripes: duplicate slots removed, tokens of an older build renewed, stripes released
+//!   2  growth      the group at the cursor: copied slots are cleared, then its split or merge is completed
+//!   3  undo        keys changed under a key lock set that was not released: their old slots are restored
+//!   4  segments    open segments and in-place receives: walked, live items counted (by slot), then Sealed
 //!                  Draining -> Sealed, Quarantine -> Free; no pins, no arrivals
-//!   5  lists       free, sealed, decommitted; what each namespace has; totals
-//!   6  tier        slots of items on a device that is gone are cleared
+//!   5  lists       free, sealed, decommitted; segments per namespace; totals
+//!   6  tier        slots of items on a missing device are cleared
 //! ```
 //!
 //! Invariants:
-//! - One thread does it, before any other thread has the store.
+//! - One thread repairs the store, before any other thread uses it.
 //! - Each step leaves repaired parts unchanged, so an interrupted opening can be repeated.
 //! - The time depends on the open segments and the number of segments, not on the stored bytes.
 //!
-//! If the index is not in the file, only the segments are repaired: [`scattered`]. After a loss of power, only those
-//! that the last checkpoint has: [`lost`].
+//! If the index is not in the file, only the segments are repaired: [`scattered`]. After a power loss, only the
+//! segments of the last checkpoint are repaired: [`lost`].
 
 mod index;
 mod lost;
