@@ -62,21 +62,21 @@ impl std::fmt::Display for StartError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::MemoryTooSmall { memory_bytes, least_bytes } => {
-                write!(f, "memory of {memory_bytes} bytes is too small: give at least {least_bytes} bytes")
+                write!(f, "memory of {memory_bytes} bytes is too small: pass at least {least_bytes} bytes")
             }
             Self::MemoryTooLarge { most_bytes } => {
-                write!(f, "memory is more than the index can name: give at most {most_bytes} bytes")
+                write!(f, "the memory is larger than the index can address: pass at most {most_bytes} bytes")
             }
             Self::SegmentBytes(bytes) => {
-                write!(f, "a segment of {bytes} bytes: give a power of two from 1 KiB to 1 MiB")
+                write!(f, "invalid segment size of {bytes} bytes: pass a power of two from 1 KiB to 1 MiB")
             }
             Self::ItemTooLarge { most_bytes } => {
-                write!(f, "the item maximum is more than this memory allows: give at most {most_bytes} bytes")
+                write!(f, "the maximum item size is too large for this memory: pass at most {most_bytes} bytes")
             }
             Self::Map(error) => {
-                write!(f, "the memory could not be reserved ({error}): raise `ulimit -v` or ask for less")
+                write!(f, "cannot reserve the memory: {error}; raise `ulimit -v` or pass a smaller size")
             }
-            Self::File { path, fault } => write!(f, "the memory file {} is not taken: {fault}", path.display()),
+            Self::File { path, fault } => write!(f, "cannot use the memory file {}: {fault}", path.display()),
         }
     }
 }

@@ -35,10 +35,10 @@ impl std::fmt::Display for ResizeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::TooSmall { least_bytes } => {
-                write!(f, "too small for what is open, the item maximum and quotas: give at least {least_bytes} bytes")
+                write!(f, "too small for open segments, the largest item and quotas: pass at least {least_bytes} bytes")
             }
             Self::TooLarge { most_bytes } => {
-                write!(f, "more than the address space reserved at the start: give at most {most_bytes} bytes")
+                write!(f, "more than the address space reserved at the start: pass at most {most_bytes} bytes")
             }
         }
     }

@@ -390,10 +390,10 @@ fn describe_mismatch(fault: &FileFault) -> String {
             format!("the running server's memory has version {found}, but this build reads version {known}; {remedy}")
         }
         FileFault::Memory { found, asked } => {
-            format!("the running server has --memory {found}B, not {asked}B; pass --memory {found}B, or omit it")
+            format!("the running server has --memory {found}B, not {asked}B; pass --memory {found}B, or none")
         }
         FileFault::Segment { found, asked } => {
-            format!("the running server's segments have {found} bytes, not {asked}; pass --segment {found}B, or omit it")
+            format!("the running server's segments have {found} bytes, not {asked}; pass --segment {found}B, or none")
         }
         FileFault::Index { .. } => {
             "the running server's index is at another place; pass the same --file-index".to_owned()

@@ -104,7 +104,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         ("PUT", "/namespaces/shop", "memroy = 1\n", 400, "did you mean memory?"),
         ("PUT", "/namespaces/shop", "memory = 5\n", 400, "bare number"),
         ("PUT", "/namespaces/shop", "name = \"other\"\n", 400, "cannot be changed"),
-        ("PUT", "/namespaces/shop", "memory = \"63MiB\"\n", 409, "more than is left"),
+        ("PUT", "/namespaces/shop", "memory = \"63MiB\"\n", 409, "more than the other quotas leave"),
         ("PUT", "/namespaces/shop", "memory = \"1MiB\"\n", 409, "too small"),
         ("PUT", "/namespaces/shop", "resp = [\"127.0.0.1:1\"]\n", 409, "need a restart"),
         ("PUT", "/namespaces/shop?keep=true", "memory = \"8MiB\"\n", 409, "without a file"),
