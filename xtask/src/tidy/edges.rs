@@ -1,4 +1,5 @@
-//! The levels of the crates: a crate depends only on crates of lower levels. ARCHITECTURE.md shows the same levels.
+//! The levels of the crates. A crate depends only on crates of lower levels, or on a crate of its own level that
+//! `ALLOWED` names: `flash` uses `io`, and `trace` uses `load`. ARCHITECTURE.md shows the same levels.
 
 use super::Breach;
 use super::tree::Tree;
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edge_upwards_or_sideways_is_found() {
+    fn dependency_on_a_crate_of_an_equal_or_higher_level_is_reported() {
         let up = "[dependencies]\nserver = { workspace = true }\n";
         assert_eq!(faults_of("crates/segment/Cargo.toml", up).len(), 1);
         let sideways = "[dependencies]\nx = { package = \"gannet-segment\", path = \"../segment\" }\n";
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drawing_that_differs_from_the_levels_is_found() {
+    fn level_diagram_that_differs_from_the_levels_is_reported() {
         let faults = |drawing: &str| {
             let manifests = ["io", "base", "load"].map(|name| format!("crates/{name}/Cargo.toml"));
             let manifests: Vec<(&str, &str)> = manifests.iter().map(|path| (path.as_str(), "")).collect();
