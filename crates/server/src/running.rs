@@ -182,7 +182,7 @@ impl Running {
     fn spawn_indexes(&mut self) -> Result<(), StartError> {
         if self.shared.indexes.any() {
             let shared = Arc::clone(&self.shared);
-            let mut handle = shared.store.handle().expect("lanes_max counts it");
+            let mut handle = shared.store.handle().expect("handles_max counts it");
             let body = move || insert_persisted(&shared, &mut handle, &shared.clock());
             self.indexes = Some(std::thread::Builder::new().name("indexes".to_owned()).spawn(body)?);
         }
@@ -205,9 +205,9 @@ impl Running {
         for (number, opened) in reactors.into_iter().enumerate() {
             let (sender, intake) = sync_channel(INTAKE_MAX);
             intakes.push(sender);
-            let handle = shared.store.handle().expect("lanes_max counts the workers");
+            let handle = shared.store.handle().expect("handles_max counts the workers");
             // A completed flash read wakes the worker whose number is the handle's.
-            assert_eq!(handle.number(), number, "workers have the first lanes, in their order");
+            assert_eq!(handle.number(), number, "workers have the first handles, in their order");
             let shared = Arc::clone(shared);
             let cpu = shared.config.pin.get(number % shared.config.pin.len().max(1)).copied();
             let clock = clock.clone();

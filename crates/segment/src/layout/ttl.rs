@@ -27,7 +27,7 @@ const FIRST_CLASS_MS: u64 = 8_000;
 /// The last class whose expiries are in milliseconds: 8 s * 2^18 is 24.3 days.
 const LAST_MS_CLASS: u8 = 18;
 
-/// Returns the class of an item that ends `ttl_ms` milliseconds from now.
+/// Returns the TTL class of an item that is stored at `now` and expires at `expire`.
 pub(crate) fn class_of(expire: Expire, now: UnixMillis) -> u8 {
     let Expire::At(at) = expire else { return CLASS_NEVER };
     let ttl_ms = at.ms_since(now).max(1);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_ends_when_it_is_said_to() {
+    fn stored_expiry_equals_predicted_expiry() {
         let now = UnixMillis(1_700_000_000_123);
         for ttl_ms in [1, 999, 8_000, 86_400_000, 24 * 86_400_000, 25 * 86_400_000, 400 * 86_400_000] {
             let expire = Expire::At(now.plus_ms(ttl_ms));

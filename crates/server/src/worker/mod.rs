@@ -7,9 +7,9 @@
 //!               serve    inside one guard: at most 64 operations a session                             batch.rs
 //!               settle   one send each; sessions with more to do go to the end of the queue            output.rs
 //!           long: one visit to each session that used its share of the last one, at least one in an iteration
-//!           mail: unrequested messages to sessions, also after each batch that published any           mail.rs
+//!           push: unrequested messages to sessions, also after each batch that published any           messages.rs
 //!           upkeep: timeouts, slow readers, a stop in progress                                         upkeep.rs
-//!           a handover: connections leave in their current state                                       leave.rs
+//!           a handover: connections leave in their current state                                       handover.rs
 //! ```
 //!
 //! Invariants:

@@ -6,6 +6,7 @@
 //!                     └─no─> command ──> keys ──> channels ──> namespace ──> continue, or NOPERM and a log entry
 //! ```
 //! Rights are checked when a request is executed or queued. A queued request is checked again when it is executed.
+//! `crates/command/src/resp/admit.rs` calls the checks before a command is executed.
 //! memcached clients have no rights of their own: `listen.auth_file` admits them, or all of them are admitted.
 
 use crate::resp::aside;
