@@ -71,7 +71,9 @@ impl std::fmt::Display for TermsError {
                 write!(f, "more than the other quotas leave: pass at most {most_bytes} bytes")
             }
             Self::Default => f.write_str("the default namespace cannot have a quota; set quotas for the others"),
-            Self::KeepsWithoutQuota => f.write_str("a namespace without a quota cannot refuse eviction; set its memory"),
+            Self::KeepsWithoutQuota => {
+                f.write_str("a namespace without a quota cannot refuse eviction; set its memory")
+            }
         }
     }
 }
