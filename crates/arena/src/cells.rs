@@ -138,7 +138,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn what_is_stored_is_loaded_and_only_touched_pages_are_there() {
+    fn stored_bytes_are_loaded_and_only_touched_pages_are_resident() {
         let cells = Cells::anonymous(64 * PAGE_BYTES, Pages::Small).expect("map");
         cells.store(8, 0x0102);
         assert_eq!((cells.load(8), cells.load(9), cells.load(10)), (2, 1, 0));
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "outside the map")]
-    fn a_byte_behind_the_end_is_refused() {
+    fn load_past_the_end_of_the_map_panics() {
         Cells::anonymous(PAGE_BYTES, Pages::Small).expect("map").load(PAGE_BYTES);
     }
 }

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_to_a_map_is_in_the_next_map_of_the_file_and_a_hole_reads_as_zero() {
+    fn mapped_writes_persist_in_the_file_and_a_released_page_reads_as_zero() {
         let file = Arc::new(MapFile::in_memory().expect("a file"));
         file.set_bytes(4 * PAGE_BYTES as u64).expect("length");
         file.allocate(0, 4 * PAGE_BYTES as u64).expect("space");
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_to_a_view_is_never_the_files() {
+    fn writes_to_a_private_view_never_reach_the_file() {
         let path = temp("view");
         std::fs::write(&path, vec![7; 2 * PAGE_BYTES]).expect("written");
         let view = Arc::new(MapFile::view(&path).expect("there"));
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_one_processs_alone_and_only_files_are_taken() {
+    fn second_open_of_a_file_fails_as_locked_and_a_directory_is_rejected() {
         let path = temp("lock");
         let first = MapFile::open(&path).expect("made");
         assert_eq!((first.bytes().expect("length"), first.path()), (0, path.as_path()));

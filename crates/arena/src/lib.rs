@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn released_memory_reads_as_zero_and_its_neighbours_keep_theirs() {
+    fn released_page_reads_as_zero_and_adjacent_pages_are_unchanged() {
         let map = Map::reserve(3 * PAGE_BYTES, false).expect("reserve");
         for page in 0..3 {
             write(&map, page * PAGE_BYTES, 7);
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_smaller_than_a_page_takes_nothing() {
+    fn release_of_less_than_a_page_has_no_effect() {
         let map = Map::reserve(PAGE_BYTES, false).expect("reserve");
         write(&map, 100, 9);
         map.release(10, 200).expect("release");

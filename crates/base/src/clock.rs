@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_later_instant_minus_an_earlier_one_never_wraps() {
+    fn time_difference_saturates_at_zero() {
         assert_eq!(UnixMillis(5).ms_since(UnixMillis(9)), 0);
         assert_eq!(MonoNanos(5).ns_since(MonoNanos(9)), 0);
         assert_eq!(UnixMillis::from_secs(u64::MAX).0, u64::MAX);

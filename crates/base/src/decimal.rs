@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signed_number_has_one_way_to_be_written() {
+    fn signed_integer_parses_only_in_canonical_form() {
         for number in [0, 1, -1, 10, i64::MAX, i64::MIN] {
             assert_eq!(parse_signed(number.to_string().as_bytes()), Some(number));
         }

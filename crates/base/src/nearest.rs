@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_skipped_is_only_what_is_too_different() {
+    fn distance_limit_skips_only_names_that_are_too_different() {
         let words =
             ["", "a", "ab", "ba", "abc", "bac", "abcd", "badc", "abcdef", "bcdefgh", "xxxxabcdef", "abcdefxxxx"];
         let long = ["m".repeat(NAME_LEN_MAX), "m".repeat(NAME_LEN_MAX + 1)];

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_seed_gives_one_sequence_and_another_seed_another() {
+    fn same_seed_repeats_the_sequence_and_another_seed_differs() {
         let take = |seed| {
             let mut prng = Prng::new(seed);
             [prng.next_u64(), prng.next_u64(), prng.below(1000)]

@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_quantity_is_refused() {
+    fn invalid_sizes_times_and_counts_are_rejected_with_the_reason() {
         assert_eq!(size(""), Err(UnitFault::Empty));
         assert_eq!(size("MiB"), Err(UnitFault::NotANumber));
         assert_eq!(size("-1MiB"), Err(UnitFault::NotANumber));

@@ -329,7 +329,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pause_ends_at_its_time_or_when_it_is_ended_and_a_shorter_one_shortens_it_not() {
+    fn pause_ends_on_time_or_on_request_and_a_shorter_pause_has_no_effect() {
         let pause = PauseSwitch::default();
         assert_eq!(pause.now(UnixMillis(5)), Pause::None);
         pause.set(UnixMillis(100), false);

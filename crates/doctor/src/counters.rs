@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_seen_to_work() {
+    fn counters_of_the_own_process_show_cpu_time() {
         let host = Host::now("/".into(), Some(std::process::id()));
         let begun = std::time::Instant::now();
         let before = Counters::read(&host, begun.elapsed());

@@ -273,7 +273,7 @@ mod tests {
                             Combined:\t16\nCurrent hardware settings:\nRX:\t\tn/a\nTX:\t\tn/a\nCombined:\t8\n";
 
     #[test]
-    fn a_maximum_is_not_taken_for_what_is_set() {
+    fn channel_maximum_is_distinguished_from_the_current_setting() {
         assert_eq!((channels_max(CHANNELS), channels_now(CHANNELS)), (Some(16), Some(8)));
         let apart = CHANNELS.replace("RX:\t\tn/a", "RX:\t\t4").replace("Combined:\t16", "Combined:\tn/a");
         assert_eq!(channels_max(&apart), Some(4));
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_netlink_tells_is_printed_as_the_program_does() {
+    fn netlink_reply_is_printed_in_ethtool_format() {
         let number = |kind, value: u32| attribute(kind, &value.to_ne_bytes());
         let reply = [number(2, 4096), number(5, 4096), number(6, 256), number(9, 512)].concat();
         let text = printed("eth0", &KINDS[0], &reply);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_is_read_and_changed_where_it_stands_and_nowhere_else() {
+    fn ethtool_setting_is_read_and_changed_in_the_current_section_only() {
         let text = "Pre-set maximums:\nRX:\t\t4096\nCurrent hardware settings:\nRX:\t\t256\nTX: n/a\n";
         let rx = Tunable::of("/ethtool/eth0/g/RX").unwrap();
         assert_eq!(rx.value_in(text).as_deref(), Some("256"));

@@ -565,7 +565,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_is_found_by_its_whole_name() {
+    fn field_is_matched_by_its_full_name() {
         let text = "MemTotal:  100 kB\nMemTotalX: 3 kB\npgscan_direct 7\nnr_switches     :     12";
         assert_eq!((field(text, "MemTotal"), field(text, "Mem")), (Some(100), None));
         assert_eq!((field(text, "pgscan_direct"), field(text, "nr_switches")), (Some(7), Some(12)));

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cloud_is_asked_as_it_wants_to_be() {
+    fn each_cloud_metadata_service_is_queried_in_its_own_protocol() {
         const TOKEN: &str = "availability-zone HTTP/1.1\r\nX-aws-ec2-metadata-token: sesame";
         const AMAZON: &[(&str, &str)] = &[("PUT /latest/api/token", "sesame"), (TOKEN, "us-east-1a")];
         const GOOGLE: &[(&str, &str)] =

@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attributes_are_read_as_they_are_written_and_a_torn_one_ends_them() {
+    fn netlink_attributes_parse_back_and_stop_at_a_truncated_attribute() {
         let bytes = [attribute(3, b"abc"), attribute(7 | NESTED, &attribute(1, &5u32.to_ne_bytes()))].concat();
         assert_eq!(bytes.len(), 8 + 12);
         assert_eq!(find(&bytes, 3), Some(&b"abc"[..]));
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_shorter_than_it_says_is_none() {
+    fn truncated_netlink_reply_is_an_error() {
         let mut message = vec![0; 24];
         message[0] = 24;
         message[8] = 9;
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_family_is_found_by_its_name_and_one_that_is_none_is_told() {
+    fn netlink_family_is_found_by_name_and_an_unknown_family_is_an_error() {
         let Ok(mut family) = Family::open("nlctrl") else {
             eprintln!("skipped: no generic netlink here");
             return;

@@ -14,7 +14,7 @@ mod tests {
     use super::quoted;
 
     #[test]
-    fn what_a_shell_would_run_is_quoted() {
+    fn shell_metacharacters_are_quoted() {
         for word in ["$(touch gone)", "a'b", "a;b", "`id`", "", "two words", "a\nb", "$HOME", "*"] {
             let line = format!("printf '%s' {}", quoted(word));
             let output = std::process::Command::new("sh").arg("-c").arg(line).output().unwrap();

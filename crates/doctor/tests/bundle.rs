@@ -46,7 +46,7 @@ fn the_tree_of_a_bundle_has_the_same_findings_as_the_host() {
 
 /// The archive of a host whose network device is a link, as they all are, could not be unpacked by tar.
 #[test]
-fn what_was_read_behind_a_link_is_unpacked_beside_it() {
+fn file_read_through_a_symlink_is_restored_by_tar() {
     let tree = Tree::new("links");
     tree.write("/sys/devices/virtio2/uevent", "DRIVER=virtio_net");
     tree.write("/sys/class/net/eth0/mtu", "1500");
@@ -113,7 +113,7 @@ fn no_secret_that_lies_about_on_a_host_is_in_its_bundle() {
 }
 
 #[test]
-fn what_does_not_fit_is_named() {
+fn entries_too_large_for_the_bundle_are_listed() {
     let mut bundle = Bundle::of(&Default::default(), None);
     bundle.add("huge.txt", "x".repeat(2 << 20));
     let archive = bundle.write(Vec::new()).unwrap();

@@ -28,7 +28,7 @@ fn found(name: &str, case: &Case, files: &[&Files]) -> (Verdict, String) {
 }
 
 #[test]
-fn a_check_tells_what_is_fine_from_what_is_not() {
+fn every_check_distinguishes_good_from_bad_settings() {
     for case in CASES {
         let (verdict, value) = found("good", case, &[case.common, case.good]);
         assert_eq!(verdict, Verdict::Ok, "{}: {value}", case.id);
@@ -49,7 +49,7 @@ fn no_check_is_without_its_trees() {
 }
 
 #[test]
-fn what_is_absent_is_never_fine() {
+fn missing_inputs_are_reported_as_unknown() {
     let tree = tree_of("empty", &[]);
     for pid in [None, Some(PID)] {
         for finding in run(&tree.host(pid), &select(&[]).unwrap()) {
@@ -101,7 +101,7 @@ fn no_file_that_is_missing_makes_a_check_fine() {
 }
 
 #[test]
-fn every_check_tells_all_of_its_parts_and_its_mechanism_in_two_sentences() {
+fn every_check_has_all_parts_and_a_two_sentence_mechanism() {
     let mut ids = std::collections::BTreeSet::new();
     for check in checks::all() {
         let Check { id, reads, mechanism, remedy, expect, undo, source, .. } = check;
@@ -118,7 +118,7 @@ fn every_check_tells_all_of_its_parts_and_its_mechanism_in_two_sentences() {
 }
 
 #[test]
-fn what_would_be_read_in_part_or_waited_for_is_not_read() {
+fn oversized_and_special_files_are_not_read() {
     let limits = "Max open files            6000                 6000                 files";
     let tree = tree_of("many", &[&[("/proc/7/limits", limits), ("/proc/7/task/7/comm", "a")]]);
     let fds = tree.0.join("proc/7/fd");
@@ -140,7 +140,7 @@ fn what_would_be_read_in_part_or_waited_for_is_not_read() {
 }
 
 #[test]
-fn garbage_is_named_and_the_rest_goes_on() {
+fn garbage_input_is_reported_as_unknown_and_other_checks_continue() {
     for case in CASES {
         let files: Vec<(&str, &str)> =
             case.common.iter().chain(case.good).map(|(file, _)| (*file, "\u{1}garbage (")).collect();

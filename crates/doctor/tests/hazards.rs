@@ -32,7 +32,7 @@ const STOPPED: &str = "nr_periods 20\nnr_throttled 9\nthrottled_usec 5";
 const STILL: &str = "nr_periods 10\nnr_throttled 2\nthrottled_usec 5";
 
 #[test]
-fn a_quota_of_a_group_above_the_own_one_stops_the_process_too() {
+fn cpu_quota_of_a_parent_cgroup_is_reported() {
     const V2: &str = "/sys/fs/cgroup/kubepods/pod1";
     const V1: &str = "/sys/fs/cgroup/cpu/kubepods/pod1";
     let second = [
@@ -64,7 +64,7 @@ fn a_quota_of_a_group_above_the_own_one_stops_the_process_too() {
 }
 
 #[test]
-fn a_group_without_the_controller_has_no_quota_where_all_groups_are_seen() {
+fn missing_cgroup_controller_means_no_quota_if_all_cgroups_are_visible() {
     let seen = [
         ("/proc/7/cgroup", "0::/system.slice/redis.service"),
         ("/sys/fs/cgroup/cgroup.controllers", "cpu memory pids"),
@@ -107,7 +107,7 @@ fn file_cache_at_a_groups_limit_is_no_memory_that_is_used_up() {
 }
 
 #[test]
-fn a_process_that_is_kept_on_one_node_with_its_memory_is_fine() {
+fn process_confined_to_a_numa_node_with_local_memory_passes() {
     let maps = |maps: &'static str, cpus: &'static str| {
         tree(
             "placement",
@@ -132,7 +132,7 @@ fn a_process_that_is_kept_on_one_node_with_its_memory_is_fine() {
 }
 
 #[test]
-fn processes_that_are_not_seen_from_a_container_are_not_said_to_be_absent() {
+fn processes_hidden_by_a_container_are_unknown_and_not_absent() {
     let own = [("/proc/1/comm", "server"), ("/proc/2/comm", "sh"), ("/measured/clock.slew", "ppm 3")];
     is_told(&own, "irq.irqbalance", Unknown, "not visible from this container");
     is_told(&own, "clock.slew", Unknown, "not visible from this container");
@@ -142,7 +142,7 @@ fn processes_that_are_not_seen_from_a_container_are_not_said_to_be_absent() {
 }
 
 #[test]
-fn who_may_not_count_is_told_what_the_limits_alone_say() {
+fn unreadable_counts_are_judged_by_their_limits_alone() {
     let limits = "Max open files            20000                20000                files";
     // No folder, and no file: what may not be read fails in the same way.
     fn files(limits: &str) -> [(&str, &str); 3] {
@@ -158,7 +158,7 @@ fn who_may_not_count_is_told_what_the_limits_alone_say() {
 }
 
 #[test]
-fn a_limit_that_a_capability_lifts_is_none_and_one_of_the_group_counts() {
+fn capability_lifts_the_process_limit_but_not_the_cgroup_limit() {
     let limits = "Max processes             9                    9                    processes\n\
                   Max locked memory         8388608              8388608              bytes";
     let files = |bits| {
@@ -183,7 +183,7 @@ fn a_limit_that_a_capability_lifts_is_none_and_one_of_the_group_counts() {
 }
 
 #[test]
-fn a_sleep_that_a_program_forbids_is_not_told() {
+fn sleep_state_forbidden_by_a_latency_request_is_not_reported() {
     let states = [
         ("/sys/devices/system/cpu/cpu0/cpuidle/state1/latency", "2"),
         ("/sys/devices/system/cpu/cpu0/cpuidle/state1/disable", "0"),
@@ -206,7 +206,7 @@ fn a_group_of_cpu_time_overrides_the_sessions() {
 }
 
 #[test]
-fn a_process_in_another_network_is_not_judged_by_this_one() {
+fn process_in_another_network_namespace_is_judged_by_its_own_counters() {
     let files = [
         ("/proc/sys/net/core/somaxconn", "128"),
         ("/proc/net/snmp", "Tcp: OutSegs RetransSegs\nTcp: 100 0"),

@@ -251,7 +251,7 @@ impl Host {
 }
 
 #[test]
-fn a_machine_of_two_sockets_is_told_by_its_power_saving_and_its_nodes() {
+fn two_socket_host_is_diagnosed_by_power_saving_and_numa_nodes() {
     let tree = METAL.examine("metal");
     let host = tree.host(None);
     let made = plan(&Topology::read(&host, None).unwrap(), &Wanted::default()).unwrap();
@@ -263,17 +263,17 @@ fn a_machine_of_two_sockets_is_told_by_its_power_saving_and_its_nodes() {
 }
 
 #[test]
-fn a_cloud_that_holds_packets_back_is_told_first() {
+fn exceeded_cloud_network_allowance_is_reported_first() {
     ENA.examine("ena");
 }
 
 #[test]
-fn a_stolen_cpu_is_told_and_what_a_driver_does_not_tell_is_unknown() {
+fn stolen_cpu_time_is_reported_and_missing_driver_values_are_unknown() {
     GVNIC.examine("gvnic");
 }
 
 #[test]
-fn queues_on_the_workers_cpus_are_found_and_planned_away() {
+fn queues_on_worker_cpus_are_reported_and_moved_by_the_plan() {
     let tree = T2A.examine("t2a");
     let host = tree.host(Some(PID));
     let wanted = Wanted { processes: Some(2), storage: 1, ..Wanted::default() };
@@ -287,14 +287,14 @@ fn queues_on_the_workers_cpus_are_found_and_planned_away() {
 }
 
 #[test]
-fn a_small_virtual_machine_is_told_as_it_was_captured() {
+fn captured_micro_vm_is_diagnosed_as_expected() {
     let tree = MICROVM.examine("microvm");
     let made = plan(&Topology::read(&tree.host(None), None).unwrap(), &Wanted::default()).unwrap();
     assert_eq!(made.cpus_of(Role::Worker).len(), 2, "{made:?}");
 }
 
 #[test]
-fn a_container_is_told_by_its_own_limits_under_either_version() {
+fn container_is_diagnosed_by_its_limits_under_cgroup_v1_and_v2() {
     for (name, host) in [("v1", CONTAINER_V1), ("v2", CONTAINER_V2)] {
         let tree = host.examine(name);
         let made = plan(&Topology::read(&tree.host(Some(PID)), None).unwrap(), &Wanted::default()).unwrap();

@@ -51,7 +51,7 @@ fn topologies_are_as_hwloc_makes_them() {
 }
 
 #[test]
-fn plans_are_as_they_are_kept() {
+fn plans_match_the_stored_expected_plans() {
     for case in CASES {
         let table = std::fs::read_to_string(kept(case.name, "cpus")).unwrap();
         let tree = plans::tree(case, &table);
@@ -65,7 +65,7 @@ fn plans_are_as_they_are_kept() {
 }
 
 #[test]
-fn the_published_plan_for_sixteen_cpus_comes_out() {
+fn published_plan_for_16_cpus_is_reproduced() {
     let case = CASES.iter().find(|case| case.name == "16-t2a").unwrap();
     let made = plan(&topology("16-t2a"), &case.wanted).unwrap();
     assert_eq!((made.queues, made.cpus_of(Role::Network)), (Some(4), vec![0, 1, 2, 3]));
@@ -138,7 +138,7 @@ fn no_cpu_is_planned_that_may_not_be_used_and_none_twice() {
 }
 
 #[test]
-fn a_wish_that_does_not_fit_says_what_would() {
+fn infeasible_plan_request_is_rejected_with_feasible_values() {
     let four = topology("4");
     let refused = |wanted: Wanted| plan(&four, &wanted).unwrap_err().join("\n");
     let text = refused(Wanted { workers: Some(5), ..Wanted::default() });
@@ -161,7 +161,7 @@ fn a_wish_that_does_not_fit_says_what_would() {
 }
 
 #[test]
-fn a_changed_plan_is_taken_or_refused_with_line_and_cpu() {
+fn edited_plan_is_accepted_or_rejected_with_line_and_cpu() {
     let topology = topology("16");
     let text = plan(&topology, &Wanted::default()).unwrap().json();
     let line_of = |cpu: usize| {

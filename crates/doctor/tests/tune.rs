@@ -78,7 +78,7 @@ fn complete(tree: &Tree) {
 const CHANNELS: &str = "Pre-set maximums:\nCombined:\t8\nCurrent hardware settings:\nCombined:\t1";
 
 #[test]
-fn every_remedy_is_written_and_taken_back() {
+fn every_remedy_is_applied_and_undone() {
     let mut written = Vec::new();
     for case in CASES.iter().filter(|case| !case.bad.is_empty()) {
         let tree = Tree::new(case.id);
@@ -126,7 +126,7 @@ fn every_remedy_is_written_and_taken_back() {
 }
 
 #[test]
-fn a_limit_of_bytes_is_taken_back_by_its_share() {
+fn undo_of_a_byte_limit_restores_its_ratio() {
     let tree = Tree::new("dirty");
     complete(&tree);
     tree.write("/proc/meminfo", "MemTotal: 64000000 kB");
@@ -207,7 +207,7 @@ fn run_killed(tree: &Tree, verb: &str, moment: Moment) -> bool {
 }
 
 #[test]
-fn whoever_is_killed_at_any_instant_leaves_what_undo_takes_back() {
+fn undo_restores_the_settings_after_a_kill_at_any_step() {
     let (mut kills, mut changed) = (0, 0);
     for moment in moments() {
         let tree = four("killed");
@@ -244,7 +244,7 @@ fn an_undo_that_is_killed_at_any_instant_is_ended_by_the_next() {
 }
 
 #[test]
-fn a_torn_journal_is_undone_as_far_as_it_tells() {
+fn truncated_journal_is_undone_up_to_its_last_whole_line() {
     let tree = four("torn");
     let (run, _) = applied(&tree, &drafted(&tree, &IDS));
     let path = journals(&tree).join(format!("{run}.jsonl"));
@@ -267,7 +267,7 @@ fn a_torn_journal_is_undone_as_far_as_it_tells() {
 }
 
 #[test]
-fn what_somebody_else_changed_is_left_unless_forced() {
+fn setting_changed_by_another_program_is_not_undone_unless_forced() {
     let tree = four("foreign");
     let (run, _) = applied(&tree, &drafted(&tree, &IDS));
     tree.write(SETTINGS[0].0, "7");
@@ -323,7 +323,7 @@ fn a_link_out_of_the_tree_and_a_journal_that_names_other_files_write_nothing() {
 }
 
 #[test]
-fn an_interfaces_queues_are_made_before_what_is_set_of_them() {
+fn interface_queues_are_created_before_their_settings() {
     let tree = Tree::new("order");
     complete(&tree);
     for (path, text) in [
@@ -376,7 +376,7 @@ fn in_a_network_of_its_own() {
 }
 
 #[test]
-fn a_real_interfaces_queues_are_set_and_taken_back() {
+fn queues_of_a_real_interface_are_set_and_restored() {
     let steps = "ip link add wire numrxqueues 4 numtxqueues 4 type veth peer name end && \
                  exec \"$0\" --exact in_a_network_of_its_own --nocapture --test-threads 1";
     let output = Command::new("unshare")
@@ -396,7 +396,7 @@ fn a_real_interfaces_queues_are_set_and_taken_back() {
 }
 
 #[test]
-fn one_at_a_time_changes_settings() {
+fn concurrent_apply_or_undo_is_refused() {
     let tree = four("lock");
     let first = Journal::begin(&journals(&tree), BOOT).unwrap();
     assert!(Journal::begin(&journals(&tree), BOOT).unwrap_err().contains("another apply or undo"));
@@ -408,7 +408,7 @@ fn one_at_a_time_changes_settings() {
 }
 
 #[test]
-fn what_is_in_a_tree_is_never_run() {
+fn script_never_executes_text_from_the_host_tree() {
     let tree = four("run");
     let (gone, name) = (tree.0.join("ran"), "$(touch ran)';touch ran;'");
     tree.write(&format!("/sys/block/{name}/queue/read_ahead_kb"), "8192\n'; touch ran; $(touch ran)");
@@ -420,7 +420,7 @@ fn what_is_in_a_tree_is_never_run() {
 }
 
 #[test]
-fn a_script_goes_on_after_what_is_refused_and_says_so_by_its_status() {
+fn script_continues_after_a_refused_write_and_exits_with_status_1() {
     let tree = four("refused");
     let text = script(&drafted(&tree, &IDS), &tree.0);
     // The first of them in the script, in the order of the checks.

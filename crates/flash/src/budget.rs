@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_too_little_what_was_read_goes_before_what_was_not() {
+    fn items_that_were_read_are_favoured_if_the_write_budget_is_short() {
         let (mut budget, mut random) = (Budget::new(24 << 30, Some(170 << 20)), Prng::new(1));
         let mut taken = [0u64; 2];
         for ms in 0..1_000_000 {

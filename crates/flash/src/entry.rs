@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn every_shape_comes_back_as_it_was() {
+    fn every_item_shape_survives_encoding_and_decoding() {
         let mut shapes = 0;
         for kept in [RetainedItem::Bytes, RetainedItem::Number, RetainedItem::Typed] {
             for fields in 0..8u8 {
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_is_found_in_its_block_among_others_and_another_key_is_told_from_damage() {
+    fn search_finds_an_item_and_distinguishes_damage_from_another_key() {
         let values: Vec<Vec<u8>> = (0..6u8).map(|i| vec![i; 40 + usize::from(i)]).collect();
         let mut bytes = vec![0; 1024];
         let mut at = 24;
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_a_filler_another_block_begins_and_it_is_no_item() {
+    fn filler_ends_at_a_block_boundary_and_is_not_an_item() {
         for used in (8..512).step_by(8) {
             let mut bytes = vec![0xff; 2048];
             let filler = filler_bytes(512 + used);
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_is_found_by_what_a_slot_knows_of_its_key() {
+    fn item_is_found_by_the_key_hash_in_its_slot() {
         let mut bytes = vec![0xff; 512];
         let mut at = 8;
         for (hash, key) in [(1, &b"one"[..]), (2, b"two"), (3, b"three")] {
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_that_was_read_in_part_says_how_long_it_is() {
+    fn partially_read_item_reports_its_full_length() {
         let value = vec![9; 3000];
         let was = item(4, b"long", &value);
         let mut bytes = vec![0; 4096];

@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back_and_a_second_user_is_refused() {
+    fn device_returns_written_bytes_and_refuses_a_second_open() {
         let path = folder().join("device");
         let device = FileDevice::open(&path, 1 << 20).expect("a file");
         assert_eq!((device.bytes(), device.block_bytes()), (1 << 20, 4096));
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_is_read_alone_is_not_made_not_longer_and_not_written() {
+    fn read_only_view_never_creates_extends_or_writes_the_device() {
         let path = folder().join("viewed");
         assert!(matches!(FileDevice::view(&path, 1 << 20), Err(OpenError::Open(_))) && !path.exists());
         std::fs::write(&path, vec![7; 1 << 20]).expect("written");
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_device_is_refused_with_the_reason() {
+    fn invalid_device_is_refused_with_the_reason() {
         let refused = |path: &Path, bytes| FileDevice::open(path, bytes).expect_err("refused").to_string();
         assert!(refused(&folder(), 1 << 20).contains("neither a file nor a block device"));
         assert!(refused(Path::new("/dev/null"), 1 << 20).contains("neither a file nor a block device"));

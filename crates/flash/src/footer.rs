@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn named_items_are_told_with_their_places_and_others_are_passed() {
+    fn footer_lists_named_items_with_offsets_and_skips_the_others() {
         let chunk = chunk();
         assert!(chunk[1152..4096 - 16 - 40].iter().all(|byte| *byte == 0), "what is free is zero");
         let Footer::Entries(mut entries) = read(&chunk[3000..], 4096, 8192, SEED) else { panic!("it is whole") };

@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn every_signature_at_each_of_its_places_is_found_on_a_device_of_any_length_beside_a_tiers_front_too() {
+    fn every_foreign_signature_is_found_on_a_device_of_any_length() {
         const BYTES: u64 = (3 << 20) + 512 * 3;
         let (_temp, file) = Temp::of("signatures", &vec![0; BYTES as usize]);
         let mut tried = 0;
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tiers_own_bytes_behind_its_front_are_never_taken_for_a_signature() {
+    fn tier_data_after_its_header_is_never_taken_for_a_foreign_signature() {
         let (_temp, file) = Temp::of("own", &vec![0; 4 << 20]);
         front::write_for_test(&file);
         for signature in SIGNATURES.iter().filter(|signature| matches!(signature.at, At::End { .. })) {
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cleared_has_no_signature_at_its_start_or_its_end() {
+    fn cleared_device_has_no_signature_at_its_start_or_end() {
         const BYTES: u64 = (3 << 20) + 512;
         let (_temp, file) = Temp::of("clear", &vec![7; BYTES as usize]);
         for at in SIGNATURES.iter().flat_map(|signature| offsets(signature, BYTES)) {

@@ -10,10 +10,10 @@
 //! - At any instant, a key has at most one live copy on flash: the old copy is dead before the new one is live
 //!   ([`segment::Tier`]). So the order in which chunks are read does not matter.
 //! - A key that is changed during the search is recorded by its hash ([`mod@crate::marks`]). None of its items is
-//!   accepted from regions that were opened before this process. The tombstones stay until the search is complete. If the
-//!   process is killed before that, the next process adds its own tombstones, and they hold for all regions before it. So a
-//!   key that was changed during the search and went to flash again may be a miss after such a kill. But its older item
-//!   is never returned.
+//!   accepted from regions that were opened before this process. The tombstones stay until the search is complete. If
+//!   the process is killed before that, the next process adds its own tombstones, and they hold for all regions before
+//!   it. So a key that was changed during the search and went to flash again may be a miss after such a kill. But its
+//!   older item is never returned.
 //! - An item that was shown and rejected is marked. Graves end with the search; marks last as long as the item.
 //! - No slot references a region that was not yet searched. Such a region may be freed without a look at its items
 //!   until the search is complete.

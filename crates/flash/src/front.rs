@@ -80,7 +80,7 @@ mod tests {
     use crate::SimDisk;
 
     #[test]
-    fn a_device_is_known_by_its_number_and_another_cut_or_a_foreign_one_has_none() {
+    fn device_header_returns_its_id_only_for_the_same_size_and_layout() {
         let (disk, _) = SimDisk::new(8 << 20, 512, 1);
         let sizes = Sizes { region_bytes: 1 << 19, chunk_bytes: 1 << 18 };
         assert_eq!(read(&disk, 15, sizes).expect("read"), None);

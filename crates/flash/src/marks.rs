@@ -9,8 +9,8 @@
 //! - A mark is set before its item's slot changes. The marks of a region are cleared before the region starts another
 //!   life. An item that shares block and bit with a dead item is lost with it at the next start, and at no other time.
 //! - A tombstone is set before a key is changed, as long as the search is not complete. An item that is found later and
-//!   whose hash has a tombstone is dead. Graves are cleared when the next search starts. They are bits, so they never run
-//!   full. But the more there are, the more unchanged items are lost with them.
+//!   whose hash has a tombstone is dead. Graves are cleared when the next search starts. They are bits, so they never
+//!   run full. But the more there are, the more unchanged items are lost with them.
 
 use segment::FlashAddress;
 

@@ -346,7 +346,7 @@ mod tests {
     use crate::table::REGION_WORDS;
 
     #[test]
-    fn regions_are_of_16_mib_and_smaller_where_there_would_be_too_few() {
+    fn regions_are_16_mib_and_smaller_on_small_devices() {
         assert_eq!(Sizes::of(&[1 << 40]), Ok(Sizes { region_bytes: 16 << 20, chunk_bytes: 1 << 20 }));
         assert_eq!(Sizes::of(&[512 << 20]), Ok(Sizes { region_bytes: 16 << 20, chunk_bytes: 1 << 20 }));
         assert_eq!(Sizes::of(&[64 << 20]), Ok(Sizes { region_bytes: 2 << 20, chunk_bytes: 1 << 20 }));
@@ -357,19 +357,19 @@ mod tests {
     }
 
     #[test]
-    fn items_stand_behind_their_headers_in_whole_regions() {
+    fn item_capacity_counts_entries_with_headers_in_whole_regions() {
         let sizes = Sizes { region_bytes: 1 << 20, chunk_bytes: 1 << 18 };
         assert_eq!(sizes.items(&[(1 << 20) + 9 * (1 << 20) - 1], 64), (8 << 20) / 88);
         assert_eq!(sizes.items(&[9 << 20, 5 << 20], 101), (12 << 20) / 128);
     }
 
     #[test]
-    fn a_region_takes_a_few_millionths_of_memory() {
+    fn region_needs_a_few_millionths_of_its_size_in_memory() {
         assert!(REGION_WORDS * size_of::<u64>() * 300_000 < REGION_BYTES);
     }
 
     #[test]
-    fn what_is_released_of_an_earlier_life_is_not_counted_again() {
+    fn release_from_an_earlier_region_cycle_is_not_counted() {
         let plan = TierPlan {
             index_slots: 0,
             bytes: 0,

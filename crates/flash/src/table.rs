@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_in_a_chunk_comes_back_from_its_word() {
+    fn chunk_word_survives_encoding_and_decoding() {
         for full in [false, true] {
             for (group, region, number) in [(0, 0, 0), (3, (1 << 20) - 1, 15), (2, 77, 1)] {
                 let chunk = ChunkWord { full, group, region, number };
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_are_no_table_or_are_cut_off_say_nothing() {
+    fn invalid_or_truncated_table_words_yield_no_summary() {
         let mut words = vec![0; words_for(3)];
         let look = |words: &[u64]| FlashRemainder::of(words.len() as u64, |at| words[at as usize]);
         assert_eq!(look(&words), None);

@@ -162,7 +162,7 @@ impl Device for Stuck {
 }
 
 #[test]
-fn a_device_that_does_not_answer_is_given_up_and_the_other_goes_on() {
+fn hung_device_is_abandoned_and_the_other_device_continues() {
     let (gate, (slow, _), (fast, _)) =
         (Gate::default(), SimDisk::new(DISK_BYTES, 512, 1), SimDisk::new(DISK_BYTES, 512, 2));
     let devices: Vec<Box<dyn Device>> =
@@ -205,7 +205,7 @@ fn a_device_that_does_not_answer_is_given_up_and_the_other_goes_on() {
 }
 
 #[test]
-fn a_read_of_a_lanes_own_thread_that_is_never_answered_is_given_up_and_the_other_device_goes_on() {
+fn hung_read_by_a_per_thread_handle_abandons_only_that_device() {
     let path = std::env::temp_dir().join(format!("gannet-flash-silent-{}", std::process::id()));
     let fast = FileDevice::open(&path, DISK_BYTES).expect("a file");
     std::fs::remove_file(&path).expect("removed");
@@ -304,7 +304,7 @@ fn told(flash: &Flash, taken: &[FlashAddress]) -> Vec<bool> {
 }
 
 #[test]
-fn devices_are_known_in_whatever_order_they_are_named_and_one_that_was_exchanged_alone_is_empty() {
+fn devices_are_recognised_in_any_order_and_a_replaced_device_is_empty() {
     let file = Arc::new(MapFile::in_memory().expect("a file"));
     let ((a, hand_a), (b, hand_b)) = (SimDisk::new(DISK_BYTES, 512, 1), SimDisk::new(DISK_BYTES, 512, 2));
     let (first, ground) = two_in_file(&file, [a, b], 1);

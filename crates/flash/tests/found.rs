@@ -115,7 +115,7 @@ fn next(hand: &SimHand, file: &Arc<MapFile>) -> (Arc<Flash>, TierBacking, SimHan
 }
 
 #[test]
-fn what_was_named_and_is_not_dead_is_shown_once_wherever_it_is() {
+fn recovery_lists_each_named_live_item_once_wherever_it_is() {
     let file = Arc::new(MapFile::in_memory().expect("a file"));
     let (disk, hand) = SimDisk::new(DISK_BYTES, 4096, 1);
     let (first, ground) = begin(&file, disk);
@@ -142,7 +142,7 @@ fn what_was_named_and_is_not_dead_is_shown_once_wherever_it_is() {
 }
 
 #[test]
-fn a_region_that_nobody_has_looked_at_is_free_unread_where_regions_are_short() {
+fn unscanned_region_is_freed_without_reading_if_regions_are_short() {
     let file = Arc::new(MapFile::in_memory().expect("a file"));
     let (disk, hand) = SimDisk::new(DISK_BYTES, 4096, 1);
     let (first, ground) = begin(&file, disk);
@@ -182,7 +182,7 @@ fn a_region_that_nobody_has_looked_at_is_free_unread_where_regions_are_short() {
 }
 
 #[test]
-fn what_could_not_be_read_once_is_not_found_by_a_later_process_that_can() {
+fn item_unreadable_in_a_recovery_is_not_found_by_a_later_recovery() {
     let file = Arc::new(MapFile::in_memory().expect("a file"));
     let (disk, hand) = SimDisk::new(DISK_BYTES, 4096, 1);
     let (first, ground) = begin(&file, disk);
@@ -207,7 +207,7 @@ fn what_could_not_be_read_once_is_not_found_by_a_later_process_that_can() {
 }
 
 #[test]
-fn what_is_stored_once_all_is_found_is_not_taken_for_what_was_changed_before() {
+fn item_stored_after_recovery_is_not_hidden_by_an_earlier_change() {
     let file = Arc::new(MapFile::in_memory().expect("a file"));
     let (disk, hand) = SimDisk::new(DISK_BYTES, 4096, 1);
     let (first, ground) = begin(&file, disk);

@@ -109,7 +109,7 @@ fn fill(device_bytes: u64) -> Taken {
 }
 
 #[test]
-fn an_item_of_64_bytes_on_flash_takes_at_most_10_bytes_of_memory() {
+fn flash_item_of_64_bytes_needs_at_most_10_bytes_of_memory() {
     // After a first run, the allocator retains the same memory in both measured runs.
     fill(24 << 20);
     let (small, large) = (fill(8 << 20), fill(24 << 20));

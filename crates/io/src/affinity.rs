@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_keeps_its_order_and_what_is_no_cpu_is_refused() {
+    fn cpu_list_preserves_its_order_and_rejects_invalid_cpus() {
         assert_eq!(read_cpus("8,0-3").unwrap(), [8, 0, 1, 2, 3]);
         assert_eq!(show_cpus(&[8, 0, 1, 2, 3, 5, 6]), "8,0-3,5,6");
         for bad in ["", "3-1", "1,1", "0-", "x", "1024", "-1", "0-3,2"] {

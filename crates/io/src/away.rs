@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lateness_is_what_is_left_of_the_gaps() {
+    fn lateness_is_the_remaining_length_of_a_gap() {
         // One gap takes a tenth of the time. One instant in a hundred falls into its first tenth and waits for the
         // rest.
         let one = Away::of(vec![100], 1_000);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn lateness_agrees_with_every_instant_asked() {
+    fn lateness_matches_a_count_over_all_instants() {
         let mut prng = base::prng::Prng::new(7);
         let gaps: Vec<u64> = (0..40).map(|_| 1 + prng.below(500)).collect();
         let total: u64 = gaps.iter().sum::<u64>() * 3;
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_counts_by_the_time_that_it_takes() {
+    fn gaps_are_weighted_by_their_duration() {
         const SECOND_NS: u64 = 1_000_000_000;
         // Nine gaps of 100 us are 0.9 ms of a second: fewer than one instant in a thousand. A tenth gap reaches that
         // share.
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_is_watched_and_one_that_is_not_there_is_refused() {
+    fn watch_measures_a_usable_cpu_and_rejects_a_missing_cpu() {
         let cpu = crate::affinity::usable_cpus().unwrap()[0];
         let seen = Away::watch(cpu, Duration::from_millis(5)).unwrap();
         assert!(seen.total_ns >= 5_000_000 && seen.gaps_ns.iter().sum::<u64>() <= seen.total_ns);

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_of_several_files_come_back_in_their_slots_and_ring_the_bell() {
+    fn file_reads_complete_in_their_slots_and_wake_the_reader() {
         let (files, bell) = ([file_of("a", 0..64), file_of("b", 100..164)], Waker::new().expect("a bell"));
         let mut ring = match DiskRing::open(&files.each_ref().map(AsFd::as_fd), &bell, 4, 8192) {
             Ok(ring) => ring,

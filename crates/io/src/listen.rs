@@ -347,7 +347,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_accepted_neither_collects_small_sends_nor_outlives_a_silent_peer() {
+    fn accepted_socket_has_nodelay_and_keepalive() {
         let listener = Listener::open(&ListenAddr::Tcp(([127, 0, 0, 1], 0).into())).expect("a free port");
         let ListenAddr::Tcp(addr) = *listener.addr() else { panic!("a TCP address") };
         let client = std::net::TcpStream::connect(addr).expect("connects");
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn who_connects_before_it_listens_is_refused_and_not_reset_later() {
+    fn connection_to_a_bound_socket_is_refused_until_it_listens() {
         let path = std::env::temp_dir().join(format!("gannet-listen-{}", std::process::id()));
         for addr in [ListenAddr::Tcp(([127, 0, 0, 1], 0).into()), ListenAddr::Unix { path, mode: 0o600 }] {
             let mut bound = Listener::bind(&addr, false).expect("a free address");

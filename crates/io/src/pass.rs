@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_arrive_whole_with_their_descriptors_and_the_end_is_told() {
+    fn messages_arrive_whole_with_descriptors_and_close_is_reported() {
         let patience = Duration::from_secs(20);
         let listener = PassListener::bind(&name("whole")).expect("a free name");
         assert!(PassListener::bind(&name("whole")).is_err(), "a name is one process's");
@@ -307,7 +307,7 @@ mod tests {
 
     /// Without the time limit, a server would wait for ever for a new process that was stopped.
     #[test]
-    fn a_peer_that_takes_nothing_is_not_waited_for_for_ever() {
+    fn send_to_a_stalled_peer_times_out() {
         let listener = PassListener::bind(&name("stopped")).expect("a free name");
         let near = Pass::connect(&name("stopped")).expect("connects");
         let _far = listener.accept().expect("accepts");

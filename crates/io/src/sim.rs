@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_survive_every_accident_and_one_seed_gives_one_run() {
+    fn simulated_network_preserves_bytes_and_is_reproducible_by_seed() {
         let bytes: Vec<u8> = (0..=255).collect();
         let mut lengths = std::collections::HashSet::new();
         for seed in 0..20 {

@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_display_writes_reads_back() {
+    fn displayed_address_parses_back() {
         for text in ["127.0.0.1:11211", "cache.example:1", "[::1]:6379", "unix:/run/a b.sock"] {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
         }
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_port_or_path_is_refused_with_the_remedy() {
+    fn address_without_port_or_path_is_rejected_with_remedy() {
         for text in ["", "localhost", "unix:", ":1", "h:", "h:65536", "::1:6379", "h:x"] {
             let error = text.parse::<Address>().unwrap_err().to_string();
             assert!(error.contains("HOST:PORT"), "{text}: {error}");

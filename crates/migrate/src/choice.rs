@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_has_the_size_that_is_asked_for_and_the_extremes_are_exact() {
+    fn sample_size_matches_rate_and_is_exact_at_zero_and_all() {
         let taken = |per_million| {
             let sample = Sample { per_million };
             (0..100_000).filter(|n| sample.takes(format!("key:{n}").as_bytes())).count()

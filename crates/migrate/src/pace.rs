@@ -92,14 +92,14 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_can_be_kept_is_reached() {
+    fn feasible_copy_rate_is_reached() {
         let mut pace = CopyPace::new(Some(10_000), None);
         let spent_ns = simulated(&mut pace, 2_000_000, &[(100, 0); 100]);
         assert_eq!(spent_ns, SECOND_NS, "10,000 keys in a second, whatever part of it is work");
     }
 
     #[test]
-    fn a_pause_is_not_made_up_for_by_a_burst() {
+    fn pause_is_not_followed_by_catch_up_burst() {
         let mut pace = CopyPace::new(Some(100), None);
         pace.begin(0);
         assert_eq!(pace.after(0, 10, 0), SECOND_NS / 10);

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_place_is_refused_with_the_forms_and_without_the_password() {
+    fn invalid_endpoint_is_rejected_with_forms_and_without_password() {
         for text in [
             "",
             "cache",

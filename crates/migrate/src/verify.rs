@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn each_difference_is_told_apart_and_by_its_key() {
+    fn each_kind_of_difference_is_counted_with_its_key() {
         let own = item("v", 7, Some(1_000_000));
         let strict = Measure { flags: true, expiry: true, seconds: false };
         let mut verified = Verified::default();
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_end_does_not_keep_is_not_compared() {
+    fn attributes_unsupported_by_either_end_are_not_compared() {
         let own = item("v", 7, Some(1_000_000));
         let mut verified = Verified::default();
         verified.add(

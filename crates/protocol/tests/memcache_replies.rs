@@ -18,7 +18,7 @@ fn split(file: &[u8]) -> (Expect, &[u8]) {
 }
 
 #[test]
-fn an_answer_cut_at_any_one_byte_is_the_same_answer() {
+fn reply_split_at_any_byte_parses_identically() {
     let (mut cuts, mut events) = (0, 0);
     for file in corpus::bytes("memcache_reply") {
         let (expect, stream) = split(&file);
@@ -134,7 +134,7 @@ fn answer(prng: &mut Prng, out: &mut Vec<u8>) -> (Expect, Vec<String>) {
 }
 
 #[test]
-fn what_the_server_side_writes_is_read_back_whatever_the_cut() {
+fn server_replies_parse_back_at_any_split() {
     let seed = std::env::var("GANNET_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     println!("repeat: GANNET_SEED={seed} cargo test -p gannet-protocol --test memcache_replies");
     let mut prng = Prng::new(seed);
@@ -149,7 +149,7 @@ fn what_the_server_side_writes_is_read_back_whatever_the_cut() {
 }
 
 #[test]
-fn a_meta_line_of_the_server_side_keeps_every_flag_and_token() {
+fn server_meta_line_parses_back_with_every_flag_and_token() {
     let Parsed::Request { request: Request::MetaGet(meta), .. } = parse(b"mg YSBi b v k O42 f s t\r\n") else {
         panic!()
     };

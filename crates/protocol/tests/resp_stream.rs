@@ -16,7 +16,7 @@ fn seed(test: &str) -> u64 {
 }
 
 #[test]
-fn a_stream_cut_at_any_one_byte_is_the_same_stream() {
+fn resp_stream_split_at_any_byte_parses_identically() {
     let (mut cuts, mut events) = (0, 0);
     for file in corpus::bytes("resp") {
         events += requests(&file, &[]).len() + replies(&file, &[]).len();

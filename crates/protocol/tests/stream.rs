@@ -12,7 +12,7 @@ fn seeds() -> Vec<corpus::Seed> {
 }
 
 #[test]
-fn a_stream_cut_at_any_one_byte_gives_the_same_requests() {
+fn stream_split_at_any_byte_yields_same_requests() {
     let mut cuts = 0;
     let mut events = 0;
     for (_, bytes) in seeds() {

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_and_bytes_of_every_length_around_the_borders_come_back() {
+    fn texts_and_bytes_round_trip_around_length_boundaries() {
         for len in (0..130).chain(4090..4100).chain([70_000]) {
             let text = vec![b'x'; len];
             for wanted in [Value::Text(&text), Value::Bytes(&text)] {
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_no_value_is_refused() {
+    fn invalid_value_encoding_is_rejected() {
         for bytes in [
             &[][..],
             &[0xfc],
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_or_value_takes_more_bytes_than_in_a_listpack() {
+    fn coded_name_or_value_is_no_longer_than_in_a_listpack() {
         // In a listpack, a number takes 1 byte up to 127, 2 bytes within 13 bits, else 3, 4, 5 or 9. A text has 1, 2 or
         // 5 bytes before it. The length of each entry follows the entry: 1 byte up to 127, 2 bytes below 16384.
         let listpack = |value: &Value<'_>| {

@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_nested_too_deep_or_cut_is_damaged() {
+    fn too_deeply_nested_or_truncated_collection_is_damaged() {
         let mut body = Vec::new();
         for depth in 1..=DEPTH_MAX + 1 {
             assert_eq!(List::open(&body).is_ok(), depth <= DEPTH_MAX, "{depth}");
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_and_a_map_are_told_as_json() {
+    fn list_and_map_are_formatted_as_json() {
         let (mut inner, mut outer) = (Vec::new(), Vec::new());
         push_value(&Value::Text(b"a\"b\n"), &mut inner);
         push_value(&Value::Bool(true), &mut inner);

@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_holds_as_its_words_say() {
+    fn filter_evaluates_by_its_grammar() {
         let mut bytes = Vec::new();
         let record = record(&mut bytes);
         for (text, holds) in [
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_filter_is_told_where_it_ends_to_be_one() {
+    fn invalid_filter_reports_error_position() {
         for (text, at) in [
             ("", 0),
             ("age", 3),

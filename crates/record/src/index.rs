@@ -230,7 +230,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn an_index_equals_a_set_of_entries_and_keeps_within_its_memory() {
+    fn index_matches_model_set_within_its_memory_limit() {
         let (mut full, mut emptied) = (0, 0);
         for seed in 0..20 {
             let (mut prng, mut index, mut model) = (Prng::new(seed), Index::new(40 * PAGE_BYTES), BTreeSet::new());
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_texts_stand_in_their_order() {
+    fn numbers_and_texts_sort_in_index_order() {
         let place = |number| IndexType::Integer.place(&Value::Integer(number)).unwrap();
         let numbers = [i64::MIN, -5, -1, 0, 1, 7, i64::MAX].map(place);
         assert!(numbers.is_sorted());

@@ -388,7 +388,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_has_its_number_in_one_set_alone_and_keeps_it() {
+    fn bin_number_is_stable_and_scoped_to_its_set() {
         let sets = Sets::new();
         let (a, b) = (sets.make(0, b"a").unwrap(), sets.make(0, b"b").unwrap());
         let other = sets.make(1, b"a").unwrap();
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_many_threads_learn_at_once_have_one_number_each() {
+    fn concurrently_learned_names_have_a_unique_number_each() {
         let sets = Sets::new();
         let set = sets.make(0, b"set").unwrap();
         std::thread::scope(|scope| {

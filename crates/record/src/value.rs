@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_is_told_as_its_text() {
+    fn every_scalar_value_is_formatted_as_text() {
         for (value, text) in [
             (Value::Integer(i64::MIN), "-9223372036854775808"),
             (Value::Float(-0.0), "0"),

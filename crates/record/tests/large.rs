@@ -284,7 +284,7 @@ fn a_large_record_is_counted_without_a_walk_after_some_bins_have_ended() {
 }
 
 #[test]
-fn a_record_of_a_hundred_thousand_fields_has_two_levels_and_a_change_of_one_writes_three_parts_at_most() {
+fn large_record_has_two_levels_and_field_update_writes_at_most_3_parts() {
     let mut tried = Tried::new(false);
     let pairs: Vec<_> = (0..100_000).map(|number| (format!("field:{number}"), format!("value:{number}"))).collect();
     tried.change(|edit, model| {
@@ -339,7 +339,7 @@ fn a_record_of_a_hundred_thousand_fields_has_two_levels_and_a_change_of_one_writ
 }
 
 #[test]
-fn a_record_that_has_lost_a_part_says_so_and_a_damaged_head_is_told() {
+fn missing_part_is_reported_and_damaged_head_never_panics() {
     let mut tried = Tried::new(true);
     tried.change(|edit, model| {
         for number in 0..1000i64 {

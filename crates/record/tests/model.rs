@@ -149,7 +149,7 @@ fn change(prng: &mut Prng, edit: &mut Edit<'_>, model: &mut Model, now_ms: u64) 
 }
 
 #[test]
-fn a_record_is_the_list_of_what_was_stored_and_has_not_ended() {
+fn record_matches_model_of_stored_unexpired_fields() {
     let (mut many, mut ended, mut emptied, mut nested) = (0, 0, 0, 0);
     let sets = Sets::new();
     for seed in 0..400 {
@@ -199,7 +199,7 @@ fn a_record_is_the_list_of_what_was_stored_and_has_not_ended() {
 }
 
 #[test]
-fn a_record_of_a_set_that_was_truncated_is_gone_and_one_stored_later_is_not() {
+fn truncated_set_hides_older_records_but_not_later_records() {
     let sets = Sets::new();
     let set = InSet::new(&sets, sets.make(0, b"set").unwrap());
     let store = || {
@@ -258,7 +258,7 @@ fn lists_and_maps_are_changed_as_a_list_of_values_is() {
 }
 
 #[test]
-fn a_revision_is_one_more_with_each_writing_and_never_nothing() {
+fn revision_increments_on_each_write_and_is_never_zero() {
     let mut bytes = vec![0; 1];
     for (before, after) in [(0u32, 1), (63, 64), (8191, 8192), (u32::MAX - 1, u32::MAX), (u32::MAX, 1)] {
         // Writes the head by hand: six bits, then seven bits per byte.
@@ -281,7 +281,7 @@ fn a_revision_is_one_more_with_each_writing_and_never_nothing() {
 }
 
 #[test]
-fn damaged_bytes_are_told_and_never_fallen_over() {
+fn damaged_record_is_an_error_not_a_panic() {
     let mut good = Vec::new();
     let mut edit = Edit::of(None, 0, &mut good).unwrap();
     for (name, value) in [(&b"a"[..], Value::Text(b"text")), (b"1", Value::Integer(1 << 40)), (b"f", Value::Float(0.5))]

@@ -84,7 +84,7 @@ struct OnItsWay {
 }
 
 #[test]
-fn values_that_arrive_in_parts_between_other_operations_are_what_is_read() {
+fn values_received_in_parts_between_other_operations_are_read_intact() {
     let mut prng = Prng::new(11);
     let (store, mut background, mut handle) = store(8 << 20);
     let mut model: HashMap<Vec<u8>, Vec<u8>> = HashMap::new();
@@ -158,7 +158,7 @@ fn prng_len(name: &[u8]) -> usize {
 }
 
 #[test]
-fn what_is_on_its_way_outlasts_any_eviction_and_is_then_evicted_like_the_rest() {
+fn in_place_receive_survives_eviction_until_commit_then_is_evictable() {
     let mut prng = Prng::new(5);
     let (store, mut background, mut handle) = store(1 << 20);
     let whole = [&bytes(&mut prng, 1800)[..], TAIL].concat();

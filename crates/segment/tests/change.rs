@@ -70,7 +70,7 @@ fn replace(guard: &mut Guard<'_>, key: &Key<'_>, new: Replacement<'_>) -> Result
 }
 
 #[test]
-fn a_replacement_does_what_it_says_and_only_that() {
+fn replacement_changes_only_the_value_or_expiry_that_it_names() {
     let (store, mut background) = store(64, 1);
     let mut handle = store.handle().unwrap();
     let soon = Expire::At(UnixMillis(NOW.0 + 60_000));
@@ -108,7 +108,7 @@ fn a_replacement_does_what_it_says_and_only_that() {
 }
 
 #[test]
-fn a_stale_version_changes_nothing_whatever_made_it_stale() {
+fn replace_with_a_stale_version_has_no_effect() {
     let (store, mut background) = store(64, 1);
     let mut handle = store.handle().unwrap();
     type Change = fn(&mut Guard<'_>, &Key<'_>) -> Result<(), OpError>;
@@ -147,7 +147,7 @@ fn a_stale_version_changes_nothing_whatever_made_it_stale() {
 }
 
 #[test]
-fn the_loads_of_one_change_are_bounded() {
+fn load_attempts_of_a_change_are_bounded() {
     let (store, _background) = store(64, 1);
     let mut handle = store.handle().unwrap();
     let guard = handle.guard(NOW);
@@ -169,7 +169,7 @@ fn a_version_of_another_handle_is_refused() {
 }
 
 #[test]
-fn a_value_above_the_item_maximum_is_refused_and_the_old_one_stays() {
+fn value_above_the_item_maximum_is_refused_and_the_old_value_stays() {
     let (store, mut background) = store(64, 1);
     let mut handle = store.handle().unwrap();
     until_done(&mut handle, &mut background, |guard| {
@@ -186,7 +186,7 @@ fn a_value_above_the_item_maximum_is_refused_and_the_old_one_stays() {
 }
 
 #[test]
-fn a_typed_value_keeps_its_type_and_is_not_taken_for_a_string() {
+fn typed_value_retains_its_type_and_is_not_read_as_a_string() {
     let (store, mut background) = store(64, 1);
     let mut handle = store.handle().unwrap();
     let end = |secs: u64| Expire::At(UnixMillis(NOW.0 + secs * 1000));
@@ -225,7 +225,7 @@ fn a_typed_value_keeps_its_type_and_is_not_taken_for_a_string() {
 }
 
 #[test]
-fn a_counter_goes_below_zero_and_back_and_never_past_its_ends() {
+fn counter_supports_negative_sums_and_reports_overflow() {
     let (store, mut background) = store(64, 1);
     let mut handle = store.handle().unwrap();
     let mut add = |handle: &mut ThreadHandle, name: &[u8], delta: i64| {
@@ -435,7 +435,7 @@ fn a_time_to_live_that_is_given_over_many_guards_is_given() {
 
 /// More requests at once than one handle keeps the work of: each comes to its end.
 #[test]
-fn more_values_than_are_kept_unfinished_are_all_put_together() {
+fn requests_beyond_the_limit_of_unfinished_values_all_complete() {
     const REQUESTERS: usize = 100;
     let (store, mut background) = store(128, 1);
     let mut handle = store.handle().unwrap();
@@ -494,7 +494,7 @@ fn a_value_that_is_put_together_has_only_bytes_of_its_own_request() {
 
 /// A request that ends a value is the last to show it, and so must not find it half ended by its own earlier guard.
 #[test]
-fn a_time_in_the_past_ends_a_large_value_in_one_guard() {
+fn expiry_in_the_past_removes_a_large_value_within_a_single_guard() {
     let (store, mut background) = store(64, 1);
     let mut handle = store.handle().unwrap();
     let value = vec![b'v'; 700_000];

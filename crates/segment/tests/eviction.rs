@@ -88,7 +88,7 @@ impl Bench {
 }
 
 #[test]
-fn a_long_item_pays_for_its_room_in_reads_and_one_that_is_read_often_stays() {
+fn long_item_needs_more_reads_than_a_short_item_to_survive_eviction() {
     let mut bench = Bench::new();
     bench.put_and_read("short-unread", SHORT_BYTES, 0);
     bench.put_and_read("short-once", SHORT_BYTES, 1);
@@ -105,7 +105,7 @@ fn a_long_item_pays_for_its_room_in_reads_and_one_that_is_read_often_stays() {
 }
 
 #[test]
-fn a_key_whose_item_was_read_and_expired_is_known_again_and_an_unread_or_flushed_one_is_not() {
+fn ghost_hits_require_keys_that_were_read_before_expiry_and_not_flushed() {
     let mut bench = Bench::new();
     let expire = Expire::At(START.plus_ms(60_000));
     for number in 0..EACH {
@@ -137,7 +137,7 @@ fn a_key_whose_item_was_read_and_expired_is_known_again_and_an_unread_or_flushed
 
 /// Only who waits for room has the background do anything, so that it is short of segments whenever it looks.
 #[test]
-fn memory_that_was_raised_comes_though_the_background_is_never_done_with_evicting() {
+fn raised_memory_limit_takes_effect_under_constant_eviction() {
     let mut bench = Bench::new();
     let mut next = 0;
     let mut store = |bench: &mut Bench, bytes: u64| {

@@ -247,7 +247,7 @@ impl EvictionObserver for Watching {
 
 /// One in four items is read, one in two has a TTL: the witness and the counters tell the same.
 #[test]
-fn an_observer_is_told_of_every_eviction_and_the_counts_agree() {
+fn observer_receives_every_eviction_and_the_counters_agree() {
     let (store, mut background) = store(4 << 20, 1);
     let mut handle = store.handle().expect("handle");
     let witness = Arc::new(Witness::default());
@@ -332,7 +332,7 @@ fn dead_bytes_stay_under_a_fifth_whatever_is_deleted_and_overwritten() {
 }
 
 #[test]
-fn a_store_that_keeps_everything_evicts_nothing_and_takes_more_when_items_went() {
+fn full_store_without_eviction_loses_no_item_and_reuses_deleted_space() {
     let (store, mut background) = store(32 << 20, 2);
     store.persist_all();
     let mut handle = store.handle().expect("handle");
@@ -396,7 +396,7 @@ fn gated_put(
 
 /// Writers that were faster than the background were told that memory is out in a store of which a tenth was alive.
 #[test]
-fn what_is_replaced_faster_than_it_is_won_back_is_waited_for_where_nothing_is_evicted() {
+fn without_eviction_writers_wait_for_the_space_of_overwritten_items() {
     let (store, mut background) = store(32 << 20, 2);
     store.persist_all();
     let mut handle = store.handle().expect("handle");
@@ -418,7 +418,7 @@ fn what_is_replaced_faster_than_it_is_won_back_is_waited_for_where_nothing_is_ev
 
 /// Who is refused is told so at once, or after one look at all there is.
 #[test]
-fn where_nothing_is_evicted_a_full_store_says_so_and_takes_more_after_a_flush() {
+fn without_eviction_a_full_store_refuses_writes_until_it_is_flushed() {
     let (store, mut background) = store(32 << 20, 2);
     store.persist_all();
     let mut handle = store.handle().expect("handle");

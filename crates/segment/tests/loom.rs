@@ -266,7 +266,7 @@ fn all_are_there(segments: &Segments, mut taken: Vec<u32>) {
 }
 
 #[test]
-fn the_reserve_of_free_segments_stays_however_many_take_at_once() {
+fn concurrent_allocations_never_use_the_reserve_of_free_segments() {
     for listed in 0..=2 {
         explore(3, move || {
             let segments = Segments::new(listed, 2 - listed);
@@ -279,7 +279,7 @@ fn the_reserve_of_free_segments_stays_however_many_take_at_once() {
 }
 
 #[test]
-fn the_count_of_free_segments_never_wraps_while_one_comes_back() {
+fn free_segment_count_never_wraps_during_a_concurrent_return() {
     explore(3, || {
         let segments = Segments::new(1, 1);
         let own = segments.take(0).expect("one is free");
@@ -292,7 +292,7 @@ fn the_count_of_free_segments_never_wraps_while_one_comes_back() {
 }
 
 #[test]
-fn a_segment_that_went_and_came_back_is_no_other() {
+fn segment_stack_survives_aba_when_a_segment_is_popped_and_pushed_back() {
     explore(3, || {
         let segments = Segments::new(0, 3);
         let stack = Arc::new(Stack::default());
@@ -360,7 +360,7 @@ fn value_and_token_that_were_read_at_once_belong_together() {
 
 /// An item is written, published by its slot, and marked dead by whoever replaces it.
 #[test]
-fn who_sees_an_item_dead_sees_the_slot_without_it() {
+fn thread_that_sees_an_item_dead_sees_its_slot_replaced() {
     explore(3, || {
         let (slot, dead) = (Arc::new(Word64::new(1)), Arc::new(Word32::new(0)));
         let handle = {

@@ -107,7 +107,7 @@ impl Bench {
 }
 
 #[test]
-fn a_flood_into_one_namespace_evicts_from_it_alone() {
+fn flood_into_a_namespace_evicts_only_from_that_namespace() {
     for (noisy, quiet, quota) in [(NOISY, QUIET, true), (Namespace::DEFAULT, QUIET, false), (NOISY, Namespace(0), true)]
     {
         let mut bench = Bench::new();
@@ -130,7 +130,7 @@ fn a_flood_into_one_namespace_evicts_from_it_alone() {
 }
 
 #[test]
-fn an_index_that_one_namespace_makes_grow_is_paid_for_by_it() {
+fn index_growth_is_charged_to_the_namespace_that_causes_it() {
     let mut bench = Bench::new();
     bench.give(NOISY, 6 * MIB);
     bench.give(QUIET, 4 * MIB);
@@ -147,7 +147,7 @@ fn an_index_that_one_namespace_makes_grow_is_paid_for_by_it() {
 }
 
 #[test]
-fn one_key_is_another_item_in_each_namespace_and_a_flush_ends_those_of_one() {
+fn namespaces_have_separate_items_per_key_and_separate_flushes() {
     let mut bench = Bench::new();
     for namespace in 0..Namespace::MAX as u8 {
         bench.put(Namespace(namespace), "key-0", &[namespace; 10]).expect("an item");
@@ -182,7 +182,7 @@ fn one_key_is_another_item_in_each_namespace_and_a_flush_ends_those_of_one() {
 }
 
 #[test]
-fn who_keeps_everything_is_refused_at_its_quota_and_others_are_not() {
+fn namespace_without_eviction_is_refused_at_its_quota_others_are_not() {
     let mut bench = Bench::new();
     let terms = Terms { memory_bytes: Some(3 * MIB), keeps: true, ..Terms::default() };
     bench.store.give_terms(QUIET, &terms).expect("there is room");
@@ -199,7 +199,7 @@ fn who_keeps_everything_is_refused_at_its_quota_and_others_are_not() {
 }
 
 #[test]
-fn a_smaller_quota_evicts_its_own_and_a_dropped_one_shares_again() {
+fn smaller_quota_evicts_own_items_and_removed_quota_shares_memory_again() {
     let mut bench = Bench::new();
     bench.give(QUIET, 4 * MIB);
     bench.give(NOISY, 4 * MIB);
@@ -217,7 +217,7 @@ fn a_smaller_quota_evicts_its_own_and_a_dropped_one_shares_again() {
 }
 
 #[test]
-fn quotas_that_cannot_be_kept_are_refused_with_what_can() {
+fn impossible_quotas_are_refused_with_the_allowed_limit() {
     let mut bench = Bench::new();
     let give = |bench: &Bench, namespace, memory_bytes| {
         bench.store.give_terms(namespace, &Terms { memory_bytes: Some(memory_bytes), ..Terms::default() })

@@ -207,7 +207,7 @@ fn settle(background: &mut Background) {
 }
 
 #[test]
-fn parts_go_with_a_head_whose_time_has_come() {
+fn parts_are_removed_after_their_head_expires() {
     let (store, mut background) = store(64);
     let mut handle = store.handle().unwrap();
     put(&mut handle, &mut background, b"key", 50, 900, Expire::At(NOW.plus_ms(1000)));
@@ -223,7 +223,7 @@ fn parts_go_with_a_head_whose_time_has_come() {
 }
 
 #[test]
-fn what_cannot_be_published_leaves_no_part_behind() {
+fn failed_publication_of_a_value_removes_its_parts() {
     let (store, mut background) = store(64);
     let mut handle = store.handle().unwrap();
     put(&mut handle, &mut background, b"key", 3, 700, Expire::Never);
@@ -292,7 +292,7 @@ fn a_value_in_parts_is_evicted_whole() {
 
 /// Who reads meets changes in their middle: what a head names is there, or the head is another one.
 #[test]
-fn readers_beside_a_writer_see_one_value_or_the_next() {
+fn concurrent_reader_sees_the_old_or_the_new_value_never_a_mix() {
     let (store, mut background) = store(64);
     let mut writer = store.handle().unwrap();
     let mut reader = store.handle().unwrap();
@@ -335,7 +335,7 @@ fn readers_beside_a_writer_see_one_value_or_the_next() {
 
 /// What a guard does for a long value is bounded, whatever its length: the rest is left to the background.
 #[test]
-fn the_end_of_a_value_of_many_parts_takes_no_longer_than_that_of_a_few() {
+fn deletion_of_a_long_value_removes_a_bounded_number_of_parts_per_guard() {
     let (store, mut background) = store(64);
     let mut handle = store.handle().unwrap();
     for count in [100, 400, 3000] {
@@ -367,7 +367,7 @@ fn rename(handle: &mut ThreadHandle, background: &mut Background, from: &[u8], t
 }
 
 #[test]
-fn a_renamed_value_keeps_its_parts_and_its_end_and_leaves_nothing_behind() {
+fn rename_preserves_parts_and_expiry_and_frees_the_old_items() {
     let (store, mut background) = store(64);
     let mut handle = store.handle().unwrap();
     let end = Expire::At(NOW.plus_ms(100_000_000));
@@ -448,7 +448,7 @@ fn a_renamed_value_is_evicted_whole() {
 }
 
 #[test]
-fn a_copy_goes_on_over_many_guards_and_one_that_is_given_up_leaves_nothing() {
+fn copy_spans_many_guards_and_an_aborted_copy_removes_its_items() {
     let (store, mut background) = store(64);
     let mut handle = store.handle().unwrap();
     for count in [5, 3000] {
@@ -515,7 +515,7 @@ fn a_copy_goes_on_over_many_guards_and_one_that_is_given_up_leaves_nothing() {
 }
 
 #[test]
-fn keys_are_counted_without_pieces_parts_and_what_was_flushed() {
+fn key_count_excludes_pieces_parts_and_flushed_items() {
     let (store, mut background) = store(64);
     let mut handle = store.handle().unwrap();
     let spaces = [Namespace::DEFAULT, Namespace(3)];

@@ -117,7 +117,7 @@ fn resident_bytes() -> u64 {
 }
 
 #[test]
-fn memory_goes_up_and_down_under_load_and_only_what_the_policy_gives_up_is_lost() {
+fn resize_under_load_loses_only_items_that_the_policy_evicts() {
     let mut bench = Bench::new();
     (0..HOT).for_each(|number| bench.put(number));
     bench.fill();

@@ -379,7 +379,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_keep_their_order_when_they_move_to_the_front_and_to_a_longer_block() {
+    fn input_stays_in_order_when_compacted_or_moved_to_a_longer_block() {
         let mut input = Input::new(vec![0; 8].into_boxed_slice());
         input.room(1)[..6].copy_from_slice(b"abcdef");
         input.received(6);
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lent_block_comes_back_to_its_own_class() {
+    fn block_returns_to_the_size_class_that_it_was_taken_from() {
         let sizes = Sizes::new(3, 100_000);
         let mut buffers = Buffers::new(sizes, Arc::default(), 0, &Budget::new(0, None));
         let small = Input::new(buffers.take_input(SMALL_BYTES).unwrap());

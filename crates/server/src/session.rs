@@ -254,7 +254,7 @@ mod tests {
     use command::clients::endpoint::Protocol;
 
     #[test]
-    fn an_event_for_an_earlier_life_of_a_slot_finds_no_one() {
+    fn event_for_an_earlier_generation_of_a_slot_finds_no_session() {
         let mut table: Table<()> = Table::new(2);
         let first = table.next_token().unwrap();
         let index = table.insert((), Protocol::Memcache.into(), 0);

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_index_has_a_slot_for_each_item_and_takes_half_of_the_memory_at_most() {
+    fn flash_index_has_a_slot_per_item_and_uses_at_most_half_of_the_memory() {
         let config = ServerConfig { memory_bytes: 1 << 30, ..ServerConfig::default() };
         assert_eq!(index_slots(&config, 16 << 20), ((16 << 20) + (1 << 30) / 128) * 100 / 85);
         assert_eq!(index_slots(&config, 1 << 30), (1 << 30) / 16);

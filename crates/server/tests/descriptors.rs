@@ -16,7 +16,7 @@ fn use_up() -> Vec<std::fs::File> {
 }
 
 #[test]
-fn without_descriptors_clients_are_told_others_are_served_and_nothing_spins() {
+fn descriptor_exhaustion_refuses_clients_without_spinning_the_acceptor() {
     let running = start(config());
     let mut old = Client::connect(tcp(&running));
     old.ask(b"get x\r\n", b"END\r\n");

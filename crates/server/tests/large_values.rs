@@ -42,7 +42,7 @@ fn fetch(client: &mut Client, key: &str, mib: usize, round: usize) {
 }
 
 #[test]
-fn values_of_a_hundred_mebibytes_come_back_whole_and_grow_no_memory() {
+fn values_of_100_mebibytes_round_trip_without_memory_growth() {
     for io in [IoChoice::Epoll, IoChoice::Uring] {
         let memory_bytes = 384 << 20;
         let running = start(ServerConfig { io, memory_bytes, item_bytes_max: 128 << 20, ..config() });

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 #[test]
-fn a_watcher_that_does_not_read_loses_lines_and_is_told_how_many() {
+fn watcher_that_does_not_read_loses_lines_and_receives_their_count() {
     const ROUNDS: u64 = 400;
     const GETS: u64 = 1000;
     let mut config = config();

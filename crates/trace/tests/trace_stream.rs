@@ -7,7 +7,7 @@ mod trace_walk;
 use gannet_trace::TraceFormat;
 
 #[test]
-fn every_seed_and_random_changes_of_it_keep_what_is_promised() {
+fn seeds_and_random_mutations_satisfy_the_trace_invariants() {
     let mut prng = corpus::prng("gannet-load", "trace_stream");
     let seeds = corpus::bytes("trace");
     let mut entries = [0; 3];

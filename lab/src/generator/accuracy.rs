@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_figure_holds_up_to_what_is_allowed_and_not_beyond() {
+    fn figure_passes_only_within_its_tolerance() {
         let histogram = |ns: u64| {
             let mut histogram = Histogram::new();
             histogram.record(ns);

@@ -307,7 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_read_from_what_the_generators_print() {
+    fn rates_are_parsed_from_generator_output() {
         let csv = "\"test\",\"rps\",\"avg_latency_ms\"\n\"GET\",\"142857.14\",\"0.187\"\n";
         assert_eq!(csv_rate(csv), Ok(142_857.14));
         let many = "\"test\",\"rps\"\n\"MGET key:__rand_int__ key:__rand_int__\",\"11500.25\",\"4.1\"\n";

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_beside_other_work_is_tried_again_and_told_from_a_quiet_one() {
+    fn disturbed_run_is_repeated_and_distinguished_from_a_quiet_run() {
         let at = |total, busy, steal, own_ns| Moment { ticks: host::MachineTicks { total, busy, steal }, own_ns };
         let begin = at(0, 0, 0, 0);
         assert!(is_quiet(&begin, &at(1_000, 500, 5, 480 * host::TICK_NS)));

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_module_is_found_however_deep_and_by_its_whole_name() {
+    fn kernel_module_is_found_at_any_depth_by_its_exact_name() {
         let root = std::env::temp_dir().join(format!("gannet-modules-{}", std::process::id()));
         let _ = fs::remove_dir_all(&root);
         fs::create_dir_all(root.join("6.1/kernel/fs/ext4")).unwrap();

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_guests_line_says_what_it_is_called() {
+    fn guest_name_and_kernel_line_reflect_its_options() {
         let options = NumaOptions {
             rounds: 5,
             seconds: 20,

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_has_the_mean_and_its_interval_where_there_is_one() {
+    fn table_row_shows_the_mean_and_its_interval_if_known() {
         let text = markdown(&outcome());
         assert!(text.contains("| 6.12-classic-local | 0 | 2 | 0 | - |"), "{text}");
         assert!(text.contains("| 6.12-classic-local | 7 | 2 | 200 (90 to 310) | - |"), "{text}");

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_popular_group_is_asked_for_as_often_as_its_file_says() {
+    fn popular_keys_get_their_share_of_requests_from_the_data_file() {
         let meta = Meta::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/meta-kvcache_reg")).expect("data");
         let mut prng = Prng::new(1);
         // By the file, 0.0751 of the requests are for the 0.02 of the keys that come behind the first 0.0139817.

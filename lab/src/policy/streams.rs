@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_ended_is_not_counted_as_live_and_what_is_read_is_counted_once() {
+    fn live_bytes_exclude_expired_items_and_count_each_key_once() {
         let access = |key, at_ms| Access { key, at_ms, ttl_ms: 10, value_bytes: 100 };
         let one = gannet::cost_bytes(&access(1, 0));
         // In the second half two live, then one, then two again.
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn every_stream_is_the_same_each_time_and_asks_again_for_what_it_asked_for() {
+    fn streams_are_reproducible_and_request_keys_repeatedly() {
         let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data");
         for stream in all(&data).expect("the data is there") {
             let (once, again) = (stream.draw(20_000), stream.draw(20_000));

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mean_is_geometric_and_the_worst_is_kept() {
+    fn summary_shows_the_geometric_mean_and_the_worst_ratio() {
         let mut summary = Summary::default();
         assert_eq!(summary.add(false, 20, &[10, 40]), "2.000");
         assert_eq!(summary.add(false, 5, &[10, 10]), "0.500");

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn each_step_that_the_remedy_left_out_is_told() {
+    fn each_missing_step_of_the_remedy_is_reported() {
         assert_eq!(faults(&seen()), Vec::<String>::new());
         is_told(|seen| seen.before = pairs("2"), "the guest has");
         is_told(|seen| seen.proof["rounds"] = json!([]), "0 of 0 rounds count");
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_helped_stays_until_it_is_undone() {
+    fn helpful_change_that_stays_until_undone_is_no_fault() {
         let mut seen = seen();
         seen.proof["verdict"] = json!("helped");
         seen.proof["end"] = json!("The change stays: run 6");
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_guest_said_is_found_among_its_lines() {
+    fn guest_values_are_parsed_from_its_output_lines() {
         let said = ["guest: 6.1", "guest: before 25=1 26=1", "guest: came 0 9 0"].map(str::to_owned);
         assert_eq!((places(&said, "before"), places(&said, "after")), (pairs("1"), Places::new()));
     }

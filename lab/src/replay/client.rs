@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_byte_an_old_version_and_a_wrong_key_are_found() {
+    fn corrupt_byte_old_version_and_wrong_key_are_detected() {
         let reply = good();
         assert!(matches!(read(&reply, 5), Ok(Reply::Hit(used, Some(99))) if used == reply.len()));
         assert!(read(&reply, 4).is_err());

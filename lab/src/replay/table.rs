@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn indices_come_as_often_as_their_weights_say() {
+    fn drawn_indices_match_their_weights() {
         let table = WeightTable::new([1.0, 0.0, 3.0]);
         let mut prng = Prng::new(5);
         let mut counts = [0u32; 3];

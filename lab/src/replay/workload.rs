@@ -276,7 +276,7 @@ mod tests {
     use std::collections::HashMap;
 
     #[test]
-    fn cluster52_has_its_rows_requests_a_key_and_one_hit_share() {
+    fn cluster52_matches_its_requests_per_key_and_one_hit_share() {
         let requests = 400_000;
         let workload = Workload::cluster52(requests);
         let (mut prng, mut lone) = (Prng::new(1), 0);

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_with_pieces_is_known_and_every_changed_byte_of_it_found() {
+    fn value_with_pieces_is_verified_and_any_changed_byte_is_detected() {
         let values = Values::new(1);
         let mut item = Item::default();
         item.store(7, 100, 0, 0, AT);

@@ -499,7 +499,7 @@ mod tests {
     const GET: SoakExpect = SoakExpect::Values { count: 1, ttl_s: None };
 
     #[test]
-    fn an_old_value_a_changed_byte_and_a_value_that_had_ended_are_found() {
+    fn stale_corrupt_and_expired_values_in_replies_are_detected() {
         let mut client = client();
         let (right, old) = (hit(&client, 7), hit(&client, 6));
         assert_eq!(answer(&mut client, GET, &right, SPAN), Ok(()));
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn a_miss_is_counted_as_lost_unless_the_item_had_ended() {
+    fn miss_is_counted_as_lost_unless_the_item_was_expired() {
         let mut client = client();
         assert_eq!(answer(&mut client, GET, b"END\r\n", SPAN), Ok(()));
         assert_eq!((client.tally.misses, client.tally.lost), (1, 1));
@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn a_swap_with_an_old_token_that_is_stored_is_found() {
+    fn wrong_outcome_of_a_cas_is_detected() {
         let swap = |token| {
             let mode = Mode::Swap(token);
             let store = StoreRequest { key: KEY, version: 8, bytes: 1, number: 0, ttl_s: 0, mode, meta: false };
@@ -551,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_appended_is_part_of_the_value_and_an_error_line_is_refused() {
+    fn appended_bytes_are_verified_and_an_error_line_is_refused() {
         let mut client = client();
         let store =
             StoreRequest { key: KEY, version: 9, bytes: 8, number: 0, ttl_s: 0, mode: Mode::Append, meta: false };

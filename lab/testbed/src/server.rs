@@ -406,7 +406,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_is_dropped_is_gone() {
+    fn dropped_test_server_stops_listening() {
         let server =
             TestServer::start(ServerKind::Memcached, &ServerOptions::memory(64)).expect("memcached is installed");
         assert_eq!(server.stat("limit_maxbytes").expect("it answers"), 64 * 1024 * 1024);

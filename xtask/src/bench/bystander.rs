@@ -324,14 +324,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_is_said_in_the_other_protocol() {
+    fn resp_set_is_translated_to_memcached() {
         let request = table::line("SET key value");
         assert_eq!(words(&request), [&b"SET"[..], b"key", b"value"]);
         assert_eq!(in_memcached(&request), b"set key 0 0 5\r\nvalue\r\n");
     }
 
     #[test]
-    fn the_bystander_is_timed_beside_commands_of_both_protocols_and_both_servers() {
+    fn bystander_is_timed_beside_commands_of_redis_and_memcached() {
         let plan = BystanderPlan { scale: 1000, turn: Duration::from_millis(20) };
         let group = table::commands_over_many_keys();
         let entries: Vec<&BystanderCase> = group.entries.iter().collect();

@@ -202,21 +202,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_memcached_holds_less_than_its_limit_and_what_is_counted_is_there() {
+    fn full_memcached_stores_fewer_bytes_of_items_than_its_limit() {
         let fill = fill(ServerKind::Memcached, SHAPES[2], 8).expect("memcached is installed");
         assert!(fill.items > 1000 && fill.items * 224 < fill.memory_bytes, "{} items", fill.items);
         assert!(fill.overhead_of_limit() > 0.0 && fill.rss_bytes > fill.rss_empty_bytes);
     }
 
     #[test]
-    fn a_resp_request_tells_its_lengths() {
+    fn resp_request_encodes_its_argument_lengths() {
         let mut out = Vec::new();
         write_resp(&[b"SET", b"key", b""], &mut out);
         assert_eq!(out, b"*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$0\r\n\r\n");
     }
 
     #[test]
-    fn keys_have_the_length_that_the_shape_says() {
+    fn keys_have_the_length_of_their_shape() {
         assert!(SHAPES.iter().all(|shape| key(*shape, 123).len() == shape.key_bytes));
     }
 }

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_is_answered_by_redis_as_it_says() {
+    fn redis_replies_as_expected_to_every_row() {
         let server =
             TestServer::start(ServerKind::Redis, &ServerOptions::memory(512)).expect("redis-server is installed");
         store(&server).expect("every key is stored");

@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ratio_is_taken_round_by_round_and_not_of_medians() {
+    fn ratio_is_computed_per_round_not_from_medians() {
         let turn = |cpu_ns_per_get| ServerTurn { cpu_ns_per_get, gets_per_second: 1.0, clean: true };
         let rounds = [vec![turn(10.0), turn(20.0)], vec![turn(30.0), turn(40.0)], vec![turn(50.0), turn(50.0)]];
         let outcome = outcome(vec![ServerKind::Null, ServerKind::Gannet], LOADS[0], &rounds, 0, false);

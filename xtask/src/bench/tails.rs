@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_keys_that_are_asked_for_are_those_that_are_stored() {
+    fn tails_workload_has_its_connections_and_a_single_key_space() {
         let folder = Folder::new().unwrap();
         let path = workload("get", &folder).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn every_case_has_a_count_that_is_kept() {
+    fn every_gate_case_has_a_recorded_count() {
         let kept = read_kept(&testbed::root().join(KEPT)).expect("the file is there");
         let names: Vec<_> = kept.keys().map(String::as_str).collect();
         let mut cases: Vec<_> = cases::ALL.iter().map(|case| case.name).collect();

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_test_is_named_with_the_line_behind_it() {
+    fn failed_test_is_reported_with_the_lines_after_it() {
         let check = "a   [pass]\nb   [FAIL]\n    cmp: no such file\nc   [pass]\n";
         assert_eq!(failures(RunnerFormat::Memccapable, check), ["b   [FAIL]", "    cmp: no such file"]);
         let cargo = "test a ... ok\ntest b ... FAILED\nx\nthread 'b' (7) panicked at src/b.rs:1:2:\nno answer\ny\n";

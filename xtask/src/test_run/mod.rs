@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_beside_a_runner_ends_before_the_next_runner() {
+    fn step_output_is_complete_and_includes_stderr() {
         let step = ShellStep::new(Path::new("/"), "sleep 0.1; echo built; echo late >&2");
         assert_eq!(output_of(&step), "built\nlate\n");
     }

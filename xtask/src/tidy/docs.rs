@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_is_no_target_is_found_in_a_span_and_in_a_block() {
+    fn unknown_make_target_is_reported_in_code_spans_and_blocks() {
         assert_eq!(faults_of(&[MAKEFILE, ("README.md", "try `make walk`\n")]).len(), 1);
         assert_eq!(faults_of(&[MAKEFILE, ("README.md", "make walk   # goes\n")]).len(), 1);
         assert!(faults_of(&[MAKEFILE, ("README.md", "`make run`, or\nmake test\n")]).is_empty());
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_the_tree_that_is_not_there_is_found() {
+    fn missing_repository_path_in_a_document_is_reported() {
         let source = ("crates/a/src/lib.rs", "");
         assert_eq!(faults_of(&[source, ("a.md", "| x | `crates/a/tests/model.rs`, tidy |")]).len(), 1);
         assert!(faults_of(&[source, ("a.md", "`crates/a/src/`, `crates/a/src/lib.rs`, `crates/NAME/*`")]).is_empty());

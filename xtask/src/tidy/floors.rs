@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_may_name_its_own_floor_and_lower_ones_and_no_higher_one() {
+    fn module_may_use_only_its_own_floor_and_lower_floors() {
         assert_eq!(faults_of("layout/key.rs", "use crate::layout::Bits;\n"), []);
         assert_eq!(faults_of("layout/key.rs", "use crate::heap::Wide;\n").len(), 1);
         assert_eq!(faults_of("layout/key.rs", "fn f() -> crate::Wide {}\n").len(), 1, "by the name that the root has");

@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_over_its_limit_is_found_and_one_at_its_limit_is_not() {
+    fn figure_above_its_limit_is_reported_but_not_at_the_limit() {
         let faults = |head: &str, crates: &str| {
             let mut faults = Vec::new();
             let limits = toml::from_str(&format!("{head}\n{crates}")).unwrap();

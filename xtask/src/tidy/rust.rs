@@ -313,7 +313,7 @@ mod tests {
     const FORBID: &str = "#![forbid(unsafe_code)]\n";
 
     #[test]
-    fn input_and_runtimes_are_found_in_a_use_and_in_a_path() {
+    fn io_and_async_runtimes_are_reported_in_imports_and_paths() {
         let core = "crates/protocol/src/a.rs";
         assert_eq!(faults_of(core, "use std::{fmt, fs::File};").len(), 1);
         assert_eq!(faults_of(core, "use std::fs as disk;").len(), 1);
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_in_a_core_and_an_unwrap_are_found_but_not_in_tests() {
+    fn clock_in_a_core_crate_and_unwrap_are_reported_except_in_tests() {
         assert_eq!(faults_of("crates/segment/src/a.rs", "fn a() { std::time::Instant::now(); }").len(), 1);
         assert!(faults_of("crates/server/src/a.rs", "fn a() { std::time::Instant::now(); }").is_empty());
         assert_eq!(faults_of("crates/server/src/a.rs", "fn a() { b().unwrap(); }").len(), 1);

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn one_seed_draws_one_sample_and_another_seed_another() {
+    fn same_seed_draws_the_same_sample_and_another_seed_a_different_sample() {
         let [docs, strings] = sampled(300, "a1");
         assert_eq!((docs.len(), strings.len()), (DRAWN, DRAWN));
         assert_eq!(sampled(300, "a1"), [docs.clone(), strings.clone()]);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_of_users_are_found_and_those_of_developers_and_tests_are_not() {
+    fn user_facing_strings_are_sampled_but_not_internal_or_test_strings() {
         let code = "#[command(about = \"shows all of it\")]\nstruct A;\n\
                     fn a() -> Result<(), String> { b.expect(\"it was made above\");\n\
                     assert!(c, \"it was made above\");\n\

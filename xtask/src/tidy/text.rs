@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_file_is_found_unless_its_length_is_tests() {
+    fn long_file_is_reported_unless_its_length_is_due_to_tests() {
         let code = "fn a() {}\n".repeat(1001);
         assert_eq!(faults_of(&[("crates/a/src/lib.rs", &code)]).len(), 1);
         let tests = format!("#[cfg(test)]\nmod tests {{\n{code}}}\n");
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_term_is_found_where_the_glossary_says_so() {
+    fn stale_term_is_reported_in_the_folders_named_by_the_glossary() {
         let glossary = ("GLOSSARY.md", GLOSSARY);
         assert_eq!(faults_of(&[glossary, ("crates/segment/src/a.rs", "// the Hash tables\n")]).len(), 1);
         assert_eq!(faults_of(&[glossary, ("README.md", "a white list")]).len(), 1);

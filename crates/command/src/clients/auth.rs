@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reload_that_fails_keeps_those_that_are_known() {
+    fn failed_reload_preserves_the_loaded_users() {
         let path = std::env::temp_dir().join(format!("gannet-auth-{}", std::process::id()));
         std::fs::write(&path, "a:one\n").unwrap();
         let auth = Auth::load(&path).unwrap();

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_delayed_flush_is_taken_once_and_not_before_its_time() {
+    fn delayed_flush_is_taken_once_and_not_before_it_is_due() {
         let (flush, shop) = (DelayedFlush::default(), Namespace(3));
         assert_eq!(flush.take(UnixMillis(u64::MAX)), None);
         flush.schedule(shop, UnixMillis(50));

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_is_found_by_name_and_number_until_it_is_dropped() {
+    fn namespace_is_found_by_name_and_number_until_it_is_dropped() {
         let (namespaces, store) = (Namespaces::default(), store());
         assert_eq!(namespaces.find(b"15"), Some(Namespace(15)));
         assert_eq!((namespaces.find(b"16"), namespaces.find(b"-1"), namespaces.find(b"shop")), (None, None, None));

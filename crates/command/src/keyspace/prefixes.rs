@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_before_the_first_delimiter_is_counted() {
+    fn keys_are_counted_by_the_text_before_the_first_delimiter() {
         let prefixes = Prefixes::new(b':');
         for (key, count) in [
             ("a:1", Count::Get { hit: true }),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_beyond_the_maximum_are_not_counted_and_take_no_memory() {
+    fn prefixes_above_the_maximum_are_not_counted_and_use_no_memory() {
         let prefixes = Prefixes::new(b':');
         for number in 0..PREFIXES_MAX + 100 {
             prefixes.count(format!("{number}:k").as_bytes(), Count::Set);

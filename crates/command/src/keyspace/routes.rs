@@ -106,7 +106,7 @@ mod tests {
     use base::prng::Prng;
 
     #[test]
-    fn the_longest_rule_that_a_key_begins_with_is_followed_whatever_stands_between() {
+    fn longest_matching_prefix_selects_the_namespace() {
         let of = |rules: &[(&'static str, u8)]| {
             Routes::new(rules.iter().map(|(prefix, to)| (prefix.as_bytes(), Namespace(*to))))
         };

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_length_stands_in_the_fifth_word_of_a_set() {
+    fn auth_length_is_the_fifth_word_of_the_set_line() {
         assert_eq!(set_len(b"set a 0 0 12\r"), Some(12));
         assert_eq!(set_len(b"  set  a x  y 12 noreply more"), Some(12));
         for line in ["set a 0 0", "set a 0 0 x", "set a 0 0 -1", "SET a 0 0 1", "add a 0 0 1", "", "sets a 0 0 1"] {

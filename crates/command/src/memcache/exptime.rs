@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn seconds_left_equal_the_requested_time_at_first() {
+    fn remaining_seconds_equal_the_requested_ttl_at_first() {
         let now = UnixMillis(1_700_000_000_500);
         let expire = |exptime, now| expire(exptime, Moment { now, wall_lead_ms: 0 });
         assert_eq!(seconds_left(expire(30, now), now), 30);

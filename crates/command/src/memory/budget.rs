@@ -359,7 +359,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reservation_beyond_the_bound_takes_nothing_and_is_counted() {
+    fn reservation_above_the_budget_reserves_nothing_and_is_counted() {
         let budget = Budget::new(0, Some(100));
         let first = budget.grant(MemoryUse::Replies, 60).expect("it fits");
         assert!(budget.grant(MemoryUse::Queued, 41).is_none() && budget.grant(MemoryUse::Queued, u64::MAX).is_none());
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_that_grows_and_shrinks_gives_back_what_it_has() {
+    fn resized_grant_releases_its_current_size_when_dropped() {
         let budget = Budget::new(0, Some(100));
         let mut grant = Grant::none(&budget, MemoryUse::Walks);
         assert!(grant.resize(70) && grant.resize(30) && grant.resize(100) && !grant.resize(101));
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_follows_the_memory_unless_a_setting_names_one() {
+    fn budget_follows_the_memory_size_unless_set_explicitly() {
         let (auto, named) = (Budget::new(1 << 30, None), Budget::new(1 << 30, Some(5)));
         assert_eq!((auto.bytes_max(), named.bytes_max()), (128 << 20, 5));
         auto.adjust_to(64 << 20);

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn who_can_do_without_a_pin_takes_none_above_the_bound_and_calls_for_none() {
+    fn optional_pin_is_refused_above_the_bound_and_requests_no_reclaim() {
         let pins = PinBudget::new(2000);
         assert!(!pins.grant_optional(101) && pins.grant_optional(100) && !pins.grant_optional(1));
         assert!(!pins.take_wanted());

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_comes_back_empty_with_its_room_up_to_the_limit() {
+    fn reused_buffer_is_empty_with_its_capacity_up_to_the_limit() {
         let home = Cell::new(Vec::new());
         Scratch::take(&home, 100).extend_from_slice(&[1; 80]);
         let first = Scratch::take(&home, 100);

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_number_of_a_command_is_its_place_and_no_name_is_there_twice() {
+    fn command_number_is_its_index_and_command_names_are_unique() {
         let mut names = std::collections::HashSet::new();
         for (place, command) in Command::ALL.into_iter().enumerate() {
             assert_eq!(command as usize, place);

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_holds_what_came_between_and_bounds_its_maximum() {
+    fn histogram_difference_covers_only_the_interval_and_bounds_its_maximum() {
         let histogram = Histogram::default();
         let read = || {
             let mut counts = BucketCounts::default();

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_with_others_waits_and_is_executed_and_is_slow_by_that() {
+    fn unsent_requests_record_wait_and_execute_times_and_may_be_slow() {
         let recorder = Recorder::new();
         assert!(!recorder.record_unsent(Command::Get, 3, [10, 20]));
         recorder.set_slow_above_ns(Some(29));

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_of_an_operation_is_found_by_its_beginning_until_others_push_it_out() {
+    fn slow_line_is_found_by_start_time_until_newer_lines_evict_it() {
         let clock = Clock::Simulated(Default::default());
         let mut lines = SlowLines::default();
         assert!(!lines.is_slow(Ticks(0), Ticks(u64::MAX)));

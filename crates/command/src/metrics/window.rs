@@ -54,7 +54,7 @@ mod tests {
     use crate::metrics::{Command, Part, Recorder};
 
     #[test]
-    fn what_is_older_than_a_minute_leaves_the_window() {
+    fn readings_older_than_a_minute_leave_the_window() {
         let (recorder, start) = (Recorder::new(), Instant::now());
         let mut window = Window::new(start);
         let mut seen = Vec::new();

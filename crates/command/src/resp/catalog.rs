@@ -633,7 +633,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_command_is_found_by_its_name_in_letters_of_any_size() {
+    fn command_lookup_is_case_insensitive_and_exact() {
         for entry in COMMANDS {
             for name in [entry.name.to_owned(), entry.name.to_uppercase()] {
                 assert_eq!(find(name.as_bytes()).map(|found| found.name), Some(entry.name));
@@ -654,7 +654,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_in_the_categories_that_its_flags_say() {
+    fn command_categories_match_its_flags() {
         for entry in COMMANDS {
             assert_eq!(entry.has(Write), entry.categories.contains(&"write"), "{}", entry.name);
             assert_eq!(entry.has(ReadOnly), entry.categories.contains(&"read"), "{}", entry.name);

@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_deadline_that_is_no_instant_is_refused_and_one_that_is_past_is_not() {
+    fn out_of_range_deadline_is_rejected_and_a_past_deadline_is_accepted() {
         let now = Moment { now: UnixMillis(1_000_000), wall_lead_ms: 0 };
         let read = |text: &str, unit| Deadline::read(text.as_bytes(), unit, now, "x");
         assert_eq!(read("10", Unit::Seconds), Ok(Deadline(1_010_000)));

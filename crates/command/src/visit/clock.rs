@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stores_clock_runs_on_from_where_it_begins_whatever_the_wall_clock_says() {
+    fn store_clock_advances_from_its_origin_independently_of_the_wall_clock() {
         let ahead = UnixMillis::now().plus_ms(50 * 60 * 1000);
         let clock = Clock::machine().from(Origin::new(Instant::now(), ahead));
         let first = clock.unix();

@@ -147,7 +147,7 @@ mod tests {
     use crate::check::Verdict;
 
     #[test]
-    fn a_clock_is_judged_by_what_it_takes_and_not_by_its_name_alone() {
+    fn clock_source_is_judged_by_read_cost_as_well_as_by_name() {
         let verdict = |name, ns| judged(name, ns).verdict;
         assert_eq!((verdict("tsc", Some(25.0)), verdict("tsc", Some(400.0))), (Verdict::Ok, Verdict::Warn));
         // Some kernels read this clock without a system call.

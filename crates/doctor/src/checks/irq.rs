@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_list_that_names_cpus_keeps_irqbalance_off_them() {
+    fn irqbalance_ban_is_detected_only_if_it_lists_cpus() {
         for line in [
             "IRQBALANCE_BANNED_CPULIST=0",
             " IRQBALANCE_BANNED_CPULIST=\"2-3\"",

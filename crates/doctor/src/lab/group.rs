@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_is_made_where_its_controller_reaches() {
+    fn cgroup_parent_is_the_nearest_with_the_controller_enabled() {
         let root = std::env::temp_dir().join(format!("gannet-groups-{}", std::process::id()));
         let _ = fs::remove_dir_all(&root);
         for folder in ["memory/own", "slice/unit/leaf"] {

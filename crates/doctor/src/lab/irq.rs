@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mask_names_one_cpu_in_words_of_32() {
+    fn cpu_mask_is_written_in_comma_separated_32_bit_words() {
         assert_eq!([0, 1, 31, 32, 70].map(mask), ["1", "2", "80000000", "1,00000000", "40,00000000,00000000"]);
     }
 }

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_run_is_cleared_away_and_a_living_one_is_left() {
+    fn leftovers_of_a_dead_run_are_removed_and_a_live_run_is_untouched() {
         let folder = folder("dead");
         let (living, notes) = Ledger::begin(&folder).expect("begin");
         assert!(notes.is_empty(), "{notes:?}");
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_name_what_is_no_labs_are_not_followed() {
+    fn ledger_entries_for_foreign_resources_are_not_removed() {
         let run = folder("foreign");
         let setting = |path: &str| LabResource::Setting {
             path: path.into(),

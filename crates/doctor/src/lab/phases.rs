@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn drift_that_both_settings_share_is_no_difference_and_a_step_is_one() {
+    fn shared_drift_cancels_out_and_a_step_between_settings_is_detected() {
         let drift: Vec<LabPhase> = (0..8)
             .flat_map(|round| {
                 [phase(round, 0, f64::from(round) * 100.0), phase(round, 1, f64::from(round) * 100.0 + 5.0)]

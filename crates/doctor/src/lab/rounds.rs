@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_request_takes_at_least_its_work_and_all_are_counted() {
+    fn every_request_takes_at_least_its_work_time_and_is_counted() {
         let turns = Turns {
             cpu: None,
             rate_per_s: 500.0,

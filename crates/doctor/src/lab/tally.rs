@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn of_no_times_there_is_no_curve() {
+    fn empty_tally_has_no_curve() {
         assert_eq!((TimeTally::default().at(0.99), TimeTally::default().curve().len()), (0, 0));
     }
 }

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generator_with_room_gets_half_of_what_a_closed_loop_reaches() {
+    fn unloaded_generator_uses_half_the_closed_loop_rate() {
         let (rates, chosen) = search(false, |_, trial| trial);
         let chosen = chosen.unwrap();
         assert_eq!((rates, chosen.rate_per_s), (vec![68_000.0], 68_000.0));
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn where_both_want_the_same_cpus_the_generator_keeps_its_part() {
+    fn rate_is_lowered_when_server_and_generator_share_cpus() {
         let (rates, chosen) = search(true, |_, trial| trial);
         let chosen = chosen.unwrap();
         assert_eq!((rates, chosen.rate_per_s), (vec![45_000.0], 33_000.0));
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn each_trial_that_is_behind_lowers_the_rate_and_is_told() {
+    fn each_late_trial_lowers_the_rate_and_is_explained() {
         let (rates, chosen) = search(false, late_above(40_000.0));
         let chosen = chosen.unwrap();
         assert_eq!((rates, chosen.rate_per_s), (vec![68_000.0, 45_000.0, 30_000.0], 22_000.0));
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generator_that_is_always_behind_has_a_person_name_the_rate() {
+    fn always_late_generator_requires_an_explicit_rate() {
         let (rates, chosen) = search(true, late_above(0.0));
         let why = chosen.unwrap_err();
         assert_eq!(rates.len(), TRIALS_MAX);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn objectives_lower_the_rate_too_and_one_that_is_never_kept_does_not_end_the_proof() {
+    fn violated_objectives_lower_the_rate_but_never_abort_the_proof() {
         let broken_above = |limit: f64| move |rate: f64, trial: Trial| Trial { is_broken: rate > limit, ..trial };
         let (_, chosen) = search(false, broken_above(50_000.0));
         assert_eq!(chosen.unwrap().rate_per_s, 45_000.0, "the generator had room at the first rate");
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_was_behind_is_reached_and_half_of_the_closed_loop_is_the_most() {
+    fn chosen_rate_is_below_every_late_rate_and_half_the_closed_loop_rate() {
         let mut prng = base::prng::Prng::new(4);
         let (mut found, mut given_up) = (0, 0);
         for _ in 0..2_000 {

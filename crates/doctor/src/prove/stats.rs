@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn two_sides_that_are_alike_are_told_apart_about_one_time_in_twenty() {
+    fn equal_sides_are_judged_different_in_about_5_percent_of_runs() {
         for rounds in [5, 7, 12] {
             let mut prng = Prng::new(rounds as u64);
             let wrong = (0..400).filter(|seed| {
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_real_difference_is_seen_through_the_noise_and_its_size_is_right() {
+    fn real_difference_is_detected_and_estimated_despite_noise() {
         let mut prng = Prng::new(1);
         let seen = (0..200).filter(|seed| {
             let a: Vec<f64> = (0..7).map(|_| (0.1 * normal(&mut prng)).exp()).collect();
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn one_seed_gives_one_interval_and_too_few_rounds_or_no_numbers_give_none() {
+    fn interval_is_reproducible_by_seed_and_absent_for_too_few_rounds() {
         let values = [1.0, 2.0, 4.0, 3.0, 9.0];
         assert_eq!(mean(&values, 3), mean(&values, 3));
         assert_eq!(mean(&values[..4], 3), None);

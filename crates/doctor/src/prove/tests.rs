@@ -26,7 +26,7 @@ fn verdict(rounds: Vec<ProofRound>) -> ProofVerdict {
 }
 
 #[test]
-fn only_what_is_beyond_doubt_is_help_or_harm() {
+fn only_a_significant_change_is_judged_helpful_or_harmful() {
     assert_eq!(verdict(rounds(7, 0.6, None)), ProofVerdict::Helped);
     assert_eq!(verdict(rounds(7, 1.7, None)), ProofVerdict::Hurt);
     assert_eq!(verdict(rounds(7, 1.01, None)), ProofVerdict::NoDifference);
@@ -35,7 +35,7 @@ fn only_what_is_beyond_doubt_is_help_or_harm() {
 }
 
 #[test]
-fn a_round_that_does_not_count_is_in_no_figure_and_too_few_tell_nothing() {
+fn invalid_rounds_are_excluded_and_too_few_rounds_are_inconclusive() {
     let mut some = rounds(7, 0.6, None);
     some[0].changed = measured(1e12, None);
     assert_ne!(verdict(some.clone()), ProofVerdict::Helped);
@@ -50,7 +50,7 @@ fn a_round_that_does_not_count_is_in_no_figure_and_too_few_tell_nothing() {
 }
 
 #[test]
-fn a_figure_that_one_side_lacks_is_not_compared() {
+fn figure_missing_on_either_side_is_not_compared() {
     let mut some = rounds(6, 0.6, Some(1.0));
     some[3].changed.figures.remove("rate_within_slo_per_s");
     let proof = judge(Subject::default(), some);
@@ -66,7 +66,7 @@ fn never_kept(rounds: &mut [ProofRound]) {
 }
 
 #[test]
-fn a_rate_of_0_on_one_side_is_compared_by_its_difference() {
+fn zero_rate_on_either_side_is_compared_by_difference() {
     let mut some = rounds(6, 1.0, Some(1.0));
     never_kept(&mut some);
     let proof = judge(Subject::default(), some.clone());
@@ -96,7 +96,7 @@ fn the_order_follows_from_the_seed_and_each_side_is_first_as_often() {
 }
 
 #[test]
-fn a_proof_is_told_with_its_intervals_and_survives_its_json() {
+fn proof_text_shows_intervals_and_proof_survives_a_json_round_trip() {
     let mut some = rounds(6, 0.5, None);
     some[1].before.fault = Some("it was cut off".to_owned());
     let proof = judge(Subject { change: "vm.x".to_owned(), seed: 9, ..Subject::default() }, some);

@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_torn_line_is_not_begun_and_a_damaged_one_is_told() {
+    fn truncated_journal_line_is_ignored_and_a_damaged_line_is_an_error() {
         let begin = "{\"begin\":{\"version\":1,\"boot\":\"b\"}}\n";
         for torn in ["{\"change\":{\"at\":0,\"st", "{\"confirmed\":{}}", "\u{fffd}"] {
             let log = RunLog::parse(&format!("{begin}{torn}")).unwrap();

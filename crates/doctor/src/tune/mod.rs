@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn readings_are_compared_by_what_they_say() {
+    fn setting_values_are_compared_by_meaning_and_not_by_text() {
         assert!(is_same("/sys/x/enabled", "always [madvise] never", "madvise"));
         assert!(is_same("/proc/sys/net/ipv4/tcp_mem", "1\t2\t3", "1 2 3"));
         assert!(is_same("/sys/class/net/eth0/queues/rx-0/rps_cpus", "00000000,0000000f", "f"));

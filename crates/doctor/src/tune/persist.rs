@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_plain_text_stands_in_no_file() {
+    fn paths_with_control_characters_are_not_written_to_persisted_files() {
         let setting = |path: &str, value: &str| Setting { path: path.to_owned(), value: value.to_owned() };
         let plain = setting("/proc/sys/vm/swappiness", "1");
         let wild = setting("/sys/block/x\nExecStart=/bin/true/queue", "1");

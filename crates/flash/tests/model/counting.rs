@@ -60,7 +60,7 @@ fn filled(mut world: World) -> World {
 }
 
 #[test]
-fn what_one_namespace_stores_in_the_place_of_another_s_items_does_not_stay_miscounted() {
+fn item_counts_stay_accurate_when_namespaces_overwrite_each_other() {
     let (mut world, mut random) = (filled(World::new(21)), Prng::new(21));
     for _ in 0..10 {
         go_on(&mut world, &mut random);
@@ -71,7 +71,7 @@ fn what_one_namespace_stores_in_the_place_of_another_s_items_does_not_stay_misco
 }
 
 #[test]
-fn what_is_estimated_after_a_start_is_exact_once_all_regions_are_written_anew() {
+fn estimated_counts_become_exact_once_all_regions_are_rewritten() {
     for index in [IndexPlace::File, IndexPlace::Dram] {
         println!("{index:?}");
         let (mut world, mut random) = (filled(World::in_file(23, index)), Prng::new(23));
@@ -86,7 +86,7 @@ fn what_is_estimated_after_a_start_is_exact_once_all_regions_are_written_anew() 
 }
 
 #[test]
-fn what_was_flushed_is_not_counted_and_what_is_stored_since_is_once() {
+fn flushed_items_are_not_counted_and_later_items_are_counted_once() {
     let (mut world, mut random) = (World::new(22), Prng::new(22));
     for round in 0..5 {
         for _ in 0..10_000 {

@@ -9,7 +9,7 @@ use crate::{lives, seeds};
 const DRAM: IndexPlace = IndexPlace::Dram;
 
 #[test]
-fn what_was_there_when_the_process_was_killed_is_found_again_and_nothing_else() {
+fn recovery_after_a_kill_finds_only_items_that_existed_before() {
     for seed in seeds() {
         let (mut on_flash, mut lost, mut there) = (0, 0, 0);
         let world = lives(seed + 10, DRAM, 8, |world| {
@@ -34,7 +34,7 @@ fn what_was_there_when_the_process_was_killed_is_found_again_and_nothing_else() 
 }
 
 #[test]
-fn what_is_changed_while_flash_is_found_stays_changed_through_kills_at_any_time() {
+fn changes_during_flash_recovery_survive_kills_at_any_time() {
     for seed in seeds() {
         println!("SEED={seed} cargo test -p gannet-flash --test model");
         let mut world = World::in_file(seed + 20, DRAM);
@@ -56,7 +56,7 @@ fn what_is_changed_while_flash_is_found_stays_changed_through_kills_at_any_time(
 }
 
 #[test]
-fn wherever_a_step_is_cut_between_the_store_and_the_tier_nothing_older_is_found() {
+fn step_cut_between_store_and_tier_never_recovers_a_stale_item() {
     for seed in seeds() {
         println!("SEED={seed} cargo test -p gannet-flash --test model");
         let mut world = World::in_file(seed + 60, DRAM);
@@ -81,7 +81,7 @@ fn wherever_a_step_is_cut_between_the_store_and_the_tier_nothing_older_is_found(
 }
 
 #[test]
-fn what_lost_its_slot_to_another_in_a_crowded_index_does_not_come_back() {
+fn items_displaced_from_a_crowded_index_do_not_reappear_after_a_kill() {
     for seed in seeds() {
         println!("SEED={seed} cargo test -p gannet-flash --test model");
         let mut world = World::of_slots(seed + 40, DRAM, 3072);
@@ -99,7 +99,7 @@ fn what_lost_its_slot_to_another_in_a_crowded_index_does_not_come_back() {
 }
 
 #[test]
-fn what_a_disk_lost_that_was_cut_off_is_a_miss_and_never_an_older_value() {
+fn items_lost_when_the_disk_is_cut_off_are_misses_and_never_stale() {
     for seed in seeds() {
         let (mut before, mut after, mut failed) = (0, 0, 0);
         lives(seed + 50, DRAM, 8, |world| {
@@ -115,7 +115,7 @@ fn what_a_disk_lost_that_was_cut_off_is_a_miss_and_never_an_older_value() {
 }
 
 #[test]
-fn items_on_a_disk_that_was_exchanged_or_fails_while_they_are_found_are_gone() {
+fn items_on_a_disk_replaced_or_failing_in_recovery_stay_lost() {
     for seed in seeds() {
         let mut left = 0;
         lives(seed + 70, DRAM, 6, |world| {

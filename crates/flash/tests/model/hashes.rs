@@ -37,7 +37,7 @@ fn filled(mut world: World) -> (World, Vec<Vec<u8>>) {
 }
 
 #[test]
-fn what_stays_is_told_by_its_hash_from_whatever_tier_and_is_read_once() {
+fn resident_items_are_listed_by_hash_from_any_tier_and_read_once() {
     for (seed, index) in [(1, None), (2, None), (3, Some(IndexPlace::File)), (4, Some(IndexPlace::Dram))] {
         println!("seed {seed}, {index:?}: cargo test -p gannet-flash --test model hashes");
         let (mut world, keys) = filled(index.map_or_else(|| World::new(seed), |index| World::in_file(seed, index)));
@@ -78,7 +78,7 @@ fn what_stays_is_told_by_its_hash_from_whatever_tier_and_is_read_once() {
 }
 
 #[test]
-fn what_a_disk_loses_is_not_told_by_its_hash_and_who_asks_comes_to_an_end() {
+fn lookup_by_hash_ends_and_skips_lost_items_if_the_disk_fails() {
     let (mut world, keys) = filled(World::new(7));
     let mut iterations = 0;
     let (told, _) = ask(&mut world, &keys, |world| {

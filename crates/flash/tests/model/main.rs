@@ -37,7 +37,7 @@ fn seeds() -> Vec<u64> {
 }
 
 #[test]
-fn a_store_with_flash_equals_a_map_but_for_misses() {
+fn store_with_flash_equals_a_map_except_for_misses() {
     for seed in seeds() {
         let world = run(seed, |_, _| {});
         let stats = world.store.stats();
@@ -59,7 +59,7 @@ fn a_store_with_flash_equals_a_map_but_for_misses() {
 }
 
 #[test]
-fn what_a_disk_tore_is_a_miss_and_never_another_value() {
+fn torn_write_is_a_miss_and_never_a_wrong_value() {
     for seed in seeds() {
         let world = run(seed + 100, |world, number| {
             if number == 1000 {
@@ -75,7 +75,7 @@ fn what_a_disk_tore_is_a_miss_and_never_another_value() {
 }
 
 #[test]
-fn a_disk_that_fails_is_left_alone_and_the_store_goes_on() {
+fn failed_disk_is_abandoned_and_the_store_continues() {
     for (seed, faults) in [
         (31, None),
         (32, Some(Faults { read_errors: 500, ..Faults::default() })),
@@ -97,7 +97,7 @@ fn a_disk_that_fails_is_left_alone_and_the_store_goes_on() {
 }
 
 #[test]
-fn a_key_that_is_evicted_into_one_block_again_and_again_is_what_it_was_last() {
+fn repeated_eviction_into_a_block_never_returns_a_stale_value() {
     let mut world = World::new(60);
     (0..20_000).for_each(|_| drop(world.step()));
     let mut from_flash = 0;
@@ -132,7 +132,7 @@ fn lives(seed: u64, index: IndexPlace, lives: usize, mut end: impl FnMut(&mut Wo
 }
 
 #[test]
-fn what_was_there_when_the_process_was_killed_is_there_again_and_nothing_else() {
+fn items_before_a_kill_are_exactly_the_items_after_it() {
     for seed in seeds() {
         let (mut on_flash, mut lives_ended, mut reclaimed) = (0, 0, 0);
         let world = lives(seed, IndexPlace::File, 8, |world| {
@@ -156,7 +156,7 @@ fn what_was_there_when_the_process_was_killed_is_there_again_and_nothing_else() 
 }
 
 #[test]
-fn what_a_disk_lost_that_was_cut_off_is_a_miss_and_never_an_older_value() {
+fn items_lost_when_the_disk_is_cut_off_are_misses_and_never_stale() {
     for seed in seeds() {
         let (mut before, mut after) = (0, 0);
         lives(seed + 50, IndexPlace::File, 8, |world| {
@@ -169,7 +169,7 @@ fn what_a_disk_lost_that_was_cut_off_is_a_miss_and_never_an_older_value() {
 }
 
 #[test]
-fn items_on_a_disk_that_was_exchanged_are_gone_and_stay_gone() {
+fn items_on_a_replaced_disk_are_lost_permanently() {
     for seed in seeds() {
         let (mut lost, mut left) = (0, 0);
         lives(seed + 70, IndexPlace::File, 4, |world| {

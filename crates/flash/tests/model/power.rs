@@ -110,7 +110,7 @@ fn filled(seed: u64, index: IndexPlace) -> World {
 }
 
 #[test]
-fn after_a_loss_of_power_nothing_of_an_earlier_life_of_flash_is_told_and_it_is_filled_anew() {
+fn flash_is_emptied_and_refilled_after_a_power_loss() {
     for (seed, index) in seeds().into_iter().flat_map(|seed| BOTH.map(|index| (seed, index))) {
         let mut world = filled(seed + 200, index);
         let (mut gone, mut there, mut again) = (0, 0, 0);

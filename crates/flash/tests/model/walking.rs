@@ -45,7 +45,7 @@ fn filled(mut world: World) -> World {
 }
 
 #[test]
-fn what_stays_is_told_while_it_goes_from_tier_to_tier_and_region_to_region() {
+fn walk_reports_all_resident_items_as_they_move_between_tiers_and_regions() {
     for (seed, index) in [(1, None), (2, None), (3, Some(IndexPlace::File)), (4, Some(IndexPlace::Dram))] {
         println!("seed {seed}, {index:?}: cargo test -p gannet-flash --test model walking");
         let mut world = filled(index.map_or_else(|| World::new(seed), |index| World::in_file(seed, index)));
@@ -85,7 +85,7 @@ fn what_stays_is_told_while_it_goes_from_tier_to_tier_and_region_to_region() {
 }
 
 #[test]
-fn a_walk_goes_on_and_ends_when_its_disk_fails() {
+fn walk_continues_and_ends_if_the_disk_fails() {
     let mut world = filled(World::new(7));
     let on_flash = world.items_on_flash();
     let mut iterations = 0;
@@ -107,7 +107,7 @@ fn a_walk_goes_on_and_ends_when_its_disk_fails() {
 }
 
 #[test]
-fn a_walk_that_begins_at_the_place_of_a_key_tells_it_first_and_others_of_its_part_once() {
+fn walk_from_a_key_reports_it_and_reports_no_key_twice() {
     let mut world = filled(World::new(8));
     let all = world.all();
     let mut places: Vec<(u64, Vec<u8>)> = Vec::new();

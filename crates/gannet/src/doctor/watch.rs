@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waited_most_is_first_and_what_is_not_told_is_no_zero() {
+    fn longest_waiting_thread_is_first_and_missing_values_show_a_dash() {
         let text =
             screen::plain(&lines(&grown(vec![thread("idle\x1b[2J", 0.0, None), thread("held", 0.4, Some(3.0))]), 120));
         for part in [

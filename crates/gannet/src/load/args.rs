@@ -264,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_example_of_the_help_is_one_that_is_taken() {
+    fn every_help_example_parses() {
         let command = add(Command::new("load"));
         let mut seen = 0;
         for example in examples() {

@@ -64,7 +64,7 @@ mod tests {
     use base::units::TimeSpan;
 
     #[test]
-    fn a_ramp_keeps_its_rates_and_a_flag_wins() {
+    fn ramp_rates_are_preserved_and_the_flag_overrides_them() {
         let arrivals = Arrivals::Ramp { to_per_s: 400.0, over: TimeSpan::secs(2) };
         let pace = Pace::Open { rate_per_s: 100.0, arrivals };
         let plan_of = |kind| plan(&pace, kind, None).unwrap();

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_flag_names_the_nearest() {
+    fn unknown_memcached_flag_suggests_the_nearest() {
         assert_eq!(told("-T"), "!unknown flag -T; did you mean -t (--threads)?");
         assert_eq!(told("-d9v"), "d !unknown flag -9; -h lists them v");
         assert_eq!(told("--thraeds=4"), "!unknown flag --thraeds; did you mean --threads?");

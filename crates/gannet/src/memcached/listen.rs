@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_by_name() {
+    fn invalid_listen_address_is_rejected_with_the_reason() {
         for (text, code, part) in [
             ("127.0.0.1:xx", 71, "the port is not a number"),
             ("127.0.0.1:99999", 71, "port 99999 is too high"),

@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn users_are_found_by_their_whole_name() {
+    fn user_is_found_by_its_full_name() {
         let text = "root:x:0:0:root:/root:/bin/sh\nmem:x:7:8::/:/bin/false\nmemcache:x:102:105:M,,,:/n:/bin/false\n";
         let found = |name| ids_in(text, name).map(|(user, group)| (user.as_raw(), group.as_raw()));
         assert_eq!((found("memcache"), found("mem")), (Some((102, 105)), Some((7, 8))));

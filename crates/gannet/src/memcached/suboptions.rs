@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_read_and_their_bounds_are_kept() {
+    fn suboptions_are_parsed_and_range_checked() {
         assert_eq!(told("modern,hashpower=20,,hash_algorithm=xxh3"), ["modern", "hashpower", "hash_algorithm"]);
         assert_eq!(told("hashpower=11"), ["-o hashpower is 11; write a value from 12 to 32"]);
         assert_eq!(told("hashpower"), ["-o hashpower needs a value; write hashpower=VALUE"]);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_option_names_the_nearest() {
+    fn unknown_suboption_suggests_the_nearest() {
         assert_eq!(told("idle_timout=3"), ["unknown option idle_timout of -o; did you mean idle_timeout?"]);
         assert_eq!(told("bogus"), ["unknown option bogus of -o; -h lists them"]);
     }

@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_what_came_between_two_readings() {
+    fn top_shows_rates_between_two_readings() {
         let view = view(120);
         for part in [
             "gannet 9.9.9 at 127.0.0.1:1, up 1d 01:01:01",
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_tells_nothing_has_a_view_all_the_same() {
+    fn top_renders_a_view_for_a_server_without_statistics() {
         let empty = ServerFigures::of(Instant::now(), json!({}), json!({}));
         assert!(!lines(&empty, None, "x", 80).is_empty());
     }

@@ -33,7 +33,7 @@ fn a_wrong_flag_is_wrong_usage_and_all_of_them_are_named() {
 }
 
 #[test]
-fn what_this_build_does_not_have_is_said_in_a_line() {
+fn option_missing_from_this_build_is_rejected_in_a_single_line() {
     for (args, part) in [
         (["--grpc", "127.0.0.1:1"], "--grpc: this build does not have"),
         (["--flash", "/tmp/x"], "--flash: \"/tmp/x\" is not a file with a size"),
@@ -52,7 +52,7 @@ fn what_this_build_does_not_have_is_said_in_a_line() {
 }
 
 #[test]
-fn what_the_machine_can_not_give_is_refused_before_anything_starts() {
+fn settings_beyond_the_machine_limits_are_rejected_before_start() {
     let err = refused(&["--memory", "60TiB"], 1);
     assert!(err.contains("--memory: store.memory: 60TiB is not less than") && err.contains("write at most"), "{err}");
     let err = refused(&["--memory", "64MiB", "--checkpoint", "5m"], 1);
@@ -69,7 +69,7 @@ fn what_the_machine_can_not_give_is_refused_before_anything_starts() {
 }
 
 #[test]
-fn a_taken_port_is_named_for_clients_and_for_the_admin_port() {
+fn port_in_use_is_reported_for_client_and_admin_listeners() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let (taken, free) = (taken.local_addr().unwrap().to_string(), format!("127.0.0.1:{}", free_port()));
     let err = refused(&["--memory", "64MiB", "--memcached", &taken, "--admin", "none"], 1);
@@ -80,7 +80,7 @@ fn a_taken_port_is_named_for_clients_and_for_the_admin_port() {
 }
 
 #[test]
-fn a_unix_path_that_is_a_file_is_left_alone() {
+fn unix_path_that_is_not_a_socket_is_rejected_and_untouched() {
     let file = TempFile::new("not-a-socket", "precious");
     let path = format!("unix:{}", file.path());
     let err = refused(&["--memory", "64MiB", "--memcached", &path, "--admin", "none"], 1);

@@ -32,7 +32,7 @@ const PLANTED: [(&str, &str); 8] = [
 ];
 
 #[test]
-fn five_planted_faults_are_found_and_the_worst_is_told_first() {
+fn doctor_reports_five_planted_faults_worst_first() {
     let root = tree("planted", &PLANTED);
     let (code, out, err) = on(&root, &[]);
     assert_eq!((code, err.as_str()), (2, ""), "{out}");
@@ -44,7 +44,7 @@ fn five_planted_faults_are_found_and_the_worst_is_told_first() {
 }
 
 #[test]
-fn a_host_that_is_fine_says_so_in_five_lines() {
+fn healthy_host_is_reported_in_five_lines() {
     let root = tree("fine", &PLANTED[6..]);
     let (code, out, _) = on(&root, &[]);
     assert!(code == 0 && out.lines().count() <= 5 && out.contains("Nothing was found"), "{out}");
@@ -72,7 +72,7 @@ fn two_hosts_are_put_side_by_side() {
 }
 
 #[test]
-fn what_is_asked_wrongly_is_said_with_a_remedy() {
+fn invalid_doctor_arguments_are_rejected_with_a_remedy() {
     for (args, part) in [
         (&["--only", "mem.thq"][..], "the nearest is mem.thp"),
         (&["--pid", "4194399"], "there is no process 4194399"),
@@ -153,7 +153,7 @@ fn a_plan_is_printed_changed_and_checked() {
 }
 
 #[test]
-fn what_is_applied_is_told_kept_and_taken_back() {
+fn applied_change_is_reported_persisted_and_undone() {
     let root = tree("apply", &PLANTED);
     let at = root.to_str().unwrap();
     let doctor = |args: &[&str]| run(&[&["doctor"], args, &["--root", at]].concat());
@@ -209,7 +209,7 @@ fn a_change_of_the_network_is_undone_unless_it_is_confirmed() {
 }
 
 #[test]
-fn a_real_kernels_setting_is_written_and_taken_back_in_a_network_of_its_own() {
+fn real_kernel_setting_is_applied_and_undone_in_a_network_namespace() {
     let folder = tree("real", &[("begun", "")]);
     let journals = folder.to_str().unwrap();
     let setting = "/proc/sys/net/ipv4/tcp_slow_start_after_idle";
@@ -230,7 +230,7 @@ fn a_real_kernels_setting_is_written_and_taken_back_in_a_network_of_its_own() {
 }
 
 #[test]
-fn a_process_is_watched_by_thread_and_cpu_and_one_that_is_gone_is_told() {
+fn watch_lists_threads_and_cpus_and_reports_a_missing_process() {
     let own = std::process::id().to_string();
     let (code, out, err) = run(&["doctor", "watch", "--pid", &own, "--once", "--interval", "100ms"]);
     assert!(code == 0 && err.is_empty(), "{code} {err}");
@@ -245,7 +245,7 @@ fn a_process_is_watched_by_thread_and_cpu_and_one_that_is_gone_is_told() {
 }
 
 #[test]
-fn a_bundle_is_written_once_and_never_over_what_is_there() {
+fn bundle_is_written_once_and_never_overwrites_a_file() {
     const SECRET: &str = "hunter2";
     let root = tree("bundle", &PLANTED);
     let mounts = format!("/dev/vda / ext4 rw,relatime 0 0\n/dev/vdb /srv/x/{SECRET} xfs rw,user={SECRET} 0 0");
@@ -290,7 +290,7 @@ fn through(program: &[&str], args: &[&str]) -> Option<(i32, String, String)> {
 const NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
 
 #[test]
-fn without_root_all_that_may_be_read_is_told_and_what_takes_root_says_so() {
+fn doctor_without_root_checks_readable_files_and_refuses_to_prove() {
     let Some((code, out, err)) = through(&NOBODY, &["doctor", "--all"]) else { return };
     assert!((0..=2).contains(&code) && err.is_empty(), "{code} {out} {err}");
     let fine: u32 =
@@ -306,7 +306,7 @@ fn without_root_all_that_may_be_read_is_told_and_what_takes_root_says_so() {
 }
 
 #[test]
-fn in_namespaces_of_its_own_it_tells_what_is_seen_there() {
+fn doctor_in_separate_namespaces_reports_the_processes_there() {
     let unshare = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "--uts", "--ipc", "--net"];
     let Some((code, out, err)) = through(&unshare, &["doctor", "--all", "--pid", "1"]) else { return };
     assert!((0..=2).contains(&code) && err.is_empty(), "{code} {out} {err}");

@@ -26,12 +26,12 @@ fn serve(file: &MemoryFile, flash: &FlashFile, index: &str) -> (Serving, SocketA
 }
 
 #[test]
-fn a_dump_tells_of_items_on_flash_and_changes_neither_the_file_nor_the_flash() {
+fn dump_lists_flash_items_without_changing_file_or_flash() {
     dump_of("file");
 }
 
 #[test]
-fn a_dump_finds_items_on_flash_whose_index_is_gone() {
+fn dump_finds_flash_items_without_a_persistent_index() {
     dump_of("dram");
 }
 
@@ -116,7 +116,7 @@ fn lines(out: &str) -> Vec<serde_json::Value> {
 }
 
 #[test]
-fn a_new_file_has_what_was_in_memory_and_what_there_is_room_for_of_what_was_on_flash() {
+fn migrated_file_has_all_memory_items_and_flash_items_that_fit() {
     std::thread::scope(|scope| {
         for index in ["file", "dram"] {
             scope.spawn(move || migrate_of(index));

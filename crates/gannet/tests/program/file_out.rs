@@ -112,7 +112,7 @@ fn dump_of(index: &str) {
 }
 
 #[test]
-fn a_file_of_other_sizes_holds_the_same_and_the_old_one_stays() {
+fn file_migrated_to_other_sizes_holds_the_same_items_as_the_source() {
     migrate_of("file");
 }
 

@@ -61,7 +61,7 @@ fn flash(path: &Path) -> String {
 }
 
 #[test]
-fn what_another_owner_keeps_in_a_file_is_not_written_over_by_flash_or_memory() {
+fn foreign_file_contents_are_not_overwritten_by_flash_or_memory() {
     let folder = Folder::new("foreign");
     let mut files = vec![
         (folder.file("text", b"somebody's notes\n"), "data of another program"),
@@ -97,7 +97,7 @@ fn what_another_owner_keeps_in_a_file_is_not_written_over_by_flash_or_memory() {
 }
 
 #[test]
-fn what_is_no_file_is_refused_by_flash_and_memory_and_nothing_is_made_in_its_place() {
+fn special_or_missing_paths_are_rejected_for_flash_and_memory() {
     let folder = Folder::new("kinds");
     let fifo = folder.0.join("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo runs").success());
@@ -156,7 +156,7 @@ impl Drop for Loop {
 }
 
 #[test]
-fn a_device_with_a_file_system_is_refused_mounted_or_not_and_keeps_it() {
+fn device_with_a_file_system_is_rejected_and_preserved() {
     let folder = Folder::new("devices");
     let image = folder.image(&["mkfs.ext4", "-q", "-F"]);
     let Some(mut disk) = image.as_deref().and_then(|image| Loop::mounted(image, folder.0.join("mounted"))) else {

@@ -74,7 +74,7 @@ fn mean(outcome: &serde_json::Value, setting: u64, figure: &str) -> f64 {
 }
 
 #[test]
-fn a_group_with_a_quota_is_stopped_and_the_check_says_so() {
+fn quota_lab_throttles_the_cgroup_and_the_check_reports_it() {
     let Some(outcome) = lab("quota", &folder("quota")) else { return };
     assert_eq!(mean(&outcome, 0, "throttled_times"), 0.0, "{outcome}");
     assert!(mean(&outcome, 1, "throttled_ms") + mean(&outcome, 2, "throttled_ms") > 0.0, "{outcome}");
@@ -83,7 +83,7 @@ fn a_group_with_a_quota_is_stopped_and_the_check_says_so() {
 }
 
 #[test]
-fn huge_pages_take_what_was_not_touched() {
+fn huge_pages_make_untouched_memory_resident() {
     let Some(outcome) = lab("thp", &folder("thp")) else { return };
     assert_eq!(mean(&outcome, 0, "huge_mib"), 0.0, "{outcome}");
     if mean(&outcome, 1, "huge_mib") > 200.0 {
@@ -95,7 +95,7 @@ fn huge_pages_take_what_was_not_touched() {
 }
 
 #[test]
-fn read_ahead_reads_what_nobody_touched_unless_it_is_told_not_to() {
+fn readahead_lab_reads_untouched_pages_unless_disabled() {
     let Some(outcome) = lab("readahead", &folder("readahead")) else { return };
     let read: Vec<f64> = (0..4).map(|setting| mean(&outcome, setting, "read_a_touch_kib")).collect();
     assert!(read[0] < 8.0 && read[1] > 40.0 && read[2] > 500.0 && read[3] < 8.0, "{read:?}");
@@ -111,7 +111,7 @@ fn packets_are_received_where_they_are_steered() {
 }
 
 #[test]
-fn files_that_come_and_go_meet_the_groups_limit_and_memory_does_not_come_and_go() {
+fn created_files_reach_the_cgroup_limit_and_the_arena_stays_resident() {
     let Some(outcome) = lab("reclaim", &folder("reclaim")) else { return };
     let settings = [(0, "arena"), (1, "pool"), (2, "files")];
     for (at, name) in settings {
@@ -149,7 +149,7 @@ fn begun(name: &str, folder: &Path) -> Option<Child> {
 }
 
 #[test]
-fn an_interrupted_lab_takes_its_things_away() {
+fn interrupted_lab_removes_its_resources() {
     for name in ["quota", "irq", "readahead", "reclaim"] {
         let folder = folder(&format!("interrupted-{name}"));
         let Some(mut child) = begun(name, &folder) else { continue };
@@ -163,7 +163,7 @@ fn an_interrupted_lab_takes_its_things_away() {
 }
 
 #[test]
-fn what_a_killed_lab_left_the_next_one_clears_away() {
+fn leftovers_of_a_killed_lab_are_removed_by_the_next_lab() {
     for name in ["quota", "irq", "readahead", "reclaim"] {
         let folder = folder(&format!("killed-{name}"));
         let Some(mut child) = begun(name, &folder) else { continue };

@@ -64,7 +64,7 @@ fn a_search_names_a_rate_and_every_trial() {
 }
 
 #[test]
-fn a_closed_loop_says_so_and_a_broken_assertion_ends_with_4() {
+fn closed_loop_is_labelled_and_a_failed_assertion_exits_with_4() {
     let (_serving, addr) = server();
     let args = ["--target", &addr, "--closed", "--connections", "4", "--depth", "2", "--keys", "100", "--no-prefill"];
     let short = ["--duration", "500ms", "--warm-up", "100ms", "--reads", "100%", "--quiet"];
@@ -168,7 +168,7 @@ fn assert_same(first: &RunResult, second: &RunResult) {
 }
 
 #[test]
-fn a_result_runs_again_as_it_was_and_as_new_flags_say() {
+fn rerun_repeats_a_result_exactly_or_with_new_flags() {
     let (_serving, addr) = server();
     let folder = Folder::new("again");
     let [a, b, c, d] = ["a.json", "b.json", "c.json", "d.json"].map(|name| folder.file(name));
@@ -221,7 +221,7 @@ fn every_wrong_argument_is_named_at_once_with_its_remedy() {
 }
 
 #[test]
-fn threads_are_pinned_and_a_cpu_that_can_not_be_had_is_named() {
+fn generator_threads_are_pinned_and_an_unusable_cpu_is_reported() {
     let (_serving, addr) = server();
     let usable = io::affinity::usable_cpus().unwrap();
     let folder = Folder::new("pins");
@@ -365,7 +365,7 @@ impl Drop for Ending {
 }
 
 #[test]
-fn two_agents_prefill_and_run_as_one_and_one_that_is_killed_is_named() {
+fn two_agents_run_as_a_single_generator_and_a_killed_agent_is_reported() {
     let (_serving, addr) = server();
     let folder = Folder::new("agents");
     let (token, json, html) = (folder.file("token"), folder.file("a.json"), folder.file("a.html"));

@@ -34,7 +34,7 @@ fn load_with(secret: &str, args: &[&str]) -> (i32, String, String) {
 }
 
 #[test]
-fn a_connection_says_who_it_is_and_what_is_refused_is_told_in_the_servers_words() {
+fn connection_authenticates_and_shows_the_server_error_if_refused() {
     let Some(redis) =
         Peer::redis(&["--requirepass", "word-of-all", "--user", "me", "on", ">word-of-mine", "~*", "+@all"])
     else {
@@ -81,7 +81,7 @@ fn a_connection_says_who_it_is_and_what_is_refused_is_told_in_the_servers_words(
 }
 
 #[test]
-fn memcacheds_users_are_told_first_too() {
+fn memcached_connection_authenticates_before_the_first_request() {
     let file = TempFile::new("users.txt", "me:sesame\n");
     let Some(memcached) = Peer::memcached(&["-Y", file.path()]) else { return };
     let target = memcached.target();

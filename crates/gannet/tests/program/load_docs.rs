@@ -139,7 +139,7 @@ fn every_command_of_the_pages_runs() {
 
 /// The whole file of the page is a workload that can be run, and the fault that it shows is said as it is shown.
 #[test]
-fn the_workload_of_its_page_is_read_and_its_fault_is_told_as_it_stands_there() {
+fn workload_example_on_its_docs_page_parses_and_its_error_matches() {
     let page = std::fs::read_to_string(root().join("docs/load/workload.md")).unwrap();
     let toml = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a whole file");
     let workload = load::workload::Workload::read_text(Path::new("load.toml"), toml);

@@ -175,7 +175,7 @@ impl Came {
 const SHORT: [&str; 4] = ["--rate", "400", "--duration", "500ms"];
 
 #[test]
-fn nonsense_instead_of_answers_is_shown_with_who_said_it_and_the_run_is_no_success() {
+fn garbage_replies_are_shown_with_the_server_and_the_run_fails() {
     for (protocol, said, seen) in [
         ("memcache", "?what was that\r\n", "?what was that"),
         ("meta", "+OK\r\n", "+OK"),
@@ -196,7 +196,7 @@ fn nonsense_instead_of_answers_is_shown_with_who_said_it_and_the_run_is_no_succe
 }
 
 #[test]
-fn a_server_that_closes_every_connection_is_named_with_what_it_does() {
+fn server_that_closes_every_connection_is_reported() {
     let server = Rough::start(Manner::Closes);
     let came = against(&server, "closes", &SHORT);
     came.is_partial("");
@@ -206,7 +206,7 @@ fn a_server_that_closes_every_connection_is_named_with_what_it_does() {
 }
 
 #[test]
-fn answers_before_a_connection_closed_in_the_middle_of_one_are_kept() {
+fn replies_before_a_mid_reply_close_are_counted() {
     let server = Rough::start(Manner::ClosesAfter(50));
     let came = against(&server, "half", &[&SHORT[..], &["--assert", "unanswered<=1%"]].concat());
     assert!(matches!(came.code, 4 | PARTIAL | LIMITED), "{}: {}", came.code, came.out);
@@ -218,7 +218,7 @@ fn answers_before_a_connection_closed_in_the_middle_of_one_are_kept() {
 }
 
 #[test]
-fn a_server_that_falls_silent_costs_its_timeouts_and_no_answers_that_came() {
+fn silent_server_causes_timeouts_without_losing_earlier_replies() {
     let server = Rough::start(Manner::SilentAfter(50));
     let came = against(&server, "silent", &[&SHORT[..], &["--timeout", "50ms"]].concat());
     came.has_fault("timeout", "it did not reply in time");
@@ -233,7 +233,7 @@ fn a_server_that_falls_silent_costs_its_timeouts_and_no_answers_that_came() {
 }
 
 #[test]
-fn a_server_that_goes_away_leaves_a_partial_result() {
+fn server_that_exits_leads_to_a_partial_result() {
     let server = Rough::start(Manner::GoneAfter(100));
     let came = against(&server, "gone", &["--rate", "400", "--duration", "1s"]);
     came.is_partial("no connection was up at the end (");
@@ -243,7 +243,7 @@ fn a_server_that_goes_away_leaves_a_partial_result() {
 }
 
 #[test]
-fn a_search_that_can_not_go_on_keeps_its_trials() {
+fn aborted_search_retains_its_completed_trials() {
     let search = ["--slo", "p50=5s", "--start", "200", "--trial", "300ms", "--throughput-min", "1%", "--depth", "512"];
     let server = Rough::start(Manner::Says("?\r\n"));
     let came = against(&server, "search-nonsense", &search);

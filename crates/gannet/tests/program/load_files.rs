@@ -59,7 +59,7 @@ fn each_fault_of_a_workload_file_has_its_line_and_remedy() {
 }
 
 #[test]
-fn all_faults_of_a_file_come_at_once_in_the_order_of_lines() {
+fn all_errors_in_a_workload_file_are_reported_in_line_order() {
     let text = "protocol = \"memcached\"\nseed = \"x\"\n[connections]\ncount = -1\nsockets = 3\n[pace]\n\
                 kind = \"fast\"\n[[keys]]\norder = { zipff = 1 }\nverbs = [{ verb = \"set\", wait = 1 }]\n";
     let file = TempFile::new("many.toml", text);
@@ -89,7 +89,7 @@ fn files_that_can_not_be_read_or_written_are_named() {
 }
 
 #[test]
-fn flags_that_exclude_one_another_or_say_nothing_are_named_with_what_to_write() {
+fn conflicting_or_invalid_flags_are_rejected_with_the_correct_usage() {
     let refused = format!("127.0.0.1:{}", free_port());
     let cases: [(&[&str], &[&str]); 9] = [
         (&["--closed", "--rate", "5k"], &["--closed", "--rate"]),
@@ -112,7 +112,7 @@ fn flags_that_exclude_one_another_or_say_nothing_are_named_with_what_to_write() 
 }
 
 #[test]
-fn a_cpu_that_is_not_there_and_a_name_that_nobody_knows_are_told() {
+fn unusable_cpu_unknown_host_and_missing_socket_are_reported() {
     let args = ["load", "--rate", "10", "--no-prefill", "--duration", "100ms", "--warm-up", "0s", "--target"];
     // No name is so long: nobody is asked for it.
     let unknown = format!("{}:11211", "x".repeat(70));

@@ -91,7 +91,7 @@ fn assert_whole(result: &RunResult) {
 }
 
 #[test]
-fn a_connection_that_is_made_anew_resumes_its_session_as_clients_do() {
+fn reconnecting_client_resumes_its_tls_session() {
     let folder = certified("resume");
     let Some(redis) = redis(&folder) else { return };
     let target = at(&redis, "localhost");
@@ -139,7 +139,7 @@ fn large_values_both_ways_through_many_records_are_whole() {
 }
 
 #[test]
-fn a_workload_files_tls_is_labelled_and_a_server_that_is_not_verified_is_said_to_be_so() {
+fn tls_from_a_workload_file_is_used_and_unverified_servers_are_labelled() {
     let folder = certified("file");
     let Some(memcached) = memcached(&folder, "expired") else { return };
     let target = at(&memcached, "127.0.0.1");
@@ -159,7 +159,7 @@ fn refused(args: &[&str]) -> String {
 }
 
 #[test]
-fn a_handshake_that_fails_says_what_failed_and_what_to_do() {
+fn failed_tls_handshake_is_reported_with_cause_and_remedy() {
     let folder = certified("refused");
     let (Some(redis), Some(memcached), Some(expired)) =
         (redis(&folder), memcached(&folder, "server"), memcached(&folder, "expired"))
@@ -196,7 +196,7 @@ fn a_handshake_that_fails_says_what_failed_and_what_to_do() {
 }
 
 #[test]
-fn a_server_without_tls_is_told_from_one_that_does_not_answer() {
+fn server_without_tls_is_distinguished_from_a_silent_server() {
     let folder = certified("plain");
     let ca = folder.file("ca.pem");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -264,7 +264,7 @@ fn other_tools_words_for_tls_mean_the_same() {
 }
 
 #[test]
-fn keys_are_copied_between_servers_over_tls_and_a_wrong_ca_is_told_at_once() {
+fn keys_are_copied_over_tls_and_a_wrong_ca_is_reported_immediately() {
     let folder = certified("migrate");
     let (Some(redis), Some(memcached)) = (redis(&folder), memcached(&folder, "server")) else { return };
     let [ca, certificate, key] = ["ca.pem", "client.pem", "client.key"].map(|name| folder.file(name));

@@ -105,7 +105,7 @@ fn memtiers_example_sends_its_requests_on_every_connection() {
 }
 
 #[test]
-fn rpc_perfs_example_goes_through_the_steps_of_its_rate() {
+fn rpc_perf_example_steps_through_its_rates() {
     let (_serving, addr) = memcached();
     let folder = Folder::new("rpc-perf");
     let text = format!(
@@ -169,7 +169,7 @@ fn mc_crushers_example_paces_its_lines_in_batches() {
 }
 
 #[test]
-fn what_is_wrong_in_a_tools_words_or_file_is_told_at_once() {
+fn errors_in_tool_arguments_or_files_are_reported_together() {
     let (code, _, err) = run(&["load", "aerospike", "-h", "127.0.0.1", "-o", "X:1", "-zz", "4", "-w", "RUF"]);
     assert!(code == 2 && err.contains("-o: ") && err.contains("-w: RUF is not supported"), "{code}: {err}");
     let (code, _, err) = run(&["load", "memtier", "--ratio", "1", "--pipelin", "4"]);

@@ -124,7 +124,7 @@ fn talk(addr: SocketAddr) {
 }
 
 #[test]
-fn what_is_recorded_and_replayed_is_the_same_sequence_of_verbs_keys_and_sizes() {
+fn replayed_recording_repeats_its_verbs_keys_and_sizes() {
     let folder = Folder::new("round");
     let (first, second) = (folder.file("first.trace"), folder.file("second.trace"));
     let (_serving, addr) = server();
@@ -187,7 +187,7 @@ fn a_client_of_debians_memcached_does_not_notice_the_recorder() {
 }
 
 #[test]
-fn a_recorder_that_is_killed_leaves_a_trace_that_is_replayed_and_says_so() {
+fn trace_of_a_killed_recorder_replays_with_a_warning() {
     let folder = Folder::new("killed");
     let trace = folder.file("killed.trace");
     let (_serving, addr) = server();
@@ -235,7 +235,7 @@ fn production_lines_are_replayed_at_their_pace_checked_and_filled() {
 }
 
 #[test]
-fn accesses_only_read_so_that_what_misses_is_stored_and_a_loop_ends_by_its_limit() {
+fn access_trace_fills_missed_keys_and_its_loop_stops_at_the_limit() {
     let Some(redis) = Peer::redis(&[]) else { return };
     let folder = Folder::new("oracle");
     let bytes: Vec<u8> = (0..100u32).flat_map(|at| trace::oracle::access(at / 50, u64::from(at % 10), 64)).collect();
@@ -252,7 +252,7 @@ fn accesses_only_read_so_that_what_misses_is_stored_and_a_loop_ends_by_its_limit
 }
 
 #[test]
-fn a_bad_trace_is_named_with_its_line_and_what_was_replayed_is_kept() {
+fn bad_trace_line_is_reported_and_earlier_results_are_retained() {
     let (_serving, addr) = server();
     let folder = Folder::new("bad");
     let bad = folder.written("bad.csv", &format!("{}1003,user:1,20,oops,1,get,0\n", lines(3, 50)));
@@ -348,7 +348,7 @@ fn the_watch_streams_of_memcached_gannet_and_redis_become_traces() {
 }
 
 #[test]
-fn a_recorder_says_what_is_wrong_with_its_arguments() {
+fn recorder_reports_invalid_arguments() {
     let folder = Folder::new("arguments");
     let there = folder.written("there", "kept");
     let refused = format!("127.0.0.1:{}", free_port());

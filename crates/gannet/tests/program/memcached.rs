@@ -329,7 +329,7 @@ fn alike<T: PartialEq + std::fmt::Debug>(flags: &str, ours: impl Fn() -> T, thei
 }
 
 #[test]
-fn each_flag_shows_what_it_shows_with_memcached() {
+fn each_flag_has_the_same_effect_as_in_memcached() {
     let ipv6 = std::net::TcpListener::bind(("::1", 0)).is_ok();
     for (number, case) in CASES.iter().enumerate().filter(|(_, case)| ipv6 || !case.flags.contains("::")) {
         let flags = format!("{} -u nobody", case.flags);
@@ -358,7 +358,7 @@ fn each_flag_shows_what_it_shows_with_memcached() {
 }
 
 #[test]
-fn what_can_not_be_ends_with_memcacheds_exit_code() {
+fn invalid_flags_exit_with_the_memcached_exit_code() {
     for (number, flags) in [
         "-Q",
         "--bogus",
@@ -432,7 +432,7 @@ fn signals_and_the_shutdown_command_end_it_as_they_end_memcached() {
 }
 
 #[test]
-fn in_the_background_it_says_why_it_does_not_serve() {
+fn background_server_reports_the_reason_for_a_failed_start() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let mut peer = Peer::start(Which::Gannet, "taken", &format!("-d -l 127.0.0.1:{port} -u nobody"));
@@ -562,7 +562,7 @@ fn strangers_are_answered_as_memcached_answers_them() {
 }
 
 #[test]
-fn what_a_stranger_could_not_end_closes_its_connection() {
+fn unauthenticated_oversized_request_closes_its_connection() {
     let users = Folder::new("closes");
     let path = users.path().join("users");
     std::fs::write(&path, "alice:secret\n").unwrap();
@@ -588,7 +588,7 @@ fn what_a_stranger_could_not_end_closes_its_connection() {
 }
 
 #[test]
-fn a_file_of_users_that_is_not_taken_ends_it_as_memcached() {
+fn invalid_user_file_stops_the_start_as_in_memcached() {
     let users = Folder::new("faults");
     for (number, text) in ["\n", "abc\n", "a:b\n\n", "a:b\nsecret\n"].into_iter().enumerate() {
         let path = users.path().join("users");
@@ -618,7 +618,7 @@ fn serve_lets_in_whom_its_file_names() {
 }
 
 #[test]
-fn without_evictions_a_full_store_refuses_and_keeps_what_it_has() {
+fn full_store_without_eviction_refuses_writes_and_retains_items() {
     let (theirs, ours) = both("keeps", "-p {port} -u nobody -M -m 64");
     assert_eq!(ours.settings()["evictions"], "off");
     assert_eq!(theirs.settings()["evictions"], "off");

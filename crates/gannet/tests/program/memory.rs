@@ -31,7 +31,7 @@ fn locked_bytes(pid: u32) -> u64 {
 /// Far more address space is reserved than is used: locking all of it would take the machine's memory. And what is
 /// locked has to go back to the kernel when the memory is lowered.
 #[test]
-fn memory_that_is_locked_is_what_is_used_and_goes_back_when_it_is_lowered() {
+fn locked_memory_is_only_the_used_part_and_is_freed_when_lowered() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("only root may lock as much memory as it likes");
         return;
@@ -192,7 +192,7 @@ fn serve_both(memory: &str) -> (Serving, SocketAddr) {
 }
 
 #[test]
-fn clients_that_take_nothing_grow_the_process_no_further_than_promised() {
+fn clients_that_do_not_read_cannot_exceed_the_memory_bound() {
     let (serving, resp) = serve_both("64MiB");
     fill(resp);
     let clients = number_of("GANNET_MEMORY_CLIENTS").unwrap_or(CLIENTS);

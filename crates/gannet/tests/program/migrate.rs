@@ -76,7 +76,7 @@ fn from_memcached_to_gannet_and_back_nothing_is_lost() {
 }
 
 #[test]
-fn what_live_traffic_wrote_is_left_unless_it_is_to_be_replaced() {
+fn keys_written_by_live_traffic_are_preserved_unless_replaced() {
     let Some(old) = Peer::memcached(&["-I", "4m"]) else { return };
     let (_serving, port) = gannet();
     let folder = Folder::new("live");
@@ -125,7 +125,7 @@ fn fill_redis(client: &mut Resp) {
 }
 
 #[test]
-fn from_redis_to_redis_every_type_and_every_millisecond_is_kept() {
+fn redis_to_redis_copy_preserves_every_type_and_expiry_millisecond() {
     let folder = Folder::new("redis");
     let Some(old) = Peer::redis_in(&folder, &[]) else { return };
     let Some(new) = Peer::redis_in(&folder, &[]) else { return };
@@ -150,7 +150,7 @@ fn from_redis_to_redis_every_type_and_every_millisecond_is_kept() {
 }
 
 #[test]
-fn a_hash_that_live_traffic_made_is_not_mixed_with_the_old_one() {
+fn hash_written_by_live_traffic_is_not_merged_with_the_copy() {
     for more in [&[][..], &["--rename-command", "RENAMENX", "", "--rename-command", "RENAME", ""]] {
         let folder = Folder::new(&format!("hashes-{}", more.len()));
         let Some(old) = Peer::redis_in(&folder, &[]) else { return };
@@ -173,7 +173,7 @@ fn a_hash_that_live_traffic_made_is_not_mixed_with_the_old_one() {
 }
 
 #[test]
-fn what_memcached_has_no_place_for_is_told_by_type_and_number() {
+fn types_unsupported_by_memcached_are_reported_with_their_counts() {
     let folder = Folder::new("redis-to-gannet");
     let Some(old) = Peer::redis_in(&folder, &["--requirepass", "s3cret"]) else { return };
     let (_serving, port) = gannet();
@@ -251,7 +251,7 @@ fn journal_copied(path: &str) -> u64 {
 }
 
 #[test]
-fn a_copy_that_is_killed_in_the_middle_goes_on_where_it_was() {
+fn killed_copy_resumes_from_its_journal() {
     let folder = Folder::new("killed");
     let Some(old) = Peer::memcached(&["-I", "4m"]) else { return };
     let Some(redis) = Peer::redis_in(&folder, &[]) else { return };
@@ -292,7 +292,7 @@ fn a_copy_that_is_killed_in_the_middle_goes_on_where_it_was() {
 }
 
 #[test]
-fn keys_that_go_between_their_listing_and_their_reading_are_counted_as_gone() {
+fn keys_removed_between_listing_and_reading_are_counted_as_gone() {
     let folder = Folder::new("gone");
     let Some(old) = Peer::memcached(&["-I", "4m"]) else { return };
     let (_serving, port) = gannet();
@@ -315,7 +315,7 @@ fn keys_that_go_between_their_listing_and_their_reading_are_counted_as_gone() {
 }
 
 #[test]
-fn a_server_that_comes_back_is_gone_on_with_and_one_that_does_not_ends_the_copy() {
+fn copy_continues_after_a_server_restart_and_aborts_if_it_stays_down() {
     let folder = Folder::new("back");
     let Some(old) = Peer::redis_in(&folder, &[]) else { return };
     let Some(new) = Peer::redis_in(&folder, &[]) else { return };
@@ -393,7 +393,7 @@ fn a_saved_file_is_copied_to_either_kind_of_server() {
 }
 
 #[test]
-fn of_a_damaged_file_nothing_is_copied_unless_it_is_wanted_and_then_what_can_be_read() {
+fn damaged_dump_is_copied_only_if_accepted_and_up_to_the_damage() {
     let folder = Folder::new("damaged");
     let Some(old) = Peer::redis_in(&folder, &["--rdbcompression", "no"]) else { return };
     let mut from = Resp::to(old.port);
@@ -424,7 +424,7 @@ fn of_a_damaged_file_nothing_is_copied_unless_it_is_wanted_and_then_what_can_be_
 }
 
 #[test]
-fn what_is_wrong_with_the_arguments_is_told_at_once() {
+fn invalid_migrate_arguments_are_reported_together() {
     let args =
         ["--from", "ftp://x", "--to", "dump.rdb", "--rate", "fast", "--bytes", "5", "--verify", "101%", "--limit", "x"];
     let (code, _, err) = run(&[&["migrate"], &args[..]].concat());
@@ -506,7 +506,7 @@ fn without_meta(port: u16) -> u16 {
 }
 
 #[test]
-fn a_server_without_meta_commands_gives_and_takes_what_text_can_carry() {
+fn copy_from_or_to_a_server_without_meta_commands_uses_text_commands() {
     let folder = Folder::new("old");
     let Some(old) = Peer::memcached(&["-I", "4m"]) else { return };
     let (_serving, port) = gannet();
@@ -534,7 +534,7 @@ fn a_server_without_meta_commands_gives_and_takes_what_text_can_carry() {
 }
 
 #[test]
-fn a_memcached_with_a_password_is_asked_with_it_and_a_unix_socket_is_written_to() {
+fn copy_authenticates_to_memcached_and_writes_to_a_unix_socket() {
     let folder = Folder::new("auth");
     let users = folder.file("users");
     std::fs::write(&users, "bo:s3cret\n").unwrap();
@@ -574,7 +574,7 @@ fn wait_for_port(serving: &mut Serving) -> u16 {
 }
 
 #[test]
-fn who_does_not_answer_or_answers_something_else_is_told_from_one_that_is_not_there() {
+fn silent_or_foreign_server_is_distinguished_from_a_refused_connection() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let odd = TcpListener::bind("127.0.0.1:0").unwrap();
     let odd_place = odd.local_addr().unwrap().to_string();
@@ -600,7 +600,7 @@ fn who_does_not_answer_or_answers_something_else_is_told_from_one_that_is_not_th
 }
 
 #[test]
-fn a_copy_that_ended_at_its_limit_is_finished_by_one_without() {
+fn copy_stopped_at_its_limit_is_completed_by_a_second_run() {
     let folder = Folder::new("limit");
     let Some(old) = Peer::redis_in(&folder, &[]) else { return };
     let (_serving, port) = gannet();

@@ -157,7 +157,7 @@ fn admin(file: &Path) -> SocketAddr {
 }
 
 #[test]
-fn under_real_traffic_what_helps_stays_and_what_hurts_is_taken_back() {
+fn helpful_change_is_retained_and_harmful_change_undone_in_live_traffic() {
     let prove = |name: &'static str, before: &'static str, changed: &'static str| {
         std::thread::spawn(move || {
             let tree = Tree::new(name, before);
@@ -211,7 +211,7 @@ fn a_proof_that_is_killed_leaves_the_host_as_it_was() {
 }
 
 #[test]
-fn a_server_that_is_gone_ends_the_proof_and_the_change() {
+fn unreachable_server_aborts_the_proof_and_undoes_the_change() {
     let tree = Tree::new("gone", "0");
     let nobody = format!("127.0.0.1:{}", crate::common::free_port()).parse().unwrap();
     let (code, _, err) = prove(&tree, nobody, "1", &[]);
@@ -219,7 +219,7 @@ fn a_server_that_is_gone_ends_the_proof_and_the_change() {
 }
 
 #[test]
-fn what_can_not_be_proved_is_said_with_why() {
+fn unprovable_change_is_rejected_with_the_reason() {
     let tree = Tree::new("wrong", "7");
     let root = tree.path("");
     let nobody = "127.0.0.1:9";

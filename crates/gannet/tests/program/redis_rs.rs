@@ -103,7 +103,7 @@ fn transactions_of_redis_rs_lose_nothing() {
 }
 
 #[test]
-fn subscribers_of_redis_rs_are_told() {
+fn redis_rs_subscribers_receive_published_messages() {
     each_version(|client, redis| {
         let mut subscriber = connect(client);
         let mut listens = subscriber.as_pubsub();
@@ -120,7 +120,7 @@ fn subscribers_of_redis_rs_are_told() {
 }
 
 #[test]
-fn pushes_come_between_the_replies_of_redis_rs() {
+fn redis_rs_receives_pushes_between_replies() {
     let port = free_port();
     let _serving = serving(port);
     let client = client(port, "resp3");
@@ -139,7 +139,7 @@ fn pushes_come_between_the_replies_of_redis_rs() {
 }
 
 #[test]
-fn a_pool_of_redis_rs_goes_on_after_the_server_was_started_again() {
+fn redis_rs_pool_reconnects_after_a_server_restart() {
     let port = free_port();
     let first = serving(port);
     let pool =

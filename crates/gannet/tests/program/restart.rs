@@ -279,7 +279,7 @@ fn torture(seed: u64, kills: usize, index: &str, checkpoints: bool) {
 }
 
 #[test]
-fn what_was_acknowledged_before_a_kill_is_there_after_it() {
+fn acknowledged_writes_survive_a_kill() {
     std::thread::scope(|scope| {
         let kinds = [(1, "file", false, 7), (2, "dram", false, 6), (5, "file", true, 6), (6, "dram", true, 6)];
         for (seed, index, checkpoints, kills) in kinds {
@@ -326,7 +326,7 @@ fn a_graceful_stop_leaves_everything_and_tokens_stay_unique() {
 }
 
 #[test]
-fn a_file_that_is_not_its_own_is_refused_with_the_remedy_and_left_as_it_was() {
+fn foreign_memory_file_is_rejected_with_a_remedy_and_unchanged() {
     let file = MemoryFile::new("refused");
     std::fs::write(&file.0, vec![7; 100_000]).expect("written");
     let fixed = ["serve", "--memcached", "127.0.0.1:0", "--admin", "none", "--file", file.path()];
@@ -373,7 +373,7 @@ fn a_file_that_is_cut_short_ends_the_server_with_a_line_that_names_it() {
 }
 
 #[test]
-fn what_was_flushed_before_a_kill_stays_flushed_and_what_was_to_end_ends() {
+fn flushed_items_stay_flushed_and_expiring_items_expire_after_a_kill() {
     let file = MemoryFile::new("flushed");
     let (mut serving, addr) = serve(&file, &[]);
     let mut stream = connect(addr);
@@ -391,7 +391,7 @@ fn what_was_flushed_before_a_kill_stays_flushed_and_what_was_to_end_ends() {
 
 /// As docs/restart.md says it of `ls` and `du`.
 #[test]
-fn a_memory_file_is_about_twice_as_long_as_the_space_that_it_takes() {
+fn memory_file_is_about_twice_as_long_as_its_allocated_space() {
     use std::os::unix::fs::MetadataExt;
     let file = MemoryFile::new("length");
     let (_serving, _) = serve(&file, &[]);

@@ -197,18 +197,18 @@ pub fn wait_until_found(addr: SocketAddr) {
 }
 
 #[test]
-fn what_was_on_flash_when_the_server_was_killed_is_there_again_and_nothing_older() {
+fn flash_items_survive_a_kill_and_are_never_stale() {
     kill_and_go_on("killed", "file", "auto", 1);
 }
 
 #[test]
-fn what_was_on_flash_is_found_again_without_an_index_and_nothing_older() {
+fn flash_items_are_recovered_without_an_index_and_are_never_stale() {
     kill_and_go_on("killed-dram", "dram", "auto", 2);
 }
 
 /// Few connections are served by epoll else. Where the kernel refuses io_uring this is epoll once more.
 #[test]
-fn what_was_on_flash_is_there_again_when_sockets_and_flash_are_read_by_io_uring() {
+fn flash_items_survive_a_kill_with_io_uring() {
     kill_and_go_on("killed-uring", "file", "uring", 3);
 }
 
@@ -257,7 +257,7 @@ fn kill_and_go_on(name: &str, index: &str, io: &str, seed: u64) {
 }
 
 #[test]
-fn a_device_that_was_exchanged_is_told_and_what_was_there_is_gone() {
+fn replaced_flash_device_is_reported_and_its_items_are_lost() {
     let (file, flash) = (MemoryFile::new("exchanged"), FlashFile::new("exchanged"));
     let mut ledger = Ledger::new(0);
     let (mut serving, addr) = serve(&file, &flash, "file");

@@ -177,7 +177,7 @@ fn power_goes(index: &'static str, seed: u64, images: usize) {
 }
 
 #[test]
-fn after_a_loss_of_power_a_server_has_what_was_checkpointed_and_no_half_of_what_was_not() {
+fn power_loss_preserves_checkpointed_items_and_no_partial_newer_writes() {
     std::thread::scope(|scope| {
         for (seed, index) in [(1, "file"), (2, "dram")] {
             scope.spawn(move || power_goes(index, seed, kills(5)));
@@ -186,7 +186,7 @@ fn after_a_loss_of_power_a_server_has_what_was_checkpointed_and_no_half_of_what_
 }
 
 #[test]
-fn a_file_without_checkpoints_says_so_when_the_machine_was_started_again() {
+fn file_without_checkpoints_warns_after_a_reboot() {
     let file = TempFile::new("power-none", "");
     let says = |serving: &Serving| serving.lines.iter().any(|line| line.contains("no checkpoints"));
     let (mut serving, memcached, _) = serve_with(&file, &[], 1);

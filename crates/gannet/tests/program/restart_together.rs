@@ -169,7 +169,7 @@ fn torture_together(seed: u64, kills: usize, more: &[&str]) {
 }
 
 #[test]
-fn a_transaction_that_a_kill_cut_is_there_entirely_or_not_at_all() {
+fn transaction_cut_by_a_kill_is_applied_entirely_or_not_at_all() {
     torture_together(3, kills(7), &[]);
     torture_together(7, kills(6), &["--checkpoint", "1s"]);
 }
@@ -262,7 +262,7 @@ fn torture_full(seed: u64, kills: usize) {
 }
 
 #[test]
-fn a_full_memory_that_is_evicted_moved_grown_and_flushed_holds_what_was_stored_last_after_each_kill() {
+fn full_store_holds_only_the_latest_values_after_each_kill() {
     torture_full(4, kills(12));
 }
 

@@ -8,7 +8,7 @@ const SMALL: [&str; 8] =
     ["--memory", "64MiB", "--workers", "2", "--memcached", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
 
 #[test]
-fn it_says_where_it_listens_and_serves_there() {
+fn server_logs_its_listen_addresses_and_serves_there() {
     let socket = std::env::temp_dir().join(format!("gannet-{}-serves.sock", std::process::id()));
     let unix = format!("unix:{}", socket.display());
     let mut serving = Serving::start(&[&SMALL[..], &["--memcached", &unix]].concat());
@@ -30,7 +30,7 @@ fn it_says_where_it_listens_and_serves_there() {
 }
 
 #[test]
-fn workers_run_where_the_plan_puts_them_and_the_kernels_moves_are_told() {
+fn workers_run_on_planned_cpus_and_involuntary_switches_are_exported() {
     let any = "127.0.0.1:0";
     let mut serving = Serving::start(&["--memory", "64MiB", "--memcached", any, "--admin", any, "--pin", "auto"]);
     let pinned = io::affinity::usable_cpus().unwrap().len() > 2;
@@ -77,7 +77,7 @@ fn threads_that_get_memory_or_accept_connections_give_way_to_workers() {
 }
 
 #[test]
-fn what_was_had_of_huge_pages_is_said_without_an_admin_port_too() {
+fn huge_page_coverage_is_logged_without_an_admin_port() {
     let mut serving = Serving::start(&[&SMALL[..6], &["--admin", "none"]].concat());
     let addr = serving.addr_behind("memcached clients connect to ");
     let line = serving.wait_for("huge pages ");
@@ -124,7 +124,7 @@ fn term_and_int_end_it_and_close_its_connections() {
 }
 
 #[test]
-fn a_reload_takes_what_is_live_and_names_what_is_not() {
+fn reload_applies_live_settings_and_names_those_that_need_a_restart() {
     let file = TempFile::new("reload.toml", "[log]\nlevel = \"info\"\n[limits]\nidle_timeout = \"0s\"\n");
     let mut serving = Serving::start(&[&[file.path()], &SMALL[..]].concat());
     let addr = serving.addr_behind("memcached clients connect to ");
@@ -152,7 +152,7 @@ fn a_reload_takes_what_is_live_and_names_what_is_not() {
 }
 
 #[test]
-fn a_reload_gives_namespaces_their_terms_and_prefixes_and_names_what_stays() {
+fn reload_updates_namespace_settings_and_prefixes_and_names_the_rest() {
     let head = "[store]\nmemory = \"64MiB\"\n";
     let shop = "[[namespace]]\nname = \"shop\"\nmemory = \"8MiB\"\nprefix = \"shop:\"\n";
     let file = TempFile::new("namespaces.toml", &[head, shop].concat());

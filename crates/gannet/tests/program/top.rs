@@ -29,7 +29,7 @@ fn server() -> (Serving, String) {
 }
 
 #[test]
-fn once_prints_what_the_server_does_as_plain_text() {
+fn top_once_prints_server_activity_as_plain_text() {
     let (_serving, admin) = server();
     let (code, out, err) = run(&["top", &admin, "--once", "--interval", "100ms"]);
     assert_eq!((code, err.as_str()), (0, ""));
@@ -51,7 +51,7 @@ fn once_prints_what_the_server_does_as_plain_text() {
 }
 
 #[test]
-fn a_server_that_is_not_there_and_wrong_arguments_are_told_with_the_remedy() {
+fn top_reports_unreachable_server_and_invalid_arguments_with_a_remedy() {
     let nobody = format!("127.0.0.1:{}", free_port());
     let (code, out, err) = run(&["top", &nobody, "--once"]);
     assert_eq!((code, out.as_str()), (1, ""));

@@ -198,7 +198,7 @@ fn writers_go_on_through_upgrades_of_a_server_with_its_index_in_dram_and_lose_no
 /// Between two processes the names to be found by were nobody's: who came right after an upgrade was told that no
 /// server runs.
 #[test]
-fn a_server_that_took_over_is_found_at_once_by_the_next_one() {
+fn server_after_an_upgrade_is_found_immediately_by_the_next_upgrade() {
     let mut old = Old::start(&["--upgradable"]);
     let mut client = connect(old.memcached);
     ask(&mut client, b"set k 0 0 1\r\nv\r\n", b"STORED\r\n");
@@ -227,7 +227,7 @@ fn lay_out_otherwise(file: &MemoryFile) {
 }
 
 #[test]
-fn who_does_not_fit_is_refused_with_the_reason_and_the_running_server_goes_on() {
+fn incompatible_upgrade_is_refused_and_the_running_server_continues() {
     let file = MemoryFile::new("upgrade-refused");
     let mut old = Old::start(&["--file", file.path()]);
     let mut client = connect(old.memcached);
@@ -329,7 +329,7 @@ pub fn said_of(step: &str) -> &'static str {
 }
 
 #[test]
-fn a_new_process_that_dies_or_fails_on_the_way_leaves_the_running_one_serving() {
+fn running_server_continues_if_the_new_process_dies_during_an_upgrade() {
     let mut old = Old::start(&["--upgradable"]);
     let mut client = connect(old.memcached);
     let mut resp = connect(old.resp);
@@ -400,7 +400,7 @@ fn while_written<T>(
 }
 
 #[test]
-fn whenever_the_new_process_is_killed_what_was_acknowledged_is_there() {
+fn acknowledged_writes_survive_a_kill_of_the_new_process() {
     let seed = 11;
     let file = MemoryFile::new("upgrade-killed");
     let config = TempFile::new("upgrade-killed.toml", KEEPS);
@@ -433,7 +433,7 @@ fn whenever_the_new_process_is_killed_what_was_acknowledged_is_there() {
 /// The running server was killed while it handed over, and the new one ended too: nobody served, though both had all
 /// that it takes.
 #[test]
-fn whenever_the_running_process_is_killed_the_new_one_serves_what_was_acknowledged() {
+fn new_process_serves_acknowledged_writes_if_the_old_process_is_killed() {
     let seed = 12;
     let file = MemoryFile::new("upgrade-orphan");
     let config = TempFile::new("upgrade-orphan.toml", KEEPS);

@@ -101,7 +101,7 @@ fn writers_beyond_memory_go_on_through_upgrades_of_a_server_with_flash_alone() {
 }
 
 #[test]
-fn who_names_other_flash_is_refused_with_what_differs_and_the_running_server_goes_on() {
+fn upgrade_with_other_flash_is_refused_with_the_difference() {
     let (flash, other) = (FlashFile::new("upgrade-right"), FlashFile::new("upgrade-wrong"));
     let mut ledger = Ledger::new(0);
     let mut old = filled(&["--upgradable"], &flash, &mut ledger);
@@ -159,7 +159,7 @@ fn devices_in_another_order_and_by_another_name_are_the_same() {
 }
 
 #[test]
-fn a_new_process_that_dies_on_the_way_leaves_the_running_one_serving_from_flash() {
+fn server_still_serves_flash_if_the_new_process_dies_during_an_upgrade() {
     let flash = FlashFile::new("upgrade-dies");
     let mut ledger = Ledger::new(0);
     let mut old = filled(&["--upgradable"], &flash, &mut ledger);
@@ -181,7 +181,7 @@ fn a_new_process_that_dies_on_the_way_leaves_the_running_one_serving_from_flash(
 }
 
 #[test]
-fn whenever_the_new_process_is_killed_what_is_on_flash_is_not_torn_nor_older() {
+fn flash_items_are_neither_torn_nor_stale_if_the_new_process_is_killed() {
     let (file, flash) = (MemoryFile::new("upgrade-flash-killed"), FlashFile::new("upgrade-killed"));
     let memory = ["--file", file.path()];
     let mut ledger = Ledger::new(0);

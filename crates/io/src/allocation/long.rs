@@ -238,7 +238,7 @@ mod tests {
 
     /// The blocks take far more memory than the other tests of this process use meanwhile.
     #[test]
-    fn a_long_block_that_is_freed_is_the_kernels_though_a_later_one_stays() {
+    fn freed_long_block_returns_to_the_kernel_while_a_later_block_remains() {
         const BYTES: usize = 1 << 20;
         let heap = MappedLong::new();
         // SAFETY: 1. each block is freed once, with its layout.
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_has_its_bytes_whatever_lengths_it_goes_through() {
+    fn block_contents_survive_reallocation_across_the_long_threshold() {
         let heap = MappedLong::new();
         let long = LONG_BYTES_MIN;
         let lengths = [10, long - 1, long, long + 1, 5 * long, 3 * long, 9 * long, long, long - 1, 4 * long, 100];
@@ -280,7 +280,7 @@ mod tests {
 
     /// Without the limit, a server with more long blocks than the kernel allows maps would abort at the next block.
     #[test]
-    fn blocks_beyond_the_most_maps_lie_in_a_heap_and_are_freed_there() {
+    fn long_blocks_above_the_map_limit_are_allocated_and_freed_in_the_heap() {
         let heap = MappedLong::new();
         heap.mapped.store(MAPS_MAX - 1, Relaxed);
         let bytes = LONG_BYTES_MIN;
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_can_not_map_is_null_and_leaves_the_block_that_should_grow() {
+    fn failed_mapping_returns_null_and_preserves_the_old_block() {
         let heap = MappedLong::new();
         let bytes = LONG_BYTES_MIN;
         // SAFETY: 1. each block is freed once, with its layout.

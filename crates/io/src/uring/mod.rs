@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_that_the_kernel_does_not_take_ends_its_stream_and_no_other() {
+    fn refused_kernel_operation_closes_only_its_own_stream() {
         let mut uring = uring();
         let slots = uring.free.len();
         let (mut near, stays) = attach(&mut uring, 0);

@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn user_data_gives_back_what_it_was_made_of() {
+    fn user_data_round_trips_op_slot_and_generation() {
         for op in Op::ALL {
             for (slot, generation) in [(0, 0), (u32::MAX, 0xFF_FFFF), (7, 0x0100_0003)] {
                 let (read, at, low) = Op::parse(op.user_data(slot, generation));

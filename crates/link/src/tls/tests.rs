@@ -45,7 +45,7 @@ fn told(settings: &TlsSettings) -> String {
 }
 
 #[test]
-fn every_file_that_can_not_be_used_is_named_with_what_to_do() {
+fn each_unusable_tls_file_is_named_with_remedy() {
     let folder = Folder::new("files");
     let [ca, certificate, key] = made();
     let bundle = folder.file("bundle.pem", &format!("{certificate}{key}"));
@@ -94,7 +94,7 @@ fn every_file_that_can_not_be_used_is_named_with_what_to_do() {
 }
 
 #[test]
-fn the_name_that_is_proved_is_the_targets_host_unless_another_is_said() {
+fn tls_server_name_defaults_to_target_host() {
     let client = |settings: &TlsSettings| TlsClient::new(settings).unwrap();
     let insecure = TlsSettings { insecure: true, ..TlsSettings::default() };
     let name = |settings: &TlsSettings, target: &str| {
@@ -110,7 +110,7 @@ fn the_name_that_is_proved_is_the_targets_host_unless_another_is_said() {
 }
 
 #[test]
-fn each_failure_has_a_name_of_its_own_and_says_what_to_do() {
+fn each_tls_failure_has_its_own_name_and_remedy() {
     use rustls::{AlertDescription as Alert, CertificateError as Bad, Error};
     let plain = TlsSettings::default();
     let own = TlsSettings { certificate: Some("mine.pem".into()), ca: Some("ca.pem".into()), ..TlsSettings::default() };

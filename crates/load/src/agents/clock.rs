@@ -87,7 +87,7 @@ mod tests {
     use base::prng::Prng;
 
     #[test]
-    fn the_offset_is_right_to_its_uncertainty_whatever_the_way_takes() {
+    fn clock_offset_is_within_uncertainty_for_any_network_delay() {
         let mut random = Prng::new(11);
         for _ in 0..2_000 {
             let offset = random.below(1 << 50) as i64 - (1 << 49);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instant_is_the_one_at_which_the_clock_shows_it() {
+    fn clock_time_converts_to_matching_instant() {
         let clock = HostClock::ahead(1 << 40);
         let later_ns = clock.now_ns() + 5_000_000_000;
         let ahead = clock.instant_at(later_ns).unwrap().saturating_duration_since(Instant::now());

@@ -87,7 +87,7 @@ fn carried(fleet: &mut Fleet, job: Job, run_control: &RunControl) -> Result<RunR
 }
 
 #[test]
-fn two_agents_whose_clocks_are_years_apart_do_what_one_host_with_two_threads_does() {
+fn two_agents_with_skewed_clocks_match_a_host_with_two_threads() {
     let server = FakeServer::start(None, VALUE_BYTES, None).unwrap();
     let agents = [agent(0, None), agent(1 << 58, None)];
     let config = config(&server, Load::Open(SendPlan::constant()));
@@ -172,7 +172,7 @@ fn in_the_middle(
 }
 
 #[test]
-fn an_agent_that_is_ended_ends_the_run_is_named_and_what_it_measured_is_kept() {
+fn stopped_agent_ends_run_is_named_and_its_measurements_are_retained() {
     let server = FakeServer::start(None, VALUE_BYTES, None).unwrap();
     let (stays, dies) = (agent(0, None), agent(5, None));
     let name = dies.addr().to_string();
@@ -271,7 +271,7 @@ fn an_agent_that_falls_silent_is_lost_and_named() {
 }
 
 #[test]
-fn an_agent_that_goes_in_the_middle_is_named_and_what_it_told_is_kept() {
+fn agent_lost_mid_run_is_named_and_its_reports_are_retained() {
     let server = FakeServer::start(None, VALUE_BYTES, None).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -310,7 +310,7 @@ fn an_agent_that_goes_in_the_middle_is_named_and_what_it_told_is_kept() {
 }
 
 #[test]
-fn a_clock_that_can_not_be_told_closely_enough_is_refused() {
+fn agent_clock_with_too_large_uncertainty_is_rejected() {
     let server = FakeServer::start(None, VALUE_BYTES, None).unwrap();
     let (address, thread) = impostor(|message| {
         if matches!(message, ToAgent::Clock { .. }) {
@@ -328,7 +328,7 @@ fn a_clock_that_can_not_be_told_closely_enough_is_refused() {
 }
 
 #[test]
-fn what_an_agent_makes_up_is_refused_and_breaks_nothing() {
+fn invalid_slice_from_agent_marks_it_lost() {
     let server = FakeServer::start(None, VALUE_BYTES, None).unwrap();
     let (address, thread) = impostor(|message| match message {
         ToAgent::Start { run, .. } => {
@@ -367,7 +367,7 @@ fn garbage_on_the_port_is_let_go_and_the_agent_serves_on() {
 }
 
 #[test]
-fn who_is_no_agent_or_another_version_is_said_with_the_remedy() {
+fn foreign_server_or_other_agent_version_is_reported_with_remedy() {
     let answering = |bytes: Vec<u8>| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -397,7 +397,7 @@ fn who_is_no_agent_or_another_version_is_said_with_the_remedy() {
 }
 
 #[test]
-fn only_who_has_the_token_is_let_in_and_no_port_is_open_without_one() {
+fn agent_requires_matching_token_and_public_bind_requires_a_token() {
     let (open, closed) = (agent(0, None), agent(0, Some(b"a token of sixteen")));
     let reach = |agent: &Agent, token: Option<&[u8]>| {
         Fleet::connect(&[agent.addr().to_string()], token, patient()).map(drop).map_err(|faults| faults.join("\n"))
@@ -413,7 +413,7 @@ fn only_who_has_the_token_is_let_in_and_no_port_is_open_without_one() {
 }
 
 #[test]
-fn a_second_coordinator_is_told_that_the_agent_is_taken() {
+fn second_coordinator_is_rejected_while_agent_is_in_use() {
     let agent = agent(0, None);
     let first = fleet(&[&agent]);
     let faults = Fleet::connect(&[agent.addr().to_string()], None, patient()).unwrap_err();
@@ -475,7 +475,7 @@ fn gathered(name: &str, measured: Run) -> Gathered {
 }
 
 #[test]
-fn joined_histograms_equal_one_histogram_of_everything_to_the_last_count() {
+fn joined_agent_histograms_equal_histogram_of_all_samples() {
     let whole = snapshot(0..30_000);
     let parts = (0..3u64).map(|part| {
         let bulk = snapshot((0..30_000).filter(move |number| number % 3 == part));

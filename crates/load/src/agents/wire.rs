@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_come_out_as_they_went_in_however_they_are_cut() {
+    fn messages_round_trip_at_any_fragmentation() {
         let sent: Vec<u8> = messages().iter().flat_map(|message| frame(message).unwrap()).collect();
         for step in [1, 2, 3, 5, 64, sent.len()] {
             let (mut frames, mut got) = (Frames::new(FRAME_BYTES_MAX), Vec::new());
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_is_judged_before_its_bytes_come_and_takes_no_memory() {
+    fn frame_length_is_checked_before_body_arrives_without_allocating() {
         let mut frames = Frames::new(GREETING_BYTES_MAX);
         frames.push(&(GREETING_BYTES_MAX as u32 + 1).to_be_bytes());
         let fault = frames.next_message::<ToAgent>().unwrap_err();
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_a_fault_and_no_panic() {
+    fn invalid_message_body_is_an_error_not_a_panic() {
         for body in ["", "{", "null", "{\"start\":{\"run\":1}}", "{\"start\":{\"run\":-1,\"at-ns\":0}}", "{\"x\":1}"] {
             let mut frames = Frames::new(64);
             frames.push(&(body.len() as u32).to_be_bytes());

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_measured_rate_takes_the_place_of_the_lists() {
+    fn measured_rates_override_list_and_unmeasured_machines_are_omitted() {
         let list = "type,usd_hour\nsmall,0.1\nbig,0.4\nother,9\n";
         let rates = BTreeMap::from([("small".to_owned(), 1000.0), ("big".to_owned(), 5000.0)]);
         let costs = costs("list.csv", list, &rates).unwrap();
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_line() {
+    fn price_list_error_names_the_line() {
         let wrong = |list: &str, rates: &[(&str, f64)]| {
             let rates = rates.iter().map(|(name, rate)| ((*name).to_owned(), *rate)).collect();
             costs("p.csv", list, &rates).unwrap_err()

@@ -177,7 +177,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_value_stands_behind_the_flag_or_within_its_word() {
+    fn flag_value_is_read_from_next_or_same_word() {
         for text in ["-k 7", "-k7", "--keys 7", "--keys=7", "-k 5 -k 7"] {
             let mut flags = Flags::read(&words(text), &TABLE);
             assert_eq!((flags.count("--keys"), flags.faults.len()), (Some(7), 0), "{text}");
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_is_told_with_its_remedy() {
+    fn every_flag_error_states_its_remedy() {
         let mut flags = Flags::read(&words("stray --kesy 7 -k x --async=1 -Z -latency"), &TABLE);
         flags.count("--keys");
         let told: Vec<String> = flags.faults.iter().map(ToString::to_string).collect();

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn the_conf_files_that_come_with_it_run_as_they_are() {
+    fn mc_crusher_sample_conf_files_parse_unmodified() {
         let get = read("send=ascii_get,recv=blind_read,conns=50,key_prefix=foobar,key_prealloc=1,pipelines=8\n");
         let workload = &get.workload;
         assert_eq!((workload.connections, workload.threads, workload.depth, workload.batch), (50, 1, 8, 8));

@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_equal_is_refused_with_its_remedy() {
+    fn unsupported_or_invalid_flag_is_rejected_with_remedy() {
         for (text, part) in [
             ("-P memcache_binary", "--protocol: memcached's binary protocol is not supported; write"),
             ("-P http", "--protocol: unknown protocol 'http'"),

@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_fill_the_time_by_what_comes_after_the_last() {
+    fn rate_steps_are_extended_to_fill_the_duration() {
         let steps = Steps {
             from_per_s: 10.0,
             to_per_s: 30.0,
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_keeps_the_port_that_it_brings() {
+    fn explicit_port_of_host_overrides_default_port() {
         for (host, expected) in [
             ("h", "h:3000"),
             ("h:1", "h:1"),

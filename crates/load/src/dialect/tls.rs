@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_equal_is_refused_with_its_remedy() {
+    fn unsupported_or_invalid_flag_is_rejected_with_remedy() {
         for (text, part) in [
             ("--cert c", "--cert: connections are encrypted only with --tls; pass --tls too"),
             ("--tls --tls-protocols sslv3", "--tls-protocols: 'sslv3' contains no supported TLS version; write"),

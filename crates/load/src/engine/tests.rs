@@ -143,7 +143,7 @@ fn every_thread_runs_on_the_cpu_that_was_named_for_it() {
 }
 
 #[test]
-fn cpus_that_can_not_be_had_are_named_with_the_remedy() {
+fn unusable_cpus_are_named_with_remedy() {
     let usable = io::affinity::usable_cpus().unwrap();
     let targets = vec![Address::Tcp("127.0.0.1:1".to_owned())];
     let sampler = Sampler { target: targets[0].clone(), connections: 1, rate_per_s: 1.0, cpu: None };
@@ -161,7 +161,7 @@ fn cpus_that_can_not_be_had_are_named_with_the_remedy() {
 }
 
 #[test]
-fn broken_connections_cost_what_was_in_flight_and_are_made_again() {
+fn broken_connection_loses_only_in_flight_requests_and_reconnects() {
     for (what, name) in [(Misconduct::Close, "by-server"), (Misconduct::Garbage, "garbage")] {
         let server = FakeServer::start(Some(Script::fixed(50_000).with_misconduct(100, what)), 200, None).unwrap();
         let reconnect = Reconnect { pause_ns: MS, ..Reconnect::default() };
@@ -208,7 +208,7 @@ impl Traffic for Ending100<'_> {
 }
 
 #[test]
-fn a_server_that_goes_away_leaves_partial_figures_that_say_so() {
+fn server_exit_ends_run_as_deserted_with_partial_figures() {
     let server = null();
     let config = Config { connections: 3, drain_ns: 100 * MS, ..config(&server) };
     let server = std::sync::Mutex::new(Some(server));
@@ -222,7 +222,7 @@ fn a_server_that_goes_away_leaves_partial_figures_that_say_so() {
 }
 
 #[test]
-fn a_run_that_is_stopped_ends_and_keeps_what_it_measured() {
+fn stopped_run_retains_its_measurements() {
     let server = null();
     let config = Config { duration_ns: 3_600_000 * MS, slice_ns: 20 * MS, ..config(&server) };
     let control = Control::new(1_000.0);
@@ -281,7 +281,7 @@ fn requests_go_to_the_target_that_the_traffic_names() {
 }
 
 #[test]
-fn blind_sending_counts_the_bytes_that_come() {
+fn blind_sending_counts_received_bytes() {
     let server = null();
     let config = Config { load: Load::Blind(Some(SendPlan::constant())), connections: 2, ..config(&server) };
     let run = run(&config, |_| OneKeyRequests::new(200), &Control::new(5_000.0)).unwrap();
@@ -293,7 +293,7 @@ fn blind_sending_counts_the_bytes_that_come() {
 }
 
 #[test]
-fn memcached_answers_what_the_engine_asks() {
+fn engine_requests_are_answered_by_memcached() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let args = ["-l", "127.0.0.1", "-p", &port.to_string(), "-U", "0", "-u", "nobody", "-t", "1"];
     let mut memcached = std::process::Command::new("memcached").args(args).spawn().expect("memcached is installed");
@@ -336,7 +336,7 @@ fn memcached_answers_what_the_engine_asks() {
 }
 
 #[test]
-fn a_refused_connection_is_an_error_that_says_where() {
+fn refused_connection_error_names_the_address() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let config = Config { targets: vec![Address::Tcp(port.to_string())], ..Config::default() };
     let error = run(&config, |_| OneKeyRequests::new(1), &Control::new(1.0)).unwrap_err().to_string();

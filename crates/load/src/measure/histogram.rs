@@ -117,7 +117,7 @@ mod tests {
     use base::prng::Prng;
 
     #[test]
-    fn a_time_that_is_too_long_to_tell_is_filed_all_the_same() {
+    fn time_above_histogram_range_is_still_recorded() {
         let mut histogram = Histogram::new();
         histogram.record(u64::MAX);
         histogram.record(0);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn three_digits_are_kept_over_the_whole_range() {
+    fn histogram_retains_three_digits_over_whole_range() {
         for ns in [1, 999, 1_001, 123_456, 7_654_321, 98_765_432_100, 700_000_000_000] {
             let mut histogram = Histogram::new();
             histogram.record(ns);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back_to_the_same_counts() {
+    fn serialized_histogram_round_trips() {
         let (mut histogram, mut prng) = (Histogram::new(), Prng::new(5));
         for _ in 0..5_000 {
             histogram.record(prng.next_u64() >> (20 + prng.below(40)));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn merging_equals_filing_into_one() {
+    fn merged_histogram_equals_histogram_of_all_values() {
         let (mut one, mut left, mut right) = (Histogram::new(), Histogram::new(), Histogram::new());
         for ns in 0..10_000 {
             one.record(ns * ns);

@@ -11,7 +11,7 @@ fn ended(verb: u8, fate: Fate, bytes: u64, intended_ns: u64, ended_ns: u64) -> E
 }
 
 #[test]
-fn sizes_fall_into_the_class_that_their_names_say() {
+fn size_class_matches_its_name() {
     for (bytes, name) in [(0, "none"), (1, "<=128B"), (128, "<=128B"), (129, "<=1KiB"), (1_024, "<=1KiB")] {
         assert_eq!(SizeClass::of(bytes).name(), name);
     }
@@ -26,7 +26,7 @@ fn sizes_fall_into_the_class_that_their_names_say() {
 }
 
 #[test]
-fn more_kinds_of_answers_than_are_kept_apart_still_all_count() {
+fn all_replies_count_when_outcome_kinds_exceed_cells() {
     let many: Vec<String> = (0..64).map(|number| format!("verb{number}")).collect();
     let mut recorder = Recorder::new(&many, 0, 1_000);
     let sizes = [0, 100, 1_000, 8_000, 60_000, 100_000];
@@ -48,7 +48,7 @@ fn more_kinds_of_answers_than_are_kept_apart_still_all_count() {
 }
 
 #[test]
-fn more_kinds_of_faults_than_are_kept_apart_still_all_count() {
+fn error_kinds_beyond_limit_are_counted_as_other() {
     let mut recorder = Recorder::new(&verbs(), 0, 1);
     for number in 0..100 {
         recorder.fault(&format!("fault-{number}"), || "first".to_owned());
@@ -60,7 +60,7 @@ fn more_kinds_of_faults_than_are_kept_apart_still_all_count() {
 }
 
 #[test]
-fn lateness_is_told_from_waiting_for_room() {
+fn generator_lateness_is_separated_from_waiting_for_connection_room() {
     let mut recorder = Recorder::new(&verbs(), 0, u64::MAX);
     recorder.send(10 * LATE_NS, 0, 10 * LATE_NS + 5);
     recorder.send(10 * LATE_NS, 0, 12 * LATE_NS);
@@ -73,7 +73,7 @@ fn lateness_is_told_from_waiting_for_room() {
 }
 
 #[test]
-fn a_run_that_is_cut_short_counts_what_was_due_before() {
+fn cut_run_counts_only_requests_due_before_the_cut() {
     let mut recorder = Recorder::new(&verbs(), 100, 1_000);
     recorder.cut(500);
     for at in [99, 100, 499, 500] {
@@ -86,7 +86,7 @@ fn a_run_that_is_cut_short_counts_what_was_due_before() {
 }
 
 #[test]
-fn merged_figures_are_those_of_one_thread_that_did_it_all() {
+fn merged_recorders_equal_a_single_recorder() {
     let mut all = Recorder::new(&verbs(), 0, 1_000_000);
     let mut parts = [Recorder::new(&verbs(), 0, 1_000_000), Recorder::new(&verbs(), 0, 1_000_000)];
     for number in 0..1_000u64 {

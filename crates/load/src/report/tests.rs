@@ -23,7 +23,7 @@ fn unbalanced(html: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_page_is_whole_needs_nothing_else_and_escapes_what_it_was_given() {
+fn html_report_is_self_contained_and_escapes_input() {
     let mut result = sample(1);
     result.verdict.headline = "<b>0</b> & \"more\"".to_owned();
     result.figures.verbs[0].name = "<script>".to_owned();
@@ -37,7 +37,7 @@ fn the_page_is_whole_needs_nothing_else_and_escapes_what_it_was_given() {
 }
 
 #[test]
-fn the_verdict_comes_before_any_figure_and_says_what_the_figures_are_worth() {
+fn verdict_with_invalid_and_partial_marks_precedes_figures() {
     let mut result = sample(1);
     result.invalid = Some("GENERATOR LIMITED: a thread is at 100 % CPU".to_owned());
     result.partial = Some("it was stopped".to_owned());
@@ -52,7 +52,7 @@ fn the_verdict_comes_before_any_figure_and_says_what_the_figures_are_worth() {
 }
 
 #[test]
-fn the_first_rate_that_failed_is_told_once() {
+fn first_failed_rate_is_printed_once() {
     let mut result = sample(1);
     let search = result.search.as_ref().unwrap();
     let first = search.steps.iter().find(|step| Some(step.number) == search.first_broken).unwrap();
@@ -110,7 +110,7 @@ fn progress_is_one_line_that_fits_a_terminal() {
 }
 
 #[test]
-fn a_comparison_shows_ratios_and_what_makes_it_unfair() {
+fn comparison_shows_ratios_and_unfair_differences() {
     let (mut a, mut b) = (sample(1), sample(2));
     (a.name, b.name) = ("before".to_owned(), "after".to_owned());
     b.workload = None;

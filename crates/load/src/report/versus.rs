@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_is_named_only_where_the_interval_shows_one() {
+    fn difference_is_reported_only_if_significant() {
         let rounds = |scale: u64, cpu: [f64; 5]| -> Vec<VersusRound> {
             cpu.map(|ns| VersusRound { result: sample(scale), server_cpu_ns: Some(ns) }).to_vec()
         };

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_files_are_read_and_what_is_missing_is_empty() {
+    fn machine_info_is_parsed_and_missing_fields_are_empty() {
         let cpuinfo = "processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\nflags\t\t: fpu hypervisor sse\n";
         let machine = Machine::parse(cpuinfo, "MemTotal:       1024 kB\nMemFree: 1 kB\n");
         assert_eq!((machine.cpu.as_str(), machine.memory_bytes), ("Some CPU @ 2 GHz", 1 << 20));

@@ -129,7 +129,7 @@ pub fn sample(scale: u64) -> RunResult {
 }
 
 #[test]
-fn what_is_written_reads_back_the_same() {
+fn run_result_round_trips_through_json() {
     let result = sample(1);
     let again = RunResult::from_json(&result.to_json()).unwrap();
     assert!(again == result);
@@ -138,7 +138,7 @@ fn what_is_written_reads_back_the_same() {
 }
 
 #[test]
-fn what_is_no_result_is_refused_with_its_remedy() {
+fn invalid_result_file_is_rejected_with_reason() {
     let refused = |text: &str| RunResult::from_json(text).unwrap_err();
     assert!(refused("{").contains("not JSON"));
     assert!(refused("{\"a\":1}").contains("not the result"));
@@ -165,7 +165,7 @@ fn results_add_up_exactly() {
 }
 
 #[test]
-fn the_interval_log_is_one_that_hdr_tools_read() {
+fn interval_log_is_readable_by_hdr_tools() {
     let result = sample(1);
     let log = hdr::log(&result);
     let mut histograms = Vec::new();
@@ -192,7 +192,7 @@ fn tables_have_as_many_cells_as_heads() {
 }
 
 #[test]
-fn metrics_have_one_type_a_name_and_no_label_that_breaks_a_line() {
+fn metrics_have_unique_types_and_escaped_labels() {
     let mut result = sample(1);
     result.figures.verbs[0].name = "a\"b\n".to_owned();
     let text = metrics::text(&result);

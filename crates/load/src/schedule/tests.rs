@@ -29,7 +29,7 @@ fn instants(plan: &SendPlan, rate_per_s: f64, threads: usize, seed: u64, end_ns:
 }
 
 #[test]
-fn threads_that_share_a_constant_rate_lie_evenly_between_one_another() {
+fn threads_sharing_a_constant_rate_are_evenly_interleaved() {
     for threads in [1, 2, 3, 7] {
         let all = instants(&SendPlan::constant(), 1_000.0, threads, 1, 10 * S);
         assert_eq!(all.len(), 10_000, "{threads} threads");
@@ -69,7 +69,7 @@ fn poisson_distances_are_exponential() {
 }
 
 #[test]
-fn one_seed_gives_one_sequence_and_threads_do_not_share_it() {
+fn schedule_is_deterministic_per_seed_and_differs_per_thread() {
     let take = |seed, thread| {
         let mut intents = Intents::new(&SendPlan::poisson(), 1_000.0, thread, 2, seed);
         (0..50).map(|_| intents.take_ns()).collect::<Vec<_>>()
@@ -81,7 +81,7 @@ fn one_seed_gives_one_sequence_and_threads_do_not_share_it() {
 
 /// Every shape's instants are those at which the integral of its factor, summed numerically, passes whole numbers.
 #[test]
-fn shapes_place_requests_where_their_integral_says() {
+fn rate_shapes_place_requests_by_their_integral() {
     let shapes = [
         RateShape::Flat,
         RateShape::OnOff { on_ns: 30 * MS, off_ns: 170 * MS },
@@ -132,7 +132,7 @@ fn the_integral_of_each_shape_is_the_sum_of_its_factor() {
 }
 
 #[test]
-fn bursts_are_silent_between_and_keep_the_mean() {
+fn on_off_bursts_are_silent_in_between_and_preserve_mean_rate() {
     let shape = RateShape::OnOff { on_ns: 20 * MS, off_ns: 80 * MS };
     let all = instants(&rate(Spacing::Poisson, shape), 10_000.0, 2, 5, 20 * S);
     assert!((all.len() as f64 / 200_000.0 - 1.0).abs() < 0.02, "{}", all.len());
@@ -179,7 +179,7 @@ fn a_changed_rate_holds_from_its_instant_on_and_nothing_is_lost_or_bunched() {
 }
 
 #[test]
-fn a_rate_of_nothing_asks_for_nothing_until_it_changes() {
+fn zero_rate_schedules_nothing_until_rate_changes() {
     let mut intents = Intents::new(&SendPlan::constant(), 1_000.0, 0, 1, 1);
     assert_eq!((intents.take_ns(), intents.take_ns()), (0, MS));
     intents.change_rate(MS + 400_000, 0.0);
@@ -191,7 +191,7 @@ fn a_rate_of_nothing_asks_for_nothing_until_it_changes() {
 }
 
 #[test]
-fn more_changes_than_are_kept_end_at_the_last_rate() {
+fn rate_changes_beyond_capacity_end_at_last_rate() {
     let mut intents = Intents::new(&SendPlan::constant(), 1.0, 0, 1, 1);
     intents.take_ns();
     for number in 0..1_000 {

@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_of_objectives_is_read_and_said_again_in_words() {
+    fn objective_list_is_parsed_and_formatted_in_words() {
         let list = Condition::parse_list("p50=200us, p999=2ms,p99.99<5ms,errors=0.01%,rate>=100k").unwrap();
         let words: Vec<String> = list.iter().map(ToString::to_string).collect();
         assert_eq!(
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_meant_is_refused_with_its_remedy() {
+    fn invalid_objective_is_rejected_with_remedy() {
         for (wrong, remedy) in [
             ("p999", "p999=2ms"),
             ("p999=2", "name the unit"),
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_two_spellings_of_a_percentile_are_one() {
+    fn both_percentile_spellings_parse_to_same_value() {
         for (text, value, name) in
             [("5", 0.05, "p05"), ("50", 0.5, "p50"), ("999", 0.999, "p999"), ("99.9", 0.999, "p999")]
         {
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relation_means_what_it_says_at_its_limit() {
+    fn objective_relation_is_exact_at_its_limit() {
         let holds = |text: &str, value: f64| text.parse::<Condition>().unwrap().holds_for(value);
         assert!(holds("p99=1us", 1000.0) && holds("p99<=1us", 1000.0) && !holds("p99<1us", 1000.0));
         assert!(holds("rate>=1k", 1000.0) && !holds("rate>1k", 1000.0));

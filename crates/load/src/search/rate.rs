@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_grouped_and_reads_back() {
+    fn displayed_rate_is_grouped_and_parses_back() {
         assert_eq!(Rate::new(96_400.4).to_string(), "96,400/s");
         assert_eq!(Rate::new(1_234_567.0).to_string(), "1,234,567/s");
         assert_eq!("1,234,567/s".parse::<Rate>(), Ok(Rate::new(1_234_567.0)));

@@ -91,7 +91,7 @@ fn capacity_per_s(mu: f64, limit_s: f64) -> f64 {
 }
 
 #[test]
-fn the_capacity_of_a_noisy_queue_is_found_within_three_percent() {
+fn search_finds_capacity_of_noisy_queue_within_three_percent() {
     let truth = capacity_per_s(20_000.0, 2e-3);
     let mut covered = 0;
     for seed in 1..=12 {
@@ -113,7 +113,7 @@ fn the_capacity_of_a_noisy_queue_is_found_within_three_percent() {
 }
 
 #[test]
-fn a_set_service_time_is_found_within_three_percent_by_throughput_alone() {
+fn throughput_search_finds_fixed_service_rate_within_three_percent() {
     let mut queue = QueueModel::new(3, Service::Fixed { ns: 100_000.0 });
     let found = search(&settings("p50=1s"), &mut queue, &mut |_| {});
     let answer = found.answer.unwrap().per_s();
@@ -178,7 +178,7 @@ fn steps_reproduce_the_method_of_adding_a_fixed_rate() {
 }
 
 #[test]
-fn bounds_are_kept_at_both_ends() {
+fn search_respects_rate_and_trial_bounds() {
     let mut queue = QueueModel::new(1, Service::Exponential { ns: 50_000.0 });
     let capped = SearchSettings { rate_max: Rate::new(3000.0), ..settings("p999=2ms") };
     let found = search(&capped, &mut queue, &mut |_| {});
@@ -191,7 +191,7 @@ fn bounds_are_kept_at_both_ends() {
 }
 
 #[test]
-fn what_was_found_before_a_stop_is_kept() {
+fn stopped_search_retains_best_rate() {
     struct Breaks(QueueModel);
     impl Trial for Breaks {
         fn run(&mut self, ask: TrialRequest) -> Result<Observed, Stop> {

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_is_set_in_both_spellings_and_the_end_is_asked_for() {
+    fn admin_sets_rate_on_both_paths_and_stops_the_run() {
         let (run_control, control) = (Arc::new(RunControl::default()), Arc::new(Control::new(10.0)));
         run_control.begin(&control, "open loop", Freedom::Free);
         let admin = Admin::start("127.0.0.1:0", run_control.clone()).unwrap();
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_takes_a_rate_until_it_ends_as_rpc_perf_does() {
+    fn admin_rate_set_during_a_step_lasts_until_next_step() {
         let (run_control, first, second) =
             (Arc::new(RunControl::default()), Arc::new(Control::new(10.0)), Arc::new(Control::new(20.0)));
         run_control.begin(&first, "trial 1, step", Freedom::ThisRun);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_refused_and_changes_nothing() {
+    fn invalid_admin_request_is_rejected_without_effect() {
         let (run_control, control) = (Arc::new(RunControl::default()), Arc::new(Control::new(10.0)));
         run_control.begin(&control, "trial 1, rise", Freedom::Searching);
         let admin = Admin::start("127.0.0.1:0", run_control).unwrap();

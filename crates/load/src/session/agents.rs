@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_is_the_limited_one_then_the_one_behind_then_the_one_with_the_tail() {
+    fn slowest_agent_is_ranked_by_limit_then_rate_then_tail() {
         let named = |agents: &[AgentFigures]| slowest(agents).unwrap()["slowest agent: ".len()..][..1].to_owned();
         let mut agents = [agent("a", 999.0, 5_000_000), agent("b", 1001.0, 9_000_000), agent("c", 998.0, 1_000)];
         assert_eq!(named(&agents), "b", "an agent within a hundredth of its rate is not behind");

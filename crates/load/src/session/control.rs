@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stop_and_a_rate_that_come_between_two_runs_hold_for_the_next() {
+    fn stop_and_rate_set_between_runs_apply_to_next_run() {
         let run_control = RunControl::default();
         let (first, second) = (Arc::new(Control::new(10.0)), Arc::new(Control::new(10.0)));
         run_control.begin(&first, "run", Freedom::Free);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_comes_during_a_prefill_holds_for_the_run_and_not_before() {
+    fn rate_set_during_prefill_applies_only_to_following_run() {
         let run_control = RunControl::default();
         run_control.await_rate();
         assert_eq!(run_control.set_rate(Rate::new(20.0)), Ok(RateTaken::Later));
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_comes_in_a_step_ends_with_it() {
+    fn rate_set_during_a_step_ends_with_the_step() {
         let run_control = RunControl::default();
         let (first, second) = (Arc::new(Control::new(10.0)), Arc::new(Control::new(20.0)));
         run_control.begin(&first, "trial 1, step", Freedom::ThisRun);

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_that_were_seen_at_once_are_one_interval_with_a_whole_histogram() {
+    fn slices_observed_together_form_an_interval_with_combined_histogram() {
         let times = |count: u64| Latencies { count, histogram: "x".to_owned(), ..Latencies::default() };
         let cut = Cut { intervals: vec![(1_000_000_000, times(10)), (3_000_000_000, times(50))] };
         let slices: Vec<Slice> = (0..6).map(|number| slice(number, (1..5).contains(&number))).collect();

@@ -70,7 +70,7 @@ fn a_run_at_a_rate_is_filed_whole() {
 }
 
 #[test]
-fn a_search_that_keeps_everything_ends_at_its_highest_rate() {
+fn search_with_every_objective_met_ends_at_maximum_rate() {
     let server = FakeServer::start(None, 16, None).unwrap();
     let settings = SearchSettings {
         objectives: Condition::parse_list("p50=30s").unwrap(),
@@ -96,7 +96,7 @@ fn a_search_that_keeps_everything_ends_at_its_highest_rate() {
 }
 
 #[test]
-fn a_stop_keeps_what_was_measured_and_marks_it() {
+fn stopped_session_retains_measurements_and_is_marked_partial() {
     let server = FakeServer::start(None, 16, None).unwrap();
     let (run_control, mut seen) = (RunControl::default(), Seen::default());
     let mut job = job(&server.target().to_string(), Mode::AtRate(Rate::new(200.0)));
@@ -117,7 +117,7 @@ fn a_stop_keeps_what_was_measured_and_marks_it() {
 }
 
 #[test]
-fn a_closed_loop_is_judged_as_one() {
+fn closed_loop_verdict_is_labelled_closed_loop() {
     let server = FakeServer::start(None, 16, None).unwrap();
     let mut job = job(&server.target().to_string(), Mode::Closed);
     job.known.arrivals = Arrivals::Closed { depth: 1 };
@@ -139,7 +139,7 @@ fn a_target_that_refuses_is_an_error_and_no_result() {
 }
 
 #[test]
-fn rates_one_after_the_other_are_steps_that_nothing_judges() {
+fn consecutive_rates_are_steps_without_objective() {
     let server = FakeServer::start(None, 16, None).unwrap();
     let rates: Vec<Rate> = [400.0, 200.0, 600.0].map(Rate::new).to_vec();
     let mode = Mode::Steps(Stepped { rates, each: Duration::from_millis(200) });
@@ -158,7 +158,7 @@ fn rates_one_after_the_other_are_steps_that_nothing_judges() {
 }
 
 #[test]
-fn a_stop_between_rates_says_how_many_were_run() {
+fn stop_between_rates_reports_number_of_rates_run() {
     let server = FakeServer::start(None, 16, None).unwrap();
     let mode = Mode::Steps(Stepped { rates: vec![Rate::new(100.0); 3], each: Duration::from_millis(100) });
     let run_control = RunControl::default();
@@ -169,7 +169,7 @@ fn a_stop_between_rates_says_how_many_were_run() {
 }
 
 #[test]
-fn a_late_generator_is_told_with_its_remedy_once_and_briefly_in_every_line() {
+fn late_generator_is_reported_with_remedy_once_and_marked_per_line() {
     let server = FakeServer::start(None, 16, None).unwrap();
     let settings = SearchSettings {
         objectives: Condition::parse_list("max<1ns").unwrap(),
@@ -193,7 +193,7 @@ fn a_late_generator_is_told_with_its_remedy_once_and_briefly_in_every_line() {
 
 /// A server that is busy while a trial breaks its objective, and a generator that was the limit or was not.
 #[test]
-fn what_rose_beside_a_limited_generator_is_not_called_the_limit() {
+fn server_load_is_not_called_the_limit_when_generator_is_limited() {
     let of = |invalid: Option<&str>| {
         let step = StepResult { number: 1, at_s: 1.0, duration_s: 2.0, ..StepResult::default() };
         let busy = crate::result::Timeline {

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_told_is_left_out() {
+    fn unavailable_host_readings_are_omitted() {
         assert!(readings(&[], &parse(AFTER)).is_empty());
         assert!(readings(&parse(AFTER), &parse(AFTER)).is_empty());
         assert!(parse("no such thing").is_empty());

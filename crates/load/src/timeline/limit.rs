@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rose_first_is_the_limit_and_the_rest_follows() {
+    fn first_saturated_resource_is_the_limit_and_later_rises_are_listed() {
         let lines = [
             line("host", "softirq/busiest CPU", "share", &[0.0, 0.1, 0.2, 0.2, 0.4, 0.4, 0.5, 0.5]),
             line("server", "CPU use of the busiest thread", "share", &[0.1, 0.3, 0.92, 0.95, 0.98, 0.98, 0.98, 0.98]),
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_always_there_must_rise_above_its_own_level() {
+    fn always_present_activity_must_rise_above_its_baseline() {
         let busy = [1000.0, 1100.0, 1050.0, 1080.0];
         let switches = |values: &[f64]| [line("server", "involuntary switches per second", "count", values)];
         assert_eq!(limit(&switches(&busy), &[(1.0, 3.0)]), None);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn one_reading_of_many_explains_nothing() {
+    fn single_high_reading_is_not_a_limit() {
         let mut values = [0.1; 20];
         values[7] = 0.99;
         assert_eq!(limit(&[line("server", "CPU use of the busiest thread", "share", &values)], &[(0.0, 19.0)]), None);

@@ -70,7 +70,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     #[test]
-    fn the_listener_at_a_port_and_at_a_path_is_found() {
+    fn listening_process_is_found_by_port_and_by_path() {
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = tcp.local_addr().unwrap().to_string();
         assert_eq!(listener(&address), Some(std::process::id()));

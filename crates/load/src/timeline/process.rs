@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_came_in_between_counts_from_its_second_reading() {
+    fn new_thread_is_counted_from_its_second_reading() {
         let thread = |ran_ns: f64| Thread { name: "t".into(), ran_ns, involuntary: ran_ns / 1e8, ..Thread::default() };
         let before = HashMap::from([(1, thread(1e9)), (2, thread(0.0))]);
         let now = HashMap::from([(1, thread(1.9e9)), (2, thread(0.2e9)), (3, thread(5e9))]);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_seen_to_work() {
+    fn counters_of_the_own_process_show_cpu_time() {
         let mut source = Process::new("generator", std::process::id());
         assert!(source.read().is_empty());
         let begun = Instant::now();

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_distinct_of_the_length_asked_for_and_read_back() {
+    fn keys_are_distinct_have_configured_length_and_parse_back() {
         let steps = vec![LengthStep { from: 7, to: 9, weight: 1.0 }, LengthStep { from: 40, to: 250, weight: 2.0 }];
         for (count, prefix, sizes) in [
             (100_000, "", Sizes::Fixed(16)),
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_asked_for_once_are_none_of_the_space_and_have_texts_of_their_own() {
+    fn one_time_keys_are_outside_key_space_and_have_distinct_texts() {
         let once = KeySpace { once: Share(0.5), ..space(1000, "", Sizes::Fixed(8)) };
         let keys = KeyText::new(&once);
         assert_eq!(bytes_least(&once), 7);

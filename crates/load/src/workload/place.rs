@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_get_keys_by_their_weights_and_keep_most_when_one_goes() {
+    fn keys_follow_target_weights_and_mostly_stay_when_target_is_removed() {
         let share = |ring: &Ring, count: usize| {
             let mut keys = vec![0; count];
             for number in 0..40_000 {
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_parted_as_redis_cli_does_and_go_where_a_redirect_says() {
+    fn slots_are_split_like_redis_cli_and_follow_redirects() {
         let mut ring = Ring::new(Placement::Slots, &targets(&[1, 1, 1]));
         let owner = |ring: &Ring, slot: u16| match ring {
             Ring::Slots(slots) => slots.owners[usize::from(slot)],

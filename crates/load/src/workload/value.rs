@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compressor_can_take_away_what_was_asked() {
+    fn compressible_share_of_value_block_matches_setting() {
         for share in [0.0, 0.25, 0.5, 1.0] {
             let zeros = Values::new(Share(share)).block.iter().filter(|byte| **byte == 0).count();
             let part = zeros as f64 / BLOCK_BYTES as f64;

@@ -86,7 +86,7 @@ fn meta_commands_are_counted_as_memcached_counts_them() {
 }
 
 #[test]
-fn what_alters_values_is_counted_as_memcached_counts_it() {
+fn modifying_command_counts_match_memcached_stats() {
     let text = r#"
 [connections]
 count = 4
@@ -212,7 +212,7 @@ verbs = [{ verb = "get" }]
 }
 
 #[test]
-fn values_that_others_wrote_are_told_wrong_and_no_others() {
+fn only_values_of_other_writers_fail_verification() {
     let text = r#"
 protocol = "memcache"
 verify = true
@@ -253,7 +253,7 @@ verbs = [{ verb = "get" }]
 }
 
 #[test]
-fn connections_say_who_they_are_to_a_server_that_asks() {
+fn connections_authenticate_to_server_that_requires_it() {
     let users = std::env::temp_dir().join(format!("gannet-load-users-{}", std::process::id()));
     std::fs::write(&users, "ann:secret\n").expect("a file");
     let mut server = Server::memcached(Where::Unix, &["-Y", users.to_str().expect("text")]);

@@ -77,7 +77,7 @@ fn strings_in(protocol: &str) {
 }
 
 #[test]
-fn hashes_are_counted_as_redis_counts_them_behind_a_password_in_another_database() {
+fn hash_counts_match_redis_stats_with_password_and_database() {
     let connections = 4;
     let greeted = hashes_in("resp");
     // One more asks for the counters.

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_expiry_is_kept_to_the_nearest_second_of_the_servers_clock() {
+    fn expiry_is_rounded_to_nearest_second_of_server_clock() {
         let now = UnixMillis(1_800_000_000_250);
         assert_eq!(exptime(UnixMillis(1_800_000_100_499), now, 0), 1_800_000_100);
         assert_eq!(exptime(UnixMillis(1_800_000_100_500), now, 0), 1_800_000_101);

@@ -38,7 +38,7 @@ fn hash_of(entry: &RdbEntry) -> (BTreeMap<String, Vec<u8>>, u64) {
 }
 
 #[test]
-fn strings_in_every_form_are_what_was_stored() {
+fn strings_in_every_rdb_encoding_are_decoded() {
     let found = by_key("strings");
     let text = |key: &str| match &found[key].content {
         Content::Bytes(bytes) => bytes.clone(),
@@ -58,7 +58,7 @@ fn strings_in_every_form_are_what_was_stored() {
 }
 
 #[test]
-fn hashes_in_every_form_are_what_was_stored() {
+fn hashes_in_every_rdb_encoding_are_decoded() {
     let found = by_key("hashes");
     let (small, _) = hash_of(&found["small"]);
     let number = |value: i64| value.to_string().into_bytes();
@@ -114,7 +114,7 @@ fn fields_with_an_expiry_of_their_own_are_counted() {
 }
 
 #[test]
-fn other_types_are_passed_over_by_name_and_what_follows_is_read() {
+fn unsupported_types_are_skipped_by_name_and_later_keys_are_read() {
     let names = |file: &str| -> BTreeMap<String, &'static str> {
         let name = |content: &Content| match content {
             Content::Passed(name) => *name,
@@ -158,7 +158,7 @@ fn every_file_that_was_saved_has_its_checksum() {
 }
 
 #[test]
-fn a_file_without_a_checksum_is_one_and_zeros_where_it_was_cut_are_not() {
+fn zero_checksum_is_accepted_as_absent_but_truncation_is_not() {
     let mut bytes = corpus()["strings"].clone();
     let end = bytes.len() - 8;
     bytes[end..].fill(0);
@@ -169,7 +169,7 @@ fn a_file_without_a_checksum_is_one_and_zeros_where_it_was_cut_are_not() {
 }
 
 #[test]
-fn one_wrong_bit_anywhere_is_found_before_anything_is_copied() {
+fn any_single_bit_error_fails_rdb_check() {
     let bytes = &corpus()["strings"];
     for at in 0..bytes.len() {
         for bit in [0, 5] {
@@ -182,7 +182,7 @@ fn one_wrong_bit_anywhere_is_found_before_anything_is_copied() {
 }
 
 #[test]
-fn a_file_that_was_cut_short_says_where_and_keeps_what_was_before() {
+fn truncated_rdb_reports_offset_and_retains_entries_before_it() {
     for (name, bytes) in corpus() {
         let whole = entries(&bytes).unwrap();
         for len in 0..bytes.len() - 9 {
@@ -204,7 +204,7 @@ fn a_file_that_was_cut_short_says_where_and_keeps_what_was_before() {
 }
 
 #[test]
-fn a_reader_goes_on_from_every_mark() {
+fn rdb_reader_resumes_from_every_mark() {
     for (name, bytes) in corpus() {
         let whole = entries(&bytes).unwrap();
         let mut reader = RdbReader::new(bytes.as_slice()).unwrap();
@@ -223,7 +223,7 @@ fn a_reader_goes_on_from_every_mark() {
 }
 
 #[test]
-fn damage_behind_a_right_checksum_is_an_error_and_no_panic() {
+fn rdb_damage_past_checksum_is_an_error_not_a_panic() {
     let corpus: Vec<Vec<u8>> = corpus().into_values().collect();
     let seed = 0x52_4442;
     let mut prng = Prng::new(seed);
@@ -246,7 +246,7 @@ fn damage_behind_a_right_checksum_is_an_error_and_no_panic() {
 }
 
 #[test]
-fn what_is_no_such_file_is_told_from_one_that_is_too_new() {
+fn foreign_file_is_distinguished_from_newer_rdb_version() {
     let told = |bytes: &[u8]| RdbReader::new(bytes).expect_err("it is refused").to_string();
     assert!(told(b"<html><body>").contains("byte 0: this is not an RDB file"));
     assert!(told(b"VALKEY080\xff").contains("copy from the server"));

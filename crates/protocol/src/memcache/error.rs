@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_error_is_one_line_of_its_own_that_clients_recognise() {
+    fn each_error_is_a_distinct_line_with_known_prefix() {
         let prefixes: [&[u8]; 6] =
             [b"ERROR", b"CLIENT_ERROR ", b"SERVER_ERROR ", b"BADCLASS ", b"MEMLIMIT_", b"WATCHER_TOO_MANY "];
         for (at, error) in Error::ALL.iter().enumerate() {

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_binary_key_survives_and_one_byte_more_does_not() {
+    fn binary_key_is_accepted_up_to_limit_only() {
         let bytes: Vec<u8> = (0..=255).cycle().take(KEY_BYTES_MAX + 1).collect();
         let mut out = [0; KEY_BASE64_BYTES_MAX];
         let len = encode(&bytes[..KEY_BYTES_MAX], &mut out);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_word_is_found_wherever_it_stands() {
+    fn overlong_word_is_found_at_any_position() {
         let mut prng = base::prng::Prng::new(9);
         let (mut long, mut fine) = (0, 0);
         for _ in 0..20_000 {
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_base64_is_no_key() {
+    fn invalid_base64_key_is_rejected() {
         for token in ["YQ", "YQ=", "!!", "=", "====", "YR==", "YWI=YWI="] {
             assert_eq!(MetaKey::new(token.as_bytes(), true), Err(Error::KeyEncoding), "{token}");
         }

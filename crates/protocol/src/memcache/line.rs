@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_line_is_a_line_and_one_byte_more_is_too_long() {
+    fn line_is_accepted_up_to_limit_only() {
         let mut buf = vec![b'x'; LINE_BYTES_MAX - 1];
         assert_eq!(line(&buf), Line::Incomplete);
         buf.push(b'\n');
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn eight_bytes_at_once_find_what_one_at_a_time_finds() {
+    fn eight_byte_scan_matches_bytewise_scan() {
         let mut prng = base::prng::Prng::new(5);
         let (mut spaces, mut blanks) = (0, 0);
         for round in 0..200_000u64 {

@@ -41,7 +41,7 @@ fn long_key() -> String {
 }
 
 #[test]
-fn an_unknown_or_empty_line_is_one_error() {
+fn unknown_or_empty_line_is_a_single_error() {
     for line in
         ["\r\n", "\n", "   \r\n", "foo\r\n", "GET a\r\n", "gett a\r\n", "versions\r\n", "mx a\r\n", "\r\r\n", "m\r\n"]
     {
@@ -65,7 +65,7 @@ fn a_missing_or_surplus_word_is_an_error_and_never_a_panic() {
 }
 
 #[test]
-fn the_short_way_of_a_lone_get_reads_what_the_long_way_reads() {
+fn lone_get_fast_path_matches_line_parser() {
     let long = long_key();
     let mut short = 0;
     for key in ["a", "key:000000000000000000001", "\u{fc}", &long, &long[1..], "a b", "a\tb", " a", "a ", "", "a\0"] {
@@ -90,7 +90,7 @@ fn same_parsed(short: Parsed<'_>, long: Parsed<'_>) -> bool {
 }
 
 #[test]
-fn the_short_way_of_a_plain_set_reads_what_the_long_way_reads() {
+fn plain_set_fast_path_matches_line_parser() {
     let long = long_key();
     let numbers = ["0", "7", "999999999", "1000000000", "0000000001", "4294967296", "-1", "+1", "", "x", "1x"];
     let mut short = 0;
@@ -185,7 +185,7 @@ fn a_bad_administrative_command_names_its_fault() {
 }
 
 #[test]
-fn a_value_behind_a_bad_line_is_swallowed_wherever_its_length_can_be_read() {
+fn value_after_bad_line_is_discarded_if_its_length_is_readable() {
     let long = long_key();
     for (line, error) in [
         ("set a x 0 7\r\n".to_owned(), Error::BadFormat),
@@ -243,7 +243,7 @@ fn noreply_hides_the_errors_of_lines_whose_shape_is_right() {
 }
 
 #[test]
-fn one_long_key_spoils_a_retrieval_and_the_longest_does_not() {
+fn retrieval_with_an_overlong_key_is_rejected() {
     let long = long_key();
     assert_eq!(bad(&format!("get a {long} b\r\n")), (Error::BadFormat, 0, false));
     assert_eq!(bad(&format!("mg {long}\r\n")), (Error::BadFormat, 0, false));
@@ -272,13 +272,13 @@ fn a_retrieval_may_name_as_many_keys_as_a_line_holds() {
 }
 
 #[test]
-fn a_line_without_end_is_told_so_and_ends_the_connection() {
+fn unterminated_line_beyond_limit_is_fatal() {
     assert_eq!(parse(&vec![b'x'; LINE_BYTES_MAX - 1]), Parsed::Incomplete);
     assert_eq!(parse(&vec![b'x'; LINE_BYTES_MAX]), Parsed::Fatal(Error::LineTooLong));
 }
 
 #[test]
-fn a_client_of_the_binary_protocol_is_told_so_by_its_first_byte() {
+fn binary_protocol_is_detected_by_first_byte() {
     assert_eq!(parse(b"\x80\x00\x00\x01"), Parsed::Fatal(Error::BinaryProtocol));
     assert_eq!(parse(b"\x80"), Parsed::Fatal(Error::BinaryProtocol));
     assert!(matches!(parse(b"get \x80\r\n"), Parsed::Request { .. }));

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_in_one_go_is_what_the_parser_reads() {
+    fn resp_fast_path_matches_parser() {
         let mut read = 0;
         for request in [
             "*2\r\n$3\r\nGET\r\n$1\r\na\r\n",
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_else_is_left_to_the_parser() {
+    fn fast_path_leaves_other_requests_to_parser() {
         for request in [
             "*3\r\n$3\r\nGET\r\n$1\r\na\r\n$1\r\nb\r\n",
             "*2\r\n$3\r\nSET\r\n$1\r\na\r\n",

@@ -23,7 +23,7 @@ fn fatal(bytes: &[u8], limits: &Limits) -> String {
 }
 
 #[test]
-fn faults_of_the_protocol_are_told_in_the_words_of_redis() {
+fn protocol_errors_use_redis_wording() {
     let long = [b"*".as_slice(), &[b'1'; LINE_BYTES_MAX]].concat();
     let long_length = [b"*1\r\n$".as_slice(), &[b'1'; LINE_BYTES_MAX]].concat();
     let long_inline = [b'x'; LINE_BYTES_MAX];
@@ -57,7 +57,7 @@ fn faults_of_the_protocol_are_told_in_the_words_of_redis() {
 }
 
 #[test]
-fn what_is_no_request_is_passed_over_without_a_reply() {
+fn empty_request_is_skipped_without_reply() {
     for (bytes, taken) in [
         (b"\r\nPING\r\n".as_slice(), 2),
         (b"\n", 1),
@@ -116,7 +116,7 @@ fn a_request_in_many_pieces_is_not_looked_at_from_its_start_again() {
 }
 
 #[test]
-fn a_long_argument_is_not_waited_for_and_a_long_first_one_is() {
+fn long_value_argument_is_streamed_but_long_first_argument_is_awaited() {
     let limits = Limits { long_bytes_min: 8, ..Limits::REDIS };
     for (bytes, behind) in
         [(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$8\r\n12".as_slice(), 0), (b"*5\r\n$3\r\nSET\r\n$1\r\na\r\n$8\r\n12", 2)]
@@ -138,7 +138,7 @@ fn a_long_argument_is_not_waited_for_and_a_long_first_one_is() {
 }
 
 #[test]
-fn a_request_that_is_longer_than_the_buffer_goes_on_argument_by_argument() {
+fn request_longer_than_buffer_is_parsed_argument_by_argument() {
     let limits = Limits { request_bytes_max: 26, ..Limits::REDIS };
     let bytes = b"*4\r\n$3\r\nDEL\r\n$1\r\na\r\n$2\r\nbc\r\n$30\r\nlong";
     let Parsed::Long { mut args, left, consumed } = parsed(bytes, &limits) else { panic!() };
@@ -270,7 +270,7 @@ fn every_kind_of_garbage_has_its_name() {
 }
 
 #[test]
-fn the_deepest_reply_is_read_and_one_level_more_is_garbage() {
+fn reply_nesting_is_accepted_up_to_limit_only() {
     let deep = |levels: usize| [b"*1\r\n".repeat(levels), b":7\r\n".to_vec()].concat();
     let bytes = deep(DEPTH_MAX);
     let ParsedValue::Value { mut value, consumed } = value(&bytes) else { panic!() };
@@ -297,7 +297,7 @@ fn a_message_out_of_band_is_a_reply_of_its_own() {
 }
 
 #[test]
-fn attributes_are_left_out_of_the_tree() {
+fn attributes_are_omitted_from_value_tree() {
     let bytes = b"|1\r\n+ttl\r\n*2\r\n:1\r\n:2\r\n*3\r\n:1\r\n|2\r\n+a\r\n:1\r\n+b\r\n:2\r\n:2\r\n$1\r\nx\r\n";
     let ParsedValue::Value { value: Value::Array(items), consumed } = value(bytes) else { panic!() };
     assert_eq!(consumed, bytes.len());
@@ -305,7 +305,7 @@ fn attributes_are_left_out_of_the_tree() {
 }
 
 #[test]
-fn strings_maps_and_texts_are_found_in_the_tree() {
+fn strings_and_maps_are_readable_from_value_tree() {
     let ParsedValue::Value { value: map, .. } = value(b"%2\r\n+a\r\n:1\r\n=5\r\ntxt:b\r\n_\r\n") else { panic!() };
     let texts: Vec<_> = map.items().map(|item| item.text()).collect();
     assert_eq!(texts, [Some(b"a".as_slice()), None, Some(b"b"), None]);
@@ -329,7 +329,7 @@ fn a_string_of_four_gibibytes_passes_through_a_small_buffer() {
 }
 
 #[test]
-fn the_short_ways_read_what_the_long_ways_read() {
+fn reply_fast_paths_match_general_parser() {
     let mut short = 0;
     for first in ["$", ":", "*", "+", "%"] {
         for text in ["0", "1", "01", "-1", "999999999", "1000000000", "4294967295", "OK", "", "1 ", "\r", "-0"] {
@@ -359,7 +359,7 @@ fn a_decoder_is_two_numbers() {
 }
 
 #[test]
-fn a_cluster_says_where_to_ask() {
+fn cluster_redirect_is_parsed() {
     let moved = Redirect::new(b"MOVED 3999 127.0.0.1:6381").unwrap();
     assert_eq!(moved, Redirect { slot: 3999, host: b"127.0.0.1", port: 6381, once: false });
     let ask = Redirect::new(b"ASK 16383 2001:db8::1:6381").unwrap();
@@ -371,7 +371,7 @@ fn a_cluster_says_where_to_ask() {
 }
 
 #[test]
-fn a_bulk_string_that_is_written_in_one_go_is_the_one_that_is_put() {
+fn bulk_string_fast_write_matches_appended_form() {
     for len in [0, 1, 9, 10, 99, 100, 999, 1000, 65_535] {
         let bytes = vec![b'x'; len];
         let (mut put, mut room) = (Vec::new(), vec![b'?'; len + 30]);

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_under_the_bound_copies_only_what_is_half_dead_and_only_when_memory_is_short() {
+    fn store_below_dead_bound_compacts_half_dead_segments_only_on_shortage() {
         let mut deadness = round(&[(90, 100), (10, 810)]);
         assert!(!deadness.pass(1500, SEGMENT, false, false));
         assert!(deadness.pass(810, SEGMENT, true, false) && !deadness.pass(700, SEGMENT, true, false));
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn an_evenly_dead_store_is_copied_and_one_that_is_four_fifths_live_everywhere_is_not() {
+    fn evenly_dead_store_is_compacted_unless_four_fifths_live() {
         assert!(round(&[(100, 320)]).pass(320, SEGMENT, false, false));
         assert!(!round(&[(100, 290)]).pass(290, SEGMENT, false, false));
     }

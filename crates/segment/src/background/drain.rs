@@ -366,7 +366,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_that_carry_an_item_on_grow_with_its_length_up_to_what_a_slot_counts() {
+    fn reads_needed_for_promotion_grow_with_length_up_to_slot_counter() {
         let reads = |bytes| promote_freq(bytes, 300);
         assert_eq!([1, 300, 600, 601, 1200, 1201, 1 << 20].map(reads), [1, 1, 1, 2, 2, 3, 3]);
     }

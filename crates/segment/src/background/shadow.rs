@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_come_once_want_a_small_one() {
+    fn one_time_keys_favour_a_small_small_queue() {
         let percent = percent_for(|number, prng| {
             let popular = 40_000.0 * prng.unit() * prng.unit() * prng.unit();
             if number % 2 == 0 { 1 << 40 | number } else { popular as u64 }
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_goes_round_for_each_read_but_with_a_large_small_queue_for_all_of_them_once() {
+    fn item_survives_a_round_per_read_or_a_single_round_if_small_queue_is_big() {
         let rounds = |percent| {
             let next = |freq: &u64| (*freq > 0).then(|| freq_of_next_round(*freq, percent));
             std::iter::successors(Some(u64::from(FREQ_MAX)), next).count() - 1

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handle_inside_holds_the_second_step_back_and_an_idle_one_does_not() {
+    fn active_handle_blocks_second_epoch_advance_but_idle_handle_does_not() {
         let epochs = Epochs::new(2);
         epochs.enter(0);
         assert!(epochs.try_advance(), "the first step only needs handles to be in the current epoch");

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_the_size_that_can() {
+    fn impossible_geometry_is_rejected_with_smallest_valid_size() {
         match Geometry::of(&config(1 << 20, 2)) {
             Err(StartError::MemoryTooSmall { least_bytes, .. }) => {
                 let mut again = config(least_bytes, 2);

@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_ends_at_a_whole_huge_page_whichever_way_it_goes() {
+    fn prefault_step_ends_at_huge_page_boundary_in_both_directions() {
         let page = STEP_BYTES;
         assert_eq!((step_up(0, 9 * page), step_up(5, 9 * page), step_up(page, page + 7)), (page, page, page + 7));
         assert_eq!(

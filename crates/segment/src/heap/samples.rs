@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_request_of_a_chosen_key_is_told_in_order_and_a_full_ring_loses_only_the_latest() {
+    fn sampled_requests_are_returned_in_order_and_full_ring_drops_newest() {
         let samples = Samples::new(2);
         let chosen = |n: u64| Hash(n << 40);
         for n in 1..=RING_WORDS as u64 + 9 {

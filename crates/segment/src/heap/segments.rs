@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_left_and_the_lowest_come_first() {
+    fn reserved_segments_are_not_taken_and_lowest_id_is_taken_first() {
         let segments = segments(40, 40);
         let mut taken = Vec::new();
         while let Some(id) = segments.take_free(3) {
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_that_is_cut_or_decommitted_is_not_taken_and_comes_back_when_it_is_given_back() {
+    fn cut_or_decommitted_segment_is_unavailable_until_returned() {
         let segments = segments(10, 20);
         let taken: Vec<_> = (0..4).map(|_| segments.take_free(0).expect("free")).collect();
         assert_eq!((segments.cut_fresh(2), segments.count(), segments.free_count()), (2, 8, 4));

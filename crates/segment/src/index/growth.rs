@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_is_found_at_every_step_of_a_growth() {
+    fn every_key_is_found_at_every_step_of_index_growth() {
         let index = Index::reserve(8, 18, false).expect("reserve");
         let hashes: Vec<Hash> = (0..2000u64).map(|i| Hash(base::prng::split_mix(i))).collect();
         for (i, hash) in hashes.iter().enumerate() {

@@ -153,7 +153,7 @@ mod tests {
     use crate::tier::FlashAddress;
 
     #[test]
-    fn places_of_a_part_are_together_and_every_place_is_in_one() {
+    fn index_parts_are_contiguous_and_cover_every_position() {
         let mut random = base::prng::Prng::new(1);
         for groups in [1, 3, 32, 1000, (1 << 28) - 1] {
             let order = Order { groups };

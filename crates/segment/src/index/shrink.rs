@@ -90,7 +90,7 @@ mod tests {
     use crate::index::growth::group_of;
 
     #[test]
-    fn a_key_never_moves_to_a_higher_group_and_comes_from_the_locked_ones_alone() {
+    fn shrink_moves_keys_to_lower_groups_from_locked_groups_only() {
         for (groups, to) in [(2, 1), (4, 3), (9, 8), (10, 9), (72, 64), (1125, 1000), (14, 7), (15, 8)] {
             for step in 0..20_000u64 {
                 let hash = (step * 0xffff_ffff / 19_999) as u32;
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_is_found_at_every_step_of_a_shrink_and_nothing_is_left_behind() {
+    fn every_key_is_found_at_every_step_of_index_shrink() {
         let index = Index::reserve(18, 18, false).expect("reserve");
         let hashes: Vec<Hash> = (0..2400u64).map(|i| Hash(base::prng::split_mix(i))).collect();
         for (i, hash) in hashes.iter().enumerate() {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shrink_that_is_too_much_gives_back_what_it_dropped_and_tells_it_beforehand() {
+    fn excessive_shrink_reports_dropped_items_before_removing_them() {
         let index = Index::reserve(4, 4, false).expect("reserve");
         let hashes: Vec<Hash> = (0..1700u64).map(|i| Hash(base::prng::split_mix(i))).collect();
         for (i, hash) in hashes.iter().enumerate() {

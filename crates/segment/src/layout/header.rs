@@ -399,7 +399,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_picture_of_the_states_is_what_can_says() {
+    fn segment_state_transitions_match_diagram() {
         // Each line of the picture above, from, to.
         let edges = [(0, 1), (0, 5), (1, 2), (2, 3), (3, 4), (4, 0), (5, 0)];
         for from in STATES {

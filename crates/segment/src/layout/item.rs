@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_planned_is_what_is_read_for_every_shape() {
+    fn planned_item_layout_matches_parsed_item_for_every_shape() {
         let heap = Heap::reserve(1 << 20, false).expect("reserve");
         let mut shapes = 0;
         for kind in [ItemKind::Plain, ItemKind::Head, ItemKind::Piece, ItemKind::Typed] {

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_key_has_another_place_in_every_namespace_as_a_piece_and_under_another_seed() {
+    fn hash_differs_by_namespace_piece_and_seed() {
         let (a, b) = (Hasher::new(1), Hasher::new(2));
         let hashes = [
             a.key(Namespace(0), b"key").hash,

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_field_comes_back_and_none_leaks_into_another() {
+    fn slot_fields_round_trip_without_overlap() {
         for tag in [0, 1, 0xfff] {
             for freq in [0, 3, 7] {
                 for generation in [1, 511] {

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_open_with_all_its_records_until_one_word_closes_it() {
+    fn undo_group_is_open_with_all_records_until_closed_by_a_single_write() {
         let (log, mut groups) = (log(), [Group::default(), Group::default()]);
         assert_eq!(open(&log), (0, vec![]));
         fill(&log, &mut groups[0], 150);
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn of_all_chunks_none_is_given_twice_and_then_there_is_none() {
+    fn undo_log_chunks_are_unique_until_exhausted() {
         let (log, mut group) = (log(), Group::default());
         fill(&log, &mut group, (CHUNKS * RECORDS) as u64);
         assert!(!group.make_room(&log, 0));

@@ -81,7 +81,7 @@ fn delete(handle: &mut ThreadHandle, key: &[u8]) {
 }
 
 #[test]
-fn of_two_writers_of_one_key_what_was_acknowledged_outlives_a_crash() {
+fn acknowledged_write_among_two_writers_survives_crash() {
     in_both_modes(SOME, |place| {
         let (store, _background, file) = in_file(place);
         let (mut a, b) = (store.handle().expect("handle"), store.handle().expect("handle"));
@@ -103,7 +103,7 @@ fn of_two_writers_of_one_key_what_was_acknowledged_outlives_a_crash() {
 
 /// A value that was reported once is not taken back: a client that reads the new value finds it after a crash, too.
 #[test]
-fn what_was_read_before_a_crash_is_there_after_it() {
+fn value_read_before_crash_is_present_after_it() {
     in_both_modes(SOME, |place| {
         let (store, _background, file) = in_file(place);
         let (mut a, mut b) = (store.handle().expect("handle"), store.handle().expect("handle"));
@@ -125,7 +125,7 @@ fn what_was_read_before_a_crash_is_there_after_it() {
 }
 
 #[test]
-fn what_was_deleted_while_its_segment_was_emptied_stays_deleted_after_a_crash() {
+fn item_deleted_during_drain_stays_deleted_after_crash() {
     in_both_modes(SOME, |place| {
         let (store, mut background, file) = in_file(place);
         let (mut a, b) = (store.handle().expect("handle"), store.handle().expect("handle"));
@@ -149,7 +149,7 @@ fn what_was_deleted_while_its_segment_was_emptied_stays_deleted_after_a_crash() 
 }
 
 #[test]
-fn what_was_acknowledged_while_the_index_grew_outlives_a_crash_in_the_midst() {
+fn acknowledged_write_survives_crash_during_index_growth() {
     in_both_modes(FEW, |place| {
         let (store, background, file) = in_file(place);
         let (mut a, b) = (store.handle().expect("handle"), store.handle().expect("handle"));
@@ -180,7 +180,7 @@ fn what_was_acknowledged_while_the_index_grew_outlives_a_crash_in_the_midst() {
 }
 
 #[test]
-fn a_flush_that_was_acknowledged_outlives_a_crash_and_what_came_behind_it_too() {
+fn acknowledged_flush_and_later_write_survive_crash() {
     in_both_modes(SOME, |place| {
         let (store, mut background, file) = in_file(place);
         let (mut a, b) = (store.handle().expect("handle"), store.handle().expect("handle"));
@@ -210,7 +210,7 @@ fn a_flush_that_was_acknowledged_outlives_a_crash_and_what_came_behind_it_too() 
 
 /// Deletes or replaces items while they are being found, with two threads that find.
 #[test]
-fn what_was_removed_while_it_was_being_found_stays_so_also_after_a_crash() {
+fn item_removed_during_rebuild_stays_removed_after_crash() {
     explore_one_of(SOME, || {
         let (store, background, file) = in_file(IndexPlace::Dram);
         let mut handle = store.handle().expect("handle");

@@ -91,14 +91,14 @@ fn half_seen(begin: impl Fn(&mut KeyLocks) + Send + Sync + Copy + 'static) {
 }
 
 #[test]
-fn half_a_transaction_is_seen_by_no_reader() {
+fn partial_transaction_is_never_visible_to_readers() {
     half_seen(|_| {});
 }
 
 /// The wait for the guards that were under way is what holds it: without it the model finds a reader that sees half.
 #[test]
 #[should_panic(expected = "half a transaction was seen")]
-fn without_the_wait_half_a_transaction_is_seen() {
+fn partial_transaction_is_visible_without_waiting_for_guards() {
     half_seen(KeyLocks::skip_waiting);
 }
 
@@ -137,7 +137,7 @@ fn transactions_over_the_same_keys_lose_nothing_and_wait_in_no_circle() {
 }
 
 #[test]
-fn a_single_change_comes_before_a_transaction_or_behind_it() {
+fn single_change_is_ordered_before_or_after_transaction() {
     let (before, behind) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let counts = (Arc::clone(&before), Arc::clone(&behind));
     explore(move || {
@@ -164,7 +164,7 @@ fn a_single_change_comes_before_a_transaction_or_behind_it() {
 }
 
 #[test]
-fn a_transaction_reads_what_the_background_moves_meanwhile() {
+fn transaction_reads_items_relocated_in_background() {
     explore(|| {
         let (store, mut background, mut a) = sealed(2, |handle| {
             put(handle, b"one", b"value");
@@ -186,7 +186,7 @@ fn a_transaction_reads_what_the_background_moves_meanwhile() {
 }
 
 #[test]
-fn a_watched_key_that_came_and_went_has_changed() {
+fn watched_key_created_and_deleted_counts_as_changed() {
     explore(|| {
         let (store, _background) = store(3);
         let (mut a, mut b) = (store.handle().expect("handle"), store.handle().expect("handle"));
@@ -257,7 +257,7 @@ fn changed_in_between(holds: impl Fn(bool) -> bool + Send + Sync + Copy + 'stati
 }
 
 #[test]
-fn keys_that_are_read_as_one_were_so_at_one_instant() {
+fn keys_read_as_a_snapshot_coexisted_at_an_instant() {
     changed_in_between(|holds| holds);
 }
 

@@ -42,7 +42,7 @@ fn an_overwrite_is_not_undone_by_a_relocation() {
 }
 
 #[test]
-fn a_deleted_item_does_not_come_back_by_relocation() {
+fn relocation_does_not_revive_deleted_item() {
     explore(|| {
         let (store, background, mut handle) = sealed(2, |handle| put(handle, b"key", b"old"));
         let mover = draining(background, Drained::Moved);
@@ -244,7 +244,7 @@ fn arrive(handle: &mut ThreadHandle, store: &Store, mut arriving: InPlaceReceive
 }
 
 #[test]
-fn what_arrives_in_a_sealed_segment_is_stored_whole_and_drained_only_after_that() {
+fn receive_into_sealed_segment_is_complete_before_drain() {
     for why in [Drained::Moved, Drained::Evicted] {
         explore(move || {
             let (store, background) = store(2);
@@ -275,7 +275,7 @@ fn what_arrives_in_a_sealed_segment_is_stored_whole_and_drained_only_after_that(
 }
 
 #[test]
-fn what_arrives_while_a_flush_runs_is_there_after_it_or_gone_with_it() {
+fn item_received_during_flush_is_present_or_flushed() {
     explore(|| {
         let (store, _background) = store(2);
         let (mut a, mut b) = (store.handle().expect("handle"), store.handle().expect("handle"));
@@ -293,7 +293,7 @@ fn what_arrives_while_a_flush_runs_is_there_after_it_or_gone_with_it() {
 }
 
 #[test]
-fn what_was_flushed_stays_gone_whatever_is_relocated_or_copied() {
+fn flushed_item_stays_removed_despite_relocation_or_copy() {
     explore(|| {
         let (store, background, mut a) = sealed(2, |handle| put(handle, b"key", b"old"));
         let mut b = store.handle().expect("handle");
@@ -332,7 +332,7 @@ fn a_copy_that_begins_while_a_flush_runs_does_not_outlive_it() {
 }
 
 #[test]
-fn an_insert_is_not_taken_away_by_the_eviction_of_its_elder() {
+fn eviction_of_old_version_does_not_remove_new_insert() {
     explore(|| {
         let (store, background, mut handle) = sealed(2, |handle| put(handle, b"key", b"old"));
         let evictor = draining(background, Drained::Evicted);
@@ -344,7 +344,7 @@ fn an_insert_is_not_taken_away_by_the_eviction_of_its_elder() {
 }
 
 #[test]
-fn an_item_that_expires_under_a_reader_is_whole_or_gone() {
+fn item_expiring_during_read_is_complete_or_missing() {
     explore(|| {
         let soon = Expire::At(NOW.plus_ms(5));
         let (store, mut background, mut a) = sealed(2, |handle| put_until(handle, b"key", &[1; 50], soon));

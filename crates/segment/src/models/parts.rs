@@ -10,7 +10,7 @@ const KIND: u8 = KIND_IN_PARTS | 1;
 
 /// A flush may happen before the write, after it, or between its parts and its head. A value that remains is complete.
 #[test]
-fn a_first_write_beside_a_flush_leaves_no_head_without_its_parts() {
+fn first_write_during_flush_leaves_no_head_without_parts() {
     explore(|| {
         let (store, _background) = store(3);
         let mut handle = store.handle().expect("handle");
@@ -43,7 +43,7 @@ fn a_first_write_beside_a_flush_leaves_no_head_without_its_parts() {
 
 /// A caller that has to wait sees no value: if the value was filled meanwhile, no caller has to wait.
 #[test]
-fn who_is_told_to_wait_sees_no_value_that_was_filled_meanwhile() {
+fn lease_waiter_never_receives_the_filled_value() {
     explore(|| {
         let (store, _background) = store(3);
         let (mut filler, mut other) = (store.handle().expect("handle"), store.handle().expect("handle"));

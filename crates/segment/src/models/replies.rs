@@ -66,7 +66,7 @@ fn beside_two_additions() -> (Arc<Store>, Background, ThreadHandle, thread::Join
 }
 
 /// Two additions of 1 beside a read and a store of 1000 more by its token.
-fn a_compared_store_beside_two_additions(look: Look) {
+fn compare_and_store_during_two_increments_loses_no_update(look: Look) {
     let (stored, refused) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let counts = (Arc::clone(&stored), Arc::clone(&refused));
     explore(move || {
@@ -95,17 +95,17 @@ fn a_compared_store_beside_two_additions(look: Look) {
 
 #[test]
 fn a_token_of_gets_does_not_store_over_two_additions() {
-    a_compared_store_beside_two_additions(gets);
+    compare_and_store_during_two_increments_loses_no_update(gets);
 }
 
 #[test]
 fn a_token_of_fetch_does_not_store_over_two_additions() {
-    a_compared_store_beside_two_additions(fetch);
+    compare_and_store_during_two_increments_loses_no_update(fetch);
 }
 
 #[test]
 fn a_token_of_a_touch_does_not_store_over_two_additions() {
-    a_compared_store_beside_two_additions(touch_gets);
+    compare_and_store_during_two_increments_loses_no_update(touch_gets);
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn a_touch_shows_the_end_that_it_gave() {
 }
 
 #[test]
-fn an_append_says_the_length_that_it_made() {
+fn append_reports_resulting_length() {
     explore(|| {
         let (store, _background) = store(3);
         let (a, b) = (store.handle().expect("handle"), store.handle().expect("handle"));

@@ -33,7 +33,7 @@ fn take(segments: &Segments, keep: usize) -> Vec<SegmentId> {
 }
 
 #[test]
-fn a_segment_is_taken_once_or_is_out_of_use_and_none_is_lost() {
+fn segment_is_taken_once_or_retired_and_never_lost() {
     explore(|| {
         let segments = Arc::new(segments(5, 8));
         let handles: Vec<_> = (0..2)

@@ -72,7 +72,7 @@ fn counts(store: &Store) -> (usize, u64) {
 }
 
 #[test]
-fn a_read_finds_an_item_that_goes_to_flash_and_comes_back_meanwhile() {
+fn read_finds_item_during_demotion_and_promotion() {
     explore_both(|note| {
         let (store, background, mut handle) = sealed(2);
         let mover = demoting(background);
@@ -114,7 +114,7 @@ fn an_overwrite_is_not_undone_by_a_move_to_flash_or_back() {
 }
 
 #[test]
-fn what_was_deleted_on_its_way_to_flash_stays_gone_and_is_deleted_once() {
+fn item_deleted_during_demotion_stays_deleted_and_is_deleted_once() {
     explore_both(|note| {
         let (store, background, mut handle) = sealed(2);
         let mover = demoting(background);
@@ -142,7 +142,7 @@ fn what_was_deleted_on_its_way_to_flash_stays_gone_and_is_deleted_once() {
 }
 
 #[test]
-fn a_key_on_its_way_to_flash_keeps_an_add_out() {
+fn add_is_rejected_while_key_is_demoted_to_flash() {
     explore_both(|note| {
         let (store, background, mut handle) = sealed(1);
         let mover = demoting(background);

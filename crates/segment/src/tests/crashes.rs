@@ -326,7 +326,7 @@ pub(super) fn fill(rig: &mut Rig, count: usize) {
 }
 
 #[test]
-fn a_put_that_was_cut_anywhere_is_there_whole_or_not_at_all() {
+fn put_interrupted_by_crash_is_complete_or_absent() {
     in_both_modes(|| {
         let mut keys = keys(40);
         keys.push(b"new".to_vec());
@@ -379,7 +379,7 @@ fn a_delete_an_increment_and_a_join_that_were_cut_are_done_or_not() {
 }
 
 #[test]
-fn what_is_displaced_in_a_full_index_is_there_once() {
+fn slot_displaced_in_full_index_is_present_once_after_crash() {
     in_both_modes(|| {
         // One group of 512 slots, nearly full, so that new keys displace others.
         let keys = keys(470);
@@ -395,7 +395,7 @@ fn what_is_displaced_in_a_full_index_is_there_once() {
 }
 
 #[test]
-fn every_key_is_found_wherever_a_growth_or_a_shrink_was_cut() {
+fn every_key_is_found_after_crash_during_growth_or_shrink() {
     in_both_modes(|| {
         let keys = keys(300);
         let fill = |rig: &mut Rig| (0..300).for_each(|number| rig.put(&key(number), b"v"));
@@ -444,7 +444,7 @@ fn a_segment_that_was_being_emptied_loses_nothing_that_was_not_evicted() {
 }
 
 #[test]
-fn a_flush_that_was_cut_is_done_or_not_and_one_that_was_done_stays_done() {
+fn interrupted_flush_is_atomic_and_completed_flush_persists() {
     in_both_modes(|| {
         let keys = keys(20);
         crash(
@@ -473,7 +473,7 @@ fn a_flush_that_was_cut_is_done_or_not_and_one_that_was_done_stays_done() {
 }
 
 #[test]
-fn a_long_value_that_was_cut_is_the_old_one_or_the_new_one() {
+fn interrupted_overwrite_of_long_value_yields_old_or_new_value() {
     in_both_modes(|| {
         let old: Vec<u8> = (0..3000).map(|at| (at % 251) as u8).collect();
         let new: Vec<u8> = (0..2500).map(|at| (at % 241) as u8).collect();
@@ -496,7 +496,7 @@ fn a_long_value_that_was_cut_is_the_old_one_or_the_new_one() {
 }
 
 #[test]
-fn a_value_that_was_being_received_is_there_or_its_space_is_waste() {
+fn interrupted_receive_yields_whole_item_or_dead_space() {
     in_both_modes(|| {
         // Lengths at which a line end behind the value takes more than its padding.
         let value: Vec<u8> = (0..74).map(|at| b'a' + at % 26).collect();
@@ -576,7 +576,7 @@ fn check_any(image: Arc<MapFile>, keys: &[Vec<u8>], before: &Contents, after: &C
 }
 
 #[test]
-fn an_item_ends_at_its_time_whoever_opens_the_file_and_a_clock_that_went_back_is_told() {
+fn item_expires_on_time_after_reopen_and_backward_clock_is_reported() {
     in_both_modes(|| {
         let mut rig = Rig::new();
         rig.put_until(b"short", b"v", Expire::At(NOW.plus_ms(5_000)));
@@ -594,7 +594,7 @@ fn an_item_ends_at_its_time_whoever_opens_the_file_and_a_clock_that_went_back_is
 }
 
 #[test]
-fn a_file_of_other_sizes_or_with_damaged_words_is_refused_and_left_alone() {
+fn file_with_other_sizes_or_damaged_header_is_refused_unmodified() {
     let mut rig = Rig::new();
     fill(&mut rig, 10);
     let image = |rig: &Rig| Arc::new(rig.file.image().expect("an image"));
@@ -616,7 +616,7 @@ fn a_file_of_other_sizes_or_with_damaged_words_is_refused_and_left_alone() {
 }
 
 #[test]
-fn the_token_of_an_item_that_nobody_changed_stays_over_a_kill() {
+fn token_of_unchanged_item_survives_kill() {
     in_both_modes(|| {
         let mut rig = Rig::new();
         rig.until_done(|guard| {

@@ -103,12 +103,12 @@ fn use_all(mut rig: Rig, names: &[Vec<u8>], contents: &Contents) {
 }
 
 #[test]
-fn a_file_that_was_damaged_anywhere_but_in_its_items_is_refused_with_a_line_or_mended() {
+fn damage_outside_items_is_refused_with_message_or_repaired() {
     damage_parts(|part| part != "heap");
 }
 
 #[test]
-fn a_file_without_an_index_that_was_damaged_anywhere_is_refused_with_a_line_or_loses_what_was_damaged() {
+fn damaged_file_without_index_is_refused_or_loses_only_damaged_items() {
     with_index_in_dram(|| damage_parts(|part| !matches!(part, "stripes" | "index")));
 }
 

@@ -157,7 +157,7 @@ fn serve(rig: &mut Rig, key: &[u8]) {
 }
 
 #[test]
-fn what_is_on_flash_is_found_again_and_served_before_all_is() {
+fn flash_items_are_recovered_and_writes_are_served_during_rebuild() {
     let (tier, keys) = (Arc::new(MapTier::default()), keys(40));
     let rig = filled(&tier, &keys);
     let mut rig = open_early(image(&rig), &tier);
@@ -186,7 +186,7 @@ fn what_is_on_flash_is_found_again_and_served_before_all_is() {
 }
 
 #[test]
-fn an_overwrite_a_delete_and_an_eviction_that_were_cut_leave_nothing_older_behind() {
+fn interrupted_change_or_eviction_never_exposes_older_version() {
     let (tier, keys) = (Arc::new(MapTier::default()), keys(12));
     let mut rig = filled(&tier, &keys);
     let changed = [&keys[3][..], &keys[5], &keys[6]];
@@ -203,7 +203,7 @@ fn an_overwrite_a_delete_and_an_eviction_that_were_cut_leave_nothing_older_behin
 }
 
 #[test]
-fn what_was_reclaimed_is_gone_or_goes_on_in_one_place_wherever_that_was_cut() {
+fn reclaimed_item_is_removed_or_present_once_after_crash() {
     let (tier, keys) = (Arc::new(MapTier::default()), keys(8));
     let mut rig = filled(&tier, &keys);
     let all: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
@@ -218,7 +218,7 @@ fn what_was_reclaimed_is_gone_or_goes_on_in_one_place_wherever_that_was_cut() {
 }
 
 #[test]
-fn keys_that_share_a_tag_and_are_stored_over_come_back_as_no_other() {
+fn overwritten_keys_with_same_tag_are_not_confused_after_crash() {
     let tier = Arc::new(MapTier::default());
     let twins = twins(&open(Arc::new(MapFile::in_memory().expect("a file")), &tier).store);
     for changed in &twins {
@@ -229,7 +229,7 @@ fn keys_that_share_a_tag_and_are_stored_over_come_back_as_no_other() {
 }
 
 #[test]
-fn finding_that_was_cut_is_done_again_and_what_was_changed_meanwhile_stays() {
+fn interrupted_rebuild_restarts_and_preserves_concurrent_changes() {
     let (tier, keys) = (Arc::new(MapTier::default()), keys(24));
     let rig = filled(&tier, &keys);
     let mut rig = open_early(image(&rig), &tier);
@@ -251,7 +251,7 @@ fn finding_that_was_cut_is_done_again_and_what_was_changed_meanwhile_stays() {
 }
 
 #[test]
-fn a_file_keeps_to_where_its_index_was_beside_a_second_tier_too() {
+fn file_with_flash_is_refused_if_opened_with_other_index_location() {
     for (made, asked, plan) in
         [(IndexPlace::Dram, IndexPlace::File, PLAN), (IndexPlace::File, IndexPlace::Dram, PLAN_FOUND)]
     {
@@ -280,7 +280,7 @@ fn check(rig: &mut Rig, model: &BTreeMap<Vec<u8>, Vec<u8>>, name: &[u8], seed: u
 }
 
 #[test]
-fn whatever_is_done_and_whenever_it_is_killed_no_key_holds_anything_but_what_was_stored_last() {
+fn killed_store_returns_only_last_stored_values_under_random_operations() {
     let (mut met_early, mut there) = (0, 0);
     for seed in 0..40 {
         let (mut prng, tier) = (Prng::new(seed), Arc::new(MapTier::default()));
@@ -337,7 +337,7 @@ fn whatever_is_done_and_whenever_it_is_killed_no_key_holds_anything_but_what_was
 }
 
 #[test]
-fn an_untouched_item_that_is_brought_back_or_evicted_when_the_process_is_killed_is_there() {
+fn unmodified_item_in_promotion_or_eviction_survives_kill() {
     let (tier, keys) = (Arc::new(MapTier::default()), keys(10));
     let mut rig = filled(&tier, &keys[..6]);
     keys[6..].iter().for_each(|key| rig.put(key, &[b"old ", &key[..]].concat()));

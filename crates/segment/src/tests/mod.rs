@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 /// A change removes the parts that it replaced at once; what the background held just then was left for ever.
 #[test]
-fn a_part_whose_lock_is_not_had_goes_later() {
+fn replaced_part_with_busy_lock_is_freed_later() {
     let config = StoreConfig { memory_bytes: 4 << 20, segment_bytes: None, ..crashes::config() };
     let (store, mut background) = Store::new(&config, crashes::NOW).expect("a store");
     let mut handle = store.handle().expect("a thread handle");
@@ -46,7 +46,7 @@ fn a_part_whose_lock_is_not_had_goes_later() {
 /// The count of keys was the items that are there less those that a flush has ended. An item that was removed between
 /// the two readings was subtracted twice, so that a key stored after a flush was not counted for a moment.
 #[test]
-fn a_key_that_is_stored_after_a_flush_counts_while_what_was_flushed_is_removed() {
+fn key_stored_after_flush_is_counted_while_flushed_items_are_removed() {
     let config = StoreConfig { memory_bytes: 8 << 20, segment_bytes: None, ..crashes::config() };
     let (store, mut background) = Store::new(&config, crashes::NOW).expect("a store");
     let mut handle = store.handle().expect("a thread handle");

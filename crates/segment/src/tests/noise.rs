@@ -264,7 +264,7 @@ fn a_file_without_an_index_with_noise_anywhere_is_refused_or_serves_no_wrong_byt
 }
 
 #[test]
-fn a_file_beside_flash_with_noise_anywhere_is_refused_or_serves_no_wrong_byte_and_ends_no_process() {
+fn noise_in_file_with_flash_is_refused_or_serves_no_wrong_byte() {
     let came = try_copies(true, 400);
     assert!(came.served > copies() / 2 && came.lost > 0 && came.cleared > 0, "{came:?}");
 }

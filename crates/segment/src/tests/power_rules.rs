@@ -102,7 +102,7 @@ const IN_PLACE: [(&str, Op); 6] = [
 ];
 
 #[test]
-fn what_could_change_in_place_is_not_told_when_it_was_a_part_of_a_change_since_the_checkpoint() {
+fn in_place_change_in_transaction_is_lost_with_power_since_checkpoint() {
     in_both_modes(|| {
         for (what, op) in IN_PLACE {
             // Alone it changes where it stands, and stays.
@@ -149,7 +149,7 @@ fn together(rig: &mut Rig, changes: &[(&[u8], Op)]) {
 /// If items were marked only after the loss of their slot, an item that a kill cut between the two would be no key's
 /// and alive for ever. A walk over the segments would find it when all that came after it is gone.
 #[test]
-fn an_item_that_had_lost_its_slot_before_a_kill_does_not_come_back_with_a_loss_of_power() {
+fn item_unlinked_before_kill_is_not_revived_by_power_loss() {
     let ops: [(&str, Op); 4] = [
         ("put", |guard, key| guard.items_mut().put(key, &Put::set(b"new")).map(drop)),
         ("delete", |guard, key| guard.items_mut().delete(key, &Delete::default()).map(drop)),
@@ -191,7 +191,7 @@ fn tokens(rig: &mut Rig, value: &str) -> Vec<u64> {
 }
 
 #[test]
-fn what_is_given_once_was_not_given_in_the_life_that_was_lost_either() {
+fn tokens_are_not_reissued_after_power_loss() {
     in_both_modes(|| {
         let mut rig = new();
         rig.put(b"k", b"v");
@@ -219,7 +219,7 @@ fn what_is_given_once_was_not_given_in_the_life_that_was_lost_either() {
 
 /// A client's token of one state of an item must not pass for that of another state, whatever of it was lost.
 #[test]
-fn a_token_that_was_taken_since_the_checkpoint_does_not_pass_for_what_is_back() {
+fn token_from_after_checkpoint_does_not_match_restored_item() {
     let changes: [(&str, Op, Op); 2] = [
         ("a number that changed before its token was taken", IN_PLACE[1].1, |_, _| Ok(())),
         ("a text that is marked stale when it is back", |_, _| Ok(()), IN_PLACE[5].1),
@@ -291,7 +291,7 @@ fn nothing_is_changed_at_an_opening_before_the_disk_has_it_that_the_file_is_in_u
 }
 
 #[test]
-fn a_store_whose_disk_refused_changes_is_not_left_in_order() {
+fn store_with_failed_disk_writes_is_not_marked_clean() {
     in_both_modes(|| {
         for at_the_end in [false, true] {
             let mut rig = new();
@@ -325,7 +325,7 @@ fn some_keys(count: usize) -> impl Iterator<Item = ChangingKey> {
 }
 
 #[test]
-fn changes_that_begin_while_a_checkpoint_is_awaited_are_behind_it_and_need_no_room_in_it() {
+fn transaction_begun_during_checkpoint_is_excluded_and_uses_no_room() {
     let mut rig = new();
     let keep: Op = |guard, key| guard.items_mut().put(key, &Put::set(b"v")).map(drop);
     together(&mut rig, &[(b"a", keep), (b"b", keep)]);
@@ -359,7 +359,7 @@ fn keys_of_more_changes_than_a_record_holds_have_the_checkpoint_begun_again() {
 
 /// An index beside a second tier keeps its size: where it is full, an item loses its slot to another key's.
 #[test]
-fn an_item_that_lost_its_slot_to_another_before_a_kill_does_not_come_back_with_a_loss_of_power() {
+fn item_displaced_before_kill_is_not_revived_by_power_loss() {
     at(IndexPlace::File, || {
         set_power(Power { boot: 1, checkpoints: true });
         let tier = Arc::new(MapTier::default());
@@ -402,7 +402,7 @@ fn lost_beside(rig: &Rig, tier: &Arc<MapTier>) -> Rig {
 }
 
 #[test]
-fn what_came_back_from_flash_or_went_there_since_the_checkpoint_is_as_it_was_then_or_a_miss() {
+fn item_moved_to_or_from_flash_since_checkpoint_is_old_or_missing() {
     in_both_modes(|| {
         set_power(Power { boot: 1, checkpoints: true });
         let tier = Arc::new(MapTier::default());

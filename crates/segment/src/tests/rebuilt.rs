@@ -76,7 +76,7 @@ fn change(rig: &mut Rig, expected: &mut Expected, prng: &mut Prng) {
 }
 
 #[test]
-fn nothing_that_was_replaced_or_removed_comes_back_while_the_index_is_made_anew() {
+fn replaced_or_removed_item_is_not_revived_during_rebuild() {
     with_index_in_dram(|| {
         let mut met_early = 0;
         for seed in 0..60 {
@@ -131,7 +131,7 @@ fn open_with(file: &Arc<MapFile>, index: &Arc<MapFile>) -> Rig {
 
 /// After an upgrade an `incr` restarted a counter that the rebuilt index did not contain yet.
 #[test]
-fn a_store_that_gets_the_index_of_the_one_before_it_misses_nothing_and_is_found_again_after_a_crash() {
+fn handed_over_index_is_complete_and_rebuilt_after_crash() {
     with_index_in_dram(|| {
         for seed in 0..40 {
             let (mut prng, mut expected) = (Prng::new(seed), Expected::default());
@@ -170,7 +170,7 @@ fn a_store_that_gets_the_index_of_the_one_before_it_misses_nothing_and_is_found_
 }
 
 #[test]
-fn an_index_beside_a_file_that_was_not_left_in_order_is_not_believed() {
+fn index_handover_is_ignored_if_file_was_not_closed_cleanly() {
     with_index_in_dram(|| {
         let mut rig = Rig::new();
         fill(&mut rig, 60);
@@ -186,7 +186,7 @@ fn an_index_beside_a_file_that_was_not_left_in_order_is_not_believed() {
 }
 
 #[test]
-fn what_was_marked_stale_or_dropped_before_it_was_found_does_not_come_back_fresh() {
+fn item_marked_stale_or_dropped_during_rebuild_is_not_served_as_fresh() {
     with_index_in_dram(|| {
         let mut rig = Rig::new();
         fill(&mut rig, 30);
@@ -208,7 +208,7 @@ fn what_was_marked_stale_or_dropped_before_it_was_found_does_not_come_back_fresh
 }
 
 #[test]
-fn a_flush_while_the_index_is_made_anew_ends_what_is_not_found_yet_too() {
+fn flush_during_rebuild_also_removes_undiscovered_items() {
     with_index_in_dram(|| {
         let mut rig = Rig::new();
         fill(&mut rig, 60);
@@ -223,7 +223,7 @@ fn a_flush_while_the_index_is_made_anew_ends_what_is_not_found_yet_too() {
 }
 
 #[test]
-fn who_needs_memory_meanwhile_takes_the_oldest_segments_that_nobody_has_looked_at() {
+fn memory_shortage_during_rebuild_drops_oldest_unscanned_segments() {
     with_index_in_dram(|| {
         let mut rig = Rig::new();
         (0..3000).for_each(|number| rig.put(&key(number), &[b'v'; 20]));
@@ -247,7 +247,7 @@ fn who_needs_memory_meanwhile_takes_the_oldest_segments_that_nobody_has_looked_a
 }
 
 #[test]
-fn a_long_value_and_one_in_parts_are_misses_until_all_of_them_is_found() {
+fn long_or_multipart_value_misses_until_fully_rebuilt() {
     with_index_in_dram(|| {
         let mut rig = Rig::new();
         rig.put(b"long", &[b'l'; 3000]);
@@ -273,7 +273,7 @@ fn a_long_value_and_one_in_parts_are_misses_until_all_of_them_is_found() {
 }
 
 #[test]
-fn several_threads_find_what_one_would() {
+fn parallel_rebuild_finds_same_items_as_single_thread() {
     with_index_in_dram(|| {
         let mut rig = Rig::new();
         (0..700).for_each(|number| rig.put(&key(number), format!("value {number}").as_bytes()));
@@ -309,7 +309,7 @@ fn several_threads_find_what_one_would() {
 }
 
 #[test]
-fn a_number_that_was_changed_where_it_stands_has_another_token_after_a_crash_in_the_midst() {
+fn number_changed_in_place_has_new_token_after_crash() {
     in_both_modes(|| {
         let arith = Arith {
             delta: 5,
@@ -347,7 +347,7 @@ fn a_number_that_was_changed_where_it_stands_has_another_token_after_a_crash_in_
 }
 
 #[test]
-fn a_file_is_opened_with_its_index_where_it_was_made_with_it() {
+fn file_is_refused_if_opened_with_other_index_location() {
     for (made, asked) in [(IndexPlace::File, IndexPlace::Dram), (IndexPlace::Dram, IndexPlace::File)] {
         let told = super::crashes::at(made, || {
             assert_eq!(place(), made);
@@ -360,7 +360,7 @@ fn a_file_is_opened_with_its_index_where_it_was_made_with_it() {
 }
 
 #[test]
-fn a_memory_that_is_half_dead_loses_no_item_to_writes_while_the_index_is_made_anew() {
+fn half_dead_store_loses_no_item_to_writes_during_rebuild() {
     with_index_in_dram(|| {
         const UNTOUCHED: usize = 250;
         let value = |number: usize| vec![b'u' + (number % 3) as u8; 40];
@@ -422,7 +422,7 @@ fn with_two_versions() -> (Rig, SegmentId) {
 }
 
 #[test]
-fn what_has_ended_hides_what_is_older_when_its_segment_is_copied_out_before_that_is_found() {
+fn expired_item_hides_older_version_if_drained_during_rebuild() {
     with_index_in_dram(|| {
         let (mut rig, id) = with_two_versions();
         rig.now = NOW.plus_ms(FAR_MS + 1000);
@@ -436,7 +436,7 @@ fn what_has_ended_hides_what_is_older_when_its_segment_is_copied_out_before_that
 /// All memory is taken while a segment is copied out: nothing goes of it whose older versions are still to
 /// be found, and the index comes to its end all the same.
 #[test]
-fn a_segment_that_is_copied_out_without_room_for_the_copies_hides_what_is_older_all_the_same() {
+fn compaction_without_room_during_rebuild_hides_older_versions() {
     with_index_in_dram(|| {
         let (mut rig, id) = with_two_versions();
         let held: Vec<SegmentId> = std::iter::from_fn(|| rig.store.segments.take_free(0)).collect();

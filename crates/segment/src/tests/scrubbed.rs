@@ -33,7 +33,7 @@ fn damage(file: &Arc<MapFile>, needle: &[u8]) -> usize {
 }
 
 #[test]
-fn an_item_that_was_damaged_is_found_counted_and_gone_and_no_other() {
+fn damaged_item_is_found_counted_and_removed_alone() {
     in_both_modes(|| {
         let mut rig = Rig::new();
         fill(&mut rig, 40);
@@ -62,7 +62,7 @@ fn an_item_that_was_damaged_is_found_counted_and_gone_and_no_other() {
 }
 
 #[test]
-fn what_changes_in_place_leaves_an_item_whole() {
+fn in_place_change_preserves_item_checksum() {
     in_both_modes(|| {
         let mut rig = Rig::new();
         rig.until_done(|guard| {
@@ -110,7 +110,7 @@ fn act(rig: &mut Rig, key_locks: &mut KeyLocks, op: &mut dyn FnMut(&mut Guard<'_
 }
 
 #[test]
-fn pieces_of_what_was_being_written_and_deferred_that_were_not_dug_go_after_a_crash() {
+fn pieces_of_unfinished_write_or_deferred_free_are_scrubbed_after_crash() {
     in_both_modes(|| {
         let mut rig = Rig::new();
         fill(&mut rig, 20);
@@ -144,7 +144,7 @@ fn pieces_of_what_was_being_written_and_deferred_that_were_not_dug_go_after_a_cr
 }
 
 #[test]
-fn a_value_that_is_renamed_while_heads_are_marked_keeps_its_pieces_and_parts() {
+fn value_renamed_during_scrub_retains_pieces_and_parts() {
     in_both_modes(|| {
         for renamed_at in 0..40 {
             let mut rig = Rig::new();
@@ -182,7 +182,7 @@ fn a_value_that_is_renamed_while_heads_are_marked_keeps_its_pieces_and_parts() {
 }
 
 #[test]
-fn a_scrub_that_rests_begins_again_and_a_file_that_was_left_in_order_has_no_orphans() {
+fn later_scrub_pass_finds_new_damage_and_clean_file_has_no_orphans() {
     in_both_modes(|| {
         let mut rig = Rig::new();
         fill(&mut rig, 30);

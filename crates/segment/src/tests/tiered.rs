@@ -129,7 +129,7 @@ fn crash(keys: &[Vec<u8>], may_miss: bool, change: impl FnOnce(&mut Rig)) -> u64
 }
 
 #[test]
-fn what_was_stored_over_items_on_flash_leaves_none_of_them_behind() {
+fn crash_during_overwrite_leaves_no_stale_item_on_flash() {
     let store = open(Arc::new(MapFile::in_memory().expect("a file")), &Arc::default()).store;
     let twins = twins(&store);
     let [first, second] = twins.clone();
@@ -140,7 +140,7 @@ fn what_was_stored_over_items_on_flash_leaves_none_of_them_behind() {
 
 /// An item that goes to flash between the look there and the look in memory was once reported as a miss.
 #[test]
-fn a_look_in_memory_that_misses_an_item_on_flash_is_known_to_say_nothing() {
+fn lookup_misses_of_items_moved_to_flash_are_recognised_as_false() {
     let tier = Arc::new(MapTier::default());
     let mut rig = open(Arc::new(MapFile::in_memory().expect("a file")), &tier);
     rig.put(b"here", b"v");
@@ -167,7 +167,7 @@ fn a_look_in_memory_that_misses_an_item_on_flash_is_known_to_say_nothing() {
 }
 
 #[test]
-fn an_item_on_flash_that_was_being_deleted_or_brought_back_is_there_or_not() {
+fn crash_during_delete_or_overwrite_leaves_flash_items_old_or_new() {
     let keys: Vec<Vec<u8>> = (0..12).map(super::crashes::key).collect();
     let (gone, longer) = (keys[3].clone(), keys[5].clone());
     crash(&keys, false, |rig| {
@@ -178,7 +178,7 @@ fn an_item_on_flash_that_was_being_deleted_or_brought_back_is_there_or_not() {
 }
 
 #[test]
-fn a_file_is_taken_with_the_tier_that_it_was_made_with_alone() {
+fn memory_file_opens_only_with_the_flash_tier_of_its_creation() {
     let file = Arc::new(MapFile::in_memory().expect("a file"));
     drop(open(Arc::clone(&file), &Arc::default()));
     let store_file =
@@ -206,7 +206,7 @@ fn a_file_is_taken_with_the_tier_that_it_was_made_with_alone() {
 }
 
 #[test]
-fn a_kill_takes_no_item_on_flash_whose_tag_another_key_in_memory_has() {
+fn crash_preserves_flash_item_with_the_tag_of_a_key_in_memory() {
     let tier = Arc::new(MapTier::default());
     let mut rig = open(Arc::new(MapFile::in_memory().expect("a file")), &tier);
     let [on_flash, in_memory] = twins(&rig.store);
@@ -232,7 +232,7 @@ fn a_kill_takes_no_item_on_flash_whose_tag_another_key_in_memory_has() {
 /// Some keys that were not touched were missed after kills. Each must be one whose place in the index another key has
 /// that was stored later: a `set` does not read the device to learn whose item it takes the place of.
 #[test]
-fn an_untouched_item_on_flash_goes_only_when_a_key_with_its_tag_and_bucket_is_stored() {
+fn flash_item_is_lost_only_if_a_key_with_its_tag_and_bucket_is_stored() {
     let mut lost = 0;
     for seed in 0..40 {
         let tier = Arc::new(MapTier::default());

@@ -108,7 +108,7 @@ fn ends_alone(rig: &mut Rig, found: &Contents) {
 }
 
 #[test]
-fn a_rename_of_a_long_value_that_was_cut_leaves_it_under_one_key_alone() {
+fn crash_during_rename_leaves_a_long_value_under_exactly_one_key() {
     in_both_modes(|| {
         let long: Vec<u8> = (0..1500).map(|at| (at % 251) as u8).collect();
         let names = [b"from".to_vec(), b"to".to_vec(), key(3)];
@@ -132,7 +132,7 @@ fn a_rename_of_a_long_value_that_was_cut_leaves_it_under_one_key_alone() {
 }
 
 #[test]
-fn a_rename_of_a_value_in_parts_that_was_cut_leaves_it_under_one_key_alone() {
+fn crash_during_rename_leaves_a_value_in_parts_under_exactly_one_key() {
     in_both_modes(|| {
         let names = [b"from".to_vec(), b"to".to_vec(), key(3)];
         for (from, to) in [(2, 7), (8, 3)] {
@@ -362,7 +362,7 @@ fn a_transaction_over_many_segments_that_was_cut_is_done_or_not() {
 }
 
 #[test]
-fn a_transaction_that_changes_more_than_is_kept_of_goes_on_and_is_whole_when_it_is_over() {
+fn transaction_over_the_pin_limit_completes_and_is_not_rolled_back() {
     in_both_modes(|| {
         let names = keys(400);
         let mut rig = Rig::new();

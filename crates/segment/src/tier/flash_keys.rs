@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_counted_for_the_wrong_one_is_mended_when_its_region_begins_anew() {
+    fn wrong_namespace_counts_are_corrected_when_their_region_is_reused() {
         let keys = FlashKeys::new(2).expect("memory");
         (0..10).for_each(|block| keys.taken(at(1, 0, block), (block % 2) as u8));
         // Five are counted for each; all of them go in the place of items of the first.
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_process_left_is_mended_when_the_last_of_its_regions_begins_anew() {
+    fn counts_of_an_earlier_process_are_corrected_after_its_last_region() {
         let keys = FlashKeys::new(2).expect("memory");
         // Counted by a share; three of each were there.
         keys.found(0, 2);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_goes_behind_a_flush_the_place_says_whether_it_was_flushed() {
+    fn position_of_a_removed_item_shows_whether_it_was_already_flushed() {
         let keys = FlashKeys::new(1).expect("memory");
         (0..6).for_each(|block| keys.taken(at(1, 0, block), 0));
         keys.flush(0, 6);

@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_come_for_one_pipeline_is_not_thrown_away_for_another() {
+    fn completed_reads_of_a_pipeline_are_not_discarded_for_another_pipeline() {
         let (tier, mut staging) = (Slow::default(), Staging::new(512));
         let pipelines = 4;
         let mut left: Vec<VecDeque<u64>> =
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_comes_back_for_makes_room_and_what_somebody_waits_for_does_not() {
+    fn abandoned_reads_make_room_for_new_reads_but_awaited_reads_do_not() {
         let (tier, mut staging) = (Slow::default(), Staging::new(512));
         let all = 0..READS_MAX as u64;
         all.clone().for_each(|key| staging.ask(&tier, 0, key, at(key), false));

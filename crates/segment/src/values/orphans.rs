@@ -104,7 +104,7 @@ mod tests {
     use crate::layout::key::Hasher;
 
     #[test]
-    fn only_what_an_earlier_process_made_and_nothing_names_is_an_orphan_and_only_once_all_are_marked() {
+    fn only_unreferenced_items_of_earlier_processes_are_orphans_after_marking() {
         let (named, hasher) = (Named::new(1 << 20, 100), Hasher::new(1));
         let piece = |object: u64| [&object.to_le_bytes()[..], &[0; 4]].concat();
         let part = |part: u64, object: u64| crate::layout::hidden_key::name(part, object).to_vec();

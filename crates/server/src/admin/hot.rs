@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_says_how_many_minutes_and_names_and_nothing_else() {
+    fn hot_keys_query_accepts_only_minutes_and_count() {
         assert_eq!(Query::parse(""), Ok(Query { minutes: 1, count: NAMES_PER_LIST }));
         assert_eq!(Query::parse("minutes=60&count=3"), Ok(Query { minutes: 60, count: 3 }));
         for wrong in ["minutes", "minutes=1441", "count=-1", "hours=1", "count=x"] {

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_cut_anywhere_is_partial_until_it_is_whole_and_what_follows_it_is_not_read() {
+    fn truncated_http_request_is_partial_and_trailing_bytes_are_ignored() {
         let whole = b"PUT /config HTTP/1.1\r\ncontent-length: 5\r\n\r\nhello";
         for end in 0..whole.len() {
             assert_eq!(parse(&whole[..end]), ParsedHttp::Partial, "{end}");
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_gets_a_status_and_not_a_guess() {
+    fn invalid_http_request_gets_an_error_status() {
         assert_eq!(status(b"POST / HTTP/1.1\r\n\r\n"), Some(405));
         assert_eq!(status(b"set k 0 0 5\r\nhello\r\n"), Some(400));
         assert_eq!(status(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc"), Some(400));
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_answer_says_the_length_of_the_body_that_it_leaves_out() {
+    fn head_response_has_the_content_length_of_the_omitted_body() {
         let response = Response::text(200, "12345");
         let (whole, head) = (response.bytes(false), response.bytes(true));
         assert_eq!(&whole[..head.len()], &head[..]);

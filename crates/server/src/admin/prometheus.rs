@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_is_of_the_format_and_no_series_is_there_twice() {
+    fn prometheus_page_is_well_formed_without_duplicate_series() {
         let page = page();
         let (mut types, mut seen, mut helped) = (HashMap::new(), HashSet::new(), HashSet::new());
         for line in page.lines() {

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_of_one_name_are_one_series_and_one_that_ended_is_none() {
+    fn threads_of_equal_name_share_a_series_and_ended_threads_are_omitted() {
         let folder = std::env::temp_dir().join(format!("gannet-threads-{}", std::process::id()));
         let write = |file: &str, text: &str| {
             let place = folder.join(file);

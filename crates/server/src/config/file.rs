@@ -329,14 +329,14 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_table_line_is_found_where_it_is() {
+    fn malformed_table_header_is_reported_with_its_line_number() {
         let faults = read("[log\nlevel = \"info\"\n").1;
         assert!(faults[0].to_string().starts_with("g.toml:1: "), "{faults:?}");
         assert!(faults[0].remedy.contains("[table] lines"), "{faults:?}");
     }
 
     #[test]
-    fn all_faults_come_at_once_in_the_order_of_lines() {
+    fn all_config_errors_are_reported_at_once_in_line_order() {
         let (settings, faults) = read(
             "[store]\nmemory = 5\nsegment = \"x\"\n[limits]\nmaxconns = 7\nidle_timeout = 3\n[log]\nlevle = \"info\"\n",
         );
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_there_or_not_text_or_too_large_is_one_fault() {
+    fn missing_binary_or_oversized_config_file_is_a_single_error() {
         let folder = std::env::temp_dir().join(format!("gannet-config-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let (mut settings, mut origins) = (Settings::default(), Origins::new());

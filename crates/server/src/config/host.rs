@@ -182,7 +182,7 @@ mod tests {
     const MEMINFO: (&str, &str) = ("proc/meminfo", "MemTotal:       16384 kB\nMemFree: 1 kB\n");
 
     #[test]
-    fn a_limit_of_version_2_is_found_on_the_way_up() {
+    fn cgroup_v2_memory_limit_of_an_ancestor_applies() {
         let tree = Tree::new(
             "v2",
             &[

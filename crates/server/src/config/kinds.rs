@@ -555,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_without_port_or_with_a_star_names_what_to_write() {
+    fn invalid_address_error_suggests_a_valid_address() {
         assert!(remedy::<Vec<ListenAddress>>("10.0.0.1").contains("10.0.0.1:11211"));
         assert!(remedy::<Vec<ListenAddress>>("*:11300").contains("0.0.0.0:11300"));
         assert!(remedy::<Vec<ListenAddress>>(":11300").contains("0.0.0.0:11300"));
@@ -567,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn one_address_twice_is_refused_but_any_port_twice_is_not() {
+    fn duplicate_address_is_refused_unless_its_port_is_zero() {
         let mut endpoints = Vec::<ListenAddress>::new();
         assert!(endpoints.read_all(&["127.0.0.1:1", "127.0.0.1:1"]).is_err());
         endpoints.read_all(&["127.0.0.1:0", "127.0.0.1:0"]).unwrap();
@@ -577,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn cpu_lists_keep_their_order_and_refuse_what_is_no_cpu() {
+    fn cpu_lists_preserve_their_order_and_refuse_invalid_cpus() {
         assert_eq!(round_trip::<Pin>("8,0-3"), Pin::Cpus(vec![8, 0, 1, 2, 3]));
         assert_eq!(Pin::Cpus(vec![8, 0, 1, 2, 3, 5, 6]).show(), "8,0-3,5,6");
         for bad in ["", "3-1", "1,1", "0-", "x", "1024", "-1", "0-3,2"] {

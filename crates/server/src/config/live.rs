@@ -175,7 +175,7 @@ mod tests {
     use crate::config::table::setting;
 
     #[test]
-    fn a_reload_takes_what_is_live_and_names_the_rest() {
+    fn reload_applies_live_settings_and_lists_the_others() {
         let running = Settings::default();
         let mut wanted = running.clone();
         for (path, text) in [("log.level", "debug"), ("store.segment", "1MiB"), ("limits.maxconns", "5")] {

@@ -445,7 +445,7 @@ mod tests {
                        number = 9\n\n[log]\nlevel = \"warn\"\n";
 
     #[test]
-    fn namespaces_are_read_and_written_back_and_what_is_beside_them_stays() {
+    fn namespace_settings_round_trip_and_other_config_text_is_preserved() {
         let settings = read(TWO).expect("it is right");
         let sessions = &settings.namespaces[0];
         assert_eq!((sessions.memory, sessions.evict), (Auto::Is(ByteSize::mib(256)), false));

@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_take_a_quarter_of_the_memory_and_a_worker_a_cpu() {
+    fn defaults_use_a_quarter_of_the_memory_and_a_worker_per_cpu() {
         let plan = with(&[], &host()).unwrap();
         assert_eq!((plan.server.memory_bytes, plan.server.workers, plan.server.connections_max), (2 << 30, 4, 10_000));
         assert!(plan.files > 10_000 && plan.notes.is_empty(), "{plan:?}");
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_machine_has_is_refused_with_what_it_has() {
+    fn settings_beyond_the_host_limits_are_refused_with_the_limit() {
         let text = fault(&[("store.memory", "9GiB")]);
         assert!(text.contains("store.memory") && text.contains("the machine's 8GiB"), "{text}");
         let text = fault(&[("limits.maxconns", "50000")]);
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_are_all_found_at_once() {
+    fn all_contradictory_settings_are_reported_at_once() {
         let faults = with(&[("listen.admin", "127.0.0.1:11211"), ("store.memory", "1TiB")], &host()).unwrap_err();
         let names: Vec<&str> = faults.iter().map(|fault| fault.name.as_str()).collect();
         assert_eq!(names, ["listen.admin", "store.memory"]);
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_fault_and_makes_tails_or_lets_others_in_is_noted() {
+    fn valid_settings_that_risk_latency_or_exposure_produce_notes() {
         let plan = with(&[("listen.memcached", "0.0.0.0:1"), ("threads.workers", "9")], &host()).unwrap();
         assert!(plan.notes.iter().any(|note| note.contains("no authentication")), "{:?}", plan.notes);
         assert!(plan.notes.iter().any(|note| note.contains("9 workers share 4 CPUs")), "{:?}", plan.notes);

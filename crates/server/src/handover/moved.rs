@@ -73,7 +73,7 @@ mod tests {
     use command::clients::endpoint::Protocol;
 
     #[test]
-    fn early_bytes_are_taken_once_and_in_order() {
+    fn early_input_is_read_once_and_in_order() {
         let carried = HandoverConnection { input: b"abcde".to_vec(), ..HandoverConnection::new(Protocol::Resp.into()) };
         let mut early = EarlyInput::of(&Arc::new(carried)).expect("there are some");
         let mut room = [0; 3];

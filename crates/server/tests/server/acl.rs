@@ -144,7 +144,7 @@ fn every_answer_about_users_and_every_refusal_is_that_of_redis() {
 }
 
 #[test]
-fn rules_that_change_hold_for_those_who_are_connected_and_who_is_deleted_is_gone() {
+fn changed_acl_rules_apply_to_open_connections_and_deluser_closes_them() {
     let running = start(served());
     let connect = || Replies::connect(addr(&running));
     let (mut admin, mut ann) = (connect(), connect());
@@ -175,7 +175,7 @@ fn rules_that_change_hold_for_those_who_are_connected_and_who_is_deleted_is_gone
 }
 
 #[test]
-fn a_default_user_with_a_password_lets_nobody_in_without_it_and_memcached_has_no_users() {
+fn password_on_the_default_user_requires_auth_except_on_memcached() {
     let running = start(served());
     let connect = || Replies::connect(addr(&running));
     let mut admin = connect();
@@ -196,7 +196,7 @@ fn a_default_user_with_a_password_lets_nobody_in_without_it_and_memcached_has_no
 }
 
 #[test]
-fn no_secret_is_told_by_the_slow_log_a_monitor_or_an_error() {
+fn passwords_do_not_appear_in_slow_log_acl_log_or_monitor() {
     let running = start(served());
     running.shared().workers.iter().for_each(|worker| worker.recorder.set_slow_above_ns(Some(0)));
     let (mut client, mut monitor) = (Replies::connect(addr(&running)), Replies::connect(addr(&running)));
@@ -214,7 +214,7 @@ fn no_secret_is_told_by_the_slow_log_a_monitor_or_an_error() {
 }
 
 #[test]
-fn what_is_queued_is_asked_for_again_when_it_is_executed_as_by_redis() {
+fn queued_commands_are_authorised_again_at_exec_like_in_redis() {
     let (running, redis) = (start(served()), Redis::start());
     let mut both = [addr(&running), redis.addr].map(|addr| [Replies::connect(addr), Replies::connect(addr)]);
     let (admin, ann) = (0, 1);
@@ -255,7 +255,7 @@ fn what_is_queued_is_asked_for_again_when_it_is_executed_as_by_redis() {
 }
 
 #[test]
-fn who_may_use_some_namespaces_uses_keys_of_no_other() {
+fn user_restricted_to_namespaces_cannot_use_keys_of_others() {
     let shop = NamespaceConfig { name: "shop".to_owned(), ..NamespaceConfig::plain(3, true) };
     let running = start(ServerConfig { namespaces: vec![shop], ..served() });
     let (mut admin, mut ann) = (Replies::connect(addr(&running)), Replies::connect(addr(&running)));

@@ -72,7 +72,7 @@ fn use_the_server(running: &Running) {
 }
 
 #[test]
-fn a_long_value_is_on_the_page_of_hot_keys_and_a_wrong_query_is_told() {
+fn hot_keys_page_lists_a_long_value_and_rejects_unknown_parameters() {
     let fixture = fixture();
     Client::connect(tcp(&fixture.running))
         .ask(&crate::common::set("big:key", &crate::common::pattern(5000)), b"STORED\r\n");
@@ -90,7 +90,7 @@ fn a_long_value_is_on_the_page_of_hot_keys_and_a_wrong_query_is_told() {
 }
 
 #[test]
-fn what_clients_did_is_on_every_page() {
+fn admin_pages_show_client_activity() {
     let fixture = fixture();
     use_the_server(&fixture.running);
     // An operation's times are recorded when its reply was sent, perhaps after the client has read it.
@@ -138,7 +138,7 @@ fn put(addr: SocketAddr, path: &str, body: &str) -> (u16, String) {
 }
 
 #[test]
-fn a_put_takes_all_of_what_a_running_server_can_take_or_nothing_and_says_what_would_do() {
+fn config_put_applies_all_live_settings_or_none_and_explains_refusals() {
     let fixture = fixture();
     use_the_server(&fixture.running);
     let store = || &fixture.running.shared().store;
@@ -223,7 +223,7 @@ fn garbage_gets_a_status_or_an_end_and_the_next_scrape_is_served() {
 }
 
 #[test]
-fn scrapers_that_never_finish_keep_no_one_from_being_answered() {
+fn unfinished_scrapes_do_not_block_other_scrapes() {
     let fixture = fixture();
     let mut stuck: Vec<TcpStream> = (0..100).map(|_| connect(fixture.admin)).collect();
     for (number, stream) in stuck.iter_mut().enumerate() {

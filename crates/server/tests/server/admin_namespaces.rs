@@ -96,7 +96,7 @@ fn a_namespace_is_created_changed_and_dropped_while_clients_use_it() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_and_changes_nothing() {
+fn invalid_namespace_requests_are_refused_with_a_reason() {
     let fixture = fixture(None);
     for (method, path, body, status, why) in [
         ("PUT", "/namespaces/a%20b", "", 400, "not a valid namespace name"),
@@ -123,7 +123,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn what_is_kept_is_in_the_file_and_all_else_of_it_stays() {
+fn persisted_namespaces_are_written_to_the_file_and_other_text_stays() {
     let folder = std::env::temp_dir().join(format!("gannet-namespaces-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let file = folder.join("gannet.toml");

@@ -41,7 +41,7 @@ fn field<'l>(line: &'l str, name: &str) -> &'l str {
 }
 
 #[test]
-fn every_connection_is_listed_with_what_it_says_of_itself_whoever_serves_it() {
+fn client_list_shows_every_connection_with_its_client_info() {
     let running = start(both());
     let mut clients: Vec<Replies> = (0..6).map(|_| resp(&running)).collect();
     for (number, client) in clients.iter_mut().enumerate() {
@@ -158,7 +158,7 @@ fn clients_wait_while_they_are_paused_and_go_on_when_that_ends() {
 }
 
 #[test]
-fn what_can_change_while_the_server_runs_is_changed_and_the_rest_is_refused_whole() {
+fn config_set_applies_live_settings_and_refuses_invalid_sets_as_a_whole() {
     let running = start(both());
     let mut client = resp(&running);
     let is = |client: &mut Replies, name: &str, value: &str| {
@@ -206,7 +206,7 @@ fn what_can_change_while_the_server_runs_is_changed_and_the_rest_is_refused_whol
 }
 
 #[test]
-fn slow_requests_are_kept_with_the_parts_of_their_time() {
+fn slow_log_entries_show_wait_execute_and_send_times() {
     let running = start(both());
     let mut client = resp(&running);
     assert_eq!(client.ask(&[b"SLOWLOG", b"LEN"]), b":0\r\n");
@@ -235,7 +235,7 @@ fn slow_requests_are_kept_with_the_parts_of_their_time() {
 }
 
 #[test]
-fn the_times_of_a_command_are_told_by_their_parts() {
+fn latency_commands_report_times_by_command_and_part() {
     let running = start(both());
     let mut client = resp(&running);
     (0..10).for_each(|_| assert_eq!(client.ask(&[b"GET", b"k"]), b"$-1\r\n"));
@@ -253,7 +253,7 @@ fn the_times_of_a_command_are_told_by_their_parts() {
 }
 
 #[test]
-fn what_a_key_takes_is_told_and_what_is_not_there_takes_nothing() {
+fn memory_usage_reports_the_bytes_of_a_key_and_null_for_a_missing_key() {
     let running = start(both());
     let mut client = resp(&running);
     assert_eq!(client.ask(&[b"SET", b"key", &[b'v'; 1000]]), b"+OK\r\n");
@@ -293,7 +293,7 @@ fn other_address() -> Option<IpAddr> {
 }
 
 #[test]
-fn who_comes_from_elsewhere_may_do_next_to_nothing_while_there_are_no_users() {
+fn remote_clients_are_denied_in_protected_mode_without_users() {
     let Some(ip) = other_address() else {
         println!("this machine has no address but loopback: not tried");
         return;

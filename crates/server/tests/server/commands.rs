@@ -19,7 +19,7 @@ fn read_until(client: &mut Client, end: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_retrieval_longer_than_every_buffer_comes_whole_and_in_order() {
+fn retrieval_longer_than_every_buffer_is_complete_and_in_order() {
     let running = start(config());
     let mut client = Client::connect(tcp(&running));
     let mut expected = Vec::new();
@@ -114,7 +114,7 @@ fn many_pipelined_requests_of_all_kinds_are_answered_in_order() {
 }
 
 #[test]
-fn large_values_of_every_awkward_length_come_back_as_they_went() {
+fn large_values_of_lengths_near_piece_boundaries_round_trip() {
     let mut settings = config();
     settings.item_bytes_max = 8 << 20;
     let running = start(settings);
@@ -163,7 +163,7 @@ fn large_value_without_its_line_end_is_not_stored_and_the_stream_stays_in_step()
 }
 
 #[test]
-fn value_above_the_maximum_is_swallowed_and_the_older_one_is_gone() {
+fn oversized_set_is_discarded_and_deletes_the_old_item() {
     let mut settings = config();
     settings.item_bytes_max = 100_000;
     let running = start(settings);
@@ -206,7 +206,7 @@ fn value_without_its_line_end_is_not_stored_wherever_it_was_received() {
 }
 
 #[test]
-fn value_of_which_a_part_came_before_a_flush_is_there_after_it() {
+fn value_partly_received_before_a_flush_is_stored_after_the_flush() {
     let running = start(ServerConfig { segment_bytes: Some(1 << 20), ..config() });
     let (mut client, mut other) = (Client::connect(tcp(&running)), Client::connect(tcp(&running)));
     for len in [20_000, 100_000, 400_000] {
@@ -221,7 +221,7 @@ fn value_of_which_a_part_came_before_a_flush_is_there_after_it() {
 }
 
 #[test]
-fn connection_that_ends_inside_a_large_value_leaves_the_old_one_and_no_pieces() {
+fn disconnect_during_a_large_set_preserves_the_old_value_and_frees_pieces() {
     let running = start(config());
     let mut client = Client::connect(tcp(&running));
     client.ask(&set("large", b"old"), b"STORED\r\n");
@@ -285,7 +285,7 @@ fn right_to_refill_is_not_lost_when_the_answer_has_to_wait_for_room() {
 }
 
 #[test]
-fn dump_tells_every_item_once_while_none_changes() {
+fn dump_lists_every_item_exactly_once_if_none_changes() {
     let running = start(config());
     let mut client = Client::connect(tcp(&running));
     let mut request = Vec::new();
@@ -356,7 +356,7 @@ fn stat(client: &mut Client, topic: &str) -> std::collections::HashMap<String, S
 }
 
 #[test]
-fn statistics_count_what_was_done_under_the_names_that_tools_read() {
+fn statistics_count_operations_under_the_names_of_memcached() {
     let running = start(config());
     let mut client = Client::connect(tcp(&running));
     client.ask(
@@ -414,7 +414,7 @@ fn statistics_count_what_was_done_under_the_names_that_tools_read() {
 }
 
 #[test]
-fn delayed_flush_comes_when_its_time_has_come_and_a_flush_now_forgets_it() {
+fn delayed_flush_runs_when_due_and_an_immediate_flush_cancels_it() {
     let running = start(config());
     let mut client = Client::connect(tcp(&running));
     client.ask(b"set a 0 0 1\r\nx\r\nflush_all 1\r\nget a\r\n", b"STORED\r\nOK\r\nVALUE a 0 1\r\nx\r\nEND\r\n");
@@ -446,7 +446,7 @@ fn items_end_by_relative_and_absolute_times() {
 }
 
 #[test]
-fn a_foreign_protocol_is_told_so_and_closed() {
+fn binary_protocol_and_overlong_lines_get_an_error_and_a_close() {
     let running = start(config());
     let mut binary = Client::connect(tcp(&running));
     binary.send(b"\x80\x0b\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0");
@@ -471,7 +471,7 @@ fn shutdown_stops_the_server_only_where_that_is_allowed() {
 }
 
 #[test]
-fn items_that_were_evicted_or_expired_are_told_with_what_they_were() {
+fn stats_items_describe_evicted_and_expired_items() {
     let running = start(ServerConfig { memory_bytes: 8 << 20, ..config() });
     let mut client = Client::connect(tcp(&running));
     let value = "v".repeat(1000);
@@ -503,7 +503,7 @@ fn items_that_were_evicted_or_expired_are_told_with_what_they_were() {
 }
 
 #[test]
-fn the_memory_limit_moves_under_load_and_what_fits_stays_readable() {
+fn memory_limit_changes_under_load_and_retained_items_stay_readable() {
     let running = start(ServerConfig { memory_bytes: 32 << 20, memory_bytes_max: 96 << 20, ..config() });
     let mut client = Client::connect(tcp(&running));
     let value = "v".repeat(1000);
@@ -541,7 +541,7 @@ fn the_memory_limit_moves_under_load_and_what_fits_stays_readable() {
 }
 
 #[test]
-fn connections_are_told_one_by_one_with_their_peers_and_go_when_they_close() {
+fn stats_conns_lists_connections_with_peers_until_they_close() {
     let path = std::env::temp_dir().join(format!("gannet-conns-{}.sock", std::process::id()));
     let unix = ListenAddr::Unix { path: path.clone(), mode: 0o600 };
     let mut config = ServerConfig { workers: 2, ..config() };

@@ -395,7 +395,7 @@ impl Script {
 }
 
 #[test]
-fn one_random_stream_gets_the_same_replies_from_debians_memcached() {
+fn random_requests_get_the_same_replies_as_from_debian_memcached() {
     let seed: u64 = std::env::var("GANNET_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     let batches: u64 = std::env::var("GANNET_BATCHES").ok().and_then(|count| count.parse().ok()).unwrap_or(1200);
     println!(

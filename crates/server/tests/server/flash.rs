@@ -37,7 +37,7 @@ fn read_lines(client: &mut Client, lines: &[Vec<u64>]) -> Vec<Vec<(u64, Vec<u8>)
 const KEYS: u64 = 50_000;
 
 #[test]
-fn a_small_memory_serves_what_is_in_the_file_to_pipelines_of_memory_and_flash_mixed() {
+fn pipelines_of_memory_and_flash_items_are_served_from_small_memory() {
     let tiered = Tiered::start("mixed");
     tiered.fill(0..KEYS);
     let before = tiered.stats();
@@ -86,7 +86,7 @@ fn a_small_memory_serves_what_is_in_the_file_to_pipelines_of_memory_and_flash_mi
 }
 
 #[test]
-fn other_requests_go_on_while_one_waits_for_the_file() {
+fn requests_proceed_while_another_request_waits_for_flash() {
     let tiered = Tiered::start("beside");
     tiered.fill(0..KEYS);
     let (mut far, mut near) = (tiered.memcached(), tiered.memcached());
@@ -100,7 +100,7 @@ fn other_requests_go_on_while_one_waits_for_the_file() {
 }
 
 #[test]
-fn of_many_that_wait_for_the_file_each_is_served_when_its_read_has_come_and_not_whenever_another_has() {
+fn parked_request_resumes_only_when_its_own_flash_read_completes() {
     let tiered = Tiered::start("many");
     tiered.fill(0..KEYS);
     let parked = || tiered.running.shared().workers[0].counters.parked.value();
@@ -124,7 +124,7 @@ fn of_many_that_wait_for_the_file_each_is_served_when_its_read_has_come_and_not_
 }
 
 #[test]
-fn connections_that_leave_while_they_wait_for_the_file_leave_nothing_behind() {
+fn disconnects_during_flash_reads_release_their_sessions() {
     let tiered = Tiered::start("gone");
     tiered.fill(0..KEYS);
     for round in 0..50 {
@@ -148,7 +148,7 @@ fn read_answer(client: &mut Client) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_deleted_overwritten_or_flushed_does_not_come_back_from_the_file() {
+fn deleted_overwritten_or_flushed_items_do_not_return_from_flash() {
     let tiered = Tiered::start("gone");
     tiered.fill(0..KEYS);
     let mut client = tiered.memcached();

@@ -290,7 +290,7 @@ fn words(line: &str) -> Vec<&[u8]> {
 }
 
 #[test]
-fn every_command_answers_and_leaves_behind_the_same_of_what_is_in_the_file_as_of_what_is_in_memory() {
+fn commands_on_flash_items_behave_as_on_items_in_memory() {
     let (tiered, plain) = (Tiered::start("commands"), running());
     let (mut ours, mut theirs) = (Side::of(&tiered.running), Side::of(&plain));
     for (row, (stores, _)) in ROWS.iter().enumerate() {

@@ -49,7 +49,7 @@ fn page(redis: &mut Replies, asked: &str, limit: u64, cursor: &str) -> String {
 }
 
 #[test]
-fn a_query_tells_records_in_the_file_as_a_server_does_that_has_all_in_memory() {
+fn query_of_flash_records_equals_query_of_records_in_memory() {
     let (tiered, plain) = (Tiered::start("query"), running());
     let (mut redis, mut other) = (tiered.resp(), resp(&plain));
     for redis in [&mut redis, &mut other] {
@@ -120,7 +120,7 @@ fn change(record: u64, number: u64) -> String {
 }
 
 #[test]
-fn nothing_is_told_that_was_overwritten_or_deleted_before_it_was_asked_for_and_all_that_stays() {
+fn query_during_writes_returns_all_unchanged_and_no_stale_records() {
     let tiered = Tiered::start("query-beside");
     let mut redis = tiered.resp();
     assert_eq!(redis.text("REC.INDEX CREATE s v INT MEMORY 1000000"), "+OK");
@@ -201,7 +201,7 @@ fn nothing_is_told_that_was_overwritten_or_deleted_before_it_was_asked_for_and_a
 }
 
 #[test]
-fn others_are_served_while_a_query_reads_and_one_whose_client_has_gone_leaves_nothing_behind() {
+fn query_does_not_block_other_clients_and_ends_with_its_connection() {
     let tiered = Tiered::start("query-others");
     let mut redis = tiered.resp();
     make_indexes(&mut redis);
@@ -227,7 +227,7 @@ fn others_are_served_while_a_query_reads_and_one_whose_client_has_gone_leaves_no
 }
 
 #[test]
-fn a_query_ends_when_the_file_fails_under_it_and_what_was_there_is_not_told() {
+fn query_ends_when_flash_fails_and_omits_the_lost_records() {
     let tiered = Tiered::start("query-fails");
     let mut redis = tiered.resp();
     make_indexes(&mut redis);

@@ -43,7 +43,7 @@ fn scanned(redis: &mut Replies, count: &str, more: &[&[u8]]) -> (HashSet<Vec<u8>
 }
 
 #[test]
-fn scan_keys_dbsize_and_randomkey_tell_of_what_is_in_the_file() {
+fn scan_keys_dbsize_and_randomkey_include_items_on_flash() {
     let tiered = Tiered::start("walks");
     tiered.fill(0..KEYS);
     let stats = tiered.stats();
@@ -92,7 +92,7 @@ fn scan_keys_dbsize_and_randomkey_tell_of_what_is_in_the_file() {
 }
 
 #[test]
-fn what_stays_is_told_beside_writers_and_readers_and_these_do_not_wait_for_the_walk() {
+fn scan_during_reads_and_writes_lists_every_item_that_stays() {
     let tiered = Tiered::start("walks-beside");
     tiered.fill(0..KEYS);
     let before = tiered.stats();
@@ -133,7 +133,7 @@ fn what_stays_is_told_beside_writers_and_readers_and_these_do_not_wait_for_the_w
 }
 
 #[test]
-fn dumps_tell_of_what_is_in_the_file() {
+fn dumps_include_items_on_flash() {
     let tiered = Tiered::start("walks-dump");
     tiered.fill(0..KEYS);
     let wanted = tiered.there(0..KEYS);
@@ -158,12 +158,12 @@ fn dumps_tell_of_what_is_in_the_file() {
 }
 
 #[test]
-fn after_a_start_what_was_in_both_files_is_told_and_entered_in_indexes() {
+fn restart_lists_and_indexes_items_of_the_memory_file_and_flash() {
     after_a_start(IndexPlace::File);
 }
 
 #[test]
-fn after_a_start_without_an_index_what_is_found_again_is_told_and_entered_in_indexes() {
+fn restart_with_index_rebuild_lists_and_indexes_recovered_items() {
     after_a_start(IndexPlace::Dram);
 }
 

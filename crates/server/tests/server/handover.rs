@@ -126,7 +126,7 @@ fn a_pipeline_that_is_cut_anywhere_is_answered_whole_and_in_order() {
 }
 
 #[test]
-fn who_can_not_go_on_is_closed_and_the_others_are_not_kept_waiting_by_it() {
+fn handover_closes_only_connections_with_an_unfinished_value() {
     let config = both(IoChoice::Epoll);
     let running = start(config.clone());
     let (memcached, resp) = (addr_of(&running, 0), addr_of(&running, 1));
@@ -260,7 +260,7 @@ fn transactions_go_on_and_keys_that_changed_meanwhile_are_known_to_have() {
 
 /// Clients that had not read their answers yet were closed.
 #[test]
-fn what_a_client_has_not_read_yet_arrives_from_the_next_server() {
+fn unread_replies_are_delivered_by_the_next_server() {
     for io in [IoChoice::Epoll, IoChoice::Uring] {
         let config = both(io);
         let running = start(config.clone());
@@ -293,7 +293,7 @@ fn what_a_client_has_not_read_yet_arrives_from_the_next_server() {
 
 /// Users that commands had made were gone, and their connections closed.
 #[test]
-fn users_that_commands_made_go_on_with_their_rights_and_connections() {
+fn acl_users_survive_handover_with_rights_and_connections() {
     let config = both(IoChoice::Epoll);
     let running = start(config.clone());
     let resp = addr_of(&running, 1);
@@ -318,7 +318,7 @@ fn users_that_commands_made_go_on_with_their_rights_and_connections() {
 /// A server that resumes after a failed takeover must not read the files of users again: it would end if one were
 /// invalid.
 #[test]
-fn who_goes_on_itself_does_not_depend_on_files_that_have_changed_since() {
+fn resume_after_failed_takeover_does_not_read_changed_files_again() {
     let file = |name: &str| std::env::temp_dir().join(format!("gannet-handover-{}-{name}", std::process::id()));
     let (rights, socket) = (file("acl"), file("socket"));
     std::fs::write(&rights, "user reader on >secret ~* +get\n").expect("written");
@@ -345,7 +345,7 @@ fn who_goes_on_itself_does_not_depend_on_files_that_have_changed_since() {
 
 /// The refusal line became part of an answer that the client had not read yet.
 #[test]
-fn who_is_refused_by_the_next_server_is_told_nothing_in_the_midst_of_an_answer() {
+fn client_refused_at_takeover_gets_no_error_line_inside_a_reply() {
     let config = both(IoChoice::Epoll);
     let running = start(config.clone());
     let mut client = Client::connect(tcp(&running));
@@ -405,7 +405,7 @@ fn many_connections_go_on_all_of_them() {
 }
 
 #[test]
-fn a_stop_that_was_asked_for_first_is_a_stop() {
+fn stop_requested_before_a_handover_takes_precedence() {
     let running = start(both(IoChoice::Epoll));
     running.shared().request_stop();
     running.shared().request_hand_over();
@@ -413,7 +413,7 @@ fn a_stop_that_was_asked_for_first_is_a_stop() {
 }
 
 #[test]
-fn what_is_prepared_and_dropped_closes_nothing() {
+fn dropping_a_prepared_takeover_closes_no_socket() {
     let config = both(IoChoice::Epoll);
     let running = start(config.clone());
     let mut client = Client::connect(tcp(&running));

@@ -45,7 +45,7 @@ fn share(replied: &HotKeyReport, list: HotKeyList, name: &str, percent: usize) -
 }
 
 #[test]
-fn planted_keys_are_found_over_both_protocols_and_all_workers() {
+fn hot_keys_are_found_across_both_protocols_and_all_workers() {
     let running = start(ServerConfig {
         workers: 2,
         resp: vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())],

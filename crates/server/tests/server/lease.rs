@@ -86,7 +86,7 @@ fn fill(client: &mut Either, key: &str, token: &str, value: &str) -> bool {
 }
 
 #[test]
-fn of_clients_of_both_protocols_one_wins_the_right_to_fill_and_the_others_see_what_it_filled() {
+fn exactly_one_client_across_protocols_wins_the_fill_lease_per_round() {
     let running = started();
     let (met, wins) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
@@ -135,7 +135,7 @@ fn of_clients_of_both_protocols_one_wins_the_right_to_fill_and_the_others_see_wh
 }
 
 #[test]
-fn a_token_is_one_in_both_protocols_and_compares_once() {
+fn cas_token_is_shared_by_both_protocols_and_valid_once() {
     let running = started();
     let (mut redis, mut memcached) = (resp(&running), Client::connect(tcp(&running)));
     assert_eq!(words(&mut redis, "CAS.GET k"), ["*-1"]);
@@ -168,7 +168,7 @@ fn a_token_is_one_in_both_protocols_and_compares_once() {
 }
 
 #[test]
-fn what_was_made_stale_while_it_was_refilled_stays_stale_and_what_ends_soon_is_refilled_early() {
+fn value_marked_stale_during_refill_stays_stale_and_recache_wins_early() {
     let running = started();
     let mut redis = resp(&running);
     let first = words(&mut redis, "LEASE.GET k");

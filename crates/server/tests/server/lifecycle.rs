@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 const REFUSAL: &[u8] = b"ERROR Too many open connections\r\n";
 
 #[test]
-fn the_connection_above_the_maximum_is_told_so_and_a_later_one_is_served_again() {
+fn connection_above_the_maximum_is_refused_until_another_closes() {
     let mut config = config();
     (config.workers, config.connections_max) = (2, 3);
     let running = start(config);
@@ -30,7 +30,7 @@ fn the_connection_above_the_maximum_is_told_so_and_a_later_one_is_served_again()
 }
 
 #[test]
-fn an_idle_connection_is_closed_and_a_busy_one_is_not() {
+fn idle_connection_is_closed_but_a_busy_connection_is_not() {
     let mut config = config();
     config.idle_timeout = Some(Duration::from_millis(1500));
     let running = start(config);
@@ -72,7 +72,7 @@ fn a_reader_of_a_large_value_that_stalls_gives_its_pins_back_when_it_is_dropped(
 }
 
 #[test]
-fn a_reader_that_keeps_pins_makes_room_for_one_that_reads() {
+fn slow_reader_holding_pins_is_dropped_for_an_active_reader() {
     let mut config = config();
     config.item_bytes_max = 16 << 20;
     config.memory_bytes = 256 << 20;
@@ -89,7 +89,7 @@ fn a_reader_that_keeps_pins_makes_room_for_one_that_reads() {
 }
 
 #[test]
-fn a_worker_that_polls_serves_takes_in_and_stops_as_one_that_sleeps() {
+fn polling_worker_serves_accepts_and_stops_like_a_sleeping_worker() {
     let busy_poll = Duration::from_millis(5);
     let running = start(ServerConfig { busy_poll, ..config() });
     let counters = &running.shared().workers[0].counters;
@@ -115,7 +115,7 @@ fn a_worker_that_polls_serves_takes_in_and_stops_as_one_that_sleeps() {
 }
 
 #[test]
-fn a_worker_polls_only_where_that_is_asked_for() {
+fn worker_does_not_poll_by_default() {
     let running = start(config());
     let mut client = Client::connect(tcp(&running));
     (0..50).for_each(|_| client.ask(b"get x\r\n", b"END\r\n"));
@@ -160,7 +160,7 @@ fn a_value_that_is_replaced_while_it_is_sent_arrives_as_it_was() {
 }
 
 #[test]
-fn a_client_that_resets_midway_in_a_large_set_leaves_nothing_behind() {
+fn reset_during_a_large_set_preserves_the_old_value() {
     let running = start(config());
     for round in 0..8 {
         let mut client = Client::connect(tcp(&running));
@@ -264,7 +264,7 @@ fn a_clock_that_was_set_back_before_a_start_freezes_no_time_to_live() {
 }
 
 #[test]
-fn a_start_waits_for_the_address_of_a_process_that_is_being_taken_down() {
+fn start_waits_for_an_address_that_is_about_to_be_released() {
     let held = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let addr = held.local_addr().expect("its address");
     let mut config = config();
@@ -283,7 +283,7 @@ fn a_start_waits_for_the_address_of_a_process_that_is_being_taken_down() {
 
 /// Clients that had connected were reset when the file was refused after all.
 #[test]
-fn who_connects_before_the_memory_file_is_accepted_is_refused_and_not_cut_off() {
+fn connect_before_the_memory_file_is_accepted_is_refused_not_reset() {
     let path = std::env::temp_dir().join(format!("gannet-lifecycle-{}", std::process::id()));
     let held = arena::MapFile::open(&path).expect("a file");
     let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -307,7 +307,7 @@ fn who_connects_before_the_memory_file_is_accepted_is_refused_and_not_cut_off() 
 }
 
 #[test]
-fn half_requests_on_more_connections_than_there_are_buffers_delay_nobody_and_are_counted() {
+fn partial_requests_beyond_the_buffers_are_counted_and_delay_no_client() {
     const HALVES: usize = 700;
     let running = start(ServerConfig { connections_max: HALVES + 2, ..config() });
     let mut bystander = Client::connect(tcp(&running));
@@ -333,7 +333,7 @@ fn half_requests_on_more_connections_than_there_are_buffers_delay_nobody_and_are
 }
 
 #[test]
-fn who_goes_on_sending_after_quit_is_cut_off_and_delays_nobody() {
+fn client_that_floods_after_quit_is_reset_and_delays_no_other_client() {
     let running = start(config());
     let mut bystander = Client::connect(tcp(&running));
     bystander.ask(&set("k", b"v"), b"STORED\r\n");
@@ -356,7 +356,7 @@ fn who_goes_on_sending_after_quit_is_cut_off_and_delays_nobody() {
 /// Clients that connect again as soon as they are closed have to be refused then: one that is let in once more by a
 /// server that is about to go loses its first request.
 #[test]
-fn who_is_closed_by_a_stop_finds_no_open_port() {
+fn client_closed_by_a_stop_cannot_reconnect() {
     for io in [IoChoice::Epoll, IoChoice::Uring] {
         for round in 0..8 {
             let running = start(ServerConfig { io, workers: 2, ..config() });

@@ -63,7 +63,7 @@ fn walk(client: &mut Replies) -> Vec<String> {
 }
 
 #[test]
-fn one_key_has_another_value_in_every_database_and_walks_and_counts_see_one() {
+fn databases_have_separate_values_walks_and_key_counts() {
     let running = start(with(plain()));
     let mut client = redis(&running, Namespace::DEFAULT);
     for number in 0..16 {
@@ -128,7 +128,7 @@ fn a_name_is_a_number_and_a_listener_a_home() {
 }
 
 #[test]
-fn a_flush_ends_one_database_or_all_and_a_delayed_one_its_own() {
+fn flush_affects_the_addressed_database_or_all_also_when_delayed() {
     let running = start(with(plain()));
     let (mut client, mut shop) = (redis(&running, Namespace::DEFAULT), redis(&running, SHOP));
     let (mut plain, mut shops) = (memcached(&running, Namespace::DEFAULT), memcached(&running, SHOP));
@@ -156,7 +156,7 @@ fn a_flush_ends_one_database_or_all_and_a_delayed_one_its_own() {
 }
 
 #[test]
-fn a_transaction_spans_databases_and_what_is_watched_is_watched_where_it_was() {
+fn transaction_spans_databases_and_watch_applies_to_its_own_database() {
     let running = start(with(plain()));
     let (mut client, mut other) = (redis(&running, Namespace::DEFAULT), redis(&running, SHOP));
     for words in [&[&b"MULTI"[..]][..], &[b"SET", b"k", b"0"], &[b"SELECT", b"shop"], &[b"SET", b"k", b"3"]] {
@@ -266,7 +266,7 @@ fn operations_above_the_quota_are_answered_with_each_protocols_error_and_change_
 }
 
 #[test]
-fn within_the_quota_each_request_counts_once_whatever_it_takes() {
+fn requests_within_the_operation_quota_are_not_refused() {
     let running = start(with(NamespaceConfig { ops_max: 1_000_000, ..plain() }));
     let (mut client, mut shops) = (redis(&running, SHOP), memcached(&running, SHOP));
     let long = pattern(300_000);
@@ -280,7 +280,7 @@ fn within_the_quota_each_request_counts_once_whatever_it_takes() {
 }
 
 #[test]
-fn who_keeps_everything_answers_each_protocols_error_at_its_quota() {
+fn namespace_without_eviction_replies_out_of_memory_at_its_quota() {
     let terms = NamespaceConfig { memory_bytes: Some(8 << 20), evict: false, ..plain() };
     let running = start(with(terms));
     let (mut client, mut shops) = (redis(&running, SHOP), memcached(&running, SHOP));
@@ -336,7 +336,7 @@ fn times_to_live_follow_the_namespaces_rule_in_both_protocols() {
 }
 
 #[test]
-fn what_is_told_of_keys_and_counters_says_whose_they_are() {
+fn hot_keys_and_counters_name_their_namespace() {
     let running = start(with(NamespaceConfig { memory_bytes: Some(8 << 20), ..plain() }));
     let (mut client, mut shop) = (redis(&running, Namespace::DEFAULT), redis(&running, SHOP));
     assert_eq!(shop.ask(&[b"SET", b"big:k", &pattern(5_000)]), b"+OK\r\n");

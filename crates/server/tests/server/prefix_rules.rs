@@ -45,7 +45,7 @@ fn memcached(running: &Running, namespace: Namespace) -> Client {
 }
 
 #[test]
-fn every_command_goes_where_its_key_leads_and_the_prefix_stays() {
+fn prefix_rule_routes_every_command_and_preserves_the_prefix() {
     let running = start(with(shop()));
     let mut client = memcached(&running, Namespace::DEFAULT);
     let (mut shops, mut solds) = (memcached(&running, SHOP), memcached(&running, SOLD));
@@ -104,7 +104,7 @@ fn every_command_goes_where_its_key_leads_and_the_prefix_stays() {
 }
 
 #[test]
-fn keys_over_several_namespaces_are_answered_in_their_order_whatever_is_asked_together() {
+fn multi_get_across_namespaces_replies_in_request_order() {
     let running = start(with(shop()));
     let mut client = memcached(&running, Namespace::DEFAULT);
     let mut prng = Prng::new(11);
@@ -162,7 +162,7 @@ fn keys_over_several_namespaces_are_answered_in_their_order_whatever_is_asked_to
 }
 
 #[test]
-fn terms_and_counters_are_those_of_the_namespace_and_a_flush_ends_what_its_client_sees() {
+fn prefix_routed_keys_use_the_terms_and_counters_of_their_namespace() {
     let terms = NamespaceConfig { ops_max: 1_000_000, ttl_max_ms: 100_000, ..shop() };
     let running = start(with(terms));
     let mut client = memcached(&running, Namespace::DEFAULT);

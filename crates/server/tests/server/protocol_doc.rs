@@ -69,7 +69,7 @@ fn read_line(client: &mut Client) -> Option<String> {
 }
 
 #[test]
-fn every_transcript_of_the_protocol_document_is_what_happens() {
+fn transcripts_of_the_protocol_document_match_the_server() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/protocol/memcache.md");
     let text = std::fs::read_to_string(path).expect("the document is in the repository");
     let running = start(config());

@@ -76,17 +76,17 @@ fn compare(version: &[u8]) {
 }
 
 #[test]
-fn subscribers_read_what_those_of_redis_read_in_version_2() {
+fn resp2_subscribers_receive_the_same_as_from_redis() {
     compare(b"2");
 }
 
 #[test]
-fn subscribers_read_what_those_of_redis_read_in_version_3() {
+fn resp3_subscribers_receive_the_same_as_from_redis() {
     compare(b"3");
 }
 
 #[test]
-fn a_subscriber_of_version_2_may_do_nothing_else_and_one_of_version_3_may() {
+fn resp2_subscriber_is_restricted_and_resp3_subscriber_is_not() {
     let running = start(two());
     let mut client = resp(&running);
     assert!(client.ask(&[b"SUBSCRIBE", b"c"]).starts_with(b"*3\r\n"));
@@ -101,7 +101,7 @@ fn a_subscriber_of_version_2_may_do_nothing_else_and_one_of_version_3_may() {
 
 /// Long replies and long messages, both cut by outputs that are shorter, on one connection.
 #[test]
-fn a_message_never_stands_inside_a_reply_nor_a_reply_inside_a_message() {
+fn pushed_messages_and_replies_are_never_interleaved() {
     const ROUNDS: usize = 60;
     let running = start(two());
     let (mut subscriber, mut publisher) = (resp(&running), resp(&running));
@@ -147,7 +147,7 @@ fn a_message_never_stands_inside_a_reply_nor_a_reply_inside_a_message() {
 }
 
 #[test]
-fn the_answer_to_unsubscribe_comes_behind_every_message() {
+fn unsubscribe_reply_follows_every_pending_message() {
     let running = start(two());
     let (mut subscriber, mut publisher) = (resp(&running), resp(&running));
     let text = crate::common::pattern(20_000);
@@ -203,7 +203,7 @@ fn a_subscriber_that_does_not_read_is_dropped_and_the_others_miss_nothing() {
 }
 
 #[test]
-fn who_is_gone_is_subscribed_to_nothing() {
+fn disconnect_ends_all_subscriptions_of_a_client() {
     let running = start(two());
     let mut publisher = resp(&running);
     {
@@ -221,7 +221,7 @@ fn who_is_gone_is_subscribed_to_nothing() {
 }
 
 #[test]
-fn a_list_of_channels_that_is_longer_than_an_output_comes_whole() {
+fn channel_list_longer_than_an_output_is_complete() {
     let running = start(two());
     let (mut subscriber, mut other) = (resp(&running), resp(&running));
     let names: Vec<String> = (0..5000).map(|number| format!("channel:{number:040}")).collect();
@@ -243,7 +243,7 @@ fn a_list_of_channels_that_is_longer_than_an_output_comes_whole() {
 }
 
 #[test]
-fn who_monitors_is_told_of_every_command_but_those_with_secrets() {
+fn monitor_shows_commands_except_those_with_secrets() {
     let running = start(two());
     let (mut monitor, mut client) = (resp(&running), resp(&running));
     assert_eq!(monitor.ask(&[b"MONITOR"]), b"+OK\r\n");
@@ -267,7 +267,7 @@ fn who_monitors_is_told_of_every_command_but_those_with_secrets() {
 }
 
 #[test]
-fn who_monitors_reads_of_transactions_what_redis_tells_when_they_are_executed() {
+fn monitor_shows_transactions_when_executed_like_redis() {
     let (redis, running) = (Redis::start(), start(both()));
     let replied = [resp_addr(&running), redis.addr].map(|addr| {
         let [mut monitor, mut client, mut other] = [(); 3].map(|()| Replies::connect(addr));
@@ -362,7 +362,7 @@ fn changing() -> (Running, Replies) {
 }
 
 #[test]
-fn changes_of_keys_are_told_as_redis_tells_them() {
+fn keyspace_events_match_redis() {
     let redis = Redis::start();
     let (running, mut ours) = changing();
     let (mut our_client, mut their_client) = (resp(&running), Replies::connect(redis.addr));
@@ -384,7 +384,7 @@ fn changes_of_keys_are_told_as_redis_tells_them() {
 }
 
 #[test]
-fn what_memcached_clients_change_is_told_too() {
+fn changes_by_memcached_clients_publish_keyspace_events() {
     let (running, mut ours) = changing();
     let mut memcached = crate::common::Client::connect(crate::common::tcp(&running));
     for (line, reply, events) in [
@@ -419,7 +419,7 @@ fn what_memcached_clients_change_is_told_too() {
 }
 
 #[test]
-fn keys_that_expire_and_keys_that_are_evicted_are_told_as_the_store_notices() {
+fn expired_and_evicted_keys_publish_keyspace_events() {
     let running = start(ServerConfig { key_events: KeyEvents::of(b"Exe").unwrap(), memory_bytes: 16 << 20, ..two() });
     let (mut subscriber, mut client) = (resp(&running), resp(&running));
     assert!(subscriber.ask(&[b"SUBSCRIBE", b"__keyevent@0__:expired"]).starts_with(b"*3"));

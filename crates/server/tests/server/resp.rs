@@ -195,7 +195,7 @@ fn replies_are_those_of_redis_in_version_3() {
 }
 
 #[test]
-fn what_one_protocol_stores_the_other_reads() {
+fn values_stored_over_either_protocol_are_readable_over_the_other() {
     let running = start(both());
     let (mut redis, mut memcached) = (resp(&running), Client::connect(addr(&running, Protocol::Memcache)));
     memcached.ask(&set("a", b"from memcached"), b"STORED\r\n");
@@ -213,7 +213,7 @@ fn what_one_protocol_stores_the_other_reads() {
 }
 
 #[test]
-fn long_values_go_and_come_whole() {
+fn long_values_round_trip_over_resp() {
     let running = start(both());
     let mut redis = resp(&running);
     for len in [7_000, 20_000, 120_000, 200_000] {
@@ -271,7 +271,7 @@ fn walk(redis: &mut Replies) -> (std::collections::HashSet<String>, usize) {
 }
 
 #[test]
-fn a_walk_tells_every_key_once_or_twice_and_only_those_that_match() {
+fn scan_with_match_returns_every_matching_key_and_no_other() {
     let running = start(both());
     let mut redis = resp(&running);
     for number in 0..1500 {
@@ -325,7 +325,7 @@ fn a_client_that_wants_no_answers_gets_none_until_it_does() {
 }
 
 #[test]
-fn who_has_not_said_who_it_is_may_do_nothing_else() {
+fn unauthenticated_client_may_only_authenticate() {
     let folder = std::env::temp_dir().join(format!("gannet-resp-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let file = folder.join("users");
@@ -376,7 +376,7 @@ fn a_person_at_a_terminal_is_understood() {
 }
 
 #[test]
-fn the_table_of_commands_is_told_whole_though_it_is_longer_than_an_output() {
+fn command_table_longer_than_an_output_is_returned_complete() {
     let running = start(both());
     let mut redis = resp(&running);
     let count = redis.ask(&[b"COMMAND", b"COUNT"]);
@@ -415,7 +415,7 @@ fn the_page_lists_every_command_and_no_other() {
 }
 
 #[test]
-fn an_unknown_command_is_told_the_nearest_one_and_one_of_redis_why_it_is_not_here() {
+fn unknown_command_error_suggests_a_name_or_explains_its_absence() {
     let running = start(both());
     let mut redis = resp(&running);
     let mut says = |name: &[u8]| String::from_utf8(redis.ask(&[name, b"x"])).unwrap();

@@ -33,7 +33,7 @@ fn a_stream_of_commands_is_answered_alike_however_it_is_cut() {
 }
 
 #[test]
-fn damaged_streams_of_commands_leave_nothing_behind() {
+fn damaged_command_streams_leave_nothing_allocated() {
     let mut prng = Prng::new(6);
     let seeds = corpus::bytes("resp_commands");
     for _ in 0..60 {
@@ -67,7 +67,7 @@ fn whole_run(seed: u64) -> Option<Reached> {
 }
 
 #[test]
-fn no_sequence_of_requests_ends_the_server_or_leaves_anything_behind() {
+fn no_request_sequence_crashes_the_server_or_leaks_resources() {
     let seed = number_of("GANNET_SEED").unwrap_or(1);
     let lasts = Duration::from_secs(number_of("GANNET_WHOLE_SECONDS").unwrap_or(WHOLE_SECONDS));
     let (begun, mut replied, mut cases, mut reached) = (Instant::now(), Instant::now(), 0, Reached::default());
@@ -98,7 +98,7 @@ fn every_seed_of_the_whole_server_runs_to_its_end() {
 }
 
 #[test]
-fn the_whole_server_is_asked_every_command_there_is() {
+fn every_resp_command_has_a_template_for_the_whole_server_test() {
     let named: Vec<&str> = whole_server::commands::RESP.iter().map(|(name, _)| *name).collect();
     let there: Vec<&str> = COMMANDS.iter().map(|entry| entry.name).collect();
     assert_eq!(named, there, "a command of the table has no template, or the other way round");
@@ -162,7 +162,7 @@ fn a_key_longer_than_keys_may_be_is_refused_by_every_command_that_would_store_it
 
 /// Redis clients store keys of up to 64 KiB, 16 KiB here. A dump writes up to three bytes for each byte of a key.
 #[test]
-fn a_dump_tells_of_keys_that_no_client_of_memcached_could_name() {
+fn metadump_lists_keys_that_memcached_clients_cannot_name() {
     let keys = [vec![b'a'; 300], vec![0xff; 300], vec![b'b'; 15_000], vec![b' '; 15_000], b"c".to_vec()];
     let mut requests: Vec<_> = keys.iter().map(|key| (Protocol::Resp, request(&[b"SET", &key[..], b"v"]))).collect();
     for line in ["lru_crawler metadump all", "lru_crawler mgdump all", "stats cachedump 1 0", "version"] {

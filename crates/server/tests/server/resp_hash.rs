@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::time::Instant;
 
 #[test]
-fn fields_end_and_stay_as_they_are_told_to() {
+fn field_expiry_commands_set_clear_and_report_expiry() {
     let running = running();
     let mut redis = resp(&running);
     for (line, reply) in [
@@ -57,7 +57,7 @@ fn fields_end_and_stay_as_they_are_told_to() {
 }
 
 #[test]
-fn a_field_whose_time_has_come_is_gone_and_with_the_last_one_the_hash() {
+fn expired_field_is_absent_and_the_last_expiry_removes_the_hash() {
     let running = running();
     let mut redis = resp(&running);
     assert_eq!(redis.shown("HSET h stays 1 goes 2"), ":2");
@@ -97,7 +97,7 @@ fn a_field_whose_time_has_come_is_gone_and_with_the_last_one_the_hash() {
 }
 
 #[test]
-fn fields_are_read_and_deleted_or_given_an_end_in_one_command() {
+fn hash_fields_are_read_and_deleted_or_expired_in_a_single_command() {
     let running = running();
     let mut redis = resp(&running);
     for (line, reply) in [
@@ -132,7 +132,7 @@ fn fields_are_read_and_deleted_or_given_an_end_in_one_command() {
 }
 
 #[test]
-fn memcached_finds_no_hash_where_it_reads_and_overwrites_one_where_it_stores() {
+fn memcached_reads_miss_a_hash_and_memcached_set_overwrites_it() {
     let running = running();
     let (mut redis, mut memcached) = (resp(&running), Client::connect(addr(&running, Protocol::Memcache)));
     let hash = |redis: &mut Replies| {
@@ -167,7 +167,7 @@ fn memcached_finds_no_hash_where_it_reads_and_overwrites_one_where_it_stores() {
 }
 
 #[test]
-fn a_field_that_would_be_longer_than_an_item_in_one_piece_is_refused_and_the_hash_stays_as_it_was() {
+fn oversized_field_is_refused_and_the_hash_is_unchanged() {
     let running = running();
     let mut redis = resp(&running);
     let long = crate::common::pattern(9000);
@@ -190,7 +190,7 @@ fn a_field_that_would_be_longer_than_an_item_in_one_piece_is_refused_and_the_has
 }
 
 #[test]
-fn a_walk_over_a_long_hash_tells_each_field_that_stays_once() {
+fn hscan_of_a_long_hash_returns_every_remaining_field_once() {
     let running = running();
     let mut redis = resp(&running);
     for number in 0..500 {
@@ -250,7 +250,7 @@ fn fields_are_drawn_each_once_or_with_repetition() {
 }
 
 #[test]
-fn an_answer_that_is_longer_than_the_output_comes_whole() {
+fn hash_reply_longer_than_the_output_is_complete() {
     let client_memory_bytes = Some(256 << 20);
     let running = start(ServerConfig { segment_bytes: Some(1 << 20), client_memory_bytes, ..both() });
     let mut redis = resp(&running);
@@ -285,7 +285,7 @@ fn an_answer_that_is_longer_than_the_output_comes_whole() {
 const INDEX_BYTES: u64 = 10;
 
 #[test]
-fn a_record_of_ten_small_bins_takes_a_quarter_less_memory_than_in_redis() {
+fn record_of_ten_small_bins_uses_a_quarter_less_memory_than_in_redis() {
     const RECORDS: u64 = 10_000;
     let (theirs, running) = (Redis::start(), running());
     let (mut redis, mut gannet) = (Replies::connect(theirs.addr), resp(&running));

@@ -290,7 +290,7 @@ fn a_large_hash_is_renamed_and_copied_whole_alone_and_within_a_transaction() {
 }
 
 #[test]
-fn a_large_hash_is_counted_right_as_its_fields_end_and_goes_with_the_last() {
+fn large_hash_length_excludes_expired_fields_until_the_hash_is_removed() {
     let running = running();
     let mut redis = resp(&running);
     fill(&mut redis, "h", 20_000);
@@ -336,7 +336,7 @@ fn scanned(redis: &mut Replies) -> HashSet<String> {
 }
 
 #[test]
-fn keys_are_told_and_counted_without_parts_pieces_and_what_was_flushed() {
+fn listed_and_counted_keys_exclude_parts_pieces_and_flushed_items() {
     let running = running();
     let mut redis = resp(&running);
     let keys = ["wide", "long", "a", "b", "c"];
@@ -359,7 +359,7 @@ fn keys_are_told_and_counted_without_parts_pieces_and_what_was_flushed() {
 }
 
 #[test]
-fn a_hash_all_of_whose_fields_have_ended_is_gone_for_every_command() {
+fn hash_with_only_expired_fields_is_absent_for_every_command() {
     let running = running();
     let mut gannet = resp(&running);
     for fields in [3, 2000] {
@@ -391,7 +391,7 @@ fn a_hash_all_of_whose_fields_have_ended_is_gone_for_every_command() {
 }
 
 #[test]
-fn an_answer_longer_than_the_output_comes_whole() {
+fn large_hash_reply_longer_than_the_output_is_complete() {
     let running = running();
     let mut gannet = resp(&running);
     let value = "v".repeat(2000);
@@ -414,7 +414,7 @@ fn an_answer_longer_than_the_output_comes_whole() {
 /// A request stores all of its fields or none, wherever one that is too long stands among them and however many visits
 /// it takes.
 #[test]
-fn a_field_that_is_too_long_keeps_all_fields_of_its_request_from_being_stored() {
+fn oversized_field_prevents_storing_any_field_of_its_request() {
     let running = start(ServerConfig { memory_bytes: 64 << 20, segment_bytes: Some(1 << 20), ..both() });
     let mut redis = resp(&running);
     let (long, fits) = (vec![b'l'; 140_000], vec![b'f'; 130_000]);

@@ -49,7 +49,7 @@ fn show(words: &[&[u8]]) -> String {
 }
 
 #[test]
-fn every_command_that_takes_a_value_takes_a_long_one_as_redis_does() {
+fn every_command_with_a_value_accepts_a_long_value_like_redis() {
     let (redis, running) = (Redis::start(), start(long(256, 16)));
     let (mut ours, mut theirs) = (connect(&running), Replies::connect(redis.addr));
     let mut compared = 0;
@@ -122,7 +122,7 @@ fn every_command_that_takes_a_value_takes_a_long_one_as_redis_does() {
 }
 
 #[test]
-fn a_long_value_may_be_compared_with_the_one_that_is_there() {
+fn set_ifeq_compares_long_values() {
     let running = start(long(128, 16));
     let mut redis = connect(&running);
     let (one, two) = (pattern(200_000), pattern(200_001));
@@ -140,7 +140,7 @@ fn a_long_value_may_be_compared_with_the_one_that_is_there() {
 }
 
 #[test]
-fn keys_without_end_are_taken_one_after_another_and_answered_once() {
+fn requests_of_100_000_keys_get_the_same_single_reply_as_from_redis() {
     let (redis, running) = (Redis::start(), start(long(256, 16)));
     let (mut ours, mut theirs) = (connect(&running), Replies::connect(redis.addr));
     let names: Vec<Vec<u8>> = (0..100_000).map(|number| format!("key:{number}").into_bytes()).collect();
@@ -180,7 +180,7 @@ fn keys_without_end_are_taken_one_after_another_and_answered_once() {
 }
 
 #[test]
-fn what_is_too_long_is_told_and_read_to_its_end() {
+fn oversized_argument_gets_an_error_and_is_read_to_its_end() {
     let running = start(long(64, 1));
     let mut redis = connect(&running);
     assert_eq!(redis.ask(&[b"SET", b"a", b"before", b"EX", b"100"]), b"+OK\r\n");
@@ -222,7 +222,7 @@ fn what_is_too_long_is_told_and_read_to_its_end() {
 }
 
 #[test]
-fn who_goes_in_the_middle_of_a_value_leaves_the_one_before() {
+fn disconnect_during_a_long_set_preserves_the_previous_value() {
     let running = start(long(64, 16));
     let mut redis = connect(&running);
     let before = pattern(150_000);
@@ -318,7 +318,7 @@ fn a_drip_of_single_bytes_arrives_whole() {
 }
 
 #[test]
-fn who_announces_a_value_and_sends_nothing_holds_next_to_nothing() {
+fn announced_values_without_data_reserve_almost_no_memory() {
     let mut world = world(ServerConfig { connections_max: 600, ..long(2048, 512) });
     let announcers: Vec<SimClient> = (0..500).map(|_| world.connect(Protocol::Resp)).collect();
     for (number, client) in announcers.iter().enumerate() {

@@ -19,7 +19,7 @@ fn query(redis: &mut Replies, asked: &str, limit: u64) -> Vec<(String, String)> 
 const FULL: &str = "-OOM the store cannot go on with so much less memory: give less";
 
 #[test]
-fn an_index_tells_of_itself_and_of_what_is_wrong() {
+fn index_commands_report_index_state_and_errors() {
     let running = running();
     let mut redis = resp(&running);
     let whole = running.shared().store.memory_bytes();
@@ -126,7 +126,7 @@ fn change(redis: &mut Replies, prng: &mut Prng, model: &mut BTreeMap<String, i64
 
 /// Every way to change a key, against a map; queries of one value and of many, in pieces of all lengths.
 #[test]
-fn a_query_tells_what_the_records_hold_and_nothing_else() {
+fn queries_match_a_model_over_random_record_changes() {
     let running = running();
     let mut redis = resp(&running);
     let (mut compared, mut told_all) = (0, 0);
@@ -170,7 +170,7 @@ fn a_query_tells_what_the_records_hold_and_nothing_else() {
 }
 
 #[test]
-fn an_index_without_room_says_so_and_records_are_stored_all_the_same() {
+fn full_index_replies_an_error_and_records_are_still_stored() {
     let running = running();
     let mut redis = resp(&running);
     assert_eq!(redis.text("REC.INDEX CREATE s v INT MEMORY 70000"), "+OK");
@@ -192,7 +192,7 @@ fn an_index_without_room_says_so_and_records_are_stored_all_the_same() {
 }
 
 #[test]
-fn what_has_expired_is_not_told() {
+fn query_omits_expired_records_and_bins() {
     let running = running();
     let mut redis = resp(&running);
     redis.text("REC.INDEX CREATE s v INT MEMORY 100000");
@@ -210,7 +210,7 @@ fn what_has_expired_is_not_told() {
 
 /// Two clients change the same records to and fro within a range, while a third asks for the range.
 #[test]
-fn a_record_that_stays_in_a_range_is_told_while_others_change_it() {
+fn query_finds_records_in_range_while_other_clients_change_them() {
     let running = running();
     let mut redis = resp(&running);
     redis.text("REC.INDEX CREATE s v INT MEMORY 1000000");

@@ -37,7 +37,7 @@ fn check(redis: &mut Replies, script: &[(&str, &str)]) {
 }
 
 #[test]
-fn a_record_of_a_set_is_the_same_to_all_commands_and_keeps_its_set() {
+fn record_of_a_set_is_consistent_across_commands_and_stays_in_its_set() {
     let (running, mut redis) = served();
     check(
         &mut redis,
@@ -73,7 +73,7 @@ fn a_record_of_a_set_is_the_same_to_all_commands_and_keeps_its_set() {
 }
 
 #[test]
-fn lists_and_maps_are_changed_in_place_and_told_whole() {
+fn lists_and_maps_are_changed_in_place_and_returned_complete() {
     let (running, mut redis) = served();
     check(
         &mut redis,
@@ -141,7 +141,7 @@ fn lists_and_maps_are_changed_in_place_and_told_whole() {
 }
 
 #[test]
-fn a_filter_says_which_records_are_read_and_changed() {
+fn filter_selects_the_records_that_are_read_or_changed() {
     let (running, mut redis) = served();
     check(
         &mut redis,
@@ -229,7 +229,7 @@ fn scan(redis: &mut Replies, options: &str, mut between: impl FnMut(&mut Replies
 }
 
 #[test]
-fn a_walk_over_a_set_tells_each_record_that_stays_and_none_of_another_set() {
+fn set_scan_returns_all_remaining_records_and_none_of_another_set() {
     let (running, mut redis) = served();
     let mut batch = Vec::new();
     for number in 0..3000 {
@@ -296,7 +296,7 @@ fn a_walk_with_a_rate_looks_at_no_more_records_than_that() {
 }
 
 #[test]
-fn a_set_that_is_truncated_is_empty_at_once_and_its_memory_comes_back() {
+fn truncated_set_is_empty_at_once_and_its_items_are_freed() {
     let (running, mut redis) = served();
     let mut batch = Vec::new();
     for number in 0..2000 {

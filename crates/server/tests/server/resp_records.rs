@@ -18,7 +18,7 @@ fn check(redis: &mut Replies, script: &[(&str, &str)]) {
 }
 
 #[test]
-fn a_bin_is_told_as_the_type_that_it_was_stored_with() {
+fn bin_is_returned_with_the_type_that_was_stored() {
     let (running, mut redis) = served();
     let put = "REC.PUT r BINS i INT -12 f FLOAT 0.50 t BOOL true u BOOL 0 s STR 5 b BYTES xyz";
     check(
@@ -142,7 +142,7 @@ fn an_error_names_key_and_bin_and_leaves_the_record_as_it_was() {
 }
 
 #[test]
-fn operations_see_what_those_before_them_have_done() {
+fn operations_see_the_effects_of_earlier_operations() {
     let (running, mut redis) = served();
     check(
         &mut redis,

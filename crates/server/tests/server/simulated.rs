@@ -271,7 +271,7 @@ fn run(seed: u64, reached: &mut Reached) {
 }
 
 #[test]
-fn every_reply_comes_in_order_and_nothing_is_lost_whatever_the_network_does() {
+fn replies_stay_complete_and_in_order_under_network_faults() {
     let mut reached = Reached::default();
     if let Ok(seed) = std::env::var("GANNET_SIM_SEED") {
         return run(seed.parse().expect("a number"), &mut reached);
@@ -284,7 +284,7 @@ fn every_reply_comes_in_order_and_nothing_is_lost_whatever_the_network_does() {
 }
 
 #[test]
-fn half_requests_for_long_buffers_hold_none_of_them_and_go_on_when_the_rest_comes() {
+fn partial_requests_hold_no_long_buffers_and_complete_later() {
     let mut world = World::new(1, Faults::NONE, config(200));
     // The receive buffers for long requests are fewer than these.
     let holders: Vec<SimClient> = (0..40).map(|_| world.connect(Protocol::Memcache)).collect();
@@ -373,7 +373,7 @@ fn slow_senders_give_the_store_its_space_back_after_a_second_and_the_first_go_wh
 }
 
 #[test]
-fn a_storm_of_connections_is_taken_in_turn_by_turn_and_holds_no_request_up() {
+fn connection_storm_is_accepted_gradually_without_delaying_requests() {
     let mut world = World::new(9, Faults::NONE, config(600));
     let client = world.connect(Protocol::Memcache);
     client.send(&set("k", b"v"));
@@ -457,7 +457,7 @@ fn take_all(world: &mut World, client: &SimClient) -> Vec<u8> {
 }
 
 #[test]
-fn a_slow_readers_pins_are_gone_after_a_tenth_of_a_second_and_its_bytes_are_not() {
+fn slow_reader_loses_its_pins_after_100_ms_but_receives_all_bytes() {
     let mut world = world_of_long_values(3);
     let (slow, setter) = (world.connect(Protocol::Memcache), world.connect(Protocol::Memcache));
     slow.send(b"get k0 k1\r\nmg k2 v\r\n");
@@ -488,7 +488,7 @@ fn a_slow_readers_pins_are_gone_after_a_tenth_of_a_second_and_its_bytes_are_not(
 }
 
 #[test]
-fn slow_readers_take_half_of_the_long_blocks_and_lose_nothing_when_they_get_none() {
+fn slow_readers_use_half_of_the_long_blocks_and_lose_no_bytes() {
     let mut world = world_of_long_values(1);
     let slow: Vec<SimClient> = (0..16).map(|_| world.connect(Protocol::Memcache)).collect();
     slow.iter().for_each(|client| client.send(b"get k0\r\n"));
@@ -507,7 +507,7 @@ fn slow_readers_take_half_of_the_long_blocks_and_lose_nothing_when_they_get_none
 
 /// The first requests of a batch are looked ahead for together, before it is asked who sent them.
 #[test]
-fn a_stranger_in_a_batch_of_known_clients_is_told_nothing() {
+fn unauthenticated_client_in_a_batch_gets_only_an_error() {
     let path = std::env::temp_dir().join(format!("gannet-users-{}", std::process::id()));
     std::fs::write(&path, "user:secret\n").expect("a file of users");
     let mut world = World::new(5, Faults::NONE, ServerConfig { auth_file: Some(path.clone()), ..config(8) });
@@ -528,7 +528,7 @@ fn a_stranger_in_a_batch_of_known_clients_is_told_nothing() {
 }
 
 #[test]
-fn a_delayed_flush_comes_before_the_operations_of_the_first_turn_past_it() {
+fn delayed_flush_runs_before_the_operations_of_the_first_later_iteration() {
     let mut world = World::new(3, Faults::NONE, config(4));
     let client = world.connect(Protocol::Memcache);
     client.send(&[set("k", b"1"), b"flush_all 5\r\nget k\r\n".to_vec()].concat());
@@ -608,7 +608,7 @@ fn a_store_without_free_segments_delays_writes_and_loses_none() {
 const TURNS_WAITED_MAX: usize = 4;
 
 #[test]
-fn a_flooded_namespace_takes_neither_memory_nor_turns_from_a_quiet_one() {
+fn flooded_namespace_takes_no_memory_or_iterations_from_a_quiet_namespace() {
     const QUIET: Namespace = Namespace(1);
     const NOISY: Namespace = Namespace(2);
     let namespaces = [(QUIET, "quiet"), (NOISY, "noisy")].map(|(namespace, name)| NamespaceConfig {

@@ -216,7 +216,7 @@ fn a_client_that_does_not_read_holds_no_keys() {
 }
 
 #[test]
-fn what_a_client_that_goes_has_queued_is_not_executed_and_holds_nothing() {
+fn queued_commands_of_a_disconnected_client_are_discarded() {
     let running = start(both(1));
     let mut other = resp(&running);
     let mut gone = resp(&running);
@@ -254,7 +254,7 @@ fn more_is_not_queued_than_may_be_and_spoils_the_transaction() {
 }
 
 #[test]
-fn a_command_over_more_keys_than_one_visit_takes_is_one_all_the_same() {
+fn command_over_more_keys_than_an_iteration_serves_gets_a_single_reply() {
     let running = start(both(2));
     let mut client = resp(&running);
     let keys: Vec<String> = (0..3000).map(|number| format!("key:{number}")).collect();
@@ -318,7 +318,7 @@ fn a_memcached_client_sees_no_half_of_a_transaction_either() {
 }
 
 #[test]
-fn requests_of_a_transaction_are_timed_one_by_one_when_they_are_executed_and_not_when_they_are_queued() {
+fn transaction_requests_are_timed_when_executed_not_when_queued() {
     let running = start(both(1));
     let mut client = resp(&running);
     let recorder = &running.shared().workers[0].recorder;
@@ -360,7 +360,7 @@ fn requests_of_a_transaction_are_timed_one_by_one_when_they_are_executed_and_not
 /// Values that were stored under a larger limit are there after a restart with a smaller one, and are longer than the
 /// answers that are kept for a transaction.
 #[test]
-fn a_value_longer_than_kept_answers_is_refused_among_several_keys_and_ends_no_server() {
+fn value_above_the_stored_reply_limit_is_refused_without_a_crash() {
     let path = std::env::temp_dir().join(format!("gannet-kept-answers-{}", std::process::id()));
     let served = |item_bytes_max: u64| ServerConfig {
         file: Some(path.clone()),
@@ -400,7 +400,7 @@ fn read_much(client: &mut Replies, count: usize) {
 }
 
 #[test]
-fn the_oldest_reader_that_takes_nothing_goes_when_client_memory_is_short() {
+fn oldest_client_that_does_not_read_is_dropped_if_client_memory_is_short() {
     let running = start(ServerConfig { client_memory_bytes: Some(24 << 20), ..both(1) });
     let (mut slow, mut quick) = (resp(&running), resp(&running));
     assert_eq!(quick.ask(&[b"SET", b"long", &vec![b'x'; 100_000]]), b"+OK\r\n");
@@ -429,7 +429,7 @@ fn the_oldest_reader_that_takes_nothing_goes_when_client_memory_is_short() {
 }
 
 #[test]
-fn what_client_memory_has_no_room_for_is_refused_by_name_and_changes_nothing() {
+fn request_that_exceeds_client_memory_gets_an_oom_error() {
     let running = start(ServerConfig { client_memory_bytes: Some(1 << 20), ..both(1) });
     let mut client = resp(&running);
     assert_eq!(client.ask(&[b"SET", b"long", &vec![b'x'; 700_000]]), b"+OK\r\n");

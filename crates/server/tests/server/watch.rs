@@ -118,7 +118,7 @@ fn replied(addr: SocketAddr) -> Vec<Vec<(String, String)>> {
 }
 
 #[test]
-fn a_watcher_is_told_line_by_line_and_field_by_field_what_memcached_tells() {
+fn watch_lines_match_memcached_field_by_field() {
     let memcached = Memcached::start(64);
     let running = start(config());
     let (theirs, ours) = (replied(memcached.addr), replied(tcp(&running)));
@@ -168,7 +168,7 @@ fn first_eviction(addr: SocketAddr, values: usize) -> Vec<(String, String)> {
 }
 
 #[test]
-fn evictions_are_told_from_the_background_in_memcacheds_form() {
+fn background_evictions_are_reported_to_watchers_in_memcached_form() {
     let memcached = Memcached::start(8);
     let mut config = config();
     config.memory_bytes = 16 << 20;
@@ -188,7 +188,7 @@ fn evictions_are_told_from_the_background_in_memcacheds_form() {
 }
 
 #[test]
-fn a_deletion_is_told_once_and_only_if_something_went() {
+fn deletion_is_reported_once_and_only_if_an_item_was_deleted() {
     let running = start(config());
     let mut watcher = Watcher::connect(tcp(&running), "deletions");
     let mut client = Client::connect(tcp(&running));
@@ -204,7 +204,7 @@ fn a_deletion_is_told_once_and_only_if_something_went() {
 }
 
 #[test]
-fn an_answer_that_waits_for_room_is_told_once() {
+fn lookup_whose_reply_waits_for_output_space_is_reported_once() {
     let running = start(config());
     let mut watcher = Watcher::connect(tcp(&running), "fetchers");
     let mut client = Client::connect(tcp(&running));
@@ -253,7 +253,7 @@ fn a_watcher_hears_of_other_workers_connections_and_of_each_by_another_number() 
 }
 
 #[test]
-fn what_a_watcher_sends_is_thrown_away_and_its_stream_goes_on() {
+fn input_from_a_watcher_is_discarded_and_its_stream_continues() {
     let running = start(config());
     let mut client = Client::connect(tcp(&running));
     client.ask(&set("kept", b"1"), b"STORED\r\n");
@@ -268,7 +268,7 @@ fn what_a_watcher_sends_is_thrown_away_and_its_stream_goes_on() {
 }
 
 #[test]
-fn a_name_that_cannot_be_watched_is_an_error_and_the_connection_goes_on() {
+fn unsupported_watch_name_is_an_error_and_the_connection_continues() {
     let running = start(config());
     let mut client = Client::connect(tcp(&running));
     let refused = b"CLIENT_ERROR only fetchers, mutations, evictions and deletions can be watched\r\n";

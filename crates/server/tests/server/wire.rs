@@ -70,7 +70,7 @@ fn a_line_longer_than_the_limit_gets_an_error_before_the_close() {
 }
 
 #[test]
-fn a_value_of_any_size_up_to_the_item_maximum_comes_back_whole() {
+fn values_of_sizes_up_to_the_item_maximum_round_trip() {
     let running = start(config());
     let mut client = Client::connect(tcp(&running));
     for len in [0, 1, 8191, 8192, 16_000, 16_384, 32_700, 65_536, 130_000, 131_072, 140_000, 300_000, 1_000_000] {
@@ -84,7 +84,7 @@ fn a_value_of_any_size_up_to_the_item_maximum_comes_back_whole() {
 }
 
 #[test]
-fn a_unix_socket_serves_has_its_mode_and_goes_with_the_server() {
+fn unix_socket_has_its_mode_and_is_removed_when_the_server_stops() {
     let path = std::env::temp_dir().join(format!("gannet-test-{}.sock", std::process::id()));
     let mut config = config();
     config.memcached.push(ListenAddr::Unix { path: path.clone(), mode: 0o600 });

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_goes_back_and_a_second_without_end_are_refused() {
+    fn decreasing_timestamps_and_overfull_seconds_are_refused() {
         assert!(spread(&[5, 4]).unwrap_err().what.contains("from second 5 to 4"));
         let mut spread = Spread::default();
         for _ in 0..SECOND_ENTRIES_MAX {

@@ -75,7 +75,7 @@ fn from_first(mut entries: Vec<TraceEntry>) -> Vec<TraceEntry> {
 }
 
 #[test]
-fn what_is_recorded_reads_back_entry_by_entry_with_its_summary() {
+fn recorded_trace_round_trips_with_its_summary() {
     let wanted = entries(20_000);
     let summary = Summary { entries: 20_000, lost: 1, other_requests: 2, connections: 3, unfollowed: 4 };
     let (bytes, begins) = recorded(&wanted, Some(&summary));
@@ -88,7 +88,7 @@ fn what_is_recorded_reads_back_entry_by_entry_with_its_summary() {
 }
 
 #[test]
-fn a_trace_cut_off_at_any_byte_gives_its_whole_blocks_and_says_that_it_was_cut() {
+fn truncated_trace_yields_its_whole_blocks_and_reports_truncation() {
     let wanted = entries(6000);
     let (bytes, begins) = recorded(&wanted, Some(&Summary::default()));
     let counts: Vec<usize> =
@@ -103,7 +103,7 @@ fn a_trace_cut_off_at_any_byte_gives_its_whole_blocks_and_says_that_it_was_cut()
 }
 
 #[test]
-fn a_flipped_bit_anywhere_is_found_and_named_with_its_block() {
+fn flipped_bit_anywhere_is_reported_with_its_block() {
     let (bytes, begins) = recorded(&entries(6000), Some(&Summary::default()));
     let mut found = 0;
     for at in (8..bytes.len()).step_by(501) {
@@ -149,7 +149,7 @@ fn lines_are_read_packed_and_unpacked_with_their_instants_spread() {
 }
 
 #[test]
-fn a_wrong_line_is_named_by_its_number_and_what_is_before_it_is_given() {
+fn invalid_trace_line_is_reported_by_number_and_ends_the_trace() {
     let text = format!("{}100,x,5,1,1,fetch,0\n", lines(4));
     let file = TempFile::new("wrong.csv", text.as_bytes());
     let (_, fault, mut reader) = all(&Selection::new(&file.0));
@@ -166,7 +166,7 @@ fn a_wrong_line_is_named_by_its_number_and_what_is_before_it_is_given() {
 }
 
 #[test]
-fn accesses_are_read_packed_and_unpacked_and_a_cut_one_is_named() {
+fn compressed_and_plain_accesses_are_read_and_truncation_is_reported() {
     let bytes: Vec<u8> = (0..100u32).flat_map(|number| oracle::access(number / 10, number.into(), number)).collect();
     let packed = zstd::stream::encode_all(&bytes[..], 3).unwrap();
     for (name, bytes) in [("o.bin", &bytes), ("o.zst", &packed)] {
@@ -204,7 +204,7 @@ fn a_file_that_is_no_trace_is_refused_with_its_name() {
 }
 
 #[test]
-fn a_repeated_trace_goes_on_later_and_a_limit_ends_it() {
+fn repeated_trace_continues_with_later_times_until_the_request_limit() {
     let file = TempFile::new("repeat.csv", lines(6).as_bytes());
     let ask = Selection { repeat: true, requests_max: Some(15), ..Selection::new(&file.0) };
     let (got, _, _) = all(&ask);

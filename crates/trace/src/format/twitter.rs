@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_line_says_which_field() {
+    fn invalid_trace_line_error_names_the_field() {
         let cases: [(&[u8], &str); 6] = [
             (b"", "the line has 1 fields instead of 7"),
             (b"1,k,2,3,4,get", "the line has 6 fields instead of 7"),

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_leave_in_the_order_in_which_they_came_whatever_is_answered_first() {
+    fn ledger_releases_requests_in_arrival_order() {
         let mut ledger = Ledger::default();
         let [a, b, c] = [1, 2, 3].map(|instant| ledger.add(at(instant), true));
         ledger.add(at(4), false);

@@ -49,7 +49,7 @@ fn assert_lines(turns: &[(&[u8], &[u8])], wanted: &[Line<'_>], others: u64) {
 use RequestOutcome::{Error, Hit, Miss, Unknown};
 
 #[test]
-fn classic_commands_are_recorded_with_what_came_of_them() {
+fn classic_commands_are_recorded_with_their_outcomes() {
     assert_lines(
         &[
             (b"set a 0 60 3\r\nxyz\r\n", b"STORED\r\n"),
@@ -94,7 +94,7 @@ fn classic_commands_are_recorded_with_what_came_of_them() {
 }
 
 #[test]
-fn quiet_meta_commands_are_matched_by_what_is_not_said() {
+fn quiet_meta_commands_are_matched_by_their_missing_replies() {
     assert_lines(
         &[
             (b"mg a v\r\nmg b c v T60\r\nmg YmluIGtleQ== b v\r\n", b"VA 2\r\nhi\r\nEN\r\nVA 0 b\r\n\r\n"),
@@ -127,7 +127,7 @@ fn quiet_meta_commands_are_matched_by_what_is_not_said() {
 }
 
 #[test]
-fn resp_commands_are_recorded_with_what_came_of_them() {
+fn resp_commands_are_recorded_with_their_outcomes() {
     let big = vec![b'v'; 5000];
     let set = [b"*5\r\n$3\r\nset\r\n$1\r\na\r\n$5000\r\n".as_slice(), &big, b"\r\n$2\r\npx\r\n$4\r\n1500\r\n"].concat();
     assert_lines(
@@ -176,7 +176,7 @@ fn resp_commands_are_recorded_with_what_came_of_them() {
 }
 
 #[test]
-fn what_can_not_be_followed_is_counted_once_and_what_was_before_is_kept() {
+fn unparsable_traffic_is_counted_once_and_earlier_entries_are_retained() {
     let cases: [&[(&[u8], &[u8])]; 5] = [
         // The binary protocol, a value without its end, an answer to nothing, another protocol's answer, no request.
         &[(b"get a\r\n", b"END\r\n"), (b"\x80\x00\x00\x01", b"\x81\x00"), (b"get b\r\n", b"END\r\n")],
@@ -199,7 +199,7 @@ fn what_can_not_be_followed_is_counted_once_and_what_was_before_is_kept() {
 }
 
 #[test]
-fn any_bytes_either_way_are_taken_without_a_panic_and_memory_stays_bounded() {
+fn arbitrary_bytes_cause_no_panic_and_no_request_stays_open() {
     let mut prng = base::prng::Prng::new(11);
     let words: [&[u8]; 16] = [
         b"get a b\r\n",
@@ -382,7 +382,7 @@ fn bytes_pass_unchanged_both_ways_whatever_they_are_and_an_end_is_passed_on() {
 }
 
 #[test]
-fn a_client_beyond_the_maximum_waits_until_another_has_gone() {
+fn client_above_the_maximum_waits_until_another_disconnects() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let proxying = Proxying::start("maximum", &server, 1);
     let mut first = proxying.client();
@@ -409,7 +409,7 @@ fn a_client_beyond_the_maximum_waits_until_another_has_gone() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_passed_on_as_a_closed_connection() {
+fn unreachable_server_closes_the_client_connection() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let proxying = Proxying::start("refused", &server, 4);
     drop(server);
@@ -422,7 +422,7 @@ fn a_server_that_is_not_there_is_passed_on_as_a_closed_connection() {
 }
 
 #[test]
-fn a_file_that_is_there_is_not_written_over() {
+fn existing_trace_file_is_not_overwritten() {
     let path = std::env::temp_dir().join(format!("gannet-record-{}-there", std::process::id()));
     std::fs::write(&path, "kept").unwrap();
     let error = Tape::create(&path, &Header::default(), true).unwrap_err().to_string();

@@ -5,8 +5,8 @@
 //!                                              └─ the same entries' instants ───────────> schedule    instants
 //! ```
 //!
-//! At the trace's own pace, a request goes to the share of its (first) key, so that requests for one key are sent in the
-//! trace's order.
+//! At the trace's own pace, a request goes to the share of its (first) key, so that requests for one key are sent in
+//! the trace's order.
 //!
 //! Invariants: the n-th instant of a share belongs to its n-th request. A share holds at most [`SHARE_CHUNKS_MAX`]
 //! chunks, so the file is read only as fast as it is replayed. Instants are the trace's own, even if the file is read

@@ -136,7 +136,7 @@ fn every_verb_has_its_words_in_every_protocol() {
 }
 
 #[test]
-fn what_was_stored_is_recognised_and_what_was_not_is_wrong_however_the_answer_is_cut() {
+fn replayed_values_are_verified_however_the_reply_is_split() {
     for (len, step) in [(5, 1), (30, 1), (30, 7), (4000, 100), (4000, 1 << 20)] {
         let set = TraceEntry { value_bytes: len, ..of(Verb::Set, 9) };
         let get = TraceEntry { verb: Verb::Get, ..set };
@@ -174,7 +174,7 @@ fn a_key_that_was_appended_to_is_not_compared_any_more() {
 }
 
 #[test]
-fn several_keys_are_asked_for_at_once_and_each_that_is_missed_is_filled() {
+fn every_missed_key_of_a_multi_get_is_filled() {
     let entries: Vec<TraceEntry> = (0..4).map(|key| TraceEntry { joined: key > 0, ..of(Verb::Get, key) }).collect();
     let keys: Vec<String> = entries.iter().map(text).collect();
     let filled = |playback: &mut Playback| {
@@ -229,7 +229,7 @@ fn a_swap_carries_the_token_that_was_read() {
 }
 
 #[test]
-fn a_connection_that_was_made_again_waits_for_nothing_of_before() {
+fn reconnected_connection_expects_no_earlier_replies() {
     let mut playback = playback(&script(Protocol::Memcache), "again", &[of(Verb::Get, 1), of(Verb::Delete, 2)]);
     playback.greet(0, &mut Vec::new());
     sent(&mut playback);
@@ -295,7 +295,7 @@ fn a_file_is_read_no_faster_than_it_is_replayed() {
 }
 
 #[test]
-fn a_prefill_stores_what_is_read_and_was_there_once_each() {
+fn prefill_stores_each_key_that_was_read_and_present_exactly_once() {
     let miss = TraceEntry { outcome: RequestOutcome::Miss, ..of(Verb::Get, 1) };
     let unknown = TraceEntry { value_bytes: 0, ..of(Verb::Get, 2) };
     let hit = TraceEntry { outcome: RequestOutcome::Hit, ..of(Verb::Gets, 3) };

@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_another_one_in_another_namespace_and_so_is_its_prefix() {
+    fn same_key_and_prefix_in_different_namespaces_are_counted_separately() {
         let (minutes, hot_keys) = (Minutes::new(b':', UnixMillis(0)), HotKeys::default());
         for (namespace, times) in [(3, 5), (0, 3), (15, 1)] {
             (0..times).for_each(|_| note_in(&minutes, &hot_keys, Namespace(namespace), "a:1", Some(2000)));
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_is_kept_and_no_more_and_a_minute_keeps_few_names() {
+    fn history_retains_a_day_and_few_names_per_minute() {
         let (minutes, hot_keys) = (Minutes::new(b':', UnixMillis(0)), HotKeys::default());
         for minute in 1..=MINUTES_MAX as u64 + 3 {
             for name in 0..20 {
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn one_key_of_128_is_looked_at_and_a_stream_that_repeats_is_not_met_at_one_place() {
+    fn sampler_samples_1_of_128_keys_evenly_over_a_repeating_stream() {
         let mut sampler = Sampler::new(0);
         let (mut taken, mut at) = (0u64, [0u64; 64]);
         for round in 0..20_000u32 {
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_is_let_go_while_somebody_reads() {
+    fn sample_is_dropped_and_counted_while_the_sketch_is_read() {
         let (minutes, hot_keys) = (Minutes::new(b':', UnixMillis(0)), HotKeys::default());
         let reader = hot_keys.sketch();
         note(&minutes, &hot_keys, "k", None);

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_keeps_the_greatest_and_a_name_once() {
+    fn leader_list_retains_the_largest_amounts_without_duplicates() {
         let mut leaders = Leaders::default();
         for number in 0..1000u64 {
             leaders.note(number % 500, (Namespace::DEFAULT, &number.to_le_bytes()), number % 500 + 1);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_name_is_cut_and_still_another_than_one_that_begins_alike() {
+    fn truncated_long_names_with_a_common_prefix_stay_distinct() {
         let mut leaders = Leaders::default();
         let (a, b) = ([b'x'; 200], [b'x'; 100]);
         leaders.note(1, (Namespace::DEFAULT, &a), 1);

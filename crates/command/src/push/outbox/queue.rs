@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_come_in_order_in_pieces_of_any_size_and_begin_as_the_version_has_them() {
+    fn messages_are_read_in_order_at_any_buffer_size_with_the_version_marker() {
         let budget = budget(1 << 20);
         for (version, first) in [(Version::Resp2, b'*'), (Version::Resp3, b'>')] {
             for room in [1, 2, 3, 7, 100] {
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn who_ends_its_subscriptions_in_steps_is_not_broken_by_that() {
+    fn dropping_queued_messages_in_steps_does_not_break_the_outbox() {
         let budget = budget(1 << 20);
         let outbox = Outbox::new(1, 0, 0);
         let message = Message::new(vec![b'x'; 84], &budget);

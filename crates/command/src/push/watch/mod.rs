@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn each_watcher_gets_the_kinds_that_it_asked_for_and_its_worker_is_woken_once() {
+    fn watcher_receives_only_its_subscribed_kinds_and_is_woken_once() {
         let hub = Arc::new(Hub::default());
         let first = Hub::watch(&hub, Watched::default().and(WatchKind::Fetchers), 3, 7).unwrap();
         let second =

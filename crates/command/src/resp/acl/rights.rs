@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_rule_of_a_command_wins_and_a_container_stands_for_its_parts() {
+    fn later_command_rule_wins_and_a_container_rule_covers_its_subcommands() {
         let some = rights(&["+@read", "-get", "+config|get", "+client", "-client|kill"]);
         for (name, allowed) in [
             ("mget", true),
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_is_allowed_by_name_or_number_and_without_a_rule_every_one_is() {
+    fn namespace_rule_matches_by_name_or_number_and_no_rule_allows_all() {
         let some = rights(&["ns=shop", "ns=5", "NS=shop"]);
         for (number, name, allowed) in [(3, "shop", true), (5, "any", true), (5, "5", true), (6, "6", false)] {
             assert_eq!(some.allows_namespace(number, name), allowed, "{number} {name}");

@@ -548,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_is_wrong_keeps_all_of_them_from_being_taken() {
+    fn invalid_acl_rule_rejects_the_whole_rule_list() {
         let users = Users::new(None, true, &Budget::new(0, None)).unwrap();
         assert_eq!(users.set(b"ann", &rules(&["on", "+get", "zzz"])), Err((2, SYNTAX)));
         assert_eq!(users.set(b"ann", &rules(&["<nope"])), Err((0, NO_PASSWORD)));
@@ -578,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_that_comes_again_is_counted_and_the_oldest_are_forgotten() {
+    fn repeated_acl_refusal_is_counted_and_the_oldest_entries_are_dropped() {
         let users = Users::new(None, true, &Budget::new(0, None)).unwrap();
         let refusal = |number: u64| Refusal {
             reason: "key",

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_taskstats_tell_is_of_this_thread_and_long_enough() {
+    fn taskstats_reply_is_for_the_calling_thread_and_long_enough() {
         let Ok(mut delays) = Delays::new() else {
             eprintln!("skipped: taskstats are for root, and this kernel may have none");
             return;

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn files_come_and_go_while_a_pool_keeps_its_own() {
+    fn engines_create_and_remove_the_expected_number_of_segment_files() {
         for (name, engine) in Engine::ALL {
             let folder = folder(name);
             let store = SegmentStore::make(engine, &folder, 64 << 10, 4, 2).unwrap();

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn only_counters_that_this_kernel_has_are_told() {
+    fn only_counters_present_on_this_kernel_are_reported() {
         let of = |start: &str, text: &str| {
             let mut counts = PressureCounters::default();
             counts.take(start, &COUNTERS, text);

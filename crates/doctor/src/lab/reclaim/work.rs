@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_that_is_read_is_counted_and_writes_keep_to_their_rate() {
+    fn all_reads_are_counted_and_writes_stay_within_their_rate() {
         let folder = std::env::temp_dir().join(format!("gannet-work-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap();
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_is_far_behind_ends_with_the_phase_and_what_it_owes_counts() {
+    fn late_reader_stops_with_the_phase_and_its_overdue_reads_are_counted() {
         let folder = std::env::temp_dir().join(format!("gannet-work-late-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let store = SegmentStore::make(Engine::Arena, &folder, 64 << 10, 1, 0).unwrap();

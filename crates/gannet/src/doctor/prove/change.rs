@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_there_for_its_side_alone_and_what_is_kept_can_be_undone_later() {
+    fn change_applies_to_its_side_only_and_can_be_undone_after_keep() {
         let (root, mut change) = change("kept");
         for (side, value) in [(Side::Before, "60"), (Side::Changed, "1"), (Side::Changed, "1"), (Side::Before, "60")] {
             change.set(side).unwrap();
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_changed_meanwhile_is_left_and_told() {
+    fn setting_changed_by_another_program_is_preserved_and_reported() {
         let (root, mut change) = change("foreign");
         change.set(Side::Changed).unwrap();
         std::fs::write(root.join(&PATH[1..]), "33").unwrap();

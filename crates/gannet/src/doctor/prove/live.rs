@@ -111,7 +111,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_quantile_is_of_what_came_between_alone() {
+    fn quantile_covers_only_the_interval_between_two_readings() {
         let before = buckets(&json!([[100, 5000], [9000, 7]])).unwrap();
         let after = buckets(&json!([[100, 5990], [200, 8], [9000, 9]])).unwrap();
         let times = since(&before, &after).unwrap();

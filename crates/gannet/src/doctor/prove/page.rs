@@ -131,7 +131,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn the_verdict_is_first_and_what_came_from_outside_is_escaped() {
+    fn proof_page_shows_the_verdict_first_and_escapes_external_text() {
         let measured = |ns: f64| Measured { figures: BTreeMap::from([("p999_ns".to_owned(), ns)]), fault: None };
         let round = |at: usize| ProofRound {
             first: Side::Before,
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_in_the_server_stand_round_by_round_where_no_whole_request_was_seen() {
+    fn proof_page_lists_server_times_per_round_without_request_times() {
         let parts = ["wait_p999_ns", "execute_p999_ns", "send_p999_ns"];
         let measured = |ns: f64| Measured { figures: parts.map(|id| (id.to_owned(), ns)).into(), fault: None };
         let round =

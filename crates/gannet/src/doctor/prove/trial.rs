@@ -248,7 +248,7 @@ mod tests {
     use load::result::{GeneratorThread, Timeline};
 
     #[test]
-    fn what_is_asked_for_behind_the_dashes_takes_the_place_of_a_habit_and_of_nothing_else() {
+    fn flags_after_the_double_dash_override_only_the_matching_defaults() {
         let flags = ["--warm-up", "0s", "--rate-max", "60"].map(str::to_owned).to_vec();
         let bench = Bench {
             server: None,
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_run_the_worst_thread_and_the_mean_of_the_host_tell_of_its_rate() {
+    fn trial_reports_its_worst_thread_and_the_mean_host_cpu_load() {
         let mut result = RunResult::default();
         let share = |waiting_share| GeneratorThread { waiting_share, ..Default::default() };
         result.figures.generator.threads = vec![share(0.02), share(0.07)];
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_in_which_no_rate_is_kept_has_the_rate_0_and_one_that_was_not_searched_has_none() {
+    fn rate_is_0_if_never_sustained_and_absent_if_the_search_stopped() {
         let search = |end: &str, answer_per_s| SearchResult { end: end.to_owned(), answer_per_s, ..Default::default() };
         assert_eq!(kept_per_s(&search("found", Some(5.0))), Some(5.0));
         assert_eq!(kept_per_s(&search("never kept", None)), Some(0.0));

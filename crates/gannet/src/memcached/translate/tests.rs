@@ -33,7 +33,7 @@ fn changes(line: &str) -> Vec<String> {
 }
 
 #[test]
-fn each_flag_changes_one_setting_and_nothing_else() {
+fn each_memcached_flag_changes_exactly_its_own_setting() {
     for (line, change) in [
         ("-l 127.0.0.1 -p 7", "listen.memcached 127.0.0.1:7"),
         ("-l 127.0.0.1:8,127.0.0.2 -p7", "listen.memcached 127.0.0.1:8, 127.0.0.2:7"),
@@ -78,7 +78,7 @@ fn each_flag_changes_one_setting_and_nothing_else() {
 }
 
 #[test]
-fn without_flags_it_is_what_memcached_is() {
+fn defaults_without_flags_match_memcached() {
     let Translation { settings, process, warnings, .. } = served("");
     assert!(warnings.is_empty());
     let show = |path: &str| setting(path).unwrap().show(&settings);
@@ -94,7 +94,7 @@ fn without_flags_it_is_what_memcached_is() {
 }
 
 #[test]
-fn what_has_no_effect_is_taken_with_one_warning() {
+fn flag_without_effect_is_accepted_with_a_single_warning() {
     for line in [
         "-f 1.25",
         "-n 48",
@@ -118,7 +118,7 @@ fn what_has_no_effect_is_taken_with_one_warning() {
 }
 
 #[test]
-fn what_can_not_be_is_refused_with_memcacheds_code() {
+fn invalid_or_unsupported_flags_are_rejected_with_the_memcached_code() {
     for (line, code, part) in [
         ("-Q", 1, "unknown flag -Q"),
         ("-p", 1, "needs a value"),
@@ -156,7 +156,7 @@ fn what_can_not_be_is_refused_with_memcacheds_code() {
 }
 
 #[test]
-fn what_is_to_be_printed_comes_before_faults_that_stand_behind_it() {
+fn print_flag_takes_effect_before_errors_in_later_flags() {
     assert!(matches!(read("-V -Q"), Ok(CommandLine::Print(text)) if text.starts_with("memcached 1.6.45-gannet-")));
     assert!(matches!(read("-h"), Ok(CommandLine::Print(text)) if text.contains("--memory-limit=<num>")));
     assert!(matches!(read("--license"), Ok(CommandLine::Print(text)) if text.contains("Apache")));

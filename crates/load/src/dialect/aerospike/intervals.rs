@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_tells_what_came_since_the_last_one() {
+    fn interval_lines_count_only_since_previous_interval() {
         let mut lines = intervals("-p 1 -w RU,50 -latency 3,1");
         assert_eq!(lines.lines(&[counts(1, 0, 0, 1), counts(0, 0, 0, 1)], S / 2, 0, false), None);
         let first = lines.lines(&[counts(10, 0, 0, 500_000), counts(30, 0, 2, 500_000)], S, 0, false).unwrap();

@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_count_what_took_longer_than_their_limit() {
+    fn latency_columns_count_times_above_their_limit() {
         let mut times = Histogram::new();
         times.record_n(500_000, 90);
         times.record_n(1_500_000, 6);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_grow_by_the_shift_and_take_the_unit() {
+    fn latency_limits_scale_by_shift_and_use_the_unit() {
         assert!(LatencyTable::read("4,3,us").unwrap().header().ends_with(" >1us  >8us >64us"));
         assert_eq!(LatencyTable::read("alt,7,1"), LatencyTable::read("7,1,ms"));
         for text in ["", "7", "7,0", "1,1", "33,1", "7,1,s", "x,1", "7,1,ms,x", "32,2", "ycsb,1"] {
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_run_is_printed_by_what_its_verbs_did() {
+    fn whole_run_latency_is_grouped_by_operation() {
         let group = |name: &str, outcome: &str, ns: u64, count: u64| {
             let mut times = Histogram::new();
             times.record_n(ns, count);

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_kind_of_bin_is_named() {
+    fn invalid_bin_type_is_named_in_error() {
         for text in ["", "S", "S:", "S:0", "S:x", "I9", "R:10", "R:10:101", "0*I", "x*I", "[I4]", "{I4:S5}", "Q", "I,"]
         {
             let (what, _) = read(text).unwrap_err();

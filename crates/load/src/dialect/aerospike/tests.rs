@@ -58,7 +58,7 @@ fn shares_of_reads_and_of_single_bins_become_weights() {
 }
 
 #[test]
-fn the_other_flags_of_the_java_client_are_kept() {
+fn other_java_client_flags_are_mapped() {
     let read = read(
         "-h h1,h2:7000 -p 6380 -U me -P secret -s users -b 2 -o I,R:100:30 -e 3600 -g 50000 -t 1000000 -T 50 -B 8 \
          -a -C 200 -W 4 -R -N -latency 7,3,us",
@@ -78,7 +78,7 @@ fn the_other_flags_of_the_java_client_are_kept() {
 }
 
 #[test]
-fn the_dialect_of_asbench_is_told_by_what_is_its_own() {
+fn asbench_dialect_is_detected_by_its_own_flags() {
     let read = read(
         "--hosts 10.0.0.1 -p 6379 -n test -k 1000 -o 3*S10,I4 -b bin -w RU,80 -z 4 -t 60 --read-bins 1,2 -L \
          --percentiles 50,99.9 --output-file out.txt --output-period 5 --hdr-hist hist \
@@ -106,7 +106,7 @@ fn the_dialect_of_asbench_is_told_by_what_is_its_own() {
 }
 
 #[test]
-fn what_has_no_equal_is_refused_with_its_remedy() {
+fn unsupported_or_invalid_flag_is_rejected_with_remedy() {
     for (text, part) in [
         ("-w RUF", "-w: RUF is not supported"),
         ("-w TXN", "-w: TXN is not supported"),

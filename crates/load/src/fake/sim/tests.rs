@@ -76,7 +76,7 @@ fn two_kinds_of_delays_are_reported_with_their_shares() {
 }
 
 #[test]
-fn poisson_arrivals_at_a_queue_wait_as_arithmetic_says() {
+fn poisson_arrivals_at_queue_match_computed_waits() {
     let script = Script::queue(80_000);
     let plan = SendPlan::poisson();
     let mut intents = crate::schedule::Intents::new(&plan, 10_000.0, 0, 1, 7);
@@ -96,7 +96,7 @@ fn poisson_arrivals_at_a_queue_wait_as_arithmetic_says() {
 }
 
 #[test]
-fn a_stall_is_seen_by_the_open_loop_and_missed_by_the_closed_one() {
+fn stall_is_measured_by_open_loop_and_missed_by_closed_loop() {
     let stall = Stall { begin_ns: 4 * S, length_ns: 500 * MS };
     let script = Script { stall: Some(stall), ..Script::fixed(100_000) };
     let snapshot = simulated(&script, &config(1, 1), 1_000.0);
@@ -137,7 +137,7 @@ fn the_sampler_sees_the_stall_that_a_closed_bulk_hides() {
 }
 
 #[test]
-fn what_can_not_be_sent_is_counted_with_the_time_it_waited() {
+fn unsent_requests_are_counted_with_their_wait() {
     let config = Config { duration_ns: S, drain_ns: 100 * MS, ..config(4, 2) };
     let snapshot = simulated(&Script::queue(MS), &config, 3_000.0);
     let totals = snapshot.totals;
@@ -190,7 +190,7 @@ fn a_rate_that_changes_while_it_runs_loses_and_repeats_nothing() {
 }
 
 #[test]
-fn the_generators_own_lateness_is_told_from_the_servers() {
+fn generator_lateness_is_separated_from_server_lateness() {
     let net = SimNet::new(Script::fixed(300_000), 100, 8).with_oversleep(2 * MS);
     let config = Config { duration_ns: 2 * S, ..config(8, 1) };
     let (snapshot, _) = simulate(net, &config, OneKeyRequests::new(100), &Control::new(100.0)).unwrap();
@@ -203,7 +203,7 @@ fn the_generators_own_lateness_is_told_from_the_servers() {
 }
 
 #[test]
-fn a_server_that_closes_or_talks_nonsense_costs_what_was_in_flight_and_no_more() {
+fn server_close_or_garbage_loses_only_in_flight_requests() {
     for (what, name) in [(Misconduct::Close, "closed-by-server"), (Misconduct::Garbage, "garbage")] {
         let script = Script::fixed(MS).with_misconduct(100, what);
         let config = Config {
@@ -227,7 +227,7 @@ fn a_server_that_closes_or_talks_nonsense_costs_what_was_in_flight_and_no_more()
 }
 
 #[test]
-fn an_answer_that_never_comes_is_given_up_at_its_time_and_counts_with_it() {
+fn missing_reply_times_out_and_is_recorded_with_its_timeout() {
     let script = Script::fixed(MS).with_misconduct(500, Misconduct::Silence);
     let config = Config { duration_ns: 2 * S, timeout_ns: 100 * MS, ..config(8, 1) };
     let snapshot = simulated(&script, &config, 1_000.0);
@@ -251,7 +251,7 @@ fn refused_connections_are_named_and_the_others_carry_the_load() {
 }
 
 #[test]
-fn connections_are_made_again_at_the_rate_asked_for_and_lose_nothing() {
+fn reconnects_follow_configured_rate_without_losing_requests() {
     let reconnect = Reconnect { per_s: 50.0, pause_ns: MS, storm_every_ns: 0 };
     let snapshot = simulated(&Script::fixed(MS), &Config { reconnect, ..config(10, 1) }, 2_000.0);
     assert!((505..=511).contains(&snapshot.totals.connects), "{}", snapshot.totals.connects);
@@ -263,7 +263,7 @@ fn connections_are_made_again_at_the_rate_asked_for_and_lose_nothing() {
 }
 
 #[test]
-fn what_is_due_in_the_warm_up_is_not_in_the_figures() {
+fn warm_up_requests_are_excluded_from_figures() {
     let config = Config { warm_up_ns: 2 * S, duration_ns: 3 * S, ..config(2, 8) };
     let snapshot = simulated(&Script::fixed(MS), &config, 1_000.0);
     assert_eq!((snapshot.totals.warm_up, snapshot.totals.due, snapshot.response.count()), (2_000, 3_000, 3_000));
@@ -282,7 +282,7 @@ fn a_shape_without_a_request_for_long_ends_all_the_same() {
 }
 
 #[test]
-fn blind_sending_keeps_the_schedule_and_counts_what_comes() {
+fn blind_sending_follows_schedule_and_counts_received_bytes() {
     let load = Load::Blind(Some(SendPlan::constant()));
     let config = Config { load, duration_ns: S, ..config(2, 1) };
     let net = SimNet::new(Script::fixed(MS), 100, 2);
@@ -314,7 +314,7 @@ fn computed_batches(script: &Script, intended_ns: &[u64], batch: usize, depth: u
 }
 
 #[test]
-fn a_batch_leaves_in_one_send_and_each_answer_counts_from_its_instant() {
+fn batch_is_sent_in_a_single_send_and_timed_from_its_due_instant() {
     // 2500 batches of 8: one of 20 us a request takes 160 us, and a batch comes each 4 ms. Then one that is held up.
     for (service_ns, depth) in [(20_000, 8), (20_000, 32), (600_000, 8), (600_000, 16)] {
         let script = Script::queue(service_ns);
@@ -332,7 +332,7 @@ fn a_batch_leaves_in_one_send_and_each_answer_counts_from_its_instant() {
 }
 
 #[test]
-fn batches_take_turns_over_connections_and_follow_the_live_rate() {
+fn batches_round_robin_over_connections_and_follow_live_rate() {
     let config = Config { batch: 10, duration_ns: 2 * S, ..config(4, 10) };
     let net = SimNet::new(Script::fixed(MS), 100, 4);
     let control = Control::new(1_000.0);
@@ -450,7 +450,7 @@ fn moving(net: SimNet, load: Load, times: u32) -> (Snapshot, SimNet) {
 }
 
 #[test]
-fn a_redirected_request_is_one_request_whose_time_goes_on() {
+fn redirected_request_counts_once_with_total_time() {
     for load in [Load::Open(SendPlan::constant()), Load::Closed] {
         let (snapshot, net) = moving(SimNet::new(Script::fixed(MS), 100, 2), load, 1);
         let totals = snapshot.totals;
@@ -476,7 +476,7 @@ fn a_request_that_is_sent_round_and_round_is_an_error_in_the_end() {
 }
 
 #[test]
-fn a_node_that_does_not_listen_costs_what_was_sent_there() {
+fn requests_redirected_to_an_unreachable_node_are_lost() {
     let net = SimNet::new(Script::fixed(MS), 100, 2).with_connections_max(1);
     let (snapshot, _) = moving(net, Load::Open(SendPlan::constant()), 1);
     let totals = snapshot.totals;

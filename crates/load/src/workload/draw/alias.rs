@@ -68,7 +68,7 @@ mod tests {
     use base::prng::Prng;
 
     #[test]
-    fn indices_come_as_often_as_their_weights_say() {
+    fn drawn_indices_match_their_weights() {
         for weights in [vec![1.0], vec![1.0, 0.0, 3.0], vec![0.0, 0.0, 5.0], (1..200).map(f64::from).collect()] {
             let table = Alias::new(&weights);
             let mut prng = Prng::new(5);

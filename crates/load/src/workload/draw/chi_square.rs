@@ -35,7 +35,7 @@ pub fn assert_fits(counts: &[u64], weights: &[f64]) {
 }
 
 #[test]
-fn a_wrong_distribution_is_found_and_a_right_one_is_not() {
+fn chi_square_rejects_wrong_distribution_and_accepts_right_distribution() {
     assert_fits(&[1000, 2030, 2970], &[1.0, 2.0, 3.0]);
     let wrong = std::panic::catch_unwind(|| assert_fits(&[1200, 1900, 2900], &[1.0, 2.0, 3.0]));
     assert!(wrong.is_err());

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_come_as_often_as_their_definition_says() {
+    fn drawn_lengths_match_size_distribution() {
         assert_fits(&counts(&Sizes::Fixed(7), 8), &[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]);
         let even: Vec<f64> = (0..300).map(|bytes| f64::from(u8::from((100..=250).contains(&bytes)))).collect();
         assert_fits(&counts(&Sizes::Range(100, 250), 300), &even);

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_come_as_often_as_their_order_says() {
+    fn drawn_keys_match_order_distribution() {
         assert_fits(&counts(&Order::Uniform, 1000, 300_000), &vec![1.0; 1000]);
         let scatter = Scatter::new(1000);
         let by_rank = |weight: &dyn Fn(u64) -> f64| {
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_key_is_read_most_and_a_write_makes_a_newer_one() {
+    fn latest_order_favours_newest_key_and_writes_advance_it() {
         let mut chooser = Chooser::new(&Order::Latest { exponent: 1.0 }, 100, 1, 2);
         let mut prng = Prng::new(3);
         let written: Vec<u64> = (0..3).map(|_| chooser.draw(&mut prng, true)).collect();
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_runs_on_and_begins_anew_elsewhere() {
+    fn scan_reads_consecutive_keys_then_restarts_at_random() {
         let mut chooser = Chooser::new(&Order::Scan { length: 5 }, 1000, 0, 1);
         let mut prng = Prng::new(4);
         let mut begins = Vec::new();
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn the_keys_of_one_request_follow_from_its_number_and_keep_the_distribution() {
+    fn multi_key_request_is_deterministic_and_preserves_distribution() {
         let order = Order::Zipf { exponent: 1.1 };
         let mut chooser = Chooser::new(&order, 200, 0, 1);
         let mut prng = Prng::new(8);

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_come_as_often_as_the_definition_says_at_every_exponent() {
+    fn zipf_ranks_match_definition_at_every_exponent() {
         for (at, exponent) in
             [0.0, 0.2, 0.5, 0.9, 0.99, 0.9995, 1.0, 1.0005, 1.01, 1.2, 2.0, 3.5].into_iter().enumerate()
         {

@@ -201,7 +201,7 @@ fn every_kind_of_fault_has_its_line_and_a_remedy() {
 }
 
 #[test]
-fn all_faults_come_at_once_in_the_order_of_lines() {
+fn all_config_errors_are_reported_at_once_in_line_order() {
     let found =
         faults("seed = -1\n[connections]\ncuont = 1\nreconnect = 5\n[[keys]]\nttl = 60\nverbs = [{ verb = \"x\" }]\n");
     let lines: Vec<&FaultPlace> = found.iter().map(|fault| &fault.place).collect();
@@ -210,7 +210,7 @@ fn all_faults_come_at_once_in_the_order_of_lines() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_named() {
+fn missing_workload_file_is_named_in_error() {
     let found = Workload::read_file(Path::new("/no/such/load.toml")).unwrap_err();
     assert!(found[0].to_string().starts_with("/no/such/load.toml:1: cannot open the file"), "{found:?}");
 }

@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_not_written_and_its_variable_is_asked_for() {
+    fn password_is_omitted_from_toml_and_its_variable_is_required() {
         let auth = Some(Auth { user: "me".into(), password: "sesame".into() });
         let asked = Workload { auth, ..Workload::default() };
         assert_eq!(again(&asked), asked);

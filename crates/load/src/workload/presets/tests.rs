@@ -33,7 +33,7 @@ fn requests(protocol: Protocol, mut bytes: &[u8]) -> u64 {
 }
 
 #[test]
-fn every_preset_is_sound_and_asks_for_nothing_illegal() {
+fn every_preset_is_valid_and_sends_only_legal_requests() {
     let names = names();
     assert!(names.len() > 60, "{}", names.len());
     for name in names {
@@ -51,7 +51,7 @@ fn every_preset_is_sound_and_asks_for_nothing_illegal() {
 }
 
 #[test]
-fn presets_say_what_was_published() {
+fn presets_match_published_figures() {
     let items = |name: &str| {
         let workload = preset(name).unwrap();
         let space = &workload.keys[0];
@@ -75,7 +75,7 @@ fn presets_say_what_was_published() {
 }
 
 #[test]
-fn a_row_of_twitters_is_taken_as_it_stands() {
+fn twitter_preset_matches_its_published_row() {
     let workload = preset("twitter:cluster4").unwrap();
     let space = &workload.keys[0];
     assert_eq!(space.key_bytes.bounds(), (67, 67));
@@ -93,7 +93,7 @@ fn a_row_of_twitters_is_taken_as_it_stands() {
 }
 
 #[test]
-fn a_preset_that_is_not_there_names_the_nearest() {
+fn unknown_preset_suggests_nearest_name() {
     let remedy = |name: &str| preset(name).unwrap_err()[0].to_string();
     assert!(remedy("pelican-t2a").contains("did you mean pelikan-t2a?"));
     assert!(remedy("twitter:cluster5").contains("did you mean twitter:cluster"), "it has no figures");

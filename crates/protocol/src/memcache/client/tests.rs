@@ -89,7 +89,7 @@ fn a_whole_set_is_its_line_and_its_value() {
 }
 
 #[test]
-fn the_keys_of_a_retrieval_keep_their_order_and_time() {
+fn retrieval_request_preserves_key_order_and_exptime() {
     let keys = [b"a".as_slice(), b"key:2", b"\xc3\xbc"];
     for (with_cas, touch) in [(false, None), (true, None), (false, Some(-1)), (true, Some(60))] {
         let bytes = encoded(|out| match (with_cas, touch) {
@@ -116,7 +116,7 @@ fn a_retrieval_longer_than_a_line_is_never_sent() {
 
 #[test]
 #[should_panic(expected = "1 to 250 bytes")]
-fn a_key_that_no_server_takes_is_never_sent() {
+fn oversized_key_is_never_sent() {
     get(&mut Vec::new(), &[b'k'; KEY_BYTES_MAX + 1]);
 }
 
@@ -155,7 +155,7 @@ fn any_key_survives_a_meta_request_in_text_or_in_base64() {
 }
 
 #[test]
-fn the_short_way_of_a_value_line_reads_what_the_long_way_reads() {
+fn value_line_fast_path_matches_line_parser() {
     let long = "k".repeat(KEY_BYTES_MAX + 1);
     let numbers = ["0", "7", "999999999", "1000000000", "0000000001", "4294967296", "-1", "", "x", "1x"];
     let mut short = 0;
@@ -174,7 +174,7 @@ fn the_short_way_of_a_value_line_reads_what_the_long_way_reads() {
 }
 
 #[test]
-fn the_short_way_of_the_common_replies_reads_what_the_long_way_reads() {
+fn common_reply_fast_path_matches_line_parser() {
     let mut short = 0;
     for word in ["END", "STORED", "HD", "EN", "VA", "VA 0", "VA 999999999", "VA 1000000000", "VA x", "VALUE", "E", "H"]
     {
@@ -312,7 +312,7 @@ fn a_value_of_two_gibibytes_passes_through_a_small_buffer() {
 }
 
 #[test]
-fn a_dumped_key_of_any_bytes_comes_back() {
+fn dumped_binary_key_round_trips() {
     let mut prng = Prng::new(13);
     for _ in 0..500 {
         let key = random_key(&mut prng, true);
@@ -329,7 +329,7 @@ fn a_dumped_key_of_any_bytes_comes_back() {
 }
 
 #[test]
-fn the_flags_of_a_meta_reply_are_found_by_letter() {
+fn meta_reply_flags_are_looked_up_by_letter() {
     let ParsedReply::Reply { reply: Reply::MetaValue { len: 5, flags }, .. } = reply(b"VA 5 f30 Oab W t-1 c9\r\n")
     else {
         panic!()

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_later_record_counts_and_a_torn_one_leaves_the_other() {
+    fn latest_checkpoint_record_is_used_and_torn_record_falls_back() {
         let records = records();
         assert_eq!(records.latest(), None);
         for at in 0..5 {

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_come_back_in_order_and_a_new_list_takes_the_place_of_the_old_one() {
+    fn metadata_records_are_read_in_order_and_rewrite_replaces_them() {
         let notes = notes();
         assert!(all(&notes).is_empty() && notes.is_sound());
         for note in [&b"one"[..], b"", b"three"] {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_is_half_full_is_written_anew_and_asked_for_once_more_when_it_has_doubled() {
+    fn metadata_log_is_rewritten_at_half_full_and_again_after_doubling() {
         let notes = notes();
         (0..20).for_each(|_| notes.append(&[7; 92]).expect("room"));
         assert!(!notes.are_long());

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_later_copy_counts_and_a_torn_one_leaves_the_other() {
+    fn latest_superblock_copy_is_used_and_torn_copy_falls_back() {
         let blocks = blank(9);
         assert_eq!(blocks.find(), SuperblockState::Blank);
         let block = |opened| Superblock { file_bytes: 77, opened, ..Superblock::default() };
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ours_or_of_another_version_or_layout_is_told_apart() {
+    fn foreign_superblock_is_distinguished_from_other_version_or_layout() {
         let blocks = blank(9);
         blocks.damage(1, 100 % WORDS, 1);
         assert_eq!(blocks.find(), SuperblockState::Foreign);

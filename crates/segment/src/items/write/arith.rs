@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_digits_with_spaces_behind_and_nothing_else() {
+    fn numbers_are_digits_with_optional_trailing_spaces() {
         assert_eq!(parse_number(b"0"), Some(0));
         assert_eq!(parse_number(b"18446744073709551615"), Some(u64::MAX));
         assert_eq!(parse_number(b"12  "), Some(12));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_below_zero_is_kept_as_its_digits() {
+    fn negative_number_is_stored_as_digits() {
         let mut text = Text::default();
         assert!(matches!(text.content(i64::MIN), Content::Bytes(b"-9223372036854775808", b"")));
         assert!(matches!(text.content(-7), Content::Bytes(b"-7", b"")));

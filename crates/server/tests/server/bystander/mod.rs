@@ -180,29 +180,29 @@ fn a_pipeline_of_unknown_commands_counts_as_more_than_its_requests() {
 }
 
 #[test]
-fn walks_over_all_keys_hold_nobody_up() {
+fn walks_over_all_keys_do_not_delay_other_clients() {
     let mut lab = lab();
     lab.run(table::walks_over_all_keys(lab.scale));
 }
 
 #[test]
-fn commands_over_many_keys_hold_nobody_up() {
+fn commands_over_many_keys_do_not_delay_other_clients() {
     lab().run(table::commands_over_many_keys());
 }
 
 #[test]
-fn commands_over_one_large_hash_hold_nobody_up() {
+fn commands_over_one_large_hash_do_not_delay_other_clients() {
     let mut lab = lab();
     lab.run(table::commands_over_one_large_hash(lab.scale));
 }
 
 #[test]
-fn commands_over_one_long_value_hold_nobody_up() {
+fn commands_over_one_long_value_do_not_delay_other_clients() {
     lab().run(table::commands_over_one_long_value());
 }
 
 #[test]
-fn commands_over_many_records_hold_nobody_up() {
+fn commands_over_many_records_do_not_delay_other_clients() {
     let mut lab = lab();
     lab.run(table::commands_over_many_records(lab.scale));
 }

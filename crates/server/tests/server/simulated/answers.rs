@@ -112,7 +112,7 @@ fn a_long_value_that_ends_while_it_is_copied_is_answered_whole_or_not_at_all() {
 
 /// Keys without end are read without a key lock set, so a value among them can be changed while it is copied.
 #[test]
-fn a_long_value_that_is_changed_while_it_is_copied_is_answered_as_one_of_those_that_it_was() {
+fn long_value_changed_during_a_copy_is_returned_old_or_new_never_mixed() {
     let (one, two) = (common::pattern(LONG_BYTES), vec![b'2'; LONG_BYTES - 100_000]);
     let names: Vec<Vec<u8>> = (0..4200).map(|number| format!("none-{number}").into_bytes()).collect();
     let changes: [&[&[u8]]; 6] = [
@@ -240,7 +240,7 @@ fn no_answer_for_which_memory_ends_half_way_ends_the_server_or_leaves_half_a_tra
 
 /// A time to live is counted from one instant, however many visits its request takes.
 #[test]
-fn all_fields_of_a_request_that_takes_many_visits_end_at_one_instant() {
+fn fields_of_a_request_over_many_iterations_expire_at_the_same_instant() {
     let mut world = World::new(1, Faults::NONE, config());
     let client = world.connect(Resp);
     let names: Vec<Vec<u8>> = (0..2000).map(|number| format!("field-{number}").into_bytes()).collect();

@@ -77,7 +77,7 @@ fn cuts() -> Vec<Cut> {
 }
 
 #[test]
-fn half_requests_of_more_clients_than_there_are_buffers_hold_nobody_up() {
+fn partial_requests_of_more_clients_than_buffers_delay_no_client() {
     for (number, cut) in cuts().into_iter().enumerate() {
         let what = format!("cut {number}, {:?}", cut.half.escape_ascii().to_string());
         let mut world = World::new(number as u64, Faults::NONE, config());
@@ -108,7 +108,7 @@ fn half_requests_of_more_clients_than_there_are_buffers_hold_nobody_up() {
 }
 
 #[test]
-fn half_logins_of_strangers_hold_nobody_up() {
+fn partial_logins_of_unauthenticated_clients_delay_no_client() {
     let path = std::env::temp_dir().join(format!("gannet-half-users-{}", std::process::id()));
     std::fs::write(&path, "user:secret\n").expect("a file of users");
     let mut world = World::new(9, Faults::NONE, ServerConfig { auth_file: Some(path.clone()), ..config() });
@@ -135,7 +135,7 @@ fn half_logins_of_strangers_hold_nobody_up() {
 
 /// Halves that nothing ends: lines, arrays, and values that were announced and do not come.
 #[test]
-fn announced_lengths_and_lines_without_end_hold_nobody_up() {
+fn announced_lengths_and_endless_lines_delay_no_client() {
     let long = pattern(40_000).iter().map(|byte| b'a' + byte % 26).collect::<Vec<_>>();
     let halves: [(Protocol, Vec<u8>); 6] = [
         (Memcache, [b"get ", &long[..]].concat()),
@@ -164,7 +164,7 @@ fn announced_lengths_and_lines_without_end_hold_nobody_up() {
 }
 
 #[test]
-fn the_oldest_half_request_is_closed_with_an_error_when_no_memory_for_them_is_left() {
+fn oldest_partial_request_is_closed_with_an_error_if_memory_is_used_up() {
     for (protocol, begin, error) in [
         (Memcache, &b"get "[..], &b"SERVER_ERROR out of memory reading request\r\n"[..]),
         (Resp, &b"*2\r\n$3\r\nGET\r\n$15000\r\n"[..], &b"-ERR cannot read request: memory"[..]),
@@ -259,7 +259,7 @@ fn a_wait_for_a_buffer_is_counted_and_timed() {
 const TURN_BYTES: u64 = 512 << 10;
 
 #[test]
-fn who_goes_on_sending_when_nothing_is_served_takes_a_bounded_part_of_each_turn() {
+fn discarded_input_takes_a_bounded_share_of_each_iteration() {
     let flood = vec![b'x'; 8 << 20];
     for (number, (protocol, begin, closes)) in [
         (Memcache, &b"quit\r\n"[..], true),
@@ -298,7 +298,7 @@ fn who_goes_on_sending_when_nothing_is_served_takes_a_bounded_part_of_each_turn(
 }
 
 #[test]
-fn who_sends_a_little_for_ever_after_quit_is_closed_after_a_second() {
+fn client_that_trickles_bytes_after_quit_is_closed() {
     let mut world = World::new(7, Faults::NONE, config());
     let bystanders = bystanders(&mut world);
     let client = world.connect(Memcache);
@@ -315,7 +315,7 @@ fn who_sends_a_little_for_ever_after_quit_is_closed_after_a_second() {
 }
 
 #[test]
-fn a_long_value_goes_out_over_many_turns_however_fast_its_reader_is() {
+fn long_value_is_sent_over_many_iterations_even_to_a_fast_reader() {
     const BYTES: usize = 32 << 20;
     let config = ServerConfig { item_bytes_max: 64 << 20, memory_bytes: 512 << 20, ..config() };
     let mut world = World::new(8, Faults::NONE, config);

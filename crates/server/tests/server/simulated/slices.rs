@@ -199,7 +199,7 @@ fn changes_of_keys_are_published_in_slices_in_order_and_their_writers_wait() {
 }
 
 #[test]
-fn patterns_that_take_long_are_refused_everywhere_and_those_that_are_not_hold_nobody_up() {
+fn complex_patterns_are_refused_and_accepted_patterns_delay_no_client() {
     let mut beside = Beside::new(8);
     let (client, publisher) = (beside.client(), beside.client());
     let long = b"*a".repeat(15_000);
@@ -235,7 +235,7 @@ fn patterns_that_take_long_are_refused_everywhere_and_those_that_are_not_hold_no
 }
 
 #[test]
-fn lists_and_closings_of_many_connections_take_a_bounded_part_of_each_turn() {
+fn client_list_and_kill_take_a_bounded_share_of_each_iteration() {
     const CLIENTS: usize = 3000;
     let mut beside = Beside::new(CLIENTS + 16);
     let client = beside.client();
@@ -266,7 +266,7 @@ fn lists_and_closings_of_many_connections_take_a_bounded_part_of_each_turn() {
 }
 
 #[test]
-fn commands_beside_monitors_count_what_telling_those_takes() {
+fn iteration_time_is_bounded_when_commands_feed_many_monitors() {
     const MONITORS: usize = 60;
     const COMMANDS: usize = 3000;
     let mut beside = Beside::new(MONITORS + 16);

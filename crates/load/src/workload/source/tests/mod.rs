@@ -240,7 +240,7 @@ fn a_swap_follows_its_read_with_the_token_that_was_read() {
 }
 
 #[test]
-fn a_request_for_several_keys_counts_each_that_is_there() {
+fn multi_key_request_counts_each_key_found() {
     for protocol in [Protocol::Memcache, Protocol::Meta, Protocol::Resp] {
         let get = KeyCommand { keys: 10, ..KeyCommand::new(Verb::Get) };
         let workload = Workload { verify: true, ..workload(protocol, vec![get]) };
@@ -307,7 +307,7 @@ fn every_kind_of_corruption_is_filed_as_wrong() {
 }
 
 #[test]
-fn what_is_no_answer_ends_the_connection_with_its_reason() {
+fn invalid_reply_closes_connection_with_reason() {
     let get = |keys| KeyCommand { keys, ..KeyCommand::new(Verb::Get) };
     for (protocol, keys, reply) in [
         (Protocol::Memcache, 1, "HTTP/1.1 400 Bad Request\r\n"),
@@ -333,7 +333,7 @@ fn what_is_no_answer_ends_the_connection_with_its_reason() {
 }
 
 #[test]
-fn an_error_is_filed_as_one_and_the_connection_goes_on() {
+fn error_reply_is_counted_and_connection_continues() {
     for (protocol, reply) in [
         (Protocol::Memcache, "SERVER_ERROR out of memory\r\n"),
         (Protocol::Meta, "CLIENT_ERROR bad\r\n"),
@@ -410,7 +410,7 @@ fn raw_commands_are_sent_as_they_are_written() {
 }
 
 #[test]
-fn one_seed_is_one_sequence_and_threads_differ() {
+fn requests_are_deterministic_per_seed_and_differ_per_thread() {
     let workload =
         Workload { connections: 2, threads: 2, ..workload(Protocol::Memcache, vec![KeyCommand::new(Verb::Set)]) };
     let bytes = |workload: &Workload, thread| {
@@ -428,7 +428,7 @@ fn one_seed_is_one_sequence_and_threads_differ() {
 }
 
 #[test]
-fn a_key_always_goes_to_its_target() {
+fn key_is_always_routed_to_its_target() {
     for placement in [Placement::Ketama, Placement::Slots] {
         let target = |at: usize| Target { address: format!("10.0.0.{at}:1"), weight: 1 };
         let workload = Workload {
@@ -453,7 +453,7 @@ fn a_key_always_goes_to_its_target() {
 }
 
 #[test]
-fn a_connection_says_who_it_is_first() {
+fn connection_authenticates_before_first_request() {
     let auth = Some(Auth { user: "u".into(), password: "pw".into() });
     let memcached = Workload { auth: auth.clone(), ..workload(Protocol::Memcache, vec![KeyCommand::new(Verb::Get)]) };
     let resp = Workload { auth, database: 3, ..workload(Protocol::Resp, vec![KeyCommand::new(Verb::Get)]) };
@@ -489,7 +489,7 @@ fn a_connection_says_who_it_is_first() {
 }
 
 #[test]
-fn a_huge_value_is_read_without_being_kept() {
+fn huge_value_is_read_without_buffering() {
     for protocol in [Protocol::Memcache, Protocol::Meta, Protocol::Resp] {
         let mut workload = Workload { verify: true, ..workload(protocol, vec![KeyCommand::new(Verb::Get)]) };
         (workload.keys[0].count, workload.keys[0].value_bytes) = (1, Sizes::Fixed(5_000_000));
@@ -512,7 +512,7 @@ fn a_huge_value_is_read_without_being_kept() {
 }
 
 #[test]
-fn commands_and_spaces_come_as_often_as_their_weights_say() {
+fn commands_and_key_spaces_match_weights() {
     let space = |prefix: &str, weight, verbs| KeySpace { prefix: prefix.into(), weight, verbs, ..KeySpace::default() };
     let two = vec![KeyCommand::weighted(Verb::Get, 9.0), KeyCommand::weighted(Verb::Set, 1.0)];
     let workload = Workload {
@@ -526,7 +526,7 @@ fn commands_and_spaces_come_as_often_as_their_weights_say() {
 }
 
 #[test]
-fn a_share_of_the_requests_is_for_keys_that_nobody_asks_for_again() {
+fn configured_share_of_requests_uses_one_time_keys() {
     let mut workload = workload(Protocol::Memcache, vec![KeyCommand::new(Verb::Get)]);
     workload.keys[0].once = Share(0.25);
     let mut source = source(&workload);
@@ -594,7 +594,7 @@ fn a_redirect_sends_the_same_request_to_the_node_that_is_named() {
 }
 
 #[test]
-fn an_error_is_told_in_the_servers_words_with_a_remedy() {
+fn server_error_is_quoted_with_remedy() {
     let get = || vec![KeyCommand::new(Verb::Get)];
     for (protocol, answer, told) in [
         (Protocol::Resp, "-NOAUTH Authentication required.\r\n", "NOAUTH Authentication required.; pass a user"),
@@ -623,7 +623,7 @@ fn an_error_is_told_in_the_servers_words_with_a_remedy() {
 }
 
 #[test]
-fn a_hash_is_changed_after_it_was_read_whether_it_was_there_or_not() {
+fn hash_update_reads_first_and_then_writes_on_hit_and_miss() {
     for (verb, second) in [(Verb::HashUpdate, "hset"), (Verb::HashIncr, "hincrby"), (Verb::HashDecr, "hincrby")] {
         for protocol in [Protocol::Resp, Protocol::Resp3] {
             let workload = workload(protocol, vec![KeyCommand { delta: 3, ..KeyCommand::new(verb) }]);
