@@ -1,16 +1,16 @@
-//! Packs what the checks saw into one archive for others to analyse, without private data.
+//! Packs the files that the checks read into one archive without private data, so that other people can analyse them.
 //!
 //! ```text
-//!   bundle/README.txt     what the archive contains, and what was taken out
-//!          report.json    what the checks found         report.txt   the same for people
+//!   bundle/README.txt     what the archive contains, and what was removed from it
+//!          report.json    the checks' findings          report.txt   the same as text
 //!          plan.txt       the role of each CPU        journals/    the runs of apply and prove
-//!          tree/          every file that the checks read: `gannet doctor --root tree` finds the same again
+//!          tree/          every file that the checks read: `gannet doctor --root tree` reproduces the findings
 //! ```
 //! Invariants:
 //! - The tree contains only what a check read: no command line, environment, configuration, key or value.
 //! - Anything in it that reveals more than the check needs is removed before it is stored ([`redacted`]): names of
 //!   other processes, options and places of mounts, the files that a process maps, the host's name.
-//! - The archive has a maximum size in bytes. Files that do not fit are listed in it.
+//! - The archive has a maximum size in bytes. It lists the files that do not fit.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -23,13 +23,13 @@ use crate::checks::clock::SETTERS;
 use crate::checks::irq::IRQBALANCE_FILES;
 use crate::host::Tape;
 
-/// Maximum bytes of an archive's files.
+/// Maximum size of all files of an archive, in bytes.
 pub const BYTES_MAX: usize = 64 << 20;
-/// Maximum bytes of one file.
+/// Maximum size of one file, in bytes.
 const FILE_BYTES_MAX: usize = 1 << 20;
-/// Maximum number of folders, which are stored for their names alone.
+/// Maximum number of folders in an archive. A folder is stored because checks read the names in it.
 const FOLDERS_MAX: usize = 16_384;
-/// The placeholder for text that was taken out.
+/// The placeholder for removed text.
 const OUT: &str = "-";
 
 const README: &str = "\
@@ -104,7 +104,7 @@ impl Bundle {
         let own = [("README.txt", README), ("left-out.txt", left_out.as_str())];
         let own = own.into_iter().filter(|(_, text)| !text.is_empty());
         let files = self.files.iter().map(|(name, text)| (name.as_str(), text.as_str()));
-        // Folders come first, so that a name that is a file too stays a file.
+        // Folders come first: if a folder and a file have the same name, the file replaces the folder when unpacked.
         for name in &self.folders {
             let mut header = header(tar::EntryType::Directory, 0);
             archive.append_data(&mut header, format!("bundle/{name}/"), std::io::empty())?;
@@ -120,8 +120,8 @@ impl Bundle {
     }
 }
 
-/// Returns the path with each folder that is a link replaced by its target, which lies beside the link. Nothing can be
-/// unpacked below a link that is itself unpacked.
+/// Returns the path with each folder that is a link replaced by the link's target, a folder beside the link. The
+/// archive contains the link itself too, and no file can be unpacked below a link.
 fn behind_links(path: &str, tape: &Tape) -> String {
     let mut real = String::with_capacity(path.len());
     let mut named = String::with_capacity(path.len());
@@ -141,12 +141,12 @@ fn is_process(path: &str, pid: Option<u32>) -> bool {
     name.bytes().all(|byte| byte.is_ascii_digit()) && name.parse().ok() != pid
 }
 
-/// Returns whether checks look for a process of this name: one that sets the clock, irqbalance, or a kernel thread that
-/// shows whether the whole host is visible.
+/// Returns whether checks look for a process of this name: a time service, irqbalance, or the kernel thread that shows
+/// whether the whole host is visible.
 fn is_looked_for(name: &str) -> bool {
     SETTERS.contains(&name) || ["irqbalance", "kthreadd"].contains(&name)
 }
-/// Mount options that describe behaviour only.
+/// Mount options that may stay in the archive, because they contain no names.
 const OPTIONS: [&str; 14] = [
     "rw",
     "ro",
@@ -164,13 +164,13 @@ const OPTIONS: [&str; 14] = [
     "discard",
 ];
 
-/// Returns the part of a file's text that may be shared; `None` if not even its existence may be known.
+/// Returns a file's text without its private parts; `None` if the archive must not contain the file at all.
 pub fn redacted(path: &str, text: &str, pid: Option<u32>) -> Option<String> {
     let lines = |line: &dyn Fn(&str) -> Option<String>| {
         text.lines().filter_map(line).map(|line| line + "\n").collect::<String>()
     };
     if is_process(path, pid) {
-        // Process 1 shows whether there are any processes at all.
+        // A check needs process 1 to see that the processes are visible.
         let is_kept = path == "/proc/1/comm" || (path.ends_with("/comm") && is_looked_for(text.trim()));
         let name = if is_looked_for(text.trim()) { text.trim() } else { OUT };
         return is_kept.then(|| name.to_owned());
@@ -192,7 +192,7 @@ pub fn redacted(path: &str, text: &str, pid: Option<u32>) -> Option<String> {
     }
 }
 
-/// Removes from a finding what is removed from the file behind it: places of mounts.
+/// Removes the mount points from a finding's text, as [`redacted`] removes them from the file.
 pub fn without_names(finding: &mut Finding) {
     if finding.id == "disk.mount" {
         let end = finding.value.find(" (").unwrap_or(finding.value.len());
@@ -200,13 +200,13 @@ pub fn without_names(finding: &mut Finding) {
     }
 }
 
-/// A line of /proc/mounts: device, place, file system, options.
+/// Returns a line of /proc/mounts without private names. A line has device, mount point, file system and options.
 fn mount(line: &str) -> Option<String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [device, place, kind, options, ..] = words[..] else { return None };
     let device = if device.starts_with("/dev/") { device } else { OUT };
     let options: Vec<&str> = options.split(',').filter(|option| OPTIONS.contains(option)).collect();
-    // The first parts of a place say which disk it is. Those below are names that users chose.
+    // The first components of a mount point identify the disk. The components below are names that users chose.
     let place: Vec<&str> = place.split('/').take(3).collect();
     Some(format!("{device} {} {kind} {} 0 0", place.join("/"), options.join(",")))
 }

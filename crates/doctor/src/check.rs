@@ -1,4 +1,4 @@
-//! A check, what its probe has seen, and the finding that the two make.
+//! A check, the result of its probe, and the finding that combines both.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,9 +11,9 @@ use crate::host::{Host, Unread};
 pub enum Needs {
     /// No privilege.
     Nothing,
-    /// The administrator.
+    /// The administrator's privilege.
     Root,
-    /// The administrator and a restart of the host or the server.
+    /// The administrator's privilege, and a restart of the host or the server.
     Restart,
 }
 
@@ -21,18 +21,18 @@ pub enum Needs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// It costs tails now, or will under load.
+    /// The setting or counter raises tail latency now, or will under load.
     Bad,
-    /// It may cost tails.
+    /// The setting or counter may raise tail latency.
     Warn,
-    /// It could not be found out here.
+    /// The probe could not read the setting or counter here.
     Unknown,
-    /// Nothing to do.
+    /// The setting or counter needs no remedy.
     Ok,
 }
 
 impl Verdict {
-    /// As it is printed.
+    /// Returns the printed name.
     pub fn text(self) -> &'static str {
         match self {
             Self::Bad => "BAD",
@@ -46,87 +46,87 @@ impl Verdict {
 /// The result of a probe.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProbeResult {
-    /// Never [`Verdict::Unknown`]: that is [`Unread`].
+    /// The verdict; never [`Verdict::Unknown`], because a failed probe returns [`Unread`] instead.
     pub verdict: Verdict,
     /// The value that was read, in words.
     pub value: String,
-    /// Among findings of the same verdict the heavier comes first: the part of a request's time or of a machine that it
-    /// may cost, or 0 where only the setting is known.
+    /// The estimated share of a request's time, or of the machine, that is lost; 0 if only a setting is known. Among
+    /// findings with the same verdict, the one with the highest weight comes first.
     pub weight: f64,
 }
 
 impl ProbeResult {
-    /// Nothing to do.
+    /// Returns a result with the verdict ok.
     pub fn ok(value: impl Into<String>) -> Self {
         Self { verdict: Verdict::Ok, value: value.into(), weight: 0.0 }
     }
 
-    /// It may cost tails.
+    /// Returns a result with the verdict warn.
     pub fn warn(value: impl Into<String>) -> Self {
         Self { verdict: Verdict::Warn, ..Self::ok(value) }
     }
 
-    /// It costs tails.
+    /// Returns a result with the verdict bad.
     pub fn bad(value: impl Into<String>) -> Self {
         Self { verdict: Verdict::Bad, ..Self::ok(value) }
     }
 
-    /// Sets the weight.
+    /// Returns the result with this weight.
     pub fn weighing(self, weight: f64) -> Self {
         Self { weight, ..self }
     }
 
-    /// `bad` if the condition holds, else fine.
+    /// Returns `bad` if the condition holds, otherwise `ok`.
     pub fn bad_if(is_bad: bool, value: impl Into<String>) -> Self {
         if is_bad { Self::bad(value) } else { Self::ok(value) }
     }
 
-    /// `warn` if the condition holds, else fine.
+    /// Returns `warn` if the condition holds, otherwise `ok`.
     pub fn warn_if(is_bad: bool, value: impl Into<String>) -> Self {
         if is_bad { Self::warn(value) } else { Self::ok(value) }
     }
 }
 
-/// The result of a probe, or the reason why it could not read.
+/// The result of a probe, or the reason why the probe could not read a file.
 pub type Probed = Result<ProbeResult, Unread>;
 
-/// One thing that is looked at.
+/// One property of a host that the doctor examines.
 #[derive(Debug)]
 pub struct Check {
-    /// `group.name`.
+    /// The check's id: `group.name`.
     pub id: &'static str,
-    /// The files that it reads.
+    /// The files that the probe reads.
     pub reads: &'static str,
-    /// The mechanism by which it costs tails.
+    /// The mechanism that raises tail latency.
     pub mechanism: &'static str,
     /// The remedy.
     pub remedy: &'static str,
-    /// The expected effect of the remedy, and its price.
+    /// The expected effect of the remedy, and its disadvantage.
     pub expect: &'static str,
     /// The privilege that the remedy needs.
     pub needs: Needs,
     /// The way to undo the remedy.
     pub undo: &'static str,
-    /// The source of the claim.
+    /// The publication or documentation that supports the mechanism.
     pub source: &'static str,
-    /// Looks.
+    /// The function that examines a host.
     pub probe: fn(&Host) -> Probed,
 }
 
 /// The result of a check on a host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
-    /// The check.
+    /// The check's id.
     pub id: String,
     /// The verdict.
     pub verdict: Verdict,
-    /// The value that was read, or the reason why none was.
+    /// The value that was read, or the reason why no value could be read.
     pub value: String,
-    /// The mechanism by which it costs tails.
+    /// The mechanism that raises tail latency.
     pub mechanism: String,
     /// The remedy.
     pub remedy: String,
-    /// The expected effect of the remedy, and its price.
+    /// The expected effect of the remedy, and its disadvantage.
     #[serde(default)]
     pub expect: String,
     /// The privilege that the remedy needs.
@@ -135,7 +135,7 @@ pub struct Finding {
     pub undo: String,
     /// The files that were read.
     pub reads: String,
-    /// The source of the claim.
+    /// The publication or documentation that supports the mechanism.
     pub source: String,
     #[serde(skip)]
     weight: f64,
@@ -163,7 +163,8 @@ impl Check {
     }
 }
 
-/// Looks at a host. The worst finding comes first, among equals the heavier one.
+/// Runs `checks` on a host. Returns the findings in the order of their verdicts, the worst first; among equal verdicts
+/// in descending order of weight.
 pub fn run(host: &Host, checks: &[&Check]) -> Vec<Finding> {
     let mut findings: Vec<Finding> = checks.iter().map(|check| check.find(host)).collect();
     findings.sort_by(|a, b| a.verdict.cmp(&b.verdict).then(b.weight.total_cmp(&a.weight)));

@@ -1,23 +1,26 @@
-//! Finds the causes of latency tails on a Linux host, explains them, and names the remedies. For any server's process.
+//! Finds the causes of tail latency on a Linux host, explains them, and names the remedies. It works for the process of
+//! any server.
 //!
 //! ```text
 //!   Host      files below a root: the machine's own, or a tree that was captured or written for a test
-//!     │          read once, twice some time apart (counters), or absent
+//!     │          settings are read once, counters twice; a file may be absent
 //!     v
-//!   Check     data: what it reads, the mechanism, the remedy, its undo; and a probe: Host -> Seen
+//!   Check     texts: the files it reads, the mechanism, the remedy, its undo; and a probe: Host -> ProbeResult
 //!     v
-//!   Finding   ok, warn, bad, or cannot tell (and why); worst first
+//!   Finding   a verdict: ok, warn, bad, or cannot tell (with the reason); the worst come first
 //!     v
-//!   Report    text of a minute's reading, or JSON with a schema; two reports of two hosts side by side
+//!   Report    text that is read in a minute, or JSON with a schema; two reports can be compared
 //! ```
 //!
 //! Invariants:
-//! - A file that was not read never counts as fine. If a file is absent, refused or garbage, its check has the verdict
-//!   "cannot tell" with the file's name, and the other checks go on. A test runs every check on an empty tree.
+//! - A file that could not be read never counts as fine. If a file is absent, unreadable or malformed, its check has
+//!   the verdict "cannot tell" with the file's name, and the other checks still run. A test runs every check on an
+//!   empty tree.
 //! - Only [`tune`] and [`lab`] change anything. Text that was read is never executed. A file longer than
-//!   [`host::FILE_BYTES_MAX`], or a folder with more than [`host::ENTRIES_MAX`] entries, is not read in part: it is
-//!   reported as not read.
-//! - Each check has a tree on which it is fine, one on which it is not, and one without its files (`tests/checks.rs`).
+//!   [`host::FILE_BYTES_MAX`], or a folder with more than [`host::ENTRIES_MAX`] entries, is not read
+//!   at all, and is reported as unread.
+//! - Tests run each check on three trees: a host without the problem, a host with it, and a tree without the files that
+//!   the check reads (`tests/checks.rs`).
 #![forbid(unsafe_code)]
 
 pub mod bundle;

@@ -1,4 +1,5 @@
-//! Control groups: the limits of a container. They are those of the process that the caller named, else the doctor's.
+//! Control groups: the limits of a container. The checks examine the groups of the named process, or of the doctor's
+//! own process if the caller named none.
 
 use crate::check::{Check, Needs, ProbeResult, Probed};
 use crate::host::{Host, Unread, field};
@@ -56,7 +57,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// A group's CPU quota.
+/// A group's CPU quota: the CPU time per period, in microseconds.
 pub(crate) struct Quota {
     /// The group's folder.
     folder: String,
@@ -71,7 +72,8 @@ impl Quota {
     }
 }
 
-/// Returns the quota of one group, if it has one. Its file is absent if the group has no CPU controller.
+/// Returns the quota of one group; `None` if the group has no quota. The file is absent if the group has no CPU
+/// controller.
 fn quota_of(host: &Host, folder: String) -> Result<Option<Quota>, Unread> {
     let max = format!("{folder}/cpu.max");
     let (quota_us, period_us) = match host.read(&max) {
@@ -93,7 +95,7 @@ fn quota_of(host: &Host, folder: String) -> Result<Option<Quota>, Unread> {
     Ok((quota_us > 0).then_some(Quota { folder, quota_us, period_us }))
 }
 
-/// Returns the quotas that apply to the process: its own group's first, then those of the groups above.
+/// Returns the quotas that apply to the process: first the quota of its own group, then the quotas of the groups above.
 fn quotas(host: &Host) -> Result<Vec<Quota>, Unread> {
     let folders = host.groups("cpu")?;
     let (mut quotas, mut absent, mut is_read) = (Vec::new(), None, false);
@@ -113,7 +115,7 @@ fn quotas(host: &Host) -> Result<Vec<Quota>, Unread> {
     }
 }
 
-/// Returns the CPUs that the smallest of the quotas allows, if there is one.
+/// Returns the number of CPUs that the smallest quota allows; `None` if there is no quota.
 pub(crate) fn quota_cpus(host: &Host) -> Result<Option<f64>, Unread> {
     Ok(quotas(host)?.iter().map(Quota::cpus).min_by(f64::total_cmp))
 }
@@ -128,7 +130,7 @@ fn grown(host: &Host, path: &str, key: &'static str) -> Result<Option<i64>, Unre
     Ok(Some(count(&twice.after)? - count(&twice.before)?))
 }
 
-/// Returns the group's name if it is not the process's own group but one above it.
+/// Returns a remark with the group's name if the group is above the process's own group; otherwise an empty text.
 fn above(own: &str, folder: &str) -> String {
     let name = folder.strip_prefix("/sys/fs/cgroup").unwrap_or(folder);
     if own == folder { String::new() } else { format!(" (set above its own group, on {name})") }
@@ -148,7 +150,7 @@ fn cpu_quota(host: &Host) -> Probed {
             let value = format!("{value}; stopped in {stopped} of {periods} periods");
             seen = if stopped > 0 { ProbeResult::bad(value).weighing(share) } else { ProbeResult::warn(value) };
         }
-        // If no quota has stopped the process, the smallest quota counts.
+        // If no quota has stopped the process, the smallest quota is reported.
         let rank = share - quota.cpus() / 1e6;
         if worst.as_ref().is_none_or(|(most, _)| rank > *most) {
             worst = Some((rank, seen));
@@ -192,13 +194,14 @@ fn bytes(host: &Host, path: &str) -> Result<Option<i64>, Unread> {
     }
 }
 
-/// Returns the limit and use of one group; without a limit the largest number. `None` if the group reports neither.
+/// Returns the limit and use of one group. Without a limit, `limit` is the largest number. Returns `None` if the group
+/// reports neither.
 fn memory_of(host: &Host, folder: String) -> Result<Option<Memory>, Unread> {
     let file = |name: &str| format!("{folder}/{name}");
     let (limit, used) = match bytes(host, &file("memory.max")) {
         Ok(max) => (max.into_iter().chain(bytes(host, &file("memory.high"))?).min(), "memory.current"),
         Err(Unread::Absent(_)) => match bytes(host, &file("memory.limit_in_bytes")) {
-            // Without a limit, version 1 has the largest number that is a whole number of pages.
+            // Without a limit, version 1 reports the largest number that is a multiple of the page size.
             Ok(limit) => (limit.filter(|bytes| *bytes < 1 << 60), "memory.usage_in_bytes"),
             Err(Unread::Absent(_)) => return Ok(None),
             Err(why) => return Err(why),
@@ -207,13 +210,13 @@ fn memory_of(host: &Host, folder: String) -> Result<Option<Memory>, Unread> {
     };
     let used = host.number(&file(used))?;
     let stat = host.read(&file("memory.stat")).unwrap_or_default();
-    // Version 1 counts the groups below under names of their own.
+    // In version 1 the counters whose names begin with `total_` include the groups below.
     let of = |name: &str| field(&stat, &format!("total_{name}")).or_else(|| field(&stat, name)).unwrap_or(0);
     let cache = of("active_file") + of("inactive_file");
     Ok(Some(Memory { limit: limit.unwrap_or(i64::MAX), used, cache, folder }))
 }
 
-/// Returns how often a group's memory was at a limit meanwhile, or 0 if the kernel does not count that.
+/// Returns how often a group's memory reached a limit between the two readings; 0 if the kernel does not count this.
 fn at_limit(host: &Host, folder: &str) -> i64 {
     let events = format!("{folder}/memory.events");
     let of = |key| grown(host, &events, key).ok().flatten();
@@ -257,8 +260,9 @@ fn memory(host: &Host) -> Probed {
     Ok(ProbeResult::warn_if(times > 0 || group.used / 19 > group.limit / 20, value))
 }
 
-/// Maximum pressure that passes, in % of the last ten seconds.
+/// Maximum CPU pressure without a warning, in % of the last ten seconds.
 const CPU_PRESSURE_MAX: f64 = 20.0;
+/// Maximum memory and I/O pressure without a warning, in % of the last ten seconds.
 const PRESSURE_MAX: f64 = 1.0;
 
 fn pressure(host: &Host) -> Probed {

@@ -46,14 +46,14 @@ pub(super) const CHECKS: &[Check] = &[
 
 /// Maximum duration of a clock reading without a system call, in nanoseconds.
 const CLOCK_NS_MAX: f64 = 60.0;
-/// Duration from which a reading must be a system call, whatever the clock's name, in nanoseconds. In some sandboxes
-/// and kernels every clock needs one.
+/// Duration in nanoseconds above which a clock reading must be a system call, whatever the clock's name. Some sandboxes
+/// and kernels need a system call for every clock.
 const SYSTEM_CALL_NS_MIN: f64 = 180.0;
 const CLOCK_READINGS: u32 = 10_000;
 const CLOCK_TRIALS: u32 = 10;
 
-/// Returns the duration of one reading in nanoseconds: the minimum of several trials, because preemption makes others
-/// longer.
+/// Returns the duration of one clock reading in nanoseconds. It is the minimum of several trials, because preemption
+/// lengthens some of them.
 fn clock_cost_ns() -> f64 {
     let trial = |_| {
         let begun = Instant::now();
@@ -65,7 +65,7 @@ fn clock_cost_ns() -> f64 {
     (0..CLOCK_TRIALS).map(trial).fold(f64::INFINITY, f64::min)
 }
 
-/// Judges a clock by its name and the time of a reading. For a tree only the name is known.
+/// Judges a clock by its name and by the duration of a reading in nanoseconds, which is unknown in a tree.
 fn judged(name: &str, ns: Option<f64>) -> ProbeResult {
     let is_slow = !matches!(name, "tsc" | "kvm-clock" | "arch_sys_counter" | "hyperv_clocksource_tsc_page");
     let value = ns.map_or_else(|| name.to_owned(), |ns| format!("{name}: {ns:.0} ns per reading"));
@@ -85,15 +85,16 @@ fn source(host: &Host) -> Probed {
     Ok(judged(&name, host.is_live().then(clock_cost_ns)))
 }
 
-/// Maximum correction that passes, in parts per million. A correct clock needs some ten; the kernel slews by at most
-/// 500.
+/// Maximum clock correction without a finding, in parts per million. A correct clock needs some ten; the kernel slews
+/// by at most 500.
 const SLEW_PPM_MAX: f64 = 200.0;
-/// The shortest window in which the slew can be measured. In a shorter one the noise of the readings decides.
+/// The shortest window in which the slew can be measured, in nanoseconds. In a shorter window the noise of the readings
+/// dominates.
 const SLEW_WINDOW_NS_MIN: i128 = 10_000_000;
-/// Programs that set the clock, by their names in /proc, which have at most fifteen letters.
+/// Names of the programs that set the clock, as /proc shows them: cut to fifteen characters.
 pub(crate) const SETTERS: [&str; 5] = ["chronyd", "ntpd", "systemd-timesyn", "ptp4l", "phc2sys"];
 
-/// Returns the parts in a million by which the time of day runs faster than the hardware clock.
+/// Returns the parts per million by which the wall clock runs faster than the hardware clock.
 fn slew_ppm(host: &Host) -> Result<f64, Unread> {
     let Some(before) = host.clocks() else {
         let figures = host.measured("clock.slew")?;
@@ -131,7 +132,7 @@ fn slew(host: &Host) -> Probed {
 fn ticks(host: &Host) -> Probed {
     let isolated = host.read("/sys/devices/system/cpu/isolated")?;
     let timers = host.sysctl("kernel.timer_migration")?;
-    // Some kernels have no watchdog.
+    // Some kernels have no watchdog, and so no such setting.
     let watchdog = host.sysctl("kernel.nmi_watchdog").unwrap_or(0);
     let interval = host.sysctl("vm.stat_interval")?;
     let value = format!("timer_migration {timers}, nmi_watchdog {watchdog}, stat_interval {interval}");

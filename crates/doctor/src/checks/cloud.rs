@@ -85,8 +85,9 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// The column of stolen time in a CPU's line of /proc/stat.
+/// Index of the stolen time among the numbers in a CPU's line of /proc/stat.
 const STEAL: usize = 7;
+/// Maximum share of stolen time without a warning.
 const STEAL_MAX: f64 = 0.02;
 /// Share of stolen time above which a CPU is often unavailable.
 const STEAL_BAD: f64 = 0.1;

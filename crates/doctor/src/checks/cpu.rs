@@ -108,7 +108,7 @@ fn governor(host: &Host) -> Probed {
     for cpu in host.cpus()? {
         let path = format!("/sys/devices/system/cpu/{cpu}/cpufreq/scaling_governor");
         last = match host.read(&path) {
-            // A virtual machine's CPUs have no governor: its host decides.
+            // Some CPUs have no governor, for example in a virtual machine, whose host sets the speed.
             Err(Unread::Absent(_)) if all > 0 => continue,
             read => read?,
         };
@@ -122,7 +122,7 @@ fn governor(host: &Host) -> Probed {
     Ok(ProbeResult::warn_if(slow > 0, value))
 }
 
-/// Longest wake-up time that passes, in microseconds.
+/// Longest wake-up time without a warning, in microseconds.
 const WAKE_US_MAX: i64 = 10;
 
 fn cstates(host: &Host) -> Probed {
@@ -173,7 +173,7 @@ fn grown(host: &Host, file: &str, key: &'static str) -> Result<(String, f64), Un
         let path = format!("{thread}/{file}");
         let twice = match host.twice(&path) {
             Ok(twice) => twice,
-            // The thread began within the window, or has ended.
+            // The thread started between the two readings, or has ended.
             Err(why) => {
                 unread = Some(why);
                 continue;
@@ -191,17 +191,17 @@ fn grown(host: &Host, file: &str, key: &'static str) -> Result<(String, f64), Un
     worst.ok_or_else(|| unread.unwrap_or(Unread::Beside("the process has ended")))
 }
 
-/// Maximum involuntary switches per second of one thread that pass.
+/// Maximum rate of involuntary switches of one thread without a finding, per second.
 const SWITCHES_A_SECOND_MAX: f64 = 10.0;
 
 fn involuntary(host: &Host) -> Probed {
     let (thread, rate) = grown(host, "status", "nonvoluntary_ctxt_switches")?;
     let value = format!("thread {thread}: preempted {rate:.0} times per second");
-    // After an involuntary switch the thread waits for a few milliseconds.
+    // The weight assumes that a preempted thread waits for 3 ms.
     Ok(ProbeResult::bad_if(rate > SWITCHES_A_SECOND_MAX, value).weighing((rate * 0.003).min(1.0)))
 }
 
-/// Maximum moves per second of one thread that pass.
+/// Maximum rate of moves of one thread without a warning, per second.
 const MOVES_A_SECOND_MAX: f64 = 1.0;
 
 fn migrations(host: &Host) -> Probed {
@@ -221,10 +221,11 @@ fn autogroup(host: &Host) -> Probed {
     Ok(ProbeResult::warn_if(on == 1, value))
 }
 
-/// Returns whether the process is in a CPU control group other than the root.
+/// Returns whether the process is in a CPU control group below the root group.
 fn has_own_group(host: &Host) -> Result<bool, Unread> {
     let text = host.read(&host.process("cgroup")?)?;
-    // Version 1 names the group, from outside a container too. Under version 2 the group may have no CPU controller.
+    // A line of version 1 names the CPU controller's group, even of a process in a container. Under version 2 the line
+    // does not show whether the group has a CPU controller, so the group's files decide.
     let is_named = |line: &str| {
         let mut parts = line.splitn(3, ':').skip(1);
         parts.next().is_some_and(|names| names.split(',').any(|name| name == "cpu")) && parts.next() != Some("/")

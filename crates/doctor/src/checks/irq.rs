@@ -59,7 +59,7 @@ pub(super) const CHECKS: &[Check] = &[
 /// Paths of irqbalance's settings on common distributions.
 pub(crate) const IRQBALANCE_FILES: [&str; 2] = ["/etc/default/irqbalance", "/etc/sysconfig/irqbalance"];
 
-/// Returns whether a line of irqbalance's settings bans CPUs, or lets a program decide.
+/// Returns whether a line of irqbalance's settings bans CPUs, or names a script that decides about each interrupt.
 fn is_kept_off(line: &str) -> bool {
     let Some((name, value)) = line.trim().split_once('=') else { return false };
     let value = value.trim_matches(['"', '\'', ' ', '\t']);
@@ -77,7 +77,7 @@ fn irqbalance(host: &Host) -> Probed {
     for name in host.list("/proc")?.iter().filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())) {
         running |= host.read(&format!("/proc/{name}/comm")).is_ok_and(|comm| comm == "irqbalance");
     }
-    // An empty tree has no process at all, not even process 1.
+    // In a tree without processes this read fails, and the check has no verdict.
     host.read("/proc/1/comm")?;
     if !running && !host.sees_all_processes() {
         return Err(Unread::Beside(
@@ -94,19 +94,20 @@ fn irqbalance(host: &Host) -> Probed {
         }
     }
     Ok(match (running, kept_off) {
-        (false, _) => ProbeResult::ok("it does not run"),
-        (true, true) => ProbeResult::ok("it runs, and is kept from some CPUs"),
-        (true, false) => ProbeResult::warn("it runs, and may use every CPU"),
+        (false, _) => ProbeResult::ok("irqbalance does not run"),
+        (true, true) => ProbeResult::ok("irqbalance runs, and does not use some CPUs"),
+        (true, false) => ProbeResult::warn("irqbalance runs, and may use every CPU"),
     })
 }
 
-/// On hosts with fewer CPUs one of them has most of the interrupts in any case.
+/// Minimum number of CPUs for a finding. On smaller hosts one CPU handles most interrupts in any case.
 const SPREAD_CPUS_MIN: usize = 4;
-/// Below this rate there is nothing to spread.
+/// Minimum rate of device interrupts for a finding, per second.
 const INTERRUPTS_A_SECOND_MIN: f64 = 1000.0;
+/// Maximum share of the interrupts on one CPU without a finding.
 const SHARE_MAX: f64 = 0.7;
 
-/// Returns the interrupts of devices on each CPU.
+/// Returns the number of device interrupts on each CPU.
 fn device_interrupts(text: &str) -> Option<Vec<u64>> {
     let mut lines = text.lines();
     let head = lines.next()?;
@@ -136,7 +137,7 @@ fn concentration(host: &Host) -> Probed {
     let (sum, most) = (grown.iter().sum::<f64>(), grown.iter().copied().fold(0.0, f64::max));
     let share = if sum > 0.0 { most / sum } else { 0.0 };
     let value = format!(
-        "{sum:.0} interrupts a second of devices, {:.0} % of them on one of {} CPUs",
+        "{sum:.0} device interrupts per second, {:.0} % of them on one of {} CPUs",
         share * 100.0,
         grown.len()
     );
@@ -144,11 +145,12 @@ fn concentration(host: &Host) -> Probed {
     Ok(ProbeResult::bad_if(is_bad, value).weighing(share))
 }
 
-/// The column of soft interrupts in a CPU's line of /proc/stat.
+/// Index of the soft interrupts among the numbers in a CPU's line of /proc/stat.
 const SOFTIRQ: usize = 6;
+/// Maximum share of a CPU's time in soft interrupts without a warning.
 const SOFTIRQ_MAX: f64 = 0.2;
 
-/// Returns the CPU that spent the largest share of its time on a column of /proc/stat, and that share.
+/// Returns the CPU that spent the largest share of its time in the state of this column of /proc/stat, and that share.
 pub(super) fn most_of_a_cpu(twice: &Twice, column: usize) -> Option<(String, f64)> {
     let mut worst: Option<(String, f64)> = None;
     for (before, after) in twice.before.lines().zip(twice.after.lines()) {
@@ -177,7 +179,7 @@ fn softirq_time(host: &Host) -> Probed {
     Ok(ProbeResult::warn_if(share > SOFTIRQ_MAX, value).weighing(share))
 }
 
-/// Returns the packets dropped, and the times that a CPU ran out of budget.
+/// Returns the number of dropped packets, and how often a CPU used up its packet budget.
 fn softnet(text: &str) -> Option<(u64, u64)> {
     let (mut dropped, mut squeezed) = (0, 0);
     for line in text.lines() {

@@ -42,7 +42,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// Returns the soft limit of this name; `None` means no limit.
+/// Returns the process's soft limit called `name`; `None` if it is unlimited.
 fn limit(host: &Host, name: &'static str) -> Result<Option<u64>, Unread> {
     let path = host.process("limits")?;
     let text = host.read(&path)?;
@@ -53,19 +53,19 @@ fn limit(host: &Host, name: &'static str) -> Result<Option<u64>, Unread> {
     }
 }
 
-/// Numbers of capabilities that lift a limit of their process.
+/// Numbers of the capabilities with which a process may exceed its limits.
 const CAP_IPC_LOCK: u32 = 14;
 const CAP_SYS_ADMIN: u32 = 21;
 const CAP_SYS_RESOURCE: u32 = 24;
 
-/// Returns whether a process has one of the capabilities, according to its `status`.
+/// Returns whether a process has one of the capabilities `of`, according to its file `status`.
 fn is_capable(status: &str, of: &[u32]) -> bool {
     let word = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let bits = word.and_then(|word| u64::from_str_radix(word.trim(), 16).ok()).unwrap_or(0);
     of.iter().any(|capability| bits >> capability & 1 == 1)
 }
 
-/// Fewer open files than this are too few for any server.
+/// Minimum limit of open files: a lower limit is too low for any server.
 const NOFILE_MIN: u64 = 4096;
 
 fn nofile(host: &Host) -> Probed {
@@ -75,8 +75,8 @@ fn nofile(host: &Host) -> Probed {
         Err(_) if most < NOFILE_MIN => {
             return Ok(ProbeResult::warn(format!("{most} allowed; the number in use is unknown")));
         }
-        // Without permission to count the open files, the table's size is still readable. It is never below their
-        // number.
+        // Without permission to count the open files, the size of the table of open files is still readable. The
+        // number of open files never exceeds it.
         Err(why) => match slots(host) {
             Some(slots) if slots * 10 <= most * 8 => {
                 return Ok(ProbeResult::ok(format!("at most {slots} open, {most} allowed")));
@@ -116,10 +116,10 @@ fn nproc(host: &Host) -> Probed {
     match limit {
         Some(most) if !is_capable(&status, &[CAP_SYS_ADMIN, CAP_SYS_RESOURCE]) => {
             is_near = threads * 10 > most * 8;
-            value += &format!(", {most} processes allowed to its user");
+            value += &format!(", {most} processes allowed for its user");
         }
         Some(_) => value += ", and its capabilities lift its user's limit",
-        None => value += ", no limit of its user's",
+        None => value += ", no limit for its user",
     }
     for folder in host.groups("pids").unwrap_or_default() {
         let number = |name: &str| host.number(&format!("{folder}/{name}"));

@@ -1,7 +1,6 @@
-//! Checks that measure under their own load. They compete for a CPU or a disk with other programs, so they run only on
-//! request.
+//! Checks that use a CPU or a disk to measure it. They slow down other programs, so they run only on request.
 //!
-//! A tree holds such measurements in `DIR/measured/ID`: a name and a number per line.
+//! In a tree the file `DIR/measured/ID` has the results of the measurement: a name and a number per line.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -42,10 +41,12 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// Share of all time that gaps longer than the limit may take: one request in a thousand meets such a gap.
+/// The share of time by which gaps are judged. The gaps of at least the reported length take this share of the time, so
+/// one request in a thousand meets such a gap.
 const SHARE: f64 = 0.001;
+/// Longest such gap on a CPU that is not noisy, in microseconds.
 const GAP_US_MAX: f64 = 50.0;
-/// Measuring time: the total for all CPUs, and the maximum and minimum per CPU.
+/// Measuring time for all CPUs together; it is divided among them, within the limits below.
 const ALL_CPUS: Duration = Duration::from_secs(2);
 const ONE_CPU_MAX: Duration = Duration::from_millis(100);
 const ONE_CPU_MIN: Duration = Duration::from_millis(10);
@@ -78,12 +79,13 @@ fn noise(host: &Host) -> Probed {
     Ok(ProbeResult::warn_if(noisy > 0, value).weighing((worst / 1e6).min(1.0)))
 }
 
+/// Longest p99 of fdatasync without a finding, in microseconds.
 const SYNC_P99_US_MAX: f64 = 5_000.0;
 const WRITES: usize = 1000;
 const WRITE_BYTES: usize = 4096;
 const WRITES_TIME_MAX: Duration = Duration::from_secs(3);
 
-/// The probe's file, which is removed at the end.
+/// The file that the probe writes; dropping it removes the file.
 struct Probe {
     path: PathBuf,
     file: File,
@@ -103,7 +105,7 @@ impl Drop for Probe {
     }
 }
 
-/// Returns the median and the 99th percentile of the sync times, in microseconds.
+/// Returns the median and the 99th percentile of the duration of fdatasync, in microseconds.
 fn sync_times_us(folder: &Path) -> std::io::Result<[f64; 2]> {
     let mut probe = Probe::new(folder)?;
     let (begun, block) = (Instant::now(), [0x67_u8; WRITE_BYTES]);

@@ -1,4 +1,4 @@
-//! Memory: which threads wait for it, and when.
+//! Memory: settings and counters that show when threads wait for memory.
 
 use crate::check::{Check, Needs, ProbeResult, Probed};
 use crate::host::{Host, Twice, Unread, chosen, field};
@@ -188,10 +188,10 @@ fn thp_defrag(host: &Host) -> Probed {
     Ok(ProbeResult::bad_if(word == "always" && enabled != "never", value))
 }
 
-/// Hosts with less memory than this have the smaller floor.
+/// Memory in KiB below which a host counts as small, and needs a smaller reserve.
 const SMALL_KB: i64 = 8 << 20;
 
-/// Returns the memory that should be free at least, in KiB: on the smallest hosts no more than a twentieth of it.
+/// Returns the smallest recommended vm.min_free_kbytes, in KiB. It is at most a twentieth of the host's memory.
 pub(crate) fn min_free_floor_kb(host: &Host) -> Result<i64, Unread> {
     let total = meminfo(host, "MemTotal")?;
     let floor = if total < SMALL_KB { 64 << 10 } else { (100 << 10).max(total / 100) };
@@ -218,15 +218,15 @@ fn rate(twice: &Twice, path: &str, prefix: &'static str) -> Result<f64, Unread> 
 }
 
 const VMSTAT: &str = "/proc/vmstat";
-/// The kernel's default.
+/// The kernel's default of vm.watermark_scale_factor.
 const WATERMARK_SCALE_DEFAULT: i64 = 10;
-/// Allocated pages per second from which on memory is taken fast: 400 MB/s.
+/// Allocated pages per second above which a warning is possible: 400 MB/s.
 const FAST_PAGES: f64 = 100_000.0;
 
 fn watermark_scale(host: &Host) -> Probed {
     let factor = host.sysctl("vm.watermark_scale_factor")?;
     let taken = rate(&host.twice(VMSTAT)?, VMSTAT, "pgalloc_")?;
-    let value = format!("{factor} ten-thousandths; {:.0} MB a second are allocated", taken * 4096.0 / 1e6);
+    let value = format!("{factor} ten-thousandths; {:.0} MB are allocated per second", taken * 4096.0 / 1e6);
     Ok(ProbeResult::warn_if(factor <= WATERMARK_SCALE_DEFAULT && taken > FAST_PAGES, value))
 }
 
@@ -273,14 +273,14 @@ fn map_count(host: &Host) -> Probed {
                 value += &format!(", {maps} in use");
             }
             Err(why) if most >= MAPS_MIN => return Err(why),
-            // A limit that is too low is too low, however many mappings are in use.
+            // Such a low limit needs a warning, however many mappings are in use.
             Err(_) => value += "; the number in use is unknown",
         }
     }
     Ok(if is_near { ProbeResult::bad(value) } else { ProbeResult::warn_if(most < MAPS_MIN, value) })
 }
 
-/// Unwritten data that a disk writes within a second or a few, in KiB.
+/// Maximum unwritten data without a warning, in KiB. A disk writes this amount within a few seconds.
 const DIRTY_KB_MAX: i64 = 1 << 20;
 
 fn dirty(host: &Host) -> Probed {
@@ -290,8 +290,8 @@ fn dirty(host: &Host) -> Probed {
     Ok(ProbeResult::warn_if(kb > DIRTY_KB_MAX, format!("up to {} MiB unwritten", kb >> 10)))
 }
 
-/// Returns the major faults: field 12 of /proc/PID/stat, counted after the name in parentheses, which may hold
-/// anything.
+/// Returns the number of major faults: field 12 of /proc/PID/stat. Fields are counted after the last parenthesis,
+/// because the process's name before it may contain any characters.
 fn majflt(text: &str) -> Option<f64> {
     text.rsplit_once(')')?.1.split_whitespace().nth(9)?.parse().ok()
 }
@@ -303,14 +303,14 @@ fn majfault(host: &Host) -> Probed {
         return Err(Unread::Garbage(path, "count of major faults"));
     };
     let rate = (after - before) / twice.seconds;
-    Ok(ProbeResult::bad_if(rate > 0.0, format!("{rate:.1} major faults a second")).weighing((rate * 0.005).min(1.0)))
+    Ok(ProbeResult::bad_if(rate > 0.0, format!("{rate:.1} major faults per second")).weighing((rate * 0.005).min(1.0)))
 }
 
 fn reclaim(host: &Host) -> Probed {
     let twice = host.twice(VMSTAT)?;
     let scanned = rate(&twice, VMSTAT, "pgscan_direct ")?;
     let stalls = rate(&twice, VMSTAT, "allocstall")?;
-    let value = format!("{scanned:.0} pages looked at and {stalls:.0} waits a second in direct reclaim");
+    let value = format!("direct reclaim: {scanned:.0} pages scanned and {stalls:.0} waits per second");
     Ok(ProbeResult::bad_if(scanned > 0.0 || stalls > 0.0, value).weighing((stalls * 0.005).min(1.0)))
 }
 
@@ -329,7 +329,7 @@ fn mglru(host: &Host) -> Probed {
     let digits = text.trim_start_matches("0x");
     let on = u32::from_str_radix(digits, 16).map_err(|_| Unread::Garbage(path.to_owned(), "hexadecimal number"))?;
     if on == 0 {
-        return Ok(ProbeResult::ok("off: the two lists"));
+        return Ok(ProbeResult::ok("off: the kernel uses the older LRU with two lists"));
     }
     let ttl = host.number("/sys/kernel/mm/lru_gen/min_ttl_ms")?;
     Ok(ProbeResult::ok(format!("on, min_ttl_ms {ttl}")))

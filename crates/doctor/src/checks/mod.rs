@@ -1,4 +1,4 @@
-//! The table of all checks, one file per group, and the choice among them by name.
+//! The table of all checks, with one file per group, and the selection of checks by name.
 
 pub(crate) mod cgroup;
 pub(crate) mod clock;
@@ -39,21 +39,22 @@ pub fn all() -> impl Iterator<Item = &'static Check> {
     .flatten()
 }
 
-/// Returns what a check's id begins with.
+/// Returns the check's group: the part of its id before the dot.
 fn group(check: &Check) -> &'static str {
     check.id.split('.').next().unwrap_or_default()
 }
 
-/// For an error's line: the check or group that is named nearly so, if there is one.
+/// Returns the end of an error message with the check or group whose name is most similar to `name`; empty if no name
+/// is similar.
 pub fn nearest_of(name: &str) -> String {
     let names = all().flat_map(|check| [check.id, group(check)]);
     nearest(name, names).map_or_else(String::new, |near| format!("; the nearest is {near}"))
 }
 
-/// The checks that are asked for, by their ids or groups; all of them if none is named.
+/// Returns the checks with the ids or groups in `only`; all checks if `only` is empty.
 ///
 /// # Errors
-/// A line for each name that is neither, with the nearest one.
+/// A line for each name that is neither a check nor a group, with the most similar name.
 pub fn select(only: &[String]) -> Result<Vec<&'static Check>, Vec<String>> {
     let all: Vec<&Check> = all().collect();
     let mut faults = Vec::new();

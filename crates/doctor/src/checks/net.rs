@@ -1,4 +1,4 @@
-//! The network: queues, limits and losses.
+//! The network: queues, limits and lost packets.
 
 use crate::check::{Check, Needs, ProbeResult, Probed};
 use crate::host::{Host, Unread};
@@ -168,7 +168,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// Returns the names of an interface's queues of one kind: `rx-` or `tx-`.
+/// Returns the names of an interface's queues whose names begin with `kind`: `rx-` or `tx-`.
 fn queue_names(host: &Host, nic: &str, kind: &str) -> Result<Vec<String>, Unread> {
     let folder = format!("/sys/class/net/{nic}/queues");
     let names: Vec<String> = host.list(&folder)?.into_iter().filter(|name| name.starts_with(kind)).collect();
@@ -222,7 +222,7 @@ fn xps(host: &Host) -> Probed {
         let queues = queue_names(host, &nic, "tx-")?;
         let mut mapped = 0;
         for queue in &queues {
-            // An interface with one queue has no such file, or refuses to read it.
+            // For an interface with a single queue this file is absent or unreadable.
             let mask = host.read(&format!("/sys/class/net/{nic}/queues/{queue}/xps_cpus"));
             mapped += u32::from(mask.is_ok_and(|mask| has_cpu(&mask)));
         }
@@ -232,10 +232,10 @@ fn xps(host: &Host) -> Probed {
     Ok(ProbeResult::warn_if(missing, parts.join(", ")))
 }
 
-/// Minimum number of connections that can wait to be accepted.
+/// Smallest limit of connections that wait to be accepted without a warning.
 const BACKLOG_MIN: i64 = 4096;
 
-/// Returns the value of a column of /proc/net/netstat or snmp. The line before the values holds the names.
+/// Returns the value of a column of /proc/net/netstat or snmp. The column names are on the line before the values.
 fn column(text: &str, table: &str, name: &str) -> Option<u64> {
     let mut rows = text.lines().filter_map(|line| line.strip_prefix(table)?.strip_prefix(':'));
     let (names, values) = (rows.next()?, rows.next()?);
@@ -243,7 +243,7 @@ fn column(text: &str, table: &str, name: &str) -> Option<u64> {
     values.split_whitespace().nth(at)?.parse().ok()
 }
 
-/// Returns the growth of a column.
+/// Returns the growth of a column between the two readings.
 fn grown(host: &Host, path: &str, table: &str, name: &'static str) -> Result<u64, Unread> {
     let twice = host.twice(path)?;
     let garbage = || Unread::Garbage(path.to_owned(), name);
@@ -294,7 +294,7 @@ fn tcp_mem(host: &Host) -> Probed {
     Ok(ProbeResult::bad_if(used * 10 > high * 8, format!("{used} of {high} pages in use")))
 }
 
-/// Minimum number of sent segments per lost segment that passes.
+/// Minimum number of sent segments per retransmitted segment without a finding.
 const SEGMENTS_A_LOSS_MIN: u64 = 10_000;
 
 fn retrans(host: &Host) -> Probed {

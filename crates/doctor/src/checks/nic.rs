@@ -44,7 +44,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// Longest wait of an interface that passes, in microseconds.
+/// Longest time that an interface may wait for more packets without a warning, in microseconds.
 const WAIT_US_MAX: u64 = 20;
 
 fn coalesce(host: &Host) -> Probed {
@@ -84,7 +84,7 @@ fn ring(host: &Host) -> Probed {
     Ok(if lost > 0 { ProbeResult::bad(value).weighing(1.0) } else { ProbeResult::ok(value) })
 }
 
-/// Returns the sum of the counters of traffic beyond an allowance; `None` if there are no such counters.
+/// Returns the sum of the counters of traffic beyond the cloud's limits; `None` if there are no such counters.
 fn exceeded(text: &str) -> Option<u64> {
     let counters: Vec<u64> = text
         .lines()

@@ -1,4 +1,4 @@
-//! Memory that is nearer to some CPUs than to others.
+//! Memory nodes (NUMA): memory that is nearer to some CPUs than to others.
 
 use super::placed::busy;
 use crate::check::{Check, Needs, ProbeResult, Probed};
@@ -72,16 +72,17 @@ fn balancing(host: &Host) -> Probed {
     Ok(ProbeResult::warn_if(on != 0, format!("kernel.numa_balancing = {on}, on {nodes} nodes")))
 }
 
-/// The largest share of all pages that one of several nodes may hold. With more the memory is lopsided.
+/// Maximum share of a process's pages on one of several nodes without a warning, if the process runs on several nodes.
 const SHARE_MAX: f64 = 0.75;
-/// The largest share of the process's memory that may be on other nodes than its CPUs.
+/// Maximum share of a process's memory on other nodes without a warning, if the process runs on a single node.
 const FAR_MAX: f64 = 0.1;
-/// Pages below which a process is too small for the node to matter.
+/// Minimum number of a process's pages for a warning. For a smaller process the node does not matter.
 const PAGES_MIN: u64 = 4096;
-/// KiB of the page size in which all pages are counted.
+/// Size of the pages in which all memory is counted, in KiB.
 const PAGE_KB: u64 = 4;
 
-/// Returns a process's pages of 4 KiB on each node. The kernel counts huge pages of hugetlbfs as one page each.
+/// Returns the memory of a process on each node, in pages of 4 KiB. The kernel counts a huge page of hugetlbfs as one
+/// page, so its size is taken into account.
 fn pages(text: &str) -> Vec<u64> {
     let mut pages = Vec::new();
     for line in text.lines() {

@@ -1,4 +1,4 @@
-//! The CPUs of the threads that must not wait, and what else uses them: siblings, caches, kernel threads, interrupts.
+//! The CPUs of busy threads, and other users of these CPUs: sibling CPUs, shared caches, kernel work, interrupts.
 
 use crate::check::{Check, Needs, ProbeResult, Probed};
 use crate::host::{Host, Unread};
@@ -58,22 +58,22 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// A thread that is busy.
+/// A thread of the process that uses at least [`BUSY_SHARE_MIN`] of a CPU.
 pub(super) struct Busy {
     pub name: String,
-    /// The thread's CPU: the one that it is pinned to, or the one that it ran on last.
+    /// The CPU that the thread is pinned to; if it is not pinned, the CPU on which it ran last.
     pub cpu: usize,
     is_pinned: bool,
 }
 
-/// A thread that works for a smaller share of the time is not hot.
+/// Minimum share of a CPU that a busy thread uses.
 const BUSY_SHARE_MIN: f64 = 0.2;
 /// Ticks per second in /proc.
 const TICKS_A_SECOND: f64 = 100.0;
 
-/// Returns the ticks that a thread worked and the CPU that it ran on last, from its `stat`.
+/// Returns a thread's CPU time in ticks and the CPU on which it ran last, from its file `stat`.
 fn ticks(text: &str) -> Option<(u64, usize)> {
-    // The thread's name may hold anything, and ends at the last bracket.
+    // The thread's name may contain any characters, and ends at the last parenthesis.
     let words: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let number = |at: usize| words.get(at)?.parse::<u64>().ok();
     Some((number(11)? + number(12)?, number(36)? as usize))
@@ -86,7 +86,7 @@ pub(super) fn busy(host: &Host) -> Result<Vec<Busy>, Unread> {
         let path = format!("{thread}/stat");
         let twice = match host.twice(&path) {
             Ok(twice) => twice,
-            // The thread began within the window, or has ended.
+            // The thread started between the two readings, or has ended.
             Err(why) => {
                 unread = Some(why);
                 continue;
@@ -108,7 +108,7 @@ pub(super) fn busy(host: &Host) -> Result<Vec<Busy>, Unread> {
         let is_pinned = allowed.len() == 1;
         threads.push(Busy { name, cpu: if is_pinned { allowed[0] } else { last }, is_pinned });
     }
-    // If no thread could be read, it is not known whether they are idle.
+    // If no thread could be read, the result is an error: the threads may be busy or idle.
     unread.filter(|_| !is_read).map_or(Ok(threads), Err)
 }
 
@@ -116,7 +116,7 @@ pub(super) fn busy(host: &Host) -> Result<Vec<Busy>, Unread> {
 fn topology(host: &Host) -> Result<Topology, Unread> {
     let first = host.cpus()?.remove(0);
     host.read(&format!("/sys/devices/system/cpu/{first}/topology/thread_siblings_list"))?;
-    // The CPUs that this process may use do not matter here.
+    // Without a process id: the allowed CPUs do not matter here.
     Topology::read(host, None)
 }
 
@@ -164,7 +164,8 @@ pub(crate) fn mask_cpus(mask: &str) -> Option<Vec<usize>> {
     Some(cpus)
 }
 
-/// Returns the CPUs of the kernel's own work, and those that are isolated or have a busy thread pinned to them.
+/// Returns the CPUs on which the kernel's own work may run, and the CPUs that are isolated or have a pinned busy
+/// thread.
 pub(crate) fn kernel_work(host: &Host) -> Result<(Vec<usize>, Vec<usize>), Unread> {
     let path = "/sys/devices/virtual/workqueue/cpumask";
     let mask = mask_cpus(&host.read(path)?).ok_or(Unread::Garbage(path.to_owned(), "mask of CPUs"))?;
@@ -191,7 +192,7 @@ fn workqueue(host: &Host) -> Probed {
     Ok(ProbeResult::warn_if(shared > 0 && has_others, value))
 }
 
-/// Returns the interrupts of network interfaces: their numbers, with their names in /proc/interrupts.
+/// Returns the interrupts of network interfaces: their numbers and their names in /proc/interrupts.
 pub(crate) fn nic_interrupts(host: &Host) -> Result<Vec<(u32, String)>, Unread> {
     let text = host.read("/proc/interrupts")?;
     let nics = host.nics()?;
@@ -228,7 +229,7 @@ pub(crate) fn nic_interrupts(host: &Host) -> Result<Vec<(u32, String)>, Unread> 
     }
 }
 
-/// On hosts with fewer CPUs one CPU has the interrupts in any case.
+/// Minimum number of CPUs for a finding. On smaller hosts threads and interrupts share CPUs in any case.
 const SPREAD_CPUS_MIN: usize = 4;
 
 fn interrupts(host: &Host) -> Probed {
@@ -245,7 +246,7 @@ fn interrupts(host: &Host) -> Probed {
     let count = places.len();
     places.sort_unstable();
     places.dedup();
-    let value = format!("the network's interrupts come to CPUs {}", io::affinity::show_cpus(&places));
+    let value = format!("the network's interrupts run on CPUs {}", io::affinity::show_cpus(&places));
     match busy(host) {
         Err(Unread::NoProcess) => {
             let cpus = host.cpus()?.len();
@@ -255,7 +256,7 @@ fn interrupts(host: &Host) -> Probed {
         Ok(busy) => {
             let cpus = host.cpus()?.len();
             Ok(match busy.iter().find(|thread| places.contains(&thread.cpu)) {
-                // Where every CPU has a thread, they have to share.
+                // On smaller hosts threads and interrupts have to share CPUs.
                 Some(thread) if cpus >= SPREAD_CPUS_MIN => {
                     ProbeResult::warn(format!("{value}; the busy thread {} is on CPU {}", thread.name, thread.cpu))
                 }

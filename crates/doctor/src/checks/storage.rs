@@ -54,7 +54,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// File systems whose delays do not come from a disk of this machine.
+/// File systems that do not store data on a local disk, or that are layered on another file system.
 const FAR: [&str; 9] = ["nfs", "nfs4", "cifs", "smb3", "overlay", "9p", "ceph", "glusterfs", "virtiofs"];
 
 fn mount(host: &Host) -> Probed {
@@ -68,7 +68,7 @@ fn mount(host: &Host) -> Probed {
         let [device, place, kind, options, ..] = words[..] else {
             return Err(Unread::Garbage(path.to_owned(), "device, place, kind and options"));
         };
-        // /proc/mounts shows blanks in a path as octal numbers.
+        // In /proc/mounts a space in a path is written as an octal number.
         let place = place.replace("\\040", " ");
         let has = |name: &str| options.split(',').any(|option| option == name);
         if device.starts_with("/dev/") && has("rw") {
@@ -77,7 +77,8 @@ fn mount(host: &Host) -> Probed {
                 noting.push(place.clone());
             }
         }
-        // The last mount on the longest prefix of the folder's path is the visible one.
+        // The mount with the longest matching path contains the folder. Of several mounts at one path, the last
+        // applies.
         let longest = on.as_ref().map_or(0, |(known, _, _)| known.len());
         if data.is_some_and(|data| data.starts_with(&place)) && place.len() >= longest {
             on = Some((place, kind, device));
@@ -108,13 +109,14 @@ fn scheduler(host: &Host) -> Probed {
     Ok(ProbeResult::warn_if(others > 0, parts.join(", ")))
 }
 
+/// Maximum read-ahead without a warning, in KB.
 pub(crate) const READAHEAD_KB_MAX: i64 = 128;
-/// Read-ahead from which one page fault reads megabytes, in KB.
+/// Read-ahead in KB from which the verdict is bad: one page fault then reads megabytes.
 const READAHEAD_KB_BAD: i64 = 4096;
 
 fn readahead(host: &Host) -> Probed {
     let (mut most, mut of) = (-1, String::new());
-    // Each block device has its own setting. The volume's setting applies, not that of its disks.
+    // Each block device has its own setting. For a volume its own setting applies, not the setting of its disks.
     for disk in host.volumes()? {
         let kb = host.number(&format!("/sys/block/{disk}/queue/read_ahead_kb"))?;
         if kb > most {
