@@ -16,7 +16,7 @@ fn query(redis: &mut Replies, asked: &str, limit: u64) -> Vec<(String, String)> 
 }
 
 /// The answer to an index that would leave the store too little memory.
-const FULL: &str = "-OOM the store cannot go on with so much less memory: give less";
+const FULL: &str = "-OOM the store needs that memory: pass a smaller MEMORY";
 
 #[test]
 fn index_commands_report_index_state_and_errors() {
@@ -25,9 +25,9 @@ fn index_commands_report_index_state_and_errors() {
     let whole = running.shared().store.memory_bytes();
     for (line, reply) in [
         ("REC.PUT k:1 IN s BINS v INT 5 t STR five", ":1"),
-        ("REC.QUERY s v EQ 5", "-NOINDEX there is no such index: make it with REC.INDEX CREATE"),
+        ("REC.QUERY s v EQ 5", "-NOINDEX the index does not exist: create it with REC.INDEX CREATE"),
         ("REC.INDEX CREATE s v INT MEMORY 1000000", "+OK"),
-        ("REC.INDEX CREATE s v STR", "-EXISTS this index is there"),
+        ("REC.INDEX CREATE s v STR", "-EXISTS the index already exists"),
         ("REC.INDEX CREATE s t STR MEMORY 1000", "-ERR value is out of range"),
         ("REC.INDEX CREATE s t STR MEMORY 66000000", FULL),
         // With what the other index has, these are past the end of 64 bits, and just before it.
@@ -50,7 +50,7 @@ fn index_commands_report_index_state_and_errors() {
         ("REC.INDEX DROP s none", ":0"),
         ("REC.INDEX DROP s v", ":1"),
         ("REC.INDEX DROP s t", ":1"),
-        ("REC.QUERY s v EQ 5", "-NOINDEX there is no such index: make it with REC.INDEX CREATE"),
+        ("REC.QUERY s v EQ 5", "-NOINDEX the index does not exist: create it with REC.INDEX CREATE"),
     ] {
         assert_eq!(redis.text(line), reply, "{line}");
         let bytes = running.shared().indexes.bytes();
@@ -175,9 +175,7 @@ fn full_index_replies_an_error_and_records_are_still_stored() {
     let mut redis = resp(&running);
     assert_eq!(redis.text("REC.INDEX CREATE s v INT MEMORY 70000"), "+OK");
     let mut stored = 0;
-    while redis.text("REC.QUERY s v EQ 1")
-        != "-INDEXFULL the index has no room: drop it, and create it with more MEMORY"
-    {
+    while redis.text("REC.QUERY s v EQ 1") != "-INDEXFULL the index is full: drop it and create it with more MEMORY" {
         for _ in 0..100 {
             assert_eq!(redis.text(&format!("REC.PUT k:{stored} IN s BINS v INT {stored}")), ":1");
             stored += 1;

@@ -53,9 +53,15 @@ fn record_of_a_set_is_consistent_across_commands_and_stays_in_its_set() {
             ("OBJECT ENCODING u", "$8 listpack"),
             ("REC.PUT u IN users BINS name STR Eve", ":4"),
             ("REC.PUT u BINS name STR Eva", ":5"),
-            ("REC.PUT u IN others BINS name STR x", "-RECORDSET record 'u': it is of set 'users', not set 'others'"),
+            (
+                "REC.PUT u IN others BINS name STR x",
+                "-RECORDSET record 'u': it belongs to set 'users', not to set 'others'",
+            ),
             ("REC.PUT plain BINS a INT 1", ":1"),
-            ("REC.PUT plain IN users BINS a INT 2", "-RECORDSET record 'plain': it is of no set, not set 'users'"),
+            (
+                "REC.PUT plain IN users BINS a INT 2",
+                "-RECORDSET record 'plain': it belongs to no set, not to set 'users'",
+            ),
             ("REC.OPERATE v IN users OPS ADD visits INT 2 GET name", "*2 :1 *2 :2 $-1"),
             ("REC.SETS", "*2 *2 $5 users *4 $4 name $1 7 $3 new $6 visits *2 $6 others *0"),
             ("COPY u w", ":1"),
@@ -106,14 +112,20 @@ fn lists_and_maps_are_changed_in_place_and_returned_complete() {
             ),
             ("REC.OPERATE r OPS MPUT l k INT 1", "-BINTYPE record 'r', bin 'l': it holds LIST, not MAP"),
             ("REC.OPERATE r OPS ADD l INT 1", "-BINTYPE record 'r', bin 'l': it holds LIST, not INT"),
-            ("REC.OPERATE r OPS LSET l 2 INT 1", "-BINRANGE record 'r', bin 'l': its list has 2 values, and none at 2"),
+            (
+                "REC.OPERATE r OPS LSET l 2 INT 1",
+                "-BINRANGE record 'r', bin 'l': its list has 2 values, none at index 2",
+            ),
             (
                 "REC.OPERATE r OPS LINSERT l -3 INT 1",
-                "-BINRANGE record 'r', bin 'l': its list has 2 values, and none at -3",
+                "-BINRANGE record 'r', bin 'l': its list has 2 values, none at index -3",
             ),
             ("REC.OPERATE r OPS MADD m b INT 1", "-BINTYPE record 'r', bin 'm': it holds FLOAT, not INT"),
-            ("REC.OPERATE r OPS APPEND l LIST 0", "-BINTYPE record 'r', bin 'l': LIST is no type for this operation"),
-            ("REC.PUT r BINS l LIST x", "-BINVALUE record 'r', bin 'l': what is given is no LIST"),
+            (
+                "REC.OPERATE r OPS APPEND l LIST 0",
+                "-BINTYPE record 'r', bin 'l': LIST is not supported by this operation",
+            ),
+            ("REC.PUT r BINS l LIST x", "-BINVALUE record 'r', bin 'l': the given value is not of type LIST"),
             ("REC.PUT r BINS l LIST 2 INT 1", "-ERR syntax error"),
             ("REC.GET r BINS l", "*3 :3 :-1 *2 $1 l *2 $3 two $1 z"),
         ],
@@ -150,8 +162,8 @@ fn filter_selects_the_records_that_are_read_or_changed() {
             ("REC.GET r FILTER {age > 29 and city == 'Paris'} BINS age", "*3 :1 :-1 *2 $3 age :30"),
             ("REC.GET r FILTER {age > 30}", "*-1"),
             ("REC.ADD r FILTER {age < 31} BINS age INT 1", ":2"),
-            ("REC.ADD r FILTER {age < 31} BINS age INT 1", "-FILTERED record 'r': the filter does not hold"),
-            ("REC.DEL r FILTER {not has city}", "-FILTERED record 'r': the filter does not hold"),
+            ("REC.ADD r FILTER {age < 31} BINS age INT 1", "-FILTERED record 'r': it does not match the filter"),
+            ("REC.DEL r FILTER {not has city}", "-FILTERED record 'r': it does not match the filter"),
             ("REC.TOUCH r FILTER {has city}", ":3"),
             ("REC.PUT none FILTER {age > 5} BINS a INT 1", ":1"),
             (
@@ -182,7 +194,8 @@ fn many_records_are_written_and_read_in_one_command() {
             (
                 "REC.MPUT {users(age INT)} a 31 string 1 other 5 b x c 51",
                 "*5 :2 -WRONGTYPE Operation against a key holding the wrong kind of value -RECORDSET record 'other': \
-                 it is of set 'others', not set 'users' -BINVALUE record 'b', bin 'age': what is given is no INT :2",
+                 it belongs to set 'others', not to set 'users' -BINVALUE record 'b', bin 'age': the given value is \
+                 not of type INT :2",
             ),
             ("REC.MGET age a b c", "*3 *3 :2 :-1 *2 $3 age :31 *3 :1 :-1 *2 $3 age :40 *3 :2 :-1 *2 $3 age :51"),
             ("REC.MPUT {(n INT)} plain 5", "*1 :1"),
@@ -191,7 +204,7 @@ fn many_records_are_written_and_read_in_one_command() {
             ("REC.MPUT {users(age)} a 31", "-ERR syntax error"),
             (
                 "REC.MPUT {users(age WHAT)} a 31",
-                "-BINVALUE record 'a', bin 'age': there is no type 'WHAT', but INT, FLOAT, BOOL, STR, BYTES, \
+                "-BINVALUE record 'a', bin 'age': unknown type 'WHAT'; the types are INT, FLOAT, BOOL, STR, BYTES, \
                  LIST and MAP",
             ),
         ],

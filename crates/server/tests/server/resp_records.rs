@@ -62,11 +62,11 @@ fn conditions_hold_or_nothing_is_done() {
     check(
         &mut redis,
         &[
-            ("REC.PUT r UPDATE BINS a INT 1", "-NOTFOUND record 'r': it is not there"),
-            ("REC.TOUCH r", "-NOTFOUND record 'r': it is not there"),
+            ("REC.PUT r UPDATE BINS a INT 1", "-NOTFOUND record 'r': it does not exist"),
+            ("REC.TOUCH r", "-NOTFOUND record 'r': it does not exist"),
             ("REC.PUT r IFREV 1 BINS a INT 1", "-REVISION record 'r': its revision is 0, not 1"),
             ("REC.PUT r CREATE BINS a INT 1", ":1"),
-            ("REC.PUT r CREATE BINS a INT 2", "-EXISTS record 'r': it is there"),
+            ("REC.PUT r CREATE BINS a INT 2", "-EXISTS record 'r': it already exists"),
             ("REC.PUT r IFREV 0 BINS a INT 2", "-REVISION record 'r': its revision is 1, not 0"),
             ("REC.PUT r IFREV 1 UPDATE BINS b INT 2", ":2"),
             ("REC.PUT r IFGT 2 BINS b INT 3", "-REVISION record 'r': its revision is 2, not above 2"),
@@ -103,14 +103,14 @@ fn an_error_names_key_and_bin_and_leaves_the_record_as_it_was() {
             ("REC.ADD r BINS new INT 1 s INT 1", "-BINTYPE record 'r', bin 's': it holds STR, not INT"),
             ("REC.ADD r BINS i FLOAT 1", "-BINTYPE record 'r', bin 'i': it holds INT, not FLOAT"),
             ("REC.APPEND r BINS new STR x b STR y", "-BINTYPE record 'r', bin 'b': it holds BYTES, not STR"),
-            ("REC.ADD r BINS s STR 1", "-BINTYPE record 'r', bin 's': STR is no type for this operation"),
-            ("REC.APPEND r BINS i INT 1", "-BINTYPE record 'r', bin 'i': INT is no type for this operation"),
-            ("REC.PUT r BINS new INT 1 i INT 1.5", "-BINVALUE record 'r', bin 'i': what is given is no INT"),
-            ("REC.PUT r BINS f FLOAT inf", "-BINVALUE record 'r', bin 'f': what is given is no FLOAT"),
-            ("REC.PUT r BINS t BOOL yes", "-BINVALUE record 'r', bin 't': what is given is no BOOL"),
+            ("REC.ADD r BINS s STR 1", "-BINTYPE record 'r', bin 's': STR is not supported by this operation"),
+            ("REC.APPEND r BINS i INT 1", "-BINTYPE record 'r', bin 'i': INT is not supported by this operation"),
+            ("REC.PUT r BINS new INT 1 i INT 1.5", "-BINVALUE record 'r', bin 'i': the given value is not of type INT"),
+            ("REC.PUT r BINS f FLOAT inf", "-BINVALUE record 'r', bin 'f': the given value is not of type FLOAT"),
+            ("REC.PUT r BINS t BOOL yes", "-BINVALUE record 'r', bin 't': the given value is not of type BOOL"),
             (
                 "REC.PUT r BINS t TEXT yes",
-                "-BINVALUE record 'r', bin 't': there is no type 'TEXT', but INT, FLOAT, BOOL, STR, BYTES, LIST \
+                "-BINVALUE record 'r', bin 't': unknown type 'TEXT'; the types are INT, FLOAT, BOOL, STR, BYTES, LIST \
                  and MAP",
             ),
             (
@@ -129,14 +129,14 @@ fn an_error_names_key_and_bin_and_leaves_the_record_as_it_was() {
         ],
     );
     let reply = redis.shown(&format!("REC.PUT r BINS {long} INT 1"));
-    assert_eq!(reply, format!("-BINNAME record 'r', bin '{long}': a name has 1 to 63 bytes"));
+    assert_eq!(reply, format!("-BINNAME record 'r', bin '{long}': the name of a bin must have 1 to 63 bytes"));
     assert!(redis.shown("REC.GET r BINS ").starts_with("-BINNAME record 'r', bin ''"));
     let huge = crate::common::pattern(8180);
     let words = [&b"REC.PUT"[..], b"r", b"BINS", b"new", b"BYTES", &huge];
     assert!(redis.ask(&words).starts_with(b"-ERR a field with its value would be longer than"));
     // Line ends in names end no line.
     let reply = redis.ask(&[b"REC.ADD", b"r\r\n+OK", b"BINS", b"a\r\nb", b"STR", b"1"]);
-    assert_eq!(reply, b"-BINTYPE record 'r  +OK', bin 'a  b': STR is no type for this operation\r\n");
+    assert_eq!(reply, b"-BINTYPE record 'r  +OK', bin 'a  b': STR is not supported by this operation\r\n");
     assert_eq!(redis.shown("REC.GET r TYPED"), before);
     running.stop();
 }

@@ -1,4 +1,4 @@
-//! Several records in one command, which is one operation toward all others (`atomic`).
+//! `REC.MGET` and `REC.MPUT`: several records in one command. Other commands see all of its effects or none (`atomic`).
 
 use super::given::Given;
 use super::ops::Op;
@@ -13,7 +13,8 @@ use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use protocol::resp::{Args, reply};
 use record::ValueType;
 
-/// `REC.MGET bins key [key ...]`: `bins` is `*` or names with commas between them.
+/// `REC.MGET bins key [key ...]`: replies with bins of several records. `bins` is `*` for all bins, or bin names that
+/// are separated by commas.
 pub(in super::super) fn mget<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let word = args.next().unwrap_or_default();
     let names = (word != b"*").then_some(Names::Commas(word));
@@ -41,7 +42,7 @@ pub(in super::super) fn mget<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
     })
 }
 
-/// The bins that all records of a `REC.MPUT` have: `set(bin TYPE, bin TYPE ...)`.
+/// The set and the bins of all records of a `REC.MPUT`, in the form `set(bin TYPE, bin TYPE ...)`.
 struct Shape<'c> {
     set: Option<&'c [u8]>,
     bins: Vec<(&'c [u8], &'c [u8])>,
@@ -66,7 +67,8 @@ impl<'c> Shape<'c> {
     }
 }
 
-/// `REC.MPUT shape key value ... [key value ...]`. A record that is refused has its error in its place in the answer.
+/// `REC.MPUT shape key value ... [key value ...]`: stores several records. The reply has an element for each record:
+/// its revision, or an error if the record was refused.
 pub(in super::super) fn mput<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let shape = match Shape::read(args.next().unwrap_or_default()) {
         Ok(shape) => shape,
@@ -112,7 +114,7 @@ pub(in super::super) fn mput<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
                 other => return Err(other),
             }
         }
-        // Each record is changed on its own, and tells so.
+        // Each record is a separate change and is published separately.
         call.session.is_published = false;
         call.session.done += 1;
         call.ops += 1;

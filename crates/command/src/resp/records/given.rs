@@ -1,4 +1,4 @@
-//! Values in requests: what stands behind a bin's name, a list's index or a map's key.
+//! Values in requests: the words that follow a bin's name, a list's index or a map's key.
 
 use super::{Bad, Refusal, bin_name, typed};
 use crate::resp::error::ErrorReply;
@@ -6,7 +6,7 @@ use crate::resp::number::integer;
 use protocol::resp::Args;
 use record::{DEPTH_MAX, List, Map, Value, ValueType, push_value};
 
-/// A value that a request gives, as it is in the request, or put together from its parts.
+/// A value of a request: a scalar as received, or an encoded list or map that was built from its elements.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Given<'c> {
     Plain(Value<'c>),
@@ -18,13 +18,13 @@ impl<'c> Given<'c> {
     pub(super) fn value(&self) -> Value<'_> {
         match self {
             Self::Plain(value) => *value,
-            Self::List(body) => Value::List(List::open(body).expect("made of values")),
-            Self::Map(body) => Value::Map(Map::open(body).expect("made of values")),
+            Self::List(body) => Value::List(List::open(body).expect("encoded from valid values")),
+            Self::Map(body) => Value::Map(Map::open(body).expect("encoded from valid values")),
         }
     }
 
-    /// Reads a type and a value: for a list the number of its values and each of them in this way, for a map the number
-    /// of its keys, and each with such a value.
+    /// Parses a type and a value. A list is the number of its values, followed by each value in this form. A map is the
+    /// number of its keys, followed by each key and its value in this form.
     pub(super) fn read(bin: &'c [u8], args: &mut Args<'c>) -> Result<Self, Bad<'c>> {
         Self::read_at(bin, args, 1)
     }
@@ -55,7 +55,7 @@ impl<'c> Given<'c> {
         Ok(if wanted == ValueType::List { Self::List(body) } else { Self::Map(body) })
     }
 
-    /// Reads one of which a sum can be made.
+    /// Parses a type and a value. Returns an error unless the value is a number.
     pub(super) fn read_number(bin: &'c [u8], args: &mut Args<'c>) -> Result<Value<'c>, Bad<'c>> {
         match Self::read(bin, args)? {
             Self::Plain(value @ (Value::Integer(_) | Value::Float(_))) => Ok(value),
@@ -63,7 +63,7 @@ impl<'c> Given<'c> {
         }
     }
 
-    /// Reads one that another can be put behind.
+    /// Parses a type and a value. Returns an error unless the value is text or bytes.
     pub(super) fn read_text(bin: &'c [u8], args: &mut Args<'c>) -> Result<Value<'c>, Bad<'c>> {
         match Self::read(bin, args)? {
             Self::Plain(value @ (Value::Text(_) | Value::Bytes(_))) => Ok(value),

@@ -1,4 +1,4 @@
-//! Secondary indexes of record sets: `REC.INDEX`, and what keeps them while records change.
+//! Secondary indexes of record sets: `REC.INDEX`, and the insertion of existing records into an index.
 
 use super::{Bad, bin_name, set_name};
 use crate::keyspace::indexes::{IndexFault, IndexState, SetIndex};
@@ -24,13 +24,13 @@ use segment::{Guard, Item, Key, Namespace, OnFlash, OpError, Stride, ThreadHandl
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The part of the memory that an index gets if nothing is said.
+/// The default memory of an index is the store's memory divided by this.
 const MEMORY_PART: u64 = 32;
-/// The least memory of an index, in bytes.
+/// The minimum memory of an index, in bytes.
 const MEMORY_MIN: u64 = 64 << 10;
 /// Pause of the thread that indexes all records while the store is still finding items.
 const FOUND_SLEEP: Duration = Duration::from_millis(10);
-/// Between two looks at what is read from flash.
+/// Pause between two checks whether reads from flash have completed.
 const READ_SLEEP: Duration = Duration::from_micros(200);
 
 /// `REC.INDEX CREATE set bin INT|STR [MEMORY bytes]`, `REC.INDEX DROP set bin`, `REC.INDEX LIST`
@@ -89,9 +89,9 @@ fn create<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
                     reply::error(
                         call.out,
                         match fault {
-                            IndexFault::Exists => b"EXISTS this index is there".as_slice(),
-                            IndexFault::TooMany => b"ERR there are 64 indexes, and no room for another",
-                            IndexFault::NoMemory => b"OOM the store cannot go on with so much less memory: give less",
+                            IndexFault::Exists => b"EXISTS the index already exists".as_slice(),
+                            IndexFault::TooMany => b"ERR the maximum of 64 indexes is reached: drop an index",
+                            IndexFault::NoMemory => b"OOM the store needs that memory: pass a smaller MEMORY",
                         },
                     );
                     return Ok(());
@@ -99,7 +99,7 @@ fn create<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             }
         }
     };
-    // Another client may have dropped it meanwhile.
+    // Another client may have dropped the index meanwhile.
     if let Some(index) = index {
         build(call, &index, walk.unwrap_or_default())?;
         index.built();
@@ -108,10 +108,10 @@ fn create<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     Ok(())
 }
 
-/// Enters all records that are there.
+/// Inserts all existing records of the set into the index.
 fn build(call: &mut Call<'_, '_>, index: &Arc<SetIndex>, mut walk: Box<Walk>) -> Run {
     if call.ctx.shared.store.is_finding() {
-        // Not all that is there is found yet.
+        // The store has not found all items of an earlier process yet.
         return walk::suspend(call, walk, OpError::Parked.into());
     }
     loop {
@@ -128,7 +128,7 @@ fn build(call: &mut Call<'_, '_>, index: &Arc<SetIndex>, mut walk: Box<Walk>) ->
         for key in keys {
             call.ops += 1;
             if let Err(stop) = enter(call, &key, index) {
-                // What is left of the step is met once more.
+                // The next visit repeats the step from its beginning.
                 walk.stride = Stride::default();
                 return walk::suspend(call, walk, stop);
             }
@@ -163,18 +163,19 @@ fn drop_index<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 
 fn drop_from(shared: &Shared, set: u16, bin: &[u8]) -> bool {
     let whole = shared.store.memory_bytes() + shared.indexes.bytes();
-    // More memory than it had before the index the store can always have.
+    // The store only gets back the memory that it had before the index, so this cannot fail.
     shared.indexes.drop_index(set, bin, |bytes| {
         let _ = shared.resize_store(whole.saturating_sub(bytes));
     })
 }
 
-/// Returns whether the store goes on with what `bytes` for indexes leave of the `whole` memory. Resizes it if so.
+/// Reduces the store to the `whole` memory less `bytes` for indexes. Returns false if the store cannot work with so
+/// little memory.
 fn has_memory_for(shared: &Shared, whole: u64, bytes: u64) -> bool {
     whole.checked_sub(bytes).is_some_and(|left| left > 0 && shared.resize_store(left).is_ok())
 }
 
-/// Makes the indexes again that there were; what is in them is to be entered ([`insert_persisted`]).
+/// Recreates the persisted indexes, empty. [`insert_persisted`] then inserts their entries.
 pub fn recreate_persisted(shared: &Shared, kept: &[PersistedIndex]) {
     let whole = shared.store.memory_bytes();
     for PersistedIndex { set, kind, bytes, bin } in kept {
@@ -182,13 +183,13 @@ pub fn recreate_persisted(shared: &Shared, kept: &[PersistedIndex]) {
         if let Err(fault) = shared.indexes.create(*set, bin, *kind, *bytes, resize) {
             let (name, bin) = (shared.sets.of(*set).map_or(&b""[..], |set| set.name()), &bin[..]);
             let [name, bin] = [name, bin].map(String::from_utf8_lossy);
-            tracing::error!("the index of {bin} of the set {name} is not made again: {fault:?}");
+            tracing::error!("cannot recreate the index of bin {bin} of set {name}: {fault:?}");
         }
     }
 }
 
-/// Enters the records of all namespaces in the indexes that were made again, a few at a time. Returns when all are
-/// entered, or the server is to stop.
+/// Inserts the records of all namespaces into the recreated indexes, a few at a time. Returns when all are inserted, or
+/// when the server stops.
 pub fn insert_persisted(shared: &Shared, handle: &mut ThreadHandle, clock: &Clock) {
     while shared.store.is_finding() {
         if shared.host.is_stopping() {
@@ -218,7 +219,7 @@ pub fn insert_persisted(shared: &Shared, handle: &mut ThreadHandle, clock: &Cloc
         left.retain(|(namespace, bytes)| !enter_one(&mut guard, shared, *namespace, bytes));
         drop(guard);
         if is_parked {
-            // What is on flash is being read.
+            // Waits for reads from flash.
             std::thread::sleep(READ_SLEEP);
         } else {
             std::thread::yield_now();
@@ -227,7 +228,7 @@ pub fn insert_persisted(shared: &Shared, handle: &mut ThreadHandle, clock: &Cloc
     shared.indexes.all().iter().for_each(|index| index.built());
 }
 
-/// Enters one record in the indexes of its set; false if it has to be tried again in a later iteration.
+/// Inserts one record into the indexes of its set. Returns false if the caller must retry in a later iteration.
 fn enter_one(guard: &mut Guard<'_>, shared: &Shared, namespace: Namespace, bytes: &[u8]) -> bool {
     let key = guard.key(namespace, bytes);
     let Some(_stripe) = shared.indexes.stripe(key.hash()) else { return false };
@@ -235,7 +236,7 @@ fn enter_one(guard: &mut Guard<'_>, shared: &Shared, namespace: Namespace, bytes
         return false;
     }
     let entered = enter_record(guard, View::at(shared, guard.now()), key, &mut |set| shared.indexes.of(set));
-    // One that has lost a part is gone; one that was changed meanwhile is looked at again.
+    // A record that has lost a part is removed. A record that was changed meanwhile is tried again.
     entered.is_ok() || !guard.parts().take_lost() || guard.parts_mut().end_broken(&key).is_ok_and(|ended| ended)
 }
 
@@ -264,7 +265,7 @@ fn list(call: &mut Call<'_, '_>) -> Run {
     Ok(())
 }
 
-/// Enters the record under a key in an index that it was there before.
+/// Inserts the record of a key into an index that was created after the record.
 fn enter(call: &mut Call<'_, '_>, bytes: &[u8], index: &Arc<SetIndex>) -> Result<(), Interrupt> {
     let shared = Arc::clone(&call.ctx.shared);
     let key = call.key(bytes);
@@ -280,7 +281,7 @@ fn enter(call: &mut Call<'_, '_>, bytes: &[u8], index: &Arc<SetIndex>) -> Result
     }
 }
 
-/// Enters the record under a key, whose stripe is had, in the indexes that `of` gives for its set.
+/// Inserts the record of a key into the indexes that `of` returns for its set. The caller holds the key's stripe.
 pub(in crate::resp) fn enter_in(
     call: &Call<'_, '_>,
     bytes: &[u8],
@@ -289,7 +290,7 @@ pub(in crate::resp) fn enter_in(
     enter_record(call.guard, call.ctx.view(), call.key(bytes), of)
 }
 
-/// The same, for who has no call.
+/// Does the same as [`enter_in`], for a caller without a [`Call`].
 fn enter_record(
     guard: &Guard<'_>,
     view: View<'_>,
@@ -299,7 +300,8 @@ fn enter_record(
     enter_item(guard, view, key, guard.items().peek(&key), of)
 }
 
-/// Enters a record that is on flash, as it was read; false if it is not there any more, or changed just now.
+/// Inserts a record that was read from flash. Returns false if the record is no longer at that place, or is being
+/// changed.
 fn enter_on_flash(
     guard: &Guard<'_>,
     view: View<'_>,
@@ -309,11 +311,11 @@ fn enter_on_flash(
 ) -> bool {
     let key = guard.key(namespace, item.key);
     let Some(_stripe) = view.indexes.stripe(key.hash()) else { return false };
-    // One that is damaged has no value to enter.
+    // A damaged record has no value to insert.
     guard.walks().is_still(&key, place) && enter_item(guard, view, key, Some(*item), of).is_ok()
 }
 
-/// Enters what an item is.
+/// Inserts the record of an item, if the item is a record of a set, into the indexes that `of` returns.
 fn enter_item(
     guard: &Guard<'_>,
     view: View<'_>,

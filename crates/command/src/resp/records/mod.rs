@@ -1,8 +1,8 @@
-//! Records with typed bins: `REC.*`. What is stored is what hash commands store; here a bin has a type, a record a
-//! revision, and an error names the key and the bin.
+//! Records with typed bins: the commands `REC.*`. They store the same items as hash commands. In addition, they show
+//! the types of bins and the revisions of records, and their errors name the key and the bin.
 //!
 //! ```text
-//!   request ──> key, Options (when to), Op, Op ... (what to) ──> one change of one item, or an error and none
+//!   request ──> key, Options (conditions), Op, Op (operations) ──> one change of one item, or an error, no change
 //! ```
 
 mod batch;
@@ -36,49 +36,49 @@ use record::{
 };
 use segment::Expire;
 
-/// Why a record is left as it is. The connection goes on.
+/// The reason why a command leaves a record unchanged. The connection stays open.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Refusal<'c> {
-    /// There is none.
+    /// The record does not exist.
     NotFound,
-    /// There is one.
+    /// The record already exists.
     Exists,
-    /// Its revision is another one than was asked for.
+    /// The record's revision, and the condition that it does not meet.
     Revision(u32, Check),
-    /// The bin holds a value of the first type, where one of the second is needed.
+    /// The bin's name, the type of its value, and the type that the operation requires.
     BinType(&'c [u8], ValueType, ValueType),
-    /// The sum is not a value of that type.
+    /// The bin's name, and the type whose range the sum exceeds.
     BinRange(&'c [u8], ValueType),
-    /// There is nothing to be added to, or put behind, a value of this type.
+    /// The bin's name, and a type whose values cannot be added or appended.
     BinOperation(&'c [u8], ValueType),
-    /// The text is no value of the type.
+    /// The bin's name, and the type of which the given text is not a value.
     BinValue(&'c [u8], ValueType),
-    /// There is no such type.
+    /// The bin's name, and the word that names no type.
     UnknownType(&'c [u8], &'c [u8]),
-    /// No name, or one that is too long.
+    /// A bin name that is empty or too long.
     BinName(&'c [u8]),
-    /// It is of another set, or of none, than was asked for.
+    /// The number of the record's set (`None`: the record is in no set), and the number of the requested set.
     OtherSet(Option<u16>, u16),
     /// The record does not match the filter.
     Filtered,
-    /// The list in the bin has so many values, and none there.
+    /// The bin's name, an index outside its list, and the number of values in the list.
     BinIndex(&'c [u8], i64, usize),
-    /// Lists and maps in each other, too deep.
+    /// The name of a bin whose lists and maps are nested too deep.
     BinDepth(&'c [u8]),
 }
 
-/// A condition on the revision; a record that is not there has revision 0.
+/// A condition on the revision. A missing record has revision 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Check {
     Equal(u32),
     Greater(u32),
 }
 
-/// Bytes of a key, a bin's name or a value that an error repeats.
+/// The maximum number of bytes of a key, a bin's name or a value that an error repeats.
 const SHOWN_MAX: usize = 96;
 
 impl Refusal<'_> {
-    /// Puts the error line.
+    /// Writes the error line.
     #[cold]
     fn write(self, out: &mut crate::visit::out::OutBuffer, sets: &Sets, key: &[u8]) {
         let mut line = Line::new();
@@ -111,8 +111,8 @@ impl Refusal<'_> {
     fn write_reason(self, sets: &Sets, line: &mut Line) {
         let mut put = |text: &str| line.put(text.as_bytes());
         match self {
-            Self::NotFound => put("it is not there"),
-            Self::Exists => put("it is there"),
+            Self::NotFound => put("it does not exist"),
+            Self::Exists => put("it already exists"),
             Self::Revision(has, check) => {
                 let (words, number) = match check {
                     Check::Equal(wanted) => (", not ", wanted),
@@ -128,24 +128,24 @@ impl Refusal<'_> {
             }
             Self::BinOperation(_, given) => {
                 put(given.name());
-                put(" is no type for this operation");
+                put(" is not supported by this operation");
             }
             Self::BinRange(_, wanted) => {
                 put("the sum is out of the range of ");
                 put(wanted.name());
             }
             Self::BinValue(_, wanted) => {
-                put("what is given is no ");
+                put("the given value is not of type ");
                 put(wanted.name());
             }
             Self::UnknownType(_, word) => {
-                put("there is no type '");
+                put("unknown type '");
                 shown(line, word, SHOWN_MAX);
-                line.put(b"', but INT, FLOAT, BOOL, STR, BYTES, LIST and MAP");
+                line.put(b"'; the types are INT, FLOAT, BOOL, STR, BYTES, LIST and MAP");
             }
-            Self::BinName(_) => put("a name has 1 to 63 bytes"),
+            Self::BinName(_) => put("the name of a bin must have 1 to 63 bytes"),
             Self::OtherSet(has, wanted) => {
-                for (words, set) in [("it is of ", has), (", not ", Some(wanted))] {
+                for (words, set) in [("it belongs to ", has), (", not to ", Some(wanted))] {
                     line.put(words.as_bytes());
                     match set.and_then(|set| sets.of(set)) {
                         None => line.put(b"no set"),
@@ -157,11 +157,11 @@ impl Refusal<'_> {
                     }
                 }
             }
-            Self::Filtered => put("the filter does not hold"),
+            Self::Filtered => put("it does not match the filter"),
             Self::BinIndex(_, index, values) => {
                 put("its list has ");
                 line.put(Decimal::new(values as u64).as_slice());
-                line.put(b" values, and none at ");
+                line.put(b" values, none at index ");
                 line.put(if index < 0 { b"-" } else { b"" });
                 line.put(Decimal::new(index.unsigned_abs()).as_slice());
             }
@@ -204,7 +204,7 @@ impl From<ErrorReply> for Bad<'_> {
     }
 }
 
-/// Answers a request that was not begun.
+/// Replies with an error to a request that was not executed.
 fn bad(call: &mut Call<'_, '_>, key: &[u8], bad: Bad<'_>) -> Run {
     match bad {
         Bad::Fault(fault) => Err(fault.into()),
@@ -219,13 +219,13 @@ fn bad(call: &mut Call<'_, '_>, key: &[u8], bad: Bad<'_>) -> Run {
     }
 }
 
-/// The conditions of a change of a record, and its expiry afterwards.
+/// The conditions under which a command changes a record, and the record's new expiry.
 #[derive(Debug, Default)]
 struct Options<'c> {
     presence: Option<Presence>,
     check: Option<Check>,
     expire: Option<Expire>,
-    /// The name of the set that it is of, or shall be.
+    /// The name of the set that an existing record must belong to, and that a new record is added to.
     set: Option<&'c [u8]>,
     filter: Option<Filter<'c>>,
 }
@@ -233,16 +233,16 @@ struct Options<'c> {
 /// The condition on the record's existence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Presence {
-    /// Nothing.
+    /// The record must not exist.
     Create,
-    /// A record.
+    /// The record must exist.
     Update,
-    /// Whatever it is: its other bins go.
+    /// No condition. All earlier bins of the record are removed.
     Replace,
 }
 
 impl<'c> Options<'c> {
-    /// Reads options up to the word `until`, in small letters, or to the end if that is empty.
+    /// Parses options up to the word `until`, which is in lower case, or up to the end if `until` is empty.
     fn read(args: &mut Args<'c>, until: &[u8], moment: Moment, command: &'static str) -> Result<Self, Bad<'c>> {
         let mut options = Self::default();
         loop {
@@ -270,7 +270,8 @@ impl<'c> Options<'c> {
         }
     }
 
-    /// Returns whether the existing value may be changed. `set` is the number of the set that it must belong to.
+    /// Returns an error if the existing record `old` does not meet the conditions. `set` is the number of the set that
+    /// the record must belong to.
     fn allow(&self, old: Option<&Record<'_>>, set: Option<u16>, now: UnixMillis) -> Result<(), Bad<'static>> {
         self.allow_revision(old.map_or(0, Record::revision))?;
         if let (Some(old), Some(wanted)) = (old, set) {
@@ -299,7 +300,7 @@ impl<'c> Options<'c> {
     }
 }
 
-/// The name of a set, as a request may have it.
+/// Returns the name of a set from a request, or an error if the name is missing, empty or too long.
 fn set_name(word: Option<&[u8]>) -> Result<&[u8], ErrorReply> {
     let name = word.ok_or(ErrorReply::Syntax)?;
     if (1..=SET_NAME_BYTES_MAX).contains(&name.len()) { Ok(name) } else { Err(ErrorReply::SetName) }
@@ -309,12 +310,12 @@ fn revision(args: &mut Args<'_>) -> Result<u32, ErrorReply> {
     u32::try_from(integer(args.next().ok_or(ErrorReply::Syntax)?)?).map_err(|_| ErrorReply::NotInteger)
 }
 
-/// A bin's name, as a request may have it.
+/// Returns the name of a bin from a request, or an error if the name is empty or too long.
 fn bin_name(name: &[u8]) -> Result<&[u8], Refusal<'_>> {
     if (1..=BIN_NAME_BYTES_MAX).contains(&name.len()) { Ok(name) } else { Err(Refusal::BinName(name)) }
 }
 
-/// The value that `text` is, of the type that `word` names.
+/// Parses `text` as a value of the type that `word` names.
 fn typed<'c>(bin: &'c [u8], word: &'c [u8], text: &'c [u8]) -> Result<Value<'c>, Refusal<'c>> {
     let wanted = ValueType::of(word).ok_or(Refusal::UnknownType(bin, word))?;
     let value = match wanted {
@@ -332,7 +333,7 @@ fn typed<'c>(bin: &'c [u8], word: &'c [u8], text: &'c [u8]) -> Result<Value<'c>,
     value.ok_or(Refusal::BinValue(bin, wanted))
 }
 
-/// Puts a value as what it is, as far as the protocol's version has a word for it.
+/// Writes a value as the reply type that matches its own type, if the protocol's version has such a reply type.
 fn put_value(to: &mut impl Sink, version: Version, value: &Value<'_>) {
     match *value {
         Value::Integer(number) => reply::int(to, number),

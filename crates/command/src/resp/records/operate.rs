@@ -1,4 +1,4 @@
-//! What changes records: each command is a list of operations that are done together or not at all.
+//! Commands that change records. Each command is a list of operations, which are all executed or none.
 
 use super::ops::{Op, Stopped};
 use super::{Bad, Options, Presence, Refusal};
@@ -16,15 +16,16 @@ use segment::Expire;
 
 /// The result of a list of operations.
 pub(super) struct Done {
-    /// The revision of the record, 0 if there is none.
+    /// The revision of the record; 0 if the record does not exist.
     pub(super) revision: u32,
     /// Encoded replies of the operations.
     replied: Vec<u8>,
-    /// The record is another one.
+    /// True if the record was changed.
     changed: bool,
 }
 
-/// Does the operations on the record under `key`, all or none.
+/// Executes all operations on the record of `key`, or none. Returns `None` if the record was refused and the error is
+/// in the output.
 pub(super) fn do_all<'c>(
     call: &mut Call<'c, '_>,
     key: &'c [u8],
@@ -34,7 +35,7 @@ pub(super) fn do_all<'c>(
     if ops.iter().any(Op::writes) {
         typed::room_to_store(call, 0)?;
     }
-    // Nothing is changed before there is room to tell it.
+    // Nothing is changed unless the output has room for the reply.
     let (room, version, now) = (call.out.room(), call.session.version, call.ctx.now);
     let set = make_set(call, options)?;
     let mut decide = |old: Option<&Record<'_>>, edit: &mut Edit<'_>, _: Expire| {
@@ -43,7 +44,7 @@ pub(super) fn do_all<'c>(
             Ok(()) => {}
             Err(Bad::Refusal(refusal)) => return Ok(Edited::Keep(Err(refusal))),
             Err(Bad::Fault(fault)) => return Err(fault),
-            Err(Bad::Filter(_)) => unreachable!("it was read"),
+            Err(Bad::Filter(_)) => unreachable!("the filter was parsed before"),
         }
         if options.presence == Some(Presence::Replace) {
             edit.clear();
@@ -84,14 +85,15 @@ pub(super) fn do_all<'c>(
     }
 }
 
-/// The number of the set that the options name, which is made if it is not there.
+/// Returns the number of the set that the options name; `None` if they name no set. Creates the set if it does not
+/// exist.
 fn make_set(call: &Call<'_, '_>, options: &Options<'_>) -> Result<Option<u16>, ErrorReply> {
     let Some(name) = options.set else { return Ok(None) };
     let made = call.ctx.shared.sets.make(call.session.namespace.0, name).map_err(|_| ErrorReply::TooManySets)?;
     Ok(Some(made.number()))
 }
 
-/// A command that does the same to every bin it names, and answers with the record's revision.
+/// Executes the operation `word` on every named bin, and replies with the record's revision.
 fn do_to_bins<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, word: &'static [u8], name: &'static str) -> Run {
     let key = args.next().unwrap_or_default();
     let read = Options::read(&mut args, b"bins", call.moment(), name);

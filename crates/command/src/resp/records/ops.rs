@@ -1,4 +1,4 @@
-//! What is done to the bins of a record: one operation after another, each on what the ones before it have left.
+//! Operations on the bins of a record. They are executed in order, each on the result of the previous one.
 
 use super::given::Given;
 use super::{Bad, Refusal, bin_name, put_value};
@@ -11,21 +11,21 @@ use record::{Damaged, Edit, List, Map, Name, Value, ValueType};
 /// One operation on one bin.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Op<'c> {
-    /// The bin is this.
+    /// Stores the value in the bin.
     Put(&'c [u8], Given<'c>),
-    /// A number is added to the bin; where there is none, to 0.
+    /// Adds a number to the bin's value, or to 0 if the bin does not exist.
     Add(&'c [u8], Value<'c>),
-    /// Text or bytes come behind what the bin holds.
+    /// Appends text or bytes to the bin's value.
     Append(&'c [u8], Value<'c>),
-    /// Text or bytes come before what the bin holds.
+    /// Prepends text or bytes to the bin's value.
     Prepend(&'c [u8], Value<'c>),
-    /// The bin goes.
+    /// Removes the bin.
     Delete(&'c [u8]),
     /// Returns the bin.
     Get(&'c [u8]),
-    /// Something about the list in the bin.
+    /// Reads or changes the list in the bin.
     List(&'c [u8], ListOp<'c>),
-    /// Something about the map in the bin.
+    /// Reads or changes the map in the bin.
     Map(&'c [u8], MapOp<'c>),
 }
 
@@ -37,7 +37,7 @@ pub(super) enum ListOp<'c> {
     Set(i64, Given<'c>),
     Get(i64),
     Pop(i64),
-    /// So many values from the index on stay.
+    /// Retains only the given number of values, from the index on.
     Trim(i64, usize),
     Size,
 }
@@ -53,7 +53,7 @@ pub(super) enum MapOp<'c> {
 }
 
 impl<'c> Op<'c> {
-    /// Reads one operation: its word has been read.
+    /// Parses the rest of one operation, after its word.
     fn read(word: &[u8], args: &mut Args<'c>) -> Result<Self, Bad<'c>> {
         let word = lower(word);
         let bin = bin_name(args.next().ok_or(ErrorReply::Syntax)?)?;
@@ -70,7 +70,8 @@ impl<'c> Op<'c> {
         })
     }
 
-    /// All operations up to the end: with `word`, bins that are all treated so, without the word before each.
+    /// Parses all operations up to the end. If `word` is given, it is the operation on every bin, and the request does
+    /// not repeat it.
     pub(super) fn read_all(word: Option<&[u8]>, mut args: Args<'c>) -> Result<Vec<Self>, Bad<'c>> {
         let mut ops = Vec::with_capacity(args.len() / 2);
         while args.len() > 0 {
@@ -80,7 +81,7 @@ impl<'c> Op<'c> {
         if ops.is_empty() { Err(ErrorReply::Syntax.into()) } else { Ok(ops) }
     }
 
-    /// It changes the record, or may.
+    /// Returns true if the operation may change the record.
     pub(super) fn writes(&self) -> bool {
         use {ListOp as L, MapOp as M};
         !matches!(self, Self::Get(_) | Self::List(_, L::Get(_) | L::Size) | Self::Map(_, M::Get(_) | M::Size))
@@ -135,7 +136,7 @@ impl<'c> Op<'c> {
     }
 }
 
-/// The bin of an operation, and the place of its reply.
+/// The bin of an operation, the record being edited, and the buffer for the reply.
 struct At<'c, 'a, 'e> {
     bin: &'c [u8],
     edit: &'a mut Edit<'e>,
@@ -181,7 +182,7 @@ impl<'c> ListOp<'c> {
         };
         let (is_there, list) = (there.is_some(), there.unwrap_or(List::EMPTY));
         let size = list.values().count();
-        // The place of an index, which may be the end.
+        // Converts an index to a position from 0 to `size`. The position `size` is the end of the list.
         let place = |index: i64| {
             let place = if index < 0 { index.checked_add(size as i64) } else { Some(index) };
             place.and_then(|place| usize::try_from(place).ok()).filter(|place| *place <= size)
@@ -229,7 +230,7 @@ impl<'c> ListOp<'c> {
                 List::open(&front)?.splice(0, from, None, &mut body);
             }
         }
-        // Bytes that were good are too deep alone if what was put among them is.
+        // The list was valid before. So the only possible error is that the new value is nested too deep.
         let list = List::open(&body).map_err(|_| Refusal::BinDepth(bin))?;
         edit.set(&name, &Value::List(list), true)?;
         Ok(true)
@@ -292,7 +293,7 @@ impl<'c> MapOp<'c> {
     }
 }
 
-/// Why an operation was not done.
+/// The reason why an operation was not executed.
 pub(super) enum Stopped<'c> {
     Refusal(Refusal<'c>),
     Damaged,
@@ -324,7 +325,7 @@ fn sum<'c>(bin: &'c [u8], there: Option<Value<'_>>, delta: Value<'c>) -> Result<
     }
 }
 
-/// Both texts or both bytes, end to end.
+/// Concatenates two values that are both text or both bytes. `behind`: `value` is appended, otherwise prepended.
 fn join<'c>(bin: &'c [u8], there: Value<'_>, value: Value<'c>, behind: bool) -> Result<Vec<u8>, Refusal<'c>> {
     match (there, value) {
         (Value::Text(there), Value::Text(value)) | (Value::Bytes(there), Value::Bytes(value)) => {

@@ -1,19 +1,19 @@
-//! `REC.QUERY`: the records of a set by the value of an indexed bin, in memory and on flash.
+//! `REC.QUERY`: finds the records of a set by the value of an indexed bin, in memory and on flash.
 //!
 //! ```text
-//!   index ──entries from the cursor on──> each in order: its record is looked at, under its key's stripe if it is had
-//!                                           │ in memory, or read from flash: the request parks, others are read ahead
-//!                                           ├─ holds the entry's value ──filter──> returned
-//!                                           ├─ holds another: it is being or was just changed ──filter──> returned
-//!                                           └─ does not, and is not being changed ──> the entry is removed
+//!   index ──entries from the cursor on──> each in order: examine its record, under its key's stripe if that is free
+//!                           │ in memory, or read from flash: the request parks, later records are read ahead
+//!                           ├─ has the entry's value ──filter──> returned
+//!                           ├─ has another value, and is being or was just changed ──filter──> returned
+//!                           └─ has another value, and is not being changed ──> the entry is removed
 //! ```
 //!
-//! - An entry is a hint: a record is returned as it was when it was read, and each record is returned once a
-//!   call.
-//! - A record whose value is moved within the range during a query is returned at the place that it leaves, since
-//!   the other may be behind.
-//! - Results are kept between visits ([`QueryProgress`]): as many entries as may be returned, and as many bytes as a
-//!   reply has.
+//! - An entry is a hint. A record is returned with the values that it had when it was read. Each call returns a record
+//!   at most once.
+//! - A record whose value changes within the range during a query is returned at its old entry, because the query may
+//!   have passed the new one already.
+//! - Results are retained between visits ([`QueryProgress`]), within the limits on returned records and on the bytes of
+//!   a reply.
 
 use super::read::ReadOptions;
 use super::{Bad, set_name};
@@ -33,14 +33,14 @@ use record::{IndexPosting, IndexType, Name, Value};
 use segment::Item;
 use std::sync::Arc;
 
-/// Records that a call tells if no limit is given.
+/// The number of records that a call returns if no limit is given.
 const LIMIT: i64 = 100;
-/// Records that a call tells at most.
+/// The maximum number of records that a call returns.
 const LIMIT_MAX: i64 = 4096;
-/// Number of times that a call takes more entries for those that stood for nothing.
+/// Maximum number of times that a call fetches more entries to replace stale ones.
 const REFILLS_MAX: usize = 16;
 
-/// The range of values that is queried, both ends included.
+/// The queried range of values, both ends included.
 struct Range<'c> {
     low: Value<'c>,
     high: Value<'c>,
@@ -74,14 +74,15 @@ impl<'c> Range<'c> {
     }
 }
 
-/// The entry behind which a query goes on: order, what tells texts apart and key, in hexadecimal digits.
+/// Parses a cursor: the last entry of the previous call, as 3 numbers of 16 hexadecimal digits each (see
+/// [`IndexPosting`]).
 fn cursor(word: &[u8]) -> Option<IndexPosting> {
     let text = std::str::from_utf8(word).ok().filter(|text| text.len() == 48 && text.is_ascii())?;
     let number = |at: usize| u64::from_str_radix(&text[at..at + 16], 16).ok();
     Some(IndexPosting { order: number(0)?, more: number(16)?, key: number(32)? })
 }
 
-/// One call of `REC.QUERY`.
+/// The arguments of a call of `REC.QUERY`.
 struct Query<'c> {
     set: u16,
     bin: &'c [u8],
@@ -91,12 +92,12 @@ struct Query<'c> {
     telling: ReadOptions<'c>,
 }
 
-/// The record of an index entry.
+/// The result of examining the record of an index entry.
 enum RecordLookup {
     Replied,
-    /// It was not requested, or is already in the reply.
+    /// The record was not requested, or is already in the reply.
     Left,
-    /// Not where the entry says.
+    /// The entry is stale: no record of the set with this key has the entry's value.
     Elsewhere,
 }
 
@@ -119,7 +120,7 @@ impl<'c> Query<'c> {
         Ok(Self { set, bin, range, limit: limit as usize, after, telling })
     }
 
-    /// Has entries to look at; false: there are no more of those that the call looks at.
+    /// Fetches entries if none is left to examine. Returns false if the call has no more entries to examine.
     fn fill(&self, index: &SetIndex, going: &mut QueryProgress) -> bool {
         let most = if going.fills == 0 { self.limit } else { going.swept };
         if going.at < going.entries.len() {
@@ -137,10 +138,10 @@ impl<'c> Query<'c> {
     }
 
     fn bounds(&self, index: &SetIndex) -> (IndexPosting, IndexPosting) {
-        index.kind.range(&self.range.low, &self.range.high).expect("values of its type")
+        index.kind.range(&self.range.low, &self.range.high).expect("the values have the index's type")
     }
 
-    /// Tells what its entries stand for; gives the entry to go on behind.
+    /// Collects the records of the range. Returns the entry after which the next call continues; `None` at the end.
     fn run(
         &self,
         index: &SetIndex,
@@ -167,12 +168,12 @@ impl<'c> Query<'c> {
         Ok(going.last.filter(is_more))
     }
 
-    /// Looks at what the next entry stands for.
+    /// Examines the record of the next entry.
     fn look(&self, index: &SetIndex, call: &mut Call<'_, '_>, going: &mut QueryProgress) -> Result<(), Interrupt> {
         let shared = Arc::clone(&call.ctx.shared);
         let QueryProgress { entries, at, swept, replied, bytes, .. } = going;
         let (entry, more) = (entries[*at], &entries[*at + 1..]);
-        // Of what a filter leaves out, it is not known how many have to be read.
+        // With a filter, the number of records to read is unknown, so all of them are read ahead.
         let wanted = if self.telling.filter.is_some() { more.len() } else { self.limit - replied.len() - 1 };
         let ahead = more.iter().take(wanted).map(|entry| entry.key);
         // While the stripe is held, no client changes the record and its entries.
@@ -207,7 +208,7 @@ impl<'c> Query<'c> {
         Ok(())
     }
 
-    /// Puts the record of an item, if it is one that is asked for.
+    /// Writes the record of an item, if it was requested.
     fn reply_records(
         &self,
         index: &SetIndex,
@@ -242,7 +243,7 @@ pub(in super::super) fn query<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -
     let shared = Arc::clone(&call.ctx.shared);
     let set = shared.sets.find(call.session.namespace.0, name).map(record::Set::number);
     let Some((set, index)) = set.and_then(|set| Some((set, shared.indexes.find(set, bin)?))) else {
-        reply::error(call.out, b"NOINDEX there is no such index: make it with REC.INDEX CREATE");
+        reply::error(call.out, b"NOINDEX the index does not exist: create it with REC.INDEX CREATE");
         return Ok(());
     };
     let query = match Query::read(set, bin, index.kind, args) {
@@ -252,11 +253,11 @@ pub(in super::super) fn query<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -
     match index.state() {
         IndexState::Ready => {}
         IndexState::Building => {
-            reply::error(call.out, b"BUILDING the index is not there yet: ask again");
+            reply::error(call.out, b"BUILDING the index is not complete yet: retry later");
             return Ok(());
         }
         IndexState::Full => {
-            reply::error(call.out, b"INDEXFULL the index has no room: drop it, and create it with more MEMORY");
+            reply::error(call.out, b"INDEXFULL the index is full: drop it and create it with more MEMORY");
             return Ok(());
         }
     }

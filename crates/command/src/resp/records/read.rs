@@ -1,4 +1,4 @@
-//! What reads records: where they lie, without a copy.
+//! Commands that read records. They read a record in its place, without a copy.
 
 use super::{Bad, bin_name, put_value};
 use crate::resp::call::{Call, Run};
@@ -13,15 +13,15 @@ use protocol::sink::Sink;
 use record::{Filter, Name, Record, Value};
 use segment::{Expire, Item};
 
-/// The line of a type's name, and what stands around it and a value.
+/// Upper bound of the bytes of a type's name and of the line heads around a value.
 const TYPE_BYTES: usize = 32;
 
-/// The names of chosen bins.
+/// The names of the requested bins.
 #[derive(Clone, Copy)]
 pub(super) enum Names<'c> {
-    /// Words of the request.
+    /// The names are words of the request.
     Words(Args<'c>),
-    /// One word, with commas between them.
+    /// The names are in one word, separated by commas.
     Commas(&'c [u8]),
 }
 
@@ -35,17 +35,18 @@ impl<'c> Names<'c> {
     }
 }
 
-/// The records that a reply has, and which of their bins.
+/// The options of a read: which records and bins are in the reply, and whether values have their types.
 #[derive(Default)]
 pub(super) struct ReadOptions<'c> {
     pub(super) with_types: bool,
-    /// These bins alone.
+    /// The requested bins; `None`: all bins.
     pub(super) names: Option<Names<'c>>,
     pub(super) filter: Option<Filter<'c>>,
 }
 
 impl<'c> ReadOptions<'c> {
-    /// Reads `[TYPED] [FILTER filter] [BINS name ...]`, with words between them that `other` takes.
+    /// Parses `[TYPED] [FILTER filter] [BINS name ...]`. `other` parses any other word before `BINS`, with its
+    /// arguments.
     pub(super) fn read(
         mut args: Args<'c>,
         mut other: impl FnMut(&[u8], &mut Args<'c>) -> Result<(), ErrorReply>,
@@ -67,7 +68,7 @@ impl<'c> ReadOptions<'c> {
         telling.check()
     }
 
-    /// The same, if no name of a bin is too long.
+    /// Returns the options unchanged, or an error if the name of a bin is empty or too long.
     pub(super) fn check(self) -> Result<Self, Bad<'c>> {
         if let Some(names) = self.names {
             names.each().try_for_each(|name| bin_name(name).map(|_| ()))?;
@@ -75,7 +76,7 @@ impl<'c> ReadOptions<'c> {
         Ok(self)
     }
 
-    /// Returns whether the record is in the reply.
+    /// Returns true if the record matches the filter, or there is no filter.
     pub(super) fn takes(&self, record: &Record<'_>, now_ms: u64) -> Result<bool, ErrorReply> {
         Ok(match &self.filter {
             Some(filter) => filter.holds(record, now_ms)?,
@@ -83,7 +84,7 @@ impl<'c> ReadOptions<'c> {
         })
     }
 
-    /// The most bytes that [`ReadOptions::put`] puts.
+    /// Returns the maximum number of bytes that [`ReadOptions::put`] writes.
     pub(super) fn bytes(&self, record: &Record<'_>, now_ms: u64) -> Result<usize, ErrorReply> {
         let replied = |value: &Value<'_>| TYPE_BYTES + reply_bytes(value);
         let mut bytes = 4 * reply::NUMBER_LINE_BYTES_MAX;
@@ -105,7 +106,7 @@ impl<'c> ReadOptions<'c> {
         Ok(bytes)
     }
 
-    /// Puts the key of an item and what its record is: one of several.
+    /// Writes an array with the key of an item and its record, as an element of a reply with several records.
     pub(super) fn put_with_key(
         &self,
         out: &mut impl Sink,
@@ -119,7 +120,7 @@ impl<'c> ReadOptions<'c> {
         self.put(out, version, record, item.expire, now_ms)
     }
 
-    /// Puts revision, end and bins.
+    /// Writes the record's revision, expiry and bins.
     pub(super) fn put(
         &self,
         out: &mut impl Sink,
@@ -165,7 +166,8 @@ impl<'c> ReadOptions<'c> {
     }
 }
 
-/// Writes the record of an item, or null if it has none for this reply. Returns whether a record was written.
+/// Writes the record of an item, or null if the item has no record that matches the filter. Returns true if a record
+/// was written.
 pub(super) fn reply_record(
     out: &mut OutBuffer,
     version: Version,

@@ -1,7 +1,7 @@
-//! Walks over the records of a set: `REC.SCAN`, `REC.TRUNCATE`; and what sets there are.
+//! Walks over the records of a set (`REC.SCAN`, `REC.TRUNCATE`), and the list of sets (`REC.SETS`).
 //!
-//! A cursor is a place in the order of the keys' hashes, as with `SCAN`: a record that stays from the first call to the
-//! last is returned at least once, and may be returned twice.
+//! A cursor is a position in the order of the keys' hashes, as in `SCAN`. A record that exists from the first call to
+//! the last is returned at least once, and may be returned twice.
 
 use super::read::ReadOptions;
 use super::set_name;
@@ -22,14 +22,14 @@ use protocol::resp::{Args, Version, reply};
 use record::{Kind, NoParts, Record};
 use segment::{Attempts, Guard, Item, Key, Loaded, OpError, Replaced, Replacement, Stride, Value};
 
-/// Records that a call tells if no count is given.
+/// The number of records that a call returns if no count is given.
 const COUNT: i64 = 10;
-/// Records that a call tells at most.
+/// The maximum number of records that a call returns.
 const COUNT_MAX: i64 = 4096;
-/// Steps of the walk in one call at most.
+/// The maximum number of steps of the walk in one call.
 const STEPS_MAX: usize = 1024;
 
-/// One call of `REC.SCAN`.
+/// The arguments of a call of `REC.SCAN`.
 struct Scan<'c> {
     set: u16,
     telling: ReadOptions<'c>,
@@ -113,13 +113,13 @@ pub(in super::super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
         call.out.push(&replied.bytes[range.clone()]);
     }
     if let Some(rate) = rate {
-        // As many as were looked at take as long as the rate says.
+        // The examined records take up this time at the requested rate. The next call waits until it has passed.
         call.session.paced_until_ms = now_ms + (replied.of_set as u64 * 1000).div_ceil(rate);
     }
     Ok(())
 }
 
-/// Steps until enough was found; gives the next cursor.
+/// Walks until enough records were found. Returns the next cursor; `None` at the end.
 fn walk(
     call: &mut Call<'_, '_>,
     scan: &Scan<'_>,
@@ -137,7 +137,7 @@ fn walk(
         })?;
         call.ops += walk_step_ops(4 * (found.looked - before));
         let before = found.before;
-        // In the order of the walk, so that the call can end between any two places.
+        // Sorts the step's records in the order of the walk, so that the call can end between any two places.
         found.records[before..].sort_unstable_by_key(|(place, _)| *place);
         let (mut bytes, mut kept) = (0, 0);
         for (at, (place, range)) in found.records.iter().enumerate() {
@@ -172,7 +172,8 @@ fn walk(
     Ok(next)
 }
 
-/// `REC.TRUNCATE set`: its records are gone at once. The answer comes when their memory is free, with their number.
+/// `REC.TRUNCATE set`: hides all records of the set at once, then frees their memory. Replies with their number when
+/// all memory is free.
 pub(in super::super) fn truncate<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     if !call.collects_replies {
         return own_transaction::run_collected(call, entry("rec.truncate"), args);
@@ -207,7 +208,7 @@ pub(in super::super) fn truncate<'c>(call: &mut Call<'c, '_>, args: Args<'c>) ->
                 }
             });
         for (bytes, place) in on_flash {
-            // What is elsewhere by now is looked for as any other.
+            // An item that is no longer at this place is removed by its key.
             if call.guard.walks().remove_from_flash(call.session.namespace, place) {
                 call.session.sum += 1;
             } else {
@@ -219,7 +220,7 @@ pub(in super::super) fn truncate<'c>(call: &mut Call<'c, '_>, args: Args<'c>) ->
             match remove_if(call.guard, &key, is_gone) {
                 Ok(removed) => call.session.sum += i64::from(removed),
                 Err(error) => {
-                    // What is left of the step is met once more.
+                    // The next visit repeats the step from its beginning.
                     walk.stride = Stride::default();
                     return walk::suspend(call, walk, error.into());
                 }
@@ -240,7 +241,7 @@ pub(in super::super) fn truncate<'c>(call: &mut Call<'c, '_>, args: Args<'c>) ->
     Ok(())
 }
 
-/// Removes the item of `key` if `is_gone` holds for it. Returns whether it was removed.
+/// Removes the item of `key` if `is_gone` returns true for it. Returns true if the item was removed.
 fn remove_if(guard: &mut Guard<'_>, key: &Key<'_>, is_gone: impl Fn(&Item<'_>) -> bool) -> Result<bool, OpError> {
     let mut attempts = Attempts::default();
     loop {
@@ -254,7 +255,7 @@ fn remove_if(guard: &mut Guard<'_>, key: &Key<'_>, is_gone: impl Fn(&Item<'_>) -
     }
 }
 
-/// `REC.SETS`: each set with the bins that any of its records had.
+/// `REC.SETS`: lists each set with the names of all bins that its records have had.
 pub(in super::super) fn sets<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     let (mut replied, mut count, namespace) = (Vec::new(), 0, call.session.namespace);
     for set in call.ctx.shared.sets.all().filter(|set| set.namespace() == namespace.0) {
