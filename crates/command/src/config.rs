@@ -13,7 +13,7 @@ pub enum Address {
     Unix {
         /// Path of the socket.
         path: PathBuf,
-        /// Its permissions.
+        /// The permissions of the socket file, as mode bits.
         mode: u32,
     },
 }
@@ -27,26 +27,27 @@ pub struct Config {
     pub resp: Vec<Address>,
     /// The number of worker threads, at most [`WORKERS_MAX`].
     pub workers: usize,
-    /// The maximum number of connections at once.
+    /// The maximum number of open connections.
     pub connections_max: usize,
     /// The time without received bytes after which a connection is closed.
     pub idle_timeout: Option<Duration>,
-    /// The maximum size of an item, key and value, in bytes.
+    /// The maximum size of an item in bytes: key plus value.
     pub item_bytes_max: u64,
     /// True if the `shutdown` command is enabled.
     pub shutdown_command: bool,
-    /// The number of connections that may wait in the kernel to be accepted, for each address.
+    /// The length of each listener's accept queue in the kernel, in connections.
     pub backlog: i32,
-    /// The number of requests of one session that are served before the other sessions, at most
+    /// The maximum number of requests that one session executes before the worker serves other sessions. At most
     /// [`crate::visit::progress::OPS_A_BATCH`].
     pub requests_a_visit: usize,
-    /// File that users of the Redis protocol and their rights are read from and written to.
+    /// The file with the users of the Redis protocol and their rights. The server reads it at start and by `ACL LOAD`, and
+    /// writes it by `ACL SAVE`.
     pub acl_file: Option<PathBuf>,
-    /// True if items are evicted to make room. Otherwise an item that does not fit is refused.
+    /// True if items are evicted to make room. If false, an item that does not fit is refused.
     pub evict: bool,
-    /// The delimiter that ends a prefix.
+    /// The byte that ends the prefix of a key.
     pub prefix_delimiter: u8,
-    /// True if items have CAS tokens. Otherwise their token is reported as 0 and matches nothing.
+    /// True if items have CAS tokens. If false, every token is reported as 0, and no token matches.
     pub cas: bool,
     /// True if the `flush_all` command is enabled.
     pub flush_command: bool,
@@ -54,9 +55,9 @@ pub struct Config {
     pub dump_command: bool,
     /// True if the `watch` command is enabled.
     pub watch_command: bool,
-    /// True if Redis clients from other hosts are refused while no users are configured.
+    /// True if Redis clients on other hosts are refused while no users are configured.
     pub protected: bool,
-    /// The Redis commands that are disabled, in lower case.
+    /// The names of the disabled Redis commands, in lower case.
     pub disabled: Vec<String>,
     /// True if the Redis command `DEBUG` is enabled.
     pub debug_command: bool,

@@ -5,12 +5,12 @@
 //! ```
 //!
 //! A `serve` executes requests in order until it reaches one of the states of [`crate::visit::progress::SessionWait`].
-//! It consumes whole requests and whole pieces of large values, so the unconsumed bytes start where it continues next
-//! time. It calls [`WorkerContext::ops_done`] for all operations and executes at most
-//! [`crate::visit::progress::OPS_A_BATCH`] a call.
+//! It consumes only whole requests and whole pieces of large values. The next call continues at the first unconsumed
+//! byte. Each call reports its operations with [`WorkerContext::ops_done`] and executes at most
+//! [`crate::visit::progress::OPS_A_BATCH`] of them.
 //!
-//! `command::SessionState` holds the protocol's state of a connection. It is created without allocation. Its `release`
-//! returns what it holds in the store, and is called once when the connection ends.
+//! `command::SessionState` holds the protocol's state of a connection. Creating it allocates no memory. Its `release`
+//! frees the connection's resources in the store. The worker calls `release` when the connection ends.
 
 use crate::clients::connection_table::ConnectionTable;
 use crate::keyspace::namespaces::{PAUSED, ROUTED, ROUTED_AWAY};
@@ -33,79 +33,81 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The longest request line in bytes, its end included. A longer line gets an error, and the connection is closed.
+/// The maximum length of a request line in bytes, line end included. A longer line gets an error, and the connection is
+/// closed.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// The maximum number of values that one worker receives in place at once. Further values are received into buffers.
 pub const IN_PLACE_RECEIVES_MAX: usize = 64;
 
-/// The number of bytes whose parsing and serving takes as long as filling one outbox: about 100 ns.
+/// The cost of filling one outbox, as the number of request bytes whose parsing and execution takes as long: about 100
+/// ns.
 const ENTRY_WORK_BYTES: usize = 128;
 
-/// The number of entries that count as one operation.
+/// The number of pubsub entries (outboxes filled, names checked) whose cost equals that of one operation.
 const ENTRIES_AN_OP: usize = 16;
 
-/// The maximum number of outboxes that one visit fills when it publishes: about 100 us.
+/// The maximum number of outboxes that one visit fills while it publishes: about 100 us of work.
 pub(crate) const PUBLISH_WORK: usize = 1024;
 
-/// The number of unpublished key events of one worker from which on its requests wait.
+/// The number of unpublished key events at which a worker stops executing further requests.
 const UNPUBLISHED_MAX: usize = 256;
 
-/// A key event that is published in slices.
+/// A key event that is published in slices, because it has many subscribers.
 pub struct Unpublished {
     name: Box<[u8]>,
     text: Box<[u8]>,
     publishing: Publishing,
 }
 
-/// The division of keys into namespaces, as of the beginning of a batch.
+/// The assignment of keys to namespaces, as read at the beginning of a batch.
 #[derive(Default)]
 pub(crate) struct BatchRoutes {
-    /// A bit for each namespace whose operations per second are bounded, in this batch, and [`ROUTED`], [`PAUSED`] and
+    /// A bit for each namespace that has a quota of operations per second, and the bits [`ROUTED`], [`PAUSED`] and
     /// [`ROUTED_AWAY`].
     pub(crate) guards: u32,
-    /// The current routes of keys by their prefixes, if there are any.
+    /// The routes from key prefixes to namespaces. Empty if there are no rules.
     pub(crate) routes: Arc<Routes>,
-    /// The number of route changes when `routes` was taken.
+    /// The change counter of the routes at the time when `routes` was read.
     pub(crate) route_changes: u64,
 }
 
-/// The requests that are refused or delayed, as of the beginning of a batch.
+/// The restrictions that decide which requests are refused or delayed, as read at the beginning of a batch.
 #[derive(Default)]
 pub(crate) struct Admission {
-    /// The clients that wait, in this batch.
+    /// The clients that `CLIENT PAUSE` delays in this batch.
     pub(crate) pause: Pause,
-    /// True if some Redis commands may be refused or delayed in this batch, for any client.
+    /// True if a Redis command of any client may be refused or delayed in this batch.
     pub(crate) restrained: bool,
-    /// Number of changes of users; 0: every client may do everything.
+    /// The number of changes of users since start. 0: no change, and every client has all rights.
     pub(crate) user_changes: u64,
-    /// True if a client that has not authenticated may do nothing.
+    /// True if a client must authenticate before it may execute commands.
     pub(crate) requires_authentication: bool,
 }
 
-/// Messages that a worker's commands cause for other clients.
+/// Messages that a worker's commands produce for other clients.
 #[derive(Default)]
 pub struct PushState {
-    /// The events that are watched, and the unpublished ones of this batch.
+    /// The watchers of this worker's events, and the events of this batch that are not yet sent to them.
     pub watch: Watch,
     /// A bit for each worker whose connections have received messages in this batch.
     pub to_wake: u128,
-    /// Key events that are not published yet, in order.
+    /// Key events that are not published yet, oldest first.
     pub unpublished: VecDeque<Unpublished>,
 }
 
-/// The values that a worker receives in place.
+/// Counts of the values that a worker receives in place.
 #[derive(Default)]
 pub(crate) struct InPlaceReceives {
     /// The number of values that are being received in place.
     pub(crate) receives: usize,
-    /// The number of keys of such values that are too long for their sessions.
+    /// The number of those values whose key is too long to be held in the session's state.
     pub(crate) long_keys: usize,
 }
 
 /// State of a worker for all its sessions; single-threaded.
 pub struct WorkerContext {
-    /// The store's clock of this iteration.
+    /// The store's clock, read once per iteration.
     pub now: UnixMillis,
     /// The lead of the wall clock over `now`, in ms.
     pub wall_lead_ms: i64,
@@ -115,9 +117,9 @@ pub struct WorkerContext {
     pub worker: usize,
     /// The clock.
     pub clock: Clock,
-    /// The length of the longest request that must be whole in a receive buffer, in bytes.
+    /// The maximum length in bytes of a request that must be completely in the receive buffer before it is executed.
     pub(crate) request_bytes_max: usize,
-    /// The division of keys into namespaces, in this batch.
+    /// The assignment of keys to namespaces in this batch.
     pub(crate) keys: BatchRoutes,
     /// The requests that are refused or delayed, in this batch.
     pub(crate) admission: Admission,
@@ -125,34 +127,34 @@ pub struct WorkerContext {
     pub push: PushState,
     /// The values that are being received in place.
     pub(crate) in_place: InPlaceReceives,
-    /// Bounds of the current iteration and visit.
+    /// The time limits of the current iteration and visit.
     pub pace: Pace,
-    /// Start of the operation in progress.
+    /// The start of the operation in progress.
     pub op_begun: Ticks,
-    /// Time at which the bytes of the session that is served were known to be there.
+    /// The instant at which the worker learned that the current session has received bytes.
     pub ready: Ticks,
     /// The number of operations executed in this batch.
     pub batch_ops: usize,
-    /// The request lines of operations that were slow before their reply was sent.
+    /// The request lines of operations that were already slow before their reply was sent.
     pub slow_lines: SlowLines,
-    /// The cost of this batch's work that its parsed bytes do not show, in bytes.
+    /// The cost of this batch's work that is not proportional to its request bytes, expressed in bytes.
     pub work_bytes: usize,
-    /// True if a parked operation waits only for other workers' iterations, which are short. The next iteration then
-    /// begins at once.
+    /// True if a parked operation waits only until other workers end their current iteration, which is short. The next
+    /// iteration then begins without a wait.
     pub retry_at_once: bool,
     /// The sampler of hot keys.
     pub(crate) sampler: Sampler,
     /// Finished transactions, for reuse.
     pub(crate) spares: RetiredTransactions,
-    /// See [`WorkerContext::scratch`].
+    /// The memory of [`WorkerContext::scratch`].
     scratch: Cell<Vec<u8>>,
 }
 
 const _: () = assert!(crate::config::WORKERS_MAX <= u128::BITS as usize);
 
 impl WorkerContext {
-    /// Creates the state of a worker's commands before its first iteration. `request_bytes_max` is the length of the
-    /// longest request that must be whole in a receive buffer, in bytes.
+    /// Creates the context of a worker, before the worker's first iteration. `request_bytes_max` is the maximum length
+    /// in bytes of a request that must be completely in the receive buffer.
     pub fn new(shared: Arc<Shared>, worker: usize, clock: Clock, request_bytes_max: usize) -> Self {
         let op_begun = clock.ticks();
         Self {
@@ -179,7 +181,7 @@ impl WorkerContext {
         }
     }
 
-    /// Returns the worker's buffer for a new value. `guard` knows the length of a piece.
+    /// Returns the worker's buffer for building a new value. `guard` provides the maximum length of a piece.
     #[inline]
     pub(crate) fn scratch(&self, guard: &Guard<'_>) -> Scratch<'_> {
         Scratch::take(&self.scratch, guard.sizes().piece_bytes_max())
@@ -191,14 +193,15 @@ impl WorkerContext {
         &self.shared.workers[self.worker].counters
     }
 
-    /// Returns the connections of this worker.
+    /// Returns the table of this worker's connections.
     pub fn connection_table(&self) -> &ConnectionTable {
         &self.shared.workers[self.worker].connection_table
     }
 
-    /// Records `count` operations that were executed together and whose replies, if any, are in `out`. Their times are
-    /// complete once the replies are sent. Each operation took from the beginning of the first to the end of the last.
-    /// `line` begins with the first one's request line, or is empty if that is gone; it is read only if they were slow.
+    /// Records `count` operations that were executed together and whose replies, if any, are in `out`. Their latencies
+    /// are complete when the replies are sent. Each of them is counted with the time from the start of the first to the
+    /// end of the last. `line` begins with the request line of the first operation, or is empty if that line is no
+    /// longer available. It is read only if the operations were slow.
     #[inline]
     pub fn ops_done(
         &mut self,
@@ -217,8 +220,8 @@ impl WorkerContext {
         self.batch_ops += count;
     }
 
-    /// Records an operation whose reply is sent together with the replies of others. Records its wait since `ready` and
-    /// its execution, but no send time.
+    /// Records an operation whose reply is sent together with later replies. Records the wait since `ready` and the
+    /// execution time, but no send time.
     pub(crate) fn op_done_unsent(&mut self, namespace: Namespace, command: Command, ready: Ticks, line: &[u8]) {
         let ended = self.clock.ticks();
         let parts_ns =
@@ -231,13 +234,13 @@ impl WorkerContext {
         self.batch_ops += 1;
     }
 
-    /// Returns this iteration's instant, for conversions between the store's clock and the wall clock.
+    /// Returns the current iteration's instant, which converts between the store's clock and the wall clock.
     #[inline]
     pub(crate) fn moment(&self) -> Moment {
         Moment { now: self.now, wall_lead_ms: self.wall_lead_ms }
     }
 
-    /// Records a key that was sampled.
+    /// Records an access to a sampled key.
     #[cold]
     #[inline(never)]
     pub(crate) fn sample(&mut self, guard: &Guard<'_>, key: &Key<'_>, is_read: bool) {
@@ -258,14 +261,14 @@ impl WorkerContext {
         }
     }
 
-    /// Counts work on `entries` (outboxes filled, names checked, subscriptions) against the iteration's share.
+    /// Counts work on `entries` (outboxes filled, names checked, subscriptions) against the iteration's time limit.
     #[inline]
     pub(crate) fn note_work(&mut self, entries: usize) {
         self.work_bytes += entries * ENTRY_WORK_BYTES;
         self.pace.charge(entries / ENTRIES_AN_OP);
     }
 
-    /// Continues a publication. Returns the number of receivers once it is done, or `None` if `work` is used up.
+    /// Continues a publication. Returns the number of receivers when it is complete, or `None` if `work` is used up.
     pub(crate) fn publish_some(
         &mut self,
         publishing: &mut Publishing,
@@ -278,8 +281,8 @@ impl WorkerContext {
         shared.channels.publish_some(publishing, kind, message, work, note)
     }
 
-    /// Publishes a key event to its subscribers: at once if that is little work and no earlier event waits, otherwise
-    /// in slices between batches.
+    /// Publishes a key event to its subscribers. Publishes at once if the work is small and no earlier event waits. If
+    /// not, the event is queued and published in slices between batches.
     #[cold]
     pub(crate) fn publish_change(&mut self, namespace: Namespace, event: KeyEvent, key: &[u8]) {
         let Self { shared, worker, push: PushState { to_wake, unpublished, .. }, .. } = self;
@@ -312,7 +315,8 @@ impl WorkerContext {
         }
     }
 
-    /// Returns true if the number of unpublished key events is so high that no further request may be executed first.
+    /// Returns true if so many key events are unpublished that the worker must publish before it executes further
+    /// requests.
     #[inline]
     pub fn is_behind_publishing(&self) -> bool {
         self.push.unpublished.len() >= UNPUBLISHED_MAX
@@ -324,7 +328,7 @@ impl WorkerContext {
         shared.channels.send_to_monitors(line, |to, connection| mark_messages(shared, *worker, to_wake, to, connection))
     }
 
-    /// Determines at the beginning of a batch which restrictions apply to Redis clients in it.
+    /// Reads the restrictions that apply to clients in the batch that begins.
     pub fn load_restrictions(&mut self) {
         let shared = &self.shared;
         self.admission.pause = shared.live.pause.now(self.now);
@@ -350,28 +354,28 @@ impl WorkerContext {
         }
     }
 
-    /// Returns true if the operations per second of a namespace are bounded.
+    /// Returns true if a namespace has a quota of operations per second.
     #[inline(always)]
     pub(crate) fn has_op_quota(&self, namespace: Namespace) -> bool {
         self.keys.guards & 1 << namespace.0 != 0
     }
 
-    /// Returns true if the current visit has used its slice of time, as of the end of the last operation.
+    /// Returns true if the current visit had used up its time slice when the last operation ended.
     #[inline(always)]
     pub(crate) fn is_slice_over(&self) -> bool {
         self.pace.is_slice_over(self.op_begun)
     }
 
-    /// Checks that there is room for `bytes` more, or that eviction will make it.
+    /// Checks that the store has room for `bytes` more bytes, or can evict enough items.
     ///
     /// # Errors
-    /// If there is no room: see [`segment::Store::check_room`].
+    /// If there is no room; see [`segment::Store::check_room`].
     #[inline]
     pub(crate) fn check_room(&self, namespace: Namespace, bytes: u64) -> Result<(), OpError> {
         self.shared.store.check_room(namespace, bytes)
     }
 
-    /// Records that a connection of worker `to` has queued messages, or is to be closed.
+    /// Records that a connection of worker `to` has queued messages or must be closed.
     pub(crate) fn mark_messages_queued(&mut self, to: usize, connection: u32) {
         mark_messages(&self.shared, self.worker, &mut self.push.to_wake, to, connection);
     }
@@ -381,14 +385,14 @@ impl WorkerContext {
         if self.shared.config.cas { token } else { 0 }
     }
 
-    /// Reserves `bytes` of the store to be pinned for a reader. If it returns false, the `serve` stops with
-    /// `State::OutputFull`. If pinning then fails, [`WorkerContext::pin_refund`] returns the bytes. Otherwise
-    /// `OutBuffer::push_pinned` takes them over.
+    /// Reserves `bytes` bytes of the store, which the caller will pin for a reader. If it returns false, `serve` must
+    /// return `State::OutputFull`. If the pin then fails, the caller returns the bytes with
+    /// [`WorkerContext::pin_refund`]. If the pin succeeds, `OutBuffer::push_pinned` takes over the reservation.
     pub fn pin_budget(&self, bytes: u64) -> bool {
         self.shared.pins.grant(bytes)
     }
 
-    /// Pins a value that was read completely under the current guard. Returns `None` if the budget is used up; the
+    /// Pins a value that was read completely under the current guard. Returns `None` if the budget is used up, and the
     /// caller then copies the value. The caller passes a pinned value to `OutBuffer::push_pinned` or
     /// [`WorkerContext::unpin`].
     #[cold]
@@ -397,13 +401,13 @@ impl WorkerContext {
         self.shared.pins.grant_optional(store.pin_charge(value.len())).then(|| store.pin(value))
     }
 
-    /// Releases a pinned value and its bytes in the budget.
+    /// Unpins a value and returns its bytes to the budget.
     pub fn unpin(&self, pinned: Pinned) {
         self.shared.pins.release(pinned.charge());
         self.shared.store.unpin(pinned);
     }
 
-    /// Reserves one more in-place receive, if available.
+    /// Reserves one in-place receive of `charge` bytes. Returns false if none is available.
     pub(crate) fn begin_in_place(&mut self, charge: u64) -> bool {
         let granted = self.in_place.receives < IN_PLACE_RECEIVES_MAX && self.shared.pins.grant_optional(charge);
         self.in_place.receives += usize::from(granted);
@@ -417,13 +421,14 @@ impl WorkerContext {
         self.shared.pins.release(charge);
     }
 
-    /// Returns bytes to the budget that [`WorkerContext::pin_budget`] granted and that were not pinned.
+    /// Returns bytes to the budget that [`WorkerContext::pin_budget`] reserved and that were not pinned.
     pub fn pin_refund(&self, bytes: u64) {
         self.shared.pins.release(bytes);
     }
 }
 
-/// Records for worker `to` that `connection` has queued messages. The worker is woken once this worker's batch is done.
+/// Records in worker `to`'s push queue that `connection` has queued messages. Marks the worker to be woken when this
+/// worker's batch ends.
 fn mark_messages(shared: &Shared, me: usize, to_wake: &mut u128, to: usize, connection: u32) {
     if shared.workers[to].push_queue.note(connection) && to != me {
         *to_wake |= 1 << to;

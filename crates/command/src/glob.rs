@@ -6,15 +6,15 @@
 //!   first     middle   last        - each middle part is matched as early as possible, without backtracking
 //! ```
 //!
-//! Time is bounded. The first and the last part take one step for each of their bytes. A middle part is searched byte
-//! by byte for a few comparisons. After that the search compares all its elements at once, with one bit for each
-//! element. That takes one step for each byte of the text and each 64 elements of the part. So no pattern that
-//! [`is_bounded`] accepts takes more than [`steps_max`] steps.
+//! The time is bounded. The first and the last part take one step for each of their bytes. The search for a middle part
+//! first compares byte by byte, for a limited number of comparisons. Then it switches to a bit-parallel search, which
+//! holds one bit for each element and takes one step for each byte of the text and each 64 elements of the part.
+//! Therefore no pattern that [`is_bounded`] accepts takes more than [`steps_max`] steps.
 
 /// The maximum number of bytes of a pattern between its first and its last star.
 pub const MIDDLE_BYTES_MAX: usize = 512;
 
-/// The number of elements for which one word has a bit.
+/// The number of elements whose bits fit into one word.
 const WORD: usize = u64::BITS as usize;
 const WORDS_MAX: usize = MIDDLE_BYTES_MAX / WORD;
 
@@ -36,10 +36,10 @@ pub(crate) fn steps_max(pattern: &[u8], text: &[u8]) -> usize {
     pattern.len() + text.len().saturating_mul(each)
 }
 
-/// The number of naive comparisons per element of a middle part. After that many, the search is bit-parallel.
+/// The number of byte-by-byte comparisons for each byte of a middle part, before the search becomes bit-parallel.
 const NAIVE_STEPS: usize = 8;
 
-/// Returns true if all of `text` matches `pattern`.
+/// Returns true if `pattern` matches the whole `text`.
 pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let Some((mut at, mut place)) = match_here(pattern, text) else { return false };
     if at == pattern.len() {
@@ -64,7 +64,8 @@ pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// Matches elements up to the first star with the beginning of `text`. Returns the number of matching bytes of both.
+/// Matches the elements before the first star with the beginning of `text`. Returns the matched lengths of pattern and
+/// text, in bytes.
 fn match_here(pattern: &[u8], text: &[u8]) -> Option<(usize, usize)> {
     let (mut at, mut place) = (0, 0);
     while at < pattern.len() && pattern[at] != b'*' {
@@ -74,7 +75,7 @@ fn match_here(pattern: &[u8], text: &[u8]) -> Option<(usize, usize)> {
     Some((at, place))
 }
 
-/// Returns the number of bytes and of elements of a pattern up to its first star.
+/// Returns the number of bytes and the number of elements of a pattern before its first star.
 fn part(pattern: &[u8]) -> (usize, usize) {
     let (mut at, mut elements) = (0, 0);
     while at < pattern.len() && pattern[at] != b'*' {
@@ -84,7 +85,7 @@ fn part(pattern: &[u8]) -> (usize, usize) {
     (at, elements)
 }
 
-/// Returns the position of the first match of a part without stars in `text`.
+/// Returns the position of the first match in `text` of a part without stars.
 fn find(part: &[u8], elements: usize, text: &[u8]) -> Option<usize> {
     let last = text.len().checked_sub(elements)?;
     let mut steps = NAIVE_STEPS * part.len();
@@ -106,8 +107,8 @@ fn find(part: &[u8], elements: usize, text: &[u8]) -> Option<usize> {
     None
 }
 
-/// Returns the position of the first match, like [`find`]. It has one bit for each element, which is set while all
-/// elements up to that one match the text up to the current byte.
+/// Returns the position of the first match, like [`find`], with a bit-parallel search. The bit of an element is set
+/// while that element and all elements before it match the text up to the current byte.
 fn find_at_once(part: &[u8], elements: usize, text: &[u8]) -> Option<usize> {
     let words = elements.div_ceil(WORD);
     let mut takes = [[0u64; WORDS_MAX]; 256];
@@ -138,7 +139,7 @@ fn find_at_once(part: &[u8], elements: usize, text: &[u8]) -> Option<usize> {
     None
 }
 
-/// Returns the length of the first element of a pattern.
+/// Returns the length of the first element of a pattern, in bytes.
 fn element_len(pattern: &[u8]) -> usize {
     match pattern {
         [b'[', set @ ..] => 1 + class(set, 0).0,
@@ -147,7 +148,8 @@ fn element_len(pattern: &[u8]) -> usize {
     }
 }
 
-/// Returns the length of the first element of a pattern, which is not a star, if it matches the byte.
+/// Returns the length in bytes of the first element of a pattern, if that element matches `byte`. The element is not a
+/// star.
 fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     match pattern {
         [] => None,
@@ -161,7 +163,7 @@ fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     }
 }
 
-/// Returns the length of a set after its opening bracket, and true if the set contains the byte. A set without a
+/// Returns the length in bytes of a set after its opening bracket, and true if the set contains `byte`. A set without a
 /// closing bracket extends to the end of the pattern.
 fn class(set: &[u8], byte: u8) -> (usize, bool) {
     let (negated, mut at) = match set {
@@ -237,7 +239,7 @@ mod tests {
         }
     }
 
-    /// Matches by definition: a star is any number of bytes, and all numbers are tried in order.
+    /// Matches by the definition of a star: tries every number of bytes for each star, from 0 up.
     fn by_definition(pattern: &[u8], text: &[u8]) -> bool {
         match pattern.first() {
             None => text.is_empty(),
@@ -294,8 +296,7 @@ mod tests {
         assert!(is_bounded(b"*") && !is_bounded(&b"*?".repeat(15_000)));
     }
 
-    /// Compares the thread's CPU time with that of one pass over the text, so that other load on the host does not
-    /// matter.
+    /// Measures the thread's CPU time, so that other load on the host does not affect the result.
     #[test]
     fn accepted_patterns_match_a_long_name_in_bounded_time() {
         let cpu_ns = || {
@@ -317,7 +318,7 @@ mod tests {
             let begun = cpu_ns();
             let _ = std::hint::black_box(matches(std::hint::black_box(&pattern), &text));
             let ns = cpu_ns() - begun;
-            // Without optimisation; byte by byte it would be a second and more.
+            // The limit allows for a build without optimisation. A byte-by-byte search would take more than a second.
             assert!(ns < 200_000_000, "{} ... takes {ns} ns", pattern[..20].escape_ascii());
         }
     }

@@ -1,8 +1,8 @@
-//! The state of a connection that moves to another process between two requests. It has the client's user, transaction
-//! and subscriptions, received bytes that are not executed, and unsent replies.
+//! The state of a connection that is handed over to another process between two requests: the client's user,
+//! transaction and subscriptions, received bytes that are not executed, and unsent replies.
 //!
 //! ```text
-//!   a message of 32 connections' heads ──> the bytes of each: input, output, queue, holdings as text
+//!   a message with the heads of 32 connections ──> for each, the bytes of its input, output, queue and holdings (JSON)
 //! ```
 
 use arrayvec::ArrayVec;
@@ -22,26 +22,26 @@ pub enum HandoverUser {
     /// The client has not authenticated.
     #[default]
     Anonymous,
-    /// A user of the users file.
+    /// The user of the server's users file (`Auth`).
     OfFile,
-    /// A user with rights.
+    /// A user of the Redis access control list, with its name.
     Named(Vec<u8>),
 }
 
-/// A connection without its socket.
+/// The state of a connection, without its socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandoverConnection {
-    /// Its protocol, and the namespace of its listener.
+    /// The connection's protocol, and the namespace of its listener.
     pub endpoint: Endpoint,
-    /// The namespace that it is in.
+    /// The namespace that the connection currently uses.
     pub namespace: Namespace,
     /// True if the client has authenticated.
     pub known: bool,
-    /// Its user, for a Redis client.
+    /// The user of a Redis client.
     pub user: HandoverUser,
     /// True if the client uses version 3 of the Redis protocol.
     pub is_resp3: bool,
-    /// True if the client wants no replies.
+    /// True if the client has switched replies off (CLIENT REPLY OFF).
     pub wants_none: bool,
     /// True after CLIENT REPLY SKIP: the next reply is not sent.
     pub skips_next: bool,
@@ -49,42 +49,42 @@ pub struct HandoverConnection {
     pub is_restricted: bool,
     /// The client's name, its library, the library's version, and its user, as in its client info.
     pub texts: [Vec<u8>; 4],
-    /// Bytes that were received and not executed.
+    /// Bytes that were received but not executed.
     pub input: Vec<u8>,
-    /// Bytes that its peer has not taken yet.
+    /// Reply bytes that were not sent yet.
     pub output: Vec<u8>,
-    /// Names that it is subscribed to, each with the number of its
+    /// The subscribed channels and patterns, each with the number of its
     /// [`ChannelKind`](crate::push::outbox::channels::ChannelKind).
     pub subscriptions: Vec<(u8, Vec<u8>)>,
-    /// True if it is in MONITOR mode.
+    /// True if the connection is in MONITOR mode.
     pub monitors: bool,
-    /// The event kinds that a memcached client watches, as [`crate::push::watch`] counts them.
+    /// The bits of the event kinds that a memcached client watches, as defined by [`crate::push::watch`].
     pub watches: u32,
-    /// Its transaction, if it has begun one or watches keys.
+    /// The transaction, if the client has called MULTI or WATCH.
     pub transaction: Option<HandoverTransaction>,
 }
 
 /// A transaction before its EXEC.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HandoverTransaction {
-    /// True if MULTI was called. If not, keys are only watched.
+    /// True if the client has called MULTI. If false, keys are only watched.
     pub is_queueing: bool,
-    /// True if a request was refused, so that EXEC will abort.
+    /// True if a queued request was refused, so that EXEC will abort.
     pub is_aborted: bool,
     /// The queued requests, as they were received.
     pub queue: Vec<u8>,
-    /// The keys that are watched.
+    /// The watched keys.
     pub watched: Vec<HandoverWatch>,
 }
 
-/// A key that is watched.
+/// A watched key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandoverWatch {
-    /// Namespace of the key.
+    /// The namespace of the key.
     pub namespace: Namespace,
     /// The key.
     pub key: Vec<u8>,
-    /// Its version when it was watched. `None`: it has changed since.
+    /// The key's version when WATCH was called. `None`: the key has changed since.
     pub version: Option<Version>,
 }
 
@@ -119,7 +119,7 @@ fn namespace_of(encoded: &Value) -> Option<Namespace> {
     (usize::from(number) < Namespace::MAX).then_some(Namespace(number))
 }
 
-/// The lengths of a connection's input, output, queue and holdings, which follow the heads, in bytes.
+/// The lengths in bytes of a connection's input, output, queue and holdings, which follow the heads.
 pub type Lengths = [usize; 4];
 
 impl HandoverConnection {
@@ -144,7 +144,7 @@ impl HandoverConnection {
         }
     }
 
-    /// Returns its head and the bytes that follow it.
+    /// Returns the head as JSON, and the bytes that follow the heads.
     pub fn encode(&self) -> (Value, Vec<u8>) {
         let user = match &self.user {
             HandoverUser::Anonymous => Value::Null,
@@ -171,7 +171,7 @@ impl HandoverConnection {
         (head, parts.concat())
     }
 
-    /// Encodes subscriptions and transaction as JSON. Empty for most connections.
+    /// Encodes subscriptions and transaction as JSON. Empty if the connection has neither and is not in MONITOR mode.
     fn holdings(&self) -> Vec<u8> {
         if self.subscriptions.is_empty() && !self.monitors && self.transaction.is_none() {
             return Vec::new();
@@ -188,7 +188,7 @@ impl HandoverConnection {
         holdings.to_string().into_bytes()
     }
 
-    /// Decodes the bytes that follow its head. `None`: they are malformed.
+    /// Decodes the bytes that follow the head. Returns `None` if they are malformed.
     pub fn decode_bytes(&mut self, bytes: &[u8], lengths: Lengths) -> Option<()> {
         let mut rest = bytes;
         let mut next = |length: usize| rest.split_off(..length);
@@ -216,7 +216,8 @@ impl HandoverConnection {
         self.subscriptions.iter().all(is_kind).then_some(())
     }
 
-    /// Decodes its head, and returns the lengths of the bytes that follow.
+    /// Decodes a head. Returns the connection and the lengths of the bytes that follow. Returns `None` if the head is
+    /// malformed.
     pub fn decode_head(head: &Value) -> Option<(Self, Lengths)> {
         let protocol = if head["resp"].as_bool()? { Protocol::Resp } else { Protocol::Memcache };
         let namespace = |name: &str| namespace_of(&head[name]);
@@ -240,13 +241,13 @@ impl HandoverConnection {
         Some((carried, serde_json::from_value(head["bytes"].clone()).ok()?))
     }
 
-    /// Returns true if it receives messages that other clients cause. Such connections are restored before any other
-    /// connection is served.
+    /// Returns true if the connection receives messages that other clients cause. The new process restores such
+    /// connections before it serves any connection.
     pub fn listens(&self) -> bool {
         !self.subscriptions.is_empty() || self.monitors || self.watches != 0
     }
 
-    /// Returns true if the client has no user, or if this server knows its user.
+    /// Returns true if the client has no user, or if its user exists in this server.
     pub fn has_known_user(&self, auth: Option<&Auth>, users: &Users) -> bool {
         match &self.user {
             HandoverUser::Anonymous => true,
@@ -255,7 +256,7 @@ impl HandoverConnection {
         }
     }
 
-    /// Returns its texts in the form that a client info stores.
+    /// Returns the texts in the form in which client info stores them, truncated to its maximum length.
     pub fn client_texts(&self) -> [ClientText; 4] {
         self.texts.each_ref().map(|text| {
             text.iter().copied().take(crate::clients::client_info::CLIENT_TEXT_MAX).collect::<ArrayVec<_, _>>()

@@ -1,45 +1,45 @@
-//! The services that commands need from the server around them.
+//! The services that commands need from the server that runs them.
 //!
 //! ```text
 //!   command ── Shared::host ──> Host ── implemented by the server's threads
 //! ```
 //!
-//! Invariants: an ordinary request never calls a host. No call waits.
+//! Invariants: ordinary requests never call the host. No call blocks.
 
-/// The server around the commands, with its threads.
+/// The server that runs the commands, with its threads.
 pub trait Host: Send + Sync {
-    /// Ends the wait of a worker.
+    /// Wakes a worker if it waits.
     fn wake_worker(&self, worker: usize);
 
     /// Wakes the background thread if it sleeps.
     fn wake_background(&self);
 
-    /// Requests a graceful stop. Returns at once, so that a command may call it.
+    /// Requests a graceful stop. Does not wait for the stop, so that a command may call it.
     fn request_stop(&self);
 
-    /// Returns true if a stop was requested.
+    /// Returns true if a stop has been requested.
     fn is_stopping(&self) -> bool;
 
     /// Returns true if workers must not begin an in-place receive, because a handover is being prepared.
     fn is_draining(&self) -> bool;
 
-    /// Returns the figures of the tier that evicted items go to, if there is one.
+    /// Returns the figures of the second tier, if there is one.
     fn flash(&self) -> Option<FlashFigures>;
 }
 
-/// Figures of a second tier.
+/// Figures of the second tier (flash).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlashFigures {
-    /// Regions whose items are not known yet after a start.
+    /// The number of regions that have not been read yet since the start, so that their items are unknown.
     pub regions_unread: u64,
-    /// Items that were evicted and not written.
+    /// The number of items that were evicted from memory but not written to flash.
     pub items_refused: u64,
-    /// Reads of devices.
+    /// The number of reads from devices.
     pub reads: u64,
-    /// Bytes of items that were written.
+    /// The number of bytes of items that were written.
     pub item_bytes: u64,
-    /// All bytes that were written.
+    /// The number of all bytes that were written, metadata included.
     pub written_bytes: u64,
-    /// Devices that are not used any more because they failed.
+    /// The number of devices that are no longer used because they failed.
     pub devices_lost: u64,
 }

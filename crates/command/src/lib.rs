@@ -6,12 +6,12 @@
 //! ```
 //!
 //! A listener has one protocol, and each of its connections has the state of that protocol ([`session::SessionState`]).
-//! A protocol's `serve` never waits. When it cannot continue, it returns the reason as a
-//! [`visit::progress::SessionWait`], and the worker calls it again with the same bytes. Everything that it needs then
-//! is in its session state.
+//! A protocol's `serve` never blocks. When it cannot continue, it returns the reason as a
+//! [`visit::progress::SessionWait`]. The worker then calls it again later with the same bytes. All state that the next
+//! call needs is in the session state.
 //!
-//! This crate never opens a socket, starts a thread or sends a reply: the server does. Commands reach the server only
-//! through [`host::Host`].
+//! This crate never opens a socket, starts a thread or sends a reply; the server does that. Commands call the server
+//! only through [`host::Host`].
 //!
 //! The modules, from the lowest to the highest:
 //!
@@ -25,7 +25,7 @@
 //!   shared, context    the state of all workers, and the state of one worker
 //!   lookup             lookups in groups, long values, values on flash, for both protocols
 //!   memcache, resp     the two protocols' commands
-//!   session, handover  one connection's state, and its form between two processes
+//!   session, handover  the state of one connection, and its form during a handover to another process
 //! ```
 #![forbid(unsafe_code)]
 

@@ -13,7 +13,7 @@ use crate::clients::endpoint::{Endpoint, Protocol};
 use crate::lookup::ahead::NextSet;
 pub use crate::lookup::ahead::{PrefetchedHead, ReadHead};
 
-/// The state that a protocol retains of a connection between calls.
+/// The protocol's state of a connection, which persists between calls of `serve`.
 pub enum SessionState {
     /// A memcached client.
     Memcache(memcache::SessionState),
@@ -22,8 +22,8 @@ pub enum SessionState {
 }
 
 impl SessionState {
-    /// Returns the head of `buf`, which the session has received, if `buf` begins with a plain request. Prefetches its
-    /// index bucket.
+    /// Returns the head of `buf`, the session's received bytes, if `buf` begins with a plain request. Prefetches the
+    /// index bucket of the head's key.
     #[inline]
     pub fn head<'l>(&self, guard: &Guard<'l>, buf: &[u8]) -> Option<PrefetchedHead<'l>> {
         let ((bytes, consumed), namespace) = match self {
@@ -55,7 +55,7 @@ impl SessionState {
         }
     }
 
-    /// Returns the namespace in which the connection is counted.
+    /// Returns the namespace that counts the connection.
     #[inline]
     pub fn namespace(&self) -> Namespace {
         match self {
@@ -64,8 +64,8 @@ impl SessionState {
         }
     }
 
-    /// Releases what the connection holds in the store and among the watchers. When the connection ends, the caller
-    /// calls it once an iteration until it returns true.
+    /// Releases the connection's resources in the store and its registration as a watcher or subscriber. When the
+    /// connection ends, the caller calls this function once an iteration until it returns true.
     pub fn release(&mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext) -> bool {
         match self {
             Self::Memcache(state) => {
@@ -76,7 +76,8 @@ impl SessionState {
         }
     }
 
-    /// Returns the state that moves to another process, with `input`. Returns `None` if a request is partly executed.
+    /// Returns the state to hand over to another process, with `input`, the unexecuted bytes. Returns `None` if a
+    /// request is partly executed.
     pub fn to_handover(&self, input: &[u8]) -> Option<HandoverConnection> {
         match self {
             Self::Memcache(state) => state.to_handover(input),
@@ -84,7 +85,7 @@ impl SessionState {
         }
     }
 
-    /// Removes and returns its subscriptions.
+    /// Removes and returns the connection's subscriptions.
     pub fn take_subscriber(&mut self) -> Option<Subscriber> {
         match self {
             Self::Memcache(_) => None,
@@ -92,7 +93,7 @@ impl SessionState {
         }
     }
 
-    /// Restores subscriptions and the transaction after a move. Returns false if client memory is used up.
+    /// Restores subscriptions and transaction after a handover. Returns false if client memory is used up.
     pub fn restore(&mut self, carried: &HandoverConnection, guard: &mut Guard<'_>, ctx: &mut WorkerContext) -> bool {
         match self {
             Self::Memcache(state) => state.restore(carried, ctx),
@@ -100,7 +101,7 @@ impl SessionState {
         }
     }
 
-    /// Continues as the connection that was handed over.
+    /// Takes over the settings of the connection that was handed over.
     pub fn resume_as(&mut self, carried: &HandoverConnection, shared: &Shared) {
         match self {
             Self::Memcache(state) => state.resume_as(carried),
@@ -108,7 +109,7 @@ impl SessionState {
         }
     }
 
-    /// Returns the long value that is being received.
+    /// Returns the long value that the session is receiving.
     #[inline]
     fn large(&self) -> Option<&LargeSet> {
         match self {
@@ -124,7 +125,7 @@ impl SessionState {
         }
     }
 
-    /// Returns true if the current request takes many visits.
+    /// Returns true if the current request needs several visits.
     pub fn is_long(&self) -> bool {
         match self {
             Self::Memcache(state) => state.is_long(),
@@ -138,18 +139,18 @@ impl SessionState {
         self.large().is_some_and(LargeSet::is_arriving)
     }
 
-    /// Returns when the worker began to receive the current part of a value into its place; `None` if no part is
-    /// incomplete.
+    /// Returns the instant at which the worker began to receive the current part of a value in place. Returns `None` if
+    /// no part is incomplete.
     pub fn arriving_since(&self) -> Option<Ticks> {
         self.large().and_then(LargeSet::arriving_since)
     }
 
-    /// Returns the memory in the store into which the value is to be received.
+    /// Returns the memory in the store into which the rest of the current part must be received.
     pub fn in_place_room<'a>(&'a mut self, store: &'a Store) -> Option<&'a mut [u8]> {
         self.large_mut().and_then(|large| large.room(store))
     }
 
-    /// Records that `bytes` bytes were received into that memory.
+    /// Records that `bytes` bytes were received into the memory that [`SessionState::in_place_room`] returned.
     pub fn arrived(&mut self, bytes: usize) {
         if let Some(large) = self.large_mut() {
             large.receive(bytes);
@@ -161,13 +162,13 @@ impl SessionState {
         self.large().map_or(0, LargeSet::part_bytes)
     }
 
-    /// Moves the received bytes of the value into `buffer`, which then receives the rest. Returns the number of these
-    /// bytes.
+    /// Moves the bytes of the value that were received in place into `buffer`, which then receives the rest. Returns
+    /// the number of bytes moved.
     pub fn move_to_buffer(&mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext, buffer: &mut [u8]) -> usize {
         self.large_mut().map_or(0, |large| large.move_out(guard, ctx, buffer))
     }
 
-    /// Returns true if a part of a request is consumed and the rest is still to be received.
+    /// Returns true if a part of a request is consumed and the rest has not been received yet.
     pub fn is_taking_in(&self) -> bool {
         match self {
             Self::Memcache(state) => state.large().is_some(),
@@ -175,7 +176,7 @@ impl SessionState {
         }
     }
 
-    /// Returns true if a request is partly executed: some of its bytes are consumed, or it runs over several visits.
+    /// Returns true if a request is partly executed: some of its bytes are consumed, or it needs further visits.
     pub fn is_receiving(&self) -> bool {
         match self {
             Self::Memcache(state) => state.large().is_some(),
@@ -183,12 +184,12 @@ impl SessionState {
         }
     }
 
-    /// Returns true if the connection is a watcher.
+    /// Returns true if the connection is a memcached watcher.
     pub fn watches(&self) -> bool {
         matches!(self, Self::Memcache(state) if state.watches())
     }
 
-    /// Returns true if messages that it did not request wait to be sent to it.
+    /// Returns true if push messages wait to be sent to the client.
     pub fn has_messages(&self) -> bool {
         match self {
             Self::Memcache(state) => state.has_messages(),
@@ -196,12 +197,13 @@ impl SessionState {
         }
     }
 
-    /// Returns true if the limit of queued messages was exceeded, so that the connection must be closed.
+    /// Returns true if the connection exceeded the limit of queued push messages and must be closed.
     pub fn is_queue_broken(&self) -> bool {
         matches!(self, Self::Resp(state) if state.is_queue_broken())
     }
 
-    /// Moves the next of these messages to the front of `into`. Returns the number of its bytes.
+    /// Copies the next push messages to the beginning of `into`, and removes them from the queue. Returns their length
+    /// in bytes.
     pub fn take_messages(&mut self, into: &mut [u8]) -> usize {
         match self {
             Self::Memcache(state) => state.take_messages(into),
@@ -209,13 +211,13 @@ impl SessionState {
         }
     }
 
-    /// Returns true if a reply is written only partly: nothing may be written before its rest.
+    /// Returns true if a reply is only partly written. No other bytes may be written before the rest of that reply.
     pub fn is_replying(&self) -> bool {
         matches!(self, Self::Resp(state) if state.is_replying())
     }
 
-    /// Returns the instant since which a reply is held for its client outside the store, and its length in bytes;
-    /// `None` if no reply is held.
+    /// Returns the instant since which a reply is held outside the store for the client, and the reply's length in
+    /// bytes. Returns `None` if no reply is held.
     pub fn reply_held(&self) -> Option<(Ticks, u64)> {
         match self {
             Self::Memcache(_) => None,
@@ -223,12 +225,12 @@ impl SessionState {
         }
     }
 
-    /// Returns true if the connection is subscribed to something. The idle timeout does not apply to it then.
+    /// Returns true if the client is subscribed to a channel or pattern. The idle timeout then does not apply.
     pub fn listens(&self) -> bool {
         matches!(self, Self::Resp(state) if state.is_subscribed())
     }
 
-    /// Returns the last command that a Redis client called.
+    /// Returns the name of the last command that a Redis client called.
     pub fn last_command(&self) -> Option<&'static str> {
         match self {
             Self::Memcache(_) => None,
@@ -236,7 +238,7 @@ impl SessionState {
         }
     }
 
-    /// Restricts an unknown client on another host to a few commands (protected mode).
+    /// Restricts an unauthenticated client on another host to a few commands (protected mode).
     pub fn restrict(&mut self) {
         if let Self::Resp(state) = self {
             state.restrict();

@@ -1,4 +1,4 @@
-//! The state that commands share, and that other threads of the server read.
+//! The state that the commands of all workers share and that other threads of the server read.
 
 use crate::clients::auth::Auth;
 use crate::clients::connection_table::ConnectionTable;
@@ -25,19 +25,19 @@ use segment::{Namespace, ResizeError, Store, StoreStats};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// The state that the commands of all workers share. Commands reach it through their context.
+/// The state that the commands of all workers share. Commands access it through [`crate::context::WorkerContext`].
 pub struct Shared {
     /// The item store.
     pub store: Arc<Store>,
     /// Configuration of the commands.
     pub config: Config,
-    /// The server around the commands.
+    /// The server that runs the commands.
     pub host: Arc<dyn Host>,
     /// Settings that a reload may change.
     pub live: Live,
-    /// The shared state of each worker, in their order.
+    /// The shared state of each worker, by worker number.
     pub workers: Vec<WorkerShared>,
-    /// State that the commands of all workers share.
+    /// The baseline of the command counters.
     pub commands: CommandShared,
     /// The source of client numbers.
     pub clients: Clients,
@@ -45,25 +45,25 @@ pub struct Shared {
     pub acceptor: AcceptorCounters,
     /// The background thread's counters.
     pub background: BackgroundCounters,
-    /// Findings that are slow to obtain, as of the last survey.
+    /// Figures that are expensive to compute, as of the last survey.
     pub survey: Survey,
-    /// Bytes of the store that readers may pin.
+    /// The budget of store bytes that readers may pin.
     pub pins: PinBudget,
-    /// Bytes that connections hold outside the store.
+    /// The budget of client memory: bytes that connections hold outside the store.
     pub budget: Arc<Budget>,
-    /// Names, terms and figures of namespaces.
+    /// Names, limits and figures of namespaces.
     pub namespaces: Namespaces,
     /// Delayed flushes that are not due yet.
     pub delayed_flush: DelayedFlush,
-    /// Users of the server; without it, every client may use it.
+    /// Users of the server. If `None`, every client may use it.
     pub auth: Option<Arc<Auth>>,
     /// Rights of Redis clients.
     pub users: Users,
-    /// Counters by key prefix, while they are on.
+    /// Counters by key prefix, which are filled while detailed statistics are on.
     pub prefixes: Prefixes,
     /// Names and bin lists that the records of each set share.
     pub sets: record::Sets,
-    /// Hot, big and missed keys, minute by minute.
+    /// Hot, big and missed keys, by minute.
     pub minutes: Minutes,
     /// Secondary indexes of sets.
     pub indexes: crate::keyspace::indexes::Indexes,
@@ -71,21 +71,21 @@ pub struct Shared {
     pub watch: Arc<Hub>,
     /// Subscribers, by channel.
     pub channels: Arc<Channels>,
-    /// Start of the server, by the store's clock.
+    /// The instant of the server's start, by the store's clock.
     pub started: UnixMillis,
-    /// Origin of the store's clock.
+    /// The origin of the store's clock.
     pub origin: Origin,
     /// The lead of the wall clock over the store's clock, in ms: see `Moment`.
     pub wall_ahead_ms: AtomicI64,
 }
 
 impl Shared {
-    /// Returns the machine's clocks, with the store's clock.
+    /// Returns a clock that reads the machine's clocks and the store's clock.
     pub fn clock(&self) -> Clock {
         Clock::machine().from(self.origin)
     }
 
-    /// Returns the time of the store's clock, for threads that have no clock of their own.
+    /// Returns the time of the store's clock. Threads without a [`Clock`] call it.
     pub fn now(&self) -> UnixMillis {
         self.origin.now()
     }
@@ -95,7 +95,7 @@ impl Shared {
         self.wall_ahead_ms.load(Relaxed)
     }
 
-    /// Sets the lead of the wall clock over the store's clock, also for the next process.
+    /// Sets the lead of the wall clock over the store's clock, and persists it for the next process.
     pub fn set_wall_ahead_ms(&self, ahead_ms: i64) {
         self.wall_ahead_ms.store(ahead_ms, Relaxed);
         self.store.persist_wall_lead(ahead_ms);
@@ -104,7 +104,7 @@ impl Shared {
     /// Detects a step of the wall clock and records it.
     pub fn detect_clock_step(&self) {
         let (before, wall, after) = (self.now(), UnixMillis::now(), self.now());
-        // If the thread was delayed between two readings, their difference does not show a step.
+        // If the thread was delayed between the readings, their difference does not prove a step.
         if after.ms_since(before) > 100 {
             return;
         }
@@ -122,21 +122,22 @@ impl Shared {
         self.workers.iter().map(|worker| worker.counters.connections_open()).sum()
     }
 
-    /// Returns the store's figures, for a worker. Counters are current; the states of segments and their dead bytes are
-    /// those of the last census.
+    /// Returns the store's figures. Counters are current. Segment states and dead bytes are those of the last census.
+    /// Cheap enough for a worker.
     pub fn store_stats(&self) -> StoreStats {
         self.store.stats_by(&self.survey.latest().census)
     }
 
-    /// Changes the memory of heap and index, in bytes. The background thread completes it.
+    /// Changes the memory of the store and the secondary indexes together, in bytes. The background thread completes
+    /// the change.
     ///
     /// # Errors
-    /// If the store cannot continue with so little memory, or no address space was reserved for so much.
+    /// If the store cannot work with so little memory, or if the reserved address space is too small for so much.
     pub fn resize_memory(&self, memory_bytes: u64) -> Result<(), ResizeError> {
         self.resize_store(memory_bytes.saturating_sub(self.indexes.bytes()))
     }
 
-    /// Sets the store's memory to `memory_bytes`, the rest after the secondary indexes.
+    /// Sets the store's memory to `memory_bytes`, which does not include the secondary indexes.
     pub(crate) fn resize_store(&self, memory_bytes: u64) -> Result<(), ResizeError> {
         self.store.resize(memory_bytes)?;
         self.pins.follow(memory_bytes);
@@ -177,7 +178,7 @@ impl Shared {
         self.command_totals().since(&baseline)
     }
 
-    /// Collects the workers' hot keys of a minute that is over.
+    /// Collects the workers' hot keys of the minute that has ended.
     pub fn collect_minute(&self, now: UnixMillis) {
         self.minutes.end_minute(now, self.workers.iter().map(|worker| &worker.hot_keys));
     }
@@ -188,20 +189,20 @@ impl Shared {
         self.minutes.read(minutes, count, self.workers.iter().map(|worker| &worker.hot_keys))
     }
 
-    /// Records that a worker's connection has queued messages, and wakes the worker. For any thread that is not a
-    /// worker.
+    /// Records that a worker's connection has queued messages, and wakes the worker. Only threads that are not workers
+    /// call it.
     pub(crate) fn mark_messages(&self, worker: usize, connection: u32) {
         if self.workers[worker].push_queue.note(connection) {
             self.host.wake_worker(worker);
         }
     }
 
-    /// Returns true if a Redis client that has not authenticated may do nothing.
+    /// Returns true if a Redis client must authenticate before it may execute commands.
     pub fn requires_authentication(&self) -> bool {
         self.auth.is_some() || self.users.requires_authentication()
     }
 
-    /// Reloads the files of users, if there are any. If a file cannot be loaded, its current users remain.
+    /// Reloads the users files, if any are configured. If a file cannot be loaded, its previous users remain.
     pub fn reload_users(&self) {
         if let Some(path) = &self.config.acl_file {
             match self.users.load() {
@@ -217,62 +218,63 @@ impl Shared {
     }
 }
 
-/// The state of one worker that other threads see.
+/// The state of one worker that other threads read.
 pub struct WorkerShared {
-    /// Its counters.
+    /// The worker's counters.
     pub counters: WorkerCounters,
-    /// Counters of its commands, by namespace.
+    /// The worker's command counters, by namespace.
     pub commands: [CommandCounters; Namespace::MAX],
-    /// The latencies of its operations.
+    /// The latencies of the worker's operations.
     pub recorder: Recorder,
-    /// Bytes of requests and replies that it has set aside, in addition to its buffer pools.
+    /// The request and reply bytes that the worker holds in addition to its buffer pools.
     pub aside: Arc<SetAside>,
-    /// Its connections.
+    /// The worker's connections.
     pub connection_table: ConnectionTable,
     /// The hot keys that the worker has sampled.
     pub hot_keys: HotKeys,
-    /// Its connections with queued messages.
+    /// The worker's connections with queued messages.
     pub push_queue: PushQueue,
 }
 
-/// Settings that a reload may change. A worker reads them once an iteration.
+/// Settings that a reload may change. A worker reads them once per iteration.
 #[derive(Debug)]
 pub struct Live {
-    /// The maximum number of connections at once.
+    /// The maximum number of open connections.
     pub connections_max: AtomicU64,
-    /// The instant until which clients wait.
+    /// The state of `CLIENT PAUSE`: which clients wait, and until when.
     pub pause: PauseSwitch,
-    /// Unix time in ms before which `SLOWLOG` reports no slow request.
+    /// The Unix time in ms of the last `SLOWLOG RESET`. `SLOWLOG` reports no earlier request.
     pub slow_reset_ms: AtomicU64,
-    /// Unix time in ms before which `LATENCY` reports no slow request.
+    /// The Unix time in ms of the last `LATENCY RESET`. `LATENCY` reports no earlier request.
     pub latency_reset_ms: AtomicU64,
-    /// The key events that are published: the bits of [`KeyEvents`].
+    /// The key events that are published, as the bits of [`KeyEvents`].
     pub key_events: AtomicU32,
     /// The time without received bytes after which a connection is closed, in ms. 0: never.
     pub idle_timeout_ms: AtomicU64,
-    /// The time after which a stalled connection is closed, in ms. It is stalled if its client reads nothing of its
-    /// output, or if it holds an incomplete request while others wait for its buffer.
+    /// The time after which a stalled connection is closed, in ms. A connection is stalled if its client reads none of
+    /// its output, or if it holds an incomplete request while other connections wait for its buffer.
     pub stall_timeout_ms: AtomicU64,
 }
 
-/// The clients that wait.
+/// The clients whose requests wait (`CLIENT PAUSE`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pause {
     /// No clients.
     #[default]
     None,
-    /// Clients whose requests change something.
+    /// Clients that send write requests.
     Writes,
     /// All clients.
     All,
 }
 
-/// The instant until which clients wait, and which of them: one word, `ms << 1 | all`.
+/// The instant until which clients wait, and a flag for all clients or writers only. One word: `ms << 1 | all`.
 #[derive(Debug, Default)]
 pub struct PauseSwitch(AtomicU64);
 
 impl PauseSwitch {
-    /// Makes clients wait until an instant. An earlier call with a later instant, or for all clients, remains in force.
+    /// Makes clients wait until an instant. If an earlier call set a later instant, or applied to all clients, that
+    /// remains in force.
     pub fn set(&self, until: UnixMillis, all: bool) {
         let longer = |word: u64| Some(until.0.max(word >> 1) << 1 | word & 1 | u64::from(all));
         let _ = self.0.fetch_update(Relaxed, Relaxed, longer);
@@ -283,7 +285,7 @@ impl PauseSwitch {
         self.0.store(0, Relaxed);
     }
 
-    /// Returns the clients that wait at `now`.
+    /// Returns which clients wait at `now`.
     #[inline]
     pub fn now(&self, now: UnixMillis) -> Pause {
         match self.0.load(Relaxed) {
@@ -302,12 +304,12 @@ impl PauseSwitch {
     }
 }
 
-/// A source of numbers, from 1.
+/// A source of unique client numbers, which start at 1.
 #[derive(Debug, Default)]
 pub struct Clients(AtomicU64);
 
 impl Clients {
-    /// Returns a number that was not used before.
+    /// Returns the next number, which was never returned before.
     pub fn next(&self) -> u64 {
         self.0.fetch_add(1, Relaxed) + 1
     }
@@ -316,11 +318,11 @@ impl Clients {
 /// Counters of the acceptor.
 #[derive(Debug, Default)]
 pub struct AcceptorCounters {
-    /// Connections accepted and handed to a worker.
+    /// The number of connections that were accepted and passed to a worker.
     pub accepted: Counter,
-    /// Connections refused because the limit was reached.
+    /// The number of connections that were refused because the limit of connections was reached.
     pub rejected: Counter,
-    /// The number of times that no file descriptor was left.
+    /// The number of times that accepting failed because no file descriptor was available.
     pub descriptors_exhausted: Counter,
 }
 
