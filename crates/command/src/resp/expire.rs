@@ -1,4 +1,5 @@
-//! When items end: deadlines in arguments, `EXPIRE` and its kin, `TTL` and its kin.
+//! Expiry of keys: deadlines in arguments, the commands that set an expiry time (`EXPIRE` and its variants), and those
+//! that return it (`TTL` and its variants).
 
 use super::catalog::lower;
 use super::error::ErrorReply;
@@ -13,21 +14,21 @@ use base::clock::UnixMillis;
 use protocol::resp::Args;
 use segment::{Attempts, Expire, Loaded, Replaced, Replacement};
 
-/// Unit and base of a deadline.
+/// The unit and base of a deadline in an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
-    /// From now.
+    /// Seconds from now.
     Seconds,
-    /// From now.
+    /// Milliseconds from now.
     Millis,
-    /// Since the epoch.
+    /// Seconds since the Unix epoch.
     UnixSeconds,
-    /// Since the epoch.
+    /// Milliseconds since the Unix epoch.
     UnixMillis,
 }
 
 impl Unit {
-    /// By the option's name, in small letters.
+    /// Returns the unit that an option of `SET` names, in lower case.
     pub(super) fn of(option: &[u8]) -> Option<Self> {
         match option {
             b"ex" => Some(Self::Seconds),
@@ -39,12 +40,12 @@ impl Unit {
     }
 }
 
-/// An instant at which an item ends, in ms since the epoch by the store's clock; it may be past.
+/// An instant at which an item expires, in ms since the Unix epoch by the store's clock. It may be in the past.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Deadline(i64);
 
 impl Deadline {
-    /// Reads the deadline in `text`, an argument of `command`.
+    /// Parses the deadline in `text`, an argument of `command`.
     pub(super) fn read(text: &[u8], unit: Unit, moment: Moment, command: &'static str) -> Result<Self, ErrorReply> {
         let number = integer(text)?;
         let fault = ErrorReply::ExpireTime(command);
@@ -59,7 +60,7 @@ impl Deadline {
         millis.checked_add(base).map(Self).ok_or(fault)
     }
 
-    /// Reads the deadline for a command that takes no number of 0 or below.
+    /// Parses the deadline of a command that rejects numbers of 0 or below.
     pub(super) fn positive(text: &[u8], unit: Unit, moment: Moment, command: &'static str) -> Result<Self, ErrorReply> {
         if integer(text)? <= 0 {
             return Err(ErrorReply::ExpireTime(command));
@@ -67,7 +68,7 @@ impl Deadline {
         Self::read(text, unit, moment, command)
     }
 
-    /// It has come.
+    /// Returns true if the deadline is not after `now`.
     pub(super) fn is_past(self, now: UnixMillis) -> bool {
         self.0 <= now.0 as i64
     }
@@ -87,7 +88,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// The one option that is this word, in letters of any size.
+    /// Returns the option that a word names, in any case; `None` if it names none.
     pub(super) fn of(word: &[u8]) -> Option<Self> {
         let none = Self::default();
         match &lower(word)[..] {
@@ -99,7 +100,7 @@ impl Options {
         }
     }
 
-    /// Reads the options. Returns `None` after an error reply to an unknown option.
+    /// Parses the options. If an option is unknown, writes an error reply and returns `None`.
     fn read(out: &mut OutBuffer, args: Args<'_>) -> Result<Option<Self>, ErrorReply> {
         let mut options = Self::default();
         for word in args {
@@ -123,7 +124,7 @@ impl Options {
         Ok(Some(options))
     }
 
-    /// Returns whether an item that ends at `present` may end at `next`.
+    /// Returns true if the options allow a change of an item's expiry from `present` to `next`.
     pub(super) fn allow(self, present: Expire, next: Expire) -> bool {
         let ends = |expire| match expire {
             Expire::Never => u64::MAX,
@@ -200,8 +201,8 @@ pub(super) fn persist<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     Ok(())
 }
 
-/// Replies with the key's end by the wall clock, formatted by `show` with the wall clock now; -1: it never ends, -2:
-/// there is no such key.
+/// Replies with the result of `show` for the key's expiry time and the current time, both in ms by the wall clock.
+/// Replies -1 if the key never expires, and -2 if it does not exist.
 fn reply_expiry(call: &mut Call<'_, '_>, mut args: Args<'_>, show: impl Fn(i64, i64) -> i64) -> Run {
     let key = call.key(args.next().unwrap_or_default());
     typed::is_there(call, &key)?;

@@ -1,7 +1,8 @@
-//! Two keys, or many, as one: `RENAME`, `RENAMENX`, `COPY`, `MSET`, `MSETNX`.
+//! Commands that change several keys atomically: `RENAME`, `RENAMENX`, `COPY`, `MSET`, `MSETNX`.
 //!
-//! Their keys are claimed when they are called (`atomic`), so what is looked at stays as it is. A part that is done is
-//! noted in [`super::SessionState::done`], so that what parks in between goes on behind it.
+//! `atomic` locks the keys before such a command runs, so no other client changes them meanwhile. It does not lock more
+//! than `KEYS_AS_ONE_MAX` keys. Completed steps are recorded in [`super::SessionState::done`], so that a parked command
+//! continues after them.
 
 use super::catalog::lower;
 use super::error::ErrorReply;
@@ -17,23 +18,23 @@ use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use protocol::resp::{Args, reply};
 use segment::{Attempts, CopyStep, Delete, Expire, Item, Loaded, PartsCopy, PutMode, Replaced, Replacement, Value};
 
-/// The treatment of a target that exists.
+/// The treatment of an existing target key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Target {
     Replaced,
     Kept,
 }
 
-/// The progress of a rename, in [`super::SessionState::done`]: there is a copy under the new key.
+/// The value of [`super::SessionState::done`] when a rename has stored a copy under the new key.
 const COPIED: u32 = 1;
-/// The new key has the parts, and the old one has them still.
+/// The value of [`super::SessionState::done`] when both keys of a rename share the parts of the value.
 const MOVED: u32 = 2;
 
 /// The result of a copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Copied {
     Done,
-    /// It is under both keys, with the same parts.
+    /// Both keys hold the value and share its parts.
     Moved,
     NoSource,
     TargetKept,
@@ -104,7 +105,7 @@ pub(super) fn msetnx<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     Ok(())
 }
 
-/// Stores all values or, if one is too long or there is no room, none.
+/// Stores all values. Stores none if a value is too long, or if memory for all of them is not available.
 fn store_pairs<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     if call.session.done == 0 {
         let (mut keys, mut bytes) = (args, 0);
@@ -127,7 +128,7 @@ fn store_pairs<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     }
 }
 
-/// Returns whether the item was renamed; false if a target is there that is kept.
+/// Renames a key. Returns false if the target exists and must not be replaced.
 fn rename_key(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target) -> Result<bool, Interrupt> {
     if call.session.done == 0 {
         if from == to {
@@ -154,7 +155,7 @@ fn rename_key(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target) -
     Ok(true)
 }
 
-/// Has `store` put something under `to`, and enters that in the indexes.
+/// Calls `store`, which stores a value under `to`, and adds a stored record to the indexes.
 fn store_under<'c, 'l>(
     call: &mut Call<'c, 'l>,
     to: &[u8],
@@ -169,14 +170,15 @@ fn store_under<'c, 'l>(
     if matches!(stored, Copied::Done | Copied::Moved) {
         string::note_store(call);
         if stripe.is_some() {
-            // What has lost a part already is gone.
+            // Indexing fails if the record has lost a part. Such a record counts as missing.
             let _ = index::enter_in(call, to, &mut |set| shared.indexes.of(set));
         }
     }
     Ok(stored)
 }
 
-/// Stores what `from` has under `to`: value, flags and end. Of a value in parts nothing but its head is looked at.
+/// Stores the item of `from` under `to`, with its value, flags and expiry. Of a value in parts, only the head is read
+/// and stored again: both keys share the parts then.
 fn move_or_copy(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target) -> Result<Copied, Interrupt> {
     if let Some(ended) = is_refused(call, from, to, target) {
         return Ok(ended);
@@ -188,18 +190,18 @@ fn move_or_copy(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target)
     copy_whole(call, from, to, target)
 }
 
-/// Why nothing is copied, if so.
+/// Returns the reason why nothing may be copied, or `None` if the copy may proceed.
 fn is_refused(call: &Call<'_, '_>, from: &[u8], to: &[u8], target: Target) -> Option<Copied> {
     let is_there = |key: &[u8]| live(call.guard.items().peek(&call.key(key)), call.ctx.view()).is_some();
     if !is_there(from) {
         return Some(Copied::NoSource);
     }
     let is_kept = target == Target::Kept && is_there(to);
-    // What a rename that goes on has put there is no target.
+    // A target that shares parts with the source was stored by an earlier visit of the same rename.
     (is_kept && !call.guard.parts().shares(&call.key(from), &call.key(to))).then_some(Copied::TargetKept)
 }
 
-/// The same for a value that both have from then on. One in many parts is copied over many visits.
+/// Copies an item, so that each key has its own value. A value in parts is copied over several visits.
 fn copy_item(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target) -> Result<Copied, Interrupt> {
     let in_parts = |item: Item<'_>| match item.value {
         Value::Typed { kind, .. } => kind & segment::KIND_IN_PARTS != 0,
@@ -227,7 +229,7 @@ fn copy_item(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target) ->
     copied
 }
 
-/// Goes on with a copy of a value in parts.
+/// Continues to copy a value in parts.
 fn copy_on(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], copy: &mut PartsCopy) -> Result<Copied, Interrupt> {
     let keys = (call.key(from), call.key(to));
     loop {
@@ -237,7 +239,7 @@ fn copy_on(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], copy: &mut PartsCopy
         call.ops += 1;
         match call.guard.renames().copy_part(&keys.0, &keys.1, copy)? {
             CopyStep::More => {}
-            // It has lost a part, and counts as missing.
+            // The value has lost a part, so the key counts as missing.
             CopyStep::Lost => return Ok(Copied::NoSource),
             CopyStep::All => break,
         }
@@ -249,7 +251,7 @@ fn copy_on(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], copy: &mut PartsCopy
     })
 }
 
-/// Stores what is one item, or in pieces, under the other key too.
+/// Copies a value that is stored in one item or in pieces to the other key.
 fn copy_whole(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target) -> Result<Copied, Interrupt> {
     let (from, to, view) = (call.key(from), call.key(to), call.ctx.view());
     let is_large = |item: Item<'_>| matches!(item.value, Value::Large(_));

@@ -2,7 +2,7 @@
 
 use protocol::resp::Args;
 
-/// Names with their values. The number of arguments is even.
+/// An iterator over pairs of arguments. The number of arguments is even.
 #[derive(Clone)]
 pub(super) struct Pairs<'c>(pub(super) Args<'c>);
 

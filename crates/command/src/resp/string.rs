@@ -1,4 +1,5 @@
-//! Strings: `GET`, `SET` with all its options, and what changes a part of one.
+//! Commands on strings: `GET`, `SET` with all its options, and the commands that read or change a part of a string, or
+//! a number.
 
 use super::error::ErrorReply;
 use super::expire::{Deadline, Unit};
@@ -24,11 +25,11 @@ use segment::{
 /// Options of `SET`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SetOptions<'c> {
-    /// Only if nothing is there, or only if something is.
+    /// The condition under which the value is stored, if any.
     condition: Option<Condition<'c>>,
     deadline: Option<(Unit, &'c [u8])>,
     keep_ttl: bool,
-    /// Answers with the value that was there.
+    /// True if the reply is the previous value.
     get: bool,
 }
 
@@ -36,7 +37,7 @@ pub(super) struct SetOptions<'c> {
 enum Condition<'c> {
     Absent,
     Present,
-    /// Only if the value is this one.
+    /// The key has this value.
     Equal(&'c [u8]),
 }
 
@@ -45,7 +46,7 @@ impl<'c> SetOptions<'c> {
         let mut options = Self::default();
         while let Some(word) = args.next() {
             let lower = super::catalog::lower(word);
-            // An option may be there twice, but not with one that excludes it.
+            // An option may be repeated, but options that exclude each other are an error.
             let mut condition = |condition| match options.condition.replace(condition) {
                 Some(before) if before != condition => Err(ErrorReply::Syntax),
                 _ => Ok(()),
@@ -68,12 +69,12 @@ impl<'c> SetOptions<'c> {
         Ok(options)
     }
 
-    /// Those of `GETSET`.
+    /// Returns the options of `GETSET`.
     pub(super) fn swap() -> Self {
         Self { get: true, ..Self::default() }
     }
 
-    /// The mode of a store that does just this; `None` if there is none.
+    /// Returns the mode of a store operation with the effect of these options; `None` if no mode has it.
     pub(super) fn put_mode(&self) -> Option<PutMode> {
         match self.condition {
             _ if self.keep_ttl || self.get => None,
@@ -84,13 +85,13 @@ impl<'c> SetOptions<'c> {
         }
     }
 
-    /// Returns the end of the new item.
+    /// Returns the expiry of the new item.
     pub(super) fn expire(&self, moment: Moment) -> Result<Expire, ErrorReply> {
         let Some((unit, text)) = self.deadline else { return Ok(Expire::Never) };
         Deadline::positive(text, unit, moment, "set").map(Deadline::expire)
     }
 
-    /// Returns whether the value may be stored over this item of `key`.
+    /// Returns true if the condition allows a new value in place of `item`, the present item of `key`.
     fn allow(&self, guard: &Guard<'_>, key: &Key<'_>, item: Option<&Item<'_>>) -> bool {
         match (self.condition, item) {
             (None, _) | (Some(Condition::Absent), None) | (Some(Condition::Present), Some(_)) => true,
@@ -99,7 +100,7 @@ impl<'c> SetOptions<'c> {
         }
     }
 
-    /// Returns the expiry of the new item over `item`, or `None` if the value may not be stored over it.
+    /// Returns the expiry of the new item in place of `item`, or `None` if the condition does not allow it.
     fn expire_over(&self, guard: &Guard<'_>, key: &Key<'_>, item: Option<&Item<'_>>, expire: Expire) -> Option<Expire> {
         if !self.allow(guard, key, item) {
             return None;
@@ -109,7 +110,7 @@ impl<'c> SetOptions<'c> {
     }
 }
 
-/// Returns whether the value of `key`, as a client sees it, is `bytes`.
+/// Returns true if the value of `key`, as a client reads it, equals `bytes`.
 fn equals(guard: &Guard<'_>, key: &Key<'_>, value: Value<'_>, mut bytes: &[u8]) -> bool {
     if value.client_bytes() != bytes.len() as u64 || matches!(value, Value::Typed { .. }) {
         return false;
@@ -199,7 +200,8 @@ pub(super) fn getex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         if is_missed && call.guard.tier().is_false_miss(&key) {
             return Err(SessionWait::Parked.into());
         }
-        // The time is not looked at. Nor is the key again: a value that is there by now would be shown without its end.
+        // The key is missing, so the time is not parsed. The key is not looked up again, because a value that was
+        // stored meanwhile would be returned without a change of its expiry.
         continue_copy(call.out, call.session, None)?;
         call.count_read(false);
         call.null();
@@ -277,7 +279,7 @@ pub(super) fn getrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     if whole {
         out.push(b"\r\n");
     } else {
-        // It has lost a piece, and counts as missing.
+        // The value has lost a piece, so the key counts as missing.
         out.truncate(mark);
         reply::bulk(out, b"");
     }
@@ -285,7 +287,8 @@ pub(super) fn getrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     Ok(())
 }
 
-/// Returns the range that `GETRANGE` takes of so many bytes: offsets below 0 count from the end.
+/// Returns the range of bytes that `GETRANGE` selects from a value of `len` bytes; `None` if it is empty. Offsets below
+/// 0 count from the end.
 fn range(len: u64, from: i64, to: i64) -> Option<std::ops::Range<u64>> {
     let bytes = i64::try_from(len).ok()?;
     if (from < 0 && to < 0 && from > to) || bytes == 0 {
@@ -316,7 +319,7 @@ pub(super) fn setrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     Ok(())
 }
 
-/// Copies the value of an item, or of none. One that has lost a piece is none.
+/// Appends the value of `item` to `to`. If the value has lost a piece, leaves `to` empty.
 fn copy_value(guard: &Guard<'_>, key: &Key<'_>, item: Option<&Item<'_>>, to: &mut Vec<u8>) {
     if let Some(item) = item
         && !guard.pieces().copy_range(key, item.value, 0..item.value_len(), &mut |bytes| to.extend_from_slice(bytes))
@@ -381,10 +384,11 @@ pub(super) fn incrbyfloat<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Ru
     Ok(())
 }
 
-/// A number without an exponent has at most so many characters: 309 digits, or 17 behind 324 zeros.
+/// The maximum length of a number without an exponent, in characters. The longest numbers have 309 digits, or 17 digits
+/// after 324 zeros.
 const FLOAT_BYTES_MAX: usize = 352;
 
-/// Stores a value; false if the mode's condition did not hold.
+/// Stores a value. Returns false if the condition of `mode` did not hold.
 pub(super) fn store_plain(
     call: &mut Call<'_, '_>,
     bytes: &[u8],
@@ -396,13 +400,13 @@ pub(super) fn store_plain(
     store_key(call, &key, value, mode, expire)
 }
 
-/// Stores where nothing is.
+/// Stores a value if the key does not exist. Returns true if the value was stored.
 fn store_absent(call: &mut Call<'_, '_>, bytes: &[u8], value: &[u8], expire: Expire) -> Result<bool, Interrupt> {
     let stored = store_plain(call, bytes, value, PutMode::Add, expire)?;
     Ok(stored || !typed::is_there(call, &call.key(bytes))? && store_plain(call, bytes, value, PutMode::Add, expire)?)
 }
 
-/// Stores a value as [`store_plain`] does, under a key that was hashed.
+/// Stores a value as [`store_plain`] does, under a key whose hash is known.
 #[inline]
 pub(super) fn store_key(
     call: &mut Call<'_, '_>,
@@ -422,7 +426,7 @@ pub(super) fn store_key(
     Ok(stored)
 }
 
-/// Notifies subscribers that a value was stored, and that it ends if it does.
+/// Notifies subscribers that a value was stored, and of its expiry if it has one.
 #[inline]
 pub(super) fn publish_set(call: &mut Call<'_, '_>, bytes: &[u8], expire: Expire) {
     call.changed(KeyEvent::SET, bytes);
@@ -454,7 +458,7 @@ enum NewValue<'v> {
     Large(&'v LargeWriter),
 }
 
-/// `SET` that depends on the existing value, or returns it.
+/// Executes a `SET` that depends on the existing value, or returns it.
 fn set_by(call: &mut Call<'_, '_>, bytes: &[u8], value: &[u8], options: &SetOptions<'_>, expire: Expire) -> Run {
     let (key, mark) = (call.key(bytes), call.out.mark());
     let replied = if options.get { value_reply::reply_value(call, &key)? } else { None };
@@ -462,7 +466,7 @@ fn set_by(call: &mut Call<'_, '_>, bytes: &[u8], value: &[u8], options: &SetOpti
     finish_set(call, (bytes, value.len() as u64), (options, expire), (replied, mark), stored)
 }
 
-/// Sets a key to a value that was written in pieces, as [`set_by`] does.
+/// Stores a value that was written in pieces, as [`set_by`] does.
 pub(super) fn set_large_by(
     call: &mut Call<'_, '_>,
     large: &mut LargeSet,
@@ -479,8 +483,8 @@ pub(super) fn set_large_by(
     finish_set(call, (large.key(), bytes), (options, expire), (replied, mark), stored)
 }
 
-/// Stores a value over the present item if the options allow it. With `GET`, parks if the value in the reply is not
-/// that of the present item. Returns whether the value was stored.
+/// Stores a value in place of the present item if the options allow it. With `GET`, parks if the value in the reply is
+/// not that of the present item. Returns true if the value was stored.
 fn store_over(
     guard: &mut Guard<'_>,
     key: &Key<'_>,
@@ -530,7 +534,7 @@ fn finish_set(
     Ok(())
 }
 
-/// Answers with a range of a large value, from where it lies.
+/// Replies with a range of a large value, which is sent from its place in the store.
 fn range_of_large(call: &mut Call<'_, '_>, key: &Key<'_>, large: LargeRef, range: std::ops::Range<u64>) -> Run {
     if call.session.answers != Answers::All {
         call.count_read(true);
@@ -569,7 +573,7 @@ fn add<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, delta: impl Fn(&[u8]) ->
     match call.guard.numbers().add(&key, delta)? {
         AddOutcome::Number(sum) => {
             note_store(call);
-            // As Redis has it, also for a number that is taken away.
+            // Redis sends this event for decrements too.
             call.changed(KeyEvent::INCRBY, bytes);
             call.int(sum);
             Ok(())

@@ -1,8 +1,9 @@
-//! Values with parts among the commands: the type that a client sees, and the way to read and change one.
+//! Typed values, such as records: the type that a client sees, and the functions with which commands read and change
+//! such a value.
 //!
 //! ```text
 //!   key ── item ──┬─ bytes, number, pieces     a string
-//!                 └─ type byte, bytes          record::Kind: its commands have a file each
+//!                 └─ type byte, bytes          a record (record::Kind): see `hash` and `records`
 //! ```
 
 use super::error::ErrorReply;
@@ -36,7 +37,7 @@ impl From<Damaged> for Interrupt {
     }
 }
 
-/// The view through which values with parts are read.
+/// The instant, record sets and indexes with which typed values are read.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'v> {
     pub(super) now_ms: u64,
@@ -45,21 +46,21 @@ pub(crate) struct View<'v> {
 }
 
 impl<'v> View<'v> {
-    /// Values with parts as they are at an instant.
+    /// Returns the view of typed values at an instant.
     pub(super) fn at(shared: &'v Shared, now: UnixMillis) -> Self {
         Self { now_ms: now.0, sets: &shared.sets, indexes: &shared.indexes }
     }
 }
 
 impl WorkerContext {
-    /// Values with parts as they are in this iteration.
+    /// Returns the view of typed values at the time of this iteration.
     #[inline]
     pub(crate) fn view(&self) -> View<'_> {
         View { now_ms: self.now.0, sets: &self.shared.sets, indexes: &self.shared.indexes }
     }
 }
 
-/// Location of the parts of a key's large record.
+/// The access to the parts of a key's large record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeyParts<'t> {
     guard: &'t Guard<'t>,
@@ -71,7 +72,7 @@ impl<'t> KeyParts<'t> {
         Self { guard, key }
     }
 
-    /// Returns the place at which a walk meets the key.
+    /// Returns the key's position in the order of walks.
     pub(super) fn place(&self) -> u64 {
         self.guard.walks().walk_place(&self.key)
     }
@@ -87,10 +88,10 @@ impl Source for KeyParts<'_> {
     }
 }
 
-const _: () = assert!(Kind::Large as u8 & segment::KIND_IN_PARTS != 0, "the store is to know of its parts");
-const _: () = assert!(record::ENTRY_BYTES == segment::ENTRY_BYTES, "the store is to find them");
+const _: () = assert!(Kind::Large as u8 & segment::KIND_IN_PARTS != 0, "the store must know that a large record has parts");
+const _: () = assert!(record::ENTRY_BYTES == segment::ENTRY_BYTES, "the store and the records must agree on the size of an entry");
 
-/// Returns an item's type, as `TYPE` names it. Returns `None` if it has parts and all of them have ended, or its set
+/// Returns an item's type, as `TYPE` names it. Returns `None` for a record whose bins have all expired, or whose set
 /// was truncated.
 pub(super) fn type_name(item: &Item<'_>, view: View<'_>) -> Option<&'static str> {
     match item.value {
@@ -102,12 +103,12 @@ pub(super) fn type_name(item: &Item<'_>, view: View<'_>) -> Option<&'static str>
     }
 }
 
-/// The item, unless all its parts have ended.
+/// Returns the item, unless it is a record whose bins have all expired, or whose set was truncated.
 pub(super) fn live<'i>(item: Option<Item<'i>>, view: View<'_>) -> Option<Item<'i>> {
     item.filter(|item| type_name(item, view).is_some())
 }
 
-/// The item, if it is a string or nothing is there.
+/// Returns the item, which must be a string if there is one.
 pub(super) fn string<'r, 'i>(item: Option<&'r Item<'i>>) -> Result<Option<&'r Item<'i>>, ErrorReply> {
     match item {
         Some(Item { value: Value::Typed { .. }, .. }) => Err(ErrorReply::WrongType),
@@ -115,7 +116,7 @@ pub(super) fn string<'r, 'i>(item: Option<&'r Item<'i>>) -> Result<Option<&'r It
     }
 }
 
-/// The record that an item holds, if a bin of it is there.
+/// Returns the record that an item holds, if at least one of its bins has not expired.
 pub(super) fn record<'i>(
     item: Option<&Item<'i>>,
     view: View<'i>,
@@ -127,7 +128,7 @@ pub(super) fn record<'i>(
     })
 }
 
-/// The record that an item holds, whether a bin of it is there or all have ended.
+/// Returns the record that an item holds, even if all its bins have expired.
 pub(super) fn opened<'i>(
     item: Option<&Item<'i>>,
     view: View<'i>,
@@ -139,7 +140,7 @@ pub(super) fn opened<'i>(
     Ok(Record::of(kind, bytes, view.sets, parts)?)
 }
 
-/// The decision on a record, from its edit.
+/// The result of an edit: the action on the record, with the caller's own result.
 pub(super) enum Edited<T> {
     /// Keep the old record.
     Keep(T),
@@ -151,8 +152,9 @@ pub(super) enum Edited<T> {
     Remove(T),
 }
 
-/// Edits a record: gets the old record, the new one, which begins as a copy of it, and the expiry. If another client
-/// changes the key meanwhile, it is called again with the new state, so it has no other effect.
+/// A function that edits a record. Its arguments are the old record, the new record, which begins as a copy of the old
+/// record, and the expiry. If another client changes the key meanwhile, the function is called again with the new
+/// state. So it must have no other effects.
 pub(super) type EditRecord<'d, T> =
     dyn FnMut(Option<&Record<'_>>, &mut Edit<'_>, Expire) -> Result<Edited<T>, ErrorReply> + 'd;
 
@@ -223,8 +225,8 @@ pub(super) fn edit_record<T>(
     Ok(answer)
 }
 
-/// Removes expired bins from a large record, a few of its leaves at a time, so that a reader may count the rest. The
-/// revision stays. If there is no memory to write, the record stays as it is.
+/// Removes expired bins from a large record, a few of its leaves at a time, so that the caller may count the remaining
+/// bins. Does not change the revision. If memory for the change is not available, leaves the record unchanged.
 pub(super) fn sweep_ended(call: &mut Call<'_, '_>, bytes: &[u8]) -> Run {
     let key = call.key(bytes);
     loop {
@@ -247,8 +249,7 @@ pub(super) fn sweep_ended(call: &mut Call<'_, '_>, bytes: &[u8]) -> Run {
     }
 }
 
-/// Returns whether there is a value under a key. If all parts of a value have ended, this call removes it, like a
-/// value that has ended itself.
+/// Returns true if a key exists. Deletes a record whose bins have all expired, as if the record itself had expired.
 pub(super) fn is_there(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<bool, Interrupt> {
     let is_typed = |item: Item<'_>| matches!(item.value, Value::Typed { .. });
     match call.guard.items().peek(key).map(is_typed) {
@@ -277,17 +278,19 @@ pub(super) fn is_there(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<bool, I
     Ok(!gone && call.guard.items().peek(key).is_some())
 }
 
-/// A command that may make more of what there is goes on only if there is room, where nothing is evicted.
+/// Returns an error if a store without eviction has no room for `bytes` more bytes. Commands that may need more memory
+/// call it first.
 pub(super) fn room_to_store(call: &Call<'_, '_>, bytes: u64) -> Run {
     Ok(call.ctx.check_room(call.session.namespace, bytes)?)
 }
 
-/// The longest answer that there can be room for here, in bytes.
+/// Returns the maximum length of this call's reply, in bytes.
 pub(super) fn answer_bytes_max(call: &Call<'_, '_>) -> usize {
     if call.collects_replies { ANSWER_BYTES_MAX } else { call.ctx.request_bytes_max }
 }
 
-/// Runs a command of this name; an answer that no output has room for is put together beside it.
+/// Runs the command `name`. If its reply is longer than the longest output buffer, executes the command again and
+/// collects the reply outside the output buffer.
 pub(super) fn at_any_length<'c, 'l>(
     call: &mut Call<'c, 'l>,
     name: &'static str,
@@ -304,12 +307,13 @@ pub(super) fn at_any_length<'c, 'l>(
     }
 }
 
-/// An answer of so many bytes is put if the output has room for it, or is an error if it never has.
+/// Returns an error unless the output has room for a reply of `bytes` bytes: see [`answer_room`].
 pub(super) fn answer_fits(call: &Call<'_, '_>, bytes: usize) -> Run {
     answer_room(call.out, answer_bytes_max(call), bytes)
 }
 
-/// Goes on only if there is room for an answer of so many bytes and a line. No output is longer than `bytes_max`.
+/// Returns an error unless the output has room for a reply of `bytes` bytes and a line. If they exceed `bytes_max`, the
+/// maximum length of an output, the error is a reply. Otherwise the request is executed again with a longer output.
 pub(super) fn answer_room(out: &OutBuffer, bytes_max: usize, bytes: usize) -> Run {
     let want = bytes.saturating_add(LINE_ROOM);
     match out.room() < want {
@@ -319,14 +323,14 @@ pub(super) fn answer_room(out: &OutBuffer, bytes_max: usize, bytes: usize) -> Ru
     }
 }
 
-/// Leaves of a large record that are looked through for what has ended in one go.
+/// The number of leaves of a large record that are searched for expired bins in one step.
 const SWEPT_LEAVES: usize = 16;
 
-/// Outcome for a record some of whose bins have ended.
+/// The outcome of the removal of expired bins from a record.
 enum Swept {
-    /// It is without them.
+    /// The record is stored without the expired bins.
     Stored,
-    /// No bins were left.
+    /// No bins were left, so the key was removed.
     Gone,
 }
 
@@ -356,17 +360,18 @@ fn sweep_some(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<Swept, Interrupt
     }
 }
 
-/// Returns the parts of a record in the form in which the store takes them.
+/// Converts the parts of a record to the store's type.
 fn stored_parts(record::Parts { bytes, new, gone }: record::Parts) -> segment::Parts {
     segment::Parts { bytes, new, gone }
 }
 
-/// Returns whether all bins of a record fit into the output with the lines before them, without a look at each of them.
+/// Returns true if the output certainly has room for all bins of a record and the lines before them. Does not read the
+/// bins.
 pub(super) fn has_room_for_all(out: &OutBuffer, record: &Record<'_>) -> bool {
     record.answer_bytes_max().is_some_and(|bytes| out.room() >= bytes + LINE_ROOM)
 }
 
-/// The effect of a change on its key, for subscribers.
+/// The effect of a change on its key, of which subscribers are notified.
 #[derive(Clone, Copy)]
 struct Outcome {
     /// The record was changed, possibly before it was removed.
@@ -375,29 +380,29 @@ struct Outcome {
     removed: bool,
 }
 
-/// The state that the key gets.
+/// The new state of the key.
 enum NewRecord {
-    /// The one that it has.
+    /// The present state.
     Same,
     /// No item.
     None,
-    /// The record in the scratch.
+    /// The record in the scratch buffer.
     Stored { kind: Kind, expire: Expire },
 }
 
-/// All that an edit depends on besides the record.
+/// The inputs of an edit in addition to the record.
 struct Change<'s> {
     view: View<'s>,
     /// The set of a new record.
     set: Option<InSet<'s>>,
     /// True if an earlier visit has stored a part of the change.
     continues: bool,
-    /// The places of the record in the indexes, to be filled in.
+    /// The positions of the record in the indexes before and after the change. The edit fills them in.
     moves: Option<&'s mut IndexChanges>,
 }
 
-/// Edits the record of `item` into `scratch`, and its new parts into `made`. Returns the answer of `edit`, the new
-/// state of the key, and the effect.
+/// Edits the record of `item`. Writes the new record into `scratch`, and its new parts into `made`. Returns the result
+/// of `edit`, the new state of the key, and the effect on the key.
 fn new_record<T>(
     item: Option<&Item<'_>>,
     parts: &KeyParts<'_>,
@@ -407,7 +412,7 @@ fn new_record<T>(
 ) -> Result<(T, NewRecord, Outcome), ErrorReply> {
     let Change { view, set, continues, mut moves } = change;
     let old = record(item, view, parts)?;
-    // A record whose bins have all ended has no expiry for its successor.
+    // A new record does not inherit the expiry of a record whose bins have all expired.
     let present = item.filter(|_| old.is_some()).map_or(Expire::Never, |item| item.expire);
     let set = old.as_ref().map_or(set, Record::set);
     if let Some(moves) = moves.as_deref_mut() {
@@ -441,7 +446,7 @@ fn new_record<T>(
     })
 }
 
-/// The most bytes that a value takes in an answer.
+/// Returns the maximum length of a value in a reply, in bytes.
 pub(super) fn reply_bytes(value: &record::Value<'_>) -> usize {
     const LINES: usize = reply::NUMBER_LINE_BYTES_MAX + 2;
     LINES
@@ -450,12 +455,12 @@ pub(super) fn reply_bytes(value: &record::Value<'_>) -> usize {
             record::Value::Integer(_) => Digits::MAX,
             record::Value::Float(_) => Digits::FLOAT_MAX,
             record::Value::Bool(_) => 1,
-            // As text, or each of their parts.
+            // The value is sent as text, or as its parts. The sum is enough for both forms.
             value => value.text(&mut Digits::new()).len() + parts(value).map(|part| reply_bytes(&part)).sum::<usize>(),
         }
 }
 
-/// The values in a list or a map, its keys among them.
+/// Returns the values in a list or a map, including the keys of the map.
 fn parts<'v>(value: &record::Value<'v>) -> impl Iterator<Item = record::Value<'v>> {
     let (list, map) = match *value {
         record::Value::List(list) => (Some(list), None),
@@ -466,7 +471,7 @@ fn parts<'v>(value: &record::Value<'v>) -> impl Iterator<Item = record::Value<'v
     list.into_iter().flat_map(|list| list.values()).chain(pairs)
 }
 
-/// Puts a value as text.
+/// Writes a value as text.
 pub(super) fn put_text(to: &mut impl Sink, value: &record::Value<'_>) {
     match value {
         record::Value::Text(text) | record::Value::Bytes(text) => reply::bulk(to, text),
@@ -474,7 +479,8 @@ pub(super) fn put_text(to: &mut impl Sink, value: &record::Value<'_>) {
     }
 }
 
-/// Puts values as texts, and a null where there is none, all of them or nothing. `bytes_max`: see [`answer_room`].
+/// Writes values as texts, with null for each missing value. Writes all of them, or nothing. `bytes_max`: see
+/// [`answer_room`].
 pub(super) fn put_texts<'v>(
     out: &mut OutBuffer,
     version: Version,
@@ -486,7 +492,7 @@ pub(super) fn put_texts<'v>(
         let value = value?;
         let bytes = value.as_ref().map_or(0, reply_bytes);
         if out.room() < bytes + LINE_ROOM {
-            // All of it is put again into a longer output.
+            // All values are written again into a longer output.
             out.truncate(begun);
             let all = values.map(|value| value.ok().flatten().as_ref().map_or(5, reply_bytes)).sum();
             return Err(answer_room(out, bytes_max, all)

@@ -1,7 +1,7 @@
-//! Values in answers: a key is looked up, and what it holds is put into the output, from the store itself where that is
-//! cheaper than a copy.
+//! Values in replies: looks up a key, and writes its value to the output. If that is cheaper than a copy, the value is
+//! sent from its place in the store.
 //!
-//! Invariant: nothing is put of a value that cannot be answered, and what was put is taken back when the rest fails.
+//! Invariant: if a value cannot be sent completely, no part of it remains in the output.
 
 pub(super) use crate::lookup::values::Identity;
 use crate::lookup::values::pin_or_room;
@@ -20,19 +20,20 @@ use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
 use protocol::sink::Fixed;
 use segment::{Attempts, Guard, Item, Key, LargeRef, Loaded, Pinned, Replaced, Replacement, Value};
 
-/// Bytes of a long value that are copied into an answer before the slice is looked at.
+/// The number of bytes of a long value that are copied into a reply between two checks of the slice.
 const COPIED_AT_ONCE_BYTES: u64 = 64 << 10;
-/// Operations that it counts for.
+/// The cost of copying [`COPIED_AT_ONCE_BYTES`] bytes, in operations.
 const COPIED_AT_ONCE_OPS: usize = 16;
 
-/// A value that is in the answer, but for what is sent from the store and its line end.
+/// The rest of a value whose beginning is in the reply: the bytes that are sent from the store, if any, and the line
+/// end.
 pub(super) struct ValueReply {
     pub(super) identity: Identity,
     pub(super) pinned: Option<Pinned>,
     pub(super) tail: &'static [u8],
 }
 
-/// Looks a key up and answers with its value or null; says whether it was there.
+/// Looks up a key and replies with its value or null. Returns true if the key existed.
 pub(super) fn value_of(call: &mut Call<'_, '_>, bytes: &[u8]) -> Result<bool, Interrupt> {
     let key = call.key(bytes);
     let replied = reply_value(call, &key)?;
@@ -43,8 +44,7 @@ pub(super) fn value_of(call: &mut Call<'_, '_>, bytes: &[u8]) -> Result<bool, In
     Ok(hit)
 }
 
-/// Looks a key up and puts its value but for what is sent from the store ([`push_rest`]), or null. Nothing is
-/// put if it fails.
+/// Looks up a key and writes null, or its value without the rest that [`push_rest`] writes. Writes nothing if it fails.
 pub(super) fn reply_value(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<Option<ValueReply>, Interrupt> {
     let Some(item) = call.guard.items().get(key) else {
         if call.guard.tier().is_false_miss(key) {
@@ -90,13 +90,13 @@ pub(super) fn reply_value(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<Opti
             return Ok(is_whole.then_some(ValueReply { identity, pinned: None, tail: b"\r\n" }));
         }
         Value::Large(large) if call.copies || call.guard.locks().is_attached() => {
-            // It is copied over several visits, by a transaction of its own.
+            // The value is copied over several visits, in a transaction of its own.
             return Err(SessionWait::OutputFull { want: (LINE_ROOM as u64 + large.bytes) as usize }.into());
         }
         Value::Large(large) => {
             replied.pinned = pin_long(call, key, large)?;
             if replied.pinned.is_none() {
-                // It has lost a piece, and counts as missing.
+                // The value has lost a piece, so the key counts as missing.
                 reply::null(call.out, call.session.version);
                 return Ok(None);
             }
@@ -106,7 +106,7 @@ pub(super) fn reply_value(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<Opti
     Ok(Some(replied))
 }
 
-/// Pins a value that lies in pieces, to be sent from the store; `None` if a piece of it is lost.
+/// Pins a value that is stored in pieces, so that it is sent from the store. Returns `None` if a piece is lost.
 fn pin_long(call: &mut Call<'_, '_>, key: &Key<'_>, large: LargeRef) -> Result<Option<Pinned>, Interrupt> {
     if !call.out.has_pin_room() || !call.ctx.pin_budget(large.bytes) {
         return Err(SessionWait::OutputFull { want: LINE_ROOM }.into());
@@ -118,21 +118,20 @@ fn pin_long(call: &mut Call<'_, '_>, key: &Key<'_>, large: LargeRef) -> Result<O
     Ok(pinned?)
 }
 
-/// Returns whether an earlier visit has put what comes before a value, and a part of that.
+/// Returns true if an earlier visit has written a part of the value, and everything before it in the reply.
 pub(super) fn is_copying(call: &Call<'_, '_>) -> bool {
     call.session.copying.is_some()
 }
 
-/// Discards the part of a value that earlier visits copied, since the value is gone: the request starts over.
+/// Discards the part of a value that earlier visits copied, because the value is gone. The request starts over.
 pub(super) fn copy_again(call: &mut Call<'_, '_>) -> Interrupt {
     call.session.copying = None;
     SessionWait::Yield.into()
 }
 
-/// Puts some bytes of a value into an answer that is collected, as much in a visit as its slice has room for,
-/// behind those that an earlier visit has put of it ([`continue_copy`]). The line end is not put, and as long as the
-/// session says that it is copied, another visit finds it in the answer. False if a piece of it is lost: nothing of
-/// it is put then.
+/// Copies a range of a value into a collected reply, after the part that earlier visits copied ([`continue_copy`]). A
+/// visit copies as much as its slice allows, and the next visit continues after it, as `SessionState::copying` records.
+/// Does not write the line end. If a piece of the value is lost, removes the copied part and returns false.
 pub(super) fn put_pieces(
     call: &mut Call<'_, '_>,
     key: &Key<'_>,
@@ -174,7 +173,7 @@ pub(super) fn put_pieces(
     Ok(true)
 }
 
-/// Puts the rest of a value.
+/// Writes the rest of a value.
 pub(super) fn push_rest(call: &mut Call<'_, '_>, replied: ValueReply) {
     if let Some(pinned) = replied.pinned {
         call.out.push_pinned(pinned);
@@ -183,8 +182,8 @@ pub(super) fn push_rest(call: &mut Call<'_, '_>, replied: ValueReply) {
     call.session.copying = None;
 }
 
-/// Takes back what was put of a value. An answer that is collected stays until the value is looked at again: if it
-/// is another one by then, it goes.
+/// Removes the written part of a value. In a collected reply, that part remains until the next lookup of the key, which
+/// removes it if the value has changed.
 pub(super) fn take_back(call: &mut Call<'_, '_>, replied: Option<ValueReply>, mark: usize) {
     if let Some(pinned) = replied.and_then(|replied| replied.pinned) {
         call.ctx.unpin(pinned);
@@ -194,8 +193,8 @@ pub(super) fn take_back(call: &mut Call<'_, '_>, replied: Option<ValueReply>, ma
     }
 }
 
-/// Replies with a key's value or null, and makes the change to the item whose value that was. Returns whether the key
-/// had an item.
+/// Replies with a key's value or null, and applies the change `new` to the item that has this value. Returns true if
+/// the key had an item.
 pub(super) fn reply_and_replace(
     call: &mut Call<'_, '_>,
     bytes: &[u8],
@@ -207,7 +206,7 @@ pub(super) fn reply_and_replace(
     finish_or_take_back(call, replied, mark, replaced).map(|(hit, ())| hit)
 }
 
-/// Makes the change to the item whose value is in the reply, or parks if the key has another item by now.
+/// Applies the change `new` to the item whose value is in the reply. Parks if the key now has another item.
 fn replace_replied(
     guard: &mut Guard<'_>,
     key: &Key<'_>,
@@ -226,13 +225,13 @@ fn replace_replied(
     }
 }
 
-/// Returns whether the value in the reply is that of this item.
+/// Returns true if the value in the reply is that of `item`, or if both are missing.
 pub(super) fn is_replied(item: Option<&Item<'_>>, replied: Option<&ValueReply>) -> bool {
     item.map(Identity::of) == replied.map(|replied| replied.identity)
 }
 
-/// Puts the rest of a value, or takes it back if the change failed. Returns whether the key had an item, and what the
-/// change returned.
+/// Writes the rest of a value, or removes its written part if the change failed. Returns true if the key had an item,
+/// and the result of the change.
 pub(super) fn finish_or_take_back<T>(
     call: &mut Call<'_, '_>,
     replied: Option<ValueReply>,
@@ -254,8 +253,7 @@ pub(super) fn finish_or_take_back<T>(
     }
 }
 
-/// Continues to copy a value of which an earlier visit has copied a part, now that the present value is known: only if
-/// it is that one. Else the part goes.
+/// Removes the part of a value that an earlier visit copied, unless `value`, the present value, is the same value.
 #[inline]
 pub(super) fn continue_copy(out: &mut OutBuffer, session: &mut SessionState, value: Option<&Value<'_>>) -> Step {
     match session.copying {
