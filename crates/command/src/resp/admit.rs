@@ -34,7 +34,7 @@ pub(super) fn admit_command<'c>(
     Ok(())
 }
 
-/// Refuses or delays a request that this client may not execute, or not now.
+/// Returns an error if the client may not execute the request, or the reason for which the request must wait.
 #[cold]
 fn check_allowed<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSpec, asked: KnownKeys<'_, 'c>) -> Run {
     if call.is_unauthenticated() && !entry.has(catalog::Flag::NoAuth) {
@@ -73,7 +73,7 @@ fn check_allowed<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSp
     Ok(())
 }
 
-/// Returns the reason why a request is neither executed nor queued, after its effect on a transaction.
+/// Applies the effect of a refused request to the session's transaction, and returns the error reply.
 #[cold]
 pub(super) fn refusal(call: &mut Call<'_, '_>, entry: &catalog::CommandSpec, fault: ErrorReply) -> Interrupt {
     if entry.name == "exec" && matches!(fault, ErrorReply::Arity(_)) {

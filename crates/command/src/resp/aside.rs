@@ -5,8 +5,8 @@
 //!   serve:  rest of a long reply ──> waiting messages ──> requests and their replies
 //! ```
 //!
-//! A connection has no such output until it subscribes, monitors, or gets a long reply. Until then its requests pay one
-//! comparison for it.
+//! A connection has no such output until it subscribes, monitors, or gets a long reply. Until then, each of its
+//! requests costs one additional comparison.
 
 use super::error::ErrorReply;
 use crate::resp::call::{Call, Run, Step};
@@ -15,7 +15,7 @@ use crate::resp::state::aside::LongReply;
 use crate::visit::out::LINE_ROOM;
 use crate::visit::progress::SessionWait;
 
-/// Sends the output that comes before the next request.
+/// Sends the output that precedes the reply to the next request.
 #[inline]
 pub(super) fn send_pending(call: &mut Call<'_, '_>) -> Step {
     if call.session.aside.is_some() { send_aside(call) } else { Ok(()) }
@@ -38,7 +38,7 @@ fn send_aside(call: &mut Call<'_, '_>) -> Step {
         call.session.aside = None;
         return Ok(());
     }
-    // Nothing may come between the parts of one reply.
+    // No message may be written between the parts of one reply.
     if call.session.is_replying() { Ok(()) } else { write_messages(call) }
 }
 
@@ -64,7 +64,7 @@ pub(super) fn send_long_reply(call: &mut Call<'_, '_>, reply: Vec<u8>) -> Run {
     send_long_reply_from(call, reply, 0)
 }
 
-/// Does the same with a reply that begins at byte `from`.
+/// Sends a reply as [`send_long_reply`] does. The reply begins at byte `from` of `reply`.
 pub(super) fn send_long_reply_from(call: &mut Call<'_, '_>, reply: Vec<u8>, from: usize) -> Run {
     let mut long = long_reply(call);
     if reply.len() - from > call.out.room() && !long.grant.resize(reply.capacity() as u64) {
@@ -89,7 +89,7 @@ fn send_reply_from(call: &mut Call<'_, '_>, reply: LongReply, from: usize) -> Ru
         return Ok(());
     }
     if call.collects_replies && call.out.room() < reply.len() - from {
-        // From here on the block counts among the replies.
+        // From here on, the output accounts for the block's memory.
         drop(grant);
         reply.drain(..from);
         call.out.push_block(reply);

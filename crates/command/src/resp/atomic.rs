@@ -5,14 +5,14 @@
 //!   EXEC, or a command over several keys that cannot be executed at once
 //!     obtain   the key lock set of all keys (park until it is acquired)                       segment::KeyLocks
 //!     run      the queued requests, in order, over as many visits as they need; replies go into a separate buffer
-//!     tell     the key lock set is released; the replies are sent as fast as the client reads them
+//!     reply    the key lock set is released; the replies are sent as fast as the client reads them
 //! ```
 //!
-//! A command that only reads at most [`KEYS_UNCLAIMED_MAX`] keys needs no key lock set. It reads the keys, and is done
-//! unless another client changed one of them meanwhile (segment::Snapshot).
+//! A command that only reads at most [`KEYS_UNCLAIMED_MAX`] keys needs no key lock set. It reads the keys, and
+//! completes if no other client changed one of them meanwhile (segment::Snapshot).
 //!
-//! When a queued command is executed, it is sent to monitoring clients, counted and timed separately. `EXEC` follows,
-//! with the time of all commands.
+//! Each queued command is sent to monitoring clients, counted and timed when it is executed. `EXEC` follows, with the
+//! total time of the commands.
 //!
 //! Invariants:
 //! - No key lock set is held while the server waits for a client. All bytes of the requests are received before it is
@@ -48,8 +48,9 @@ use segment::{Guard, KeyHash};
 pub const KEYS_AS_ONE_MAX: usize = 4096;
 /// The maximum number of keys that a command reads atomically without a key lock set.
 const KEYS_UNCLAIMED_MAX: usize = 64;
-/// The bytes of short replies beyond the limit of replies: errors of refused requests, and replies of requests that
-/// change something. If a transaction exceeds them, its connection is closed when the transaction is complete.
+/// The maximum number of bytes by which short replies may exceed the limit on replies. Short replies are errors of
+/// refused requests, and replies to requests that change keys. If a transaction exceeds this maximum, its connection is
+/// closed when the transaction is complete.
 const LINES_BYTES_MAX: usize = 4 << 20;
 
 /// Returns true if a command has too many keys to access them atomically, and therefore accesses them one after
@@ -67,21 +68,21 @@ pub(super) fn is_blocked_by_locks<'c>(call: &mut Call<'c, '_>, entry: &catalog::
     away
 }
 
-/// Returns true if the command must wait until keys are read from flash, and requests them. Commands that process one
-/// key at a time wait for each key themselves. Commands that only store wait for none.
+/// Returns true if the command must wait until keys are read from flash, and starts these reads. Commands that process
+/// one key at a time wait for each key themselves. Commands that only store do not wait.
 #[cold]
 pub(super) fn awaits_flash<'c>(call: &mut Call<'c, '_>, entry: &catalog::CommandSpec, args: Args<'c>) -> bool {
     if matches!(entry.name, "get" | "mget" | "set" | "mset" | "del" | "unlink" | "exists" | "touch") {
         return false;
     }
-    // All keys are requested at once, not one after another.
+    // The reads of all keys are started at once, not one after another.
     let away = |waits, key| call.guard.tier().is_on_flash(&call.key(key)) | waits;
     entry.keys_of(args).fold(false, away)
 }
 
 /// Executes a command that only reads several keys, if no other client changes one of them meanwhile. That costs two
-/// checks of each key's stripe, much less than a key lock set. Returns `None`, without a reply, if another client did
-/// or may have changed a key.
+/// checks of each key's stripe, much less than a key lock set. Returns `None`, without a reply, if another client has
+/// changed a key or may have changed it.
 pub(super) fn run_unchanged<'c>(
     call: &mut Call<'c, '_>,
     entry: &'static catalog::CommandSpec,
@@ -95,7 +96,7 @@ pub(super) fn run_unchanged<'c>(
     let snapshot = call.guard.locks().snapshot(&keys)?;
     let mark = call.out.mark();
     call.copies = true;
-    // An item that moves to flash or from flash changes its stripe.
+    // The move of an item to or from flash counts as a change of the key's stripe.
     let ran = (call.functions[entry.number])(call, args);
     call.copies = false;
     let (reads, hits) = std::mem::take(&mut call.reads);
@@ -184,7 +185,7 @@ fn advance(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Step {
             call.ctx.retry_at_once = true;
             return Err(SessionWait::Parked);
         }
-        // The attempt that was abandoned may have used this room.
+        // An earlier attempt, which was abandoned, may have used up the room for a line.
         transaction.out.force_room(LINE_ROOM);
         call.guard.locks_mut().attach(&mut transaction.key_locks);
         let changed = transaction.is_watched_changed(call.guard, &mut call.ops);
@@ -248,7 +249,7 @@ fn send_replies(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Step 
     Ok(())
 }
 
-/// Executes the queued requests that are not done. The caller has acquired the key lock set.
+/// Executes the queued requests that are not yet executed. The caller has acquired the key lock set.
 pub(super) fn run(
     guard: &mut Guard<'_>,
     transaction: &mut Transaction,
@@ -317,22 +318,22 @@ pub(super) fn run(
 fn read(queue: &[u8], at: usize, moment: Moment) -> Current {
     let limits = Limits { long_bytes_min: u32::MAX, ..Limits::REDIS };
     let Parsed::Request { args, consumed } = Parser::new().parse(&queue[at..], &limits) else {
-        unreachable!("what was queued was a request");
+        unreachable!("a queue contains only whole requests");
     };
     let end = at + consumed;
     Current { first: end - args.wire_bytes(), args: args.len() as u32, end, moment }
 }
 
-/// The result for a request whose reply had no room.
+/// The result of [`make_room`] for a request whose reply did not fit into the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Room {
-    /// There is room now. The request is executed again.
+    /// The output has room now. The request is executed again.
     Grown,
-    /// The reply is longer than the limit, for this reason. The part written so far is discarded, and there is room for
+    /// The reply cannot be written, for this reason. The part written so far is discarded, and the output has room for
     /// the error.
     Refused(ErrorReply),
-    /// There is no room for a line. The replies are discarded, the requests are still executed, and the connection is
-    /// closed when they are done.
+    /// The output has no room even for a line. The replies are discarded, the remaining requests are still executed,
+    /// and the connection is closed after the last of them.
     Cut,
 }
 
@@ -356,8 +357,8 @@ fn make_room(out: &mut OutBuffer, answer_at: Position, want: usize, bytes_max: u
     if is_replied { Room::Refused(fault) } else { Room::Cut }
 }
 
-/// Executes one request and appends its reply. `buf` begins with the request. `queued` is the arrival time of its
-/// `EXEC`, if it was queued. Its reply begins at `answer_at`.
+/// Executes one request and appends its reply. `buf` begins with the request. `queued` is the arrival time of `EXEC`,
+/// if the request was queued. The reply begins at `answer_at`.
 fn run_one<'c>(
     (guard, ctx): (&'c mut Guard<'_>, &'c mut WorkerContext),
     (buf, queued, answer_at): (&'c [u8], Option<Ticks>, Position),
@@ -385,7 +386,7 @@ fn run_one<'c>(
             account_queued(call, entry, (name, args), queued);
             Ok(())
         }
-        Err(Interrupt::UnderWay | Interrupt::Queued) => unreachable!("what acts for a claim begins no other"),
+        Err(Interrupt::UnderWay | Interrupt::Queued) => unreachable!("a transaction's command begins no other"),
         Err(Interrupt::Fault(ErrorReply::Damaged)) if call.guard.parts().take_lost() => {
             if !call.session.is_answered_in_part() {
                 call.out.cut_to_spot(answer_at);
@@ -413,7 +414,7 @@ fn run_one<'c>(
 }
 
 /// Accounts for an executed request of a transaction: sends it to the monitoring clients, and records the times of a
-/// queued one. Its reply is sent with those of all requests, so only `EXEC` has a send time.
+/// queued request. The replies of all requests are sent together, so only `EXEC` has a send time.
 fn account_queued(
     call: &mut Call<'_, '_>,
     entry: &catalog::CommandSpec,
@@ -428,8 +429,8 @@ fn account_queued(
     call.ctx.op_done_unsent(call.session.namespace, entry.kind, ready, line);
 }
 
-/// Ends the transaction of a connection that ends: completes one that has begun, a slice at a time, and discards any
-/// other. If it returns `Some`, the caller calls again in a later iteration.
+/// Ends the transaction of a connection that ends. Completes a transaction that has begun, a slice at a time, and
+/// discards any other. Returns `Some` if the caller must call again in a later iteration.
 pub(super) fn end(
     mut transaction: Box<Transaction>,
     guard: &mut Guard<'_>,

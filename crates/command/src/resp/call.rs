@@ -27,13 +27,14 @@ pub(super) struct Call<'c, 'l> {
     pub(super) out: &'c mut OutBuffer,
     pub(super) session: &'c mut SessionState,
     pub(super) ctx: &'c mut WorkerContext,
-    /// The number of operations charged to this visit. A long request counts as several, and [`OPS_A_BATCH`] end it.
+    /// The number of operations charged to this visit. A long request counts as several operations. The visit ends when
+    /// [`OPS_A_BATCH`] are charged.
     pub(super) ops: usize,
     /// True if replies go into a separate buffer, not into the session's own output.
     pub(super) collects_replies: bool,
     /// True if all values are copied into the output, so that they can be discarded again.
     pub(super) copies: bool,
-    /// The numbers of keys that were looked up and found but not counted yet, because the reads may be discarded.
+    /// The numbers of lookups and of hits that are not counted yet, because the reads may be discarded.
     pub(super) reads: (u64, u64),
     /// The functions of all commands, by [`CommandSpec::number`].
     pub(super) functions: &'static CommandFunctions,
@@ -114,7 +115,7 @@ impl<'c, 'l> Call<'c, 'l> {
 }
 
 impl<'c> Call<'c, '_> {
-    /// Returns true if this visit has used up its number of operations or its time. Reads the clock.
+    /// Returns true if this visit has used up its share of operations or its time. Reads the clock.
     pub(super) fn is_slice_used(&self) -> bool {
         self.ops >= self.ctx.pace.share() || self.ctx.pace.is_slice_over(self.ctx.clock.ticks())
     }
@@ -149,7 +150,7 @@ impl<'c> Call<'c, '_> {
         Limits { request_bytes_max: self.ctx.request_bytes_max, long_bytes_min, ..limits }
     }
 
-    /// Returns the limits for a request that the session waits for, which a buffer receives.
+    /// Returns the limits for a request of which a buffer receives every byte before it is executed.
     pub(super) fn waiting_limits(&self) -> Limits {
         Limits { long_bytes_min: u32::MAX, ..self.limits() }
     }
@@ -192,7 +193,7 @@ impl<'c> Call<'c, '_> {
         self.ctx.connection_table().client_info(self.ctx.push.watch.connection, look)
     }
 
-    /// Returns the connection's number, which is unique among all since the server's start.
+    /// Returns the connection's number, which is unique among all connections since the server's start.
     pub(super) fn id(&self) -> u64 {
         self.with_client_info(|client_info| client_info.id).unwrap_or(0)
     }
@@ -211,8 +212,8 @@ impl<'c> Call<'c, '_> {
         fault.write(self.out);
     }
 
-    /// Removes a reply that the client does not want. Values were not written at all: see `value_reply::tell`. `before`
-    /// is the setting before the request, which may itself be the request that changes it.
+    /// Removes a reply that the client does not want. Values were not written at all: see `value_reply::reply_value`.
+    /// `before` is the client's setting before the request. The request itself may have changed the setting.
     pub(super) fn remove_unwanted_reply(&mut self, mark: usize, before: Answers) {
         match (before, self.session.answers) {
             (Answers::All, _) | (Answers::None, Answers::All) => {}
@@ -240,7 +241,7 @@ impl<'c> Call<'c, '_> {
         if self.collects_replies { self.session.moment } else { self.ctx.moment() }
     }
 
-    /// Returns an error unless `bytes` and a line fit into the output.
+    /// Returns an error unless `bytes` bytes and a line fit into the output.
     pub(super) fn room(&self, bytes: usize) -> Step {
         let want = LINE_ROOM + bytes;
         if self.out.room() < want { Err(SessionWait::OutputFull { want }) } else { Ok(()) }

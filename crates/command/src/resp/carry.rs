@@ -18,7 +18,8 @@ use protocol::resp::Version;
 use segment::Guard;
 
 impl SessionState {
-    /// Returns the state that moves to another process, with `input`. `None`: a request is partly executed.
+    /// Returns the state that is handed over to another process, with the received bytes `input`. Returns `None` if a
+    /// request is partly executed.
     pub(crate) fn to_handover(&self, input: &[u8]) -> Option<HandoverConnection> {
         let is_between = self.done == 0
             && self.long.is_none()
@@ -48,7 +49,8 @@ impl SessionState {
         })
     }
 
-    /// Continues as the connection that was handed over, if its user exists.
+    /// Adopts the state of a connection that was handed over. If its user no longer exists, the client must
+    /// authenticate again.
     pub(crate) fn resume_as(&mut self, carried: &HandoverConnection, shared: &Shared) {
         if carried.namespace != self.namespace {
             shared.namespaces.count_in(carried.namespace);

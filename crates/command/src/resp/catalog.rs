@@ -8,30 +8,30 @@ use protocol::resp::Args;
 /// A property of a command, as `COMMAND INFO` reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flag {
-    /// It changes keys.
+    /// The command changes keys.
     Write,
-    /// It reads keys.
+    /// The command reads keys.
     ReadOnly,
-    /// It may be refused if memory is used up.
+    /// The command may be refused if memory is used up.
     DenyOom,
-    /// Its time is constant or logarithmic.
+    /// The command takes constant or logarithmic time.
     Fast,
-    /// It is for operators.
+    /// The command is for operators.
     Admin,
-    /// An unauthenticated client may call it.
+    /// An unauthenticated client may call the command.
     NoAuth,
-    /// It is executed while the server starts.
+    /// The command is executed even while the server starts.
     Loading,
-    /// It is executed by a replica that is behind.
+    /// A replica that lags behind its primary executes the command.
     Stale,
-    /// It publishes or subscribes.
+    /// The command publishes or subscribes.
     PubSub,
-    /// No script may call it.
+    /// No script may call the command.
     NoScript,
 }
 
 impl Flag {
-    /// Returns its name on the wire.
+    /// Returns the flag's name on the wire.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Write => "write",
@@ -53,38 +53,39 @@ impl Flag {
 pub struct CommandSpec {
     /// The name, in lower case.
     pub name: &'static str,
-    /// The number of words, its name included; negative: at least this number.
+    /// The number of words, including the name. A negative number -n means n words or more.
     pub arity: i8,
     /// Properties of the command.
     pub flags: &'static [Flag],
     /// The positions of the first and last key, from 1, and the step between keys. A negative position is counted from
-    /// the end; 0: no keys. A negative step is one more than the number of bins that the first argument names.
+    /// the end, and 0 means that the command has no keys. If the step is negative, it is one more than the number of
+    /// bins in the first argument.
     pub keys: (i8, i8, i8),
-    /// The access categories that it is in.
+    /// The command's access categories.
     pub categories: &'static [&'static str],
-    /// The version of Redis that introduced it; empty: it is not a Redis command.
+    /// The version of Redis that introduced the command; empty if Redis does not have it.
     pub since: &'static str,
-    /// Group of the command.
+    /// The group of the command in Redis's documentation.
     pub group: &'static str,
-    /// Time complexity of the command.
+    /// The time complexity of the command.
     pub complexity: &'static str,
-    /// Summary of the command, in one line.
+    /// The summary of the command, in one line.
     pub summary: &'static str,
     /// The kind of command under which its latency is recorded.
     pub(super) kind: Command,
-    /// Its index in [`COMMANDS`].
+    /// The command's index in [`COMMANDS`].
     pub(super) number: usize,
 }
 
 impl CommandSpec {
-    /// Returns true if it may have `words` words, its name included.
+    /// Returns true if a request of the command may have `words` words, including the name.
     pub(super) fn accepts_words(&self, words: usize) -> bool {
         let arity = usize::from(self.arity.unsigned_abs());
         if self.arity < 0 { words >= arity } else { words == arity }
     }
 
-    /// Returns the position of its keys among `args` arguments: how many arguments precede the first key, and how many
-    /// there are from the first key to the last.
+    /// Returns the position of the keys among `args` arguments: the number of arguments before the first key, and the
+    /// number of arguments from the first key to the last.
     fn keys_place(&self, args: usize) -> (usize, usize) {
         let (first, last, _) = self.keys;
         if first <= 0 {
@@ -95,13 +96,13 @@ impl CommandSpec {
         (first as usize - 1, behind.min(args + 1).saturating_sub(first as usize))
     }
 
-    /// Returns those of its arguments that are keys.
+    /// Returns the arguments that are keys.
     pub(super) fn keys_of<'c>(&self, args: Args<'c>) -> impl Iterator<Item = &'c [u8]> + use<'c> {
         let (before, count) = self.keys_place(args.len());
         args.skip(before).take(count).step_by(self.step(args))
     }
 
-    /// Returns the number of its arguments that are keys.
+    /// Returns the number of arguments that are keys.
     pub(super) fn key_count(&self, args: Args<'_>) -> usize {
         self.keys_place(args.len()).1.div_ceil(self.step(args))
     }
@@ -113,7 +114,7 @@ impl CommandSpec {
         args.next().unwrap_or_default().iter().filter(|byte| **byte == b',').count() + 2
     }
 
-    /// Returns true if its arguments may contain a secret.
+    /// Returns true if the command's arguments may contain a secret.
     pub(super) fn has_secret(&self) -> bool {
         self.kind == Command::Other && matches!(self.name, "acl" | "auth" | "hello")
     }
@@ -123,10 +124,10 @@ impl CommandSpec {
     }
 }
 
-/// The longest name of a command or an option, in bytes.
+/// The maximum length of the name of a command or an option, in bytes.
 const NAME_MAX: usize = 16;
 
-/// Returns a word in lower case, or an empty one if it is too long for a name.
+/// Returns a word in lower case, or an empty word if it is too long for a name.
 pub(super) fn lower(word: &[u8]) -> ArrayVec<u8, NAME_MAX> {
     let mut lower = ArrayVec::new();
     if word.len() <= NAME_MAX {
@@ -157,8 +158,9 @@ static PACKED: [u128; COMMAND_COUNT] = {
     all
 };
 
-/// The hash table of names. At the hash of a name, or in one of the next places, is its index in [`COMMANDS`] plus one.
-/// 0 is an empty place. At most half of the places are used, so that a search ends at an empty one.
+/// The hash table of names. The place at a name's hash, or one of the next places, contains the name's index in
+/// [`COMMANDS`] plus one. An empty place contains 0. At most half of the places are used, so that each search ends at
+/// an empty place.
 static PLACES: [u8; PLACE_COUNT] = {
     assert!(COMMAND_COUNT <= PLACE_COUNT / 2 && COMMAND_COUNT < u8::MAX as usize);
     let mut places = [0; PLACE_COUNT];

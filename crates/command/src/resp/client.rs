@@ -1,4 +1,4 @@
-//! `CLIENT`: the attributes that a connection sets and reads for itself.
+//! `CLIENT`: dispatch to the subcommands, and those with which a connection reads and sets its own attributes.
 
 use super::catalog::lower;
 use super::error::{ErrorReply, subcommand};
@@ -8,7 +8,8 @@ use crate::resp::clients;
 use crate::resp::state::Answers;
 use protocol::resp::{Args, reply};
 
-/// Returns an attribute that a client sets for itself: without spaces and control characters, 64 bytes at most.
+/// Checks an attribute that a client sets for itself, and returns it. An attribute has no spaces and no control
+/// characters, and at most 64 bytes.
 pub(super) fn text(text: &[u8]) -> Result<ClientText, ErrorReply> {
     if !text.iter().all(u8::is_ascii_graphic) {
         return Err(ErrorReply::ClientText);

@@ -1,4 +1,4 @@
-//! `CLIENT LIST`, `INFO`, `KILL`, `PAUSE`: the connections of Redis clients on all workers.
+//! `CLIENT LIST`, `INFO`, `KILL` and `PAUSE`: list, close and pause the connections of Redis clients on all workers.
 //!
 //! For another worker's connection, the server reports what that worker has recorded. Names and subscriptions are
 //! current. The last command and the time of the last received bytes are a second or two old at most.
@@ -17,10 +17,10 @@ use crate::resp::state::listing::Listing;
 use protocol::resp::{Args, reply};
 use std::collections::BTreeSet;
 
-/// The cost of one line of a list, in entries.
+/// The cost of one line of a list, in examined entries.
 const WORK_A_LINE: usize = 7;
 
-/// The longest pause, in ms: a day.
+/// The maximum duration of a pause, one day, in ms.
 const PAUSE_MS_MAX: i64 = 86_400_000;
 
 /// The kind of a client, as `TYPE` names it.
@@ -28,7 +28,7 @@ const PAUSE_MS_MAX: i64 = 86_400_000;
 enum ClientType {
     Normal,
     PubSub,
-    /// No client is of these kinds.
+    /// A replica or a primary. This server has no such clients.
     Replication,
 }
 
@@ -47,7 +47,7 @@ impl ClientType {
     }
 }
 
-/// The condition that selects connections. All given parts must hold.
+/// The condition that selects connections. All parts that are set must hold.
 #[derive(Clone, Copy, Debug, Default)]
 struct Filter<'c> {
     ids: Option<&'c BTreeSet<u64>>,
@@ -84,8 +84,7 @@ fn name_of(client_info: &ClientInfo) -> &[u8] {
     if client_info.user.is_empty() { b"default" } else { &client_info.user }
 }
 
-/// Writes a connection's line in Redis's form. Redis's fields for buffers are 0, because idle connections have no
-/// buffers.
+/// Writes a connection's line in Redis's form. The fields for buffers are 0, because idle connections have no buffers.
 fn line(connection: &Connection, client_info: &ClientInfo, now_secs: u64, text: &mut impl std::fmt::Write) {
     let word = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
     let flags = match (client_info.monitors, client_info.is_subscribed()) {
@@ -113,7 +112,7 @@ fn line(connection: &Connection, client_info: &ClientInfo, now_secs: u64, text: 
         word(&client_info.library),
         word(&client_info.library_version),
     );
-    written.expect("text takes what is written");
+    written.expect("a string takes all text");
 }
 
 /// Calls `each` for the next selected connections. One call examines up to [`LISTING_WORK`] entries. `each` returns the
@@ -143,7 +142,7 @@ fn next_clients(
     true
 }
 
-/// `CLIENT LIST [TYPE kind | ID id ...]`
+/// Executes `CLIENT LIST [TYPE kind | ID id ...]`.
 pub(super) fn client_list<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let mut filter = Filter::default();
     let all = args;
@@ -173,7 +172,7 @@ pub(super) fn client_list<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Ru
     if is_end { listing::reply_list_text(call, *listing) } else { listing::continue_later(call, listing) }
 }
 
-/// Reads the client numbers that follow the first of `args` into the list, which sorts them.
+/// Parses the client numbers after the first of `args` into the sorted set of the listing.
 fn read_ids<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     if call.session.done == 0 {
         // The first word is not a number.
@@ -191,14 +190,14 @@ fn read_ids<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     read
 }
 
-/// `CLIENT INFO`
+/// Executes `CLIENT INFO`.
 pub(super) fn client_info(call: &mut Call<'_, '_>) -> Run {
     call.note_command("client|info");
     let text = client_line(call);
     reply_text(call, &text)
 }
 
-/// Returns the line of this client, as `CLIENT INFO` shows it.
+/// Returns this client's line in the form of `CLIENT INFO`.
 pub(super) fn client_line(call: &Call<'_, '_>) -> String {
     let (now_secs, mut text) = (call.ctx.now.secs(), String::new());
     let number = call.ctx.push.watch.connection as usize;
@@ -216,8 +215,8 @@ pub(super) fn end_clients_of(call: &mut Call<'_, '_>, user: &[u8]) -> bool {
     listing.closes_me
 }
 
-/// Closes the connections of the next selected clients, and counts them in `listing`. The caller closes this client's
-/// own connection. Returns true at the end of all connections.
+/// Closes the connections of the next selected clients, and counts them in `listing`. If the calling client is selected
+/// too, the caller must close its connection. Returns true at the end of all connections.
 fn kill_clients(call: &mut Call<'_, '_>, filter: &Filter<'_>, listing: &mut Listing) -> bool {
     let me = call.id();
     let mut killed = Vec::new();
@@ -250,7 +249,7 @@ fn no_kind(call: &mut Call<'_, '_>, word: &[u8]) -> Run {
     Ok(())
 }
 
-/// `CLIENT KILL addr:port`, or `CLIENT KILL` with conditions for the connections to close.
+/// Executes `CLIENT KILL addr:port`, or `CLIENT KILL` with conditions for the connections to close.
 pub(super) fn client_kill<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let old_form = args.len() == 1;
     let mut filter = Filter { skip_me: !old_form, ..Filter::default() };
@@ -293,7 +292,7 @@ pub(super) fn client_kill<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Ru
     if dies { Err(Interrupt::Quit) } else { Ok(()) }
 }
 
-/// `CLIENT PAUSE ms [WRITE | ALL]`
+/// Executes `CLIENT PAUSE ms [WRITE | ALL]`.
 pub(super) fn client_pause<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let ms = integer(args.next().unwrap_or_default()).map_err(|_| ErrorReply::Timeout)?;
     let all = match args.next().map(lower) {

@@ -1,6 +1,6 @@
-//! `CONFIG`: the server's settings under Redis's names, and those that can be changed while it runs.
+//! `CONFIG`: returns the server's settings under Redis's names, and changes some of them while the server runs.
 //!
-//! A change lasts until the server stops. Settings of the configuration file have their own names:
+//! A change lasts until the server stops. The settings of the configuration file have other names: see
 //! docs/configuration.md.
 
 use super::catalog::lower;
@@ -68,7 +68,7 @@ fn slow_us(shared: &Shared) -> Option<u64> {
 /// The maximum number of patterns of one `CONFIG GET`.
 const GET_PATTERNS_MAX: usize = 256;
 
-/// A valid change.
+/// A valid change of a setting.
 enum Change {
     Memory(u64),
     Clients(u64),
@@ -81,7 +81,7 @@ enum Change {
     None,
 }
 
-/// `CONFIG GET pattern ... | SET name value ... | RESETSTAT | REWRITE`
+/// Executes `CONFIG GET pattern ... | SET name value ... | RESETSTAT | REWRITE`.
 pub(super) fn config<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let topic = args.next().unwrap_or_default();
     match (&lower(topic)[..], args.len()) {
@@ -110,8 +110,8 @@ pub(super) fn config<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         (b"rewrite", 0) => {
             reply::error(
                 call.out,
-                b"ERR the configuration file is not rewritten by the server: write the setting into it yourself; \
-                  GET /config on the admin port shows all settings as they are",
+                b"ERR cannot rewrite the configuration file: change the setting in the file yourself; \
+                  GET /config on the admin port shows all current settings",
             );
             Ok(())
         }
@@ -122,7 +122,7 @@ pub(super) fn config<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     }
 }
 
-/// Reads a size as Redis does: `kb` is 1024, `k` is 1000.
+/// Parses a size in bytes as Redis does: `kb` is 1024, `k` is 1000.
 fn size(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?.to_ascii_lowercase();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -139,7 +139,7 @@ fn size(text: &[u8]) -> Option<u64> {
     text[..digits].parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// Returns the change that a `client-output-buffer-limit` makes: only hard limits of subscribers are supported.
+/// Parses a value of `client-output-buffer-limit`. Only the hard limit of subscribers (`pubsub`) is applied.
 fn backlog(value: &[u8]) -> Result<Change, &'static str> {
     let text = std::str::from_utf8(value).map_err(|_| "it must be text")?;
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -150,7 +150,7 @@ fn backlog(value: &[u8]) -> Result<Change, &'static str> {
     for class in words.chunks(4) {
         let hard = size(class[1].as_bytes()).ok_or("Error in hard, soft or soft_seconds setting in buffer limit.")?;
         match class[0] {
-            "pubsub" if hard < 16 << 10 => return Err("the hard limit of pubsub is at least 16kb here"),
+            "pubsub" if hard < 16 << 10 => return Err("the hard limit of pubsub must be at least 16kb"),
             "pubsub" => change = Change::BacklogBytes(hard),
             "normal" | "slave" | "replica" => {}
             _ => return Err("Invalid client class specified in buffer limit configuration."),
@@ -160,7 +160,7 @@ fn backlog(value: &[u8]) -> Result<Change, &'static str> {
 }
 
 impl Change {
-    /// Parses a change.
+    /// Parses the new value of the setting `name`.
     fn read(name: &str, value: &[u8], shared: &Shared) -> Result<Self, &'static str> {
         let number = integer(value).ok();
         let above_0 = number.and_then(|number| u64::try_from(number).ok());
@@ -205,8 +205,10 @@ impl Change {
         match self {
             Self::Memory(bytes) => {
                 return shared.resize_memory(bytes).map_err(|error| match error {
-                    ResizeError::TooSmall { least_bytes } => format!("the least is {least_bytes} bytes"),
-                    ResizeError::TooLarge { most_bytes } => format!("the most is {most_bytes} bytes without a restart"),
+                    ResizeError::TooSmall { least_bytes } => format!("the minimum is {least_bytes} bytes"),
+                    ResizeError::TooLarge { most_bytes } => {
+                        format!("the maximum without a restart is {most_bytes} bytes")
+                    }
                 });
             }
             Self::Clients(most) => shared.live.connections_max.store(most, Relaxed),
@@ -220,7 +222,7 @@ impl Change {
     }
 }
 
-/// Applies all changes, or none if one of them is wrong.
+/// Executes `CONFIG SET`: applies all changes, or none if one of them is invalid.
 fn config_set<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     let mut changes = Vec::new();
     let (mut words, shared) = (args, &call.ctx.shared);
@@ -238,7 +240,7 @@ fn config_set<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
             }
         }
     }
-    // The memory is changed first, because only this change may still be refused.
+    // The memory limit is changed first, because only this change can still be refused.
     changes.sort_by_key(|(_, change)| !matches!(change, Change::Memory(_)));
     for (name, change) in changes {
         if let Err(why) = change.apply(&call.ctx.shared) {

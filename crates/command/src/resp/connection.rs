@@ -1,4 +1,4 @@
-//! The start and the end of a connection, and the commands that report on the connection itself.
+//! Commands on the connection itself: `PING`, `ECHO`, `QUIT`, `SELECT`, `AUTH`, `HELLO` and `RESET`.
 
 use super::REDIS_VERSION;
 use super::catalog::lower;
@@ -14,7 +14,7 @@ use segment::Namespace;
 
 pub(super) fn ping<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     if pubsub::is_subscribed_in_2(call) && args.len() <= 1 {
-        // The reply has the form of a message.
+        // A subscriber of version 2 gets a reply in the form of a message.
         let text = args.next().unwrap_or_default();
         call.room(text.len())?;
         reply::array(call.out, 2);
@@ -71,7 +71,7 @@ pub(super) fn auth<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     Ok(())
 }
 
-/// `HELLO [version [AUTH user secret] [SETNAME name]]`
+/// Executes `HELLO [version [AUTH user secret] [SETNAME name]]`.
 pub(super) fn hello<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let version = match args.next() {
         None => None,
@@ -152,7 +152,7 @@ pub(super) fn reset<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     Ok(())
 }
 
-/// Returns the namespace that a client names.
+/// Returns the namespace with the number or name `text`.
 pub(super) fn database(call: &Call<'_, '_>, text: &[u8]) -> Result<Namespace, ErrorReply> {
     call.ctx.shared.namespaces.find(text).ok_or_else(|| match super::number::integer(text) {
         Ok(_) => ErrorReply::Database,
@@ -160,7 +160,7 @@ pub(super) fn database(call: &Call<'_, '_>, text: &[u8]) -> Result<Namespace, Er
     })
 }
 
-/// Changes the namespace of the connection's keys.
+/// Sets the namespace of the connection's keys.
 fn move_to(call: &mut Call<'_, '_>, namespace: Namespace) {
     call.session.namespace = namespace;
     call.with_client_info(|client_info| client_info.database = namespace.0);

@@ -1,4 +1,5 @@
-//! Dispatch: from received bytes to the function of a command, and from its result to the state of the session.
+//! Dispatch: parses received bytes, executes the function of each command, and turns its result into the state of the
+//! session.
 //!
 //! ```text
 //!   step ──> parse ──> execute ──> run: rights, transaction, flash ──> the command's function
@@ -29,7 +30,7 @@ use crate::visit::progress::{OPS_A_BATCH, Progress, SessionWait};
 use protocol::resp::{Args, Limits, Parsed, Parser};
 use segment::Guard;
 /// Executes the requests at the start of `buf`, at most [`OPS_A_BATCH`] operations, and returns the progress. `head`
-/// was created from the same bytes and session, in the same guard.
+/// was created from the same bytes and session, under the same guard.
 pub fn serve<'l>(
     guard: &mut Guard<'l>,
     buf: &[u8],
@@ -96,7 +97,7 @@ fn step(call: &mut Call<'_, '_>) -> Step {
             }
             Parsed::Head { args, value_len, left, consumed } => {
                 if !long::head(call, args, value_len, left, consumed)? {
-                    // The session waits for this value; a later value may be longer.
+                    // A buffer receives this value completely. Only a later, longer value may be received in parts.
                     limits.long_bytes_min = value_len + 1;
                     continue;
                 }
@@ -108,7 +109,8 @@ fn step(call: &mut Call<'_, '_>) -> Step {
     }
 }
 
-/// Executes an inline request, that is, words on a line. It is short, so it is rewritten outside the input buffer.
+/// Executes an inline request, that is, words on a line. The request is short, so it is rewritten outside the input
+/// buffer.
 #[cold]
 fn inline(call: &mut Call<'_, '_>, words: &protocol::resp::Inline<'_>, consumed: usize) -> Step {
     if consumed * 7 / 2 + 16 > INLINE_ROOM {
@@ -163,7 +165,7 @@ fn execute<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, consumed: usize) -> 
             call.session.last = entry.map_or("", |entry| entry.name);
             call.session.is_counted = false;
             call.at += consumed;
-            // A command that takes several visits continues after new requests of other sessions.
+            // A command that takes several visits continues after the worker has served other sessions.
             let is_long = call.session.under_way.as_ref().is_some_and(|transaction| transaction.is_single_command);
             return if is_long { Err(SessionWait::Yield) } else { Ok(()) };
         }
@@ -224,7 +226,8 @@ fn run<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSpec, args: 
             return own_transaction::run_collected(call, entry, args);
         }
         if call.ops > 0 && call.ops + entry.key_count(args) > OPS_A_BATCH {
-            // If it began now, it would have to be discarded, or continue from a copy.
+            // If the command began now, this visit could not complete it: the work would be discarded, or continue from
+            // a copy.
             return Err(SessionWait::Yield.into());
         }
         if entry.name != "watch" {
@@ -237,7 +240,8 @@ fn run<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSpec, args: 
     call.run(entry, args)
 }
 
-/// Samples the keys of a request for the hot keys, before the request is executed: at most as many as fit a run.
+/// Samples the keys of a request for the hot keys, before the request is executed. Samples at most [`OPS_A_BATCH`]
+/// keys.
 #[cold]
 #[inline(never)]
 fn sample<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSpec, args: Args<'c>) {
@@ -251,5 +255,5 @@ fn sample<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSpec, arg
     }
 }
 
-/// The longest inline command, rewritten, in bytes: far more than a person types.
+/// The maximum length of a rewritten inline command, in bytes. It is far more than a person types.
 const INLINE_ROOM: usize = 32 << 10;

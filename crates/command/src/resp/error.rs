@@ -18,7 +18,7 @@ pub(super) enum ErrorReply {
     WrongPassword,
     /// The client's user may not run the command of this number.
     NoPermission(usize),
-    /// The client's user may not do this to one of the keys.
+    /// The client's user may not read or write one of the keys.
     NoKeyPermission,
     /// The client's user may not use one of the channels.
     NoChannelPermission,
@@ -46,7 +46,7 @@ pub(super) enum ErrorReply {
     TooLong,
     /// A request that is longer than a buffer, for a command that does not support such requests.
     RequestTooLong,
-    /// The limit of long keys that wait for their values is reached.
+    /// The limit on long keys whose values are being received is reached.
     LongKeys,
     /// No item can be evicted to make room.
     OutOfMemory,
@@ -58,7 +58,7 @@ pub(super) enum ErrorReply {
     DatabaseFull,
     /// The namespace's quota of operations per second is used up.
     TooManyOps,
-    /// The version of the protocol does not exist.
+    /// The protocol has no such version.
     Version,
     /// A negative offset.
     Offset,
@@ -86,15 +86,15 @@ pub(super) enum ErrorReply {
     TooManyMonitors,
     /// The client is on another host and unknown (protected mode).
     Protected,
-    /// Not a mode of a pause.
+    /// A word that is not a mode of `CLIENT PAUSE`.
     PauseMode,
-    /// Not client numbers.
+    /// A word that is not a client number, in a list of them.
     ClientId,
-    /// Not a client number.
+    /// A word that is not a client number above 0.
     ClientIdAbove0,
     /// No client is connected from that address.
     NoSuchClient,
-    /// Not a duration that the server can wait.
+    /// A timeout that is not an integer, or is out of range.
     Timeout,
     /// The configuration disables the command.
     Disabled(&'static str),
@@ -112,7 +112,7 @@ pub(super) enum ErrorReply {
     NoOppositeCount,
     /// A negative time where none is allowed.
     ExpireBelowZero,
-    /// The word `FIELDS` and a number of fields are missing or not in their place.
+    /// The word `FIELDS` or the number of fields is missing, or in the wrong place.
     FieldsMissing,
     /// A number of fields below 1.
     FieldsCount,
@@ -120,7 +120,7 @@ pub(super) enum ErrorReply {
     FieldCountDiffers,
     /// A bin would not fit into one item.
     RecordTooLarge,
-    /// A reply that no output has room for.
+    /// A reply that is longer than the longest output buffer.
     AnswerTooLong,
     /// A value whose bytes are damaged.
     Damaged,
@@ -134,7 +134,7 @@ pub(super) enum ErrorReply {
     WatchInMulti,
     /// A command that needs an earlier `MULTI`.
     WithoutMulti(&'static str),
-    /// A request was refused instead of queued.
+    /// A request of the transaction was refused when it should have been queued.
     ExecAbort,
     /// `EXEC` itself was refused.
     ExecRefused,
@@ -146,9 +146,9 @@ pub(super) enum ErrorReply {
     NoKey,
     /// Source and target are the same key.
     SameKey,
-    /// More keys match than one reply lists.
+    /// More keys match than one reply may list.
     TooManyKeys,
-    /// A reply that is longer than the limit of replies that wait for their client.
+    /// The replies that wait for the client would exceed their limit.
     RepliesTooLong,
     /// A negative time to wait.
     TimeoutBelowZero,
@@ -177,7 +177,7 @@ impl ErrorReply {
             Self::ExecRefused => {
                 "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command"
             }
-            Self::QueueTooLong => "ERR transaction is longer than this server keeps",
+            Self::QueueTooLong => "ERR the transaction exceeds this server's limit of queued requests or watched keys",
             Self::ClientMemory => {
                 "OOM client memory is used up: read replies, end transactions or subscriptions, or raise \
                  limits.client_memory"
@@ -185,7 +185,7 @@ impl ErrorReply {
             Self::NoKey => "ERR no such key",
             Self::SameKey => "ERR source and destination objects are the same",
             Self::TooManyKeys => "ERR too many matching keys for one reply: iterate over them with SCAN",
-            Self::RepliesTooLong => "ERR the answer is longer than this server keeps: ask for less at once",
+            Self::RepliesTooLong => "ERR the reply exceeds this server's limit: request less at once",
             Self::TimeoutBelowZero => "ERR timeout is negative",
             Self::NoPermission(_) => "NOPERM this user has no permissions to run the command",
             Self::NoKeyPermission => "NOPERM this user has no permissions to access one of the keys used as arguments",
@@ -282,23 +282,23 @@ impl ErrorReply {
 
 pub(super) type Line = Fixed<512>;
 
-/// The number of bytes of one word, and of all words, that an error repeats.
+/// The maximum number of bytes of one word, and of all arguments together, that an error repeats.
 const SHOWN_MAX: usize = 128;
-/// The number of bytes around a word that an error repeats.
+/// The number of bytes (quotes and a space) that surround a repeated word.
 const QUOTES_BYTES: usize = 3;
 /// The highest offset at which the repeated words of a request end in the line of [`unknown`]. The rest of the line
 /// then still fits.
 const ARGS_END_MAX: usize = 384;
 
-/// Writes at most `most` bytes of a word, with spaces in place of line ends.
+/// Writes at most `most` bytes of a word, with spaces in place of control characters.
 pub(super) fn shown(line: &mut Line, word: &[u8], most: usize) {
     for byte in word.iter().take(most) {
         line.push(if byte.is_ascii_control() { b' ' } else { *byte });
     }
 }
 
-/// The cost of the reply to an unknown command, in operations. It compares the name with those of all commands, in
-/// 90,000 instructions (case `resp-unknown` of `xtask gate`).
+/// The cost of the reply to an unknown command, in operations. The name is compared with those of all commands, which
+/// takes 90,000 instructions (case `resp-unknown` of `xtask gate`).
 pub const UNKNOWN_OPS: usize = 24;
 
 /// Replies to an unknown command. Names the nearest command, if there is one. For a Redis command, states why the

@@ -1,7 +1,8 @@
 //! The function of each command, in the order of the catalog ([`super::catalog`]).
 //!
 //! Only the protocol's entry point names this table. Other modules execute a command within another one (a transaction,
-//! a request over several keys). They get the table from their [`super::call::Call`], and need not name every command.
+//! a request over several keys). They get the table from their [`super::call::Call`], so they need not import every
+//! command.
 
 use super::call::{CommandFunction, CommandFunctions};
 use super::catalog::{COMMAND_COUNT, COMMANDS};
@@ -10,7 +11,7 @@ use super::{
     slowlog, string, transaction, walk,
 };
 
-/// The functions, by [`super::catalog::CommandSpec::number`].
+/// The functions, indexed by [`super::catalog::CommandSpec::number`].
 pub(super) static FUNCTIONS: CommandFunctions = {
     let mut functions: CommandFunctions = [ROWS[0].1; COMMAND_COUNT];
     let mut number = 0;

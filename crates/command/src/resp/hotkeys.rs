@@ -9,7 +9,7 @@ use crate::resp::call::{Call, Run};
 use crate::visit::out::LINE_ROOM;
 use protocol::resp::{Args, reply};
 
-/// `HOTKEYS [keys | big | missed | prefixes | missed-prefixes] [COUNT n] [MINUTES n]`
+/// Executes `HOTKEYS [keys | big | missed | prefixes | missed-prefixes] [COUNT n] [MINUTES n]`.
 pub(super) fn hotkeys<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (mut wanted, mut count, mut minutes) = (None, NAMES_PER_LIST, 1);
     while let Some(word) = args.next() {

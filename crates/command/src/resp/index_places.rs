@@ -15,7 +15,7 @@ use segment::Item;
 use segment::Namespace;
 use segment::Value;
 use std::sync::Arc;
-/// Returns the positions of a record's bins in the indexes of its set.
+/// Returns the position of a record in each index of its set, or `None` where the record has no value to index.
 pub(super) fn places_of(
     indexes: &[Arc<SetIndex>],
     record: Option<&Record<'_>>,
@@ -31,7 +31,8 @@ pub(super) fn places_of(
         .collect()
 }
 
-/// Removes the entries without a record, except those whose records are being changed. The caller holds no stripe.
+/// Removes each entry of `looked` whose record is gone or has another position now. Skips entries whose records are
+/// being changed. The caller must not hold a stripe.
 pub(super) fn sweep(
     indexes: &Indexes,
     guard: &Guard<'_>,

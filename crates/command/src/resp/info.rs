@@ -27,7 +27,7 @@ impl std::fmt::Write for Text {
     }
 }
 
-/// A function that writes a section, as of a time in Unix seconds.
+/// A function that writes a section. The number is the current time in Unix seconds.
 type Section = fn(&mut Text, &Shared, u64) -> std::fmt::Result;
 
 /// The sections, in order, each with its function.
@@ -41,10 +41,10 @@ const SECTIONS: [(&str, Section); 7] = [
     (EXTRA, namespaces),
 ];
 
-/// The section that is only sent if it is requested by name, or with all.
+/// The section that is only sent if it is requested by name, or by `all`.
 const EXTRA: &str = "Namespaces";
 
-/// `ROLE`: a primary without replicas.
+/// Executes `ROLE`: replies that the server is a primary without replicas.
 pub(super) fn role<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     reply::array(call.out, 3);
     reply::bulk(call.out, b"master");
@@ -53,7 +53,7 @@ pub(super) fn role<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     Ok(())
 }
 
-/// `WAIT replicas timeout`: replies 0, because there are no replicas.
+/// Executes `WAIT replicas timeout`: replies 0, because there are no replicas.
 pub(super) fn wait<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     super::number::integer(args.next().unwrap_or_default())?;
     let timeout = args.next().unwrap_or_default();
@@ -64,12 +64,12 @@ pub(super) fn wait<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     Ok(())
 }
 
-/// Returns true if `is` holds for one of the words.
+/// Returns true if `is` returns true for one of the words.
 fn any(mut words: Args<'_>, is: impl FnMut(&[u8]) -> bool) -> bool {
     words.any(is)
 }
 
-/// `INFO [section ...]`
+/// Executes `INFO [section ...]`.
 pub(super) fn info<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     call.room(INFO_BYTES)?;
     let all = any(args, |word| matches!(&lower(word)[..], b"all" | b"everything"));
@@ -80,7 +80,7 @@ pub(super) fn info<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
             let blank = if text.0.as_slice().is_empty() { "" } else { "\r\n" };
             let written = write!(text, "{blank}# {name}\r\n")
                 .and_then(|()| section(&mut text, &call.ctx.shared, call.ctx.now.secs()));
-            written.expect("text takes what is written");
+            written.expect("the text takes all sections");
         }
     }
     reply::verbatim(call.out, call.session.version, b"txt", text.0.as_slice());
@@ -213,7 +213,7 @@ pub(super) fn time<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     Ok(())
 }
 
-/// `COMMAND [COUNT | LIST | INFO name ... | DOCS name ...]`
+/// Executes `COMMAND [COUNT | LIST | INFO name ... | DOCS name ...]`.
 pub(super) fn command<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let topic = args.next().unwrap_or_default();
     match (&lower(topic)[..], args.len()) {
@@ -247,7 +247,7 @@ enum CommandReply {
     Docs,
 }
 
-/// Lists `count` commands, over several calls if the output is shorter.
+/// Replies with `count` commands, over several calls if they do not fit into the output.
 fn reply_commands(
     call: &mut Call<'_, '_>,
     count: usize,
@@ -312,7 +312,7 @@ impl CommandSpec {
     }
 }
 
-/// `DEBUG SLEEP seconds`: makes only this client wait. For tests.
+/// Executes `DEBUG SLEEP seconds`, for tests. Only this client waits.
 pub(super) fn debug<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     if !call.ctx.shared.config.debug_command {
         reply::error(call.out, b"ERR DEBUG command not allowed. Start the server with debug = true in [commands].");

@@ -65,7 +65,7 @@ pub(super) fn kind<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     Ok(())
 }
 
-/// `OBJECT`: the representation of a value.
+/// Executes `OBJECT`: replies with a property of a stored value, such as its encoding.
 pub(super) fn object<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let topic = args.next().unwrap_or_default();
     let (Some(bytes), 0) = (args.next(), args.len()) else {
@@ -92,7 +92,8 @@ pub(super) fn object<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     Ok(())
 }
 
-/// Returns Redis's name of the encoding: for numbers, strings of up to 44 bytes, and longer ones.
+/// Returns Redis's name of a value's encoding. It distinguishes numbers, strings of up to 44 bytes, longer strings, and
+/// types of records.
 fn encoding(value: Value<'_>) -> &'static [u8] {
     match value {
         Value::Integer(_) => b"int",
@@ -112,7 +113,7 @@ pub(super) fn flushdb<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     flush(call, "FLUSHDB", args, std::iter::once(namespace))
 }
 
-/// Flushes namespaces at once, whatever the option, because each flush only stores one number.
+/// Flushes namespaces. `ASYNC` and `SYNC` make no difference, because each flush only stores one number.
 fn flush<'c>(
     call: &mut Call<'c, '_>,
     name: &'static str,

@@ -1,7 +1,7 @@
 //! CAS tokens and leases for Redis clients: the same tokens and leases as those of memcached's meta commands.
 //!
 //! ```text
-//!   LEASE.GET k ──missing──> [null, won, t]              one client; it fills by LEASE.SET k t value
+//!   LEASE.GET k ──missing──> [null, won, t]              one client, which stores it by LEASE.SET k t value
 //!                            [null, wait, t]             all others, until then
 //!             ──stale, or expires soon (RECACHE)──> [value, won, t] once, [value, wait, t] for the others
 //!             ──present──> [value, hit, t]
@@ -21,16 +21,17 @@ use protocol::number::Decimal;
 use protocol::resp::{Args, reply};
 use segment::{Delete, DeleteOutcome, Expire, Fetch, Lease, Put, PutOutcome};
 
-/// The value of [`super::SessionState::sum`] after the current request won the lease, while its reply has no room yet.
+/// The value of [`super::SessionState::sum`] after the current request won the lease, until its reply is written.
 const WON: i64 = 1;
 
-/// The maximum number of attempts of `CAS.GET` in one visit, if other clients change the value. Then it parks.
+/// The maximum number of attempts of `CAS.GET` in one visit while other clients change the value. After them the
+/// request is parked.
 const LOOKUPS_MAX: usize = 4;
 
 /// The default duration of a lease, in ms.
 const LEASE_MS: u64 = 10_000;
 
-/// `CAS.GET key`: the value and its token.
+/// Executes `CAS.GET key`: replies with the value and its token.
 pub(super) fn cas_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let bytes = args.next().unwrap_or_default();
     let (key, mark) = (call.key(bytes), call.out.mark());
@@ -73,13 +74,14 @@ pub(super) fn cas_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     Err(SessionWait::Parked.into())
 }
 
-/// `CAS.SET key token value [EX seconds | PX ms | EXAT s | PXAT ms]`: `OK`, or null if the token does not match.
+/// Executes `CAS.SET key token value [EX seconds | PX ms | EXAT s | PXAT ms]`: replies `OK`, or null if the token does
+/// not match.
 pub(super) fn cas_set<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     store(call, args, false, "cas.set")
 }
 
-/// `LEASE.SET key token value [EX ...]`: like `CAS.SET`, but a value that was marked stale meanwhile is stored and
-/// stays stale.
+/// Executes `LEASE.SET key token value [EX ...]`. Works like `CAS.SET`, but if the key was marked stale meanwhile,
+/// stores the value and leaves it marked stale.
 pub(super) fn lease_set<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     store(call, args, true, "lease.set")
 }
@@ -117,8 +119,8 @@ fn deadline<'c>(call: &Call<'c, '_>, args: &mut Args<'c>, name: &'static str) ->
     Deadline::positive(args.next().ok_or(ErrorReply::Syntax)?, unit, call.moment(), name).map(|at| Some(at.expire()))
 }
 
-/// `LEASE.GET key [RECACHE ms] [EX seconds | PX ms]`: value, `hit`, `won` or `wait`, token. `EX` and `PX` set the
-/// duration of the lease, 10 s by default.
+/// Executes `LEASE.GET key [RECACHE ms] [EX seconds | PX ms]`: replies with the value, the word `hit`, `won` or `wait`,
+/// and the token. `EX` and `PX` set the duration of the lease, 10 s by default.
 pub(super) fn lease_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let bytes = args.next().unwrap_or_default();
     let (mut recache_below_ms, mut vivify) = (None, None);
@@ -144,7 +146,7 @@ pub(super) fn lease_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run 
     // A lease is won once. If the reply had no room and the request is executed again, the earlier lease still counts.
     let lease = if call.session.sum == WON { Lease::Won } else { fetched.lease };
     call.session.sum = if lease == Lease::Won { WON } else { 0 };
-    // The placeholder of a value that is being filled is empty and is not a value.
+    // While a client fills a value, the key has an empty placeholder, which is not sent as a value.
     let awaited = lease != Lease::None && !stale && fetched.item.value.client_bytes() == 0;
     let mark = call.out.mark();
     if awaited && value_reply::is_copying(call) {
@@ -177,8 +179,8 @@ pub(super) fn lease_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run 
     Ok(())
 }
 
-/// `LEASE.STALE key [EX seconds | PX ms]`: the value stays readable, and the next `LEASE.GET` wins the lease to refill
-/// it.
+/// Executes `LEASE.STALE key [EX seconds | PX ms]`: marks the value stale. The value remains readable, and the next
+/// `LEASE.GET` wins the lease to refill it.
 pub(super) fn lease_stale<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let bytes = args.next().unwrap_or_default();
     let expire = deadline(call, &mut args, "lease.stale")?;

@@ -10,7 +10,7 @@ use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use protocol::resp::reply;
 use protocol::sink::{Fixed, Sink};
 
-/// The number of bytes of one number in a set of numbers.
+/// The memory that one client number takes in the set of numbers, in bytes.
 const BYTES_AN_ID: usize = 24;
 
 /// The maximum number of entries of a list that one visit examines: about 100 us.
@@ -43,7 +43,7 @@ pub(super) fn retain_listing(call: &mut Call<'_, '_>, mut listing: Box<Listing>)
 
 /// Replies with the list as an array of bulk strings.
 pub(super) fn reply_list(call: &mut Call<'_, '_>, mut listing: Listing) -> Run {
-    // From here on its bytes count among the replies.
+    // From here on, the long reply accounts for these bytes.
     listing.grant = None;
     let mut head = Fixed::<HEAD_BYTES>::new();
     reply::array(&mut head, listing.count);

@@ -11,7 +11,7 @@ use arrayvec::ArrayVec;
 use protocol::resp::{Args, reply};
 use segment::{Key, Prefetched};
 
-/// Continues after the keys that were answered in an earlier call.
+/// Executes `MGET`. Continues after the keys that were answered in an earlier call.
 pub(super) fn mget<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     if !call.session.is_answered_in_part() {
         reply::array(call.out, args.len() as u64);
@@ -46,7 +46,7 @@ pub(super) fn mget<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     ran
 }
 
-/// Answers one key, with null if it holds no string. Returns true if it holds a string.
+/// Replies with the value of one key, or null if the key holds no string. Returns true if the key holds a string.
 #[inline(always)]
 fn one_of_many(call: &mut Call<'_, '_>, key: &Key<'_>, ahead: Prefetched<'_>) -> Result<bool, Interrupt> {
     if call.ops >= OPS_A_BATCH {

@@ -1,4 +1,4 @@
-//! The Redis protocol on the store: one call serves the bytes that a session has received.
+//! The Redis protocol: one call serves the bytes that a session has received, with the items of the store.
 //!
 //! ```text
 //!   input   [ *2 $3 GET $1 a | *3 $3 SET $1 b $5 hel ]
@@ -11,7 +11,7 @@
 //!   operation is executed twice and no reply is lost.
 //! - A request is consumed when its last reply byte is in the output. A request whose reply is longer than the output
 //!   continues from its position ([`SessionState::done`]). A request that accesses several keys atomically becomes a
-//!   transaction if it cannot be executed at once (`atomic`), and is consumed then.
+//!   transaction if it cannot be executed at once (`atomic`), and the session consumes the request then.
 //! - A request is whole in the receive buffer, except long values and requests with many keys: [`long`].
 //! - One table has the name, arity, keys and documentation of every command ([`catalog::COMMANDS`]). Requests are
 //!   looked up in it, and `COMMAND` replies from it.

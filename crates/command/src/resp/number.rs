@@ -17,7 +17,7 @@ pub(super) fn float(text: &[u8]) -> Result<f64, ErrorReply> {
 /// Writes a number without an exponent, in the fewest digits that parse to the same number.
 pub(super) fn put_float(text: &mut Vec<u8>, number: f64) {
     // An integral number has no point, and negative zero is written as zero.
-    write!(text, "{}", if number == 0.0 { 0.0 } else { number }).expect("a vector takes what is written");
+    write!(text, "{}", if number == 0.0 { 0.0 } else { number }).expect("a vector takes all bytes");
 }
 
 #[cfg(test)]

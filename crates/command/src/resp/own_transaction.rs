@@ -1,5 +1,5 @@
 //! Requests that become transactions of their own, because they take several visits or change several keys atomically.
-//! A worker retains some ended transactions, so that the next one allocates nothing.
+//! A worker retains the memory of some ended transactions, so that the next transaction allocates nothing.
 
 use crate::context::WorkerContext;
 use crate::resp::call::Call;

@@ -54,7 +54,7 @@ pub(super) fn renamenx<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     Ok(())
 }
 
-/// `COPY source target [DB number] [REPLACE]`
+/// Executes `COPY source target [DB number] [REPLACE]`.
 pub(super) fn copy<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (from, to) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     let mut target = Target::Kept;

@@ -1,7 +1,7 @@
 //! Publishing and subscribing: `SUBSCRIBE` and its variants, `PUBLISH`, `PUBSUB`, and `MONITOR`.
 //!
 //! Messages go through [`crate::push::outbox`]. A subscriber reads them in the order in which they were published. The
-//! reply to `SUBSCRIBE` is before all of them, and the reply to `UNSUBSCRIBE` after all of them. In version 2 of the
+//! reply to `SUBSCRIBE` precedes all its messages, and the reply to `UNSUBSCRIBE` follows them. In version 2 of the
 //! protocol, a subscriber may only execute a few commands. In version 3, messages are sent as pushes between replies.
 
 use super::catalog::{CommandSpec, lower};
@@ -20,19 +20,19 @@ use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use arrayvec::ArrayVec;
 use protocol::resp::{Args, Version, reply};
 
-/// The longest name of a channel, in bytes: that of a keyspace notification.
+/// The maximum length of a channel's name, in bytes. The channel of a key's notifications has the longest name.
 const NAME_BYTES_MAX: usize = (64 << 10) + 64;
 
 /// The number of filled outboxes that count as one operation.
 const WORK_AN_OP: usize = 16;
 
-/// The number of filled outboxes that take as long as a lookup of a name, or a subscription to it.
+/// The cost of a lookup of a name, or of a subscription to it, in filled outboxes.
 const WORK_A_NAME: usize = 4;
 
-/// The number of names that are taken under one lock for a list.
+/// The maximum number of names that are copied under one lock for a list.
 const NAMES_A_LOCK: usize = 32;
 
-/// The number of copied bytes, or of match steps, that count as one entry of a list.
+/// The number of copied bytes, or of steps of a pattern match, that count as one entry of a list.
 const BYTES_AN_ENTRY: usize = 256;
 
 /// The maximum number of bytes of a command that are sent to monitoring clients.
@@ -82,7 +82,7 @@ pub(super) fn spublish<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     publish_to(call, ChannelKind::Shard, args)
 }
 
-/// `PUBSUB CHANNELS [pattern] | NUMSUB name ... | NUMPAT | SHARDCHANNELS [pattern] | SHARDNUMSUB name ...`
+/// Executes `PUBSUB CHANNELS [pattern] | NUMSUB name ... | NUMPAT | SHARDCHANNELS [pattern] | SHARDNUMSUB name ...`.
 pub(super) fn pubsub<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let topic = args.next().unwrap_or_default();
     match (&lower(topic)[..], args.len()) {
@@ -111,7 +111,7 @@ pub(super) fn monitor<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     Ok(())
 }
 
-/// Returns this connection as a subscriber, and creates it without subscriptions if necessary.
+/// Returns this connection's subscriber. If there is none, creates it without subscriptions.
 fn subscriber<'s>(call: &'s mut Call<'_, '_>) -> &'s mut Subscriber {
     let (shared, worker, connection) = (&call.ctx.shared, call.ctx.worker, call.ctx.push.watch.connection);
     let aside = call.session.aside.get_or_insert_default();
@@ -142,7 +142,7 @@ fn end_subscriber(call: &mut Call<'_, '_>) {
     }
 }
 
-/// Returns the number of subscriptions as replies count them.
+/// Returns the number of subscriptions that a reply for this kind of channel contains.
 fn subscriptions(call: &Call<'_, '_>, kind: ChannelKind) -> i64 {
     let count = |kind| call.session.subscriber().map_or(0, |subscriber| subscriber.count(kind) as i64);
     if kind == ChannelKind::Shard { count(kind) } else { count(ChannelKind::Channel) + count(ChannelKind::Pattern) }

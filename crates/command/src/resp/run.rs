@@ -1,4 +1,4 @@
-//! Plain `GET` and `SET`: consecutive ones are looked up together, by [`crate::lookup::run`].
+//! Plain `GET` and `SET` requests. Consecutive requests are looked up together, by [`crate::lookup::run`].
 
 use crate::context::WorkerContext;
 use crate::lookup::flash;
@@ -23,9 +23,9 @@ use segment::{Expire, Guard, Hit, Key, Prefetched, PutMode, Value};
 #[derive(Clone, Copy)]
 pub(super) struct RunRequest<'b> {
     key: Key<'b>,
-    /// The value to store; `None`: a `GET`.
+    /// The value that a `SET` stores; `None` for a `GET`.
     value: Option<&'b [u8]>,
-    /// End of the request, in bytes from the start of the buffer.
+    /// The end of the request, in bytes from the start of the buffer.
     end: usize,
 }
 
@@ -51,7 +51,7 @@ impl<'b> run::Probe<'b> for RunRequest<'b> {
     }
 }
 
-/// A run of requests.
+/// A run of plain requests.
 type Run<'b> = run::Run<RunRequest<'b>>;
 
 impl<'c, 'l> run::Visit<'c, 'l> for Call<'c, 'l> {
@@ -102,7 +102,7 @@ impl<'c, 'l> run::Visit<'c, 'l> for Call<'c, 'l> {
     }
 }
 
-/// Returns the key and the length of the first request in the received bytes, if it is a plain one.
+/// Returns the key and the length of the first request in the received bytes, if it is a plain request.
 #[inline]
 pub(crate) fn head_key<'b>(buf: &'b [u8], session: &SessionState) -> Option<(&'b [u8], usize)> {
     if !session.is_plain() {
@@ -119,14 +119,15 @@ pub(super) fn runs_plain(call: &Call<'_, '_>) -> bool {
     free && !call.is_unauthenticated() && !call.ctx.push.watch.watched.has_monitors()
 }
 
-/// Returns true if the only restriction is that other users have fewer rights than this client's.
+/// Returns true if no restriction applies to this client: commands are neither paused nor disabled, and its user has
+/// all rights.
 #[cold]
 fn is_free(call: &Call<'_, '_>) -> bool {
     let others = call.ctx.admission.pause != Pause::None || !call.ctx.shared.config.disabled.is_empty();
     !others && !call.session.is_restricted && call.session.all_rights_at == call.ctx.admission.user_changes
 }
 
-/// Executes the plain request at the start of the input, and the plain ones after it; `None` if the first is not plain.
+/// Executes the plain requests at the start of the input. Returns `None` if the first request is not plain.
 #[inline]
 pub(super) fn run_of_plain(call: &mut Call<'_, '_>) -> Option<Step> {
     if !call.session.is_plain() || !runs_plain(call) {
@@ -137,11 +138,14 @@ pub(super) fn run_of_plain(call: &mut Call<'_, '_>) -> Option<Step> {
     Some(run_from(call, first, key, consumed, Prefetched::default()))
 }
 
-/// Executes the request of a head, and the plain ones after it.
+/// Executes the request of a head, and the plain requests after it.
 #[inline]
 pub(super) fn head_run<'c, 'l>(call: &mut Call<'c, 'l>, head: ReadHead<'l>) -> Step {
     let Some((first, consumed)) = lone(call.rest(), IN_PLACE_BYTES_MIN) else { return Ok(()) };
-    debug_assert!(consumed == head.consumed && first.key().len() == head.key_len, "the head of other bytes");
+    debug_assert!(
+        consumed == head.consumed && first.key().len() == head.key_len,
+        "the head was created from other bytes"
+    );
     run_from(call, first, head.key.key(first.key()), consumed, head.ahead)
 }
 
@@ -164,7 +168,7 @@ fn run_from<'c, 'l>(
         end += consumed;
         run.push(probe(next, key, end));
     }
-    // The line of the requests that are not accounted for yet.
+    // The slow log shows the requests that are not accounted for yet from here on.
     call.line_at = call.at;
     run::answer(call, &run, ahead)
 }

@@ -1,7 +1,7 @@
 //! Scans over all keys: `SCAN`, `KEYS`, `RANDOMKEY`.
 //!
 //! A cursor is a position in the order of the keys' hashes, which does not change while the index grows or shrinks. A
-//! key that stays is listed at least once, and may be listed twice.
+//! key that exists during the whole iteration is listed at least once, and may be listed twice.
 
 use super::catalog::lower;
 use super::error::ErrorReply;
@@ -29,7 +29,7 @@ const STEPS_MAX: usize = 1024;
 /// The number of bytes of the lines before the keys, with the cursor.
 const HEAD_BYTES: usize = 2 * NUMBER_LINE_BYTES_MAX + 64;
 
-/// Selection of the keys to list.
+/// The condition that selects the keys to list.
 struct Filter<'c> {
     pattern: Option<&'c [u8]>,
     /// The only type to list, if given.
@@ -81,8 +81,8 @@ impl Filter<'_> {
     }
 }
 
-/// Continues the walk of a `SCAN`. It takes several visits if its count is more than a slice has room for, or while
-/// items are read from flash.
+/// Continues the walk of a `SCAN`. The walk takes several visits if its count is too high for one slice, or while items
+/// are read from flash.
 fn walk_on(call: &mut Call<'_, '_>, filter: &Filter<'_>, count: u64, cursor: u64) -> Run {
     let walk = call.session.walk.take();
     let mut walk = walk.unwrap_or_else(|| Walk::from(cursor));
@@ -118,8 +118,9 @@ fn walk_on(call: &mut Call<'_, '_>, filter: &Filter<'_>, count: u64, cursor: u64
     Ok(())
 }
 
-/// `RANDOMKEY`: returns a key of the first step that has one, from a random position on. If few keys are among many
-/// items of other namespaces, the walk takes several visits. It goes round once.
+/// Executes `RANDOMKEY`: walks from a random position to the first step that meets keys, and replies with one of these
+/// keys. If the namespace has few keys among many items of other namespaces, the walk takes several visits. The walk
+/// wraps around once at most.
 pub(super) fn randomkey<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     if call.session.done == 0 && call.ctx.shared.store.keys(call.session.namespace) == 0 {
         call.null();
@@ -170,7 +171,8 @@ pub(super) fn randomkey<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     }
 }
 
-/// Returns a random start for a walk, from the time. A key after a gap is returned more often, as with Redis.
+/// Returns a random number, derived from the time, for the start of a walk. A key after a gap in the order of hashes is
+/// returned more often than others, as with Redis.
 fn draw(call: &Call<'_, '_>) -> u64 {
     base::prng::split_mix(call.ctx.clock.ticks().0 ^ call.ops as u64)
 }

@@ -22,20 +22,21 @@ use segment::Namespace;
 /// The state that the protocol retains of a connection between calls.
 #[derive(Default)]
 pub struct SessionState {
-    /// The namespace of its keys.
+    /// The namespace of the connection's keys.
     pub(crate) namespace: Namespace,
-    /// The namespace of its listener.
+    /// The namespace of the connection's listener.
     pub(super) home: Namespace,
-    /// True if the current request was already taken from the quota of operations per second.
+    /// True if the current request is already counted in the quota of operations per second.
     pub(super) is_counted: bool,
     pub(super) parser: Parser,
     pub(super) version: Version,
     pub(super) answers: Answers,
-    /// True if its client has authenticated.
+    /// True if the client has authenticated.
     pub(super) known: bool,
     /// The number of keys or lines of the current request that are answered.
     pub(super) done: u32,
-    /// The number of arguments of the current request that were passed, and their length in bytes: see `Call::behind`.
+    /// The number of arguments of the current request that are processed, and their length in bytes: see
+    /// `Call::args_after`.
     pub(super) passed: (u32, usize),
     /// The sum of the results of the keys or lines that were answered.
     pub(super) sum: i64,
@@ -49,11 +50,11 @@ pub struct SessionState {
     pub(super) fits: bool,
     /// True if the value being read changes so often that its key must be locked.
     pub(super) wants_key_locks: bool,
-    /// The user that its client acts as.
+    /// The user as which the client acts.
     pub(super) user: ClientUser,
-    /// The number of changes of the users at the last check of `user`.
+    /// The number of changes of users, since the server's start, at the last check of `user`.
     pub(super) seen_changes: u64,
-    /// The number of changes of the users at the last check that found all rights; 0 if no check found them.
+    /// The number of changes of users at the last check that found that `user` has all rights; 0 if no check found so.
     pub(super) all_rights_at: u64,
     /// A request that is partly consumed.
     pub(super) long: Option<Long>,
@@ -136,12 +137,12 @@ impl SessionState {
         self.subscriber().is_some_and(Subscriber::has_messages)
     }
 
-    /// Returns true if the limit of such messages was exceeded.
+    /// Returns true if the messages that wait to be sent exceeded their limit.
     pub(crate) fn is_queue_broken(&self) -> bool {
         self.subscriber().is_some_and(Subscriber::is_broken)
     }
 
-    /// Moves the next of these messages to the front of `into`. Returns the number of its bytes.
+    /// Moves the next waiting messages to the front of `into`. Returns the number of their bytes.
     pub(crate) fn take_messages(&mut self, into: &mut [u8]) -> usize {
         self.subscriber().map_or(0, |subscriber| subscriber.take(into, self.version))
     }
@@ -163,7 +164,7 @@ impl SessionState {
         self.aside.as_ref()?.held.as_ref().map(|(grant, since)| (*since, grant.bytes()))
     }
 
-    /// Removes and returns its subscriptions.
+    /// Removes and returns the client's subscriptions.
     pub(crate) fn take_subscriber(&mut self) -> Option<Subscriber> {
         self.aside.as_mut()?.subscriber.take()
     }
@@ -173,8 +174,8 @@ impl SessionState {
         self.subscriber().is_some()
     }
 
-    /// Ends some of the client's subscriptions, and drops some of its queued messages. Returns true if none is left.
-    /// For a connection that ends or is reset.
+    /// Ends some of the client's subscriptions, and drops some of its queued messages, because the connection ends or
+    /// is reset. Returns true when no subscription and no message remains.
     pub(in crate::resp) fn end_some_subscriptions(&mut self) -> bool {
         let subscriber = self.aside.as_mut().and_then(|aside| aside.subscriber.as_mut());
         subscriber.is_none_or(|subscriber| subscriber.end_some(ENDED_A_VISIT))
@@ -219,8 +220,8 @@ impl SessionState {
         self.long.is_some() || self.is_under_way()
     }
 
-    /// Discards all replies and the positions in them. Returns true if the current request must still be completed. A
-    /// request that only reads need not be, because no client waits for it.
+    /// Discards the current request's reply and the positions in it. Returns true if the request must still be
+    /// completed. A request that only reads is not completed, because no client waits for it.
     pub(in crate::resp) fn discard_replies(&mut self, mut args: Args<'_>) -> bool {
         let entry = catalog::find(args.next().unwrap_or_default());
         if entry.is_some_and(|entry| entry.has(catalog::Flag::ReadOnly)) {

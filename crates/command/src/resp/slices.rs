@@ -6,7 +6,7 @@
 //!                           a read:   the same value at each visit; otherwise it restarts, at last with a key lock set
 //! ```
 //!
-//! Invariants: the cost of a visit is that of its own work. Words that are done are never parsed again
+//! Invariants: the cost of a visit depends only on the visit's own work. Processed words are never parsed again
 //! ([`words_left`]), and a walk over a value continues from a position. No visit does more than its slice, whatever a
 //! client requests.
 
@@ -38,33 +38,33 @@ const OPS_PER_CHECK: usize = 8;
 /// The number of times that a read starts over before its key is locked.
 const RESTARTS_MAX: u32 = 4;
 
-/// Returns the words of the request that are not done.
+/// Returns the words of the request that are not processed yet.
 pub(super) fn words_left<'c>(call: &Call<'c, '_>, args: Args<'c>) -> Args<'c> {
     call.args_after(args, call.session.done)
 }
 
-/// Records that `words` more words, of `bytes` bytes, are done.
+/// Records that `words` more words, of `bytes` bytes, are processed.
 pub(super) fn words_done(call: &mut Call<'_, '_>, words: u32, bytes: usize) {
     let (_, before) = call.session.passed;
     call.session.done += words;
     call.session.passed = (call.session.done, before + bytes);
 }
 
-/// The words of a command that changes one value, in slices of which each is changed at once.
+/// The words of a command that changes one value, divided into slices. The fields of a slice are changed together.
 pub(super) struct Slices<'c> {
     left: Args<'c>,
     /// The number of words of one field.
     field_words: u32,
     /// The number of words of a slice.
     slice_words: u32,
-    /// The slice that the caller has, unless it is the first call.
+    /// The slice that the last call of [`Slices::next`] returned; `None` before the first call.
     given: Option<Args<'c>>,
 }
 
 impl<'c> Slices<'c> {
-    /// Begins a visit of the command `name` with the words `all`. `words` are its words for fields. If they are more
-    /// than one visit has room for, the command becomes a transaction of its own, with the key locked. `stores` is true
-    /// if the command may store the words.
+    /// Begins a visit of the command `name` with the words `all`. `words` are the words for fields. If they are too
+    /// many for one visit, the command becomes a transaction of its own, with the key locked. `stores` is true if the
+    /// command may store the words.
     #[inline]
     pub(super) fn begin(
         call: &mut Call<'c, '_>,
@@ -204,7 +204,7 @@ pub(super) fn read_consistently<T>(
     look(call.out, record.as_ref(), view.now_ms)
 }
 
-/// Starts over because the value was changed. After several restarts, a key lock set is used.
+/// Starts the request over, because the value was changed. After several restarts, requests a lock of the key.
 fn restart(call: &mut Call<'_, '_>, reading: &mut Reading) -> Interrupt {
     call.session.end_request();
     reading.restarts += 1;
@@ -213,8 +213,8 @@ fn restart(call: &mut Call<'_, '_>, reading: &mut Reading) -> Interrupt {
     SessionWait::Yield.into()
 }
 
-/// Ends a visit of a walk whose reply is collected after a head. The collected part is kept if the walk continues in
-/// another visit. It is discarded if the request starts over or fails.
+/// Ends a visit of a walk whose reply is collected after a head. Retains the collected part if the walk continues in
+/// another visit. Discards it if the request starts over or fails.
 pub(super) fn end_visit(call: &mut Call<'_, '_>, mut walk: Box<Walk>, mut ran: Run) -> Run {
     if matches!(ran, Err(Interrupt::State(_))) && !walk.reserve(&call.ctx.shared.budget) {
         ran = Err(ErrorReply::ClientMemory.into());
@@ -229,7 +229,7 @@ pub(super) fn end_visit(call: &mut Call<'_, '_>, mut walk: Box<Walk>, mut ran: R
                 walk = Box::new(Walk { reading, ..Walk::default() });
             }
             call.session.walk = Some(walk);
-            // The caller must not discard it.
+            // A number above 0 prevents the caller from discarding the collected part.
             call.session.done = call.session.done.max(1);
             Err(stop)
         }

@@ -1,4 +1,4 @@
-//! Slow requests: `SLOWLOG` and `LATENCY`, from the times of all requests.
+//! `SLOWLOG` and `LATENCY`, which report the times of requests, and `MEMORY`, which reports the use of memory.
 //!
 //! A request's time has three parts: the wait from the arrival of its bytes, the execution, and the sending of its
 //! reply. Requests of all protocols are included.
@@ -14,13 +14,13 @@ use crate::visit::progress::SessionWait;
 use protocol::resp::{Args, Version, reply};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The event of `LATENCY LATEST` that stands for slow requests.
+/// The event name under which `LATENCY LATEST` reports slow requests.
 const EVENT: &[u8] = b"command";
 
 /// The quantiles that `LATENCY EXPLAIN` reports.
 const SHARES: [(&str, f64); 4] = [("p50_us", 0.5), ("p99_us", 0.99), ("p999_us", 0.999), ("max_us", 1.0)];
 
-/// `SLOWLOG GET [count] | LEN | RESET`
+/// Executes `SLOWLOG GET [count] | LEN | RESET`.
 pub(super) fn slowlog<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let topic = args.next().unwrap_or_default();
     match (&lower(topic)[..], args.len()) {
@@ -77,7 +77,7 @@ fn put_slow(all: &mut Vec<u8>, request: &SlowRequest) {
     reply::bulk(all, b"");
 }
 
-/// `LATENCY EXPLAIN | HISTOGRAM [command ...] | LATEST | HISTORY event | RESET [event ...] | DOCTOR`
+/// Executes `LATENCY EXPLAIN | HISTOGRAM [command ...] | LATEST | HISTORY event | RESET [event ...] | DOCTOR`.
 pub(super) fn latency<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let topic = args.next().unwrap_or_default();
     match (&lower(topic)[..], args.len()) {
@@ -103,7 +103,7 @@ pub(super) fn latency<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     }
 }
 
-/// Returns the kind of request that a word names: by its name in the metrics, or by a Redis command.
+/// Returns the kind of request that a word names, which is the kind's name in the metrics or a Redis command.
 fn kind(word: &[u8]) -> Option<Command> {
     let named = Command::ALL.into_iter().find(|command| word.eq_ignore_ascii_case(command.name().as_bytes()));
     named.or_else(|| find(word).map(|entry| entry.kind))
@@ -124,7 +124,7 @@ fn totals(call: &Call<'_, '_>) -> Totals {
     Totals::read(call.ctx.shared.workers.iter().map(|worker| &worker.recorder))
 }
 
-/// Returns the named kinds that occurred; all that occurred if none is named.
+/// Returns the named kinds of which there were requests, or all such kinds if no kind is named.
 fn kinds<'c>(totals: &Totals, args: Args<'c>) -> Vec<Command> {
     let mut kinds: Vec<Command> = Vec::new();
     for command in totals.commands() {
@@ -232,10 +232,10 @@ fn doctor(call: &mut Call<'_, '_>) -> Run {
         format!("No request took longer than {above_us} us (slowlog-log-slower-than) since the last reset.\n")
     } else {
         let remedy = [
-            "They waited for others: give the server more workers or CPUs of its own (threads.pin), and look for \
+            "They waited for other requests: give the server more workers or CPUs of its own (threads.pin), and look for \
              large requests in SLOWLOG GET",
-            "Their execution took it: look in SLOWLOG GET for commands over many keys, and ask for fewer at once",
-            "Sending took it: clients that read slowly, large values, or a network that is full",
+            "Most of it was execution: look in SLOWLOG GET for commands over many keys, and request fewer keys at once",
+            "Most of it was sending: clients read slowly, values are large, or the network is saturated",
         ][most];
         format!(
             "{} requests took longer than {above_us} us; of their time {} % was waiting, {} % execution and {} % \
@@ -251,7 +251,7 @@ fn doctor(call: &mut Call<'_, '_>) -> Run {
     aside::send_long_reply(call, all)
 }
 
-/// `MEMORY USAGE key [SAMPLES n] | STATS | DOCTOR | PURGE`
+/// Executes `MEMORY USAGE key [SAMPLES n] | STATS | DOCTOR | PURGE`.
 pub(super) fn memory<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let topic = args.next().unwrap_or_default();
     match (&lower(topic)[..], args.len()) {
@@ -295,7 +295,7 @@ pub(super) fn memory<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 
 /// The number of parts of a value whose bytes are added up between two checks of the slice.
 const PARTS_A_STEP: u64 = 128;
-/// The number of bytes of an item in the index.
+/// The number of bytes that an item takes in the index.
 const SLOT_BYTES: u64 = 8;
 
 fn memory_stats(call: &mut Call<'_, '_>) -> Run {
@@ -329,9 +329,9 @@ fn memory_doctor(call: &mut Call<'_, '_>) -> Run {
     let what = if percent < 80 {
         "There is room."
     } else if call.ctx.shared.config.evict {
-        "The memory is full of items, and what is asked for least is evicted: as it should be for a cache."
+        "The memory is full of items, and those that are requested least are evicted, as is normal for a cache."
     } else {
-        "The memory is nearly full, and nothing may be evicted (store.evict): give it more, or delete items."
+        "The memory is nearly full, and eviction is off (store.evict): raise the memory limit, or delete items."
     };
     let text = format!("Items take {percent} % of {} bytes of memory. {what}\n", stats.memory_bytes);
     reply::verbatim(call.out, call.session.version, b"txt", text.as_bytes());

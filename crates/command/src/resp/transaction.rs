@@ -1,12 +1,12 @@
 //! `MULTI`, `EXEC`, `DISCARD`, `WATCH`, `UNWATCH`: queued requests and watched keys, until they are executed.
 //!
 //! ```text
-//!   WATCH k ──> Watching ──MULTI──> Queueing ──EXEC──> Obtaining ──> Running ──> Telling ──> none      see `atomic`
+//!   WATCH k ──> Watching ──MULTI──> Queueing ──EXEC──> Obtaining ──> Running ──> Replying ──> none     see `atomic`
 //!                                      └─DISCARD, EXEC of a refused request, RESET──> none
 //! ```
 //!
-//! A watched key counts as changed if its item was replaced, is gone, or has another expiry. A key that was missing
-//! counts as changed if an item was stored, even if it is gone again ([`segment::Version`]).
+//! A watched key counts as changed if its item was replaced or removed, or has another expiry. A key that was missing
+//! counts as changed if an item was stored, even if that item was removed again ([`segment::Version`]).
 
 use super::atomic;
 use super::catalog::{self, CommandSpec, entry};

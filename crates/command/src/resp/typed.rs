@@ -88,8 +88,12 @@ impl Source for KeyParts<'_> {
     }
 }
 
-const _: () = assert!(Kind::Large as u8 & segment::KIND_IN_PARTS != 0, "the store must know that a large record has parts");
-const _: () = assert!(record::ENTRY_BYTES == segment::ENTRY_BYTES, "the store and the records must agree on the size of an entry");
+const _: () =
+    assert!(Kind::Large as u8 & segment::KIND_IN_PARTS != 0, "the store must know that a large record has parts");
+const _: () = assert!(
+    record::ENTRY_BYTES == segment::ENTRY_BYTES,
+    "the store and the records must agree on the size of an entry"
+);
 
 /// Returns an item's type, as `TYPE` names it. Returns `None` for a record whose bins have all expired, or whose set
 /// was truncated.

@@ -1,8 +1,8 @@
-//! Walks over the keys that take several visits, and `KEYS`, whose whole walk is one reply.
+//! Walks over keys that take several visits, and `KEYS`, which replies with the results of a whole walk.
 //!
 //! A step of a walk covers a part of the index ([`segment::Walks::walk`]), about 27 keys. A visit makes as many steps
-//! as its slice has room for, and the next one continues from the cursor. No key is found in two steps, so only the
-//! keys of the current step must be stored to report each key once.
+//! as its slice has room for, and the next one continues from the cursor. No two steps meet the same key. So it is
+//! enough to remember the keys of the current step to report each key once.
 
 use super::catalog::entry;
 use super::error::ErrorReply;

@@ -191,7 +191,7 @@ fn config_set_applies_live_settings_and_refuses_invalid_sets_as_a_whole() {
         ),
         (&[b"nosuch", b"5"], "-ERR Unknown option"),
         (&[b"notify-keyspace-events", b"KQ"], "-ERR CONFIG SET failed"),
-        (&[b"maxmemory", b"1b"], "-ERR CONFIG SET failed (possibly related to argument 'maxmemory') - the least is"),
+        (&[b"maxmemory", b"1b"], "-ERR CONFIG SET failed (possibly related to argument 'maxmemory') - the minimum is"),
     ] {
         let reply = text(&client.ask(&[&[&b"CONFIG"[..], b"SET"], words].concat()));
         assert!(reply.starts_with(error), "{reply}");

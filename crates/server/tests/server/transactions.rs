@@ -377,7 +377,7 @@ fn value_above_the_stored_reply_limit_is_refused_without_a_crash() {
         let running = start(served(1 << 20));
         let mut redis = resp(&running);
         assert_eq!(redis.text("SET short s"), "+OK");
-        let refused = "-ERR the answer is longer than this server keeps: ask for less at once";
+        let refused = "-ERR the reply exceeds this server's limit: request less at once";
         assert_eq!(redis.text("MGET long short"), refused);
         assert_eq!(redis.text("MGET short long short"), refused);
         for line in ["MULTI", "GET short", "GET long", "INCR n", "GETDEL long", "STRLEN long", "EXEC"] {
