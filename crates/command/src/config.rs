@@ -40,8 +40,8 @@ pub struct Config {
     /// The maximum number of requests that one session executes before the worker serves other sessions. At most
     /// [`crate::visit::progress::OPS_A_BATCH`].
     pub requests_a_visit: usize,
-    /// The file with the users of the Redis protocol and their rights. The server reads it at start and by `ACL LOAD`, and
-    /// writes it by `ACL SAVE`.
+    /// The file with the users of the Redis protocol and their rights. The server reads it at start and by `ACL LOAD`,
+    /// and writes it by `ACL SAVE`.
     pub acl_file: Option<PathBuf>,
     /// True if items are evicted to make room. If false, an item that does not fit is refused.
     pub evict: bool,

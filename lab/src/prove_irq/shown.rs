@@ -183,9 +183,9 @@ mod tests {
     fn each_missing_step_of_the_remedy_is_reported() {
         assert_eq!(faults(&seen()), Vec::<String>::new());
         is_told(|seen| seen.before = pairs("2"), "the guest has");
-        is_told(|seen| seen.proof["rounds"] = json!([]), "0 of 0 rounds count");
+        is_told(|seen| seen.proof["rounds"] = json!([]), "only 0 of 0 rounds are valid");
         is_told(|seen| seen.proof["end"] = json!("The change stays: run 1"), "the verdict is no-difference");
-        is_told(|seen| seen.journals.truncate(2), "2 journals of 5");
+        is_told(|seen| seen.journals.truncate(2), "2 journals for 5 runs");
         is_told(|seen| seen.journals[3][2] = json!({"done": {"at": 0, "now": "1"}}), "1 journals do not record");
         is_told(|seen| seen.journals[3].truncate(5), "1 journals do not record");
         is_told(|seen| seen.after = pairs("0"), "after the proof the state is");

@@ -4,11 +4,11 @@
 //!   alice:secret\n        a user, a colon, a secret; up to 8 lines of up to 255 bytes
 //!   bob:a:b\n             the first colon is the separator: the secret is a:b
 //! ```
-//! A client sends `user secret` as the value of its first `set`, separated by a space. So a user or a secret with a
-//! space cannot be used.
+//! A client sends `user secret`, separated by a space, as the value of its first `set`. A user or a secret that
+//! contains a space therefore cannot be used.
 //!
-//! Invariants: no secret is in an error, a log entry or a `Debug` text. The time of a check does not depend on how many
-//! bytes of a user or a secret were right.
+//! Invariants: no error, log entry or `Debug` text contains a secret. The time of a check does not depend on the number
+//! of correct bytes in a user or a secret.
 
 use std::fmt;
 use std::io::Read;
@@ -17,14 +17,14 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use subtle::{Choice, ConstantTimeEq};
 
-/// The maximum number of users. Further users are not read, as with memcached.
+/// The maximum number of users. Further lines are ignored, as in memcached.
 pub const USERS_MAX: usize = 8;
-/// The maximum number of bytes of a line, its end not counted.
+/// The maximum length of a line in bytes, without its line end.
 pub const LINE_BYTES_MAX: usize = 255;
-/// The maximum size of a file, in bytes. The format has no comments, so a larger file is not a password file.
+/// The maximum size of a file, in bytes. The format has no comments, so a larger file cannot be a password file.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
-/// A user or a secret, padded, so that the time of a comparison does not depend on the contents.
+/// A user or a secret, padded to a fixed length, so that a comparison takes the same time for all contents.
 #[derive(Clone)]
 struct Padded {
     bytes: [u8; LINE_BYTES_MAX],
@@ -32,7 +32,7 @@ struct Padded {
 }
 
 impl Padded {
-    /// Creates a padded text. Returns `None` if `text` is too long for a user or a secret.
+    /// Pads `text`. Returns `None` if it is too long for a user or a secret.
     fn new(text: &[u8]) -> Option<Self> {
         let mut padded = Self { bytes: [0; LINE_BYTES_MAX], len: u8::try_from(text.len()).ok()? };
         padded.bytes[..text.len()].copy_from_slice(text);
@@ -44,7 +44,7 @@ impl Padded {
     }
 }
 
-/// Returns true if `digest` is among the known ones. Compares with all of them, each in the same time.
+/// Returns true if `known` contains `digest`. Compares with every known digest, each in the same time.
 pub(crate) fn same_digest(known: &[[u8; 32]], digest: &[u8; 32]) -> bool {
     known.iter().fold(Choice::from(0), |any, known| any | known.ct_eq(digest)).into()
 }
@@ -53,7 +53,7 @@ pub(crate) fn same_digest(known: &[[u8; 32]], digest: &[u8; 32]) -> bool {
 #[derive(Clone, Default)]
 struct Users {
     entries: Vec<(Padded, Padded)>,
-    /// True if the file has more lines than are read.
+    /// True if the file has more lines than [`USERS_MAX`].
     more: bool,
 }
 
@@ -64,14 +64,14 @@ pub enum AuthError {
     Read(std::io::Error),
     /// The file is too large.
     TooLarge,
-    /// A line is not a user, a colon and a secret.
+    /// A line does not have the form `user:secret`.
     Malformed {
-        /// The line, from 1.
+        /// The line's number, from 1.
         line: usize,
     },
     /// A line is too long.
     LineTooLong {
-        /// The line, from 1.
+        /// The line's number, from 1.
         line: usize,
     },
 }
@@ -121,7 +121,7 @@ impl Users {
         Ok(users)
     }
 
-    /// Compares with all users, even after a match. Returns true if one matches.
+    /// Returns true if a user matches with its secret. Compares with all users, even after a match.
     fn admits(&self, user: &[u8], secret: &[u8]) -> bool {
         let (Some(user), Some(secret)) = (Padded::new(user), Padded::new(secret)) else { return false };
         let any = self
@@ -132,7 +132,7 @@ impl Users {
     }
 }
 
-/// The users of a server.
+/// The users of a server, and the file that they are loaded from.
 pub struct Auth {
     path: PathBuf,
     users: RwLock<Arc<Users>>,
@@ -153,7 +153,7 @@ impl Auth {
         Ok(auth)
     }
 
-    /// Reloads the file. If it cannot be loaded, the current users remain.
+    /// Reloads the file. If it cannot be loaded, the previous users remain.
     pub fn reload(&self) -> Result<(), AuthError> {
         let users = Arc::new(Users::read(&self.path)?);
         *self.users.write().unwrap_or_else(PoisonError::into_inner) = users;
@@ -161,7 +161,7 @@ impl Auth {
         Ok(())
     }
 
-    /// Returns the path of the file.
+    /// Returns the path of the password file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -181,7 +181,7 @@ impl Auth {
         }
     }
 
-    /// Returns true if `user` is known with `secret`.
+    /// Returns true if `user` exists and `secret` is its secret.
     pub fn admits(&self, user: &[u8], secret: &[u8]) -> bool {
         self.users().admits(user, secret)
     }
@@ -206,7 +206,7 @@ mod tests {
         for (user, secret) in [("alice", "secre"), ("alic", "secret"), ("alice", "a:b"), ("", ""), ("bob", "a")] {
             assert!(!users.admits(user.as_bytes(), secret.as_bytes()), "{user} {secret}");
         }
-        // Padding is not part of a secret.
+        // Padding bytes do not belong to a secret.
         assert!(!users.admits(b"carol", b"\0") && !users.admits(b"alice\0", b"secret"));
         assert!(!users.admits(b"alice", &[b'x'; 300]));
     }

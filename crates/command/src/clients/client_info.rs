@@ -1,48 +1,49 @@
-//! The info of a Redis client that other clients can list (`CLIENT LIST`).
+//! The info about a Redis client that other clients can list (`CLIENT LIST`).
 //!
-//! A client info is in its connection's entry of the connection table ([`super::connection_table`]), written by the
-//! connection's worker and read by any thread. Its lock is taken when the info changes, never for an ordinary request.
+//! A client info is stored in its connection's entry of the connection table ([`super::connection_table`]). The
+//! connection's worker writes it, and any thread may read it. Its lock is taken when the info changes, but never for an
+//! ordinary request.
 
 use arrayvec::ArrayVec;
 use std::net::SocketAddr;
 
-/// The maximum length of a text that a client sets about itself, in bytes.
+/// The maximum length of a text that a client reports about itself, in bytes.
 pub const CLIENT_TEXT_MAX: usize = 64;
 
-/// A text by which a client names itself.
+/// A text that a client reports about itself.
 pub type ClientText = ArrayVec<u8, CLIENT_TEXT_MAX>;
 
-/// The info of a client.
+/// The info about a client.
 #[derive(Clone, Debug, Default)]
 pub struct ClientInfo {
-    /// The connection's number: unique among all since the server's start, from 1.
+    /// The connection's number, from 1. It is unique since the server's start.
     pub id: u64,
-    /// Its own end of the connection; `None` for a unix socket.
+    /// The local address of the connection. `None` for a unix socket.
     pub local: Option<SocketAddr>,
-    /// Time at which it connected, in Unix seconds.
+    /// The instant at which the client connected, in Unix seconds.
     pub since_secs: u64,
     /// The name that the client set.
     pub name: ClientText,
-    /// Its library.
+    /// The name of the client's library.
     pub library: ClientText,
     /// The version of the library.
     pub library_version: ClientText,
-    /// The user that it authenticated as; empty if none.
+    /// The user that the client has authenticated as. Empty if none.
     pub user: ClientText,
-    /// True if it uses version 3 of the protocol.
+    /// True if the client uses version 3 of the Redis protocol.
     pub is_resp3: bool,
-    /// Its subscriptions to channels, patterns and shard channels.
+    /// The numbers of subscriptions to channels, patterns and shard channels.
     pub subscriptions: [u32; 3],
-    /// The namespace that it is in.
+    /// The number of the client's current namespace.
     pub database: u8,
-    /// True if it monitors.
+    /// True if the client is in MONITOR mode.
     pub monitors: bool,
-    /// Its last command, as of the worker's last sweep.
+    /// The client's last command, as of the worker's last sweep.
     pub command: &'static str,
 }
 
 impl ClientInfo {
-    /// Returns true if it has a subscription.
+    /// Returns true if the client has a subscription.
     pub fn is_subscribed(&self) -> bool {
         self.subscriptions != [0; 3]
     }

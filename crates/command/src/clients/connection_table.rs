@@ -1,16 +1,16 @@
-//! The connection table: the state of each of a worker's connections that other threads can read.
+//! The connection table: a worker's list of its connections, which other threads can read.
 //!
 //! ```text
 //!   worker: admit ──open──> Entry <──seen── sweep, once a second       any worker: `stats conns` ──each──> all entries
 //!           release ─close──> Entry
 //! ```
 //!
-//! One writer, any number of readers, and no lock except that of a client info ([`super::client_info`]). An entry's
-//! `life` is odd while a connection is open, and grows with each open and close. A reader checks it before and after,
-//! and skips an entry that changed in between.
+//! The table has one writer and any number of readers. It has no lock except that of a client info
+//! ([`super::client_info`]). An entry's `life` is odd while a connection is open, and increases with each open and
+//! close. A reader reads `life` before and after the entry, and skips an entry that changed in between.
 //!
-//! Limit: an entry of 72 bytes for each possible connection of the worker, touched only when used, and a client info
-//! for each Redis client.
+//! Memory: an entry of 72 bytes for each possible connection of the worker, which is first touched when it is used, and
+//! a client info for each Redis client.
 
 use crate::clients::client_info::ClientInfo;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The connections of one worker, as others see them.
+/// The connections of one worker, readable by other threads.
 #[derive(Debug)]
 pub struct ConnectionTable {
     entries: Box<[ConnectionEntry]>,
@@ -28,15 +28,15 @@ pub struct ConnectionTable {
 #[derive(Debug, Default)]
 struct ConnectionEntry {
     life: AtomicU64,
-    /// The peer's address: IPv6, or IPv4 mapped into it.
+    /// The peer's address as IPv6; an IPv4 address is mapped.
     ip: [AtomicU64; 2],
-    /// The peer's port; [`UNIX`] for a unix socket.
+    /// The peer's port, or [`UNIX`] for a unix socket.
     port: AtomicU64,
-    /// Time at which it last sent bytes, in Unix seconds, times two; 1 more if it watches.
+    /// The instant of the last received bytes in Unix seconds, times two. Plus 1 if the connection is a watcher.
     seen: AtomicU64,
-    /// The number of the client that is to be closed; 0: none.
+    /// The number of the client that must be closed. 0: none.
     killed: AtomicU64,
-    /// Client info of a Redis client.
+    /// The info about the client, if it is a Redis client.
     client_info: Mutex<Option<Box<ClientInfo>>>,
 }
 
@@ -53,16 +53,16 @@ impl ConnectionEntry {
     }
 }
 
-/// A connection as of its last check.
+/// A connection, as of the worker's last sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connection {
-    /// Its number in its worker.
+    /// The connection's number in its worker.
     pub number: usize,
     /// The peer's address; `None` for a unix socket.
     pub peer: Option<SocketAddr>,
-    /// Time at which it last sent bytes, in Unix seconds; exact to a second or two.
+    /// The instant of the last received bytes, in Unix seconds, accurate to one or two seconds.
     pub received_secs: u64,
-    /// True if it watches.
+    /// True if the connection is a watcher.
     pub watches: bool,
 }
 
@@ -72,15 +72,15 @@ impl ConnectionTable {
         Self { entries: (0..connections_max).map(|_| ConnectionEntry::default()).collect() }
     }
 
-    /// Returns the number of entries: the numbers of [`Connection`] are below it.
+    /// Returns the number of entries. Every connection's number is below it.
     pub fn capacity(&self) -> usize {
         self.entries.len()
     }
 
-    /// Records a new connection. A connection beyond the room is not recorded.
+    /// Records a new connection. A connection whose number exceeds the table is not recorded.
     pub fn open(&self, number: u32, peer: Option<SocketAddr>, now_secs: u64) {
         let Some(entry) = self.entries.get(number as usize) else { return };
-        // Readers see the following writes only together with the life that the last connection left.
+        // A reader that sees one of the following writes also sees that the last connection's `life` has ended.
         fence(Release);
         let (ip, port) = match peer.map(|peer| (peer.ip(), peer.port())) {
             Some((IpAddr::V4(ip), port)) => (u128::from(ip.to_ipv6_mapped()), port.into()),
@@ -94,7 +94,7 @@ impl ConnectionTable {
         entry.life.store(entry.life.load(Relaxed) | 1, Release);
     }
 
-    /// Updates the entry by the worker's sweep.
+    /// Updates an entry. The worker calls it in its sweep.
     pub fn update(&self, number: u32, received_secs: u64, watches: bool) {
         if let Some(entry) = self.entries.get(number as usize) {
             entry.seen.store(received_secs * 2 + u64::from(watches), Relaxed);
@@ -109,20 +109,20 @@ impl ConnectionTable {
         }
     }
 
-    /// Adds a client info to a new connection.
+    /// Stores the client info of a new connection.
     pub fn set_client_info(&self, number: u32, client_info: ClientInfo) {
         if let Some(entry) = self.entries.get(number as usize) {
             *entry.client_info() = Some(Box::new(client_info));
         }
     }
 
-    /// Returns the result of `look` on a client info, or `None` if the connection has none.
+    /// Calls `look` with a connection's client info and returns its result. Returns `None` if there is no client info.
     pub fn client_info<T>(&self, number: u32, look: impl FnOnce(&mut ClientInfo) -> T) -> Option<T> {
         self.entries.get(number as usize)?.client_info().as_deref_mut().map(look)
     }
 
     /// Marks client `id` at `number` to be closed by its worker, which the caller must wake. Returns false if the entry
-    /// belongs to another client by now.
+    /// now belongs to another client.
     pub(crate) fn kill(&self, number: u32, id: u64) -> bool {
         let Some(entry) = self.entries.get(number as usize) else { return false };
         let there = entry.client_info().as_deref().is_some_and(|client_info| client_info.id == id);
@@ -132,14 +132,14 @@ impl ConnectionTable {
         there
     }
 
-    /// Returns true if the client at `number` is to be closed.
+    /// Returns true if the client at `number` must be closed.
     pub fn is_killed(&self, number: u32) -> bool {
         let Some(entry) = self.entries.get(number as usize) else { return false };
         let killed = entry.killed.load(Relaxed);
         killed != 0 && entry.client_info().as_deref().is_some_and(|client_info| client_info.id == killed)
     }
 
-    /// Calls `each` for the connections with a client info among the entries `numbers`.
+    /// Calls `each` for every connection with a client info among the entries `numbers`.
     pub(crate) fn clients(&self, numbers: Range<usize>, mut each: impl FnMut(&Connection, &ClientInfo)) {
         for number in numbers.start..numbers.end.min(self.entries.len()) {
             if let Some(connection) = self.connection(number)
@@ -150,7 +150,7 @@ impl ConnectionTable {
         }
     }
 
-    /// Returns the connection at `number`, if there is one.
+    /// Returns the connection at `number`. Returns `None` if there is none, or if it changed while it was read.
     fn connection(&self, number: usize) -> Option<Connection> {
         let entry = self.entries.get(number)?;
         let life = entry.life.load(Acquire);
@@ -166,13 +166,14 @@ impl ConnectionTable {
         })
     }
 
-    /// Returns the peer of connection `number`, for the worker that owns it. `None` for a unix socket.
+    /// Returns the peer of connection `number`. `None` for a unix socket. Only the worker that owns the connection may
+    /// call it.
     pub(crate) fn peer(&self, number: u32) -> Option<SocketAddr> {
         let entry = self.entries.get(number as usize)?;
         entry.peer([entry.ip[0].load(Relaxed), entry.ip[1].load(Relaxed)], entry.port.load(Relaxed))
     }
 
-    /// Calls `each` for every connection.
+    /// Calls `each` for every open connection.
     pub fn each(&self, mut each: impl FnMut(Connection)) {
         (0..self.entries.len()).filter_map(|number| self.connection(number)).for_each(&mut each);
     }
@@ -205,7 +206,8 @@ mod tests {
         assert_eq!(all(&connection_table)[0], replied(0, Some(v4), 107, false));
     }
 
-    /// Each connection's address implies its own time. A reader never sees the address of one with the time of another.
+    /// The test derives each connection's time from its address. A reader must never see one connection's address with
+    /// another one's time.
     #[test]
     fn entries_never_mix_two_connections() {
         let connection_table = ConnectionTable::new(1);

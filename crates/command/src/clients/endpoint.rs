@@ -1,18 +1,18 @@
-//! The endpoint that accepted a connection: a protocol and a namespace.
+//! The endpoint that accepted a connection: its protocol and its namespace.
 
 use segment::Namespace;
 
-/// The protocol that a listener's clients speak.
+/// The protocol of a listener and its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// memcached's protocol, with text and meta commands.
+    /// The memcached protocol, with text and meta commands.
     Memcache,
-    /// Redis's protocol, versions 2 and 3.
+    /// The Redis protocol, versions 2 and 3.
     Resp,
 }
 
 impl Protocol {
-    /// Returns its name in logs and metrics.
+    /// Returns the protocol's name in logs and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Memcache => "memcached",
@@ -20,7 +20,7 @@ impl Protocol {
         }
     }
 
-    /// Returns the error line for a client that connects when the limit on connections is reached.
+    /// Returns the error line for a client that connects after the limit of connections was reached.
     pub const fn refusal(self) -> &'static [u8] {
         match self {
             Self::Memcache => b"ERROR Too many open connections\r\n",
@@ -29,25 +29,25 @@ impl Protocol {
     }
 }
 
-/// The endpoint that accepted a connection: its client's protocol, and the first namespace of its keys.
+/// The endpoint that accepted a connection: a protocol, and the initial namespace of the client's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// The protocol that its client speaks.
+    /// The protocol of the client.
     pub protocol: Protocol,
-    /// The namespace of its listener.
+    /// The namespace of the listener.
     pub namespace: Namespace,
     /// True if the connection was counted in that namespace when it was accepted.
     pub is_counted: bool,
 }
 
 impl Endpoint {
-    /// Creates the endpoint of a listener.
+    /// Creates the endpoint of a listener with this protocol and namespace.
     pub const fn new(protocol: Protocol, namespace: Namespace) -> Self {
         Self { protocol, namespace, is_counted: false }
     }
 }
 
-/// Converts a protocol to its endpoint in the default namespace.
+/// Converts a protocol to an endpoint in the default namespace.
 impl From<Protocol> for Endpoint {
     fn from(protocol: Protocol) -> Self {
         Self::new(protocol, Namespace::DEFAULT)

@@ -1,4 +1,4 @@
-//! Clients of a server: their passwords, and the state of each connection that other threads can read.
+//! Clients of a server: their authentication, and the connection table that other threads can read.
 
 pub mod auth;
 pub mod client_info;

@@ -1,4 +1,4 @@
-//! Flushes that clients scheduled for later.
+//! Flushes that clients scheduled for a later instant (`flush_all` with a delay).
 
 use base::clock::UnixMillis;
 use segment::{Namespace, Store};
@@ -7,13 +7,13 @@ use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
 
-/// `flush_all` with a delay: one instant for each namespace, the latest requested. The first worker iteration past the
-/// instant executes the flush.
+/// The delayed flushes of all namespaces, at most one for each. A new request replaces an earlier one. The first worker
+/// iteration after the instant executes the flush.
 #[derive(Debug, Default)]
 pub struct DelayedFlush {
-    /// The store that retains it beyond the process.
+    /// The store that persists the delayed flushes for the next process.
     store: Option<Arc<Store>>,
-    /// A bit for each namespace with a delayed flush.
+    /// A bit for each namespace that has, or had, a delayed flush.
     scheduled: AtomicU32,
     at_ms: [AtomicU64; Namespace::MAX],
     refused: AtomicBool,
@@ -31,7 +31,7 @@ impl DelayedFlush {
         Self { store: Some(Arc::clone(store)), ..flush }
     }
 
-    /// Schedules a flush at `at`. It replaces an earlier request that is not due yet.
+    /// Schedules a flush of `namespace` at `at`, in place of an earlier one that is not due yet.
     pub fn schedule(&self, namespace: Namespace, at: UnixMillis) {
         if let Some(store) = &self.store {
             store.persist_flush_at(namespace, Some(at));
@@ -48,7 +48,7 @@ impl DelayedFlush {
         self.at_ms[usize::from(namespace.0)].store(0, Release);
     }
 
-    /// Takes a flush that is due at `now`. Each is returned to one caller only.
+    /// Removes and returns a flush that is due at `now`. Only one caller receives it.
     #[inline]
     pub fn take(&self, now: UnixMillis) -> Option<Namespace> {
         if self.scheduled.load(Acquire) == 0 { None } else { self.take_scheduled(now) }
@@ -67,13 +67,14 @@ impl DelayedFlush {
         None
     }
 
-    /// Makes a flush that could not be executed due again, unless another one was scheduled meanwhile.
+    /// Schedules a flush again, at once, because it could not be executed. Does nothing if another flush was scheduled
+    /// meanwhile.
     pub fn put_back(&self, namespace: Namespace, now: UnixMillis) {
         self.note_refused();
         let _ = self.at_ms[usize::from(namespace.0)].compare_exchange(0, now.0.max(1), AcqRel, Relaxed);
     }
 
-    /// Records that a flush, delayed or not, found the background thread busy. It is retried soon.
+    /// Records that a flush could not be executed because the background thread was busy. The flush is retried soon.
     pub(crate) fn note_refused(&self) {
         self.refused.store(true, Relaxed);
     }

@@ -14,13 +14,14 @@ pub struct Figures {
     pub name: String,
     /// The store's statistics of the namespace.
     pub store: NamespaceStats,
-    /// The use of the namespace's limits.
+    /// The use of the namespace's quotas.
     pub room: UsageStats,
-    /// Counters of the commands of clients in the namespace.
+    /// Counters of the commands that were executed in the namespace.
     pub commands: CommandTotals,
 }
 
-/// Returns the figures of the default namespace and of those that have a name or are used: at most [`Namespace::MAX`].
+/// Returns the figures of the default namespace and of all namespaces that are named or in use, at most
+/// [`Namespace::MAX`].
 pub fn figures(shared: &Shared) -> Vec<Figures> {
     let named = shared.namespaces.named();
     let read = |namespace: Namespace| {

@@ -1,61 +1,61 @@
-//! Secondary indexes of record sets, and how they are maintained.
+//! Secondary indexes of record sets, and their maintenance.
 //!
 //! ```text
-//!   a change of a record, where there are indexes:
-//!     lock      the stripe of its key's hash (or park)
-//!     change    the record, and note the values that its indexed bins had and have
-//!     note      insert the new values as entries, then remove the old ones
+//!   a change of a record in a set with indexes:
+//!     lock      the stripe of its key's hash; if another thread holds it, park
+//!     change    the record, and remember the old and new values of its indexed bins
+//!     update    insert the new values as entries, then remove the old ones
 //!     unlock, and only then reply
 //! ```
 //!
 //! Invariants:
-//! - Every record that has an indexed value, and whose change was acknowledged, has its entry. So a query finds all
+//! - Every record with an indexed value has an entry, once its change was acknowledged. A query therefore finds all
 //!   acknowledged records.
-//! - A stale entry may remain if a record was deleted as a key, evicted or has expired, or its set was truncated. A
-//!   query checks the record, so it never returns a stale entry. Each new entry checks two old ones and removes stale
-//!   ones.
-//! - The memory of all indexes is taken from that of the store, byte for byte.
+//! - A stale entry may remain after a record was deleted as a key, was evicted or has expired, or after its set was
+//!   truncated. A query verifies each entry against its record, so it never returns a stale entry. Each insertion
+//!   checks   two old entries and removes the stale ones.
+//! - The memory of all indexes is subtracted from the store's memory, byte for byte.
 
 use record::{Index, IndexFull, IndexPosting, IndexType};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-/// The maximum number of indexes, over all sets.
+/// The maximum number of indexes of all sets together.
 pub const INDEXES_MAX: usize = 64;
-/// The number of locks that the keys share.
+/// The number of locks. Each lock protects the keys whose hashes fall into its stripe.
 const STRIPES: usize = 256;
-/// The number of entries that are checked for each new one.
+/// The number of old entries that each insertion checks.
 const CHECKED_PER_INSERT: usize = 2;
 
 /// The state of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum IndexState {
-    /// Earlier records are being entered.
+    /// The index is being filled with the existing records.
     Building,
-    /// All records are entered.
+    /// The index contains all records and serves queries.
     Ready,
-    /// There was no room for an entry, and the index serves no more queries.
+    /// An entry did not fit. The index serves no further queries.
     Full,
 }
 
-/// One index: of one bin of the records of one set.
+/// A secondary index: of one bin of the records of one set.
 #[derive(Debug)]
 pub struct SetIndex {
     /// The number of the set.
     pub set: u16,
     /// The bin's name.
     pub bin: Box<[u8]>,
-    /// Type of its values.
+    /// The type of the indexed values.
     pub kind: IndexType,
-    /// The memory set aside for it, in bytes.
+    /// The memory reserved for the index, in bytes.
     pub bytes: u64,
     state: AtomicU8,
     entries: Mutex<(Index, IndexPosting)>,
 }
 
 impl SetIndex {
-    /// Returns its state.
+    /// Returns the state of the index.
     pub fn state(&self) -> IndexState {
         match self.state.load(Acquire) {
             0 => IndexState::Building,
@@ -64,7 +64,7 @@ impl SetIndex {
         }
     }
 
-    /// Marks the index as complete: all earlier records are entered.
+    /// Marks the index as ready, because it contains all existing records. Does nothing if it is full.
     pub fn built(&self) {
         let _ = self.state.compare_exchange(0, IndexState::Ready as u8, AcqRel, Acquire);
     }
@@ -73,12 +73,12 @@ impl SetIndex {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the number of entries.
+    /// Returns the number of entries in the index.
     pub fn len(&self) -> usize {
         self.lock().0.len()
     }
 
-    /// Returns true if it has no entries.
+    /// Returns true if the index has no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -88,12 +88,12 @@ impl SetIndex {
         self.lock().0.range(from, to).take(most).collect()
     }
 
-    /// Returns true if it has this entry.
+    /// Returns true if the index contains this entry.
     pub fn has(&self, entry: &IndexPosting) -> bool {
         self.lock().0.range(*entry, *entry).next().is_some()
     }
 
-    /// Inserts an entry. Returns a few others, to be checked.
+    /// Inserts an entry. Returns old entries, which the caller must check against their records.
     fn insert(&self, entry: IndexPosting) -> [Option<IndexPosting>; CHECKED_PER_INSERT] {
         let (index, at) = &mut *self.lock();
         if index.insert(entry) == Err(IndexFull) {
@@ -105,22 +105,22 @@ impl SetIndex {
         })
     }
 
-    /// Removes an entry.
+    /// Removes an entry from the index.
     pub fn remove(&self, entry: &IndexPosting) {
         self.lock().0.remove(entry);
     }
 }
 
-/// The index changes that a change of one record causes.
+/// The index changes that follow from a change of one record.
 #[derive(Debug, Default)]
 pub struct IndexChanges {
     /// The indexes of the record's set.
     pub of: Vec<Arc<SetIndex>>,
-    /// For each index, the place before and after the change.
+    /// For each index, the position of the bin's value before and after the change; `None` if there is no such value.
     pub places: Vec<[Option<(u64, u64)>; 2]>,
 }
 
-/// All indexes.
+/// All secondary indexes of a server.
 #[derive(Debug)]
 pub struct Indexes {
     any: AtomicBool,
@@ -139,28 +139,28 @@ impl Default for Indexes {
 /// The reason why an index cannot be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexFault {
-    /// It exists already.
+    /// The bin has an index already.
     Exists,
-    /// There are [`INDEXES_MAX`] already.
+    /// There are already [`INDEXES_MAX`] indexes.
     TooMany,
-    /// The store cannot continue with so little memory.
+    /// The store cannot work with the memory that would remain.
     NoMemory,
 }
 
 impl Indexes {
-    /// Returns true if there are indexes. A change of a record must then lock its key's stripe.
+    /// Returns true if there are indexes. A thread that changes a record must then lock its key's stripe.
     #[inline]
     pub fn any(&self) -> bool {
         self.any.load(Acquire)
     }
 
-    /// Returns the memory set aside for all indexes, in bytes.
+    /// Returns the memory reserved for all indexes, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Acquire) as u64
     }
 
-    /// Locks a key's stripe, which allows a change of its record and entries. Returns `None` if another thread holds
-    /// it.
+    /// Locks a key's stripe. The lock permits a change of the key's record and entries. Returns `None` if another
+    /// thread holds the lock.
     pub fn stripe(&self, key: u64) -> Option<MutexGuard<'_, ()>> {
         match self.stripes[(key >> 8) as usize % STRIPES].try_lock() {
             Ok(guard) => Some(guard),
@@ -183,13 +183,13 @@ impl Indexes {
         self.read().iter().filter(|index| index.set == set).cloned().collect()
     }
 
-    /// Returns the index of a bin.
+    /// Returns the index of a bin of a set.
     pub fn find(&self, set: u16, bin: &[u8]) -> Option<Arc<SetIndex>> {
         self.read().iter().find(|index| index.set == set && *index.bin == *bin).cloned()
     }
 
-    /// Creates an index, in the state [`IndexState::Building`]. `resize` receives the number of bytes that all indexes
-    /// will use, and gives the store the rest of the memory. It returns true if the store can continue.
+    /// Creates an index in the state [`IndexState::Building`]. Calls `resize` with the memory of all indexes in bytes.
+    /// `resize` gives the store the rest of the memory, and returns false if that is too little.
     ///
     /// # Errors
     /// If the index cannot be created: see [`IndexFault`].
@@ -208,7 +208,8 @@ impl Indexes {
         if list.len() >= INDEXES_MAX {
             return Err(IndexFault::TooMany);
         }
-        // `bytes` is a client's number: the sum is checked, and nothing is allocated before the store has made room.
+        // A client chose `bytes`: the sum is checked for overflow, and nothing is allocated before the store released
+        // memory.
         let all = self.bytes().checked_add(bytes).ok_or(IndexFault::NoMemory)?;
         let capacity = usize::try_from(bytes).map_err(|_| IndexFault::NoMemory)?;
         if !resize(all) {
@@ -222,12 +223,12 @@ impl Indexes {
         Ok(index)
     }
 
-    /// Drops an index, and returns its memory through `resize`. Returns true if the index existed.
+    /// Drops an index and returns its memory to the store by `resize`. Returns true if the index existed.
     pub fn drop_index(&self, set: u16, bin: &[u8], resize: impl FnOnce(u64)) -> bool {
         let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
         let Some(at) = list.iter().position(|index| index.set == set && *index.bin == *bin) else { return false };
         let index = list.remove(at);
-        // A thread that still holds the index finds it empty.
+        // A thread that still holds a reference to the index sees it empty.
         *index.lock() = Default::default();
         index.state.store(IndexState::Full as u8, Release);
         self.bytes.fetch_sub(index.bytes as usize, AcqRel);
@@ -236,8 +237,8 @@ impl Indexes {
         true
     }
 
-    /// Inserts and removes the entries that a change of a record has moved. The caller holds the stripe of the key's
-    /// hash. Returns entries that must be checked.
+    /// Inserts the new entries and removes the old ones after a change of a record. The caller holds the stripe of the
+    /// key's hash. Returns old entries, which the caller must check against their records.
     pub fn note(&self, moves: &IndexChanges, key: u64) -> Vec<(Arc<SetIndex>, IndexPosting)> {
         let mut looked = Vec::new();
         for (index, [old, new]) in moves.of.iter().zip(&moves.places) {
@@ -252,8 +253,8 @@ impl Indexes {
         looked
     }
 
-    /// Inserts the values of a record that is older than its indexes, or was copied.
-    /// stripe.
+    /// Inserts the value of a record that was stored before its index was created, or that was copied from another
+    /// server. The caller holds the stripe of the key's hash.
     pub fn insert_record(&self, index: &SetIndex, place: (u64, u64), key: u64) {
         index.insert(IndexPosting { order: place.0, more: place.1, key });
     }

@@ -1,17 +1,17 @@
-//! The metadata log of a server with a memory file, as records of the store. It has sets of records with their bins and
-//! secondary indexes, and the names and terms of namespaces.
+//! The metadata log of a server with a memory file, stored as metadata records. It holds the sets of records, their
+//! bins and secondary indexes, and the names and terms of namespaces.
 //!
 //! ```text
 //!   record kind 1 | fields
 //!          1  a set: namespace 1, name           2  a bin: set 2, name           3  a generation: set 2, generation 4
-//!          4  a namespace: number 1, then a line of JSON                         5  a namespace is gone: number 1
-//!          6  an index: set 2, type 1, memory 8, bin     7  an index is gone: set 2, bin
+//!          4  a namespace: number 1, then a line of JSON                         5  a removed namespace: number 1
+//!          6  an index: set 2, type 1, memory 8, bin     7  a removed index: set 2, bin
 //! ```
 //!
 //! Invariants:
 //! - Metadata is persisted before a client or an item refers to it.
-//! - Records are read in order, and the last one about an object counts. The log is rewritten with one record for each
-//!   object at each start, and when it fills half of its space.
+//! - Records are read in order, and the last record of an object applies. The log is rewritten with one record for each
+//!   object at each start, and whenever it fills half of its space.
 
 use std::sync::Arc;
 
@@ -28,12 +28,12 @@ const NAMESPACE_REMOVED: u8 = 5;
 const INDEX: u8 = 6;
 const INDEX_REMOVED: u8 = 7;
 
-/// The store of metadata records.
+/// The metadata log, which appends records to its store.
 #[derive(Clone, Debug)]
 pub struct MetadataLog(Arc<Store>);
 
 impl MetadataLog {
-    /// Returns the metadata log of this store.
+    /// Returns the metadata log of `store`.
     pub fn of(store: &Arc<Store>) -> Self {
         Self(Arc::clone(store))
     }
@@ -44,7 +44,7 @@ impl MetadataLog {
             .inspect_err(|error| tracing::error!("a metadata record was not persisted: {error}"))
     }
 
-    /// Appends a namespace and its terms.
+    /// Appends a record of a namespace and its terms.
     ///
     /// # Errors
     /// If there is no room for the record.
@@ -52,7 +52,7 @@ impl MetadataLog {
         self.append(&namespace_note(config))
     }
 
-    /// Appends the removal of a namespace's name and terms.
+    /// Appends a record that a namespace's name and terms were removed.
     ///
     /// # Errors
     /// If there is no room for the record.
@@ -60,7 +60,7 @@ impl MetadataLog {
         self.append(&[NAMESPACE_REMOVED, number])
     }
 
-    /// Appends an index.
+    /// Appends a record of a secondary index.
     ///
     /// # Errors
     /// If there is no room for the record.
@@ -68,7 +68,7 @@ impl MetadataLog {
         self.append(&index_note(index))
     }
 
-    /// Appends the removal of a bin's index.
+    /// Appends a record that a bin's index was removed.
     ///
     /// # Errors
     /// If there is no room for the record.
@@ -93,7 +93,7 @@ fn added_note(added: &Added<'_>) -> Vec<u8> {
     }
 }
 
-/// Returns the addition that a metadata record states; `None`: the record states something else.
+/// Decodes the set, bin or generation of a metadata record. Returns `None` for any other record.
 fn added_of(note: &[u8]) -> Option<Added<'_>> {
     let (kind, rest) = note.split_first()?;
     let set = || Some(u16::from_le_bytes(rest.get(..2)?.try_into().ok()?));
@@ -139,14 +139,14 @@ fn namespace_of(note: &[u8]) -> Option<NamespaceConfig> {
     })
 }
 
-/// The definition of a secondary index. Its entries are rebuilt.
+/// The definition of a secondary index. The entries themselves are not persisted but rebuilt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PersistedIndex {
-    /// The number of the set.
+    /// The number of the record set.
     pub set: u16,
-    /// Type of its values.
+    /// The type of the indexed values.
     pub kind: IndexType,
-    /// The memory set aside for it, in bytes.
+    /// The memory reserved for the index, in bytes.
     pub bytes: u64,
     /// The bin's name.
     pub bin: Box<[u8]>,
@@ -168,18 +168,18 @@ fn index_of(note: &[u8]) -> Option<PersistedIndex> {
     })
 }
 
-/// The configuration gives a namespace a number that differs from the one of its items.
+/// The error that the configuration gives a namespace a number other than the one under which its items are stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NumberDiffers {
-    /// The namespace.
+    /// The name of the namespace.
     pub name: String,
-    /// The number of its items in the memory file.
+    /// The number under which the memory file stores its items.
     pub kept: u8,
-    /// The configured number.
+    /// The number in the configuration.
     pub asked: u8,
 }
 
-/// The metadata that was read at the start.
+/// The metadata that was read from the log at start.
 #[derive(Debug, Default)]
 pub struct PersistedMetadata {
     /// The sets and bins.
@@ -202,7 +202,7 @@ impl PersistedMetadata {
         kept
     }
 
-    /// Returns one record for each object.
+    /// Returns the metadata as records, one for each object.
     fn notes(&self) -> Vec<Vec<u8>> {
         let mut notes = Vec::new();
         self.sets.added(&mut |added| notes.push(added_note(&added)));
@@ -211,7 +211,7 @@ impl PersistedMetadata {
         notes
     }
 
-    /// Rewrites a metadata log that has grown long because names or indexes were created and dropped repeatedly.
+    /// Rewrites the metadata log if it is long, for example after many names or indexes were created and dropped.
     pub fn shorten(store: &Store) {
         if store.notes_are_long() {
             let made = store.renew_notes(|notes| {
@@ -225,11 +225,11 @@ impl PersistedMetadata {
         }
     }
 
-    /// Returns the namespaces of the server: the configured ones, and those persisted ones whose name and number the
+    /// Returns the namespaces of the server: all configured ones, and those persisted ones whose number the
     /// configuration does not use.
     ///
     /// # Errors
-    /// If the configuration gives a name a number other than the one of its items.
+    /// If the configuration gives a persisted name another number.
     pub fn configured(&self, configured: &[NamespaceConfig]) -> Result<Vec<NamespaceConfig>, NumberDiffers> {
         for asked in configured {
             if let Some(kept) = self.namespaces.iter().find(|kept| kept.name == asked.name)

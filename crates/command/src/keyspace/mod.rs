@@ -1,9 +1,9 @@
-//! The division of the keys into namespaces, sets and prefixes.
+//! The assignment of keys to namespaces, sets and prefixes.
 //!
 //! ```text
-//!   namespaces   terms and figures of each namespace       routes     key prefixes that lead to other namespaces
+//!   namespaces   terms and figures of each namespace       routes     key prefixes that select another namespace
 //!   metadata     persisted metadata of sets and indexes    indexes    secondary indexes of sets
-//!   prefixes     counters by prefix                        delayed_flush
+//!   prefixes     counters by key prefix                    delayed_flush   flushes at a later instant
 //! ```
 
 pub mod delayed_flush;

@@ -2,35 +2,35 @@
 
 use segment::Terms;
 
-/// The maximum number of bytes of a name.
+/// The maximum length of a namespace's name, in bytes.
 pub const NAME_BYTES_MAX: usize = 63;
 
 /// The configuration of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceConfig {
-    /// The name: 1 to [`NAME_BYTES_MAX`] bytes, not a number.
+    /// The name: 1 to [`NAME_BYTES_MAX`] bytes. It must not be a number.
     pub name: String,
-    /// The number, less than [`segment::Namespace::MAX`].
+    /// The number, which is less than [`segment::Namespace::MAX`].
     pub number: u8,
-    /// Its own memory, in bytes; `None`: it shares that of the default namespace.
+    /// The memory reserved for the namespace, in bytes. `None`: it shares the memory of the default namespace.
     pub memory_bytes: Option<u64>,
-    /// True if items are evicted to make room. Otherwise an item that does not fit is refused.
+    /// True if items are evicted to make room. If false, an item that does not fit is refused.
     pub evict: bool,
-    /// Default time to live of an item that is stored without one, in ms; 0: none.
+    /// The time to live of items that are stored without one, in ms. 0: they never expire.
     pub ttl_default_ms: u64,
-    /// The longest time to live, in ms; 0: any.
+    /// The maximum time to live, in ms. 0: unlimited.
     pub ttl_max_ms: u64,
-    /// The maximum number of connections at once; 0: as many as the server has.
+    /// The maximum number of open connections. 0: only the server's limit applies.
     pub connections_max: u64,
-    /// The maximum number of operations per second; 0: unlimited.
+    /// The maximum number of operations per second. 0: unlimited.
     pub ops_max: u64,
-    /// Key prefixes: a key of a memcached connection of a default listener is in this namespace if it begins with one
-    /// of these.
+    /// Key prefixes. On the default memcached listeners, a key that begins with one of these prefixes is in this
+    /// namespace.
     pub prefixes: Vec<String>,
 }
 
 impl NamespaceConfig {
-    /// Returns the terms that the store enforces for it.
+    /// Returns the terms that the store enforces for the namespace.
     pub fn terms(&self) -> Terms {
         Terms {
             memory_bytes: self.memory_bytes,

@@ -1,17 +1,18 @@
-//! The namespaces of a server: their names, their terms, and their connections.
+//! The namespaces of a server: their names, terms and connections.
 //!
 //! ```text
-//!   memcached  ── the listener says which ──┐
+//!   memcached  ── the listener's namespace ─┐
 //!   RESP       ── the listener, or SELECT ──┴─> connection: a number ──> keys, counters, notifications
 //!   memcached, a default listener ── a key's prefix ──> the number for this request                      see `routes`
 //! ```
 //!
-//! There are always [`Namespace::MAX`] numbered namespaces, as Redis has 16 databases. A namespace without a name has
-//! no terms of its own, and shares the memory of the default one, number 0. Creating a namespace gives it a name and
-//! terms. Dropping it removes its items, its name and its terms. So a connection is always in an existing namespace.
+//! There are always [`Namespace::MAX`] numbered namespaces, like the 16 databases of Redis. A namespace without a name
+//! has no terms of its own and shares the memory of the default namespace, number 0. Creating a namespace gives it a
+//! name and terms. Dropping a namespace removes its items, its name and its terms. The number itself always exists, so
+//! a connection is always in an existing namespace.
 //!
-//! The store enforces memory and times to live ([`segment::Terms`]). This module enforces connections and operations
-//! per second.
+//! The store enforces the limits of memory and times to live ([`segment::Terms`]). This module enforces the limits of
+//! connections and operations per second.
 //!
 //! Invariants: a connection counts in exactly one namespace from its start to its end. A refused connection or
 //! operation changes nothing.
@@ -26,62 +27,64 @@ use segment::{Namespace, Store, TermsError};
 use crate::keyspace::metadata::MetadataLog;
 use crate::keyspace::namespace_config::NamespaceConfig;
 
-/// Name of namespace 0.
+/// The name of namespace 0.
 pub const DEFAULT_NAME: &str = "default";
-/// The part of a second over which operations per second are counted. A burst may contain the operations of this time.
+/// The time whose operations may be executed at once, as a burst, in ns.
 const BURST_NS: u64 = 100_000_000;
 
-/// One namespace.
+/// The limits of one namespace, and their current use.
 #[derive(Debug, Default)]
 struct Usage {
     connections: AtomicU64,
     connections_max: AtomicU64,
     connections_refused: AtomicU64,
-    /// The mean interval between two operations; 0: unlimited.
+    /// The mean interval between two operations, in ns. 0: unlimited.
     interval_ns: AtomicU64,
-    /// The instant at which the executed operations are within the quota again, in ns of Unix time.
+    /// The instant until which the executed operations have used the quota, in ns of Unix time. It may lie ahead of now
+    /// by the length of a burst.
     within_quota_at_ns: AtomicU64,
     ops_refused: AtomicU64,
 }
 
-/// The use of a namespace's limits.
+/// The use of a namespace's limits of connections and operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsageStats {
-    /// The number of its connections.
+    /// The number of open connections.
     pub connections: u64,
-    /// The number of connections that were refused because of the limit.
+    /// The number of connections that were refused because the limit was reached.
     pub connections_refused: u64,
-    /// The number of operations that were refused because of the limit.
+    /// The number of operations that were refused because the limit was reached.
     pub ops_refused: u64,
 }
 
-/// All namespaces.
+/// All namespaces of a server.
 #[derive(Debug, Default)]
 pub struct Namespaces {
-    /// The store of names and terms beyond the process.
+    /// The metadata log that persists names and terms.
     notes: Option<MetadataLog>,
     rooms: [Usage; Namespace::MAX],
     named: Mutex<Vec<NamespaceConfig>>,
-    /// A bit for each namespace whose operations per second are bounded, and [`ROUTED`].
+    /// A bit for each namespace with a quota of operations per second, and the bit [`ROUTED`].
     guards: AtomicU32,
     routes: Mutex<Arc<Routes>>,
-    /// Number of changes of the routes.
+    /// The number of changes of the routes since start.
     route_changes: AtomicU64,
 }
 
-/// The bit, above those of the namespaces, that is set while keys are routed from the default namespace to others.
+/// The bit above those of the namespaces. It is set while rules route keys of the default listeners to other
+/// namespaces.
 pub(crate) const ROUTED: u32 = 1 << Namespace::MAX;
-/// The bit that is set while clients wait. Each worker sets it for its batch.
+/// The bit that is set while `CLIENT PAUSE` delays clients. Each worker sets it for its batch.
 pub(crate) const PAUSED: u32 = ROUTED << 1;
-/// The bit, always set in a worker's guards, that marks a session whose last request was routed away from its
-/// listener's namespace.
+/// The bit that marks a session whose last request was routed away from its listener's namespace. It is always set in a
+/// worker's guards.
 pub(crate) const ROUTED_AWAY: u32 = ROUTED << 2;
 
 /// The numbers of all namespaces.
 const NUMBERS: std::ops::Range<u8> = 0..Namespace::MAX as u8;
 
 impl Namespaces {
-    /// Creates the namespaces without names. Names and terms that are set later are persisted in `store`.
+    /// Creates the namespaces without names. Persists names and terms that are set later in `store`.
     pub fn persisted_in(store: &std::sync::Arc<Store>) -> Self {
         Self { notes: Some(MetadataLog::of(store)), ..Self::default() }
     }
@@ -99,15 +102,15 @@ impl Namespaces {
         NUMBERS.map(Namespace)
     }
 
-    /// Names a namespace and sets its terms, or changes them.
+    /// Gives a namespace a name and terms, or changes them.
     ///
     /// # Errors
-    /// If the store refuses the terms. Nothing is changed then.
+    /// If the store refuses the terms. Nothing is then changed.
     pub fn set(&self, store: &Store, config: &NamespaceConfig) -> Result<(), TermsError> {
         let namespace = Namespace(config.number);
         let mut named = self.lock();
         store.give_terms(namespace, &config.terms())?;
-        // If there is no room for the record, the namespace lasts until the process ends. The log reports that.
+        // If the log has no room for the record, the namespace is lost when the process ends. An error is logged.
         if named.iter().all(|there| there != config)
             && let Some(notes) = &self.notes
         {
@@ -133,7 +136,7 @@ impl Namespaces {
         }
     }
 
-    /// Routes keys by the prefixes of `named`.
+    /// Replaces the routes by the prefixes of `named`.
     fn route(&self, named: &[NamespaceConfig]) {
         let prefixes = |config: &NamespaceConfig| {
             let namespace = Namespace(config.number);
@@ -149,7 +152,7 @@ impl Namespaces {
         }
     }
 
-    /// Returns the routes of keys by their prefixes.
+    /// Returns the routes from key prefixes to namespaces.
     pub fn routes(&self) -> Arc<Routes> {
         Arc::clone(&self.routes.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -159,7 +162,7 @@ impl Namespaces {
         self.route_changes.load(Acquire)
     }
 
-    /// Removes the name and the terms of a namespace. [`segment::ItemsMut::flush`] ends its items.
+    /// Removes the name and the terms of a namespace. The caller flushes its items with [`segment::ItemsMut::flush`].
     pub fn unset(&self, store: &Store, namespace: Namespace, evict: bool) {
         let plain = NamespaceConfig::plain(namespace.0, evict);
         self.set(store, &plain).expect("terms without limits are never refused");
@@ -169,7 +172,7 @@ impl Namespaces {
         }
     }
 
-    /// Returns the namespaces with a name, by their numbers.
+    /// Returns the namespaces that have a name, in the order of their numbers.
     pub fn named(&self) -> Vec<NamespaceConfig> {
         self.lock().clone()
     }
@@ -184,7 +187,7 @@ impl Namespaces {
         }
     }
 
-    /// Returns the namespace of a name or a number.
+    /// Returns the namespace with this name or number.
     pub fn find(&self, text: &[u8]) -> Option<Namespace> {
         let number = std::str::from_utf8(text).ok()?;
         if let Ok(number) = number.parse::<u8>() {
@@ -194,7 +197,7 @@ impl Namespaces {
         named.or_else(|| (text == DEFAULT_NAME.as_bytes()).then_some(Namespace::DEFAULT))
     }
 
-    /// Counts a new connection. If the limit is reached, returns false and counts only the refusal.
+    /// Counts a new connection. If the limit is reached, counts a refusal instead and returns false.
     pub fn enter(&self, namespace: Namespace) -> bool {
         let room = self.room(namespace);
         let most = room.connections_max.load(Relaxed);
@@ -206,24 +209,24 @@ impl Namespaces {
         entered
     }
 
-    /// Counts a connection that was admitted already.
+    /// Counts a connection that was already admitted, without checking the limit.
     pub fn count_in(&self, namespace: Namespace) {
         self.room(namespace).connections.fetch_add(1, Relaxed);
     }
 
-    /// Subtracts a connection that leaves or ends.
+    /// Subtracts a connection that ends or changes to another namespace.
     pub fn leave(&self, namespace: Namespace) {
         let before = self.room(namespace).connections.fetch_sub(1, Relaxed);
         assert!(before > 0, "a connection that leaves was counted");
     }
 
-    /// Returns a bit for each namespace whose operations per second are bounded, and [`ROUTED`].
+    /// Returns a bit for each namespace with a quota of operations per second, and the bit [`ROUTED`].
     #[inline]
     pub(crate) fn guards(&self) -> u32 {
         self.guards.load(Relaxed)
     }
 
-    /// Takes one operation of a bounded namespace. Returns false if the limit is reached, and counts the refusal.
+    /// Takes one operation from a namespace's quota. If the quota is used up, counts a refusal and returns false.
     pub(crate) fn take_op(&self, namespace: Namespace, now: UnixMillis) -> bool {
         let room = self.room(namespace);
         let (interval_ns, now_ns) = (room.interval_ns.load(Relaxed), now.0 * 1_000_000);
@@ -237,14 +240,14 @@ impl Namespaces {
         taken.is_ok()
     }
 
-    /// Uses up the operations of a bounded namespace for the next `ms`: until then each operation is refused. For
-    /// clients that must be blocked for a while, and for tests.
+    /// Uses up a namespace's quota of operations for the next `ms` milliseconds, so that each operation is refused
+    /// until then. For clients that must be blocked for a while, and for tests.
     pub fn use_up_quota(&self, namespace: Namespace, ms: u64) {
         let until_ns = (UnixMillis::now().0 + ms) * 1_000_000;
         self.room(namespace).within_quota_at_ns.fetch_max(until_ns, Relaxed);
     }
 
-    /// Returns the use of a namespace's limits.
+    /// Returns the use of a namespace's limits of connections and operations.
     pub fn stats(&self, namespace: Namespace) -> UsageStats {
         let room = self.room(namespace);
         UsageStats {
@@ -296,7 +299,7 @@ mod tests {
         assert!(namespaces.enter(shop) && namespaces.enter(shop) && !namespaces.enter(shop));
         namespaces.leave(shop);
         assert!(namespaces.enter(shop) && namespaces.guards() == 8);
-        // The burst of a tenth of a second at once, and then one operation every ten milliseconds.
+        // A burst holds the operations of a tenth of a second. Then one operation is allowed every ten milliseconds.
         let taken = |ms: u64| (0..50).filter(|_| namespaces.take_op(shop, UnixMillis(1_000_000 + ms))).count();
         assert_eq!([taken(0), taken(0), taken(10), taken(1000), taken(2000)], [10, 0, 1, 10, 10]);
         let stats = namespaces.stats(shop);

@@ -1,53 +1,54 @@
 //! Counters by key prefix: the part of a key before the first delimiter.
 //!
 //! ```text
-//!   user:17 ──> "user" ──> places (open addressing) ──> entries: gets, hits, sets, deletes ──> names
+//!   user:17 ──> "user" ──> hash table (open addressing) ──> entries: gets, hits, sets, deletes ──> names
 //! ```
-//! They serve to inspect a running server. While they are on, each request takes a lock. Their memory is reserved at
-//! start and touched at first use. Prefixes beyond it are not counted.
+//! These counters are for inspecting a running server. While they are enabled, each request takes a lock. Their memory
+//! is reserved at start and first touched when it is used. When the memory is used up, further prefixes are not
+//! counted.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The maximum number of prefixes.
+/// The maximum number of prefixes that are counted.
 pub const PREFIXES_MAX: usize = 1 << 16;
-/// The maximum number of bytes of all prefixes together.
+/// The maximum total length of all prefixes, in bytes.
 pub const NAME_BYTES_MAX: usize = 2 << 20;
-/// The number of places for entries: at most half of them are used.
+/// The number of slots of the hash table, of which at most half are used.
 const PLACES: usize = PREFIXES_MAX * 2;
 
 /// The counted events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// A lookup.
+    /// A lookup of a key.
     Get {
-        /// True if the key was found.
+        /// True if the key existed.
         hit: bool,
     },
-    /// A storage command, whatever its result.
+    /// A storage command, successful or not.
     Set,
-    /// A deletion, whatever its result.
+    /// A deletion, successful or not.
     Delete,
 }
 
-/// One prefix and its counters.
+/// A prefix and its counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PrefixCounters {
     name_at: u32,
     name_len: u32,
-    /// Lookups.
+    /// The number of lookups.
     pub gets: u64,
-    /// Lookups that found something.
+    /// The number of lookups whose key existed.
     pub hits: u64,
-    /// Storage commands.
+    /// The number of storage commands.
     pub sets: u64,
-    /// Deletions.
+    /// The number of deletions.
     pub deletes: u64,
 }
 
 #[derive(Debug)]
 struct Table {
-    /// The number of an entry, from 1; 0 is free.
+    /// The hash table. Each slot holds the number of an entry, from 1; 0 means that the slot is free.
     places: Vec<u32>,
     entries: Vec<PrefixCounters>,
     names: Vec<u8>,
@@ -79,7 +80,7 @@ impl Table {
     }
 }
 
-/// The counters of a server.
+/// The prefix counters of a server.
 #[derive(Debug)]
 pub struct Prefixes {
     delimiter: u8,
@@ -87,7 +88,7 @@ pub struct Prefixes {
 }
 
 impl Prefixes {
-    /// Creates the counters. Prefixes end before the first `delimiter`.
+    /// Creates the counters. A prefix ends before the first `delimiter` of a key.
     pub fn new(delimiter: u8) -> Self {
         let table = Table {
             places: vec![0; PLACES],
@@ -102,7 +103,7 @@ impl Prefixes {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a request of `key`; a key without a delimiter has no prefix.
+    /// Counts a request for `key` by its prefix. A key without a delimiter has no prefix and is not counted.
     pub fn count(&self, key: &[u8], count: Count) {
         let Some(len) = key.iter().position(|byte| *byte == self.delimiter) else { return };
         let mut table = self.table();
@@ -117,7 +118,7 @@ impl Prefixes {
         }
     }
 
-    /// Resets all counters and prefixes.
+    /// Removes all prefixes and their counters.
     pub fn clear(&self) {
         let mut table = self.table();
         table.places.fill(0);
@@ -125,7 +126,7 @@ impl Prefixes {
         table.names.clear();
     }
 
-    /// Calls `tell` for each prefix from number `first` on, in the order of their first occurrence, until `tell`
+    /// Calls `tell` for each prefix from number `first` on, in the order of their first occurrence. Stops when `tell`
     /// returns false.
     pub fn each(&self, first: usize, mut tell: impl FnMut(&[u8], &PrefixCounters) -> bool) {
         let table = self.table();

@@ -1,25 +1,25 @@
-//! Routes from key prefixes to namespaces, for the default listeners' memcached connections.
+//! Routes from key prefixes to namespaces, for memcached connections of the default listeners.
 //!
 //! ```text
 //!   "app1:" -> 1, "app1:tmp:" -> 2
-//!   rules in order of their bytes:   [ app1:  | app1:tmp: ]      "app1:x"      -> app1:      -> 1
-//!                                        ^------- within         "app1:tmp:y"  -> app1:tmp:  -> 2
-//!                                                                "app2:z"      -> none       -> the default one
+//!   rules in byte order:             [ app1:  | app1:tmp: ]      "app1:x"      -> app1:      -> 1
+//!                                        ^------- prefix of       "app1:tmp:y"  -> app1:tmp:  -> 2
+//!                                                                "app2:z"      -> no rule    -> default namespace
 //! ```
-//! All rules that match a key are prefixes of each other. The greatest rule that is not greater than the key has them
-//! all as prefixes. So a lookup costs one binary search, and then steps from a rule to its longest prefix among the
-//! rules.
+//! If several rules match a key, each shorter one is a prefix of each longer one. In byte order, the last rule that is
+//! not greater than the key has all of them as prefixes, or is one of them. A lookup therefore costs one binary search,
+//! and then steps from each rule to the longest other rule that is its prefix.
 //!
-//! Invariant: of two rules that match a key, the longer one applies.
+//! Invariant: if several rules match a key, the longest one applies.
 
 use segment::Namespace;
 
-/// The maximum number of bytes of a prefix: no memcached key is longer.
+/// The maximum length of a prefix in bytes, which is the maximum length of a memcached key.
 pub const PREFIX_BYTES_MAX: usize = 250;
 /// The maximum number of prefixes of one namespace.
 pub const PREFIXES_MAX: usize = 64;
 
-/// One prefix.
+/// A rule that routes keys with one prefix to a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rule {
     prefix: Box<[u8]>,
@@ -28,18 +28,18 @@ struct Rule {
     longest_prefix: Option<usize>,
 }
 
-/// All rules of a server.
+/// All routes of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Routes {
-    /// The rules, in the order of their bytes.
+    /// The rules, in the byte order of their prefixes.
     rules: Vec<Rule>,
-    /// A bit for each namespace that a rule leads to.
+    /// A bit for each namespace that is the target of a rule.
     to: u32,
 }
 
 impl Routes {
-    /// Creates the rules that route keys with these prefixes to these namespaces. Of two rules with the same prefix the
-    /// first applies.
+    /// Creates the routes from these prefixes to these namespaces. If a prefix occurs twice, the first occurrence
+    /// applies.
     pub fn new<'p>(prefixes: impl IntoIterator<Item = (&'p [u8], Namespace)>) -> Self {
         let rule =
             |(prefix, namespace): (&[u8], Namespace)| Rule { prefix: prefix.into(), namespace, longest_prefix: None };
@@ -62,12 +62,12 @@ impl Routes {
         self.rules.is_empty()
     }
 
-    /// Returns a bit for the default namespace, and for each one that a rule leads to.
+    /// Returns a bit for the default namespace and for each namespace that is the target of a rule.
     pub fn reached(&self) -> u32 {
         self.to | 1 << Namespace::DEFAULT.0
     }
 
-    /// Returns the namespace of a key.
+    /// Returns the namespace to which a key is routed.
     pub fn find(&self, key: &[u8]) -> Namespace {
         let above = self.rules.partition_point(|rule| *rule.prefix <= *key);
         let mut place = above.checked_sub(1);
@@ -80,9 +80,10 @@ impl Routes {
         Namespace::DEFAULT
     }
 
-    /// Returns the first rule of `prefixes` that has no effect: a duplicate, or one whose prefix already leads to the
-    /// same namespace. Returns its position, and that of the other rule. The other one is `None` if the prefix already
-    /// leads to the default namespace, which holds all other keys.
+    /// Returns the position of the first of `prefixes` that has no effect, and the position of the rule that makes it
+    /// ineffective. A prefix has no effect if it is a duplicate, or if the next shorter rule leads to the same
+    /// namespace. The second position is `None` if no shorter rule matches and the prefix leads to the default
+    /// namespace, which holds all keys without a rule.
     pub fn find_ineffective(prefixes: &[(&[u8], Namespace)]) -> Option<(usize, Option<usize>)> {
         prefixes.iter().enumerate().find_map(|(place, (prefix, namespace))| {
             if let Some(same) = prefixes[..place].iter().position(|(other, _)| other == prefix) {

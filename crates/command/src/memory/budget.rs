@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   request ── needs bytes that outlive its visit ──> reserve ──┬─ within the bound ──> Grant, returned when dropped
-//!                                                               └─ beyond it: an error for the client (`OOM ...`)
-//!   above 3/4 of the bound: each worker closes the connection of its oldest slow reader that holds such bytes
+//!                                                               └─ above the bound: an error for the client (`OOM ...`)
+//!   above 3/4 of the bound: each worker closes its oldest slow reader that holds such bytes
 //! ```
 //!
 //! | kind | counted bytes | maximum share of the bound |
@@ -17,23 +17,23 @@
 //! | `rules` | users of `ACL`, their passwords and rules | a quarter |
 //!
 //! Invariants:
-//! - Bytes are reserved before they are allocated, by capacity and not by length.
-//! - The buffers of the workers are not counted here: they are created at start.
-//! - The sum of the kinds is the number of used bytes. A [`Grant`] returns its bytes when it is dropped.
-//! - Two uses may exceed the bound. One is a message, whose slow subscribers are then dropped. The other is a command
-//!   that has already changed something and must complete ([`Grant::force`]). Both count, so other reservations are
-//!   refused.
+//! - Bytes are reserved before they are allocated. The reservation counts capacity, not length.
+//! - The buffers of the workers are not counted, because they are allocated at start.
+//! - The number of used bytes is the sum over all kinds. A [`Grant`] returns its bytes when it is dropped.
+//! - Two reservations may exceed the bound: that of a message, whose slow subscribers are then dropped, and that of a
+//!   command that has already changed something and must complete ([`Grant::force`]). Both are counted, so that further
+//!   reservations are refused.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 
-/// The minimum bound, however small the store's memory is.
+/// The minimum bound in bytes, even if the store's memory is small.
 pub const BYTES_MIN: u64 = 16 << 20;
-/// The bound is the store's memory divided by this, unless a setting specifies it.
+/// The divisor of the store's memory that gives the bound, unless a setting specifies the bound.
 pub const MEMORY_PART: u64 = 8;
 
-/// The minimum decrease of used bytes after which free memory is returned to the kernel, in bytes.
+/// The minimum decrease of used bytes after which freed memory is returned to the kernel, in bytes.
 const FALLEN_BYTES_MIN: u64 = 2 << 20;
 
 /// The purposes of client memory.
@@ -43,9 +43,9 @@ pub enum MemoryUse {
     Queued,
     /// Unsent replies.
     Replies,
-    /// Parts of requests.
+    /// Parts of incomplete requests.
     Requests,
-    /// State of walks.
+    /// The state of walks over keys, records or fields.
     Walks,
     /// Messages that wait for subscribers.
     Messages,
@@ -60,7 +60,7 @@ impl MemoryUse {
     pub const ALL: [Self; 7] =
         [Self::Queued, Self::Replies, Self::Requests, Self::Walks, Self::Messages, Self::Subscriptions, Self::Rules];
 
-    /// Returns its name in metrics.
+    /// Returns the kind's name in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -73,8 +73,8 @@ impl MemoryUse {
         }
     }
 
-    /// Returns the divisor of the bound that gives the kind's limit. Kinds whose bytes clients can hold indefinitely
-    /// leave room for short-lived ones.
+    /// Returns the divisor of the bound that gives the kind's limit. Clients can hold some kinds of bytes indefinitely;
+    /// these kinds must leave room for short-lived ones.
     const fn part(self) -> u64 {
         match self {
             Self::Subscriptions => 2,
@@ -84,11 +84,11 @@ impl MemoryUse {
     }
 }
 
-/// The bytes that clients hold outside the store, and their bound.
+/// The bytes that connections hold outside the store, and their bound.
 #[derive(Debug)]
 pub struct Budget {
     bytes_max: AtomicU64,
-    /// True if the bound follows the memory of the store.
+    /// True if the bound depends on the store's memory, because no setting specifies it.
     follows: bool,
     used: AtomicU64,
     /// The highest number of used bytes since the last survey.
@@ -119,12 +119,12 @@ impl Budget {
         })
     }
 
-    /// Returns the default bound beside a store of `memory_bytes`.
+    /// Returns the default bound for a store of `memory_bytes` bytes.
     pub fn auto(memory_bytes: u64) -> u64 {
         (memory_bytes / MEMORY_PART).max(BYTES_MIN)
     }
 
-    /// Adjusts the bound to a store of `memory_bytes`.
+    /// Adjusts the bound to a store of `memory_bytes` bytes, unless a setting specifies the bound.
     pub(crate) fn adjust_to(&self, memory_bytes: u64) {
         if self.follows {
             self.bytes_max.store(Self::auto(memory_bytes), Relaxed);
@@ -151,19 +151,19 @@ impl Budget {
         self.refused.load(Relaxed)
     }
 
-    /// Returns true if slow readers must be closed: more than three quarters are used, or a reservation was refused
-    /// since the last call.
+    /// Returns true if workers must close slow readers: more than three quarters of the bound are used, or a
+    /// reservation was refused since the last call.
     pub fn is_short(&self) -> bool {
         let wanted = self.wanted.load(Relaxed) && self.wanted.swap(false, Relaxed);
         wanted || self.is_nearly_full()
     }
 
-    /// Returns true if more than three quarters are used.
+    /// Returns true if more than three quarters of the bound are used.
     pub(crate) fn is_nearly_full(&self) -> bool {
         self.used() > self.bytes_max() / 4 * 3
     }
 
-    /// Reserves `bytes` if they are within the bound. Returns false otherwise.
+    /// Reserves `bytes` bytes. Returns false and reserves nothing if the bound would be exceeded.
     pub(crate) fn reserve(&self, kind: MemoryUse, bytes: u64) -> bool {
         let bytes_max = self.bytes_max();
         let within = |used: u64, most: u64| used.checked_add(bytes).filter(|sum| *sum <= most);
@@ -188,13 +188,13 @@ impl Budget {
         }
     }
 
-    /// Unparks `thread` whenever [`Budget::has_freed_much`] becomes true. Only the first call has an effect.
+    /// Sets the thread to unpark whenever [`Budget::has_freed_much`] becomes true. Only the first call has an effect.
     pub fn wake_when_fallen(&self, thread: Thread) {
         self.trimmer.get_or_init(|| thread);
     }
 
-    /// Returns true if many bytes are free again that were used when it last returned true: a sixteenth of the bound,
-    /// and at least 2 MiB.
+    /// Returns true if the number of used bytes has fallen by a sixteenth of the bound, and by at least 2 MiB, since
+    /// this function last returned true.
     pub fn has_freed_much(&self) -> bool {
         self.woken.swap(false, AcqRel);
         let used = self.used();
@@ -209,7 +209,7 @@ impl Budget {
         self.peak.load(Relaxed).saturating_sub(used) >= (self.bytes_max() / 16).max(FALLEN_BYTES_MIN)
     }
 
-    /// Wakes the trimming thread. Makes no second system call until that thread has checked again.
+    /// Wakes the trimming thread. Makes no further system call until that thread has run.
     #[cold]
     fn wake_trimmer(&self) {
         if !self.woken.swap(true, AcqRel)
@@ -225,7 +225,7 @@ impl Budget {
         self.wanted.store(true, Relaxed);
     }
 
-    /// Reserves `bytes` even beyond the bound. Returns true if the total is within the bound.
+    /// Reserves `bytes` bytes even if the bound is exceeded. Returns true if the total is within the bound.
     pub fn take(&self, kind: MemoryUse, bytes: u64) -> bool {
         self.kinds[kind as usize].fetch_add(bytes, Relaxed);
         let used = self.used.fetch_add(bytes, AcqRel) + bytes;
@@ -237,7 +237,7 @@ impl Budget {
         within
     }
 
-    /// Returns `bytes` to the budget.
+    /// Returns `bytes` reserved bytes to the budget.
     pub fn release(&self, kind: MemoryUse, bytes: u64) {
         self.kinds[kind as usize].fetch_sub(bytes, Relaxed);
         let before = self.used.fetch_sub(bytes, AcqRel);
@@ -247,14 +247,14 @@ impl Budget {
         }
     }
 
-    /// Reserves `bytes` for as long as the grant lives, if they are within the bound.
+    /// Reserves `bytes` bytes until the returned grant is dropped. Returns `None` if the bound would be exceeded.
     pub(crate) fn grant(self: &Arc<Self>, kind: MemoryUse, bytes: u64) -> Option<Grant> {
         let mut grant = Grant::none(self, kind);
         grant.resize(bytes).then_some(grant)
     }
 }
 
-/// Bytes of a budget that are reserved until this is dropped.
+/// A reservation in a budget, which ends when it is dropped.
 #[derive(Debug)]
 pub struct Grant {
     budget: Arc<Budget>,
@@ -263,17 +263,17 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// Creates a grant of no bytes yet.
+    /// Creates a grant of 0 bytes.
     pub(crate) fn none(budget: &Arc<Budget>, kind: MemoryUse) -> Self {
         Self { budget: Arc::clone(budget), kind, bytes: 0 }
     }
 
-    /// Returns the number of its bytes.
+    /// Returns the number of reserved bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Changes the grant to `bytes`. Returns false and changes nothing if they are not within the bound.
+    /// Changes the reservation to `bytes` bytes. Returns false and changes nothing if the bound would be exceeded.
     pub(crate) fn resize(&mut self, bytes: u64) -> bool {
         let more = bytes.saturating_sub(self.bytes);
         if more > 0 && !self.budget.reserve(self.kind, more) {
@@ -284,7 +284,8 @@ impl Grant {
         true
     }
 
-    /// Raises the grant to at least `bytes`, even beyond the bound. For an operation that has begun and must complete.
+    /// Raises the reservation to at least `bytes` bytes, even above the bound. For an operation that has begun and must
+    /// complete.
     pub(crate) fn force(&mut self, bytes: u64) {
         let more = bytes.saturating_sub(self.bytes);
         if more > 0 {
@@ -293,7 +294,7 @@ impl Grant {
         }
     }
 
-    /// Returns its bytes above `bytes` to the budget.
+    /// Reduces the reservation to at most `bytes` bytes.
     pub(crate) fn shrink(&mut self, bytes: u64) {
         let less = self.bytes.saturating_sub(bytes);
         if less > 0 {
@@ -309,7 +310,7 @@ impl Drop for Grant {
     }
 }
 
-/// The memory that one worker has set aside. The worker writes it, any thread reads it.
+/// The memory of inputs and outputs that one worker has set aside. Only the worker writes it; any thread may read it.
 #[derive(Debug, Default)]
 pub struct SetAside {
     bytes: AtomicU64,
@@ -318,38 +319,38 @@ pub struct SetAside {
 }
 
 impl SetAside {
-    /// Bytes of all allocations.
+    /// Returns the size of all allocations, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
     }
 
-    /// The number of sessions whose input is set aside.
+    /// Returns the number of sessions whose input is set aside.
     pub fn inputs(&self) -> u64 {
         self.inputs.load(Relaxed)
     }
 
-    /// The number of sessions whose output is set aside.
+    /// Returns the number of sessions whose output is set aside.
     pub fn outputs(&self) -> u64 {
         self.outputs.load(Relaxed)
     }
 
-    /// Adds to the bytes. Only the worker may call it. A wrapped negative number subtracts.
+    /// Adds `bytes` to the size of all allocations. A wrapped negative number subtracts. Only the worker may call it.
     pub fn add_bytes(&self, bytes: u64) {
         add(&self.bytes, bytes);
     }
 
-    /// Adds to the number of sessions whose input is set aside. Only the worker may call it.
+    /// Adds `count` to the number of sessions whose input is set aside. Only the worker may call it.
     pub fn add_inputs(&self, count: u64) {
         add(&self.inputs, count);
     }
 
-    /// Adds to the number of sessions whose output is set aside. Only the worker may call it.
+    /// Adds `count` to the number of sessions whose output is set aside. Only the worker may call it.
     pub fn add_outputs(&self, count: u64) {
         add(&self.outputs, count);
     }
 }
 
-/// Adds to a number that only this thread writes.
+/// Adds to a number that only the calling thread writes.
 fn add(number: &AtomicU64, more: u64) {
     number.store(number.load(Relaxed).wrapping_add(more), Relaxed);
 }
@@ -418,7 +419,7 @@ mod tests {
             }
         });
         asked.recv().expect("it waits");
-        // Less than two decreases of a sixteenth of the bound, which the thread could notice separately.
+        // The bytes are less than twice a sixteenth of the bound, so the thread must report only one decrease.
         let held: Vec<Grant> = (0..7).filter_map(|_| budget.grant(MemoryUse::Queued, 1 << 20)).collect();
         assert!(!budget.woken.load(Relaxed));
         drop(held);

@@ -1,4 +1,4 @@
-//! Memory that commands use besides the store's: bytes that connections hold ([`budget`]), bytes of the store that
+//! Memory that commands use: bytes that connections hold outside the store ([`budget`]), bytes of the store that
 //! readers have pinned ([`pins`]), and a worker's buffer for new values ([`scratch`]).
 
 pub mod budget;

@@ -1,13 +1,14 @@
-//! The limit on store bytes that slow clients prevent from being reused.
+//! The limit on pinned bytes of the store. Slow clients that read pinned values prevent their reuse.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 
-/// Share of the store's memory that slow readers may pin, in percent.
+/// The maximum share of the store's memory that readers may pin, in percent.
 const PIN_PERCENT: u64 = 5;
 
-/// The number of store bytes that slow clients may prevent from being reused.
+/// The budget of store bytes that readers may pin.
 ///
-/// The bound is `bytes_max`, or one value if that is longer: a value is always granted while nothing is pinned.
+/// The limit is `bytes_max`, or the length of one value if that is longer. While nothing is pinned, any value is
+/// granted.
 #[derive(Debug)]
 pub struct PinBudget {
     bytes_max: AtomicU64,
@@ -16,19 +17,19 @@ pub struct PinBudget {
 }
 
 impl PinBudget {
-    /// Creates the budget of a store of `memory_bytes`.
+    /// Creates the budget for a store of `memory_bytes` bytes.
     pub fn new(memory_bytes: u64) -> Self {
         let pins = Self { bytes_max: AtomicU64::new(0), used: AtomicU64::new(0), wanted: AtomicBool::new(false) };
         pins.follow(memory_bytes);
         pins
     }
 
-    /// Adjusts the bound to a store of `memory_bytes`.
+    /// Adjusts the limit to a store of `memory_bytes` bytes.
     pub(crate) fn follow(&self, memory_bytes: u64) {
         self.bytes_max.store(memory_bytes / 100 * PIN_PERCENT, Relaxed);
     }
 
-    /// Takes `bytes` if they are available. Otherwise records that a reader waits.
+    /// Takes `bytes` bytes from the budget. If they are not available, returns false and records that a reader waits.
     pub fn grant(&self, bytes: u64) -> bool {
         let bytes_max = self.bytes_max.load(Relaxed);
         let take = |used: u64| (used == 0 || used + bytes <= bytes_max).then_some(used + bytes);
@@ -39,13 +40,13 @@ impl PinBudget {
         granted
     }
 
-    /// Takes `bytes` if they are within the bound, for a caller that can continue without them.
+    /// Takes `bytes` bytes if they are available. Returns false otherwise. For a caller that can continue without them.
     pub fn grant_optional(&self, bytes: u64) -> bool {
         let take = |used: u64| (used + bytes <= self.bytes_max.load(Relaxed)).then_some(used + bytes);
         self.used.fetch_update(AcqRel, Acquire, take).is_ok()
     }
 
-    /// Returns `bytes` to the budget.
+    /// Returns `bytes` bytes to the budget.
     pub fn release(&self, bytes: u64) {
         let before = self.used.fetch_sub(bytes, AcqRel);
         assert!(before >= bytes, "more was given back than was granted");

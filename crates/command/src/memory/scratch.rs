@@ -1,13 +1,13 @@
-//! A buffer of a worker in which a command builds the new value of a key before it stores it.
-//!
-//! A worker has one buffer and reuses it, so that a change of a record allocates nothing. The buffer keeps at most the
+//! A worker's buffer in which a command builds a new value before it stores the value.
+//! Each worker reuses one buffer, so that a change of a record allocates no memory. The buffer retains at most the
+//! capacity for a value in one piece.
 //! room for a value in one piece.
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 
-/// A worker's buffer, empty at first. It goes back to the worker when it is dropped. A second one taken meanwhile is a
-/// new allocation.
+/// A worker's buffer, which is initially empty. When it is dropped, it returns to the worker. If a command takes a
+/// second buffer meanwhile, that one is a new allocation.
 pub(crate) struct Scratch<'w> {
     home: &'w Cell<Vec<u8>>,
     bytes: Vec<u8>,
@@ -15,7 +15,7 @@ pub(crate) struct Scratch<'w> {
 }
 
 impl<'w> Scratch<'w> {
-    /// Takes the buffer out of `home`. When it goes back, it releases its room beyond `bytes_max`.
+    /// Takes the buffer out of `home`. When the buffer returns, it frees its capacity above `bytes_max`.
     pub(crate) fn take(home: &'w Cell<Vec<u8>>, bytes_max: usize) -> Self {
         Self { home, bytes: home.take(), bytes_max }
     }

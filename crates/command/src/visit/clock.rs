@@ -1,16 +1,16 @@
-//! Time as a worker sees it: the CPU's counter for latencies, the store's clock for expiry.
+//! The clocks of a worker: the CPU's counter for latencies, and the store's clock for expiry.
 //!
 //! ```text
-//!   store's clock   ms since 1970; follows the monotonic clock and never goes back, even across restarts with a file
-//!   wall clock      store's clock + ahead; a step of the wall clock changes `ahead` and nothing else
+//!   store's clock   ms since 1970; follows the monotonic clock and never runs backwards, also across restarts with a file
+//!   wall clock      store's clock + lead; a step of the wall clock changes only the lead
 //! ```
 //!
-//! - A time to live is a span of the store's clock. A step of the wall clock, while the server runs or before a start,
-//!   neither lengthens nor shortens it.
-//! - An instant in a client's request or reply is one of the wall clock: [`Moment`] converts it. An item whose expiry
-//!   was given as an instant expires by the wall clock as it was at that time.
-//! - A worker reads the counter once an iteration and once an operation, and follows the store's clock by it
-//!   ([`CachedClock`]). In a simulation both follow one number that the test advances.
+//! - A time to live is a span of the store's clock. A step of the wall clock neither lengthens nor shortens it, whether
+//!   the   step happens while the server runs or before a start.
+//! - An instant in a client's request or reply is an instant of the wall clock; [`Moment`] converts it. An item whose
+//!   expiry was given as an instant expires by the wall clock as it was when the expiry was set.
+//! - A worker reads the counter once an iteration and once an operation. It derives the store's clock from the counter
+//!   ([`CachedClock`]). In a simulation, both clocks are one number that the test advances.
 
 use base::clock::UnixMillis;
 use std::sync::Arc;
@@ -21,7 +21,8 @@ use std::time::Instant;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticks(pub u64);
 
-/// A power of two of ticks, long enough to determine its length in ns to ten digits.
+/// The number of ticks whose length in ns is measured. It is a power of two, and long enough for a precision of ten
+/// digits.
 const SPAN_TICKS: u64 = 1 << 32;
 const NS_A_MS: u64 = 1_000_000;
 
@@ -30,18 +31,18 @@ const NS_A_MS: u64 = 1_000_000;
 pub enum Clock {
     /// The machine's clocks.
     Machine {
-        /// The counter.
+        /// The CPU's counter.
         counter: quanta::Clock,
-        /// The nanoseconds in [`SPAN_TICKS`] ticks, so that one multiplication converts a difference to ns.
+        /// The length of [`SPAN_TICKS`] ticks in ns. One multiplication with it converts ticks to ns.
         span_ns: u64,
-        /// Origin of the store's clock.
+        /// The origin of the store's clock.
         origin: Origin,
     },
-    /// Nanoseconds since 1970 by the store's clock, which a test advances.
+    /// The time of the store's clock in ns since 1970, which the test advances.
     Simulated(Arc<AtomicU64>),
 }
 
-/// An instant of the store's clock, and its monotonic instant.
+/// The origin of the store's clock: a monotonic instant and the clock's time at that instant.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin {
     began: Instant,
@@ -49,23 +50,23 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Creates a clock that was at `at` at the instant `began`.
+    /// Creates the origin of a clock that showed `at` at the instant `began`.
     pub fn new(began: Instant, at: UnixMillis) -> Self {
         Self { began, at }
     }
 
-    /// Returns the store's clock now.
+    /// Returns the current time of the store's clock.
     pub fn now(&self) -> UnixMillis {
         UnixMillis(self.now_ns() / NS_A_MS)
     }
 
-    /// Returns the store's clock now, in ns.
+    /// Returns the current time of the store's clock, in ns since 1970.
     fn now_ns(&self) -> u64 {
         (self.at.0.saturating_mul(NS_A_MS)).saturating_add(self.began.elapsed().as_nanos() as u64)
     }
 }
 
-/// An instant of the store's clock, and its offset from the wall clock.
+/// An instant of the store's clock, with the wall clock's lead at that instant.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Moment {
     /// The instant by the store's clock.
@@ -86,12 +87,12 @@ impl Moment {
     }
 }
 
-/// The least difference that counts as a step of the wall clock, in ms. Slewing, reading two clocks and leap seconds
-/// stay below it.
+/// The minimum difference that counts as a step of the wall clock, in ms. Slewing, the delay between two readings and
+/// leap seconds cause smaller differences.
 const STEP_MS: u64 = 2000;
 
-/// Returns the lead of the wall clock over the store's, in ms, if the wall clock was stepped since the lead was
-/// `ahead_ms`.
+/// Returns the new lead of the wall clock over the store's clock, in ms, if the wall clock was stepped. `ahead_ms` is
+/// the previous lead.
 pub(crate) fn stepped(store: UnixMillis, wall: UnixMillis, ahead_ms: i64) -> Option<i64> {
     let ahead = i128::from(wall.0) - i128::from(store.0);
     let is_step = ahead.abs_diff(ahead_ms.into()) >= STEP_MS.into();
@@ -99,14 +100,15 @@ pub(crate) fn stepped(store: UnixMillis, wall: UnixMillis, ahead_ms: i64) -> Opt
 }
 
 impl Clock {
-    /// Returns the machine's clocks. The first call of a process calibrates the counter, for up to 200 ms.
+    /// Creates a clock that reads the machine's clocks. The first call in a process calibrates the counter for up to
+    /// 200 ms.
     pub fn machine() -> Self {
         let counter = quanta::Clock::new();
         let span_ns = counter.delta_as_nanos(0, SPAN_TICKS).max(1);
         Self::Machine { counter, span_ns, origin: Origin::new(Instant::now(), UnixMillis::now()) }
     }
 
-    /// Returns these clocks with a store's clock that runs from `origin`.
+    /// Returns this clock with a store's clock that runs from `origin`.
     #[must_use]
     pub fn from(self, origin: Origin) -> Self {
         match self {
@@ -115,7 +117,7 @@ impl Clock {
         }
     }
 
-    /// Returns the counter now.
+    /// Reads the CPU's counter.
     #[inline]
     pub fn ticks(&self) -> Ticks {
         match self {
@@ -124,7 +126,7 @@ impl Clock {
         }
     }
 
-    /// Returns the nanoseconds from `earlier` to `later`, or 0 if they are in reverse order.
+    /// Returns the nanoseconds from `earlier` to `later`, or 0 if `later` is before `earlier`.
     #[inline]
     pub fn ns_between(&self, earlier: Ticks, later: Ticks) -> u64 {
         let ticks = later.0.saturating_sub(earlier.0);
@@ -134,7 +136,7 @@ impl Clock {
         }
     }
 
-    /// Returns the approximate number of ticks in `ns` nanoseconds, within a millionth. Saturates.
+    /// Converts nanoseconds to ticks, with an error of at most a millionth. Saturates.
     pub fn ticks_in(&self, ns: u64) -> u64 {
         match self {
             Self::Machine { span_ns, .. } => {
@@ -145,12 +147,12 @@ impl Clock {
         }
     }
 
-    /// Returns the store's clock now.
+    /// Returns the current time of the store's clock.
     pub fn unix(&self) -> UnixMillis {
         UnixMillis(self.unix_ns() / NS_A_MS)
     }
 
-    /// Returns the store's clock now, in ns.
+    /// Returns the current time of the store's clock, in ns since 1970.
     fn unix_ns(&self) -> u64 {
         match self {
             Self::Machine { origin, .. } => origin.now_ns(),
@@ -159,27 +161,28 @@ impl Clock {
     }
 }
 
-/// The time after which a thread reads the store's clock again. Within it the counter's error is far less than a ms.
+/// The interval at which a thread reads the store's clock, in ns. In this time the counter's error is far less than 1
+/// ms.
 const FOLLOWED_NS: u64 = 10_000_000;
 
-/// The store's clock for a thread that reads the counter all the time. It runs by the counter, and is corrected by the
-/// clock itself every [`FOLLOWED_NS`]. It never runs back.
+/// The store's clock for a thread that often reads the counter. Its time advances by the counter, and is set to the
+/// real store's clock every [`FOLLOWED_NS`]. It never runs backwards.
 #[derive(Debug)]
 pub struct CachedClock {
-    /// The instant of the last correction, in ns of the thread's life, and below it the store's time then.
+    /// The time of the last correction, in ns since the thread began. `unix_ns` is the store's time at that instant.
     set_ns: u64,
     unix_ns: u64,
     latest: UnixMillis,
 }
 
 impl CachedClock {
-    /// Starts at the beginning of a thread's life.
+    /// Creates the clock at the beginning of a thread.
     pub fn new(clock: &Clock) -> Self {
         let unix_ns = clock.unix_ns();
         Self { set_ns: 0, unix_ns, latest: UnixMillis(unix_ns / NS_A_MS) }
     }
 
-    /// Returns the time at an instant of the thread's life, which is now.
+    /// Returns the store's time now, which is `ns` after the thread began.
     #[inline]
     pub fn at(&mut self, clock: &Clock, ns: u64) -> UnixMillis {
         if ns.saturating_sub(self.set_ns) >= FOLLOWED_NS {
@@ -223,7 +226,7 @@ mod tests {
             let (read, right) = at(step);
             assert_eq!(read, right, "{step} ns later");
         }
-        // The counter runs 1 in 1,000 too fast, and is corrected.
+        // The counter runs 0.1 % too fast, and the clock corrects that.
         let (begun, mut follower, mut before) = (ns.load(Relaxed), CachedClock::new(&clock), UnixMillis(0));
         for _ in 0..10_000 {
             let now = ns.fetch_add(100_000, Relaxed) + 100_000;

@@ -1,11 +1,11 @@
-//! One visit of a worker to a session: the reasons why it ends, its share of work, time, and room for replies.
+//! One visit of a worker to a session: why it ends, its limits of work and time, and room for replies.
 //!
 //! ```text
 //!   clock ──> pace: may another operation begin?
-//!   progress: why a `serve` stopped ──> the worker     out: replies, and when each operation was done
+//!   progress: the reason why a `serve` stopped ──> the worker     out: replies, and the times of their operations
 //! ```
 //!
-//! Nothing here depends on a command, a protocol or a session.
+//! No module here depends on a command, a protocol or a session.
 
 pub mod clock;
 pub mod out;

@@ -1,22 +1,22 @@
-//! A session's unsent output: bytes, long values pinned in the store, and the times of the operations whose replies it
-//! contains.
+//! A session's unsent output. It holds bytes, long values that are pinned in the store, and the times of the operations
+//! whose replies it contains.
 //!
 //! ```text
-//!   bytes   [ VALUE big 0 900000\r\n | \r\nEND\r\n ............ room ]        one block of a pool, never grown
+//!   bytes   [ VALUE big 0 900000\r\n | \r\nEND\r\n ............ room ]        one block of a pool, of fixed size
 //!                                    ^ at = 20
-//!   pins    [ (at 20, Pinned 900000 B) ]                                    sent between the bytes, from the store
+//!   pins    [ (at 20, Pinned 900000 B) ]                                    sent at this offset, from the store
 //!   sent    the number of bytes of the stream that the peer's socket has accepted
 //! ```
 //!
-//! An output that is never sent itself, but collects replies over several visits, holds them in blocks that are filled
-//! in order ([`OutBuffer::beside`]). When it grows, nothing is copied.
+//! An output may also collect replies over several visits without being sent itself ([`OutBuffer::beside`]). It then
+//! holds them in blocks that are filled in order. When such an output grows, no bytes are copied.
 //!
 //! ```text
-//!   full    [ head, written last ] [ answers ... ] [ answers ... ]      block [ answers . room ]
+//!   full    [ head, written last ] [ replies ... ] [ replies ... ]      block [ replies . room ]
 //! ```
 //!
-//! Invariants: `pins` is ordered by `at`. `sent` never exceeds the whole. A buffer returns to its pool empty, with
-//! every pin released and every operation's time recorded.
+//! Invariants: `pins` is ordered by `at`. `sent` never exceeds the total length. A buffer returns to its pool empty:
+//! every pin is released, and every operation's time is recorded.
 
 use crate::memory::budget::{self, Budget, Grant};
 use crate::metrics::Command;
@@ -27,45 +27,45 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::sync::Arc;
 
-/// The room that every protocol reserves for the bytes around a value, in bytes.
+/// The room for the bytes around a value, in bytes. Every protocol reserves it.
 pub(crate) const LINE_ROOM: usize = 1024;
 
-/// Bytes of an ordinary output buffer.
+/// The size of an ordinary output buffer, in bytes.
 pub const OUT_BYTES: usize = 32 << 10;
-/// The least bytes of a big buffer.
+/// The minimum size of a big output buffer, in bytes.
 pub const BIG_BYTES_MIN: usize = 256 << 10;
 /// The number of pinned values at which a buffer counts as full.
 pub const PINS_MAX: usize = 8;
-/// The length from which on a value is sent from its place in the store, if it can be pinned. Shorter values are
-/// copied.
+/// The minimum length of a value that is sent from its place in the store if it can be pinned, in bytes. Shorter values
+/// are copied.
 pub const PINNED_BYTES_MIN: usize = 8 << 10;
-/// The maximum number of bytes of whole values that a buffer pins. Within this limit, a slow reader's unsent bytes of
-/// whole values fit into a big block, together with all bytes that were appended after them.
+/// The maximum number of bytes of whole values that a buffer pins. With this limit, the unsent output of a slow reader
+/// fits into a big block: the whole values together with all bytes that were appended after them.
 pub const PINNED_BYTES_MAX: u64 = (BIG_BYTES_MIN - OUT_BYTES) as u64;
 /// The number of operations with recorded times at which a buffer counts as full.
 pub const OPS_MAX: usize = 256;
-/// The maximum number of operations that are executed together and recorded at once. While a buffer has room, it has
-/// room for the times of this many operations.
+/// The maximum number of operations that are executed and recorded together. A buffer that reports room can hold the
+/// times of this many operations.
 pub const OPS_TOGETHER_MAX: usize = 16;
-/// The bytes of a block of an output that collects replies, unless one reply needs more.
+/// The minimum size of a block of an output that collects replies, in bytes.
 const COLLECTOR_BYTES: usize = 64 << 10;
-/// The number of parts of one send: the pieces of large values and the bytes around them.
+/// The maximum number of parts of one send. A part is a piece of a large value, or the bytes between two values.
 pub const PARTS_MAX: usize = 64;
 
-/// The times of one operation, or of several that were done together, until their replies have been sent.
+/// The times of one operation, or of several that were executed together. They are held until their replies were sent.
 #[derive(Clone, Copy, Debug)]
 pub struct OpTimes {
     /// The command.
     pub command: Command,
-    /// The namespace of its client.
+    /// The namespace of the client.
     pub namespace: u8,
-    /// Number of replies.
+    /// The number of operations.
     pub count: u32,
-    /// Time at which its bytes were known to be there.
+    /// The instant at which the worker learned that the request's bytes had been received.
     pub ready: Ticks,
-    /// Time at which its execution began.
+    /// The instant at which the execution began.
     pub begun: Ticks,
-    /// Time at which its execution ended.
+    /// The instant at which the execution ended.
     pub ended: Ticks,
 }
 
@@ -74,10 +74,10 @@ struct Pin {
     pinned: Pinned,
 }
 
-/// A session's output. Commands append; the worker sends.
+/// A session's output. Commands append bytes, and the worker sends them.
 pub struct OutBuffer {
     block: Box<[u8]>,
-    /// Its own block, while a longer one is lent to it.
+    /// The output's own block, while a longer block is lent to it.
     own: Option<Box<[u8]>>,
     len: usize,
     sent: u64,
@@ -85,21 +85,22 @@ pub struct OutBuffer {
     pins_len: usize,
     pinned_bytes: u64,
     ops: Vec<OpTimes>,
-    /// The bytes that are reserved for an output that is set aside; 0: it belongs to a pool.
+    /// The client memory reserved for an output that is set aside, in bytes. 0: the output belongs to a pool.
     reserved: u64,
-    /// The filled blocks of an output that collects replies, with their bytes and their total.
+    /// The full blocks of an output that collects replies. `full_bytes` is their length, `full_held` their capacity, in
+    /// bytes.
     full: VecDeque<Vec<u8>>,
     full_bytes: usize,
     full_held: usize,
-    /// Its share of client memory: the bytes of all its blocks.
+    /// The share of client memory that all blocks use.
     grant: Option<Grant>,
 }
 
-/// The place of a head that is written once its contents are known: see [`OutBuffer::reserve_head`].
+/// The place of a head that is written later, when its contents are known; see [`OutBuffer::reserve_head`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeadPlace(usize);
 
-/// A position in the collected bytes: see [`OutBuffer::spot`].
+/// A position in the collected bytes; see [`OutBuffer::spot`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Position {
     full: usize,
@@ -131,18 +132,18 @@ impl OutBuffer {
         }
     }
 
-    /// Returns the number of bytes that [`OutBuffer::move_aside`] allocates.
+    /// Returns the number of bytes that [`OutBuffer::move_aside`] would allocate.
     pub fn bytes_aside(&self) -> u64 {
         (size_of::<Self>() + self.unsent_own().len() + size_of_val(&self.ops[..])) as u64
     }
 
-    /// Returns those of its own bytes that must be retained: all, if values are pinned between them.
+    /// Returns the bytes of the block that must be retained: the unsent ones, or all if values are pinned between them.
     fn unsent_own(&self) -> &[u8] {
         self.plain().unwrap_or(&self.block[..self.len])
     }
 
-    /// Moves the unsent bytes, pins and times into an output outside the pools, for which `reserved` bytes are
-    /// reserved. This output is empty then.
+    /// Moves the unsent bytes, pins and times into an output outside the pools, for which `reserved` bytes of client
+    /// memory are reserved. This output is then empty.
     pub fn move_aside(&mut self, reserved: u64) -> Self {
         assert!(reserved > 0, "a reservation distinguishes it from an output of a pool");
         let block: Box<[u8]> = self.unsent_own().into();
@@ -169,37 +170,38 @@ impl OutBuffer {
         Self { len: bytes.len(), reserved, ..Self::without_times(bytes.into()) }
     }
 
-    /// Returns the bytes that are reserved for it if it was set aside, or 0 if it belongs to a pool.
+    /// Returns the client memory reserved for an output that was set aside, in bytes. Returns 0 if it belongs to a
+    /// pool.
     pub fn reserved(&self) -> u64 {
         self.reserved
     }
 
-    /// Returns true if it holds a buffer of class `Out` or `BigOut` that another session could use.
+    /// Returns true if the output holds a buffer of class `Out` or `BigOut`, which another session could use.
     pub fn holds_lent(&self) -> bool {
         self.reserved == 0 || self.is_lent()
     }
 
-    /// Creates an output that collects replies, is never sent and belongs to no pool. It has no room until
+    /// Creates an output that collects replies. It belongs to no pool and is never sent itself. It has no room until
     /// [`OutBuffer::make_room`] is called.
     pub(crate) fn beside(budget: &Arc<Budget>) -> Self {
         let grant = Grant::none(budget, budget::MemoryUse::Replies);
         Self { grant: Some(grant), ..Self::without_times(Box::default()) }
     }
 
-    /// Returns the number of bytes that can still be appended. Returns 0 if the times of [`OPS_TOGETHER_MAX`] further
-    /// operations do not fit, so that a command needs only one check before it begins.
+    /// Returns the number of bytes that can still be appended. Returns 0 if the output cannot hold the times of
+    /// [`OPS_TOGETHER_MAX`] more operations. A command therefore needs only one check before it begins.
     #[inline]
     pub fn room(&self) -> usize {
         if self.ops.len() > OPS_MAX - OPS_TOGETHER_MAX { 0 } else { self.block.len() - self.len }
     }
 
-    /// Returns the number of bytes that could be appended if this buffer were empty. A longer reply needs
+    /// Returns the number of bytes that fit into the empty buffer. For a longer reply, the command returns
     /// [`crate::visit::progress::SessionWait::OutputFull`] with `want`.
     pub fn capacity(&self) -> usize {
         self.block.len()
     }
 
-    /// Returns true if all is sent.
+    /// Returns true if the output contains no bytes and no pins.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0 && self.pins_len == 0
@@ -212,7 +214,8 @@ impl OutBuffer {
         self.len += bytes.len();
     }
 
-    /// Returns the free bytes, to be written in place. [`OutBuffer::advance`] then records how many were written.
+    /// Returns the free bytes, to be written in place. The caller then records the number of written bytes with
+    /// [`OutBuffer::advance`].
     #[inline]
     pub fn spare(&mut self) -> &mut [u8] {
         &mut self.block[self.len..]
@@ -225,7 +228,7 @@ impl OutBuffer {
         self.len += bytes;
     }
 
-    /// Returns a mark for [`OutBuffer::truncate`].
+    /// Returns the current end of the bytes, for [`OutBuffer::truncate`].
     #[inline]
     pub fn mark(&self) -> usize {
         self.len
@@ -238,7 +241,7 @@ impl OutBuffer {
         self.recount();
     }
 
-    /// Discards the bytes appended since `mark`. Nothing may have been pinned or sent since.
+    /// Discards the bytes that were appended since `mark`. No value may have been pinned or sent since.
     pub fn truncate(&mut self, mark: usize) {
         assert!(
             mark <= self.len && self.pins_len.checked_sub(1).is_none_or(|i| self.pin_at(i) <= mark),
@@ -247,13 +250,13 @@ impl OutBuffer {
         self.len = mark;
     }
 
-    /// Returns the bytes appended since `mark`. Nothing may have been pinned since.
+    /// Returns the bytes that were appended since `mark`. No value may have been pinned since.
     pub(crate) fn since(&self, mark: usize) -> &[u8] {
         &self.block[mark..self.len]
     }
 
-    /// Ensures room for `bytes`, in a new block if necessary. Returns false if client memory is used up. Earlier marks
-    /// become invalid. Only for an output that collects replies.
+    /// Ensures room for `bytes` bytes, with a new block if necessary. Returns false if client memory is used up.
+    /// Earlier marks become invalid. Only for an output that collects replies.
     pub(crate) fn make_room(&mut self, bytes: usize) -> bool {
         if self.block.len() - self.len >= bytes {
             return true;
@@ -268,8 +271,8 @@ impl OutBuffer {
         false
     }
 
-    /// Ensures room for `bytes` even if client memory is used up: for the reply of an operation that has begun and must
-    /// complete.
+    /// Ensures room for `bytes` bytes even if client memory is used up. For the reply of an operation that has begun
+    /// and must complete.
     pub(crate) fn force_room(&mut self, bytes: usize) {
         if self.block.len() - self.len < bytes {
             let held = self.held_with(bytes);
@@ -280,7 +283,7 @@ impl OutBuffer {
         }
     }
 
-    /// Returns the bytes of all blocks together with a new block of `bytes` bytes.
+    /// Returns the memory of all blocks in bytes, if a block of `bytes` bytes is added.
     fn held_with(&self, bytes: usize) -> u64 {
         let retired = if self.len < self.block.len() / 2 { self.len } else { self.block.len() };
         (self.full_held + retired + bytes) as u64
@@ -293,12 +296,12 @@ impl OutBuffer {
         self.recount();
     }
 
-    /// Returns the bytes of all blocks.
+    /// Returns the memory of all blocks, in bytes.
     pub(crate) fn held(&self) -> u64 {
         (self.full_held + self.block.len()) as u64
     }
 
-    /// Returns the part of the grant that exceeds the blocks.
+    /// Returns the unused part of the grant to client memory.
     fn recount(&mut self) {
         let held = self.held();
         if let Some(grant) = &mut self.grant {
@@ -306,7 +309,7 @@ impl OutBuffer {
         }
     }
 
-    /// Appends a whole block. Earlier marks become invalid. Only for an output that collects replies.
+    /// Appends a block without copying it. Earlier marks become invalid. Only for an output that collects replies.
     pub(crate) fn push_block(&mut self, block: Vec<u8>) {
         self.finish_block();
         (self.full_bytes, self.full_held) = (self.full_bytes + block.len(), self.full_held + block.capacity());
@@ -317,14 +320,14 @@ impl OutBuffer {
         }
     }
 
-    /// Reserves a place for bytes that are known later ([`OutBuffer::fill_head`]). Only for an output that collects
-    /// replies.
+    /// Reserves a place for a head whose contents are known later; [`OutBuffer::fill_head`] writes it. Only for an
+    /// output that collects replies.
     pub(crate) fn reserve_head(&mut self) -> HeadPlace {
         self.push_block(Vec::new());
         HeadPlace(self.full.len() - 1)
     }
 
-    /// Writes the bytes of a reserved place.
+    /// Writes the head at a reserved place.
     pub(crate) fn fill_head(&mut self, place: HeadPlace, bytes: &[u8]) {
         let block = &mut self.full[place.0];
         let before = block.capacity();
@@ -333,7 +336,7 @@ impl OutBuffer {
         self.full_held += block.capacity() - before;
     }
 
-    /// Discards a reserved place, and everything that was appended after it.
+    /// Discards a reserved place and all bytes that were appended after it.
     pub(crate) fn cut_to_head(&mut self, place: HeadPlace) {
         self.retain_blocks(place.0);
         self.len = 0;
@@ -346,19 +349,19 @@ impl OutBuffer {
         self.recount();
     }
 
-    /// Returns the end of the collected bytes, for [`OutBuffer::cut_to_spot`]. It stays valid when more bytes are
-    /// appended.
+    /// Returns the current end of the collected bytes, for [`OutBuffer::cut_to_spot`]. It stays valid while more bytes
+    /// are appended.
     pub(crate) fn spot(&self) -> Position {
         Position { full: self.full.len(), len: self.len }
     }
 
-    /// Discards everything that was collected after a spot.
+    /// Discards all bytes that were collected after a spot.
     pub(crate) fn cut_to_spot(&mut self, spot: Position) {
         if self.full.len() == spot.full {
             self.len = spot.len;
             return;
         }
-        // The spot is in a block that is full by now.
+        // The block of the spot has become full since.
         self.len = 0;
         if spot.len > 0
             && let Some(block) = self.full.get_mut(spot.full)
@@ -375,7 +378,7 @@ impl OutBuffer {
         self.full_bytes + self.len
     }
 
-    /// Moves the current block to the full ones.
+    /// Moves the current block to the full blocks.
     pub(crate) fn finish_block(&mut self) {
         if self.len == 0 {
             return;
@@ -393,12 +396,12 @@ impl OutBuffer {
         self.len = 0;
     }
 
-    /// Returns the bytes of the first block. All blocks are full.
+    /// Returns the bytes of the first full block. The caller has finished the current block.
     pub(crate) fn first(&self) -> &[u8] {
         self.full.front().map_or(&[], |block| &block[..])
     }
 
-    /// Discards the first block.
+    /// Discards the first full block.
     pub(crate) fn drop_first(&mut self) {
         if let Some(block) = self.full.pop_front() {
             self.full_bytes -= block.len();
@@ -407,33 +410,34 @@ impl OutBuffer {
         }
     }
 
-    /// Returns its block's share of client memory and retains the block, until the output is used again.
+    /// Returns the share of client memory to the budget, but retains the block until the output is used again.
     pub(crate) fn rest(&mut self) {
         if let Some(grant) = &mut self.grant {
             grant.shrink(0);
         }
     }
 
-    /// Charges its blocks again. Returns false if client memory is used up.
+    /// Charges the retained blocks to client memory again. Returns false if client memory is used up.
     pub(crate) fn renew_charge(&mut self) -> bool {
         let bytes = self.held();
         self.grant.as_mut().is_none_or(|grant| grant.bytes() == bytes || grant.resize(bytes))
     }
 
-    /// Returns true if another value can be pinned here.
+    /// Returns true if this output can pin another value.
     #[inline]
     pub fn has_pin_room(&self) -> bool {
         self.pins_len < PINS_MAX
     }
 
-    /// Returns true if another whole value of `bytes` bytes can be pinned here.
+    /// Returns true if this output can pin another whole value of `bytes` bytes.
     #[inline]
     pub fn has_pin_room_for(&self, bytes: usize) -> bool {
         self.has_pin_room() && (self.is_empty() || self.total() + bytes as u64 <= PINNED_BYTES_MAX)
     }
 
-    /// Appends a value without copying it. There must be room ([`OutBuffer::has_pin_room`]), and its charge must have
-    /// been granted by [`crate::context::WorkerContext::pin_budget`]; the worker returns both.
+    /// Appends a value without copying it. The output must have room for a pin ([`OutBuffer::has_pin_room`]), and
+    /// [`crate::context::WorkerContext::pin_budget`] must have granted the value's charge. The worker releases both
+    /// after the send.
     pub fn push_pinned(&mut self, pinned: Pinned) {
         self.pinned_bytes += pinned.bytes();
         self.pins[self.pins_len] = Some(Pin { at: self.len, pinned });
@@ -444,29 +448,29 @@ impl OutBuffer {
         self.pins[index].as_ref().map_or(0, |pin| pin.at)
     }
 
-    /// Returns the number of store bytes that cannot be reused until this buffer is sent.
+    /// Returns the number of store bytes that this output pins. They cannot be reused before it is sent.
     pub fn pinned_bytes(&self) -> u64 {
         self.pinned_bytes
     }
 
-    /// Returns the length of the whole stream, sent or not.
+    /// Returns the length of the whole output in bytes, sent or not.
     fn total(&self) -> u64 {
         self.len as u64 + self.pinned_bytes
     }
 
-    /// Returns the next bytes to send, if they are contiguous.
+    /// Returns the unsent bytes, if no values are pinned between them.
     #[inline]
     pub fn plain(&self) -> Option<&[u8]> {
         (self.pins_len == 0).then(|| &self.block[self.sent as usize..self.len])
     }
 
-    /// Returns true if there is enough room for another batch of operations before this is sent.
+    /// Returns true if the output has room for another batch of operations before it is sent.
     #[inline]
     pub fn has_batch_room(&self) -> bool {
         self.ops.len() + OPS_A_BATCH <= OPS_MAX && self.len <= self.block.len() / 2 && self.pins_len == 0
     }
 
-    /// Fills `parts` with the next parts to send, at most `bytes_max` bytes. Returns the number of parts.
+    /// Fills `parts` with the next unsent parts, at most `bytes_max` bytes together. Returns the number of parts.
     pub fn parts<'s>(&'s self, store: &'s Store, parts: &mut [IoSlice<'s>; PARTS_MAX], bytes_max: usize) -> usize {
         let mut gather = Gather { skip: self.sent, left: bytes_max, parts, filled: 0 };
         let mut from = 0;
@@ -499,8 +503,8 @@ impl OutBuffer {
         unsent
     }
 
-    /// Moves the unsent bytes into `block`, which is lent to this output from now on, and releases the pins. Returns a
-    /// longer block that was lent before.
+    /// Copies the unsent bytes into `block`, which is lent to this output from then on, and releases the pins. Returns
+    /// the longer block that was lent before, if any.
     pub fn copy_out(
         &mut self,
         store: &Store,
@@ -531,15 +535,15 @@ impl OutBuffer {
         None
     }
 
-    /// Records that the peer's socket has accepted `bytes` more. Returns true if everything is sent. The buffer can
-    /// then be cleared.
+    /// Records that the peer's socket has accepted `bytes` more bytes. Returns true if everything is sent; the caller
+    /// then clears the buffer.
     pub fn advance_sent(&mut self, bytes: usize) -> bool {
         self.sent += bytes as u64;
         assert!(self.sent <= self.total(), "more was sent than there was");
         self.sent == self.total()
     }
 
-    /// Releases the pins, and discards the buffer's bytes with them.
+    /// Empties the buffer: discards its bytes, and releases its pins by `unpin`.
     pub fn clear(&mut self, mut unpin: impl FnMut(Pinned)) {
         for pin in &mut self.pins[..self.pins_len] {
             unpin(pin.take().expect("the first pins_len are there").pinned);
@@ -548,18 +552,18 @@ impl OutBuffer {
         self.ops.clear();
     }
 
-    /// Uses a longer block from now on. Only for an empty buffer.
+    /// Replaces the block by a longer one that is lent to this output. The buffer must be empty.
     pub fn lend(&mut self, block: Box<[u8]>) {
         assert!(self.is_empty() && self.own.is_none(), "bytes or a block would be lost");
         self.own = Some(std::mem::replace(&mut self.block, block));
     }
 
-    /// Returns true if a longer block is lent to it.
+    /// Returns true if a longer block is lent to this output.
     pub fn is_lent(&self) -> bool {
         self.own.is_some()
     }
 
-    /// Returns the longer block, if one is lent. Only for an empty buffer.
+    /// Returns the lent block, if any, and uses the output's own block again. The buffer must be empty.
     pub fn take_lent(&mut self) -> Option<Box<[u8]>> {
         assert!(self.is_empty(), "bytes would be lost");
         let own = self.own.take()?;
@@ -571,7 +575,7 @@ impl OutBuffer {
         self.ops.push(op);
     }
 
-    /// Returns the times of the operations whose replies are in it.
+    /// Returns the times of the operations whose replies are in this output.
     pub fn ops(&self) -> &[OpTimes] {
         &self.ops
     }
@@ -590,10 +594,10 @@ impl protocol::sink::Sink for OutBuffer {
     }
 }
 
-/// Collects the slices that follow the bytes already sent.
+/// A collector of the unsent slices of an output, for one send.
 struct Gather<'p, 's> {
     skip: u64,
-    /// The number of bytes that are still wanted.
+    /// The number of bytes that may still be collected.
     left: usize,
     parts: &'p mut [IoSlice<'s>; PARTS_MAX],
     filled: usize,

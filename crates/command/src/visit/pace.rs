@@ -1,34 +1,36 @@
-//! The bounds of the work that an event-loop iteration does before it polls again, and of one visit to a session.
+//! The limits of the work in one event-loop iteration, before the worker polls again, and in one visit to a session.
 //!
 //! ```text
 //!   poll ──> visit, visit, visit ...  ──> visits to long requests, at least one ──> poll
-//!              └ operations: at most a slice
+//!              └ operations, for at most one time slice
 //! ```
 //!
-//! Two measures bound both. The first that is used up ends the iteration or the visit:
+//! Two measures limit an iteration and a visit. The first measure that is used up ends it:
 //!
-//! - Counted work, in operations. An operation is about a microsecond of a current core; a command that does more
-//!   counts more. Counts are the same on every machine, so that tests under a simulated clock see the bound.
-//! - The CPU's counter, if operations cost more than their count: long values, memory that is not cached.
+//! - Counted work, in operations. An operation takes about 1 us on a current core. A command that does more work counts
+//!   as   several operations. Counts are the same on every machine, so tests with a simulated clock reach the same
+//!   limits.
+//! - Time by the CPU's counter. It limits operations that take longer than counted: long values, or uncached memory.
 //!
-//! Invariants: between two polls a worker does at most [`ITERATION_NS_MAX`] of new visits, one slice of a long request
-//! and the last visit's excess. Together they take at most 500 us. When a command's slice is used up, it later
-//! continues from its position. So no visit depends on a client's numbers.
+//! Invariants: between two polls, a worker spends at most [`ITERATION_NS_MAX`] on new visits, one slice on a long
+//! request, and the time by which the last visit exceeds its slice. Together they take at most 500 us. When a slice is
+//! used up, the command stores its position and continues in a later visit. The length of a visit therefore does not
+//! depend on numbers that a client chose.
 
 use crate::visit::clock::{Clock, Ticks};
 use crate::visit::progress::OPS_A_BATCH;
 
-/// Time after which an iteration begins no further visit.
+/// The time after which an iteration begins no further visit, in ns.
 pub const ITERATION_NS_MAX: u64 = 250_000;
-/// Counted operations after which an iteration begins no further visit.
+/// The number of counted operations after which an iteration begins no further visit.
 pub const ITERATION_OPS_MAX: usize = 1024;
-/// Time after which a visit begins no further operation.
+/// The time after which a visit begins no further operation, in ns.
 pub const SLICE_NS_MAX: u64 = 100_000;
-/// The maximum number of operations of a long request in its first visit, so that many new ones at once delay other
-/// requests only briefly.
+/// The maximum number of operations of a long request in its first visit. It is small, so that many new long requests
+/// at once delay other requests only briefly.
 pub const FIRST_OPS_MAX: usize = 8;
 
-/// The bounds of one worker's iterations and visits.
+/// The limits of one worker's iterations and visits, and their current use.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     iteration_ticks: u64,
@@ -40,7 +42,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Creates the bounds for a worker with this clock.
+    /// Creates the limits for a worker with this clock.
     pub fn new(clock: &Clock) -> Self {
         let (iteration_ticks, slice_ticks) = (clock.ticks_in(ITERATION_NS_MAX), clock.ticks_in(SLICE_NS_MAX));
         Self {
@@ -53,13 +55,13 @@ impl Pace {
         }
     }
 
-    /// Begins an iteration.
+    /// Begins an iteration: resets its time and its counted work.
     pub fn begin_iteration(&mut self, now: Ticks) {
         self.iteration_end = Ticks(now.0.saturating_add(self.iteration_ticks));
         self.ops = 0;
     }
 
-    /// Begins a visit: to a session whose request takes many visits, or to another one.
+    /// Begins a visit. `is_long` is true if the session's request has already taken at least one visit.
     #[inline(always)]
     pub fn begin_visit(&mut self, now: Ticks, is_long: bool) {
         self.slice_end = Ticks(now.0.saturating_add(self.slice_ticks));
@@ -71,13 +73,13 @@ impl Pace {
         self.share
     }
 
-    /// Counts work.
+    /// Counts `ops` operations of work against the iteration.
     #[inline(always)]
     pub(crate) fn charge(&mut self, ops: usize) {
         self.ops += ops;
     }
 
-    /// Returns true if the current visit has used its slice, at `now`.
+    /// Returns true if the current visit has used up its time slice at `now`.
     #[inline(always)]
     pub(crate) fn is_slice_over(&self, now: Ticks) -> bool {
         now >= self.slice_end

@@ -129,7 +129,7 @@ fn an_error_names_key_and_bin_and_leaves_the_record_as_it_was() {
         ],
     );
     let reply = redis.shown(&format!("REC.PUT r BINS {long} INT 1"));
-    assert_eq!(reply, format!("-BINNAME record 'r', bin '{long}': the name of a bin must have 1 to 63 bytes"));
+    assert_eq!(reply, format!("-BINNAME record 'r', bin '{long}': a name must have 1 to 63 bytes"));
     assert!(redis.shown("REC.GET r BINS ").starts_with("-BINNAME record 'r', bin ''"));
     let huge = crate::common::pattern(8180);
     let words = [&b"REC.PUT"[..], b"r", b"BINS", b"new", b"BYTES", &huge];

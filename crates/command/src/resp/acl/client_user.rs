@@ -1,10 +1,10 @@
-//! The identity of a client.
+//! The user as whom a client is authenticated.
 
 use super::users::{User, Users};
 use crate::handover::HandoverUser;
 use std::sync::Arc;
 
-/// The identity of a client.
+/// The user as whom a client is authenticated.
 #[derive(Clone, Debug, Default)]
 pub(in crate::resp) enum ClientUser {
     /// The default user: the client has not authenticated.

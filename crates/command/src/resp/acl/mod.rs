@@ -43,7 +43,8 @@ pub(super) enum KnownKeys<'k, 'c> {
     Some,
 }
 
-/// Returns the kinds of access of a command to its key number `place`.
+/// Returns the kinds of access, [`READ`] and [`WRITE`], of a command to its key number `place`; 0 for a command that
+/// reads no value, such as `EXISTS`.
 fn access(entry: &CommandSpec, place: usize, args: Option<Args<'_>>) -> u8 {
     match entry.name {
         "exists" | "type" | "touch" | "strlen" | "hlen" | "hexists" | "hstrlen" | "watch" | "memory" | "object" => 0,
@@ -130,7 +131,7 @@ pub(super) fn permit(call: &mut Call<'_, '_>, entry: &'static CommandSpec, asked
         call.session.all_rights_at = changes;
         return Ok(());
     }
-    // Every user may authenticate and leave.
+    // Every user may authenticate, reset the connection and close it.
     if matches!(entry.name, "auth" | "hello" | "quit" | "reset") {
         return Ok(());
     }
@@ -142,7 +143,7 @@ pub(super) fn permit(call: &mut Call<'_, '_>, entry: &'static CommandSpec, asked
     Err(denied.fault.into())
 }
 
-/// Returns the reason why `rights` refuse a request in the client's namespace, or in the one that it selects.
+/// Returns the reason why `rights` refuse a request in the client's namespace, or in the namespace that it selects.
 fn denied_namespace(call: &Call<'_, '_>, rights: &Rights, entry: &CommandSpec, first: Option<&[u8]>) -> Option<Denied> {
     if rights.all_namespaces() {
         return None;
@@ -327,7 +328,7 @@ fn set_user<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         }
         let mut line = Line::new();
         line.put(b"ERR Error in ACL SETUSER modifier '");
-        // A mistyped password is not repeated.
+        // The error does not repeat a password.
         let rule = rules.get(number).copied().unwrap_or_default();
         shown(&mut line, if rule.starts_with(b">") { b">" } else { rule }, 128);
         line.put(b"': ");

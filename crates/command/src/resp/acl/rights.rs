@@ -17,7 +17,7 @@ use std::fmt::Write as _;
 
 /// The maximum number of commands and subcommands.
 const NUMBERS_MAX: usize = 256;
-/// The maximum number of patterns and rules of one user.
+/// The maximum number of patterns, namespaces and rules for commands of one user.
 pub const RULES_MAX: usize = 1000;
 
 const _: () = assert!(COMMANDS.len() + SUBCOMMANDS.len() <= NUMBERS_MAX);
@@ -77,7 +77,7 @@ pub(super) fn numbers() -> impl Iterator<Item = (usize, String, &'static [&'stat
     commands.chain(parts).enumerate().map(|(number, (name, categories))| (number, name, categories))
 }
 
-/// Returns the number of a request: that of its subcommand, if it has one.
+/// Returns the number of a request's subcommand if it has one, otherwise the number of its command.
 pub(super) fn number_of(entry: &CommandSpec, first: Option<&[u8]>) -> usize {
     let part = first.filter(|_| entry.keys.0 != 1).and_then(|first| {
         let is = |(command, part, _): &(&str, &str, _)| {
@@ -85,7 +85,7 @@ pub(super) fn number_of(entry: &CommandSpec, first: Option<&[u8]>) -> usize {
         };
         SUBCOMMANDS.iter().position(is)
     });
-    let own = || COMMANDS.iter().position(|command| command.name == entry.name).expect("it is in the table");
+    let own = || COMMANDS.iter().position(|command| command.name == entry.name).expect("every command is in the table");
     part.map_or_else(own, |part| COMMANDS.len() + part)
 }
 
@@ -108,12 +108,12 @@ struct KeyPattern {
 #[derive(Clone, Debug)]
 pub struct Rights {
     commands: Bits,
-    /// The rules for commands since all of them were allowed or refused.
+    /// The rules for commands, after the last rule that allowed or refused all commands.
     rules: Vec<String>,
     all_commands: bool,
     keys: Vec<KeyPattern>,
     channels: Vec<Vec<u8>>,
-    /// Names and numbers of the namespaces whose keys may be used; empty: all namespaces.
+    /// Names or numbers of the allowed namespaces; empty: all namespaces are allowed.
     namespaces: Vec<String>,
 }
 
@@ -147,12 +147,12 @@ impl Rights {
     pub(super) fn all() -> Self {
         let mut all = Self::none();
         for rule in ["allcommands", "allkeys", "allchannels"] {
-            all.apply(rule.as_bytes()).expect("these are rules");
+            all.apply(rule.as_bytes()).expect("the rules are valid");
         }
         all
     }
 
-    /// Returns the number of bytes that it allocates.
+    /// Returns the number of bytes that the rights allocate.
     pub(super) fn cost(&self) -> u64 {
         let keys = self.keys.iter().map(|key| size_of::<KeyPattern>() + key.pattern.len());
         let texts = self.rules.iter().chain(&self.namespaces).map(|text| size_of::<String>() + text.len());
@@ -160,7 +160,7 @@ impl Rights {
         keys.chain(texts).chain(channels).map(|bytes| bytes + BLOCK_BYTES).sum::<usize>() as u64
     }
 
-    /// Releases allocated memory that it does not need.
+    /// Releases allocated memory that is not in use.
     pub(super) fn shrink(&mut self) {
         self.rules.shrink_to_fit();
         self.keys.shrink_to_fit();
@@ -190,7 +190,8 @@ impl Rights {
         self.keys.iter().any(|allowed| allowed.may & access == access && matches(&allowed.pattern, key))
     }
 
-    /// Returns true if a channel may be used. A pattern of channels is allowed only if a rule has exactly this pattern.
+    /// Returns true if the user may access a channel. A pattern of channels is allowed only if a rule has exactly this
+    /// pattern.
     pub(super) fn allows_channel(&self, name: &[u8], is_pattern: bool) -> bool {
         let fits = |allowed: &Vec<u8>| if is_pattern { allowed == name } else { matches(allowed, name) };
         self.all_channels() || self.channels.iter().any(fits)
@@ -201,7 +202,7 @@ impl Rights {
         self.namespaces.is_empty()
     }
 
-    /// Returns true if the keys of a namespace with this number and this name may be used.
+    /// Returns true if the user may access keys of the namespace with this number and this name.
     pub(super) fn allows_namespace(&self, number: u8, name: &str) -> bool {
         let is = |said: &String| said == name || said.parse() == Ok(number);
         self.all_namespaces() || self.namespaces.iter().any(is)
@@ -266,7 +267,7 @@ impl Rights {
         Ok(Some(()))
     }
 
-    /// Allows a namespace by its name or its number, even if it does not exist now.
+    /// Allows a namespace by its name or its number. The namespace need not exist yet.
     fn add_namespace(&mut self, name: &[u8]) -> Result<(), RuleError> {
         let name = std::str::from_utf8(name).map_err(|_| SYNTAX)?;
         plain(name.as_bytes())?;
@@ -309,7 +310,7 @@ impl Rights {
             let (number, ..) = numbers().find(|(_, known, _)| *known == name).ok_or(UNKNOWN)?;
             self.commands.set(number, allowed);
         } else {
-            // A Redis command that this server does not support may be named, without effect.
+            // A rule may name a Redis command that this server does not support. It has no effect.
             if find(name.as_bytes()).is_none() && absent_of(name.as_bytes()).is_none() {
                 return Err(UNKNOWN);
             }
@@ -424,7 +425,7 @@ mod tests {
             assert_eq!(may, (read, write), "{key}");
         }
         assert_eq!(some.keys_text(), b"~a:* %R~r* %W~w* ~b");
-        assert!(some.allows_key(b"r1", 0) && !some.allows_key(b"c", 0), "whether it is there tells something too");
+        assert!(some.allows_key(b"r1", 0) && !some.allows_key(b"c", 0), "a reply that reveals whether a key exists requires access to the key");
     }
 
     #[test]
@@ -455,6 +456,6 @@ mod tests {
         }
         assert_eq!(some.apply(b"nonsense"), Ok(None));
         assert_eq!((some.commands_text(), some.keys_text()), ("-@all +get".to_owned(), b"~a".to_vec()));
-        assert!(some.apply(b"+lpush").is_ok(), "one of Redis that is not here");
+        assert!(some.apply(b"+lpush").is_ok(), "a Redis command that this server does not support");
     }
 }

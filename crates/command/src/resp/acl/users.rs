@@ -1,8 +1,9 @@
-//! The users of a server: by name, with their passwords, the file that stores them, and the log of refusals.
+//! The users of a server with their passwords, the file that stores the users, and the log of refused requests.
 //!
 //! Invariants:
-//! - Only the SHA-256 of a password is kept. Neither is in a log line, an error or a `Debug` text.
-//! - The time of a check does not depend on how much of a password is right.
+//! - The server stores only the SHA-256 of a password. Neither the password nor its SHA-256 is in a log line, an error
+//!   or a `Debug` text.
+//! - The time of a password check does not depend on how many bytes of the password are right.
 //! - A change of a user creates a new value, so a thread that holds the old one never sees a partial change.
 
 use super::rights::{Rights, RuleError, hex};
@@ -22,9 +23,10 @@ pub const USERS_MAX: usize = 1000;
 pub const NAME_BYTES_MAX: usize = crate::clients::client_info::CLIENT_TEXT_MAX;
 /// The maximum number of passwords of one user.
 const PASSWORDS_MAX: usize = 100;
-/// The maximum number of listed refusals.
+/// The maximum number of refusals in the log.
 const LOG_MAX: usize = 128;
-/// The number of bytes that a refusal keeps of a key, channel or name. The client chooses the length of the original.
+/// The maximum number of bytes of a key, channel or name that a refusal stores. The client chooses the length of the
+/// original.
 const LOG_OBJECT_BYTES_MAX: usize = 1024;
 /// A refusal that is repeated within this time, in ms, is counted in the entry of the earlier one.
 const LOG_SAME_MS: u64 = 60_000;
@@ -51,8 +53,8 @@ pub struct User {
     pub(super) no_password: bool,
     passwords: Vec<[u8; 32]>,
     pub(super) rights: Rights,
-    /// Its share of client memory, once it is one of the server's users. An older version keeps its share as long as a
-    /// connection holds it.
+    /// The user's share of client memory, reserved when the user is added to the server's users. A replaced version
+    /// retains its share as long as a connection refers to it.
     held: Option<Grant>,
 }
 
@@ -74,14 +76,14 @@ impl User {
         Self { passwords, rights, is_on: self.is_on, no_password: self.no_password, ..Self::new(&self.name) }
     }
 
-    /// Returns the number of bytes that it needs: itself, its places in the map, and each block that it allocates.
+    /// Returns the number of bytes of the user: the struct, its entries in the map, and each allocated block.
     fn cost(&self) -> u64 {
         let name = 2 * (self.name.len() + BLOCK_BYTES);
         let own = size_of::<Self>() + self.passwords.len() * 32 + 2 * BLOCK_BYTES;
         (name + own) as u64 + self.rights.cost()
     }
 
-    /// Reserves the client memory that it needs.
+    /// Reserves the client memory for the user.
     fn reserve_memory(mut self, budget: &Arc<Budget>) -> Result<Arc<Self>, RuleError> {
         self.rights.shrink();
         self.held = Some(budget.grant(budget::MemoryUse::Rules, self.cost()).ok_or(NO_MEMORY)?);
@@ -130,25 +132,25 @@ impl User {
         Ok(())
     }
 
-    /// Returns true if this is one of its passwords. Compares with all of them.
+    /// Returns true if `password` is a password of the user. Always compares with all passwords.
     fn admits(&self, password: &[u8]) -> bool {
         let digest: [u8; 32] = Sha256::digest(password).into();
         let any = same_digest(&self.passwords, &digest);
         self.is_on && (self.no_password || any)
     }
 
-    /// Returns its flags, apart from its rights.
+    /// Returns the user's flags, without those that are about rights.
     pub(super) fn flags(&self) -> Vec<&'static str> {
         let first = if self.is_on { "on" } else { "off" };
         [first].into_iter().chain(self.no_password.then_some("nopass")).collect()
     }
 
-    /// Returns the digests of its passwords, in hexadecimal digits.
+    /// Returns the digests of the user's passwords, in hexadecimal digits.
     pub(super) fn digests(&self) -> impl Iterator<Item = String> {
         self.passwords.iter().map(|digest| hex(digest))
     }
 
-    /// Returns the line that describes it completely, as in the file.
+    /// Returns the line of the user in the file of users, which describes the user completely.
     pub(super) fn line(&self) -> Vec<u8> {
         let mut line = [b"user ", &self.name[..]].concat();
         let mut put = |word: &[u8]| {
@@ -230,7 +232,7 @@ pub struct Users {
     changes: AtomicU64,
     /// True if a client that has not authenticated may do nothing.
     asks: AtomicBool,
-    /// True if a command has changed them since the file was read or written.
+    /// True if a command has changed users since the file was read or written.
     unsaved: AtomicBool,
     log: Mutex<Log>,
     path: Option<PathBuf>,
@@ -249,7 +251,8 @@ pub enum FileError {
     None,
     /// The kernel's reason.
     Io(std::io::Error),
-    /// A line, counted from 1, is wrong, for this reason. Its text is not reported, because it may contain a password.
+    /// The number of the malformed line, counted from 1, and the reason. The line's text is not reported, because it
+    /// may contain a password.
     Line(usize, String),
 }
 
@@ -335,7 +338,7 @@ impl Users {
     /// Returns the user with this name, if the password is right.
     pub(super) fn admits(&self, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
         let found = self.find(name);
-        // For an unknown name the check takes the same time.
+        // The check takes the same time for an unknown name.
         let user = found.clone().unwrap_or_else(|| Arc::new(User::new(name)));
         found.filter(|_| user.admits(password))
     }
@@ -351,7 +354,7 @@ impl Users {
         Ok(answer)
     }
 
-    /// Creates or changes a user, by all rules or by none.
+    /// Creates or changes a user. Applies all rules or none.
     ///
     /// # Errors
     /// The number of the first wrong rule, and the reason.
@@ -443,7 +446,7 @@ impl Users {
             file.sync_all()?;
             std::fs::rename(&beside, path)
         };
-        // A change during the write is not in the file.
+        // A change during the write sets the mark again, because the file may lack it.
         self.unsaved.store(false, Relaxed);
         write().map_err(|error| {
             self.unsaved.store(true, Relaxed);
@@ -507,7 +510,7 @@ fn parse(text: &[u8], budget: &Arc<Budget>) -> Result<ByName, FileError> {
         }
         let user = user.reserve_memory(budget).map_err(wrong)?;
         if users.insert(user.name.clone(), user).is_some() {
-            return Err(wrong("the user is there twice"));
+            return Err(wrong("the user is listed twice"));
         }
         if users.len() > USERS_MAX {
             return Err(wrong("there are more than 1000 users"));
@@ -573,7 +576,7 @@ mod tests {
             let error = users.load().unwrap_err();
             assert!(matches!(error, FileError::Line(at, _) if at == line), "{text:?}: {error}");
         }
-        assert_eq!(lines(&users), before, "those that are known stay");
+        assert_eq!(lines(&users), before, "the earlier users remain");
         std::fs::remove_file(&path).unwrap();
     }
 

@@ -23,7 +23,7 @@ const NONE: i64 = -2;
 /// The reply for a field without an expiry.
 const NO_EXPIRY: i64 = -1;
 
-/// Returns the words after `FIELDS` and the number of fields: exactly `each` words for each field.
+/// Returns the words after `FIELDS` and the number of fields. There must be exactly `each` words for each field.
 fn fields<'c>(word: Option<&[u8]>, mut args: Args<'c>, each: usize) -> Result<Args<'c>, ErrorReply> {
     if word.map(lower).is_none_or(|word| word[..] != *b"fields") {
         return Err(ErrorReply::FieldsMissing);
@@ -44,7 +44,7 @@ fn end_ms(deadline: Deadline, command: &'static str) -> Result<u64, ErrorReply> 
     if at.0 > record::END_MS_MAX { Err(ErrorReply::ExpireTime(command)) } else { Ok(at.0) }
 }
 
-/// Returns the expiry of an option such as `EX 10`. `None`: the word is not such an option.
+/// Returns the expiry of an option such as `EX 10`; `None` if the word is not such an option.
 fn option_end(
     word: &[u8],
     args: &mut Args<'_>,
@@ -217,7 +217,7 @@ pub(in super::super) fn hpexpireat<'c>(call: &mut Call<'c, '_>, args: Args<'c>) 
 }
 
 pub(in super::super) fn httl<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    // As in Redis, which rounds up here but to the nearest second for a key.
+    // Rounds up, as Redis does here. For a key, Redis rounds to the nearest second.
     reply_expiries(call, "httl", args, |end, now| (end - now).div_ceil(1000))
 }
 
@@ -273,8 +273,8 @@ pub(in super::super) fn hgetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Ru
     })
 }
 
-/// The stage of `HSETEX`, in [`super::super::SessionState::sum`]: its fields are checked, or stored, or a field does
-/// not meet the condition.
+/// The stages of `HSETEX`, in [`super::super::SessionState::sum`]: checking the fields, storing the fields, or refused
+/// because a field does not meet the condition.
 const CHECKING: i64 = 0;
 const STORING: i64 = 1;
 const REFUSED: i64 = 2;
@@ -325,7 +325,7 @@ pub(in super::super) fn hsetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Ru
     let key = args.next().unwrap_or_default();
     let (options, words) = SetOptions::read(call, args)?;
     if call.collects_replies && call.session.sum == CHECKING && options.wanted.is_some() {
-        // With the key locked, the fields are checked first, so that all are stored or none.
+        // The key is locked. All fields are checked before any is stored, so that all are stored or none.
         let mut slices = Slices::begin(call, ("hsetex", all), key, (words, 2), true)?;
         while let Some((slice, _)) = slices.next(call)? {
             let is_refused = typed::edit_record(call, key, None, KeyEvent::HSET, &mut |_, edit, _| {

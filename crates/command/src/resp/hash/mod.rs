@@ -1,4 +1,4 @@
-//! Hashes: records whose bins are returned as text. Reads use the record in place.
+//! Hash commands. A hash is a record whose bins are returned as text. Reads use the record in place, without a copy.
 
 use crate::resp::state::walk::Walk;
 mod change;
@@ -39,7 +39,8 @@ impl ReplyParts {
         })
     }
 
-    /// Always inlined: it is called for each field of a hash, and the compiler's own choice varies with other code.
+    /// Writes the listed parts of one field. Always inlined, because it is called for each field of a hash, and the
+    /// compiler's own choice varies with other code.
     #[inline(always)]
     fn put(self, out: &mut OutBuffer, bin: &Bin<'_>) {
         if self != Self::Values {
@@ -51,10 +52,11 @@ impl ReplyParts {
     }
 }
 
-/// The number of copied bytes that counts as one operation.
+/// The number of copied bytes that count as one operation of a visit.
 const COPIED_BYTES_AN_OP: usize = 4 << 10;
 
-/// Calls `look` with the record at a key, if there is one, counts the read, and replies with the returned number.
+/// Calls `look` with the record of a key, if it exists, counts the read, and replies with the number that `look`
+/// returned.
 pub(super) fn number_of(
     call: &mut Call<'_, '_>,
     bytes: &[u8],

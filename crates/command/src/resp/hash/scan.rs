@@ -1,7 +1,7 @@
 //! Scans over the fields of a hash, and random selection of fields.
 //!
-//! A cursor is a position in the order of the hashes of the names. A whole scan returns each field that remains exactly
-//! once, even if other fields are stored and deleted meanwhile.
+//! A cursor is a position in the order of the hashes of the names. A field that exists during a whole scan is returned
+//! exactly once, even if other fields are stored and deleted meanwhile.
 
 use crate::glob::matches;
 use crate::resp::call::{Call, Interrupt, Run};
@@ -58,7 +58,7 @@ impl<'c> Scan<'c> {
         Ok(scan)
     }
 
-    /// Returns the end of the hashes that one step covers, in a record that is one item.
+    /// Returns the end of the range of hashes that one step covers, for a record that is one item.
     fn to(&self, from: u64, fields: usize) -> u64 {
         if fields <= WHOLE_MAX {
             return HASHES;
@@ -84,7 +84,7 @@ impl<'c> Scan<'c> {
     }
 }
 
-/// `HSCAN`. Runs as a transaction of its own if its count is more than a slice or an output has room for.
+/// `HSCAN`. Runs as a transaction of its own if its count exceeds a slice of work or the room in the output.
 pub(in super::super) fn hscan<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     let mut words = args;
     let key = words.next().unwrap_or_default();
@@ -223,7 +223,7 @@ struct Drawing {
     /// fields.
     count: Option<i64>,
     with_values: bool,
-    /// True if the client gets pairs, in version 3 of the protocol.
+    /// True if each field and its value are an array of two elements, in version 3 of the protocol.
     in_pairs: bool,
 }
 
@@ -324,9 +324,8 @@ fn draw_from_plain(call: &mut Call<'_, '_>, key: &[u8], drawing: Drawing) -> Run
     Ok(())
 }
 
-/// Draws fields over several visits. If many different fields are wanted, it walks over all fields and selects each
-/// with the probability that leaves as many as are still wanted. Otherwise it draws each field from a randomly chosen
-/// part.
+/// Draws fields over several visits. If many different fields are wanted, walks over all fields and selects each with
+/// the probability (fields still wanted) / (fields left). Otherwise draws each field from a randomly chosen part.
 fn draw_over_visits(call: &mut Call<'_, '_>, key: &[u8], drawing: Drawing, walk: &mut Walk) -> Run {
     let head = *walk.head.get_or_insert_with(|| call.out.reserve_head());
     let mut prng = Prng::new(call.ctx.clock.ticks().0 ^ call.ops as u64);
@@ -445,7 +444,7 @@ fn draw_one(
             }
         }
     }
-    // False after a whole round without a field.
+    // Returns false after a whole round without a field.
     Ok((walk.steps as u64) <= walk.left.max(HASHES >> 16))
 }
 

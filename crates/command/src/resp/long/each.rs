@@ -30,7 +30,7 @@ pub(super) fn continue_keys(call: &mut Call<'_, '_>, entry: &'static CommandSpec
             Argument::Whole { bytes, consumed } => (bytes, consumed),
             Argument::Incomplete { want } => break Err(SessionWait::NeedInput { want }),
             Argument::Long { len, consumed } if each != Each::Set => {
-                // No key is that long.
+                // A key cannot be that long, so no item has it.
                 if each == Each::Get && !hush {
                     call.null();
                 }
@@ -59,7 +59,7 @@ pub(super) fn continue_keys(call: &mut Call<'_, '_>, entry: &'static CommandSpec
                 Err(Interrupt::State(state)) => break Err(state),
                 Err(Interrupt::Fault(fault)) => return long::refuse(call, entry, fault, consumed, 0, left - 1),
                 Err(Interrupt::Quit | Interrupt::UnderWay | Interrupt::Queued) => {
-                    unreachable!("no key ends a connection")
+                    unreachable!("processing a key never closes the connection")
                 }
             }
         }
@@ -115,7 +115,7 @@ fn execute_one(call: &mut Call<'_, '_>, each: Each, bytes: &[u8]) -> Run {
             }
             is_there
         }
-        Each::Set => unreachable!("a key of `MSET` comes with its value"),
+        Each::Set => unreachable!("`MSET` processes a key together with its value"),
     };
     call.session.sum += i64::from(counts);
     Ok(())
@@ -144,7 +144,7 @@ fn pair(
                 }
                 Err(Interrupt::State(state)) => Err(state),
                 Err(Interrupt::Quit | Interrupt::UnderWay | Interrupt::Queued) => {
-                    unreachable!("no value ends a connection")
+                    unreachable!("processing a value never closes the connection")
                 }
             }
         }

@@ -7,10 +7,10 @@
 //!   anything else, or an error ──> the error ──> Skipped: the rest is received and discarded
 //! ```
 //!
-//! - Such a request is consumed while it is received, so it holds no buffer while its sender is slow. It is not atomic:
-//!   other requests are executed between its keys.
-//! - Such a value is not visible before it is complete, the words after it included. If its sender stops early, nothing
-//!   is stored.
+//! - A long request is consumed while it is received, so it holds no buffer while the client sends slowly. It is not
+//!   atomic: other requests are executed between its keys.
+//! - A long value becomes visible only after it and the words after it were received. If the client stops early,
+//!   nothing is stored.
 
 use crate::resp::admit;
 use crate::resp::pubsub;
@@ -38,7 +38,7 @@ const TAIL_MAX: usize = 16;
 /// `None` if the command does not store the value.
 fn effect_of(entry: &CommandSpec, mut args: Args<'_>, call: &Call<'_, '_>) -> Result<Option<ValueEffect>, ErrorReply> {
     let words = args.len();
-    // The word after the name and the key.
+    // `word` is the word after the name and the key.
     let word = args.nth(2).unwrap_or_default();
     Ok(Some(match (entry.name, words) {
         ("set", 2) => ValueEffect::Set,
@@ -89,8 +89,8 @@ pub(super) fn head<'c>(
         Err(fault) => return refuse(call, entry, fault, consumed, bytes as u64 + 2, left).map(|()| true),
     };
     let whole = u64::from(value_len) <= call.guard.sizes().large_threshold();
-    // The result of a condition is not known before the whole value was received. Before a handover, nothing is begun
-    // that cannot move.
+    // The result of a condition is known only when the whole value has been received. Before a handover, no receive may
+    // begin that cannot be handed over.
     let drains = call.ctx.shared.host.is_draining();
     if whole && (rest.len() >= bytes + 2 || left > 0 || !rule.replaces() || drains) {
         return Ok(false);
@@ -139,7 +139,7 @@ pub(super) fn too_long<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, left: u3
     refuse(call, entry, fault, consumed, 0, left)
 }
 
-/// Replies with an error to a request of which `bytes`, and then `left` arguments, are still to be received.
+/// Replies with an error. The rest of the request, `bytes` bytes and then `left` arguments, is still to be received.
 pub(super) fn refuse(
     call: &mut Call<'_, '_>,
     entry: &'static CommandSpec,
@@ -162,7 +162,7 @@ pub(super) fn long_answered(call: &mut Call<'_, '_>, entry: &CommandSpec, mark: 
     call.session.end_request();
     call.remove_unwanted_reply(mark, answers);
     if call.ctx.push.watch.watched.has_monitors() {
-        // The arguments were already consumed.
+        // Monitors see only the command's name, because the arguments were already consumed.
         pubsub::send_to_monitors(call, entry.name.as_bytes(), std::iter::empty());
     }
     call.done(entry.kind, b"");
@@ -184,7 +184,7 @@ fn retain(call: &mut Call<'_, '_>, entry: &'static CommandSpec, left: u32, stage
     call.session.long = Some(Long { entry, left, stage });
 }
 
-/// Discards the rest of a request that was answered, or of an argument.
+/// Discards the rest of a request that already has its reply, or the rest of an argument.
 fn skip(
     call: &mut Call<'_, '_>,
     entry: &'static CommandSpec,
@@ -216,7 +216,7 @@ fn skip(
                 retain(call, entry, left, LongStage::Skipped { bytes: 0, then });
                 return Err(SessionWait::NeedInput { want: 0 });
             }
-            Argument::Whole { .. } => unreachable!("every argument is a long one here"),
+            Argument::Whole { .. } => unreachable!("all arguments are long here"),
             Argument::Fatal(error) => return call.fatal(error),
         }
     }

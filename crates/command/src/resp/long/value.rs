@@ -18,7 +18,7 @@ use arrayvec::ArrayVec;
 use protocol::resp::{Argument, Parser, ProtocolError, argument, reply};
 use segment::{Expire, OpError, Put, PutMode, PutOutcome};
 
-/// Checks everything about a value that can be checked before it is received.
+/// Checks all conditions of a value that can be checked before the value is received.
 pub(super) fn may_begin(
     call: &mut Call<'_, '_>,
     entry: &'static CommandSpec,
@@ -76,7 +76,8 @@ pub(super) fn pieces_begin(
     (value_len, left): (u32, u32),
     consumed: usize,
 ) -> Step {
-    // A later option may set the expiry. Pieces are removed with their head, so theirs may be later.
+    // An option after the value may still set the expiry. Pieces are removed with their head, so they may expire later
+    // than the head.
     let expire = if let ValueEffect::Until(expire) = rule { expire } else { Expire::Never };
     let name = call.guard.key(call.session.namespace, key);
     let begun = call.guard.large().begin(&name, value_len.into(), expire);
@@ -135,7 +136,7 @@ pub(super) fn continue_value(
     }
 }
 
-/// Ends the receipt of a value, of which `held` bytes are in the input: parses the words after it, and stores it.
+/// Completes a value, whose last `held` bytes are in the input: parses the words after the value, and stores it.
 fn value_complete(
     call: &mut Call<'_, '_>,
     entry: &'static CommandSpec,

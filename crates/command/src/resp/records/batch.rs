@@ -1,4 +1,4 @@
-//! `REC.MGET` and `REC.MPUT`: several records in one command. Other commands see all of its effects or none (`atomic`).
+//! `REC.MGET` and `REC.MPUT`: several records in one command. Other commands see its whole effect or none (`atomic`).
 
 use super::given::Given;
 use super::ops::Op;
@@ -114,7 +114,7 @@ pub(in super::super) fn mput<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
                 other => return Err(other),
             }
         }
-        // Each record is a separate change and is published separately.
+        // Each record is a separate change, with its own key event and revision.
         call.session.is_published = false;
         call.session.done += 1;
         call.ops += 1;

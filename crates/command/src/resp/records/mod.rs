@@ -55,7 +55,7 @@ enum Refusal<'c> {
     BinValue(&'c [u8], ValueType),
     /// The bin's name, and the word that names no type.
     UnknownType(&'c [u8], &'c [u8]),
-    /// A bin name that is empty or too long.
+    /// The name of a bin, or the key of a map, that is empty or too long.
     BinName(&'c [u8]),
     /// The number of the record's set (`None`: the record is in no set), and the number of the requested set.
     OtherSet(Option<u16>, u16),
@@ -143,7 +143,7 @@ impl Refusal<'_> {
                 shown(line, word, SHOWN_MAX);
                 line.put(b"'; the types are INT, FLOAT, BOOL, STR, BYTES, LIST and MAP");
             }
-            Self::BinName(_) => put("the name of a bin must have 1 to 63 bytes"),
+            Self::BinName(_) => put("a name must have 1 to 63 bytes"),
             Self::OtherSet(has, wanted) => {
                 for (words, set) in [("it belongs to ", has), (", not to ", Some(wanted))] {
                     line.put(words.as_bytes());
@@ -310,7 +310,7 @@ fn revision(args: &mut Args<'_>) -> Result<u32, ErrorReply> {
     u32::try_from(integer(args.next().ok_or(ErrorReply::Syntax)?)?).map_err(|_| ErrorReply::NotInteger)
 }
 
-/// Returns the name of a bin from a request, or an error if the name is empty or too long.
+/// Returns the name of a bin, or the key of a map, from a request. Returns an error if it is empty or too long.
 fn bin_name(name: &[u8]) -> Result<&[u8], Refusal<'_>> {
     if (1..=BIN_NAME_BYTES_MAX).contains(&name.len()) { Ok(name) } else { Err(Refusal::BinName(name)) }
 }

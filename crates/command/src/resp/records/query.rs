@@ -5,7 +5,7 @@
 //!                           │ in memory, or read from flash: the request parks, later records are read ahead
 //!                           ├─ has the entry's value ──filter──> returned
 //!                           ├─ has another value, and is being or was just changed ──filter──> returned
-//!                           └─ has another value, and is not being changed ──> the entry is removed
+//!                           └─ otherwise (another value, or no record of the set) ──> the entry is removed
 //! ```
 //!
 //! - An entry is a hint. A record is returned with the values that it had when it was read. Each call returns a record

@@ -22,7 +22,7 @@ pub(in crate::resp) struct PendingOutput {
 /// The maximum number of bytes of one reply that is collected outside the output buffer.
 pub(in crate::resp) const LONG_REPLY_BYTES_MAX: usize = 64 << 20;
 
-/// Initial capacity of such a reply, in bytes.
+/// Initial capacity of a [`LongReply`], in bytes.
 pub(in crate::resp) const LONG_REPLY_BYTES_MIN: usize = 4 << 10;
 
 /// A reply of any length that is collected outside the output buffer. Its bytes are reserved before they are allocated.

@@ -8,19 +8,20 @@ pub(in crate::resp) const HEAD_BYTES: usize = 40;
 
 /// A list that is being collected.
 pub(in crate::resp) struct Listing {
-    /// Its text, after the room for its head.
+    /// The collected text, after the room for the list's head.
     pub(in crate::resp) text: Vec<u8>,
-    /// The number of its entries, or of completed entries.
+    /// The number of entries in the list, or of clients that were handled.
     pub(in crate::resp) count: u64,
-    /// The position in the names of channels from which it continues.
+    /// The position in the names of channels at which the next visit continues.
     pub(in crate::resp) names: NamesCursor,
-    /// The position in the connections from which it continues: the worker, and the connection's number there.
+    /// The position in the connections at which the next visit continues: the worker, and the connection's number
+    /// there.
     pub(in crate::resp) connection: (usize, usize),
-    /// The numbers of the clients that it covers; empty: all clients.
+    /// The numbers of the requested clients; empty: all clients.
     pub(in crate::resp) ids: BTreeSet<u64>,
     /// True if the calling client is among those to close.
     pub(in crate::resp) closes_me: bool,
-    /// Its share of client memory between two visits.
+    /// The list's share of client memory between two visits.
     pub(in crate::resp) grant: Option<Grant>,
 }
 
@@ -39,7 +40,7 @@ impl Default for Listing {
 }
 
 impl Listing {
-    /// Returns the number of bytes of its text.
+    /// Returns the number of bytes of the collected text.
     pub(in crate::resp) fn len(&self) -> usize {
         self.text.len() - HEAD_BYTES
     }

@@ -45,9 +45,9 @@ pub(in crate::resp) enum Stage {
     Watching,
     /// Requests are queued.
     Queueing,
-    /// The key lock set of its keys is not acquired yet.
+    /// The transaction's key lock set is not acquired yet.
     Obtaining,
-    /// Its requests are executed.
+    /// The queued requests are being executed.
     Running,
     /// All requests are done; the replies are being sent to the client.
     Replying,
@@ -77,11 +77,11 @@ pub(in crate::resp) struct Current {
 /// A connection's transaction.
 pub(in crate::resp) struct Transaction {
     pub(in crate::resp) stage: Stage,
-    /// True if a request was refused. Nothing will be executed then.
+    /// True if a request was refused. Then `EXEC` executes nothing.
     pub(in crate::resp) is_aborted: bool,
     /// True for a command that has become a transaction of its own. Its reply is not wrapped in an array.
     pub(in crate::resp) is_single_command: bool,
-    /// True for such a command that changes nothing.
+    /// True for a single command that changes nothing.
     pub(in crate::resp) only_reads: bool,
     /// True if its replies exceeded the limit and were discarded.
     pub(in crate::resp) replies_dropped: bool,
@@ -90,13 +90,13 @@ pub(in crate::resp) struct Transaction {
     pub(in crate::resp) queue: Vec<u8>,
     /// Number of the queued commands.
     pub(in crate::resp) commands: u32,
-    /// Its share of client memory, without its replies: see [`Transaction::cost`].
+    /// The transaction's share of client memory, without its replies: see [`Transaction::cost`].
     pub(in crate::resp) held: Grant,
     /// The number of bytes of the queue whose requests are done.
     pub(in crate::resp) at: usize,
     /// The current request, if it has begun.
     pub(in crate::resp) current: Option<Current>,
-    /// A bit for each namespace that its requests may be in. Queued keys are locked in all of them.
+    /// A bit for each namespace in which a queued request may be executed. Queued keys are locked in all of them.
     pub(in crate::resp) namespaces: u32,
     pub(in crate::resp) watched: Vec<Watched>,
     pub(in crate::resp) watched_bytes: Vec<u8>,
@@ -106,15 +106,15 @@ pub(in crate::resp) struct Transaction {
     pub(in crate::resp) compared: (usize, usize),
     pub(in crate::resp) key_locks: KeyLocks,
     pub(in crate::resp) out: OutBuffer,
-    /// Start of the reply to the current request among those of all.
+    /// Start of the reply to the current request in the replies of all requests.
     pub(in crate::resp) answer_at: Position,
     /// The number of bytes of the first block of the replies that were sent.
     pub(in crate::resp) sent: usize,
     /// The replies that the client wants.
     pub(in crate::resp) answers: Answers,
-    /// The instant at which the bytes of the request that began it were available.
+    /// The instant at which the bytes of the request that began the transaction were available.
     pub(in crate::resp) ready: Ticks,
-    /// The instant at which its first request began.
+    /// The instant at which the first request of the transaction began.
     pub(in crate::resp) begun: Ticks,
 }
 
@@ -169,7 +169,7 @@ impl Transaction {
         self.held.shrink(0);
     }
 
-    /// Returns the memory of a transaction with buffers of such capacities, in bytes.
+    /// Returns the memory of a transaction whose buffers have these capacities, in bytes.
     pub(in crate::resp) fn cost(queue: usize, watched: usize, watched_bytes: usize) -> u64 {
         (size_of::<Self>() + queue + watched * (size_of::<Watched>() + HASH_BYTES) + watched_bytes) as u64
     }
@@ -219,7 +219,8 @@ impl Transaction {
         self.out.push(answer);
     }
 
-    /// Returns the instant at which it began, and the number of bytes of its replies, while these are being sent.
+    /// Returns the instant at which the transaction began, and the number of bytes of its replies. Returns `None`
+    /// unless the replies are being sent.
     pub(in crate::resp) fn answer_held(&self) -> Option<(Ticks, u64)> {
         (self.stage == Stage::Replying).then(|| (self.begun, self.out.held()))
     }

@@ -33,7 +33,7 @@ pub(in crate::resp) struct Walk {
     pub(in crate::resp) examined: usize,
     /// The number of counted steps.
     pub(in crate::resp) steps: usize,
-    /// The start of the walk, if it goes round, and whether it has passed the end of all keys.
+    /// The start of a walk that wraps at the end of all keys, and whether it has wrapped.
     pub(in crate::resp) start: u64,
     pub(in crate::resp) has_wrapped: bool,
     /// The cursor to return, if the step is complete.
@@ -42,7 +42,7 @@ pub(in crate::resp) struct Walk {
     pub(in crate::resp) records: FoundRecords,
     /// The progress of an index query.
     pub(in crate::resp) query: QueryProgress,
-    /// Its share of client memory.
+    /// The walk's share of client memory.
     pub(in crate::resp) grant: Option<Grant>,
 }
 
@@ -52,13 +52,14 @@ impl Walk {
         Box::new(Self { cursor, start: cursor, ..Self::default() })
     }
 
-    /// Returns the number of bytes that it holds. A set of hashes is copied when it grows.
+    /// Returns the number of bytes that the walk holds. A set of hashes is copied when it grows.
     pub(in crate::resp) fn held_bytes(&self) -> usize {
         let met = self.found_hashes.capacity() * HASH_BYTES * 3 / 2;
         met + self.found.capacity() + self.records.held_bytes() + self.query.held_bytes()
     }
 
-    /// Reserves the bytes that it holds. Returns false if client memory is used up. A short walk reserves nothing.
+    /// Reserves the bytes that the walk holds. Returns false if client memory is used up. A short walk reserves
+    /// nothing.
     pub(in crate::resp) fn reserve(&mut self, budget: &Arc<Budget>) -> bool {
         let bytes = self.held_bytes();
         if bytes <= FREE_BYTES && self.grant.is_none() {
@@ -92,7 +93,7 @@ pub(in crate::resp) struct FoundRecords {
 }
 
 impl FoundRecords {
-    /// Returns the number of bytes that it holds.
+    /// Returns the number of bytes that this value holds.
     pub(in crate::resp) fn held_bytes(&self) -> usize {
         self.bytes.capacity() + self.records.capacity() * size_of::<(u32, std::ops::Range<usize>)>()
     }
@@ -104,7 +105,7 @@ pub(in crate::resp) struct QueryProgress {
     /// Entries to examine, and the number of those that were examined.
     pub(in crate::resp) entries: Vec<IndexPosting>,
     pub(in crate::resp) at: usize,
-    /// Number of entries without a record.
+    /// The number of stale entries that were removed since the last fetch.
     pub(in crate::resp) swept: usize,
     pub(in crate::resp) fills: usize,
     /// The last examined entry.
@@ -116,7 +117,7 @@ pub(in crate::resp) struct QueryProgress {
 }
 
 impl QueryProgress {
-    /// Returns the number of bytes that it holds.
+    /// Returns the number of bytes that this value holds.
     pub(in crate::resp) fn held_bytes(&self) -> usize {
         self.entries.capacity() * size_of::<IndexPosting>()
             + 2 * self.replied.capacity() * size_of::<u64>()
