@@ -4,8 +4,8 @@
 //!   +get -set +@read +config|get  ~pattern %R~pattern  &pattern  ns=shop     on off >password nopass
 //!   └──────── commands ─────────┘ └────── keys ──────┘ channels  namespaces  └───── the user ──────┘
 //! ```
-//! Each command and subcommand has a number, and a user has one bit for each. The rules for commands are also kept as
-//! text, because `ACL` lists them in that form.
+//! Each command and subcommand has a number, and a user has a bit for each number. The rules for commands are also
+//! stored as text, because `ACL` lists them in that form.
 
 use super::super::catalog::{COMMANDS, CommandSpec, find};
 use super::super::support::absent_of;
@@ -425,7 +425,7 @@ mod tests {
             assert_eq!(may, (read, write), "{key}");
         }
         assert_eq!(some.keys_text(), b"~a:* %R~r* %W~w* ~b");
-        assert!(some.allows_key(b"r1", 0) && !some.allows_key(b"c", 0), "a reply that reveals whether a key exists requires access to the key");
+        assert!(some.allows_key(b"r1", 0) && !some.allows_key(b"c", 0), "existence is hidden too");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! - The server stores only the SHA-256 of a password. Neither the password nor its SHA-256 is in a log line, an error
 //!   or a `Debug` text.
 //! - The time of a password check does not depend on how many bytes of the password are right.
-//! - A change of a user creates a new value, so a thread that holds the old one never sees a partial change.
+//! - A change of a user creates a new [`User`], so a thread that holds the old [`User`] never sees a partial change.
 
 use super::rights::{Rights, RuleError, hex};
 use crate::clients::auth::same_digest;
@@ -28,7 +28,7 @@ const LOG_MAX: usize = 128;
 /// The maximum number of bytes of a key, channel or name that a refusal stores. The client chooses the length of the
 /// original.
 const LOG_OBJECT_BYTES_MAX: usize = 1024;
-/// A refusal that is repeated within this time, in ms, is counted in the entry of the earlier one.
+/// The time in ms within which a repeated refusal is counted in the log entry of the earlier refusal.
 const LOG_SAME_MS: u64 = 60_000;
 /// The maximum size of a file of users, in bytes.
 const FILE_BYTES_MAX: u64 = 4 << 20;

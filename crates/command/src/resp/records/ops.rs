@@ -8,7 +8,7 @@ use crate::resp::number::integer;
 use protocol::resp::{Args, Version, reply};
 use record::{Damaged, Edit, List, Map, Name, Value, ValueType};
 
-/// One operation on one bin.
+/// An operation on a bin.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Op<'c> {
     /// Stores the value in the bin.

@@ -19,7 +19,7 @@ pub(in crate::resp) enum LongStage {
     Value { large: LargeSet, rule: ValueEffect },
     /// Keys, or keys and values, are processed one after another.
     Each(Each),
-    /// The next `bytes` bytes are discarded, and then the arguments that are left.
+    /// The next `bytes` bytes are discarded, and then the remaining arguments.
     Skipped { bytes: u64, then: Option<Each> },
 }
 
@@ -66,7 +66,7 @@ impl Each {
 }
 
 impl ValueEffect {
-    /// Returns the put for a value whose storing does not depend on the existing item.
+    /// Returns the kind of put that stores the value, for an effect that does not read the existing item.
     pub(in crate::resp) fn put(self) -> Put<'static> {
         match self {
             Self::Until(expire) => Put { expire, ..Put::set(b"") },

@@ -12,7 +12,7 @@ pub(super) mod walk;
 pub(in crate::resp) enum Answers {
     #[default]
     All,
-    /// All but the next one.
+    /// The client wants replies to all requests except the next.
     SkipNext,
     None,
 }
