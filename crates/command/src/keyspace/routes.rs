@@ -3,7 +3,7 @@
 //! ```text
 //!   "app1:" -> 1, "app1:tmp:" -> 2
 //!   rules in byte order:             [ app1:  | app1:tmp: ]      "app1:x"      -> app1:      -> 1
-//!                                        ^------- prefix of       "app1:tmp:y"  -> app1:tmp:  -> 2
+//!                                        ^------- prefix of      "app1:tmp:y"  -> app1:tmp:  -> 2
 //!                                                                "app2:z"      -> no rule    -> default namespace
 //! ```
 //! If several rules match a key, each shorter one is a prefix of each longer one. In byte order, the last rule that is

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   request ── needs bytes that outlive its visit ──> reserve ──┬─ within the bound ──> Grant, returned when dropped
-//!                                                               └─ above the bound: an error for the client (`OOM ...`)
+//!                                                               └─ above the bound: error for the client (`OOM ...`)
 //!   above 3/4 of the bound: each worker closes its oldest slow reader that holds such bytes
 //! ```
 //!

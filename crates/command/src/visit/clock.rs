@@ -1,12 +1,12 @@
 //! The clocks of a worker: the CPU's counter for latencies, and the store's clock for expiry.
 //!
 //! ```text
-//!   store's clock   ms since 1970; follows the monotonic clock and never runs backwards, also across restarts with a file
+//!   store's clock   ms since 1970; follows the monotonic clock, never runs backwards, even across restarts with a file
 //!   wall clock      store's clock + lead; a step of the wall clock changes only the lead
 //! ```
 //!
 //! - A time to live is a span of the store's clock. A step of the wall clock neither lengthens nor shortens it, whether
-//!   the   step happens while the server runs or before a start.
+//!   the step happens while the server runs or before a start.
 //! - An instant in a client's request or reply is an instant of the wall clock; [`Moment`] converts it. An item whose
 //!   expiry was given as an instant expires by the wall clock as it was when the expiry was set.
 //! - A worker reads the counter once an iteration and once an operation. It derives the store's clock from the counter
