@@ -59,7 +59,7 @@ pub(super) fn long_reply(call: &Call<'_, '_>) -> LongReply {
     LongReply::new(&call.ctx.shared.budget)
 }
 
-/// Sends a reply that was collected outside the output buffer, and whose length has a limit of its own.
+/// Sends a reply that was collected outside the output buffer, and whose length its command limits.
 pub(super) fn send_long_reply(call: &mut Call<'_, '_>, reply: Vec<u8>) -> Run {
     send_long_reply_from(call, reply, 0)
 }

@@ -17,9 +17,10 @@
 //! Invariants:
 //! - No key lock set is held while the server waits for a client. All bytes of the requests are received before it is
 //!   acquired, and the replies are sent after it is released.
-//! - A transaction that has begun is completed. If its connection ends, the connection keeps its slot until then.
-//! - Queued requests and collected replies are client memory ([`crate::memory::budget`]), reserved before it is
-//!   allocated. Other limits: see `QUEUE_BYTES_MAX`, `ANSWER_BYTES_MAX`, [`KEYS_AS_ONE_MAX`] and
+//! - A transaction that has begun is always completed. If its connection ends first, the connection retains its slot
+//!   until the transaction is complete.
+//! - Queued requests and collected replies use client memory ([`crate::memory::budget`]), which is reserved before it
+//!   is allocated. Other limits: see `QUEUE_BYTES_MAX`, `ANSWER_BYTES_MAX`, [`KEYS_AS_ONE_MAX`] and
 //!   [`segment::KEY_LOCKS_MAX`].
 
 use super::catalog;
@@ -107,8 +108,8 @@ pub(super) fn run_unchanged<'c>(
     call.out.truncate(mark);
     call.session.end_request();
     match ran {
-        // The command starts over with an empty output, or with a longer one. That costs less than a transaction of its
-        // own.
+        // The command starts over with an empty output, or with a longer output. A restart costs less than a
+        // transaction of its own.
         Err(Interrupt::State(SessionWait::OutputFull { .. })) if !call.out.is_empty() || !call.out.is_lent() => {
             let want = if call.out.is_empty() { call.out.capacity() + 1 } else { LINE_ROOM };
             Some(Err(SessionWait::OutputFull { want }.into()))
@@ -137,7 +138,7 @@ pub(super) fn run_as_one<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::C
     };
     match ran {
         Err(Interrupt::State(_)) => {
-            // The rest continues from a copy, because the session consumes the input.
+            // The command continues from a copy of its words, because the session consumes the input.
             let is_begun = call.session.done > 0 || call.session.copy.is_some() || call.session.walk.is_some();
             if !one.set_single_request(entry, args, is_begun) {
                 own_transaction::recycle(one, call.ctx);

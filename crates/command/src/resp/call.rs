@@ -36,7 +36,7 @@ pub(super) struct Call<'c, 'l> {
     pub(super) copies: bool,
     /// The numbers of lookups and of hits that are not counted yet, because the reads may be discarded.
     pub(super) reads: (u64, u64),
-    /// The functions of all commands, by [`CommandSpec::number`].
+    /// The functions of all commands, indexed by [`CommandSpec::number`].
     pub(super) functions: &'static CommandFunctions,
 }
 
@@ -273,7 +273,7 @@ impl<'c> Call<'c, '_> {
         self.count_reads(1, u64::from(hit));
     }
 
-    /// Counts looked up keys. Reads that may be discarded are counted when they are final.
+    /// Counts lookups of keys, and the hits among them. Reads that may be discarded are counted when they are final.
     pub(super) fn count_reads(&mut self, reads: u64, hits: u64) {
         if self.copies {
             self.reads.0 += reads;
@@ -286,7 +286,7 @@ impl<'c> Call<'c, '_> {
         counters.get_misses.add(reads - hits);
     }
 
-    /// Calls `each` for every key of the request that was not processed in an earlier call.
+    /// Calls `each` for every key of the request, except those that an earlier call has processed.
     pub(super) fn each_key(&mut self, args: Args<'c>, mut each: impl FnMut(&mut Self, &'c [u8]) -> Run) -> Run {
         let mut left = self.args_after(args, self.session.done);
         loop {

@@ -23,7 +23,7 @@ const WORK_A_LINE: usize = 7;
 /// The maximum duration of a pause, one day, in ms.
 const PAUSE_MS_MAX: i64 = 86_400_000;
 
-/// The kind of a client, as `TYPE` names it.
+/// The type of a client, as the option `TYPE` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ClientType {
     Normal,
@@ -175,7 +175,7 @@ pub(super) fn client_list<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Ru
 /// Parses the client numbers after the first of `args` into the sorted set of the listing.
 fn read_ids<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     if call.session.done == 0 {
-        // The first word is not a number.
+        // Skips the first word, which is not a number.
         call.session.done = 1;
     }
     let mut listing = listing::listing(call);

@@ -39,7 +39,7 @@ pub fn serve<'l>(
     session: &mut SessionState,
     ctx: &mut WorkerContext,
 ) -> Progress {
-    // Operations that this session may not execute in one visit count as executed.
+    // The configuration may allow fewer operations per visit. The difference counts as already executed.
     let ops = OPS_A_BATCH - ctx.shared.config.requests_a_visit;
     let call = &mut Call { ops, ..Call::new((guard, ctx), buf, out, session, &FUNCTIONS) };
     let mut done = match (aside::send_pending(call), head) {

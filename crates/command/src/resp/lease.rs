@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   LEASE.GET k ──missing──> [null, won, t]              one client, which stores it by LEASE.SET k t value
-//!                            [null, wait, t]             all others, until then
+//!                            [null, wait, t]             other clients, until then
 //!             ──stale, or expires soon (RECACHE)──> [value, won, t] once, [value, wait, t] for the others
 //!             ──present──> [value, hit, t]
 //! ```
@@ -63,7 +63,7 @@ pub(super) fn cas_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
                     return Err(SessionWait::Yield.into());
                 }
             }
-            // The item of the token has no value any more.
+            // The item with this token no longer has a value.
             None => {
                 call.count_read(false);
                 put_token(call, token);
@@ -143,7 +143,8 @@ pub(super) fn lease_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run 
     let key = call.key(bytes);
     let Some(fetched) = call.guard.items_mut().fetch(&key, &fetch)? else { return Err(ErrorReply::OutOfMemory.into()) };
     let (token, stale, identity) = (fetched.item.token, fetched.item.stale, Identity::of(&fetched.item));
-    // A lease is won once. If the reply had no room and the request is executed again, the earlier lease still counts.
+    // The store grants a lease once. If the reply had no room and the request is executed again, the session still
+    // holds the lease.
     let lease = if call.session.sum == WON { Lease::Won } else { fetched.lease };
     call.session.sum = if lease == Lease::Won { WON } else { 0 };
     // While a client fills a value, the key has an empty placeholder, which is not sent as a value.
@@ -193,7 +194,7 @@ pub(super) fn lease_stale<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Ru
     Ok(())
 }
 
-/// Writes a token as text, because it has 64 bits, one more than the protocol's integers.
+/// Writes a token as text. A token has 64 bits, one more than a positive integer of the protocol.
 fn put_token(call: &mut Call<'_, '_>, token: u64) {
     let token = call.ctx.client_token(token);
     reply::bulk(call.out, Decimal::new(token).as_slice());

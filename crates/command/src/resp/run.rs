@@ -168,7 +168,7 @@ fn run_from<'c, 'l>(
         end += consumed;
         run.push(probe(next, key, end));
     }
-    // The slow log shows the requests that are not accounted for yet from here on.
+    // The start of the requests that are not accounted for yet, for the slow log.
     call.line_at = call.at;
     run::answer(call, &run, ahead)
 }

@@ -1,9 +1,9 @@
 //! Requests that take several visits: their progress, and the consistency of their reads.
 //!
 //! ```text
-//!   more than a slice ──> a transaction of its own (`atomic`), which holds the words ──visit, visit ...──> answered
-//!                           a change: its key is locked, so others see all of it or nothing
-//!                           a read:   the same value at each visit; otherwise it restarts, at last with a key lock set
+//!   more than a slice ──> a transaction of its own (`atomic`), which holds the words ──visit, visit ...──> reply
+//!                           a change: the key is locked, so other clients see the whole change or nothing
+//!                           a read:   if the value changes between visits, the read restarts, finally with a key lock
 //! ```
 //!
 //! Invariants: the cost of a visit depends only on the visit's own work. Processed words are never parsed again
@@ -31,7 +31,7 @@ pub(super) const FIELDS_A_SLICE: u32 = 64;
 /// The number of fields that are changed together if a request takes several visits. Each change may copy a part of the
 /// value.
 const FIELDS_AN_EDIT: u32 = 16;
-/// The cost of changing one field in this way, in operations.
+/// The cost of one field in such a change, in operations.
 const OPS_AN_EDITED_FIELD: usize = 3;
 /// The cost of checking the lengths of [`FIELDS_A_SLICE`] fields, in operations.
 const OPS_PER_CHECK: usize = 8;
@@ -182,7 +182,7 @@ fn run_over<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, key
 /// Calls `look` with the record at a key, or `None` if there is none. All visits of a request see the same record.
 ///
 /// # Errors
-/// If the record has changed since the previous visit. The request starts over.
+/// If the record has changed since the previous visit: the request starts over.
 pub(super) fn read_consistently<T>(
     call: &mut Call<'_, '_>,
     bytes: &[u8],

@@ -55,7 +55,7 @@ pub(super) fn slowlog<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     }
 }
 
-/// Writes an entry in Redis's form. Its last element has the parts of the time.
+/// Writes an entry in Redis's form. The last word of the request lists the parts of its time.
 fn put_slow(all: &mut Vec<u8>, request: &SlowRequest) {
     let us = |ns: u64| ns / 1000;
     reply::array(all, 6);
@@ -109,7 +109,7 @@ fn kind(word: &[u8]) -> Option<Command> {
     named.or_else(|| find(word).map(|entry| entry.kind))
 }
 
-/// Returns slow requests of all workers after an instant in Unix ms, the latest first.
+/// Returns the slow requests of all workers after an instant in Unix ms, the latest first.
 fn slow(call: &Call<'_, '_>, after_ms: u64) -> Vec<SlowRequest> {
     let workers = call.ctx.shared.workers.iter().enumerate();
     let mut slow: Vec<SlowRequest> = workers
@@ -220,7 +220,7 @@ fn history(call: &mut Call<'_, '_>, event: &[u8]) -> Run {
     aside::send_long_reply(call, all)
 }
 
-/// Replies with the part in which slow requests spent their time, and a remedy.
+/// Replies with the shares of each part in the time of slow requests, and a remedy for the largest part.
 fn doctor(call: &mut Call<'_, '_>) -> Run {
     let slow = slow(call, call.ctx.shared.live.latency_reset_ms.load(Relaxed));
     let sum = |part: fn(&SlowRequest) -> u64| slow.iter().map(part).sum::<u64>();
@@ -232,8 +232,8 @@ fn doctor(call: &mut Call<'_, '_>) -> Run {
         format!("No request took longer than {above_us} us (slowlog-log-slower-than) since the last reset.\n")
     } else {
         let remedy = [
-            "They waited for other requests: give the server more workers or CPUs of its own (threads.pin), and look for \
-             large requests in SLOWLOG GET",
+            "Most of it was waiting for other requests: give the server more workers or CPUs of its own (threads.pin), \
+             and look for large requests in SLOWLOG GET",
             "Most of it was execution: look in SLOWLOG GET for commands over many keys, and request fewer keys at once",
             "Most of it was sending: clients read slowly, values are large, or the network is saturated",
         ][most];

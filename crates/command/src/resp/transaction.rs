@@ -199,7 +199,7 @@ fn watch_each<'c>(call: &mut Call<'c, '_>, transaction: &mut Transaction, args: 
 }
 
 pub(super) fn unwatch<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
-    // A queued `UNWATCH` is executed when no key is watched any more.
+    // When a queued `UNWATCH` is executed, no key is watched any more.
     if call.session.transaction.as_ref().is_some_and(|transaction| transaction.stage == Stage::Watching) {
         discard_all(call);
     }
