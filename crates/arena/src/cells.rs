@@ -93,7 +93,7 @@ impl Cells {
 
     /// Stores `word` in the eight bytes that begin at `offset`, which must be a multiple of eight.
     pub fn store(&self, offset: usize, word: u64) {
-        assert!(self.is_writable, "a map of a file is for reading");
+        assert!(self.is_writable, "a map of a file is read-only");
         self.word(offset).store(word, Ordering::Relaxed);
     }
 

@@ -142,7 +142,7 @@ impl MapFile {
         Ok(Self { file, path: path.to_owned(), medium, is_view: false })
     }
 
-    /// Returns whether `path` names this file now.
+    /// Returns true if `path` names this file now.
     ///
     /// # Errors
     /// If `stat` fails.
@@ -184,11 +184,12 @@ impl MapFile {
     /// # Errors
     /// If `ftruncate` fails.
     pub fn set_bytes(&self, bytes: u64) -> io::Result<()> {
-        assert!(!self.is_view, "a view is looked at");
+        assert!(!self.is_view, "a view is read-only");
         self.file.set_len(bytes)
     }
 
-    /// Allocates disk space for a range, so that no later write to it fails for lack of space. The contents stay.
+    /// Allocates disk space for a range, so that no later write to it fails for lack of space. The contents stay
+    /// unchanged.
     ///
     /// # Errors
     /// `ENOSPC`; `EOPNOTSUPP` on file systems that allocate only as they write.
@@ -209,15 +210,15 @@ impl MapFile {
     /// # Errors
     /// `EOPNOTSUPP` if the file system does not support holes.
     pub fn punch(&self, at: u64, bytes: u64) -> io::Result<()> {
-        assert!(!self.is_view, "a view is looked at");
+        assert!(!self.is_view, "a view is read-only");
         if bytes == 0 {
             return Ok(());
         }
         Ok(fallocate(&self.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, bytes)?)
     }
 
-    /// Copies the file's present contents into an unnamed file in memory. The copy holds what another process would
-    /// find if it opened the file after this process was killed.
+    /// Copies the file's present contents into an unnamed file in memory. The copy has the contents that another
+    /// process would find in the file if this process were killed now.
     ///
     /// # Errors
     /// If reading or writing fails.
@@ -359,7 +360,7 @@ mod tests {
         let path = temp("view");
         std::fs::write(&path, vec![7; 2 * PAGE_BYTES]).expect("written");
         let view = Arc::new(MapFile::view(&path).expect("there"));
-        assert!(matches!(MapFile::open(&path), Err(OpenError::Locked)), "it is this process's alone");
+        assert!(matches!(MapFile::open(&path), Err(OpenError::Locked)), "the file is locked");
         let map = Map::of_file(&view, PAGE_BYTES as u64, PAGE_BYTES, false).expect("map");
         // SAFETY: 1. the offset is inside the map; 2. the test's thread alone uses it.
         unsafe {

@@ -1,5 +1,5 @@
-//! Memory maps for the store. Each is one range of address space that is reserved whole, then populated and released
-//! piece by piece.
+//! Memory maps for the store. A map is a range of address space that is reserved as a whole, then populated and
+//! released piece by piece.
 //!
 //! ```text
 //!   reserve            populate(range)            release(range)
@@ -15,7 +15,7 @@
 //! Space is allocated ([`Map::allocate`]) before each first write, because a write to a hole ends the process if the
 //! disk is full.
 //!
-//! This crate hands out an address and never a reference. The crate above it decides who may read and write, and when.
+//! This crate returns addresses and never references. Its caller decides which threads may read and write, and when.
 
 mod cells;
 mod file;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// All CPU numbers are below this.
+/// Upper bound of CPU numbers: all are less than this.
 pub const CPU_NUMBER_END: usize = 1024;
 
 /// The reason why CPUs cannot be used.
@@ -46,8 +46,8 @@ pub fn pin_this_thread(cpu: usize) -> std::io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Added niceness of a thread that gives way to the workers. It makes the scheduler run a worker at once when the
-/// worker wakes up. If both want the same CPU all the time, the thread gets a tenth of it.
+/// Added niceness of a thread that gives way to the workers. With it, the scheduler runs a worker as soon as the worker
+/// wakes up. If the thread and a worker compete for a CPU all the time, the thread gets a tenth of it.
 const NICENESS: i32 = 10;
 
 /// Lets the workers run before the calling thread if they share a CPU. On Linux, niceness applies to one thread.
@@ -104,7 +104,7 @@ pub fn show_cpus(cpus: &[usize]) -> String {
 /// Checks that all of `cpus` are among `usable`.
 ///
 /// # Errors
-/// Names the first CPU that is not usable, and the CPUs that are.
+/// If a CPU is not usable. The error names the first such CPU and the usable CPUs.
 pub fn check_usable(cpus: &[usize], usable: &[usize]) -> Result<(), CpusRefused> {
     match cpus.iter().find(|cpu| !usable.contains(cpu)) {
         None => Ok(()),

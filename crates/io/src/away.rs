@@ -1,17 +1,16 @@
-//! Measures how often, and for how long, the CPU leaves a thread that never waits.
+//! Measures how often, and for how long, a thread that never waits is off its CPU.
 //!
 //! ```text
 //!   thread:   reads the clock, reads the clock, reads the clock            reads the clock, ...
 //!   readings: |.|.|.|.|.|.|.|.|.|.|.|.|.|.|.|.|.|-------- a gap --------|.|.|.|.|.|.|.|.
 //! ```
-//! In a gap the CPU ran something else: the kernel's timer, an interrupt or another thread. Or it ran nothing of this
-//! machine, because the hypervisor had given it to another. If an instant falls into a gap, any task due then on this
-//! CPU is late by the rest of the gap.
+//! In a gap, the CPU ran other code: the kernel's timer, an interrupt or another thread. Or the hypervisor had given
+//! the CPU to another virtual machine. A task that is due at an instant within a gap is late by the rest of the gap.
 
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Shorter gaps are just the time between two readings.
+/// Minimum length of a gap in nanoseconds. Shorter intervals are the normal time between two readings.
 const GAP_NS_MIN: u64 = 1_000;
 /// Maximum number of recorded gaps. Watching ends when it is reached.
 const GAPS_MAX: usize = 1 << 16;
@@ -105,8 +104,8 @@ mod tests {
 
     #[test]
     fn lateness_is_the_remaining_length_of_a_gap() {
-        // One gap takes a tenth of the time. One instant in a hundred falls into its first tenth and waits for the
-        // rest.
+        // The gap takes a tenth of the time. One instant in a hundred falls into the first tenth of the gap and waits
+        // for the rest of it.
         let one = Away::of(vec![100], 1_000);
         assert_eq!(one.lateness_ns(0.99), 90);
         assert_eq!(one.lateness_ns(0.95), 50);
@@ -114,12 +113,12 @@ mod tests {
         assert_eq!(one.lateness_ns(0.50), 0);
         assert_eq!(one.gap_ns_of(0.1), 100);
         assert_eq!(one.gap_ns_of(0.2), 0);
-        // Ten gaps of a hundredth and one long one: 99 % of the instants wait no longer than what follows the first
-        // part.
+        // Ten short gaps of 10 and a long gap of 60, in a time of 1,000. Only the first 10 of the long gap are later
+        // than 50: 1 % of the instants.
         let several = Away::of([vec![10; 10], vec![60]].concat(), 1_000);
         assert_eq!(several.lateness_ns(0.99), 50);
         assert_eq!(several.lateness_ns(0.95), 10);
-        // With a lateness of 7 us, the long gap has 53 left and each short one 3: 83 of 1,000.
+        // With a lateness of 7, 53 of the long gap and 3 of each of the ten short gaps remain: 83 of 1,000.
         assert_eq!(several.lateness_ns(1.0 - 0.083), 7);
         assert_eq!(Away::default().lateness_ns(0.99), 0);
     }

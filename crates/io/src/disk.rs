@@ -10,7 +10,7 @@
 //!
 //! The owner opens files past the page cache (O_DIRECT), and reads begin and end at block boundaries. So a submitted
 //! read waits for the device only, and one thread can have many in flight. The kernel does its deferred work for the
-//! submitting thread whenever that thread waits, also for its bell.
+//! submitting thread whenever that thread waits, for example for its bell.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -45,8 +45,8 @@ pub struct DiskRing {
     ring: ManuallyDrop<IoUring>,
     /// The buffers of all slots, end to end.
     map: ManuallyDrop<Map>,
-    /// Not registered with the ring: after a kill, the ring would keep registered files open, and locked, until the
-    /// kernel has torn it down.
+    /// The files. They are not registered with the ring: after a kill, registered files would stay open and locked
+    /// until the kernel has destroyed the ring.
     files: Vec<OwnedFd>,
     bell: Waker,
     slots: Vec<DiskSlot>,
@@ -81,7 +81,8 @@ impl DiskRing {
         let ring = IoUring::builder().dontfork().build(entries).map_err(step("cannot create an io_uring"))?;
         let submitter = ring.submitter();
         let all = [libc::iovec { iov_base: map.start().as_ptr().cast(), iov_len: map.bytes() }];
-        // SAFETY: 1. the bytes belong to the map, which is a field beside the ring and is freed after it, or never.
+        // SAFETY: 1. the bytes belong to the map, which is a field beside the ring and is freed after the ring, or
+        // never.
         unsafe { submitter.register_buffers(&all) }.map_err(step("cannot register io_uring buffers"))?;
         submitter
             .register_eventfd(bell.as_fd().as_raw_fd())
@@ -237,12 +238,13 @@ mod tests {
         };
         let mut seen = 0;
         for round in 0..15u64 {
-            let pages: Vec<(u16, u64)> = (0..4).map(|n| (ring.take().expect("one is free"), round * 4 + n)).collect();
+            let pages: Vec<(u16, u64)> =
+                (0..4).map(|n| (ring.take().expect("a slot is free"), round * 4 + n)).collect();
             assert_eq!(ring.take(), None);
             let file = (round % 2) as usize;
             pages.iter().for_each(|(slot, page)| ring.read(*slot, file, page * 4096, 8192));
             for read in all_of(&mut ring, &bell) {
-                let (_, page) = pages.iter().find(|(slot, _)| *slot == read.slot).expect("it was begun");
+                let (_, page) = pages.iter().find(|(slot, _)| *slot == read.slot).expect("the read was submitted");
                 assert_eq!(read.result.expect("read"), 8192);
                 let (bytes, page) = (ring.bytes(read.slot), *page as u8 + 100 * file as u8);
                 assert!(bytes[..4096] == [page; 4096] && bytes[4096..] == [page + 1; 4096]);
@@ -251,9 +253,13 @@ mod tests {
             }
         }
         assert_eq!(seen, 60);
-        let slot = ring.take().expect("one is free");
+        let slot = ring.take().expect("a slot is free");
         ring.read(slot, 0, 64 * 4096, 4096);
         let mut ended = all_of(&mut ring, &bell);
-        assert_eq!(ended.pop().expect("it has ended").result.expect("no error"), 0, "there is nothing behind the end");
+        assert_eq!(
+            ended.pop().expect("the read has completed").result.expect("no error"),
+            0,
+            "a read past the end returns no bytes"
+        );
     }
 }

@@ -15,7 +15,7 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 use std::io::IoSlice;
 use std::time::Duration;
 
-/// The waker's own token. No connection has it, because slot indexes stay below `u32::MAX`.
+/// The waker's token. No connection has this token, because slot indexes are less than `u32::MAX`.
 const WAKER_TOKEN: u64 = u64::MAX;
 
 /// The epoll back end.
@@ -43,7 +43,7 @@ impl Opened {
 
     /// Creates the reactor, whose `wait` reports at most `events_max` events at once.
     pub fn reactor(self, events_max: usize) -> Epoll {
-        assert!(events_max > 0, "a wait that can report nothing");
+        assert!(events_max > 0, "events_max must be positive");
         Epoll { fd: self.fd, raw: Vec::with_capacity(events_max), _waker: self.waker }
     }
 }
@@ -72,7 +72,7 @@ impl Backend for Epoll {
     }
 
     fn detach(&mut self, streams: Vec<AcceptedStream>) -> Vec<Option<Detached<AcceptedStream>>> {
-        // The socket lives on in another descriptor, and its registration would live on with it.
+        // Another descriptor keeps the socket open, and with it the registration, so the registration must be deleted.
         let taken = |stream: AcceptedStream| {
             epoll::delete(&self.fd, &stream).ok()?;
             Some(Detached { stream, received: Vec::new(), unsent: Vec::new() })
@@ -108,7 +108,7 @@ impl Backend for Epoll {
     }
 
     fn receive(&mut self, stream: &AcceptedStream, into: &mut [u8]) -> Received {
-        debug_assert!(!into.is_empty(), "a receive into nothing looks like the end of the stream");
+        debug_assert!(!into.is_empty(), "a receive into an empty buffer looks like the end of the stream");
         loop {
             return match rustix::net::recv(stream, &mut *into, RecvFlags::empty()) {
                 Ok((0, _)) => Received::Closed,

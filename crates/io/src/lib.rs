@@ -65,7 +65,7 @@ pub struct IoEvent {
     pub readable: bool,
     /// Bytes can be sent again. Reported only between `want_writable(true)` and `want_writable(false)`.
     pub writable: bool,
-    /// The peer has closed or reset. Receive until [`Received::Closed`], even after a short receive.
+    /// The peer has closed or reset the connection. Receive until [`Received::Closed`], even after a short receive.
     pub hangup: bool,
 }
 
@@ -88,7 +88,7 @@ pub enum Received {
 pub enum Sent {
     /// The number of bytes that the back end took over, at least 1. It may be fewer than were given.
     Bytes(usize),
-    /// The peer does not read. Request an event with [`Backend::want_writable`].
+    /// No bytes were sent, because the peer does not read. Request an event with [`Backend::want_writable`].
     Blocked,
     /// The connection is broken.
     Reset,
@@ -99,9 +99,9 @@ pub enum Sent {
 pub struct Detached<S> {
     /// The open stream, attached to no reactor.
     pub stream: S,
-    /// Bytes that the back end received and the owner did not.
+    /// Bytes that the back end received and the owner has not taken.
     pub received: Vec<u8>,
-    /// Bytes that were taken over for sending and not yet sent.
+    /// Bytes that the back end took over for sending and has not sent.
     pub unsent: Vec<u8>,
 }
 
@@ -110,7 +110,7 @@ pub struct Detached<S> {
 /// Events are edges: each arrival causes one event. The owner receives until a receive does not fill the buffer, or
 /// remembers that more bytes wait.
 pub trait Backend {
-    /// A connection. Dropping one that was never attached closes it.
+    /// A connection. Dropping a connection that was never attached closes it.
     type Stream;
 
     /// Returns the peer's address, if it has one.
@@ -119,8 +119,8 @@ pub trait Backend {
     /// Returns the local address, if there is one.
     fn local(stream: &Self::Stream) -> Option<SocketAddr>;
 
-    /// Starts to report events of `stream` under `token`. Bytes that have already arrived are reported too. Fails if
-    /// the kernel has no memory for it.
+    /// Starts to report events of `stream` under `token`. Bytes that have already arrived cause an event too. Fails if
+    /// the kernel has no memory for the registration.
     fn attach(&mut self, stream: &Self::Stream, token: Token) -> std::io::Result<()>;
 
     /// Stops reporting and closes the stream. Bytes that were taken over are still sent. The owner must close every
@@ -149,7 +149,7 @@ pub trait Backend {
     /// Shuts down the sending side. The peer then sees the end of the stream.
     fn shutdown_send(&mut self, stream: &Self::Stream);
 
-    /// Marks the end of a batch. Sent bytes leave with the next `wait` at the latest. If many sends are queued, they
-    /// leave now, so that the first of them do not wait for the last batch of a long event-loop iteration.
+    /// Marks the end of a batch. Queued sends are submitted by the next `wait` at the latest. If many are queued, they
+    /// are submitted now, so that the first of them do not wait for the last batch of a long event-loop iteration.
     fn submit(&mut self);
 }

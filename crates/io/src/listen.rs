@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 /// Maximum number of connections that the kernel completes before they are accepted.
 pub const BACKLOG: i32 = 1024;
 
-/// The time for which a start retries an address in use. The kernel may still be tearing down a killed process. The
-/// start retries a locked file of such a process for the same time.
+/// The time for which a starting server retries to bind an address in use. The kernel may still be tearing down a
+/// killed process that used it. The server retries to lock a file of such a process for the same time.
 pub const ADDRESS_WAIT: Duration = Duration::from_secs(1);
-/// Pause between two attempts.
+/// Pause between two attempts to bind.
 const ADDRESS_TRY: Duration = Duration::from_millis(10);
 
 /// Calls `bind`, and retries for [`ADDRESS_WAIT`] while the address is in use.
@@ -99,7 +99,7 @@ impl AcceptedStream {
     }
 
     pub(crate) fn set_slot(&self, slot: u32) {
-        assert_ne!(slot, NO_SLOT, "a slot that means none");
+        assert_ne!(slot, NO_SLOT, "NO_SLOT stands for no slot");
         self.slot.set(slot);
     }
 
@@ -129,7 +129,8 @@ impl AsFd for AcceptedStream {
 /// A socket that is bound to an address. Clients can connect after it listens. Before that, the kernel refuses
 /// connections, so that clients can try another server.
 ///
-/// Dropping it closes the socket and removes the file of a unix socket, unless another process shares the socket.
+/// Dropping the listener closes the socket. It also removes the file of a unix socket, unless another process shares
+/// the socket.
 #[derive(Debug)]
 pub struct Listener {
     fd: OwnedFd,
@@ -158,7 +159,7 @@ pub enum Accepted {
     Stream(AcceptedStream),
     /// No connection is waiting.
     Empty,
-    /// The process or the machine has no file descriptor left. Accepting again at once would only spin.
+    /// The process or the machine has no file descriptor left. An immediate retry would fail in the same way.
     NoDescriptor,
 }
 
@@ -174,14 +175,18 @@ impl Drop for Listener {
 }
 
 impl Listener {
-    /// Binds and listens. Errors are the kernel's: address in use, permission denied, no such directory.
+    /// Binds a socket to an address and listens.
+    ///
+    /// # Errors
+    /// If the kernel reports an error: address in use, permission denied, no such directory.
     pub fn open(addr: &ListenAddr) -> std::io::Result<Self> {
         let mut listener = Self::bind(addr, false)?;
         listener.listen(BACKLOG)?;
         Ok(listener)
     }
 
-    /// Binds. With `ipv6_only`, an IPv6 address accepts no IPv4 clients, so that both wildcard addresses can be bound.
+    /// Binds a socket to an address. With `ipv6_only`, an IPv6 address accepts no IPv4 clients, so that both wildcard
+    /// addresses can be bound.
     ///
     /// # Errors
     /// If the kernel reports an error: address in use, permission denied, no such directory.
@@ -210,8 +215,8 @@ impl Listener {
         Ok(())
     }
 
-    /// Returns whether the socket file is still the one that this process created. Another process that starts at the
-    /// same time may have replaced it, because no process listened on it yet.
+    /// Returns true if the path still names the socket file that this process created. Another process that starts at
+    /// the same time may have replaced the file, because no process listened on it yet.
     fn has_its_file(&self) -> bool {
         match (&self.addr, self.file) {
             (ListenAddr::Unix { path, .. }, Some(made)) => file_id(path).is_ok_and(|there| there == made),
@@ -261,7 +266,8 @@ impl Listener {
                 }
                 Err(Errno::AGAIN) => Accepted::Empty,
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => Accepted::NoDescriptor,
-                // The peer gave up while it waited, or a signal arrived. The next connection may be good.
+                // The peer disconnected before it was accepted, or a signal arrived. Accepting the next connection may
+                // succeed.
                 Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO | Errno::PERM) => continue,
                 Err(_) => Accepted::Empty,
             };
@@ -307,7 +313,7 @@ fn socket(family: AddressFamily) -> std::io::Result<OwnedFd> {
 }
 
 impl AcceptedStream {
-    /// Sends what fits at once, then closes. Used for the last line to a refused client.
+    /// Sends as much of `line` as the socket accepts at once, then closes the connection. For a refused client.
     pub fn refuse(self, line: &[u8]) {
         let _ = net::send(&self.fd, line, net::SendFlags::NOSIGNAL);
         let _ = net::shutdown(&self.fd, net::Shutdown::Write);
@@ -376,21 +382,21 @@ mod tests {
             let refused = connects().expect_err("nobody listens");
             assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
             // Two sockets that start at the same time are both bound; only one of them listens.
-            let mut other = Listener::bind(bound.addr(), false).expect("nobody listens yet");
-            other.listen(1).expect("it is the first");
+            let mut other = Listener::bind(bound.addr(), false).expect("no socket listens yet");
+            other.listen(1).expect("no other socket listens");
             assert_eq!(bound.listen(1).expect_err("taken").kind(), std::io::ErrorKind::AddrInUse);
-            connects().expect("the other one listens");
+            connects().expect("the other socket listens");
             // A socket that already listens continues, whatever happens to its file.
             if let ListenAddr::Unix { path, .. } = &addr {
                 let aside = path.with_extension("aside");
-                std::fs::rename(path, &aside).expect("it is there");
+                std::fs::rename(path, &aside).expect("the socket file exists");
                 other.listen(1).expect("it listens");
-                std::fs::rename(aside, path).expect("it is there");
+                std::fs::rename(aside, path).expect("the socket file exists");
             }
             drop(bound);
             match other.addr().clone() {
                 ListenAddr::Unix { path, .. } => {
-                    assert!(path.exists(), "the file is the other's");
+                    assert!(path.exists(), "the file belongs to the other listener");
                     drop(other);
                     assert!(!path.exists());
                 }

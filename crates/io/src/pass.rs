@@ -8,8 +8,8 @@
 //!
 //! Invariants:
 //! - The peer belongs to this process's user or to the superuser; all other peers are refused. A process of the
-//!   superuser also refuses other users: it could give them what they may not have, or mistake their answers for those
-//!   of the right process.
+//!   superuser refuses other users too. Otherwise it could hand them files that they may not access, or accept replies
+//!   from the wrong process.
 //! - A message arrives whole with its descriptors, or not at all. It has at most [`MESSAGE_BYTES_MAX`] bytes and
 //!   [`DESCRIPTORS_MAX`] descriptors.
 //! - Received descriptors that the caller does not take are closed.
@@ -36,7 +36,7 @@ pub const MESSAGE_BYTES_MAX: usize = 96 << 10;
 pub const DESCRIPTORS_MAX: usize = 64;
 /// Maximum length of a name in bytes.
 pub const NAME_BYTES_MAX: usize = 107;
-/// Pause after a send that found no room, or too many descriptors of this user in transit.
+/// Pause after a send for which the socket had no room, or while too many descriptors of this user are in transit.
 const CROWDED_REST: Duration = Duration::from_millis(1);
 
 /// A listener for processes of the same user.
@@ -73,7 +73,7 @@ fn check_user(fd: &OwnedFd) -> Result<()> {
     Err(Error::new(ErrorKind::PermissionDenied, format!("the peer process belongs to user {}", theirs.as_raw())))
 }
 
-/// Returns whether the peer belongs to this process's user or to the superuser, which has all rights of that user.
+/// Returns true if the peer belongs to this process's user or to the superuser, which has all rights of that user.
 fn may_talk(ours: Uid, theirs: Uid) -> bool {
     theirs == ours || theirs.is_root()
 }
@@ -148,7 +148,7 @@ impl Pass {
         Ok(Self(fd))
     }
 
-    /// Sends a message. Waits for room, because a stopped peer receives nothing.
+    /// Sends a message. Waits if the socket has no room, because the peer may be stopped and receive nothing.
     ///
     /// # Errors
     /// If the kernel reports an error: `BrokenPipe` if the peer is gone; `TimedOut` if there was no room within
@@ -161,7 +161,7 @@ impl Pass {
         loop {
             let mut control = SendAncillaryBuffer::new(&mut space);
             let fits = descriptors.is_empty() || control.push(SendAncillaryMessage::ScmRights(descriptors));
-            assert!(fits, "there is room for as many as may be");
+            assert!(fits, "the buffer has room for DESCRIPTORS_MAX descriptors");
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
             match net::sendmsg(&self.0, &[IoSlice::new(bytes)], &mut control, flags) {
                 // Descriptors in transit count against the limit of open files until the peer receives them.
@@ -176,7 +176,8 @@ impl Pass {
     /// Receives the next message; `None` if the peer is gone.
     ///
     /// # Errors
-    /// `TimedOut` if none arrives within `patience`, `InvalidData` if it is too long, or the kernel's error.
+    /// `TimedOut` if no message arrives within `patience`, `InvalidData` if the message was truncated, or the kernel's
+    /// error.
     pub fn receive(&self, patience: Duration) -> Result<Option<Message>> {
         if !readable(self.0.as_fd(), patience)? {
             return Err(ErrorKind::TimedOut.into());
@@ -208,7 +209,7 @@ impl Pass {
     }
 }
 
-/// Waits until the descriptor is readable or at its end. Returns false if `patience` passes first.
+/// Waits until the descriptor is readable or at its end. Returns false if `patience` has passed before.
 fn readable(fd: BorrowedFd<'_>, patience: Duration) -> Result<bool> {
     let end = Instant::now() + patience;
     loop {
@@ -242,7 +243,7 @@ impl Process {
         Self(fd)
     }
 
-    /// Waits at most `patience` for its exit. Returns whether it has exited.
+    /// Waits at most `patience` for the process to exit. Returns true if it has exited.
     pub fn has_ended(&self, patience: Duration) -> bool {
         readable(self.0.as_fd(), patience).unwrap_or(false)
     }
@@ -282,7 +283,7 @@ mod tests {
     fn messages_arrive_whole_with_descriptors_and_close_is_reported() {
         let patience = Duration::from_secs(20);
         let listener = PassListener::bind(&name("whole")).expect("a free name");
-        assert!(PassListener::bind(&name("whole")).is_err(), "a name is one process's");
+        assert!(PassListener::bind(&name("whole")).is_err(), "a name can be bound only once");
         let near = Pass::connect(&name("whole")).expect("connects");
         let far = listener.accept().expect("accepts");
         let (mut ours, theirs) = std::os::unix::net::UnixStream::pair().expect("a pair");
@@ -297,11 +298,15 @@ mod tests {
         assert!(far.receive(patience).expect("receives").is_none());
         let mut theirs = std::os::unix::net::UnixStream::from(first.descriptors.into_iter().next().expect("one"));
         drop(second.descriptors);
-        theirs.write_all(b"x").expect("the socket went on");
+        theirs.write_all(b"x").expect("the received descriptor is open");
         let mut byte = [0];
         ours.read_exact(&mut byte).expect("a byte");
         drop(theirs);
-        assert_eq!((byte, ours.read(&mut [0]).expect("the end")), (*b"x", 0), "what is not taken is closed");
+        assert_eq!(
+            (byte, ours.read(&mut [0]).expect("the end")),
+            (*b"x", 0),
+            "descriptors that are not taken are closed"
+        );
         assert_eq!(Pass::connect(&name("nobody")).expect_err("nobody").kind(), ErrorKind::ConnectionRefused);
     }
 
@@ -312,7 +317,7 @@ mod tests {
         let near = Pass::connect(&name("stopped")).expect("connects");
         let _far = listener.accept().expect("accepts");
         let sent = (0..10_000).find_map(|_| near.send(&[7; 4096], &[], Duration::from_millis(5)).err());
-        assert_eq!(sent.expect("there is no end of room").kind(), ErrorKind::TimedOut);
+        assert_eq!(sent.expect("a full socket refuses a send").kind(), ErrorKind::TimedOut);
     }
 
     /// Without the check, any user of the host could receive the memory of a server that the superuser started.
@@ -330,7 +335,7 @@ mod tests {
         let fd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).expect("it runs");
         let process = Process::of(fd);
         assert!(!process.has_ended(Duration::ZERO));
-        process.end(Duration::from_millis(1)).expect("it is ended");
+        process.end(Duration::from_millis(1)).expect("the process ends");
         assert!(process.has_ended(Duration::ZERO));
         assert!(!child.wait().expect("its end").success());
     }

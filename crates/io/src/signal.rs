@@ -26,7 +26,7 @@ pub struct Signals {
 pub struct SignalsHandle(Handle);
 
 impl SignalsHandle {
-    /// Makes the wait in progress, and all later ones, return `None`.
+    /// Makes the wait in progress, and all later waits, return `None`.
     pub fn close(&self) {
         self.0.close();
     }

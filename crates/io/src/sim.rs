@@ -6,9 +6,9 @@
 //! ```
 //!
 //! The back end keeps the promises of a real one. Events are edges, one for each arrival. A receive that does not fill
-//! its buffer has taken all arrived bytes. After a blocked send, an event follows once there is room, if it was
-//! requested. Everything else is as hostile as the seed decides: fragments, delays, spurious events, events in any
-//! order, sends cut anywhere. Time is a number that [`Backend::wait`] advances.
+//! its buffer has taken all arrived bytes. After a blocked send, an event follows once there is room, if the owner
+//! requested the event. The seed decides everything else: fragments, delays, spurious events, the order of events, and
+//! where sends are cut. Time is a number that [`Backend::wait`] advances.
 
 use crate::{Backend, Detached, IoEvent, Received, Sent, Token};
 use base::prng::Prng;
@@ -27,7 +27,7 @@ pub struct Faults {
     pub fragment_bytes_max: usize,
     /// Maximum delay of a fragment.
     pub delay_ns_max: u64,
-    /// Bytes in flight to a client before a send is blocked.
+    /// Maximum number of bytes in flight to a client. Further sends are blocked.
     pub window_bytes: usize,
     /// Number of sends per 1000 that are cut short although there is room.
     pub short_sends: u64,
@@ -119,7 +119,7 @@ impl SimDialler {
         self.net.borrow().received_bytes
     }
 
-    /// Returns whether a worker has nothing to wait for: no byte is in flight to it and no event is due.
+    /// Returns true if a worker has nothing to wait for: no byte is in flight to it and no event is due.
     pub fn is_quiet(&self) -> bool {
         let net = self.net.borrow();
         net.wires.iter().all(|wire| wire.coming.is_empty() && !wire.edge_in && !wire.edge_out)
@@ -163,7 +163,7 @@ impl SimClient {
         taken
     }
 
-    /// Returns whether the server has closed this connection or ended its sending side.
+    /// Returns true if the server has closed this connection or ended its sending side.
     pub fn is_closed(&self) -> bool {
         self.net.borrow().wires[self.wire].server_closed
     }
@@ -283,7 +283,7 @@ impl Backend for Sim {
     }
 
     fn receive(&mut self, stream: &SimStream, into: &mut [u8]) -> Received {
-        assert!(!into.is_empty(), "a receive into nothing");
+        assert!(!into.is_empty(), "a receive into an empty buffer");
         let net = &mut *self.net.borrow_mut();
         let wire = &mut net.wires[stream.0];
         if wire.reset {
@@ -308,7 +308,7 @@ impl Backend for Sim {
             return Sent::Reset;
         }
         let offered: usize = parts.iter().map(|part| part.len()).sum();
-        assert!(offered > 0, "a send of nothing");
+        assert!(offered > 0, "a send of no bytes");
         let mut taken = offered.min(net.faults.window_bytes.saturating_sub(wire.to_client.len()));
         if taken == 0 {
             return Sent::Blocked;
@@ -347,7 +347,7 @@ mod tests {
     const FAULTS: Faults =
         Faults { fragment_bytes_max: 5, delay_ns_max: 9_000, window_bytes: 7, short_sends: 500, idle_events: 100 };
 
-    /// Echoes through the back end. Returns the bytes that the client got, and the number of waits.
+    /// Echoes bytes through the back end. Returns the bytes that the client received, and the number of waits.
     fn echo(seed: u64, bytes: &[u8]) -> (Vec<u8>, usize) {
         let mut sim = Sim::new(seed, FAULTS, Arc::new(AtomicU64::new(0)), 8);
         let (client, stream) = sim.dialler().connect();

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 /// A bell for one waiting thread. All clones ring the same bell.
 ///
-/// Ringing only writes to it. A waiter that watches for edges need not read it to notice the next ring; the counter
-/// behind it would take centuries to fill.
+/// Ringing adds 1 to a counter in the kernel, which would take centuries to fill. A waiter that watches for edges need
+/// not reset the counter to notice the next ring.
 #[derive(Clone, Debug)]
 pub struct Waker {
     fd: Arc<OwnedFd>,
@@ -26,7 +26,7 @@ impl Waker {
         let _ = rustix::io::write(&*self.fd, &1u64.to_ne_bytes());
     }
 
-    /// Resets the bell, for a waiter that watches its level.
+    /// Resets the bell, for a waiter that watches for the bell's level instead of edges.
     pub fn clear(&self) {
         let _ = rustix::io::read(&*self.fd, &mut [0u8; 8]);
     }

@@ -8,9 +8,9 @@
 //!                  heap's end is free or `trim`
 //! ```
 //!
-//! glibc maps a long block only if no heap has room for it, and freed memory below a live block of a heap stays
-//! resident. Suppose that clients first fill heaps with one kind of memory and then need another kind. Then both would
-//! count as memory of the process, and one of them against the clients' limit.
+//! With glibc alone, freed memory below a live block of a heap stays resident, and a long block is mapped only if no
+//! heap has room for it. If clients fill heaps with one kind of memory and then need another kind, the memory of both
+//! kinds would stay resident, although only the second kind counts against the clients' limit.
 //!
 //! Invariants:
 //! - The layout's length and the block's address show how a block was allocated. This needs no table and no lock.
@@ -23,11 +23,11 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Blocks of this length or more are mapped, in bytes.
+/// Minimum length of a mapped block, in bytes.
 pub const LONG_BYTES_MIN: usize = 128 << 10;
 /// Maximum number of mapped blocks: a quarter of the default `vm.max_map_count`, 65,530.
 const MAPS_MAX: usize = 16_384;
-/// Maps begin at multiples of this, whatever the machine's page size.
+/// Alignment of maps in bytes, whatever the machine's page size.
 const PAGE_BYTES: usize = 4096;
 /// Alignment of a heap block that replaces a map, and of the word before it.
 const HEAP_ALIGN: usize = 16;
@@ -231,7 +231,7 @@ mod tests {
     }
 
     fn resident_bytes() -> usize {
-        let text = std::fs::read_to_string("/proc/self/statm").expect("a process has it");
+        let text = std::fs::read_to_string("/proc/self/statm").expect("every process has this file");
         let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok());
         pages.expect("a number") * rustix::param::page_size()
     }
@@ -302,7 +302,7 @@ mod tests {
             }
             heap.dealloc(zeroed, layout(bytes));
         }
-        assert_eq!(heap.mapped(), MAPS_MAX - 1, "what was counted before the first block");
+        assert_eq!(heap.mapped(), MAPS_MAX - 1, "the count before the first block");
     }
 
     #[test]

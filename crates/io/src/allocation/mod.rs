@@ -1,10 +1,10 @@
-//! Process memory outside the store. It provides allocators that wrap the system's, which a program or a test declares
-//! with `#[global_allocator]`. It also returns free memory of the system's allocator to the kernel.
+//! Process memory outside the store: allocators that wrap the system's allocator, and functions that return its free
+//! memory to the kernel. A program or a test declares an allocator with `#[global_allocator]`.
 //!
-//! | allocator | for |
+//! | allocator | purpose |
 //! |---|---|
-//! | [`MappedLong`] | the program: a freed long block is the kernel's at once |
-//! | [`Counting`] | tests: how often a thread allocates |
+//! | [`MappedLong`] | in the program: returns a freed long block to the kernel at once |
+//! | [`Counting`] | in tests: counts how often a thread allocates |
 #![allow(unsafe_code)]
 
 mod counting;
@@ -13,7 +13,7 @@ mod long;
 pub use counting::{Counting, count_this_thread, take_count};
 pub use long::{LONG_BYTES_MIN, MappedLong};
 
-/// A heap's free end is returned to the kernel from this length on, in bytes.
+/// Minimum length in bytes of the free end of a heap that is returned to the kernel.
 #[cfg(target_env = "gnu")]
 const TRIMMED_BYTES_MIN: libc::c_int = 1 << 20;
 

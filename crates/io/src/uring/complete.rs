@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 const REAP: usize = 64;
 /// Maximum number of attempts to make room in a full submission queue.
 const PUSH_TRIES: usize = 1000;
-/// Asks the kernel to send at once what fits, and never to wait. The kernel need not obey, so only the completion
-/// counts.
+/// Flags that ask the kernel to send as much as fits at once, and not to wait. The kernel may wait nevertheless, so a
+/// send has ended only when its completion was taken.
 const SEND_FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
 
 /// The maximum duration of one entry into the kernel.
@@ -60,8 +60,8 @@ impl Uring {
         false
     }
 
-    /// Watches the waker, unless it is watched already. If that fails, the next wait retries. Until then, only its
-    /// timeout ends a wait.
+    /// Starts to watch the waker, unless it is watched already. If that fails, the next wait retries. Until then, the
+    /// waker does not end a wait.
     pub(super) fn arm_waker(&mut self) {
         if !self.watches_waker {
             let events = u32::from(PollFlags::IN.bits());
@@ -149,7 +149,8 @@ impl Uring {
         }
     }
 
-    /// Turns every queued send into an entry. Returns true if an owner waits for one of them to complete.
+    /// Turns every queued send into an entry. Returns true if an owner or a closing slot waits for the completion of
+    /// one of these sends.
     pub(super) fn flush_sends(&mut self) -> bool {
         let mut awaited = false;
         for number in 0..self.queued.len() {
@@ -172,7 +173,8 @@ impl Uring {
         awaited
     }
 
-    /// Submits, runs the kernel's deferred work, waits if wanted, and processes all completions.
+    /// Submits all entries, runs the kernel's deferred work, waits as long as `until` allows, and processes all
+    /// completions.
     pub(super) fn enter(&mut self, until: Until) -> std::io::Result<()> {
         // Sends complete as soon as they are submitted, so this waits for one more completion than there are sends.
         let want = 1 + self.flying;
@@ -185,7 +187,7 @@ impl Uring {
             }
         };
         match result.map_err(|error| (error.raw_os_error().map(Errno::from_raw_os_error), error)) {
-            // BUSY and AGAIN: the kernel needs its completions taken first, or had no memory; the next entry continues.
+            // BUSY and AGAIN: the completions must be taken first, or the kernel had no memory. The next entry retries.
             Ok(_) | Err((Some(Errno::TIME | Errno::INTR | Errno::BUSY | Errno::AGAIN), _)) => {}
             Err((_, error)) => return Err(error),
         }
@@ -193,7 +195,8 @@ impl Uring {
         Ok(())
     }
 
-    /// Returns whether entering the kernel would bring anything that is not in the completion queue yet.
+    /// Returns true if there is work for [`Uring::enter`]: deferred work of the kernel, unsubmitted entries or
+    /// unprocessed completions.
     pub(super) fn has_news(&mut self) -> bool {
         let queue = self.ring.submission();
         let news = queue.taskrun() || queue.cq_overflow() || !queue.is_empty();
@@ -232,7 +235,7 @@ impl Uring {
             Op::PollIn => self.polled_in(index, result),
             Op::Send => self.sent(index, result),
             Op::PollOut => self.polled_out(index),
-            // Only a failed cancellation posts one: the target had just ended, or was between two polls.
+            // Only a failed cancellation posts a completion: its target had just ended, or was between two polls.
             Op::CancelIntake => {
                 self.slots[index as usize].cancelling = false;
                 self.retire(index);
@@ -328,7 +331,7 @@ impl Uring {
         match result {
             0.. => {
                 slot.from += result as usize;
-                assert!(slot.from <= slot.to, "more was sent than was there");
+                assert!(slot.from <= slot.to, "more bytes were sent than queued");
                 if slot.from == slot.to { self.sent_whole(index) } else { self.stall(index) }
             }
             _ => match errno(result) {
@@ -435,7 +438,8 @@ impl Uring {
         self.lingering.retain(|(lingering, _)| *lingering != index);
     }
 
-    /// Gives up on closed connections whose peers have not taken the last bytes within [`LINGER`].
+    /// Drops the last bytes of closed connections whose peers have not taken them within `patience`, which is at most
+    /// [`LINGER`].
     pub(super) fn end_lingering(&mut self, patience: Duration) {
         debug_assert!(patience <= LINGER);
         while let Some((index, since)) = self.lingering.front().copied()

@@ -1,5 +1,5 @@
-//! Detaches streams without closing them. Ends all their operations, and returns received bytes that no one took and
-//! bytes that their peers have not taken.
+//! Detaches streams without closing them. Ends all their operations, and returns the received bytes that the owner has
+//! not taken and the bytes that the peers have not taken.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ impl Uring {
         for index in &indexes {
             self.slots[*index as usize].leaving = true;
         }
-        // Sends the bytes that were taken over. Only then is it known whether a peer takes them.
+        // Submits the bytes that were taken over, because the peer may still take them.
         self.flush_sends();
         let _ = self.enter(Until::Now);
         let mut left = indexes;
@@ -51,8 +51,8 @@ impl Uring {
         }
     }
 
-    /// Returns whether the kernel has no operation of the stream left. A send that was cut short has ended; its rest
-    /// waits for a poll.
+    /// Returns true if the kernel has no operation of the stream left. A send that was cut short has ended; the rest of
+    /// its bytes waits for a poll.
     fn is_over(&self, index: u32) -> bool {
         let slot = &self.slots[index as usize];
         slot.is_quiet() || slot.outgoing == Outgoing::Stalled && slot.intake == Intake::Off && !slot.poll_out

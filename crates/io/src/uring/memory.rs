@@ -26,7 +26,7 @@ const INBOUND_MIN: usize = 64;
 pub const OUTBOUND_BYTES: usize = 16 << 10;
 /// Maximum number of send blocks.
 pub const OUTBOUND_MAX: usize = 128;
-/// Stands for no buffer, or no block.
+/// The number that stands for no buffer or no block.
 pub(super) const NONE: u16 = u16::MAX;
 
 const PAGE: usize = arena::PAGE_BYTES;
@@ -195,7 +195,7 @@ impl Outbound {
         Ok(Self { map, free: (0..count as u16).rev().collect() })
     }
 
-    /// Returns whether every block is free.
+    /// Returns true if every block is free.
     pub(super) fn is_whole(&self) -> bool {
         self.free.len() * OUTBOUND_BYTES == self.map.bytes()
     }

@@ -1,4 +1,5 @@
-//! Sockets through io_uring. Bytes arrive without a call for them, and one system call per iteration does the rest.
+//! Sockets through io_uring. The kernel delivers bytes without a receive call, and one system call per iteration does
+//! everything else.
 //!
 //! ```text
 //!   wait:    sends of this iteration, new receives ──> io_uring_enter ──> completions ──> events
@@ -18,8 +19,8 @@
 //! Invariants:
 //! - A reactor holds at most [`BYTES_MAX`] bytes, whatever the peers do. If its owner does not read a stream, the
 //!   stream's receive is cancelled once it holds [`HELD_MAX`] buffers. If the buffers run out nevertheless, a stream
-//!   without a buffer is polled and received from by calls, so that no stream starves for buffers that others hold. The
-//!   same holds for blocks.
+//!   without a buffer is polled and its bytes are received by calls, so that no stream starves because other streams
+//!   hold the buffers. Likewise, a stream without a block sends by calls.
 //! - A stream's bytes keep their order. A stream has one receive at a time, whose buffers are chained in the order of
 //!   their completions. Calls are made only while no receive is in the kernel and the chain is empty. A stream has one
 //!   send at a time.
@@ -172,7 +173,8 @@ impl Uring {
         call(unsafe { BorrowedFd::borrow_raw(fd) })
     }
 
-    /// Enters the kernel if it has anything ready, and moves that into the slots. Returns whether it did.
+    /// Enters the kernel if there is work for it, and processes all completions. Returns true if the kernel was
+    /// entered.
     fn refresh(&mut self) -> bool {
         self.has_news() && self.enter(Until::Now).is_ok()
     }
@@ -360,7 +362,7 @@ impl Backend for Uring {
     }
 
     fn receive(&mut self, stream: &AcceptedStream, into: &mut [u8]) -> Received {
-        debug_assert!(!into.is_empty(), "a receive into nothing");
+        debug_assert!(!into.is_empty(), "a receive into an empty buffer");
         let index = Self::index(stream);
         match self.take(index, into) {
             // Bytes may have arrived that the kernel has not yet moved into a buffer.
@@ -372,7 +374,7 @@ impl Backend for Uring {
     fn send(&mut self, stream: &AcceptedStream, parts: &[IoSlice<'_>]) -> Sent {
         let index = Self::index(stream);
         let bytes = parts.iter().map(|part| part.len()).sum();
-        debug_assert!(bytes > 0, "a send of nothing");
+        debug_assert!(bytes > 0, "a send of no bytes");
         if self.slots[index as usize].broken {
             return Sent::Reset;
         }
@@ -450,7 +452,7 @@ impl Drop for Uring {
                 break;
             }
         }
-        debug_assert!(is_done(self) || std::thread::panicking(), "the kernel keeps an operation");
+        debug_assert!(is_done(self) || std::thread::panicking(), "the kernel still has an operation");
         if is_done(self) {
             debug_assert!(self.outbound.is_whole(), "a block was lost");
             // SAFETY: 1. neither is used again: this is the drop; 2. no slot has an operation, so the kernel no longer
@@ -486,7 +488,7 @@ mod tests {
 
     fn iteration(uring: &mut Uring) -> Vec<IoEvent> {
         let mut events = Vec::with_capacity(16);
-        uring.wait(Some(Duration::from_millis(20)), &mut events).expect("it is entered");
+        uring.wait(Some(Duration::from_millis(20)), &mut events).expect("the kernel is entered");
         events
     }
 
@@ -509,18 +511,18 @@ mod tests {
         let slots = uring.free.len();
         let (mut near, stays) = attach(&mut uring, 0);
         echoes(&mut uring, &mut near, &stays);
-        // Receiving.
+        // A refused receive ends only its stream.
         uring.refusals = 1;
         let (_deaf, deaf) = attach(&mut uring, 1);
         assert!(iteration(&mut uring).iter().any(|event| event.token == Token::new(1, 1) && event.hangup));
         assert_eq!(uring.receive(&deaf, &mut [0; 8]), Received::Reset);
-        // Sending.
+        // A refused send ends only its stream.
         let (_mute, mute) = attach(&mut uring, 2);
         assert_eq!(uring.send(&mute, &[IoSlice::new(b"lost")]), Sent::Bytes(4));
         uring.refusals = 1;
         assert!(iteration(&mut uring).iter().any(|event| event.token == Token::new(2, 1) && event.hangup));
         assert_eq!(uring.send(&mute, &[IoSlice::new(b"lost")]), Sent::Reset);
-        // Waiting for room, with bytes that the peer does not take.
+        // A refused poll for room ends only its stream. The peer takes no bytes.
         let (_full, full) = attach(&mut uring, 3);
         while let Sent::Bytes(_) = uring.send(&full, &[IoSlice::new(&[7; 8000])]) {
             uring.refusals = u32::from(uring.outbound.is_whole());
@@ -528,7 +530,7 @@ mod tests {
             uring.refusals = 0;
         }
         echoes(&mut uring, &mut near, &stays);
-        // Ending: the cancellation is retried.
+        // A refused cancellation is retried.
         for stream in [deaf, mute, full] {
             uring.refusals = 1;
             uring.close(stream);
@@ -538,7 +540,7 @@ mod tests {
             iteration(&mut uring);
         }
         assert_eq!((uring.free.len(), uring.outbound.is_whole()), (slots - 1, true));
-        // The waker.
+        // A refused watch of the waker is retried.
         uring.watches_waker = false;
         uring.refusals = 1;
         iteration(&mut uring);
@@ -555,11 +557,12 @@ mod tests {
         let (_near, stream) = attach(&mut uring, 0);
         assert_eq!(uring.send(&stream, &[IoSlice::new(b"bytes")]), Sent::Bytes(5));
         uring.flush_sends();
-        uring.ring.submit().expect("it is entered");
-        // It was sent, but its completion was not taken. Until then, no other stream gets the block.
+        uring.ring.submit().expect("the kernel is entered");
+        // The kernel has sent the block, but the completion was not taken. Until it is taken, no other stream gets the
+        // block.
         assert!(!uring.outbound.is_whole() && uring.flying == 1);
         assert_eq!(uring.slots[Uring::index(&stream) as usize].outgoing, Outgoing::Flying);
-        uring.enter(Until::Now).expect("it is entered");
+        uring.enter(Until::Now).expect("the kernel is entered");
         assert!(uring.outbound.is_whole() && uring.flying == 0);
         uring.close(stream);
     }

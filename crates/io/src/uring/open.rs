@@ -90,7 +90,7 @@ impl Opened {
     /// # Panics
     /// If the kernel does not enable a ring that it has created.
     pub fn reactor(self) -> Uring {
-        self.ring.submitter().register_enable_rings().expect("a ring of our own can be enabled");
+        self.ring.submitter().register_enable_rings().expect("the kernel enables a ring that this process has created");
         Uring::new(self.ring, self.inbound, self.outbound, self.waker, self.streams_max)
     }
 }

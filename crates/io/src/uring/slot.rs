@@ -173,12 +173,12 @@ impl UringSlot {
 
     /// Starts the slot's next life, for a stream.
     pub(super) fn open(&mut self, fd: RawFd, token: Token) {
-        assert!(self.life == Life::Free && self.is_quiet(), "a slot is given while operations of it are in the kernel");
+        assert!(self.life == Life::Free && self.is_quiet(), "a slot is reused while the kernel has an operation of it");
         let (generation, listed) = (self.generation, self.listed);
         *self = Self { life: Life::Open, generation, token, fd, listed, ..Self::free() };
     }
 
-    /// Returns whether the kernel has no operation of this slot, and none is queued.
+    /// Returns true if no operation of this slot is in the kernel or queued.
     pub(super) fn is_quiet(&self) -> bool {
         self.intake == Intake::Off && !self.poll_out && self.outgoing == Outgoing::None
     }

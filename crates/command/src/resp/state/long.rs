@@ -66,7 +66,7 @@ impl Each {
 }
 
 impl ValueEffect {
-    /// Returns the kind of put that stores the value, for an effect that does not read the existing item.
+    /// Returns the [`Put`] with which a value of this effect is written to the store.
     pub(in crate::resp) fn put(self) -> Put<'static> {
         match self {
             Self::Until(expire) => Put { expire, ..Put::set(b"") },
