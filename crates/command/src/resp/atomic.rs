@@ -160,7 +160,7 @@ pub(super) fn run_as_one<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::C
 
 /// Continues the session's transaction.
 pub(super) fn continue_transaction(call: &mut Call<'_, '_>) -> Step {
-    let mut transaction = call.session.under_way.take().expect("it is under way");
+    let mut transaction = call.session.under_way.take().expect("a transaction is in execution");
     let step = advance(call, &mut transaction);
     match step {
         Ok(()) | Err(SessionWait::Close) => {
@@ -369,7 +369,7 @@ fn run_one<'c>(
     (ops, functions): (&mut usize, &'static CommandFunctions),
 ) -> Step {
     let name = args.next().unwrap_or_default();
-    let entry = catalog::find(name).expect("it was found when it was queued");
+    let entry = catalog::find(name).expect("the command was found when it was queued");
     let call = &mut Call { ops: *ops, collects_replies: true, ..Call::new((guard, ctx), buf, out, session, functions) };
     let ran = call.room(0).map_err(Interrupt::State).and_then(|()| match queued {
         Some(_) if call.session.done == 0 => acl::permit_queued(call, entry, args).map_err(Interrupt::Fault),

@@ -38,7 +38,7 @@ const BYTES_AN_ENTRY: usize = 256;
 /// The maximum number of bytes of a command that are sent to monitoring clients.
 const MONITORED_BYTES_MAX: usize = 16 << 10;
 
-/// Returns the first word of the reply to a subscription or its end.
+/// Returns the first word of the reply to a subscription, or to the end of a subscription.
 const fn word(kind: ChannelKind, subscribed: bool) -> &'static [u8] {
     match (kind, subscribed) {
         (ChannelKind::Channel, true) => b"subscribe",
@@ -242,7 +242,7 @@ fn note_subscriptions(call: &Call<'_, '_>) {
     });
 }
 
-/// Publishes a message. With many receivers or many patterns it takes several visits.
+/// Publishes a message. A message with many receivers, or that is matched against many patterns, takes several visits.
 fn publish_to<'c>(call: &mut Call<'c, '_>, kind: ChannelKind, mut args: Args<'c>) -> Run {
     let message = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     let (publishing, mut work) = (call.session.publishing.take(), PUBLISH_WORK);
@@ -300,8 +300,8 @@ fn reply_subscribers<'c>(call: &mut Call<'c, '_>, kind: ChannelKind, args: Args<
     })
 }
 
-/// Refuses commands that a subscriber in version 2 may not execute, because it could not distinguish replies from
-/// messages.
+/// Refuses the commands that a subscriber of version 2 may not execute, because its client could not distinguish their
+/// replies from messages.
 pub(super) fn may_while_subscribed(call: &Call<'_, '_>, entry: &CommandSpec) -> Result<(), ErrorReply> {
     let subscribed = is_subscribed_in_2(call);
     let may = matches!(

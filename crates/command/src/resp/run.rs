@@ -173,7 +173,7 @@ fn run_from<'c, 'l>(
     run::answer(call, &run, ahead)
 }
 
-/// Answers a `GET`. Returns true if the key existed.
+/// Replies to a `GET`. Returns true if the key existed.
 #[inline(always)]
 fn answer_get(call: &mut Call<'_, '_>, key: &Key<'_>, ahead: Prefetched<'_>) -> Result<bool, SessionWait> {
     match answer_short(call, key, ahead)? {
@@ -256,7 +256,7 @@ fn answer_long(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<bool, SessionWa
     }
 }
 
-/// Stores a value, and replies.
+/// Replies to a `SET`, after storing the value.
 #[inline(always)]
 fn answer_set(call: &mut Call<'_, '_>, key: &Key<'_>, value: &[u8]) -> Result<bool, SessionWait> {
     if call.out.room() < LINE_ROOM {

@@ -1,4 +1,4 @@
-//! Scans over all keys: `SCAN`, `KEYS`, `RANDOMKEY`.
+//! Scans over all keys: `SCAN` and `RANDOMKEY`.
 //!
 //! A cursor is a position in the order of the keys' hashes, which does not change while the index grows or shrinks. A
 //! key that exists during the whole iteration is listed at least once, and may be listed twice.

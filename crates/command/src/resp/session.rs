@@ -46,7 +46,7 @@ pub struct SessionState {
     pub(super) is_published: bool,
     /// The instant at which a request that may take several visits began.
     pub(super) moment: Moment,
-    /// True if everything that the current request will store was checked, and nothing is too long.
+    /// True if all names and values that the current request stores were checked, and none is too long.
     pub(super) fits: bool,
     /// True if the value being read changes so often that its key must be locked.
     pub(super) wants_key_locks: bool,
@@ -54,7 +54,7 @@ pub struct SessionState {
     pub(super) user: ClientUser,
     /// The number of changes of users, since the server's start, at the last check of `user`.
     pub(super) seen_changes: u64,
-    /// The number of changes of users at the last check that found that `user` has all rights; 0 if no check found so.
+    /// The number of changes of users at the last check in which `user` had all rights; 0 if there was no such check.
     pub(super) all_rights_at: u64,
     /// A request that is partly consumed.
     pub(super) long: Option<Long>,
@@ -88,7 +88,7 @@ impl SessionState {
         Self { namespace, home: namespace, ..Self::default() }
     }
 
-    /// Resets the state of the current request, which is answered.
+    /// Resets the state of the current request, because the request is complete or starts over.
     #[inline(always)]
     pub(super) fn end_request(&mut self) {
         (self.done, self.passed, self.sum, self.is_published) = (0, (0, 0), 0, false);

@@ -378,7 +378,7 @@ pub(super) fn incrbyfloat<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Ru
     let mut room = [0; FLOAT_BYTES_MAX];
     let mut left = &mut room[..];
     std::io::Write::write_fmt(&mut left, format_args!("{}", if sum == 0.0 { 0.0 } else { sum }))
-        .expect("there is room");
+        .expect("the buffer has room for any number");
     let len = FLOAT_BYTES_MAX - left.len();
     reply::bulk(call.out, &room[..len]);
     Ok(())
