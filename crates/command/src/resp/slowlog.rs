@@ -232,10 +232,10 @@ fn doctor(call: &mut Call<'_, '_>) -> Run {
         format!("No request took longer than {above_us} us (slowlog-log-slower-than) since the last reset.\n")
     } else {
         let remedy = [
-            "Most of it was waiting for other requests: give the server more workers or CPUs of its own (threads.pin), \
+            "The largest part was waiting for other requests: give the server more workers, or its own CPUs (threads.pin), \
              and look for large requests in SLOWLOG GET",
-            "Most of it was execution: look in SLOWLOG GET for commands over many keys, and request fewer keys at once",
-            "Most of it was sending: clients read slowly, values are large, or the network is saturated",
+            "The largest part was execution: look in SLOWLOG GET for commands over many keys, and request fewer at once",
+            "The largest part was sending: clients read slowly, values are large, or the network is saturated",
         ][most];
         format!(
             "{} requests took longer than {above_us} us; of their time {} % was waiting, {} % execution and {} % \
