@@ -189,8 +189,9 @@ impl Drop for DiskRing {
             // The device has not answered. It may still write to this memory, so the memory is leaked.
             return;
         }
-        // SAFETY: 1. each is dropped once, here; 2. the ring is dropped before the memory that it knows; 3. no read is
-        // in flight.
+        // SAFETY: 1. each field is dropped once, here; 2. the ring is dropped before the memory that is registered with
+        // it;
+        // 3. no read is in flight.
         unsafe {
             ManuallyDrop::drop(&mut self.ring);
             ManuallyDrop::drop(&mut self.map);

@@ -251,7 +251,7 @@ impl Process {
     /// Waits up to `patience` for the process to exit, then kills it. After success, the process no longer runs.
     ///
     /// # Errors
-    /// If the process may not be killed, or the descriptor is not one of a process.
+    /// If this process may not kill the other, or the descriptor does not refer to a process.
     pub fn end(&self, patience: Duration) -> Result<()> {
         if readable(self.0.as_fd(), patience)? {
             return Ok(());

@@ -5,8 +5,8 @@
 //!   SimClient <── take ── a window of bytes in flight <── send: cut short, or blocked ── worker
 //! ```
 //!
-//! The back end keeps the promises of a real one. Events are edges, one for each arrival. A receive that does not fill
-//! its buffer has taken all arrived bytes. After a blocked send, an event follows once there is room, if the owner
+//! The back end has the guarantees of a real back end. Events are edges, one for each arrival. A receive that does not
+//! fill its buffer has taken all arrived bytes. After a blocked send, an event follows once there is room, if the owner
 //! requested the event. The seed decides everything else: fragments, delays, spurious events, the order of events, and
 //! where sends are cut. Time is a number that [`Backend::wait`] advances.
 
@@ -46,7 +46,7 @@ impl Faults {
     };
 }
 
-/// One connection with both its ends.
+/// A connection with both its ends.
 #[derive(Default)]
 struct SimWire {
     token: Option<Token>,

@@ -4,7 +4,7 @@
 //!   block          shorter than LONG_BYTES_MIN     from it on                 more than MAPS_MAX, or no map
 //!   lies in        a heap of the system            a map of its own           a heap, behind 16 or 32 bytes
 //!   address        any                             a multiple of PAGE_BYTES   never a multiple of PAGE_BYTES
-//!   when freed     stays resident, until the       unmapped                   as a short one
+//!   when freed     stays resident, until the       unmapped                   as a short block
 //!                  heap's end is free or `trim`
 //! ```
 //!
@@ -87,8 +87,8 @@ impl MappedLong {
         self.mapped.fetch_sub(1, Relaxed);
     }
 
-    /// Copies the block into a new one and frees it. Returns null, and leaves the block as it was, if there is no
-    /// memory.
+    /// Copies the block into a new block and frees the old block. Returns null, and leaves the old block unchanged, if
+    /// there is no memory.
     ///
     /// # Safety
     /// `at` is a block of `layout` of this allocator, and `new_layout` has the alignment of `layout`.
@@ -112,8 +112,8 @@ impl Default for MappedLong {
     }
 }
 
-/// Returns whether blocks of this layout are mapped if possible. Alignments above a heap's natural alignment are left
-/// to the system: such blocks are allocated at start and stay.
+/// Returns true if blocks of this layout are mapped if possible. The system allocates blocks whose alignment exceeds a
+/// heap's natural alignment: the program allocates such blocks at start and never frees them.
 #[inline]
 fn is_long(layout: Layout) -> bool {
     layout.size() >= LONG_BYTES_MIN && layout.align() <= HEAP_ALIGN

@@ -94,7 +94,7 @@ impl Uring {
         }
     }
 
-    /// Ends a stream whose bytes cannot be watched for.
+    /// Marks a stream as reset, because the kernel accepted neither a receive nor a poll for it.
     fn refused_intake(&mut self, index: u32) {
         self.slots[index as usize].intake = Intake::Off;
         self.ended(index, End::Reset);

@@ -10,8 +10,9 @@ use super::{LINGER, Uring};
 use crate::listen::AcceptedStream;
 use crate::{Backend, Detached};
 
-/// Maximum time of one wait for the kernel, and the number of waits in a row that may bring no progress.
+/// Maximum time of one wait for the kernel.
 const ROUND: Duration = Duration::from_millis(10);
+/// Maximum number of successive waits without progress.
 const ROUNDS: usize = 20;
 
 impl Uring {

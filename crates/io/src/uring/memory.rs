@@ -40,7 +40,7 @@ pub(super) struct Inbound {
     tail: u16,
     /// Offset of buffer 0 in the map, in bytes.
     buffers_at: usize,
-    /// For each held buffer, the next one in its chain, which arrived after it.
+    /// For each held buffer, the next buffer of its chain, which was filled after it.
     next: Box<[u16]>,
     /// Number of bytes in each held buffer; 0 for a buffer that belongs to the kernel.
     len: Box<[u16]>,
@@ -120,7 +120,8 @@ impl Inbound {
         self.lent += 1;
     }
 
-    /// Appends a buffer that the kernel filled with `bytes` bytes to `chain`. An empty buffer goes back at once.
+    /// Appends a buffer that the kernel filled with `bytes` bytes to `chain`. An empty buffer is given back to the
+    /// kernel at once.
     pub(super) fn hold(&mut self, chain: &mut Chain, buffer: u16, bytes: usize) {
         assert!(usize::from(self.count) > usize::from(buffer) && bytes <= INBOUND_BYTES, "{buffer}, {bytes} bytes");
         assert_eq!(self.len[usize::from(buffer)], 0, "the kernel filled a buffer that is held");
@@ -147,9 +148,9 @@ impl Inbound {
             let first = usize::from(chain.first);
             let (from, len) = (usize::from(chain.taken), usize::from(self.len[first]));
             let bytes = (len - from).min(into.len() - done);
-            // SAFETY: 1. the buffer is held, so the kernel has no claim to it until `give`; 2. `from + bytes` is at
+            // SAFETY: 1. the buffer is held, so the kernel does not access it until `give`; 2. `from + bytes` is at
             // most its length, which `hold` has checked; 3. the kernel has initialised these bytes, and the map reads
-            // as zero elsewhere; 4. the slice ends within this statement.
+            // as zero elsewhere; 4. the slice is not used after `copy_from_slice`.
             let held = unsafe { std::slice::from_raw_parts(self.at(chain.first).add(from), bytes) };
             into[done..done + bytes].copy_from_slice(held);
             done += bytes;

@@ -313,7 +313,8 @@ impl Backend for Uring {
 
     fn attach(&mut self, stream: &AcceptedStream, token: Token) -> std::io::Result<()> {
         assert!(stream.slot().is_none(), "attached twice");
-        // Slots of closed streams become free once the kernel has run what ends their operations.
+        // A slot of a closed stream becomes free when the stream's operations have ended. Entering the kernel ends
+        // them.
         for _ in 0..2 {
             if self.free.is_empty() {
                 self.enter(Until::Now)?;

@@ -8,9 +8,9 @@ use rustix::io::Errno;
 use std::fmt;
 use std::io;
 
-/// Maximum number of entries that wait for submission. If there are more, the ring is entered early.
+/// Maximum number of entries that wait for submission. If the queue is full, the kernel is entered early.
 const SQ_ENTRIES: u32 = 512;
-/// Maximum number of unread completions in the ring. The kernel keeps further ones on its own list.
+/// Maximum number of unread completions in the ring. The kernel stores further completions in its own list.
 const CQ_ENTRIES: u32 = 4096;
 /// The group ID of the provided buffers.
 pub(super) const BUFFER_GROUP: u16 = 0;
