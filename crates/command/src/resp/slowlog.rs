@@ -232,9 +232,9 @@ fn doctor(call: &mut Call<'_, '_>) -> Run {
         format!("No request took longer than {above_us} us (slowlog-log-slower-than) since the last reset.\n")
     } else {
         let remedy = [
-            "The largest part was waiting for other requests: give the server more workers, or its own CPUs (threads.pin), \
-             and look for large requests in SLOWLOG GET",
-            "The largest part was execution: look in SLOWLOG GET for commands over many keys, and request fewer at once",
+            "The largest part was waiting for other requests: give the server more workers, or its own CPUs \
+             (threads.pin), and look for large requests in SLOWLOG GET",
+            "The largest part was execution: look for commands over many keys in SLOWLOG GET, and split them",
             "The largest part was sending: clients read slowly, values are large, or the network is saturated",
         ][most];
         format!(
