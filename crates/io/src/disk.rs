@@ -190,8 +190,7 @@ impl Drop for DiskRing {
             return;
         }
         // SAFETY: 1. each field is dropped once, here; 2. the ring is dropped before the memory that is registered with
-        // it;
-        // 3. no read is in flight.
+        // it; 3. no read is in flight.
         unsafe {
             ManuallyDrop::drop(&mut self.ring);
             ManuallyDrop::drop(&mut self.map);

@@ -1,4 +1,5 @@
-//! `REC.MGET` and `REC.MPUT`: several records in one command. Other commands see its whole effect or none (`atomic`).
+//! `REC.MGET` and `REC.MPUT` read or store several records in one command. Other commands see the whole effect of a
+//! command or none of it (`atomic`).
 
 use super::given::Given;
 use super::ops::Op;

@@ -24,7 +24,7 @@ use segment::{Guard, Item, Key, Namespace, OnFlash, OpError, Stride, ThreadHandl
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The default memory of an index is the store's memory divided by this.
+/// The store's memory divided by an index's default memory.
 const MEMORY_PART: u64 = 32;
 /// The minimum memory of an index, in bytes.
 const MEMORY_MIN: u64 = 64 << 10;
@@ -33,7 +33,7 @@ const FOUND_SLEEP: Duration = Duration::from_millis(10);
 /// Pause between two checks whether reads from flash have completed.
 const READ_SLEEP: Duration = Duration::from_micros(200);
 
-/// `REC.INDEX CREATE set bin INT|STR [MEMORY bytes]`, `REC.INDEX DROP set bin`, `REC.INDEX LIST`
+/// Executes `REC.INDEX CREATE set bin INT|STR [MEMORY bytes]`, `REC.INDEX DROP set bin` or `REC.INDEX LIST`.
 pub(in super::super) fn index<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     let mut words = args;
     let topic = words.next().unwrap_or_default();

@@ -2,7 +2,7 @@
 //! the types of bins and the revisions of records, and their errors name the key and the bin.
 //!
 //! ```text
-//!   request ──> key, Options (conditions), Op, Op (operations) ──> one change of one item, or an error, no change
+//!   request ──> key, Options (conditions), Op, Op (operations) ──> a change of one item, or an error and no change
 //! ```
 
 mod batch;

@@ -87,7 +87,7 @@ impl<'c> Op<'c> {
         !matches!(self, Self::Get(_) | Self::List(_, L::Get(_) | L::Size) | Self::Map(_, M::Get(_) | M::Size))
     }
 
-    /// Executes the operation and writes its reply. Returns whether the record was changed.
+    /// Executes the operation and writes its reply. Returns true if the record was changed.
     pub(super) fn apply(
         &self,
         edit: &mut Edit<'_>,

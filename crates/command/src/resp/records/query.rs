@@ -237,7 +237,8 @@ impl<'c> Query<'c> {
     }
 }
 
-/// `REC.QUERY set bin EQ value|BETWEEN low high [LIMIT n] [AFTER cursor] [TYPED] [FILTER filter] [BINS name ...]`
+/// Executes a query:
+/// `REC.QUERY set bin EQ value|BETWEEN low high [LIMIT n] [AFTER cursor] [TYPED] [FILTER filter] [BINS name ...]`.
 pub(in super::super) fn query<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (name, bin) = (set_name(args.next())?, args.next().unwrap_or_default());
     let shared = Arc::clone(&call.ctx.shared);

@@ -63,7 +63,7 @@ impl Scan<'_> {
     }
 }
 
-/// `REC.SCAN set cursor [COUNT n] [RATE n] [TYPED] [FILTER filter] [BINS name ...]`
+/// Executes `REC.SCAN set cursor [COUNT n] [RATE n] [TYPED] [FILTER filter] [BINS name ...]`.
 pub(in super::super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let name = set_name(args.next())?;
     let cursor = parse_u64(args.next().unwrap_or_default()).ok_or(ErrorReply::Cursor)?;
