@@ -148,7 +148,7 @@ pub(super) enum ErrorReply {
     SameKey,
     /// More keys match than one reply may list.
     TooManyKeys,
-    /// The replies that wait for the client would exceed their limit.
+    /// A reply, or all replies that wait for the client, would exceed the limit on replies.
     RepliesTooLong,
     /// A negative time to wait.
     TimeoutBelowZero,
