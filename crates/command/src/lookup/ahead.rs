@@ -1,19 +1,19 @@
-//! Prefetches for the first request of each session of a batch before any session is served, so that the waits for
-//! memory overlap.
+//! Prefetches for a batch of sessions: the first request of each session is prefetched before any session is served, so
+//! that the waits for memory overlap.
 //!
 //! ```text
-//!   for each session   head   find the key in the bytes, hash it, prefetch its index bucket; of a `set`, both buckets
-//!   for each session   look   find its slot, prefetch its item
-//!   for each session   serve  compare and copy, or change
+//!   for each session   head   find the key in the input, hash it, prefetch its index bucket; for a `set`, both buckets
+//!   for each session   look   find the key's slot, prefetch its item
+//!   for each session   serve  compare the key, then copy or change the item
 //! ```
 //!
-//! A `set` also prefetches for the next `set` behind it in the same input, in the same two stages ([`NextSet`]). The
-//! index buckets are prefetched one request before the next `set` is served. Its item is prefetched when it is served,
-//! while the value is copied.
+//! While a `set` is served, the next `set` in the same input is prefetched too, in the same two stages ([`NextSet`]).
+//! Its index buckets are prefetched one request before it is served. Its item is prefetched when it is served, while
+//! its value is copied.
 
 use segment::{Guard, Key, KeyHash, Namespace, Prefetched};
 
-/// The result of the early look at the first request of a session.
+/// The prefetched first request of a session.
 #[derive(Clone, Copy)]
 pub enum PrefetchedHead<'l> {
     /// A plain request that reads one key.
@@ -22,17 +22,17 @@ pub enum PrefetchedHead<'l> {
     Set(NextSet),
 }
 
-/// A `set` whose index buckets were prefetched.
+/// A `set` whose index buckets have been prefetched.
 #[derive(Clone, Copy)]
 pub struct NextSet {
-    /// Offset of the request in the input, in bytes.
+    /// The offset of the request in the input, in bytes.
     at: usize,
     key: KeyHash,
     key_len: usize,
 }
 
 impl NextSet {
-    /// Prefetches the index buckets of the `set` with this key that begins at `at`.
+    /// Prefetches the index buckets of a `set` that begins at offset `at` and has this key.
     #[inline]
     pub(crate) fn prefetch_keys(guard: &Guard<'_>, namespace: Namespace, at: usize, key: &[u8]) -> Self {
         let hashed = guard.key(namespace, key);
@@ -40,9 +40,9 @@ impl NextSet {
         Self { at, key: hashed.key_hash(), key_len: key.len() }
     }
 
-    /// Returns the key of the request that begins at `at`, if this is that request's prefetch, and prefetches its item.
-    /// The early look ended the key at the first blank. A request that is parsed differently has another key, for which
-    /// the prefetch does not apply.
+    /// Returns the key with its hash and prefetches its item, if this is the prefetch of the request that begins at
+    /// `at`. Returns `None` otherwise. The prefetch assumed that the key ends at the first blank. If the request was
+    /// parsed differently, it has another key, and the prefetch does not apply.
     #[inline]
     pub(crate) fn key<'k>(self, guard: &Guard<'_>, at: usize, key: &'k [u8]) -> Option<Key<'k>> {
         if self.at != at || self.key_len != key.len() {
@@ -53,10 +53,10 @@ impl NextSet {
     }
 }
 
-/// The result of the early look at a plain request that reads one key.
+/// A prefetched plain request that reads one key.
 #[derive(Clone, Copy)]
 pub struct ReadHead<'l> {
-    /// The key without its bytes.
+    /// The hash and namespace of the key, without its bytes.
     pub(crate) key: KeyHash,
     pub(crate) key_len: usize,
     /// The length of the request in bytes.
@@ -65,14 +65,14 @@ pub struct ReadHead<'l> {
 }
 
 impl<'l> PrefetchedHead<'l> {
-    /// Creates the head of a request that reads `key` and is `consumed` bytes long. Its index bucket is prefetched.
+    /// Prefetches the index bucket of a request that reads `key` and is `consumed` bytes long.
     #[inline]
     pub(crate) fn read(guard: &Guard<'l>, key: &Key<'_>, consumed: usize) -> Self {
         guard.items().prefetch(key);
         Self::Read(ReadHead { key: key.key_hash(), key_len: key.bytes().len(), consumed, ahead: Prefetched::default() })
     }
 
-    /// Finds the key's slot and prefetches its item.
+    /// Finds the key's slot and prefetches its item. Does nothing for a `set`.
     #[inline]
     pub fn prefetch_items(&mut self, guard: &Guard<'l>) {
         match self {

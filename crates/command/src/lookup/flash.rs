@@ -1,4 +1,4 @@
-//! Plain reads of keys that are not in memory, with the values that were read from flash.
+//! Plain reads of keys that are on flash and not in memory.
 
 use protocol::number::Decimal;
 use segment::{FromFlash, Guard, Key, Value};
@@ -6,13 +6,13 @@ use segment::{FromFlash, Guard, Key, Value};
 use crate::visit::out::PINNED_BYTES_MIN;
 use crate::visit::progress::SessionWait;
 
-/// Passes a value that was read from flash, and its client flags, to `tell`, which writes them to the output. Returns
+/// Calls `tell` with a value that was read from flash, and its client flags; `tell` writes them to the output. Returns
 /// false if the key is neither in memory nor on flash. If the value is long, or of a type that plain reads do not
-/// support, the request parks until the value is in memory.
+/// support, the request parks until the value is in memory again.
 ///
 /// # Errors
-/// If the value has not been read yet, or the output has no room for it: the state that the request waits in. The
-/// caller tries again in a later iteration.
+/// If the value has not been read yet, or the output has no room for it: the state in which the request waits. The
+/// caller retries in a later iteration.
 pub(crate) fn read(
     guard: &mut Guard<'_>,
     key: &Key<'_>,
@@ -44,7 +44,7 @@ pub(crate) fn read(
     }
 }
 
-/// Returns a value as the text that the reply contains.
+/// Returns the value as text for the reply. Writes a number into `digits`.
 pub(crate) fn text<'v>(value: Value<'v>, digits: &'v mut Option<Decimal>) -> &'v [u8] {
     match value {
         Value::Integer(number) => digits.insert(Decimal::new(number)).as_slice(),

@@ -1,34 +1,35 @@
-//! Long values, which are written to the store while they are received, for both protocols. A session buffers at most
-//! one piece of a value, and usually nothing.
+//! Long values of both protocols, which are written to the store while they are received. A session buffers at most one
+//! piece of a value, and usually none.
 //!
 //! ```text
-//!   head ──> whole: space for it ───────> received into it ──> \r\n? store
-//!       └──> pieces: large_begin ──> space for a piece ──> received into it ──> ... last, \r\n? ──> store
-//!                                            │                                        └ no \r\n: unended
-//!                                            └ no space, or too slow: received into a buffer, and copied
+//!   head ──> whole: reserve space ──────> receive into it ──> line end? ──> store
+//!       └──> pieces: large_begin ──> reserve space for a piece ──> receive into it ──> ... last, line end? ──> store
+//!                                            │                                        └ no line end: discard the value
+//!                                            └ no space, or too slow: receive into a buffer, then copy
 //! ```
 //!
-//! A line end that is in the input is consumed when the value is stored. If the store parks, the session therefore
-//! still has input with which it is called again. A line end that was received behind a value is consumed with the
-//! value.
+//! A line end that is in the session's input is consumed only when the value is stored. If the store parks the
+//! operation, the session therefore still has input, and is called again. A line end that was received in place, behind
+//! the value, is consumed with the value.
 //!
-//! A segment with reserved space is not reused. So the reserved space is limited, by the limit of pins and by
-//! [`IN_PLACE_RECEIVES_MAX`], and so is the time for which it is reserved (`worker/in_place.rs`). If a client announces
-//! a value and sends nothing, it holds the space of one piece for a second, and after that one receive buffer.
+//! A segment with reserved space cannot be reused. The reserved space is therefore limited by the limit of pins and by
+//! [`IN_PLACE_RECEIVES_MAX`]. The time for which it is reserved is limited too (`worker/in_place.rs`). A client that
+//! announces a value and sends nothing holds the space of one piece for a second, and after that one receive buffer.
 
 use crate::context::{IN_PLACE_RECEIVES_MAX, WorkerContext};
 use crate::memory::budget::{self, Grant};
 use crate::visit::clock::Ticks;
 use segment::{Guard, InPlaceReceive, Key, LargeWriter, Namespace, OpError, Put, PutOutcome, Store};
 
-/// Values and pieces of at least this length are received in place. Shorter ones are received into a buffer and copied.
+/// The minimum length of a value or piece that is received in place, in bytes. Shorter ones are received into a buffer
+/// and copied.
 pub(crate) const IN_PLACE_BYTES_MIN: usize = 16 << 10;
-/// Keys of at most this length are held in the session. Longer ones have memory of their own, [`LONG_KEYS_MAX`] at
-/// most.
+/// The maximum length of a key that is held in the session, in bytes. A longer key has its own allocation; a worker
+/// holds at most [`LONG_KEYS_MAX`] of them.
 const SHORT_KEY_BYTES_MAX: usize = 250;
-/// The maximum number of long keys that one worker holds for values that are being received.
+/// The maximum number of long keys of values being received that one worker holds.
 const LONG_KEYS_MAX: usize = 64;
-/// The bytes that end a value.
+/// The line end that follows a value.
 const LINE_END: &[u8; 2] = b"\r\n";
 
 const _: () = assert!(LINE_END.len() <= segment::TAIL_BYTES_MAX && IN_PLACE_RECEIVES_MAX > 0);
@@ -36,9 +37,9 @@ const _: () = assert!(LINE_END.len() <= segment::TAIL_BYTES_MAX && IN_PLACE_RECE
 /// A value that is being received.
 pub(crate) struct LargeSet {
     body: LargeBody,
-    /// The part that is being received in place.
+    /// The state of the part that is being received in place.
     arrival: Option<PartInPlace>,
-    /// Bytes of the line end that have not been received with the value.
+    /// The number of bytes of the line end that have not been received yet.
     line_end_left: usize,
     key: OwnedKey,
     namespace: Namespace,
@@ -46,20 +47,20 @@ pub(crate) struct LargeSet {
 
 enum LargeBody {
     Pieces(LargeWriter),
-    /// A value of this many bytes that is stored whole.
+    /// A value of this length in bytes, which is stored as a whole.
     Whole(usize),
-    /// The value was stored or aborted.
+    /// The value was already stored or aborted.
     Gone,
 }
 
 struct PartInPlace {
     arriving: InPlaceReceive,
-    /// The number of pinned bytes that it counts as.
+    /// The number of bytes that the part takes from the budget of pins.
     charge: u64,
     since: Ticks,
 }
 
-/// A key that is still needed when the input that contained it is consumed.
+/// A copy of a key, which is needed after the input with the key was consumed.
 #[expect(clippy::large_enum_variant, reason = "the value lives in a connection's slot; a box would need an allocation")]
 enum OwnedKey {
     Short([u8; SHORT_KEY_BYTES_MAX], u8),
@@ -70,7 +71,7 @@ enum OwnedKey {
 const _: () = assert!(SHORT_KEY_BYTES_MAX <= u8::MAX as usize);
 
 impl OwnedKey {
-    /// Creates the key. Returns `None` if the key is long and there are already [`LONG_KEYS_MAX`] long keys, or if
+    /// Copies the key. Returns `None` if the key is long and either there are already [`LONG_KEYS_MAX`] long keys or
     /// client memory is used up.
     fn new(bytes: &[u8], ctx: &mut WorkerContext) -> Option<Self> {
         if bytes.len() <= SHORT_KEY_BYTES_MAX {
@@ -103,34 +104,35 @@ impl OwnedKey {
 
 /// The result of a step with the bytes received so far.
 pub(crate) enum Advance {
-    /// The next step needs `want` bytes, counted from the first unconsumed one.
+    /// The next step needs `want` bytes, counted from the first unconsumed byte.
     Wait {
         /// The number of bytes that were consumed.
         consumed: usize,
         /// The number of bytes that the next step needs.
         want: usize,
     },
-    /// A part was written to the store. The caller calls again.
+    /// A part was written to the store. The caller calls again for the next one.
     Part {
         /// The number of bytes that were consumed.
         consumed: usize,
     },
-    /// The value has no line end and is discarded.
+    /// The value is not followed by a line end, and is discarded.
     Unended {
         /// The number of bytes that were consumed.
         consumed: usize,
     },
     /// The value is complete. The caller calls [`LargeSet::store`].
     Complete {
-        /// The number of input bytes that still belong to the value, its line end included.
+        /// The number of input bytes that still belong to the value, line end included.
         held: usize,
     },
-    /// A part could not be stored. If the operation is parked, the caller calls again; otherwise it aborts the value.
+    /// A part could not be stored. If the operation is parked, the caller calls again. Otherwise, the caller aborts the
+    /// value.
     Failed(OpError),
 }
 
 impl LargeSet {
-    /// Creates a value that is written in pieces. Returns the writer if the key cannot be held.
+    /// Creates the state of a value that is written in pieces. Returns the writer if the key cannot be held.
     pub(crate) fn pieces(
         writer: LargeWriter,
         (namespace, key): (Namespace, &[u8]),
@@ -148,7 +150,8 @@ impl LargeSet {
         }
     }
 
-    /// Creates a value of `bytes` bytes that is stored whole. Returns `None` if the key cannot be held.
+    /// Creates the state of a value of `bytes` bytes that is stored as a whole. Returns `None` if the key cannot be
+    /// held.
     pub(crate) fn whole(bytes: usize, (namespace, key): (Namespace, &[u8]), ctx: &mut WorkerContext) -> Option<Self> {
         let key = OwnedKey::new(key, ctx)?;
         Some(Self { body: LargeBody::Whole(bytes), arrival: None, line_end_left: LINE_END.len(), key, namespace })
@@ -167,7 +170,7 @@ impl LargeSet {
         }
     }
 
-    /// Returns the bytes of the value that are not in the store.
+    /// Returns the number of bytes of the value that have not been written to the store.
     fn bytes_left(&self) -> u64 {
         match &self.body {
             LargeBody::Pieces(writer) => writer.bytes() - writer.written(),
@@ -176,19 +179,19 @@ impl LargeSet {
         }
     }
 
-    /// Returns the bytes of the value and its line end that have not been consumed.
+    /// Returns the number of bytes of the value and its line end that have not been consumed.
     pub(crate) fn unread(&self) -> u64 {
         let received = self.arrival.as_ref().map_or(0, |arrival| arrival.arriving.received());
         self.bytes_left() + self.line_end_left as u64 - received as u64
     }
 
-    /// Returns the number of bytes of the next part, and of the line end behind it.
+    /// Returns the length of the next part, and of the line end that must follow it, in bytes.
     fn next(&self, guard: &Guard<'_>) -> (usize, usize) {
         match &self.body {
             LargeBody::Whole(bytes) => (*bytes, self.line_end_left),
             LargeBody::Pieces(_) => {
                 let part = self.bytes_left().min(guard.sizes().piece_bytes_max() as u64);
-                // The last piece is checked together with its line end, so that a value without a line end is not
+                // The last piece is checked together with its line end. A value without a line end is therefore never
                 // stored.
                 (part as usize, if part == self.bytes_left() { self.line_end_left } else { 0 })
             }
@@ -196,7 +199,7 @@ impl LargeSet {
         }
     }
 
-    /// Aborts the value, unless it is stored. The caller calls this once, when it is done with the value.
+    /// Aborts the value, unless it was stored. The caller calls this once, when the command ends.
     pub(crate) fn end(mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext) {
         self.abandon(guard, ctx);
         self.key.release(ctx);
@@ -213,12 +216,12 @@ impl LargeSet {
         }
     }
 
-    /// Returns the memory into which the rest of the part is received; `None` if a buffer receives it.
+    /// Returns the memory into which the rest of the part must be received. Returns `None` if a buffer receives it.
     pub(crate) fn room<'a>(&'a mut self, store: &'a Store) -> Option<&'a mut [u8]> {
         self.arrival.as_mut().map(|arrival| store.room_of(&mut arrival.arriving))
     }
 
-    /// Records that `bytes` bytes were received into that memory.
+    /// Records that `bytes` bytes were received into the memory that [`LargeSet::room`] returned.
     pub(crate) fn receive(&mut self, bytes: usize) {
         if let Some(arrival) = &mut self.arrival {
             arrival.arriving.receive(bytes);
@@ -229,17 +232,19 @@ impl LargeSet {
         self.arrival.is_some()
     }
 
-    /// Returns when the worker began to receive the incomplete part; `None` if there is no such part.
+    /// Returns the instant at which the worker began to receive the current part in place. Returns `None` if no part is
+    /// incomplete.
     pub(crate) fn arriving_since(&self) -> Option<Ticks> {
         self.arrival.as_ref().filter(|arrival| arrival.arriving.left() > 0).map(|arrival| arrival.since)
     }
 
-    /// Returns the buffer size, in bytes, that the part being received in place needs.
+    /// Returns the length of the part that is being received in place, in bytes. A buffer must have this size to
+    /// replace it.
     pub(crate) fn part_bytes(&self) -> usize {
         self.arrival.as_ref().map_or(0, |arrival| arrival.arriving.received() + arrival.arriving.left())
     }
 
-    /// Moves the received bytes into a buffer, which then receives the rest. Returns the number of these bytes.
+    /// Copies the bytes that were received in place into `buffer`, which then receives the rest. Returns their number.
     pub(crate) fn move_out(&mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext, buffer: &mut [u8]) -> usize {
         let Some(arrival) = &self.arrival else { return 0 };
         let received = ctx.shared.store.received_of(&arrival.arriving);
@@ -249,9 +254,9 @@ impl LargeSet {
         bytes
     }
 
-    /// Begins an in-place receive of the next part: reserves its space and moves the bytes received so far into it.
-    /// Returns the number of these bytes. Returns `None` if a buffer must receive the part. `put` applies to a value
-    /// that is stored whole.
+    /// Begins an in-place receive of the next part: reserves its space, and moves the received bytes into it. Returns
+    /// the number of these bytes. Returns `None` if a buffer must receive the part. `put` is the operation of a value
+    /// that is stored as a whole.
     pub(crate) fn begin_in_place(
         &mut self,
         guard: &mut Guard<'_>,
@@ -282,7 +287,7 @@ impl LargeSet {
         Some(rest.len())
     }
 
-    /// Consumes received bytes of the value, up to the end of a part.
+    /// Consumes received bytes of the value, at most to the end of a part.
     pub(crate) fn advance(
         &mut self,
         guard: &mut Guard<'_>,
@@ -319,7 +324,7 @@ impl LargeSet {
         }
     }
 
-    /// Commits a part that was received in place and is complete.
+    /// Commits a part that was completely received in place.
     fn commit_part(&mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext, line_end: usize) -> Advance {
         let LargeBody::Pieces(writer) = &mut self.body else { return Advance::Complete { held: 0 } };
         let Some(PartInPlace { arriving, charge, since }) = self.arrival.take() else {
@@ -338,10 +343,10 @@ impl LargeSet {
         }
     }
 
-    /// Stores the complete value: in pieces, in its place, or from the start of `rest`.
+    /// Stores the complete value, which is in pieces, in place, or at the beginning of `rest`.
     ///
     /// # Errors
-    /// If the operation is parked. The caller calls again.
+    /// If the operation is parked. The caller retries later.
     pub(crate) fn store(
         &mut self,
         guard: &mut Guard<'_>,
@@ -386,7 +391,7 @@ impl LargeSet {
     /// Stores a value that was written in pieces, by calling `by`.
     ///
     /// # Errors
-    /// The errors of `by`, which then also returns the writer.
+    /// The error of `by`. The writer then remains in this state.
     pub(crate) fn store_by<T>(
         &mut self,
         guard: &mut Guard<'_>,

@@ -1,10 +1,10 @@
-//! Lookups for both protocols: keys in groups, values on flash, values too long for a buffer.
+//! Lookups of both protocols: groups of keys, values on flash, and values that are too long for a buffer.
 //!
 //! ```text
-//!   ahead    the first keys of a batch of sessions are prefetched before any session is served
-//!   run      plain requests that follow one another are looked up together
-//!   values   the ways a value gets into a reply: copied, pinned, or read from flash first (flash)
-//!   large    values that are received into the store in pieces
+//!   ahead    prefetches the first keys of a batch of sessions before any session is served
+//!   run      looks up the keys of consecutive plain requests together
+//!   values   puts a value into a reply: copied, pinned, or read from flash first (flash)
+//!   large    receives long values into the store in pieces
 //! ```
 
 pub mod ahead;

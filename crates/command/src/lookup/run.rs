@@ -1,4 +1,4 @@
-//! The lookup engine of both protocols: plain requests that follow one another are looked up together.
+//! The lookup engine of both protocols, which looks up the keys of consecutive plain requests together.
 //!
 //! ```text
 //!   collect   find the keys in the input, hash them, prefetch their index buckets   the protocol: at most PROBES_MAX
@@ -7,12 +7,13 @@
 //!   account   counters and times, once for all requests of one kind                 this module
 //! ```
 //!
-//! The waits for memory of each stage overlap, because no stage needs the result for another key. A prefetched lookup
-//! is only a hint where the search starts, so a read may follow a write of its own key. The first two stages run for
-//! the first requests of all sessions of a batch before any of them is served: see [`super::ahead`].
+//! The waits for memory within a stage overlap, because no key depends on another key's result. A prefetched lookup is
+//! only a hint where the search starts. A read may therefore follow a write of its own key in the same run. For the
+//! first requests of all sessions of a batch, the first two stages run before any session is served: see
+//! [`super::ahead`].
 //!
-//! Invariant: the requests of a run are executed in their order, and a run ends at the first one that cannot be
-//! completed now.
+//! Invariant: the requests of a run are executed in order. The run ends at the first request that cannot be completed
+//! now.
 
 use crate::context::WorkerContext;
 use crate::metrics::Command;
@@ -22,11 +23,11 @@ use crate::visit::progress::SessionWait;
 use arrayvec::ArrayVec;
 use segment::{Guard, Key, Prefetched};
 
-/// The maximum number of keys that are looked up together. Sixteen hide most of the memory latency; more would evict
-/// each other from the CPU cache.
+/// The maximum number of keys that are looked up together. Sixteen keys hide most of the memory latency. The data of
+/// more keys would evict each other from the CPU cache.
 pub(crate) const PROBES_MAX: usize = OPS_TOGETHER_MAX;
 
-/// A run of keys.
+/// Keys that are looked up together.
 pub(crate) type Run<P> = ArrayVec<P, PROBES_MAX>;
 
 /// One key of a run.
@@ -34,25 +35,25 @@ pub(crate) trait Probe<'b> {
     /// Returns the key.
     fn key(&self) -> &Key<'b>;
 
-    /// Returns the kind of its request.
+    /// Returns the kind of the request that contains this key.
     fn command(&self) -> Command;
 
-    /// Returns true if its request reads the key.
+    /// Returns true if the request reads the key.
     fn is_read(&self) -> bool;
 
-    /// Returns true if it is the last key of its request.
+    /// Returns true if this is the last key of its request.
     fn ends(&self) -> bool;
 }
 
-/// One call of a protocol's `serve`, as the engine sees it.
+/// The protocol's side of the engine: one call of its `serve`.
 pub(crate) trait Visit<'c, 'l> {
-    /// Its keys.
+    /// The protocol's type for a key of a run.
     type Probe: Probe<'c>;
 
     /// Returns the guard.
     fn guard(&self) -> &Guard<'l>;
 
-    /// Returns the worker's context, and the guard.
+    /// Returns the worker's context and the guard.
     fn parts(&mut self) -> (&mut WorkerContext, &Guard<'l>);
 
     /// Returns the counters of the session's namespace.
@@ -61,23 +62,23 @@ pub(crate) trait Visit<'c, 'l> {
     /// Executes the part of the request that concerns this key. Returns true if the key existed.
     ///
     /// # Errors
-    /// If it cannot be executed now: the state that the session waits in. Nothing was executed or written then.
+    /// If the key cannot be processed now: the state in which the session waits. Nothing was then executed or written.
     fn answer(&mut self, probe: &Self::Probe, ahead: Prefetched<'_>) -> Result<bool, SessionWait>;
 
-    /// Consumes a key that was answered, and its request if this key is the last one.
+    /// Consumes a key that was answered. Consumes the whole request if this key is its last one.
     fn answered(&mut self, probe: &Self::Probe);
 
-    /// Records that the session continues with this key.
+    /// Records that the session must continue with this key in its next visit.
     fn stopped_at(&mut self, probe: &Self::Probe);
 
-    /// Records `requests` requests of one kind that are done since the last call.
+    /// Records that `requests` requests of one kind were completed since the last call.
     fn account(&mut self, command: Command, requests: usize);
 }
 
 /// Looks up the keys of a run and answers them in order. `first` is the prefetched lookup of the first key.
 ///
 /// # Errors
-/// If a request could not be completed now: the state that the session waits in.
+/// If a request cannot be completed now: the state in which the session waits.
 pub(crate) fn answer<'c, 'l, V: Visit<'c, 'l>>(
     visit: &mut V,
     run: &Run<V::Probe>,
@@ -123,7 +124,7 @@ pub(crate) fn answer<'c, 'l, V: Visit<'c, 'l>>(
     end
 }
 
-/// Requests from flash the keys that follow a parked one, so that their reads overlap.
+/// Starts reads from flash for the keys after a parked one, so that the reads overlap.
 #[cold]
 fn request_from_flash<'b, P: Probe<'b>>(guard: &Guard<'_>, run: &[P]) {
     if guard.is_tiered() {
@@ -131,7 +132,7 @@ fn request_from_flash<'b, P: Probe<'b>>(guard: &Guard<'_>, run: &[P]) {
     }
 }
 
-/// Samples keys of a run for the hot keys.
+/// Samples keys of the run for the statistics of hot keys.
 #[cold]
 #[inline(never)]
 fn sample<'b, P: Probe<'b>>(ctx: &mut WorkerContext, guard: &Guard<'_>, run: &[P]) {
@@ -143,16 +144,16 @@ fn sample<'b, P: Probe<'b>>(ctx: &mut WorkerContext, guard: &Guard<'_>, run: &[P
     }
 }
 
-/// Progress of a run.
+/// The counts of a run that are not yet added to the worker's counters.
 #[derive(Default)]
 struct Tally {
     /// The number of keys that were answered.
     keys: u64,
-    /// The number of answered keys that were read.
+    /// The number of answered keys whose request was a read.
     reads: u64,
-    /// The number of reads that found their keys.
+    /// The number of reads whose key existed.
     hits: u64,
-    /// Kind of the requests that are not accounted for yet.
+    /// The kind of the requests that are not accounted for yet.
     command: Command,
     /// The number of those requests.
     requests: usize,

@@ -1,4 +1,5 @@
-//! Writing a value to the output, for both protocols: it is copied, or pinned and sent from its place in the store.
+//! Writing a value to the output, for both protocols. The value is copied, or pinned and sent from its place in the
+//! store.
 
 use crate::context::WorkerContext;
 use crate::visit::out::LINE_ROOM;
@@ -6,11 +7,11 @@ use crate::visit::out::{OutBuffer, PINNED_BYTES_MIN};
 use crate::visit::progress::SessionWait;
 use segment::{Item, Pinned, Value};
 
-/// The identity of a value, by which a later look finds out if the value was changed.
+/// The identity of a value, by which a later lookup detects that the value was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     token: u64,
-    /// The value if it is a number, because a number is changed in place.
+    /// The value, if it is a number. A number is changed in place and keeps its token.
     number: Option<u64>,
 }
 
@@ -24,7 +25,7 @@ impl Identity {
     }
 }
 
-/// Ensures room for a copy of the value and a line, or pins the value.
+/// Pins a long value, or ensures that the output has room for a copy of the value and a line.
 #[inline(always)]
 pub(crate) fn pin_or_room(out: &OutBuffer, ctx: &WorkerContext, value: &[u8]) -> Result<Option<Pinned>, SessionWait> {
     if value.len() >= PINNED_BYTES_MIN {
@@ -37,7 +38,7 @@ pub(crate) fn pin_or_room(out: &OutBuffer, ctx: &WorkerContext, value: &[u8]) ->
 #[cold]
 fn pin_long_or_room(out: &OutBuffer, ctx: &WorkerContext, value: &[u8]) -> Result<Option<Pinned>, SessionWait> {
     if !out.has_pin_room_for(value.len()) {
-        // The request is repeated when the pinned values were sent, and may then pin this value instead of copying it.
+        // The request is retried after the pinned values were sent. It may then pin this value instead of copying it.
         return Err(SessionWait::OutputFull { want: LINE_ROOM });
     }
     let pinned = ctx.pin(value);

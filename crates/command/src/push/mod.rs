@@ -1,5 +1,5 @@
-//! Messages that a client did not request: of channels ([`outbox`]), of changed keys ([`notify`]), and of the server's
-//! own events ([`watch`]).
+//! Push messages, which a client did not request: messages of channels ([`outbox`]), changes of keys ([`notify`]), and
+//! lines about the server's own events ([`watch`]).
 
 pub mod notify;
 pub mod outbox;

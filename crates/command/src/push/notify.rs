@@ -1,24 +1,25 @@
-//! Keyspace notifications: changes of keys, published in Redis's form.
+//! Keyspace notifications: messages about changes of keys, in the form of Redis.
 //!
 //! ```text
-//!   SET k v, by either protocol ──> __keyspace@0__:k  "set"         if the events include K
-//!                               ──> __keyevent@0__:set  "k"         if the events include E
+//!   SET k v, by either protocol ──> __keyspace@0__:k  "set"         if K is enabled
+//!                               ──> __keyevent@0__:set  "k"         if E is enabled
 //! ```
 //!
-//! The number is the namespace's. Notifications are off by default. They then cost a request no more than watching
-//! does: one bit of a word that a worker reads once a batch.
+//! The number in a channel's name is the namespace. Notifications are off by default, and then cost a request no more
+//! than `watch` does: one bit of a word that a worker reads once a batch.
 
 use crate::push::outbox::Channels;
 use segment::Namespace;
 
-/// The changes that are published, one bit each: `K` and `E` select the channels, the other bits the changes.
+/// The changes that are published, as bits. `K` and `E` select the channels, and the other bits select the kinds of
+/// change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyEvents(pub u32);
 
-/// The letters, in the order of their bits and of their output.
+/// The letters of `notify-keyspace-events`, in the order of their bits and of their output.
 const LETTERS: &[u8; 15] = b"g$lshzxetdnKEmA";
 
-/// The classes that `A` stands for: the letters before `n`.
+/// The bits of the kinds that `A` enables: those of the letters before `n`.
 const ALL: u32 = (1 << 10) - 1;
 
 const fn bit(letter: u8) -> u32 {
@@ -40,7 +41,7 @@ impl KeyEvents {
             .map(Self)
     }
 
-    /// Returns the letters, as Redis shows them.
+    /// Returns the enabled letters in the form that Redis reports.
     pub fn letters(self) -> String {
         let all = self.0 & ALL == ALL;
         let shown = LETTERS.iter().filter(|letter| {
@@ -99,8 +100,8 @@ events! {
     EVICTED b'e' "evicted",
 }
 
-/// Publishes `event` at `key` if it is among `events` and there is a subscriber, by calling `publish` with a channel
-/// and a message.
+/// Publishes the change `event` of `key`, if `events` enables it and there is a subscriber. Calls `publish` with a
+/// channel and a message.
 pub(crate) fn publish(
     channels: &Channels,
     events: KeyEvents,

@@ -1,4 +1,4 @@
-//! Channels with their subscribers, and the delivery of a message to them.
+//! Channels with their subscribers, and the delivery of messages to them.
 
 use super::MessageBudget;
 use super::names::{ChannelName, Hashed, RECEIVERS_A_LOCK, Receivers};
@@ -14,26 +14,26 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The maximum number of connections that monitor at once.
+/// The maximum number of connections in MONITOR mode.
 pub const MONITORS_MAX: usize = 64;
 
-/// The number of parts into which the names of channels are divided. Each has its own lock.
+/// The number of parts into which channel names are divided. Each part has its own lock.
 const PARTS: usize = 16;
 
-/// Approximate overhead of a subscription beside its name, in bytes: its entries in both maps.
+/// The approximate overhead of a subscription in addition to its name, in bytes: its entries in both maps.
 const SUBSCRIPTION_OVERHEAD: u64 = 256;
 
-/// The number of match steps that take about as long as putting a message into an outbox.
+/// The number of match steps that take about as long as putting one message into an outbox.
 const STEPS_A_RECEIVER: usize = 64;
 
 /// The kind of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChannelKind {
-    /// A channel.
+    /// A channel, by its exact name.
     Channel,
-    /// All channels whose names match.
+    /// All channels whose names match a pattern.
     Pattern,
-    /// A channel of the slot that its name hashes to; one node has all slots.
+    /// A shard channel, which belongs to a hash slot of a cluster. This server has all slots.
     Shard,
 }
 
@@ -41,7 +41,7 @@ impl ChannelKind {
     /// All kinds, in the order of their numbers.
     pub(crate) const ALL: [Self; 3] = [Self::Channel, Self::Pattern, Self::Shard];
 
-    /// Returns the first element of a message of this kind.
+    /// Returns the first element of a message to a subscriber of this kind.
     const fn message(self) -> &'static [u8] {
         match self {
             Self::Channel => b"message",
@@ -53,7 +53,8 @@ impl ChannelKind {
 
 type Named = BTreeMap<ChannelName, Receivers>;
 
-/// All patterns. A pattern keeps its number while it has subscribers. Later patterns have higher numbers.
+/// All patterns and their subscribers. A pattern keeps its number while it has subscribers. A newer pattern has a
+/// higher number.
 #[derive(Default)]
 struct Patterns {
     numbers: BTreeMap<ChannelName, u64>,
@@ -61,21 +62,21 @@ struct Patterns {
     next: u64,
 }
 
-/// The maximum number of patterns that are copied under one lock, to be matched without it.
+/// The maximum number of patterns that are copied under one lock. They are then matched without the lock.
 const PATTERNS_A_LOCK: usize = 32;
 
-/// The progress of the publication of one message. Each slice continues after the last receiver or pattern, so a client
-/// that stays subscribed gets the message once.
+/// The progress of one message's publication. Each slice continues after the last receiver or pattern, so that a client
+/// that stays subscribed receives the message once.
 #[derive(Debug, Default)]
 pub(crate) struct Publishing {
     stage: Stage,
-    /// The message for the current receivers.
+    /// The message, in the form for the receivers of the current stage.
     message: Option<Arc<Message>>,
-    /// The number of the next receiver.
+    /// The number from which the search for the next receiver continues.
     receiver: u64,
-    /// The number of the next pattern.
+    /// The number from which the search for the next pattern continues.
     pattern: u64,
-    /// The first number of the patterns that were added after the publication began.
+    /// The lowest number that belongs to patterns added after the publication began. Those do not receive the message.
     patterns_end: Option<u64>,
     receivers: u64,
 }
@@ -83,12 +84,12 @@ pub(crate) struct Publishing {
 /// The stage of a publication.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
-    /// Receivers of the channel.
+    /// The message is sent to the subscribers of the channel.
     #[default]
     Named,
-    /// Patterns to be matched.
+    /// Patterns are matched with the channel's name.
     Patterns,
-    /// Receivers of the next pattern, which matches.
+    /// The message is sent to the subscribers of a pattern that matched.
     Matched,
     Done,
 }
@@ -100,25 +101,26 @@ pub(crate) struct NamesCursor {
     after: Option<ChannelName>,
 }
 
-/// All subscribers.
+/// All channels and patterns with their subscribers.
 ///
-/// Locks are held to look up and to copy a bounded number of entries, never to match a pattern or to fill a queue.
+/// A lock is held only to look up and to copy a bounded number of entries. It is never held while a pattern is matched
+/// or a queue is filled.
 pub struct Channels {
-    /// Channels and shard channels, by a hash of their names.
+    /// The subscribers of channels and of shard channels, in parts by a hash of the name.
     named: [[Mutex<Named>; PARTS]; 2],
     patterns: Mutex<Patterns>,
     monitors: Mutex<Vec<Arc<Outbox>>>,
     hub: Arc<Hub>,
     hasher: RandomState,
     next_outbox: AtomicU64,
-    /// Subscriptions of each kind.
+    /// The number of subscriptions of each kind.
     counts: [AtomicU64; 3],
     budget: Arc<MessageBudget>,
-    /// The maximum number of bytes that may wait for one subscriber.
+    /// The maximum number of unsent bytes for one subscriber.
     pub backlog_bytes_max: AtomicU64,
-    /// The number of delivered messages, once for each receiver.
+    /// The number of delivered messages, counted once for each receiver.
     pub delivered: AtomicU64,
-    /// The number of subscribers that were dropped because they were too far behind.
+    /// The number of subscribers that were dropped because their unsent messages exceeded the maximum.
     pub dropped: AtomicU64,
 }
 
@@ -133,7 +135,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Channels {
-    /// Creates the channels without subscribers. Names and messages are charged to `budget`.
+    /// Creates the channels without subscribers. Charges names and messages to `budget`.
     pub fn new(hub: &Arc<Hub>, budget: &Arc<Budget>, backlog_bytes_max: u64) -> Self {
         Self {
             named: Default::default(),
@@ -160,12 +162,12 @@ impl Channels {
         self.hasher.hash_one(bytes)
     }
 
-    /// Creates the outbox of a connection without subscriptions.
+    /// Creates an outbox for a connection that has no subscriptions yet.
     pub(super) fn outbox(&self, worker: usize, connection: u32) -> Arc<Outbox> {
         Arc::new(Outbox::new(self.next_outbox.fetch_add(1, Relaxed), worker, connection))
     }
 
-    /// Returns the part that contains the names with this hash, of channels or shard channels.
+    /// Returns the part that holds the channels or shard channels with this hash.
     fn part(&self, kind: ChannelKind, hash: u64) -> &Mutex<Named> {
         &self.parts(kind)[hash as usize % PARTS]
     }
@@ -187,8 +189,8 @@ impl Channels {
             > 0
     }
 
-    /// Subscribes `outbox` to `name`, to which it is not subscribed yet. Returns false if the memory for messages is
-    /// used up.
+    /// Subscribes `outbox` to `name`. The caller ensures that it is not subscribed yet. Returns false if the memory for
+    /// subscriptions is used up.
     pub(super) fn subscribe(&self, kind: ChannelKind, name: &ChannelName, outbox: &Arc<Outbox>) -> bool {
         if !self.budget.grant(name.bytes().len() as u64 + SUBSCRIPTION_OVERHEAD) {
             return false;
@@ -215,7 +217,7 @@ impl Channels {
         true
     }
 
-    /// Unsubscribes `outbox` from `name`, to which it is subscribed.
+    /// Unsubscribes `outbox` from `name`. The caller ensures that it is subscribed.
     pub(super) fn unsubscribe(&self, kind: ChannelKind, name: &ChannelName, outbox: &Outbox) {
         if kind == ChannelKind::Pattern {
             let Patterns { numbers, by_number, .. } = &mut *lock(&self.patterns);
@@ -237,7 +239,8 @@ impl Channels {
         self.budget.end_grant(name.bytes().len() as u64 + SUBSCRIPTION_OVERHEAD);
     }
 
-    /// Makes `outbox` receive every command. Returns false if [`MONITORS_MAX`] connections monitor already.
+    /// Sends every command to `outbox` from now on. Returns false if there are already [`MONITORS_MAX`] monitoring
+    /// connections.
     pub(super) fn monitor(&self, outbox: &Arc<Outbox>) -> bool {
         let mut monitors = lock(&self.monitors);
         let room = monitors.len() < MONITORS_MAX;
@@ -248,15 +251,15 @@ impl Channels {
         room
     }
 
-    /// Ends the monitoring of `outbox`.
+    /// Stops sending commands to `outbox`.
     pub(super) fn unmonitor(&self, outbox: &Arc<Outbox>) {
         let mut monitors = lock(&self.monitors);
         monitors.retain(|other| !Arc::ptr_eq(other, outbox));
         self.hub.set_monitors(!monitors.is_empty());
     }
 
-    /// Sends a line to the monitoring clients. Returns their number. Calls `note` with a worker and its connection that
-    /// has queued messages now.
+    /// Sends a line to the monitoring clients. Returns their number. For each connection that must be notified of
+    /// queued messages, calls `note` with its worker and its number.
     pub(crate) fn send_to_monitors(&self, line: &[u8], mut note: impl FnMut(usize, u32)) -> usize {
         let monitors: ArrayVec<Arc<Outbox>, MONITORS_MAX> = lock(&self.monitors).iter().cloned().collect();
         if !monitors.is_empty() {
@@ -266,15 +269,15 @@ impl Channels {
         monitors.len()
     }
 
-    /// Publishes a message. Returns the number of receivers, each counted once per subscription. Calls `note` with a
-    /// worker and its connection that has queued messages now.
+    /// Publishes a message. Returns the number of receivers, counted once for each subscription. For each connection
+    /// that must be notified of queued messages, calls `note` with its worker and its number.
     pub(crate) fn publish(&self, kind: ChannelKind, name: &[u8], text: &[u8], note: impl FnMut(usize, u32)) -> u64 {
         let (mut publishing, mut work) = (Publishing::default(), usize::MAX);
         self.publish_some(&mut publishing, kind, (name, text), &mut work, note).unwrap_or(publishing.receivers)
     }
 
-    /// Continues a publication. Returns the number of receivers when it is done, or `None` when `work` is used up. Each
-    /// receiver costs one unit, and each pattern the maximum number of steps of a match.
+    /// Continues a publication. Returns the number of receivers when it is complete, or `None` if `work` is used up.
+    /// Each receiver costs one unit of work. Each pattern costs the maximum number of steps of its match.
     pub(crate) fn publish_some(
         &self,
         publishing: &mut Publishing,
@@ -311,8 +314,8 @@ impl Channels {
         let key = (hash, name);
         if is_named && lock(self.part(kind, hash)).contains_key(&key as &dyn Hashed) {
             let message = publishing.message.get_or_insert_with(|| self.message(kind, &[name, text]));
-            // This happens under the lock, so that a client that unsubscribes has received every message that counted
-            // it.
+            // The outboxes are filled under the lock. A client that unsubscribes has therefore received every message
+            // that counted it as a receiver.
             let part = lock(self.part(kind, hash));
             if let Some(receivers) = part.get(&key as &dyn Hashed) {
                 receivers.take(publishing.receiver, &mut next);
@@ -325,7 +328,7 @@ impl Channels {
         }
     }
 
-    /// Finds the next pattern that matches, outside the lock.
+    /// Finds the next matching pattern. Matches without holding the lock.
     fn match_patterns(&self, publishing: &mut Publishing, name: &[u8], work: &mut usize) {
         let mut next: ArrayVec<(u64, ChannelName), PATTERNS_A_LOCK> = ArrayVec::new();
         {
@@ -396,8 +399,8 @@ impl Channels {
         }
     }
 
-    /// Fills `into` with the next names of channels or shard channels that have subscribers. Returns true at the end of
-    /// all names. A name that keeps its subscribers is returned once.
+    /// Fills `into` with the next names of channels or shard channels that have subscribers. Returns true if it was the
+    /// last part. Returns each name that stays subscribed once.
     pub(crate) fn next_names<const N: usize>(
         &self,
         kind: ChannelKind,
@@ -418,7 +421,7 @@ impl Channels {
         true
     }
 
-    /// Returns the number of subscribers of one name of a channel or shard channel.
+    /// Returns the number of subscribers of a channel or shard channel.
     pub(crate) fn subscribers(&self, kind: ChannelKind, name: &[u8]) -> usize {
         let hash = self.hash(name);
         lock(self.part(kind, hash)).get(&(hash, name) as &dyn Hashed).map_or(0, Receivers::len)
@@ -435,7 +438,7 @@ impl Channels {
 }
 
 impl Publishing {
-    /// Advances past receivers that were served. Returns true if they were the last ones of their name.
+    /// Advances past the receivers that were served. Returns true if they were the last ones of the current name.
     fn passed(&mut self, receivers: &ArrayVec<Arc<Outbox>, RECEIVERS_A_LOCK>, work: &mut usize) -> bool {
         self.receivers += receivers.len() as u64;
         *work = work.saturating_sub(receivers.len() + 1);
@@ -464,8 +467,8 @@ mod tests {
         bytes[..taken].iter().filter(|byte| **byte == b'>').count()
     }
 
-    /// Subscribers come and go between the slices of each publication. A subscriber that stays gets each message once
-    /// for each of its matching subscriptions. One that comes or goes gets none twice.
+    /// Subscribers are added and removed between the slices of each publication. A lasting subscriber receives each
+    /// message once for each matching subscription. Any other subscriber never receives a message twice.
     #[test]
     fn a_sliced_publication_reaches_lasting_subscribers_once() {
         let channels = Arc::new(Channels::new(&Arc::default(), &Budget::new(0, Some(1 << 30)), 1 << 20));
@@ -518,7 +521,7 @@ mod tests {
         assert!(!channels.has_subscribers());
     }
 
-    /// Names with the same beginning, and a walk over them while other names come and go.
+    /// Walks over names with a common prefix while other names are added and removed.
     #[test]
     fn a_walk_gives_each_name_that_stays_once() {
         let channels = Arc::new(Channels::new(&Arc::default(), &Budget::new(0, Some(1 << 30)), 1 << 20));

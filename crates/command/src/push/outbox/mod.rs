@@ -1,37 +1,38 @@
-//! The push queue: messages to connections that did not request them, from any thread.
+//! Push queues and outboxes: messages from any thread to connections that did not request them.
 //!
 //! ```text
-//!   any worker ── PUBLISH, a change of a key ──> Channels ──> Outbox of each  subscriber ──┐
+//!   any worker ── PUBLISH, a change of a key ──> Channels ──> outbox of each subscriber ───┐
 //!   any worker, background ── lines of `watch` ──> watch::Hub ──> queue of each watcher ───┤
 //!   any worker ── CLIENT KILL ─────────────────────────────────────────────────────────────┤
 //!                                                            entry: the connection's number v
-//!                                   the connection's worker  <── woken ──  Post of that worker
-//!                                             └── moves waiting messages into the output, and sends
+//!                                   the connection's worker  <── woken ──  PushQueue of that worker
+//!                                             └── moves queued messages into the output, and sends them
 //! ```
 //!
-//! A worker checks its [`PushQueue`] once a batch and once an iteration, which costs one load while it is empty. A
-//! message is written between two replies, never inside a reply.
+//! A worker checks its [`PushQueue`] once a batch and once an iteration. While the queue is empty, a check costs one
+//! load. A message is written between two replies, never inside a reply.
 //!
 //! Bounds:
 //!
-//! | what | at most | beyond it |
+//! | bounded | maximum | when it is exceeded |
 //! |---|---|---|
-//! | messages that one subscriber has not taken | `limits.subscriber_backlog` | the subscriber is dropped and counted |
-//! | all messages, and names | client memory ([`crate::memory::budget`]) | slow subscribers are dropped, new refused |
-//! | names that one client is subscribed to | [`SUBSCRIPTIONS_MAX`] | `SUBSCRIBE` is refused |
-//! | connections that monitor | [`MONITORS_MAX`] | `MONITOR` is refused |
+//! | unsent messages of one subscriber | `limits.subscriber_backlog` | the subscriber is dropped and counted |
+//! | all messages and names | client memory ([`crate::memory::budget`]) | slow subscribers are dropped, no new ones |
+//! | subscriptions of one client | [`SUBSCRIPTIONS_MAX`] | `SUBSCRIBE` is refused |
+//! | connections in MONITOR mode | [`MONITORS_MAX`] | `MONITOR` is refused |
 //! | entries of a [`PushQueue`] | one for each connection and kind of message | cannot happen |
 //!
-//! Work that grows with subscriptions is done in slices. A publication stores the receiver and the pattern after which
-//! it continues. An ending connection removes a few subscriptions and messages in each visit. A worker sends messages
-//! to a few connections in each visit. Key events that take more than a slice wait in the worker's queue
-//! (`WorkerContext::unpublished`). If that queue is long, the worker's requests wait.
+//! Work that grows with the number of subscriptions is done in slices. A publication stores the receiver and the
+//! pattern after which it continues. A closing connection removes a few subscriptions and messages in each visit. A
+//! worker sends messages to a few connections in each visit. Key events that take more than one slice wait in the
+//! worker's queue (`WorkerContext::unpublished`). If that queue is long, the worker executes no further requests until
+//! it is shorter.
 //!
 //! Invariants:
-//! - Without subscribers nothing is allocated, and no thread waits for a subscriber.
-//! - A lock is held for a bounded number of entries, never while a pattern is matched and never during a system call.
-//! - Mailboxes are filled under the lock of the name. So a connection that has unsubscribed was sent every message that
-//!   counted it as a receiver.
+//! - Without subscribers, no memory is allocated. No thread ever waits for a subscriber.
+//! - A lock is held for a bounded number of entries, but never while a pattern is matched or during a system call.
+//! - Outboxes are filled under the lock of the channel's name. A connection that has unsubscribed has therefore
+//!   received every message that counted it as a receiver.
 
 mod channels;
 mod names;
@@ -48,7 +49,7 @@ use crate::memory::budget::{self, Budget};
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The connections of one worker that have queued messages.
+/// The push queue of one worker: its connections with queued messages.
 #[derive(Debug, Default)]
 pub struct PushQueue {
     any: AtomicBool,
@@ -56,19 +57,19 @@ pub struct PushQueue {
 }
 
 impl PushQueue {
-    /// Records that `connection` has queued messages. Returns true if the worker must be woken for it.
+    /// Records that `connection` has queued messages. Returns true if the caller must wake the worker.
     pub fn note(&self, connection: u32) -> bool {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
         !self.any.swap(true, Release)
     }
 
-    /// Returns true if there is something to take.
+    /// Returns true if a connection is recorded.
     #[inline]
     pub fn has(&self) -> bool {
         self.any.load(Acquire)
     }
 
-    /// Moves the recorded connections to the end of `into`.
+    /// Removes the recorded connections and appends them to `into`.
     pub fn take(&self, into: &mut impl Extend<u32>) {
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         self.any.store(false, Relaxed);
@@ -76,27 +77,28 @@ impl PushQueue {
     }
 }
 
-/// The client memory that all queued messages share.
+/// The client memory for all queued messages and subscriptions.
 #[derive(Debug)]
 pub(crate) struct MessageBudget(Arc<Budget>);
 
 impl MessageBudget {
-    /// Takes `bytes` for a message. Returns true if the total is still within the bound.
+    /// Reserves `bytes` bytes for a message, even if the bound is exceeded. Returns true if the total is within the
+    /// bound.
     fn take(&self, bytes: u64) -> bool {
         self.0.take(budget::MemoryUse::Messages, bytes)
     }
 
-    /// Returns the bytes of a message.
+    /// Returns the bytes of a message to the budget.
     fn give_back(&self, bytes: u64) {
         self.0.release(budget::MemoryUse::Messages, bytes);
     }
 
-    /// Reserves `bytes` for a subscription, if they are within the bound.
+    /// Reserves `bytes` bytes for a subscription. Returns false if the bound would be exceeded.
     fn grant(&self, bytes: u64) -> bool {
         self.0.reserve(budget::MemoryUse::Subscriptions, bytes)
     }
 
-    /// Returns the bytes of a subscription.
+    /// Returns the bytes of a subscription to the budget.
     fn end_grant(&self, bytes: u64) {
         self.0.release(budget::MemoryUse::Subscriptions, bytes);
     }

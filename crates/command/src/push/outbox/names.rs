@@ -1,8 +1,8 @@
-//! Names of channels and patterns, and the sets of their receivers.
+//! Names of channels and patterns, and the sets of their subscribers' outboxes.
 //!
-//! Names are ordered by a keyed hash and then by their bytes. So two names are compared byte by byte only if they are
-//! very likely equal, even if they have a long common prefix. All sets are trees, so that no insertion moves other
-//! entries.
+//! Names are ordered by a keyed hash, then by their bytes. Two names are therefore compared byte by byte only if they
+//! are almost certainly equal, even if clients choose names with a long common prefix. All sets are trees, so that an
+//! insertion moves no other entries.
 
 use super::queue::Outbox;
 use arrayvec::ArrayVec;
@@ -11,10 +11,10 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The number of receivers that are taken from a set under one lock.
+/// The maximum number of receivers that are taken from a set under one lock.
 pub(super) const RECEIVERS_A_LOCK: usize = 64;
 
-/// A stored name.
+/// A name in its stored form, with its hash.
 #[derive(Clone, Debug)]
 pub(crate) struct ChannelName {
     hash: u64,
@@ -39,7 +39,7 @@ impl ChannelName {
     }
 }
 
-/// A hash and a name, stored or not.
+/// A name with its hash, stored or borrowed for a lookup.
 pub(super) trait Hashed {
     fn parts(&self) -> (u64, &[u8]);
 }
@@ -102,8 +102,8 @@ impl Ord for ChannelName {
     }
 }
 
-/// Mailboxes in the order of their numbers. A walk stores a number and continues after it, even if outboxes were added
-/// or removed.
+/// A set of outboxes, ordered by their numbers. A walk stores the number after which it continues. It stays valid while
+/// outboxes are added or removed.
 #[derive(Debug)]
 pub(super) enum Receivers {
     One(Arc<Outbox>),
@@ -128,7 +128,7 @@ impl Receivers {
         }
     }
 
-    /// Removes an outbox. Returns the number of those left, or `None` if it was not in the set.
+    /// Removes an outbox. Returns the number of remaining outboxes, or `None` if it was not in the set.
     pub(super) fn remove(&mut self, outbox: &Outbox) -> Option<usize> {
         match self {
             Self::One(one) => (one.id == outbox.id).then_some(0),
@@ -136,7 +136,7 @@ impl Receivers {
         }
     }
 
-    /// Takes the next outboxes, from number `from` on.
+    /// Copies the next outboxes into `into`, from number `from` on.
     pub(super) fn take(&self, from: u64, into: &mut ArrayVec<Arc<Outbox>, RECEIVERS_A_LOCK>) {
         match self {
             Self::One(one) if one.id >= from => into.push(Arc::clone(one)),

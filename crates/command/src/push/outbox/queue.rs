@@ -1,4 +1,4 @@
-//! The messages that were not sent to one connection yet.
+//! The unsent messages of one connection.
 
 use super::MessageBudget;
 use protocol::resp::Version;
@@ -6,19 +6,20 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Approximate overhead of a message beside its bytes: its counters and its place in the allocator.
+/// The approximate overhead of a message in addition to its bytes: its counters, and the allocator's overhead, in
+/// bytes.
 const MESSAGE_OVERHEAD: u64 = 64;
 
-/// Bytes of a message in each queue that holds it.
+/// The size of a message's entry in each queue that holds it, in bytes.
 const ENTRY_OVERHEAD: u64 = 16;
 
-/// A message in its form on the wire, shared by all its receivers. Version 2 of the protocol has no out-of-band
-/// messages, so the first byte is that of an array there.
+/// A message in its form for version 3 of the protocol, shared by all its receivers. Version 2 has no out-of-band
+/// messages: there, the first byte is replaced by that of an array.
 #[derive(Debug)]
 pub(crate) struct Message {
     bytes: Box<[u8]>,
     budget: Arc<MessageBudget>,
-    /// True if all messages together were within their bound when this one was created.
+    /// True if the memory of all messages was within its bound when this message was created.
     within: bool,
 }
 
@@ -35,15 +36,15 @@ impl Drop for Message {
     }
 }
 
-/// The messages for one connection, in order.
+/// The unsent messages of one connection, in order.
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    /// A unique number. A later outbox has a higher one.
+    /// A unique number. A newer outbox has a higher number.
     pub(super) id: u64,
-    /// The worker of the connection, and below it the connection's number there.
+    /// The worker of the connection. `connection` is the connection's number in that worker.
     pub(crate) worker: usize,
     pub(crate) connection: u32,
-    /// True if there is a message to take, or if the outbox is broken. Written under the lock.
+    /// True if a message is queued or the outbox is broken. Only written under the lock.
     waiting: AtomicBool,
     inner: Mutex<Inner>,
 }
@@ -51,28 +52,29 @@ pub(crate) struct Outbox {
 #[derive(Debug, Default)]
 struct Inner {
     messages: VecDeque<Arc<Message>>,
-    /// The number of bytes of the first message that were taken.
+    /// The number of bytes of the first message that were already taken.
     taken: usize,
-    /// The bytes that all of the messages count as.
+    /// The charged bytes of all queued messages.
     bytes: u64,
-    /// True if more messages waited than allowed, so that the connection must be closed. No further message is
+    /// True if the queued messages exceeded the maximum. The connection must be closed, and no further message is
     /// accepted.
     broken: bool,
-    /// True if its subscriber ends all subscriptions, by a command or with its connection. No further message is
-    /// accepted.
+    /// True if the subscriber ends all its subscriptions, by a command or because its connection ends. No further
+    /// message is accepted.
     ended: bool,
 }
 
 /// The result of putting a message into an outbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Queued {
-    /// The message waits after others.
+    /// The message was queued, and the worker was notified earlier.
     Queued,
-    /// The message waits, and the worker has not been notified yet.
+    /// The message was queued, and the caller must notify the worker.
     Noted,
-    /// The subscriber was too far behind: its messages are dropped, and its worker has not been notified yet.
+    /// The queued messages exceeded their limit or client memory. The outbox is now broken, and the caller must notify
+    /// the worker.
     Broke,
-    /// The subscriber was broken already, or ends its subscriptions.
+    /// The message was not queued, because the outbox was already broken or its subscriptions end.
     Gone,
 }
 
@@ -85,18 +87,19 @@ impl Outbox {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns true if there is a message to take, or if the outbox is broken.
+    /// Returns true if a message is queued or the outbox is broken.
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {
         self.waiting.load(Acquire)
     }
 
-    /// Returns true if more messages waited than allowed.
+    /// Returns true if the queued messages exceeded the maximum.
     pub(crate) fn is_broken(&self) -> bool {
         self.lock().broken
     }
 
-    /// Appends `message`, if at most `bytes_max` bytes wait then.
+    /// Queues `message`, if the queue then holds at most `bytes_max` bytes and client memory suffices. Otherwise,
+    /// breaks the outbox.
     pub(super) fn put(&self, message: &Arc<Message>, bytes_max: u64) -> Queued {
         let mut inner = self.lock();
         if inner.broken || inner.ended {
@@ -108,7 +111,7 @@ impl Outbox {
         let was_waiting = self.waiting.swap(true, Release);
         if bytes > bytes_max || (behind && !within) {
             message.budget.give_back(ENTRY_OVERHEAD);
-            // The waiting messages are dropped with the connection, a few at a time: see `drop_some`.
+            // The connection drops the queued messages when it ends, a few at a time; see `drop_some`.
             inner.broken = true;
             return Queued::Broke;
         }
@@ -117,7 +120,8 @@ impl Outbox {
         if was_waiting { Queued::Queued } else { Queued::Noted }
     }
 
-    /// Moves the next bytes to the front of `into`, in the form of `version`. Returns their number.
+    /// Copies the next bytes of messages to the beginning of `into`, in the form of protocol `version`, and removes
+    /// them from the queue. Returns their number.
     pub(super) fn take(&self, into: &mut [u8], version: Version) -> usize {
         let mut inner = self.lock();
         let mut bytes = 0;
@@ -142,7 +146,7 @@ impl Outbox {
         bytes
     }
 
-    /// Accepts no more messages, and drops at most `most` of the waiting ones. Returns true if none is left.
+    /// Stops accepting messages, and drops at most `most` of the queued ones. Returns true if none remains.
     pub(super) fn drop_some(&self, most: usize) -> bool {
         let mut inner = self.lock();
         inner.ended = true;
@@ -170,7 +174,7 @@ impl Inner {
             self.taken = 0;
         }
         if self.messages.is_empty() {
-            // A queue that was long releases its memory.
+            // A queue that was long frees its memory.
             self.messages.shrink_to(16);
         }
     }

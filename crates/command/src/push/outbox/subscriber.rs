@@ -1,4 +1,4 @@
-//! A connection that receives messages it did not request: its subscriptions and its outbox.
+//! A subscriber: a connection's subscriptions and its outbox.
 
 use super::channels::{ChannelKind, Channels};
 use super::names::{ChannelName, Hashed};
@@ -7,25 +7,25 @@ use protocol::resp::Version;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The maximum number of names that one client is subscribed to.
+/// The maximum number of channels and patterns to which one client is subscribed.
 pub const SUBSCRIPTIONS_MAX: usize = 100_000;
 
 /// The reason why a subscription is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// The client has [`SUBSCRIPTIONS_MAX`].
+    /// The client already has [`SUBSCRIPTIONS_MAX`] subscriptions.
     TooMany,
-    /// The memory for messages is used up.
+    /// The memory for subscriptions is used up.
     NoMemory,
 }
 
-/// A subscriber. Dropping it ends its subscriptions.
+/// A connection's subscriptions and its outbox. Dropping it ends the subscriptions.
 #[derive(Debug)]
 pub struct Subscriber {
     channels: Arc<Channels>,
     outbox: Arc<Outbox>,
     names: [BTreeSet<ChannelName>; 3],
-    /// The name that was unsubscribed in [`Channels`] and is not yet forgotten here.
+    /// A name that was already unsubscribed in [`Channels`] but is still in `names`.
     left: Option<ChannelName>,
     monitors: bool,
 }
@@ -42,27 +42,27 @@ impl Subscriber {
         }
     }
 
-    /// Returns the number of subscriptions of a kind.
+    /// Returns the number of the client's subscriptions of a kind.
     pub(crate) fn count(&self, kind: ChannelKind) -> usize {
         self.names[kind as usize].len()
     }
 
-    /// Returns true if it has no subscription and does not monitor.
+    /// Returns true if the client has no subscription and is not in MONITOR mode.
     pub(crate) fn is_idle(&self) -> bool {
         self.names.iter().all(BTreeSet::is_empty) && !self.monitors
     }
 
-    /// Returns true if it has a subscription.
+    /// Returns true if the client has a subscription.
     pub(crate) fn is_subscribed(&self) -> bool {
         self.names.iter().any(|names| !names.is_empty())
     }
 
-    /// Returns true if it monitors.
+    /// Returns true if the client is in MONITOR mode.
     pub(crate) fn monitors(&self) -> bool {
         self.monitors
     }
 
-    /// Subscribes to `name`, unless the client is subscribed already.
+    /// Subscribes to `name`. Does nothing if the client is already subscribed to it.
     pub(crate) fn subscribe(&mut self, kind: ChannelKind, name: &[u8]) -> Result<(), Refused> {
         if self.find(kind, name).is_some() {
             return Ok(());
@@ -82,7 +82,8 @@ impl Subscriber {
         self.names[kind as usize].get(&(self.channels.hash(name), name) as &dyn Hashed)
     }
 
-    /// Stops the messages for `name`. The caller takes those that were queued before it calls [`Subscriber::forget`].
+    /// Unsubscribes from `name`, so that no further message is queued for it. The caller sends the messages that are
+    /// queued already, and then calls [`Subscriber::forget`].
     pub(crate) fn leave(&mut self, kind: ChannelKind, name: &[u8]) {
         self.left = self.find(kind, name).cloned();
         if let Some(name) = &self.left {
@@ -90,32 +91,32 @@ impl Subscriber {
         }
     }
 
-    /// Returns the name that was left.
+    /// Returns the name of the last [`Subscriber::leave`], until it is forgotten.
     pub(crate) fn left(&self) -> Option<Arc<[u8]>> {
         self.left.as_ref().map(ChannelName::shared)
     }
 
-    /// Stops counting the name that was left.
+    /// Removes the name of the last [`Subscriber::leave`] from the counted subscriptions.
     pub(crate) fn forget(&mut self, kind: ChannelKind) {
         if let Some(name) = self.left.take() {
             self.names[kind as usize].remove(&name);
         }
     }
 
-    /// Returns all names that it is subscribed to, each with the number of its kind.
+    /// Returns all subscriptions, each with the number of its kind.
     pub(crate) fn subscriptions(&self) -> Vec<(u8, Vec<u8>)> {
         let of =
             |kind: ChannelKind| self.names[kind as usize].iter().map(move |name| (kind as u8, name.bytes().to_vec()));
         ChannelKind::ALL.into_iter().flat_map(of).collect()
     }
 
-    /// Returns any one name of a kind that it is subscribed to.
+    /// Returns the first subscribed name of a kind, if there is one.
     pub(crate) fn some_name(&self, kind: ChannelKind) -> Option<Arc<[u8]>> {
         self.names[kind as usize].first().map(ChannelName::shared)
     }
 
-    /// Ends at most `most` subscriptions, and drops as many messages. Returns true if neither is left. After the first
-    /// call, no message is accepted.
+    /// Ends at most `most` subscriptions, and drops at most `most` queued messages. Returns true if none of either
+    /// remains. No message is accepted after the first call.
     pub(crate) fn end_some(&mut self, most: usize) -> bool {
         let dropped = self.outbox.drop_some(most);
         let mut left = most;
@@ -132,13 +133,14 @@ impl Subscriber {
         dropped
     }
 
-    /// Makes it receive every command from now on. Returns false if too many connections monitor already.
+    /// Starts MONITOR mode, in which the client receives every command. Returns false if too many connections are
+    /// already in that mode.
     pub(crate) fn monitor(&mut self) -> bool {
         self.monitors = self.monitors || self.channels.monitor(&self.outbox);
         self.monitors
     }
 
-    /// Returns true if a message waits, or if the outbox is broken.
+    /// Returns true if a message is queued or the outbox is broken.
     #[inline]
     pub fn has_messages(&self) -> bool {
         self.outbox.is_waiting()
@@ -149,7 +151,8 @@ impl Subscriber {
         self.outbox.is_broken()
     }
 
-    /// Moves the next bytes to the front of `into`. Returns their number.
+    /// Copies the next bytes of messages to the beginning of `into`, and removes them from the outbox. Returns their
+    /// number.
     pub fn take(&self, into: &mut [u8], version: Version) -> usize {
         self.outbox.take(into, version)
     }

@@ -1,4 +1,4 @@
-//! Evictions and expiries of the background thread, for watchers and subscribers.
+//! Reports of the background thread's evictions and expiries to watchers and subscribers.
 
 use super::{Hub, LineHead, Lines, WatchKind};
 use crate::push::notify::{self, KeyEvent};
@@ -7,23 +7,23 @@ use crate::visit::clock::Clock;
 use segment::{Evicted, EvictionObserver, Expire, Namespace};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The bytes of expired or evicted keys that one slice retains. The events of further keys are lost.
+/// The maximum number of bytes of expired or evicted keys that one slice retains. Events of further keys are lost.
 const ENDED_BYTES_MAX: usize = 128 << 10;
 
-/// Evictions that are not published yet. The store's observer and the background thread share them. Both run on the
-/// same thread, so the lock is always free.
+/// Evictions and expiries that are not published yet. The store's observer and the background thread share them. Both
+/// run on the same thread, so the lock is never contended.
 #[derive(Clone, Debug)]
 pub struct Evictions {
     hub: Arc<Hub>,
     clock: Clock,
     lines: Arc<Mutex<Lines>>,
-    /// Keys that were evicted or expired, for their subscribers.
+    /// The evicted or expired keys that must be published to subscribers.
     ended: Arc<Mutex<RemovedItem>>,
-    /// True if the last slice was watched, so that there may be memory to free.
+    /// True if the last slice had watchers or subscribers, so that memory may have to be freed.
     was_watched: bool,
 }
 
-/// Keys that were evicted or expired, in order.
+/// Evicted or expired keys, in order.
 #[derive(Debug, Default)]
 struct RemovedItem {
     bytes: Vec<u8>,
@@ -41,7 +41,7 @@ impl RemovedItem {
 }
 
 impl Evictions {
-    /// Creates the observer of evictions for the watchers of `hub`.
+    /// Creates an observer that reports evictions to the watchers of `hub`.
     pub fn new(hub: &Arc<Hub>, clock: &Clock) -> Self {
         Self {
             hub: Arc::clone(hub),
@@ -52,7 +52,7 @@ impl Evictions {
         }
     }
 
-    /// Ends a slice: publishes what was evicted in it.
+    /// Publishes the evictions and expiries of a slice that has ended.
     pub fn publish(&mut self, shared: &Shared) {
         let mut note = |worker, connection| shared.mark_messages(worker, connection);
         if self.hub.watched().has_key_events() || self.was_watched {

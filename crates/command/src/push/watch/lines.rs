@@ -1,4 +1,4 @@
-//! Events as lines, retained until they are published.
+//! Events as log lines, which are retained until they are published.
 //!
 //! ```text
 //!   ts=1700000000.123000 gid=7 type=item_get key=a%20b status=found clsid=12 cfd=3 size=5\n
@@ -7,8 +7,8 @@
 //!   ts=... gid=10 type=deleted key=a cmd=delete clsid=12 size=5\n
 //! ```
 //!
-//! Fields, their order, their words and the single `\n` are memcached's. If a key is too long for memcached clients,
-//! the line contains its first [`KEY_BYTES_MAX`] bytes.
+//! The fields, their order, their words and the single `\n` are those of memcached. If a key is longer than memcached
+//! allows, the line contains its first [`KEY_BYTES_MAX`] bytes.
 
 use super::WatchKind;
 use base::clock::UnixMillis;
@@ -17,21 +17,23 @@ use protocol::memcache::reply::uri_encoded;
 use protocol::number::{Decimal, U64_DIGITS_MAX, put_i64, put_u64};
 use protocol::sink::{Fixed, Sink};
 
-/// The longest line in bytes: a key of which every byte is written as `%XX`, and the fields around it.
+/// The maximum length of a line in bytes: a key whose every byte is escaped as `%XX`, and the other fields.
 pub(super) const LINE_BYTES_MAX: usize = 3 * KEY_BYTES_MAX + 6 * U64_DIGITS_MAX + 160;
 
-/// The bytes of lines that are retained until they are published: those of an ordinary batch with keys of 50 bytes.
+/// The capacity for lines that are not published yet, in bytes. It suffices for an ordinary batch with keys of 50
+/// bytes.
 pub(super) const LINES_BYTES: usize = 128 << 10;
 
-/// A line that is being written.
+/// The buffer into which one line is written.
 pub(crate) type Line = Fixed<LINE_BYTES_MAX>;
 
-/// The byte of the kind and the two of the length before each line.
+/// The length of the header before each line, in bytes: one byte for the kind, two for the length.
 const PREFIX_BYTES: usize = 3;
 
 const _: () = assert!(LINE_BYTES_MAX <= u16::MAX as usize && LINES_BYTES >= 64 * LINE_BYTES_MAX);
 
-/// Lines in one block that is allocated with the first and never grows.
+/// The lines of one thread that are not published yet, in one block. The first line allocates the block, which never
+/// grows.
 ///
 /// ```text
 ///   [ kind u8 | length u16 | line ][ kind u8 | length u16 | line ] ... room
@@ -44,7 +46,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Appends the line that `write` writes, or counts it as dropped if there is no room.
+    /// Appends the line that `write` writes. If there is no room, counts the line as dropped.
     pub(crate) fn write_line(&mut self, kind: WatchKind, write: impl FnOnce(&mut Line)) {
         if self.bytes.capacity() == 0 {
             self.bytes.reserve_exact(LINES_BYTES);
@@ -77,7 +79,7 @@ impl Lines {
         self.dropped[kind as usize]
     }
 
-    /// Returns the lines, in order.
+    /// Returns the lines in order, each with its kind.
     pub(super) fn each(&self) -> impl Iterator<Item = (WatchKind, &[u8])> {
         let mut rest = self.bytes.as_slice();
         std::iter::from_fn(move || {
@@ -95,7 +97,7 @@ impl Lines {
         self.dropped = [0; 4];
     }
 
-    /// Releases the memory, if there is any.
+    /// Frees the memory, if any is allocated.
     pub fn free(&mut self) {
         if self.bytes.capacity() > 0 {
             *self = Self::default();
@@ -103,12 +105,12 @@ impl Lines {
     }
 }
 
-/// The beginning of every line.
+/// The fields at the beginning of every line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LineHead {
-    /// Time of the event.
+    /// The time of the event.
     pub(crate) now: UnixMillis,
-    /// The line's number.
+    /// The line's number, which is unique in the server.
     pub(crate) gid: u64,
 }
 
@@ -119,13 +121,13 @@ impl LineHead {
         put_u64(line, now.secs());
         line.put(b".");
         line.put(&Decimal::new(1000 + now.0 % 1000).as_slice()[1..]);
-        // The format has microseconds; the clock has only milliseconds.
+        // The format has microseconds, but the clock only has milliseconds.
         line.put(b"000 gid=");
         put_u64(line, gid);
         line.put(b" type=");
         line.put(kind.as_bytes());
         line.put(b" key=");
-        // The background thread also reports items that Redis clients stored, whose keys have up to 64 KiB.
+        // The background thread also reports items that Redis clients have stored. Their keys have up to 64 KiB.
         uri_encoded(line, &key[..key.len().min(KEY_BYTES_MAX)]);
     }
 
@@ -139,7 +141,7 @@ impl LineHead {
         line.put(b"\n");
     }
 
-    /// Writes the line of a store.
+    /// Writes the line of a storage command.
     pub(crate) fn item_store(self, line: &mut Line, key: &[u8], event: &StoreEvent) {
         self.put(line, "item_store", key);
         text(line, " status=", event.status);
@@ -151,8 +153,8 @@ impl LineHead {
         line.put(b"\n");
     }
 
-    /// Writes the line of an eviction. `ttl` is -1 if the item had no expiry; `idle` is the number of seconds since its
-    /// last access.
+    /// Writes the line of an eviction. `ttl` is -1 if the item never expires. `idle` is the time since its last access,
+    /// in seconds.
     pub(crate) fn eviction(self, line: &mut Line, item: &segment::Item<'_>, ttl: i64, idle: u64) {
         self.put(line, "eviction", item.key);
         text(line, " fetch=", if item.fetched { "yes" } else { "no" });
@@ -164,7 +166,7 @@ impl LineHead {
         line.put(b"\n");
     }
 
-    /// Writes the line of an item that a client's `cmd` removed.
+    /// Writes the line of an item that a client removed with the command `cmd`.
     pub(crate) fn deleted(self, line: &mut Line, key: &[u8], cmd: &str, class: u8, size: u64) {
         self.put(line, "deleted", key);
         text(line, " cmd=", cmd);
@@ -174,16 +176,16 @@ impl LineHead {
     }
 }
 
-/// The result of a store.
+/// The result of a storage command, as its line reports it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoreEvent {
     pub(crate) status: &'static str,
     pub(crate) cmd: &'static str,
-    /// Seconds until the item expires; 0: never.
+    /// The time until the item expires, in seconds. 0: never.
     pub(crate) ttl: u64,
     pub(crate) class: u8,
     pub(crate) cfd: u64,
-    /// Bytes of the value.
+    /// The length of the value, in bytes.
     pub(crate) size: u64,
 }
 
@@ -201,7 +203,7 @@ fn number(line: &mut Line, name: &str, value: u64) {
 mod tests {
     use super::*;
 
-    /// Returns an item whose line has the length that this key and value produce.
+    /// Returns an evicted item with this key and value.
     fn evicted<'i>(key: &'i [u8], value: segment::Value<'i>) -> segment::Item<'i> {
         segment::Item {
             key,

@@ -1,30 +1,30 @@
-//! `watch`: connections that receive item events, in the lines of memcached's log stream.
+//! `watch`: connections that receive events of items, as lines of memcached's log stream.
 //!
 //! ```text
 //!   worker 0 ── a batch's events ──> Lines ──┐  publish, after the batch         take, by the watcher's own worker
 //!   worker 1 ── a batch's events ──> Lines ──┼──────────────────────> Queue ────────────────────> output, socket
-//!   background ── evictions ───────> Lines ──┘   (one for each watcher; its worker is woken)
+//!   background ── evictions ───────> Lines ──┘   (one queue for each watcher; its worker is woken)
 //! ```
 //!
-//! A watcher is an ordinary session whose input is discarded from its `watch` on. One word, [`Hub::watched`], counts
-//! the watchers of each kind. A worker reads it once a batch and once an iteration. While it is 0, watching costs
-//! nothing more.
+//! A watcher is an ordinary session. After its `watch` command, its further input is discarded. One word,
+//! [`Hub::watched`], counts the watchers of each kind. A worker reads that word once a batch and once an iteration.
+//! While it is 0, `watch` costs nothing more.
 //!
 //! Bounds:
 //!
-//! | what | at most | beyond it |
+//! | bounded | maximum | when it is exceeded |
 //! |---|---|---|
 //! | watchers | [`WATCHERS_MAX`] | `WATCHER_TOO_MANY` |
-//! | lines of one batch of a worker or one slice of the background | 128 KiB | a line is dropped |
-//! | lines that a watcher has not read yet | [`QUEUE_BYTES`] | a line is dropped |
-//! | one line | about 1 KiB | cannot happen: keys have a maximum length |
+//! | lines of one worker's batch, or of one slice of the background thread | 128 KiB | the line is dropped |
+//! | unread lines of a watcher | [`QUEUE_BYTES`] | the line is dropped |
+//! | length of a line | about 1 KiB | cannot happen: keys have a maximum length |
 //!
-//! A thread's 128 KiB are allocated with its first line and freed when the last watcher has gone. A queue lives as long
-//! as its watcher. A watcher receives the number of lines that it has lost, where they would have been: `skipped=N`. No
-//! thread waits for a watcher. A watcher that does not read is not closed: it holds one output buffer and its queue.
+//! A thread allocates its 128 KiB with its first line, and frees them when the last watcher has ended. A queue exists
+//! as long as its watcher. In the place of lost lines, a watcher receives their number: `skipped=N`. No thread waits
+//! for a watcher. A watcher that does not read is not closed; it holds one output buffer and its queue.
 //!
-//! Invariants: while there is no watcher, no lock is taken and nothing is allocated for watching. A lock is held for
-//! copying bytes and never during a system call. A queue holds whole lines until its first byte is taken.
+//! Invariants: without watchers, no lock is taken and no memory is allocated for `watch`. A lock is held while bytes
+//! are copied, but never during a system call. A queue holds only whole lines until bytes are taken from it.
 
 mod evictions;
 mod lines;
@@ -40,24 +40,24 @@ use queue::WatchQueue;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The maximum number of watchers at once.
+/// The maximum number of watchers at the same time.
 pub const WATCHERS_MAX: usize = 20;
 
-/// The events that can be watched: the byte of [`Watched`] that counts it.
+/// The kinds of events that can be watched. The number of a kind is the position of its byte in [`Watched`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WatchKind {
     /// Lookups of keys.
     Fetchers,
-    /// Stores.
+    /// Storage commands.
     Mutations,
     /// Evictions.
     Evictions,
-    /// Items removed by a client.
+    /// Deletions by a client.
     Deletions,
 }
 
 impl WatchKind {
-    /// All kinds, in the order of their bytes.
+    /// All kinds, in the order of their bytes in [`Watched`].
     const ALL: [Self; 4] = [Self::Fetchers, Self::Mutations, Self::Evictions, Self::Deletions];
 
     const fn shift(self) -> u32 {
@@ -65,14 +65,15 @@ impl WatchKind {
     }
 }
 
-/// The number of watchers of each kind: one byte each, so that one addition adds or removes a watcher.
+/// The number of watchers of each kind. Each kind has one byte, so that one addition adds or removes a watcher of
+/// several kinds.
 ///
 /// ```text
 ///    31       24 23       16 15        8 7         0
 ///   [ deletions | evictions | mutations | fetchers  ]     each at most WATCHERS_MAX
 /// ```
-/// The counts do not need the highest bit of each byte. These bits are other reasons to inspect a request. Bit 31:
-/// requests are counted by key prefix. Bit 23: a client monitors. Bit 15: key events are published.
+/// A count never needs the highest bit of its byte. These bits are other reasons to inspect a request. Bit 31: requests
+/// are counted by key prefix. Bit 23: a client is in MONITOR mode. Bit 15: key events are published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Watched(u32);
 
@@ -80,13 +81,13 @@ const _: () = assert!(WATCHERS_MAX < 0x80);
 
 /// The bit that is set while requests are counted by key prefix.
 const PREFIXES: u32 = 1 << 31;
-/// The bit that is set while a client monitors.
+/// The bit that is set while a client is in MONITOR mode.
 const COMMANDS: u32 = 1 << 23;
 /// The bit that is set while key events are published.
 const CHANGES: u32 = 1 << 15;
 
 impl Watched {
-    /// Returns this with one more watcher of `kind`.
+    /// Returns these counts plus one watcher of `kind`.
     pub(crate) const fn and(self, kind: WatchKind) -> Self {
         Self(self.0 + (1 << kind.shift()))
     }
@@ -109,7 +110,7 @@ impl Watched {
         self.0 & PREFIXES != 0
     }
 
-    /// Returns true if a client monitors.
+    /// Returns true if a client is in MONITOR mode.
     #[inline]
     pub(crate) const fn has_monitors(self) -> bool {
         self.0 & COMMANDS != 0
@@ -122,31 +123,32 @@ impl Watched {
     }
 }
 
-/// State that watched workers and watchers share.
+/// The state that watchers share with the threads whose events are watched.
 #[derive(Debug, Default)]
 pub struct Hub {
     watched: AtomicU32,
-    /// The number of lines that have a number so far.
+    /// The number of the last line, which is also the number of lines so far.
     numbered: AtomicU64,
     slots: [Slot; WATCHERS_MAX],
-    /// The number of lines that workers and the background thread have put into queues or dropped.
+    /// The number of lines that workers and the background thread passed to the queues, whether or not a queue had
+    /// room.
     pub written: AtomicU64,
-    /// The number of lines that were dropped because workers or the background thread had no room for them.
+    /// The number of lines that were dropped because a worker or the background thread had no room for them.
     pub dropped: AtomicU64,
-    /// The number of lines put into queues, once for each watcher.
+    /// The number of lines that were put into queues, counted once for each watcher.
     pub sent: AtomicU64,
-    /// The number of lines that watchers lost, once for each watcher.
+    /// The number of lines that watchers did not receive, counted once for each watcher.
     pub skipped: AtomicU64,
 }
 
 /// The slot of one watcher.
 #[derive(Debug, Default)]
 struct Slot {
-    /// The kinds of events that it watches. 0: the slot is free.
+    /// The kinds of events that the watcher has selected, as in [`Watched`]. 0: the slot is free.
     kinds: AtomicU32,
-    /// Its worker in the upper half and its connection in the lower.
+    /// The watcher's worker in the upper 32 bits, and its connection in the lower 32 bits.
     owner: AtomicU64,
-    /// True if there is something to take. Written under the lock.
+    /// True if the queue has bytes to send. Only written under the lock.
     waiting: AtomicBool,
     queue: Mutex<Option<WatchQueue>>,
 }
@@ -157,7 +159,7 @@ impl Slot {
     }
 }
 
-/// A watcher's slot, which is released when this is dropped.
+/// The slot of a watcher. Dropping it releases the slot.
 #[derive(Debug)]
 pub(crate) struct Watching {
     hub: Arc<Hub>,
@@ -169,17 +171,18 @@ impl Watching {
         &self.hub.slots[self.slot]
     }
 
-    /// Returns the event kinds that are watched, for [`Hub::watch_again`].
+    /// Returns the kinds of events that the watcher has selected, for [`Hub::watch_again`].
     pub(crate) fn kinds(&self) -> u32 {
         self.slot().kinds.load(Relaxed)
     }
 
-    /// Returns true if there is something to take.
+    /// Returns true if the queue has bytes to send.
     pub(crate) fn is_waiting(&self) -> bool {
         self.slot().waiting.load(Acquire)
     }
 
-    /// Moves the next bytes to the front of `into`. Returns their number.
+    /// Copies the next bytes of the queue to the beginning of `into`, and removes them from the queue. Returns their
+    /// number.
     pub(crate) fn take(&self, into: &mut [u8]) -> usize {
         let slot = self.slot();
         let mut locked = slot.lock();
@@ -204,28 +207,28 @@ impl Drop for Watching {
 }
 
 impl Hub {
-    /// Returns the events that are watched now.
+    /// Returns the current counts of watchers, and the other reasons to inspect requests.
     #[inline]
     pub fn watched(&self) -> Watched {
         Watched(self.watched.load(Relaxed))
     }
 
-    /// Switches the counting of requests by key prefix, from each worker's next batch on.
+    /// Enables or disables counting of requests by key prefix, from each worker's next batch on.
     pub fn count_prefixes(&self, on: bool) {
         self.switch(PREFIXES, on);
     }
 
-    /// Switches the publication of commands to monitoring clients, from each worker's next batch on.
+    /// Enables or disables the sending of commands to monitoring clients, from each worker's next batch on.
     pub(crate) fn set_monitors(&self, on: bool) {
         self.switch(COMMANDS, on);
     }
 
-    /// Returns true if a client monitors.
+    /// Returns true if a client is in MONITOR mode.
     pub fn has_monitors(&self) -> bool {
         self.watched().has_monitors()
     }
 
-    /// Switches the publication of key events, from each worker's next batch on.
+    /// Enables or disables the publication of key events, from each worker's next batch on.
     pub(crate) fn set_key_events(&self, on: bool) {
         self.switch(CHANGES, on);
     }
@@ -238,25 +241,25 @@ impl Hub {
         }
     }
 
-    /// Returns the number of connections that watch.
+    /// Returns the number of watchers.
     pub fn watchers(&self) -> u64 {
         self.slots.iter().filter(|slot| slot.kinds.load(Relaxed) != 0).count() as u64
     }
 
-    /// Returns the number of the next line. Lines of several threads, sorted by these numbers, are in the order of
-    /// their events.
+    /// Returns a new line number. Sorting the lines of several threads by these numbers gives the order of their
+    /// events.
     pub(crate) fn number(&self) -> u64 {
         self.numbered.fetch_add(1, Relaxed) + 1
     }
 
-    /// Restores a watcher of another server, for which [`Watching::kinds`] returned `kinds` there.
+    /// Restores a watcher after a handover. `kinds` is the value of [`Watching::kinds`] in the previous process.
     pub(crate) fn watch_again(hub: &Arc<Self>, kinds: u32, worker: usize, connection: u32) -> Option<Watching> {
         let kinds = Watched(kinds & 0x0101_0101);
         if kinds.any() { Self::watch(hub, kinds, worker, connection) } else { None }
     }
 
-    /// Makes connection `connection` of worker `worker` a watcher of `kinds`, which counts each kind once at most.
-    /// Returns `None` if there are [`WATCHERS_MAX`] already.
+    /// Registers connection `connection` of worker `worker` as a watcher of `kinds`, which has a count of at most 1 for
+    /// each kind. Returns `None` if there are already [`WATCHERS_MAX`] watchers.
     pub(crate) fn watch(hub: &Arc<Self>, kinds: Watched, worker: usize, connection: u32) -> Option<Watching> {
         debug_assert!(kinds.any() && kinds.0 & !0x0101_0101 == 0, "a watcher of nothing, or more than one");
         for (number, slot) in hub.slots.iter().enumerate() {
@@ -272,8 +275,8 @@ impl Hub {
         None
     }
 
-    /// Puts `lines` into the queues of their watchers, and empties `lines`. Calls `note` with the worker and the
-    /// connection of every watcher whose queue was empty.
+    /// Appends `lines` to the queues of their watchers, and empties `lines`. Calls `note` with the worker and the
+    /// connection of each watcher whose queue was empty.
     pub fn publish(&self, lines: &mut Lines, mut note: impl FnMut(usize, u32)) {
         if lines.is_empty() {
             return;
@@ -315,14 +318,14 @@ impl Hub {
     }
 }
 
-/// The watch state of a worker.
+/// A worker's state for `watch`.
 #[derive(Debug, Default)]
 pub struct Watch {
-    /// Events that are watched in this batch.
+    /// The watchers at the beginning of this batch, and the other reasons to inspect requests.
     pub watched: Watched,
-    /// The connection that is served.
+    /// The number of the connection that is being served.
     pub connection: u32,
-    /// The events of this batch.
+    /// The lines of this batch that are not published yet.
     pub lines: Lines,
 }
 

@@ -1,20 +1,20 @@
-//! The lines that were not sent to one watcher yet.
+//! The unsent lines of one watcher.
 
 use super::LINE_BYTES_MAX;
 use protocol::number::put_u64;
 use protocol::sink::{Fixed, Sink};
 use std::collections::VecDeque;
 
-/// The maximum number of bytes of lines that wait for one watcher.
+/// The maximum number of bytes of lines in a watcher's queue.
 pub const QUEUE_BYTES: usize = 256 << 10;
 
-/// Room for `skipped=N` and its line end.
+/// The maximum length of `skipped=N` with its line end, in bytes.
 const SKIPPED_BYTES_MAX: usize = 32;
 
 const _: () = assert!(QUEUE_BYTES >= 64 * LINE_BYTES_MAX);
 
-/// A bounded queue of bytes, filled line by line and emptied in any pieces. Lines that do not fit are counted. The
-/// count precedes the next line that fits, or follows once all is taken.
+/// A bounded queue of bytes. Lines are appended whole; bytes are taken in pieces of any length. Lines that do not fit
+/// are counted as skipped. The count is sent before the next line that fits, or when the queue is empty.
 #[derive(Debug)]
 pub(super) struct WatchQueue {
     bytes: VecDeque<u8>,
@@ -26,17 +26,17 @@ impl WatchQueue {
         Self { bytes: VecDeque::with_capacity(QUEUE_BYTES), skipped: 0 }
     }
 
-    /// Returns true if nothing is left to send.
+    /// Returns true if there are neither bytes nor a count of skipped lines to send.
     pub(super) fn is_empty(&self) -> bool {
         self.bytes.is_empty() && self.skipped == 0
     }
 
-    /// Counts `lines` as lost.
+    /// Counts `lines` lines as skipped.
     pub(super) fn skip(&mut self, lines: u64) {
         self.skipped += lines;
     }
 
-    /// Appends `line`. Returns false if it is lost.
+    /// Appends `line`. If it does not fit, counts it as skipped and returns false.
     pub(super) fn push(&mut self, line: &[u8]) -> bool {
         if self.bytes.len() + SKIPPED_BYTES_MAX + line.len() > QUEUE_BYTES {
             self.skipped += 1;
@@ -58,7 +58,8 @@ impl WatchQueue {
         }
     }
 
-    /// Moves the first bytes to the front of `into`. Returns their number.
+    /// Copies the first bytes of the queue to the beginning of `into`, and removes them from the queue. Returns their
+    /// number.
     pub(super) fn take(&mut self, into: &mut [u8]) -> usize {
         if self.bytes.len() + SKIPPED_BYTES_MAX <= into.len() {
             self.report_skipped();
@@ -101,7 +102,7 @@ mod tests {
         let mut queue = WatchQueue::new();
         assert!(queue.push(b"line\n"));
         queue.skip(3);
-        // Too little room for more than the queued line.
+        // The buffer has room for the queued line, but not for the count of skipped lines.
         let mut into = [0; 8];
         assert_eq!(queue.take(&mut into), 5);
         assert!(!queue.is_empty());
