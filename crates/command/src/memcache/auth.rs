@@ -1,7 +1,8 @@
-//! Authentication of memcached clients, if users are configured: a `set` whose value is `user secret`.
+//! Authentication of memcached clients, if users are configured. A client authenticates by a `set` whose value is `user
+//! secret`.
 //!
-//! The key, flags and expiry of that `set` are ignored. Any other request gets an error, and the connection continues.
-//! The server closes a connection whose input cannot become such a `set`, so that an unauthenticated client holds
+//! The key, flags and expiry of that `set` are ignored. Any other request gets an error, and the connection stays open.
+//! If the input cannot become such a `set`, the server closes the connection. An unauthenticated client therefore holds
 //! little memory.
 
 use super::LINE_ROOM;
@@ -11,19 +12,19 @@ use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use protocol::memcache::{Error, reply};
 use protocol::number::parse_u32;
 
-/// The maximum number of bytes of a line or a value of an unauthenticated client: room for the longest user and secret,
-/// and more.
+/// The maximum length of a line or a value of an unauthenticated client, in bytes. It exceeds the longest user and
+/// secret.
 const UNAUTHENTICATED_BYTES_MAX: usize = 2048;
 /// The minimum number of words of a `set`: its name, key, flags, expiry and length.
 const SET_WORDS_MIN: usize = 5;
 
-/// Returns true if this connection's client must still authenticate.
+/// Returns true if the client of this connection must still authenticate.
 #[inline]
 pub(super) fn is_unauthenticated(call: &Call<'_, '_>) -> bool {
     !call.session.known && call.ctx.shared.auth.is_some()
 }
 
-/// Serves requests until the client is authenticated.
+/// Executes requests until the client has authenticated.
 #[cold]
 pub(super) fn authenticate(call: &mut Call<'_, '_>) -> Step {
     while is_unauthenticated(call) {
@@ -81,14 +82,14 @@ fn refuse_unauthenticated(call: &mut Call<'_, '_>, error: Error, consumed: usize
     Ok(())
 }
 
-/// Ends a request. Nothing of its line is recorded, because a secret may be in the place of a command.
+/// Completes a request. Its line is not recorded as slow, because a secret may be in the place of a command.
 fn end_unauthenticated(call: &mut Call<'_, '_>, consumed: usize) {
     call.at += consumed;
     call.ops += 1;
     call.ctx.ops_done(call.out, call.session.namespace, (Command::Other, 1), b"");
 }
 
-/// Returns the length of the value that follows `line`, if `line` is a `set`.
+/// Returns the length of the value that follows `line` if `line` is a `set`, in bytes.
 fn set_len(line: &[u8]) -> Option<usize> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty());

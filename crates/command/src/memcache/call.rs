@@ -1,4 +1,4 @@
-//! One visit to a session: the state that every command needs while it runs.
+//! The state of one visit to a session, which every command uses while it executes.
 
 use super::session::SessionState;
 use crate::context::WorkerContext;
@@ -11,32 +11,33 @@ use protocol::memcache::meta::Meta;
 use protocol::memcache::{Error, KeyScratch};
 use segment::Guard;
 
-/// One call of [`super::serve`]. A step that cannot continue returns the state that ends the call.
+/// The state of one call of [`super::serve`]. A step that cannot continue returns the [`SessionWait`] that ends the
+/// call.
 pub(super) struct Call<'c, 'l> {
     pub(super) guard: &'c mut Guard<'l>,
     pub(super) buf: &'c [u8],
-    /// The number of bytes of `buf` that are consumed.
+    /// The number of consumed bytes of `buf`.
     pub(super) at: usize,
-    /// Offset of the line of the current request, in bytes.
+    /// The offset of the current request's line in `buf`, in bytes.
     pub(super) line_at: usize,
     pub(super) out: &'c mut OutBuffer,
     pub(super) session: &'c mut SessionState,
     pub(super) ctx: &'c mut WorkerContext,
-    /// The number of executed operations, plus those that the session may not execute in this visit.
+    /// The number of executed operations, plus the number that the configuration withholds from this visit.
     pub(super) ops: usize,
-    /// True if each request is checked before it is executed: see [`super::guarded`].
+    /// True if each request must be checked before it is executed; see [`super::guarded`].
     pub(super) guarded: bool,
     /// The maximum number of keys that are looked up together.
     pub(super) run_max: usize,
-    /// The next `set`, if one was found in the input.
+    /// The prefetched next `set`, if there is one in the input.
     pub(super) next_set: Option<NextSet>,
 }
 
-/// The result of a step. `Err` is the reason why the call ends.
+/// The result of a step. `Err` holds the reason why the call ends.
 pub(super) type Step = Result<(), SessionWait>;
 
 impl<'c> Call<'c, '_> {
-    /// Samples the key of a request for the hot keys, before the request is executed.
+    /// Samples the key of a request for the statistics of hot keys. Called before the request is executed.
     #[inline(always)]
     pub(super) fn sample(&mut self, key: &[u8], is_read: bool) {
         if self.ctx.sampler.should_sample(1) {
@@ -44,7 +45,7 @@ impl<'c> Call<'c, '_> {
         }
     }
 
-    /// Samples the key of a meta command for the hot keys, before the command is executed.
+    /// Samples the key of a meta command for the statistics of hot keys. Called before the command is executed.
     #[inline(always)]
     pub(super) fn sample_meta(&mut self, meta: &Meta<'c>, is_read: bool) {
         if self.ctx.sampler.should_sample(1) {
@@ -61,7 +62,7 @@ impl<'c> Call<'c, '_> {
         }
     }
 
-    /// Returns the input that has not been consumed.
+    /// Returns the unconsumed input.
     pub(super) fn rest(&self) -> &'c [u8] {
         &self.buf[self.at..]
     }
@@ -70,18 +71,18 @@ impl<'c> Call<'c, '_> {
         &self.ctx.shared.workers[self.ctx.worker].commands[usize::from(self.session.namespace.0)]
     }
 
-    /// Returns an error unless `bytes` fit into the output.
+    /// Returns [`SessionWait::OutputFull`] if the output has no room for `bytes` bytes.
     pub(super) fn room(&self, bytes: usize) -> Step {
         if self.out.room() < bytes { Err(SessionWait::OutputFull { want: bytes }) } else { Ok(()) }
     }
 
-    /// Records that the current operation is executed and its reply is in the output.
+    /// Records that the current operation was executed and that its reply is in the output.
     pub(super) fn done(&mut self, command: Command) {
         self.ops += 1;
         self.ctx.ops_done(self.out, self.session.namespace, (command, 1), &self.buf[self.line_at..]);
     }
 
-    /// Answers a request that needs nothing but a reply.
+    /// Answers and consumes a request that needs only a fixed reply.
     pub(super) fn answer(&mut self, line: &[u8], consumed: usize) -> Step {
         self.out.push(line);
         self.at += consumed;
@@ -95,7 +96,7 @@ impl<'c> Call<'c, '_> {
         self.answer(if quiet { b"" } else { error.wire() }, consumed)
     }
 
-    /// Returns the request without CAS tokens if the store has none, or unchanged.
+    /// Returns the request. If the store has no CAS tokens, removes them from the request first.
     #[inline]
     pub(super) fn tokens<'m>(&self, meta: &'m mut Meta<'c>) -> &'m Meta<'c> {
         if !self.ctx.shared.config.cas {

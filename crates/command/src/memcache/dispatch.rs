@@ -1,4 +1,4 @@
-//! Dispatch: from received bytes to the function of a command.
+//! Dispatch: selects and calls the function that executes a request.
 
 use super::LINE_ROOM;
 use super::call::{Call, Step};
@@ -24,7 +24,7 @@ use protocol::memcache::{Error, Parsed, Request, lone_get, parse, reply};
 use segment::Guard;
 
 /// Executes the requests at the start of `buf`, at most [`OPS_A_BATCH`] operations, and returns the progress. `head`
-/// was created from the same bytes and session, in the same guard.
+/// was created from the same bytes and session, under the same guard.
 pub fn serve<'l>(
     guard: &mut Guard<'l>,
     buf: &[u8],
@@ -33,7 +33,7 @@ pub fn serve<'l>(
     session: &mut SessionState,
     ctx: &mut WorkerContext,
 ) -> Progress {
-    // Operations that this session may not execute in one visit count as executed.
+    // Operations above the configured maximum for a visit count as executed.
     let ops = OPS_A_BATCH - ctx.shared.config.requests_a_visit;
     let guarded = ctx.keys.guards & session.guards != 0;
     let call = &mut Call {
@@ -78,7 +78,7 @@ fn step(call: &mut Call<'_, '_>) -> Step {
     }
     call.room(LINE_ROOM)?;
     if call.session.large.is_some() {
-        // The line was consumed with the bytes before the first piece.
+        // An earlier call consumed the request line.
         call.line_at = call.buf.len();
         return large::continue_large(call);
     }
@@ -162,7 +162,7 @@ fn discard(call: &mut Call<'_, '_>) -> Step {
     if call.session.discard_bytes > 0 { Err(SessionWait::NeedInput { want: 1 }) } else { Ok(()) }
 }
 
-/// Executes a request, unless a quota of its namespaces is used up.
+/// Executes a request, unless clients are paused or a quota of its namespaces is used up.
 #[cold]
 fn execute_guarded<'c>(call: &mut Call<'c, '_>, request: Request<'c>, consumed: usize) -> Step {
     let goes_on = call.session.is_counted || !call.session.is_between_requests();
@@ -180,7 +180,7 @@ fn execute_guarded<'c>(call: &mut Call<'c, '_>, request: Request<'c>, consumed: 
         return call.refused(Error::TooManyOps, quiet, consumed);
     }
     let step = execute(call, request, consumed);
-    // When the request is retried, it is still the same operation.
+    // A retry of this request is not counted as another operation.
     call.session.is_counted = step.is_err() && call.session.is_between_requests();
     step
 }

@@ -1,4 +1,4 @@
-//! `lru_crawler metadump` and `mgdump`, `stats cachedump`: list every item, in several calls if necessary.
+//! Commands that list all items, in several calls if necessary: `lru_crawler metadump` and `mgdump`, `stats cachedump`.
 
 use super::call::{Call, Step};
 use super::state::Dumping;
@@ -12,14 +12,14 @@ use protocol::memcache::reply::{self, ItemFacts};
 use protocol::memcache::request::Dump;
 use segment::Item;
 
-/// The form of an item in a dump.
+/// The format of an item in a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     /// `key=... exp=...`.
     Metadump,
     /// `mg KEY`.
     Mgdump,
-    /// `ITEM KEY [...]`, at most this many of them.
+    /// `ITEM KEY [...]`, for at most this many items.
     Cachedump(u64),
 }
 
@@ -41,8 +41,8 @@ impl From<Dump> for Format {
     }
 }
 
-/// Lists the next items. The items of a step are listed once the step is complete. The line is consumed with the last
-/// item, so the session is called again until then.
+/// Lists the next items. The items of a step are written when the step is complete. The request line is consumed with
+/// the last item, so that the session is called again until then.
 pub(super) fn dump(call: &mut Call<'_, '_>, format: Format, consumed: usize) -> Step {
     let mut dumping = call.session.dump.take().unwrap_or_default();
     let step = dump_step(call, format, &mut dumping);
@@ -85,7 +85,7 @@ fn dump_done(call: &mut Call<'_, '_>, format: Format, consumed: usize) {
 
 fn write_item(out: &mut impl protocol::sink::Sink, format: Format, item: &Item<'_>, moment: Moment) {
     match format {
-        // No `mg` can name a key of this length.
+        // An `mg` cannot request a key of this length.
         Format::Mgdump if item.key.len() > KEY_BYTES_MAX => {}
         Format::Cachedump(_) => {
             reply::cachedump(out, item.key, item.value_len(), exptime::ends_at(item.expire, moment))

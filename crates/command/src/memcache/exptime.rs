@@ -1,15 +1,15 @@
-//! Expiry times as memcached's protocol encodes them.
+//! Expiry times in the encoding of the memcached protocol.
 
 use base::clock::UnixMillis;
 use segment::Expire;
 
 use crate::visit::clock::Moment;
 
-/// Up to this number of seconds, a time is relative to now; above it, it is absolute, since 1970. Thirty days.
+/// The maximum number of seconds of a relative time: 30 days. A greater number is an absolute time in Unix seconds.
 const RELATIVE_SECS_MAX: i64 = 60 * 60 * 24 * 30;
 
-/// Returns the expiry of an item with `exptime`, by the store's clock. 0 means never, a negative number means at once.
-/// A number up to 30 days is relative to now. A greater number is a second since 1970 by the wall clock.
+/// Converts an `exptime` to an expiry by the store's clock. 0: never. Negative: at once. Up to 30 days: relative to
+/// now. Greater: an absolute time by the wall clock, in Unix seconds.
 pub(super) fn expire(exptime: i64, moment: Moment) -> Expire {
     match exptime {
         0 => Expire::Never,
@@ -19,12 +19,12 @@ pub(super) fn expire(exptime: i64, moment: Moment) -> Expire {
     }
 }
 
-/// Returns true if an item with this expiry cannot be read any more.
+/// Returns true if an item with this expiry can no longer be read at `now`.
 pub(super) fn is_past(expire: Expire, now: UnixMillis) -> bool {
     matches!(expire, Expire::At(at) if at <= now)
 }
 
-/// Returns the seconds left, rounded up, as `t` and `exp` report them; -1: the item never expires.
+/// Returns the remaining seconds, rounded up, as the protocol's `t` and `exp` report them. -1: the item never expires.
 pub(super) fn seconds_left(expire: Expire, now: UnixMillis) -> i64 {
     match expire {
         Expire::Never => -1,
@@ -32,7 +32,7 @@ pub(super) fn seconds_left(expire: Expire, now: UnixMillis) -> i64 {
     }
 }
 
-/// Returns the second since 1970 at which an item expires by the wall clock; -1: never.
+/// Returns the Unix second at which an item expires by the wall clock. -1: the item never expires.
 pub(super) fn ends_at(expire: Expire, moment: Moment) -> i64 {
     match expire {
         Expire::Never => -1,

@@ -1,4 +1,4 @@
-//! Retrievals that change what they find (`gat`, `gats`), and what all retrievals share.
+//! Retrievals that change the expiry of their items (`gat`, `gats`), and code that all retrievals share.
 
 use super::call::{Call, Step};
 use super::state::Retrieval;
@@ -17,29 +17,29 @@ use protocol::memcache::{Error, reply};
 use protocol::number::Decimal;
 use segment::{Attempts, Expire, Guard, Key, LargeRef, Loaded, OpError, Pinned, Replaced, Replacement, Value};
 
-/// An item that ends by the request that shows it.
+/// An item that expires by the request that returns it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ending {
-    /// A time that is past.
+    /// The new expiry, which is in the past.
     pub(super) expire: Expire,
-    /// The item that was written.
+    /// The identity of the item whose value was written to the output.
     pub(super) identity: Identity,
 }
 
-/// Contents of a key's place in the reply so far.
+/// The state of a key's part of the reply.
 pub(super) enum Found {
-    /// An item, all of it written.
+    /// The item is completely written.
     Hit,
-    /// No item.
+    /// The key has no item.
     Miss,
-    /// A large value to be sent from the store, behind its line.
+    /// The item's line is written; its large value must be sent from the store.
     Large(LargeRef),
-    /// A value to be sent from the store, behind its line.
+    /// The item's line is written; its value is pinned and must be sent from the store.
     Pinned(Pinned),
 }
 
-/// Writes what is left to be written of an item, whose line begins at `mark`, and says whether it was there. With
-/// `end_it` the item that was written ends by this request, which all the same is the last to see it.
+/// Completes an item whose line begins at `mark` in the output. Returns true if the key exists. If `end_it` is given,
+/// the item then expires by this request, which is the last one to return it.
 pub(super) fn finish_item(
     call: &mut Call<'_, '_>,
     key: &Key<'_>,
@@ -59,7 +59,7 @@ pub(super) fn finish_item(
     done
 }
 
-/// Ends the item that was written. If another one has taken its place, nothing ends and the request is done again.
+/// Expires the item that was written. If the key has another item by now, nothing expires and the request is retried.
 fn end_item(call: &mut Call<'_, '_>, key: &Key<'_>, end_it: Option<Ending>) -> Step {
     let Some(ending) = end_it else { return Ok(()) };
     match expire_same(call.guard, key, ending) {
@@ -68,7 +68,8 @@ fn end_item(call: &mut Call<'_, '_>, key: &Key<'_>, end_it: Option<Ending>) -> S
     }
 }
 
-/// Changes the expiry of the item that was written. Returns false if the key has another item by now.
+/// Changes the expiry of the item that was written. Returns false and changes nothing if the key has another item by
+/// now.
 fn expire_same(guard: &mut Guard<'_>, key: &Key<'_>, Ending { expire, identity }: Ending) -> Result<bool, OpError> {
     let mut attempts = Attempts::default();
     loop {
@@ -82,7 +83,7 @@ fn expire_same(guard: &mut Guard<'_>, key: &Key<'_>, Ending { expire, identity }
     }
 }
 
-/// Puts a pinned value and a line end.
+/// Appends a pinned value and a line end.
 #[cold]
 fn push_pinned(
     call: &mut Call<'_, '_>,
@@ -99,7 +100,7 @@ fn push_pinned(
     Ok(true)
 }
 
-/// Puts a large value and a line end; `false` if the value has lost a piece and counts as missing.
+/// Appends a large value and a line end. Returns false if the value has lost a piece; the key then counts as missing.
 fn push_large(
     call: &mut Call<'_, '_>,
     key: &Key<'_>,
@@ -118,7 +119,7 @@ fn push_large(
     }
 }
 
-/// `gat` and `gats`.
+/// Executes `gat` and `gats`.
 pub(super) fn get_and_touch<'c>(call: &mut Call<'c, '_>, get: Get<'c>, consumed: usize) -> Step {
     let expire = exptime::expire(get.touch.unwrap_or(0), call.ctx.moment());
     let mut keys = get.keys;
@@ -138,9 +139,9 @@ pub(super) fn get_and_touch<'c>(call: &mut Call<'c, '_>, get: Get<'c>, consumed:
         if call.guard.locks().is_blocked(&key) {
             return Err(SessionWait::Parked);
         }
-        // A time that is past ends the item, but only after it was sent.
+        // An expiry in the past ends the item, but only after the item was sent.
         let ends = exptime::is_past(expire, call.ctx.now);
-        // Touch, value and token are of one item: a second look-up could find another.
+        // Touch, value and token must belong to one item. A second lookup could find another item.
         let item = match (ends, get.with_cas) {
             (true, true) => call.guard.versions().gets(&key),
             (true, false) => Ok(call.guard.items().peek(&key)),
@@ -185,7 +186,7 @@ pub(super) fn get_and_touch<'c>(call: &mut Call<'c, '_>, get: Get<'c>, consumed:
     Ok(())
 }
 
-/// Answers a request that could not be done.
+/// Replies to a request that the store could not execute. If the operation is parked, returns that state instead.
 pub(super) fn op_error(call: &mut Call<'_, '_>, error: OpError, quiet: bool) -> Step {
     let replied = match error {
         OpError::Parked => return Err(SessionWait::Parked),
@@ -204,7 +205,8 @@ pub(super) fn op_error(call: &mut Call<'_, '_>, error: OpError, quiet: bool) -> 
     Ok(())
 }
 
-/// Writes an item's line and value, unless the value is to be sent from the store. `LINE_ROOM` bytes are free.
+/// Writes an item's line and its value, unless the value is sent from the store. The caller ensures `LINE_ROOM` free
+/// bytes.
 pub(super) fn write_value(
     out: &mut OutBuffer,
     ctx: &WorkerContext,
@@ -235,7 +237,7 @@ pub(super) fn write_value(
             reply::value_header(out, key, client_flags, large.bytes, cas);
             Ok(Found::Large(large))
         }
-        // What another protocol has stored and this one has no words for is as if it were not there.
+        // A typed value of another protocol has no form in this protocol, so its key counts as missing.
         Value::Typed { .. } => Ok(Found::Miss),
     }
 }

@@ -1,18 +1,18 @@
-//! Guarded sessions, whose requests are checked before execution. A session is guarded in a namespace with a quota of
-//! operations per second, and on a default listener whose keys lead to several namespaces. All sessions are guarded
-//! while clients wait (a Redis client's `CLIENT PAUSE`).
+//! Guarded sessions, whose requests are checked before execution. A session is guarded if its namespace has a quota of
+//! operations per second, or if it uses a default listener whose keys are routed to several namespaces. While a Redis
+//! client's `CLIENT PAUSE` delays clients, all sessions are guarded.
 //!
 //! ```text
-//!   get app1:x app1:y z app2:w  ──keys──> 1 1 0 2:  one operation each           if one is refused, the request is
-//!                               ──runs──> [app1:x app1:y] [z] [app2:w] END       each run is in one namespace
+//!   get app1:x app1:y z app2:w  ──keys──> 1 1 0 2:  one operation each     if one is refused, the request is too
+//!                               ──runs──> [app1:x app1:y] [z] [app2:w] END  each run is in one namespace
 //! ```
 //!
 //! Each request switches its session to the namespace of its key, or to its listener's namespace if it has no key. In a
-//! retrieval, consecutive keys of the same namespace form a run, as if the later keys did not fit. So all other code
-//! that serves a request handles one namespace only.
+//! retrieval, only consecutive keys of the same namespace form a run. The remaining keys are processed later, as if
+//! they had not fitted into the run. All other code that serves a request therefore handles only one namespace.
 //!
-//! Invariant: a session that is between requests and away from its listener's namespace is guarded, so its next request
-//! switches the namespace again.
+//! Invariant: while a session is between two requests and not in its listener's namespace, it is guarded. Its next
+//! request therefore switches the namespace again.
 
 use super::call::Call;
 use crate::keyspace::namespaces::{Namespaces, ROUTED, ROUTED_AWAY};
@@ -22,8 +22,8 @@ use protocol::memcache::request::Get;
 use protocol::memcache::{KeyScratch, Keys, Request};
 use segment::Namespace;
 
-/// Returns true if a pause delays the request. A pause applies to requests that change something, or to all requests. A
-/// request that has begun continues, and a client may always quit.
+/// Returns true if `CLIENT PAUSE` delays the request. A pause applies to write requests, or to all requests except
+/// `quit` and `shutdown`. The caller does not delay a request that has begun.
 pub(super) fn is_paused(call: &Call<'_, '_>, request: &Request<'_>) -> bool {
     match call.ctx.admission.pause {
         Pause::None => false,
@@ -44,7 +44,7 @@ pub(super) fn is_paused(call: &Call<'_, '_>, request: &Request<'_>) -> bool {
     }
 }
 
-/// Takes one operation from the quota of each namespace whose bit is set in `reached`. Returns false if a quota is used
+/// Takes one operation from the quota of each namespace in `reached`, a set of bits. Returns false if a quota is used
 /// up.
 pub(super) fn take_quota(call: &Call<'_, '_>, reached: u32) -> bool {
     let (guards, now) = (call.ctx.keys.guards, call.ctx.now);
@@ -52,8 +52,8 @@ pub(super) fn take_quota(call: &Call<'_, '_>, reached: u32) -> bool {
     bounded.all(|namespace| call.ctx.shared.namespaces.take_op(namespace, now))
 }
 
-/// Switches the session to the namespace of the first key of a request. Returns a bit for each namespace that the
-/// request reaches.
+/// Switches the session to the namespace of the first key of a request. Returns a bit for each namespace of the
+/// request's keys.
 pub(super) fn switch_to_keys<'c>(call: &mut Call<'c, '_>, request: &Request<'c>) -> u32 {
     let mut scratch = KeyScratch::default();
     let key = match request {
@@ -74,8 +74,8 @@ pub(super) fn switch_to_keys<'c>(call: &mut Call<'c, '_>, request: &Request<'c>)
     1 << namespace.0
 }
 
-/// Switches the session to the namespace of the first of `keys`. Limits the next run to the keys in that namespace that
-/// follow it directly. Returns a bit for each namespace of `keys`.
+/// Switches the session to the namespace of the first of `keys`. Limits the next run to this key and the keys that
+/// follow it directly in the same namespace. Returns a bit for each namespace of `keys`.
 pub(super) fn switch_to_run<'c>(call: &mut Call<'c, '_>, mut keys: Keys<'c>) -> u32 {
     let Some(first) = keys.next() else { return 0 };
     let namespace = namespace_of(call, first);
@@ -118,7 +118,7 @@ fn namespace_of(call: &Call<'_, '_>, key: &[u8]) -> Namespace {
     }
 }
 
-/// Returns the namespaces that this connection's keys can be in.
+/// Returns the namespaces that keys of this connection can belong to.
 pub(super) fn namespaces_of_keys(call: &Call<'_, '_>) -> impl Iterator<Item = Namespace> + use<> {
     let routed = call.ctx.keys.guards & call.session.guards & ROUTED != 0;
     let home = call.session.home;

@@ -1,4 +1,4 @@
-//! Storage commands whose value is too long for a buffer: it is written to the store while it is received.
+//! Storage commands whose value is too long for a buffer. The value is written to the store while it is received.
 
 use super::call::{Call, Step};
 use super::state::{Plan, Storing};
@@ -9,13 +9,13 @@ use crate::visit::progress::SessionWait;
 use protocol::memcache::{Error, KEY_BYTES_MAX};
 use segment::OpError;
 
-/// Keys of this length are held in the session.
+/// All keys of this protocol are short enough to be held in the session.
 const _: () = assert!(KEY_BYTES_MAX <= 250);
 
-/// Begins to receive a large value after its line.
+/// Begins to receive a large value, after its request line.
 pub(super) fn large_begin(call: &mut Call<'_, '_>, plan: Plan, key: &[u8], value_len: u32, consumed: usize) -> Step {
     if call.ctx.shared.host.is_draining() {
-        // The process that takes over begins to receive it.
+        // A handover is being prepared. The process that takes over will receive the value.
         return Err(SessionWait::Parked);
     }
     let name = call.guard.key(call.session.namespace, key);
@@ -36,10 +36,10 @@ pub(super) fn large_begin(call: &mut Call<'_, '_>, plan: Plan, key: &[u8], value
     Ok(())
 }
 
-/// Begins to receive a value in place, after the line of a command that stores it whole. Returns false if a buffer must
-/// receive the value.
+/// Begins to receive a value in place, after the line of a command that stores it as a whole. Returns false if a buffer
+/// must receive the value.
 pub(super) fn whole_begin(call: &mut Call<'_, '_>, plan: &Plan, key: &[u8], value_len: u32, consumed: usize) -> bool {
-    // Whether a condition holds is known only when the whole value was received.
+    // Conditions of a command are checked after the whole value was received, so only unconditional commands qualify.
     if (value_len as usize) < IN_PLACE_BYTES_MIN || !plan.replaces() || call.ctx.shared.host.is_draining() {
         return false;
     }
@@ -60,7 +60,7 @@ pub(super) fn whole_begin(call: &mut Call<'_, '_>, plan: &Plan, key: &[u8], valu
     }
 }
 
-/// Processes the next part of the value that is being received, or stores the value.
+/// Processes the next received part of the large value. Stores the value when it is complete.
 pub(super) fn continue_large(call: &mut Call<'_, '_>) -> Step {
     let Some(mut storing) = call.session.large.take() else { return Ok(()) };
     let rest = call.rest();
@@ -86,7 +86,7 @@ pub(super) fn continue_large(call: &mut Call<'_, '_>) -> Step {
     }
 }
 
-/// Stores the value, which was received completely; `held` bytes of it are in the input.
+/// Stores a value that was received completely. The input still contains `held` bytes of it.
 fn large_store(call: &mut Call<'_, '_>, mut storing: Storing, held: usize) -> Step {
     let Storing { large, plan } = &mut storing;
     let (rest, bytes) = (call.rest(), large.bytes());
@@ -103,8 +103,8 @@ fn large_store(call: &mut Call<'_, '_>, mut storing: Storing, held: usize) -> St
     }
 }
 
-/// Handles a value that the store did not accept. Retries if the store is not ready yet. Otherwise reports an error and
-/// discards the rest of the value.
+/// Handles a value that the store has not accepted. If the operation is parked, it is retried. Otherwise, reports an
+/// error and discards the rest of the value.
 fn large_failed(call: &mut Call<'_, '_>, storing: Storing, error: OpError) -> Step {
     if let Err(state) = store::not_stored(call, &storing.plan, storing.large.key(), error) {
         call.session.large = Some(storing);

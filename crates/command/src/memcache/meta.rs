@@ -1,4 +1,4 @@
-//! The meta commands `mg`, `md` and `ma`. Their replies repeat the flags of the request in its order.
+//! The meta commands `mg`, `md` and `ma`. A reply repeats the request's flags in their order.
 
 use super::call::{Call, Step};
 use super::exptime::{self, seconds_left};
@@ -33,8 +33,8 @@ pub(super) fn meta_get<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, consumed: u
     }
 }
 
-/// Executes an `mg` that only reads, as nearly all do. The reply is the same as that of [`meta_fetch`], which takes
-/// over if the item has a lease.
+/// Executes an `mg` that only reads, which most do. The reply is the same as that of [`meta_fetch`]. If the item has a
+/// lease, [`meta_fetch`] takes over.
 fn meta_read<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, consumed: usize) -> Step {
     let mut scratch = KeyScratch::default();
     let key = call.guard.key(call.session.namespace, meta.key.bytes(&mut scratch));
@@ -48,7 +48,7 @@ fn meta_read<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, consumed: usize) -> S
             true => Found::Hit,
             false => Found::Miss,
         },
-        // The lease must be granted or reported.
+        // `meta_fetch` must grant or report the lease.
         Some(hit) if hit.is_leased => return meta_fetch(call, meta, consumed),
         Some(hit) => write_read(call.out, call.ctx, meta, hit)?,
         None => Found::Miss,
@@ -67,7 +67,7 @@ fn read_from_flash<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, key: &Key<'_>) 
     })
 }
 
-/// Completes an `mg`: replies to a miss, counts and consumes.
+/// Completes an `mg`: replies to a miss, counts the request and consumes it.
 fn meta_got<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, hit: bool, consumed: usize) -> Step {
     if !hit && !meta.has(b'q') {
         let mut line = MetaLine::new(call.out, b"EN");
@@ -80,7 +80,7 @@ fn meta_got<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, hit: bool, consumed: u
     Ok(())
 }
 
-/// Executes an `mg` of any kind.
+/// Executes an `mg` with any flags.
 fn meta_fetch<'c, 'l>(call: &mut Call<'c, 'l>, meta: &Meta<'c>, consumed: usize) -> Step {
     let (now, moment) = (call.ctx.now, call.ctx.moment());
     let touch = meta.expire().map(|exptime| exptime::expire(exptime, moment));
@@ -88,7 +88,7 @@ fn meta_fetch<'c, 'l>(call: &mut Call<'c, 'l>, meta: &Meta<'c>, consumed: usize)
     let end_it = touch.filter(|expire| exptime::is_past(*expire, now));
     let fetch = Fetch {
         touch: touch.filter(|_| end_it.is_none()),
-        // Flags act in their order: `T` after `N` also sets the expiry of an item that `N` has created.
+        // Flags take effect in their order: `T` after `N` also sets the expiry of an item that `N` creates.
         vivify: match meta.vivify() {
             Some(_) if touch.is_some() && end_it.is_none() && stands_first(meta, b'N', b"T") => touch,
             vivify => vivify.map(|exptime| exptime::expire(exptime, moment)),
@@ -101,7 +101,7 @@ fn meta_fetch<'c, 'l>(call: &mut Call<'c, 'l>, meta: &Meta<'c>, consumed: usize)
     };
     let mut scratch = KeyScratch::default();
     let key = call.guard.key(call.session.namespace, meta.key.bytes(&mut scratch));
-    // Flags act in their order: `t` before `T` or `N` returns the earlier time.
+    // Flags take effect in their order: `t` before `T` or `N` returns the previous time to live.
     let asks_before = meta.has(b't') && (meta.has(b'T') || meta.has(b'N')) && stands_first(meta, b't', b"TN");
     let mark = call.out.mark();
     let watched = watch::watched(call);
@@ -111,7 +111,7 @@ fn meta_fetch<'c, 'l>(call: &mut Call<'c, 'l>, meta: &Meta<'c>, consumed: usize)
         Ok(None) => Found::Miss,
         Ok(Some(mut fetched)) => {
             let ended = asks_before.then_some(fetched.expire_before);
-            // An item that `N` created with an expiry in the past has expired already.
+            // An item that `N` created with an expiry in the past has already expired.
             let lives = !exptime::is_past(fetched.item.expire, now);
             ending = end_it.filter(|_| lives).map(|expire| Ending { expire, identity: Identity::of(&fetched.item) });
             let first = *call.session.fetched.get_or_insert_with(|| FirstFetch::of(&fetched, ended));
@@ -207,7 +207,7 @@ pub(super) fn meta_arith<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, consumed:
     let arith = Arith {
         delta: meta.delta(),
         decrement: meta.is_decrement(),
-        // `T` is the item's expiry, even if this request created the item.
+        // `T` sets the item's expiry even if this request creates the item.
         vivify: meta
             .vivify()
             .map(|exptime| (meta.initial(), expire.unwrap_or_else(|| exptime::expire(exptime, moment)))),
@@ -234,7 +234,8 @@ pub(super) fn meta_arith<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, consumed:
     Ok(())
 }
 
-/// Reports the lookup of an `ma` to watchers. If the item did not exist before, reports that `ma` created the number.
+/// Reports the lookup of an `ma` to watchers. If the item did not exist before, also reports that `ma` created a
+/// number.
 fn write_arith_reply(call: &mut Call<'_, '_>, key: &Key<'_>, seen: Option<WatchedLookup>, outcome: ArithOutcome) {
     let Some(before) = seen else { return };
     match outcome {
@@ -263,7 +264,7 @@ fn answer_arith<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, outcome: ArithOutc
     line.finish();
 }
 
-/// Writes `HD` or `VA` with the number after an `ma`.
+/// Writes the reply to an `ma`: `HD`, or `VA` with the number.
 fn number_answer(out: &mut OutBuffer, meta: &Meta<'_>, value: u64, token: u64, seconds_left: i64) {
     let digits = Decimal::new(value);
     let with_value = meta.has(b'v');
@@ -287,7 +288,7 @@ fn number_answer(out: &mut OutBuffer, meta: &Meta<'_>, value: u64, token: u64, s
     }
 }
 
-/// Writes the reply to a plain read that found an item, except a value that is sent from its place in the store.
+/// Writes the reply to a plain read of an existing item, without a value that is sent from its place in the store.
 #[inline(always)]
 fn write_read(out: &mut OutBuffer, ctx: &WorkerContext, meta: &Meta<'_>, hit: Hit<'_>) -> Result<Found, SessionWait> {
     let with_value = meta.has(b'v');
@@ -314,7 +315,7 @@ fn write_read(out: &mut OutBuffer, ctx: &WorkerContext, meta: &Meta<'_>, hit: Hi
     if with_value { Ok(write_value_bytes(out, hit.value, pinned)) } else { Ok(Found::Hit) }
 }
 
-/// Writes a value after its line, unless it is sent from its place in the store.
+/// Writes a value after its line, unless the value is sent from its place in the store.
 fn write_value_bytes(out: &mut OutBuffer, value: Value<'_>, pinned: Option<Pinned>) -> Found {
     match (value, pinned) {
         (_, Some(pinned)) => return Found::Pinned(pinned),
@@ -326,7 +327,7 @@ fn write_value_bytes(out: &mut OutBuffer, value: Value<'_>, pinned: Option<Pinne
     Found::Hit
 }
 
-/// Writes the reply to a fetch that found an item, except a value that is sent from its place in the store.
+/// Writes the reply to a fetch of an existing item, without a value that is sent from its place in the store.
 fn write_fetched(
     out: &mut OutBuffer,
     ctx: &WorkerContext,
@@ -335,7 +336,7 @@ fn write_fetched(
     ended: Option<Expire>,
 ) -> Result<Found, SessionWait> {
     let item = &fetched.item;
-    // With `C`, a client that already has the value does not receive it again.
+    // With the flag `C`, a client that already has the value does not receive it again.
     let has_value_already = meta.compare() == Some(item.token);
     let with_value = meta.has(b'v') && !has_value_already;
     let pinned = match item.value {
@@ -347,7 +348,7 @@ fn write_fetched(
     if with_value { Ok(write_value_bytes(out, item.value, pinned)) } else { Ok(Found::Hit) }
 }
 
-/// Returns true if the flag `letter` is before all of `others`.
+/// Returns true if the request's flag `letter` precedes all flags in `others`.
 fn stands_first(meta: &Meta<'_>, letter: u8, others: &[u8]) -> bool {
     meta.in_order().map(|word| word[0]).find(|flag| *flag == letter || others.contains(flag)) == Some(letter)
 }

@@ -1,4 +1,4 @@
-//! The memcached protocol on the store: one call serves the bytes that a session has received.
+//! The commands of the memcached protocol. One call executes the requests that a session has received.
 //!
 //! ```text
 //!   input   [ get a\r\n | get b c\r\n | set d 0 0 5\r\nval          ]
@@ -7,11 +7,13 @@
 //! ```
 //!
 //! Invariants:
-//! - Replies are in the order of the requests. Room for a reply is ensured before its operation is executed, so no
-//!   operation is executed twice and no reply is lost.
-//! - A request is consumed when its last reply byte is in the output. A retrieval or a table of statistics that is
-//!   longer than the output continues from its position ([`SessionState::retrieval`], [`SessionState::lines_done`]).
-//! - A large value is written piece by piece ([`crate::lookup::large`]); a session holds at most one.
+//! - Replies are in the order of the requests. An operation is executed only after room for its reply is ensured. No
+//!   operation is therefore executed twice, and no reply is lost.
+//! - A request is consumed when the last byte of its reply is in the output. If a retrieval or a table of statistics is
+//!   longer than the output, it continues from its position ([`SessionState::retrieval`],
+//!   [`SessionState::lines_done`]).
+//! - A large value is written in pieces ([`crate::lookup::large`]). A session receives at most one large value at a
+//!   time.
 
 mod auth;
 mod call;
@@ -36,11 +38,12 @@ pub use dispatch::serve;
 pub(crate) use run::{head_key, head_set_key};
 pub use session::SessionState;
 
-/// The version that the server reports to clients: that of the memcached whose protocol it implements, then our own.
-/// Clients and tools compare the three numbers to decide which commands they may send and how strict a server is.
+/// The version that the server reports to clients: the version of memcached whose protocol it implements, then its own.
+/// Clients and tools compare the first three numbers to decide which commands they may send and how strict the server
+/// is.
 pub const VERSION: &str = concat!("1.6.45-gannet-", env!("CARGO_PKG_VERSION"));
 
-/// Room for the longest one-line reply and for the end of a retrieval after it, in bytes.
+/// The room for the longest one-line reply and for the end of a retrieval after it, in bytes.
 const LINE_ROOM: usize = crate::visit::out::LINE_ROOM;
 
 const _: () = assert!(reply::META_LINE_BYTES_MAX + 32 <= LINE_ROOM);

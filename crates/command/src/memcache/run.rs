@@ -1,7 +1,7 @@
-//! Plain retrievals, `get` and `gets`: the keys of consecutive requests are looked up together, by
+//! Plain retrievals: `get` and `gets`. The keys of consecutive requests are looked up together by
 //! [`crate::lookup::run`].
 //!
-//! A request is consumed with its last key. A request that is answered partly is stored as a [`Retrieval`].
+//! A request is consumed together with its last key. A partly answered request is stored as a [`Retrieval`].
 
 use super::LINE_ROOM;
 use super::call::{Call, Step};
@@ -25,34 +25,34 @@ use protocol::memcache::request::Get;
 use protocol::memcache::{Keys, Parsed, Request, lone_get, parse, reply, set_key};
 use segment::{Guard, Hit, Key, OpError, Prefetched, Value};
 
-/// Returns the key and the length of the first request in the received bytes, if it is a plain `get` of one key.
+/// Returns the key and the length in bytes of the first request in `buf`, if that request is a plain `get` of one key.
 #[inline]
 pub(crate) fn head_key<'b>(buf: &'b [u8], session: &SessionState) -> Option<(&'b [u8], usize)> {
     if session.is_between_requests() { lone_get(buf) } else { None }
 }
 
-/// Returns the key of the `set` at the start of `buf`.
+/// Returns the key of the first request in `buf`, if that request is a `set`.
 pub(crate) fn head_set_key<'b>(buf: &'b [u8], session: &SessionState) -> Option<&'b [u8]> {
     if session.is_between_requests() { set_key(buf) } else { None }
 }
 
-/// The length of `get ` before the key of a lone get, in bytes.
+/// The length of `get ` before the key of a plain `get` of one key, in bytes.
 const LONE_VERB_BYTES: usize = 4;
 
-/// One key of a run. Positions are bytes from the start of the buffer.
+/// A key of a run. Positions are offsets from the start of the buffer, in bytes.
 #[derive(Clone, Copy)]
 pub(super) struct RunKey<'b> {
     key: Key<'b>,
-    /// The position from which the keys of its request are parsed again, beginning with this one.
+    /// The position of this key, from which parsing of its request's keys can resume.
     from: u32,
-    /// The position from which the keys after this one are parsed again.
+    /// The position after this key, from which parsing of its request's keys can resume.
     behind: u32,
-    /// Offset of the end of its request's keys.
+    /// The position of the end of the keys of its request.
     keys_end: u32,
-    /// Offset of the end of its request.
+    /// The position of the end of its request.
     line_end: u32,
     command: Command,
-    /// True if it is the last key of its request.
+    /// True if this is the last key of its request.
     ends: bool,
 }
 
@@ -84,10 +84,10 @@ impl<'b> run::Probe<'b> for RunKey<'b> {
     }
 }
 
-/// A run of keys.
+/// Keys that are looked up together.
 type Run<'b> = run::Run<RunKey<'b>>;
 
-/// The keys of a run are answered one by one. A request whose reply continues later is stored as a [`Retrieval`].
+/// Answers the keys of a run one by one. A request whose reply continues later is stored as a [`Retrieval`].
 impl<'c, 'l> run::Visit<'c, 'l> for Call<'c, 'l> {
     type Probe = RunKey<'c>;
 
@@ -110,7 +110,7 @@ impl<'c, 'l> run::Visit<'c, 'l> for Call<'c, 'l> {
     fn answer(&mut self, probe: &RunKey<'c>, ahead: Prefetched<'_>) -> Result<bool, SessionWait> {
         let watched = watch::watched(self);
         if !(watched || probe.with_cas()) {
-            // A plain read looks on flash itself if necessary.
+            // A plain read reads from flash itself if necessary, so only locks are checked here.
             if self.guard.locks().is_locked_by_other(&probe.key) {
                 self.ctx.retry_at_once = true;
                 return Err(SessionWait::Parked);
@@ -134,7 +134,7 @@ impl<'c, 'l> run::Visit<'c, 'l> for Call<'c, 'l> {
             self.at = probe.line_end as usize;
             self.session.retrieval = None;
         } else {
-            // A key counts as an operation, even if its request is not complete.
+            // Each key counts as an operation, even if its request is not complete.
             self.session.retrieval = Some(retrieval_from(self, probe, probe.behind));
             self.ops += 1;
         }
@@ -152,7 +152,7 @@ impl<'c, 'l> run::Visit<'c, 'l> for Call<'c, 'l> {
     }
 }
 
-/// Executes a `get` of one key in its plainest form, whose line has `consumed` bytes, and the retrievals after it.
+/// Executes a plain `get` of one key, whose line has `consumed` bytes, together with the retrievals that follow it.
 #[inline]
 pub(super) fn lone_run<'c>(call: &mut Call<'c, '_>, key: &'c [u8], consumed: usize) -> Step {
     let mut run = Run::new();
@@ -161,7 +161,7 @@ pub(super) fn lone_run<'c>(call: &mut Call<'c, '_>, key: &'c [u8], consumed: usi
     run::answer(call, &run, Prefetched::default())
 }
 
-/// Executes the request of a head, and the retrievals after it.
+/// Executes the request of a prefetched head, together with the retrievals that follow it.
 #[inline]
 pub(super) fn head_run<'c, 'l>(call: &mut Call<'c, 'l>, head: ReadHead<'l>) -> Step {
     let mut run = Run::new();
@@ -171,7 +171,7 @@ pub(super) fn head_run<'c, 'l>(call: &mut Call<'c, 'l>, head: ReadHead<'l>) -> S
     run::answer(call, &run, head.ahead)
 }
 
-/// Executes `get` or `gets`, and the retrievals after it.
+/// Executes a `get` or `gets`, together with the retrievals that follow it.
 pub(super) fn get<'c>(call: &mut Call<'c, '_>, get: Get<'c>, consumed: usize) -> Step {
     let mut run = Run::new();
     if add(call, &mut run, call.at, get, consumed) {
@@ -180,7 +180,7 @@ pub(super) fn get<'c>(call: &mut Call<'c, '_>, get: Get<'c>, consumed: usize) ->
     run::answer(call, &run, Prefetched::default())
 }
 
-/// Continues a retrieval that was answered partly.
+/// Continues a retrieval that was partly answered.
 pub(super) fn continue_retrieval(call: &mut Call<'_, '_>, retrieval: Retrieval) -> Step {
     let Retrieval { consumed, keys_left, with_cas, touch } = retrieval;
     let line = &call.rest()[..consumed - 1];
@@ -192,7 +192,7 @@ pub(super) fn continue_retrieval(call: &mut Call<'_, '_>, retrieval: Retrieval) 
     if touch.is_some() { get::get_and_touch(call, left, consumed) } else { get(call, left, consumed) }
 }
 
-/// Returns the number of keys that this call may still look up together.
+/// Returns the maximum number of keys that this call may look up together.
 fn run_max(call: &Call<'_, '_>) -> usize {
     call.run_max.min(OPS_A_BATCH - call.ops)
 }
@@ -205,7 +205,7 @@ fn add_lone<'c>(run: &mut Run<'c>, at: usize, key: Key<'c>) {
     run.push(RunKey { key, from, behind: keys_end, keys_end, line_end, command: Command::Get, ends: true });
 }
 
-/// Adds the keys of the request that begins at `at`. Returns false if they do not all fit.
+/// Adds the keys of the request that begins at `at` to the run. Returns false if some of them do not fit.
 fn add<'c>(call: &Call<'c, '_>, run: &mut Run<'c>, at: usize, get: Get<'c>, consumed: usize) -> bool {
     let mut several = run.is_empty() && call.session.retrieval.is_some();
     let line_end = at + consumed;
@@ -237,7 +237,7 @@ fn add<'c>(call: &Call<'c, '_>, run: &mut Run<'c>, at: usize, get: Get<'c>, cons
     true
 }
 
-/// Adds the keys of the retrievals from `at` on, while they fit.
+/// Adds the keys of the retrievals that begin at `at` to the run, while they fit.
 #[inline]
 fn follow<'c>(call: &Call<'c, '_>, run: &mut Run<'c>, mut at: usize) {
     let run_max = run_max(call);
@@ -261,7 +261,7 @@ fn follow<'c>(call: &Call<'c, '_>, run: &mut Run<'c>, mut at: usize) {
     }
 }
 
-/// Returns the state from which the request of `probe` continues at `from`.
+/// Returns the state of the request of `probe`, to continue with the keys at position `from`.
 fn retrieval_from(call: &Call<'_, '_>, probe: &RunKey<'_>, from: u32) -> Retrieval {
     Retrieval {
         consumed: probe.line_end as usize - call.at,
@@ -271,7 +271,7 @@ fn retrieval_from(call: &Call<'_, '_>, probe: &RunKey<'_>, from: u32) -> Retriev
     }
 }
 
-/// Answers a key of a `get` when there are no watchers. Returns true if the key existed.
+/// Answers a key of a `get` while there are no watchers. Returns true if the key existed.
 #[inline(always)]
 fn answer_plain(call: &mut Call<'_, '_>, probe: &RunKey<'_>, ahead: Prefetched<'_>) -> Result<bool, SessionWait> {
     let key = probe.key.bytes();
@@ -310,7 +310,7 @@ fn answer_miss(call: &mut Call<'_, '_>, probe: &RunKey<'_>) -> Result<bool, Sess
     Ok(false)
 }
 
-/// Answers a key that is not in memory. Returns true if it was on flash.
+/// Answers a key that is not in memory. Returns true if the key was on flash.
 #[cold]
 #[inline(never)]
 fn answer_from_flash(call: &mut Call<'_, '_>, probe: &RunKey<'_>) -> Result<bool, SessionWait> {
@@ -329,7 +329,7 @@ fn answer_from_flash(call: &mut Call<'_, '_>, probe: &RunKey<'_>) -> Result<bool
     if replied { Ok(true) } else { answer_miss(call, probe) }
 }
 
-/// Answers a key whose token is requested, or while there are watchers. Returns true if the key existed.
+/// Answers a key of a `gets`, or a key of any retrieval while there are watchers. Returns true if the key existed.
 #[cold]
 fn look_up(call: &mut Call<'_, '_>, probe: &RunKey<'_>, watched: bool) -> Result<bool, SessionWait> {
     call.room(LINE_ROOM)?;
@@ -356,7 +356,8 @@ fn look_up(call: &mut Call<'_, '_>, probe: &RunKey<'_>, watched: bool) -> Result
     Ok(hit)
 }
 
-/// Handles a retrieval that could not change its item: the key counts as missing, unless the operation is parked.
+/// Handles an error of a retrieval that changes its item. If the operation is parked, returns that state. Otherwise,
+/// the key counts as missing.
 fn retrieval_failed(call: &mut Call<'_, '_>, error: OpError) -> Step {
     match error {
         OpError::Parked => Err(SessionWait::Parked),

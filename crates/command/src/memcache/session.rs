@@ -1,4 +1,4 @@
-//! The state that the protocol retains of a connection between two visits.
+//! The memcached protocol's state of a connection, which persists between two visits.
 
 use super::state::{Dumping, FirstFetch, Retrieval, Storing};
 use crate::clients::endpoint::{Endpoint, Protocol};
@@ -11,43 +11,43 @@ use crate::push::watch::{Hub, Watching};
 use protocol::memcache::reply;
 use segment::{Guard, Namespace};
 
-/// The state that the protocol retains of a connection between calls.
+/// The memcached protocol's state of a connection, which persists between calls of `serve`.
 #[derive(Default)]
 pub struct SessionState {
     /// The namespace of the current request's key.
     pub(crate) namespace: Namespace,
-    /// The namespace of its listener.
+    /// The namespace of the connection's listener.
     pub(super) home: Namespace,
-    /// The checks that its requests need before execution, as bits of the worker's guards.
+    /// The checks that requests may need before execution, as bits like those of the worker's guards.
     pub(super) guards: u32,
-    /// True if the current request was already taken from the quota of operations per second.
+    /// True if the current request has already been counted against the quota of operations per second.
     pub(super) is_counted: bool,
-    /// The number of input bytes that still belong to a refused request; unlimited for a watcher.
+    /// The number of input bytes of a refused request that must still be discarded. Unlimited for a watcher.
     pub(super) discard_bytes: u64,
-    /// A retrieval that was answered partly. Its line is at the start of the input.
+    /// A retrieval that was partly answered. Its line is at the start of the input.
     pub(super) retrieval: Option<Retrieval>,
-    /// The number of lines that were sent of a statistics table that was answered partly.
+    /// The number of sent lines of a statistics table that was partly sent.
     pub(super) lines_done: usize,
-    /// A large value that is being received.
+    /// The large value that is being received.
     pub(super) large: Option<Storing>,
-    /// A dump that is being sent.
+    /// The dump that is being sent.
     pub(super) dump: Option<Box<Dumping>>,
-    /// The findings of a fetch that was executed but whose reply did not fit.
+    /// The result of a fetch that was executed, but whose reply did not fit into the output.
     pub(super) fetched: Option<FirstFetch>,
-    /// True if its client has authenticated.
+    /// True if the client has authenticated.
     pub(super) known: bool,
-    /// The connection's slot among the watchers.
+    /// The connection's registration as a watcher.
     pub(super) watching: Option<Watching>,
 }
 
 impl SessionState {
-    /// Returns the state of a new connection.
+    /// Creates the state of a new connection of a listener with this namespace.
     pub(crate) fn of(namespace: Namespace) -> Self {
         Self { namespace, home: namespace, guards: Self::guards_of(namespace), ..Self::default() }
     }
 
-    /// Releases what the connection holds in the store and among the watchers. The caller calls it once, when the
-    /// connection ends.
+    /// Releases the connection's resources in the store and its registration as a watcher. The caller calls it once,
+    /// when the connection ends.
     pub fn release(&mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext) {
         if let Some(storing) = self.large.take() {
             storing.large.end(guard, ctx);
@@ -61,12 +61,12 @@ impl SessionState {
         self.large.as_ref().map(|storing| &storing.large)
     }
 
-    /// Returns the large value that is being received, to receive into it.
+    /// Returns the large value that is being received, so that the caller can receive into it.
     pub(crate) fn large_mut(&mut self) -> Option<&mut LargeSet> {
         self.large.as_mut().map(|storing| &mut storing.large)
     }
 
-    /// Returns true if the input begins with a request, or with a retrieval that is answered partly.
+    /// Returns true if the input begins with a request, or with the request of a partly answered retrieval.
     pub(super) fn is_between_requests(&self) -> bool {
         (self.discard_bytes == 0 || self.watching.is_some())
             && self.lines_done == 0
@@ -75,8 +75,8 @@ impl SessionState {
             && self.fetched.is_none()
     }
 
-    /// Returns the state that moves to another process, with `input`. `None`: a request is partly executed. A retrieval
-    /// that is answered partly is replaced by a retrieval of the keys that are left.
+    /// Returns the state to hand over to another process, with `input`, the unexecuted bytes. Returns `None` if a
+    /// request is partly executed. A partly answered retrieval is replaced by a retrieval of its remaining keys.
     pub(crate) fn to_handover(&self, mut input: &[u8]) -> Option<HandoverConnection> {
         if !self.is_between_requests() {
             return None;
@@ -90,7 +90,7 @@ impl SessionState {
             let line = input.split_off(..retrieval.consumed)?;
             match retrieval.rest_of(line) {
                 Some(rest) => carried.input = rest,
-                // All keys are answered.
+                // All keys are answered; only the end of the reply is missing.
                 None => carried.output = reply::END.to_vec(),
             }
         }
@@ -98,12 +98,12 @@ impl SessionState {
         Some(carried)
     }
 
-    /// Continues as the connection that was handed over.
+    /// Takes over the settings of the connection that was handed over.
     pub(crate) fn resume_as(&mut self, carried: &HandoverConnection) {
         self.known = carried.known;
     }
 
-    /// Restores `watch`. Returns false if there are already as many watchers as allowed.
+    /// Restores the registration as a watcher. Returns false if the maximum number of watchers is reached.
     pub(crate) fn restore(&mut self, carried: &HandoverConnection, ctx: &WorkerContext) -> bool {
         if carried.watches != 0 {
             self.watching = Hub::watch_again(&ctx.shared.watch, carried.watches, ctx.worker, ctx.push.watch.connection);
@@ -112,17 +112,18 @@ impl SessionState {
         carried.watches == 0 || self.watching.is_some()
     }
 
-    /// Returns true if lines wait for this watcher.
+    /// Returns true if lines wait to be sent to this watcher.
     pub(crate) fn has_messages(&self) -> bool {
         self.watching.as_ref().is_some_and(Watching::is_waiting)
     }
 
-    /// Moves the next of these lines to the front of `into`. Returns the number of bytes.
+    /// Copies the next lines for this watcher to the beginning of `into`, and removes them from the queue. Returns
+    /// their length in bytes.
     pub(crate) fn take_messages(&self, into: &mut [u8]) -> usize {
         self.watching.as_ref().map_or(0, |watching| watching.take(into))
     }
 
-    /// Returns true if the current request was answered partly.
+    /// Returns true if the current request was partly answered.
     pub(crate) fn is_long(&self) -> bool {
         self.retrieval.is_some() || self.lines_done > 0 || self.dump.is_some()
     }
@@ -132,13 +133,13 @@ impl SessionState {
         self.watching.is_some()
     }
 
-    /// Returns the checks that a request of this listener's clients may need before execution: quotas of operations,
-    /// pauses, and routes.
+    /// Returns the checks that requests of this listener's clients may need before execution, as bits: quotas of
+    /// operations, pauses, and routes.
     pub(super) fn guards_of(home: Namespace) -> u32 {
         1 << home.0 | PAUSED | if home == Namespace::DEFAULT { ROUTED } else { 0 }
     }
 
-    /// Returns the namespace of its listener.
+    /// Returns the namespace of the connection's listener.
     pub(crate) fn listener_namespace(&self) -> Namespace {
         self.home
     }

@@ -1,4 +1,4 @@
-//! Commands without a value and with a one-line reply: `delete`, `incr`, `decr`, `touch`, `flush_all`, `me`, and the
+//! Commands without a value and with a one-line reply: `delete`, `incr`, `decr`, `touch`, `flush_all`, `me`, and
 //! administrative commands.
 
 use super::call::{Call, Step};
@@ -70,7 +70,7 @@ pub(super) fn arith(call: &mut Call<'_, '_>, request: ArithRequest<'_>, consumed
     Ok(())
 }
 
-/// Notifies the clients that are subscribed to changes of this key, if the counter was changed.
+/// Publishes a key event if an `incr`, `decr` or `ma` has changed a number.
 pub(super) fn report_added(call: &mut Call<'_, '_>, key: &[u8], outcome: ArithOutcome) {
     if matches!(outcome, ArithOutcome::Number { .. }) {
         watch::changed(call, KeyEvent::INCRBY, key);
@@ -94,7 +94,7 @@ pub(super) fn touch(call: &mut Call<'_, '_>, key: &[u8], exptime: i64, noreply: 
     let key = call.guard.key(call.session.namespace, key);
     let expire = exptime::expire(exptime, call.ctx.moment());
     let seen = watch::look_up_watched(call, &key);
-    // If the touch expires the item at once, the item was still found.
+    // The item was found even if the touch expires it at once.
     match call.guard.items_mut().touch(&key, expire).map(|item| item.is_some()) {
         Ok(touched) => {
             watch::report_get(call, key.bytes(), seen, touched);
@@ -119,9 +119,9 @@ pub(super) fn touch(call: &mut Call<'_, '_>, key: &[u8], exptime: i64, noreply: 
     Ok(())
 }
 
-/// Flushes the namespaces that this connection can reach: its listener's, and those that the routes lead to. With a
-/// delay, the flush is scheduled, and the first worker iteration past the instant executes it. Without one, the flush
-/// happens now and replaces a scheduled one.
+/// Flushes the namespaces that keys of this connection can belong to: the listener's, and those of the routes. With a
+/// delay, the flush is scheduled, and the first worker iteration after the instant executes it. Without a delay, the
+/// flush is executed now and replaces a scheduled one.
 pub(super) fn flush_all(call: &mut Call<'_, '_>, delay: i64, noreply: bool, consumed: usize) -> Step {
     let now = call.ctx.now;
     match exptime::expire(delay, call.ctx.moment()) {
@@ -155,7 +155,7 @@ pub(super) fn meta_debug<'c>(call: &mut Call<'c, '_>, token: MetaKey<'c>, consum
         return Err(SessionWait::Parked);
     }
     let seen = watch::look_up_watched(call, &key);
-    // A client may use the token that it receives here in a compare-and-swap store.
+    // A client may use the returned token in a compare-and-swap command.
     match call.guard.versions().peek_gets(&key) {
         Err(error) => get::op_error(call, error, false)?,
         Ok(None) => call.out.push(reply::META_END),
@@ -186,7 +186,7 @@ pub(super) fn version(call: &mut Call<'_, '_>, consumed: usize) -> Step {
     call.answer(reply::CRLF, consumed)
 }
 
-/// Changes the memory limit. Replies at once; the background thread resizes the memory.
+/// Changes the memory limit. Replies at once, and the background thread resizes the memory later.
 pub(super) fn cache_memlimit(call: &mut Call<'_, '_>, mib: u32, noreply: bool, consumed: usize) -> Step {
     let resized = call.ctx.shared.resize_memory(u64::from(mib) << 20);
     call.at += consumed;
@@ -211,7 +211,7 @@ pub(super) fn cache_memlimit(call: &mut Call<'_, '_>, mib: u32, noreply: bool, c
     Ok(())
 }
 
-/// Stops the server. Every stop completes operations in progress, so both forms of the command act alike.
+/// Stops the server. Both forms of the command act alike, because every stop completes the operations in progress.
 pub(super) fn shutdown(call: &mut Call<'_, '_>, consumed: usize) -> Step {
     if !call.ctx.shared.config.shutdown_command {
         return call.answer(Error::ShutdownDisabled.wire(), consumed);

@@ -1,17 +1,17 @@
-//! The state of a request between two visits. Nothing here executes a command.
+//! The state of a request between two visits. This module executes no commands.
 
 use crate::lookup::large::LargeSet;
 use crate::metrics::Command;
 use base::clock::UnixMillis;
 use protocol::memcache::meta::OPAQUE_BYTES_MAX;
 use segment::{Expire, Fetched, Item, Lease, Put, Stride};
-/// The progress of a dump.
+/// The progress of a dump, which lists all items.
 #[derive(Debug, Default)]
 pub(super) struct Dumping {
     pub(super) listed: u64,
     pub(super) cursor: u64,
     pub(super) stride: Stride,
-    /// The lines that are not sent yet.
+    /// The lines that were not sent yet.
     pub(super) lines: Vec<u8>,
     pub(super) is_ended: bool,
 }
@@ -22,7 +22,7 @@ pub(super) struct Storing {
     pub(super) plan: Plan,
 }
 
-/// A storage command without its value. It is held while a large value is received.
+/// A storage command without its value, as held while a large value is received.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     /// The operation for the store, without its value.
@@ -38,26 +38,26 @@ pub(super) enum Answer {
     Meta(MetaAnswer),
 }
 
-/// The part of an `ms` line that its reply needs.
+/// The part of an `ms` request that its reply repeats or depends on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MetaAnswer {
     pub(super) quiet: bool,
     pub(super) encoded: bool,
-    /// The letters of `O`, `k`, `c` and `s` in the client's order, then zeros.
+    /// The flags `O`, `k`, `c` and `s` of the request in its order, then zeros.
     pub(super) order: [u8; 4],
     pub(super) opaque: [u8; OPAQUE_BYTES_MAX],
     pub(super) opaque_len: u8,
 }
 
-/// The findings of the first execution of a fetch. If the reply then waits for room, the fetch is executed again. The
-/// second execution must not lose the lease that the first one won, nor count the first one as an earlier access.
+/// The result of a fetch's first execution. If the reply must wait for room, the fetch is executed again. The second
+/// execution must still report the lease that the first one won, and must not count the first one as an earlier access.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FirstFetch {
     pub(super) won: bool,
     pub(super) vivified: bool,
     pub(super) fetched: bool,
     pub(super) last_access: UnixMillis,
-    /// The expiry that the item had before this request, if `t` asks for it; `Never` if it had none.
+    /// The expiry of the item before this request, if the flag `t` returns it; `Never` if the item had none.
     pub(super) ended: Option<Expire>,
 }
 
@@ -76,19 +76,19 @@ impl FirstFetch {
     }
 }
 
-/// A retrieval whose reply continues in a later call. The part of its line that was parsed is not parsed again.
+/// A retrieval whose reply continues in a later call. The parsed part of its line is not parsed again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Retrieval {
-    /// The length of the line in bytes, its end included.
+    /// The length of the request line in bytes, line end included.
     pub(super) consumed: usize,
-    /// The number of bytes of the keys that are left.
+    /// The length of the unanswered keys at the end of the line, in bytes.
     pub(super) keys_left: usize,
     pub(super) with_cas: bool,
     pub(super) touch: Option<i64>,
 }
 
 impl Retrieval {
-    /// Returns a request for the keys of `line` that are left. `None`: all keys are answered.
+    /// Returns a request for the unanswered keys of `line`. Returns `None` if all keys are answered.
     pub(super) fn rest_of(&self, line: &[u8]) -> Option<Vec<u8>> {
         let text = line.strip_suffix(b"\n").unwrap_or(line);
         let text = text.strip_suffix(b"\r").unwrap_or(text);

@@ -1,10 +1,10 @@
-//! `stats`: the names that memcached's tools and exporters read, with memcached's meaning.
+//! `stats`: the statistics that memcached's tools and exporters read, with their names and meaning in memcached.
 //!
-//! Of the names that describe memcached's own implementation, only those that some tool reads are reported. A value
-//! that the store does not have (moves between LRU lists, for instance) is 0.
+//! Names that describe memcached's own implementation are reported only if a tool reads them. If the store has no such
+//! figure (for example, moves between LRU lists), it is reported as 0.
 //!
-//! A table that is longer than the output continues in the next call: lines are counted, and those already sent are
-//! skipped.
+//! If a table is longer than the output, it continues in the next call. Lines are counted, and lines that were already
+//! sent are skipped.
 
 use super::call::{Call, Step};
 use super::dump::Format;
@@ -26,13 +26,13 @@ use protocol::sink::{Fixed, Sink};
 use std::io::Read;
 use std::net::SocketAddr;
 
-/// The longest line in bytes: a name, and a path of a Unix socket.
+/// The maximum length of a line in bytes: a name, and the path of a unix socket.
 const STAT_BYTES_MAX: usize = 256;
 
-/// The class that all items are reported under: the store has no slab classes, and tools add the classes up.
+/// The slab class in which all items are reported. The store has no slab classes, and tools add up all classes.
 const CLASS: u64 = 1;
 
-/// Writes the lines after the first `skip`, while the output has room.
+/// A writer of a table's lines. It skips the first `skip` lines, and stops when the output has no room.
 struct Lines<'o> {
     out: &'o mut OutBuffer,
     skip: usize,
@@ -46,7 +46,7 @@ impl Lines<'_> {
             return;
         }
         if self.next >= self.skip {
-            // Room for the end of the table is reserved too.
+            // The end of the table must fit too.
             if self.out.room() < STAT_BYTES_MAX + reply::END.len() {
                 self.full = true;
                 return;
@@ -58,8 +58,8 @@ impl Lines<'_> {
         self.next += 1;
     }
 
-    /// Returns true if the next `lines` lines need not be written. Either all of them were sent in an earlier visit,
-    /// and are skipped, or no further line fits.
+    /// Returns true if the next `lines` lines need not be written, because they were all sent in an earlier visit or
+    /// because the output is full. Counts the lines that were sent.
     fn skips(&mut self, lines: usize) -> bool {
         let sent = self.next + lines <= self.skip;
         if sent && !self.full {
@@ -80,7 +80,7 @@ impl Lines<'_> {
         self.text(name, if on { "yes" } else { "no" });
     }
 
-    /// Writes a number of seconds with six decimals.
+    /// Writes a line with `us` microseconds as seconds with six decimals.
     fn seconds(&mut self, name: &str, us: u64) {
         self.line(|line| {
             line.put(b"STAT ");
@@ -99,7 +99,7 @@ impl Lines<'_> {
     }
 }
 
-/// Executes `stats`. The line is consumed with the last line of the reply.
+/// Executes `stats`. The request line is consumed with the last line of the reply.
 pub(super) fn stats(call: &mut Call<'_, '_>, topic: Stats, consumed: usize) -> Step {
     match topic {
         Stats::Cachedump { .. } if !call.ctx.shared.config.dump_command => {
@@ -138,7 +138,7 @@ fn table(call: &mut Call<'_, '_>, topic: Stats) -> Step {
         Stats::Conns => conns(&mut lines, &call.ctx.shared, call.ctx.now.secs()),
         Stats::DetailDump => prefixes(&mut lines, &call.ctx.shared),
         Stats::Namespaces => namespaces(&mut lines, &call.ctx.shared),
-        // Other classes have no items.
+        // Classes other than [`CLASS`] have no items.
         Stats::Cachedump { .. } | Stats::Reset | Stats::Detail(_) => {}
     }
     if lines.full {
@@ -150,7 +150,7 @@ fn table(call: &mut Call<'_, '_>, topic: Stats) -> Step {
     Ok(())
 }
 
-/// Writes the counts by key prefix. A line is longer than those of the other tables.
+/// Writes the counters by key prefix. Their lines are longer than those of other tables.
 fn prefixes(lines: &mut Lines<'_>, shared: &Shared) {
     lines.next = lines.skip;
     shared.prefixes.each(lines.skip, |name, entry| {
@@ -172,7 +172,8 @@ fn prefixes(lines: &mut Lines<'_>, shared: &Shared) {
     });
 }
 
-/// Writes the figures of each namespace, under memcached's names if they exist: `STAT shop:curr_items 17`.
+/// Writes the figures of each namespace. They have memcached's names if such names exist, as in `STAT shop:curr_items
+/// 17`.
 fn namespaces(lines: &mut Lines<'_>, shared: &Shared) {
     let named = shared.namespaces.named();
     for space in crate::keyspace::figures::figures(shared) {
@@ -260,7 +261,7 @@ fn general(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
         flash_lines(lines, &store, &tier);
     }
     lines.number("huge_page_bytes", shared.survey.latest().huge_page_bytes);
-    // In CPU time of the thread: the cost of a slice, without the time in which other threads had the CPU.
+    // A slice's cost is the thread's own CPU time, without the time in which other threads used the CPU.
     for (kind, times) in shared.background.by_kind() {
         let longest_us = times.longest_cpu_ns.load(std::sync::atomic::Ordering::Relaxed) / 1000;
         lines.line(|line| {
@@ -271,7 +272,7 @@ fn general(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
     }
 }
 
-/// Writes the figures of a second tier, if there is one.
+/// Writes the figures of the second tier.
 fn flash_lines(lines: &mut Lines<'_>, store: &segment::StoreStats, tier: &FlashFigures) {
     for (name, count) in [
         ("flash_items", store.flash_items),
@@ -292,7 +293,7 @@ fn flash_lines(lines: &mut Lines<'_>, store: &segment::StoreStats, tier: &FlashF
     }
 }
 
-/// Writes the number of lines for watchers that were written, dropped and skipped.
+/// Writes the numbers of watchers' lines that were written, dropped and skipped.
 fn log_lines(lines: &mut Lines<'_>, hub: &crate::push::watch::Hub) {
     use std::sync::atomic::Ordering::Relaxed;
     lines.number("log_worker_dropped", hub.dropped.load(Relaxed));
@@ -323,13 +324,13 @@ fn connections(lines: &mut Lines<'_>, shared: &Shared) {
 
 fn command_lines(lines: &mut Lines<'_>, commands: &CommandTotals) {
     commands.each(|name, value| match name {
-        // Reported under another name, or not used by memcached's tools.
+        // These counters are reported under other names, or memcached's tools do not read them.
         "items_stored" | "auth_cmds" | "auth_errors" | "protocol_errors" | "yields" => {}
         _ => lines.number(name, value),
     });
 }
 
-/// Writes the figures of the store, which has segments instead of slabs and LRU, under names of its own.
+/// Writes the figures of the store's segments. They have their own names, because memcached has no segments.
 fn segment_lines(lines: &mut Lines<'_>, store: &segment::StoreStats) {
     let [free, open, sealed, draining, quarantine, decommitted] = store.segments;
     lines.number("memory_held_bytes", store.held_bytes);
@@ -375,7 +376,7 @@ fn items(lines: &mut Lines<'_>, shared: &Shared, now: UnixMillis) {
     }
 }
 
-/// Writes all segments as one slab class: a page is a segment, and a chunk is an item of average size.
+/// Writes all segments as one slab class. A page stands for a segment, and a chunk for an item of average size.
 fn slabs(lines: &mut Lines<'_>, shared: &Shared) {
     let (store, commands) = (shared.store_stats(), shared.stats_since_reset());
     if store.items > 0 {
@@ -458,8 +459,8 @@ fn settings(lines: &mut Lines<'_>, shared: &Shared) {
     lines.switch("ssl_enabled", false);
 }
 
-/// Writes the listening sockets, then the connections of each worker as of at most a second ago. memcached numbers them
-/// by descriptors. Here the number is computed from the worker and the position in its connection table.
+/// Writes the listening sockets, then the connections of each worker, at most one second old. memcached numbers them by
+/// file descriptor. Here, a number is computed from the worker and the position in its connection table.
 fn conns(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
     for (number, addr) in shared.config.memcached.iter().enumerate() {
         lines.line(|line| {
@@ -517,7 +518,7 @@ fn conns(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
 /// The number of lines of one connection in `stats conns`.
 const CONNECTION_LINES: usize = 3;
 
-/// Formats without allocation.
+/// Writes the text of `value` without allocating memory.
 fn put_display(sink: &mut impl Sink, value: &impl std::fmt::Display) {
     struct Adapter<'s, S>(&'s mut S);
     impl<S: Sink> std::fmt::Write for Adapter<'_, S> {
@@ -527,18 +528,18 @@ fn put_display(sink: &mut impl Sink, value: &impl std::fmt::Display) {
         }
     }
     use std::fmt::Write;
-    // The adapter never fails.
+    // Writing by the adapter never fails.
     let _ = write!(Adapter(sink), "{value}");
 }
 
-/// Returns user and system time of this process in microseconds; 0 if the kernel does not report it.
+/// Returns the user and system time of this process in us. Returns 0 if the kernel does not report them.
 fn cpu_times_us() -> (u64, u64) {
-    /// The kernel reports times of processes in hundredths of a second, independent of its own tick.
+    /// The kernel reports process times in hundredths of a second, whatever its own tick.
     const TICK_US: u64 = 10_000;
     let mut text = [0; 1024];
     let read = std::fs::File::open("/proc/self/stat").and_then(|mut file| file.read(&mut text));
     let text = &text[..read.unwrap_or(0)];
-    // The second field is the program's name in parentheses and may contain anything, so parsing begins after it.
+    // The second field is the program's name in parentheses. It may contain any character, so parsing begins after it.
     let Some(end) = text.iter().rposition(|byte| *byte == b')') else { return (0, 0) };
     let mut fields = text[end + 1..].split(|byte| *byte == b' ').filter(|field| !field.is_empty()).skip(11);
     let mut ticks = || fields.next().and_then(protocol::number::parse_u64).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Storage commands whose value is whole in the input: `set`, `add`, `replace`, `append`, `prepend`, `cas`, `ms`.
+//! Storage commands whose whole value is in the input: `set`, `add`, `replace`, `append`, `prepend`, `cas`, `ms`.
 
 use super::call::{Call, Step};
 use super::state::{Answer, MetaAnswer, Plan};
@@ -95,7 +95,7 @@ impl Plan {
             value: b"",
             client_flags: meta.client_flags(),
             expire: meta.expire().map_or(Expire::Never, |exptime| exptime::expire(exptime, moment)),
-            // An `add` finds no item to compare with.
+            // An `add` has no item to compare with.
             compare: meta.compare().filter(|_| mode != PutMode::Add),
             invalidate: meta.has(b'I'),
             token: meta.token(),
@@ -105,13 +105,13 @@ impl Plan {
         Self { put, answer: Answer::Meta(answer), command: Command::MetaSet }
     }
 
-    /// Returns the operation for the store.
+    /// Returns the operation for the store, with `value`.
     pub(super) fn put<'v>(&self, value: &'v [u8]) -> Put<'v> {
         Put { value, ..self.put }
     }
 
-    /// Returns the expiry of the pieces of a large value. A value that is appended or prepended to another one gets the
-    /// expiry of that one, so its pieces only have to last until then.
+    /// Returns the expiry of the pieces of a large value. An appended or prepended value gets the expiry of the
+    /// existing item, so its pieces only have to exist until then.
     pub(super) fn pieces_end(&self) -> Expire {
         match self.put.mode {
             PutMode::Append | PutMode::Prepend => self.put.vivify.unwrap_or(Expire::Never),
@@ -119,7 +119,7 @@ impl Plan {
         }
     }
 
-    /// Returns the command's name for watchers: `cas` for a command that compares an item that must exist.
+    /// Returns the command's name in watchers' lines: `cas` for a command that compares the token of an existing item.
     pub(super) fn watched_name(&self) -> &'static str {
         match self.put.mode {
             PutMode::Set | PutMode::Replace if self.put.compare.is_some() => "cas",
@@ -131,13 +131,14 @@ impl Plan {
         }
     }
 
-    /// Returns true if errors are not reported to the client. Meta commands are quiet about expected outcomes, never
-    /// about errors.
+    /// Returns true if the client asked for no reply, not even for errors. A quiet meta command hides only expected
+    /// outcomes.
     pub(super) fn hides_errors(&self) -> bool {
         matches!(self.answer, Answer::Text { noreply: true })
     }
 
-    /// Returns true if the command stores unconditionally. If it fails, no older value may remain readable.
+    /// Returns true if the command stores unconditionally. If such a command fails, the older value must not remain
+    /// readable.
     pub(super) fn replaces(&self) -> bool {
         self.put.is_unconditional()
     }
@@ -154,7 +155,7 @@ pub(super) fn store<'c>(call: &mut Call<'c, '_>, header: Store<'c>, consumed: us
     store_planned(call, plan, header.key, header.value_len, consumed)
 }
 
-/// Executes `ms`.
+/// Executes an `ms`.
 pub(super) fn meta_store<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, value_len: u32, consumed: usize) -> Step {
     let plan = Plan::meta(meta, call.ctx.moment());
     let mut scratch = KeyScratch::default();
@@ -195,17 +196,19 @@ fn store_planned(call: &mut Call<'_, '_>, plan: Plan, key: &[u8], value_len: u32
     Ok(())
 }
 
-/// Prefetches for the `set` at position `at` of the input, if there is one, while the `set` before it is executed.
+/// Prefetches the buckets of the `set` at position `at` of the input, if there is one, while the previous `set` is
+/// executed.
 #[inline]
 fn prefetch_next(call: &mut Call<'_, '_>, at: usize) {
-    // If keys lead to other namespaces, the namespace of the next key is not known yet.
+    // If keys are routed to several namespaces, the namespace of the next key is not known yet.
     if !call.guarded {
         let next = set_key(&call.buf[at..]);
         call.next_set = next.map(|key| NextSet::prefetch_keys(call.guard, call.session.namespace, at, key));
     }
 }
 
-/// Handles a value that does not fit into a store that evicts nothing: the value is discarded, or waits for room.
+/// Handles a value for which a store without eviction has no room. The value is discarded, or waits if the store parks
+/// it.
 #[cold]
 fn store_full(
     call: &mut Call<'_, '_>,
@@ -222,8 +225,8 @@ fn store_full(
     Ok(())
 }
 
-/// Handles a value that was not stored: reports the error, and deletes the older item if the command would have
-/// replaced it, so that it is not read instead.
+/// Handles a value that was not stored. Reports the error. If the command would have replaced an older item, deletes
+/// that item, so that clients do not read an outdated value.
 pub(super) fn not_stored(call: &mut Call<'_, '_>, plan: &Plan, key: &[u8], error: OpError) -> Step {
     if error != OpError::Parked {
         let mut before = None;
@@ -239,7 +242,7 @@ pub(super) fn not_stored(call: &mut Call<'_, '_>, plan: &Plan, key: &[u8], error
     get::op_error(call, error, plan.hides_errors())
 }
 
-/// Refuses a request whose value cannot be stored.
+/// Replies with an error to a request whose value cannot be stored.
 pub(super) fn refuse(call: &mut Call<'_, '_>, plan: &Plan, error: Error) {
     call.counters().protocol_errors.add(1);
     if !plan.hides_errors() {
@@ -248,8 +251,8 @@ pub(super) fn refuse(call: &mut Call<'_, '_>, plan: &Plan, error: Error) {
     call.done(plan.command);
 }
 
-/// Counts a store whose outcome is known, reports it to watchers, and replies. `before` is the item that it found, if
-/// there are watchers.
+/// Completes a store whose outcome is known: counts it, reports it to watchers, and replies. `before` is the item that
+/// existed before, if there are watchers.
 pub(super) fn stored(
     call: &mut Call<'_, '_>,
     plan: &Plan,
@@ -258,7 +261,7 @@ pub(super) fn stored(
     outcome: PutOutcome,
     value_len: u64,
 ) {
-    // An append or prepend needs an existing item of a type that it can be joined to.
+    // An append or prepend needs an existing item whose type permits it.
     let outcome = match outcome {
         PutOutcome::WrongType => PutOutcome::NotStored,
         PutOutcome::NotFound if matches!(plan.put.mode, PutMode::Append | PutMode::Prepend) => PutOutcome::NotStored,

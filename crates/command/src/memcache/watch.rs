@@ -1,8 +1,8 @@
-//! `watch`, and the lines that other commands send to watchers.
+//! `watch`, and the lines about other commands that are sent to watchers.
 //!
-//! As with memcached, every command that needs the item reports a lookup, even if it changes the item. So a `set` is an
-//! `item_get` of the earlier item and then an `item_store`. The earlier item is looked up for that, and only while
-//! there are watchers.
+//! As in memcached, every command that needs the item reports a lookup, even if it changes the item. A `set` therefore
+//! reports an `item_get` of the previous item and then an `item_store`. Only for this purpose is the previous item
+//! looked up, and only while there are watchers.
 
 use super::call::{Call, Step};
 use super::exptime;
@@ -15,10 +15,10 @@ use protocol::memcache::request::Watch;
 use protocol::memcache::{Error, reply};
 use segment::{Expire, Item, Key, OpError, PutOutcome};
 
-/// The time to live of a value that expired before it was stored: -1 in the 32 bits that memcached reports.
+/// The reported time to live of a value that expired before it was stored: -1 as a 32-bit number, as in memcached.
 const TTL_PAST: u64 = u32::MAX as u64;
 
-/// The result of a lookup, as watchers see it.
+/// The result of a lookup, as a watcher's line reports it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WatchedLookup {
     pub(super) found: bool,
@@ -30,13 +30,13 @@ impl WatchedLookup {
     /// A lookup that found no item.
     pub(super) const MISS: Self = Self { found: false, class: 0, value_len: 0 };
 
-    /// Creates the result of a lookup that found `item`, or nothing.
+    /// Creates the result of a lookup that found `item`, or no item.
     pub(super) fn of(item: Option<&Item<'_>>) -> Self {
         item.map_or(Self::MISS, |item| Self { found: true, class: item.ttl_class, value_len: item.value_len() })
     }
 }
 
-/// Makes this connection a watcher. Its later input is discarded.
+/// Registers this connection as a watcher. Its further input is discarded.
 pub(super) fn watch(call: &mut Call<'_, '_>, watch: Watch, consumed: usize) -> Step {
     let shared = &call.ctx.shared;
     if shared.host.is_stopping() {
@@ -68,7 +68,7 @@ pub(super) fn watched(call: &Call<'_, '_>) -> bool {
     call.ctx.push.watch.watched.any()
 }
 
-/// Counts a request of `key` by its prefix, if such counting is on.
+/// Counts a request for `key` by the key's prefix, if that is enabled.
 #[inline]
 pub(super) fn count_prefix(call: &Call<'_, '_>, key: &[u8], count: Count) {
     if call.ctx.push.watch.watched.counts_prefixes() {
@@ -76,13 +76,13 @@ pub(super) fn count_prefix(call: &Call<'_, '_>, key: &[u8], count: Count) {
     }
 }
 
-/// Returns the item that a command is about to find, if there are watchers.
+/// Returns the item that a command is about to find. Returns `None` if there are no watchers.
 #[inline]
 pub(super) fn look_up_watched(call: &Call<'_, '_>, key: &Key<'_>) -> Option<WatchedLookup> {
     watched(call).then(|| WatchedLookup::of(call.guard.items().peek(key).as_ref()))
 }
 
-/// Returns a number that no other open connection has.
+/// Returns the connection's number for watchers, which is unique among the open connections.
 fn cfd(call: &Call<'_, '_>) -> u64 {
     u64::from(call.ctx.push.watch.connection) * call.ctx.shared.workers.len() as u64 + call.ctx.worker as u64
 }
@@ -91,7 +91,7 @@ fn line_head(call: &Call<'_, '_>) -> LineHead {
     LineHead { now: call.ctx.now, gid: call.ctx.shared.watch.number() }
 }
 
-/// Reports to watchers that `key` was looked up, and if it was found. `seen` is the existing item, if there are
+/// Reports a lookup of `key` to watchers, and whether the key was found. `seen` is the existing item, if there are
 /// watchers.
 #[inline]
 pub(super) fn report_get(call: &mut Call<'_, '_>, key: &[u8], seen: Option<WatchedLookup>, found: bool) {
@@ -109,7 +109,7 @@ fn report_lookup(call: &mut Call<'_, '_>, key: &[u8], seen: WatchedLookup, found
     lines.write_line(WatchKind::Fetchers, |line| head.item_get(line, key, found, seen.class, cfd, seen.value_len));
 }
 
-/// Notifies the clients that are subscribed to changes of this key, if notifications are on.
+/// Publishes a key event about a change of `key`, if key events are enabled.
 #[inline]
 pub(super) fn changed(call: &mut Call<'_, '_>, event: KeyEvent, key: &[u8]) {
     if call.ctx.push.watch.watched.has_key_events() {
@@ -117,7 +117,7 @@ pub(super) fn changed(call: &mut Call<'_, '_>, event: KeyEvent, key: &[u8]) {
     }
 }
 
-/// Reports that the expiry of an item was changed.
+/// Publishes a key event about a change of an item's expiry.
 pub(super) fn report_touched(call: &mut Call<'_, '_>, key: &[u8], expire: Expire) {
     let event = match expire {
         Expire::Never => KeyEvent::PERSIST,
@@ -127,7 +127,7 @@ pub(super) fn report_touched(call: &mut Call<'_, '_>, key: &[u8], expire: Expire
     changed(call, event, key);
 }
 
-/// Reports that `cmd` removed the item of `key`.
+/// Reports to subscribers and watchers that the command `cmd` removed the item of `key`.
 pub(super) fn report_deleted(call: &mut Call<'_, '_>, key: &[u8], seen: Option<WatchedLookup>, cmd: &'static str) {
     changed(call, KeyEvent::DEL, key);
     if let Some(seen) = seen
@@ -139,7 +139,7 @@ pub(super) fn report_deleted(call: &mut Call<'_, '_>, key: &[u8], seen: Option<W
     }
 }
 
-/// Reports the outcome for a value of `value_len` bytes, and before that the item that the command found.
+/// Reports to watchers the item that the command found, and then the outcome for its value of `value_len` bytes.
 pub(super) fn report_stored(
     call: &mut Call<'_, '_>,
     plan: &Plan,
@@ -171,13 +171,13 @@ pub(super) fn report_stored(
     }
 }
 
-/// Reports that `ma` created a number of `digits` digits for `key`.
+/// Reports to watchers that an `ma` created a number of `digits` digits for `key`.
 pub(super) fn report_number_created(call: &mut Call<'_, '_>, key: &[u8], digits: u64, expire: Expire) {
     let (seen, expire) = describe_stored(call, key, digits, expire);
     report_store(call, key, "stored", "add", expire, seen);
 }
 
-/// Returns the item that was just stored and its expiry. If the item is gone already, returns the requested values.
+/// Returns the item that was just stored, and its expiry. If the item no longer exists, returns the requested values.
 fn describe_stored(call: &Call<'_, '_>, key: &[u8], value_len: u64, expire: Expire) -> (WatchedLookup, Expire) {
     let item = call.guard.items().peek(&call.guard.key(call.session.namespace, key));
     item.map_or((WatchedLookup { found: false, class: 0, value_len }, expire), |item| {
@@ -185,7 +185,7 @@ fn describe_stored(call: &Call<'_, '_>, key: &[u8], value_len: u64, expire: Expi
     })
 }
 
-/// Reports that a value was refused. `before` is the item that the refusal removed, if any.
+/// Reports to watchers that a value was refused. `before` is the item that the refusal removed, if any.
 pub(super) fn report_refused(
     call: &mut Call<'_, '_>,
     plan: &Plan,

@@ -4,13 +4,13 @@ use crate::metrics::counters::Counter;
 use segment::SliceKind;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A slice with more CPU time than this counts as long.
+/// The CPU time above which a slice counts as long, in ns.
 const LONG_NS: u64 = 1_000_000;
 
-/// The number of buckets of slice lengths: powers of two microseconds.
+/// The number of buckets for slice durations. Their limits are powers of two, in us.
 const SLICE_BUCKETS: usize = 24;
 
-/// The kinds of slices that are counted, and their names. Slices without work are not counted.
+/// The kinds of slices that are counted, with their names in metrics. Slices without work are not counted.
 const KINDS: [(SliceKind, &str); 8] = [
     (SliceKind::Evict, "evict"),
     (SliceKind::Expire, "expire"),
@@ -22,19 +22,20 @@ const KINDS: [(SliceKind, &str); 8] = [
     (SliceKind::Rebuild, "rebuild"),
 ];
 
-/// The times of the slices of one kind. Only one thread writes them: the background thread or the populating thread.
-/// Wall-clock time includes the time in which other threads had the CPU. A slice's cost is the thread's own CPU time.
+/// The durations of the slices of one kind. Only one thread writes them: the background thread or the populating
+/// thread. Wall-clock time includes the time in which other threads used the CPU. CPU time is the thread's own.
 #[derive(Debug, Default)]
 pub struct SliceTimes {
-    /// The total duration of the slices, in ns.
+    /// The total wall-clock time of all slices, in ns.
     pub busy_ns: Counter,
-    /// The duration of the longest slice, in ns.
+    /// The longest wall-clock time of a slice, in ns.
     pub longest_ns: AtomicU64,
-    /// The CPU time of the slice that used the most, in ns.
+    /// The longest CPU time of a slice, in ns.
     pub longest_cpu_ns: AtomicU64,
-    /// The number of slices of more than [`LONG_NS`] of CPU time.
+    /// The number of slices whose CPU time exceeded [`LONG_NS`].
     pub long: Counter,
-    /// A histogram of slice durations. Element `i` counts slices of 2^(i-1) to 2^i us, the last all longer ones.
+    /// A histogram of wall-clock times. Element `i` counts slices of 2^(i-1) to 2^i us; the last one counts all longer
+    /// slices.
     pub by_us_log2: [Counter; SLICE_BUCKETS],
 }
 
@@ -50,19 +51,19 @@ impl SliceTimes {
     }
 }
 
-/// Counters of the background thread.
+/// Counters of all background work.
 #[derive(Debug, Default)]
 pub struct BackgroundCounters {
     times: [SliceTimes; KINDS.len()],
 }
 
 impl BackgroundCounters {
-    /// Returns the times of each kind of slice, with its name.
+    /// Returns the name and the durations of each kind of slice.
     pub fn by_kind(&self) -> impl Iterator<Item = (&'static str, &SliceTimes)> {
         KINDS.iter().map(|(_, name)| *name).zip(&self.times)
     }
 
-    /// Records a slice of `kind` that took `ns`, and `cpu_ns` of CPU time.
+    /// Records a slice of `kind` with its wall-clock time `ns` and its CPU time `cpu_ns`.
     pub fn add(&self, kind: SliceKind, ns: u64, cpu_ns: u64) {
         if let Some(at) = KINDS.iter().position(|(counted, _)| *counted == kind) {
             self.times[at].add(ns, cpu_ns);

@@ -1,13 +1,13 @@
-//! The kinds of request whose latencies are recorded, and the parts of a latency.
+//! The kinds of requests whose latencies are recorded, and the parts of a latency.
 
-/// A kind of request. The set is closed, so that the number of metrics by command is bounded.
+/// The kinds of requests in metrics. Their number is fixed, so that the number of metrics is bounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Command {
     /// `get` of one key.
     #[default]
     Get,
-    /// `get` of more than one key.
+    /// `get` of several keys.
     MultiGet,
     /// `gets`, of any number of keys.
     Gets,
@@ -45,12 +45,12 @@ pub enum Command {
     MetaArith,
     /// `stats`.
     Stats,
-    /// Everything else.
+    /// Any other request.
     Other,
 }
 
 impl Command {
-    /// All of them, in the order of their numbers.
+    /// All kinds, in the order of their numbers.
     pub const ALL: [Self; 21] = [
         Self::Get,
         Self::MultiGet,
@@ -75,7 +75,7 @@ impl Command {
         Self::Other,
     ];
 
-    /// Returns its name in metrics.
+    /// Returns the name of the kind in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Get => "get",
@@ -103,23 +103,24 @@ impl Command {
     }
 }
 
-/// A part of a request's time in the server.
+/// The parts of a request's time in the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Part {
-    /// The time from when its bytes were known to be there until its execution began.
+    /// The time until the execution began, from the instant at which the worker learned that the request had been
+    /// received.
     Wait,
-    /// The time of its execution.
+    /// The time of the execution.
     Execute,
-    /// The time from the end of its execution until the kernel had taken the reply.
+    /// The time from the end of the execution until the kernel had accepted the reply.
     Send,
 }
 
 impl Part {
-    /// All of them, in the order of their numbers.
+    /// All parts, in the order of their numbers.
     pub const ALL: [Self; 3] = [Self::Wait, Self::Execute, Self::Send];
 
-    /// Returns its name in metrics.
+    /// Returns the name of the part in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Wait => "wait",

@@ -1,31 +1,31 @@
-//! Counters of commands: one block for each worker, written by that worker alone, summed on read.
+//! Counters of commands. Each worker writes its own block of counters, and a reader sums all blocks.
 
 use crate::metrics::counters::Counter;
 use std::sync::Mutex;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Counters of one worker's commands since start.
+        /// The command counters of one worker since start.
         #[derive(Debug, Default)]
         #[repr(align(128))]
         pub struct CommandCounters { $($(#[$doc])* pub $name: Counter,)* }
 
-        /// The blocks of several workers, summed.
+        /// The command counters of several workers, summed.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct CommandTotals { $($(#[$doc])* pub $name: u64,)* }
 
         impl CommandTotals {
-            /// Adds one worker's block.
+            /// Adds one worker's counters.
             pub fn add(&mut self, block: &CommandCounters) {
                 $(self.$name = self.$name.wrapping_add(block.$name.value());)*
             }
 
-            /// Returns the counts since `earlier`.
+            /// Returns the differences from `earlier`.
             pub fn since(&self, earlier: &Self) -> Self {
                 Self { $($name: self.$name.wrapping_sub(earlier.$name),)* }
             }
 
-            /// Calls `see` for every counter with its name, in order.
+            /// Calls `see` with the name and value of every counter, in order.
             pub fn each(&self, mut see: impl FnMut(&'static str, u64)) {
                 $(see(stringify!($name), self.$name);)*
             }
@@ -40,13 +40,13 @@ counters! {
     cmd_set,
     /// `flush_all` commands.
     cmd_flush,
-    /// Keys that a `touch`, a `gat` or an `mg` with `T` asked to touch.
+    /// Keys that a `touch`, a `gat`, or an `mg` with the flag `T` tried to touch.
     cmd_touch,
     /// Meta commands.
     cmd_meta,
-    /// Keys looked up and found.
+    /// Keys that were looked up and existed.
     get_hits,
-    /// Keys looked up and not found.
+    /// Keys that were looked up and did not exist.
     get_misses,
     /// Touches that found their item.
     touch_hits,
@@ -70,23 +70,23 @@ counters! {
     cas_misses,
     /// Compare-and-swap stores whose CAS token did not match.
     cas_badval,
-    /// Items stored.
+    /// Items that were stored.
     items_stored,
-    /// Values refused because they exceed the maximum item size.
+    /// Values that were refused because they exceed the maximum item size.
     store_too_large,
-    /// Values refused because nothing could be evicted for them.
+    /// Values that were refused because no memory could be freed for them.
     store_no_memory,
     /// Authentication attempts.
     auth_cmds,
     /// Authentication attempts that failed.
     auth_errors,
-    /// Commands answered with a protocol error.
+    /// Commands that were answered with a protocol error.
     protocol_errors,
-    /// Times that a session yielded to others.
+    /// The number of times that a session yielded to other sessions before all its requests were executed.
     yields,
 }
 
-/// State that the commands of all workers share.
+/// The state of the command counters that all workers share.
 #[derive(Debug, Default)]
 pub struct CommandShared {
     /// The totals at the last `stats reset`. Reported counts are relative to them.

@@ -1,78 +1,78 @@
-//! Counters of one worker: written by it alone, read by any thread.
+//! Counters of one worker, which only that worker writes and any thread may read.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A number that one thread writes and all may read. Adding costs a load and a store, no locked instruction.
+/// A number that one thread writes and any thread may read. Adding costs a load and a store, but no locked instruction.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds `n`. Only the owner's thread may call it.
+    /// Adds `n`. Only the thread that owns the counter may call it.
     #[inline]
     pub fn add(&self, n: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
-    /// Sets the number, of a gauge. Only the owner's thread may call it.
+    /// Sets the value of a gauge. Only the thread that owns the counter may call it.
     pub fn set(&self, n: u64) {
         self.0.store(n, Relaxed);
     }
 
-    /// Returns the current number.
+    /// Returns the current value.
     pub fn value(&self) -> u64 {
         self.0.load(Relaxed)
     }
 }
 
-/// Counters of one worker since the start. Cache-line aligned, so that two workers share no line.
+/// Counters of one worker since start. They are aligned so that two workers never share a cache line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct WorkerCounters {
-    /// Connections that were handed to it.
+    /// Connections that the worker has received from the acceptor or a handover.
     pub connections_total: Counter,
-    /// Ended connections.
+    /// Connections that have ended.
     pub connections_closed: Counter,
-    /// Bytes received.
+    /// Bytes that were received.
     pub bytes_read: Counter,
-    /// Bytes sent.
+    /// Bytes that were sent.
     pub bytes_written: Counter,
-    /// Event-loop iterations: each waits for events once and handles them.
+    /// Event-loop iterations. Each waits for events once and handles them.
     pub iterations: Counter,
-    /// Iterations that began while the worker polled, without a sleep before them.
+    /// Iterations that began while the worker was polling, without a sleep before them.
     pub turns_polled: Counter,
-    /// Batches, each under one guard.
+    /// Batches, each of which is executed under one guard.
     pub batches: Counter,
-    /// Operations executed.
+    /// Operations that were executed.
     pub ops: Counter,
-    /// Operations that were parked for another iteration, once for each time.
+    /// The number of times that an operation was parked until a later iteration.
     pub parked: Counter,
-    /// Sends that the peer's socket did not take whole.
+    /// Sends of which the peer's socket accepted only a part.
     pub sends_short: Counter,
-    /// Connections dropped because their clients did not read.
+    /// Connections that were closed because their clients did not read.
     pub slow_readers_dropped: Counter,
-    /// Connections dropped because their clients did not read retained replies while client memory was short.
+    /// Connections that were closed because their clients did not read retained replies while client memory was short.
     pub client_memory_dropped: Counter,
-    /// Outputs whose pinned values were copied because their readers were slow.
+    /// Outputs whose pinned values were copied because the client was a slow reader.
     pub copied_out: Counter,
-    /// Values whose senders were so slow that they were moved from their place in the store into a buffer.
+    /// Values that were moved from their place in the store into a buffer because the client was a slow sender.
     pub moved_out: Counter,
-    /// Connections dropped because their request was incomplete and other sessions needed its memory.
+    /// Connections that were closed because their request stayed incomplete while other sessions needed its buffer.
     pub slow_senders_dropped: Counter,
-    /// Subscribers dropped because more messages waited for them than allowed.
+    /// Subscribers that were dropped because their unsent messages exceeded the limit.
     pub subscribers_dropped: Counter,
-    /// Connections closed by the idle timeout.
+    /// Connections that were closed by the idle timeout.
     pub idle_closed: Counter,
-    /// Waits for a receive or an output buffer.
+    /// The number of times that a session waited for a receive or an output buffer.
     pub buffer_waits: Counter,
-    /// Total time of completed waits for a buffer, in ns.
+    /// The total time of completed waits for a buffer, in ns.
     pub buffer_wait_ns: Counter,
-    /// Gauge: sessions that wait for a buffer now.
+    /// Gauge: the number of sessions that wait for a buffer.
     pub buffer_waiters: Counter,
-    /// Gauge: time for which the longest waiting session has waited for a buffer, in ns.
+    /// Gauge: the time for which the longest waiting session has waited for a buffer, in ns.
     pub buffer_wait_oldest_ns: Counter,
-    /// Inputs and outputs whose bytes were set aside, so that another session could use the buffer.
+    /// Inputs and outputs that were set aside, so that another session could use their buffer.
     pub set_aside: Counter,
-    /// Requests that were answered with a protocol error; the protocol counts them.
+    /// Requests that were answered with a protocol error. The code of each protocol counts them.
     pub protocol_errors: Counter,
 }
 

@@ -1,28 +1,29 @@
-//! A log-linear histogram of nanoseconds with one writer and any number of readers.
+//! A log-linear histogram of durations in ns, with one writer and any number of readers.
 //!
 //! ```text
 //!   value      0 .. 63          64 .. 127        128 .. 255       ...     2^36 .. 2^37-1
 //!   width      1                2                4                        2^31
-//!   buckets    64               32               32                       32            1056 in all
+//!   buckets    64               32               32                       32            1056 in total
 //! ```
-//! From 64 on each power of two is divided into 32 buckets. So the width of a bucket is at most 1/32 of its lower end,
-//! and its middle is within 1.6 % of every value in it. Values of 2^37 ns (137 s) and more count as 2^37 - 1.
+//! From 64 on, each power of two is divided into 32 buckets. The width of a bucket is therefore at most 1/32 of its
+//! lower end, and its middle differs by at most 1.6 % from every value in it. Values of 2^37 ns (137 s) or more count
+//! as 2^37 - 1.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Each power of two is divided into 2^this buckets.
+/// The binary logarithm of the number of buckets for each power of two.
 const SUB_BITS: u32 = 5;
 const SUB: usize = 1 << SUB_BITS;
-/// Values have at most this many bits.
+/// The maximum number of bits of a value.
 const VALUE_BITS: u32 = 37;
-/// The greatest value that is distinguished, in ns. Larger values count as this one.
+/// The greatest value in ns. Larger values count as this one.
 pub const MAX_NS: u64 = (1 << VALUE_BITS) - 1;
-/// Buckets of a histogram.
+/// The number of buckets of a histogram.
 pub(crate) const BUCKETS: usize = 2 * SUB + (VALUE_BITS - SUB_BITS - 1) as usize * SUB;
 
 const _: () = assert!(BUCKETS == 1056 && MAX_NS > 100_000_000_000);
 
-/// Returns the bucket that counts `ns`. It has no branch: for small values, low bits are set to one first.
+/// Returns the bucket that counts `ns`. The code has no branch: for small values, low bits are set first.
 #[inline]
 const fn bucket_of(ns: u64) -> usize {
     let ns = if ns > MAX_NS { MAX_NS } else { ns };
@@ -31,7 +32,7 @@ const fn bucket_of(ns: u64) -> usize {
     (shift as usize) * SUB + (ns >> shift) as usize
 }
 
-/// Returns the least value of `bucket`, in ns.
+/// Returns the smallest value of `bucket`, in ns.
 const fn lowest(bucket: usize) -> u64 {
     if bucket < 2 * SUB {
         return bucket as u64;
@@ -45,7 +46,7 @@ const fn highest(bucket: usize) -> u64 {
     lowest(bucket + 1) - 1
 }
 
-/// A histogram that one thread writes.
+/// A histogram, which only one thread writes.
 #[derive(Debug)]
 pub struct Histogram {
     buckets: [AtomicU64; BUCKETS],
@@ -60,7 +61,8 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Counts a value `count` times. Only the owner's thread may call it; the counts of another thread could be lost.
+    /// Counts a value `count` times. Only the thread that owns the histogram may call it; counts of another thread may
+    /// be lost.
     #[inline]
     pub fn record(&self, ns: u64, count: u32) {
         let bucket = &self.buckets[bucket_of(ns)];
@@ -74,28 +76,30 @@ impl Histogram {
 }
 
 impl Histogram {
-    /// Returns true if no value was counted. Every value except 0 raises the maximum.
+    /// Returns true if no value was counted. It suffices to check the maximum and the first bucket, because every value
+    /// except 0 raises the maximum.
     fn is_empty(&self) -> bool {
         self.max_ns.load(Relaxed) == 0 && self.buckets[0].load(Relaxed) == 0
     }
 }
 
-/// Counts read from histograms, or the difference of two readings. It allocates memory only if something was counted.
+/// Counts that were read from histograms, or the difference of two such readings. Memory is allocated only if a value
+/// was counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BucketCounts {
-    /// Empty if nothing was counted.
+    /// The count of each bucket. Empty if no value was counted.
     buckets: Box<[u64]>,
-    /// The number of values.
+    /// The number of counted values.
     pub count: u64,
     /// The sum of all values, in ns.
     pub sum_ns: u64,
-    /// The greatest value, in ns; 0 if there is none. For a difference, the upper end of its highest bucket.
+    /// The greatest value, in ns; 0 if there is none. In a difference, it is the upper end of the highest bucket.
     pub max_ns: u64,
 }
 
 impl BucketCounts {
-    /// Adds the current counts of `histogram`. Its writer continues meanwhile, so a value may be in the sum and not in
-    /// the count.
+    /// Adds the current counts of `histogram`. Its writer may continue meanwhile, so a value may be included in the sum
+    /// and not in the count.
     pub fn add(&mut self, histogram: &Histogram) {
         if histogram.is_empty() {
             return;
@@ -112,7 +116,7 @@ impl BucketCounts {
         self.max_ns = self.max_ns.max(histogram.max_ns.load(Relaxed));
     }
 
-    /// Adds other counts.
+    /// Adds the counts of `other`.
     pub fn join(&mut self, other: &Self) {
         if self.buckets.is_empty() {
             self.buckets = other.buckets.clone();
@@ -124,7 +128,7 @@ impl BucketCounts {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// Returns the counts since `earlier`, an earlier reading of the same histograms.
+    /// Returns the differences from `earlier`, an earlier reading of the same histograms.
     pub fn since(&self, earlier: &Self) -> Self {
         let before = earlier.buckets.iter().copied().chain(std::iter::repeat(0));
         let buckets: Box<[u64]> = self.buckets.iter().zip(before).map(|(now, then)| now.saturating_sub(then)).collect();
@@ -138,8 +142,8 @@ impl BucketCounts {
         }
     }
 
-    /// Returns the value that `share` (0 to 1) of all values do not exceed, in ns. It is the middle of its bucket, and
-    /// never more than the maximum. 0 if there is no value.
+    /// Returns the quantile `share` (0 to 1) of all values, in ns: the value that this share of them does not exceed.
+    /// The result is the middle of a bucket, but at most the maximum. Returns 0 if there is no value.
     pub fn quantile_ns(&self, share: f64) -> u64 {
         if self.count == 0 {
             return 0;
@@ -155,13 +159,13 @@ impl BucketCounts {
         self.max_ns
     }
 
-    /// Returns the number of values in buckets that end at or before `ns`.
+    /// Returns the number of values in the buckets that end at or below `ns`.
     pub fn at_most(&self, ns: u64) -> u64 {
         let end = if ns >= MAX_NS { BUCKETS } else { bucket_of(ns + 1) }.min(self.buckets.len());
         self.buckets[..end].iter().sum()
     }
 
-    /// Returns the buckets that are not empty: the greatest value of each, in ns, and its count.
+    /// Returns each non-empty bucket: its greatest value in ns, and its count.
     pub fn filled(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.buckets
             .iter()

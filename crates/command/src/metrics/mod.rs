@@ -1,12 +1,12 @@
-//! Measurements of the server: latencies by command and part, slow requests, and their reading.
+//! Measurements of the server: latencies by command and part, slow requests, counters and hot keys.
 //!
 //! ```text
 //!   worker 0 ── record ──> Recorder 0 ─┐                        ┌─> quantiles since start, exact maximum
 //!   worker 1 ── record ──> Recorder 1 ─┼── admin: Totals ── minus a snapshot a minute old ──> the last minute
 //!   worker n ── record ──> Recorder n ─┘
 //! ```
-//! Invariants: a recorder has one writer. Recording uses plain loads and stores on memory of that worker alone, takes
-//! no lock and allocates nothing. Reading never makes a writer wait.
+//! Invariants: each recorder has one writer. Recording uses plain loads and stores on that worker's memory. It takes no
+//! lock and allocates no memory. A reader never makes a writer wait.
 
 pub mod background;
 mod command;

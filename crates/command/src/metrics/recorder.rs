@@ -11,7 +11,7 @@ use super::slow::{SlowLine, SlowRequest, SlowRing};
 
 const SERIES: usize = Command::ALL.len() * Part::ALL.len();
 
-/// Namespaces with histograms of their own.
+/// The number of namespaces that have histograms: all except the default namespace.
 const SPACES: usize = Namespace::MAX - 1;
 
 fn space(namespace: Namespace, part: Part) -> usize {
@@ -23,12 +23,12 @@ const fn series(command: Command, part: Part) -> usize {
 }
 
 /// The histograms of one worker, and its latest slow requests. There is a histogram for each command and part, and for
-/// each namespace and part: about 900 KiB, of which only used ones are touched.
+/// each namespace and part. Together they have about 900 KiB, of which only used histograms are touched.
 #[derive(Debug)]
 pub struct Recorder {
     histograms: Box<[Histogram]>,
-    /// The parts of each namespace's operations, over all commands. The default namespace has no histograms: its counts
-    /// are the total minus the others.
+    /// The histograms of each namespace and part, over all commands. The default namespace has none: its counts are the
+    /// total minus the counts of the other namespaces.
     spaces: Box<[Histogram]>,
     slow_above_ns: AtomicU64,
     slow: SlowRing,
@@ -41,27 +41,28 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// Creates an empty recorder with all its memory allocated. It records no slow requests until a threshold is set.
+    /// Creates an empty recorder and allocates all its memory. It records no slow requests until a threshold is set.
     pub fn new() -> Self {
         let histograms = (0..SERIES).map(|_| Histogram::default()).collect();
         let spaces = (0..SPACES * Part::ALL.len()).map(|_| Histogram::default()).collect();
         Self { histograms, spaces, slow_above_ns: AtomicU64::new(u64::MAX), slow: SlowRing::default() }
     }
 
-    /// Sets the threshold, the sum of the parts, above which requests are recorded as slow; `None` records none. Any
-    /// thread may call it.
+    /// Sets the threshold for the sum of a request's parts, above which the request is recorded as slow. `None`: no
+    /// request is slow. Any thread may call it.
     pub fn set_slow_above_ns(&self, ns: Option<u64>) {
         self.slow_above_ns.store(ns.unwrap_or(u64::MAX), Relaxed);
     }
 
-    /// Returns the threshold of [`Recorder::set_slow_above_ns`]; `u64::MAX` for none.
+    /// Returns the threshold of [`Recorder::set_slow_above_ns`], in ns; `u64::MAX` if no request is slow.
     #[inline]
     pub fn slow_above_ns(&self) -> u64 {
         self.slow_above_ns.load(Relaxed)
     }
 
-    /// Counts requests, each with these times. Returns true if they were slow, so that the caller passes one to
-    /// [`Recorder::record_slow`] too. Only the owner's thread may call it; the counts of another thread could be lost.
+    /// Counts `count` requests, each with these times. Returns true if they were slow; the caller then passes one of
+    /// them to [`Recorder::record_slow`]. Only the thread that owns the recorder may call it; counts of another thread
+    /// may be lost.
     #[inline]
     #[must_use]
     pub fn record(&self, command: Command, count: u32, [wait_ns, execute_ns, send_ns]: [u64; 3]) -> bool {
@@ -71,7 +72,8 @@ impl Recorder {
         wait_ns.saturating_add(execute_ns).saturating_add(send_ns) > self.slow_above_ns.load(Relaxed)
     }
 
-    /// Counts requests of a namespace, each with these times. Only the owner's thread may call it.
+    /// Counts `count` requests of a namespace, each with these times. Only the thread that owns the recorder may call
+    /// it.
     #[inline]
     pub fn record_in(&self, namespace: u8, count: u32, parts_ns: [u64; 3]) {
         if namespace != Namespace::DEFAULT.0 {
@@ -81,8 +83,8 @@ impl Recorder {
         }
     }
 
-    /// Counts a request of a namespace whose reply is sent together with the replies of others, so that it has no send
-    /// time. Returns true if it was slow. Only the owner's thread may call it.
+    /// Counts a request of a namespace whose reply is sent together with later replies, so that it has no send time.
+    /// Returns true if it was slow. Only the thread that owns the recorder may call it.
     #[must_use]
     pub fn record_unsent(&self, command: Command, namespace: u8, [wait_ns, execute_ns]: [u64; 2]) -> bool {
         for (part, ns) in [(Part::Wait, wait_ns), (Part::Execute, execute_ns)] {
@@ -94,20 +96,20 @@ impl Recorder {
         wait_ns.saturating_add(execute_ns) > self.slow_above_ns.load(Relaxed)
     }
 
-    /// Records a slow request with its wait, execute and send times. Only the owner's thread may call it.
+    /// Records a slow request with its three times. Only the thread that owns the recorder may call it.
     #[cold]
     pub fn record_slow(&self, command: Command, line: SlowLine, [wait_ns, execute_ns, send_ns]: [u64; 3]) {
         let at = UnixMillis::now();
         self.slow.push(&SlowRequest { at, number: 0, worker: 0, command, line, wait_ns, execute_ns, send_ns });
     }
 
-    /// Returns the slow requests.
+    /// Returns the latest slow requests.
     pub fn slow(&self) -> &SlowRing {
         &self.slow
     }
 }
 
-/// The sum over all workers at one moment: one [`BucketCounts`] for each command and part.
+/// The counts of all workers at one instant, by command and part, and by namespace and part.
 #[derive(Clone, Debug)]
 pub struct Totals {
     counts: Box<[BucketCounts]>,
@@ -122,7 +124,7 @@ impl Default for Totals {
 }
 
 impl Totals {
-    /// Reads and adds `recorders`.
+    /// Reads `recorders` and adds their counts.
     pub fn read<'r>(recorders: impl IntoIterator<Item = &'r Recorder>) -> Self {
         let mut totals = Self::default();
         for recorder in recorders {
@@ -136,13 +138,13 @@ impl Totals {
         totals
     }
 
-    /// Returns the counts of one command and part.
+    /// Returns the counts of a part of one command.
     pub fn of(&self, command: Command, part: Part) -> &BucketCounts {
         &self.counts[series(command, part)]
     }
 
-    /// Returns the counts of one part of all operations of a namespace. For the default namespace, the greatest value
-    /// is the upper end of its highest bucket.
+    /// Returns the counts of a part over all operations of a namespace. For the default namespace, the greatest value
+    /// is approximate: the upper end of the highest bucket.
     pub fn of_namespace(&self, namespace: Namespace, part: Part) -> BucketCounts {
         if namespace != Namespace::DEFAULT {
             return self.spaces[space(namespace, part)].clone();
@@ -154,7 +156,7 @@ impl Totals {
         all.since(&others)
     }
 
-    /// Returns the counts since `earlier`.
+    /// Returns the differences from `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
         let since = |now: &[BucketCounts], then: &[BucketCounts]| {
             now.iter().zip(then).map(|(now, then)| now.since(then)).collect()
@@ -162,7 +164,7 @@ impl Totals {
         Self { counts: since(&self.counts, &earlier.counts), spaces: since(&self.spaces, &earlier.spaces) }
     }
 
-    /// Returns the commands that occurred.
+    /// Returns the commands that were executed at least once.
     pub fn commands(&self) -> impl Iterator<Item = Command> + '_ {
         Command::ALL.into_iter().filter(|command| self.of(*command, Part::Execute).count > 0)
     }

@@ -1,11 +1,11 @@
-//! The latest slow requests of one worker: a ring with one writer, which readers never block.
+//! The latest slow requests of one worker, in a ring with one writer. Readers never block the writer.
 //!
-//! A request is recorded with the beginning of its line. That must cost nothing while requests are fast. So the line is
-//! read when an operation ends, and only if it is slow by then. A request that becomes slow while its reply is sent has
-//! no line.
+//! A request is recorded with the beginning of its line. Fast requests must not pay for that. The line is therefore
+//! read only if an operation is already slow when it ends. A request that becomes slow while its reply is sent is
+//! recorded without a line.
 //!
-//! Each entry is a sequence lock: the writer makes the entry's sequence odd, writes the words, and makes it even. A
-//! reader that saw an odd sequence, or two different ones, skips that entry.
+//! Each entry is a sequence lock. The writer makes the entry's sequence odd, writes the words, and makes the sequence
+//! even again. A reader skips an entry if its sequence was odd, or changed during the read.
 
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
 
@@ -14,21 +14,22 @@ use base::clock::UnixMillis;
 use super::command::Command;
 use crate::visit::clock::{Clock, Ticks};
 
-/// The number of slow requests that are retained for each worker.
+/// The number of slow requests that each worker's ring holds.
 pub const SLOW_MAX: usize = 64;
 
-/// The bytes of a request line that are retained.
+/// The maximum number of bytes of a request line that are recorded.
 pub const LINE_BYTES_MAX: usize = 48;
 const LINE_WORDS: usize = LINE_BYTES_MAX / 8;
-/// The maximum number of slow operations with unsent replies whose lines are retained.
+/// The number of slow operations with unsent replies whose lines are held.
 const PENDING_MAX: usize = 32;
 
-/// The beginning of a request line, without its end; zero bytes fill the rest.
+/// The beginning of a request line, without its line end. The rest is filled with zero bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlowLine([u64; LINE_WORDS]);
 
 impl SlowLine {
-    /// Returns the beginning of the first line of `bytes`. If the request is an array of words, returns its words.
+    /// Returns the beginning of the first line of `bytes`. If the request is an array of words, returns these words
+    /// instead.
     pub fn of(bytes: &[u8]) -> Self {
         let mut kept = [0; LINE_BYTES_MAX];
         if let [b'*', array @ ..] = bytes {
@@ -44,7 +45,8 @@ impl SlowLine {
     }
 }
 
-/// Writes the words of `array`, for instance `2\r\n$3\r\nGET\r\n$1\r\na\r\n`, separated by spaces.
+/// Writes the words of a Redis request, separated by spaces, into `kept`. An example of `array` is
+/// `2\r\n$3\r\nGET\r\n$1\r\na\r\n`.
 fn copy_words(kept: &mut [u8; LINE_BYTES_MAX], array: &[u8]) {
     fn line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
         let end = bytes.iter().take(32).position(|byte| *byte == b'\n')?;
@@ -60,7 +62,7 @@ fn copy_words(kept: &mut [u8; LINE_BYTES_MAX], array: &[u8]) {
             at += 1;
         }
         for byte in behind.iter().take(len.min(LINE_BYTES_MAX - at)) {
-            // A zero byte would end the line.
+            // A zero byte marks the end of the line.
             kept[at] = if *byte == 0 { b'.' } else { *byte };
             at += 1;
         }
@@ -69,7 +71,7 @@ fn copy_words(kept: &mut [u8; LINE_BYTES_MAX], array: &[u8]) {
 }
 
 impl std::fmt::Display for SlowLine {
-    /// Shows bytes that are not printable ASCII as `.`, and an empty line as `-`.
+    /// Writes the line. Writes `.` for each byte that is not printable ASCII, and `-` for an empty line.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let bytes = self.0.iter().flat_map(|word| word.to_le_bytes()).take_while(|byte| *byte != 0);
         let mut text: String =
@@ -81,7 +83,7 @@ impl std::fmt::Display for SlowLine {
     }
 }
 
-/// The lines of the latest operations that were slow when they ended. Each is retained until its reply is sent.
+/// The lines of the latest operations that were slow when they ended. A line is looked up when its reply was sent.
 #[derive(Debug)]
 pub struct SlowLines {
     above_ns: u64,
@@ -91,7 +93,7 @@ pub struct SlowLines {
 }
 
 impl Default for SlowLines {
-    /// Starts without a threshold: no line is retained until [`SlowLines::follow`] sets it.
+    /// Creates the list without a threshold. No line is recorded until [`SlowLines::follow`] sets a threshold.
     fn default() -> Self {
         let kept = [(Ticks::default(), SlowLine::default()); PENDING_MAX];
         Self { above_ns: u64::MAX, above_ticks: u64::MAX, kept, next: 0 }
@@ -99,7 +101,7 @@ impl Default for SlowLines {
 }
 
 impl SlowLines {
-    /// Updates the threshold if it was changed.
+    /// Adopts the threshold `above_ns` if it has changed.
     #[inline]
     pub fn follow(&mut self, above_ns: u64, clock: &Clock) {
         if above_ns != self.above_ns {
@@ -108,44 +110,44 @@ impl SlowLines {
         }
     }
 
-    /// Returns true if an operation whose bytes were available at `ready` and that ended at `ended` is slow already.
+    /// Returns true if an operation is already slow. Its bytes were available at `ready`, and it ended at `ended`.
     #[inline]
     pub fn is_slow(&self, ready: Ticks, ended: Ticks) -> bool {
         ended.0.saturating_sub(ready.0) > self.above_ticks
     }
 
-    /// Retains the line of the operation that began at `begun`, in place of the oldest.
+    /// Records the line of the operation that began at `begun`, in place of the oldest line.
     #[cold]
     pub fn record(&mut self, begun: Ticks, line: &[u8]) {
         self.kept[self.next] = (begun, SlowLine::of(line));
         self.next = (self.next + 1) % PENDING_MAX;
     }
 
-    /// Returns the line of the operation that began at `begun`, or an empty one if it was not slow then or was
-    /// overwritten.
+    /// Returns the line of the operation that began at `begun`. Returns an empty line if the operation was not slow
+    /// when it ended, or if its line was overwritten.
     pub fn of(&self, begun: Ticks) -> SlowLine {
         self.kept.iter().find(|(at, _)| *at == begun).map(|(_, line)| *line).unwrap_or_default()
     }
 }
 
-/// A request that took longer than the threshold.
+/// A request whose time exceeded the threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlowRequest {
-    /// Time at which its reply had been sent.
+    /// The instant at which its reply had been sent.
     pub at: UnixMillis,
-    /// Number of requests that its worker had logged before it.
+    /// The number of slow requests that the worker had recorded before this one.
     pub number: u64,
-    /// The worker that served it.
+    /// The number of the worker that served it.
     pub worker: usize,
-    /// Its command.
+    /// The kind of the request.
     pub command: Command,
-    /// The beginning of its line, if it was slow before its reply was sent.
+    /// The beginning of the request line, if the request was slow before its reply was sent.
     pub line: SlowLine,
-    /// The time from the arrival of its bytes to its execution, in ns.
+    /// The time from the receipt of the request until its execution began, in ns.
     pub wait_ns: u64,
-    /// The time of its execution, in ns.
+    /// The time of the execution, in ns.
     pub execute_ns: u64,
-    /// The time from its execution until the kernel had taken the reply, in ns.
+    /// The time from the end of the execution until the kernel had accepted the reply, in ns.
     pub send_ns: u64,
 }
 
@@ -175,7 +177,8 @@ impl SlowEntry {
         self.sequence.store(sequence + 2, Release);
     }
 
-    /// Returns the entry's contents, and the number of earlier writes.
+    /// Returns the number of earlier writes to the entry, and the entry's contents. Returns `None` if it is empty or
+    /// being written.
     fn read(&self) -> Option<(u64, [u64; WORDS])> {
         let before = self.sequence.load(Acquire);
         if before == 0 || before % 2 == 1 {
@@ -187,7 +190,7 @@ impl SlowEntry {
     }
 }
 
-/// The ring.
+/// The ring of a worker's latest slow requests.
 #[derive(Debug)]
 pub struct SlowRing {
     entries: Box<[SlowEntry]>,
@@ -201,7 +204,8 @@ impl Default for SlowRing {
 }
 
 impl SlowRing {
-    /// Records `request`, in place of the oldest if the ring is full. Only the owner's thread may call it.
+    /// Records `request`. If the ring is full, replaces the oldest request. Only the thread that owns the ring may call
+    /// it.
     pub fn push(&self, request: &SlowRequest) {
         let pushed = self.pushed.load(Relaxed);
         let SlowRequest { at, command, wait_ns, execute_ns, send_ns, .. } = *request;
@@ -212,13 +216,12 @@ impl SlowRing {
         self.pushed.store(pushed + 1, Relaxed);
     }
 
-    /// Returns the number of requests that were recorded since the start, including those that newer ones have
-    /// replaced.
+    /// Returns the number of requests that were recorded since start, including those that were replaced.
     pub fn total(&self) -> u64 {
         self.pushed.load(Relaxed)
     }
 
-    /// Returns the requests in the ring, in no particular order, as requests of worker number `worker`. Skips an entry
+    /// Returns the requests in the ring, in no particular order, with `worker` as their worker's number. Skips an entry
     /// that is being written.
     pub fn read(&self, worker: usize) -> Vec<SlowRequest> {
         let request = |number, [at, command, wait_ns, execute_ns, send_ns, line @ ..]: [u64; WORDS]| SlowRequest {

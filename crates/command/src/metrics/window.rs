@@ -1,36 +1,37 @@
-//! The last minute: readings of the recorders ten seconds apart, so that any moment has one about a minute before it.
+//! The latencies of the last minute. Recorders are read every ten seconds, so that there is always a reading that is
+//! about one minute old.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::recorder::Totals;
 
-/// Interval between readings.
+/// The interval between two readings.
 pub const STEP: Duration = Duration::from_secs(10);
-/// Length of the window.
+/// The length of the window.
 pub const WINDOW: Duration = Duration::from_secs(60);
 const READINGS_MAX: usize = (WINDOW.as_secs() / STEP.as_secs()) as usize + 1;
 
-/// Readings of the last minute, at most seven.
+/// The readings of the last minute, at most seven.
 #[derive(Debug)]
 pub struct Window {
     readings: VecDeque<(Instant, Totals)>,
 }
 
 impl Window {
-    /// Creates a window that begins at `now` with nothing counted.
+    /// Creates a window that begins at `now` with zero counts.
     pub fn new(now: Instant) -> Self {
         let mut readings = VecDeque::with_capacity(READINGS_MAX);
         readings.push_back((now, Totals::default()));
         Self { readings }
     }
 
-    /// Returns when the next reading is due.
+    /// Returns the instant at which the next reading is due.
     pub fn due(&self) -> Instant {
         self.readings.back().expect("a window always has a reading").0 + STEP
     }
 
-    /// Records a reading taken at `now`, in place of the oldest if there are enough.
+    /// Records a reading that was taken at `now`. If the window is full, replaces the oldest reading.
     pub fn push(&mut self, now: Instant, totals: Totals) {
         if self.readings.len() == READINGS_MAX {
             self.readings.pop_front();
@@ -38,8 +39,8 @@ impl Window {
         self.readings.push_back((now, totals));
     }
 
-    /// Returns the counts of the last minute before `now`, and its length: 60 to 70 s, or less soon after the start.
-    /// `totals` are the counts since the start at `now`.
+    /// Returns the counts of the last minute before `now`, and the real length of that time: 60 to 70 s, or less soon
+    /// after the start. `totals` are the counts from the start until `now`.
     pub fn last_minute(&self, now: Instant, totals: &Totals) -> (Duration, Totals) {
         let old_enough = |(at, _): &&(Instant, Totals)| now.duration_since(*at) >= WINDOW;
         let from = self.readings.iter().rev().find(old_enough).or(self.readings.front());

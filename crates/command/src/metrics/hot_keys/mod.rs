@@ -1,17 +1,19 @@
-//! Hot, big and missed keys, hot and missed prefixes: always counted, for all protocols, minute by minute for a day.
+//! Hot, big and missed keys, and hot and missed prefixes. They are always counted, for both protocols. There is one
+//! report for each minute of the last day.
 //!
 //! ```text
-//!   worker: request ──1 key of 128 on average─> does it exist, its size ──> its own sketch ┐ every minute
-//!           store of a value larger than the leading ones ───────────────> its own list    ┴──survey──> minutes: 1440
+//!   worker: request ──1 key of 128 on average─> does it exist, its size ─> the worker's sketch ┐ every minute
+//!           store of a value longer than those in the list ────────────> the worker's list   ┴──survey──> minutes: 1440
 //!   HOTKEYS, admin port <── minutes, and the current contents of the sketches
 //! ```
 //! Invariants:
-//! - A request whose keys are not sampled costs one subtraction. Sampling a key allocates nothing and never waits:
-//!   while a reader holds the sketch, samples are dropped and counted.
-//! - The memory is bounded. There is a sketch for each worker, and [`MINUTES_MAX`] minutes of five lists of
-//!   [`NAMES_PER_LIST`] names of [`NAME_BYTES_MAX`] bytes: 7 MiB at most in a day.
-//! - A count is an estimate: samples times [`SAMPLED_ONE_IN`]. The relative error of a name with `n` requests is about
-//!   `sqrt(128 / n)` (11 % for 10,000). A count is too large if other names share its counters (`sketch`).
+//! - A request whose keys are not sampled costs one subtraction. Sampling a key allocates no memory and never waits.
+//!   While a reader holds the sketch, samples are dropped and counted.
+//! - The memory is bounded: one sketch for each worker, and [`MINUTES_MAX`] minutes of five lists with at most
+//!   [`NAMES_PER_LIST`] names of [`NAME_BYTES_MAX`] bytes. A day takes at most 7 MiB.
+//! - A count is an estimate: the number of samples times [`SAMPLED_ONE_IN`]. The relative error for a name with `n`
+//!   requests is about `sqrt(128 / n)`: 11 % for 10,000 requests. A count is too large if other names share its
+//!   counters (`sketch`).
 
 mod sketch;
 
@@ -26,32 +28,32 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// The sampling interval: on average, one key out of this many is sampled.
+/// The sampling interval. On average, one of this many keys is sampled.
 pub const SAMPLED_ONE_IN: u64 = 128;
-/// The number of minutes that are retained.
+/// The number of minutes whose lists are retained.
 pub const MINUTES_MAX: usize = 24 * 60;
-/// The number of names that each list of a minute retains.
+/// The number of names in each list of a retained minute.
 pub const NAMES_PER_LIST: usize = 10;
-/// The maximum number of names of a list in one reply.
+/// The maximum number of names for each list in one reply.
 pub const LEADERS_MAX: usize = 100;
-/// The minimum length of a value that is listed as big, in bytes.
+/// The minimum length of a value in the list of big keys, in bytes.
 pub const BIG_BYTES_MIN: u64 = 1024;
-/// Length of a minute, in ms.
+/// The length of a minute, in ms.
 const MINUTE_MS: u64 = 60_000;
 
 /// The lists of keys that a query can request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum HotKeyList {
-    /// Keys with the most requests.
+    /// The keys with the most requests. Amounts are requests.
     Keys,
-    /// Keys with the longest values, of [`BIG_BYTES_MIN`] and more, in bytes.
+    /// The keys with the longest values, of at least [`BIG_BYTES_MIN`] bytes. Amounts are bytes.
     Big,
-    /// Keys that were read and did not exist, in requests.
+    /// The keys that were read most often without existing. Amounts are requests.
     Missed,
-    /// The prefixes, before the first delimiter, of keys with the most requests.
+    /// The prefixes, before the first delimiter, of keys with the most requests. Amounts are requests.
     Prefixes,
-    /// The prefixes of keys that were read and did not exist, in requests.
+    /// The prefixes of keys that were read most often without existing. Amounts are requests.
     MissedPrefixes,
 }
 
@@ -59,7 +61,7 @@ impl HotKeyList {
     /// All lists, in the order of their numbers.
     pub const ALL: [Self; 5] = [Self::Keys, Self::Big, Self::Missed, Self::Prefixes, Self::MissedPrefixes];
 
-    /// Returns its name, for commands and pages.
+    /// Returns the name of the list in commands and on pages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Keys => "keys",
@@ -71,13 +73,13 @@ impl HotKeyList {
     }
 }
 
-/// The sampler that selects keys of a worker.
+/// A worker's sampler, which selects keys at random.
 #[derive(Debug)]
 pub struct Sampler {
     /// The number of keys to skip before the next sample.
     left: u32,
     prng: Prng,
-    /// The length above which a value may be one of the longest.
+    /// The length above which a value may belong to the longest values of the minute, in bytes.
     pub(crate) big_above: u64,
 }
 
@@ -89,14 +91,14 @@ impl Sampler {
         sampler
     }
 
-    /// Returns a random gap from 0 to twice the mean, so that a repeating stream is not always sampled at the same
-    /// places.
+    /// Returns a random gap from 0 to twice the mean. With a random gap, a repeating sequence of requests is not always
+    /// sampled at the same positions.
     fn gap(&mut self) -> u32 {
         self.prng.below(2 * SAMPLED_ONE_IN - 1) as u32
     }
 
-    /// Counts requested keys. Returns false if none of them must be sampled. Otherwise [`Sampler::next`] returns the
-    /// positions of those that must.
+    /// Counts `keys` requested keys. Returns false if none of them must be sampled. If it returns true, the caller
+    /// obtains the positions of the samples from [`Sampler::next`].
     #[inline(always)]
     pub(crate) fn should_sample(&mut self, keys: u32) -> bool {
         if keys <= self.left {
@@ -106,7 +108,8 @@ impl Sampler {
         true
     }
 
-    /// Returns the position of the next sample in `keys`, from `from` on, or `None` if there is no further one.
+    /// Returns the position of the next sample among `keys` keys, starting at position `from`. Returns `None` if there
+    /// is none.
     #[cold]
     pub(crate) fn next(&mut self, from: u32, keys: u32) -> Option<u32> {
         if !self.should_sample(keys - from) {
@@ -121,17 +124,17 @@ impl Sampler {
 /// A sampled access to a key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SampledAccess {
-    /// Bytes of its value; `None`: the key does not exist.
+    /// The length of the key's value, in bytes. `None`: the key does not exist.
     pub(crate) bytes: Option<u64>,
-    /// True if the key was read.
+    /// True if the request reads the key.
     pub(crate) is_read: bool,
 }
 
-/// One worker's sketch.
+/// The hot keys that one worker has sampled.
 #[derive(Debug, Default)]
 pub struct HotKeys {
     sketch: Mutex<Sketch>,
-    /// The number of samples that were dropped while a reader held the sketch.
+    /// The number of samples that were dropped because a reader held the sketch.
     pub lost: Counter,
 }
 
@@ -140,7 +143,7 @@ impl HotKeys {
         self.sketch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the sketch, unless a reader holds it.
+    /// Locks the sketch. Returns `None` if a reader holds the lock.
     fn try_sketch(&self) -> Option<MutexGuard<'_, Sketch>> {
         match self.sketch.try_lock() {
             Ok(sketch) => Some(sketch),
@@ -153,36 +156,37 @@ impl HotKeys {
     }
 }
 
-/// One minute of a server.
+/// The lists of one minute.
 #[derive(Debug)]
 struct Minute {
     began: UnixMillis,
     lists: [Box<[Leader]>; HotKeyList::ALL.len()],
 }
 
-/// Counts that were collected from the workers.
+/// The lists of past minutes.
 #[derive(Debug)]
 struct History {
-    /// Start of the minute that the workers count.
+    /// The start of the minute that the workers are counting.
     began: UnixMillis,
     minutes: VecDeque<Minute>,
 }
 
-/// The minutes of a server.
+/// The hot keys of a server, by minute.
 #[derive(Debug)]
 pub struct Minutes {
     delimiter: u8,
-    /// A random number that clients do not know, so that they cannot choose names that share their counters.
+    /// A random number that clients do not know. They therefore cannot choose names that share counters.
     secret: u64,
     history: Mutex<History>,
 }
 
-/// The lists of several minutes.
+/// The lists over several minutes.
 #[derive(Debug)]
 pub struct HotKeyReport {
-    /// Start of the first minute.
+    /// The start of the first minute.
     pub from: UnixMillis,
-    /// One list for each [`HotKeyList`], in its order, the largest first. Counts are estimates of all requests.
+    /// One list for each [`HotKeyList`], in its order. Each list begins with the largest amount. Counts are estimates
+    /// of all requests.
     pub lists: [Vec<Leader>; HotKeyList::ALL.len()],
 }
 
@@ -194,7 +198,7 @@ impl HotKeyReport {
 }
 
 impl Minutes {
-    /// Starts to count at `now`. Prefixes end before the first `delimiter`.
+    /// Starts counting at `now`. A prefix ends before the first `delimiter` of a key.
     pub fn new(delimiter: u8, now: UnixMillis) -> Self {
         let history = History { began: now, minutes: VecDeque::new() };
         Self { delimiter, secret: RandomState::new().hash_one(0), history: Mutex::new(history) }
@@ -215,7 +219,7 @@ impl Minutes {
         split_mix(hash ^ u64::from_le_bytes(last))
     }
 
-    /// Records a sampled key of a namespace.
+    /// Records an access to a sampled key.
     pub(crate) fn note(&self, hot_keys: &HotKeys, key: (Namespace, &[u8]), look: SampledAccess, big_above: &mut u64) {
         let Some(mut sketch) = hot_keys.try_sketch() else { return };
         let hash = self.hash(key);
@@ -239,7 +243,7 @@ impl Minutes {
         *big_above = sketch.big.least().max(BIG_BYTES_MIN - 1);
     }
 
-    /// Records a value that is longer than `big_above`.
+    /// Records a key whose value is longer than `big_above`.
     #[cold]
     pub(crate) fn note_big(&self, hot_keys: &HotKeys, key: (Namespace, &[u8]), bytes: u64, big_above: &mut u64) {
         let Some(mut sketch) = hot_keys.try_sketch() else { return };
@@ -247,7 +251,7 @@ impl Minutes {
         *big_above = sketch.big.least().max(BIG_BYTES_MIN - 1);
     }
 
-    /// Collects the counts of the workers into a new minute, if a minute is over.
+    /// Collects the workers' counts into a new minute, if the current minute has ended.
     pub(crate) fn end_minute<'h>(&self, now: UnixMillis, all_hot_keys: impl IntoIterator<Item = &'h HotKeys>) {
         let mut history = self.history();
         if now.0 < history.began.0 + MINUTE_MS {
@@ -267,7 +271,7 @@ impl Minutes {
         history.minutes.push_back(Minute { began, lists });
     }
 
-    /// Returns the lists of the last `minutes` whole minutes and of the current one, with at most `count` names each.
+    /// Returns the lists over the last `minutes` whole minutes and the current one, with at most `count` names each.
     pub fn read<'h>(
         &self,
         minutes: usize,
@@ -288,7 +292,7 @@ impl Minutes {
     }
 }
 
-/// Lists that are being merged.
+/// Lists whose amounts are being added.
 #[derive(Default)]
 struct Sums([HashMap<u64, Leader>; HotKeyList::ALL.len()]);
 
@@ -296,7 +300,7 @@ impl Sums {
     fn add(&mut self, list: HotKeyList, leader: &Leader, scale: u64) {
         let amount = leader.amount * scale;
         let sum = self.0[list as usize].entry(leader.hash).or_insert_with(|| Leader { amount: 0, ..leader.clone() });
-        // Lengths are not added.
+        // The length of a value is not added but the maximum is used.
         sum.amount = if list == HotKeyList::Big { sum.amount.max(amount) } else { sum.amount + amount };
     }
 
@@ -418,7 +422,7 @@ mod tests {
         let mut sampler = Sampler::new(0);
         let (mut taken, mut at) = (0u64, [0u64; 64]);
         for round in 0..20_000u32 {
-            // Runs of 1 to 16 keys, 64 keys in a round.
+            // Runs of 1 to 16 keys, 64 keys in each round.
             let mut first = 0;
             for keys in [1, 16, 15, 2, 16, 14] {
                 let mut from = 0;

@@ -1,11 +1,11 @@
-//! The counts of one worker's sampled keys in a minute: for each list a count-min sketch and the leading names.
+//! The counts of one worker's sampled keys in a minute. Each list has a count-min sketch and the leading names.
 //!
 //! ```text
-//!   hash ──> 4 rows of 2048 counters: the least of the four, plus one ──> greater than the least leading amount?
-//!                                                                               └─yes─> names: 32 at most
+//!   hash ──> 4 rows of 2048 counters: the smallest of the four, plus one ──> greater than the smallest leading amount?
+//!                                                                                  └─yes─> names: 32 at most
 //! ```
-//! A counter is only raised if it is the least of its four (conservative update), so a count is never too small. It is
-//! too large only if all four counters are shared with names that were sampled as often.
+//! A counter is raised only if it is the smallest of the four (conservative update). A count is therefore never too
+//! small. It is too large only if each of the four counters is shared with a name that was sampled at least as often.
 
 use arrayvec::ArrayVec;
 use segment::Namespace;
@@ -13,19 +13,19 @@ use segment::Namespace;
 const ROWS: usize = 4;
 const WIDTH_LOG2: u32 = 11;
 const WIDTH: usize = 1 << WIDTH_LOG2;
-/// The number of names of one list that one worker holds.
+/// The maximum number of leading names in one list of one worker.
 pub(super) const LEADING: usize = 32;
-/// The number of bytes of a name that are retained. Longer names stay distinct, but are shown cut.
+/// The maximum number of bytes of a name that are retained. Longer names remain distinct, but are reported truncated.
 pub const NAME_BYTES_MAX: usize = 64;
 
-/// The beginning of a key or prefix.
+/// The beginning of a key or prefix, as reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SketchName {
-    /// Its first bytes.
+    /// The first bytes of the key or prefix.
     pub bytes: ArrayVec<u8, NAME_BYTES_MAX>,
-    /// True if the key or prefix is longer.
+    /// True if the key or prefix is longer than `bytes`.
     pub is_cut: bool,
-    /// Namespace of the key.
+    /// The namespace of the key.
     pub namespace: Namespace,
 }
 
@@ -42,24 +42,25 @@ impl SketchName {
 pub struct Leader {
     /// Its name.
     pub name: SketchName,
-    /// The hash of the whole name, which distinguishes names with the same beginning.
+    /// The hash of the complete name. It distinguishes names with the same beginning.
     pub(super) hash: u64,
-    /// Requests or bytes.
+    /// The number of requests, or the number of bytes of a value.
     pub amount: u64,
 }
 
-/// The names with the greatest amounts. The fields that each sample reads lie close together, apart from the names.
+/// The names with the greatest amounts. The fields that each sample reads are close together in memory, apart from the
+/// names.
 #[derive(Debug, Default)]
 pub(super) struct Leaders {
     hashes: ArrayVec<u64, LEADING>,
     amounts: ArrayVec<u64, LEADING>,
     names: ArrayVec<SketchName, LEADING>,
-    /// The least leading amount; 0 while there is room.
+    /// The smallest leading amount. 0 while the list has room.
     least: u64,
 }
 
 impl Leaders {
-    /// Updates the amount of `name`. An amount less than before changes nothing.
+    /// Updates the amount of `name`. Does nothing if the amount does not exceed the previous one.
     #[inline]
     pub(super) fn note(&mut self, hash: u64, name: (Namespace, &[u8]), amount: u64) {
         if amount <= self.least {
@@ -105,7 +106,7 @@ impl Leaders {
         })
     }
 
-    /// Returns the least leading amount; 0 while there is room.
+    /// Returns the smallest leading amount. Returns 0 while the list has room.
     pub(super) fn least(&self) -> u64 {
         self.least
     }
@@ -118,7 +119,7 @@ impl Leaders {
     }
 }
 
-/// Counts by hash, and the names with the greatest counts.
+/// Counters by hash, and the names with the greatest counts.
 #[derive(Debug)]
 pub(super) struct Counted {
     cells: Box<[u32]>,
@@ -132,7 +133,7 @@ impl Default for Counted {
 }
 
 impl Counted {
-    /// Counts one more sample of `name`.
+    /// Counts one sample of `name`.
     pub(super) fn add(&mut self, hash: u64, name: (Namespace, &[u8])) {
         let count = self.raise(hash);
         self.leaders.note(hash, name, u64::from(count));
@@ -182,12 +183,12 @@ mod tests {
     use base::prng::{Prng, split_mix};
     use std::collections::HashMap;
 
-    /// Zipf's law with exponent 1 over `names` names, by its inverse.
+    /// Returns a random name by Zipf's law with exponent 1 over `names` names, from the inverse of its distribution.
     fn zipf(prng: &mut Prng, names: f64) -> u64 {
         (names + 1.0).powf(prng.unit()) as u64 - 1
     }
 
-    /// The space-saving summary (Metwally, Agrawal, El Abbadi, 2005), the alternative that was not chosen.
+    /// The space-saving summary (Metwally, Agrawal, El Abbadi, 2005). It was the alternative to a count-min sketch.
     struct SpaceSaving {
         counts: HashMap<u64, u64>,
         room: usize,
@@ -213,14 +214,15 @@ mod tests {
         all.into_iter().take(count).map(|(name, _)| name).collect()
     }
 
-    /// Prints the figures of docs/decisions/0011-hot-keys.md with `--nocapture`.
+    /// Prints the figures of docs/decisions/0011-hot-keys.md if the test runs with `--nocapture`.
     #[test]
     fn the_leading_names_of_a_zipf_stream_lead_and_are_counted_within_a_percent_of_the_stream() {
         const SAMPLES: u64 = 300_000;
         for seed in 1..=3 {
             let mut prng = Prng::new(seed);
             let mut counted = Counted::default();
-            // The same number of bytes: 32 KiB of cells and 32 names, or about 340 names with their links.
+            // The summary gets as many bytes as the sketch: 32 KiB of cells and 32 names, or about 340 names with their
+            // links.
             let mut saving = SpaceSaving { counts: HashMap::new(), room: 340 };
             let mut exact: HashMap<u64, u64> = HashMap::new();
             for _ in 0..SAMPLES {

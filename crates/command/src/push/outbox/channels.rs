@@ -152,7 +152,7 @@ impl Channels {
         }
     }
 
-    /// Returns a name in its stored form.
+    /// Returns the name in the form in which it is stored.
     pub(super) fn name(&self, bytes: &[u8]) -> ChannelName {
         ChannelName::new(self.hash(bytes), bytes)
     }
@@ -176,7 +176,7 @@ impl Channels {
         &self.named[usize::from(kind == ChannelKind::Shard)]
     }
 
-    /// Returns the number of bytes of waiting messages and of names.
+    /// Returns the client memory of unsent messages and of names, in bytes.
     pub fn bytes(&self) -> u64 {
         self.budget.used()
     }
