@@ -19,17 +19,17 @@ pub(crate) type Ticks = [u64; 8];
 /// The counters of a thread since its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Thread {
-    /// Its name.
+    /// The thread's name.
     pub name: String,
     /// Time on a CPU, in ns.
     pub ran_ns: u64,
-    /// Time ready with no CPU to run on, in ns.
+    /// Time in which the thread was runnable and had no CPU, in ns.
     pub waited_ns: u64,
-    /// Number of times that it went to sleep by itself.
+    /// Number of voluntary context switches: the thread went to sleep.
     pub voluntary: u64,
-    /// Number of times that it was taken off its CPU.
+    /// Number of involuntary context switches: the kernel preempted the thread.
     pub involuntary: u64,
-    /// Number of times that it was moved to another CPU; `None` if the kernel does not report it.
+    /// Number of migrations to another CPU; `None` if the kernel does not report it.
     pub moves: Option<u64>,
     /// Page faults that needed no disk.
     pub minor_faults: u64,
@@ -37,31 +37,31 @@ pub struct Thread {
     pub major_faults: u64,
 }
 
-/// All counters at an instant.
+/// All counters of the host and of a process at an instant.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counters {
-    /// The instant, from a start that the caller chooses.
+    /// The instant, as the time since a start that the caller chooses.
     pub at: Duration,
     /// The process's threads, by their ids.
     pub threads: BTreeMap<u64, Thread>,
-    /// The CPUs, by their numbers.
+    /// The ticks of each CPU, by its number.
     pub cpus: BTreeMap<usize, Ticks>,
-    /// The kernel's counters of memory.
+    /// The kernel's memory counters, by name: those in [`MEMORY`].
     pub memory: BTreeMap<&'static str, u64>,
-    /// Time that something waited for `cpu`, `memory` or `io`, in us.
+    /// Time for which some task waited for `cpu`, `memory` or `io`, in us.
     pub pressure: BTreeMap<&'static str, u64>,
-    /// The effect of the process's quota: the number of times that it was stopped, and for how many ns in all.
+    /// The number of times that a CPU quota stopped the process, and the total duration of the stops in ns.
     pub throttled: Option<(u64, u64)>,
 }
 
-/// Counters of memory that are recorded.
+/// The memory counters that are recorded.
 const MEMORY: [&str; 5] = ["pgscan_direct", "pgscan_kswapd", "pgmajfault", "compact_stall", "thp_fault_alloc"];
 
 fn thread(host: &Host, folder: &str) -> Option<Thread> {
     let read = |name: &str| host.read(&format!("{folder}/{name}")).ok();
     let (status, stat) = (read("status")?, read("stat")?);
     let count = |key| field(&status, key).and_then(|count| u64::try_from(count).ok());
-    // The thread's name may hold anything, and ends at the last bracket.
+    // The thread's name may contain any characters, and ends at the last parenthesis.
     let words: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let number = |at: usize| words.get(at)?.parse::<u64>().ok();
     let times = read("schedstat").unwrap_or_default();
@@ -103,13 +103,14 @@ fn throttled(host: &Host) -> Option<(u64, u64)> {
         let ns = number("throttled_time").or_else(|| Some(number("throttled_usec")? * 1000));
         Some((number("nr_throttled")?, ns?))
     };
-    // A quota of a group above stops the process too.
+    // A quota of any group above also stops the process.
     let folders = host.groups("cpu").ok()?;
     folders.iter().filter_map(of).reduce(|sum, one| (sum.0 + one.0, sum.1 + one.1))
 }
 
 impl Counters {
-    /// Reads all available counters. `at` is the instant, from a start that the caller chooses.
+    /// Reads all available counters. `at` is the instant, as the time since a start that the caller
+    /// chooses.
     pub fn read(host: &Host, at: Duration) -> Self {
         let threads = host.threads().unwrap_or_default();
         let id = |folder: &str| folder.rsplit('/').next()?.parse::<u64>().ok();
@@ -174,17 +175,17 @@ impl Counters {
 /// The growth of a thread's counters over a period.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadGrown {
-    /// Its name.
+    /// The thread's name.
     pub name: String,
-    /// Share of the time on a CPU.
+    /// Share of the time that the thread was on a CPU, 0 to 1.
     pub ran: f64,
-    /// Share of the time ready with no CPU to run on.
+    /// Share of the time that the thread was runnable and had no CPU, 0 to 1.
     pub waited: f64,
-    /// Times per second that it went to sleep by itself.
+    /// Voluntary context switches per second.
     pub voluntary_per_s: f64,
-    /// Times per second that it was taken off its CPU.
+    /// Involuntary context switches per second.
     pub involuntary_per_s: f64,
-    /// Moves to another CPU per second.
+    /// Migrations to another CPU per second; `None` if the kernel does not report them.
     pub moves_per_s: Option<f64>,
     /// Page faults per second that needed no disk.
     pub minor_faults_per_s: f64,
@@ -197,38 +198,39 @@ pub struct ThreadGrown {
 pub struct CpuGrown {
     /// The CPU's number.
     pub number: usize,
-    /// Share of the time in which it was not idle.
+    /// Share of the time in which the CPU was not idle.
     pub busy: f64,
     /// Share of the time in soft interrupts.
     pub softirq: f64,
-    /// Share of the time that the hypervisor gave to others.
+    /// Share of the time that the hypervisor gave to other guests.
     pub steal: f64,
 }
 
 /// The growth of all counters over a period.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grown {
-    /// Seconds of the period.
+    /// Length of the period in seconds.
     pub seconds: f64,
-    /// The threads that existed at both ends.
+    /// The threads that existed at the beginning and at the end of the period.
     pub threads: Vec<ThreadGrown>,
-    /// The CPUs.
+    /// The growth of each CPU's counters.
     pub cpus: Vec<CpuGrown>,
-    /// Counters of memory, per second.
+    /// Growth of the memory counters per second, by name.
     pub memory_per_s: BTreeMap<&'static str, f64>,
-    /// Shares of the time in which something waited for `cpu`, `memory`, `io`.
+    /// Shares of the time in which some task waited for `cpu`, `memory` or `io`.
     pub pressure: BTreeMap<&'static str, f64>,
-    /// Share of the time in which a quota had stopped the process on a CPU, summed over CPUs.
+    /// Share of the time for which a CPU quota stopped the process, summed over the CPUs; above 1 if several stopped.
     pub throttled: Option<f64>,
 }
 
 impl Grown {
-    /// Returns the sum over the threads; `None` if there is none, or one lacks the value.
+    /// Returns the sum of a value over the threads; `None` if there are no threads, or if the value of a thread is
+    /// unknown.
     pub fn sum(&self, of: impl Fn(&ThreadGrown) -> Option<f64>) -> Option<f64> {
         if self.threads.is_empty() { None } else { self.threads.iter().map(of).sum() }
     }
 
-    /// Returns the highest value of any CPU; `None` if the kernel reports no CPU.
+    /// Returns the highest value of any CPU; `None` if the kernel reports no CPUs.
     pub fn most(&self, of: impl Fn(&CpuGrown) -> f64) -> Option<f64> {
         self.cpus.iter().map(of).max_by(f64::total_cmp)
     }

@@ -1,4 +1,4 @@
-//! Compares two reports: of two hosts, or of one host before and after a change.
+//! Compares two reports, such as those of two hosts, or of one host before and after a change.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,7 +6,8 @@ use std::fmt::Write as _;
 use crate::check::Finding;
 use crate::report::Report;
 
-/// Returns a line for each check whose verdict or value differs, or that only one report has; empty if they are alike.
+/// Returns a line for each check whose verdict or value differs, or that only one report contains. The text is empty if
+/// the reports are equal.
 pub fn diff(a: &Report, b: &Report) -> String {
     let by_id = |report: &Report| -> BTreeMap<String, Finding> {
         report.findings.iter().map(|finding| (finding.id.clone(), finding.clone())).collect()
@@ -16,7 +17,7 @@ pub fn diff(a: &Report, b: &Report) -> String {
     ids.sort();
     ids.dedup();
     let text_of = |finding: Option<&Finding>| {
-        finding.map_or_else(|| "not looked at".to_owned(), |found| format!("{}: {}", found.verdict.text(), found.value))
+        finding.map_or_else(|| "not examined".to_owned(), |found| format!("{}: {}", found.verdict.text(), found.value))
     };
     let mut text = String::new();
     for id in ids {

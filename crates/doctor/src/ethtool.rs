@@ -1,12 +1,12 @@
-//! The settings and counters that `ethtool` reports of a network interface (rings, coalescing, channels, counters), and
-//! the settings among them that the doctor writes.
+//! The settings and counters of a network interface that `ethtool` prints: rings, coalescing, channels and counters.
+//! The doctor also writes some of the settings.
 //!
 //! ```text
-//!   /ethtool/eth0/l           the output of `ethtool -l eth0`: a file of a tree, or built from netlink's reply
-//!   /ethtool/eth0/l/Combined  one setting in it: tune reads and writes it, by netlink or in the tree's text
+//!   /ethtool/eth0/l           the output of `ethtool -l eth0`: a file in a tree, or formatted from netlink's reply
+//!   /ethtool/eth0/l/Combined  one setting of that output: `tune` reads and writes it, by netlink or in the tree's file
 //! ```
-//! Rings, coalescing and channels are read from the kernel by netlink (linux/ethtool_netlink.h, from 5.6 on). A
-//! driver's own counters come from the program, as does everything on an older kernel.
+//! Rings, coalescing and channels are read from the kernel by netlink (linux/ethtool_netlink.h), since Linux 5.6. The
+//! drivers' own counters are read from the output of the program `ethtool`. On older kernels everything is.
 
 use std::fmt::Write as _;
 use std::io::ErrorKind;
@@ -16,10 +16,11 @@ use std::process::Command;
 use crate::host::Unread;
 use crate::netlink::{Family, NESTED, attribute, find, number as attribute_number};
 
-/// Paths of the program. The doctor looks nowhere else: `PATH` may contain folders that other users can write.
+/// Paths of the program `ethtool`. The doctor does not search `PATH`, which may contain folders that other users can
+/// write.
 const PROGRAMS: [&str; 3] = ["/usr/sbin/ethtool", "/sbin/ethtool", "/usr/bin/ethtool"];
 
-/// A kind of settings.
+/// One kind of settings: rings, coalescing or channels.
 struct EthtoolSettings {
     /// The program's option that prints them; the capital letter sets them.
     option: &'static str,
@@ -35,14 +36,14 @@ const KINDS: [EthtoolSettings; 3] = [
     EthtoolSettings { option: "c", title: "Coalesce", get: 19, set: 20 },
 ];
 
-/// A number or a switch that belongs to a kind of settings.
+/// A number or a switch among the settings of one kind.
 struct EthtoolField {
     option: &'static str,
     /// The name in the program's output.
     name: &'static str,
     /// The name in the program's arguments.
     word: &'static str,
-    /// Netlink's attributes: of the maximum (`most`), and of the current value (`now`).
+    /// Netlink's attributes of the maximum (`most`) and of the current value (`now`).
     most: Option<u16>,
     now: u16,
     is_switch: bool,
@@ -77,7 +78,8 @@ const NAME_BYTES_MAX: usize = 15;
 /// Returns the interface's settings or counters of one kind: `g` rings, `c` coalescing, `l` channels, `S` counters.
 ///
 /// # Errors
-/// [`Unread`]: if the interface has nothing of the kind, or neither netlink nor the program can report it.
+/// [`Unread`]: if the interface has no settings or counters of this kind, or if neither netlink nor the program can
+/// report them.
 pub(crate) fn query(nic: &str, option: &str) -> Result<String, Unread> {
     let Some(kind) = KINDS.iter().find(|kind| kind.option == option) else { return run_program(nic, option) };
     let Ok(mut family) = Family::open("ethtool") else { return run_program(nic, option) };
@@ -93,7 +95,9 @@ fn unread(nic: &str, option: &str, error: &std::io::Error) -> Unread {
     let what = format!("ethtool -{option} {nic}");
     match rustix::io::Errno::from_io_error(error) {
         Some(rustix::io::Errno::NODEV) => Unread::Absent(what),
-        Some(rustix::io::Errno::OPNOTSUPP) => Unread::Refused(what, "the interface has nothing of the kind".to_owned()),
+        Some(rustix::io::Errno::OPNOTSUPP) => {
+            Unread::Refused(what, "the interface has no such settings or counters".to_owned())
+        }
         _ => Unread::Refused(what, error.to_string()),
     }
 }
@@ -122,10 +126,10 @@ fn printed(nic: &str, kind: &EthtoolSettings, reply: &[u8]) -> String {
     text
 }
 
-/// The heading above the current settings, where the maximums come before them.
+/// The heading above the current settings, in outputs that list the maximums first.
 const CURRENT: &str = "Current hardware settings:";
 
-/// One setting of an interface that may be written.
+/// One setting of an interface that the doctor may write.
 #[derive(Clone, Copy)]
 pub(crate) struct Tunable<'a> {
     pub nic: &'a str,
@@ -133,7 +137,7 @@ pub(crate) struct Tunable<'a> {
 }
 
 impl<'a> Tunable<'a> {
-    /// Returns the setting that a path names: `/ethtool/eth0/l/Combined`.
+    /// Returns the setting at a path such as `/ethtool/eth0/l/Combined`; `None` if the path is another one.
     pub fn of(path: &'a str) -> Option<Self> {
         let (nic, rest) = path.strip_prefix("/ethtool/")?.split_once('/')?;
         let (option, name) = rest.split_once('/')?;
@@ -142,23 +146,23 @@ impl<'a> Tunable<'a> {
         is_name.then_some(Self { nic, known })
     }
 
-    /// Returns the option that prints the setting.
+    /// Returns the letter of the program's option that prints the setting.
     pub fn option(&self) -> &'static str {
         self.known.option
     }
 
-    /// Returns the path of the text that contains the setting.
+    /// Returns the path of the output that contains the setting.
     pub fn text_path(&self) -> String {
         format!("/ethtool/{}/{}", self.nic, self.known.option)
     }
 
-    /// Returns the setting's value in that text.
+    /// Returns the setting's value in that output.
     pub fn value_in(&self, text: &str) -> Option<String> {
         let range = self.place(text)?;
         Some(text[range].to_owned()).filter(|value| self.takes(value))
     }
 
-    /// Returns the text with another value.
+    /// Returns the output with another value of the setting.
     pub fn changed(&self, text: &str, value: &str) -> Option<String> {
         let range = self.place(text)?;
         let mut text = text.to_owned();
@@ -166,7 +170,7 @@ impl<'a> Tunable<'a> {
         Some(text)
     }
 
-    /// Returns the position of the setting's value in a text.
+    /// Returns the position of the setting's value in an output.
     fn place(&self, text: &str) -> Option<std::ops::Range<usize>> {
         let from = if self.known.most.is_some() { text.find(CURRENT)? } else { 0 };
         let mut at = from;
@@ -190,7 +194,7 @@ impl<'a> Tunable<'a> {
     /// Writes the setting on this machine.
     ///
     /// # Errors
-    /// In words, if the value is invalid or the kernel returns an error.
+    /// A message, if the value is invalid or the kernel returns an error.
     pub fn write(&self, value: &str) -> Result<(), String> {
         let kind = KINDS.iter().find(|kind| kind.option == self.known.option).expect("every setting is of a kind");
         let payload = match self.known.is_switch {
@@ -198,10 +202,10 @@ impl<'a> Tunable<'a> {
             false => value.parse::<u32>().map_err(|error| error.to_string())?.to_ne_bytes().to_vec(),
         };
         let mut family =
-            Family::open("ethtool").map_err(|error| format!("this kernel has no netlink for it: {error}"))?;
+            Family::open("ethtool").map_err(|error| format!("this kernel cannot set it by netlink: {error}"))?;
         let asked = [head(self.nic), attribute(self.known.now, &payload)].concat();
         family.execute(kind.set, &asked).map_err(|error| match error.kind() {
-            ErrorKind::Unsupported => "the interface's driver does not let it be set".to_owned(),
+            ErrorKind::Unsupported => "the interface's driver does not support setting it".to_owned(),
             _ => error.to_string(),
         })
     }
@@ -212,7 +216,7 @@ impl<'a> Tunable<'a> {
         format!("-{option} {} {} {value}", crate::shell::quoted(self.nic), self.known.word)
     }
 
-    /// Returns the `sed` script that writes the setting into a tree's text.
+    /// Returns the `sed` script that writes the setting into the output stored in a tree.
     pub fn script(&self, value: &str) -> String {
         let from = if self.known.most.is_some() { format!("/^{CURRENT}/,$ ") } else { String::new() };
         format!("{from}s/^\\({}:[ \\t]*\\)[^ \\t]*/\\1{value}/", self.known.name)
@@ -226,9 +230,9 @@ fn run_program(nic: &str, option: &str) -> Result<String, Unread> {
         return Err(Unread::Refused(command(), "the program is not installed".to_owned()));
     };
     let refused = |why: String| Unread::Refused(command(), why);
-    // The kernel allows interface names that begin with `-`; the program would take them for options.
+    // The kernel allows interface names that begin with `-`, which the program would interpret as options.
     if nic.starts_with('-') {
-        return Err(refused("the interface's name begins as an option does".to_owned()));
+        return Err(refused("the interface's name begins with a dash, like an option".to_owned()));
     }
     let output = Command::new(program).arg(format!("-{option}")).arg(nic).env("LC_ALL", "C").output();
     let output = output.map_err(|error| refused(error.to_string()))?;
@@ -239,7 +243,7 @@ fn run_program(nic: &str, option: &str) -> Result<String, Unread> {
     String::from_utf8(output.stdout).map_err(|_| Unread::Garbage(command(), "text"))
 }
 
-/// Returns a number by its name at the start of a line: `Combined: 8`. `n/a` counts as no number.
+/// Returns the number after `name` at the start of a line, as in `Combined: 8`; `None` for `n/a`.
 pub(crate) fn number(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':')?.trim().parse().ok())
 }

@@ -1,15 +1,15 @@
-//! The control groups of a process: its own, and those above it, whose limits apply to it too.
+//! The control groups of a process: its own group and the groups above, whose limits also apply to the process.
 //!
 //! ```text
-//!   /proc/PID/cgroup   4:cpu,cpuacct:/kubepods/pod1/9f01         version 1, a line each hierarchy
+//!   /proc/PID/cgroup   4:cpu,cpuacct:/kubepods/pod1/9f01         version 1, one line per hierarchy
 //!                      0::/kubepods/pod1/9f01                    version 2
 //!                                       │
-//!   groups("cpu")      /sys/fs/cgroup/cpu/kubepods/pod1/9f01     its own
-//!                      /sys/fs/cgroup/cpu/kubepods/pod1          a limit here stops it as well
+//!   groups("cpu")      /sys/fs/cgroup/cpu/kubepods/pod1/9f01     the process's own group
+//!                      /sys/fs/cgroup/cpu/kubepods/pod1          a limit of this group applies too
 //!                      /sys/fs/cgroup/cpu/kubepods
 //!                      /sys/fs/cgroup/cpu
 //! ```
-//! Within a container the group's folder is the root of the visible tree: then there is no other group to see.
+//! Inside a container the group's folder is the root of the visible tree, so the groups above are not visible.
 
 use crate::host::{Host, Unread};
 
@@ -17,11 +17,11 @@ use crate::host::{Host, Unread};
 const GROUPS: &str = "/sys/fs/cgroup";
 
 impl Host {
-    /// Returns the folders of the process's group and of the groups above it, as far as they are visible here, its own
-    /// first. If no process was named, they are those of this process.
+    /// Returns the folders of the process's own group and of the groups above, as far as they are visible here. The own
+    /// group comes first. Without a named process, returns the groups of the doctor's process.
     ///
     /// # Errors
-    /// [`Unread`]: if the kernel does not report the group, or there is no such controller.
+    /// [`Unread`]: if the kernel does not report the group, or if the controller does not exist.
     pub fn groups(&self, controller: &str) -> Result<Vec<String>, Unread> {
         let own = self.process("cgroup").unwrap_or_else(|_| "/proc/self/cgroup".to_owned());
         let text = self.read(&own)?;
@@ -34,7 +34,7 @@ impl Host {
                 continue;
             }
             let base = if is_first { format!("{GROUPS}/{controller}") } else { GROUPS.to_owned() };
-            // Inside a container the path may be one that is visible only from outside.
+            // Inside a container the path may be a path of the host, which does not exist here.
             let group = group.trim_end_matches('/');
             let is_seen = !group.split('/').any(|part| part == "..") && self.has_folder(&format!("{base}{group}"));
             let group = if is_seen { group } else { "" };
@@ -46,7 +46,7 @@ impl Host {
         if folders.is_empty() { Err(Unread::Absent(format!("{GROUPS}/{controller}"))) } else { Ok(folders) }
     }
 
-    /// Returns the path of a file in the nearest of [`Host::groups`] that has it.
+    /// Returns the path of the file `file` in the nearest of [`Host::groups`] that contains it.
     ///
     /// # Errors
     /// [`Unread`].
@@ -66,8 +66,8 @@ impl Host {
         Some(if lines.all(is_second) { 2 } else { 1 })
     }
 
-    /// Returns true if all groups up to the root are visible here, under version 2. Then a limit that none of them has
-    /// does not exist. The root is the group without a `cgroup.type` file.
+    /// Returns true if version 2 is in use and all groups up to the root are visible here. If none of them then has a
+    /// limit, the process has no such limit. The root is the group without a file `cgroup.type`.
     pub fn sees_all_groups(&self, folders: &[String]) -> bool {
         folders.last().is_some_and(|folder| {
             folder == GROUPS

@@ -1,8 +1,8 @@
-//! Reads the files of a host: below `/`, or below another root.
+//! Reads the files of a host: below `/`, or below the root of a tree of captured files.
 //!
 //! ```text
-//!   the machine    watch() keeps the first reading of counters ── a window ──> twice() reads them again
-//!   a tree         DIR/proc/stat is the first reading, DIR/later/proc/stat the second, one second after it
+//!   the machine    watch() stores the first reading of the counters ── a window ──> twice() reads them again
+//!   a tree         DIR/proc/stat is the first reading, DIR/later/proc/stat the second reading, one second later
 //! ```
 
 use std::borrow::Cow;
@@ -15,15 +15,15 @@ use std::time::{Duration, Instant};
 
 use crate::ethtool::Tunable;
 
-/// Maximum bytes of one file. A longer file is not read at all, since half of it could mislead. The mappings of a
-/// process that has 262,144 of them take some 30 MB.
+/// Maximum size of one file in bytes. A longer file is not read at all, because a part of it could be misleading. The
+/// list of a process's 262,144 mappings takes about 30 MB.
 pub const FILE_BYTES_MAX: u64 = 64 << 20;
-/// Maximum entries of one folder. A folder with more is not read.
+/// Maximum number of entries of one folder. A folder with more entries is not read.
 pub const ENTRIES_MAX: usize = 1 << 17;
 /// Maximum number of threads of one process that are measured.
 pub const THREADS_MAX: usize = 1024;
 
-/// Counters of the whole machine that are read twice.
+/// Files with counters of the whole machine, which are read twice.
 const COUNTERS: [&str; 6] =
     ["/proc/stat", "/proc/vmstat", "/proc/interrupts", "/proc/net/netstat", "/proc/net/snmp", "/proc/net/softnet_stat"];
 
@@ -32,52 +32,52 @@ const COUNTERS: [&str; 6] =
 pub enum Unread {
     /// A file does not exist.
     Absent(String),
-    /// A file may not be read, or cannot be.
+    /// A file, or another source, cannot be read: its name and the reason.
     Refused(String, String),
-    /// A file does not contain what it should; the expected content is given.
+    /// A file does not have the expected content: its path and a description of that content.
     Garbage(String, &'static str),
-    /// A counter was read only once.
+    /// A counter was read only once: the file's path.
     Once(String),
-    /// The check is about a process, and none was named.
+    /// The check examines a process, and the caller named none.
     NoProcess,
-    /// The check does not apply here, or was not requested; the reason is given.
+    /// The check does not apply here, or was not requested: the reason.
     Beside(&'static str),
 }
 
 impl std::fmt::Display for Unread {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Absent(path) => write!(f, "{path} is not there"),
+            Self::Absent(path) => write!(f, "{path} does not exist"),
             Self::Refused(path, why) => write!(f, "{path} cannot be read ({why})"),
             Self::Garbage(path, wanted) => write!(f, "{path} has no {wanted}"),
-            Self::Once(path) => write!(f, "{path} was read once, and its growth is what counts"),
-            Self::NoProcess => write!(f, "it is about a process: name one with --pid"),
+            Self::Once(path) => write!(f, "{path} was read once, but the check needs its growth"),
+            Self::NoProcess => write!(f, "the check examines a process; pass its id with --pid"),
             Self::Beside(why) => f.write_str(why),
         }
     }
 }
 
-/// The host and process to look at, and for how long.
+/// The host and the process to examine, and the time for which counters are watched.
 #[derive(Clone, Debug)]
 pub struct CheckTarget {
     /// The root of the host's files: `/`, or a tree.
     pub root: PathBuf,
-    /// The server's process.
+    /// The process id of the server, if the caller named one.
     pub pid: Option<u32>,
     /// The time between the two readings of counters.
     pub window: Duration,
-    /// The actions beyond reading.
+    /// The actions beyond reading that the user requested.
     pub asked: OptInActions,
 }
 
 /// Actions that the doctor takes only on request.
 #[derive(Clone, Debug, Default)]
 pub struct OptInActions {
-    /// True to take measurements that use a CPU or a disk of the programs that run here.
+    /// True to run measurements that use a CPU or a disk, and so slow down other programs.
     pub measure: bool,
-    /// The folder of the server's log or data.
+    /// The folder of the server's log or data, if the user named it.
     pub data: Option<PathBuf>,
-    /// True to query the cloud's metadata service, at its address on this host's link.
+    /// True to query the cloud's metadata service, at its link-local address.
     pub metadata: bool,
 }
 
@@ -85,14 +85,14 @@ pub struct OptInActions {
 #[derive(Debug)]
 pub struct Host {
     target: CheckTarget,
-    /// Counters at the beginning of the window.
+    /// Contents of the counters' files at the beginning of the window, by path.
     before: BTreeMap<String, String>,
     begun: Instant,
     /// The clocks at the beginning of the window, if the host is this machine.
     clocks: Option<Clocks>,
-    /// True if the process is in another network namespace than this one.
+    /// True if the named process is in another network namespace than the doctor.
     is_elsewhere: bool,
-    /// The record of everything read, if one was requested.
+    /// The record of everything that was read, if it was requested.
     tape: Option<RefCell<Tape>>,
 }
 
@@ -101,7 +101,7 @@ pub struct Host {
 pub struct Tape {
     /// Files by their paths; second readings below `/later`.
     pub files: BTreeMap<String, String>,
-    /// Folders whose names were listed, each with its path, and the names themselves.
+    /// Paths of the folders that were listed, and of the entries found in them.
     pub folders: BTreeSet<String>,
     /// Links, with the last component of their targets.
     pub links: BTreeMap<String, String>,
@@ -119,14 +119,15 @@ pub struct Twice {
 }
 
 impl Tape {
-    /// Records the first reading of a counter, and ignores later ones.
+    /// Records the first reading of a counter, and ignores later readings.
     fn take_first_snapshot(&mut self, path: &str, text: &str) {
         self.files.entry(path.to_owned()).or_insert_with(|| text.to_owned());
     }
 }
 
 impl Host {
-    /// Opens a host and watches its counters for the window. A tree has its second reading already.
+    /// Opens a host, reads its counters and waits for the length of the window. In a tree, whose second readings exist
+    /// already, it does not wait.
     pub fn watch(target: CheckTarget) -> Self {
         let mut host = Self::of(target);
         if host.is_live() {
@@ -188,7 +189,7 @@ impl Host {
         }
     }
 
-    /// Returns true if the host is the machine that this runs on, not a tree.
+    /// Returns true if the host is the machine that the doctor runs on, and false for a tree.
     pub fn is_live(&self) -> bool {
         self.target.root == Path::new("/")
     }
@@ -197,7 +198,7 @@ impl Host {
         self.target.root.join(self.of_its_network(path).trim_start_matches('/'))
     }
 
-    /// Maps a file that differs between network namespaces to the process's own.
+    /// Replaces the path of a file that differs between network namespaces by the process's own file.
     fn of_its_network<'p>(&self, path: &'p str) -> Cow<'p, str> {
         match (self.is_elsewhere, self.target.pid, path.strip_prefix("/proc/net/")) {
             (true, Some(pid), Some(file)) => format!("/proc/{pid}/net/{file}").into(),
@@ -217,8 +218,8 @@ impl Host {
         self.place(path).is_dir() && self.is_there(path)
     }
 
-    /// Returns true if the processes of the whole host are visible, not only those of a container. The kernel's own
-    /// processes have the same number on every host.
+    /// Returns true if the processes of the whole host are visible, and not only those of a container. This is so if
+    /// the kernel's own process `kthreadd` is visible, which has the same id on every host.
     pub fn sees_all_processes(&self) -> bool {
         self.read("/proc/2/comm").is_ok_and(|name| name == "kthreadd")
     }
@@ -237,7 +238,7 @@ impl Host {
         Ok(text)
     }
 
-    /// Returns the content of a counter's file at the beginning of the window, and now.
+    /// Returns the content of a file with counters at the beginning of the window and now.
     ///
     /// # Errors
     /// [`Unread`]; [`Unread::Once`] if there is only one reading.
@@ -262,7 +263,7 @@ impl Host {
         });
     }
 
-    /// Returns the longest wake-up time from idle that programs allow now, in microseconds. Only root may read it.
+    /// Returns the longest wake-up time of idle CPUs that programs allow now, in microseconds. Only root can read it.
     pub(crate) fn wake_us_allowed(&self) -> Option<i64> {
         const PATH: &str = "/dev/cpu_dma_latency";
         if !self.is_live() {
@@ -297,7 +298,7 @@ impl Host {
         Ok(text)
     }
 
-    /// Returns the output of `ethtool -OPTION` at the beginning of the window, and now.
+    /// Returns the output of `ethtool -OPTION` at the beginning of the window and now.
     ///
     /// # Errors
     /// [`Unread`]; [`Unread::Once`] if there is only one reading.
@@ -312,7 +313,7 @@ impl Host {
         Ok(Twice { before, after, seconds: self.begun.elapsed().as_secs_f64() })
     }
 
-    /// Returns a setting's value: its file's content, or the number or word of an interface's setting.
+    /// Returns the value of the setting at `path`: the file's content, or the value of an interface's setting.
     ///
     /// # Errors
     /// [`Unread`].
@@ -332,7 +333,7 @@ impl Host {
         self.clocks.as_ref()
     }
 
-    /// Returns the measurements of a tree's host: the names and numbers of `DIR/measured/ID`.
+    /// Returns the measurements of check `id` that a tree contains: the names and numbers in `DIR/measured/ID`.
     ///
     /// # Errors
     /// [`Unread`].
@@ -365,7 +366,7 @@ impl Host {
         self.number(&format!("/proc/sys/{}", name.replace('.', "/")))
     }
 
-    /// Returns the names in a folder, sorted, with numbers in them ordered by value.
+    /// Returns the names in a folder, sorted; numbers in names are ordered by value.
     ///
     /// # Errors
     /// [`Unread`].
@@ -384,7 +385,7 @@ impl Host {
         Ok(names)
     }
 
-    /// Returns the number of a folder's entries, however many there are.
+    /// Returns the number of entries of a folder, without the limit of [`Host::list`].
     ///
     /// # Errors
     /// [`Unread`].
@@ -403,7 +404,7 @@ impl Host {
         if cpus.is_empty() { Err(Unread::Absent(format!("{CPUS}/cpu0"))) } else { Ok(cpus) }
     }
 
-    /// Returns the number of memory nodes: 1 if the kernel lists none.
+    /// Returns the number of memory nodes; 1 if the kernel lists no nodes.
     ///
     /// # Errors
     /// [`Unread`]: if not even the CPUs are listed.
@@ -414,7 +415,7 @@ impl Host {
         }
     }
 
-    /// Returns the network devices with hardware behind them.
+    /// Returns the names of the network interfaces that belong to a device, not to software such as a bridge.
     ///
     /// # Errors
     /// [`Unread`].
@@ -426,7 +427,7 @@ impl Host {
         if nics.is_empty() { Err(Unread::Absent(format!("{NET}/*/device"))) } else { Ok(nics) }
     }
 
-    /// Returns the disks: no loop devices, no RAM disks, no devices made of other disks.
+    /// Returns the disks, without loop devices, RAM disks, and devices that consist of other disks.
     ///
     /// # Errors
     /// [`Unread`].
@@ -434,7 +435,7 @@ impl Host {
         self.blocks(&["loop", "ram", "zram", "dm-", "md", "sr", "nbd"])
     }
 
-    /// Returns the devices below file systems: disks, and the volumes and arrays made of them.
+    /// Returns the devices that file systems use: disks, and volumes and arrays that consist of disks.
     ///
     /// # Errors
     /// [`Unread`].
@@ -448,7 +449,7 @@ impl Host {
         if disks.is_empty() { Err(Unread::Absent("/sys/block/*".to_owned())) } else { Ok(disks) }
     }
 
-    /// Returns the path of a file of the process that was named.
+    /// Returns the path of the file `file` of the named process.
     ///
     /// # Errors
     /// [`Unread::NoProcess`].
@@ -456,7 +457,7 @@ impl Host {
         self.target.pid.map(|pid| format!("/proc/{pid}/{file}")).ok_or(Unread::NoProcess)
     }
 
-    /// Returns the folders of the process's threads, of at most [`THREADS_MAX`] threads.
+    /// Returns the folders of the process's threads; of at most [`THREADS_MAX`] threads.
     ///
     /// # Errors
     /// [`Unread`].
@@ -469,20 +470,21 @@ impl Host {
 /// Two clocks at one instant, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Clocks {
-    /// The time of day, which is set and slewed.
+    /// The wall clock, which is set and slewed.
     pub wall_ns: i128,
-    /// The count of the hardware, which is never set or slewed.
+    /// The hardware clock, which is never set or slewed.
     pub raw_ns: i128,
 }
 
 impl Clocks {
-    /// Reads both.
+    /// Reads both clocks.
     pub fn now() -> Self {
         let ns = |id| {
             let time = rustix::time::clock_gettime(id);
             i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec)
         };
-        // The closest pair of a few readings: this thread may lose its CPU between the two clocks.
+        // Of a few pairs of readings, takes the pair with the shortest time between the clocks, because this thread may
+        // be preempted between them.
         let pair = |_| {
             let before = ns(rustix::time::ClockId::MonotonicRaw);
             let wall_ns = ns(rustix::time::ClockId::Realtime);
@@ -494,7 +496,7 @@ impl Clocks {
     }
 }
 
-/// Returns whether a process is in another network namespace than this one; false if the kernel does not report it.
+/// Returns whether a process is in another network namespace than the doctor; false if the kernel does not report it.
 fn is_in_another_network(root: &Path, pid: u32) -> bool {
     let of = |process: &str| fs::read_link(root.join(format!("proc/{process}/ns/net"))).ok();
     of(&pid.to_string()).zip(of("self")).is_some_and(|(its, own)| its != own)
@@ -510,7 +512,7 @@ fn unread(path: &str, error: &std::io::Error) -> Unread {
 /// Returns the content of a file or pipe that the user names.
 ///
 /// # Errors
-/// In words, if it cannot be read, is not text, or is longer than [`FILE_BYTES_MAX`].
+/// A message, if the file cannot be read, is not text, or is longer than [`FILE_BYTES_MAX`].
 pub fn read_named(path: &Path) -> Result<String, String> {
     let mut text = String::new();
     let read = fs::File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text));
@@ -525,7 +527,7 @@ pub(crate) fn read_at(place: &Path, path: &str) -> Result<String, Unread> {
     let refused = |why: &str| Unread::Refused(path.to_owned(), why.to_owned());
     // Reading a pipe or a device in a tree could block.
     if !fs::metadata(place).map_err(|error| unread(path, &error))?.is_file() {
-        return Err(refused("it is no plain file"));
+        return Err(refused("it is not a regular file"));
     }
     let file = fs::File::open(place).map_err(|error| unread(path, &error))?;
     let mut bytes = Vec::new();
@@ -545,7 +547,7 @@ fn is_numbered(name: &str, prefix: &str) -> bool {
     name.strip_prefix(prefix).is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Returns the value of `key` from lines that hold a key, a colon or white space, and a number.
+/// Returns the number of `key` in a text of lines that each have a key, a colon or white space, and a number.
 pub fn field(text: &str, key: &str) -> Option<i64> {
     text.lines().find_map(|line| {
         let rest = line.trim_start().strip_prefix(key)?;
@@ -555,7 +557,7 @@ pub fn field(text: &str, key: &str) -> Option<i64> {
     })
 }
 
-/// Returns the word in brackets: `always [madvise] never`.
+/// Returns the word in brackets, which is the current choice: `madvise` of `always [madvise] never`.
 pub fn chosen(text: &str) -> Option<&str> {
     text.split_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'))
 }

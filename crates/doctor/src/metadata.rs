@@ -1,4 +1,4 @@
-//! A client of a cloud's metadata service: where this machine is placed, as the machine itself may query it.
+//! A client of a cloud's metadata service, which reports the location of this machine to the machine itself.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use crate::host::Unread;
 
-/// The service's address on every cloud that the doctor knows.
+/// The address of the service, the same on all supported clouds.
 pub(crate) const ADDRESS: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(169, 254, 169, 254)), 80);
-/// The time limit of each operation. The service replies from the physical host, at once.
+/// The time limit of each operation. The service runs on the physical host and replies at once.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// Maximum bytes of a reply.
+/// Maximum size of a reply in bytes.
 const ANSWER_BYTES_MAX: u64 = 16 << 10;
 
 /// Sends one request and returns the status and the first line of the body.
@@ -25,14 +25,14 @@ fn request(addr: SocketAddr, head: &str) -> std::io::Result<(u16, String)> {
     let invalid = || std::io::Error::from(std::io::ErrorKind::InvalidData);
     let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(invalid)?;
     let status = head.split_whitespace().nth(1).and_then(|word| word.parse().ok()).ok_or_else(invalid)?;
-    // If the body has several lines, only the first counts.
+    // Only the first line of the body is used.
     Ok((status, body.lines().next().unwrap_or_default().trim().to_owned()))
 }
 
 /// Returns the zone and the placement group, one per line: `zone us-east-1a`, `group none`.
 ///
 /// # Errors
-/// [`Unread`]: if no service replies, or the service is of an unknown cloud.
+/// [`Unread`]: if no service replies, or if the service belongs to an unknown cloud.
 pub(crate) fn query(addr: SocketAddr) -> Result<String, Unread> {
     let refused = |why: String| Unread::Refused("the cloud's metadata service".to_owned(), why);
     let failed = |error: std::io::Error| refused(error.to_string());
@@ -49,7 +49,7 @@ pub(crate) fn query(addr: SocketAddr) -> Result<String, Unread> {
         request(addr, &head).map_err(failed)
     };
     let (200, zone) = path("availability-zone")? else {
-        return Err(refused("it returns no zone".to_owned()));
+        return Err(refused("it does not return a zone".to_owned()));
     };
     let group = match path("group-name")? {
         (200, group) if !group.is_empty() => group,

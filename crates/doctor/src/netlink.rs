@@ -3,12 +3,12 @@
 //! ```text
 //!   message   | length u32 | type u16 | flags u16 | sequence u32 | port u32 |
 //!             | command u8 | version u8 | 0 u16 | attributes
-//!   attribute | length u16 | kind u16 | payload, padded to 4 bytes |    the length counts its own head, no padding
+//!   attribute | length u16 | kind u16 | payload, padded to 4 bytes |   the length includes the header, not the padding
 //! ```
 //! All numbers are in the byte order of the machine. Source: linux/netlink.h, linux/genetlink.h.
 //!
-//! Invariants: a reply counts only if it has the request's sequence number. Bytes shorter than their own length field
-//! are no reply.
+//! Invariants: a message is accepted as the reply only if it has the request's sequence number. A message that is
+//! shorter than its length field is refused.
 
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::OwnedFd;
@@ -16,11 +16,11 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with};
 
-/// Bytes of a message's header, followed by the generic netlink header.
+/// Size of a message's header in bytes. The generic netlink header follows it.
 const HEAD_BYTES: usize = 16;
 const GENERIC_BYTES: usize = 4;
 const ATTRIBUTE_BYTES: usize = 4;
-/// Maximum bytes of a reply. No reply to the requests made here comes near it.
+/// Maximum size of a reply in bytes. Replies to the doctor's requests are much shorter.
 const ANSWER_BYTES_MAX: usize = 32 << 10;
 /// Maximum number of unrelated messages to skip before the reply to a request.
 const OTHERS_MAX: u32 = 64;
@@ -28,7 +28,7 @@ const OTHERS_MAX: u32 = 64;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 const REQUEST: u16 = 1;
-/// The flag that requests a reply even if there is nothing to report.
+/// The flag that requests an acknowledgement, even if the reply has no data.
 const ACKNOWLEDGE: u16 = 4;
 /// The type of a message that reports an error; code 0 means success.
 const ERROR: u16 = 2;
@@ -51,7 +51,7 @@ pub struct Family {
     buffer: Vec<u8>,
 }
 
-/// Returns an attribute, padded to 4 bytes.
+/// Encodes an attribute, padded to 4 bytes.
 pub fn attribute(kind: u16, payload: &[u8]) -> Vec<u8> {
     let length = u16::try_from(ATTRIBUTE_BYTES + payload.len()).expect("what is asked is short");
     let mut bytes = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
@@ -60,7 +60,7 @@ pub fn attribute(kind: u16, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Returns the attributes of a payload with their kinds. The iterator ends at a torn attribute.
+/// Returns the attributes in a payload, each with its kind. The iterator ends at an incomplete attribute.
 pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let length = usize::from(u16::from_ne_bytes(bytes.first_chunk().copied()?));
@@ -82,7 +82,7 @@ pub fn number(bytes: &[u8], kind: u16) -> Option<u32> {
 }
 
 fn garbage() -> Error {
-    Error::new(ErrorKind::InvalidData, "the kernel's answer is not understood")
+    Error::new(ErrorKind::InvalidData, "cannot parse the kernel's reply")
 }
 
 impl Family {
@@ -178,7 +178,7 @@ mod tests {
             let count = attributes(&bytes[..end]).count();
             assert_eq!(count, usize::from(end >= 7), "{end}");
         }
-        // A length below that of its own header would make the parser loop for ever.
+        // Without a check, a length below the length of the header would make the parser loop for ever.
         assert_eq!(attributes(&[0, 0, 1, 0, 0, 0, 1, 0]).count(), 0);
     }
 

@@ -1,6 +1,6 @@
-//! The report of all findings, as text and as JSON.
+//! The report of all findings of a host, as text and as JSON.
 //!
-//! `docs/doctor/report.schema.json` describes the JSON; it is made from these types, and a test holds it to them.
+//! `docs/doctor/report.schema.json` describes the JSON; it is generated from these types, and a test compares the two.
 
 use std::fmt::Write as _;
 
@@ -10,29 +10,29 @@ use serde::{Deserialize, Serialize};
 use crate::check::{Check, Finding, Needs, Verdict};
 use crate::host::Host;
 
-/// Raised when the JSON's meaning changes.
+/// The version of the JSON format, raised when the meaning changes.
 pub const VERSION: u32 = 1;
 
-/// All that was found on a host.
+/// All findings on a host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
-    /// [`VERSION`].
+    /// The format's version: [`VERSION`].
     pub version: u32,
     /// The host's name, or `unknown`.
     pub host: String,
-    /// Its kernel.
+    /// The version of the host's kernel, or `unknown`.
     pub kernel: String,
-    /// Its CPUs.
+    /// Number of the host's CPUs.
     pub cpus: usize,
-    /// The process that was named.
+    /// The id of the examined process, if one was named.
     pub pid: Option<u32>,
-    /// Its name.
+    /// The name of that process.
     pub process: Option<String>,
-    /// The worst first.
+    /// The findings, the worst first.
     pub findings: Vec<Finding>,
 }
 
-/// Columns of a line of text.
+/// Maximum number of columns of a line of text.
 const WIDTH: usize = 100;
 const INDENT: &str = "      ";
 
@@ -51,7 +51,7 @@ impl Report {
         }
     }
 
-    /// Returns the number of findings of a verdict.
+    /// Returns the number of findings with a verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.findings.iter().filter(|finding| finding.verdict == verdict).count()
     }
@@ -66,7 +66,8 @@ impl Report {
         }
     }
 
-    /// For a person: the worst first, and of what is fine only how much it is, unless all is asked for.
+    /// Formats the report as text, with the worst finding first. The text only counts the checks that pass or cannot
+    /// run, unless `all` is true.
     pub fn text(&self, all: bool) -> String {
         let mut text = format!("{}: {} CPUs, Linux {}", printable(&self.host), self.cpus, printable(&self.kernel));
         if let Some(pid) = self.pid {
@@ -98,7 +99,7 @@ impl Report {
         if self.exit_code() == 3 {
             text.push_str("No check could run: none of the files that the checks read exists.\n");
         } else if bad + warn == 0 {
-            text.push_str("Nothing was found that causes tails.\n");
+            text.push_str("Nothing was found that causes tail latency.\n");
         }
         let _ = writeln!(
             text,
@@ -110,7 +111,7 @@ impl Report {
         text
     }
 
-    /// As JSON, with a line end.
+    /// Returns the report as JSON, with a line end.
     pub fn json(&self) -> String {
         serde_json::to_string_pretty(self).expect("a report is plain JSON") + "\n"
     }
@@ -118,24 +119,24 @@ impl Report {
     /// Parses a report from JSON.
     ///
     /// # Errors
-    /// A message that says what is wrong with it.
+    /// The reason, if the text is not a report of this version.
     pub fn from_json(text: &str) -> Result<Self, String> {
         let report: Self =
-            serde_json::from_str(text).map_err(|error| format!("it is no report of the doctor: {error}"))?;
+            serde_json::from_str(text).map_err(|error| format!("this is not a report of the doctor: {error}"))?;
         if report.version != VERSION {
-            return Err(format!("it is a report of version {}; this program reads version {VERSION}", report.version));
+            return Err(format!("the report has version {}, but this program reads version {VERSION}", report.version));
         }
         Ok(report)
     }
 }
 
-/// The JSON schema of a report.
+/// Returns the JSON schema of a report.
 pub fn schema() -> String {
     let schema = schemars::schema_for!(Report);
     serde_json::to_string_pretty(&schema).expect("a schema is plain JSON") + "\n"
 }
 
-/// All that is known of a check.
+/// Describes a check in full, as text.
 pub fn explain(check: &Check) -> String {
     let mut text = format!("{}\n\n", check.id);
     wrap(&mut text, check.mechanism);
@@ -155,7 +156,10 @@ pub fn explain(check: &Check) -> String {
         text.push('\n');
         wrap(
             &mut text,
-            &format!("`gannet doctor apply --only {}` writes it, `gannet doctor undo` takes it back", check.id),
+            &format!(
+                "`gannet doctor apply --only {}` applies the remedy, and `gannet doctor undo` undoes it",
+                check.id
+            ),
         );
     }
     text
@@ -169,15 +173,15 @@ fn needs(needs: Needs) -> &'static str {
     }
 }
 
-/// Text of a host on a terminal: nothing in it moves the cursor.
+/// Replaces control characters in a host's text, because they could move the terminal's cursor.
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
-/// Characters of a value that a person reads.
+/// Maximum number of characters of a value in the text.
 const VALUE_MAX: usize = 160;
 
-/// Of a list without end its begin.
+/// Cuts a value after [`VALUE_MAX`] characters.
 fn short(value: &str) -> String {
     match value.char_indices().nth(VALUE_MAX) {
         Some((end, _)) => format!("{} ... (--json has all)", &value[..end]),

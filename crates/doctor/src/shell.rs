@@ -1,6 +1,6 @@
 //! Quoting of words for a shell.
 
-/// Returns the word as it is, or in quotes if a shell would split or expand it. The shell runs nothing in it.
+/// Returns the word unchanged, or in quotes if a shell would split or expand it. The shell executes no part of it.
 pub(crate) fn quoted(word: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-:,=@+".contains(&byte);
     if !word.is_empty() && word.bytes().all(plain) {

@@ -1,4 +1,5 @@
-//! The host's topology: its CPUs and what they share, which of them may be used, and the nodes of network interfaces.
+//! The host's topology: its CPUs with their shared cores and caches, the allowed CPUs, and the network interfaces'
+//! nodes.
 //!
 //! ```text
 //!   node 0                          node 1
@@ -17,41 +18,42 @@ use crate::host::{Host, Unread};
 /// A logical CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cpu {
-    /// Its number.
+    /// The CPU's number.
     pub number: usize,
-    /// The number of its package.
+    /// The number of the CPU's package.
     pub package: usize,
-    /// The core that it is a part of: the lowest CPU number on that core.
+    /// The CPU's core, identified by the lowest number of a CPU on that core.
     pub core: usize,
-    /// The L3 cache that it shares with other cores: the lowest CPU number on that cache, if the kernel reports it.
+    /// The CPU's L3 cache, identified by the lowest number of a CPU that shares it; `None` if the kernel does not
+    /// report it.
     pub l3: Option<usize>,
-    /// The memory node that is near to it.
+    /// The CPU's memory node.
     pub node: usize,
-    /// True if affinity and control group allow its use.
+    /// True if the affinity and the control group allow the use of the CPU.
     pub is_allowed: bool,
 }
 
-/// A network interface with hardware behind it.
+/// A network interface of a hardware device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nic {
-    /// Its name.
+    /// The interface's name.
     pub name: String,
-    /// The memory node that it is attached to, if the kernel reports it.
+    /// The memory node that the interface is attached to, if the kernel reports it.
     pub node: Option<usize>,
     /// Current number of receive queues, if the kernel reports it.
     pub queues: Option<usize>,
-    /// Maximum number of queues, if it is known.
+    /// Maximum number of queues, if known.
     pub queues_max: Option<usize>,
 }
 
-/// The facts from which a plan is made.
+/// The properties of a host from which a plan follows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Topology {
-    /// The online CPUs, ascending.
+    /// The online CPUs, in ascending order.
     pub cpus: Vec<Cpu>,
-    /// The interfaces, by name.
+    /// The network interfaces, sorted by name.
     pub nics: Vec<Nic>,
-    /// CPUs that the control group's quota allows, if there is one.
+    /// Number of CPUs that the control group's quota allows; `None` without a quota.
     pub quota_cpus: Option<f64>,
     /// CPUs on which the kernel runs only threads that are pinned there explicitly (isolcpus).
     pub isolated: Vec<usize>,
@@ -69,11 +71,11 @@ pub(crate) fn cpu_list(path: &str, text: &str) -> Result<Vec<usize>, Unread> {
 }
 
 impl Topology {
-    /// Reads the topology. Without a process, the CPUs count that this process may use; in a tree without either, all
-    /// of them.
+    /// Reads the topology. The allowed CPUs are those of the process `pid`, or without it those of the doctor's own
+    /// process. In a tree that has neither, all CPUs are allowed.
     ///
     /// # Errors
-    /// [`Unread`]: if not even the CPUs are listed, or one of their files is garbage.
+    /// [`Unread`]: if the CPUs are not listed, or if a file has invalid content.
     pub fn read(host: &Host, pid: Option<u32>) -> Result<Self, Unread> {
         let nodes = nodes(host)?;
         let allowed = allowed(host, pid)?;
@@ -95,7 +97,7 @@ impl Topology {
             });
         }
         cpus.sort_by_key(|cpu| cpu.number);
-        // A host without hardware interfaces can be planned for too.
+        // A plan is possible even without hardware interfaces.
         let nics = host.nics().unwrap_or_default().into_iter().map(|name| nic(host, name)).collect();
         let quota_cpus = crate::checks::cgroup::quota_cpus(host).ok().flatten();
         let isolated = optional(host, &format!("{CPUS}/isolated"))?.unwrap_or_default();
@@ -107,13 +109,13 @@ impl Topology {
         self.cpus.binary_search_by_key(&number, |cpu| cpu.number).ok().map(|at| &self.cpus[at])
     }
 
-    /// Returns the interface to plan for: the one that may have the most queues, among equals the first.
+    /// Returns the interface to plan for: the first of those with the highest maximum number of queues.
     pub fn nic(&self) -> Option<&Nic> {
         self.nics.iter().rev().max_by_key(|nic| nic.queues_max.or(nic.queues))
     }
 }
 
-/// Returns a list from a file that may be absent.
+/// Returns the list of CPUs in a file; `None` if the file is absent.
 fn optional(host: &Host, path: &str) -> Result<Option<Vec<usize>>, Unread> {
     match host.read(path) {
         Ok(text) => cpu_list(path, &text).map(Some),
@@ -147,7 +149,7 @@ fn allowed(host: &Host, pid: Option<u32>) -> Result<Option<Vec<usize>>, Unread> 
 
 fn package(host: &Host, folder: &str) -> Result<usize, Unread> {
     match host.number(&format!("{folder}/topology/physical_package_id")) {
-        // Some virtual machines have no package, and report -1.
+        // Some virtual machines have no packages and report -1.
         Ok(package) => Ok(usize::try_from(package).unwrap_or(0)),
         Err(Unread::Absent(_)) => Ok(0),
         Err(why) => Err(why),

@@ -132,7 +132,7 @@ fn oversized_and_special_files_are_not_read() {
     std::fs::create_dir_all(tree.0.join("proc/sys/vm")).unwrap();
     std::fs::write(tree.0.join("proc/sys/vm/max_map_count"), "1048576").unwrap();
     std::os::unix::fs::symlink("/dev/zero", tree.0.join("proc/sys/vm/overcommit_memory")).unwrap();
-    for (id, why) in [("mem.map-count", "longer than"), ("mem.overcommit", "no plain file")] {
+    for (id, why) in [("mem.map-count", "longer than"), ("mem.overcommit", "not a regular file")] {
         let finding = run(&tree.host(Some(PID)), &one(id)).remove(0);
         assert_eq!(finding.verdict, Verdict::Unknown, "{id}: {}", finding.value);
         assert!(finding.value.contains(why), "{id}: {}", finding.value);

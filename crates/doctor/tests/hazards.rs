@@ -75,8 +75,8 @@ fn missing_cgroup_controller_means_no_quota_if_all_cgroups_are_visible() {
     is_told(&seen, "cg.memory", Ok, "no limit");
     // What is uppermost in a container is somebody's group, and others are above it.
     let hidden = [seen[0], seen[1], ("/sys/fs/cgroup/cgroup.type", "domain")];
-    is_told(&hidden, "cg.cpu-quota", Unknown, "is not there");
-    is_told(&hidden, "cg.memory", Unknown, "is not there");
+    is_told(&hidden, "cg.cpu-quota", Unknown, "does not exist");
+    is_told(&hidden, "cg.memory", Unknown, "does not exist");
 }
 
 #[test]
@@ -251,5 +251,5 @@ fn the_read_ahead_of_a_volume_counts_and_not_only_that_of_its_disks() {
 #[test]
 fn a_groups_name_that_leads_out_of_where_groups_are_is_not_followed() {
     let files = [("/proc/7/cgroup", "0::/../../secret"), ("/sys/secret/cpu.max", "50000 100000")];
-    is_told(&files, "cg.cpu-quota", Unknown, "is not there");
+    is_told(&files, "cg.cpu-quota", Unknown, "does not exist");
 }

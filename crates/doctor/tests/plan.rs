@@ -142,7 +142,7 @@ fn infeasible_plan_request_is_rejected_with_feasible_values() {
     let four = topology("4");
     let refused = |wanted: Wanted| plan(&four, &wanted).unwrap_err().join("\n");
     let text = refused(Wanted { workers: Some(5), ..Wanted::default() });
-    assert!(text.contains("5 workers are wished for, and 4 CPUs may be used; name 4"), "{text}");
+    assert!(text.contains("5 workers are requested, and 4 CPUs may be used; name 4"), "{text}");
     let text = refused(Wanted { workers: Some(3), queues: Some(2), ..Wanted::default() });
     assert!(text.contains("name 1 queues or fewer"), "{text}");
     for wanted in [
@@ -176,9 +176,9 @@ fn edited_plan_is_accepted_or_rejected_with_line_and_cpu() {
     };
     for (cpu, from, to, part) in [
         (5, "\"cpu\": 5", "\"cpu\": 99", "CPU 99 is not on this host"),
-        (5, "\"cpu\": 5", "\"cpu\": 4", "CPU 4 is there twice, first on line"),
+        (5, "\"cpu\": 5", "\"cpu\": 4", "CPU 4 occurs twice, first on line"),
         (1, "\"queue\": 1", "\"queue\": 0", "CPU 1: queue 0 is CPU 0's already"),
-        (1, "\"queue\": 1", "\"queue\": 16", "CPU 1: there is no queue 16; the interface has 16 at most"),
+        (1, "\"queue\": 1", "\"queue\": 16", "CPU 1: there is no queue 16; the interface has at most 16"),
         (5, "\"worker\"", "\"storage\", \"worker\"", "CPU 5 has two threads that must not wait"),
         (5, "\"worker\"", "\"wroker\"", "unknown variant `wroker`"),
         (5, "\"worker\"", "", "CPU 5 has no role"),
@@ -260,6 +260,6 @@ fn queues_that_so_few_cpus_have_no_room_for_are_not_passed_over_in_silence() {
     let topology = topology("2");
     let wanted = Wanted { queues: Some(3), ..Wanted::default() };
     let notes = plan(&topology, &wanted).unwrap().notes.join(" ");
-    assert!(notes.contains("3 queues are wished for"), "{notes}");
-    assert!(!plan(&topology, &Wanted::default()).unwrap().notes.join(" ").contains("wished for"));
+    assert!(notes.contains("3 queues are requested"), "{notes}");
+    assert!(!plan(&topology, &Wanted::default()).unwrap().notes.join(" ").contains("are requested"));
 }

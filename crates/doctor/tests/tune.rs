@@ -303,7 +303,7 @@ fn a_link_out_of_the_tree_and_a_journal_that_names_other_files_write_nothing() {
     std::fs::remove_file(&place).unwrap();
     std::os::unix::fs::symlink(outside.0.join("mode"), &place).unwrap();
     let (run, outcomes) = applied(&tree, &drafted(&tree, &["numa.zone-reclaim"]));
-    assert_eq!(outcomes, [StepOutcome::Refused("it leads out of the tree".to_owned())]);
+    assert_eq!(outcomes, [StepOutcome::Refused("it points out of the tree".to_owned())]);
     assert_eq!(outside.read("/mode"), "3");
     assert_eq!(take_back(&tree, &run, false), [StepOutcome::Untouched]);
 
@@ -370,7 +370,7 @@ fn in_a_network_of_its_own() {
     // More than there can be is refused by the kernel, and told.
     let settled = apply(Path::new("/"), &mut journal, &set("/ethtool/wire/l/RX", "99"), &mut |_| {});
     assert!(matches!(settled.unwrap()[0].outcome, StepOutcome::Refused(_)));
-    assert!(set("/ethtool/none/l/RX", "2").beside[0].1.contains("is not there"));
+    assert!(set("/ethtool/none/l/RX", "2").beside[0].1.contains("does not exist"));
     println!("set and taken back");
     let _ = std::fs::remove_dir_all(journals);
 }

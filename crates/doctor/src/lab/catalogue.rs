@@ -1,4 +1,4 @@
-//! The list of labs: the mechanism of each, its name and the checks that detect it.
+//! The list of labs, each with its name, its mechanism and the checks that detect the mechanism.
 
 /// A mechanism that a lab demonstrates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,25 +9,25 @@ pub enum Lab {
     Thp,
     /// Read-ahead at faults in mapped files.
     Readahead,
-    /// The network's soft interrupts on a worker's CPU.
+    /// Soft interrupts of the network on a worker's CPU.
     Irq,
-    /// Memory that has to be freed before a read goes on.
+    /// Direct reclaim: memory that must be freed before a read can continue.
     Reclaim,
 }
 
-/// A lab, as its users know it.
+/// The description of a lab for users.
 pub struct LabEntry {
     /// The lab.
     pub lab: Lab,
-    /// Its name.
+    /// The lab's name.
     pub name: &'static str,
     /// A one-line description.
     pub about: &'static str,
-    /// The mechanism behind it.
+    /// The mechanism that the lab demonstrates.
     pub mechanism: &'static str,
-    /// Default seconds of a phase: text, for the command line.
+    /// Default length of a phase in seconds, as text for the command line.
     pub seconds: &'static str,
-    /// The checks that detect it.
+    /// The ids of the checks that detect the mechanism.
     pub checks: &'static [&'static str],
 }
 
@@ -36,49 +36,49 @@ pub const LABS: [LabEntry; 5] = [
     LabEntry {
         lab: Lab::Quota,
         name: "quota",
-        about: "A control group's CPU quota stops a server that uses less than its share",
-        mechanism: "A group that has used its share of a period is stopped until the next one begins. Requests do not \
-                    come evenly, so a period now and then holds more work than the mean, and its last requests wait \
-                    for the next.",
+        about: "A CPU quota of a control group stops a server whose mean CPU use is below the quota",
+        mechanism: "A group that has used its quota of a period is stopped until the next period begins. Requests do \
+                    not arrive evenly, so some periods have more work than the mean, and their last requests wait for \
+                    the next period.",
         seconds: "2",
         checks: &["cg.cpu-quota"],
     },
     LabEntry {
         lab: Lab::Thp,
         name: "thp",
-        about: "Huge pages: the first touch is dear, the memory more than was touched, every later read cheaper",
-        mechanism: "The first touch of a huge page finds and clears 2 MiB at once, in the middle of a request, and \
-                    keeps them although a byte was wanted. Where memory is used densely and got in advance, the same \
-                    pages save translations on every read.",
+        about: "Huge pages: a slower first touch and more memory in use, but faster reads afterwards",
+        mechanism: "At the first touch of a huge page the kernel allocates and clears 2 MiB during a request, even if \
+                    the request needs a single byte. If memory is used densely and allocated in advance, huge pages \
+                    save address translations on every read.",
         seconds: "2",
         checks: &["mem.thp", "mem.thp-defrag"],
     },
     LabEntry {
         lab: Lab::Readahead,
         name: "readahead",
-        about: "Read-ahead makes a fault for one page read many",
-        mechanism: "A fault in a mapped file reads what is around the page too, as much as the device's read_ahead_kb \
-                    says. Where reads are random that is wasted: the disk is busy with unused pages, and it \
-                    pushes out of the cache what was in use.",
+        about: "Read-ahead: a page fault for one page reads many pages",
+        mechanism: "A page fault in a mapped file also reads the pages around it, as many as the device's \
+                    read_ahead_kb allows. If reads are random, these pages are not used: they keep the disk busy and \
+                    evict used pages from the cache.",
         seconds: "2",
         checks: &["disk.readahead"],
     },
     LabEntry {
         lab: Lab::Irq,
         name: "irq",
-        about: "Packets that are received on a worker's CPU take its time",
-        mechanism: "What the network receives is worked on in soft interrupts, before any thread of the CPU that they \
-                    run on. A thread that is pinned there waits, even if the packets are for another one.",
+        about: "Soft interrupts: packets that a worker's CPU receives take the worker's CPU time",
+        mechanism: "Soft interrupts process received packets, and take precedence over all threads on their CPU. A \
+                    thread that is pinned to this CPU waits, even if the packets are for another thread.",
         seconds: "2",
         checks: &["irq.softirq-time"],
     },
     LabEntry {
         lab: Lab::Reclaim,
         name: "reclaim",
-        about: "Files that come and go under memory pressure, beside a pool of files and an arena",
-        mechanism: "A new file's pages have to be found: where no memory is free, the thread that needs one frees \
-                    others first, and what goes is often what is read next. Files that are used again, or memory \
-                    that was got at the start, ask for nothing.",
+        about: "Memory pressure: files that are created and deleted, compared with reused files and an arena",
+        mechanism: "A new file needs new pages. If no memory is free, the thread that needs a page must first free \
+                    other pages, and often frees pages that are read next. Reused files, and memory that was allocated \
+                    at the start, need no new pages.",
         seconds: "6",
         checks: &["mem.reclaim", "mem.page-cache-garbage", "numa.zone-reclaim", "mem.mglru"],
     },

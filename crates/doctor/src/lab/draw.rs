@@ -1,4 +1,4 @@
-//! Draws an outcome as one HTML page.
+//! Formats an outcome as one HTML page with charts.
 
 use std::fmt::Write as _;
 
@@ -81,8 +81,8 @@ fn over_time(outcome: &LabOutcome) -> Chart {
     }
 }
 
-/// Draws a chart for each figure. Figures that share the part before `/` share a chart. Only a chart with a single
-/// figure is coloured by setting.
+/// Draws the charts of the figures over time. Figures whose names have the same part before `/` share a chart. Only a
+/// chart with a single figure is coloured by setting.
 fn timelines(outcome: &LabOutcome) -> Vec<Chart> {
     let group = |timeline: &Timeline| timeline.name.split('/').next().unwrap_or_default().to_owned();
     let mut groups: Vec<(String, Vec<&Timeline>)> = Vec::new();
@@ -125,7 +125,7 @@ fn by_setting(outcome: &LabOutcome, timeline: &Timeline) -> Vec<Series> {
 
 fn differences(outcome: &LabOutcome) -> String {
     if outcome.compared.is_empty() {
-        return "<p>There were too few rounds for an interval.</p>".to_owned();
+        return "<p>There were too few rounds to compute intervals.</p>".to_owned();
     }
     let mut out = "<table><tr><th>figure</th><th>setting</th><th>mean</th><th>mean of the first</th>\
                    <th>difference (95 %)</th><th>rounds</th></tr>"
@@ -145,7 +145,7 @@ fn differences(outcome: &LabOutcome) -> String {
             compared.pairs
         );
     }
-    out + "</table><p>Bold: the interval leaves 0 out.</p>"
+    out + "</table><p>Bold: the interval does not contain 0.</p>"
 }
 
 fn findings(outcome: &LabOutcome) -> String {

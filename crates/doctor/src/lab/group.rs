@@ -1,4 +1,4 @@
-//! A control group that belongs to a lab, in either version: its limits, its processes, its counters.
+//! A control group of a lab, in version 1 or 2: its limits, its processes and its counters.
 //!
 //! ```text
 //!   version 1   below this process's own group of the controller
@@ -31,7 +31,7 @@ pub struct Group {
     version: Version,
 }
 
-/// Returns the folder in which a group with this controller can be created.
+/// Returns the folder in which a group with this controller can be created, and the version.
 fn parent(own: &str, root: &Path, controller: &str) -> Option<(PathBuf, Version)> {
     let line = |is_wanted: &dyn Fn(&str) -> bool| {
         own.lines().find_map(|line| {
@@ -59,16 +59,21 @@ impl Group {
     /// Creates a group with this controller (`cpu`, `memory`).
     ///
     /// # Errors
-    /// If no such group can be created here: the reason.
+    /// The reason, if no such group can be created here.
     pub fn make(ledger: &mut Ledger, controller: &str, what: &str) -> Result<Self, Unable> {
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let Some((parent, version)) = parent(&own, Path::new(ROOT), controller) else {
-            return Err(Unable::Host(format!("no control group here hands {controller:?} to groups below it")));
+            return Err(Unable::Host(format!(
+                "no control group here enables the controller {controller:?} for groups below it"
+            )));
         };
         let path = parent.join(ledger.name_for(what));
         ledger.will_make(LabResource::Group(path.clone())).map_err(Unable::Failed)?;
         fs::create_dir(&path).map_err(|error| {
-            Unable::Host(format!("no control group may be made in {} ({error}): it takes root", parent.display()))
+            Unable::Host(format!(
+                "cannot create a control group in {} ({error}); run the lab as root",
+                parent.display()
+            ))
         })?;
         Ok(Self { path, version })
     }
@@ -85,7 +90,8 @@ impl Group {
     pub fn limit_cpu(&self, quota_us: Option<u64>, period_us: u64) -> Result<(), Unable> {
         match self.version {
             Version::One => {
-                // Without a quota any period is taken; with one, only those that leave a millisecond and more.
+                // The kernel refuses a period with which the quota would be below a millisecond. So the quota is
+                // removed before the period is changed.
                 self.write("cpu.cfs_quota_us", "-1")?;
                 self.write("cpu.cfs_period_us", &period_us.to_string())?;
                 quota_us.map_or(Ok(()), |quota| self.write("cpu.cfs_quota_us", &quota.to_string()))
@@ -97,7 +103,7 @@ impl Group {
         }
     }
 
-    /// Limits the group's memory, file cache included.
+    /// Limits the group's memory, including its file cache.
     ///
     /// # Errors
     /// If the kernel refuses the limit.
@@ -106,7 +112,7 @@ impl Group {
         self.write(file, &bytes.to_string())
     }
 
-    /// Returns how often the group's memory limit was reached: charges that found no room, by any thread.
+    /// Returns how often an allocation by any thread of the group failed at first because of the memory limit.
     pub fn limit_reached(&self) -> f64 {
         let count = match self.version {
             Version::One => self.read("memory.failcnt").trim().parse().ok(),
@@ -118,7 +124,7 @@ impl Group {
     /// Moves a process into the group.
     ///
     /// # Errors
-    /// If the kernel refuses.
+    /// If the kernel refuses to move the process.
     pub fn add(&self, pid: u32) -> Result<(), Unable> {
         self.write("cgroup.procs", &pid.to_string())
     }
@@ -146,7 +152,7 @@ pub fn remove(path: &Path) -> Result<(), String> {
     persist(|| {
         for pid in fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default().lines() {
             if let Some(pid) = pid.parse().ok().and_then(Pid::from_raw) {
-                // One that has just ended is what is wanted.
+                // If the process has ended in the meantime, the error does not matter.
                 let _ = kill_process(pid, Signal::KILL);
             }
         }

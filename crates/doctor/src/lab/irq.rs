@@ -1,11 +1,11 @@
-//! `lab irq`: packets for other programs, received on the CPU of a worker.
+//! `lab irq`: packets for other programs that the CPU of a worker receives.
 //!
 //! ```text
 //!   network A                                network B
 //!   Flood, on the last CPU ── veth pair ──>  rx-0: rps_cpus = the worker's CPU, or another ──> Sink
 //!                                                    │ NET_RX
 //!   this network                                     v
-//!   Turns, pinned to the first CPU  <── waits while its CPU receives
+//!   Turns, pinned to the first CPU  <── waits while its CPU receives packets
 //! ```
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -22,23 +22,23 @@ use super::rounds::Turns;
 use super::scene::{Scene, Unable, found};
 use super::tally::TimeTally;
 
-/// Rate and CPU time of the worker's requests: a tenth of its CPU. With half of the CPU used, any other work there
-/// would make the requests queue behind each other. The cost of packets could not be separated from that.
+/// Rate and CPU time of the worker's requests, which use a tenth of its CPU. At a higher use, requests would queue
+/// behind each other, and that delay could not be separated from the delay that packets cause.
 const RATE_PER_S: f64 = 500.0;
 const WORK: Duration = Duration::from_micros(200);
-/// Packets per second. The rate leaves their CPU time to spare in both settings.
+/// Packets per second. At this rate the receiving CPU has time to spare in both settings.
 const PACKETS_PER_S: f64 = 200_000.0;
 const _: () = assert!(PACKETS_PER_S * 1.5e-6 <= 0.5, "a packet takes the receiving CPU about 1.5 us");
-/// Time for which packets arrive before and after the worker is measured.
+/// Time for which packets are sent before and after the measurement of the worker.
 const AROUND: Duration = Duration::from_millis(200);
-/// Addresses of a range reserved for network tests, not routed by this host.
+/// Addresses from a range that is reserved for network tests.
 const FROM: &str = "198.18.77.1/30";
 const TO: &str = "198.18.77.2/30";
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 77, 2);
 const PORT: u16 = 9;
 /// The payload of a packet.
 const PACKET: [u8; 18] = [0; 18];
-/// Packets between two readings of the clock: as many as an interface hands over at once.
+/// Number of packets between two readings of the clock: as many as an interface delivers at once.
 const BATCH: u32 = 64;
 
 const SETTINGS: [&str; 2] = ["packets on another CPU", "packets on the worker's CPU"];
@@ -77,9 +77,9 @@ pub fn flood(flood: &Flood) -> Result<Done, String> {
     let each = Duration::from_secs_f64(f64::from(BATCH) / PACKETS_PER_S);
     let (mut sent, mut due, begun) = (0u64, Duration::ZERO, Instant::now());
     while begun.elapsed() < flood.time {
-        // A packet that finds no room or no receiver is lost, as in any network.
+        // A packet is lost if a buffer is full or there is no receiver, as in any network.
         sent += (0..BATCH).filter(|_| socket.send(&PACKET).is_ok()).count() as u64;
-        // A sender that is late does not catch up with a burst.
+        // A late sender does not send the missed packets as a burst.
         due = (due + each).max(begun.elapsed());
         std::thread::sleep(due.saturating_sub(begun.elapsed()));
     }
@@ -87,7 +87,7 @@ pub fn flood(flood: &Flood) -> Result<Done, String> {
     Ok(Done { counts: [("packets_per_s".to_owned(), rate)].into(), ..Done::default() })
 }
 
-/// The names of the two networks.
+/// The names of the two network namespaces.
 struct NetworkPair {
     from: String,
     to: String,
@@ -96,7 +96,7 @@ struct NetworkPair {
 impl NetworkPair {
     fn make(scene: &mut Scene<'_>) -> Result<Self, Unable> {
         if !rustix::process::geteuid().is_root() {
-            return Err(Unable::Host("networks of its own take root".to_owned()));
+            return Err(Unable::Host("only root can create network namespaces; run the lab as root".to_owned()));
         }
         let wire = Self { from: scene.ledger.name_for("a"), to: scene.ledger.name_for("b") };
         for name in [&wire.from, &wire.to] {
@@ -106,19 +106,19 @@ impl NetworkPair {
         for line in [
             &["netns", "add", from][..],
             &["netns", "add", to],
-            // The pair is created inside the networks, so that it is removed with them.
+            // The pair of interfaces is created inside the namespaces, so that it is removed with them.
             &["-n", from, "link", "add", "wire", "type", "veth", "peer", "name", "wire", "netns", to],
             &["-n", from, "address", "add", FROM, "dev", "wire"],
             &["-n", to, "address", "add", TO, "dev", "wire"],
             &["-n", from, "link", "set", "wire", "up"],
             &["-n", to, "link", "set", "wire", "up"],
         ] {
-            command("ip", line).map_err(|why| Unable::Host(format!("no network can be made: {why}")))?;
+            command("ip", line).map_err(|why| Unable::Host(format!("cannot create a network namespace: {why}")))?;
         }
         Ok(wire)
     }
 
-    /// Steers the packets to `cpu`.
+    /// Makes `cpu` receive the packets.
     fn receive_on(&self, cpu: usize) -> Result<(), Unable> {
         let script = format!("echo {} > /sys/class/net/wire/queues/rx-0/rps_cpus", mask(cpu));
         let done = command("ip", &["netns", "exec", &self.to, "sh", "-c", &script]);
@@ -139,7 +139,7 @@ pub fn run(scene: &mut Scene<'_>) -> Result<LabOutcome, Unable> {
         return Err(Unable::Failed("cannot find a CPU".to_owned()));
     };
     if worker == other {
-        return Err(Unable::Host("it takes two CPUs".to_owned()));
+        return Err(Unable::Host("the lab needs two CPUs".to_owned()));
     }
     let wire = NetworkPair::make(scene)?;
     let (mut phases, mut findings) = (Vec::new(), Vec::new());

@@ -1,18 +1,19 @@
 //! A record of everything a lab creates that could outlive it, written before the lab creates it.
 //!
 //! ```text
-//!   FOLDER/lock              held while runs begin
-//!   FOLDER/run-PID-N/lock    held by the run as long as it lives: the kernel releases it however the run ends
-//!                   /left    a line of JSON for each thing outside this folder
+//!   FOLDER/lock              locked while a run begins
+//!   FOLDER/run-PID-N/lock    locked by the run until it ends: the kernel unlocks it however the run ends
+//!                   /left    a line of JSON for each resource outside this folder
 //!                   /...     the lab's files
 //!
-//!   begin: a run whose lock is free is dead: what its lines name is removed, the last first; then its folder
+//!   begin: a run with a free lock is dead. The resources in its lines are removed, the last first, then its folder.
 //! ```
 //!
 //! Invariants:
-//! - Only things that belong to a lab are removed, whatever a line says: names that begin with `gannet-lab-`, a file in
-//!   the run's own folder, and a setting below /proc/sys/vm that still has a value which the lab has written.
-//! - The folder must belong to its owner alone, or it is refused: its lines are followed with the rights of the lab's
+//! - Whatever a line contains, only resources of a lab are removed: names that begin with `gannet-lab-`, and files in
+//!   the run's own folder. A setting is restored only if it is a setting that labs change, and if it still has a value
+//!   that the lab wrote.
+//! - The folder is refused if other users can write to it, because its lines are executed with the rights of the lab's
 //!   user.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -26,20 +27,20 @@ use serde::{Deserialize, Serialize};
 
 use super::group;
 
-/// The prefix of every name that a lab gives.
+/// The prefix of every name of a lab's resource.
 pub const PREFIX: &str = "gannet-lab-";
 /// Maximum number of runs' folders that are examined.
 const RUNS_MAX: usize = 1000;
-/// Maximum number of a run's lines that are followed.
+/// Maximum number of a run's lines that are processed.
 const LINES_MAX: usize = 10_000;
-/// Number of attempts to remove a thing that is still in use, and the wait between them.
+/// Number of attempts to remove a resource that is still in use.
 const TRIES: usize = 100;
 const WAIT: Duration = Duration::from_millis(20);
 
-/// The setting that makes the kernel account for the delays of threads that start from then on.
+/// The setting with which the kernel accounts for the delays of threads that start afterwards.
 pub const ACCOUNTING: &str = "/proc/sys/kernel/task_delayacct";
 
-/// A thing that a run creates outside its folder.
+/// A resource that a run creates or changes outside its folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LabResource {
@@ -49,15 +50,15 @@ pub enum LabResource {
     Network(String),
     /// The loop device of a file.
     Loop(PathBuf),
-    /// A kernel setting: its file, its old value, the values that the lab writes, and the current boot of the host.
+    /// A kernel setting that the lab changes.
     Setting {
-        /// Its file.
+        /// The path of the setting's file.
         path: PathBuf,
-        /// Its value before the lab.
+        /// The value before the lab.
         old: String,
         /// The values that the lab writes.
         new: Vec<String>,
-        /// The boot of the host in which the lab ran.
+        /// The id of the boot during which the lab ran.
         boot: String,
     },
 }
@@ -69,11 +70,11 @@ pub struct Ledger {
     name: String,
     left: Vec<LabResource>,
     lines: File,
-    /// The run's lock, held as long as this value lives.
+    /// The run's lock, which is released when this value is dropped.
     _lock: File,
 }
 
-/// Returns the folder in which this user's labs have their folders.
+/// Returns the default folder for the runs of this user's labs.
 pub fn usual_folder() -> PathBuf {
     let uid = rustix::process::geteuid();
     if uid.is_root() {
@@ -88,16 +89,17 @@ fn own_file(path: &Path) -> std::io::Result<File> {
 }
 
 impl Ledger {
-    /// Begins a run in `folder` after removing what dead runs left. Returns the run and a list of what was removed.
+    /// Begins a run in `folder`, after removing the resources of dead runs. Returns the run, and notes about what was
+    /// removed.
     ///
     /// # Errors
-    /// If the folder cannot be used: the reason.
+    /// The reason, if the folder cannot be used.
     pub fn begin(folder: &Path) -> Result<(Self, Vec<String>), String> {
         let wrong = |error: std::io::Error| format!("{}: {error}", folder.display());
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(wrong)?;
         let seen = fs::symlink_metadata(folder).map_err(wrong)?;
         if !seen.is_dir() || seen.uid() != rustix::process::geteuid().as_raw() || seen.mode() & 0o022 != 0 {
-            let why = "it is no folder that its owner alone may write to, and that is you; name another with --folder";
+            let why = "this is not a folder that belongs to you and that only you can write to; pass another --folder";
             return Err(format!("{}: {why}", folder.display()));
         }
         let gate = own_file(&folder.join("lock")).map_err(wrong)?;
@@ -106,7 +108,7 @@ impl Ledger {
         let name = (0..RUNS_MAX)
             .map(|n| format!("run-{}-{n}", std::process::id()))
             .find(|name| DirBuilder::new().mode(0o700).create(folder.join(name)).is_ok())
-            .ok_or_else(|| format!("{}: no folder can be made in it", folder.display()))?;
+            .ok_or_else(|| format!("cannot create a folder in {}", folder.display()))?;
         let folder = folder.join(&name);
         let lock = own_file(&folder.join("lock")).map_err(wrong)?;
         lock.lock().map_err(wrong)?;
@@ -119,15 +121,15 @@ impl Ledger {
         &self.folder
     }
 
-    /// Returns a name for a thing of this run.
+    /// Returns a name for a resource of this run.
     pub fn name_for(&self, what: &str) -> String {
         format!("{PREFIX}{}-{what}", self.name)
     }
 
-    /// Records a thing that is about to be created.
+    /// Records a resource before it is created.
     ///
     /// # Errors
-    /// If the record cannot be written: the reason. The thing must then not be created.
+    /// The reason, if the record cannot be written. The caller must then not create the resource.
     pub fn will_make(&mut self, left: LabResource) -> Result<(), String> {
         let line = serde_json::to_string(&left).expect("a line is plain JSON") + "\n";
         let written = self.lines.write_all(line.as_bytes()).and_then(|()| self.lines.sync_data());
@@ -136,7 +138,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Removes everything that was recorded, the last first. Things that cannot be removed stay for the next start.
+    /// Removes all recorded resources, the last first. The next start of a lab tries again to remove those that cannot
+    /// be removed now. Returns the reasons.
     pub fn clear(&mut self) -> Vec<String> {
         let (mut faults, mut still) = (Vec::new(), Vec::new());
         for left in std::mem::take(&mut self.left).into_iter().rev() {
@@ -159,7 +162,7 @@ impl Drop for Ledger {
     }
 }
 
-/// Removes what dead runs have left, and returns a list of it.
+/// Removes the resources of dead runs, and returns notes about what was removed.
 fn sweep(folder: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let is_run = |path: &PathBuf| {
@@ -180,7 +183,7 @@ fn sweep(folder: &Path) -> Vec<String> {
             }
         }
         let text = fs::read_to_string(run.join("left")).unwrap_or_default();
-        // A line that the run's end cut short names a thing that was not created.
+        // If the last line is incomplete, the run ended while writing it, so its resource was not created.
         let left: Vec<LabResource> =
             text.lines().take(LINES_MAX).filter_map(|line| serde_json::from_str(line).ok()).collect();
         let faults: Vec<String> = left.iter().rev().filter_map(|left| take_away(left, &run).err()).collect();
@@ -188,12 +191,12 @@ fn sweep(folder: &Path) -> Vec<String> {
         if faults.is_empty() {
             notes.push(match fs::remove_dir_all(&run) {
                 Ok(()) => {
-                    format!("what a lab that was killed had left is cleared away ({name}, {} things)", left.len())
+                    format!("removed the remains of a killed lab ({name}: {} resources)", left.len())
                 }
                 Err(error) => format!("{}: {error}", run.display()),
             });
         } else {
-            notes.push(format!("what a lab that was killed had left stays: {}", faults.join("; ")));
+            notes.push(format!("cannot remove the remains of a killed lab: {}", faults.join("; ")));
         }
     }
     notes
@@ -204,13 +207,13 @@ pub fn boot() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
-/// Removes a thing. If it does not exist, that is no error.
+/// Removes a resource. A resource that does not exist is not an error.
 fn take_away(left: &LabResource, run: &Path) -> Result<(), String> {
     match left {
         LabResource::Group(path) => {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             if !path.starts_with("/sys/fs/cgroup") || !name.starts_with(PREFIX) {
-                return Err(format!("{}: no control group of a lab", path.display()));
+                return Err(format!("{}: this is not a control group of a lab", path.display()));
             }
             group::remove(path)
         }
@@ -220,7 +223,7 @@ fn take_away(left: &LabResource, run: &Path) -> Result<(), String> {
             }
             command("ip", &["netns", "delete", name]).map(drop)
         }
-        LabResource::Network(name) => Err(format!("{name}: no network of a lab")),
+        LabResource::Network(name) => Err(format!("{name}: this is not a network of a lab")),
         LabResource::Loop(file) if file.parent() == Some(run) => match loop_of(file) {
             Some(device) => command("losetup", &["-d", &device]).map(drop),
             None => Ok(()),
@@ -230,7 +233,7 @@ fn take_away(left: &LabResource, run: &Path) -> Result<(), String> {
             let is_of_memory =
                 path.starts_with("/proc/sys/vm") && !path.components().any(|part| part.as_os_str() == "..");
             if !is_of_memory && path != Path::new(ACCOUNTING) {
-                return Err(format!("{}: no setting of a lab", path.display()));
+                return Err(format!("{}: this is not a setting of a lab", path.display()));
             }
             let wrong = |error: std::io::Error| format!("{}: {error}", path.display());
             let now = fs::read_to_string(path).map_err(wrong)?.trim().to_owned();
@@ -260,7 +263,7 @@ pub fn command(program: &str, arguments: &[&str]) -> Result<String, String> {
     Err(format!("{program} {}: {why}", arguments.join(" ")))
 }
 
-/// Repeats an action until it succeeds, for as long as a thing in use may still be released.
+/// Repeats an action until it succeeds, at most [`TRIES`] times, because a resource may still be in use.
 pub fn persist(mut act: impl FnMut() -> Result<(), String>) -> Result<(), String> {
     for _ in 1..TRIES {
         if act().is_ok() {

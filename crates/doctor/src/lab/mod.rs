@@ -1,20 +1,22 @@
-//! Labs: each demonstrates one mechanism that causes latency tails, measures it, and runs the check that detects it.
+//! Labs. Each lab produces one mechanism that causes tail latency, measures it, and runs the checks that detect it.
 //!
 //! ```text
-//!   Lab ── run ──> Scene: ledger (things to remove again), stop, clock
+//!   Lab ── run ──> Scene: ledger (resources to remove), stop, clock
 //!                    │  phases, the settings alternate:  A B B A A B ...
 //!                    v
-//!                  Part: this program again, as a process in a control group or network of its own
-//!                    │   a tally of times, counts
+//!                  Part: this program again, as a process in its own control group or network
+//!                    │   a tally of times, and counts
 //!                    v
-//!                  Outcome: phases, differences of pairs with intervals, the check's finding ──> text, JSON, HTML
+//!                  Outcome: phases, differences between settings with intervals, findings ──> text, JSON, HTML
 //! ```
 //!
 //! Invariants:
 //! - Everything that a lab creates outside its folder (control groups, networks, loop devices, settings) is recorded in
-//!   the [`ledger`] first. It is removed at the end, at a signal, and by the next start if this one was killed.
-//! - If a lab cannot run on this host, it says why ([`Unable::Host`]); it never shows something else instead.
-//! - Intervals of differences decide whether the mechanism was shown, and "not shown" is a valid result.
+//!   the [`ledger`] first. It is removed at the end and at a signal. If the lab is killed, the next lab
+//!   removes it.
+//! - A lab that cannot run on this host reports the reason ([`Unable::Host`]), and never shows another mechanism
+//!   instead.
+//! - The intervals of the differences decide whether the mechanism was shown. "Not shown" is a valid result.
 
 mod catalogue;
 mod draw;

@@ -23,24 +23,24 @@ const VERSION: u32 = 1;
 pub struct LabPhase {
     /// The setting, as an index into the outcome's list.
     pub setting: usize,
-    /// The number of its round.
+    /// The number of the phase's round.
     pub round: u32,
-    /// Its start, in seconds since the lab began.
+    /// The start of the phase, in seconds since the lab began.
     pub begun_s: f64,
     /// The measured figures, by names that end with their unit.
     pub figures: BTreeMap<String, f64>,
-    /// The times from which its figures are computed.
+    /// The measured times, from which the figures are computed.
     #[serde(skip)]
     pub tally: TimeTally,
 }
 
 impl LabPhase {
-    /// Returns a phase that begins.
+    /// Creates a phase without figures.
     pub fn begin(setting: usize, round: u32, begun_s: f64) -> Self {
         Self { setting, round, begun_s, figures: BTreeMap::new(), tally: TimeTally::default() }
     }
 
-    /// Stores times, and the figures that follow from them.
+    /// Stores measured times, and the figures computed from them.
     pub fn take(&mut self, tally: TimeTally) {
         for (name, share) in [("p50_us", 0.5), ("p99_us", 0.99), ("p999_us", 0.999), ("max_us", 1.0)] {
             self.figures.insert(name.to_owned(), tally.at(share) as f64 / 1e3);
@@ -55,9 +55,9 @@ impl LabPhase {
 pub struct Compared {
     /// The figure's name.
     pub figure: String,
-    /// The setting to compare with.
+    /// The baseline setting, as an index.
     pub a: usize,
-    /// The setting that is compared.
+    /// The compared setting, as an index.
     pub b: usize,
     /// The mean over the rounds under `a`.
     pub mean_a: f64,
@@ -65,7 +65,7 @@ pub struct Compared {
     pub mean_b: f64,
     /// The lower end of the 95 % interval of the mean difference `b - a`.
     pub low: f64,
-    /// The upper end of that interval.
+    /// The upper end of the same interval.
     pub high: f64,
     /// Number of rounds.
     pub pairs: usize,
@@ -77,7 +77,7 @@ impl Compared {
         self.low > 0.0 || self.high < 0.0
     }
 
-    /// Returns whether `b` is clearly higher.
+    /// Returns whether the whole interval is above 0: the figure is higher under `b`.
     pub fn is_higher(&self) -> bool {
         self.low > 0.0
     }
@@ -90,7 +90,7 @@ pub struct Mean {
     pub figure: String,
     /// The setting.
     pub setting: usize,
-    /// The mean over its rounds, with the 95 % interval that contains the true one.
+    /// The mean over the rounds, with the 95 % interval of the true mean.
     #[serde(flatten)]
     pub interval: Interval,
     /// Number of rounds.
@@ -100,11 +100,11 @@ pub struct Mean {
 /// A figure over time.
 #[derive(Clone, Debug, Serialize)]
 pub struct Timeline {
-    /// `chart/line`, or the name of both.
+    /// `chart/line`, or one name for both the chart and its single line.
     pub name: String,
     /// The unit of its values.
     pub unit: &'static str,
-    /// Seconds since the lab began, and the value.
+    /// The points: seconds since the lab began, and the value.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -121,11 +121,11 @@ pub struct LabOutcome {
     pub started_at_unix_ms: u64,
     /// The mechanism that the lab demonstrates.
     pub mechanism: &'static str,
-    /// True if the mechanism was shown: every difference that the lab is about is clear.
+    /// True if the mechanism was shown: the intervals of the decisive differences exclude 0.
     pub is_shown: bool,
     /// One sentence that says what was shown, or was not.
     pub headline: String,
-    /// The settings' names. The first is the one that the others are compared with.
+    /// The settings' names. The others are compared with the first.
     pub settings: Vec<String>,
     /// The phases, in the order in which they took place.
     pub phases: Vec<LabPhase>,
@@ -137,12 +137,12 @@ pub struct LabOutcome {
     pub findings: Vec<Finding>,
     /// Other figures over time.
     pub timelines: Vec<Timeline>,
-    /// Notes that a reader has to know.
+    /// Notes for the reader, one or more sentences each.
     pub notes: Vec<String>,
 }
 
 impl LabOutcome {
-    /// Builds the outcome of these phases. Each of `figures` is compared between every setting and the first.
+    /// Builds the outcome of these phases. Each of `figures` is compared between the first setting and every other one.
     pub(super) fn of(lab: Lab, scene: &Scene<'_>, settings: &[&str], figures: &[&str], phases: Vec<LabPhase>) -> Self {
         let seed = scene.wanted.seed;
         let compared = figures
@@ -158,7 +158,7 @@ impl LabOutcome {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut notes = Vec::new();
         if (scene.wanted.rounds as usize) < ROUNDS_MIN {
-            notes.push(format!("Fewer than {ROUNDS_MIN} rounds tell no interval, so nothing is shown by them."));
+            notes.push(format!("An interval needs at least {ROUNDS_MIN} rounds, so this run shows nothing."));
         }
         Self {
             version: VERSION,
@@ -183,7 +183,7 @@ impl LabOutcome {
         self.compared.iter().find(|compared| compared.figure == figure && compared.b == setting)
     }
 
-    /// Returns all times of a setting.
+    /// Returns the times of all phases of a setting.
     pub fn tally_of(&self, setting: usize) -> TimeTally {
         let mut all = TimeTally::default();
         self.phases.iter().filter(|phase| phase.setting == setting).for_each(|phase| all.add(&phase.tally));
@@ -231,7 +231,7 @@ impl LabOutcome {
             show(compared.low),
             show(compared.high),
             compared.pairs,
-            if compared.is_clear() { "" } else { ": none is clear" }
+            if compared.is_clear() { "" } else { ": no clear difference" }
         )
     }
 }

@@ -1,4 +1,4 @@
-//! A part of a lab that runs as its own process, which can be moved into a control group or a network.
+//! A part of a lab that runs as a separate process, so that it can be moved into a control group or a network.
 //!
 //! ```text
 //!   lab                                     part: this program, with a hidden argument
@@ -7,7 +7,7 @@
 //!    │ <──────────────── lines: Note, Done ── │  ends
 //! ```
 //!
-//! Invariants: a part ends when its lab does, however the lab ends. No part is left when [`LabPart`] is dropped.
+//! Invariants: a part ends when its lab ends, however the lab ends. Dropping a [`LabPart`] ends its process.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -24,9 +24,9 @@ use super::scene::{Scene, Unable};
 use super::tally::Pairs;
 use super::{irq, rounds};
 
-/// The interval at which the lab checks whether it was asked to stop.
+/// Interval at which the lab checks for a stop request.
 const LOOK: Duration = Duration::from_millis(50);
-/// Maximum bytes of a line.
+/// Maximum length of a line, in bytes.
 const LINE_BYTES_MAX: u64 = 4 << 20;
 
 /// The work of a part.
@@ -34,7 +34,7 @@ const LINE_BYTES_MAX: u64 = 4 << 20;
 pub enum Role {
     /// Serves requests that each take some CPU.
     Turns(rounds::Turns),
-    /// Receives packets and reads none.
+    /// Receives packets without reading them.
     Sink(irq::Sink),
     /// Sends packets at a fixed rate.
     Flood(irq::Flood),
@@ -45,7 +45,7 @@ pub enum Role {
 /// The result of a part.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Done {
-    /// The times that it measured.
+    /// The times that the part measured.
     pub times: Pairs,
     /// The part's counts, by names that end with their unit.
     pub counts: BTreeMap<String, f64>,
@@ -71,10 +71,10 @@ pub struct LabPart {
 }
 
 impl LabPart {
-    /// Starts a part, which then waits, in the network namespace `network` if one is named.
+    /// Starts a part, which then waits for [`LabPart::go`]. The part runs in the network namespace `network`, if given.
     ///
     /// # Errors
-    /// If the part does not start: the reason.
+    /// The reason, if the part does not start.
     pub fn start(program: &Path, role: &Role, network: Option<&str>) -> Result<Self, Unable> {
         let role = serde_json::to_string(role).expect("a role is plain JSON");
         let mut command = match network {
@@ -97,7 +97,7 @@ impl LabPart {
                 let heard = serde_json::from_str(&line);
                 line.clear();
                 if tell
-                    .send(heard.unwrap_or_else(|_| PartReply::Failed("a part said what is no line".to_owned())))
+                    .send(heard.unwrap_or_else(|_| PartReply::Failed("a part sent an invalid line".to_owned())))
                     .is_err()
                 {
                     return;
@@ -118,21 +118,21 @@ impl LabPart {
     /// If the part has ended already.
     pub fn go(&mut self) -> Result<(), Unable> {
         let mut input = self.child.stdin.take().expect("it is let begin once");
-        input.write_all(b"go\n").map_err(|error| Unable::Failed(format!("a part has gone ({error})")))
+        input.write_all(b"go\n").map_err(|error| Unable::Failed(format!("a part has ended ({error})")))
     }
 
-    /// Waits until the part is ready, and passes its notes on meanwhile. Calls `tick` several times a second.
+    /// Waits until the part is ready, and passes on its notes. Calls `tick` several times per second with the time.
     ///
     /// # Errors
     /// [`Unable`]: if the part failed or the lab was asked to stop.
     pub fn until_ready(&mut self, scene: &mut Scene<'_>, tick: &mut dyn FnMut(f64)) -> Result<(), Unable> {
         match self.next(scene, tick)? {
             PartReply::Ready => Ok(()),
-            said => Err(Unable::Failed(format!("a part said {said:?} before it was ready"))),
+            said => Err(Unable::Failed(format!("a part sent {said:?} before it was ready"))),
         }
     }
 
-    /// Waits for the part's end, in the same way.
+    /// Waits until the part ends, passes on its notes and calls `tick` in the same way. Returns the part's results.
     ///
     /// # Errors
     /// [`Unable`]: if the part failed or the lab was asked to stop.
@@ -142,7 +142,7 @@ impl LabPart {
                 let _ = self.child.wait();
                 Ok(done)
             }
-            said => Err(Unable::Failed(format!("a part said {said:?} for an end"))),
+            said => Err(Unable::Failed(format!("a part sent {said:?} instead of its results"))),
         }
     }
 
@@ -157,7 +157,7 @@ impl LabPart {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     let how = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-                    return Err(Unable::Failed(format!("a part ended without a word ({how})")));
+                    return Err(Unable::Failed(format!("a part ended without a result ({how})")));
                 }
             }
             tick(scene.now_s());
@@ -167,7 +167,7 @@ impl LabPart {
 
 impl Drop for LabPart {
     fn drop(&mut self) {
-        // If the part has ended already, nothing is left to do.
+        // An error means that the part has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -175,7 +175,7 @@ impl Drop for LabPart {
 
 fn say(said: &PartReply) {
     let line = serde_json::to_string(said).expect("what is said is plain JSON") + "\n";
-    // If the lab does not read any more, it ends this part anyway.
+    // An error means that the lab no longer reads; the lab ends this part in that case.
     let _ = std::io::stdout().lock().write_all(line.as_bytes());
 }
 
@@ -192,17 +192,17 @@ pub fn ready() {
 /// Runs as a part. `role` is the text that [`LabPart::start`] wrote, `lab` the process id of the lab.
 ///
 /// # Errors
-/// If these are not what a lab writes.
+/// If a lab did not write these arguments, or has ended.
 pub fn run(role: &str, lab: u32) -> Result<(), String> {
     let role: Role = serde_json::from_str(role).map_err(|error| format!("no part of a lab: {error}"))?;
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| error.to_string())?;
     if getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs()) != Some(lab) {
-        return Err("the lab has gone".to_owned());
+        return Err("the lab has ended".to_owned());
     }
     let mut word = String::new();
     std::io::stdin().read_line(&mut word).map_err(|error| error.to_string())?;
     if word != "go\n" {
-        return Err("the lab has gone".to_owned());
+        return Err("the lab has ended".to_owned());
     }
     let done = match role {
         Role::Turns(turns) => rounds::serve(&turns),

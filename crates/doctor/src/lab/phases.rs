@@ -1,10 +1,10 @@
 //! The order of the settings' phases, and the differences between two settings.
 //!
 //! ```text
-//!   round      0    1    2    3          every round has each setting once, in a new random order:
+//!   round      0    1    2    3          each round has every setting once, in a new random order:
 //!   settings  A B  B A  B A  A B         drift (caches, neighbours, temperature) affects all of them alike
 //!              \/   \/   \/   \/
-//!   pairs     b-a  b-a  b-a  b-a   ->   mean, and its interval as of a proof's rounds (`prove::stats`)
+//!   pairs     b-a  b-a  b-a  b-a   ->   mean and interval, computed as for the rounds of a proof (`prove::stats`)
 //! ```
 
 use base::prng::Prng;
@@ -12,7 +12,7 @@ use base::prng::Prng;
 use super::outcome::{Compared, LabPhase, Mean};
 use crate::prove::stats;
 
-/// Returns the round and setting of every phase.
+/// Returns the round and the setting of every phase, in order. The seed determines the order.
 pub fn order(settings: usize, rounds: u32, seed: u64) -> Vec<(u32, usize)> {
     let mut prng = Prng::new(seed);
     let mut phases = Vec::new();
@@ -26,8 +26,8 @@ pub fn order(settings: usize, rounds: u32, seed: u64) -> Vec<(u32, usize)> {
     phases
 }
 
-/// Returns the difference of a figure between settings `a` and `b`, over the rounds that have it for both. `None` if
-/// these are too few.
+/// Returns the difference of a figure between the settings `a` and `b`, over the rounds in which both have the figure.
+/// Returns `None` if there are too few such rounds.
 pub fn compare(phases: &[LabPhase], figure: &str, a: usize, b: usize, seed: u64) -> Option<Compared> {
     let of = |setting: usize, round: u32| {
         let phase = phases.iter().find(|phase| phase.setting == setting && phase.round == round)?;
@@ -50,7 +50,7 @@ pub fn compare(phases: &[LabPhase], figure: &str, a: usize, b: usize, seed: u64)
     })
 }
 
-/// Returns the mean of a figure under a setting; `None` if too few rounds have it.
+/// Returns the mean of a figure under a setting; `None` if too few rounds have the figure.
 pub fn mean(phases: &[LabPhase], figure: &str, setting: usize, seed: u64) -> Option<Mean> {
     let own = phases.iter().filter(|phase| phase.setting == setting);
     let values: Vec<f64> = own.filter_map(|phase| phase.figures.get(figure).copied()).collect();

@@ -1,7 +1,7 @@
 //! `lab quota`: a server is throttled although its mean CPU use is below its quota.
 //!
 //! ```text
-//!   used    ▁▃▂▇▁▂ ▂▁█████──────▂▃▁      the mean is below the quota, but this period exceeded it:
+//!   used    ▁▃▂▇▁▂ ▂▁█████──────▂▃▁      the mean use is below the quota, but one period reaches it:
 //!           |    period    |stopped |     all threads wait for the next period
 //! ```
 
@@ -16,10 +16,10 @@ use super::rounds::Turns;
 use super::scene::{Scene, Unable, found};
 use super::tally::TimeTally;
 
-/// The load of the server: 0.3 CPU.
+/// Requests per second. The server uses 0.3 CPUs for them.
 const RATE_PER_S: f64 = 300.0;
 const WORK: Duration = Duration::from_millis(1);
-/// The CPU quota of the group: 0.35 CPU.
+/// The CPU quota of the group, in CPUs.
 const QUOTA: f64 = 0.35;
 /// The kernel's default period, and a shorter period with shorter stops, in us.
 const PERIOD_US: u64 = 100_000;
@@ -63,7 +63,7 @@ pub fn run(scene: &mut Scene<'_>) -> Result<LabOutcome, Unable> {
     outcome.is_shown = p999.as_ref().is_some_and(|compared| compared.is_higher());
     outcome.headline = match p999 {
         Some(compared) if compared.is_higher() => format!(
-            "Shown: with a quota of 0.35 CPU a server that uses 0.3 answers in {:.1} ms (p999), without one in \
+            "Shown: with a quota of 0.35 CPUs, a server that uses 0.3 CPUs replies in {:.1} ms (p999), without one in \
              {:.1} ms.",
             compared.mean_b / 1e3,
             compared.mean_a / 1e3
@@ -71,7 +71,8 @@ pub fn run(scene: &mut Scene<'_>) -> Result<LabOutcome, Unable> {
         _ => "Not shown: p999 with the quota is not clearly higher than without. Run more rounds.".to_owned(),
     };
     outcome.notes.push(
-        "A shorter period stops the group more often and for less long at a time; no quota, or whole CPUs, never."
+        "With a shorter period the stops are more frequent and shorter. Without a quota, or with whole CPUs, there \
+         are none."
             .to_owned(),
     );
     Ok(outcome)

@@ -1,8 +1,9 @@
-//! `lab readahead`: the bytes that a fault for one page reads, by the device's setting and by advice on the mapping.
+//! `lab readahead`: the bytes that a fault for one page reads, depending on the device's setting and on the advice for
+//! the mapping.
 //!
 //! ```text
-//!   file in the lab's folder ── loop device of its own ── map, random touches
-//!                               read_ahead_kb: 0, 128, 8192          the host's disks keep theirs
+//!   file in the lab's folder ── its own loop device ── mapping, touches of random pages
+//!                               read_ahead_kb: 0, 128, 8192          the settings of the host's disks do not change
 //! ```
 
 use std::fs::{self, File};
@@ -21,13 +22,14 @@ use super::phases::order;
 use super::scene::{Scene, Unable, found};
 use super::tally::TimeTally;
 
-/// Bytes of the file.
+/// Size of the file in bytes.
 const BYTES: usize = 512 << 20;
-/// Bytes written to the file at once.
+/// Size of one write to the file, in bytes.
 const PIECE_BYTES: usize = 1 << 20;
-/// Touches of a phase: after 100 faults in a row that found nothing cached, the kernel stops reading around faults.
+/// Maximum number of touches in a phase. After 100 consecutive faults on uncached pages the kernel stops to read around
+/// faults.
 const TOUCHES_MAX: u32 = 64;
-/// Bytes of a sector, the unit in which devices count.
+/// Size in bytes of a sector, the unit of the kernel's counters.
 const SECTOR_BYTES: f64 = 512.0;
 
 /// The settings of a phase: a name, the device's setting, and the mapping's advice.
@@ -68,24 +70,24 @@ pub fn run(scene: &mut Scene<'_>) -> Result<LabOutcome, Unable> {
     let headline = match (read(2), read(3)) {
         (Some(far), Some(advised)) if far.is_higher() => format!(
             "Shown: a touch of 4 KiB reads {:.0} KiB with read_ahead_kb 8192, {:.0} KiB with 0, and {:.0} KiB with \
-             8192 and the advice that reads are random.",
+             8192 and MADV_RANDOM.",
             far.mean_b, far.mean_a, advised.mean_b
         ),
-        _ => "Not shown: read-ahead does not clearly read more here.".to_owned(),
+        _ => "Not shown: with read-ahead, a touch does not clearly read more bytes here.".to_owned(),
     };
     (outcome.is_shown, outcome.headline) = (is_shown, headline);
     outcome.notes.push(
-        "64 touches a phase, by chance in 512 MiB that no cache holds when it begins; with much read-ahead later ones \
-         find what earlier ones read, which in a file larger than memory they would not."
+        "Each phase touches 64 random pages of 512 MiB, which are not cached when the phase begins. With much \
+         read-ahead, later touches find pages that earlier touches read. In a file larger than memory they would not."
             .to_owned(),
     );
     Ok(outcome)
 }
 
-/// Creates a loop device of a file of the lab. Returns its name, and its folder below /sys/block.
+/// Creates a loop device for a file of the lab. Returns the device's name and its folder below /sys/block.
 fn device(scene: &mut Scene<'_>) -> Result<(String, std::path::PathBuf), Unable> {
     if !rustix::process::geteuid().is_root() {
-        return Err(Unable::Host("a loop device takes root".to_owned()));
+        return Err(Unable::Host("only root can create a loop device; run the lab as root".to_owned()));
     }
     let path = scene.ledger.folder().join("disk");
     let failed = |error: std::io::Error| Unable::Failed(format!("{}: {error}", path.display()));
@@ -101,9 +103,10 @@ fn device(scene: &mut Scene<'_>) -> Result<(String, std::path::PathBuf), Unable>
     fadvise(&file, 0, None, Advice::DontNeed).map_err(|error| failed(error.into()))?;
     scene.ledger.will_make(LabResource::Loop(path.clone())).map_err(Unable::Failed)?;
     let name = path.to_str().ok_or_else(|| Unable::Failed("the folder's name is not text".to_owned()))?;
-    // The file below the device must not be cached too: a second cache would serve pages that the first has dropped.
+    // Direct I/O keeps the file below the device out of the cache, which would otherwise serve pages that were dropped
+    // from the device's cache.
     let made = command("losetup", &["--find", "--read-only", "--direct-io=on", name]);
-    made.map_err(|why| Unable::Host(format!("no loop device: {why}")))?;
+    made.map_err(|why| Unable::Host(format!("cannot create a loop device: {why}")))?;
     let device = loop_of(&path).ok_or_else(|| Unable::Failed("cannot find the loop device".to_owned()))?;
     let queue = Path::new("/sys/block").join(device.trim_start_matches("/dev/"));
     Ok((device, queue))
@@ -113,7 +116,7 @@ fn write(path: &Path, text: &str) -> Result<(), Unable> {
     fs::write(path, text).map_err(|error| Unable::Host(format!("{}: {error}", path.display())))
 }
 
-/// Returns the sectors that a device has read.
+/// Returns the number of sectors that a device has read.
 fn sectors(queue: &Path) -> Result<f64, Unable> {
     let path = queue.join("stat");
     let text = fs::read_to_string(&path).unwrap_or_default();
@@ -121,7 +124,7 @@ fn sectors(queue: &Path) -> Result<f64, Unable> {
     number.ok_or_else(|| Unable::Failed(format!("{} has no sectors", path.display())))
 }
 
-/// Touches random pages until the phase's time or its touches are used up.
+/// Touches random pages until the phase's time or its number of touches is reached. Returns the times.
 fn touch(cells: &Cells, scene: &Scene<'_>, seed: u64) -> Result<TimeTally, Unable> {
     let (mut tally, mut prng) = (TimeTally::default(), Prng::new(seed));
     let begun = Instant::now();
@@ -138,7 +141,7 @@ fn touch(cells: &Cells, scene: &Scene<'_>, seed: u64) -> Result<TimeTally, Unabl
     Ok(tally)
 }
 
-/// Runs the check on a tree whose disk is set as the lab's device was, and returns its findings.
+/// Runs the check on a tree with a disk that has the settings of the lab's device, and returns the findings.
 fn check_device(folder: &Path, queue: &Path) -> Result<Vec<crate::Finding>, Unable> {
     let tree = folder.join("tree");
     let to = tree.join("sys/block/lab/queue");

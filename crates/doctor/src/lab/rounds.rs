@@ -1,7 +1,7 @@
 //! A minimal server: requests arrive at random, and each takes some CPU time.
 //!
-//! A request's time counts from its arrival to its end, whatever the thread was doing when it arrived. So anything that
-//! stops the thread shows in these times as it would to a client.
+//! A request's time counts from its arrival to its end, even if the thread was busy or stopped at the arrival. So every
+//! stop of the thread lengthens these times as it would for a client.
 
 use std::time::{Duration, Instant};
 
@@ -15,13 +15,13 @@ use super::tally::TimeTally;
 /// The load of the server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Turns {
-    /// The CPU that its thread is pinned to.
+    /// The CPU that the server's thread is pinned to, if any.
     pub cpu: Option<usize>,
     /// Requests per second, on average.
     pub rate_per_s: f64,
     /// CPU time of each request.
     pub work: Duration,
-    /// Time for which it serves.
+    /// Time for which the server runs.
     pub time: Duration,
     /// The seed of the random numbers.
     pub seed: u64,

@@ -11,12 +11,12 @@ use crate::check::{self, Finding};
 use crate::checks::select;
 use crate::host::{CheckTarget, Host, OptInActions};
 
-/// The reason why there is no outcome.
+/// The reason why a lab has no outcome.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Unable {
-    /// This host lacks something that the lab needs, or does not allow it. The text names it, and a remedy.
+    /// The lab cannot run on this host: the reason, with a remedy if there is one.
     Host(String),
-    /// The lab failed.
+    /// The lab failed: the reason.
     Failed(String),
     /// The lab was stopped on request.
     Stopped,
@@ -35,7 +35,7 @@ impl std::fmt::Display for Unable {
 /// The length and number of a lab's phases, and its other parameters.
 #[derive(Clone, Debug)]
 pub struct LabOptions {
-    /// Number of rounds. In each round every setting has one phase.
+    /// Number of rounds. A round has one phase for each setting.
     pub rounds: u32,
     /// Length of a phase.
     pub phase: Duration,
@@ -43,7 +43,7 @@ pub struct LabOptions {
     pub seed: u64,
     /// The parameters of `reclaim`.
     pub reclaim: ReclaimOptions,
-    /// This program's path, from which parts are started.
+    /// The path of this program, which the lab starts again for its parts.
     pub program: PathBuf,
 }
 

@@ -1,16 +1,16 @@
-//! Counted times: an HDR histogram with three digits, and its form for transfer between processes.
+//! A tally of times: an HDR histogram with three digits, and its form for the transfer between processes.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// The longest time that is distinguished from longer ones, in ns: ten minutes.
+/// The longest recorded time, in ns: ten minutes. Longer times count as this time.
 const NS_MAX: u64 = 600_000_000_000;
-/// Points of a curve per nine.
+/// Number of points of a curve per nine: from 90 % to 99 %, from 99 % to 99.9 %, and so on.
 const POINTS_A_NINE: u32 = 12;
-/// Maximum number of nines of a curve.
+/// Maximum number of nines of a curve: 6 means 99.9999 %.
 const NINES_MAX: f64 = 6.0;
 
-/// Times with the number of their occurrences.
+/// A histogram of times in ns.
 #[derive(Clone, Debug)]
 pub struct TimeTally(Histogram<u64>);
 
@@ -20,12 +20,12 @@ impl Default for TimeTally {
     }
 }
 
-/// A tally's values and their counts, as parts write them.
+/// The serialised form of a tally: values in ns with their counts.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Pairs(Vec<(u64, u64)>);
 
 impl TimeTally {
-    /// Counts a time.
+    /// Records a time of `ns` nanoseconds.
     pub fn record(&mut self, ns: u64) {
         self.0.saturating_record(ns.max(1));
     }
@@ -35,17 +35,17 @@ impl TimeTally {
         self.0.add(&other.0).expect("the bounds are the same");
     }
 
-    /// Returns the number of times.
+    /// Returns the number of recorded times.
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// Returns the time that this share of all times do not exceed, in ns; 0 if there are none.
+    /// Returns the time in ns that the share `share` of all times does not exceed; 0 if there are no times.
     pub fn at(&self, share: f64) -> u64 {
         if self.0.is_empty() { 0 } else { self.0.value_at_quantile(share) }
     }
 
-    /// Returns shares and times in ns, for a curve.
+    /// Returns the points of a percentile curve: shares, and times in ns.
     pub fn curve(&self) -> Vec<(f64, f64)> {
         if self.0.is_empty() {
             return Vec::new();
@@ -56,7 +56,7 @@ impl TimeTally {
         steps.map(share).map(|share| (share, self.at(share) as f64)).collect()
     }
 
-    /// Returns the values and counts, for another process.
+    /// Returns the serialised form, for another process.
     pub fn pairs(&self) -> Pairs {
         Pairs(
             self.0.iter_recorded().map(|step| (step.value_iterated_to(), step.count_since_last_iteration())).collect(),

@@ -1,12 +1,12 @@
-//! `lab thp`: the cost of huge pages at the first touch, the memory that they use, and their gain afterwards.
+//! `lab thp`: the cost of huge pages at the first touch, the memory that they use, and their benefit for later reads.
 //!
 //! ```text
-//!   sparse   a byte in each 2 MiB       small: a page of 4 KiB each     huge: all of it
-//!   touch    every page, in order       small: a fault each             huge: one fault for 512, which clears 2 MiB
-//!   read     random pages               small: a walk of the tables     huge: most translations are cached
+//!   sparse   a byte in each 2 MiB       small: uses 4 KiB per byte      huge: uses 2 MiB per byte
+//!   touch    every page, in order       small: one fault per page       huge: one fault per 512 pages, clears 2 MiB
+//!   read     random pages               small: walks the page tables    huge: most translations are cached
 //! ```
 //!
-//! Both kinds come from advice on mappings of this process: no setting of the host is changed.
+//! The lab gets both kinds of pages by advice on its own mappings (madvise), and changes no setting of the host.
 
 use std::time::Instant;
 
@@ -20,7 +20,7 @@ use super::scene::{Scene, Unable, found};
 use super::tally::TimeTally;
 use crate::host::{chosen, read_at};
 
-/// Bytes of memory that are used.
+/// Size of the mapping, in bytes.
 const BYTES: usize = 256 << 20;
 /// Number of random reads.
 const READS: u32 = 2_000_000;
@@ -32,7 +32,9 @@ const FIGURES: [&str; 4] = ["sparse_mib", "p999_us", "touch_all_ms", "read_ns"];
 pub fn run(scene: &mut Scene<'_>) -> Result<LabOutcome, Unable> {
     let text = read_at(ENABLED.as_ref(), ENABLED).map_err(|unread| Unable::Host(unread.to_string()))?;
     if chosen(&text) == Some("never") {
-        return Err(Unable::Host(format!("{ENABLED} is never; madvise would let the lab ask for huge pages")));
+        return Err(Unable::Host(format!(
+            "{ENABLED} is never; write madvise into it, so that the lab can request huge pages"
+        )));
     }
     let failed = |error: std::io::Error| Unable::Failed(format!("memory: {error}"));
     let mut phases = Vec::new();
@@ -61,23 +63,23 @@ pub fn run(scene: &mut Scene<'_>) -> Result<LabOutcome, Unable> {
     let is_shown = had && sparse.is_some_and(|compared| compared.is_higher());
     let headline = match (p999, sparse) {
         (Some(p999), Some(sparse)) if is_shown => format!(
-            "Shown: a byte in each 2 MiB takes {:.0} MiB with huge pages and {:.1} with small ones; a first touch \
-             takes {:.0} us at p999, with small pages {:.0}.",
+            "Shown: one byte in each 2 MiB uses {:.0} MiB with huge pages and {:.1} MiB with small pages. The p999 of \
+             a first touch is {:.0} us with huge pages and {:.0} us with small pages.",
             sparse.mean_b, sparse.mean_a, p999.mean_b, p999.mean_a
         ),
-        _ if !had => "Not shown: the kernel had no huge page to give.".to_owned(),
+        _ if !had => "Not shown: the kernel had no free huge pages.".to_owned(),
         _ => "Not shown: too few rounds.".to_owned(),
     };
     (outcome.is_shown, outcome.headline) = (is_shown, headline);
     outcome.notes.push(
-        "Times are those of a first touch of each page, in order. Memory that is got in advance (`gannet serve` \
-         populates its arena) pays them before the first request, and keeps what reads gain."
+        "The times are those of the first touch of each page, in order. If memory is populated in advance, as \
+         `gannet serve` populates its arena, no request waits for a first touch, and reads are still faster."
             .to_owned(),
     );
     Ok(outcome)
 }
 
-/// Returns the time of the first touch of each small page, and of all together in ms.
+/// Touches every small page. Returns the time of each touch, and the total time in ms.
 fn touch(cells: &Cells) -> (TimeTally, f64) {
     let mut tally = TimeTally::default();
     let begun = Instant::now();
@@ -89,7 +91,7 @@ fn touch(cells: &Cells) -> (TimeTally, f64) {
     (tally, begun.elapsed().as_secs_f64() * 1e3)
 }
 
-/// Returns the mean time of a read at a random place, in ns. Each place depends on the read before.
+/// Returns the mean time of a read at a random place, in ns. Each place depends on the result of the read before it.
 fn read(cells: &Cells, seed: u64) -> f64 {
     let mut prng = Prng::new(seed);
     let mut sum = 0u64;

@@ -10,20 +10,20 @@ use crate::topology::Topology;
 pub struct Checked {
     /// The plan.
     pub plan: CpuPlan,
-    /// Questionable points of the valid plan, each with its line.
+    /// Warnings about the valid plan, each with its line.
     pub doubts: Vec<String>,
 }
 
 /// Reads a plan as [`CpuPlan::json`] writes it, and checks it.
 ///
 /// # Errors
-/// If parts of the plan do not hold on this host: all of them, each with its line and CPU. If the text is no plan: the
-/// line at which parsing fails.
+/// All parts of the plan that are invalid on this host, each with its line and CPU. If the text is not a plan: the line
+/// at which parsing fails.
 pub fn check(text: &str, topology: &Topology) -> Result<Checked, Vec<String>> {
     let plan: CpuPlan = serde_json::from_str(text).map_err(|error| vec![no_plan(&error)])?;
     if plan.version != VERSION {
         let version = plan.version;
-        return Err(vec![format!("it is a plan of version {version}; this program reads version {VERSION}")]);
+        return Err(vec![format!("the plan has version {version}, but this program reads version {VERSION}")]);
     }
     let lines = cpu_lines(text);
     let mut checker = Checker { plan: &plan, topology, lines: &lines, faults: Vec::new(), doubts: Vec::new() };
@@ -38,10 +38,10 @@ pub fn check(text: &str, topology: &Topology) -> Result<Checked, Vec<String>> {
 fn no_plan(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let what = text.split(" at line ").next().unwrap_or_default();
-    format!("line {}: it is no plan: {what}; `gannet doctor plan --json` writes one", error.line())
+    format!("line {}: this is not a plan: {what}; `gannet doctor plan --json` writes one", error.line())
 }
 
-/// Returns the lines on which the key `cpu` stands, in order: one for each row.
+/// Returns the lines with the key `cpu`, in order: one for each row.
 fn cpu_lines(text: &str) -> Vec<usize> {
     let (mut lines, mut line) = (Vec::new(), 1);
     let mut bytes = text.bytes().peekable();
@@ -100,7 +100,7 @@ impl Checker<'_> {
         for (at, row) in self.plan.cpus.iter().enumerate() {
             if let Some(first) = seen.insert(row.cpu, at) {
                 let line = self.lines.get(first).copied().unwrap_or(0);
-                self.fault(at, &format!(" is there twice, first on line {line}; keep one"));
+                self.fault(at, &format!(" occurs twice, first on line {line}; remove one"));
                 continue;
             }
             let is_used = row.roles.iter().any(|role| !matches!(role, Role::Free | Role::Outside));
@@ -112,10 +112,10 @@ impl Checker<'_> {
                 Some(_) => {}
             }
             if row.roles.is_empty() {
-                self.fault(at, " has no role; write \"free\" if it is to do nothing");
+                self.fault(at, " has no role; write \"free\" if it has no work");
             }
             if row.roles.iter().filter(|role| role.is_hot()).count() > 1 {
-                self.fault(at, " has two threads that must not wait; give one a CPU of its own");
+                self.fault(at, " has two threads that must not wait; give each its own CPU");
             } else if self.plan.pinned && is_hot(row) && row.roles.len() > 1 {
                 self.doubt(at, " has a hot thread beside other work: the thread waits for it");
             }
@@ -133,12 +133,15 @@ impl Checker<'_> {
             }
             if most.is_some_and(|most| queue >= most) {
                 let most = most.unwrap_or(0);
-                self.fault(at, &format!(": there is no queue {queue}; the interface has {most} at most, from 0 on"));
+                self.fault(
+                    at,
+                    &format!(": there is no queue {queue}; the interface has at most {most}, numbered from 0"),
+                );
             } else if self.plan.queues.is_some_and(|queues| queue >= queues) {
-                self.fault(at, &format!(": queue {queue} is beyond the plan's \"queues\"; raise that"));
+                self.fault(at, &format!(": queue {queue} is beyond the plan's \"queues\"; raise \"queues\""));
             }
             if !row.roles.contains(&Role::Network) {
-                self.fault(at, ": it has a queue and not the role \"network\"");
+                self.fault(at, ": it has a queue, but not the role \"network\"");
             }
         }
     }
@@ -160,7 +163,11 @@ impl Checker<'_> {
     fn whole(&mut self) {
         let processes = self.plan.processes();
         if processes > super::PROCESSES_MAX {
-            self.faults.push(format!("process {}: the last one may be {}", processes - 1, super::PROCESSES_MAX - 1));
+            self.faults.push(format!(
+                "process {}: the highest allowed number is {}",
+                processes - 1,
+                super::PROCESSES_MAX - 1
+            ));
             return;
         }
         if self.plan.cpus_of(Role::Worker).is_empty() {
@@ -176,7 +183,7 @@ impl Checker<'_> {
         if let (Some(queues), Some(most)) = (self.plan.queues, self.topology.nic().and_then(|nic| nic.queues_max))
             && queues > most
         {
-            self.faults.push(format!("\"queues\" is {queues}; the interface has {most} at most"));
+            self.faults.push(format!("\"queues\" is {queues}; the interface has at most {most}"));
         }
         for cpu in &self.plan.steering {
             if !self.topology.cpu(*cpu).is_some_and(|cpu| cpu.is_allowed) {

@@ -1,26 +1,27 @@
-//! The number of CPUs that the network needs, derived from the CPUs' work under the load that is planned for.
+//! Derives the number of CPUs that the network needs from the CPUs' activity under the load that is planned for.
 //!
 //! ```text
-//!   /proc/stat, twice:   interrupts and soft interrupts of all CPUs ─> network    / 0.80 ─> CPUs for it, at least
-//!                        user and system time of all CPUs           ─> threads    / 0.95 ─> CPUs left to them
+//!   /proc/stat, twice:   interrupts and soft interrupts of all CPUs ─> network    / 0.80 ─> CPUs for the network
+//!                        user and system time of all CPUs           ─> threads    / 0.95 ─> CPUs for the threads
 //! ```
-//! Sums over all CPUs do not depend on where the work was done, so the host need not follow a plan already. If a CPU of
-//! the network is busier than four fifths, bursts wait. A worker may use nearly all of its CPU.
+//! The sums over all CPUs do not depend on which CPU did the work, so the host need not follow a plan during the
+//! measurement. If a CPU of the network is busy for more than four fifths of the time, bursts of packets wait. A worker
+//! may use nearly all of its CPU.
 
 use super::{NETWORK_CPUS_MAX, Wanted};
 use crate::counters::ticks;
 use crate::host::{Host, Unread};
 use crate::topology::Topology;
 
-/// Maximum share of its time that a CPU of the network is busy, and that a CPU of a thread is busy.
+/// Maximum busy share of a CPU of the network.
 const NETWORK_BUSY_MAX: f64 = 0.8;
 const THREAD_BUSY_MAX: f64 = 0.95;
-/// The least busy share of the host. Below it, nothing follows about the load that is planned for.
+/// Minimum busy share of the host. Below it, the measurement does not represent the load that is planned for.
 const BUSY_MIN: f64 = 0.25;
-/// On hosts with fewer cores none is set apart for the network in any case.
+/// Minimum number of cores of a host on which a core is reserved for the network.
 const CORES_MIN: usize = 3;
 
-/// The work of the CPUs during the window, in CPUs.
+/// The activity of all CPUs during the window, as numbers of CPUs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct CpuLoad {
     network: f64,
@@ -43,7 +44,7 @@ fn load(host: &Host) -> Result<CpuLoad, Unread> {
     if load.cpus == 0 { Err(Unread::Garbage("/proc/stat".to_owned(), "lines of CPUs")) } else { Ok(load) }
 }
 
-/// Returns the wishes with as many CPUs for the network as the host's load needs, and the measurement in a sentence.
+/// Returns `wanted` with the number of network CPUs that the host's load needs, and a sentence about the measurement.
 ///
 /// # Errors
 /// [`Unread`]: if the counters were not read twice.
@@ -55,12 +56,15 @@ pub fn measured(host: &Host, topology: &Topology, wanted: Wanted) -> Result<(Wan
     let load_text =
         format!("Measured: interrupts took {:.1} CPUs, threads {:.1}, of {}", load.network, load.threads, load.cpus);
     if load.network + load.threads < BUSY_MIN * load.cpus as f64 {
-        return Ok((wanted, format!("{load_text}: too little to plan by; measure under the load that it is for.")));
+        return Ok((
+            wanted,
+            format!("{load_text}: too little for a plan; measure under the load that the plan is for."),
+        ));
     }
     if cores.len() < CORES_MIN {
-        return Ok((wanted, format!("{load_text}; too few cores to set one apart for the network.")));
+        return Ok((wanted, format!("{load_text}; too few cores to reserve one for the network.")));
     }
-    // A load that exceeds whole CPUs by a thousandth needs no further CPU.
+    // A load that exceeds a whole number of CPUs by at most a thousandth does not need another CPU.
     let cpus = |load: f64, busy: f64| (load / busy - 1e-3).ceil() as usize;
     let needed = cpus(load.network, NETWORK_BUSY_MAX);
     let hot = wanted.workers.unwrap_or_else(|| cpus(load.threads, THREAD_BUSY_MAX));
@@ -76,7 +80,7 @@ mod tests {
     use super::*;
     use crate::topology::Cpu;
 
-    /// Plans for a host of `cores` cores, each of which spent a second as given.
+    /// Plans for a host of `cores` cores. Each core spent a second with these ticks of user, softirq and idle time.
     fn planned(name: &str, cores: usize, [user, softirq, idle]: [u64; 3]) -> (Option<usize>, String) {
         let root = std::env::temp_dir().join(format!("gannet-measured-{}-{name}", std::process::id()));
         let stat = |times: u64| -> String {
@@ -96,13 +100,13 @@ mod tests {
 
     #[test]
     fn the_network_has_as_many_cpus_as_its_work_needs_and_the_threads_leave() {
-        // 16 CPUs with a fifth of each for packets: 3.2 CPUs. Four CPUs handle that at four fifths.
+        // Packets take a fifth of each of 16 CPUs, 3.2 CPUs in total. Four CPUs handle that, busy for four fifths.
         let (queues, load_text) = planned("fits", 16, [50, 20, 30]);
         assert_eq!(
             (queues, load_text.as_str()),
             (Some(4), "Measured: interrupts took 3.2 CPUs, threads 8.0, of 16: 4 are the network's.")
         );
-        // The threads use 12.8 CPUs, so 14: two are left.
+        // The threads use 12.8 CPUs and so need 14, which leaves two for the network.
         let (queues, load_text) = planned("short", 16, [80, 20, 0]);
         assert!(queues == Some(2) && load_text.contains("though it needs more"), "{queues:?} {load_text}");
         assert_eq!(planned("few", 8, [60, 5, 35]).0, Some(1));

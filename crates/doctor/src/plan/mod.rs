@@ -1,4 +1,4 @@
-//! The plan: the role of each CPU, with the reason. It is a pure function of the topology and of the wishes.
+//! The plan: the role of each CPU, with the reason. It depends only on the topology and on the caller's wishes.
 //!
 //! ```text
 //!   16 CPUs of one node, 16 queues at most, 2 processes of 5 workers and a storage thread each:
@@ -11,15 +11,15 @@
 //!
 //! | CPUs | for the network |
 //! |---|---|
-//! | 1, 2 | none of its own, and nothing is pinned unless it was measured to help |
-//! | up to 8 cores | one, with housekeeping on it |
-//! | more | a quarter, at most [`NETWORK_CPUS_MAX`]; each with one queue |
+//! | 1, 2 | none; threads are not pinned by default |
+//! | up to 8 cores | one, shared with housekeeping |
+//! | more | a quarter of the cores, at most [`NETWORK_CPUS_MAX`], each with one queue |
 //!
 //! Invariants:
-//! - The plan uses only CPUs that are allowed, and gives none two hot threads; a test tries every small topology.
-//! - If the first CPU of a core is hot, the second has housekeeping or nothing, unless more threads are wanted than
-//!   there are cores.
-//! - Equal topologies and wishes yield equal plans.
+//! - The plan uses only allowed CPUs, and never puts two hot threads on one CPU. A test tries every small topology.
+//! - If the first CPU of a core has a hot thread, the second CPU has housekeeping or no work, unless there are more hot
+//!   threads than cores.
+//! - Equal topologies with equal wishes give equal plans.
 
 mod edited;
 mod measured;
@@ -43,7 +43,7 @@ pub const NETWORK_CPUS_MAX: usize = 8;
 /// Maximum number of processes.
 pub const PROCESSES_MAX: usize = 64;
 
-/// The kind of program that is to run.
+/// The kind of program that the plan is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Purpose {
@@ -54,20 +54,20 @@ pub enum Purpose {
     Generator,
 }
 
-/// The caller's wishes. A field that is `None` follows from the topology.
+/// The caller's wishes. The planner chooses the value of a field that is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// The kind of program that is to run.
+    /// The kind of program that the plan is for.
     pub purpose: Purpose,
-    /// Worker threads, of all processes together.
+    /// Number of worker threads of all processes together.
     pub workers: Option<usize>,
     /// Number of CPUs that each have a queue of the network interface.
     pub queues: Option<usize>,
-    /// Number of processes, 1 if `None`. A process stays within a memory node if possible.
+    /// Number of processes; 1 if `None`. A process stays within one memory node if possible.
     pub processes: Option<usize>,
-    /// Storage threads of each process, beside its workers.
+    /// Number of storage threads of each process, in addition to its workers.
     pub storage: usize,
-    /// A generator's sampler, which has a CPU of its own.
+    /// True to reserve a CPU for a load generator's sampler.
     pub sampler: bool,
 }
 
@@ -77,9 +77,9 @@ pub struct Wanted {
 pub enum Role {
     /// A thread that serves or sends requests.
     Worker,
-    /// A thread that owns the data, in servers that have such.
+    /// A storage thread, which owns the data, in servers with such threads.
     Storage,
-    /// The thread that samples latency beside a load.
+    /// The thread that samples latency while other threads generate load.
     Sampler,
     /// A queue of the network interface: its interrupts and the kernel's work on its packets.
     Network,
@@ -87,7 +87,7 @@ pub enum Role {
     Housekeeping,
     /// No work: the CPU is left free.
     Free,
-    /// None: the CPU may not be used.
+    /// No role: the process may not use the CPU.
     Outside,
 }
 
@@ -119,18 +119,18 @@ pub struct CpuRow {
     pub cpu: usize,
     /// The CPU's roles. Only network and housekeeping share a CPU, except on hosts of one or two CPUs.
     pub roles: Vec<Role>,
-    /// The process that owns the CPU's thread.
+    /// The number of the process whose thread is on this CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<usize>,
-    /// The interface's queue on this CPU.
+    /// The interface's queue that this CPU serves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<usize>,
-    /// The reason.
+    /// The reason for the roles.
     #[serde(default)]
     pub why: String,
 }
 
-/// A plan.
+/// A plan: the roles of all CPUs, and the network interface's queues.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CpuPlan {
@@ -139,19 +139,19 @@ pub struct CpuPlan {
     /// The kind of program that the plan is for.
     #[serde(default)]
     pub purpose: Purpose,
-    /// True if threads are to be bound to their CPUs. On the smallest hosts the scheduler does as well.
+    /// True if threads should be pinned to their CPUs. On the smallest hosts the scheduler places them equally well.
     #[serde(default = "yes")]
     pub pinned: bool,
-    /// The network interface.
+    /// The name of the network interface, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nic: Option<String>,
-    /// Number of queues that the interface is to have; `None` leaves it unchanged.
+    /// Number of queues to set for the interface; `None` leaves the number unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queues: Option<usize>,
-    /// CPUs to which packets are passed on (receive packet steering), if there are fewer queues than such CPUs.
+    /// CPUs for receive packet steering, if the interface has fewer queues than the network has CPUs; otherwise empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steering: Vec<usize>,
-    /// Every CPU, ascending.
+    /// All CPUs, in ascending order.
     pub cpus: Vec<CpuRow>,
     /// Notes for the reader, one sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -163,7 +163,7 @@ fn yes() -> bool {
 }
 
 impl CpuPlan {
-    /// Returns the CPUs with a role, ordered by process and then ascending.
+    /// Returns the CPUs with a role, ordered by process and then by number.
     pub fn cpus_of(&self, role: Role) -> Vec<usize> {
         let mut rows: Vec<&CpuRow> = self.cpus.iter().filter(|row| row.roles.contains(&role)).collect();
         rows.sort_by_key(|row| (row.process, row.cpu));

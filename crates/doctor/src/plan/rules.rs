@@ -1,28 +1,28 @@
-//! The rules by which a plan is made.
+//! The rules that produce a plan.
 
 use std::collections::BTreeMap;
 
 use super::{CpuPlan, CpuRow, NETWORK_CPUS_MAX, PROCESSES_MAX, Purpose, Role, VERSION, Wanted};
 use crate::topology::{Cpu, Topology};
 
-/// Hosts with up to this many CPUs set none apart.
+/// Maximum number of CPUs of a host on which no CPU is reserved for the network.
 const SHARED_CPUS_MAX: usize = 2;
-/// On hosts with up to this many cores one CPU handles the whole network.
+/// Maximum number of cores of a host on which a single CPU handles the network.
 const ONE_NETWORK_CPU_CORES_MAX: usize = 8;
-/// On larger hosts one core in this many belongs to the network.
+/// Number of cores per network core, on larger hosts.
 const CORES_A_NETWORK_CPU: usize = 4;
 
-/// A core with its usable CPUs. The first of them may have a hot thread.
+/// A core with its usable CPUs. The first CPU may get a hot thread.
 #[derive(Clone, Debug)]
 struct Core {
     cpus: Vec<usize>,
     l3: usize,
     node: usize,
-    /// True if the kernel reports that cache; else `l3` is the package.
+    /// True if the kernel reports the L3 cache; otherwise `l3` is the number of the package.
     is_l3_known: bool,
-    /// True if the core's other CPU counts as another core here.
+    /// True if the core's other CPU is treated as a separate core.
     is_half: bool,
-    /// True if the kernel runs only explicitly pinned threads on it (isolcpus).
+    /// True if the kernel runs only explicitly pinned threads on the core (isolcpus).
     is_isolated: bool,
 }
 
@@ -36,14 +36,14 @@ struct Planner<'t> {
     notes: Vec<String>,
 }
 
-/// Makes a plan.
+/// Plans the use of the CPUs.
 ///
 /// # Errors
-/// If a wish does not fit: one line per wish, each with a value that would fit.
+/// One line for each wish that cannot be fulfilled, with a possible value.
 pub fn plan(topology: &Topology, wanted: &Wanted) -> Result<CpuPlan, Vec<String>> {
     let usable: Vec<&Cpu> = topology.cpus.iter().filter(|cpu| cpu.is_allowed).collect();
     if usable.is_empty() {
-        return Err(vec!["no CPU may be used: the affinity and the control group leave none that is on".to_owned()]);
+        return Err(vec!["no CPU may be used: the affinity and the control group exclude all online CPUs".to_owned()]);
     }
     let wanted = &within_quota(topology, wanted, usable.len());
     let faults = wrong_wishes(wanted, usable.len());
@@ -62,26 +62,26 @@ pub fn plan(topology: &Topology, wanted: &Wanted) -> Result<CpuPlan, Vec<String>
     Ok(planner.finish(pinned))
 }
 
-/// Limits the workers to the CPUs that the control group's quota allows, unless their number is wished for. More
-/// workers would be throttled all the sooner.
+/// Limits the number of workers to the CPUs that the control group's quota allows, unless the caller chose the number.
+/// More workers would use up the quota earlier in each period.
 fn within_quota(topology: &Topology, wanted: &Wanted, usable: usize) -> Wanted {
     let paid = topology.quota_cpus.map(|quota| quota as usize).filter(|paid| *paid < usable);
     let workers = paid.map(|paid| paid.saturating_sub(others(wanted)).max(wanted.processes.unwrap_or(1)));
     Wanted { workers: wanted.workers.or(workers), ..wanted.clone() }
 }
 
-/// Returns the wishes that no topology can fulfil, or that this one cannot.
+/// Returns a message for each wish that no topology, or not this topology, can fulfil.
 fn wrong_wishes(wanted: &Wanted, usable: usize) -> Vec<String> {
     let mut faults = Vec::new();
     let processes = wanted.processes.unwrap_or(1);
     if processes == 0 || processes > PROCESSES_MAX {
-        faults.push(format!("{processes} processes: 1 to {PROCESSES_MAX} can be planned"));
+        faults.push(format!("{processes} processes: the number must be 1 to {PROCESSES_MAX}"));
     }
     if wanted.workers.is_some_and(|workers| workers < processes) {
-        faults.push(format!("fewer workers than processes ({processes}): each needs one at least"));
+        faults.push(format!("there are fewer workers than processes ({processes}): each process needs at least one"));
     }
     if wanted.queues == Some(0) {
-        faults.push("0 queues: an interface has one at least".to_owned());
+        faults.push("0 queues: an interface has at least one".to_owned());
     }
     let (workers, others) = (wanted.workers.unwrap_or(processes), others(wanted));
     let hot = workers.saturating_add(others);
@@ -92,7 +92,7 @@ fn wrong_wishes(wanted: &Wanted, usable: usize) -> Vec<String> {
         } else {
             format!("{workers} workers")
         };
-        faults.push(format!("{what} are wished for, and {usable} CPUs may be used; name {room} workers or fewer"));
+        faults.push(format!("{what} are requested, and {usable} CPUs may be used; name {room} workers or fewer"));
     }
     faults
 }
@@ -120,8 +120,8 @@ impl Planner<'_> {
     fn quota(&mut self) {
         if let Some(quota) = self.topology.quota_cpus {
             self.notes.push(format!(
-                "The control group pays for {quota:.2} CPUs: threads that use more are stopped for the rest of each \
-                 period, however they are pinned."
+                "The control group's quota allows {quota:.2} CPUs. Threads that use more are stopped for the rest of \
+                 each period, however they are pinned."
             ));
         }
     }
@@ -137,17 +137,17 @@ impl Planner<'_> {
                 let role = if at < workers { Role::Worker } else { self.other_role() };
                 roles.insert(0, role);
             }
-            let why = "too few CPUs to set one apart for the network";
+            let why = "too few CPUs to reserve one for the network";
             self.row(cpu.number, &roles, why).process = is_hot.then_some(at % self.wanted.processes.unwrap_or(1));
         }
         self.notes.push(
-            "On one or two CPUs the scheduler places threads as well as a plan does: pin them only where it was \
-             measured to help."
+            "On one or two CPUs the scheduler places threads as well as a plan does: pin them only if a \
+             measurement shows a benefit."
                 .to_owned(),
         );
         if let Some(queues) = self.wanted.queues {
             self.notes.push(format!(
-                "{queues} queues are wished for: on so few CPUs none is set apart for them, so the plan has none."
+                "{queues} queues are requested, but with so few CPUs the plan reserves none for queues."
             ));
         }
     }
@@ -156,20 +156,20 @@ impl Planner<'_> {
         if self.wanted.sampler { Role::Sampler } else { Role::Storage }
     }
 
-    /// Plans a larger host: the network and the hot threads each have CPUs of their own.
+    /// Plans a larger host, on which the network and each hot thread have their own CPUs.
     fn apart(&mut self, usable: &[&Cpu]) -> Result<(), Vec<String>> {
         let mut cores = cores(usable, &self.topology.isolated);
         self.isolated(&cores);
         let network = self.network_cores(cores.len(), usable.len())?;
         let home = self.home(&cores);
         let networks = take_for_network(&mut cores, network, home);
-        // Cores nearest to the interface come first. A generator takes the other end, away from a server on the same
-        // host.
+        // The cores nearest to the interface come first. A generator takes cores from the other end of the list, so
+        // that it stays away from a server on the same host.
         cores.sort_by_key(|core| (home.is_some_and(|home| core.node != home), core.l3, core.cpus[0]));
         if self.wanted.purpose == Purpose::Generator {
             cores.reverse();
         }
-        // Isolated cores are for threads that must not wait.
+        // Hot threads get isolated cores first.
         cores.sort_by_key(|core| !core.is_isolated);
         let seconds = self.split_if_short(&mut cores);
         let left = self.hot_threads(cores);
@@ -184,12 +184,12 @@ impl Planner<'_> {
         }
     }
 
-    /// Notes whether this process may use the CPUs that were isolated.
+    /// Adds a note if there are isolated CPUs that this process may not use.
     fn isolated(&mut self, cores: &[Core]) {
         if !self.topology.isolated.is_empty() && cores.iter().all(|core| !core.is_isolated) {
             self.notes.push(format!(
-                "CPUs {} are set apart (isolcpus), and the affinity excludes them: start the server with \
-                 CPUAffinity= or `taskset -c` of all CPUs, and the threads are planned there.",
+                "CPUs {} are set apart (isolcpus), and the affinity excludes them. To plan threads on them, start the \
+                 server with all CPUs, by CPUAffinity= or `taskset -c`.",
                 io::affinity::show_cpus(&self.topology.isolated)
             ));
         }
@@ -204,7 +204,7 @@ impl Planner<'_> {
                 let room = cores.saturating_sub(least);
                 return Err(vec![format!(
                     "{queues} queues and {least} threads need {} cores, and {cores} may be used; name {room} queues or \
-                     fewer, or none to have them share",
+                     fewer; without a number, threads and network may share cores",
                     queues.saturating_add(least)
                 )]);
             }
@@ -218,20 +218,21 @@ impl Planner<'_> {
         let network = rule.min(cores.saturating_sub(least));
         if network < rule && cores > SHARED_CPUS_MAX {
             self.notes.push(format!(
-                "{least} threads leave {network} of {usable} CPUs to the network, which by the rule has {rule}: the \
-                 threads wait for packets to be taken in."
+                "{least} threads leave {network} of {usable} CPUs to the network, instead of the usual {rule}: the \
+                 threads may wait while packets are received."
             ));
         }
         Ok(network)
     }
 
-    /// Returns the node of the interface, if the kernel reports it and it has usable cores.
+    /// Returns the memory node of the interface, if the kernel reports it and if it has usable cores.
     fn home(&self, cores: &[Core]) -> Option<usize> {
         let node = self.topology.nic()?.node?;
         cores.iter().any(|core| core.node == node).then_some(node)
     }
 
-    /// Turns second CPUs of cores into cores if there are fewer cores than hot threads. Returns whether it did.
+    /// If there are more hot threads than cores, treats the second CPUs of cores as separate cores. Returns whether it
+    /// did so.
     fn split_if_short(&mut self, cores: &mut Vec<Core>) -> bool {
         let processes = self.wanted.processes.unwrap_or(1);
         let hot = self.wanted.workers.unwrap_or(processes) + others(self.wanted);
@@ -247,17 +248,22 @@ impl Planner<'_> {
         }
         cores.extend(seconds);
         self.notes.push(format!(
-            "{hot} threads are more than there are cores: some share one, and each of those has about half of it."
+            "{hot} threads are more than the number of cores: some threads share a core, and each of them gets about \
+             half of it."
         ));
         true
     }
 
-    /// Gives every hot thread a core, and keeps a process's cores together. Returns the cores that are left.
+    /// Assigns a core to every hot thread, with the cores of a process close together. Returns the remaining cores.
     fn hot_threads(&mut self, mut cores: Vec<Core>) -> Vec<Core> {
         let processes = self.wanted.processes.unwrap_or(1);
         if self.wanted.sampler && !cores.is_empty() {
             let core = cores.remove(cores.len() - 1);
-            self.row(core.cpus[0], &[Role::Sampler], "apart from the load, so that it sees what the load does");
+            self.row(
+                core.cpus[0],
+                &[Role::Sampler],
+                "separate from the load, so that it measures the effect of the load",
+            );
             self.siblings(&core);
         }
         let nodes: Vec<usize> = cores.iter().fold(Vec::new(), |mut nodes, core| {
@@ -271,7 +277,7 @@ impl Planner<'_> {
             let (mates, before) = if self.wanted.workers.is_some() {
                 (processes, process)
             } else {
-                // Without a wish each takes its share of its node.
+                // If the caller chose no number of workers, each process gets its share of its node's cores.
                 let mates = (0..processes).filter(|other| nodes[other % nodes.len()] == node);
                 (mates.clone().count(), mates.filter(|other| *other < process).count())
             };
@@ -308,15 +314,15 @@ impl Planner<'_> {
         }
     }
 
-    /// Assigns the network's CPUs, housekeeping, and the cores that are left over.
+    /// Assigns the CPUs of the network and of housekeeping, and marks the remaining CPUs as free.
     fn rest(&mut self, networks: &[Core], left: Vec<Core>, has_split: bool) {
         let spare: Vec<usize> = left.iter().flat_map(|core| core.cpus.clone()).collect();
         let has_siblings = networks.iter().any(|core| core.cpus.len() > 1);
         for (queue, core) in networks.iter().enumerate() {
             let (roles, why): (&[Role], _) = if spare.is_empty() && !has_siblings {
-                (&[Role::Network, Role::Housekeeping], "packets are taken in here, and what may wait runs beside it")
+                (&[Role::Network, Role::Housekeeping], "receives packets, and runs all work that may wait")
             } else {
-                (&[Role::Network], "packets are taken in here and nowhere else")
+                (&[Role::Network], "receives packets, and has no other work")
             };
             self.row(core.cpus[0], roles, why).queue = Some(queue);
             for cpu in &core.cpus[1..] {
@@ -333,14 +339,14 @@ impl Planner<'_> {
                 (0, false, false) => &[Role::Housekeeping],
                 _ => &[Role::Free],
             };
-            self.row(*cpu, roles, "no thread was wished for on it");
+            self.row(*cpu, roles, "no thread was requested for it");
         }
         if networks.is_empty() && spare.is_empty() {
             self.beside_the_threads(has_split);
         }
     }
 
-    /// Lets the network share CPUs with other work, since no core is left for it.
+    /// Lets the network share CPUs with other work, because no core remains for it.
     fn beside_the_threads(&mut self, has_split: bool) {
         let free: Vec<usize> = self.rows.values().filter(|row| row.roles == [Role::Free]).map(|row| row.cpu).collect();
         let hot: Vec<usize> =
@@ -353,7 +359,7 @@ impl Planner<'_> {
             row.why = if is_free && !has_split {
                 format!("{}, but there is no other CPU for the network", row.why)
             } else {
-                "every CPU has a thread, so the network shares them".to_owned()
+                "every CPU has a thread, so the network shares the CPUs".to_owned()
             };
         }
     }
@@ -369,26 +375,25 @@ impl Planner<'_> {
         {
             steering = networks.clone();
             self.notes.push(format!(
-                "{} has {queues} queues at most: the kernel hands packets on from there to all {} CPUs of the network.",
+                "{} has at most {queues} queues: the kernel distributes their packets over all {} CPUs of the network.",
                 nic.name,
                 networks.len()
             ));
             self.rows.values_mut().filter(|row| row.queue.is_some_and(|queue| queue >= queues)).for_each(|row| {
                 row.queue = None;
-                row.why = "packets are handed on to it, since the interface has no more queues".to_owned();
+                row.why = "receives packets from another CPU, because the interface has too few queues".to_owned();
             });
         }
         if queues.is_some() && nic.is_none() {
-            self.notes
-                .push("No network interface with hardware behind it was found: its queues are not planned.".to_owned());
+            self.notes.push("No hardware network interface was found, so no queues are planned.".to_owned());
         } else if queues.is_some() && most.is_none() {
             self.notes
-                .push("The interface's maximum number of queues is unknown: compare with `ethtool -l`.".to_owned());
+                .push("The interface's maximum number of queues is unknown: check it with `ethtool -l`.".to_owned());
         }
         let nodes: Vec<usize> = self.topology.cpus.iter().filter(|cpu| cpu.is_allowed).map(|cpu| cpu.node).collect();
         if pinned && self.wanted.processes.is_none() && nodes.iter().any(|node| *node != nodes[0]) {
             self.notes.push(
-                "The CPUs are of several memory nodes: a process for each of them (--processes) keeps memory near."
+                "The CPUs belong to several memory nodes: one process per node (--processes) keeps memory local."
                     .to_owned(),
             );
         }
@@ -409,7 +414,7 @@ impl Planner<'_> {
 fn cores(usable: &[&Cpu], isolated: &[usize]) -> Vec<Core> {
     let mut cores: BTreeMap<usize, Core> = BTreeMap::new();
     for cpu in usable {
-        // If the kernel reports no shared cache, the package takes its place.
+        // If the kernel reports no L3 cache, the package is used instead.
         let l3 = cpu.l3.unwrap_or(cpu.package);
         let core = cores.entry(cpu.core).or_insert_with(|| Core {
             cpus: Vec::new(),
@@ -426,8 +431,8 @@ fn cores(usable: &[&Cpu], isolated: &[usize]) -> Vec<Core> {
     cores
 }
 
-/// Takes the network's cores: from the interface's node, else from every node in turn. The lowest CPUs come first,
-/// since the kernel does its own work there in any case. Isolated cores come last.
+/// Removes and returns the network's cores: from the interface's node, or if that is unknown from every node in turn.
+/// The lowest CPUs come first, because the kernel does its own work there in any case. Isolated cores come last.
 fn take_for_network(cores: &mut Vec<Core>, count: usize, home: Option<usize>) -> Vec<Core> {
     let mut of_node: BTreeMap<usize, usize> = BTreeMap::new();
     let mut order: Vec<(bool, bool, usize, usize, usize)> = Vec::new();
@@ -446,8 +451,8 @@ fn take_for_network(cores: &mut Vec<Core>, count: usize, home: Option<usize>) ->
     taken
 }
 
-/// Takes cores for one process, if possible from one cache: of the caches with enough cores, the one with the fewest to
-/// spare. Otherwise takes them from as few caches as possible, those of the process's own node first.
+/// Removes and returns cores for one process. Prefers a single cache: of the caches with enough cores, the one with the
+/// fewest. Otherwise uses as few caches as possible, those of the process's own node first.
 fn take_together(cores: &mut Vec<Core>, count: usize, node: usize) -> Vec<Core> {
     let mut groups: Vec<(usize, bool, usize)> = Vec::new();
     for core in cores.iter() {

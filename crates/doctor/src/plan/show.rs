@@ -1,4 +1,4 @@
-//! A plan as text: a table for people, or the configuration for taskset, systemd and Kubernetes.
+//! Formats a plan as a table, or as configuration for taskset, systemd or Kubernetes.
 
 use std::fmt::Write as _;
 
@@ -89,7 +89,7 @@ fn summary(plan: &CpuPlan) -> String {
     text + "."
 }
 
-/// Returns a mask as the kernel reads it: words of eight hexadecimal digits, the highest first.
+/// Formats CPUs as a mask in the kernel's format: words of eight hexadecimal digits, the highest first.
 pub(crate) fn mask(cpus: &[usize]) -> String {
     let words = cpus.iter().max().map_or(1, |last| last / 32 + 1);
     let mut mask = vec![0_u32; words];
@@ -103,19 +103,19 @@ pub(crate) fn mask(cpus: &[usize]) -> String {
     text
 }
 
-/// Quotes a word if a shell would not take it as it is.
+/// Quotes a word if a shell would interpret characters in it.
 fn quoted(word: &str) -> String {
     crate::shell::quoted(word)
 }
 
-/// Returns the CPUs and the flags of each process's command.
+/// Returns the CPU list and the flags of each process's command.
 fn commands(plan: &CpuPlan) -> Vec<(String, String)> {
     let mut commands = Vec::new();
     for process in 0..plan.processes() {
         let workers = plan.cpus_of_process(process, Role::Worker);
         let mut cpus = workers.clone();
         cpus.extend(plan.cpus_of_process(process, Role::Storage));
-        // The process's threads that may wait have CPUs too.
+        // The list includes the housekeeping CPUs, for the process's threads that may wait.
         let mut all = cpus.clone();
         all.extend(plan.cpus_of(Role::Housekeeping));
         all.extend(plan.cpus_of(Role::Sampler));
@@ -144,7 +144,7 @@ fn taskset(plan: &CpuPlan) -> String {
     text
 }
 
-/// Appends the commands for the interface.
+/// Appends the commands that configure the network interface.
 fn network(plan: &CpuPlan, text: &mut String) {
     let (Some(nic), Some(queues)) = (&plan.nic, plan.queues) else { return };
     let _ = writeln!(text, "# The link is interrupted for a moment.\nethtool -L {} combined {queues}", quoted(nic));

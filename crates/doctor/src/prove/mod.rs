@@ -107,7 +107,7 @@ pub const FIGURES: [Figure; 25] = [
     counted("compactions_per_s", "stalls for compaction, /s", Unit::PerSecond),
 ];
 
-/// Returns the kernel's counts by the figures' ids. Figures that the kernel did not report are absent.
+/// Returns the figures of kernel counters by id. Figures that the kernel did not report are absent.
 pub fn counted_figures(grown: &Grown) -> BTreeMap<String, f64> {
     let pressure = |of: &str| grown.pressure.get(of).copied();
     let memory = |of: &str| grown.memory_per_s.get(of).copied();
@@ -140,7 +140,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Returns the figures that the verdict depends on: of whole requests, or of their parts in the server.
+    /// Returns the figures that the verdict depends on: times of whole requests, or of their parts in the server.
     pub fn judged(&self) -> impl Iterator<Item = (&'static Figure, f64)> {
         let judged = FIGURES.iter().filter(|figure| figure.is_judged);
         judged.filter_map(|figure| Some((figure, *self.figures.get(figure.id)?)))
@@ -187,13 +187,13 @@ pub fn order(seed: u64, number: u64) -> [Side; 2] {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProofVerdict {
-    /// Better beyond doubt.
+    /// The change is significantly better.
     Helped,
-    /// Not shown to be better or worse.
+    /// The change is neither significantly better nor significantly worse.
     NoDifference,
-    /// Worse beyond doubt.
+    /// The change is significantly worse.
     Hurt,
-    /// Too few rounds count.
+    /// Too few rounds are valid.
     CannotTell,
 }
 
@@ -216,7 +216,7 @@ pub struct Subject {
     pub change: String,
     /// The mechanism by which the change costs or saves, if it is known.
     pub mechanism: Option<String>,
-    /// The settings to write, if the change is one of settings.
+    /// The settings to write, if the change consists of settings.
     pub steps: Vec<SettingStep>,
     /// The host's name.
     pub host: String,
@@ -229,11 +229,11 @@ pub struct Subject {
     /// The reason for this rate, in words; empty if the traffic is the server's own.
     #[serde(default)]
     pub rate: String,
-    /// The seed of the rounds' order and of the intervals' draws.
+    /// The seed of the order within rounds and of the random draws for the intervals.
     pub seed: u64,
 }
 
-/// A figure of both sides.
+/// A figure of both sides, over all valid rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FigureRow {
     /// The figure's id.
@@ -242,14 +242,14 @@ pub struct FigureRow {
     pub before: f64,
     /// The median with the change.
     pub changed: f64,
-    /// The changed side over the other, for figures of requests.
+    /// The ratio of the changed side to the unchanged one; only for figures of requests.
     pub ratio: Option<Interval>,
-    /// The changed side less the other, for all other figures.
+    /// The changed side minus the unchanged one; for all other figures.
     pub difference: Option<Interval>,
 }
 
 impl FigureRow {
-    /// Returns the figure.
+    /// Returns the description of the figure.
     pub fn figure(&self) -> Option<&'static Figure> {
         FIGURES.iter().find(|figure| figure.id == self.figure)
     }
@@ -280,7 +280,7 @@ pub struct Proof {
     pub subject: Subject,
     /// All rounds, in order.
     pub rounds: Vec<ProofRound>,
-    /// The figures of the rounds that count.
+    /// The figures of the valid rounds.
     pub rows: Vec<FigureRow>,
     /// The verdict.
     pub verdict: ProofVerdict,
@@ -300,10 +300,8 @@ pub fn judge(subject: Subject, rounds: Vec<ProofRound>) -> Proof {
     let (verdict, why) = if counted < ROUNDS_MIN || judged.iter().all(|row| row.says() == ProofVerdict::CannotTell) {
         let fault =
             rounds.iter().find_map(ProofRound::fault).map_or(String::new(), |fault| format!(" (the first: {fault})"));
-        let why = format!(
-            "{counted} of {} rounds count, and {ROUNDS_MIN} are the least that tell anything{fault}",
-            rounds.len()
-        );
+        let why =
+            format!("{counted} of {} rounds count, and a verdict needs at least {ROUNDS_MIN}{fault}", rounds.len());
         (ProofVerdict::CannotTell, why)
     } else if let Some(row) = shown(ProofVerdict::Hurt) {
         (ProofVerdict::Hurt, show::sentence(row))
@@ -316,7 +314,7 @@ pub fn judge(subject: Subject, rounds: Vec<ProofRound>) -> Proof {
     Proof { version: VERSION, subject, rounds, rows, verdict, why, end: String::new() }
 }
 
-/// Returns a row for each figure that both sides have in every round that counts.
+/// Returns a row for each figure that both sides have in every valid round.
 fn rows(rounds: &[ProofRound], seed: u64) -> Vec<FigureRow> {
     let counted: Vec<&ProofRound> = rounds.iter().filter(|round| round.fault().is_none()).collect();
     let row = |figure: &Figure| {
@@ -324,7 +322,8 @@ fn rows(rounds: &[ProofRound], seed: u64) -> Vec<FigureRow> {
             counted.iter().map(|round| of(round).figures.get(figure.id).copied()).collect::<Option<Vec<f64>>>()
         };
         let (before, changed) = (side(|round| &round.before)?, side(|round| &round.changed)?);
-        // A figure that was 0 in any round has no ratio, for example the rate within objectives that are never met.
+        // A figure that was 0 in any round has no ratio. For example, the rate within the objectives is 0 if they are
+        // never met.
         let ratio = figure.is_of_requests.then(|| stats::ratio(&before, &changed, seed)).flatten();
         let difference = if ratio.is_none() { stats::difference(&before, &changed, seed) } else { None };
         let (before, changed) = (stats::median(&before)?, stats::median(&changed)?);

@@ -1,16 +1,17 @@
-//! Chooses the request rate for both sides if the caller names none: a rate that the generator can keep in every round.
+//! Chooses the request rate for both sides if the caller names no rate. The generator must be able to keep the rate in
+//! every round.
 //!
 //! ```text
-//!   a closed loop ─> the rate that server and generator reach together, and whether they want the same CPUs
-//!         │ half of that rate; if they want the same CPUs, a third
+//!   a closed loop ─> the rate that server and generator reach together, and whether they compete for CPUs
+//!         │ half of that rate; a third if they compete for CPUs
 //!         v
 //!   a trial at the rate ── keeps pace ──> the rate; if it is not the first, or CPUs are shared, three quarters of it
 //!      ^                        │ behind
 //!      └────── two thirds ──────┘ six trials at most, then the caller must name a rate
 //! ```
-//! A trial is behind if the generator was its limit or came half of the way to being it, or if less was answered than
-//! requested. It is also behind if a given objective was broken. If every rate broke an objective, the highest rate
-//! that is not otherwise behind is chosen, since the change may be what meets the objective.
+//! A trial is behind if the generator used more than half of a limit beyond which a measurement is invalid, or if too
+//! few requests got a reply. It is also behind if a given objective was broken. If every rate broke an objective, the
+//! highest rate that is not otherwise behind is chosen, since the change may be what meets the objective.
 //!
 //! Invariants:
 //! - The chosen rate is never above half of the closed loop's rate, nor above any rate that was behind.
@@ -18,32 +19,34 @@
 
 use page::words::{duration, grouped, percent};
 
-/// The share of a closed loop's rate that is tried first; and that share if server and generator want the same CPUs.
+/// The share of the closed loop's rate that is tried first. `FIRST_SHARED` is used if server and generator compete for
+/// CPUs.
 const FIRST: f64 = 1.0 / 2.0;
 const FIRST_SHARED: f64 = 1.0 / 3.0;
 /// The factor from one trial's rate to the next.
 const STEP: f64 = 2.0 / 3.0;
-/// The share taken of a rate that is near one that was behind, or that shares CPUs: rounds differ.
+/// The share of the found rate that is used if a higher rate was behind, or if server and generator compete for CPUs.
+/// It leaves room for differences between rounds.
 const ROOM: f64 = 3.0 / 4.0;
 /// Maximum number of trials.
 pub const TRIALS_MAX: usize = 6;
-/// From this busy share on during the closed loop, the host has no CPU to spare for the server or the generator.
+/// Busy share of the host during the closed loop from which the server and the generator compete for CPUs.
 const BUSY_MIN: f64 = 0.8;
-/// The share that a trial may use of any limit beyond which a measurement does not count.
+/// The share of any limit of a valid measurement that a trial may use.
 const USED_MAX: f64 = 0.5;
-/// The minimum share of the requests that must be answered.
+/// The minimum share of the requests that must get a reply.
 const ANSWERED_MIN: f64 = 0.97;
-/// Minimum requests per second: with fewer a measurement has no meaning.
+/// Minimum rate in requests per second. At a lower rate a measurement has no meaning.
 pub const RATE_MIN: f64 = 10.0;
 
 const _: () = assert!(FIRST_SHARED < FIRST && STEP < 1.0 && ROOM < 1.0, "each only lowers the rate");
 
-/// The generator's use of a resource, and the value from which on that use limits a measurement.
+/// The generator's use of a resource, and the highest use in a valid measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Used {
-    /// The value used.
+    /// The use.
     pub value: f64,
-    /// The value allowed.
+    /// The highest allowed use.
     pub allowed: f64,
 }
 
@@ -58,20 +61,20 @@ impl Used {
 pub struct Trial {
     /// Replies per second.
     pub answered_per_s: f64,
-    /// The delay with which requests were sent, at the 99th percentile, in ns.
+    /// The lateness of the sends at the 99th percentile, in ns.
     pub late_ns: Used,
-    /// The share of the time that a thread of the generator was ready without a CPU.
+    /// The share of the time that a thread of the generator was runnable and had no CPU.
     pub waited: Used,
     /// The share of this host's CPU time that was used, if the kernel reported it.
     pub busy: Option<f64>,
-    /// The reason why the figures mean nothing, if they do not.
+    /// The reason why the figures are invalid, if they are.
     pub fault: Option<String>,
     /// True if an objective was broken.
     pub is_broken: bool,
 }
 
 impl Trial {
-    /// Returns the reason why the rate is too high, objectives aside.
+    /// Returns the reason why the rate is too high, apart from objectives; `None` if it is not.
     fn behind(&self, rate_per_s: f64) -> Option<String> {
         if let Some(fault) = &self.fault {
             return Some(fault.clone());
@@ -103,7 +106,7 @@ impl Tried {
     fn words(&self) -> String {
         let rate = grouped(self.rate_per_s);
         match &self.behind {
-            // Only the first of a fault's causes, without its remedy: the lower rate that follows is the remedy.
+            // Uses only the first cause of a fault, without its remedy, because the next, lower rate is the remedy.
             Some(why) => format!("at {rate}/s {}", why.split(';').next().unwrap_or_default()),
             None if self.is_broken => format!("at {rate}/s the objectives were broken"),
             None => format!("{rate}/s kept pace"),
@@ -132,13 +135,13 @@ impl RateSearch {
         Self { closed, tried: Vec::new() }
     }
 
-    /// Returns true if server and generator want the same CPUs: the closed loop kept all of this host's CPUs busy, or
-    /// the generator had to wait for one.
+    /// Returns true if server and generator compete for CPUs: in the closed loop all of this host's CPUs were busy, or
+    /// the generator waited for a CPU.
     pub fn shares_cpus(&self) -> bool {
         self.closed.busy.is_some_and(|share| share >= BUSY_MIN) || self.closed.waited.is_near()
     }
 
-    /// Returns the rate of the next trial; `None` when there is nothing more to try.
+    /// Returns the rate of the next trial; `None` if the search has ended.
     pub fn next(&self) -> Option<f64> {
         let rate = match self.tried.last() {
             Some(last) if last.keeps() || self.tried.len() == TRIALS_MAX => return None,
@@ -157,14 +160,14 @@ impl RateSearch {
     /// Returns the rate that follows from the trials.
     ///
     /// # Errors
-    /// If no trial leads to a rate: the reason.
+    /// The reason, if no trial leads to a rate.
     pub fn chosen(&self) -> Result<Chosen, String> {
         let closed = format!("a closed loop reached {}/s", grouped(self.closed.answered_per_s));
         let shared = if self.shares_cpus() { ", in which server and generator want the same CPUs" } else { "" };
         let trials: Vec<String> = self.tried.iter().map(Tried::words).collect();
         let trials = trials.join("; ");
-        // The last trial meets the objectives, if any does. Otherwise the first that is not behind has the highest
-        // rate.
+        // Takes the trial that meets the objectives, if there is one. Otherwise takes the first trial that is not
+        // behind, which has the highest rate of those.
         let found = self.tried.iter().find(|tried| tried.keeps());
         let Some(found) = found.or_else(|| self.tried.iter().find(|tried| tried.behind.is_none())) else {
             let tried = if trials.is_empty() { String::new() } else { format!("; {trials}") };
@@ -184,7 +187,7 @@ fn two_digits(rate: f64) -> f64 {
         return 0.0;
     }
     let unit = 10f64.powf(rate.log10().floor() - 1.0);
-    // If rounding errors put a whole number of units just below itself, it still counts as whole.
+    // The factor prevents rounding errors from turning a whole number of units into the next lower one.
     (rate / unit * (1.0 + 1e-9)).floor() * unit
 }
 
@@ -206,8 +209,8 @@ mod tests {
         }
     }
 
-    /// Searches on a host that has CPUs of its own for the generator, or not. `answer` turns a calm trial into the one
-    /// that is measured.
+    /// Runs a search on a host on which server and generator compete for CPUs, or not. `answer` converts an undisturbed
+    /// trial into the measured trial.
     fn search(is_shared: bool, answer: impl Fn(f64, Trial) -> Trial) -> (Vec<f64>, Result<Chosen, String>) {
         let mut pace = RateSearch::new(trial(136_000.0, if is_shared { 0.97 } else { 0.1 }));
         let mut rates = Vec::new();
@@ -218,7 +221,7 @@ mod tests {
         (rates, pace.chosen())
     }
 
-    /// Makes requests late from a rate on.
+    /// Returns a function that makes requests late above the rate `limit`.
     fn late_above(limit: f64) -> impl Fn(f64, Trial) -> Trial {
         move |rate, mut trial| {
             trial.late_ns.value = if rate > limit { 0.6 * MS } else { 0.1 * MS };

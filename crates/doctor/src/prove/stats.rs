@@ -1,19 +1,21 @@
-//! Intervals from few rounds, by the bootstrap: drawing the rounds again and again.
+//! Confidence intervals from few rounds, by the bootstrap method.
 //!
-//! Rounds are drawn with replacement some thousand times, and the mean of each draw is taken. The interval ends at the
-//! two means that leave a tail on each side. From few rounds that is too narrow, since the draws treat the rounds' own
-//! spread as the true one. So the tails are chosen to give a mean of normal values the width of Student's t (the
-//! expanded percentile interval of Hesterberg, "What Teachers Should Know About the Bootstrap", 2015, section 5.3).
+//! As many rounds as there are are drawn with replacement, many times, and the mean of each draw is computed. The
+//! interval is between two quantiles of these means. With few rounds the usual quantiles give too narrow an interval,
+//! because the draws underestimate the true spread. So the quantiles are chosen such that the interval of a mean of
+//! normally distributed values is as wide as that of Student's t-test (the expanded percentile interval of Hesterberg,
+//! "What Teachers Should Know About the Bootstrap", 2015, section 5.3).
 
 use base::prng::Prng;
 use serde::{Deserialize, Serialize};
 
 /// Number of means that are drawn.
 const DRAWS: usize = 10_000;
-/// Minimum number of rounds: with fewer, all may fall on one side by chance.
+/// Minimum number of rounds. With fewer rounds, all may be on one side of the true value by chance.
 pub const ROUNDS_MIN: usize = 5;
-/// The share of each tail, by the number of values from [`ROUNDS_MIN`] on, so that 95 % are within. It is the upper
-/// tail of a normal value at sqrt(n / (n - 1)) times the 97.5 % point of Student's t with n - 1 degrees of freedom.
+/// The share of the means outside each end of a 95 % interval, for [`ROUNDS_MIN`] values and more. For n values it is
+/// the upper tail of the normal distribution at sqrt(n / (n - 1)) times the 97.5 % point of Student's t distribution
+/// with n - 1 degrees of freedom.
 const TAILS: [f64; 16] = [
     0.000_954, 0.002_432, 0.004_109, 0.005_738, 0.007_225, 0.008_551, 0.009_722, 0.010_757, 0.011_671, 0.012_483,
     0.013_207, 0.013_856, 0.014_439, 0.014_966, 0.015_445, 0.015_881,
@@ -36,8 +38,8 @@ impl Interval {
     }
 }
 
-/// Returns the mean of `values`; `None` if they are fewer than [`ROUNDS_MIN`] or one is not finite. The same seed
-/// yields the same interval.
+/// Returns the mean of `values` with its interval; `None` if there are fewer than [`ROUNDS_MIN`] values, or if a value
+/// is not finite. The same seed gives the same interval.
 pub fn mean(values: &[f64], seed: u64) -> Option<Interval> {
     let count = values.len();
     if count < ROUNDS_MIN || values.iter().any(|value| !value.is_finite()) {
@@ -53,14 +55,14 @@ pub fn mean(values: &[f64], seed: u64) -> Option<Interval> {
     Some(Interval { mean: of(values.iter().sum()), low: means[outside], high: means[DRAWS - 1 - outside] })
 }
 
-/// Returns the geometric mean of the ratio of `b` to `a`, round by round. `None` as for [`mean`], or if a value is not
-/// above 0.
+/// Returns the geometric mean of the rounds' ratios of `b` to `a`. Returns `None` as [`mean`] does, and if a value is
+/// not above 0.
 pub fn ratio(a: &[f64], b: &[f64], seed: u64) -> Option<Interval> {
     let logs: Vec<f64> = a.iter().zip(b).map(|(a, b)| (b / a).ln()).collect();
     Some(mean(&logs, seed)?.map(f64::exp))
 }
 
-/// Returns the mean of `b` less `a`, round by round.
+/// Returns the mean of the rounds' differences `b - a`.
 pub fn difference(a: &[f64], b: &[f64], seed: u64) -> Option<Interval> {
     mean(&a.iter().zip(b).map(|(a, b)| b - a).collect::<Vec<_>>(), seed)
 }
@@ -92,7 +94,8 @@ mod tests {
                 found.low > 1.0 || found.high < 1.0
             });
             let wrong = wrong.count();
-            // Five rounds all fall on one side one time in sixteen, and no interval of draws extends beyond them.
+            // With a probability of 1/16 all of five rounds are on one side of the true mean, and then no bootstrap
+            // interval contains it.
             assert!((5..=40).contains(&wrong), "{rounds} rounds: {wrong} of 400");
         }
     }

@@ -2,14 +2,14 @@
 //! announces is taken.
 //!
 //! ```text
-//!   {"begin":{...}}                        whose run it is, and of which start of the host
-//!   {"change":{"at":0,"step":{...}}}       about to be written
-//!   {"done":{"at":0,"now":"0"}}            written, and read back
-//!   {"refused":{"at":1,"why":"..."}}       the kernel did not take it
-//!   {"confirmed":{}}                       the timer is not to undo it
-//!   {"undone":{"at":0,"how":"..."}}        taken back, or nothing was to be
+//!   {"begin":{...}}                        the format's version, and the id of the host's boot
+//!   {"change":{"at":0,"step":{...}}}       the step will be written next
+//!   {"done":{"at":0,"now":"0"}}            the step was written, and the value read back
+//!   {"refused":{"at":1,"why":"..."}}       the kernel refused the value
+//!   {"confirmed":{}}                       the timer must not undo the run
+//!   {"undone":{"at":0,"how":"..."}}        the step was undone, or needed no undo
 //! ```
-//! If the host goes down while a line is written, the line is torn. The step that it announces was not begun.
+//! If the host crashes while a line is written, the line is incomplete. The step that it announces was not begun then.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
@@ -22,7 +22,7 @@ use super::SettingStep;
 
 /// The version of the journal's format, raised when the meaning of a record changes.
 const VERSION: u32 = 1;
-/// Maximum bytes of a journal.
+/// Maximum size of a journal in bytes.
 const BYTES_MAX: u64 = 16 << 20;
 /// Maximum number of runs that begin in the same second.
 const RUNS_A_SECOND_MAX: usize = 100;
@@ -39,7 +39,7 @@ pub(super) enum JournalRecord {
     Undone { at: usize, how: String },
 }
 
-/// The journal's knowledge of one step of a run.
+/// One step of a run, as the journal records it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct JournalStep {
     pub step: SettingStep,
@@ -56,12 +56,12 @@ pub struct RunLog {
     /// True if the run is confirmed: the timer does not undo it.
     pub is_confirmed: bool,
     pub(super) steps: Vec<JournalStep>,
-    /// Bytes of complete lines.
+    /// Length of the complete lines in bytes.
     whole_bytes: u64,
 }
 
 impl RunLog {
-    /// Returns the number of steps that were not undone.
+    /// Returns the number of steps that are not undone.
     pub fn open_steps(&self) -> usize {
         self.steps.iter().filter(|known| !known.is_undone).count()
     }
@@ -71,7 +71,7 @@ impl RunLog {
         !self.steps.is_empty() && self.open_steps() == 0
     }
 
-    /// Returns the steps that were written, took effect, and were not undone.
+    /// Returns the steps that were written, had an effect, and are not undone.
     pub fn effective(&self) -> impl Iterator<Item = &SettingStep> {
         let took =
             |known: &&JournalStep| !known.is_undone && known.now.as_ref().is_some_and(|now| *now != known.step.old);
@@ -85,9 +85,9 @@ impl RunLog {
             let is_last = lines.peek().is_none();
             let record = match serde_json::from_str::<JournalRecord>(line) {
                 Ok(record) if line.ends_with('\n') => record,
-                // Torn: the line was not synced, so the step that it announces was not begun.
+                // The last line is incomplete: it was not synced, so the step that it announces was not begun.
                 _ if is_last => break,
-                _ => return Err(format!("line {} is no record of a run", number + 1)),
+                _ => return Err(format!("line {} is not a record of a run", number + 1)),
             };
             log.whole_bytes += line.len() as u64;
             log.take(record).map_err(|why| format!("line {}: {why}", number + 1))?;
@@ -96,7 +96,7 @@ impl RunLog {
     }
 
     fn take(&mut self, record: JournalRecord) -> Result<(), String> {
-        let absent = |at: usize| format!("there is no step {at} before it");
+        let absent = |at: usize| format!("there is no step {at} before this record");
         match record {
             JournalRecord::Begin { version, boot } if version == VERSION => self.boot = boot,
             JournalRecord::Begin { version, .. } => {
@@ -135,15 +135,15 @@ fn with_remedy(path: &Path) -> impl Fn(std::io::Error) -> String + '_ {
     }
 }
 
-/// The lock on a folder of journals: one apply or undo holds it at a time.
+/// The lock on a folder of journals. Only one apply or undo can hold it at a time.
 #[derive(Debug)]
 struct Lock(File);
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Unlock explicitly instead of by closing the file. A program that another thread is starting at this moment
-        // has a copy of the descriptor until its exec, and would hold the lock until then. If the unlock fails, the
-        // lock ends with the process.
+        // Unlocks explicitly. Closing the file is not enough: a program that another thread is starting has a copy of
+        // the descriptor until its exec, and would hold the lock until then. If unlocking fails, the lock ends with the
+        // process.
         let _ = self.0.unlock();
     }
 }
@@ -151,23 +151,23 @@ impl Drop for Lock {
 fn lock(folder: &Path) -> Result<Lock, String> {
     let path = folder.join("lock");
     let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(with_remedy(&path))?;
-    file.try_lock().map_err(|_| format!("{}: another apply or undo is at work; wait for it", path.display()))?;
+    file.try_lock().map_err(|_| format!("{}: another apply or undo is running; wait until it ends", path.display()))?;
     Ok(Lock(file))
 }
 
 fn path_of(folder: &Path, run: &str) -> Result<PathBuf, String> {
     let is_name = !run.is_empty() && run.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
     if !is_name {
-        return Err(format!("{run:?} is no name of a run; `gannet doctor undo --list` lists them"));
+        return Err(format!("{run:?} is not the name of a run; `gannet doctor undo --list` lists them"));
     }
     Ok(folder.join(format!("{run}.jsonl")))
 }
 
 impl Journal {
-    /// Begins a run: creates a journal on the disk that holds only its first record.
+    /// Begins a run: creates a journal with the first record, and syncs it to the disk.
     ///
     /// # Errors
-    /// In words, if the folder cannot be written or another run is at work.
+    /// A message, if the folder cannot be written or another run holds the lock.
     pub fn begin(folder: &Path, boot: &str) -> Result<Self, String> {
         fs::create_dir_all(folder).map_err(with_remedy(folder))?;
         let lock = lock(folder)?;
@@ -179,7 +179,7 @@ impl Journal {
                 Ok(file) => {
                     let mut journal = Self { file, run, _lock: lock };
                     journal.append(&JournalRecord::Begin { version: VERSION, boot: boot.to_owned() })?;
-                    // The file's name must survive a crash too.
+                    // Syncs the folder, so that the file's name also survives a crash.
                     File::open(folder).and_then(|folder| folder.sync_all()).map_err(with_remedy(folder))?;
                     return Ok(journal);
                 }
@@ -187,13 +187,13 @@ impl Journal {
                 Err(error) => return Err(with_remedy(&path)(error)),
             }
         }
-        Err(format!("{}: {RUNS_A_SECOND_MAX} runs of one second are there already", folder.display()))
+        Err(format!("{}: there are already {RUNS_A_SECOND_MAX} runs of this second", folder.display()))
     }
 
-    /// Opens a run's journal for appending, and returns its content. A torn last line is cut off.
+    /// Opens a run's journal for appending, and returns its content. Removes an incomplete last line.
     ///
     /// # Errors
-    /// In words, if there is no such run, its journal is damaged, or another run is at work.
+    /// A message, if the run does not exist, its journal is damaged, or another run holds the lock.
     pub fn open(folder: &Path, run: &str) -> Result<(Self, RunLog), String> {
         let path = path_of(folder, run)?;
         if !path.exists() {
@@ -210,12 +210,12 @@ impl Journal {
     /// Records that the timer must not undo the run.
     ///
     /// # Errors
-    /// In words, if the journal cannot be written.
+    /// A message, if the journal cannot be written.
     pub fn confirm(&mut self) -> Result<(), String> {
         self.append(&JournalRecord::Confirmed {})
     }
 
-    /// Appends a record, and returns when it is on the disk.
+    /// Appends a record and syncs it to the disk.
     pub(super) fn append(&mut self, record: &JournalRecord) -> Result<(), String> {
         let line = serde_json::to_string(record).expect("a record is plain JSON") + "\n";
         let written = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data());
@@ -227,7 +227,7 @@ impl RunLog {
     /// Reads a run's journal.
     ///
     /// # Errors
-    /// In words, if the journal does not exist or is damaged.
+    /// A message, if the journal does not exist or is damaged.
     pub fn read(folder: &Path, run: &str) -> Result<Self, String> {
         let path = path_of(folder, run)?;
         let long = fs::metadata(&path).map_err(with_remedy(&path))?.len() > BYTES_MAX;
@@ -252,10 +252,10 @@ pub fn runs(folder: &Path) -> Vec<String> {
     runs
 }
 
-/// Returns the latest run that has a step which was not undone.
+/// Returns the latest run with a step that is not undone; `None` if there is no such run.
 ///
 /// # Errors
-/// In words, if a newer journal is damaged.
+/// A message, if the journal of a later run is damaged.
 pub fn latest(folder: &Path) -> Result<Option<String>, String> {
     for run in runs(folder).into_iter().rev() {
         if RunLog::read(folder, &run)?.open_steps() > 0 {
@@ -277,7 +277,7 @@ mod tests {
             assert_eq!((log.whole_bytes, log.steps.len(), log.is_confirmed), (begin.len() as u64, 0, false));
         }
         let damaged = format!("{begin}garbage\n{{\"confirmed\":{{}}}}\n");
-        assert_eq!(RunLog::parse(&damaged).unwrap_err(), "line 2 is no record of a run");
+        assert_eq!(RunLog::parse(&damaged).unwrap_err(), "line 2 is not a record of a run");
         let wrong = format!("{begin}{{\"done\":{{\"at\":3,\"now\":\"\"}}}}\n{{\"confirmed\":{{}}}}\n");
         assert!(RunLog::parse(&wrong).unwrap_err().contains("no step 3"));
         assert!(RunLog::parse(&begin.replace('1', "9")).unwrap_err().contains("version 9"));

@@ -1,24 +1,24 @@
-//! Changes settings of this host, and takes the changes back.
+//! Changes settings of this host, and undoes the changes.
 //!
 //! ```text
-//!   findings ─> draft ─┬─> script      what would be written, to be run by a shell
 //!   findings ─> draft ─┬─> script      a shell script that would write the settings
+//!                      └─> apply       for each setting:
 //!
-//!      journal: old, new ──synced──> write ──> read back ──> journal: what it is now
+//!      journal: old, new ──synced──> write ──> read back ──> journal: the value read back
 //!            │                         │                            │
-//!            └── a crash at any of these instants ──> undo ─────────┘
-//!                                                      │  now == old: nothing to do
-//!                                                      │  now == what was written: the old one is written back
-//!                                                      └─ anything else: changed by others; left, unless forced
+//!            └── undo works after a crash at any of these instants ─┘
+//!                                                      │  now == old: undo has nothing to do
+//!                                                      │  now == new: undo writes the old value
+//!                                                      └─ otherwise: another program changed it; left, unless forced
 //! ```
 //!
 //! Invariants:
 //! - A setting is written only after a synced journal holds it together with the value that undoes it. A test kills the
-//!   process at every instant and undoes what it left.
-//! - Undoing twice has the effect of undoing once.
-//! - Only files below /proc/sys, /proc/irq and /sys are written, and an interface's rings, channels and coalescing. In
-//!   a tree only files within it are written. No file is created.
-//! - Text that was read is never executed: in a script it is quoted.
+//!   process at every instant and then undoes the run.
+//! - Undoing a run twice has the same effect as undoing it once.
+//! - Only files below /proc/sys, /proc/irq and /sys, and the rings, channels and coalescing of interfaces are written.
+//!   In a tree, only files within the tree are written. No file is created.
+//! - Text that was read is never executed; in a script it is quoted.
 
 mod journal;
 mod persist;
@@ -58,16 +58,17 @@ pub struct SettingStep {
     pub new: Setting,
     /// The file's content before the write.
     pub old: String,
-    /// The setting that undoes the step: the old value, unless another file must be written to restore it.
+    /// The setting that undoes the step: the same file with the old value, or another file if only that one can restore
+    /// the old state.
     pub back: Setting,
 }
 
-/// The changes to make, and the checks for which none can be made.
+/// The changes to make, and the checks whose remedy cannot be written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TunePlan {
     /// The changes, in the order in which they are written.
     pub steps: Vec<SettingStep>,
-    /// Checks for which nothing is written, each with the reason.
+    /// Checks for which no setting is written, each with the reason.
     pub beside: Vec<(String, String)>,
 }
 
@@ -76,7 +77,7 @@ pub fn is_written(check: &str) -> bool {
     remedies::is_there(check)
 }
 
-/// Drafts the remedies of those `checks` whose verdict is not ok.
+/// Drafts the remedies of those `checks` that find a problem.
 pub fn draft(host: &Host, checks: &[&Check]) -> TunePlan {
     let mut draft = TunePlan::default();
     for check in checks {
@@ -86,12 +87,13 @@ pub fn draft(host: &Host, checks: &[&Check]) -> TunePlan {
             Err(why) => draft.beside.push((check.id.to_owned(), why.to_string())),
         }
     }
-    // An interface recreates its interrupts and queues when their number changes. Their settings come after that.
+    // An interface recreates its interrupts and queues when their number changes, so the number is written before the
+    // settings of interrupts and queues.
     draft.steps.sort_by_key(|step| Tunable::of(&step.new.path).is_none());
     draft
 }
 
-/// Drafts the remedy of a check, whatever the check finds.
+/// Drafts the remedy of a check, even if the check finds no problem.
 pub fn draft_remedy(host: &Host, check: &Check) -> TunePlan {
     let mut draft = TunePlan::default();
     draft.remedy(host, check);
@@ -109,13 +111,15 @@ impl TunePlan {
     fn remedy(&mut self, host: &Host, check: &Check) {
         let beside = |why: String| (check.id.to_owned(), why);
         match remedies::of(check.id, host) {
-            None => self.beside.push(beside(format!("not by a setting that is written: {}", check.remedy))),
+            None => self
+                .beside
+                .push(beside(format!("the remedy is not a setting that the doctor writes: {}", check.remedy))),
             Some(Err(why)) => self.beside.push(beside(why.to_string())),
             Some(Ok(wishes)) => {
                 let known = self.steps.len() + self.beside.len();
                 self.add(host, check.id, wishes);
                 if known == self.steps.len() + self.beside.len() {
-                    self.beside.push(beside(format!("its settings are so already: {}", check.remedy)));
+                    self.beside.push(beside(format!("the settings already have these values: {}", check.remedy)));
                 }
             }
         }
@@ -137,11 +141,11 @@ impl TunePlan {
     }
 }
 
-/// Returns a shell script that does what [`apply`] would, without a journal.
+/// Returns a shell script that writes the same settings as [`apply`], but no journal.
 pub fn script(draft: &TunePlan, root: &Path) -> String {
-    let mut text =
-        "#!/bin/sh\n# What `gannet doctor apply` would write. It keeps no journal: `apply` does.\nset -u\nstatus=0\n"
-            .to_owned();
+    let mut text = "#!/bin/sh\n# Writes the settings that `gannet doctor apply` would write. Unlike apply, it \
+         writes no journal.\nset -u\nstatus=0\n"
+        .to_owned();
     let line = |text: &str| text.replace(|c: char| c.is_control(), " ");
     let mut last = "";
     for step in &draft.steps {
@@ -154,7 +158,7 @@ pub fn script(draft: &TunePlan, root: &Path) -> String {
     for (check, why) in &draft.beside {
         text += &format!("\n# {}: {}\n", line(check), line(why));
     }
-    // As with `apply`, a setting that the kernel refuses does not prevent the others from being written.
+    // As with `apply`, the other settings are written even if the kernel refuses one.
     text + "\nexit $status\n"
 }
 
@@ -164,7 +168,7 @@ fn command(root: &Path, setting: &Setting) -> String {
     let shown = |path: &str| quoted(&place(root, path).display().to_string());
     match Tunable::of(path) {
         None => format!("printf '%s\\n' {} > {} || status=1", quoted(value), shown(path)),
-        Some(tunable) if !tunable.takes(value) => format!("# {}: no value of it", path.escape_debug()),
+        Some(tunable) if !tunable.takes(value) => format!("# {}: the value is not valid", path.escape_debug()),
         Some(tunable) if root == Path::new("/") => format!("ethtool {} || status=1", tunable.command(value)),
         Some(tunable) => {
             format!("sed -i -e {} {} || status=1", quoted(&tunable.script(value)), shown(&tunable.text_path()))
@@ -172,12 +176,12 @@ fn command(root: &Path, setting: &Setting) -> String {
     }
 }
 
-/// Returns the text that restores a file's current value when written: of a choice, the word in brackets.
+/// Returns the text that restores a file's current content when it is written. For a choice it is the word in brackets.
 fn written_form(text: &str) -> String {
     crate::host::chosen(text).unwrap_or(text).to_owned()
 }
 
-/// Returns whether two readings of a file mean the same value.
+/// Returns whether two contents of a file represent the same value.
 fn is_same(path: &str, a: &str, b: &str) -> bool {
     let form = |text: &str| written_form(text).split_whitespace().collect::<Vec<_>>().join(" ");
     let is_mask = ["_cpus", "cpumask", "smp_affinity"].iter().any(|end| path.ends_with(end));
@@ -207,15 +211,15 @@ fn refusal(root: &Path, path: &str) -> Option<String> {
     if root == Path::new("/") {
         return None;
     }
-    // A link in a tree may lead out of it, to the machine's own settings.
+    // A link in a tree may point out of the tree, to the machine's own settings.
     match (canonicalize(root), canonicalize(place(root, text.as_deref().unwrap_or(path)))) {
         (Ok(root), Ok(file)) if file.starts_with(&root) => None,
         (_, Err(error)) => Some(error.to_string()),
-        _ => Some("it leads out of the tree".to_owned()),
+        _ => Some("it points out of the tree".to_owned()),
     }
 }
 
-/// Writes a setting, whose file must exist.
+/// Writes a setting. Its file must exist.
 fn write(root: &Path, setting: &Setting) -> Result<(), String> {
     if let Some(why) = refusal(root, &setting.path) {
         return Err(why);
@@ -224,7 +228,7 @@ fn write(root: &Path, setting: &Setting) -> Result<(), String> {
         return store(&place(root, &setting.path), &format!("{}\n", setting.value));
     };
     if !tunable.takes(&setting.value) {
-        return Err(format!("{:?} is no value of it", setting.value));
+        return Err(format!("{:?} is not a valid value", setting.value));
     }
     if root == Path::new("/") {
         return tunable.write(&setting.value);
@@ -235,7 +239,7 @@ fn write(root: &Path, setting: &Setting) -> Result<(), String> {
     store(&place(root, &path), &(changed + "\n"))
 }
 
-/// Writes text into a file, which must exist.
+/// Writes text into an existing file.
 fn store(place: &Path, text: &str) -> Result<(), String> {
     let file = OpenOptions::new().write(true).truncate(true).open(place);
     file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| error.to_string())

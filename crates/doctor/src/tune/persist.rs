@@ -1,5 +1,5 @@
-//! Prints files that set the applied settings again when the host boots. The doctor never installs them. Only the
-//! administrator changes the boot loader's command line.
+//! Formats configuration files that set the applied settings again at each boot. The doctor never installs them, and
+//! never changes the kernel's command line.
 
 use std::fmt::Write as _;
 
@@ -7,12 +7,12 @@ use super::Setting;
 use crate::ethtool::Tunable;
 use crate::shell::quoted;
 
-/// The means that retain settings across a reboot.
+/// The kind of configuration file that repeats settings at boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PersistForm {
     /// A file for `/etc/sysctl.d/`: only for settings below /proc/sys.
     Sysctl,
-    /// A systemd unit that runs once.
+    /// A systemd unit that runs once at boot.
     Systemd,
     /// A profile of tuned.
     Tuned,
@@ -27,7 +27,7 @@ impl PersistForm {
 /// Returns the sysctl name of a setting below /proc/sys.
 fn sysctl_name(path: &str) -> Option<String> {
     let rest = path.strip_prefix("/proc/sys/")?;
-    // A path component with a dot in it, such as an interface's name, needs the spelling with slashes.
+    // If a path component contains a dot, as interface names may, the name must be written with slashes.
     Some(if rest.contains('.') { rest.to_owned() } else { rest.replace('/', ".") })
 }
 
@@ -36,7 +36,7 @@ fn is_plain(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b" ,.+-_/@:".contains(&byte))
 }
 
-/// Returns the file's text. Its first line names the place where the file belongs.
+/// Returns the file's text. Its first line is a comment with the path at which to install it.
 pub fn persist(settings: &[&Setting], kept: PersistForm) -> String {
     let (mut text, mut others) = (String::new(), String::new());
     let mut sysfs = String::new();
@@ -55,7 +55,7 @@ pub fn persist(settings: &[&Setting], kept: PersistForm) -> String {
     for setting in settings {
         let Setting { path, value } = setting;
         if !is_plain(path) || !is_plain(value) {
-            let _ = writeln!(others, "# left out, since its value is no plain text: {}", path.escape_debug());
+            let _ = writeln!(others, "# left out, because its value is not plain text: {}", path.escape_debug());
             continue;
         }
         let _ = match (kept, sysctl_name(path)) {
@@ -71,7 +71,7 @@ pub fn persist(settings: &[&Setting], kept: PersistForm) -> String {
             (PersistForm::Tuned, Some(name)) => writeln!(sysfs, "sysctl {name}={value}"),
             (PersistForm::Tuned, None) if path.starts_with("/sys/") => writeln!(sysfs, "sysfs {path}={value}"),
             (PersistForm::Sysctl | PersistForm::Tuned, None) => {
-                writeln!(others, "# {path} = {value}: not by this file; see --as systemd")
+                writeln!(others, "# {path} = {value}: not possible in this file; see --as systemd")
             }
         };
     }

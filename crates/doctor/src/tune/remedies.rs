@@ -1,4 +1,4 @@
-//! The settings to write for each check whose remedy is a setting.
+//! The settings to write for each check whose remedy consists of settings.
 
 use super::Setting;
 use crate::checks::placed::{kernel_work, nic_interrupts};
@@ -7,10 +7,10 @@ use crate::host::{Host, Unread};
 use crate::plan::{CpuPlan, Role, Wanted, mask, plan};
 use crate::topology::Topology;
 
-/// A setting that a remedy wants.
+/// A setting of a remedy.
 pub(super) struct Wish {
     pub new: Setting,
-    /// The setting that undoes it, if that is not the old value.
+    /// The setting that undoes this one, if writing the old value is not enough.
     pub back: Option<Setting>,
 }
 
@@ -18,9 +18,9 @@ type Wishes = Result<Vec<Wish>, Unread>;
 
 /// The source of a remedy's settings.
 enum How {
-    /// Sysctls by name, always with the same values.
+    /// Sysctls by name, with fixed values.
     Sysctls(&'static [(&'static str, &'static str)]),
-    /// A function that derives them from the host.
+    /// A function that derives the settings from the host.
     Made(fn(&Host) -> Wishes),
 }
 
@@ -63,7 +63,7 @@ const REMEDIES: &[(&str, How)] = &[
     ),
 ];
 
-/// Returns whether there is a remedy for a check.
+/// Returns whether the doctor has settings to write for a check.
 pub(super) fn is_there(check: &str) -> bool {
     REMEDIES.iter().any(|(id, _)| *id == check)
 }
@@ -89,7 +89,7 @@ fn planned(host: &Host) -> Result<CpuPlan, Unread> {
     let made = plan(&Topology::read(host, None)?, &Wanted::default());
     let made = made.map_err(|_| Unread::Beside("no CPU may be used, so there is no plan"))?;
     if made.cpus_of(Role::Network).is_empty() || !made.pinned {
-        return Err(Unread::Beside("the host has too few CPUs to keep some for the network"));
+        return Err(Unread::Beside("the host has too few CPUs to reserve some for the network"));
     }
     Ok(made)
 }
@@ -109,7 +109,9 @@ fn workqueue(host: &Host) -> Wishes {
     let (mut cpus, apart) = kernel_work(host)?;
     cpus.retain(|cpu| !apart.contains(cpu));
     if cpus.is_empty() {
-        return Err(Unread::Beside("every CPU is set apart or pinned to, so the kernel's work has to share one"));
+        return Err(Unread::Beside(
+            "every CPU is isolated or has a pinned thread, so the kernel's work must share one",
+        ));
     }
     Ok(vec![one("/sys/devices/virtual/workqueue/cpumask", mask(&cpus))])
 }
@@ -125,7 +127,7 @@ fn affinity(host: &Host) -> Wishes {
     Ok(nic_interrupts(host)?.into_iter().enumerate().map(wish).collect())
 }
 
-/// Returns twice the current value, up to a limit.
+/// Returns the setting with twice its current value, up to a limit.
 fn doubled(host: &Host, name: &str, most: i64) -> Result<Wish, Unread> {
     let now = host.sysctl(name)?;
     Ok(one(&sysctl(name), now.saturating_mul(2).min(most).max(now)))
@@ -153,7 +155,8 @@ fn channels(host: &Host) -> Wishes {
     Ok(names.iter().map(|name| one(&path(name), queues)).collect())
 }
 
-/// Microseconds that an interface waits for more packets: short beside a request, yet not one interrupt per packet.
+/// Time in microseconds for which an interface waits for more packets. It is short compared with a request, but avoids
+/// an interrupt per packet.
 const WAIT_US: u64 = 8;
 
 fn coalesce(host: &Host) -> Wishes {
@@ -181,7 +184,7 @@ fn ring(host: &Host) -> Wishes {
     Ok(wishes)
 }
 
-/// Returns the files of the queues of one kind, per interface.
+/// Returns the paths of `file` of all queues of one kind, per interface.
 fn queues(host: &Host, kind: &str, file: &str) -> Result<Vec<Vec<String>>, Unread> {
     let mut nics = Vec::new();
     for nic in host.nics()? {
@@ -198,7 +201,7 @@ fn rps(host: &Host) -> Wishes {
     Ok(queues(host, "rx-", "rps_cpus")?.concat().iter().map(|path| one(path, &cpus)).collect())
 }
 
-/// Flows that receive flow steering tracks on the whole host.
+/// Number of flows that receive flow steering tracks on the whole host.
 const FLOWS: usize = 32_768;
 
 fn rfs(host: &Host) -> Wishes {
@@ -227,10 +230,10 @@ fn min_free(host: &Host) -> Wishes {
     Ok(vec![one(&sysctl("vm.min_free_kbytes"), crate::checks::memory::min_free_floor_kb(host)?)])
 }
 
-/// Sets the limits in bytes. The ratio undoes them, since the kernel refuses a limit of 0 bytes.
+/// Sets the limits in bytes. Writing the old ratios undoes them, because the kernel refuses a limit of 0 bytes.
 fn dirty(host: &Host) -> Wishes {
     let mut wishes = Vec::new();
-    // The lower limit comes first: it must stay below the other.
+    // The lower limit is written first, because it must stay below the other one.
     for (bytes, ratio, value) in [
         ("vm.dirty_background_bytes", "vm.dirty_background_ratio", 64_u64 << 20),
         ("vm.dirty_bytes", "vm.dirty_ratio", 256 << 20),

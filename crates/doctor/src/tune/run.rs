@@ -5,7 +5,7 @@ use std::path::Path;
 use super::journal::{Journal, JournalRecord, JournalStep, RunLog};
 use super::{Setting, SettingStep, TunePlan, is_same, read, write};
 
-/// An instant at which a run may end for good: by a crash, a kill or a power loss.
+/// An instant of a run, used by tests that interrupt the run there as a crash, a kill or a power loss would.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
     /// The journal does not contain the step yet.
@@ -21,17 +21,17 @@ pub enum Moment {
 /// The outcome of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepOutcome {
-    /// The file holds the value that was to be written.
+    /// The file has the intended value.
     Done,
-    /// The file holds something else: the kernel took another value, given here.
+    /// The kernel stored another value, given here.
     Clamped(String),
-    /// The kernel refused the value, or the file may not be written; the reason is given.
+    /// The kernel refused the value, or the file must not be written: the reason.
     Refused(String),
-    /// The file held the old value already.
+    /// The file already had the old value.
     Untouched,
-    /// Another program or person changed the file since, to the value given here. It was left so.
+    /// Another program or person has changed the file to the value given here. It was left unchanged.
     Foreign(String),
-    /// The host was rebooted since, and the boot set the file.
+    /// The host was rebooted since the run, so the file has its value from the boot.
     Restarted,
 }
 
@@ -40,14 +40,14 @@ pub enum StepOutcome {
 pub struct Settled {
     /// The step.
     pub step: SettingStep,
-    /// Its outcome.
+    /// The outcome of the step.
     pub outcome: StepOutcome,
 }
 
 /// Writes the steps of a draft, each after the journal has recorded it. Calls `reached` at every [`Moment`].
 ///
 /// # Errors
-/// In words, if the journal cannot be written any more. The steps that it records can be undone.
+/// A message, if the journal cannot be written any more. The steps that it records can be undone.
 pub fn apply(
     root: &Path,
     journal: &mut Journal,
@@ -86,7 +86,7 @@ fn outcome(step: &SettingStep, now: String) -> StepOutcome {
     if is_same(path, &now, &step.new.value) {
         StepOutcome::Done
     } else if is_same(path, &now, &step.old) {
-        StepOutcome::Refused(format!("the kernel took it and left {now}"))
+        StepOutcome::Refused(format!("the kernel accepted the value, but the value is still {now}"))
     } else {
         StepOutcome::Clamped(now)
     }
@@ -96,7 +96,7 @@ fn outcome(step: &SettingStep, now: String) -> StepOutcome {
 /// undone even if the file was changed by others or the host was rebooted since.
 ///
 /// # Errors
-/// In words, if the journal cannot be written. Another call can undo the remaining steps.
+/// A message, if the journal cannot be written. Another call can undo the remaining steps.
 pub fn undo(
     root: &Path,
     journal: &mut Journal,
@@ -110,7 +110,7 @@ pub fn undo(
         reached(Moment::Begun(at));
         let outcome = take_back(root, known, log.boot != boot, force);
         reached(Moment::Written(at));
-        // A step that was left as it is may be undone by force later.
+        // A step that was left unchanged is not recorded as undone, so that it can be undone by force later.
         let how = match &outcome {
             StepOutcome::Done => Some("restored"),
             StepOutcome::Untouched => Some("untouched"),
@@ -131,7 +131,7 @@ fn take_back(root: &Path, known: &JournalStep, has_restarted: bool, force: bool)
     let path = &step.new.path;
     let held = match read(root, path) {
         Ok(held) => held,
-        // An interface or a disk that is gone took its settings with it.
+        // The interface or disk no longer exists, and its settings neither.
         Err(crate::host::Unread::Absent(_)) => return StepOutcome::Untouched,
         Err(why) => return StepOutcome::Refused(why.to_string()),
     };
@@ -149,7 +149,7 @@ fn take_back(root: &Path, known: &JournalStep, has_restarted: bool, force: bool)
     let back: &Setting = &step.back;
     match write(root, back).and_then(|()| read(root, path).map_err(|why| why.to_string())) {
         Err(why) => StepOutcome::Refused(why),
-        // If another file restores the setting, this file holds whatever follows from that.
+        // If another file restores the setting, the content of this file follows from it and is not compared.
         Ok(now) if back.path != *path || is_same(path, &now, &step.old) => StepOutcome::Done,
         Ok(now) => StepOutcome::Clamped(now),
     }

@@ -174,7 +174,7 @@ fn applied_change_is_reported_persisted_and_undone() {
     let (code, out, _) = doctor(&["undo"]);
     assert!(code == 0 && out == "There is nothing to undo.\n", "{out}");
     let (code, _, err) = doctor(&["undo", "../../etc/passwd"]);
-    assert!(code == 3 && err.contains("is no name of a run"), "{err}");
+    assert!(code == 3 && err.contains("is not the name of a run"), "{err}");
     let _ = std::fs::remove_dir_all(root);
 }
 

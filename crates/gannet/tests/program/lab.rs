@@ -172,7 +172,7 @@ fn leftovers_of_a_killed_lab_are_removed_by_the_next_lab() {
         assert!(runs(&folder) == 1 && !left(&folder, child.id()).is_empty(), "{name}: it left nothing to clear away");
         let short = ["doctor", "lab", "thp", "--rounds", "1", "--seconds", "1", "--folder", folder.to_str().unwrap()];
         let (_, _, err) = run(&short);
-        assert!(err.contains("what a lab that was killed had left is cleared away"), "{err}");
+        assert!(err.contains("removed the remains of a killed lab"), "{err}");
         assert_eq!((runs(&folder), left(&folder, child.id())), (0, Vec::new()), "{name}");
         let _ = std::fs::remove_dir_all(folder);
     }
@@ -184,5 +184,5 @@ fn a_part_that_no_lab_started_does_nothing() {
     assert!(code == 3 && out.is_empty() && err.contains("no part of a lab"), "{code} {out} {err}");
     let role = r#"{"Sink":{"time":{"secs":0,"nanos":0}}}"#;
     let (code, _, err) = run(&["doctor", "lab", "part", role, "1"]);
-    assert!(code == 3 && err.contains("the lab has gone"), "{code} {err}");
+    assert!(code == 3 && err.contains("the lab has ended"), "{code} {err}");
 }

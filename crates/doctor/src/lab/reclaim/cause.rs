@@ -1,13 +1,13 @@
-//! Finds why a read was slow: where its thread spent the time, by the kernel's own accounts.
+//! Finds the cause of a slow read: the state in which its thread spent the time, according to the kernel's accounting.
 //!
 //! ```text
 //!   time of a read = run queue + on the CPU + off it
-//!                       │         └────┬──────┘  └ a major fault: disk, else blocked (a lock, throttled)
+//!                       │         └────┬──────┘  └ disk if there was a major fault, else blocked (a lock, throttled)
 //!                       │              └ reclaim: the thread itself freed memory, on the CPU or off it
 //!                       └ run queue, or steal if the hypervisor took the CPU
 //! ```
-//! The delay accounting of taskstats reports how long a thread freed memory, whichever limit caused it. A limit that
-//! was reached meanwhile proves nothing about the thread: other threads reach it all the time.
+//! The delay accounting of taskstats reports the time for which a thread freed memory, whichever limit caused that. A
+//! counter of reached limits would not show this, because other threads reach the limits all the time.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -15,22 +15,21 @@ use std::path::Path;
 
 use crate::netlink::{Family, attribute, find};
 
-/// Maximum bytes read of a file: more than any of them has before the values that are needed.
+/// Maximum number of bytes read from a file. The needed values are within this part of every file.
 const BYTES_MAX: usize = 16 << 10;
-/// Field of /proc/PID/stat, counted after the name: major faults.
+/// Index of the major faults among the fields of /proc/PID/stat after the name.
 const MAJOR_FAULTS: usize = 9;
-/// Field of the first line of /proc/stat, counted after its name: steal.
+/// Index of the steal time among the fields of the first line of /proc/stat after its name.
 const STEAL: usize = 7;
 /// Length of a tick of /proc/stat, in ns.
 const TICK_NS: u64 = 10_000_000;
 
-/// Numbers of taskstats (linux/taskstats.h): the request for a thread, and the attributes that hold the reply's
-/// statistics.
+/// Numbers of taskstats (linux/taskstats.h): the request for a thread's statistics, and the attributes of the reply.
 const GET: u8 = 1;
 const THREAD: u16 = 1;
 const OF_THREAD: u16 = 4;
 const STATISTICS: u16 = 3;
-/// Offset in the statistics of the time of direct reclaim, in ns.
+/// Offset of the time in direct reclaim within the statistics, in bytes. The time is in ns.
 const RECLAIM_AT: usize = 320;
 
 /// The main cause of a slow read.
@@ -42,16 +41,16 @@ pub enum Cause {
     Disk,
     /// The thread was off the CPU for another reason.
     Blocked,
-    /// Other threads had the CPU.
+    /// The thread was runnable, and other threads used the CPU.
     RunQueue,
-    /// The hypervisor had the CPU.
+    /// The hypervisor ran other guests on the CPU.
     Steal,
     /// The thread was on the CPU all the time.
     Cpu,
 }
 
 impl Cause {
-    /// All causes with the names of their figures.
+    /// All causes, each with the name of its figure.
     pub const ALL: [(&'static str, Self); 6] = [
         ("slow_reclaim", Self::Reclaim),
         ("slow_disk", Self::Disk),
@@ -71,13 +70,13 @@ pub struct ThreadCounters {
     pub wait_ns: u64,
     /// Major faults: pages that were read from a disk for the thread.
     pub major_faults: u64,
-    /// Time in which the thread itself freed memory, on a CPU or off it, in ns.
+    /// Time for which the thread itself freed memory, on or off a CPU, in ns.
     pub reclaim_ns: u64,
     /// Time stolen by the hypervisor, in ticks of all CPUs.
     pub steal: u64,
 }
 
-/// Returns the main cause of the delay of a read between two readings.
+/// Returns the main cause of a read's delay of `ns` nanoseconds, from the counters before and after the read.
 pub fn cause(before: &ThreadCounters, after: &ThreadCounters, ns: u64) -> Cause {
     let (run, wait) = (after.run_ns.saturating_sub(before.run_ns), after.wait_ns.saturating_sub(before.wait_ns));
     let off = ns.saturating_sub(run + wait);
@@ -137,7 +136,7 @@ impl Meter {
     /// otherwise.
     ///
     /// # Errors
-    /// If one of the counters is missing: which one.
+    /// The name of a missing counter.
     pub fn new(counts_reclaim: bool) -> Result<Self, String> {
         let open = |path: &Path| File::open(path).map_err(|error| format!("{}: {error}", path.display()));
         Ok(Self {
@@ -222,8 +221,7 @@ mod tests {
         };
         let reply = delays.taskstats.request(GET, &delays.thread).unwrap();
         let statistics = find(find(reply, OF_THREAD).unwrap(), STATISTICS).unwrap();
-        // The thread's number stands at offset 128 in every version. If it is right, the layout is the one that this
-        // code expects.
+        // The thread's id is at offset 128 in every version. If it is correct, the statistics have the expected layout.
         let id = i32::from_ne_bytes(statistics[128..132].try_into().unwrap());
         assert_eq!(id, rustix::thread::gettid().as_raw_nonzero().get());
         assert!(statistics.len() >= RECLAIM_AT + 8 && delays.reclaim_ns().is_ok());

@@ -1,13 +1,13 @@
-//! Three ways to store segments of data that are read at random and replaced one after the other.
+//! Three ways to store segments of data. Random segments are read, and segments are replaced one at a time.
 //!
 //! ```text
-//!   files   replace: a new file, written, mapped; the old one unmapped and deleted       its pages are the cache's
-//!   pool    replace: an existing mapped file, rewritten                                  the same pages, again
-//!   arena   replace: memory allocated at the start, rewritten                            no file at all
+//!   files   replace: write and map a new file, unmap and delete the old file       needs new pages of the page cache
+//!   pool    replace: rewrite an existing mapped file                               uses the same pages again
+//!   arena   replace: rewrite memory that was allocated at the start                uses no files
 //! ```
 //!
-//! Invariants: a reader holds the segment that it reads. A replaced segment is reused or deleted only when no reader
-//! holds it any more.
+//! Invariants: a reader holds a reference to the segment that it reads. A replaced segment is reused or deleted only
+//! after all readers have released it.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arena::{Cells, Order, Pages};
 use serde::{Deserialize, Serialize};
 
-/// Bytes written at once.
+/// Size of one write, in bytes.
 const PIECE_BYTES: usize = 1 << 18;
 
 /// A way to store segments.
@@ -33,7 +33,7 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// All engines by name. The others are compared with the first.
+    /// All engines, each with its name. The other engines are compared with the first one.
     pub const ALL: [(&'static str, Self); 3] = [("arena", Self::Arena), ("pool", Self::Pool), ("files", Self::Files)];
 
     /// Returns the engine's name.
@@ -46,7 +46,7 @@ impl Engine {
 #[derive(Debug)]
 struct Segment {
     cells: Cells,
-    /// The file behind it.
+    /// The mapped file and its path; `None` for the arena.
     file: Option<(File, PathBuf)>,
     /// True if the file is deleted with the segment.
     is_deleted_with_it: bool,
@@ -55,13 +55,13 @@ struct Segment {
 impl Drop for Segment {
     fn drop(&mut self) {
         if let (Some((_, path)), true) = (&self.file, self.is_deleted_with_it) {
-            // The folder is removed at the end in any case.
+            // An error does not matter, because the whole folder is removed at the end.
             let _ = fs::remove_file(path);
         }
     }
 }
 
-/// The segments in use, by place, and the spare ones.
+/// The segments in use, by place, and the spare segments.
 pub struct SegmentStore {
     engine: Engine,
     folder: PathBuf,
@@ -77,7 +77,8 @@ fn held<T>(lock: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl SegmentStore {
-    /// Creates `places` segments, and `spare` more for writers while readers hold the replaced ones.
+    /// Creates `places` segments, and `spare` segments into which writers can write while readers hold replaced
+    /// segments.
     ///
     /// # Errors
     /// If the file system or the memory allocation fails.
@@ -138,12 +139,12 @@ impl SegmentStore {
         self.places.len()
     }
 
-    /// Returns the bytes of a place.
+    /// Returns the size of a segment in bytes.
     pub fn segment_bytes(&self) -> usize {
         self.segment_bytes
     }
 
-    /// Reads the pages of a place that hold the `bytes` bytes from `offset` on.
+    /// Reads the pages of a place that contain the `bytes` bytes at `offset`.
     pub fn read(&self, place: usize, offset: usize, bytes: usize) -> u64 {
         let segment = Arc::clone(&held(&self.places[place]));
         let end = (offset + bytes).min(self.segment_bytes);
@@ -172,14 +173,14 @@ impl SegmentStore {
         Ok(true)
     }
 
-    /// Takes a spare segment that no reader holds.
+    /// Removes and returns a spare segment that no reader holds.
     fn take_spare(&self) -> Option<Arc<Segment>> {
         let mut spare = held(&self.spare);
         let at = spare.iter().position(|segment| Arc::strong_count(segment) == 1)?;
         Some(spare.remove(at))
     }
 
-    /// Returns the percentage of all places' bytes whose pages are mapped.
+    /// Returns the percentage of the segments' pages that are in memory.
     pub fn resident_percent(&self) -> f64 {
         let bytes = |place: &Mutex<Arc<Segment>>| held(place).cells.resident_bytes().unwrap_or(0) as f64;
         let all = (self.places.len() * self.segment_bytes) as f64;

@@ -1,14 +1,16 @@
-//! `lab reclaim`: a cache full of garbage, more data in use than fits, and segments that are replaced all the time.
+//! `lab reclaim`: a page cache full of unused data, more data in use than fits into memory, and continuous replacement
+//! of segments.
 //!
 //! ```text
-//!   a control group of its own, so that the host keeps its memory (or a whole guest: --whole-host)
-//!     phase:  garbage is read ── segments ── ready ── readers | writers | scan | the counters are read each second
+//!   runs in its own control group, so that the host's memory stays free (or in a whole guest: --whole-host)
+//!     phase:  read garbage ── create segments ── ready ── readers | writers | scan | counters, read every second
 //!     settings alternate: the three engines, or one engine under several values of a kernel setting
 //! ```
 //!
 //! Modelled on the simulator of an article on stalls of a graph store (2013): 25 GB of garbage and 25 GB in use on 48
-//! GB, with files of 10 MB that are mapped, created and swapped. Here the sizes follow the available memory. In place
-//! of that host's uneven zones, the lab scans the garbage continuously and has more memory in use.
+//! GB, with files of 10 MB that are mapped, created and swapped. Here the sizes depend on the available memory. That
+//! host had memory zones of different sizes. Instead of those, the lab scans the garbage continuously and has more
+//! memory in use.
 
 mod cause;
 mod engine;
@@ -35,17 +37,17 @@ use cause::Delays;
 use watch::{FigureWatch, PressureCounters};
 use work::Work;
 
-/// Maximum memory that a lab takes in a group, and the default, in bytes.
+/// Maximum memory of the lab's control group in bytes; also the default.
 pub const MEMORY_MAX: u64 = 2 << 30;
 const MEMORY_USUAL: u64 = 512 << 20;
-/// The group takes at most one part in this many of the host's available memory.
+/// Divisor of the host's available memory: the group uses at most a third of it.
 const OF_AVAILABLE: u64 = 3;
-/// Maximum bytes that the part takes beside its segments.
+/// Maximum memory in bytes that the part uses in addition to its segments.
 const PROGRAM_BYTES: u64 = 24 << 20;
-/// Minimum memory: with less the mechanism cannot be shown.
+/// Minimum memory in bytes. With less memory the mechanism cannot be shown.
 const MEMORY_MIN: u64 = 64 << 20;
-/// Maximum disk space of the files, as a multiple of garbage and active. The excess is segments that are written and
-/// not yet deleted.
+/// Maximum disk space of the files, as a multiple of the garbage and the active segments. The factor allows for
+/// replaced segments that are not deleted yet.
 const DISK_SPARE: f64 = 1.3;
 
 const FIGURES: [&str; 5] = ["read_p99_us", "read_p999_us", "p999_us", "major_faults", "workingset_refault_file"];
@@ -64,11 +66,11 @@ const HOST_FIGURES: [&str; 12] = [
     "read_p999_us",
 ];
 
-/// A setting of the lab.
+/// A setting that the lab compares: an engine, or a value of a kernel setting.
 struct Setting {
     name: String,
     engine: Engine,
-    /// The value of the kernel setting during its phases.
+    /// The value of the kernel setting during the phases, if one is compared.
     value: Option<String>,
 }
 
@@ -92,7 +94,9 @@ fn file_of(name: &str) -> Result<PathBuf, Unable> {
     let name =
         name.strip_prefix("vm.").filter(|name| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'));
     let path = name.map(|name| PathBuf::from("/proc/sys/vm").join(name)).filter(|path| path.is_file());
-    path.ok_or_else(|| Unable::Host("--compare takes a setting of this kernel, as vm.zone_reclaim_mode=0,1".to_owned()))
+    path.ok_or_else(|| {
+        Unable::Host("--compare: pass a setting of this kernel, as in vm.zone_reclaim_mode=0,1".to_owned())
+    })
 }
 
 /// Returns the memory that the lab uses: the group's limit, or the host's memory.
@@ -106,12 +110,14 @@ fn memory(shape: &ReclaimOptions) -> Result<u64, Unable> {
     let bytes = shape.memory_bytes.unwrap_or(MEMORY_USUAL.min(most));
     if bytes > most || bytes < MEMORY_MIN {
         let (bytes, most) = (bytes >> 20, most >> 20);
-        return Err(Unable::Host(format!("{bytes} MiB is not between 64 and {most} MiB, a third of what is free")));
+        return Err(Unable::Host(format!(
+            "{bytes} MiB is not between 64 and {most} MiB, a third of the available memory"
+        )));
     }
     Ok(bytes)
 }
 
-/// Checks that the disk has room for the lab's files.
+/// Checks that the disk has enough space for the lab's files.
 fn check_room(scene: &Scene<'_>, bytes: f64) -> Result<(), Unable> {
     let folder = scene.ledger.folder();
     let room = rustix::fs::statvfs(folder).map_err(|error| Unable::Failed(format!("{}: {error}", folder.display())))?;
@@ -119,15 +125,15 @@ fn check_room(scene: &Scene<'_>, bytes: f64) -> Result<(), Unable> {
     if free < bytes * DISK_SPARE {
         let needed = bytes * DISK_SPARE / f64::from(1 << 20);
         return Err(Unable::Host(format!(
-            "{} has no {needed:.0} MiB free; name another with --folder",
+            "{} has less than {needed:.0} MiB of free space; pass another --folder",
             folder.display()
         )));
     }
     Ok(())
 }
 
-/// Checks that an arena has room in the group. Unlike files' pages it cannot be dropped, so the kernel would kill the
-/// part.
+/// Checks that an arena fits into the group's memory. Its pages cannot be dropped as those of files can, so the kernel
+/// would kill the part otherwise.
 fn check_arena(shape: &ReclaimOptions, settings: &[Setting], memory: u64, active: usize) -> Result<(), Unable> {
     let spare = work::SPARE + shape.writers as usize;
     let needed = (active + spare) as u64 * shape.segment_bytes + PROGRAM_BYTES;
@@ -135,7 +141,9 @@ fn check_arena(shape: &ReclaimOptions, settings: &[Setting], memory: u64, active
         return Ok(());
     }
     let (needed, memory) = (needed >> 20, memory >> 20);
-    let why = format!("an arena of that size takes {needed} MiB of {memory}: lower --active, or --segment");
+    let why = format!(
+        "an arena of that size needs {needed} MiB, but the memory is {memory} MiB; lower --active or --segment"
+    );
     Err(Unable::Host(why))
 }
 
@@ -145,14 +153,14 @@ struct Bench {
     memory: u64,
     garbage: usize,
     active: usize,
-    /// The file of the setting that is compared, if one is.
+    /// The file of the compared kernel setting, if there is one.
     file: Option<PathBuf>,
-    /// The reason why the time in which threads free memory is not reported, if it is not.
+    /// The reason why the time of direct reclaim cannot be measured, if it cannot.
     no_reclaim: Option<String>,
 }
 
-/// Makes the kernel account for the time in which threads free memory, until the lab's end. Returns the reason if it
-/// cannot.
+/// Makes the kernel account for the time for which threads free memory, until the end of the lab. Returns the reason if
+/// that is not possible.
 fn account(scene: &mut Scene<'_>) -> Result<Option<String>, Unable> {
     let path = PathBuf::from(ACCOUNTING);
     let old = match read_at(&path, ACCOUNTING) {
@@ -193,7 +201,7 @@ impl Bench {
         Ok(Self { shape, memory, garbage, active, file, no_reclaim })
     }
 
-    /// Runs a phase in a group of its own. In a shared group the cache of an earlier phase would be counted.
+    /// Runs a phase in its own control group. A shared group would also contain the page cache of earlier phases.
     fn phase(
         &self,
         scene: &mut Scene<'_>,
@@ -260,11 +268,11 @@ pub(super) fn run(scene: &mut Scene<'_>) -> Result<LabOutcome, Unable> {
     Ok(outcome)
 }
 
-/// Writes the headline, and the notes that a reader has to know.
+/// Writes the headline and the notes of the outcome.
 fn conclude(outcome: &mut LabOutcome, bench: &Bench) {
     let last = outcome.settings.len() - 1;
     let is_engines = bench.file.is_none();
-    // Among engines the last is the one that costs. Among a setting's values it may be any.
+    // The last engine (files) is expected to be slower. Of a setting's values, any may be.
     let clear: Vec<String> = outcome
         .compared
         .iter()
@@ -275,7 +283,8 @@ fn conclude(outcome: &mut LabOutcome, bench: &Bench) {
     outcome.headline = match clear.first() {
         Some(first) => format!("Shown: {first}."),
         None if is_engines => {
-            "Not shown: reads of files that come and go are not clearly dearer than the arena's.".to_owned()
+            "Not shown: with files that are created and deleted, reads are not clearly slower than with the arena."
+                .to_owned()
         }
         None => "Not shown: no figure differs clearly. Use longer phases or more rounds.".to_owned(),
     };
@@ -291,12 +300,12 @@ fn conclude(outcome: &mut LabOutcome, bench: &Bench) {
         bench.shape.scan_bytes_per_s >> 20
     ));
     if !bench.shape.is_whole_host {
-        let note = "Counters of /proc/vmstat, of nodes and pressure are the whole host's; those that begin with \
-                    group_, of the limit and of the lists are the group's.";
+        let note = "Counters of /proc/vmstat, of nodes and of pressure are those of the whole host. Counters that \
+                    begin with group_, and those of the limit and of the page lists, are those of the control group.";
         outcome.notes.push(note.to_owned());
     }
     if let Some(why) = &bench.no_reclaim {
-        outcome.notes.push(format!("Slow reads that had to free memory themselves are not marked here: {why}."));
+        outcome.notes.push(format!("This run does not show which slow reads had to free memory themselves: {why}."));
     }
 }
 

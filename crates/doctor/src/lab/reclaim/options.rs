@@ -7,27 +7,27 @@ use super::engine::Engine;
 pub struct ReclaimOptions {
     /// Memory of the group in bytes; `None` means the default.
     pub memory_bytes: Option<u64>,
-    /// True to use all memory of the host, without a group. For a guest that has no other purpose.
+    /// True to use all memory of the host without a control group, on a guest that is used for nothing else.
     pub is_whole_host: bool,
-    /// Garbage, as a share of the memory.
+    /// Size of the unused files that fill the page cache (garbage), as a ratio of the memory.
     pub garbage: f64,
-    /// Data in use, as a share of the memory.
+    /// Size of the segments in use, as a ratio of the memory.
     pub active: f64,
-    /// Bytes of a segment.
+    /// Size of a segment in bytes.
     pub segment_bytes: u64,
-    /// Threads that read.
+    /// Number of threads that read.
     pub readers: u32,
     /// Reads per second of each reader.
     pub reads_per_s: u32,
-    /// Threads that replace segments.
+    /// Number of threads that replace segments.
     pub writers: u32,
-    /// Bytes per second that the writers write together.
+    /// Bytes per second that all writers together write.
     pub write_bytes_per_s: u64,
-    /// Bytes per second of garbage that is read meanwhile.
+    /// Bytes of garbage that are read per second during a phase; 0 for none.
     pub scan_bytes_per_s: u64,
-    /// True to report each slow read, as the article did.
+    /// True to report each slow read, as the article's simulator did.
     pub notes_slow: bool,
-    /// The only engine to run; `None` means all.
+    /// The only engine to run; `None` means all engines.
     pub engine: Option<Engine>,
     /// A setting `vm.NAME` to compare, and its values.
     pub values: Option<(String, Vec<String>)>,

@@ -1,4 +1,5 @@
-//! Watches the kernel's memory counters while a lab runs: each second for the charts, over a phase for its figures.
+//! Records the kernel's memory counters while a lab runs: once per second for the charts, and at the ends of a phase
+//! for its figures.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +46,7 @@ pub const COUNTERS: [&str; 35] = [
     "drop_pagecache",
 ];
 
-/// Lines of charts that show the growth of a counter per second.
+/// Lines of the charts that show the growth of a counter per second: the line's name, and the counter.
 const RATES: [(&str, &str); 10] = [
     ("pages scanned/direct", "pgscan_direct"),
     ("pages scanned/kswapd", "pgscan_kswapd"),
@@ -59,10 +60,10 @@ const RATES: [(&str, &str); 10] = [
     ("limit reached", "limit_reached"),
 ];
 
-/// Additional counters from a node's own files: where memory was allocated, and where it was wanted.
+/// Additional counters from a node's own files: whether memory was allocated on the intended node.
 const NODE_COUNTERS: [&str; 6] =
     ["numa_hit", "numa_miss", "numa_foreign", "interleave_hit", "local_node", "other_node"];
-/// Lines of charts that show a node's levels.
+/// Lines of the charts that show amounts of memory on a node: the line's name, and the key in the node's meminfo.
 const NODE_LEVELS: [(&str, &str); 3] = [
     ("free memory by node", "MemFree"),
     ("active file pages by node", "Active(file)"),
@@ -71,11 +72,11 @@ const NODE_LEVELS: [(&str, &str); 3] = [
 /// The folder of the memory nodes.
 const NODES: &str = "/sys/devices/system/node";
 
-/// KiB of a page, the unit in which /proc/zoneinfo counts.
+/// Size in KiB of a page, the unit of /proc/zoneinfo.
 const PAGE_KIB: f64 = 4.0;
 
-/// Counters by name: the host's as in /proc/vmstat, a node's with the prefix `node0_`, the group's with the prefix
-/// `group_`.
+/// Counters by name. The host's counters have the names of /proc/vmstat, those of a node the prefix `node0_`, and those
+/// of the control group the prefix `group_`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PressureCounters(BTreeMap<String, f64>);
 
@@ -83,7 +84,7 @@ fn text(path: &str) -> String {
     read_at(path.as_ref(), path).unwrap_or_default()
 }
 
-/// Returns the nodes, if there are several. The counters of a single node are the host's.
+/// Returns the memory nodes if there are several. The counters of a single node would equal the host's.
 fn nodes() -> Vec<String> {
     let is_node = |name: &String| name.strip_prefix("node").is_some_and(|digits| digits.parse::<u32>().is_ok());
     let entries = std::fs::read_dir(NODES).into_iter().flatten().filter_map(Result::ok);
@@ -110,7 +111,7 @@ impl PressureCounters {
         counts
     }
 
-    /// Stores the values of those keys that a text contains.
+    /// Stores the values of `keys` in `text`, under names with the prefix `start`.
     fn take(&mut self, start: &str, keys: &[&str], text: &str) {
         self.0.extend(keys.iter().filter_map(|key| Some((format!("{start}{key}"), field(text, key)? as f64))));
     }
@@ -122,7 +123,7 @@ impl PressureCounters {
     }
 }
 
-/// Returns the pages over all zones: free, and the low mark. `/proc/zoneinfo` has both for each zone.
+/// Returns the number of free pages and the low watermark in pages, each summed over the zones of `/proc/zoneinfo`.
 fn free_and_low(zoneinfo: &str) -> (f64, f64) {
     let sum = |key: &str| -> f64 {
         let numbers = zoneinfo.lines().filter_map(|line| {
@@ -140,13 +141,13 @@ fn of_node(meminfo: &str, key: &str) -> Option<f64> {
     meminfo.lines().find_map(line).map(|kib| kib as f64)
 }
 
-/// Returns the time that something waited since the host's boot, in us.
+/// Returns the time for which some task waited since the host's boot, in us.
 fn lost_us(pressure: &str) -> Option<f64> {
     let some = pressure.lines().find(|line| line.starts_with("some "))?;
     some.rsplit_once("total=")?.1.parse().ok()
 }
 
-/// The figures over time.
+/// The recorded figures over time.
 #[derive(Debug, Default)]
 pub struct FigureWatch {
     lines: BTreeMap<String, Timeline>,
@@ -159,7 +160,7 @@ impl FigureWatch {
         self.lines.entry(name.to_owned()).or_insert_with(fresh).points.push((at_s, value));
     }
 
-    /// Reads the counters once a second, however often it is called.
+    /// Reads the counters if a second has passed since the last reading; it may be called more often.
     pub fn tick(&mut self, now_s: f64, group: Option<&Group>) {
         if self.last.as_ref().is_some_and(|(at_s, ..)| now_s - at_s < 1.0) {
             return;
@@ -174,7 +175,7 @@ impl FigureWatch {
             let seconds = now_s - then_s;
             let grown = counts.since(&before);
             for (name, key) in RATES {
-                // A phase's group is another one than that of the phase before, and counts from 0.
+                // Each phase has its own control group, whose counters begin at 0.
                 if let Some(grown) = grown.get(key).filter(|grown| **grown >= 0.0) {
                     self.point(name, "a second", now_s, grown / seconds);
                 }
@@ -187,7 +188,7 @@ impl FigureWatch {
         self.last = Some((now_s, counts, sums));
     }
 
-    /// Records levels, as opposed to growth.
+    /// Records current amounts of memory.
     fn levels(&mut self, now_s: f64, group: Option<&Group>) {
         let (free, low) = free_and_low(&text("/proc/zoneinfo"));
         self.point("free memory/free", "MiB", now_s, free * PAGE_KIB / 1024.0);
@@ -211,7 +212,7 @@ impl FigureWatch {
         }
     }
 
-    /// Returns all timelines. A line that was always 0 is left out, since it shows nothing.
+    /// Returns all timelines, without those whose values were always 0.
     pub fn timelines(self) -> Vec<Timeline> {
         self.lines.into_values().filter(|line| line.points.iter().any(|point| point.1 != 0.0)).collect()
     }

@@ -1,9 +1,9 @@
-//! The part that reads and replaces segments within a limited memory.
+//! The part that reads and replaces segments while its memory is limited.
 //!
 //! ```text
-//!   garbage: map every file, read it, unmap it    the cache is full of data that is not needed any more
-//!   active:  segments of an engine                together more than fits
-//!   ready ── readers: a random piece, timed       writers: replace a random one         scan: the garbage again
+//!   garbage: map every file, read it, unmap it    fills the page cache with data that is not used again
+//!   active:  segments of an engine                together with the garbage, more than fits into memory
+//!   ready ── readers: read a random piece, timed  writers: replace a random segment    scan: reads the garbage again
 //! ```
 
 use std::collections::BTreeMap;
@@ -25,9 +25,9 @@ use crate::lab::tally::TimeTally;
 
 /// Bytes that one read touches.
 const READ_BYTES: usize = 64 << 10;
-/// From this time on a read is slow, and its cause is recorded.
+/// Duration from which a read counts as slow, so that its cause is recorded.
 const SLOW: Duration = Duration::from_millis(1);
-/// The time from which on the article printed a read.
+/// Duration of a read from which the article's simulator printed it.
 const ARTICLE: Duration = Duration::from_millis(100);
 /// Maximum number of notes about slow reads, per reader.
 const NOTES_MAX: u64 = 1000;
@@ -37,29 +37,29 @@ pub const SPARE: usize = 2;
 /// The parameters of the part.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Work {
-    /// The folder of its files.
+    /// The folder of the part's files.
     pub folder: PathBuf,
     /// The way in which segments are stored.
     pub engine: Engine,
-    /// Bytes of a segment, a multiple of a page.
+    /// Size of a segment in bytes, a multiple of the page size.
     pub segment_bytes: usize,
     /// Number of files that fill the cache.
     pub garbage: usize,
     /// Number of segments in use.
     pub active: usize,
-    /// Threads that read.
+    /// Number of threads that read.
     pub readers: u32,
     /// Reads per second of each reader.
     pub reads_per_s: u32,
-    /// Threads that replace segments.
+    /// Number of threads that replace segments.
     pub writers: u32,
-    /// Bytes per second that the writers write together.
+    /// Bytes per second that all writers together write.
     pub write_bytes_per_s: u64,
-    /// Bytes per second of garbage that is read meanwhile, as a backup would.
+    /// Bytes of garbage that are read per second in the meantime, as a backup would read files.
     pub scan_bytes_per_s: u64,
-    /// True if the kernel accounts for the time in which threads free memory.
+    /// True if the kernel accounts for the time for which threads free memory.
     pub counts_reclaim: bool,
-    /// True to report each read that took as long as those that the article printed.
+    /// True to report each read that took at least [`ARTICLE`].
     pub notes_slow: bool,
     /// Time for which the part works.
     pub time: Duration,
@@ -82,7 +82,7 @@ pub fn make_garbage(folder: &Path, files: usize, bytes: usize) -> Result<(), Str
     Ok(())
 }
 
-/// Fills the cache, after dropping what another phase left of it.
+/// Fills the page cache with garbage, after dropping the files' pages that an earlier phase left in it.
 fn read_garbage(work: &Work) -> Result<(), String> {
     let wrong = |error: std::io::Error| format!("garbage: {error}");
     let open = |n: usize| File::open(work.folder.join(format!("garbage-{n}")));
@@ -108,7 +108,7 @@ struct ReaderTimes {
     causes: BTreeMap<Cause, u64>,
     major_faults: u64,
     reclaim_ns: u64,
-    /// Reads that were due and had not begun when the phase ended.
+    /// Number of reads that were due and had not begun when the phase ended.
     late: u64,
 }
 
@@ -193,8 +193,8 @@ fn read(work: &Work, store: &SegmentStore, begun: Instant, reader: u64) -> Resul
         let offset = prng.below((store.segment_bytes() / PAGE_BYTES) as u64) as usize * PAGE_BYTES;
         let now = begun.elapsed();
         if now >= work.time {
-            // This read has waited for so long already, and would wait longer. A phase ends however far behind a reader
-            // is.
+            // The time of this read is at least its wait so far, so the wait is recorded. The phase ends even if the
+            // reader is far behind.
             seen.late += 1;
             seen.tally.record((now - due).as_nanos() as u64);
             continue;
@@ -213,7 +213,8 @@ fn read(work: &Work, store: &SegmentStore, begun: Instant, reader: u64) -> Resul
                 note(format!("a read took {:.0} ms: {cause:?}", took.as_secs_f64() * 1e3));
             }
         }
-        // The time counts from when the read was due: a read that waits for the one before it waits for the same cause.
+        // The time counts from the instant at which the read was due. A read that waits for the previous one waits for
+        // the same cause.
         seen.tally.record(begun.elapsed().saturating_sub(due).as_nanos() as u64);
     }
     let last = meter.read();
@@ -237,7 +238,7 @@ fn write(work: &Work, store: &SegmentStore, begun: Instant, writer: u32, written
     Ok(())
 }
 
-/// Reads the garbage file by file, and starts again after the last.
+/// Reads the garbage file by file, and starts again after the last file.
 fn scan(work: &Work, begun: Instant) -> Result<(), String> {
     if work.scan_bytes_per_s == 0 || work.garbage == 0 {
         return Ok(());
@@ -288,11 +289,11 @@ mod tests {
             return;
         }
         let done = work(&one).expect("it works");
-        // Reads that a busy machine came to too late count too.
+        // Reads that a busy machine began too late are included.
         let reads = TimeTally::from(done.times).count();
         assert!((300..900).contains(&reads), "{reads}");
         assert_eq!(done.counts.contains_key("slow_reclaim"), one.counts_reclaim, "{:?}", done.counts);
-        // 0.3 s of 1 MiB/s is less than five segments, and the first is written at once.
+        // At 1 MiB/s less than five segments are written in 0.3 s. The first is written at once.
         assert!((0.0625..=0.4).contains(&done.counts["written_mib"]), "{:?}", done.counts);
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 2);
         let _ = std::fs::remove_dir_all(folder);
@@ -320,7 +321,8 @@ mod tests {
             time,
             seed: 9,
         };
-        // The reader begins when all the time is over: it makes no read, and each read that was due has waited.
+        // The reader begins after the end of the phase. So it reads nothing, and every read that was due counts as
+        // late.
         let begun = Instant::now().checked_sub(2 * time).expect("the machine is up for longer than that");
         let Ok(seen) = read(&work, &store, begun, 0) else {
             eprintln!("skipped: this kernel does not tell threads' times");
