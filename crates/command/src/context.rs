@@ -90,7 +90,7 @@ pub(crate) struct Admission {
 pub struct PushState {
     /// The watchers of this worker's events, and the events of this batch that are not yet sent to them.
     pub watch: Watch,
-    /// A bit for each worker whose connections have received messages in this batch.
+    /// A bit for each worker that must be woken, because its connections have queued messages from this batch.
     pub to_wake: u128,
     /// Key events that are not published yet, oldest first.
     pub unpublished: VecDeque<Unpublished>,
@@ -105,13 +105,13 @@ pub(crate) struct InPlaceReceives {
     pub(crate) long_keys: usize,
 }
 
-/// State of a worker for all its sessions; single-threaded.
+/// The state of a worker for all its sessions. Only the worker's thread uses it.
 pub struct WorkerContext {
     /// The store's clock, read once per iteration.
     pub now: UnixMillis,
     /// The lead of the wall clock over `now`, in ms.
     pub wall_lead_ms: i64,
-    /// State that all threads of the server share: store, settings, counters of all workers, the stop switch.
+    /// The state that all threads of the server share: store, settings, counters, stop request.
     pub shared: Arc<Shared>,
     /// This worker's number, from 0.
     pub worker: usize,
@@ -416,7 +416,7 @@ impl WorkerContext {
 
     /// Releases the reservation of an in-place receive.
     pub(crate) fn end_in_place(&mut self, charge: u64) {
-        assert!(self.in_place.receives > 0, "an arrival ends once");
+        assert!(self.in_place.receives > 0, "each in-place receive ends once");
         self.in_place.receives -= 1;
         self.shared.pins.release(charge);
     }

@@ -41,7 +41,7 @@ impl MetadataLog {
     fn append(&self, note: &[u8]) -> Result<(), NoteFault> {
         self.0
             .append_metadata(note)
-            .inspect_err(|error| tracing::error!("a metadata record was not persisted: {error}"))
+            .inspect_err(|error| tracing::error!("cannot persist a metadata record: {error}"))
     }
 
     /// Appends a record of a namespace and its terms.
@@ -196,7 +196,7 @@ impl PersistedMetadata {
         let mut kept = Self::default();
         store.each_note(&mut |note| kept.take(note));
         if let Err(error) = store.rewrite_notes(&kept.notes()) {
-            tracing::warn!("metadata records were not rewritten: {error}");
+            tracing::warn!("cannot rewrite the metadata log: {error}");
         }
         kept.sets.persist_by(Box::new(MetadataLog::of(store)));
         kept
@@ -220,7 +220,7 @@ impl PersistedMetadata {
                 kept.notes()
             });
             if let Err(error) = made {
-                tracing::warn!("metadata records were not rewritten: {error}");
+                tracing::warn!("cannot rewrite the metadata log: {error}");
             }
         }
     }

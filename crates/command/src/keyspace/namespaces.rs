@@ -217,7 +217,7 @@ impl Namespaces {
     /// Subtracts a connection that ends or changes to another namespace.
     pub fn leave(&self, namespace: Namespace) {
         let before = self.room(namespace).connections.fetch_sub(1, Relaxed);
-        assert!(before > 0, "a connection that leaves was counted");
+        assert!(before > 0, "only a counted connection leaves");
     }
 
     /// Returns a bit for each namespace with a quota of operations per second, and the bit [`ROUTED`].

@@ -49,6 +49,6 @@ pub(crate) fn text<'v>(value: Value<'v>, digits: &'v mut Option<Decimal>) -> &'v
     match value {
         Value::Integer(number) => digits.insert(Decimal::new(number)).as_slice(),
         Value::Bytes(bytes) => bytes,
-        Value::Large(_) | Value::Typed { .. } => unreachable!("it is short"),
+        Value::Large(_) | Value::Typed { .. } => unreachable!("only short values are returned as text"),
     }
 }

@@ -275,7 +275,7 @@ impl LargeSet {
                 let key = guard.key(self.namespace, self.key.bytes());
                 guard.receiver().begin(&key, put, part, line_end)
             }
-            LargeBody::Gone => unreachable!("it was stored"),
+            LargeBody::Gone => unreachable!("the value was stored or aborted"),
         };
         let Ok(mut arriving) = arriving else {
             ctx.end_in_place(charge);
@@ -379,7 +379,7 @@ impl LargeSet {
     pub(crate) fn writer(&self) -> &LargeWriter {
         match &self.body {
             LargeBody::Pieces(writer) => writer,
-            LargeBody::Whole(_) | LargeBody::Gone => unreachable!("it was written in pieces, and is stored once"),
+            LargeBody::Whole(_) | LargeBody::Gone => unreachable!("a value in pieces is stored once"),
         }
     }
 
@@ -399,7 +399,7 @@ impl LargeSet {
     ) -> Result<T, OpError> {
         let key = guard.key(self.namespace, self.key.bytes());
         let LargeBody::Pieces(writer) = std::mem::replace(&mut self.body, LargeBody::Gone) else {
-            unreachable!("it was written in pieces, and is stored once")
+            unreachable!("a value in pieces is stored once")
         };
         by(guard, &key, writer).map_err(|(writer, error)| {
             self.body = LargeBody::Pieces(writer);

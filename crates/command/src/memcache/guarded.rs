@@ -3,7 +3,7 @@
 //! client's `CLIENT PAUSE` delays clients, all sessions are guarded.
 //!
 //! ```text
-//!   get app1:x app1:y z app2:w  ──keys──> 1 1 0 2:  one operation each     if one is refused, the request is too
+//!   get app1:x app1:y z app2:w  ──keys──> 1 1 0 2:  one operation each      if one is refused, the request is too
 //!                               ──runs──> [app1:x app1:y] [z] [app2:w] END  each run is in one namespace
 //! ```
 //!

@@ -23,7 +23,7 @@ pub(super) fn large_begin(call: &mut Call<'_, '_>, plan: Plan, key: &[u8], value
         Ok(writer) => {
             call.at += consumed;
             let large =
-                LargeSet::pieces(writer, (call.session.namespace, key), call.ctx).expect("a short key is always kept");
+                LargeSet::pieces(writer, (call.session.namespace, key), call.ctx).expect("a short key always fits");
             call.session.large = Some(Storing { large, plan });
         }
         Err(error) => {

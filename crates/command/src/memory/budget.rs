@@ -241,7 +241,7 @@ impl Budget {
     pub fn release(&self, kind: MemoryUse, bytes: u64) {
         self.kinds[kind as usize].fetch_sub(bytes, Relaxed);
         let before = self.used.fetch_sub(bytes, AcqRel);
-        debug_assert!(before >= bytes, "more was given back than was reserved");
+        debug_assert!(before >= bytes, "more bytes were released than were reserved");
         if self.falls_to(before - bytes) {
             self.wake_trimmer();
         }

@@ -49,7 +49,7 @@ impl PinBudget {
     /// Returns `bytes` bytes to the budget.
     pub fn release(&self, bytes: u64) {
         let before = self.used.fetch_sub(bytes, AcqRel);
-        assert!(before >= bytes, "more was given back than was granted");
+        assert!(before >= bytes, "more bytes were released than were granted");
     }
 
     /// Returns the number of granted bytes.

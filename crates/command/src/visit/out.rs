@@ -224,7 +224,7 @@ impl OutBuffer {
     /// Records that the first `bytes` of [`OutBuffer::spare`] have been written.
     #[inline]
     pub fn advance(&mut self, bytes: usize) {
-        assert!(bytes <= self.block.len() - self.len, "more was written than there was room for");
+        assert!(bytes <= self.block.len() - self.len, "more bytes were written than there was room for");
         self.len += bytes;
     }
 
@@ -524,7 +524,7 @@ impl OutBuffer {
             self.sent += (copied - before) as u64;
         }
         for pin in &mut self.pins[..self.pins_len] {
-            unpin(pin.take().expect("the first pins_len are there").pinned);
+            unpin(pin.take().expect("the first pins_len pins exist").pinned);
         }
         (self.len, self.sent, self.pins_len, self.pinned_bytes) = (copied, 0, 0, 0);
         let old = std::mem::replace(&mut self.block, block);
@@ -539,14 +539,14 @@ impl OutBuffer {
     /// then clears the buffer.
     pub fn advance_sent(&mut self, bytes: usize) -> bool {
         self.sent += bytes as u64;
-        assert!(self.sent <= self.total(), "more was sent than there was");
+        assert!(self.sent <= self.total(), "more bytes were sent than the output contains");
         self.sent == self.total()
     }
 
     /// Empties the buffer: discards its bytes, and releases its pins by `unpin`.
     pub fn clear(&mut self, mut unpin: impl FnMut(Pinned)) {
         for pin in &mut self.pins[..self.pins_len] {
-            unpin(pin.take().expect("the first pins_len are there").pinned);
+            unpin(pin.take().expect("the first pins_len pins exist").pinned);
         }
         (self.len, self.sent, self.pins_len, self.pinned_bytes) = (0, 0, 0, 0);
         self.ops.clear();
@@ -571,7 +571,7 @@ impl OutBuffer {
     }
 
     pub(crate) fn push_op(&mut self, op: OpTimes) {
-        assert!(self.ops.len() < OPS_MAX, "an operation was begun without room");
+        assert!(self.ops.len() < OPS_MAX, "an operation began without room for its times");
         self.ops.push(op);
     }
 

@@ -2,8 +2,8 @@
 //! report for each minute of the last day.
 //!
 //! ```text
-//!   worker: request ──1 key of 128 on average─> does it exist, its size ─> the worker's sketch ┐ every minute
-//!           store of a value longer than those in the list ────────────> the worker's list   ┴──survey──> minutes: 1440
+//!   worker: request ──1 key of 128 on average─> does it exist, its size ──> its sketch ┐ every minute
+//!           store of a value longer than those in the list ───────────────> its list   ┴──survey──> minutes: 1440
 //!   HOTKEYS, admin port <── minutes, and the current contents of the sketches
 //! ```
 //! Invariants:

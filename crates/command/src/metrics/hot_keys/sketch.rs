@@ -81,7 +81,7 @@ impl Leaders {
     #[cold]
     fn lead(&mut self, hash: u64, name: (Namespace, &[u8]), amount: u64) {
         if self.hashes.is_full() {
-            let last = self.amounts.iter().position(|amount| *amount == self.least).expect("the least is one of them");
+            let last = self.amounts.iter().position(|amount| *amount == self.least).expect("the list holds the least");
             (self.hashes[last], self.amounts[last], self.names[last]) = (hash, amount, SketchName::of(name));
         } else {
             self.hashes.push(hash);
