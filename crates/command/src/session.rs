@@ -133,7 +133,7 @@ impl SessionState {
         }
     }
 
-    /// Returns true if a value is being received into its place in the store.
+    /// Returns true if the session is receiving a value in place.
     #[inline]
     pub fn is_arriving(&self) -> bool {
         self.large().is_some_and(LargeSet::is_arriving)

@@ -101,7 +101,7 @@ impl Shared {
         self.store.persist_wall_lead(ahead_ms);
     }
 
-    /// Detects a step of the wall clock and records it.
+    /// Checks if the wall clock was stepped, and records the new lead if so.
     pub fn detect_clock_step(&self) {
         let (before, wall, after) = (self.now(), UnixMillis::now(), self.now());
         // If the thread was delayed between the readings, their difference does not prove a step.

@@ -24,7 +24,7 @@ pub struct ConnectionTable {
     entries: Box<[ConnectionEntry]>,
 }
 
-/// The entry of one connection.
+/// A connection's entry in the table.
 #[derive(Debug, Default)]
 struct ConnectionEntry {
     life: AtomicU64,

@@ -39,9 +39,7 @@ impl MetadataLog {
     }
 
     fn append(&self, note: &[u8]) -> Result<(), NoteFault> {
-        self.0
-            .append_metadata(note)
-            .inspect_err(|error| tracing::error!("cannot persist a metadata record: {error}"))
+        self.0.append_metadata(note).inspect_err(|error| tracing::error!("cannot persist a metadata record: {error}"))
     }
 
     /// Appends a record of a namespace and its terms.

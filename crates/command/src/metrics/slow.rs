@@ -133,7 +133,7 @@ impl SlowLines {
 /// A request whose time exceeded the threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlowRequest {
-    /// The instant at which its reply had been sent.
+    /// The instant at which the reply was completely sent.
     pub at: UnixMillis,
     /// The number of slow requests that the worker had recorded before this one.
     pub number: u64,

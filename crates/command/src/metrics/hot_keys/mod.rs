@@ -191,7 +191,7 @@ pub struct HotKeyReport {
 }
 
 impl HotKeyReport {
-    /// Returns one of the lists.
+    /// Returns the leading names of `list`.
     pub fn list(&self, list: HotKeyList) -> &[Leader] {
         &self.lists[list as usize]
     }
