@@ -21,7 +21,7 @@ use std::process::ExitCode;
 
 use clap::Command;
 
-/// Long blocks return to the kernel when they are freed; the bound on client memory relies on that.
+/// The allocator returns long blocks to the kernel when they are freed. The limit of client memory relies on that.
 #[global_allocator]
 static ALLOCATOR: io::allocation::MappedLong = io::allocation::MappedLong::new();
 
@@ -48,7 +48,7 @@ fn memcached_args() -> Option<impl Iterator<Item = OsString>> {
 fn program() -> Command {
     Command::new("gannet")
         .version(env!("CARGO_PKG_VERSION"))
-        .about("An in-memory store that is bought by its tail")
+        .about("An in-memory store with short latency tails")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .disable_help_subcommand(true)

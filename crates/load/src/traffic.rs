@@ -56,7 +56,7 @@ pub enum ReplyProgress {
     /// More bytes are needed.
     More,
     /// The reply is complete and redirects the request to another target; [`Traffic::repeat`] sends it there. The
-    /// request's time continues from its begin.
+    /// request's time continues from its start.
     Elsewhere {
         /// Index of the other target.
         target: usize,
@@ -92,8 +92,8 @@ pub trait Traffic {
     /// Appends the next request to `out`. `connection` is the connection's number within the thread.
     fn next(&mut self, connection: usize, out: &mut Vec<u8>) -> Pending;
 
-    /// Reads the answer to `pending` from the front of `bytes`: how many of them are used up, and how far it is now.
-    /// With [`ReplyProgress::More`] the rest is shown again with more behind it.
+    /// Reads the reply to `pending` from the front of `bytes`. Returns the number of consumed bytes and the progress of
+    /// the reply. With [`ReplyProgress::More`] the next call gets the remaining bytes again, followed by new ones.
     fn answer(&mut self, pending: &mut Pending, bytes: &[u8]) -> (usize, ReplyProgress);
 
     /// Returns the text of the last error reply, with a remedy.
@@ -101,8 +101,8 @@ pub trait Traffic {
         String::new()
     }
 
-    /// Appends the request of `pending` once more, which was answered with [`ReplyProgress::Elsewhere`]; only a traffic
-    /// that answers so is asked to.
+    /// Appends the request of `pending` again, after [`Traffic::answer`] returned [`ReplyProgress::Elsewhere`]. The
+    /// engine calls this only for a traffic that returns this progress.
     fn repeat(&mut self, _pending: &mut Pending, _out: &mut Vec<u8>) {
         unreachable!("this traffic never returns Elsewhere");
     }

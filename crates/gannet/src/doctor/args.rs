@@ -1,4 +1,4 @@
-//! Arguments that several subcommands of the doctor share, what is read by them, and the failure of all.
+//! Arguments that several subcommands of the doctor share, their values, and the failure of these subcommands.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub fn root() -> Arg {
     )
 }
 
-/// Returns the failure of a subcommand that could not look, with the lines that say why.
+/// Returns the failure of a subcommand that could not examine the host. `lines` are the reasons.
 pub fn failed(lines: Vec<String>) -> Failure {
     Failure::Code(3, lines)
 }

@@ -96,7 +96,7 @@ pub fn command() -> Command {
         .subcommand(Command::new("schema").about("Print the JSON schema of a report").hide(true))
 }
 
-/// Runs it.
+/// Runs the subcommand.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     match matches.subcommand() {
         Some(("explain", matches)) => explain(matches.get_one::<String>("id").expect("it is required")),

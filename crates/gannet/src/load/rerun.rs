@@ -1,6 +1,6 @@
 //! `gannet load rerun RESULT.json`: the workload and the flags of a result's recipe, run once more.
 //!
-//! Flags of the command line win over the recipe's.
+//! Flags of the command line override those of the recipe.
 
 use std::path::Path;
 
@@ -10,10 +10,10 @@ use super::recipe::read;
 use super::{args, run as session};
 use crate::Failure;
 
-/// Flags that say what is done: one of them takes the place of all.
+/// Flags that select the mode of a run. If one of them is given, it replaces all of those in the recipe.
 const MODES: [&str; 4] = ["slo", "rate", "closed", "rates"];
 
-/// The subcommand.
+/// Returns the subcommand's arguments.
 pub fn command() -> Command {
     Command::new("rerun")
         .about("Repeat the run of a result, with its workload, seed and flags")
@@ -28,7 +28,7 @@ pub fn command() -> Command {
         .after_help("Example:\n  gannet load rerun out.json --target 127.0.0.1:11212 --json again.json")
 }
 
-/// Runs it.
+/// Runs the subcommand.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let path = matches.get_one::<String>("RESULT").map_or("", String::as_str);
     let given: Vec<String> = matches.get_many::<String>("FLAGS").into_iter().flatten().cloned().collect();
@@ -41,7 +41,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     session::run(&matches)
 }
 
-/// A result is distinguished from a workload file by its name.
+/// Returns the path if its name ends with `.json`, by which a result is distinguished from a workload file.
 fn as_json(path: &str) -> Result<&str, Failure> {
     if path.ends_with(".json") {
         return Ok(path);
@@ -49,7 +49,7 @@ fn as_json(path: &str) -> Result<&str, Failure> {
     Err(Failure::Usage(vec![format!("{path}: a result's name ends with .json; rename the file")]))
 }
 
-/// Replaces the kept `flag` by the given one.
+/// Returns whether a given flag replaces the recipe's `flag`.
 fn is_replaced(flag: &str, given: &[String]) -> bool {
     let name = |word: &str| word.trim_start_matches('-').split('=').next().unwrap_or_default().to_owned();
     let kept = name(flag);

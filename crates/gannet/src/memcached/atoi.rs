@@ -1,6 +1,6 @@
-//! Whole numbers as C reads them.
+//! Parses whole numbers as C does.
 
-/// Parses `text` as C's `atoi` does, and returns whether that was all of it.
+/// Parses `text` as C's `atoi` does, and returns whether the number is the whole text.
 pub fn number(text: &str) -> (i64, bool) {
     let body = text.trim_start();
     let (negative, digits) = match body.as_bytes().first() {

@@ -12,5 +12,5 @@ pub mod code {
     pub const FAILED: u8 = 1;
 }
 
-/// A line with the exit code that it ends with.
+/// An exit code with the message to print.
 pub type Refusal = (u8, String);

@@ -27,16 +27,16 @@ pub enum Use {
     AsIs(&'static str),
     /// Seconds without a request after which a connection is closed.
     IdleTimeout,
-    /// This build does not support it.
+    /// This build does not support the option.
     Refused(&'static str),
 }
 
 /// One option.
 #[derive(Debug)]
 pub struct Suboption {
-    /// Its name.
+    /// The option's name.
     pub name: &'static str,
-    /// Its use.
+    /// The option's effect.
     pub use_: Use,
 }
 

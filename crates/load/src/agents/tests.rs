@@ -42,12 +42,12 @@ fn fleet(agents: &[&Agent]) -> Fleet {
     Fleet::connect(&addresses, None, patient()).unwrap()
 }
 
-/// A busy machine may keep an agent from its CPU for a while.
+/// Returns limits with which an agent on a busy machine does not count as lost.
 fn patient() -> FleetLimits {
     FleetLimits { uncertainty_max: Duration::from_secs(1), silence_max: PATIENCE }
 }
 
-/// Reads of the one key that the fake server has.
+/// Returns a workload that reads the only key of the fake server.
 fn workload() -> Workload {
     let space = KeySpace {
         count: 1,
@@ -149,7 +149,7 @@ fn a_search_a_closed_loop_and_a_second_run_work_over_the_same_agents() {
     assert_eq!(result.partial, None);
 }
 
-/// Stops or breaks something in the middle of a long run; what came of it.
+/// Calls a function that stops or disturbs a long run while it is in progress, and returns the result.
 fn in_the_middle(
     fleet: &mut Fleet,
     server: &FakeServer,
@@ -224,7 +224,7 @@ fn an_agent_that_can_not_reach_the_server_is_named_before_the_start() {
     assert!(error.contains(&format!("agent {name}: cannot open a connection")), "{error}");
 }
 
-/// A peer that greets as an agent does, and then does as `body` says with each message.
+/// Starts a peer that greets like an agent and then calls `body` for each message.
 fn impostor(
     mut body: impl FnMut(ToAgent) -> Vec<ToCoordinator> + Send + 'static,
 ) -> (String, std::thread::JoinHandle<()>) {
@@ -246,7 +246,7 @@ fn impostor(
     (address, thread)
 }
 
-/// Ready at once, and its clock is the coordinator's.
+/// Replies as an agent that is ready at once and has the coordinator's clock.
 fn obedient(message: &ToAgent) -> Vec<ToCoordinator> {
     match message {
         ToAgent::Prepare(prepare) => vec![ToCoordinator::Ready { run: prepare.run }],
@@ -285,7 +285,7 @@ fn agent_lost_mid_run_is_named_and_its_reports_are_retained() {
                 sender.send(&answer).unwrap();
             }
             if let ToAgent::Start { run, .. } = message {
-                // The warm-up's slice, a measured one, and nothing more.
+                // Sends the slice of the warm-up and one measured slice.
                 for number in [0, 1] {
                     let mut slice = RawSlice { number, sent: 9, ..RawSlice::default() };
                     (0..7).for_each(|time| slice.end(0, Fate::Hit, 1_000 * time));
@@ -333,7 +333,7 @@ fn invalid_slice_from_agent_marks_it_lost() {
     let (address, thread) = impostor(|message| match message {
         ToAgent::Start { run, .. } => {
             let slice = Box::new(RawSlice { number: u64::MAX, ..RawSlice::default() });
-            // Of another run: stale, and no matter.
+            // A message of another run is stale and has no effect.
             let stale = ToCoordinator::Failed { run: run + 1, why: "stale".to_owned() };
             vec![stale, ToCoordinator::Slice { run, slice }]
         }
@@ -422,7 +422,8 @@ fn second_coordinator_is_rejected_while_agent_is_in_use() {
     drop(fleet(&[&agent]));
 }
 
-/// What one host measured of the requests `numbers`, of which each has its verb, fate and times by its number.
+/// Returns the measurements of one host for the requests `numbers`. A request's number determines its verb, fate and
+/// times.
 fn snapshot(numbers: impl Iterator<Item = u64>) -> Snapshot {
     let mut recorder = Recorder::new(&["get".to_owned(), "set".to_owned()], 0, 1 << 40);
     for number in numbers {
@@ -451,7 +452,7 @@ fn over(bulk: Snapshot, limits: Vec<Limit>) -> Run {
     Run { ending: Ending::Complete, bulk, limits, ..empty }
 }
 
-/// As it is when it has come over the wire.
+/// Returns the run as it is after being sent over the wire.
 fn sent(measured: Run) -> Run {
     let message = ToCoordinator::Over { run: 1, measured: Box::new(measured), achieved_per_s: 1.0 };
     let mut frames = Frames::new(wire::FRAME_BYTES_MAX);

@@ -26,7 +26,7 @@ fn null() -> FakeServer {
     FakeServer::start(None, 200, None).unwrap()
 }
 
-/// A name for a unix socket that no other test has.
+/// Returns a path for a unix socket that no other test uses.
 fn socket_path(name: &str) -> std::path::PathBuf {
     let path = std::env::temp_dir().join(format!("gannet-load-{name}-{}.sock", std::process::id()));
     let _ = std::fs::remove_file(&path);
@@ -182,7 +182,7 @@ fn broken_connection_loses_only_in_flight_requests_and_reconnects() {
     }
 }
 
-/// Lines that end their server with their hundredth answer.
+/// Requests that stop their server at the hundredth reply.
 struct Ending100<'a>(OneKeyRequests, u32, &'a std::sync::Mutex<Option<FakeServer>>);
 
 impl Traffic for Ending100<'_> {
@@ -243,7 +243,7 @@ fn stopped_run_retains_its_measurements() {
     assert_eq!(control.live().phase, RunPhase::Over);
 }
 
-/// Lines for targets by turns of two.
+/// Requests that alternate between two targets.
 struct Routed(OneKeyRequests, usize);
 
 impl Traffic for Routed {

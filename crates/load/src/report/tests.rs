@@ -1,7 +1,7 @@
 use super::*;
 use crate::result::tests::sample;
 
-/// Tags that are opened and not closed, in order; panics at one that closes another.
+/// Returns the tags that are opened and not closed, in order. Panics at a closing tag that does not match.
 fn unbalanced(html: &str) -> Vec<String> {
     const VOID: [&str; 2] = ["meta", "!doctype"];
     let mut open: Vec<String> = Vec::new();

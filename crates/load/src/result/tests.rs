@@ -1,7 +1,7 @@
 use super::*;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 
-/// A result with something in every part: `scale` moves its times.
+/// Returns a result with values in all parts. Its times are multiplied by `scale`.
 pub fn sample(scale: u64) -> RunResult {
     let times = |from: u64| {
         let mut histogram = latencies::empty();

@@ -1,8 +1,7 @@
 //! The intended instants of an open loop's requests.
 //!
-//! A [`SendPlan`] has a rate, the [`RateShape`] of the rate over time, and the [`Spacing`] of single requests
-//! within it. Each
-//! thread draws its share as [`Intents`], in ascending order, from a seed.
+//! A [`SendPlan`] has a rate, the [`RateShape`] of the rate over time, and the [`Spacing`] of single requests within
+//! it. Each thread draws its share as [`Intents`], in ascending order, from a seed.
 //!
 //! ```text
 //!   mass m of each request      Even: 1            Poisson: exponential with mean 1

@@ -1,4 +1,4 @@
-//! Tests of the schedule: against arithmetic, against statistics, and of live changes.
+//! Compares the schedule with computed instants and with statistics, and tests live changes of the rate.
 
 use super::*;
 use base::prng::Prng;
@@ -11,7 +11,7 @@ fn rate(pace: Spacing, shape: RateShape) -> SendPlan {
     SendPlan::Rate { pace, shape }
 }
 
-/// All instants before `end_ns` of all threads, sorted.
+/// Returns the instants of all threads before `end_ns`, sorted.
 fn instants(plan: &SendPlan, rate_per_s: f64, threads: usize, seed: u64, end_ns: u64) -> Vec<u64> {
     let mut all = Vec::new();
     for thread in 0..threads {
@@ -79,7 +79,7 @@ fn schedule_is_deterministic_per_seed_and_differs_per_thread() {
     assert_ne!(take(3, 0), take(3, 1));
 }
 
-/// Every shape's instants are those at which the integral of its factor, summed numerically, passes whole numbers.
+/// For every shape, the numerically computed integral of the factor must reach a whole number at each instant.
 #[test]
 fn rate_shapes_place_requests_by_their_integral() {
     let shapes = [
@@ -106,7 +106,7 @@ fn rate_shapes_place_requests_by_their_integral() {
 
 #[test]
 fn the_integral_of_each_shape_is_the_sum_of_its_factor() {
-    // Factors written down once more, as a plain formula of time.
+    // The factors again, as plain formulas of time.
     let factor = |shape: RateShape, at: f64| match shape {
         RateShape::Flat => 1.0,
         RateShape::OnOff { on_ns, off_ns } => {

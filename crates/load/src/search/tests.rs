@@ -1,14 +1,14 @@
-//! The search against servers whose capacity is known: one queue, one worker, answers in order of arrival.
+//! Runs the search against a model of a server with known capacity: one queue, one worker, replies in order of arrival.
 
 use base::prng::Prng;
 
 use super::*;
 
-/// A queue with one worker. Lindley's recursion: a request waits for what was still to do when it came.
+/// A queue with one worker, by Lindley's recursion: a request waits for the work that remains when it arrives.
 struct QueueModel {
     prng: Prng,
     service: Service,
-    /// One trial of so many has a stall of 20 ms at its middle; 0 for none.
+    /// One of this number of trials has a stall of 20 ms in its middle; 0 for no stalls.
     stall_every: u64,
     generator_max_per_s: f64,
     trials: u64,
@@ -16,9 +16,9 @@ struct QueueModel {
 }
 
 enum Service {
-    /// Every request takes as long.
+    /// Every request takes the same time.
     Fixed { ns: f64 },
-    /// Exponential with this mean.
+    /// The times are exponentially distributed with this mean.
     Exponential { ns: f64 },
 }
 
@@ -84,8 +84,8 @@ fn settings(slo: &str) -> SearchSettings {
     }
 }
 
-/// Of a queue with exponential service at 1/mean = mu and Poisson arrivals at lambda the response time is exponential
-/// with rate mu - lambda; so p999 is at most T while lambda is at most mu - ln(1000) / T.
+/// Returns the capacity of a queue with exponential service times of rate mu. With Poisson arrivals of rate lambda the
+/// response time is exponential with rate mu - lambda. So p999 is at most T if lambda is at most mu - ln(1000) / T.
 fn capacity_per_s(mu: f64, limit_s: f64) -> f64 {
     mu - 1000f64.ln() / limit_s
 }

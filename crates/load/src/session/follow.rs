@@ -125,7 +125,7 @@ mod tests {
         let slices: Vec<Slice> = (0..6).map(|number| slice(number, (1..5).contains(&number))).collect();
         let intervals = cut.intervals(&slices, 100.0);
         let shape: Vec<(f64, f64, u64)> = intervals.iter().map(|i| (i.at_s, i.duration_s, i.response.count)).collect();
-        // Warm-up, one slice, two together, one whose histogram was not seen, what came behind the end.
+        // The warm-up, one slice, two slices together, a slice without a seen histogram, and replies after the end.
         assert_eq!(shape, [(100.0, 1.0, 0), (101.0, 1.0, 10), (102.0, 2.0, 50), (104.0, 1.0, 40), (105.0, 1.0, 50)]);
         assert_eq!(intervals[2].achieved_per_s, 25.0);
     }

@@ -6,7 +6,7 @@
 //!                 ├─ follow             intervals and progress, from the engine's live figures
 //!                 ├─ timeline::Recorder host and server during the run
 //!                 └─ result::from_run   the measurements, as plain data   ──> RunResult with its verdict
-//!   Desk          stop, rate, live figures: for the terminal, the admin port and signals
+//!   RunControl    stop, rate, live figures: for the terminal, the admin port and signals
 //! ```
 //!
 //! Invariant: however a session ends, its result contains the measurements so far and is marked as partial if it is

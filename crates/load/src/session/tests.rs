@@ -191,7 +191,8 @@ fn late_generator_is_reported_with_remedy_once_and_marked_per_line() {
     }
 }
 
-/// A server that is busy while a trial breaks its objective, and a generator that was the limit or was not.
+/// A server is busy while a trial breaks its objective. The test has a trial that the generator limited, and one that
+/// it did not.
 #[test]
 fn server_load_is_not_called_the_limit_when_generator_is_limited() {
     let of = |invalid: Option<&str>| {

@@ -294,7 +294,7 @@ mod tests {
         assert!(readings(Account::Stats, "garbage").is_empty());
     }
 
-    /// A server that gives each of its connections one answer.
+    /// Starts a server that sends one reply on each connection.
     fn answering(answers: Vec<&'static [u8]>) -> (String, std::thread::JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();

@@ -111,7 +111,7 @@ impl Values {
 mod tests {
     use super::*;
 
-    /// Reads a value that comes in parts of `step` bytes behind its head.
+    /// Checks a value whose bytes after the head arrive in pieces of `step` bytes.
     fn verify(values: &Values, mark: u64, value: &[u8], step: usize) -> Result<(), WrongValue> {
         let len = value.len() as u64;
         let (head, body) = value.split_at(value.len().min(HEAD_BYTES));

@@ -115,7 +115,7 @@ pub fn command() -> Command {
         )
         .arg(Arg::new("flags").value_name("FLAGS").last(true).num_args(1..).help("More flags of `gannet load`"));
     command
-        .next_help_heading("What comes out")
+        .next_help_heading("Output")
         .arg(value("report", "FILE.html", "Write an HTML report in one file"))
         .arg(value("json", "FILE", "Write the result as JSON"))
         .arg(tune::flag("undo", "Undo the change even if it helped"))

@@ -23,7 +23,7 @@ fn served(line: &str) -> Translation {
     }
 }
 
-/// What `line` changes: settings by their paths, with their values.
+/// Returns the settings that `line` changes, each as its path and value.
 fn changes(line: &str) -> Vec<String> {
     let (without, with) = (served(""), served(line));
     let differs =

@@ -77,7 +77,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
         self.buffer = buffer;
     }
 
-    /// Parses replies from the stored bytes and the new bytes `come`.
+    /// Parses replies from the stored bytes, followed by the new bytes `come`.
     pub(super) fn take(&mut self, index: usize, come: &[u8], now_ns: u64) {
         let mut kept = std::mem::take(&mut self.connections[index].kept);
         let had_kept = !kept.is_empty();

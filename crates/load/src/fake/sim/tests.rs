@@ -1,4 +1,4 @@
-//! What is reported under a simulated clock equals what arithmetic says, class by class.
+//! Compares the reported figures under a simulated clock with computed ones, class by class.
 
 use super::*;
 use crate::engine::join::SAMPLER_SEED;
@@ -30,8 +30,8 @@ fn classes(histogram: &Histogram) -> Vec<(u64, u64)> {
     histogram.classes().collect()
 }
 
-/// Response and service times of one connection that is asked at the instants of `intended_ns`, at most `depth`
-/// at once, computed without the engine.
+/// Computes the response and service times of one connection without the engine. Requests are due at `intended_ns`, and
+/// at most `depth` are in flight.
 fn computed(script: &Script, intended_ns: &[u64], depth: usize) -> (Histogram, Histogram) {
     let (mut response, mut service) = (Histogram::new(), Histogram::new());
     let (mut answers, mut free_ns): (Vec<u64>, u64) = (Vec::new(), 0);
@@ -120,7 +120,7 @@ fn the_sampler_sees_the_stall_that_a_closed_bulk_hides() {
     let config = Config { load: Load::Closed, sampler, seed: 3, ..config(4, 1) };
     let bulk = simulated(&script, &config, 0.0);
     assert!(bulk.response.quantile_ns(0.9999) < MS && bulk.totals.due > 300_000, "{:?}", bulk.totals);
-    // The live rate is the bulk's, and 77 a second would be seen.
+    // The control's rate of 77 per second applies only to the bulk load; the sampler must not use it.
     let net = SimNet::new(script.clone(), 100, 1);
     let (seen, net) = simulate_sampler(net, &config, OneKeyRequests::new(100), &Control::new(77.0)).unwrap();
     let mut intents = crate::schedule::Intents::new(&SendPlan::poisson(), 200.0, 0, 1, 3 ^ SAMPLER_SEED);

@@ -30,7 +30,7 @@ impl Lengths {
         })
     }
 
-    /// The length, in bytes, that 64 random bits fall on.
+    /// Returns the length in bytes that 64 random bits select.
     #[inline]
     pub fn pick(&self, word: u64) -> u64 {
         match &self.0 {

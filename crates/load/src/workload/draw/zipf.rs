@@ -103,7 +103,7 @@ mod tests {
     use super::super::chi_square::assert_fits;
     use super::*;
 
-    /// Draws until the rank that is cut at, with all ranks behind in one cell.
+    /// Checks the frequencies of drawn ranks. The highest ranks are counted in one cell.
     fn check(count: u64, exponent: f64, draws: u64, seed: u64) {
         const CELLS: u64 = 5000;
         let zipf = Zipf::new(count, exponent);

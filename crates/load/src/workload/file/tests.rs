@@ -110,7 +110,7 @@ fn an_empty_file_is_the_default_workload() {
     assert_eq!(ping.keys[0].verbs, [KeyCommand::new(Verb::Ping)]);
 }
 
-/// Each text with the line of its only fault, a part of what is wrong, and a part of the remedy.
+/// Texts with one fault each: the text, the fault's line, and parts of the fault's description and remedy.
 const WRONG: [(&str, usize, &str, &str); 63] = [
     ("nmae = \"x\"\n", 1, "unknown key", "did you mean name?"),
     ("qqqq = 1\n", 1, "unknown key", "valid keys here are: name"),

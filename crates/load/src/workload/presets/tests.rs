@@ -7,7 +7,7 @@ use super::super::source::RequestSource;
 use super::*;
 use crate::traffic::Traffic;
 
-/// How many requests the protocol crate's parsers find in `bytes`, which have to be nothing else.
+/// Returns the number of requests that the protocol crate's parsers find in `bytes`, which must contain only requests.
 fn requests(protocol: Protocol, mut bytes: &[u8]) -> u64 {
     let mut requests = 0;
     while !bytes.is_empty() {

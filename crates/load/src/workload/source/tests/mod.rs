@@ -15,7 +15,7 @@ const NOW: UnixMillis = UnixMillis::from_secs(1_700_000_000);
 /// Number of times that each verb had each outcome.
 type Counts = BTreeMap<(String, ReplyOutcome), u64>;
 
-/// Shows `answer` to `traffic` in pieces of at most `step` bytes, as an engine does; says what came of it.
+/// Passes `answer` to `traffic` in pieces of at most `step` bytes, as an engine does. Returns the outcome.
 fn read(traffic: &mut impl Traffic, pending: &mut Pending, answer: &[u8], step: usize) -> Result<ReplyOutcome, String> {
     let mut shown = Vec::new();
     let mut pieces = answer.chunks(step);
@@ -42,7 +42,7 @@ fn answer(protocol: Protocol, model: &mut Model, request: &[u8]) -> Vec<u8> {
     if protocol.is_resp() { model.resp(request) } else { model.memcache(request) }
 }
 
-/// Asks `requests` times, with answers in pieces of at most `step` bytes.
+/// Sends `requests` requests, with replies in pieces of at most `step` bytes. Returns the counts of outcomes.
 fn drive(workload: &Workload, traffic: &mut impl Traffic, model: &mut Model, requests: u64, step: usize) -> Counts {
     let mut counts = Counts::new();
     for _ in 0..requests {
@@ -84,7 +84,7 @@ fn outcomes(counts: &Counts, verb: &str) -> [u64; 4] {
         .map(|outcome| counts.get(&(verb.to_owned(), outcome)).copied().unwrap_or(0))
 }
 
-/// Every verb that `protocol` has, except raw ones.
+/// Returns all verbs that `protocol` supports, except raw commands.
 fn verbs(protocol: Protocol, is_hash: bool) -> Vec<Verb> {
     let known = Verb::NAMES.iter().map(|(_, verb)| *verb).filter(|verb| *verb != Verb::Raw);
     known.filter(|verb| verb.is_in(protocol) && verb.is_hash() == is_hash).collect()
@@ -144,7 +144,7 @@ fn random_space(prng: &mut Prng, protocol: Protocol, verify: bool) -> KeySpace {
     }
 }
 
-/// A workload that validates; spaces have prefixes of their own, so that no key is of two kinds.
+/// Returns a random valid workload. Each space has its own prefix, so that no key is of two kinds.
 fn random_workload(prng: &mut Prng) -> Workload {
     let protocol = [Protocol::Memcache, Protocol::Meta, Protocol::Resp, Protocol::Resp3][prng.below(4) as usize];
     let verify = prng.chance(1, 2);
@@ -206,7 +206,7 @@ fn a_miss_is_filled_and_then_hit() {
             let tally = source.tally();
             assert_eq!(tally.keys_missed, fills + source.follow.queue.len() as u64, "{protocol:?}");
             assert_eq!(model.items.len(), 100);
-            // A key that is asked for again before its fill misses again: no other key does.
+            // Only a key that is requested again before its fill misses again.
             assert!((100..200).contains(&fills) && tally.keys_found > 1000, "{protocol:?}: {tally:?}, {fills} fills");
             assert_eq!(tally.values_wrong + tally.follow_ups_dropped, 0);
         }
@@ -284,7 +284,7 @@ fn every_kind_of_corruption_is_filed_as_wrong() {
             assert!(counts.keys().all(|(_, outcome)| *outcome == ReplyOutcome::Wrong), "{protocol:?}: {counts:?}");
             assert_eq!(source.tally().values_wrong, 200);
         }
-        // Values that are right in themselves, each under another's key.
+        // Each value is valid, but is stored under another key.
         let (mut source, mut model) = (source(&workload), filled(&workload));
         let mut keys: Vec<Vec<u8>> = model.items.keys().cloned().collect();
         keys.sort();
@@ -539,7 +539,7 @@ fn configured_share_of_requests_uses_one_time_keys() {
     crate::workload::draw::chi_square::assert_fits(&[once, 20_000 - once], &[1.0, 3.0]);
 }
 
-/// Asks for one key; the request, and what is kept of it.
+/// Draws a request. Returns its bytes and its pending state.
 fn asked(source: &mut RequestSource) -> (Vec<u8>, Pending) {
     let mut out = Vec::new();
     source.target();
@@ -569,7 +569,7 @@ fn a_redirect_sends_the_same_request_to_the_node_that_is_named() {
         );
         let mut again = Vec::new();
         source.repeat(&mut pending, &mut again);
-        // A store has a version of its own in its value; all else is the same.
+        // The values of two stores differ in their versions; everything else is equal.
         assert_eq!(again.len(), request.len(), "{verb:?}");
         if verb != Verb::Set {
             assert_eq!(again, request, "{verb:?}");

@@ -9,7 +9,7 @@ use protocol::memcache::request::{Get, Store, StoreMode};
 use protocol::memcache::{Parsed, Request, parse};
 use protocol::resp;
 
-/// What a server holds, and what it was asked.
+/// The contents of a server, and the requests that it received.
 #[derive(Default)]
 pub struct Model {
     pub items: HashMap<Vec<u8>, Item>,
@@ -17,7 +17,7 @@ pub struct Model {
     pub requests: u64,
     pub exptimes: Vec<i64>,
     pub greeted: Vec<String>,
-    /// Answers of RESP are those of its version 3.
+    /// True if the replies are in RESP3.
     pub resp3: bool,
     tokens: u64,
 }
@@ -54,7 +54,7 @@ impl Model {
         Some(new)
     }
 
-    /// Answers everything in `input`, which has to be whole, legal requests.
+    /// Replies to all requests in `input`, which must contain only complete, valid requests.
     pub fn memcache(&mut self, mut input: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         while !input.is_empty() {
@@ -169,7 +169,7 @@ impl Model {
         }
     }
 
-    /// As [`Model::memcache`], of RESP.
+    /// Replies to RESP requests, as [`Model::memcache`] does to memcached's.
     pub fn resp(&mut self, mut input: &[u8]) -> Vec<u8> {
         let limits = resp::Limits { long_bytes_min: u32::MAX, ..resp::Limits::REDIS };
         let mut out = Vec::new();
