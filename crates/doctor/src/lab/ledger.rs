@@ -11,8 +11,8 @@
 //!
 //! Invariants:
 //! - Whatever a line contains, only resources of a lab are removed: names that begin with `gannet-lab-`, and files in
-//!   the run's own folder. A setting is restored only if it is a setting that labs change, and if it still has a value
-//!   that the lab wrote.
+//!   the run's own folder. A setting is restored only if it is below /proc/sys/vm or is [`ACCOUNTING`], and if it still
+//!   has a value that the lab wrote in this boot.
 //! - The folder is refused if other users can write to it, because its lines are executed with the rights of the lab's
 //!   user.
 
