@@ -136,11 +136,8 @@ fn concentration(host: &Host) -> Probed {
     let grown: Vec<f64> = after.iter().zip(&before).map(|(a, b)| a.saturating_sub(*b) as f64 / twice.seconds).collect();
     let (sum, most) = (grown.iter().sum::<f64>(), grown.iter().copied().fold(0.0, f64::max));
     let share = if sum > 0.0 { most / sum } else { 0.0 };
-    let value = format!(
-        "{sum:.0} device interrupts per second, {:.0} % of them on one of {} CPUs",
-        share * 100.0,
-        grown.len()
-    );
+    let value =
+        format!("{sum:.0} device interrupts per second, {:.0} % of them on one of {} CPUs", share * 100.0, grown.len());
     let is_bad = grown.len() >= SPREAD_CPUS_MIN && sum >= INTERRUPTS_A_SECOND_MIN && share > SHARE_MAX;
     Ok(ProbeResult::bad_if(is_bad, value).weighing(share))
 }
