@@ -120,8 +120,9 @@ impl Bundle {
     }
 }
 
-/// Returns the path with each folder that is a link replaced by the link's target, a folder beside the link. The
-/// archive contains the link itself too, and no file can be unpacked below a link.
+/// Returns the path under which the archive stores a file: each parent folder that is a symbolic link is replaced by
+/// the link's target, a sibling folder. The archive also contains the link itself, and no file can be unpacked below
+/// a link.
 fn behind_links(path: &str, tape: &Tape) -> String {
     let mut real = String::with_capacity(path.len());
     let mut named = String::with_capacity(path.len());

@@ -78,7 +78,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Returns bytes to the budget that were taken but are not written.
+    /// Gives back bytes that were taken from the budget but not written.
     pub(crate) fn give_back(&mut self, bytes: usize) {
         self.left = self.left.saturating_add(bytes as u64).min(self.bytes_a_day / BUCKETS_A_DAY);
     }

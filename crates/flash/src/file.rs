@@ -63,7 +63,7 @@ impl std::fmt::Display for OpenError {
             ),
             Self::Foreign(what) => write!(f, "it holds {what}"),
             Self::NoDevice => f.write_str("there is no such device"),
-            Self::Other => f.write_str("it is not what the memory file was used with, or cannot be read"),
+            Self::Other => f.write_str("it is not the device that the memory file was used with, or cannot be read"),
         }
     }
 }

@@ -247,7 +247,7 @@ impl Flash {
         (Log::memory_bytes(&self.regions) + words + scratch + queues + rings + chunks) as u64
     }
 
-    /// Returns working state for a thread that belongs to no device.
+    /// Returns a read buffer and request state for a thread that serves no particular device.
     pub fn scratch(&self) -> Scratch {
         Scratch::new(self.regions.sizes)
     }

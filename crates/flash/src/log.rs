@@ -5,15 +5,16 @@
 //! ```
 //!
 //! A region's chunks are filled and written in order, by one thread at a time. So the device holds a region up to
-//! `Region::written`, and chunks in memory hold the rest, where they are read. An item is stored at its address before
-//! any caller receives that address.
+//! `Region::written`, and chunks in memory hold the rest. Items in those chunks are read from memory. An item is stored
+//! at its address before any caller receives that address.
 //!
 //! The table records the state of each chunk, and both lie in the store's file if there is one. A process that
 //! continues with the file fills and writes the chunks as they were left. So no referenced item is lost with the
 //! earlier process.
 //!
 //! If the index is not in that file, each chunk has a footer with the positions of its items ([`crate::footer`]). A
-//! process that continues writes the chunks as it finds them, and fills the rest of their regions with new ones.
+//! process that continues writes partly filled chunks without adding items, and fills the rest of their regions with
+//! new chunks.
 //!
 //! Limits: [`CHUNKS`] chunks. If none is free, the devices are slower than eviction, and the item is refused.
 

@@ -24,8 +24,8 @@ pub struct Threads {
 }
 
 impl Flash {
-    /// Starts the threads. `bells` belong to handles whose threads read by themselves, if the devices and the kernel
-    /// support io_uring for that. A bell is rung when its handle can collect reads.
+    /// Starts the device threads. `bells` are the wakers of handles whose threads submit their own reads to io_uring,
+    /// if the devices and the kernel support that. A bell is rung when its handle has completed reads to collect.
     ///
     /// # Errors
     /// If a thread cannot be created.

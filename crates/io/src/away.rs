@@ -24,7 +24,7 @@ pub struct Away {
 }
 
 impl Away {
-    /// Watches a CPU for `time`, with a new thread that is pinned to it and never sleeps.
+    /// Records the gaps of a CPU for `time`, with a new thread that is pinned to it and never sleeps.
     ///
     /// # Errors
     /// If the thread cannot be created, or cannot run on that CPU.

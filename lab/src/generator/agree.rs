@@ -49,8 +49,8 @@ const REQUESTS_FIRST: u64 = 50_000;
 const REDIS_KEYS: u64 = 100_000;
 /// Number of keys in a window of memcaslap; each connection requests its own keys.
 const MEMCASLAP_WINDOW: u64 = 1_024;
-/// Minimum length of memcaslap's turn in seconds. It stores all keys first and includes that time, which must be a
-/// small part.
+/// Minimum length of a memcaslap run in seconds. memcaslap first stores all keys and counts that time as part of the
+/// run, so the run must be much longer.
 const MEMCASLAP_SECONDS_MIN: u64 = 4;
 const MEMCASLAP_KEYS: u64 = MEMCASLAP_WINDOW * CONNECTIONS as u64;
 
@@ -65,7 +65,7 @@ struct GeneratorTurn {
 /// The results of our turn and of the other's, for each round.
 type Rounds = Vec<(GeneratorTurn, GeneratorTurn)>;
 
-/// A load, with the other generator that supports it.
+/// A workload that our generator and another one can both send.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     name: &'static str,

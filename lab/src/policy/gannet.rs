@@ -23,7 +23,7 @@ const OVERHEAD_BYTES: u64 = 15;
 const EXPIRY_BYTES: u64 = 4;
 /// Number of accesses between two slices, for accesses in close succession.
 const SLICE_EVERY: usize = 32;
-/// Maximum number of slices between two accesses that are seconds apart.
+/// Maximum number of background slices that run between two accesses, if the accesses are seconds apart.
 const SLICES_MAX: usize = 16;
 /// Number of samples of the counters in a stream.
 const SAMPLES: usize = 512;

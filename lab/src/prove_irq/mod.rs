@@ -60,8 +60,9 @@ const CPUS: [&str; 3] = ["3", "1", "2"];
 const MEMORY: &str = "640M";
 const DISK_BYTES: u64 = 256 << 20;
 const OUTCOME_BYTES: u64 = 16 << 20;
-/// Time limit of the start, and of each measurement beyond its length.
+/// Time limit for the guest's start, in seconds.
 const START_S: u64 = 600;
+/// Seconds by which a measurement may exceed its length.
 const EXTRA_S: u64 = 60;
 
 /// Runs the guest. Returns false if the remedy did not work as expected.

@@ -34,8 +34,8 @@ impl SoakClient {
         self.plain(index, "mn\r\n", "MN");
     }
 
-    /// Large values are drawn so rarely that they take about as many bytes as all others. Half of the other draws are
-    /// skewed.
+    /// Draws a key of connection `index`. Large values are drawn so rarely that they make up about half of all bytes.
+    /// Within a size class, half of the draws are uniform and half prefer low numbers.
     fn draw_key(&mut self, index: usize) -> u32 {
         let among = match self.prng.below(60_000) {
             0 => 0..LARGE,

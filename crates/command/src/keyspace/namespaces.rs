@@ -136,7 +136,7 @@ impl Namespaces {
         }
     }
 
-    /// Replaces the routes by the prefixes of `named`.
+    /// Replaces the routing table (key prefix to namespace) with one built from the prefixes of `named`.
     fn route(&self, named: &[NamespaceConfig]) {
         let prefixes = |config: &NamespaceConfig| {
             let namespace = Namespace(config.number);

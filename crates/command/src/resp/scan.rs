@@ -59,7 +59,7 @@ pub(super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     walk_on(call, &filter, count as u64, cursor)
 }
 
-/// Returns the lines before the keys, with the cursor.
+/// Returns the start of the reply: the outer array's header, the cursor, and the header of the array of keys.
 fn head(next: u64, replied: u64) -> Fixed<HEAD_BYTES> {
     let mut head = Fixed::<HEAD_BYTES>::new();
     reply::array(&mut head, 2);

@@ -43,7 +43,7 @@ pub(super) const CHECKS: &[Check] = &[
                  their interrupts to its network CPUs",
         expect: "p99 and p999 fall under load; no change when idle",
         needs: Needs::Root,
-        undo: "set the old number (the link is interrupted for a moment)",
+        undo: "set the old number of queues (the link is interrupted for a moment)",
         source: "Pelikan on T2A: 4 queues of 16 on CPUs of their own, p999 fell by half at 320 k requests/s",
         probe: queues_default,
     },

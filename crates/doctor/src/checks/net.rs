@@ -13,7 +13,7 @@ pub(super) const CHECKS: &[Check] = &[
                  that is lower",
         expect: "the maximum packet rate rises until another CPU is fully used",
         needs: Needs::Root,
-        undo: "set the old number (the link is interrupted for a moment)",
+        undo: "set the old number of queues (the link is interrupted for a moment)",
         source: "kernel: networking/scaling; Pelikan on T2A",
         probe: queues,
     },

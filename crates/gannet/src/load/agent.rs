@@ -107,7 +107,7 @@ pub fn describe(fleet: &Fleet, known: &mut RunResult) {
     known.agents = fleet.hosts().map(host).collect();
     known.configuration.insert("agents".to_owned(), known.agents.len().to_string());
     for agent in known.agents.iter().filter(|agent| agent.program != known.program) {
-        let note = format!("agent {} is {}, but this is {}", agent.name, agent.program, known.program);
+        let note = format!("agent {} runs {}, but this program is {}", agent.name, agent.program, known.program);
         known.verdict.notes.push(note);
     }
 }

@@ -483,7 +483,7 @@ fn pinned(config: &Config) -> String {
         _ => "no".to_owned(),
     };
     match config.sampler.as_ref().and_then(|sampler| sampler.cpu) {
-        Some(cpu) => format!("{bulk}, the sampler {cpu}"),
+        Some(cpu) => format!("{bulk}; sampler: {cpu}"),
         None => bulk,
     }
 }

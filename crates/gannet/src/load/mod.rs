@@ -80,7 +80,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-/// Runs the flags in `words` for another subcommand, without output.
+/// Performs, for another subcommand, a run of `gannet load` with the flags in `words`. Prints nothing.
 pub fn one(words: &[String], run_control: &RunControl) -> Result<RunResult, Failure> {
     let command = args::add(Command::new("load")).no_binary_name(true);
     let matches = command.try_get_matches_from(words).map_err(|error| {

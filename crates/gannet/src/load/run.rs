@@ -219,8 +219,8 @@ fn prefill(
     Ok(())
 }
 
-/// Runs stores until the traffic is exhausted; `requests` is their number if known, and `go` carries them out. Returns
-/// the number of stores.
+/// Sends store requests until the traffic source has no more. `requests` is their number if known; `go` sends them.
+/// Returns the number of stores.
 pub fn stored(
     config: Config,
     requests: Option<u64>,

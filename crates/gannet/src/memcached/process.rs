@@ -26,7 +26,7 @@ const DETACHED: &str = "GANNET_DETACHED";
 /// Environment variable with the name of a file for the server's ports.
 const PORT_FILE: &str = "MEMCACHED_PORT_FILENAME";
 
-/// Changes to this process.
+/// Settings of memcached's flags that change this process.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
     /// User to run as, if root starts the process.

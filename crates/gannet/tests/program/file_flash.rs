@@ -78,7 +78,7 @@ fn dump_of(index: &str) {
     let other = FlashFile::new(&format!("{named}-other"));
     std::fs::write(&other.0, vec![0; before[1].len()]).expect("written");
     let (code, _, err) = run(&["file", "dump", file.path(), "--flash", &other.flag()]);
-    assert!(code == 1 && err.contains("is not what the memory file was used with"), "{err}");
+    assert!(code == 1 && err.contains("is not the device that the memory file was used with"), "{err}");
     let after = [&file.path().into(), &flash.0].map(|path: &std::path::PathBuf| std::fs::read(path).expect("there"));
     assert!(before == after, "a dump changed something");
 

@@ -2,15 +2,15 @@
 //!
 //! ```text
 //!   life      Free ──attach──> Open ──close──> Closing ──no operation is left──> Free (next generation)
-//!   intake    Off ──> Multishot ──(no buffer)──> Off ──> Poll ──> Off, direct: received by calls until empty
+//!   intake    Off ──> Multishot ──(no buffer)──> Off ──> Poll ──> Off, direct: `recv` calls until empty
 //!   outgoing  None ──send──> Queued ──submit──> Flying ──completed──> None
 //!                              ^                  └─short─> Stalled ──room (POLLOUT)──> Queued
 //!                              └────────────────────────────────────────────────────────┘
 //! ```
 //!
 //! Two transitions are missing on purpose: Closing never returns to Open, and a slot with an operation in the kernel is
-//! never Free. So a completion always finds the life of the slot that it belongs to. The generation in `user_data` is a
-//! second check.
+//! never Free. So a slot is never reused while a completion for its earlier connection can arrive. The generation in
+//! `user_data` is a second check.
 
 use super::memory::{Chain, NONE};
 use crate::Token;

@@ -60,7 +60,7 @@ impl SettingError {
         Self { field, what: what.into(), remedy: remedy.into() }
     }
 
-    /// Returns the field's path below `section`, the name of the settings where users write them.
+    /// Returns the setting's full name for messages: `section`, a dot and the field.
     pub fn path(&self, section: &str) -> String {
         if self.field.is_empty() { section.to_owned() } else { format!("{section}.{}", self.field) }
     }

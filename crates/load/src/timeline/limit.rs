@@ -103,8 +103,8 @@ impl Rule {
     }
 }
 
-/// Returns the bottleneck of the rate. `broken` lists the periods (from, to, in seconds since the start) in which
-/// objectives were broken. Returns `None` if no figure explains them.
+/// Returns the bottleneck that limited the rate. `broken` lists the periods (from, to, in seconds since the start) in
+/// which objectives were broken. Returns `None` if no timeline shows a bottleneck.
 pub fn limit(timelines: &[Timeline], broken: &[(f64, f64)]) -> Option<Limit> {
     let mut risen: Vec<(f64, usize, &Rule, &Timeline, f64)> = Vec::new();
     for (order, rule) in RULES.iter().enumerate() {

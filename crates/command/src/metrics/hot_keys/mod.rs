@@ -51,7 +51,7 @@ pub enum HotKeyList {
     Big,
     /// The keys that were read most often without existing. Amounts are requests.
     Missed,
-    /// The prefixes, before the first delimiter, of keys with the most requests. Amounts are requests.
+    /// The key prefixes (the part before the first delimiter) with the most requests. Amounts are requests.
     Prefixes,
     /// The prefixes of keys that were read most often without existing. Amounts are requests.
     MissedPrefixes,

@@ -455,7 +455,7 @@ fn hash_of(bin: &Bin<'_>) -> u64 {
     name.iter().fold(u64::from(record::hash(name)) << 8, |hash, byte| base::prng::split_mix(hash ^ u64::from(*byte)))
 }
 
-/// The maximum number of fields that are drawn from all fields in one visit.
+/// The maximum number of random fields that one visit selects, with repetition.
 const DRAWN_AT_ONCE_MAX: u64 = 256;
 
 /// If at least `1 / WALKED_SHARE` of the fields is requested without repetition, the command walks over all fields.
