@@ -164,7 +164,7 @@ fn applied_change_is_reported_persisted_and_undone() {
     assert!(code == 3 && err.contains("`gannet doctor apply` first"), "{err}");
     let (code, out, err) = doctor(&["apply", "--only", "numa.zone-reclaim,mem.overcommit"]);
     assert!(code == 0 && out.contains("(1 -> 0): done") && mode() == "0\n", "{out}");
-    assert!(err.contains("mem.overcommit: not by a setting that is written"), "{err}");
+    assert!(err.contains("mem.overcommit: the remedy is not a setting that the doctor writes"), "{err}");
     let (code, out, _) = doctor(&["persist", "--as", "sysctl.d"]);
     assert!(code == 0 && out.contains("\nvm.zone_reclaim_mode = 0\n"), "{out}");
     let (_, out, _) = doctor(&["undo", "--list"]);
