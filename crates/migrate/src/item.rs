@@ -56,8 +56,8 @@ pub struct Item {
     pub client_flags: u32,
     /// Time at which the item expires, by this host's clock.
     pub expire_at: Option<UnixMillis>,
-    /// Largest delay of the actual expiry after `expire_at`, in milliseconds. If the source reported a time to live, it
-    /// is the duration of that reply.
+    /// Maximum delay from `expire_at` to the actual expiry, in milliseconds. If the source reported a time to live,
+    /// this is the time from the request to that reply.
     pub expire_slack_ms: u64,
 }
 

@@ -30,7 +30,7 @@ const TRUE: u8 = 0xfa;
 const BYTES: u8 = 0xfb;
 const LIST: u8 = 0xfc;
 const MAP: u8 = 0xfd;
-/// Stands before the name of a bin that has an end.
+/// The byte before the name of a bin that has an expiry.
 pub(crate) const END: u8 = 0xff;
 
 /// The longest head: a first byte and an eight-byte number.

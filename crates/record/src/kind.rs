@@ -13,7 +13,7 @@ pub enum Kind {
     InSet = 2,
     /// A record outside any set that is stored in parts. The store recognises this by the number.
     Large = PARTS | 1,
-    /// A record of a set that is stored in parts.
+    /// A record in a set. The record is stored in parts.
     LargeInSet = PARTS | 2,
 }
 

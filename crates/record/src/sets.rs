@@ -224,7 +224,7 @@ impl Sets {
         }
     }
 
-    /// Passes all further additions to `keeper`.
+    /// Persists every later addition with `keeper`.
     pub fn persist_by(&mut self, keeper: Box<dyn SetStore>) {
         self.keeper = Some(keeper);
     }
@@ -362,7 +362,7 @@ pub struct InSet<'s> {
 }
 
 impl<'s> InSet<'s> {
-    /// Combines a set with the collection `sets` that it belongs to.
+    /// Creates the pair of `set` and the collection `sets` that contains it.
     pub fn new(sets: &'s Sets, set: &'s Set) -> Self {
         Self { sets, set }
     }

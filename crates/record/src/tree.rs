@@ -549,7 +549,7 @@ impl<'e> TreeEdit<'e> {
     }
 }
 
-/// Appends the head up to its entries, and returns the earliest end of all bins.
+/// Appends the head of the tree, with its entries but nothing after them. Returns the earliest expiry of all bins.
 fn put_root(
     object: u64,
     pages: Vec<Page>,

@@ -322,7 +322,7 @@ impl Store {
         crate::durable::checkpoint::checkpoint_stats(self)
     }
 
-    /// Returns the progress of the rebuild, or `None` if the index is in the file or the store in no file.
+    /// Returns the progress of the rebuild, or `None` if the index is in the file or the store has no file.
     pub fn rebuild_progress(&self) -> Option<RebuildProgress> {
         crate::durable::rebuild::rebuild_progress(self)
     }

@@ -55,8 +55,8 @@ pub const READER_GRACE_NS: u64 = 1_000_000_000;
 /// The range of the bytes that all workers together may set aside.
 const ASIDE_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=64 << 20;
 
-/// The free bytes after a request of unknown length that is set aside. If a peer sends byte by byte, its request is
-/// copied once for each `ASIDE_ROOM` bytes, or once for each half of the request's length.
+/// The minimum spare room in the allocation for a request of unknown length that is set aside. The allocation also has
+/// room for half of the bytes received so far. So a peer that sends byte by byte does not cause a copy for each byte.
 const ASIDE_ROOM: usize = 64;
 
 /// Approximate overhead of an allocation, in bytes.

@@ -59,9 +59,9 @@ fn finish(shared: &Shared, checkpointer: &mut Checkpointer, clock: &Clock) -> bo
             return false;
         }
         Err(error) => tracing::warn!(
-            "cannot write a checkpoint of the memory file: {error}; the last one is of {} s since 1970; check the \
-             disk: a power loss would lose what is stored now, and a later checkpoint contains earlier items only \
-             if they are stored again",
+            "cannot write a checkpoint of the memory file: {error}; check the disk; the last checkpoint was made {} s \
+             after 1970-01-01: a power loss would lose all newer items, and later checkpoints protect items stored \
+             before this error only if clients store them again",
             stats.last.0 / 1000
         ),
     }

@@ -19,7 +19,7 @@ pub struct Shared {
     pub config: ServerConfig,
     /// The time that it took to open or create the memory.
     pub opened_in: Duration,
-    /// The time that the last checkpoint took after everything was sealed, in ns.
+    /// The duration of the last checkpoint in ns, from the time at which all of its segments were sealed.
     pub checkpoint_ns: AtomicU64,
     /// Devices of the second tier, in the order of the configuration.
     pub(crate) flash_files: Vec<Arc<std::fs::File>>,

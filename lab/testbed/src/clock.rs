@@ -15,8 +15,8 @@ use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const LIBRARY: &str = include_str!("clock.c");
-/// Twice the time for which a worker derives the store's clock from the processor's counter, which the library cannot
-/// change.
+/// Wait after a change of the clock: twice the interval at which a worker reads the system clock. Between two readings
+/// the worker derives the time from the CPU's counter, which the preloaded library cannot change.
 const SEEN_AFTER: Duration = Duration::from_millis(20);
 
 /// The clock of one child process. Dropping it removes the file with its numbers.

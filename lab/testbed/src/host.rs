@@ -67,7 +67,7 @@ pub fn rss_bytes(pid: u32) -> u64 {
     line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
-/// Returns the memory that is available without taking any that is in use, in bytes.
+/// Returns the memory that new programs can use without swapping (`MemAvailable`), in bytes.
 pub fn memory_available_bytes() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:")).unwrap_or_default();

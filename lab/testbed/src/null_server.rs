@@ -26,7 +26,8 @@ struct NullConnection {
     waits_for_room: bool,
 }
 
-/// Returns the reply to a get of a 24-byte key, with a value that makes it `bytes` long; a line if that is too short.
+/// Returns a reply of `bytes` bytes to a get of a 24-byte key. If `bytes` is too small for such a reply, returns a line
+/// of that length.
 pub fn fixed_reply(bytes: usize) -> Vec<u8> {
     let head = "VALUE key-00000000000000000000 0 200\r\n";
     let tail = "\r\nEND\r\n";

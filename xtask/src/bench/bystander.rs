@@ -105,8 +105,8 @@ pub fn run(quick: bool, rows: &[String]) -> Result<(), String> {
     pin(None)
 }
 
-/// Runs the commands of a protocol first on Gannet and then on its peer, because even an idle server uses some of the
-/// same CPU.
+/// Measures the commands of a protocol on Gannet, and then on its peer. The two servers do not run at the same time,
+/// because they share a CPU and even an idle server uses some of it.
 fn compare(
     group: &Group,
     wire: Wire,

@@ -28,8 +28,8 @@ const GOAL: f64 = 1.3;
 /// The rate of gets in memory, as a share of the highest.
 const QUIET_SHARE: f64 = 0.2;
 
-/// Number of keys that the flood requests, from the first on. It exceeds the memory, so the keys are never all in
-/// memory. It excludes the first and the last keys, some of which memcached drops or keeps in memory.
+/// Number of keys that the flood requests, beginning with key number [`FIRST`]. Their items together are larger than
+/// the memory. The first and the last keys of the store are excluded: memcached drops some, and has others in memory.
 const FLOODED: usize = 700_000;
 const FLOODED_QUICK: usize = 100_000;
 const FIRST: usize = 800_000;

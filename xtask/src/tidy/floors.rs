@@ -7,8 +7,8 @@ use super::Breach;
 use super::imports;
 use super::tree::Tree;
 
-/// The floors of `segment`, the lowest first. The state that the store holds is below it, in the directory of the
-/// procedures that work on it.
+/// The floors of `segment`, the lowest first. Modules of state that the store in `core` holds are below `core`,
+/// although each is in the directory of the code that works on it: `values::free_queue` is below `values`.
 const SEGMENT: [&[&str]; 12] = [
     &["layout"],
     &["index"],

@@ -199,7 +199,7 @@ pub(super) fn skip_module<R: Read>(input: &mut Input<R>) -> Result<(), Damage> {
             3 => input.skip(4)?,
             4 => input.skip(8)?,
             5 => input.skip_string()?,
-            mark => return Err(malformed(at, format!("a module's value has the unknown mark {mark}"))),
+            mark => return Err(malformed(at, format!("a module's value has the unknown opcode {mark}"))),
         }
     }
 }

@@ -71,7 +71,7 @@ impl Entries {
                 Some(*mark)
             }
             Some(_) => {
-                let what = "this is not the file of the journal; pass another journal, or delete it";
+                let what = "the journal belongs to another file; pass another journal, or delete this one";
                 return Err(MigrateError::Refused(format!("{}: {what}", path.display())));
             }
             None => None,

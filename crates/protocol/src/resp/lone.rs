@@ -34,9 +34,9 @@ const SET: u64 = u64::from_le_bytes(*b"*3\r\n$3\r\n");
 /// The bit that distinguishes lower-case from upper-case letters, in each of the three letters of a name.
 const SMALL: u64 = 0x0020_2020;
 
-/// Parses the request at the start of `buf`, if it is complete, has one of these forms and has a value of less than
-/// `value_bytes_end` bytes. Returns it with its length. All other requests are left to [`super::Parser`], which parses
-/// these forms equally.
+/// Parses the request at the start of `buf`, if it is complete, has one of the forms of [`Lone`], and has a value of
+/// less than `value_bytes_end` bytes. Returns it with its length. Returns `None` for all other requests: the caller
+/// passes them to [`super::Parser`], which gives the same result for these forms.
 #[inline(always)]
 pub fn lone(buf: &[u8], value_bytes_end: usize) -> Option<(Lone<'_>, usize)> {
     let (head, rest) = buf.split_first_chunk::<8>()?;

@@ -22,7 +22,7 @@ pub struct Limits {
     pub args_max: u32,
     /// Maximum length of an argument in bytes; at most [`BULK_BYTES_MAX`].
     pub bulk_bytes_max: u32,
-    /// Maximum length in bytes of the part of a request that must be in the buffer.
+    /// Maximum number of buffered bytes of one request. A longer request is parsed in parts: see [`Parsed::Long`].
     pub request_bytes_max: usize,
     /// Arguments of this length or more, except the first one, are not buffered: see [`Parsed::Head`].
     pub long_bytes_min: u32,

@@ -453,7 +453,7 @@ impl Drop for Background {
 /// The maximum number of segments that are compacted in a row. Compaction frees only a part of each, so if they did not
 /// free enough, one segment is evicted before the next ones.
 const COPIED_IN_A_ROW_MAX: usize = 16;
-/// The number of segments that are freed at a time for a growth of the index that waits for them.
+/// The number of segments that are freed at a time while the index waits for free segments to grow.
 const FREE_AHEAD_OF_GROWTH: usize = 4;
 /// The number of segments that are freed at a time for a resize to less memory.
 const FREE_AHEAD_OF_RESIZE: usize = 64;

@@ -27,7 +27,7 @@ const QUOTAS_PERCENT_MAX: u64 = 80;
 pub(crate) enum Whose {
     /// A data thread's: leaves the reserve of free segments alone.
     ThreadHandle,
-    /// The background's, which frees more than it takes.
+    /// The background: may take segments from the reserve, because it frees more than it takes.
     Background,
 }
 

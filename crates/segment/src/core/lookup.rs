@@ -65,7 +65,7 @@ fn matches(store: &Store, key: &Key<'_>, slot: Slot) -> Option<(usize, Layout)> 
     same.then_some((address, layout))
 }
 
-/// Returns the item that a slot in memory names, if it is of this key.
+/// Returns the item that `slot` names, if the item is in memory and has this key.
 pub(crate) fn seen_at<'s>(store: &Store, key: &Key<'_>, word: &'s Word64, slot: Slot) -> Option<FoundItem<'s>> {
     let (address, layout) = matches(store, key, slot)?;
     Some(FoundItem { word, slot, address, layout })

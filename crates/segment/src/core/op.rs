@@ -182,7 +182,8 @@ pub enum Lease {
     AlreadyWon,
 }
 
-/// The result of a [`Fetch`]. The item is as it is after the side effects, but its access facts are those from before.
+/// The result of a [`Fetch`]. The item has the state after the fetch's side effects, except that `fetched` and
+/// `last_access` have the values from before.
 #[derive(Clone, Copy, Debug)]
 pub struct Fetched<'t> {
     /// The item.

@@ -35,7 +35,7 @@ use crate::layout::slot::Slot;
 /// The result of the pass at a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verified {
-    /// The slot may stay.
+    /// The slot is empty or names an intact item, and is not changed.
     Whole,
     /// The slot named no item, and is cleared.
     Cleared,

@@ -31,7 +31,7 @@ pub(crate) struct PersistentHeader {
     pub(crate) clock_ms: Word64,
     /// The half of the notes in force, and the length of the notes in it. See [`crate::durable::file::notes`].
     pub(crate) notes: Word64,
-    /// For each namespace, the flush sequence: items in segments with a smaller one are gone.
+    /// For each namespace, its flush sequence: items in segments with a smaller sequence number have been flushed.
     pub(crate) flushed: [Word64; Namespace::MAX],
     /// For each namespace, the instant at which a requested flush is due, in ms since 1970; 0: none.
     pub(crate) flush_at_ms: [Word64; Namespace::MAX],

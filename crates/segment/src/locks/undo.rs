@@ -95,10 +95,10 @@ pub(crate) fn groups_cut(store: &Store) -> u64 {
 }
 
 impl LockChecks<'_, '_> {
-    /// Records the state of the key, whose lock this is, before the guard's key lock set changes it.
+    /// Records the state of the locked key, before the holder of the key lock set changes it.
     ///
     /// # Errors
-    /// [`OpError::Parked`]: there is no room for the first record of a group; other groups will end.
+    /// [`OpError::Parked`]: there is no room for the record now; retry after other groups have ended.
     pub(crate) fn note_before(self, key: &Key<'_>, locked: &Locked<'_>) -> Result<(), OpError> {
         let Some(log) = &self.guard.store.undo else { return Ok(()) };
         let mut group = self.guard.own.group.borrow_mut();

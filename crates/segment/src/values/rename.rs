@@ -1,14 +1,14 @@
-//! Values under another key: a rename moves only the head, and a copy copies many parts over many guards.
+//! Renames and copies of large values. A rename moves only the head. A copy writes many parts, under many guards.
 //!
 //! ```text
-//!   rename   adopt:  the head, under the new key too ──> the anchor names the new key
-//!            part_with: the old head goes alone
-//!   copy     parts and pages, one after another ──> finish_copy: the anchor, and the head
+//!   rename   share:      store the head under the new key too ──> let the anchor name the new key
+//!            unshare:    remove the head under the old key, but not the parts
+//!   copy     copy_part:  copy one part or page; repeat ──> finish_copy: store the anchor and the head
 //! ```
 //!
-//! The caller of either has locked both keys, so that no other client sees the states between. After a crash one key
-//! alone remains ([`crate::locks::undo`]). Key lock sets do not stop the background: it may evict the value under
-//! either key, and then none is left under either.
+//! The caller has locked both keys, so that no other client sees the states between. After a crash during a rename,
+//! the value is under one of the two keys ([`crate::locks::undo`]). Key locks do not stop the background: if it evicts
+//! the value under one key, the value is removed under the other key too.
 
 use crate::core::facets::{PartReads, Renames};
 use crate::core::handle::Guard;

@@ -200,8 +200,8 @@ impl Unfinished {
         self.retain(Work::Join { of, writer });
     }
 
-    /// Retains the number of pieces of an object that have a later expiry, if there is room. Otherwise all pieces are
-    /// examined again.
+    /// Retains the progress of a change of an object's expiry, if there is room: the pieces before `next` already
+    /// expire at `lasts` or later. If it is not retained, all pieces are examined again.
     pub(crate) fn retain_touch(&mut self, object: u64, (next, lasts): (u32, Expire)) {
         self.retain(Work::Touch { object, next, lasts });
     }

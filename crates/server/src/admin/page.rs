@@ -45,7 +45,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Creates the pages about `shared`.
+    /// Creates the admin pages of the server whose state is `shared`.
     pub fn new(shared: Arc<Shared>, settings: RunningSettings) -> Self {
         Self { shared, settings, window: Window::new(Instant::now()) }
     }

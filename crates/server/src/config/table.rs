@@ -303,8 +303,8 @@ pub static SETTINGS: [Setting; 45] = [
         range: None,
         reload: Reload::Restart,
         help: "Files or block devices for evicted items, each with the size to use. A file is created if it \
-               does not exist. Their old contents are overwritten, also at a start; with store.file a start \
-               keeps the items on them.",
+               does not exist. Their old contents are overwritten. A restart discards the items on them, unless \
+               store.file is set.",
         value: |s| &mut s.flash,
     },
     Setting {

@@ -55,7 +55,7 @@ pub struct Giver {
 /// State that the running server resumes with after a failed takeover. The new process has exited.
 #[derive(Debug)]
 pub struct ResumeState {
-    /// The state that it would have handed over.
+    /// The state that the running server would have handed over.
     pub handover_state: HandoverState,
     /// Its admin port.
     pub admin: Option<Bound>,

@@ -11,7 +11,7 @@ use std::io::IoSlice;
 /// The number of bytes of one session that are sent before other sessions are served. Without this limit, a peer that
 /// reads all the time would receive a long value in one visit.
 const SEND_BYTES_MAX: usize = 256 << 10;
-/// The maximum number of receives in each visit that discard the later input of a finished session.
+/// The maximum number of receive calls in one visit of a finished session. They discard its further input.
 const LINGER_RECEIVES: usize = 16;
 /// The number of bytes that the peer of a finished session may still send. Then the connection is closed without
 /// waiting for its end.

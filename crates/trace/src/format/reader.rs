@@ -51,7 +51,7 @@ pub struct Selection {
     pub path: PathBuf,
     /// The format; if `None`, the first bytes decide.
     pub format: Option<TraceFormat>,
-    /// Treatment of the trace's times.
+    /// Use of the trace's times: as the instants of the requests, or ignored.
     pub times: Times,
     /// Highest number of requests.
     pub requests_max: Option<u64>,

@@ -25,7 +25,7 @@ pub(super) fn begins(bytes: &[u8]) -> bool {
 
 /// Parses `line` without its line end. Returns its second and its entry. Client names are hashed to numbers.
 pub(super) fn entry(line: &[u8]) -> Result<(u64, TraceEntry), TraceDefect> {
-    const FIELDS: &str = "write timestamp,key,key size,value size,client,operation,TTL";
+    const FIELDS: &str = "write the fields timestamp,key,key size,value size,client,operation,TTL";
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let mut behind = line.rsplitn(BEHIND + 1, |byte| *byte == b',');
     let fields: [Option<&[u8]>; BEHIND] = std::array::from_fn(|_| behind.next());

@@ -410,7 +410,8 @@ fn matched(waiting: &mut VecDeque<PendingRequest>, reply: &Reply<'_>, pen: &Pen,
     true
 }
 
-/// Records a value for one of the requested keys, in their order.
+/// Records a hit for the requested key whose value the server sent, and a miss for each requested key that the server
+/// skipped before it.
 fn found(ask: &mut PendingRequest, header: &client::ValueHeader<'_>, pen: &Pen, ledger: &mut Ledger) {
     let key = pen.secret.hash(header.key);
     let mut numbers = (ask.answered..ask.keys).map(|at| (at, ask.number + u64::from(at)));

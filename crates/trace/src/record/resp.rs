@@ -240,7 +240,7 @@ impl PartialCommand {
         }
     }
 
-    /// Reads an argument that may be a time to live, or a condition of the store.
+    /// Reads an argument that may be a time to live, or the condition `NX` or `XX`.
     fn time(&mut self, at: u32, ttl: Ttl, pen: &Pen) {
         let number = parse_i64(self.word.text());
         let meant = match ttl {

@@ -242,7 +242,7 @@ impl RequestDraft<'_> {
     }
 }
 
-/// Writes a read of several keys; `text` returns the text of each.
+/// Appends a request for `count` keys to `out`. `text` appends the key with a given index to a buffer.
 pub fn put_many(
     script: &Script,
     verb: Verb,

@@ -303,7 +303,7 @@ pub(super) fn reply_line(buf: &[u8]) -> ParsedReply<'_> {
     }
 }
 
-/// Decodes the reply in a line without its end.
+/// Decodes a reply line. `text` does not include the line end.
 fn line(text: &[u8]) -> Result<Reply<'_>, Garbage> {
     let (word, rest) = match text.iter().position(|byte| *byte == b' ') {
         Some(at) => (&text[..at], Some(&text[at + 1..])),

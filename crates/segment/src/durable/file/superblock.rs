@@ -74,7 +74,7 @@ superblock! {
     hash_seed,
     /// The instant at which the file was created. META words count from here.
     made_ms,
-    /// Number of times that the file was opened since.
+    /// Number of times that the file was opened since its creation.
     opened,
     /// 1: the creation of the file was completed.
     made,
