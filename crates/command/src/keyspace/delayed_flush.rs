@@ -7,13 +7,13 @@ use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
 
-/// The delayed flushes of all namespaces, at most one for each. A new request replaces an earlier one. The first worker
-/// iteration after the instant executes the flush.
+/// The delayed flushes of all namespaces, at most one for each namespace. A new request replaces the namespace's
+/// earlier flush. The first worker that begins an iteration after the scheduled instant executes the flush.
 #[derive(Debug, Default)]
 pub struct DelayedFlush {
     /// The store that persists the delayed flushes for the next process.
     store: Option<Arc<Store>>,
-    /// A bit for each namespace that has, or had, a delayed flush.
+    /// A bit for each namespace that has a delayed flush, or had one earlier. Bits are never cleared.
     scheduled: AtomicU32,
     at_ms: [AtomicU64; Namespace::MAX],
     refused: AtomicBool,
@@ -31,7 +31,8 @@ impl DelayedFlush {
         Self { store: Some(Arc::clone(store)), ..flush }
     }
 
-    /// Schedules a flush of `namespace` at `at`, in place of an earlier one that is not due yet.
+    /// Schedules a flush of `namespace` at `at`. Replaces an earlier scheduled flush of the namespace that has not been
+    /// executed yet.
     pub fn schedule(&self, namespace: Namespace, at: UnixMillis) {
         if let Some(store) = &self.store {
             store.persist_flush_at(namespace, Some(at));
@@ -48,7 +49,8 @@ impl DelayedFlush {
         self.at_ms[usize::from(namespace.0)].store(0, Release);
     }
 
-    /// Removes and returns a flush that is due at `now`. Only one caller receives it.
+    /// Returns a namespace whose flush is due at `now`, and removes the flush. If several threads call this function,
+    /// only one of them receives the flush.
     #[inline]
     pub fn take(&self, now: UnixMillis) -> Option<Namespace> {
         if self.scheduled.load(Acquire) == 0 { None } else { self.take_scheduled(now) }
@@ -67,8 +69,8 @@ impl DelayedFlush {
         None
     }
 
-    /// Schedules a flush again, at once, because it could not be executed. Does nothing if another flush was scheduled
-    /// meanwhile.
+    /// Reschedules a flush that could not be executed, with `now` as its instant. Does nothing if a client has
+    /// scheduled another flush of the namespace meanwhile.
     pub fn put_back(&self, namespace: Namespace, now: UnixMillis) {
         self.note_refused();
         let _ = self.at_ms[usize::from(namespace.0)].compare_exchange(0, now.0.max(1), AcqRel, Relaxed);
@@ -79,7 +81,7 @@ impl DelayedFlush {
         self.refused.store(true, Relaxed);
     }
 
-    /// Returns true if a flush was refused since the last call.
+    /// Returns true if a flush could not be executed since the last call of this function.
     pub fn take_refused(&self) -> bool {
         self.refused.load(Relaxed) && self.refused.swap(false, Relaxed)
     }

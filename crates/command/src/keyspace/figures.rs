@@ -14,14 +14,13 @@ pub struct Figures {
     pub name: String,
     /// The store's statistics of the namespace.
     pub store: NamespaceStats,
-    /// The use of the namespace's quotas.
+    /// The namespace's use of its quotas.
     pub room: UsageStats,
     /// Counters of the commands that were executed in the namespace.
     pub commands: CommandTotals,
 }
 
-/// Returns the figures of the default namespace and of all namespaces that are named or in use, at most
-/// [`Namespace::MAX`].
+/// Returns the figures of the default namespace, and of each namespace that has a name or has been used.
 pub fn figures(shared: &Shared) -> Vec<Figures> {
     let named = shared.namespaces.named();
     let read = |namespace: Namespace| {

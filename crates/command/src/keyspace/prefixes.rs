@@ -1,11 +1,11 @@
-//! Counters by key prefix: the part of a key before the first delimiter.
+//! Counters of requests by key prefix. A key's prefix is the part before the first delimiter.
 //!
 //! ```text
 //!   user:17 ──> "user" ──> hash table (open addressing) ──> entries: gets, hits, sets, deletes ──> names
 //! ```
-//! These counters are for inspecting a running server. While they are enabled, each request takes a lock. Their memory
-//! is reserved at start and first touched when it is used. When the memory is used up, further prefixes are not
-//! counted.
+//! These counters are for inspecting a running server. While they are enabled, each request takes a lock. Address space
+//! for the counters is reserved at start, and the kernel provides a page of memory when the page is first used. When
+//! all of the memory is used, new prefixes are not counted.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,13 +14,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub const PREFIXES_MAX: usize = 1 << 16;
 /// The maximum total length of all prefixes, in bytes.
 pub const NAME_BYTES_MAX: usize = 2 << 20;
-/// The number of slots of the hash table, of which at most half are used.
+/// The number of slots of the hash table. At most half of the slots are used.
 const PLACES: usize = PREFIXES_MAX * 2;
 
 /// The counted events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// A lookup of a key.
+    /// A request that reads a key.
     Get {
         /// True if the key existed.
         hit: bool,
@@ -48,7 +48,7 @@ pub struct PrefixCounters {
 
 #[derive(Debug)]
 struct Table {
-    /// The hash table. Each slot holds the number of an entry, from 1; 0 means that the slot is free.
+    /// The hash table. Each slot contains the number of an entry, counted from 1, or 0 if the slot is free.
     places: Vec<u32>,
     entries: Vec<PrefixCounters>,
     names: Vec<u8>,
@@ -88,7 +88,7 @@ pub struct Prefixes {
 }
 
 impl Prefixes {
-    /// Creates the counters. A prefix ends before the first `delimiter` of a key.
+    /// Creates the counters. A key's prefix ends before the first byte of the key that equals `delimiter`.
     pub fn new(delimiter: u8) -> Self {
         let table = Table {
             places: vec![0; PLACES],
@@ -126,8 +126,8 @@ impl Prefixes {
         table.names.clear();
     }
 
-    /// Calls `tell` for each prefix from number `first` on, in the order of their first occurrence. Stops when `tell`
-    /// returns false.
+    /// Calls `tell` for the prefixes in the order of their first occurrence, and skips the first `first` prefixes.
+    /// Stops when `tell` returns false.
     pub fn each(&self, first: usize, mut tell: impl FnMut(&[u8], &PrefixCounters) -> bool) {
         let table = self.table();
         let _ = table.entries.iter().skip(first).all(|entry| tell(table.name(entry), entry));

@@ -6,9 +6,10 @@
 //!                                        ^------- prefix of      "app1:tmp:y"  -> app1:tmp:  -> 2
 //!                                                                "app2:z"      -> no rule    -> default namespace
 //! ```
-//! If several rules match a key, each shorter one is a prefix of each longer one. In byte order, the last rule that is
-//! not greater than the key has all of them as prefixes, or is one of them. A lookup therefore costs one binary search,
-//! and then steps from each rule to the longest other rule that is its prefix.
+//! If several rules match a key, each shorter rule is a prefix of each longer rule. Consider the last rule, in byte
+//! order, that is not greater than the key. This rule either matches the key, or begins with every rule that matches
+//! the key. A lookup therefore needs one binary search. From the rule that it finds, the lookup goes to the longest
+//! other rule that is a prefix of that rule, and so on until a rule matches the key.
 //!
 //! Invariant: if several rules match a key, the longest one applies.
 
@@ -24,7 +25,7 @@ pub const PREFIXES_MAX: usize = 64;
 struct Rule {
     prefix: Box<[u8]>,
     namespace: Namespace,
-    /// The position of the longest other rule that is a prefix of this one.
+    /// The position in `rules` of the longest other rule whose prefix is a prefix of this rule's prefix.
     longest_prefix: Option<usize>,
 }
 
@@ -33,13 +34,12 @@ struct Rule {
 pub struct Routes {
     /// The rules, in the byte order of their prefixes.
     rules: Vec<Rule>,
-    /// A bit for each namespace that is the target of a rule.
+    /// A bit set: bit `n` is set if a rule leads to namespace number `n`.
     to: u32,
 }
 
 impl Routes {
-    /// Creates the routes from these prefixes to these namespaces. If a prefix occurs twice, the first occurrence
-    /// applies.
+    /// Creates the routes from pairs of a prefix and its namespace. If a prefix occurs twice, the first pair applies.
     pub fn new<'p>(prefixes: impl IntoIterator<Item = (&'p [u8], Namespace)>) -> Self {
         let rule =
             |(prefix, namespace): (&[u8], Namespace)| Rule { prefix: prefix.into(), namespace, longest_prefix: None };
@@ -62,7 +62,8 @@ impl Routes {
         self.rules.is_empty()
     }
 
-    /// Returns a bit for the default namespace and for each namespace that is the target of a rule.
+    /// Returns a bit set of the namespaces that routed keys can be in: the default namespace, and each namespace to
+    /// which a rule leads. Bit `n` stands for namespace number `n`.
     pub fn reached(&self) -> u32 {
         self.to | 1 << Namespace::DEFAULT.0
     }
@@ -80,10 +81,11 @@ impl Routes {
         Namespace::DEFAULT
     }
 
-    /// Returns the position of the first of `prefixes` that has no effect, and the position of the rule that makes it
-    /// ineffective. A prefix has no effect if it is a duplicate, or if the next shorter rule leads to the same
-    /// namespace. The second position is `None` if no shorter rule matches and the prefix leads to the default
-    /// namespace, which holds all keys without a rule.
+    /// Returns the position of the first rule in `prefixes` that has no effect, and the position of the rule that makes
+    /// it ineffective. A rule has no effect if its prefix is a duplicate, or if the longest shorter rule that matches
+    /// its prefix leads to the same namespace. Without such a shorter rule, a rule to the default namespace has no
+    /// effect either, because all keys without a rule are in the default namespace. In that case, the second position
+    /// is `None`.
     pub fn find_ineffective(prefixes: &[(&[u8], Namespace)]) -> Option<(usize, Option<usize>)> {
         prefixes.iter().enumerate().find_map(|(place, (prefix, namespace))| {
             if let Some(same) = prefixes[..place].iter().position(|(other, _)| other == prefix) {

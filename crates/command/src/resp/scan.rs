@@ -1,7 +1,8 @@
 //! Scans over all keys: `SCAN` and `RANDOMKEY`.
 //!
-//! A cursor is a position in the order of the keys' hashes, which does not change while the index grows or shrinks. A
-//! key that exists during the whole iteration is listed at least once, and may be listed twice.
+//! `SCAN` visits the keys in the order of their hashes, and a cursor is a position in that order. The order remains the
+//! same while the index grows or shrinks. A key that exists during a whole iteration is listed at least once, and may
+//! be listed twice.
 
 use super::catalog::lower;
 use super::error::ErrorReply;
@@ -22,17 +23,17 @@ use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
 use protocol::sink::Fixed;
 use segment::Item;
 
-/// The number of keys that a call of `SCAN` lists if no count is given.
+/// The default of `COUNT`: the number of keys that one `SCAN` command examines.
 const COUNT: i64 = 10;
-/// The maximum number of steps of the walk in one call.
+/// The maximum number of steps of the walk in one `SCAN` command.
 const STEPS_MAX: usize = 1024;
-/// The number of bytes of the lines before the keys, with the cursor.
+/// The maximum length of the part of a reply before the first key, in bytes. This part includes the cursor.
 const HEAD_BYTES: usize = 2 * NUMBER_LINE_BYTES_MAX + 64;
 
-/// The condition that selects the keys to list.
+/// The condition that a key must meet to be listed.
 struct Filter<'c> {
     pattern: Option<&'c [u8]>,
-    /// The only type to list, if given.
+    /// The type of value that a listed key must have. `None` if keys of all types are listed.
     kind: Option<ArrayVec<u8, 16>>,
 }
 
@@ -81,8 +82,8 @@ impl Filter<'_> {
     }
 }
 
-/// Continues the walk of a `SCAN`. The walk takes several visits if its count is too high for one slice, or while items
-/// are read from flash.
+/// Starts or continues the walk of a `SCAN`. The walk takes several visits if its count is too high for one slice, or
+/// if it has to wait for items that are read from flash.
 fn walk_on(call: &mut Call<'_, '_>, filter: &Filter<'_>, count: u64, cursor: u64) -> Run {
     let walk = call.session.walk.take();
     let mut walk = walk.unwrap_or_else(|| Walk::from(cursor));
@@ -118,9 +119,9 @@ fn walk_on(call: &mut Call<'_, '_>, filter: &Filter<'_>, count: u64, cursor: u64
     Ok(())
 }
 
-/// Executes `RANDOMKEY`: walks from a random position to the first step that meets keys, and replies with one of these
-/// keys. If the namespace has few keys among many items of other namespaces, the walk takes several visits. The walk
-/// wraps around once at most.
+/// Executes `RANDOMKEY`. Walks from a random position to the first step that meets keys, and replies with one of these
+/// keys. The walk takes several visits if the namespace has few keys among many items of other namespaces. The walk
+/// wraps around at most once.
 pub(super) fn randomkey<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     if call.session.done == 0 && call.ctx.shared.store.keys(call.session.namespace) == 0 {
         call.null();
@@ -171,8 +172,8 @@ pub(super) fn randomkey<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     }
 }
 
-/// Returns a random number, derived from the time, for the start of a walk. A key after a gap in the order of hashes is
-/// returned more often than others, as with Redis.
+/// Returns a random number, derived from the time, for the start of a walk. As in Redis, a key that follows a large gap
+/// in the order of hashes is returned more often than other keys.
 fn draw(call: &Call<'_, '_>) -> u64 {
     base::prng::split_mix(call.ctx.clock.ticks().0 ^ call.ops as u64)
 }

@@ -1,8 +1,9 @@
-//! Walks over keys that take several visits, and `KEYS`, which replies with the results of a whole walk.
+//! Helpers for walks over all keys, which may take several visits; and `KEYS`, which replies with the results of a
+//! whole walk.
 //!
 //! A step of a walk covers a part of the index ([`segment::Walks::walk`]), about 27 keys. A visit makes as many steps
-//! as its slice has room for, and the next one continues from the cursor. No two steps meet the same key. So it is
-//! enough to remember the keys of the current step to report each key once.
+//! as fit in its slice, and the next visit continues from the cursor. Two steps never meet the same key. To report each
+//! key once, it is therefore enough to remember the keys of the current step.
 
 use super::catalog::entry;
 use super::error::ErrorReply;
@@ -19,8 +20,8 @@ use protocol::sink::Fixed;
 /// The maximum number of keys in a reply of `KEYS`.
 pub const KEYS_REPLIED_MAX: u64 = 1 << 20;
 
-/// Returns the cost of a step of a walk that examined `items` items, in operations. The slots of an index group are
-/// read, and the memory accesses of the items overlap.
+/// Returns the cost of one step that examined `items` items, in operations. Four operations pay for reading the slots
+/// of an index group. An item costs only a quarter, because the memory accesses of several items overlap.
 pub(crate) fn walk_step_ops(items: usize) -> usize {
     4 + items / 4
 }
@@ -51,8 +52,8 @@ pub(super) fn keys<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     Ok(())
 }
 
-/// Makes one step. Returns false at the end. The results of a step are retained until it is complete and the reply has
-/// room for them.
+/// Makes one step. Returns false at the end of the walk. The results of the step are retained in `walk` until the step
+/// is complete and the reply has room for them.
 fn step(call: &mut Call<'_, '_>, walk: &mut Walk, pattern: &[u8]) -> Result<bool, Interrupt> {
     let (guard, namespace) = (&*call.guard, call.session.namespace);
     let Walk { cursor, stride, found_hashes: met, found, keys, examined: looked, ended, .. } = walk;
@@ -75,7 +76,8 @@ fn step(call: &mut Call<'_, '_>, walk: &mut Walk, pattern: &[u8]) -> Result<bool
     Ok(*cursor > 0)
 }
 
-/// Continues the request in another visit, from the current position of the walk.
+/// Stores the walk in the session, so that another visit continues the request from the current position, and returns
+/// `stop`. If `stop` is an error reply, drops the walk.
 pub(super) fn suspend(call: &mut Call<'_, '_>, mut walk: Box<Walk>, stop: Interrupt) -> Run {
     if matches!(stop, Interrupt::State(_)) {
         if !walk.reserve(&call.ctx.shared.budget) {

@@ -23,7 +23,7 @@ fn set<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, name: &'static str) -> R
     while let Some((pairs, is_first)) = slices.next(call)? {
         let added = typed::edit_record(call, key, None, KeyEvent::HSET, &mut |old, edit, _| {
             if !is_first && old.is_none() {
-                // The fields stored by an earlier visit are gone.
+                // The key was removed after an earlier visit of this command stored fields in it. The command restarts.
                 return Ok(Edited::Keep(None));
             }
             Ok(Edited::Store(Some(edit.set_all(Pairs(pairs))?)))
@@ -90,7 +90,7 @@ pub(in super::super) fn hincrby<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>)
     let sum = typed::edit_record(call, key, None, KeyEvent::HINCRBY, &mut |_, edit, _| {
         let present = match edit.bin(&name)?.map(|bin| bin.value) {
             None => 0,
-            // A record command may have stored a number as text.
+            // A record command may have stored the number as text, so the text is parsed.
             Some(value) => integer(value.text(&mut Digits::new())).map_err(|_| ErrorReply::FieldNotInteger)?,
         };
         let sum = present.checked_add(delta).ok_or(ErrorReply::Overflow)?;

@@ -1,5 +1,5 @@
-//! Commands on the expiry of fields: `HEXPIRE` and `HTTL` with their variants, and commands on values with their
-//! expiry.
+//! Commands on the expiry of hash fields: `HEXPIRE` and `HTTL` with their variants, and commands that read or store
+//! values and change their expiry, such as `HGETEX` and `HSETEX`.
 
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Run};
@@ -18,12 +18,13 @@ use protocol::resp::{Args, reply};
 use record::{Bin, Edit, Name, Value};
 use segment::Expire;
 
-/// The reply for a field that does not exist.
+/// The number that a command replies for a field that does not exist.
 const NONE: i64 = -2;
-/// The reply for a field without an expiry.
+/// The number that a command replies for a field without an expiry.
 const NO_EXPIRY: i64 = -1;
 
-/// Returns the words after `FIELDS` and the number of fields. There must be exactly `each` words for each field.
+/// Parses `FIELDS`, the number of fields, and the words of these fields; returns the words of the fields. Fails unless
+/// there are exactly `each` words for each field.
 fn fields<'c>(word: Option<&[u8]>, mut args: Args<'c>, each: usize) -> Result<Args<'c>, ErrorReply> {
     if word.map(lower).is_none_or(|word| word[..] != *b"fields") {
         return Err(ErrorReply::FieldsMissing);
@@ -38,13 +39,14 @@ fn fields<'c>(word: Option<&[u8]>, mut args: Args<'c>, each: usize) -> Result<Ar
     Ok(args)
 }
 
-/// Returns the expiry of a bin, in ms since the epoch.
+/// Returns the instant of a deadline as the expiry of a field, in milliseconds since the epoch.
 fn end_ms(deadline: Deadline, command: &'static str) -> Result<u64, ErrorReply> {
     let Expire::At(at) = deadline.expire() else { return Err(ErrorReply::ExpireTime(command)) };
     if at.0 > record::END_MS_MAX { Err(ErrorReply::ExpireTime(command)) } else { Ok(at.0) }
 }
 
-/// Returns the expiry of an option such as `EX 10`; `None` if the word is not such an option.
+/// Parses an option that sets an expiry, such as `EX 10`. Returns the expiry in milliseconds since the epoch, or `None`
+/// if `word` is not the name of such an option.
 fn option_end(
     word: &[u8],
     args: &mut Args<'_>,
@@ -56,15 +58,15 @@ fn option_end(
     end_ms(Deadline::positive(text, unit, call.moment(), command)?, command).map(Some)
 }
 
-/// Writes the head of an array of `fields` elements, before the first of them.
+/// Writes the header of an array of `fields` elements, if the command has not yet written an element.
 fn fields_head(call: &mut Call<'_, '_>, fields: usize) {
     if call.session.done == 0 {
         reply::array(call.out, fields as u64);
     }
 }
 
-/// Changes each field of a command and replies with a number for each. `all` are the command's words, and `names` are
-/// the field names, at their end.
+/// Calls `each` for each of the fields `names`, and replies with an array of the returned numbers. `all` contains all
+/// arguments of the command, and ends with `names`.
 fn change_each_and_reply<'c>(
     call: &mut Call<'c, '_>,
     (name, event): (&'static str, KeyEvent),
@@ -107,8 +109,8 @@ fn expire_fields<'c>(call: &mut Call<'c, '_>, all: Args<'c>, unit: Unit, name: &
     change_each_and_reply(call, (name, event), all, names, |edit, name| expire_field(edit, name, options, end, past))
 }
 
-/// Replies with the result of `show` for the expiry of each field and the current wall clock, both in ms since the
-/// epoch.
+/// Replies with one number for each field: the result of `show`, called with the field's expiry and the current
+/// wall-clock time, both in milliseconds since the epoch.
 fn reply_expiries<'c>(
     call: &mut Call<'c, '_>,
     command: &'static str,
@@ -143,7 +145,7 @@ fn reply_expiries<'c>(
     Ok(())
 }
 
-/// Replies with the values of fields, and changes each existing field by `each`.
+/// Replies with the values of fields, and calls `each` to change each field that exists.
 fn reply_values_and_change<'c>(
     call: &mut Call<'c, '_>,
     (name, event): (&'static str, KeyEvent),
@@ -168,7 +170,7 @@ fn reply_values_and_change<'c>(
                     }
                 }
             }
-            // Nothing is changed unless the reply fits.
+            // If the reply does not fit in the output buffer, the record is left unchanged.
             let fits = replied.len() + LINE_ROOM <= room;
             Ok(if fits && changed { Edited::Store(replied) } else { Edited::Keep(replied) })
         })?;
@@ -217,7 +219,7 @@ pub(in super::super) fn hpexpireat<'c>(call: &mut Call<'c, '_>, args: Args<'c>) 
 }
 
 pub(in super::super) fn httl<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    // Rounds up, as Redis does here. For a key, Redis rounds to the nearest second.
+    // Rounds up to whole seconds, as Redis does for fields. For keys, Redis rounds to the nearest second.
     reply_expiries(call, "httl", args, |end, now| (end - now).div_ceil(1000))
 }
 
@@ -273,23 +275,23 @@ pub(in super::super) fn hgetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Ru
     })
 }
 
-/// The stages of `HSETEX`, in [`super::super::SessionState::sum`]: checking the fields, storing the fields, or refused
-/// because a field does not meet the condition.
+/// The stages of `HSETEX`, which are stored in [`super::super::SessionState::sum`]: the command checks the fields,
+/// stores the fields, or was refused because a field does not meet the condition.
 const CHECKING: i64 = 0;
 const STORING: i64 = 1;
 const REFUSED: i64 = 2;
 
-/// Options of `HSETEX`.
+/// The options of `HSETEX`.
 #[derive(Clone, Copy, Debug, Default)]
 struct SetOptions {
-    /// The condition: `false` if no field may exist, `true` if all must exist.
+    /// The condition for storing: `false` if none of the fields may exist, `true` if all of them must exist.
     wanted: Option<bool>,
     end: Option<u64>,
     keep: bool,
 }
 
 impl SetOptions {
-    /// Parses the options. Returns them and the words of the fields.
+    /// Parses the options. Returns the options, and the words that name the fields and their values.
     fn read<'c>(call: &Call<'c, '_>, mut args: Args<'c>) -> Result<(Self, Args<'c>), ErrorReply> {
         let mut options = Self::default();
         loop {

@@ -1,4 +1,5 @@
-//! Hash commands. A hash is a record whose bins are returned as text. Reads use the record in place, without a copy.
+//! Hash commands. A hash is a record whose bins are returned as text. The commands read a record in place, without
+//! copying it first.
 
 use crate::resp::state::walk::Walk;
 mod change;
@@ -22,7 +23,7 @@ use protocol::sink::Fixed;
 use record::{Bin, Damaged, HASHES, Kind, Name, Record};
 use segment::{Item, Value};
 
-/// The parts of each field that a reply lists.
+/// The parts of a field that a reply contains: its name, its value, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReplyParts {
     Names,
@@ -31,7 +32,7 @@ enum ReplyParts {
 }
 
 impl ReplyParts {
-    /// Returns the number of fields, and the maximum number of bytes that they need in a reply.
+    /// Returns the number of fields in `bins`, and an upper bound of the bytes that these fields need in a reply.
     fn measure<'r>(self, bins: impl Iterator<Item = Result<Bin<'r>, Damaged>>) -> Result<(usize, usize), Damaged> {
         bins.into_iter().try_fold((0, 0), |(fields, bytes), bin| {
             let bin = bin?;
@@ -39,8 +40,8 @@ impl ReplyParts {
         })
     }
 
-    /// Writes the listed parts of one field. Always inlined, because it is called for each field of a hash, and the
-    /// compiler's own choice varies with other code.
+    /// Writes the parts of one field that the reply contains. This function is always inlined, because it runs for each
+    /// field of a hash. Without the attribute, unrelated changes could stop the compiler from inlining it.
     #[inline(always)]
     fn put(self, out: &mut OutBuffer, bin: &Bin<'_>) {
         if self != Self::Values {
@@ -55,8 +56,8 @@ impl ReplyParts {
 /// The number of copied bytes that count as one operation of a visit.
 const COPIED_BYTES_AN_OP: usize = 4 << 10;
 
-/// Calls `look` with the record of a key, if it exists, counts the read, and replies with the number that `look`
-/// returned.
+/// Calls `look` with the record of a key and replies with the number that `look` returns, or with 0 if the key does not
+/// exist. Counts the read.
 pub(super) fn number_of(
     call: &mut Call<'_, '_>,
     bytes: &[u8],
@@ -126,8 +127,8 @@ fn reply_leaves_over_visits(call: &mut Call<'_, '_>, key: &[u8], telling: ReplyP
     Ok(())
 }
 
-/// Replies with all fields of a record in this visit. Returns false and writes nothing if the record is stored in
-/// leaves.
+/// Replies with all fields of a record in this visit. If the record is stored in leaves, writes nothing and returns
+/// false.
 fn reply_all_at_once<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, telling: ReplyParts) -> Result<bool, Interrupt> {
     let (key, now_ms) = (call.key(args.next().unwrap_or_default()), call.ctx.now.0);
     let (version, bytes_max) = (call.session.version, typed::answer_bytes_max(call));
@@ -162,7 +163,8 @@ fn reply_all_at_once<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, telling: R
     Ok(true)
 }
 
-/// Returns true if an item is a record that is stored in leaves, so that reading all of it takes several visits.
+/// Returns true if an item is a record that is stored in leaves. Reading a whole record of this kind takes several
+/// visits.
 fn is_large(item: &Item<'_>) -> bool {
     matches!(item.value, Value::Typed { kind, .. } if Kind::of(kind).is_some_and(Kind::is_large))
 }
@@ -179,7 +181,7 @@ pub(super) fn hvals<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     reply_all(call, "hvals", args, ReplyParts::Values)
 }
 
-/// `HGET` and `HMGET`: some fields of a hash. The reply for a missing field is null.
+/// Replies with the values of named fields, for `HGET` and `HMGET`. The reply for a missing field is null.
 fn reply_some<'c>(call: &mut Call<'c, '_>, bytes: &[u8], names: Args<'c>) -> Run {
     let (key, now_ms, bytes_max) = (call.key(bytes), call.ctx.now.0, typed::answer_bytes_max(call));
     let item = call.guard.items().get(&key);
@@ -201,8 +203,8 @@ pub(super) fn hget<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     reply_some(call, key, args)
 }
 
-/// Replies with an array that has an element for each of many fields, over several visits. `args` begins with the key,
-/// and `names` are its last words.
+/// Replies with an array that has one element for each field in `names`, over several visits. `args` begins with the
+/// key and ends with `names`.
 pub(super) fn reply_each<'c>(
     call: &mut Call<'c, '_>,
     name: &'static str,
@@ -233,7 +235,8 @@ fn reply_each_over_visits<'c>(
         call.out.fill_head(head, line.as_slice());
         walk.head = Some(head);
     }
-    // The position is in `walk`, because `end_visit` may set `session.done` to 1.
+    // The number of finished fields is stored in `walk` and not in `session.done`, because `end_visit` may set
+    // `session.done` to 1.
     let mut left = names.after(walk.left as u32, walk.wanted as usize);
     while left.len() > 0 {
         let (slice, behind) = left.split(FIELDS_A_SLICE);
@@ -244,7 +247,8 @@ fn reply_each_over_visits<'c>(
                 let Some(name) = rest.next() else { return Ok(done) };
                 let bin = record.map(|record| record.find(&Name::new(name), now_ms)).transpose()?.flatten();
                 match each(out, bin, now_ms) {
-                    // The elements written so far remain; the next visit continues after them.
+                    // The elements that this visit has written remain in the reply. The next visit continues with the
+                    // element after them.
                     Err(Interrupt::State(_)) if done.0 > 0 => return Ok(done),
                     put => put?,
                 }

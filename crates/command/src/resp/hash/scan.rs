@@ -1,7 +1,8 @@
 //! Scans over the fields of a hash, and random selection of fields.
 //!
-//! A cursor is a position in the order of the hashes of the names. A field that exists during a whole scan is returned
-//! exactly once, even if other fields are stored and deleted meanwhile.
+//! A scan visits the fields in the order of the hashes of their names, and a cursor is a position in that order. A
+//! field that exists during a whole scan is returned exactly once, even if other fields are stored or deleted during
+//! the scan.
 
 use crate::glob::matches;
 use crate::resp::call::{Call, Interrupt, Run};
@@ -23,12 +24,12 @@ use protocol::resp::{Args, Version};
 use protocol::sink::{Fixed, Sink};
 use record::{Bin, Digits, HASHES};
 
-/// A hash of at most this many fields is returned whole, whatever the count.
+/// The maximum number of fields of a hash that one call returns completely, even if `COUNT` is lower.
 const WHOLE_MAX: usize = 128;
-/// The number of returned fields if no count is given.
+/// The default of `COUNT`, in fields.
 const COUNT: i64 = 10;
 
-/// The options of a call of `HSCAN`.
+/// The options of one `HSCAN` command.
 struct Scan<'c> {
     pattern: Option<&'c [u8]>,
     count: i64,
@@ -58,7 +59,8 @@ impl<'c> Scan<'c> {
         Ok(scan)
     }
 
-    /// Returns the end of the range of hashes that one step covers, for a record that is one item.
+    /// Returns the end of the range of hashes that one step covers, from `from`. The record must be stored as one item
+    /// and have about `fields` fields.
     fn to(&self, from: u64, fields: usize) -> u64 {
         if fields <= WHOLE_MAX {
             return HASHES;
@@ -73,18 +75,19 @@ impl<'c> Scan<'c> {
         hashes.contains(&u64::from(record::hash(name))) && self.pattern.is_none_or(|pattern| matches(pattern, name))
     }
 
-    /// Returns the cursor for the reply.
+    /// Returns the cursor for the reply, which is 0 at the end of the scan.
     fn cursor(&self, walk: &Walk) -> u64 {
         if walk.cursor >= HASHES { 0 } else { walk.cursor }
     }
 
-    /// Returns the number of names and values in the reply.
+    /// Returns the total number of names and values in the reply.
     fn parts(&self, walk: &Walk) -> u64 {
         walk.keys * if self.values { 2 } else { 1 }
     }
 }
 
-/// `HSCAN`. Runs as a transaction of its own if its count exceeds a slice of work or the room in the output.
+/// Executes `HSCAN`. If one visit cannot complete the scan, or the reply may not fit in the output buffer, runs the
+/// command as its own transaction.
 pub(in super::super) fn hscan<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     let mut words = args;
     let key = words.next().unwrap_or_default();
@@ -121,7 +124,7 @@ fn put_scan_head(out: &mut impl Sink, cursor: u64, parts: u64) {
     reply::array(out, parts);
 }
 
-/// Returns an upper bound of the number of fields at a key.
+/// Returns an upper bound of the number of fields of the hash at `key`.
 fn number_of_fields(call: &mut Call<'_, '_>, key: &[u8]) -> Result<usize, Interrupt> {
     let (key, view) = (call.key(key), call.ctx.view());
     let item = call.guard.items().peek(&key);
@@ -130,7 +133,7 @@ fn number_of_fields(call: &mut Call<'_, '_>, key: &[u8]) -> Result<usize, Interr
     Ok(record.map(|record| record.count_at_most(view.now_ms)).transpose()?.unwrap_or(0))
 }
 
-/// Scans in one visit. Returns [`SessionWait::Yield`] if one visit is not enough.
+/// Scans in one visit. Fails with [`SessionWait::Yield`] if the scan takes more than one visit.
 fn scan_at_once(call: &mut Call<'_, '_>, key: &[u8], scan: &Scan<'_>, walk: &mut Walk) -> Run {
     let bytes_max = call.ctx.request_bytes_max / 2;
     let mut found = Vec::new();
@@ -178,7 +181,7 @@ fn scan_on(call: &mut Call<'_, '_>, key: &[u8], scan: &Scan<'_>, walk: &mut Walk
     Ok(())
 }
 
-/// Calls `put` with each field of the next part of the hash that the scan selects.
+/// Scans the next part of the hash. Calls `put` with the reply text of each field that the scan selects.
 fn scan_step(
     call: &mut Call<'_, '_>,
     key: &[u8],
@@ -193,7 +196,7 @@ fn scan_step(
     walk.cursor = HASHES;
     let Some(record) = record(item.as_ref(), view, &parts)?.filter(|_| from < HASHES) else { return Ok(()) };
     let fields = record.count_at_most(view.now_ms)?;
-    // A short hash is returned whole, whatever the count.
+    // A short hash is returned completely, even if `COUNT` is lower.
     walk.has_wrapped = fields <= WHOLE_MAX;
     let to = if record.is_large() { record.step_end(from as u32)? } else { scan.to(from, fields) };
     let (mut looked, mut bytes) = (0, Vec::new());
@@ -219,11 +222,12 @@ fn scan_step(
 /// The arguments of `HRANDFIELD`.
 #[derive(Clone, Copy)]
 struct Drawing {
-    /// The requested number of fields. `None`: one field, not in an array. Negative: each field is drawn from all
-    /// fields.
+    /// The requested number of fields. `None` requests one field, which is not in an array. A negative number requests
+    /// that many fields, which may repeat.
     count: Option<i64>,
     with_values: bool,
-    /// True if each field and its value are an array of two elements, in version 3 of the protocol.
+    /// True if the reply contains each name with its value as an array of two elements, which it does in version 3 of
+    /// the protocol.
     in_pairs: bool,
 }
 
@@ -238,14 +242,16 @@ impl Drawing {
             (Some(word), 0) if word[..] == *b"withvalues" => true,
             _ => return Err(ErrorReply::Syntax),
         };
-        // Redis doubles the count if values are returned.
+        // The reply has two elements for each field if it includes values, so Redis refuses a count that would overflow
+        // when doubled.
         if count.is_some_and(|count| with_values && !(-i64::MAX / 2..=i64::MAX / 2).contains(&count)) {
             return Err(ErrorReply::OutOfRange);
         }
         Ok(Self { count, with_values, in_pairs: with_values && version == Version::Resp3 })
     }
 
-    /// Checks the count of fields that may repeat against the longest output. Each field needs at least five bytes.
+    /// Refuses a negative count whose fields cannot fit in a reply of `bytes_max` bytes. Each field needs at least five
+    /// bytes.
     fn check(self, bytes_max: usize) -> Result<(), ErrorReply> {
         let most = bytes_max as u64 / 5;
         if self.count.is_some_and(|count| count < 0 && count.unsigned_abs() > most) {
@@ -254,7 +260,7 @@ impl Drawing {
         Ok(())
     }
 
-    /// Returns the number of elements of the array for `fields` fields.
+    /// Returns the number of elements of the reply's outer array, if the reply has `fields` fields.
     fn elements(self, fields: u64) -> u64 {
         fields * if self.with_values && !self.in_pairs { 2 } else { 1 }
     }
@@ -291,7 +297,7 @@ pub(in super::super) fn hrandfield<'c>(call: &mut Call<'c, '_>, args: Args<'c>) 
     slices::end_visit(call, walk, ran)
 }
 
-/// Draws fields from a record that is one item.
+/// Draws random fields from a record that is stored as one item, not in leaves.
 fn draw_from_plain(call: &mut Call<'_, '_>, key: &[u8], drawing: Drawing) -> Run {
     let (key, now_ms) = (call.key(key), call.ctx.now.0);
     let (version, bytes_max) = (call.session.version, typed::answer_bytes_max(call));
@@ -309,7 +315,7 @@ fn draw_from_plain(call: &mut Call<'_, '_>, key: &[u8], drawing: Drawing) -> Run
     if count < 0 && !bins.is_empty() && count.unsigned_abs() > DRAWN_AT_ONCE_MAX {
         drawing.check(call.ctx.request_bytes_max)?;
         if !call.collects_replies {
-            // The command continues as a transaction of its own.
+            // The caller reacts to this error by running the command again as its own transaction.
             return Err(ErrorReply::AnswerTooLong.into());
         }
         let mut walk = call.session.walk.take().unwrap_or_default();
@@ -324,8 +330,9 @@ fn draw_from_plain(call: &mut Call<'_, '_>, key: &[u8], drawing: Drawing) -> Run
     Ok(())
 }
 
-/// Draws fields over several visits. If many different fields are wanted, walks over all fields and selects each with
-/// the probability (fields still wanted) / (fields left). Otherwise draws each field from a randomly chosen part.
+/// Draws random fields over several visits. If a large share of the fields is requested without repetition, walks over
+/// all fields, and selects each with the probability (fields still wanted) / (fields not yet examined). Otherwise,
+/// draws each field from a randomly chosen part of the record.
 fn draw_over_visits(call: &mut Call<'_, '_>, key: &[u8], drawing: Drawing, walk: &mut Walk) -> Run {
     let head = *walk.head.get_or_insert_with(|| call.out.reserve_head());
     let mut prng = Prng::new(call.ctx.clock.ticks().0 ^ call.ops as u64);
@@ -365,7 +372,7 @@ fn draw_over_visits(call: &mut Call<'_, '_>, key: &[u8], drawing: Drawing, walk:
     Ok(())
 }
 
-/// Draws fields from the next part of a walk. Returns false at the end of the walk.
+/// Draws random fields from the next part of the record. Returns false after the last part.
 fn draw_by_walk(
     call: &mut Call<'_, '_>,
     key: &[u8],
@@ -398,7 +405,8 @@ fn draw_by_walk(
     Ok(to < HASHES)
 }
 
-/// Draws one field from a random part, or from the next part that has fields. Returns false if there is no field.
+/// Tries to draw one field from a random part of the record, or from the next part if the previous part had no fields.
+/// Returns false if the record has no fields.
 fn draw_one(
     call: &mut Call<'_, '_>,
     key: &[u8],
@@ -406,7 +414,7 @@ fn draw_one(
     walk: &mut Walk,
     prng: &mut Prng,
 ) -> Result<bool, Interrupt> {
-    // If the last part had no fields, the next part is tried.
+    // If the previous part had no fields, this call tries the part after it.
     let from = if walk.steps > 0 { walk.cursor % HASHES } else { prng.below(HASHES) };
     let distinct = drawing.count.is_some_and(|count| count > 0);
     let met = &walk.found_hashes;
@@ -444,21 +452,22 @@ fn draw_one(
             }
         }
     }
-    // Returns false after a whole round without a field.
+    // After a pass over all parts without a field, returns false.
     Ok((walk.steps as u64) <= walk.left.max(HASHES >> 16))
 }
 
-/// Returns a 64-bit hash of a field name. Collisions are very rare.
+/// Returns a 64-bit hash of a field's name. Two names of one record have the same hash only very rarely.
 fn hash_of(bin: &Bin<'_>) -> u64 {
     let mut digits = Digits::new();
     let name = bin.name.text(&mut digits);
     name.iter().fold(u64::from(record::hash(name)) << 8, |hash, byte| base::prng::split_mix(hash ^ u64::from(*byte)))
 }
 
-/// The maximum number of random fields that one visit selects, with repetition.
+/// The maximum number of random fields, which may repeat, that one visit draws.
 const DRAWN_AT_ONCE_MAX: u64 = 256;
 
-/// If at least `1 / WALKED_SHARE` of the fields is requested without repetition, the command walks over all fields.
+/// The inverse of a share. If at least `1 / WALKED_SHARE` of the fields is requested without repetition, the command
+/// walks over all fields.
 const WALKED_SHARE: u64 = 8;
 
 /// Returns `count` distinct random fields, in stored order. If `count` is negative, returns `-count` random fields,
@@ -472,7 +481,8 @@ fn draw<'b>(bins: &[Bin<'b>], count: i64, prng: &mut Prng) -> Vec<Bin<'b>> {
     }
     let mut wanted = (count as u64).min(bins.len() as u64);
     let chosen = bins.iter().enumerate().filter(|(at, _)| {
-        // Selection sampling: a field is selected with the probability (fields still wanted) / (fields still left).
+        // Selection sampling: selects each field with the probability (fields still wanted) / (fields not yet
+        // examined).
         let left = (bins.len() - at) as u64;
         let takes = prng.below(left) < wanted;
         wanted -= u64::from(takes);
