@@ -9,11 +9,11 @@
 //! ```
 //!
 //! Invariants:
-//! - Every record with an indexed value has an entry, once its change was acknowledged. A query therefore finds all
-//!   acknowledged records.
-//! - A stale entry may remain after a record was deleted as a key, was evicted or has expired, or after its set was
-//!   truncated. A query verifies each entry against its record, so it never returns a stale entry. Each insertion
-//!   checks   two old entries and removes the stale ones.
+//! - When a change of a record is acknowledged, each of the record's indexed values has an index entry. A query
+//!   therefore finds all acknowledged records.
+//! - A stale entry may remain after its record was deleted by a key command, was evicted or has expired, or after the
+//!   set was truncated. A query verifies each entry against its record, so stale entries never appear in a reply. Each
+//!   insertion into an index checks two old entries and removes those that are stale.
 //! - The memory of all indexes is subtracted from the store's memory, byte for byte.
 
 use record::{Index, IndexFull, IndexPosting, IndexType};
@@ -22,9 +22,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// The maximum number of indexes of all sets together.
 pub const INDEXES_MAX: usize = 64;
-/// The number of locks. Each lock protects the keys whose hashes fall into its stripe.
+/// The number of stripes. A stripe is a set of keys, selected by their hashes, that one lock protects.
 const STRIPES: usize = 256;
-/// The number of old entries that each insertion checks.
+/// The number of old entries that are checked for staleness at each insertion.
 const CHECKED_PER_INSERT: usize = 2;
 
 /// The state of an index.
@@ -39,7 +39,7 @@ pub enum IndexState {
     Full,
 }
 
-/// A secondary index: of one bin of the records of one set.
+/// A secondary index on one bin of the records of one set.
 #[derive(Debug)]
 pub struct SetIndex {
     /// The number of the set.
@@ -64,7 +64,8 @@ impl SetIndex {
         }
     }
 
-    /// Marks the index as ready, because it contains all existing records. Does nothing if it is full.
+    /// Marks the index as ready. The caller calls this function when the index contains all existing records. Does
+    /// nothing if the index is full.
     pub fn built(&self) {
         let _ = self.state.compare_exchange(0, IndexState::Ready as u8, AcqRel, Acquire);
     }
@@ -93,7 +94,8 @@ impl SetIndex {
         self.lock().0.range(*entry, *entry).next().is_some()
     }
 
-    /// Inserts an entry. Returns old entries, which the caller must check against their records.
+    /// Inserts an entry. Returns up to [`CHECKED_PER_INSERT`] old entries, which the caller must verify against their
+    /// records.
     fn insert(&self, entry: IndexPosting) -> [Option<IndexPosting>; CHECKED_PER_INSERT] {
         let (index, at) = &mut *self.lock();
         if index.insert(entry) == Err(IndexFull) {
@@ -116,7 +118,8 @@ impl SetIndex {
 pub struct IndexChanges {
     /// The indexes of the record's set.
     pub of: Vec<Arc<SetIndex>>,
-    /// For each index, the position of the bin's value before and after the change; `None` if there is no such value.
+    /// For each index, the positions in the index of the bin's value before the change and after the change. A position
+    /// is `None` if the bin does not exist or has a value of another type.
     pub places: Vec<[Option<(u64, u64)>; 2]>,
 }
 
@@ -159,8 +162,8 @@ impl Indexes {
         self.bytes.load(Acquire) as u64
     }
 
-    /// Locks a key's stripe. The lock permits a change of the key's record and entries. Returns `None` if another
-    /// thread holds the lock.
+    /// Locks the stripe of a key. `key` is the key's hash. Only the thread that holds the lock may change the key's
+    /// record and its index entries. Returns `None` if another thread holds the lock.
     pub fn stripe(&self, key: u64) -> Option<MutexGuard<'_, ()>> {
         match self.stripes[(key >> 8) as usize % STRIPES].try_lock() {
             Ok(guard) => Some(guard),
@@ -188,8 +191,9 @@ impl Indexes {
         self.read().iter().find(|index| index.set == set && *index.bin == *bin).cloned()
     }
 
-    /// Creates an index in the state [`IndexState::Building`]. Calls `resize` with the memory of all indexes in bytes.
-    /// `resize` gives the store the rest of the memory, and returns false if that is too little.
+    /// Creates an index in the state [`IndexState::Building`]. Calls `resize` with the memory of all indexes, including
+    /// the new one, in bytes. `resize` must reduce the store to the rest of the memory, and return false if that memory
+    /// is too small for the store.
     ///
     /// # Errors
     /// If the index cannot be created: see [`IndexFault`].
@@ -208,8 +212,8 @@ impl Indexes {
         if list.len() >= INDEXES_MAX {
             return Err(IndexFault::TooMany);
         }
-        // A client chose `bytes`: the sum is checked for overflow, and nothing is allocated before the store released
-        // memory.
+        // `bytes` comes from a client. The sum is therefore checked for overflow, and the index is allocated only after
+        // the store has released the memory.
         let all = self.bytes().checked_add(bytes).ok_or(IndexFault::NoMemory)?;
         let capacity = usize::try_from(bytes).map_err(|_| IndexFault::NoMemory)?;
         if !resize(all) {
@@ -223,12 +227,12 @@ impl Indexes {
         Ok(index)
     }
 
-    /// Drops an index and returns its memory to the store by `resize`. Returns true if the index existed.
+    /// Drops an index, and calls `resize` to return the index's memory to the store. Returns true if the index existed.
     pub fn drop_index(&self, set: u16, bin: &[u8], resize: impl FnOnce(u64)) -> bool {
         let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
         let Some(at) = list.iter().position(|index| index.set == set && *index.bin == *bin) else { return false };
         let index = list.remove(at);
-        // A thread that still holds a reference to the index sees it empty.
+        // Threads that still hold a reference to the index find the index empty.
         *index.lock() = Default::default();
         index.state.store(IndexState::Full as u8, Release);
         self.bytes.fetch_sub(index.bytes as usize, AcqRel);
@@ -237,8 +241,9 @@ impl Indexes {
         true
     }
 
-    /// Inserts the new entries and removes the old ones after a change of a record. The caller holds the stripe of the
-    /// key's hash. Returns old entries, which the caller must check against their records.
+    /// Updates the indexes after a change of a record: inserts the entries of its new values, and then removes those of
+    /// its old values. The caller has locked the key's stripe. Returns some entries of other records, which the caller
+    /// must verify against these records.
     pub fn note(&self, moves: &IndexChanges, key: u64) -> Vec<(Arc<SetIndex>, IndexPosting)> {
         let mut looked = Vec::new();
         for (index, [old, new]) in moves.of.iter().zip(&moves.places) {
@@ -253,8 +258,8 @@ impl Indexes {
         looked
     }
 
-    /// Inserts the value of a record that was stored before its index was created, or that was copied from another
-    /// server. The caller holds the stripe of the key's hash.
+    /// Inserts an entry for a record that was stored before the index was created, or that was copied from another
+    /// server. The caller has locked the key's stripe.
     pub fn insert_record(&self, index: &SetIndex, place: (u64, u64), key: u64) {
         index.insert(IndexPosting { order: place.0, more: place.1, key });
     }

@@ -1,5 +1,5 @@
-//! The metadata log of a server with a memory file, stored as metadata records. It holds the sets of records, their
-//! bins and secondary indexes, and the names and terms of namespaces.
+//! The metadata log of a server with a memory file. Its metadata records describe the sets of records with their bins
+//! and secondary indexes, and the namespaces with their names and terms (limits and settings).
 //!
 //! ```text
 //!   record kind 1 | fields
@@ -10,8 +10,8 @@
 //!
 //! Invariants:
 //! - Metadata is persisted before a client or an item refers to it.
-//! - Records are read in order, and the last record of an object applies. The log is rewritten with one record for each
-//!   object at each start, and whenever it fills half of its space.
+//! - Metadata records are read in order. If several describe the same object, the last one applies. At each start, and
+//!   whenever the log fills half of its space, the log is rewritten with one record for each object.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ const NAMESPACE_REMOVED: u8 = 5;
 const INDEX: u8 = 6;
 const INDEX_REMOVED: u8 = 7;
 
-/// The metadata log, which appends records to its store.
+/// The metadata log. It appends metadata records to the store.
 #[derive(Clone, Debug)]
 pub struct MetadataLog(Arc<Store>);
 
@@ -42,7 +42,7 @@ impl MetadataLog {
         self.0.append_metadata(note).inspect_err(|error| tracing::error!("cannot persist a metadata record: {error}"))
     }
 
-    /// Appends a record of a namespace and its terms.
+    /// Appends a metadata record with the name and the terms of a namespace.
     ///
     /// # Errors
     /// If there is no room for the record.
@@ -50,7 +50,7 @@ impl MetadataLog {
         self.append(&namespace_note(config))
     }
 
-    /// Appends a record that a namespace's name and terms were removed.
+    /// Appends a metadata record of the removal of a namespace's name and terms.
     ///
     /// # Errors
     /// If there is no room for the record.
@@ -58,7 +58,7 @@ impl MetadataLog {
         self.append(&[NAMESPACE_REMOVED, number])
     }
 
-    /// Appends a record of a secondary index.
+    /// Appends a metadata record with the definition of a secondary index.
     ///
     /// # Errors
     /// If there is no room for the record.
@@ -66,7 +66,7 @@ impl MetadataLog {
         self.append(&index_note(index))
     }
 
-    /// Appends a record that a bin's index was removed.
+    /// Appends a metadata record of the removal of a bin's index.
     ///
     /// # Errors
     /// If there is no room for the record.
@@ -91,7 +91,8 @@ fn added_note(added: &Added<'_>) -> Vec<u8> {
     }
 }
 
-/// Decodes the set, bin or generation of a metadata record. Returns `None` for any other record.
+/// Decodes a metadata record that describes a set, a bin or a set's generation. Returns `None` for a record of another
+/// kind.
 fn added_of(note: &[u8]) -> Option<Added<'_>> {
     let (kind, rest) = note.split_first()?;
     let set = || Some(u16::from_le_bytes(rest.get(..2)?.try_into().ok()?));
@@ -137,7 +138,7 @@ fn namespace_of(note: &[u8]) -> Option<NamespaceConfig> {
     })
 }
 
-/// The definition of a secondary index. The entries themselves are not persisted but rebuilt.
+/// The definition of a secondary index. Only the definition is persisted; the index's entries are rebuilt at start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PersistedIndex {
     /// The number of the record set.
@@ -166,7 +167,7 @@ fn index_of(note: &[u8]) -> Option<PersistedIndex> {
     })
 }
 
-/// The error that the configuration gives a namespace a number other than the one under which its items are stored.
+/// The error that a namespace has one number in the configuration and another in the memory file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NumberDiffers {
     /// The name of the namespace.
@@ -200,7 +201,7 @@ impl PersistedMetadata {
         kept
     }
 
-    /// Returns the metadata as records, one for each object.
+    /// Returns the metadata as encoded metadata records, one for each object.
     fn notes(&self) -> Vec<Vec<u8>> {
         let mut notes = Vec::new();
         self.sets.added(&mut |added| notes.push(added_note(&added)));
@@ -223,11 +224,11 @@ impl PersistedMetadata {
         }
     }
 
-    /// Returns the namespaces of the server: all configured ones, and those persisted ones whose number the
+    /// Returns the namespaces of the server: all configured namespaces, and each persisted namespace whose number the
     /// configuration does not use.
     ///
     /// # Errors
-    /// If the configuration gives a persisted name another number.
+    /// If a persisted namespace has another number in the configuration.
     pub fn configured(&self, configured: &[NamespaceConfig]) -> Result<Vec<NamespaceConfig>, NumberDiffers> {
         for asked in configured {
             if let Some(kept) = self.namespaces.iter().find(|kept| kept.name == asked.name)

@@ -1,4 +1,4 @@
-//! The assignment of keys to namespaces, sets and prefixes.
+//! The modules that assign keys to namespaces, record sets and key prefixes.
 //!
 //! ```text
 //!   namespaces   terms and figures of each namespace       routes     key prefixes that select another namespace

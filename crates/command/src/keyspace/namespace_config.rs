@@ -14,9 +14,9 @@ pub struct NamespaceConfig {
     pub number: u8,
     /// The memory reserved for the namespace, in bytes. `None`: it shares the memory of the default namespace.
     pub memory_bytes: Option<u64>,
-    /// True if items are evicted to make room. If false, an item that does not fit is refused.
+    /// True if the store evicts items to make room for new ones. If false, the store refuses an item that does not fit.
     pub evict: bool,
-    /// The time to live of items that are stored without one, in ms. 0: they never expire.
+    /// The time to live of items that are stored without a time to live, in ms. If 0, these items never expire.
     pub ttl_default_ms: u64,
     /// The maximum time to live, in ms. 0: unlimited.
     pub ttl_max_ms: u64,

@@ -6,16 +6,16 @@
 //!   memcached, a default listener ── a key's prefix ──> the number for this request                      see `routes`
 //! ```
 //!
-//! There are always [`Namespace::MAX`] numbered namespaces, like the 16 databases of Redis. A namespace without a name
-//! has no terms of its own and shares the memory of the default namespace, number 0. Creating a namespace gives it a
-//! name and terms. Dropping a namespace removes its items, its name and its terms. The number itself always exists, so
-//! a connection is always in an existing namespace.
+//! There are always [`Namespace::MAX`] numbered namespaces, like the 16 databases of Redis. A namespace's terms are its
+//! limits and settings. A namespace without a name has no terms of its own, and shares the memory of the default
+//! namespace, whose number is 0. Creating a namespace gives it a name and terms. Dropping a namespace removes its
+//! items, its name and its terms. The number itself always exists, so a connection is always in an existing namespace.
 //!
 //! The store enforces the limits of memory and times to live ([`segment::Terms`]). This module enforces the limits of
 //! connections and operations per second.
 //!
-//! Invariants: a connection counts in exactly one namespace from its start to its end. A refused connection or
-//! operation changes nothing.
+//! Invariants: from its start to its end, a connection is counted in exactly one namespace. A refused connection or
+//! operation does not count towards a limit.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,7 +29,8 @@ use crate::keyspace::namespace_config::NamespaceConfig;
 
 /// The name of namespace 0.
 pub const DEFAULT_NAME: &str = "default";
-/// The time whose operations may be executed at once, as a burst, in ns.
+/// The length of a burst, in ns. A namespace may execute the operations that its quota allows for this length of time
+/// all at once.
 const BURST_NS: u64 = 100_000_000;
 
 /// The limits of one namespace, and their current use.
@@ -40,8 +41,9 @@ struct Usage {
     connections_refused: AtomicU64,
     /// The mean interval between two operations, in ns. 0: unlimited.
     interval_ns: AtomicU64,
-    /// The instant until which the executed operations have used the quota, in ns of Unix time. It may lie ahead of now
-    /// by the length of a burst.
+    /// The instant up to which executed operations have used the quota, in ns since the Unix epoch. Each operation
+    /// moves the instant forward by `interval_ns`. It may be ahead of the current time by at most the length of a
+    /// burst.
     within_quota_at_ns: AtomicU64,
     ops_refused: AtomicU64,
 }
@@ -51,9 +53,9 @@ struct Usage {
 pub struct UsageStats {
     /// The number of open connections.
     pub connections: u64,
-    /// The number of connections that were refused because the limit was reached.
+    /// The number of connections that were refused because the namespace had its maximum number of connections.
     pub connections_refused: u64,
-    /// The number of operations that were refused because the limit was reached.
+    /// The number of operations that were refused because the namespace had used up its quota of operations per second.
     pub ops_refused: u64,
 }
 
@@ -71,20 +73,21 @@ pub struct Namespaces {
     route_changes: AtomicU64,
 }
 
-/// The bit above those of the namespaces. It is set while rules route keys of the default listeners to other
-/// namespaces.
+/// The bit that is set while rules route keys of the default listeners to other namespaces. It is the first bit above
+/// the bits of the namespaces.
 pub(crate) const ROUTED: u32 = 1 << Namespace::MAX;
-/// The bit that is set while `CLIENT PAUSE` delays clients. Each worker sets it for its batch.
+/// The bit that is set while `CLIENT PAUSE` delays clients. Each worker sets it in its own copy of the guards, before
+/// each batch.
 pub(crate) const PAUSED: u32 = ROUTED << 1;
-/// The bit that marks a session whose last request was routed away from its listener's namespace. It is always set in a
-/// worker's guards.
+/// The bit that marks a session whose last request was routed away from its listener's namespace. This bit is always
+/// set in a worker's copy of the guards.
 pub(crate) const ROUTED_AWAY: u32 = ROUTED << 2;
 
 /// The numbers of all namespaces.
 const NUMBERS: std::ops::Range<u8> = 0..Namespace::MAX as u8;
 
 impl Namespaces {
-    /// Creates the namespaces without names. Persists names and terms that are set later in `store`.
+    /// Creates all namespaces, without names. Names and terms that are set later are persisted in `store`.
     pub fn persisted_in(store: &std::sync::Arc<Store>) -> Self {
         Self { notes: Some(MetadataLog::of(store)), ..Self::default() }
     }
@@ -102,15 +105,16 @@ impl Namespaces {
         NUMBERS.map(Namespace)
     }
 
-    /// Gives a namespace a name and terms, or changes them.
+    /// Sets or changes the name and the terms of a namespace.
     ///
     /// # Errors
-    /// If the store refuses the terms. Nothing is then changed.
+    /// If the store refuses the terms. The namespace is then unchanged.
     pub fn set(&self, store: &Store, config: &NamespaceConfig) -> Result<(), TermsError> {
         let namespace = Namespace(config.number);
         let mut named = self.lock();
         store.give_terms(namespace, &config.terms())?;
-        // If the log has no room for the record, the namespace is lost when the process ends. An error is logged.
+        // If the metadata log has no room for the record, an error is logged, and the namespace's name and terms are
+        // lost when the process ends.
         if named.iter().all(|there| there != config)
             && let Some(notes) = &self.notes
         {
@@ -157,12 +161,13 @@ impl Namespaces {
         Arc::clone(&self.routes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the number of changes of [`Namespaces::routes`].
+    /// Returns how often [`Namespaces::routes`] has changed since the start of the server.
     pub(crate) fn route_changes(&self) -> u64 {
         self.route_changes.load(Acquire)
     }
 
-    /// Removes the name and the terms of a namespace. The caller flushes its items with [`segment::ItemsMut::flush`].
+    /// Removes the name and the terms of a namespace. The caller must flush the namespace's items with
+    /// [`segment::ItemsMut::flush`].
     pub fn unset(&self, store: &Store, namespace: Namespace, evict: bool) {
         let plain = NamespaceConfig::plain(namespace.0, evict);
         self.set(store, &plain).expect("terms without limits are never refused");
@@ -197,7 +202,8 @@ impl Namespaces {
         named.or_else(|| (text == DEFAULT_NAME.as_bytes()).then_some(Namespace::DEFAULT))
     }
 
-    /// Counts a new connection. If the limit is reached, counts a refusal instead and returns false.
+    /// Counts a new connection and returns true. If the namespace already has its maximum number of connections, counts
+    /// a refused connection instead and returns false.
     pub fn enter(&self, namespace: Namespace) -> bool {
         let room = self.room(namespace);
         let most = room.connections_max.load(Relaxed);
@@ -214,7 +220,7 @@ impl Namespaces {
         self.room(namespace).connections.fetch_add(1, Relaxed);
     }
 
-    /// Subtracts a connection that ends or changes to another namespace.
+    /// Subtracts a connection that ends or switches to another namespace.
     pub fn leave(&self, namespace: Namespace) {
         let before = self.room(namespace).connections.fetch_sub(1, Relaxed);
         assert!(before > 0, "only a counted connection leaves");
@@ -226,7 +232,8 @@ impl Namespaces {
         self.guards.load(Relaxed)
     }
 
-    /// Takes one operation from a namespace's quota. If the quota is used up, counts a refusal and returns false.
+    /// Takes one operation from a namespace's quota of operations per second, and returns true. If the quota is used
+    /// up, counts a refused operation and returns false.
     pub(crate) fn take_op(&self, namespace: Namespace, now: UnixMillis) -> bool {
         let room = self.room(namespace);
         let (interval_ns, now_ns) = (room.interval_ns.load(Relaxed), now.0 * 1_000_000);
@@ -240,8 +247,8 @@ impl Namespaces {
         taken.is_ok()
     }
 
-    /// Uses up a namespace's quota of operations for the next `ms` milliseconds, so that each operation is refused
-    /// until then. For clients that must be blocked for a while, and for tests.
+    /// Uses up a namespace's quota of operations for the next `ms` milliseconds, so that all operations are refused
+    /// during that time. An operator can use this to block the namespace's clients for a while. Tests use it too.
     pub fn use_up_quota(&self, namespace: Namespace, ms: u64) {
         let until_ns = (UnixMillis::now().0 + ms) * 1_000_000;
         self.room(namespace).within_quota_at_ns.fetch_max(until_ns, Relaxed);

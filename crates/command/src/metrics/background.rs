@@ -1,16 +1,16 @@
-//! Counters of the store's background work, by kind of slice.
+//! Counters of the store's background work, for each kind of slice. A slice is a short piece of background work.
 
 use crate::metrics::counters::Counter;
 use segment::SliceKind;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The CPU time above which a slice counts as long, in ns.
+/// The CPU time above which a slice is counted as long, in ns.
 const LONG_NS: u64 = 1_000_000;
 
-/// The number of buckets for slice durations. Their limits are powers of two, in us.
+/// The number of buckets of a histogram of slice durations. The limits of the buckets are powers of two, in us.
 const SLICE_BUCKETS: usize = 24;
 
-/// The kinds of slices that are counted, with their names in metrics. Slices without work are not counted.
+/// The kinds of slices that are counted, with their names in metrics. A slice that found no work to do is not counted.
 const KINDS: [(SliceKind, &str); 8] = [
     (SliceKind::Evict, "evict"),
     (SliceKind::Expire, "expire"),
@@ -22,8 +22,9 @@ const KINDS: [(SliceKind, &str); 8] = [
     (SliceKind::Rebuild, "rebuild"),
 ];
 
-/// The durations of the slices of one kind. Only one thread writes them: the background thread or the populating
-/// thread. Wall-clock time includes the time in which other threads used the CPU. CPU time is the thread's own.
+/// The durations of the slices of one kind. For each kind, only one thread writes the counters: the background thread,
+/// or the thread that populates memory. Wall-clock time includes the time in which other threads used the CPU. CPU time
+/// is the thread's own.
 #[derive(Debug, Default)]
 pub struct SliceTimes {
     /// The total wall-clock time of all slices, in ns.

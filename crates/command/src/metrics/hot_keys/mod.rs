@@ -1,5 +1,6 @@
-//! Hot, big and missed keys, and hot and missed prefixes. They are always counted, for both protocols. There is one
-//! report for each minute of the last day.
+//! Reports of the keys with the most requests (hot), the longest values (big) or the most misses (missed), and of the
+//! hot and missed key prefixes. Requests of both protocols are always sampled. The server retains a report for each
+//! minute of the last day.
 //!
 //! ```text
 //!   worker: request ──1 key of 128 on average─> does it exist, its size ──> its sketch ┐ every minute
@@ -7,13 +8,14 @@
 //!   HOTKEYS, admin port <── minutes, and the current contents of the sketches
 //! ```
 //! Invariants:
-//! - A request whose keys are not sampled costs one subtraction. Sampling a key allocates no memory and never waits.
-//!   While a reader holds the sketch, samples are dropped and counted.
+//! - If none of a request's keys is sampled, sampling costs the request one subtraction. Sampling a key allocates no
+//!   memory and never waits for a lock. While a reader holds the sketch's lock, samples are dropped, and the dropped
+//!   samples are counted.
 //! - The memory is bounded: one sketch for each worker, and [`MINUTES_MAX`] minutes of five lists with at most
 //!   [`NAMES_PER_LIST`] names of [`NAME_BYTES_MAX`] bytes. A day takes at most 7 MiB.
-//! - A count is an estimate: the number of samples times [`SAMPLED_ONE_IN`]. The relative error for a name with `n`
-//!   requests is about `sqrt(128 / n)`: 11 % for 10,000 requests. A count is too large if other names share its
-//!   counters (`sketch`).
+//! - A reported count is an estimate: the number of samples times [`SAMPLED_ONE_IN`]. The relative error for a key or
+//!   prefix with `n` requests is about `sqrt(128 / n)`, which is 11 % for 10,000 requests. If several names share
+//!   counters of the sketch, the counts of these names may be too large (see `sketch`).
 
 mod sketch;
 
@@ -28,9 +30,9 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// The sampling interval. On average, one of this many keys is sampled.
+/// The mean sampling interval: on average, one of every `SAMPLED_ONE_IN` requested keys is sampled.
 pub const SAMPLED_ONE_IN: u64 = 128;
-/// The number of minutes whose lists are retained.
+/// The maximum number of past minutes whose lists are retained.
 pub const MINUTES_MAX: usize = 24 * 60;
 /// The number of names in each list of a retained minute.
 pub const NAMES_PER_LIST: usize = 10;
@@ -91,14 +93,14 @@ impl Sampler {
         sampler
     }
 
-    /// Returns a random gap from 0 to twice the mean. With a random gap, a repeating sequence of requests is not always
-    /// sampled at the same positions.
+    /// Returns the random number of keys to skip before the next sample, from 0 to about twice the mean. Because the
+    /// number is random, a repeating sequence of requests is not always sampled at the same positions.
     fn gap(&mut self) -> u32 {
         self.prng.below(2 * SAMPLED_ONE_IN - 1) as u32
     }
 
-    /// Counts `keys` requested keys. Returns false if none of them must be sampled. If it returns true, the caller
-    /// obtains the positions of the samples from [`Sampler::next`].
+    /// Counts `keys` requested keys. Returns true if at least one of them must be sampled. The caller then obtains the
+    /// positions of the samples from [`Sampler::next`].
     #[inline(always)]
     pub(crate) fn should_sample(&mut self, keys: u32) -> bool {
         if keys <= self.left {
@@ -108,8 +110,8 @@ impl Sampler {
         true
     }
 
-    /// Returns the position of the next sample among `keys` keys, starting at position `from`. Returns `None` if there
-    /// is none.
+    /// Returns the position of the next key to sample, from position `from` to the end of a request's `keys` keys.
+    /// Returns `None` if none of these keys must be sampled.
     #[cold]
     pub(crate) fn next(&mut self, from: u32, keys: u32) -> Option<u32> {
         if !self.should_sample(keys - from) {
@@ -175,12 +177,13 @@ struct History {
 #[derive(Debug)]
 pub struct Minutes {
     delimiter: u8,
-    /// A random number that clients do not know. They therefore cannot choose names that share counters.
+    /// A random number that is mixed into the hashes of names. Clients do not know it, so they cannot choose names that
+    /// share counters.
     secret: u64,
     history: Mutex<History>,
 }
 
-/// The lists over several minutes.
+/// The lists of hot keys over a period of several minutes.
 #[derive(Debug)]
 pub struct HotKeyReport {
     /// The start of the first minute.
@@ -198,7 +201,8 @@ impl HotKeyReport {
 }
 
 impl Minutes {
-    /// Starts counting at `now`. A prefix ends before the first `delimiter` of a key.
+    /// Creates the report history, whose first minute begins at `now`. A key's prefix ends before the first byte of the
+    /// key that equals `delimiter`.
     pub fn new(delimiter: u8, now: UnixMillis) -> Self {
         let history = History { began: now, minutes: VecDeque::new() };
         Self { delimiter, secret: RandomState::new().hash_one(0), history: Mutex::new(history) }
@@ -251,7 +255,7 @@ impl Minutes {
         *big_above = sketch.big.least().max(BIG_BYTES_MIN - 1);
     }
 
-    /// Collects the workers' counts into a new minute, if the current minute has ended.
+    /// If the current minute has ended, moves the workers' counts of this minute into the history.
     pub(crate) fn end_minute<'h>(&self, now: UnixMillis, all_hot_keys: impl IntoIterator<Item = &'h HotKeys>) {
         let mut history = self.history();
         if now.0 < history.began.0 + MINUTE_MS {
@@ -271,7 +275,8 @@ impl Minutes {
         history.minutes.push_back(Minute { began, lists });
     }
 
-    /// Returns the lists over the last `minutes` whole minutes and the current one, with at most `count` names each.
+    /// Returns the lists over the last `minutes` complete minutes and the current minute. Each list has at most `count`
+    /// names.
     pub fn read<'h>(
         &self,
         minutes: usize,
@@ -292,7 +297,7 @@ impl Minutes {
     }
 }
 
-/// Lists whose amounts are being added.
+/// The sums of the amounts of several minutes, by list and name.
 #[derive(Default)]
 struct Sums([HashMap<u64, Leader>; HotKeyList::ALL.len()]);
 
@@ -300,7 +305,7 @@ impl Sums {
     fn add(&mut self, list: HotKeyList, leader: &Leader, scale: u64) {
         let amount = leader.amount * scale;
         let sum = self.0[list as usize].entry(leader.hash).or_insert_with(|| Leader { amount: 0, ..leader.clone() });
-        // The length of a value is not added but the maximum is used.
+        // The lengths of values are not added up. The sum of a list of big keys is the maximum length.
         sum.amount = if list == HotKeyList::Big { sum.amount.max(amount) } else { sum.amount + amount };
     }
 

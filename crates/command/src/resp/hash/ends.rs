@@ -327,7 +327,8 @@ pub(in super::super) fn hsetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Ru
     let key = args.next().unwrap_or_default();
     let (options, words) = SetOptions::read(call, args)?;
     if call.collects_replies && call.session.sum == CHECKING && options.wanted.is_some() {
-        // The key is locked. All fields are checked before any is stored, so that all are stored or none.
+        // The key is locked. The command checks all fields before it stores the first one, so it stores either all
+        // fields or none.
         let mut slices = Slices::begin(call, ("hsetex", all), key, (words, 2), true)?;
         while let Some((slice, _)) = slices.next(call)? {
             let is_refused = typed::edit_record(call, key, None, KeyEvent::HSET, &mut |_, edit, _| {

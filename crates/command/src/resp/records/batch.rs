@@ -1,5 +1,5 @@
-//! `REC.MGET` and `REC.MPUT` read or store several records in one command. Other commands see the whole effect of a
-//! command or none of it (`atomic`).
+//! The commands `REC.MGET` and `REC.MPUT`, which read or store several records at once. Both are atomic: other commands
+//! see either all changes of a `REC.MPUT` or none of them (see `atomic`).
 
 use super::given::Given;
 use super::ops::Op;
@@ -14,8 +14,8 @@ use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use protocol::resp::{Args, reply};
 use record::ValueType;
 
-/// `REC.MGET bins key [key ...]`: replies with bins of several records. `bins` is `*` for all bins, or bin names that
-/// are separated by commas.
+/// Executes `REC.MGET bins key [key ...]`: replies with bins of several records. `bins` is `*` for all bins, or a list
+/// of bin names, separated by commas.
 pub(in super::super) fn mget<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let word = args.next().unwrap_or_default();
     let names = (word != b"*").then_some(Names::Commas(word));
@@ -43,7 +43,8 @@ pub(in super::super) fn mget<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
     })
 }
 
-/// The set and the bins of all records of a `REC.MPUT`, in the form `set(bin TYPE, bin TYPE ...)`.
+/// The set, bin names and bin types that all records of a `REC.MPUT` have in common. A request contains them once, in
+/// the form `set(bin TYPE, bin TYPE ...)`.
 struct Shape<'c> {
     set: Option<&'c [u8]>,
     bins: Vec<(&'c [u8], &'c [u8])>,
@@ -68,8 +69,8 @@ impl<'c> Shape<'c> {
     }
 }
 
-/// `REC.MPUT shape key value ... [key value ...]`: stores several records. The reply has an element for each record:
-/// its revision, or an error if the record was refused.
+/// Executes `REC.MPUT shape key value ... [key value ...]`: stores several records. The reply is an array with one
+/// element for each record: the record's revision, or an error if the record was refused.
 pub(in super::super) fn mput<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let shape = match Shape::read(args.next().unwrap_or_default()) {
         Ok(shape) => shape,

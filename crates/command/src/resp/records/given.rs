@@ -1,4 +1,4 @@
-//! Values in requests: the words that follow a bin's name, a list's index or a map's key.
+//! Parsing of values in requests. A value is given by the words that follow a bin's name, a list index or a map key.
 
 use super::{Bad, Refusal, bin_name, typed};
 use crate::resp::error::ErrorReply;
@@ -6,7 +6,7 @@ use crate::resp::number::integer;
 use protocol::resp::Args;
 use record::{DEPTH_MAX, List, Map, Value, ValueType, push_value};
 
-/// A value of a request: a scalar as received, or an encoded list or map that was built from its elements.
+/// A value from a request: a scalar as received, or a list or map, encoded from the elements in the request.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Given<'c> {
     Plain(Value<'c>),
@@ -23,8 +23,8 @@ impl<'c> Given<'c> {
         }
     }
 
-    /// Parses a type and a value. A list is the number of its values, followed by each value in this form. A map is the
-    /// number of its keys, followed by each key and its value in this form.
+    /// Parses a type and a value. After its type, a list has the number of its values, and then a type and a value for
+    /// each. A map has the number of its keys, and then each key with the type and the value that belong to it.
     pub(super) fn read(bin: &'c [u8], args: &mut Args<'c>) -> Result<Self, Bad<'c>> {
         Self::read_at(bin, args, 1)
     }

@@ -1,4 +1,5 @@
-//! Secondary indexes of record sets: `REC.INDEX`, and the insertion of existing records into an index.
+//! The command `REC.INDEX`, which manages secondary indexes of record sets; and the insertion of existing records into
+//! a new or recreated index.
 
 use super::{Bad, bin_name, set_name};
 use crate::keyspace::indexes::{IndexFault, IndexState, SetIndex};
@@ -24,13 +25,14 @@ use segment::{Guard, Item, Key, Namespace, OnFlash, OpError, Stride, ThreadHandl
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The store's memory divided by an index's default memory.
+/// The default memory of an index is the store's memory divided by this number.
 const MEMORY_PART: u64 = 32;
 /// The minimum memory of an index, in bytes.
 const MEMORY_MIN: u64 = 64 << 10;
-/// Pause of the thread that indexes all records while the store is still finding items.
+/// The pause between two checks whether the store has found all items of an earlier process. Before that, the indexing
+/// thread inserts no records.
 const FOUND_SLEEP: Duration = Duration::from_millis(10);
-/// Pause between two checks whether reads from flash have completed.
+/// The pause between two checks whether reads from flash have completed.
 const READ_SLEEP: Duration = Duration::from_micros(200);
 
 /// Executes `REC.INDEX CREATE set bin INT|STR [MEMORY bytes]`, `REC.INDEX DROP set bin` or `REC.INDEX LIST`.
@@ -99,7 +101,7 @@ fn create<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             }
         }
     };
-    // Another client may have dropped the index meanwhile.
+    // Between two visits of this command, another client may have dropped the index.
     if let Some(index) = index {
         build(call, &index, walk.unwrap_or_default())?;
         index.built();
@@ -111,7 +113,7 @@ fn create<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 /// Inserts all existing records of the set into the index.
 fn build(call: &mut Call<'_, '_>, index: &Arc<SetIndex>, mut walk: Box<Walk>) -> Run {
     if call.ctx.shared.store.is_finding() {
-        // The store has not found all items of an earlier process yet.
+        // The store is still finding the items that an earlier process stored, so a walk would miss some of them.
         return walk::suspend(call, walk, OpError::Parked.into());
     }
     loop {
@@ -163,19 +165,19 @@ fn drop_index<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 
 fn drop_from(shared: &Shared, set: u16, bin: &[u8]) -> bool {
     let whole = shared.store.memory_bytes() + shared.indexes.bytes();
-    // The store only gets back the memory that it had before the index, so this cannot fail.
+    // The store only regains memory that it had before the index was created, so resizing the store cannot fail.
     shared.indexes.drop_index(set, bin, |bytes| {
         let _ = shared.resize_store(whole.saturating_sub(bytes));
     })
 }
 
-/// Reduces the store to the `whole` memory less `bytes` for indexes. Returns false if the store cannot work with so
-/// little memory.
+/// Resizes the store to `whole - bytes` bytes. `whole` is the memory of the store and all indexes, and `bytes` is the
+/// memory of all indexes. Returns false if the store cannot work with so little memory.
 fn has_memory_for(shared: &Shared, whole: u64, bytes: u64) -> bool {
     whole.checked_sub(bytes).is_some_and(|left| left > 0 && shared.resize_store(left).is_ok())
 }
 
-/// Recreates the persisted indexes, empty. [`insert_persisted`] then inserts their entries.
+/// Recreates the persisted indexes without entries. [`insert_persisted`] inserts the entries later.
 pub fn recreate_persisted(shared: &Shared, kept: &[PersistedIndex]) {
     let whole = shared.store.memory_bytes();
     for PersistedIndex { set, kind, bytes, bin } in kept {
@@ -188,8 +190,8 @@ pub fn recreate_persisted(shared: &Shared, kept: &[PersistedIndex]) {
     }
 }
 
-/// Inserts the records of all namespaces into the recreated indexes, a few at a time. Returns when all are inserted, or
-/// when the server stops.
+/// Inserts the records of all namespaces into the recreated indexes, a few records at a time. Returns when all records
+/// are inserted, or when the server stops.
 pub fn insert_persisted(shared: &Shared, handle: &mut ThreadHandle, clock: &Clock) {
     while shared.store.is_finding() {
         if shared.host.is_stopping() {
@@ -228,7 +230,7 @@ pub fn insert_persisted(shared: &Shared, handle: &mut ThreadHandle, clock: &Cloc
     shared.indexes.all().iter().for_each(|index| index.built());
 }
 
-/// Inserts one record into the indexes of its set. Returns false if the caller must retry in a later iteration.
+/// Inserts the record of one key into the indexes of its set. Returns false if the caller must retry later.
 fn enter_one(guard: &mut Guard<'_>, shared: &Shared, namespace: Namespace, bytes: &[u8]) -> bool {
     let key = guard.key(namespace, bytes);
     let Some(_stripe) = shared.indexes.stripe(key.hash()) else { return false };
@@ -236,7 +238,8 @@ fn enter_one(guard: &mut Guard<'_>, shared: &Shared, namespace: Namespace, bytes
         return false;
     }
     let entered = enter_record(guard, View::at(shared, guard.now()), key, &mut |set| shared.indexes.of(set));
-    // A record that has lost a part is removed. A record that was changed meanwhile is tried again.
+    // If the record has lost a part, removes the record. If another thread has changed the record meanwhile, returns
+    // false, so that the caller retries.
     entered.is_ok() || !guard.parts().take_lost() || guard.parts_mut().end_broken(&key).is_ok_and(|ended| ended)
 }
 
@@ -281,7 +284,8 @@ fn enter(call: &mut Call<'_, '_>, bytes: &[u8], index: &Arc<SetIndex>) -> Result
     }
 }
 
-/// Inserts the record of a key into the indexes that `of` returns for its set. The caller holds the key's stripe.
+/// Inserts the record of a key into the indexes that `of` returns for the record's set. The caller has locked the key's
+/// stripe.
 pub(in crate::resp) fn enter_in(
     call: &Call<'_, '_>,
     bytes: &[u8],
@@ -290,7 +294,7 @@ pub(in crate::resp) fn enter_in(
     enter_record(call.guard, call.ctx.view(), call.key(bytes), of)
 }
 
-/// Does the same as [`enter_in`], for a caller without a [`Call`].
+/// Inserts a record like [`enter_in`], for a caller that has no [`Call`].
 fn enter_record(
     guard: &Guard<'_>,
     view: View<'_>,
@@ -300,8 +304,8 @@ fn enter_record(
     enter_item(guard, view, key, guard.items().peek(&key), of)
 }
 
-/// Inserts a record that was read from flash. Returns false if the record is no longer at that place, or is being
-/// changed.
+/// Inserts a record that was read from flash. Returns false if the record is no longer at the place from which it was
+/// read, or if another thread is changing the record.
 fn enter_on_flash(
     guard: &Guard<'_>,
     view: View<'_>,
@@ -315,7 +319,7 @@ fn enter_on_flash(
     guard.walks().is_still(&key, place) && enter_item(guard, view, key, Some(*item), of).is_ok()
 }
 
-/// Inserts the record of an item, if the item is a record of a set, into the indexes that `of` returns.
+/// Inserts the record of an item into the indexes that `of` returns. Does nothing if the item is not a record of a set.
 fn enter_item(
     guard: &Guard<'_>,
     view: View<'_>,

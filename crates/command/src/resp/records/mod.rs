@@ -1,5 +1,6 @@
-//! Records with typed bins: the commands `REC.*`. They store the same items as hash commands. In addition, they show
-//! the types of bins and the revisions of records, and their errors name the key and the bin.
+//! Records with typed bins: the commands `REC.*`. These commands store items in the same format as hash commands. In
+//! addition, they return the types of bins and the revisions of records, and their error replies contain the names of
+//! the key and the bin.
 //!
 //! ```text
 //!   request ──> key, Options (conditions), Op, Op (operations) ──> a change of one item, or an error and no change
@@ -51,34 +52,34 @@ enum Refusal<'c> {
     BinRange(&'c [u8], ValueType),
     /// The bin's name, and a type whose values cannot be added or appended.
     BinOperation(&'c [u8], ValueType),
-    /// The bin's name, and the type of which the given text is not a value.
+    /// The bin's name, and the requested type. The given text is not a value of this type.
     BinValue(&'c [u8], ValueType),
-    /// The bin's name, and the word that names no type.
+    /// The bin's name, and a word that is not the name of a type.
     UnknownType(&'c [u8], &'c [u8]),
-    /// The name of a bin, or the key of a map, that is empty or too long.
+    /// A bin name or map key that is empty or too long.
     BinName(&'c [u8]),
-    /// The number of the record's set (`None`: the record is in no set), and the number of the requested set.
+    /// The number of the record's set, or `None` if the record is in no set; and the number of the requested set.
     OtherSet(Option<u16>, u16),
     /// The record does not match the filter.
     Filtered,
-    /// The bin's name, an index outside its list, and the number of values in the list.
+    /// The bin's name, an index outside the bin's list, and the number of values in the list.
     BinIndex(&'c [u8], i64, usize),
     /// The name of a bin whose lists and maps are nested too deep.
     BinDepth(&'c [u8]),
 }
 
-/// A condition on the revision. A missing record has revision 0.
+/// A condition on a record's revision. A record that does not exist has revision 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Check {
     Equal(u32),
     Greater(u32),
 }
 
-/// The maximum number of bytes of a key, a bin's name or a value that an error repeats.
+/// The maximum length of the part of a key, a bin name or a value that an error reply quotes, in bytes.
 const SHOWN_MAX: usize = 96;
 
 impl Refusal<'_> {
-    /// Writes the error line.
+    /// Writes the error reply.
     #[cold]
     fn write(self, out: &mut crate::visit::out::OutBuffer, sets: &Sets, key: &[u8]) {
         let mut line = Line::new();
@@ -204,7 +205,7 @@ impl From<ErrorReply> for Bad<'_> {
     }
 }
 
-/// Replies with an error to a request that was not executed.
+/// Writes the error reply of a request that was not executed.
 fn bad(call: &mut Call<'_, '_>, key: &[u8], bad: Bad<'_>) -> Run {
     match bad {
         Bad::Fault(fault) => Err(fault.into()),
@@ -225,7 +226,7 @@ struct Options<'c> {
     presence: Option<Presence>,
     check: Option<Check>,
     expire: Option<Expire>,
-    /// The name of the set that an existing record must belong to, and that a new record is added to.
+    /// The name of a set. An existing record must belong to this set, and a new record is added to it.
     set: Option<&'c [u8]>,
     filter: Option<Filter<'c>>,
 }
@@ -237,12 +238,13 @@ enum Presence {
     Create,
     /// The record must exist.
     Update,
-    /// No condition. All earlier bins of the record are removed.
+    /// There is no condition. If the record exists, the command removes its previous bins.
     Replace,
 }
 
 impl<'c> Options<'c> {
-    /// Parses options up to the word `until`, which is in lower case, or up to the end if `until` is empty.
+    /// Parses options up to the word `until`, or up to the end of the request if `until` is empty. `until` is in lower
+    /// case.
     fn read(args: &mut Args<'c>, until: &[u8], moment: Moment, command: &'static str) -> Result<Self, Bad<'c>> {
         let mut options = Self::default();
         loop {
@@ -310,7 +312,7 @@ fn revision(args: &mut Args<'_>) -> Result<u32, ErrorReply> {
     u32::try_from(integer(args.next().ok_or(ErrorReply::Syntax)?)?).map_err(|_| ErrorReply::NotInteger)
 }
 
-/// Returns the name of a bin, or the key of a map, from a request. Returns an error if it is empty or too long.
+/// Returns a bin name or a map key from a request unchanged, or an error if it is empty or too long.
 fn bin_name(name: &[u8]) -> Result<&[u8], Refusal<'_>> {
     if (1..=BIN_NAME_BYTES_MAX).contains(&name.len()) { Ok(name) } else { Err(Refusal::BinName(name)) }
 }
@@ -333,7 +335,8 @@ fn typed<'c>(bin: &'c [u8], word: &'c [u8], text: &'c [u8]) -> Result<Value<'c>,
     value.ok_or(Refusal::BinValue(bin, wanted))
 }
 
-/// Writes a value as the reply type that matches its own type, if the protocol's version has such a reply type.
+/// Writes a value. Uses the reply type that corresponds to the value's type, if the session's version of the protocol
+/// has such a reply type.
 fn put_value(to: &mut impl Sink, version: Version, value: &Value<'_>) {
     match *value {
         Value::Integer(number) => reply::int(to, number),

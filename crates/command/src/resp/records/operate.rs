@@ -1,4 +1,4 @@
-//! Commands that change records. Each command is a list of operations, which are all executed or none.
+//! Commands that change records. A command consists of a list of operations. It executes either all of them or none.
 
 use super::ops::{Op, Stopped};
 use super::{Bad, Options, Presence, Refusal};
@@ -18,14 +18,14 @@ use segment::Expire;
 pub(super) struct Done {
     /// The revision of the record; 0 if the record does not exist.
     pub(super) revision: u32,
-    /// Encoded replies of the operations.
+    /// The encoded replies of the operations.
     replied: Vec<u8>,
     /// True if the record was changed.
     changed: bool,
 }
 
-/// Executes all operations on the record of `key`, or none. Returns `None` if the record was refused and the error is
-/// in the output.
+/// Executes all operations on the record of `key`, or none of them. If the command is refused, writes the error reply
+/// and returns `None`.
 pub(super) fn do_all<'c>(
     call: &mut Call<'c, '_>,
     key: &'c [u8],
@@ -35,7 +35,7 @@ pub(super) fn do_all<'c>(
     if ops.iter().any(Op::writes) {
         typed::room_to_store(call, 0)?;
     }
-    // Nothing is changed unless the output has room for the reply.
+    // The record is left unchanged if the reply does not fit in the output buffer.
     let (room, version, now) = (call.out.room(), call.session.version, call.ctx.now);
     let set = make_set(call, options)?;
     let mut decide = |old: Option<&Record<'_>>, edit: &mut Edit<'_>, _: Expire| {
@@ -85,15 +85,15 @@ pub(super) fn do_all<'c>(
     }
 }
 
-/// Returns the number of the set that the options name; `None` if they name no set. Creates the set if it does not
-/// exist.
+/// Returns the number of the set in the options, or `None` if the options contain no set. Creates the set if it does
+/// not exist.
 fn make_set(call: &Call<'_, '_>, options: &Options<'_>) -> Result<Option<u16>, ErrorReply> {
     let Some(name) = options.set else { return Ok(None) };
     let made = call.ctx.shared.sets.make(call.session.namespace.0, name).map_err(|_| ErrorReply::TooManySets)?;
     Ok(Some(made.number()))
 }
 
-/// Executes the operation `word` on every named bin, and replies with the record's revision.
+/// Executes the operation `word` on each bin that the request names, and replies with the record's revision.
 fn do_to_bins<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, word: &'static [u8], name: &'static str) -> Run {
     let key = args.next().unwrap_or_default();
     let read = Options::read(&mut args, b"bins", call.moment(), name);

@@ -1,4 +1,5 @@
-//! Operations on the bins of a record. They are executed in order, each on the result of the previous one.
+//! Operations on the bins of a record. The operations of a command are executed in order. Each operation sees the
+//! changes of the previous ones.
 
 use super::given::Given;
 use super::{Bad, Refusal, bin_name, put_value};
@@ -29,7 +30,7 @@ pub(super) enum Op<'c> {
     Map(&'c [u8], MapOp<'c>),
 }
 
-/// An operation on a list; an index below 0 counts from the end.
+/// An operation on a list. A negative index counts from the end of the list.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ListOp<'c> {
     Append(Given<'c>),
@@ -37,7 +38,7 @@ pub(super) enum ListOp<'c> {
     Set(i64, Given<'c>),
     Get(i64),
     Pop(i64),
-    /// Retains only the given number of values, from the index on.
+    /// Retains the given number of values, beginning at the given index, and removes all other values.
     Trim(i64, usize),
     Size,
 }
@@ -53,7 +54,7 @@ pub(super) enum MapOp<'c> {
 }
 
 impl<'c> Op<'c> {
-    /// Parses the rest of one operation, after its word.
+    /// Parses one operation. `word` is the operation's name, and its arguments are the next words of `args`.
     fn read(word: &[u8], args: &mut Args<'c>) -> Result<Self, Bad<'c>> {
         let word = lower(word);
         let bin = bin_name(args.next().ok_or(ErrorReply::Syntax)?)?;
@@ -70,8 +71,8 @@ impl<'c> Op<'c> {
         })
     }
 
-    /// Parses all operations up to the end. If `word` is given, it is the operation on every bin, and the request does
-    /// not repeat it.
+    /// Parses all operations up to the end of the request. If `word` is given, it is the name of every operation, and
+    /// `args` contains only the arguments of the operations.
     pub(super) fn read_all(word: Option<&[u8]>, mut args: Args<'c>) -> Result<Vec<Self>, Bad<'c>> {
         let mut ops = Vec::with_capacity(args.len() / 2);
         while args.len() > 0 {
@@ -136,7 +137,7 @@ impl<'c> Op<'c> {
     }
 }
 
-/// The bin of an operation, the record being edited, and the buffer for the reply.
+/// The context of an operation: the bin's name, the record being edited, and the buffer for the reply.
 struct At<'c, 'a, 'e> {
     bin: &'c [u8],
     edit: &'a mut Edit<'e>,
@@ -230,7 +231,8 @@ impl<'c> ListOp<'c> {
                 List::open(&front)?.splice(0, from, None, &mut body);
             }
         }
-        // The list was valid before. So the only possible error is that the new value is nested too deep.
+        // The list was valid before this operation. The only possible error is therefore that the new value makes the
+        // list nested too deep.
         let list = List::open(&body).map_err(|_| Refusal::BinDepth(bin))?;
         edit.set(&name, &Value::List(list), true)?;
         Ok(true)
@@ -325,7 +327,8 @@ fn sum<'c>(bin: &'c [u8], there: Option<Value<'_>>, delta: Value<'c>) -> Result<
     }
 }
 
-/// Concatenates two values that are both text or both bytes. `behind`: `value` is appended, otherwise prepended.
+/// Concatenates two values, which must both be text or both be bytes. Appends `value` to `there` if `behind` is true,
+/// and prepends it otherwise.
 fn join<'c>(bin: &'c [u8], there: Value<'_>, value: Value<'c>, behind: bool) -> Result<Vec<u8>, Refusal<'c>> {
     match (there, value) {
         (Value::Text(there), Value::Text(value)) | (Value::Bytes(there), Value::Bytes(value)) => {

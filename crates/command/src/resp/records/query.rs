@@ -8,12 +8,12 @@
 //!                           └─ otherwise (another value, or no record of the set) ──> the entry is removed
 //! ```
 //!
-//! - An entry is a hint. A record is returned with the values that it had when it was read. Each call returns a record
-//!   at most once.
-//! - A record whose value changes within the range during a query is returned at its old entry, because the query may
-//!   have passed the new one already.
-//! - Results are retained between visits ([`QueryProgress`]), within the limits on returned records and on the bytes of
-//!   a reply.
+//! - An index entry is only a hint, so the query checks the record of each entry. A record is returned with the values
+//!   that it had when the query read it. One command returns each record at most once.
+//! - If a record's indexed value changes within the queried range during a query, the record is returned for its old
+//!   entry, because the query may have passed the new entry already.
+//! - Results are retained between the visits of a command (in [`QueryProgress`]). Their size is bounded by the maximum
+//!   number of returned records and by the maximum length of a reply.
 
 use super::read::ReadOptions;
 use super::{Bad, set_name};
@@ -33,11 +33,11 @@ use record::{IndexPosting, IndexType, Name, Value};
 use segment::Item;
 use std::sync::Arc;
 
-/// The number of records that a call returns if no limit is given.
+/// The default of `LIMIT`: the maximum number of records that one command returns.
 const LIMIT: i64 = 100;
-/// The maximum number of records that a call returns.
+/// The maximum of `LIMIT`, in records.
 const LIMIT_MAX: i64 = 4096;
-/// Maximum number of times that a call fetches more entries to replace stale ones.
+/// The maximum number of times that one command fetches more index entries to replace stale ones.
 const REFILLS_MAX: usize = 16;
 
 /// The queried range of values, both ends included.
@@ -74,15 +74,15 @@ impl<'c> Range<'c> {
     }
 }
 
-/// Parses a cursor: the last entry of the previous call, as 3 numbers of 16 hexadecimal digits each (see
-/// [`IndexPosting`]).
+/// Parses a cursor. A cursor is the last index entry that the previous command examined, written as three numbers of 16
+/// hexadecimal digits each (see [`IndexPosting`]).
 fn cursor(word: &[u8]) -> Option<IndexPosting> {
     let text = std::str::from_utf8(word).ok().filter(|text| text.len() == 48 && text.is_ascii())?;
     let number = |at: usize| u64::from_str_radix(&text[at..at + 16], 16).ok();
     Some(IndexPosting { order: number(0)?, more: number(16)?, key: number(32)? })
 }
 
-/// The arguments of a call of `REC.QUERY`.
+/// The arguments of one `REC.QUERY` command.
 struct Query<'c> {
     set: u16,
     bin: &'c [u8],
@@ -95,7 +95,7 @@ struct Query<'c> {
 /// The result of examining the record of an index entry.
 enum RecordLookup {
     Replied,
-    /// The record was not requested, or is already in the reply.
+    /// The record does not match the query's filter, or is already in the reply.
     Left,
     /// The entry is stale: no record of the set with this key has the entry's value.
     Elsewhere,
@@ -120,7 +120,8 @@ impl<'c> Query<'c> {
         Ok(Self { set, bin, range, limit: limit as usize, after, telling })
     }
 
-    /// Fetches entries if none is left to examine. Returns false if the call has no more entries to examine.
+    /// Fetches more index entries if all fetched entries have been examined. Returns false if the command has no more
+    /// entries to examine.
     fn fill(&self, index: &SetIndex, going: &mut QueryProgress) -> bool {
         let most = if going.fills == 0 { self.limit } else { going.swept };
         if going.at < going.entries.len() {
@@ -141,7 +142,8 @@ impl<'c> Query<'c> {
         index.kind.range(&self.range.low, &self.range.high).expect("the values have the index's type")
     }
 
-    /// Collects the records of the range. Returns the entry after which the next call continues; `None` at the end.
+    /// Collects the records of the range. Returns the index entry after which the client's next command continues, or
+    /// `None` at the end of the range.
     fn run(
         &self,
         index: &SetIndex,
@@ -173,10 +175,11 @@ impl<'c> Query<'c> {
         let shared = Arc::clone(&call.ctx.shared);
         let QueryProgress { entries, at, swept, replied, bytes, .. } = going;
         let (entry, more) = (entries[*at], &entries[*at + 1..]);
-        // With a filter, the number of records to read is unknown, so all of them are read ahead.
+        // With a filter, it is unknown how many records must be read to reach the limit, so the records of all fetched
+        // entries are read ahead.
         let wanted = if self.telling.filter.is_some() { more.len() } else { self.limit - replied.len() - 1 };
         let ahead = more.iter().take(wanted).map(|entry| entry.key);
-        // While the stripe is held, no client changes the record and its entries.
+        // While this thread holds the lock of the key's stripe, no client can change the record or its index entries.
         let stripe = shared.indexes.stripe(entry.key);
         let is_moving = || stripe.is_none() || !index.has(&entry);
         let (begun, mut looked, mut broken) = (bytes.len(), Ok(RecordLookup::Elsewhere), None);
@@ -208,7 +211,7 @@ impl<'c> Query<'c> {
         Ok(())
     }
 
-    /// Writes the record of an item, if it was requested.
+    /// Writes the record of an item, if the record matches the query.
     fn reply_records(
         &self,
         index: &SetIndex,

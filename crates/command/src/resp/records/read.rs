@@ -1,4 +1,4 @@
-//! Commands that read records. They read a record in its place, without a copy.
+//! Commands that read records. They read a record in place, without copying it first.
 
 use super::{Bad, bin_name, put_value};
 use crate::resp::call::{Call, Run};
@@ -13,7 +13,8 @@ use protocol::sink::Sink;
 use record::{Filter, Name, Record, Value};
 use segment::{Expire, Item};
 
-/// Upper bound of the bytes of a type's name and of the line heads around a value.
+/// An upper bound of the bytes that a reply needs for a value in addition to the value itself: the name of its type and
+/// the protocol's headers.
 const TYPE_BYTES: usize = 32;
 
 /// The names of the requested bins.
@@ -35,11 +36,12 @@ impl<'c> Names<'c> {
     }
 }
 
-/// The options of a read: which records and bins are in the reply, and whether values have their types.
+/// The options of a command that reads records. They select the records and bins in the reply, and whether the reply
+/// contains the types of values.
 #[derive(Default)]
 pub(super) struct ReadOptions<'c> {
     pub(super) with_types: bool,
-    /// The requested bins; `None`: all bins.
+    /// The names of the requested bins, or `None` for all bins.
     pub(super) names: Option<Names<'c>>,
     pub(super) filter: Option<Filter<'c>>,
 }
@@ -106,7 +108,7 @@ impl<'c> ReadOptions<'c> {
         Ok(bytes)
     }
 
-    /// Writes an array with the key of an item and its record, as an element of a reply with several records.
+    /// Writes an array of an item's key and its record. The array is one element of a reply with several records.
     pub(super) fn put_with_key(
         &self,
         out: &mut impl Sink,
@@ -166,8 +168,8 @@ impl<'c> ReadOptions<'c> {
     }
 }
 
-/// Writes the record of an item, or null if the item has no record that matches the filter. Returns true if a record
-/// was written.
+/// Writes the record of an item. Writes null instead if there is no item, or if its record does not match the filter.
+/// Returns true if a record was written.
 pub(super) fn reply_record(
     out: &mut OutBuffer,
     version: Version,

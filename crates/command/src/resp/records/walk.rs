@@ -1,7 +1,8 @@
 //! Walks over the records of a set (`REC.SCAN`, `REC.TRUNCATE`), and the list of sets (`REC.SETS`).
 //!
-//! A cursor is a position in the order of the keys' hashes, as in `SCAN`. A record that exists from the first call to
-//! the last is returned at least once, and may be returned twice.
+//! A `REC.SCAN` visits the keys in the order of their hashes, like `SCAN`, and a cursor is a position in that order. A
+//! record that exists from the first command of an iteration to the last is returned at least once, and may be returned
+//! twice.
 
 use super::read::ReadOptions;
 use super::set_name;
@@ -22,14 +23,14 @@ use protocol::resp::{Args, Version, reply};
 use record::{Kind, NoParts, Record};
 use segment::{Attempts, Guard, Item, Key, Loaded, OpError, Replaced, Replacement, Stride, Value};
 
-/// The number of records that a call returns if no count is given.
+/// The default of `COUNT`: the maximum number of records that one command returns.
 const COUNT: i64 = 10;
-/// The maximum number of records that a call returns.
+/// The maximum of `COUNT`, in records.
 const COUNT_MAX: i64 = 4096;
-/// The maximum number of steps of the walk in one call.
+/// The maximum number of steps of the walk in one command.
 const STEPS_MAX: usize = 1024;
 
-/// The arguments of a call of `REC.SCAN`.
+/// The arguments of one `REC.SCAN` command.
 struct Scan<'c> {
     set: u16,
     telling: ReadOptions<'c>,
@@ -113,13 +114,15 @@ pub(in super::super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
         call.out.push(&replied.bytes[range.clone()]);
     }
     if let Some(rate) = rate {
-        // The examined records take up this time at the requested rate. The next call waits until it has passed.
+        // At the requested rate, in records per second, examining these records should take this long. The session's
+        // next command waits until this time has passed.
         call.session.paced_until_ms = now_ms + (replied.of_set as u64 * 1000).div_ceil(rate);
     }
     Ok(())
 }
 
-/// Walks until enough records were found. Returns the next cursor; `None` at the end.
+/// Walks until it has found enough records. Returns the cursor for the client's next command, or `None` at the end of
+/// the walk.
 fn walk(
     call: &mut Call<'_, '_>,
     scan: &Scan<'_>,
@@ -137,7 +140,8 @@ fn walk(
         })?;
         call.ops += walk_step_ops(4 * (found.looked - before));
         let before = found.before;
-        // Sorts the step's records in the order of the walk, so that the call can end between any two places.
+        // Sorts the records of this step in the order of the walk, so that the command can end after any of them and
+        // the next cursor points behind it.
         found.records[before..].sort_unstable_by_key(|(place, _)| *place);
         let (mut bytes, mut kept) = (0, 0);
         for (at, (place, range)) in found.records.iter().enumerate() {
@@ -172,8 +176,8 @@ fn walk(
     Ok(next)
 }
 
-/// `REC.TRUNCATE set`: hides all records of the set at once, then frees their memory. Replies with their number when
-/// all memory is free.
+/// Executes `REC.TRUNCATE set`: hides all records of the set at once, and then removes them to free their memory.
+/// Replies with the number of removed records when all of them are removed.
 pub(in super::super) fn truncate<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     if !call.collects_replies {
         return own_transaction::run_collected(call, entry("rec.truncate"), args);
@@ -208,7 +212,7 @@ pub(in super::super) fn truncate<'c>(call: &mut Call<'c, '_>, args: Args<'c>) ->
                 }
             });
         for (bytes, place) in on_flash {
-            // An item that is no longer at this place is removed by its key.
+            // If the item is no longer at the place that the walk reported, it is removed by its key below.
             if call.guard.walks().remove_from_flash(call.session.namespace, place) {
                 call.session.sum += 1;
             } else {
@@ -241,7 +245,7 @@ pub(in super::super) fn truncate<'c>(call: &mut Call<'c, '_>, args: Args<'c>) ->
     Ok(())
 }
 
-/// Removes the item of `key` if `is_gone` returns true for it. Returns true if the item was removed.
+/// Removes the item of `key` if `is_gone` returns true for the item. Returns true if the item was removed.
 fn remove_if(guard: &mut Guard<'_>, key: &Key<'_>, is_gone: impl Fn(&Item<'_>) -> bool) -> Result<bool, OpError> {
     let mut attempts = Attempts::default();
     loop {
@@ -255,7 +259,7 @@ fn remove_if(guard: &mut Guard<'_>, key: &Key<'_>, is_gone: impl Fn(&Item<'_>) -
     }
 }
 
-/// `REC.SETS`: lists each set with the names of all bins that its records have had.
+/// Executes `REC.SETS`: lists the sets, each with the names of all bins that any of its records has or once had.
 pub(in super::super) fn sets<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     let (mut replied, mut count, namespace) = (Vec::new(), 0, call.session.namespace);
     for set in call.ctx.shared.sets.all().filter(|set| set.namespace() == namespace.0) {
