@@ -1,9 +1,9 @@
-//! The buffers of one worker: created at start, lent to a session while they hold bytes, never grown.
+//! The buffers of one worker: created at start, lent to a session while the buffer holds bytes, never grown.
 //!
 //! | class | bytes each | lent to |
 //! |---|---|---|
-//! | `Small` | 16 KiB | a session with received bytes, until its last whole request is consumed |
-//! | `Big` | [`Sizes::big_bytes`] | a session whose request is longer than that |
+//! | `Small` | 16 KiB | a session with received bytes, until its last complete request is consumed |
+//! | `Big` | [`Sizes::big_bytes`] | a session whose request is longer than 16 KiB |
 //! | `Out` | 32 KiB | a session with output, until the peer's socket has accepted it |
 //! | `BigOut` | [`Sizes::big_bytes`] | a session whose next reply is longer; half of them also to slow readers |
 //!
@@ -15,19 +15,20 @@
 //! | class | a session keeps it | then |
 //! |---|---|---|
 //! | `Small`, `Big` | while it is served, and for [`LENT_NS_MAX`] after that | its bytes are set aside |
-//! | the same | until another session waits for one | the same, at once, the longest idle session first |
+//! | the same | until another session waits for one | set aside at once, first those of the longest idle session |
 //! | `Out`, `BigOut` | while its peer accepts the sent bytes | |
 //! | the same, peer blocked | until another session waits for one | the unsent bytes are set aside, at once |
 //!
-//! Bytes that are set aside are in an allocation of their size, which the session owns. The session is served from that
-//! allocation, and receives into its free room. All such allocations of a worker are reserved and released in one place
-//! ([`Buffers::reserve`], [`Buffers::release`]) and use at most [`aside_bytes_max`]. If that limit is reached and
-//! another session waits, the sessions that were set aside first are closed until the reservation fits. A client with
-//! an incomplete request gets an error; a client that does not read gets none. If the waiting session needs a `BigOut`,
-//! a reader is closed only after [`READER_GRACE_NS`], because many clients may read long replies slowly. So no peer can
-//! block another session's buffer, whether it sends slowly or reads slowly. `worker/hold.rs` applies these rules.
+//! Bytes that are set aside are moved to an allocation of their size, which the session owns. The session is served
+//! from that allocation, and receives into its free space. All such allocations of a worker are reserved and released
+//! in one place ([`Buffers::reserve`], [`Buffers::release`]) and use at most [`aside_bytes_max`]. If that limit is
+//! reached and another session waits, the sessions that were set aside first are closed until the reservation fits. A
+//! client with an incomplete request gets an error; a client that does not read gets none. If the waiting session needs
+//! a `BigOut`, a reader is closed only after [`READER_GRACE_NS`], because many clients may read long replies slowly. So
+//! no peer can block another session's buffer, whether it sends slowly or reads slowly. `worker/hold.rs` applies these
+//! rules.
 //!
-//! A session that holds a buffer may wait for one of a class further down in the table, never further up.
+//! A session that holds a buffer may wait for a buffer of a class further down in the first table, never further up.
 
 use crate::shared::Shared;
 use command::context::LINE_BYTES_MAX;
@@ -42,14 +43,15 @@ pub const SMALL_BYTES: usize = 16 << 10;
 /// segments, the big buffers grow with the pieces of large values: see [`Sizes::bytes`].
 pub const BYTES_A_WORKER_MAX: usize = 16 << 20;
 
-/// The maximum memory of an idle connection, in bytes. It holds no buffer. With io_uring, 128 bytes are added.
+/// The maximum memory of an idle connection, in bytes. Such a connection holds no buffer. With io_uring, 128 bytes are
+/// added.
 pub const BYTES_A_CONNECTION_MAX: usize = 1 << 10;
 
 /// The time for which a session that is not being served keeps a receive buffer, in ns.
 pub const LENT_NS_MAX: u64 = 2_000_000;
 
-/// The time that a reader of a long reply has to read it, in ns, if other sessions wait for such a buffer and no memory
-/// is left.
+/// The time that a reader of a long reply has to read it, in ns, if other sessions wait for a `BigOut` buffer and no
+/// memory is left.
 pub const READER_GRACE_NS: u64 = 1_000_000_000;
 
 /// The range of the bytes that all workers together may set aside.
@@ -70,21 +72,22 @@ pub fn aside_bytes_max(memory_bytes: u64, workers: usize) -> u64 {
 /// The number of buffers of each class, and the size of the big ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// Ordinary receive buffers.
+    /// The number of ordinary receive buffers.
     pub small_count: usize,
-    /// Ordinary output buffers.
+    /// The number of ordinary output buffers.
     pub out_count: usize,
-    /// Big receive buffers.
+    /// The number of big receive buffers.
     pub big_count: usize,
-    /// Big output buffers.
+    /// The number of big output buffers.
     pub big_out_count: usize,
-    /// The bytes of a big buffer: the longest value or request that must be contiguous.
+    /// The size of a big buffer, in bytes: the longest value or request that must be contiguous.
     pub big_bytes: usize,
 }
 
 impl Sizes {
-    /// Returns the sizes for a worker with at most `sessions_max` connections, over a store whose longest contiguous
-    /// value is `piece_bytes_max`. That is a whole value, or a piece of a large one.
+    /// Returns the numbers and sizes of buffers for a worker with at most `sessions_max` connections, over a store
+    /// whose longest contiguous value has `piece_bytes_max` bytes. Such a value is a complete value, or a piece of a
+    /// large value.
     pub fn new(sessions_max: usize, piece_bytes_max: usize) -> Self {
         let head = 4 << 10;
         let big_bytes = BIG_BYTES_MIN.max((piece_bytes_max + head).next_multiple_of(4096)).max(LINE_BYTES_MAX + head);
@@ -97,7 +100,8 @@ impl Sizes {
         }
     }
 
-    /// Returns the bytes of all buffers: the memory that a worker adds to the store's once each buffer was used.
+    /// Returns the size of all buffers, in bytes. A worker uses this memory in addition to the store's once each buffer
+    /// was used.
     pub fn bytes(&self) -> usize {
         self.small_count * SMALL_BYTES
             + self.out_count * (OUT_BYTES + size_of::<OutBuffer>() + OPS_MAX * size_of::<OpTimes>())
@@ -118,7 +122,7 @@ pub(crate) enum Class {
 pub(crate) const CLASSES: [Class; 4] = [Class::Small, Class::Big, Class::Out, Class::BigOut];
 
 impl Class {
-    /// Returns its index in a table by class.
+    /// Returns the class's index in a table with an entry for each class.
     pub(crate) const fn slot(self) -> usize {
         self as usize
     }
@@ -128,7 +132,8 @@ impl Class {
 pub(crate) struct Buffers {
     small: Vec<Box<[u8]>>,
     big: Vec<Box<[u8]>>,
-    /// Boxed, because a session takes an output over. Then only a pointer moves, not the table of pins.
+    /// The free output buffers. They are boxed because outputs move to sessions: only a pointer moves, not the table of
+    /// pins.
     #[allow(clippy::vec_box)]
     outs: Vec<Box<OutBuffer>>,
     big_outs: Vec<Box<[u8]>>,
@@ -138,7 +143,7 @@ pub(crate) struct Buffers {
     aside_bytes_max: u64,
 }
 
-/// Received bytes that have not been consumed, in a lent block or in an allocation that is set aside.
+/// Received bytes that have not been consumed, in a lent block or in an allocation for bytes that are set aside.
 #[derive(Debug)]
 pub(crate) struct Input {
     block: Box<[u8]>,
@@ -153,12 +158,12 @@ impl Input {
         Self { block, from: 0, to: 0, is_aside: false }
     }
 
-    /// Returns true if its block is lent, so that another session may need it.
+    /// Returns true if the input's block is lent, so that another session may need it.
     pub(crate) fn is_lent(&self) -> bool {
         !self.is_aside
     }
 
-    /// Returns the class of its block, if the block is lent.
+    /// Returns the class of the input's block, or `None` if the block is not lent.
     pub(crate) fn class(&self) -> Option<Class> {
         self.is_lent().then_some(if self.block.len() == SMALL_BYTES { Class::Small } else { Class::Big })
     }
@@ -180,7 +185,8 @@ impl Input {
         self.from += bytes;
     }
 
-    /// Returns the free room after the bytes. The bytes move to the front first if that makes room for `want` of them.
+    /// Returns the free space after the received bytes. First moves the bytes to the front if that makes room for
+    /// `want` bytes.
     pub(crate) fn room(&mut self, want: usize) -> &mut [u8] {
         if self.from > 0 && (self.to == self.block.len() || self.from + want > self.block.len()) {
             self.block.copy_within(self.from..self.to, 0);
@@ -194,12 +200,13 @@ impl Input {
         assert!(self.to <= self.block.len(), "more was received than there was room for");
     }
 
-    /// Moves the bytes to another lent block. Returns the input that contained them, for [`Buffers::put_input`].
+    /// Moves the received bytes to another lent block. Returns the input that contained the bytes, for
+    /// [`Buffers::put_input`].
     pub(crate) fn exchange(&mut self, block: Box<[u8]>) -> Self {
         self.replace(Self::new(block))
     }
 
-    /// Moves the bytes into `to`, which is empty and replaces this input. Returns the old input.
+    /// Moves the received bytes into `to`, which is empty and replaces this input. Returns the old input.
     fn replace(&mut self, mut to: Self) -> Self {
         let len = self.len();
         to.block[..len].copy_from_slice(self.bytes());
@@ -237,8 +244,8 @@ impl Buffers {
         let fits = self.aside.bytes() + bytes <= bytes_max;
         if fits {
             self.aside.add_bytes(bytes);
-            // The worker has its own share, so that other clients' memory does not close its slow clients. The share
-            // still counts in the total, so that other clients are refused sooner.
+            // Each worker has its own limit for bytes that are set aside, so that other clients' memory does not close
+            // its slow clients. These bytes still count in the total, so that other clients are refused sooner.
             self.budget.take(MemoryUse::Requests, bytes);
         }
         fits
@@ -285,8 +292,8 @@ impl Buffers {
         Ok(aside)
     }
 
-    /// Creates an output with bytes that another server did not send. Returns `None` if client memory is used up. The
-    /// worker's own limit for slow clients does not apply, because a takeover happens once.
+    /// Creates an output with bytes that another server had to send but did not. Returns `None` if client memory is
+    /// used up. The worker's own limit for slow clients does not apply, because a takeover happens once.
     pub(crate) fn output_of(&mut self, bytes: &[u8]) -> Option<Box<OutBuffer>> {
         let reserved = (size_of::<OutBuffer>() + bytes.len()) as u64 + ALLOCATION_OVERHEAD;
         let fits = self.budget.used() + reserved <= self.budget.bytes_max();
@@ -313,24 +320,25 @@ impl Buffers {
         if bytes <= SMALL_BYTES { self.small.pop().ok_or(Class::Small) } else { self.big.pop().ok_or(Class::Big) }
     }
 
-    /// Takes a block for an output that needs more than its own, if more than half of these blocks remain free. For a
-    /// copy that may wait.
+    /// Takes a big block for an output whose own block is too small, if more than half of the big blocks remain free.
+    /// Used for a copy that can be postponed.
     pub(crate) fn take_spare_big_out(&mut self) -> Option<Box<[u8]>> {
         if self.big_outs.len() > self.sizes.big_out_count / 2 { self.big_outs.pop() } else { None }
     }
 
-    /// Returns such a block to its class.
+    /// Returns a big output block to its class.
     pub(crate) fn put_big_out(&mut self, block: Box<[u8]>) {
         debug_assert_eq!(block.len(), self.sizes.big_bytes, "a block of no class");
         self.big_outs.push(block);
     }
 
-    /// Takes a block for an output that needs more than its own.
+    /// Takes a big block for an output whose own block is too small.
     pub(crate) fn take_big_out(&mut self) -> Option<Box<[u8]>> {
         self.big_outs.pop()
     }
 
-    /// Takes back an input's block: returns a lent one to its class, and frees the memory of one that was set aside.
+    /// Takes back an input's block: returns a lent block to its class, and frees an allocation for bytes that were set
+    /// aside.
     pub(crate) fn put_input(&mut self, input: Input) {
         match input.class() {
             Some(Class::Small) => self.small.push(input.block),
@@ -349,7 +357,7 @@ impl Buffers {
         self.outs.pop()
     }
 
-    /// Takes back an empty output buffer, and the big block that was lent to it.
+    /// Takes back an empty output buffer, and the big block that was lent to this output.
     pub(crate) fn put_out(&mut self, mut out: Box<OutBuffer>) {
         if let Some(block) = out.take_lent() {
             self.big_outs.push(block);

@@ -33,7 +33,7 @@ pub enum MetricKind {
 }
 
 impl MetricKind {
-    /// Returns its name in the Prometheus format.
+    /// Returns the type's name in the Prometheus format.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -43,12 +43,12 @@ impl MetricKind {
     }
 }
 
-/// A value.
+/// The number in a sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
     /// A count, or a number of bytes.
     Count(u64),
-    /// Seconds or a ratio.
+    /// A time in seconds, or a ratio.
     Real(f64),
 }
 
@@ -69,26 +69,26 @@ pub struct Sample {
     /// The values of the figure's labels, in their order. The sum and the number of a histogram have no value for the
     /// last label, `le`.
     pub labels: Vec<String>,
-    /// The value.
+    /// The value of the sample.
     pub number: Number,
 }
 
 /// A figure with its values.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// Its name, which ends in the unit.
+    /// The figure's name, which ends in the unit.
     pub name: &'static str,
-    /// Type of the figure.
+    /// The type of the figure.
     pub kind: MetricKind,
     /// The help text, one sentence.
     pub help: &'static str,
     /// The names of the labels. The last label of a histogram is `le`.
     pub labels: Vec<&'static str>,
-    /// Its values.
+    /// The figure's values.
     pub samples: Vec<Sample>,
 }
 
-/// The list being filled.
+/// The list of figures while it is being filled.
 struct MetricList(Vec<Figure>);
 
 impl MetricList {
@@ -109,7 +109,7 @@ impl MetricList {
         self.one(kind, name, help, Number::Real(real));
     }
 
-    /// Adds one value for each of a closed set of labels.
+    /// Adds a figure with one value for each label of a closed set.
     fn by<L: ToString>(
         &mut self,
         kind: MetricKind,
@@ -145,7 +145,7 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// Reads all figures. `spaces` are those of the namespaces.
+/// Reads all figures. `spaces` has the figures of each namespace.
 pub fn read(shared: &Shared, spaces: &[Figures]) -> Vec<Figure> {
     let mut list = MetricList(Vec::with_capacity(96));
     process(&mut list, shared);
@@ -334,7 +334,7 @@ const OF_WORKERS: [OfWorker; 11] = [
     ("gannet_worker_received_bytes_total", "Bytes received, by worker.", |c| c.bytes_read.value()),
 ];
 
-/// Lists the memory that clients hold outside the store.
+/// Adds the figures of the memory that clients hold outside the store.
 fn client_memory(list: &mut MetricList, budget: &Budget) {
     let help = "Bytes that clients hold outside the store, by kind.";
     let kinds = budget::MemoryUse::ALL.map(|kind| (kind.name(), budget.used_by(kind)));
@@ -358,7 +358,7 @@ fn workers(list: &mut MetricList, shared: &Shared) {
     list.total("gannet_slow_requests_total", "Requests slower than log.slow_request.", slow);
 }
 
-/// Adds the waits for buffers, and the bytes that are set aside to avoid such waits.
+/// Adds the figures of waits for buffers, and of the bytes that are set aside to avoid such waits.
 fn buffers(list: &mut MetricList, shared: &Shared) {
     let mut by = |kind, name, help, of: fn(&WorkerShared) -> Number| {
         let values = shared.workers.iter().enumerate().map(|(number, worker)| (number, of(worker)));
@@ -446,7 +446,7 @@ fn stores(list: &mut MetricList, totals: &CommandTotals) {
     list.total("gannet_session_yields_total", help, totals.yields);
 }
 
-/// Lists the figures of checkpoints: the state of the memory that would survive a power loss.
+/// Adds the figures of checkpoints: the state of the memory that would survive a power loss.
 fn checkpoints(list: &mut MetricList, shared: &Shared) {
     let stats = shared.store.checkpoint_stats().unwrap_or_default();
     list.total("gannet_checkpoints_total", "Completed checkpoints of the memory file.", stats.made);
@@ -459,7 +459,7 @@ fn checkpoints(list: &mut MetricList, shared: &Shared) {
     list.gauge("gannet_checkpoint_segments", "Segments in the last checkpoint.", stats.segments);
 }
 
-/// Lists the figures of the reopening of the memory, for a server with a memory file.
+/// Adds the figures of the last reopening of the memory file, if the server has a memory file.
 fn reopened(list: &mut MetricList, shared: &Shared) {
     let reopened = shared.store.reopened().copied();
     let how = reopened.map(|reopened| match reopened {
@@ -549,7 +549,7 @@ fn endings(list: &mut MetricList, stats: &StoreStats) {
     list.gauge("gannet_pins", "Values that are being sent directly from the store.", stats.pins);
 }
 
-/// Lists the figures of a second tier, if there is one.
+/// Adds the figures of the second tier.
 fn flash(list: &mut MetricList, stats: &StoreStats, tier: &flash::Flash) {
     let counts = tier.counts();
     let devices = || tier.devices().into_iter();
@@ -605,7 +605,7 @@ fn background(list: &mut MetricList, counters: &BackgroundCounters) {
     list.0.push(Figure { name, kind: MetricKind::Histogram, help, labels: vec!["kind", "le"], samples });
 }
 
-/// Returns the samples of the histogram of one kind.
+/// Returns the histogram samples of one kind of background slices.
 fn slices(kind: &str, times: &SliceTimes) -> Vec<Sample> {
     let last = times.by_us_log2.len() - 1;
     let mut samples = Vec::with_capacity(last + 3);
@@ -625,7 +625,7 @@ fn slices(kind: &str, times: &SliceTimes) -> Vec<Sample> {
 pub(crate) mod tests {
     use super::*;
 
-    /// Returns the figures that need no running server, of each kind.
+    /// Returns figures of every type, without a running server.
     pub(crate) fn sample_figures() -> Vec<Figure> {
         let mut list = MetricList(Vec::new());
         let totals = CommandTotals { get_hits: 3, get_misses: 1, ..CommandTotals::default() };

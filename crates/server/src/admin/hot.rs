@@ -1,4 +1,5 @@
-//! `/hotkeys` and `/hotkeys.json`: hot, big and missed keys of the last minutes.
+//! `/hotkeys` and `/hotkeys.json`: the keys of the last minutes with the most requests, the largest values or the most
+//! misses.
 
 use std::fmt::Write;
 
@@ -19,7 +20,7 @@ pub struct Query {
 }
 
 impl Query {
-    /// Parses the text after the `?`.
+    /// Parses the part of a URL after the `?`.
     ///
     /// # Errors
     /// If a parameter is wrong: a description for the user.
@@ -43,7 +44,7 @@ impl Query {
     }
 }
 
-/// Returns a name as text, with a mark if it is cut.
+/// Returns a key name as text, with a mark if the name is cut.
 fn shown(name: &SketchName) -> String {
     let mut text: String = String::from_utf8_lossy(&name.bytes).chars().flat_map(visible).collect();
     if name.is_cut {
@@ -59,7 +60,7 @@ fn visible(letter: char) -> impl Iterator<Item = char> {
     plain.into_iter().chain(escaped.into_iter().flatten())
 }
 
-/// Writes the lists as JSON.
+/// Writes the lists of hot keys as JSON.
 pub fn json(shared: &Shared, query: Query) -> String {
     let hot = query.read(shared);
     let namespace = |name: &SketchName| shared.namespaces.name(name.namespace);
@@ -80,7 +81,7 @@ pub fn json(shared: &Shared, query: Query) -> String {
     format!("{document}\n")
 }
 
-/// Writes the lists as text.
+/// Writes the lists of hot keys as plain text.
 pub fn text(shared: &Shared, query: Query) -> String {
     let hot = query.read(shared);
     let mut text =

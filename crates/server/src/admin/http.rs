@@ -2,7 +2,7 @@
 
 /// The maximum size of a request head, in bytes.
 pub const HEAD_BYTES_MAX: usize = 8 << 10;
-/// The maximum size of a body, in bytes.
+/// The maximum size of a request body, in bytes.
 pub const BODY_BYTES_MAX: usize = 8 << 10;
 /// The maximum number of header lines of a request.
 const HEADERS_MAX: usize = 64;
@@ -10,33 +10,33 @@ const HEADERS_MAX: usize = 64;
 /// The result of parsing the bytes received so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParsedHttp {
-    /// The bytes are an incomplete request.
+    /// The bytes are the beginning of a request.
     Partial,
-    /// The bytes are a whole request.
+    /// The bytes contain a complete request.
     Request {
-        /// The path, without its query.
+        /// The path of the URL, without the query.
         path: String,
-        /// The text after the `?`.
+        /// The query: the part of the URL after the `?`.
         query: String,
-        /// True if only the head of the response is wanted.
+        /// True if the request is a HEAD, whose response has no body.
         head_only: bool,
         /// True if the request is a DELETE.
         delete: bool,
-        /// Body of a PUT request.
+        /// The body of a PUT request; `None` for other methods.
         body: Option<String>,
     },
-    /// The bytes are not a supported request: the response to send.
+    /// The bytes are not a supported request. The variant contains the response to send.
     Refused(Response),
 }
 
 /// An HTTP response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// The status code.
+    /// The HTTP status code.
     pub status: u16,
     /// The body's media type.
     pub content_type: &'static str,
-    /// The body.
+    /// The body of the response.
     pub body: String,
 }
 
@@ -49,7 +49,7 @@ impl Response {
         Self { status, content_type: TEXT, body: body.into() }
     }
 
-    /// Returns the bytes of the whole response.
+    /// Returns the encoded response, without the body if `head_only`.
     pub fn bytes(&self, head_only: bool) -> Vec<u8> {
         let allow = if self.status == 405 { "Allow: GET, HEAD, PUT, DELETE\r\n" } else { "" };
         let mut bytes = format!(
@@ -127,7 +127,7 @@ fn is_from_a_page(headers: &[httparse::Header<'_>]) -> bool {
     headers.iter().any(|header| header.name.eq_ignore_ascii_case("Origin"))
 }
 
-/// Returns the body that follows a head, or `None` if it is incomplete.
+/// Returns the body that follows a head, or `None` if the body is incomplete.
 fn body(headers: &[httparse::Header<'_>], arrived: &[u8]) -> Result<Option<String>, (u16, &'static str)> {
     let header = |name: &str| headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
     if is_from_a_page(headers) {

@@ -7,7 +7,7 @@ use super::page::Latencies;
 use command::keyspace::figures::Figures;
 use command::metrics::{BucketCounts, Part, SlowRequest, Totals};
 
-/// Writes the whole document.
+/// Writes the complete JSON document of `/stats.json`.
 pub fn write(figures: &[Figure], latencies: &Latencies, spaces: &[Figures], slow: &[SlowRequest]) -> String {
     let figures: Map<String, Value> = figures.iter().map(|figure| (figure.name.to_owned(), value(figure))).collect();
     let document = json!({
@@ -28,9 +28,9 @@ pub fn write(figures: &[Figure], latencies: &Latencies, spaces: &[Figures], slow
     text
 }
 
-/// Writes `/histograms.json`: the times of all requests since the start, one list for each part. An entry is the
-/// greatest value of a bucket, in ns, and its number of requests. The difference of two readings covers the time
-/// between them.
+/// Writes `/histograms.json`: the times of all requests since the start, one list for each part of a request's time. An
+/// entry is the greatest value of a bucket, in ns, and the number of requests in this bucket. The difference of two
+/// readings covers the time between the two readings.
 pub fn histograms(start: &Totals) -> String {
     let part = |part: Part| {
         let mut all = BucketCounts::default();
@@ -40,8 +40,8 @@ pub fn histograms(start: &Totals) -> String {
     Value::Object(Part::ALL.into_iter().map(part).collect()).to_string() + "\n"
 }
 
-/// Encodes a figure: one number, or objects nested by label. A histogram's samples nest by suffix after the other
-/// labels, and then by `le`.
+/// Encodes a figure as JSON: one number, or objects nested by label. A histogram's samples nest by suffix after the
+/// other labels, and then by `le`.
 fn value(figure: &Figure) -> Value {
     let mut root = Value::Null;
     for sample in &figure.samples {

@@ -1,12 +1,11 @@
 //! The admin port: metrics, health, slow requests and the running configuration over HTTP, on a thread of its own.
 //!
 //! ```text
-//!   poll ──> listener: accept, at most CONNECTIONS_MAX; the longest silent one makes room
 //!   poll ──> listener: accept, at most CONNECTIONS_MAX; the connection idle for longest is dropped for a new one
 //!        ──> every ten seconds: a reading of all recorders for the last minute
 //! ```
-//! Invariants: no worker waits for it. A peer that sends or reads slowly holds one bounded connection until its
-//! deadline, and does not delay other responses. The number of series in a response is bounded.
+//! Invariants: no worker waits for the admin port. A peer that sends or reads slowly holds one bounded connection until
+//! its deadline, and does not delay other responses. The number of series in a response is bounded.
 
 mod figures;
 mod hot;
@@ -30,10 +29,11 @@ use crate::config::Settings;
 use crate::config::file::Origins;
 use crate::shared::Shared;
 
-/// The settings that the server runs with, and the origin of each: the contents of `/config`. A reload replaces them.
+/// The settings that the server runs with, and the origin of each setting. `/config` shows them, and a reload replaces
+/// them.
 pub type RunningSettings = Arc<Mutex<(Settings, Origins)>>;
 
-/// An admin port that is bound and does not serve yet, so that a port in use is detected before anything is started.
+/// An admin port that is bound but does not serve yet. So a port in use is detected before any thread is started.
 #[derive(Debug)]
 pub struct Bound {
     listener: TcpListener,
@@ -44,7 +44,7 @@ impl Bound {
     /// Binds to `addr`.
     ///
     /// # Errors
-    /// If the kernel refuses: address in use, permission denied, no such address.
+    /// If the kernel refuses the address: it is in use, not permitted, or does not exist on this host.
     pub fn bind(addr: SocketAddr) -> std::io::Result<Self> {
         let listener = TcpListener::from(io::listen::bind_patiently(|| io::listen::bind_tcp(addr, false))?);
         listener.set_nonblocking(true)?;
@@ -52,10 +52,10 @@ impl Bound {
         Ok(Self { listener, addr })
     }
 
-    /// Adopts a port that another process listens on.
+    /// Adopts the listening socket of another process as the admin port.
     ///
     /// # Errors
-    /// If the descriptor is not one of a listening socket.
+    /// If the descriptor is not that of a listening socket.
     pub fn adopt(fd: std::os::fd::OwnedFd) -> std::io::Result<Self> {
         let listener = TcpListener::from(fd);
         listener.set_nonblocking(true)?;
@@ -63,12 +63,12 @@ impl Bound {
         Ok(Self { listener, addr })
     }
 
-    /// Returns the listening address, with the real port.
+    /// Returns the listening address, with the port that the kernel chose if port 0 was requested.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// Begins to listen and to serve, on a thread of its own.
+    /// Begins to listen and to serve, on a separate thread.
     ///
     /// # Errors
     /// If no file descriptor or thread is available, or another process was bound at the same moment and listens now.
@@ -82,7 +82,7 @@ impl Bound {
     }
 }
 
-/// An admin port that serves. Dropping it ends it.
+/// An admin port that serves. Dropping this value ends the service.
 #[derive(Debug)]
 pub struct Admin {
     addr: SocketAddr,
@@ -96,7 +96,8 @@ impl Admin {
         self.addr
     }
 
-    /// Stops serving and keeps listening. Returns `None` if its thread has ended on its own.
+    /// Stops serving, while the socket still listens. Returns `None` if the thread has already ended, for instance by a
+    /// panic.
     pub fn pause(mut self) -> Option<Bound> {
         self.stop = None;
         let listener = self.thread.take()?.join().ok()?;
@@ -112,7 +113,7 @@ impl AsFd for Bound {
 
 impl Drop for Admin {
     fn drop(&mut self) {
-        // The thread detects that the other end is closed.
+        // Closing this end of the socket pair makes the thread stop.
         self.stop = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

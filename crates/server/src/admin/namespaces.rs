@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   PUT    /namespaces/NAME          keys of a [[namespace]] table; other keys remain unchanged
-//!   DELETE /namespaces/NAME          its items, its name and its terms are removed
+//!   DELETE /namespaces/NAME          the items, the name and the settings of the namespace are removed
 //!          ...?keep=true             and the file that the server was started with is rewritten
 //! ```
 
@@ -30,10 +30,10 @@ pub fn list(settings: &RunningSettings) -> Response {
     Response::text(200, tables.collect::<Vec<_>>().join("\n"))
 }
 
-/// The response to a request that is refused.
+/// The response to a refused request.
 type Refused = Response;
 
-/// Creates the namespace `name`, or changes it, by the keys that `text` names.
+/// Creates the namespace `name`, or changes it, with the settings in `text`.
 pub fn put(name: &str, text: &str, keep: bool, shared: &Shared, settings: &RunningSettings) -> Response {
     let mut running = settings.lock().unwrap_or_else(PoisonError::into_inner);
     match change(name, text, keep, shared, &mut running.0) {
@@ -91,8 +91,8 @@ fn change(name: &str, text: &str, keep: bool, shared: &Shared, running: &mut Set
     kept(keep, done, shared, running)
 }
 
-/// Drops the namespace `name`. Its items are removed, and its number is a database without terms again. Its clients
-/// remain connected to that database.
+/// Drops the namespace `name`. Its items are removed, and its number becomes a database without settings again. Its
+/// clients remain connected to that database.
 pub fn delete(name: &str, keep: bool, shared: &Shared, settings: &RunningSettings) -> Response {
     let mut running = settings.lock().unwrap_or_else(PoisonError::into_inner);
     match take_away(name, keep, shared, &mut running.0) {
@@ -123,7 +123,7 @@ fn take_away(name: &str, keep: bool, shared: &Shared, running: &mut Settings) ->
     kept(keep, format!("{name} was deleted; {connections} connections are in database {}\n", number.0), shared, running)
 }
 
-/// Checks that the change can be persisted, if that is requested.
+/// Checks that the change can be written to the configuration file, if `keep` requests that.
 fn check_kept(keep: bool, shared: &Shared) -> Result<(), Refused> {
     if keep && shared.config.config_file.is_none() {
         let line = "the server was started without a file; start it with one, or omit keep; nothing was changed\n";
@@ -132,7 +132,7 @@ fn check_kept(keep: bool, shared: &Shared) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Rewrites the file if that is requested, and returns the response.
+/// Rewrites the configuration file if `keep` requests that, and returns the response.
 fn kept(keep: bool, mut done: String, shared: &Shared, running: &Settings) -> Result<Response, Refused> {
     let Some(path) = shared.config.config_file.as_deref().filter(|_| keep) else {
         return Ok(Response::text(200, done));
@@ -149,7 +149,7 @@ fn kept(keep: bool, mut done: String, shared: &Shared, running: &Settings) -> Re
     }
 }
 
-/// Replaces the namespaces of the file, all of them or none.
+/// Replaces all namespaces in the configuration file. On an error the file is unchanged.
 fn write(path: &Path, namespaces: &[NamespaceSettings]) -> Result<(), String> {
     let (mut before, mut after) = (Settings::default(), Settings::default());
     let faulty = |faults: Vec<ConfigFault>| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");

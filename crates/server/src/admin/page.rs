@@ -29,15 +29,15 @@ Gannet's admin port
 
 /// The latencies since the start, and in the last minute.
 pub struct Latencies {
-    /// Since the start.
+    /// The latencies since the start of the server.
     pub start: Totals,
-    /// In the last minute.
+    /// The latencies in the last minute.
     pub minute: Totals,
-    /// Length of that minute, in seconds.
+    /// The exact length of the last minute, in seconds.
     pub minute_s: f64,
 }
 
-/// The sources of the pages.
+/// The sources of the data on the pages.
 pub struct Pages {
     shared: Arc<Shared>,
     settings: RunningSettings,
@@ -55,7 +55,7 @@ impl Pages {
         self.window.due()
     }
 
-    /// Takes a reading of the recorders if one is due.
+    /// Reads the latency recorders if a reading is due.
     pub fn tick(&mut self, now: Instant) {
         if now >= self.window.due() {
             self.window.push(now, self.totals());
@@ -123,7 +123,7 @@ impl Pages {
         }
     }
 
-    /// Returns the settings in force. A client's command may have changed the memory size since it was set.
+    /// Returns the settings in force. The memory size is the current one, which a client's command may have changed.
     fn config(&self) -> String {
         let (mut settings, mut origins) = self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let memory = ByteSize(self.shared.store.memory_bytes());

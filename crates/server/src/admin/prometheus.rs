@@ -37,10 +37,10 @@ const BOUNDS_NS: [u64; 22] = [
     10_000_000_000,
 ];
 
-/// The shares of the quantiles; 1 is the maximum.
+/// The quantiles that are written; 1 is the maximum.
 pub const SHARES: [f64; 4] = [0.5, 0.99, 0.999, 1.0];
 
-/// Writes all figures and latencies.
+/// Writes all figures and latencies in the Prometheus format.
 pub fn write(figures: &[Figure], latencies: &Latencies, spaces: &[Figures]) -> String {
     let mut out = String::with_capacity(64 << 10);
     for figure in figures {
@@ -74,7 +74,7 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// Returns each command that occurred, with each of its parts.
+/// Returns each command that was executed, combined with each part of its time.
 fn series(latencies: &Latencies) -> impl Iterator<Item = (Command, Part)> + '_ {
     latencies.start.commands().flat_map(|command| Part::ALL.into_iter().map(move |part| (command, part)))
 }
@@ -159,7 +159,7 @@ mod tests {
         write(&sample_figures(), &Latencies { minute: start.clone(), start, minute_s: 60.0 }, &spaces)
     }
 
-    /// Returns name, labels and value of a sample line, by the format's grammar.
+    /// Returns name, labels and value of a sample line, parsed by the format's grammar.
     fn sample(line: &str) -> (String, Vec<(String, String)>, f64) {
         let (series, value) = line.rsplit_once(' ').expect("a value");
         let (name, labels) = match series.split_once('{') {

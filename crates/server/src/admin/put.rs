@@ -18,7 +18,7 @@ const SOURCE: &str = "PUT /config";
 /// Settings that a running server takes only from its file. The admin port cannot change them.
 const FROM_FILE: [&str; 1] = ["log.level"];
 
-/// Applies the settings that `text` names, all of them or none.
+/// Applies all settings in `text`. If any of them is refused, applies none.
 pub fn config(text: &str, shared: &Shared, settings: &RunningSettings) -> Response {
     let mut running = settings.lock().unwrap_or_else(PoisonError::into_inner);
     let (mut wanted, mut origins) = running.clone();

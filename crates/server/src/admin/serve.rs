@@ -11,9 +11,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::http::{BODY_BYTES_MAX, HEAD_BYTES_MAX, ParsedHttp, Response, parse};
 use super::page::Pages;
 
-/// The maximum number of connections at once.
+/// The maximum number of simultaneous admin connections.
 pub const CONNECTIONS_MAX: usize = 16;
-/// The time limit for a peer to send its request, and again to read the response.
+/// The time limit for a peer to send its request. The same limit applies again to reading the response.
 pub const DEADLINE: Duration = Duration::from_secs(5);
 /// The pause after the kernel refused to accept a connection.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
@@ -36,7 +36,7 @@ enum AdminState {
     Over,
 }
 
-/// The loop's state.
+/// The state of the admin port's loop.
 pub struct Server {
     listener: TcpListener,
     stop: UnixStream,
@@ -46,14 +46,14 @@ pub struct Server {
 }
 
 impl Server {
-    /// Creates a server for connections to `listener`. It ends when the other end of `stop` is closed. Both must be
-    /// non-blocking.
+    /// Creates a server for connections to `listener`. The server ends when the other end of `stop` is closed. Both
+    /// sockets must be non-blocking.
     pub fn new(listener: TcpListener, stop: UnixStream, pages: Pages) -> Self {
         let connections = Vec::with_capacity(CONNECTIONS_MAX);
         Self { listener, stop, pages, connections, accept_from: Instant::now() }
     }
 
-    /// Serves until it is stopped. Returns the listener.
+    /// Serves until the server is stopped. Returns the listener.
     pub fn run(mut self) -> TcpListener {
         while !self.stopped() {
             let ready = self.wait();
@@ -125,7 +125,7 @@ impl Server {
         }
     }
 
-    /// Drops the connection with the earliest deadline: the one that has been idle for longest.
+    /// Drops the connection with the earliest deadline, which has been idle for longest.
     fn make_room(&mut self) {
         let first = (0..self.connections.len()).min_by_key(|index| self.connections[*index].deadline);
         self.connections.swap_remove(first.expect("a full table is not empty"));
@@ -204,7 +204,7 @@ impl Connection {
         match &self.state {
             AdminState::Reading(bytes) if !bytes.is_empty() => {
                 self.answer(&Response::text(408, "the request did not arrive within 5 s\n"), false, now);
-                // The loop returns here only when the socket is writable, or the peer is gone.
+                // The loop visits this connection again only when the socket is writable, or the peer is gone.
             }
             _ => self.state = AdminState::Over,
         }

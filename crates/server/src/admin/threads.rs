@@ -11,13 +11,15 @@ const THREADS_MAX: usize = 512;
 /// The kernel's counters of all threads with one name since their start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Placed {
-    /// The number of times that the kernel preempted the thread while it had work.
+    /// The number of times that the kernel preempted the thread while the thread had work.
     pub involuntary_switches: u64,
-    /// The number of times that the kernel moved the thread to another CPU, if this kernel reports it.
+    /// The number of times that the kernel moved the thread to another CPU, or `None` if this kernel does not report
+    /// the number.
     pub migrations: Option<u64>,
 }
 
-/// Reads the threads below `tasks` (`/proc/self/task`), by their names. Skips a thread that ends meanwhile.
+/// Reads the threads below `tasks` (`/proc/self/task`), and returns their counters by thread name. Skips a thread that
+/// ends during the reading.
 pub(super) fn read(tasks: &Path) -> BTreeMap<String, Placed> {
     let mut threads: BTreeMap<String, Placed> = BTreeMap::new();
     let Ok(entries) = fs::read_dir(tasks) else { return threads };

@@ -8,18 +8,18 @@ use super::value::Wrong;
 /// The origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
-    /// A line of a file, counted from 1.
+    /// A line of a configuration file.
     File {
-        /// The file as the user named it.
+        /// The file's path as the user specified it.
         path: PathBuf,
-        /// The line, from 1.
+        /// The line number, counted from 1.
         line: usize,
     },
     /// A flag of the command line, without its dashes.
     Flag(&'static str),
     /// A client's command.
     Command(&'static str),
-    /// A flag of memcached's, by its letter.
+    /// A one-letter flag of the memcached server.
     Letter(char),
     /// A default value.
     Default,
@@ -37,16 +37,16 @@ impl fmt::Display for Origin {
     }
 }
 
-/// One fault. Shows as `gannet.toml:12: limits.maxconns: cause; remedy`.
+/// One error in the settings. Its text has the form `gannet.toml:12: limits.maxconns: cause; remedy`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigFault {
-    /// Origin of the value.
+    /// The origin of the wrong value.
     pub origin: Origin,
-    /// The setting's path, or a substitute for it; empty if the fault concerns no setting.
+    /// The setting's path, or another description of the value; empty if the fault concerns no setting.
     pub name: String,
-    /// The error.
+    /// The description of the error.
     pub what: String,
-    /// The remedy.
+    /// The action that removes the error.
     pub remedy: String,
 }
 
