@@ -1,4 +1,4 @@
-//! The kinds of requests whose latencies are recorded, and the parts of a latency.
+//! The kinds of requests whose latencies are recorded, and the parts into which a latency is divided.
 
 /// The kinds of requests in metrics. Their number is fixed, so that the number of metrics is bounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -107,8 +107,7 @@ impl Command {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Part {
-    /// The time until the execution began, from the instant at which the worker learned that the request had been
-    /// received.
+    /// The time from the instant at which the worker learned that the request had arrived, until the execution began.
     Wait,
     /// The time of the execution.
     Execute,

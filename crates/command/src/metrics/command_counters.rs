@@ -20,7 +20,7 @@ macro_rules! counters {
                 $(self.$name = self.$name.wrapping_add(block.$name.value());)*
             }
 
-            /// Returns the differences from `earlier`.
+            /// Returns the increase of each counter since the totals `earlier` were read.
             pub fn since(&self, earlier: &Self) -> Self {
                 Self { $($name: self.$name.wrapping_sub(earlier.$name),)* }
             }
@@ -89,7 +89,7 @@ counters! {
 /// The state of the command counters that all workers share.
 #[derive(Debug, Default)]
 pub struct CommandShared {
-    /// The totals at the last `stats reset`. Reported counts are relative to them.
+    /// The totals at the last `stats reset`. They are subtracted from all reported counts.
     pub(crate) baseline: Mutex<CommandTotals>,
 }
 

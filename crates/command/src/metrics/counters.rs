@@ -2,18 +2,19 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A number that one thread writes and any thread may read. Adding costs a load and a store, but no locked instruction.
+/// A number that one thread writes and any thread may read. Adding to the counter costs a load and a store, but no
+/// locked instruction.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds `n`. Only the thread that owns the counter may call it.
+    /// Adds `n` to the counter. Only the thread that owns the counter may call this function.
     #[inline]
     pub fn add(&self, n: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
-    /// Sets the value of a gauge. Only the thread that owns the counter may call it.
+    /// Sets the value of a gauge. Only the thread that owns the counter may call this function.
     pub fn set(&self, n: u64) {
         self.0.store(n, Relaxed);
     }
@@ -36,7 +37,7 @@ pub struct WorkerCounters {
     pub bytes_read: Counter,
     /// Bytes that were sent.
     pub bytes_written: Counter,
-    /// Event-loop iterations. Each waits for events once and handles them.
+    /// Event-loop iterations. In each iteration, the worker waits for events once and handles them.
     pub iterations: Counter,
     /// Iterations that began while the worker was polling, without a sleep before them.
     pub turns_polled: Counter,
@@ -46,7 +47,7 @@ pub struct WorkerCounters {
     pub ops: Counter,
     /// The number of times that an operation was parked until a later iteration.
     pub parked: Counter,
-    /// Sends of which the peer's socket accepted only a part.
+    /// Sends for which the kernel accepted only a part of the bytes.
     pub sends_short: Counter,
     /// Connections that were closed because their clients did not read.
     pub slow_readers_dropped: Counter,

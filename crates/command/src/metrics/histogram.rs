@@ -6,8 +6,8 @@
 //!   buckets    64               32               32                       32            1056 in total
 //! ```
 //! From 64 on, each power of two is divided into 32 buckets. The width of a bucket is therefore at most 1/32 of its
-//! lower end, and its middle differs by at most 1.6 % from every value in it. Values of 2^37 ns (137 s) or more count
-//! as 2^37 - 1.
+//! lower end. The middle of a bucket differs by at most 1.6 % from every value that the bucket counts. Values of 2^37
+//! ns (137 s) or more count as 2^37 - 1.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -61,8 +61,8 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Counts a value `count` times. Only the thread that owns the histogram may call it; counts of another thread may
-    /// be lost.
+    /// Counts the value `ns` `count` times. Only the thread that owns the histogram may call this function. If another
+    /// thread calls it, counts may be lost.
     #[inline]
     pub fn record(&self, ns: u64, count: u32) {
         let bucket = &self.buckets[bucket_of(ns)];
@@ -98,8 +98,8 @@ pub struct BucketCounts {
 }
 
 impl BucketCounts {
-    /// Adds the current counts of `histogram`. Its writer may continue meanwhile, so a value may be included in the sum
-    /// and not in the count.
+    /// Adds the current counts of `histogram`. The histogram's writer may count further values at the same time, so a
+    /// value may be included in the sum but not in the count.
     pub fn add(&mut self, histogram: &Histogram) {
         if histogram.is_empty() {
             return;
@@ -128,7 +128,7 @@ impl BucketCounts {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// Returns the differences from `earlier`, an earlier reading of the same histograms.
+    /// Returns the counts since `earlier`, which is an earlier reading of the same histograms.
     pub fn since(&self, earlier: &Self) -> Self {
         let before = earlier.buckets.iter().copied().chain(std::iter::repeat(0));
         let buckets: Box<[u64]> = self.buckets.iter().zip(before).map(|(now, then)| now.saturating_sub(then)).collect();

@@ -5,8 +5,8 @@
 //!   worker 1 ── record ──> Recorder 1 ─┼── admin: Totals ── minus a snapshot a minute old ──> the last minute
 //!   worker n ── record ──> Recorder n ─┘
 //! ```
-//! Invariants: each recorder has one writer. Recording uses plain loads and stores on that worker's memory. It takes no
-//! lock and allocates no memory. A reader never makes a writer wait.
+//! Invariants: only one worker writes to a recorder. It records with plain loads and stores on its own memory, takes no
+//! lock and allocates no memory. A worker never waits for a reader.
 
 pub mod background;
 mod command;

@@ -1,4 +1,4 @@
-//! The latencies of one worker, and their sum over all workers.
+//! The recorded latencies of one worker, and the totals of all workers.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -23,12 +23,13 @@ const fn series(command: Command, part: Part) -> usize {
 }
 
 /// The histograms of one worker, and its latest slow requests. There is a histogram for each command and part, and for
-/// each namespace and part. Together they have about 900 KiB, of which only used histograms are touched.
+/// each namespace and part. Together, the histograms take about 900 KiB of address space. Memory is used only for
+/// histograms that have counted a request.
 #[derive(Debug)]
 pub struct Recorder {
     histograms: Box<[Histogram]>,
-    /// The histograms of each namespace and part, over all commands. The default namespace has none: its counts are the
-    /// total minus the counts of the other namespaces.
+    /// The histograms of all commands together, for each namespace and part. The default namespace has no histograms.
+    /// Its counts are computed as the total minus the counts of the other namespaces.
     spaces: Box<[Histogram]>,
     slow_above_ns: AtomicU64,
     slow: SlowRing,
@@ -48,8 +49,8 @@ impl Recorder {
         Self { histograms, spaces, slow_above_ns: AtomicU64::new(u64::MAX), slow: SlowRing::default() }
     }
 
-    /// Sets the threshold for the sum of a request's parts, above which the request is recorded as slow. `None`: no
-    /// request is slow. Any thread may call it.
+    /// Sets the threshold for slow requests, in ns. A request is recorded as slow if the sum of its parts exceeds the
+    /// threshold. With `None`, no request is slow. Any thread may call this function.
     pub fn set_slow_above_ns(&self, ns: Option<u64>) {
         self.slow_above_ns.store(ns.unwrap_or(u64::MAX), Relaxed);
     }
@@ -60,9 +61,9 @@ impl Recorder {
         self.slow_above_ns.load(Relaxed)
     }
 
-    /// Counts `count` requests, each with these times. Returns true if they were slow; the caller then passes one of
-    /// them to [`Recorder::record_slow`]. Only the thread that owns the recorder may call it; counts of another thread
-    /// may be lost.
+    /// Counts `count` requests, each with these times. Returns true if the requests were slow. The caller must then
+    /// pass one of them to [`Recorder::record_slow`]. Only the thread that owns the recorder may call this function. If
+    /// another thread calls it, counts may be lost.
     #[inline]
     #[must_use]
     pub fn record(&self, command: Command, count: u32, [wait_ns, execute_ns, send_ns]: [u64; 3]) -> bool {
@@ -73,7 +74,7 @@ impl Recorder {
     }
 
     /// Counts `count` requests of a namespace, each with these times. Only the thread that owns the recorder may call
-    /// it.
+    /// this function.
     #[inline]
     pub fn record_in(&self, namespace: u8, count: u32, parts_ns: [u64; 3]) {
         if namespace != Namespace::DEFAULT.0 {
@@ -83,8 +84,8 @@ impl Recorder {
         }
     }
 
-    /// Counts a request of a namespace whose reply is sent together with later replies, so that it has no send time.
-    /// Returns true if it was slow. Only the thread that owns the recorder may call it.
+    /// Counts a request in a namespace. The request's reply is sent together with later replies, so it has no send time
+    /// of its own. Returns true if the request was slow. Only the thread that owns the recorder may call this function.
     #[must_use]
     pub fn record_unsent(&self, command: Command, namespace: u8, [wait_ns, execute_ns]: [u64; 2]) -> bool {
         for (part, ns) in [(Part::Wait, wait_ns), (Part::Execute, execute_ns)] {
@@ -96,7 +97,7 @@ impl Recorder {
         wait_ns.saturating_add(execute_ns) > self.slow_above_ns.load(Relaxed)
     }
 
-    /// Records a slow request with its three times. Only the thread that owns the recorder may call it.
+    /// Records a slow request with its three times. Only the thread that owns the recorder may call this function.
     #[cold]
     pub fn record_slow(&self, command: Command, line: SlowLine, [wait_ns, execute_ns, send_ns]: [u64; 3]) {
         let at = UnixMillis::now();
@@ -124,7 +125,7 @@ impl Default for Totals {
 }
 
 impl Totals {
-    /// Reads `recorders` and adds their counts.
+    /// Reads `recorders`, and returns the sums of their counts.
     pub fn read<'r>(recorders: impl IntoIterator<Item = &'r Recorder>) -> Self {
         let mut totals = Self::default();
         for recorder in recorders {
@@ -143,8 +144,8 @@ impl Totals {
         &self.counts[series(command, part)]
     }
 
-    /// Returns the counts of a part over all operations of a namespace. For the default namespace, the greatest value
-    /// is approximate: the upper end of the highest bucket.
+    /// Returns the counts of a part for all operations of a namespace. For the default namespace, `max_ns` is
+    /// approximate: it is the upper end of the highest bucket with a count.
     pub fn of_namespace(&self, namespace: Namespace, part: Part) -> BucketCounts {
         if namespace != Namespace::DEFAULT {
             return self.spaces[space(namespace, part)].clone();
@@ -156,7 +157,7 @@ impl Totals {
         all.since(&others)
     }
 
-    /// Returns the differences from `earlier`.
+    /// Returns the increase of each count since `earlier` was read.
     pub fn since(&self, earlier: &Self) -> Self {
         let since = |now: &[BucketCounts], then: &[BucketCounts]| {
             now.iter().zip(then).map(|(now, then)| now.since(then)).collect()

@@ -1,8 +1,8 @@
 //! The latest slow requests of one worker, in a ring with one writer. Readers never block the writer.
 //!
-//! A request is recorded with the beginning of its line. Fast requests must not pay for that. The line is therefore
-//! read only if an operation is already slow when it ends. A request that becomes slow while its reply is sent is
-//! recorded without a line.
+//! A slow request is recorded with the beginning of its request line. So that this costs nothing for fast requests, the
+//! line is copied only if the request is already slow when its execution ends. A request that becomes slow while its
+//! reply is sent is recorded without a line.
 //!
 //! Each entry is a sequence lock. The writer makes the entry's sequence odd, writes the words, and makes the sequence
 //! even again. A reader skips an entry if its sequence was odd, or changed during the read.
@@ -20,7 +20,7 @@ pub const SLOW_MAX: usize = 64;
 /// The maximum number of bytes of a request line that are recorded.
 pub const LINE_BYTES_MAX: usize = 48;
 const LINE_WORDS: usize = LINE_BYTES_MAX / 8;
-/// The number of slow operations with unsent replies whose lines are held.
+/// The maximum number of slow operations with unsent replies whose request lines are retained.
 const PENDING_MAX: usize = 32;
 
 /// The beginning of a request line, without its line end. The rest is filled with zero bytes.
@@ -83,7 +83,8 @@ impl std::fmt::Display for SlowLine {
     }
 }
 
-/// The lines of the latest operations that were slow when they ended. A line is looked up when its reply was sent.
+/// The request lines of the latest operations that were slow when their execution ended. When the reply of such an
+/// operation has been sent, its line is looked up and recorded.
 #[derive(Debug)]
 pub struct SlowLines {
     above_ns: u64,
@@ -110,7 +111,8 @@ impl SlowLines {
         }
     }
 
-    /// Returns true if an operation is already slow. Its bytes were available at `ready`, and it ended at `ended`.
+    /// Returns true if an operation is already slow when its execution ends. The operation's bytes were available at
+    /// `ready`, and the execution ended at `ended`.
     #[inline]
     pub fn is_slow(&self, ready: Ticks, ended: Ticks) -> bool {
         ended.0.saturating_sub(ready.0) > self.above_ticks
@@ -123,8 +125,8 @@ impl SlowLines {
         self.next = (self.next + 1) % PENDING_MAX;
     }
 
-    /// Returns the line of the operation that began at `begun`. Returns an empty line if the operation was not slow
-    /// when it ended, or if its line was overwritten.
+    /// Returns the request line of the operation that began at `begun`. Returns an empty line if the operation was not
+    /// slow when its execution ended, or if its line was overwritten.
     pub fn of(&self, begun: Ticks) -> SlowLine {
         self.kept.iter().find(|(at, _)| *at == begun).map(|(_, line)| *line).unwrap_or_default()
     }
@@ -137,7 +139,7 @@ pub struct SlowRequest {
     pub at: UnixMillis,
     /// The number of slow requests that the worker had recorded before this one.
     pub number: u64,
-    /// The number of the worker that served it.
+    /// The number of the worker that served the request.
     pub worker: usize,
     /// The kind of the request.
     pub command: Command,
@@ -177,8 +179,8 @@ impl SlowEntry {
         self.sequence.store(sequence + 2, Release);
     }
 
-    /// Returns the number of earlier writes to the entry, and the entry's contents. Returns `None` if it is empty or
-    /// being written.
+    /// Returns the number of earlier writes to the entry, and the entry's contents. Returns `None` if the entry is
+    /// empty or is being written.
     fn read(&self) -> Option<(u64, [u64; WORDS])> {
         let before = self.sequence.load(Acquire);
         if before == 0 || before % 2 == 1 {
@@ -205,7 +207,7 @@ impl Default for SlowRing {
 
 impl SlowRing {
     /// Records `request`. If the ring is full, replaces the oldest request. Only the thread that owns the ring may call
-    /// it.
+    /// this function.
     pub fn push(&self, request: &SlowRequest) {
         let pushed = self.pushed.load(Relaxed);
         let SlowRequest { at, command, wait_ns, execute_ns, send_ns, .. } = *request;
@@ -216,7 +218,8 @@ impl SlowRing {
         self.pushed.store(pushed + 1, Relaxed);
     }
 
-    /// Returns the number of requests that were recorded since start, including those that were replaced.
+    /// Returns the number of slow requests that were recorded since the start, including those that were replaced
+    /// later.
     pub fn total(&self) -> u64 {
         self.pushed.load(Relaxed)
     }

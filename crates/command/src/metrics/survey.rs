@@ -1,9 +1,10 @@
-//! Figures of the store that are expensive to compute. A thread of the server computes and publishes them.
+//! Figures of the store that are expensive to compute. One thread of the server computes these figures regularly, and
+//! publishes them for all other threads.
 
 use segment::{Census, Store};
 use std::sync::{Mutex, PoisonError};
 
-/// The latest figures.
+/// The latest figures that were computed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Findings {
     /// The number of segments in each state and their dead bytes, at most one second old.
@@ -19,7 +20,7 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// Creates the figures from a first census of `store`.
+    /// Takes a first census of `store`, and publishes it.
     pub fn new(store: &Store) -> Self {
         Self { latest: Mutex::new(Findings { census: store.census(), huge_page_bytes: 0 }) }
     }

@@ -12,7 +12,7 @@ pub const STEP: Duration = Duration::from_secs(10);
 pub const WINDOW: Duration = Duration::from_secs(60);
 const READINGS_MAX: usize = (WINDOW.as_secs() / STEP.as_secs()) as usize + 1;
 
-/// The readings of the last minute, at most seven.
+/// The readings of the last minute. There are at most seven.
 #[derive(Debug)]
 pub struct Window {
     readings: VecDeque<(Instant, Totals)>,
@@ -39,8 +39,9 @@ impl Window {
         self.readings.push_back((now, totals));
     }
 
-    /// Returns the counts of the last minute before `now`, and the real length of that time: 60 to 70 s, or less soon
-    /// after the start. `totals` are the counts from the start until `now`.
+    /// Returns the counts of the last minute before `now`, and the length of the period that they actually cover. This
+    /// is 60 to 70 s, or the time since the start if that is shorter. `totals` are the counts from the start until
+    /// `now`.
     pub fn last_minute(&self, now: Instant, totals: &Totals) -> (Duration, Totals) {
         let old_enough = |(at, _): &&(Instant, Totals)| now.duration_since(*at) >= WINDOW;
         let from = self.readings.iter().rev().find(old_enough).or(self.readings.front());

@@ -1,6 +1,7 @@
 //! Admission: decides whether a request may be executed now. It checks authentication, rights, pauses and quotas.
 //!
-//! Invariant: while no client is restrained, admission of a request reads two fields of the batch and the session.
+//! Invariant: while no such restriction applies to any client, the admission of a request only reads two fields of the
+//! batch and the session.
 
 use super::acl::KnownKeys;
 use super::catalog;
@@ -53,13 +54,13 @@ fn check_allowed<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSp
     let waits = match call.ctx.admission.pause {
         Pause::None => false,
         Pause::Writes => entry.has(catalog::Flag::Write) || matches!(entry.name, "publish" | "exec"),
-        // The command that ends the pause must be executed.
+        // During a pause, `CLIENT` must still be executed, because `CLIENT UNPAUSE` ends the pause.
         Pause::All => entry.name != "client",
     };
     if waits {
         return Err(SessionWait::Parked.into());
     }
-    // Commands of the group "connection" do not access keys, so they do not count.
+    // Commands of the group "connection" do not access keys, so they do not use the quota.
     if call.ctx.has_op_quota(call.session.namespace)
         && !call.session.is_counted
         && call.session.done == 0

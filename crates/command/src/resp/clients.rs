@@ -1,7 +1,8 @@
 //! `CLIENT LIST`, `INFO`, `KILL` and `PAUSE`: list, close and pause the connections of Redis clients on all workers.
 //!
-//! For another worker's connection, the server reports what that worker has recorded. Names and subscriptions are
-//! current. The last command and the time of the last received bytes are a second or two old at most.
+//! For a connection of another worker, a command reports the data that this worker last recorded. Names and
+//! subscriptions are current. The last command and the time of the last received bytes are at most two seconds out of
+//! date.
 
 use super::catalog::lower;
 use super::error::ErrorReply;
@@ -17,7 +18,7 @@ use crate::resp::state::listing::Listing;
 use protocol::resp::{Args, reply};
 use std::collections::BTreeSet;
 
-/// The cost of one line of a list, in examined entries.
+/// The cost of writing one line of a list. The unit is the cost of examining one entry of a connection table.
 const WORK_A_LINE: usize = 7;
 
 /// The maximum duration of a pause, one day, in ms.
@@ -47,7 +48,7 @@ impl ClientType {
     }
 }
 
-/// The condition that selects connections. All parts that are set must hold.
+/// The condition that selects connections. A connection must meet all parts that are set.
 #[derive(Clone, Copy, Debug, Default)]
 struct Filter<'c> {
     ids: Option<&'c BTreeSet<u64>>,
@@ -162,7 +163,7 @@ pub(super) fn client_list<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Ru
     filter.ids = (!ids.is_empty()).then_some(ids);
     let mut written = String::new();
     let is_end = next_clients(call, &filter, connection, |_, connection, client_info| {
-        // Lines that do not fit into a reply are left out.
+        // Lines that would exceed the maximum length of a reply are omitted.
         if text.len() + written.len() + 1024 < LONG_REPLY_BYTES_MAX {
             line(connection, client_info, now_secs, &mut written);
         }
@@ -172,7 +173,7 @@ pub(super) fn client_list<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Ru
     if is_end { listing::reply_list_text(call, *listing) } else { listing::continue_later(call, listing) }
 }
 
-/// Parses the client numbers after the first of `args` into the sorted set of the listing.
+/// Parses the client numbers in `args`, except the first word, and inserts them into the listing's sorted set.
 fn read_ids<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     if call.session.done == 0 {
         // Skips the first word, which is not a number.
@@ -207,7 +208,7 @@ pub(super) fn client_line(call: &Call<'_, '_>) -> String {
     text
 }
 
-/// Closes the connections of a user's clients. Returns true if this connection is one of them.
+/// Closes all connections of a user. Returns true if the calling client's own connection is one of them.
 pub(super) fn end_clients_of(call: &mut Call<'_, '_>, user: &[u8]) -> bool {
     let filter = Filter { user: Some(user), ..Filter::default() };
     let mut listing = Box::<Listing>::default();

@@ -1,8 +1,8 @@
 //! The function of each command, in the order of the catalog ([`super::catalog`]).
 //!
-//! Only the protocol's entry point names this table. Other modules execute a command within another one (a transaction,
-//! a request over several keys). They get the table from their [`super::call::Call`], so they need not import every
-//! command.
+//! Only the protocol's entry point refers to this table by name. Some modules execute commands within another command,
+//! for example within a transaction. These modules obtain the table from their [`super::call::Call`], so that they need
+//! not import every command.
 
 use super::call::{CommandFunction, CommandFunctions};
 use super::catalog::{COMMAND_COUNT, COMMANDS};

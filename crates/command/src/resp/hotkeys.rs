@@ -1,4 +1,5 @@
-//! `HOTKEYS`: the keys and prefixes with the most requests, the longest values or the most misses.
+//! The command `HOTKEYS`, which lists the keys with the most requests, the longest values or the most misses, and the
+//! key prefixes with the most requests or misses.
 
 use super::catalog::lower;
 use super::error::ErrorReply;

@@ -15,7 +15,8 @@ use segment::Item;
 use segment::Namespace;
 use segment::Value;
 use std::sync::Arc;
-/// Returns the position of a record in each index of its set, or `None` where the record has no value to index.
+/// Returns the position of a record in each index of its set. A position is `None` if the record has no value for that
+/// index.
 pub(super) fn places_of(
     indexes: &[Arc<SetIndex>],
     record: Option<&Record<'_>>,
@@ -31,8 +32,8 @@ pub(super) fn places_of(
         .collect()
 }
 
-/// Removes each entry of `looked` whose record is gone or has another position now. Skips entries whose records are
-/// being changed. The caller must not hold a stripe.
+/// Removes each index entry in `looked` whose record no longer exists, or has another position in the index now. Skips
+/// an entry if another thread is changing its record. The caller must not have locked a stripe.
 pub(super) fn sweep(
     indexes: &Indexes,
     guard: &Guard<'_>,
@@ -48,8 +49,8 @@ pub(super) fn sweep(
     guard.parts().take_lost();
 }
 
-/// Returns the current position of the record of an entry. If the record cannot be read now, returns the entry's
-/// position.
+/// Returns the current position in the index of the record that an entry refers to. If the record cannot be read now,
+/// returns the position of the entry itself.
 fn place_now(index: &SetIndex, guard: &Guard<'_>, view: View<'_>, entry: IndexPosting) -> Option<(u64, u64)> {
     let namespace = Namespace(view.sets.of(index.set)?.namespace());
     let Some(item) = guard.walks().by_hash(namespace, entry.key) else {
@@ -66,7 +67,7 @@ fn place_now(index: &SetIndex, guard: &Guard<'_>, view: View<'_>, entry: IndexPo
     found.unwrap_or(Some((entry.order, entry.more)))
 }
 
-/// Returns the number of the set of an item's record. The set may have been dropped.
+/// Returns the number of the set to which an item's record belongs, even if the set no longer exists.
 pub(super) fn record_of_set(item: &Item<'_>, view: View<'_>) -> Option<u16> {
     let Value::Typed { kind, bytes } = item.value else { return None };
     Some(Record::of(Kind::of(kind)?, bytes, view.sets, &NoParts).ok()??.set()?.set().number())

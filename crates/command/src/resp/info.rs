@@ -14,7 +14,7 @@ use protocol::sink::Fixed;
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The maximum number of bytes of all sections of `INFO`.
+/// The maximum length of a reply to `INFO` with all sections, in bytes.
 const INFO_BYTES: usize = 12 << 10;
 
 /// Text with a maximum length.
@@ -27,7 +27,7 @@ impl std::fmt::Write for Text {
     }
 }
 
-/// A function that writes a section. The number is the current time in Unix seconds.
+/// A function that writes a section. Its last argument is the current time, in seconds since the Unix epoch.
 type Section = fn(&mut Text, &Shared, u64) -> std::fmt::Result;
 
 /// The sections, in order, each with its function.
@@ -41,7 +41,7 @@ const SECTIONS: [(&str, Section); 7] = [
     (EXTRA, namespaces),
 ];
 
-/// The section that is only sent if it is requested by name, or by `all`.
+/// The section that a reply contains only if a client requests it by name, or requests `all`.
 const EXTRA: &str = "Namespaces";
 
 /// Executes `ROLE`: replies that the server is a primary without replicas.
@@ -239,7 +239,7 @@ pub(super) fn command<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     }
 }
 
-/// The part of each command's entry that a reply lists.
+/// The part of a command's catalog entry that a reply contains.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CommandReply {
     Name,
@@ -247,7 +247,7 @@ enum CommandReply {
     Docs,
 }
 
-/// Replies with `count` commands, over several calls if they do not fit into the output.
+/// Replies with `count` commands. If they do not fit into the output buffer, later visits continue the reply.
 fn reply_commands(
     call: &mut Call<'_, '_>,
     count: usize,
@@ -279,7 +279,7 @@ fn reply_commands(
 }
 
 impl CommandSpec {
-    /// Writes the ten elements of `COMMAND INFO`, less than 1 KiB.
+    /// Writes the ten elements of a command's entry in `COMMAND INFO`, in less than 1 KiB.
     fn put_info(&self, out: &mut crate::visit::out::OutBuffer, version: Version) {
         reply::array(out, 10);
         reply::bulk(out, self.name.as_bytes());
@@ -295,11 +295,11 @@ impl CommandSpec {
             protocol::sink::Sink::put(&mut text, category.as_bytes());
             reply::simple(out, text.as_slice());
         }
-        // Tips, key specifications and subcommands.
+        // The last three elements are empty: tips, key specifications and subcommands.
         (0..3).for_each(|_| reply::array(out, 0));
     }
 
-    /// Writes the name and texts of `COMMAND DOCS`, less than 1 KiB.
+    /// Writes a command's name and its documentation for `COMMAND DOCS`, in less than 1 KiB.
     fn put_docs(&self, out: &mut crate::visit::out::OutBuffer, version: Version) {
         reply::bulk(out, self.name.as_bytes());
         reply::map(out, version, 4);

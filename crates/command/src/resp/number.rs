@@ -3,7 +3,7 @@
 use super::error::ErrorReply;
 use std::io::Write;
 
-/// Parses a signed 64-bit number, which must be in its canonical form.
+/// Parses a signed 64-bit number, which must be in canonical form: without leading zeros, a plus sign or spaces.
 pub(super) fn integer(text: &[u8]) -> Result<i64, ErrorReply> {
     base::decimal::parse_signed(text).ok_or(ErrorReply::NotInteger)
 }
@@ -16,7 +16,7 @@ pub(super) fn float(text: &[u8]) -> Result<f64, ErrorReply> {
 
 /// Writes a number without an exponent, in the fewest digits that parse to the same number.
 pub(super) fn put_float(text: &mut Vec<u8>, number: f64) {
-    // An integral number has no point, and negative zero is written as zero.
+    // A whole number is written without a decimal point, and negative zero is written as zero.
     write!(text, "{}", if number == 0.0 { 0.0 } else { number }).expect("a vector takes all bytes");
 }
 

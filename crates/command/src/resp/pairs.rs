@@ -1,4 +1,4 @@
-//! Arguments in pairs: names with their values, keys with their values.
+//! Arguments that come in pairs, such as names or keys with their values.
 
 use protocol::resp::Args;
 

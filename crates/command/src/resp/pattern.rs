@@ -3,7 +3,7 @@
 use super::error::ErrorReply;
 use crate::glob::is_bounded;
 
-/// Refuses a pattern that takes too many steps: see [`crate::glob`].
+/// Returns an error if matching `pattern` may take too many steps (see [`crate::glob`]).
 pub(super) fn check(pattern: &[u8]) -> Result<(), ErrorReply> {
     if is_bounded(pattern) { Ok(()) } else { Err(ErrorReply::PatternTooLong) }
 }

@@ -293,7 +293,7 @@ mod tests {
         fs::create_dir(&dead).unwrap();
         fs::write(dead.join("left"), "{\"network\":\"gannet-lab-none\"}\n{\"grou").unwrap();
         let (other, notes) = Ledger::begin(&folder).expect("begin");
-        assert!(notes.len() == 1 && notes[0].contains("run-1-0, 1 things"), "{notes:?}");
+        assert!(notes.len() == 1 && notes[0].contains("run-1-0: 1 resources"), "{notes:?}");
         assert!(!dead.exists() && living.folder().exists() && living.folder() != other.folder());
         let path = living.folder().to_owned();
         drop((living, other));

@@ -177,7 +177,7 @@ fn reload_updates_namespace_settings_and_prefixes_and_names_the_rest() {
     // A new one, and a prefix that moves: each key is where it leads now.
     let cache = "[[namespace]]\nname = \"cache\"\nmaxconns = 9\nprefix = [\"shop:\", \"new:\"]\n";
     let moved = shop.replace("shop:", "other:").replace("8MiB", "12MiB");
-    reload(&[cache, &moved].concat(), "namespace cache is ");
+    reload(&[cache, &moved].concat(), "namespace cache now has ");
     ask(&mut client, b"get shop:k new:k\r\n", b"END\r\n");
     ask(&mut client, b"set new:k 0 0 1\r\nx\r\nset other:k 0 0 1\r\ny\r\n", b"STORED\r\nSTORED\r\n");
     assert_eq!((items("shop"), items("default"), items("cache")), (Some(2), Some(1), Some(1)));

@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn every_kind_of_fault_has_its_line_and_a_remedy() {
         for (text, line, what, remedy) in [
-            ("\n[store]\nmemory = 512\n", 3, "bare number", "\"512MiB\""),
+            ("\n[store]\nmemory = 512\n", 3, "needs a unit", "\"512MiB\""),
             ("[store]\nmemory = \"1m\"\n", 2, "powers of 1000 or of 1024", "MiB is 2^20"),
             ("[store]\nmemory = \"1KiB\"\n", 2, "below the least", "16MiB to"),
             ("[store]\nmemroy = \"1GiB\"\n", 2, "no such setting", "did you mean memory?"),
@@ -307,7 +307,7 @@ mod tests {
             ("[limits]\nmaxconns = 0\n", 2, "below the least", "1 to 1000000"),
             ("[limits]\nmaxconns = -1\n", 2, "must begin with a number", "whole number"),
             ("[limits]\nmaxconns = 1.5\n", 2, "whole number is wanted", "without quotes"),
-            ("[limits]\nidle_timeout = 60\n", 2, "bare number", "\"60s\""),
+            ("[limits]\nidle_timeout = 60\n", 2, "needs a unit", "\"60s\""),
             ("[store]\nhuge_pages = \"yes\"\n", 2, "true or false", "without quotes"),
             ("[store]\nhuge_pages = 1\n", 2, "true or false", "without quotes"),
             ("[log]\nlevel = true\n", 2, "text is wanted", "\"info\""),

@@ -469,7 +469,7 @@ mod tests {
             ("[[namespace]]\nname = \"7\"\n", 2, "not a valid namespace name", "letters"),
             ("[[namespace]]\nname = \"a b\"\n", 2, "not a valid namespace name", "letters"),
             ("[[namespace]]\nname = \"a\"\nmemroy = 1\n", 3, "no such setting of a namespace", "memory?"),
-            ("[[namespace]]\nname = \"a\"\nmemory = 512\n", 3, "bare number", "\"512MiB\""),
+            ("[[namespace]]\nname = \"a\"\nmemory = 512\n", 3, "needs a unit", "\"512MiB\""),
             ("[[namespace]]\nname = \"a\"\nmemory = \"1KiB\"\n", 3, "below the least", "1MiB to"),
             ("[[namespace]]\nname = \"a\"\nnumber = 16\n", 3, "above the greatest", "0 to 15"),
             ("[[namespace]]\nname = \"a\"\nnumber = 0\n", 1, "number 0 is", "another number"),

@@ -102,7 +102,7 @@ fn invalid_namespace_requests_are_refused_with_a_reason() {
         ("PUT", "/namespaces/a%20b", "", 400, "not a valid namespace name"),
         ("PUT", "/namespaces/7", "", 400, "not a valid namespace name"),
         ("PUT", "/namespaces/shop", "memroy = 1\n", 400, "did you mean memory?"),
-        ("PUT", "/namespaces/shop", "memory = 5\n", 400, "bare number"),
+        ("PUT", "/namespaces/shop", "memory = 5\n", 400, "needs a unit"),
         ("PUT", "/namespaces/shop", "name = \"other\"\n", 400, "cannot be changed"),
         ("PUT", "/namespaces/shop", "memory = \"63MiB\"\n", 409, "more than the other quotas leave"),
         ("PUT", "/namespaces/shop", "memory = \"1MiB\"\n", 409, "too small"),

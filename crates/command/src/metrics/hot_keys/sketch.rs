@@ -1,11 +1,13 @@
-//! The counts of one worker's sampled keys in a minute. Each list has a count-min sketch and the leading names.
+//! The counts of the keys that one worker has sampled in the current minute. Each list of counted names consists of a
+//! count-min sketch and the names with the greatest counts.
 //!
 //! ```text
 //!   hash ──> 4 rows of 2048 counters: the smallest of the four, plus one ──> greater than the smallest leading amount?
 //!                                                                                  └─yes─> names: 32 at most
 //! ```
 //! A counter is raised only if it is the smallest of the four (conservative update). A count is therefore never too
-//! small. It is too large only if each of the four counters is shared with a name that was sampled at least as often.
+//! small. The count of a name is too large only if each of its four counters also counts other names, which together
+//! raised the counter higher.
 
 use arrayvec::ArrayVec;
 use segment::Namespace;
@@ -15,7 +17,8 @@ const WIDTH_LOG2: u32 = 11;
 const WIDTH: usize = 1 << WIDTH_LOG2;
 /// The maximum number of leading names in one list of one worker.
 pub(super) const LEADING: usize = 32;
-/// The maximum number of bytes of a name that are retained. Longer names remain distinct, but are reported truncated.
+/// The maximum length of a stored name, in bytes. Longer names are truncated in reports, but their hashes keep them
+/// distinct.
 pub const NAME_BYTES_MAX: usize = 64;
 
 /// The beginning of a key or prefix, as reported.
@@ -40,7 +43,7 @@ impl SketchName {
 /// A leading name and its amount.
 #[derive(Clone, Debug)]
 pub struct Leader {
-    /// Its name.
+    /// The key or prefix.
     pub name: SketchName,
     /// The hash of the complete name. It distinguishes names with the same beginning.
     pub(super) hash: u64,
@@ -48,19 +51,20 @@ pub struct Leader {
     pub amount: u64,
 }
 
-/// The names with the greatest amounts. The fields that each sample reads are close together in memory, apart from the
-/// names.
+/// The names with the greatest amounts. The fields that are read for each sample are close together in memory. The
+/// names, which are rarely read, are stored separately.
 #[derive(Debug, Default)]
 pub(super) struct Leaders {
     hashes: ArrayVec<u64, LEADING>,
     amounts: ArrayVec<u64, LEADING>,
     names: ArrayVec<SketchName, LEADING>,
-    /// The smallest leading amount. 0 while the list has room.
+    /// The smallest amount in the list, or 0 while the list has room for more names.
     least: u64,
 }
 
 impl Leaders {
-    /// Updates the amount of `name`. Does nothing if the amount does not exceed the previous one.
+    /// Sets the amount of `name`, if it is greater than the previous amount and large enough for the list. Otherwise
+    /// does nothing.
     #[inline]
     pub(super) fn note(&mut self, hash: u64, name: (Namespace, &[u8]), amount: u64) {
         if amount <= self.least {
@@ -106,7 +110,7 @@ impl Leaders {
         })
     }
 
-    /// Returns the smallest leading amount. Returns 0 while the list has room.
+    /// Returns the smallest amount in the list, or 0 while the list has room for more names.
     pub(super) fn least(&self) -> u64 {
         self.least
     }

@@ -30,7 +30,7 @@ pub(super) fn continue_keys(call: &mut Call<'_, '_>, entry: &'static CommandSpec
             Argument::Whole { bytes, consumed } => (bytes, consumed),
             Argument::Incomplete { want } => break Err(SessionWait::NeedInput { want }),
             Argument::Long { len, consumed } if each != Each::Set => {
-                // A key cannot be that long, so no item has it.
+                // The argument is longer than the maximum length of a key, so no item has this key.
                 if each == Each::Get && !hush {
                     call.null();
                 }
@@ -82,13 +82,14 @@ pub(super) fn continue_keys(call: &mut Call<'_, '_>, entry: &'static CommandSpec
     Ok(())
 }
 
-/// Returns an error if the output has no room for the next part of a reply, or this visit's work is done.
+/// Returns an error if the output buffer has no room for the next part of a reply, or if this visit has used up its
+/// slice.
 fn check_room_and_slice(call: &Call<'_, '_>) -> Step {
     call.room(0)?;
     if call.ops >= OPS_A_BATCH { Err(SessionWait::Yield) } else { Ok(()) }
 }
 
-/// Executes the operation on one key.
+/// Executes the operation `each` on one key.
 fn execute_one(call: &mut Call<'_, '_>, each: Each, bytes: &[u8]) -> Run {
     let key = call.key(bytes);
     if call.guard.locks().is_blocked(&key) {
@@ -121,8 +122,8 @@ fn execute_one(call: &mut Call<'_, '_>, each: Each, bytes: &[u8]) -> Run {
     Ok(())
 }
 
-/// Stores the value that follows `key`; the key took `consumed` bytes. Returns false if the request continues in
-/// another stage: the value is being received, or was refused.
+/// Stores the value that follows `key` in the request. The key took `consumed` bytes. Returns false if the request
+/// continues in another stage, because the value is still being received or was refused.
 fn pair(
     call: &mut Call<'_, '_>,
     entry: &'static CommandSpec,

@@ -1,5 +1,5 @@
-//! Requests that do not fit into the receive buffer. They have a value that is written to the store while it is
-//! received, or any number of keys, which are processed one after another.
+//! Requests that do not fit into the receive buffer. Such a request has either a long value, which is written to the
+//! store while it is received, or many keys, which are processed one after another.
 //!
 //! ```text
 //!   head of SET k <100 MiB> EX 9 ──> Value: into the store ──> the words after it ──> stored with these options
@@ -7,10 +7,10 @@
 //!   anything else, or an error ──> the error ──> Skipped: the rest is received and discarded
 //! ```
 //!
-//! - A long request is consumed while it is received, so it holds no buffer while the client sends slowly. It is not
-//!   atomic: other requests are executed between its keys.
-//! - A long value becomes visible only after it and the words after it were received. If the client stops early,
-//!   nothing is stored.
+//! - A long request is consumed while it is received, so it does not occupy a buffer while its client sends slowly. A
+//!   long request with many keys is not atomic: other requests are executed between its keys.
+//! - A long value becomes visible only after the complete request, including the words after the value, was received.
+//!   If the client stops sending before that, nothing is stored.
 
 use crate::resp::admit;
 use crate::resp::pubsub;
@@ -31,7 +31,8 @@ use crate::visit::progress::SessionWait;
 use protocol::resp::{Args, Argument, Limits, Parser, ProtocolError, argument, reply};
 use segment::Guard;
 
-/// The maximum number of words after a value that is being received: more than all options of `SET` together.
+/// The maximum number of words after a value that is being received. It is higher than the number of words of all
+/// options of `SET` together.
 const TAIL_MAX: usize = 16;
 
 /// Returns the effect of a command on the value that follows `args`, which begin with the command's name. Returns
@@ -59,15 +60,15 @@ fn effect_of(entry: &CommandSpec, mut args: Args<'_>, call: &Call<'_, '_>) -> Re
     }))
 }
 
-/// Releases everything that a value being received holds in the store.
+/// Releases the memory in the store that is allocated for a partly received value.
 pub(super) fn end(session: &mut SessionState, guard: &mut Guard<'_>, ctx: &mut WorkerContext) {
     if let Some(Long { stage: LongStage::Value { large, .. }, .. }) = session.long.take() {
         large.end(guard, ctx);
     }
 }
 
-/// Begins a request with a long argument of `value_len` bytes after `args`, followed by `left` more arguments. Returns
-/// false if a buffer must receive the request first.
+/// Begins a request in which a long argument of `value_len` bytes follows `args`, and `left` more arguments follow the
+/// long argument. Returns false if the request must be received into a buffer first.
 #[cold]
 pub(super) fn head<'c>(
     call: &mut Call<'c, '_>,
@@ -89,8 +90,9 @@ pub(super) fn head<'c>(
         Err(fault) => return refuse(call, entry, fault, consumed, bytes as u64 + 2, left).map(|()| true),
     };
     let whole = u64::from(value_len) <= call.guard.sizes().large_threshold();
-    // The result of a condition is known only when the whole value has been received. Before a handover, no receive may
-    // begin that cannot be handed over.
+    // A value whose command has a condition is not received in place, because the result of the condition is known only
+    // when the whole value has been received. While the server drains before a handover, a value is not received in
+    // place either, because such a receive cannot be handed over.
     let drains = call.ctx.shared.host.is_draining();
     if whole && (rest.len() >= bytes + 2 || left > 0 || !rule.replaces() || drains) {
         return Ok(false);
@@ -109,7 +111,8 @@ pub(super) fn head<'c>(
     }
 }
 
-/// Begins a request that is longer than the buffer. `args` are received; `left` more follow after `consumed` bytes.
+/// Begins a request that is longer than the buffer. `args` are the arguments in the first `consumed` bytes, which were
+/// received; `left` more arguments follow.
 #[cold]
 pub(super) fn too_long<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, left: u32, consumed: usize) -> Step {
     if call.ctx.shared.host.is_draining() {
@@ -139,7 +142,8 @@ pub(super) fn too_long<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, left: u3
     refuse(call, entry, fault, consumed, 0, left)
 }
 
-/// Replies with an error. The rest of the request, `bytes` bytes and then `left` arguments, is still to be received.
+/// Replies with an error, and arranges for the rest of the request to be discarded when it is received. The rest is
+/// `bytes` bytes and then `left` arguments.
 pub(super) fn refuse(
     call: &mut Call<'_, '_>,
     entry: &'static CommandSpec,
@@ -179,12 +183,12 @@ pub(super) fn continue_long(call: &mut Call<'_, '_>) -> Step {
     }
 }
 
-/// Retains the rest of a request for the next call.
+/// Stores the state of a partly consumed request in the session, so that the next call continues the request.
 fn retain(call: &mut Call<'_, '_>, entry: &'static CommandSpec, left: u32, stage: LongStage) {
     call.session.long = Some(Long { entry, left, stage });
 }
 
-/// Discards the rest of a request that already has its reply, or the rest of an argument.
+/// Discards the rest of an argument, or the rest of a request whose reply is already written.
 fn skip(
     call: &mut Call<'_, '_>,
     entry: &'static CommandSpec,

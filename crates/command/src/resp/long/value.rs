@@ -18,7 +18,7 @@ use arrayvec::ArrayVec;
 use protocol::resp::{Argument, Parser, ProtocolError, argument, reply};
 use segment::{Expire, OpError, Put, PutMode, PutOutcome};
 
-/// Checks all conditions of a value that can be checked before the value is received.
+/// Checks all conditions for storing a value that can be checked before the value is received.
 pub(super) fn may_begin(
     call: &mut Call<'_, '_>,
     entry: &'static CommandSpec,
@@ -46,7 +46,8 @@ pub(super) fn may_begin(
     Ok(call.ctx.check_room(call.session.namespace, value_len.into())?)
 }
 
-/// Begins to receive in place the rest of a value that is stored whole. Returns false if a buffer must receive it.
+/// Begins to receive the rest of a value directly into its item in the store. The value is stored as one item, not in
+/// pieces. Returns false if the value must be received into a buffer instead.
 pub(super) fn whole_begin(
     call: &mut Call<'_, '_>,
     entry: &'static CommandSpec,
@@ -67,7 +68,7 @@ pub(super) fn whole_begin(
     true
 }
 
-/// Begins a value that is written in pieces. It has `value_len` bytes, and `left` arguments follow it.
+/// Begins to receive a value that is stored in pieces. The value has `value_len` bytes, and `left` arguments follow it.
 pub(super) fn pieces_begin(
     call: &mut Call<'_, '_>,
     entry: &'static CommandSpec,
@@ -76,8 +77,8 @@ pub(super) fn pieces_begin(
     (value_len, left): (u32, u32),
     consumed: usize,
 ) -> Step {
-    // An option after the value may still set the expiry. Pieces are removed with their head, so they may expire later
-    // than the head.
+    // An option after the value may still set the expiry, which is therefore not known yet. The pieces may have a later
+    // expiry than their head, because they are removed together with the head.
     let expire = if let ValueEffect::Until(expire) = rule { expire } else { Expire::Never };
     let name = call.guard.key(call.session.namespace, key);
     let begun = call.guard.large().begin(&name, value_len.into(), expire);
@@ -136,7 +137,7 @@ pub(super) fn continue_value(
     }
 }
 
-/// Completes a value, whose last `held` bytes are in the input: parses the words after the value, and stores it.
+/// Completes a value, whose last `held` bytes are in the input. Parses the words after the value, and stores the value.
 fn value_complete(
     call: &mut Call<'_, '_>,
     entry: &'static CommandSpec,
@@ -200,7 +201,7 @@ fn value_complete(
     Ok(())
 }
 
-/// Stores a value as its command requires, and replies.
+/// Stores a completely received value as its command requires, and replies.
 fn store_large<'c>(call: &mut Call<'c, '_>, large: &mut LargeSet, rule: ValueEffect, tail: &[&'c [u8]]) -> Run {
     match rule {
         ValueEffect::Set => {
