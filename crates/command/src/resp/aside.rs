@@ -1,5 +1,5 @@
-//! Output in addition to the replies to the current requests. It consists of messages for subscribers, and the rest of
-//! a reply that was longer than the output buffer.
+//! Output of a connection in addition to the replies to its current requests: messages for a subscriber, and the rest
+//! of a reply that did not fit into the output buffer.
 //!
 //! ```text
 //!   serve:  rest of a long reply ──> waiting messages ──> requests and their replies
@@ -15,7 +15,7 @@ use crate::resp::state::aside::LongReply;
 use crate::visit::out::LINE_ROOM;
 use crate::visit::progress::SessionWait;
 
-/// Sends the output that precedes the reply to the next request.
+/// Writes the output that must be sent before the reply to the next request.
 #[inline]
 pub(super) fn send_pending(call: &mut Call<'_, '_>) -> Step {
     if call.session.aside.is_some() { send_aside(call) } else { Ok(()) }
@@ -59,12 +59,12 @@ pub(super) fn long_reply(call: &Call<'_, '_>) -> LongReply {
     LongReply::new(&call.ctx.shared.budget)
 }
 
-/// Sends a reply that was collected outside the output buffer, and whose length its command limits.
+/// Sends a reply that was collected outside the output buffer. The command limits the length of the reply.
 pub(super) fn send_long_reply(call: &mut Call<'_, '_>, reply: Vec<u8>) -> Run {
     send_long_reply_from(call, reply, 0)
 }
 
-/// Sends a reply as [`send_long_reply`] does. The reply begins at byte `from` of `reply`.
+/// Sends the bytes of `reply` from byte `from` on, like [`send_long_reply`].
 pub(super) fn send_long_reply_from(call: &mut Call<'_, '_>, reply: Vec<u8>, from: usize) -> Run {
     let mut long = long_reply(call);
     if reply.len() - from > call.out.room() && !long.grant.resize(reply.capacity() as u64) {
@@ -75,7 +75,7 @@ pub(super) fn send_long_reply_from(call: &mut Call<'_, '_>, reply: Vec<u8>, from
 }
 
 /// Sends a reply that was collected outside the output buffer, or an error if client memory was refused for it. The
-/// length of such a reply depends on what clients have stored, so it has no other limit.
+/// length of such a reply depends on the data that clients have stored, so client memory is its only limit.
 pub(super) fn send_reply(call: &mut Call<'_, '_>, reply: LongReply) -> Run {
     send_reply_from(call, reply, 0)
 }

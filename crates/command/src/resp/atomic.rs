@@ -8,15 +8,15 @@
 //!     reply    the key lock set is released; the replies are sent as fast as the client reads them
 //! ```
 //!
-//! A command that only reads at most [`KEYS_UNCLAIMED_MAX`] keys needs no key lock set. It reads the keys, and
-//! completes if no other client changed one of them meanwhile (segment::Snapshot).
+//! A command that only reads, and has at most [`KEYS_UNCLAIMED_MAX`] keys, needs no key lock set. It succeeds if no
+//! other client changed one of the keys during the read (segment::Snapshot).
 //!
 //! Each queued command is sent to monitoring clients, counted and timed when it is executed. `EXEC` follows, with the
 //! total time of the commands.
 //!
 //! Invariants:
-//! - No key lock set is held while the server waits for a client. All bytes of the requests are received before it is
-//!   acquired, and the replies are sent after it is released.
+//! - The server never waits for a client while a key lock set is held. All bytes of the requests are received before
+//!   the key lock set is acquired, and the replies are sent after it is released.
 //! - A transaction that has begun is always completed. If its connection ends first, the connection retains its slot
 //!   until the transaction is complete.
 //! - Queued requests and collected replies use client memory ([`crate::memory::budget`]), which is reserved before it
@@ -81,9 +81,9 @@ pub(super) fn awaits_flash<'c>(call: &mut Call<'c, '_>, entry: &catalog::Command
     entry.keys_of(args).fold(false, away)
 }
 
-/// Executes a command that only reads several keys, if no other client changes one of them meanwhile. That costs two
-/// checks of each key's stripe, much less than a key lock set. Returns `None`, without a reply, if another client has
-/// changed a key or may have changed it.
+/// Executes a command that only reads several keys, without locking them. To detect changes by other clients, checks
+/// each key's stripe before and after the read, which costs much less than a key lock set. Returns `None`, without a
+/// reply, if another client may have changed a key meanwhile.
 pub(super) fn run_unchanged<'c>(
     call: &mut Call<'c, '_>,
     entry: &'static catalog::CommandSpec,
@@ -186,7 +186,7 @@ fn advance(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Step {
             call.ctx.retry_at_once = true;
             return Err(SessionWait::Parked);
         }
-        // An earlier attempt, which was abandoned, may have used up the room for a line.
+        // A previous attempt that was abandoned may have used up the room that is reserved for one line.
         transaction.out.force_room(LINE_ROOM);
         call.guard.locks_mut().attach(&mut transaction.key_locks);
         let changed = transaction.is_watched_changed(call.guard, &mut call.ops);
@@ -207,7 +207,7 @@ fn advance(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Step {
     if transaction.stage == Stage::Running {
         let ran = run(call.guard, transaction, call.session, call.ctx, (&mut call.ops, call.functions));
         if std::mem::take(&mut call.session.wants_key_locks) {
-            // The transaction starts over, with its keys locked.
+            // The transaction restarts, and locks its keys this time.
             transaction.restart();
             call.session.end_request();
             return Err(SessionWait::Yield);
@@ -339,13 +339,14 @@ enum Room {
 }
 
 /// Makes room for `want` bytes after the replies in `out`. The current request's reply begins at `answer_at`. Long
-/// replies may fill at most `bytes_max`. Lines may exceed it, so that a request can still be refused with an error.
+/// replies may fill at most `bytes_max`. Single lines may exceed that limit, so that a request can still be refused
+/// with an error.
 fn make_room(out: &mut OutBuffer, answer_at: Position, want: usize, bytes_max: usize) -> Room {
     let is_line = want <= LINE_ROOM;
     let lines_max = bytes_max + LINES_BYTES_MAX;
     let most = if is_line { lines_max } else { bytes_max };
     let fits = out.collected() + want <= most;
-    // The earlier parts of the same reply need room too.
+    // The buffer must also have room for the parts of the same reply that are already written.
     if fits && out.make_room(want + ANSWER_BYTES) {
         return Room::Grown;
     }
@@ -439,7 +440,7 @@ pub(super) fn end(
     ctx: &mut WorkerContext,
     functions: &'static CommandFunctions,
 ) -> Option<Box<Transaction>> {
-    // No client waits for the result of a read.
+    // If the transaction only reads, it is not completed, because no client waits for its result.
     if transaction.stage == Stage::Running && !transaction.only_reads {
         ctx.op_begun = ctx.clock.ticks();
         ctx.pace.begin_visit(ctx.op_begun, true);

@@ -16,13 +16,14 @@ use crate::visit::out::OutBuffer;
 use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use protocol::resp::{Args, Limits, reply};
 use segment::{Guard, Key, OpError};
-/// One call of [`super::serve`]. A step that cannot continue returns the state that ends the call.
+/// One call of [`super::serve`], which is one visit to a session. A step that cannot continue returns a
+/// [`SessionWait`], which ends the call.
 pub(super) struct Call<'c, 'l> {
     pub(super) guard: &'c mut Guard<'l>,
     pub(super) buf: &'c [u8],
-    /// The number of bytes of `buf` that are consumed.
+    /// The number of bytes at the start of `buf` that have been consumed.
     pub(super) at: usize,
-    /// Offset in `buf` of the first request whose bytes are not counted yet.
+    /// The offset in `buf` of the first request that has not been counted in the metrics yet.
     pub(super) line_at: usize,
     pub(super) out: &'c mut OutBuffer,
     pub(super) session: &'c mut SessionState,
@@ -32,7 +33,8 @@ pub(super) struct Call<'c, 'l> {
     pub(super) ops: usize,
     /// True if replies go into a separate buffer, not into the session's own output.
     pub(super) collects_replies: bool,
-    /// True if all values are copied into the output, so that they can be discarded again.
+    /// True if all values are copied into the output, and none is sent from the store. The output can then be discarded
+    /// again.
     pub(super) copies: bool,
     /// The numbers of lookups and of hits that are not counted yet, because the reads may be discarded.
     pub(super) reads: (u64, u64),
@@ -55,9 +57,9 @@ pub(super) enum Interrupt {
     State(SessionWait),
     /// The reply is an error.
     Fault(ErrorReply),
-    /// The reply is written; the connection ends.
+    /// The reply is written, and the connection is closed after it.
     Quit,
-    /// The request is consumed. The session executes its transaction next.
+    /// The request is consumed, and has become a transaction of the session, which is executed next.
     UnderWay,
     /// The request was queued in a transaction. The reply is `QUEUED`.
     Queued,
@@ -89,7 +91,7 @@ impl From<OpError> for Interrupt {
 pub(super) type Run = Result<(), Interrupt>;
 
 impl<'c, 'l> Call<'c, 'l> {
-    /// Creates a call that has executed nothing, whose replies go to the session's own output.
+    /// Creates a call that has not executed anything yet. Its replies go into the session's own output.
     pub(super) fn new(
         (guard, ctx): (&'c mut Guard<'l>, &'c mut WorkerContext),
         buf: &'c [u8],
@@ -128,9 +130,9 @@ impl<'c> Call<'c, '_> {
         (self.functions[entry.number])(self, args)
     }
 
-    /// Runs a command of a store with flash. An item may move between memory and flash while a command reads. If a
-    /// read-only command misses such an item, it is parked and run again. Commands that write look up the item
-    /// under the key's lock.
+    /// Runs a command on a store with flash. While a command looks up an item, the item may move between memory and
+    /// flash. If a read-only command misses such an item, the command is parked and run again. Commands that write look
+    /// up the item under the key's lock.
     #[cold]
     fn run_with_flash(&mut self, entry: &'static catalog::CommandSpec, args: Args<'c>) -> Run {
         let may_start_over = self.session.done == 0 && entry.has(catalog::Flag::ReadOnly);
@@ -150,7 +152,7 @@ impl<'c> Call<'c, '_> {
         Limits { request_bytes_max: self.ctx.request_bytes_max, long_bytes_min, ..limits }
     }
 
-    /// Returns the limits for a request of which a buffer receives every byte before it is executed.
+    /// Returns the parser's limits for a request that must be received into a buffer completely before it is executed.
     pub(super) fn waiting_limits(&self) -> Limits {
         Limits { long_bytes_min: u32::MAX, ..self.limits() }
     }
@@ -174,8 +176,8 @@ impl<'c> Call<'c, '_> {
         Err(SessionWait::Close)
     }
 
-    /// Handles a record of several parts that has lost a part, or was changed while it was read. A record that has lost
-    /// a part is deleted. Returns the state in which the request is executed again.
+    /// Handles a record that could not be read, because it has lost a part or was changed during the read. Deletes the
+    /// record if it has lost a part. Returns the state in which the request is executed again.
     #[cold]
     pub(super) fn retry_after_lost_part<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) -> SessionWait {
         for bytes in keys {
@@ -187,8 +189,8 @@ impl<'c> Call<'c, '_> {
         SessionWait::Parked
     }
 
-    /// Calls `look` with the connection's client info, which it may read or change. Returns `None` if there is no
-    /// client info.
+    /// Calls `look` with the connection's client info, which `look` may read or change. Returns `None` if the
+    /// connection has no client info.
     pub(super) fn with_client_info<T>(&self, look: impl FnOnce(&mut ClientInfo) -> T) -> Option<T> {
         self.ctx.connection_table().client_info(self.ctx.push.watch.connection, look)
     }
@@ -212,8 +214,9 @@ impl<'c> Call<'c, '_> {
         fault.write(self.out);
     }
 
-    /// Removes a reply that the client does not want. Values were not written at all: see `value_reply::reply_value`.
-    /// `before` is the client's setting before the request. The request itself may have changed the setting.
+    /// Removes the reply of a request if the client has switched replies off. Values for such a client were not written
+    /// at all (see `value_reply::reply_value`). `before` is the client's setting before the request. The request itself
+    /// may have changed the setting.
     pub(super) fn remove_unwanted_reply(&mut self, mark: usize, before: Answers) {
         match (before, self.session.answers) {
             (Answers::All, _) | (Answers::None, Answers::All) => {}
@@ -241,7 +244,7 @@ impl<'c> Call<'c, '_> {
         if self.collects_replies { self.session.moment } else { self.ctx.moment() }
     }
 
-    /// Returns an error unless `bytes` bytes and a line fit into the output.
+    /// Returns an error unless the output buffer has room for `bytes` bytes and one protocol line.
     pub(super) fn room(&self, bytes: usize) -> Step {
         let want = LINE_ROOM + bytes;
         if self.out.room() < want { Err(SessionWait::OutputFull { want }) } else { Ok(()) }

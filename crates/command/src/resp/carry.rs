@@ -1,4 +1,4 @@
-//! A connection of the Redis protocol that moves to another worker or process: see [`crate::handover`].
+//! The move of a Redis connection to another worker or process (see [`crate::handover`]).
 
 use super::acl::ClientUser;
 use crate::clients::endpoint::{Endpoint, Protocol};

@@ -22,7 +22,7 @@ pub enum Flag {
     NoAuth,
     /// The command is executed even while the server starts.
     Loading,
-    /// A replica that lags behind its primary executes the command.
+    /// In Redis, a replica executes the command even if it lags behind its primary.
     Stale,
     /// The command publishes or subscribes.
     PubSub,
@@ -84,8 +84,8 @@ impl CommandSpec {
         if self.arity < 0 { words >= arity } else { words == arity }
     }
 
-    /// Returns the position of the keys among `args` arguments: the number of arguments before the first key, and the
-    /// number of arguments from the first key to the last.
+    /// Returns where the keys are among the `args` arguments of a request: the number of arguments before the first
+    /// key, and the number of arguments from the first key to the last, both included.
     fn keys_place(&self, args: usize) -> (usize, usize) {
         let (first, last, _) = self.keys;
         if first <= 0 {
@@ -136,8 +136,8 @@ pub(super) fn lower(word: &[u8]) -> ArrayVec<u8, NAME_MAX> {
     lower
 }
 
-/// Returns a name of at most [`NAME_MAX`] bytes as a number with its letters in order, so that numbers sort as names
-/// do.
+/// Converts a name of at most [`NAME_MAX`] bytes to a number that contains the bytes in order, the first byte highest.
+/// Numbers therefore sort in the same order as names.
 const fn name_as_number(name: &[u8]) -> u128 {
     let mut word = [0; NAME_MAX];
     word.split_at_mut(name.len()).0.copy_from_slice(name);
@@ -178,8 +178,8 @@ static PLACES: [u8; PLACE_COUNT] = {
 
 const PLACE_COUNT: usize = 512;
 
-/// Returns the place at which a search for a name begins. It is the upper bits of a product with 2^64 divided by the
-/// golden ratio (Knuth, The Art of Computer Programming, volume 3, 6.4).
+/// Returns the place at which a search for a name begins. The place is a hash: the upper bits of the product of the
+/// folded name and 2^64 divided by the golden ratio (Knuth, The Art of Computer Programming, volume 3, section 6.4).
 #[inline]
 const fn first_place(packed: u128) -> usize {
     let folded = (packed >> 64) as u64 ^ packed as u64;
@@ -202,7 +202,8 @@ pub(super) fn find(name: &[u8]) -> Option<&'static CommandSpec> {
     loop {
         let at = usize::from(PLACES[place]).checked_sub(1)?;
         if PACKED[at] == packed {
-            // A NUL at the end of a name does not change its number.
+            // A NUL byte at the end of a requested name does not change the name's number, so the lengths are compared
+            // too.
             return Some(&COMMANDS[at]).filter(|entry| entry.name.len() == name.len());
         }
         place = (place + 1) % PLACE_COUNT;

@@ -1,4 +1,5 @@
-//! `CLIENT`: dispatch to the subcommands, and those with which a connection reads and sets its own attributes.
+//! The command `CLIENT`: the dispatch to its subcommands, and the subcommands with which a client reads and sets the
+//! attributes of its own connection.
 
 use super::catalog::lower;
 use super::error::{ErrorReply, subcommand};
@@ -71,7 +72,7 @@ pub(super) fn client<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             call.ctx.shared.live.pause.end();
             call.out.push(reply::OK);
         }
-        // No command blocks here, and tracking redirects to no client.
+        // This server has no blocking commands and no redirected tracking, so the replies are constant.
         (b"unblock", 1 | 2) => call.int(0),
         (b"getredir", 0) => call.int(-1),
         _ => subcommand(call.out, "CLIENT", name),

@@ -14,7 +14,7 @@ use segment::Namespace;
 
 pub(super) fn ping<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     if pubsub::is_subscribed_in_2(call) && args.len() <= 1 {
-        // A subscriber of version 2 gets a reply in the form of a message.
+        // A subscriber that uses version 2 of the protocol receives the reply in the form of a message.
         let text = args.next().unwrap_or_default();
         call.room(text.len())?;
         reply::array(call.out, 2);
@@ -133,7 +133,8 @@ pub(super) fn reset<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     transaction::discard_all(call);
     let (held_off, home, from) = (call.session.is_restricted, call.session.home, call.session.namespace);
     if from != home {
-        // The connection was accepted in this namespace, so it may return even if the limit was reached meanwhile.
+        // The connection was accepted in this namespace, so it may return to the namespace even if the connection limit
+        // was reached meanwhile.
         call.ctx.shared.namespaces.count_in(home);
         call.ctx.shared.namespaces.leave(from);
         move_to(call, home);
@@ -160,7 +161,7 @@ pub(super) fn database(call: &Call<'_, '_>, text: &[u8]) -> Result<Namespace, Er
     })
 }
 
-/// Sets the namespace of the connection's keys.
+/// Sets the namespace in which the connection's later requests access keys.
 fn move_to(call: &mut Call<'_, '_>, namespace: Namespace) {
     call.session.namespace = namespace;
     call.with_client_info(|client_info| client_info.database = namespace.0);

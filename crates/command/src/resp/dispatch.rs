@@ -39,7 +39,8 @@ pub fn serve<'l>(
     session: &mut SessionState,
     ctx: &mut WorkerContext,
 ) -> Progress {
-    // The configuration may allow fewer operations per visit. The difference counts as already executed.
+    // The configuration may allow fewer than [`OPS_A_BATCH`] operations per visit. The difference is counted as if
+    // these operations had already been executed.
     let ops = OPS_A_BATCH - ctx.shared.config.requests_a_visit;
     let call = &mut Call { ops, ..Call::new((guard, ctx), buf, out, session, &FUNCTIONS) };
     let mut done = match (aside::send_pending(call), head) {
@@ -58,8 +59,8 @@ pub fn serve<'l>(
     Progress { consumed: call.at, state }
 }
 
-/// Releases everything that an ended connection holds. Returns false if the caller must call again in a later
-/// iteration.
+/// Releases the locks and memory that an ended connection holds. Returns false if the caller must call this function
+/// again in a later iteration.
 pub(crate) fn release(session: &mut SessionState, guard: &mut Guard<'_>, ctx: &mut WorkerContext) -> bool {
     long::end(session, guard, ctx);
     session.end_some_subscriptions() && transaction::end(session, guard, ctx, &FUNCTIONS)
@@ -109,8 +110,8 @@ fn step(call: &mut Call<'_, '_>) -> Step {
     }
 }
 
-/// Executes an inline request, that is, words on a line. The request is short, so it is rewritten outside the input
-/// buffer.
+/// Executes an inline request, which consists of words on one line. First converts the request to the usual form, in a
+/// separate buffer; inline requests are short.
 #[cold]
 fn inline(call: &mut Call<'_, '_>, words: &protocol::resp::Inline<'_>, consumed: usize) -> Step {
     if consumed * 7 / 2 + 16 > INLINE_ROOM {
@@ -184,7 +185,8 @@ fn execute<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, consumed: usize) -> 
             return Err(call.retry_after_lost_part(keys.into_iter().flatten()));
         }
         Err(Interrupt::Fault(fault)) => {
-            // A partial reply is discarded. A request that was partly answered in an earlier call cannot fail here.
+            // The partial reply of the failed request is discarded. This can only be a reply from this call: a request
+            // that was partly answered in an earlier call cannot fail here.
             call.out.truncate(mark);
             call.session.abandon_request();
             call.fault(fault);
@@ -226,8 +228,8 @@ fn run<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSpec, args: 
             return own_transaction::run_collected(call, entry, args);
         }
         if call.ops > 0 && call.ops + entry.key_count(args) > OPS_A_BATCH {
-            // If the command began now, this visit could not complete it: the work would be discarded, or continue from
-            // a copy.
+            // The rest of this visit is too short to complete the command. If the command began now, its work would be
+            // discarded, or it would have to continue from a copy of the request.
             return Err(SessionWait::Yield.into());
         }
         if entry.name != "watch" {
@@ -245,7 +247,7 @@ fn run<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSpec, args: 
 #[cold]
 #[inline(never)]
 fn sample<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSpec, args: Args<'c>) {
-    // Names of channels are not keys.
+    // Commands with channels have no keys to sample: the names of channels are not keys.
     if call.ctx.sampler.next(0, 1).is_none() || entry.keys.0 == 0 || entry.has(catalog::Flag::PubSub) {
         return;
     }
@@ -255,5 +257,5 @@ fn sample<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSpec, arg
     }
 }
 
-/// The maximum length of a rewritten inline command, in bytes. It is far more than a person types.
+/// The maximum length of an inline command after its conversion, in bytes. A person types far less.
 const INLINE_ROOM: usize = 32 << 10;

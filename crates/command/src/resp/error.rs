@@ -7,7 +7,7 @@ use base::nearest::nearest;
 use protocol::resp::{Args, reply};
 use protocol::sink::{Fixed, Sink};
 
-/// The reasons for an error reply. The connection continues.
+/// The reasons for an error reply. After such a reply, the connection stays open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ErrorReply {
     /// The wrong number of arguments for this command.
@@ -24,15 +24,16 @@ pub(super) enum ErrorReply {
     NoChannelPermission,
     /// The client's user may not use keys of this namespace.
     NoNamespacePermission,
-    /// The client's user was allowed to execute the request when it was queued, but is no longer, for this reason.
+    /// The client's user had the right to execute the request when it was queued, but does not have that right now. The
+    /// text is the kind of the missing right.
     PermissionRevoked(&'static str),
     /// No users are configured.
     NoUsers,
     /// Options that the command does not have, or that exclude each other.
     Syntax,
-    /// A number was expected.
+    /// An argument is not an integer, which the command requires.
     NotInteger,
-    /// A floating-point number was expected.
+    /// An argument is not a floating-point number, which the command requires.
     NotFloat,
     /// The sum does not fit into 64 bits.
     Overflow,
@@ -282,12 +283,13 @@ impl ErrorReply {
 
 pub(super) type Line = Fixed<512>;
 
-/// The maximum number of bytes of one word, and of all arguments together, that an error repeats.
+/// The maximum length of the part of a word that an error reply quotes, in bytes; also the maximum for all quoted
+/// arguments together.
 const SHOWN_MAX: usize = 128;
 /// The number of bytes (quotes and a space) that surround a repeated word.
 const QUOTES_BYTES: usize = 3;
-/// The highest offset at which the repeated words of a request end in the line of [`unknown`]. The rest of the line
-/// then still fits.
+/// The maximum offset in the error line of [`unknown`] at which the quoted words of a request end, in bytes. The line
+/// has enough room for the text after them.
 const ARGS_END_MAX: usize = 384;
 
 /// Writes at most `most` bytes of a word, with spaces in place of control characters.
@@ -297,8 +299,8 @@ pub(super) fn shown(line: &mut Line, word: &[u8], most: usize) {
     }
 }
 
-/// The cost of the reply to an unknown command, in operations. The name is compared with those of all commands, which
-/// takes 90,000 instructions (case `resp-unknown` of `xtask gate`).
+/// The cost of the reply to an unknown command, in operations. To find the nearest command, the name is compared with
+/// the names of all commands, which takes 90,000 instructions (case `resp-unknown` of `xtask gate`).
 pub const UNKNOWN_OPS: usize = 24;
 
 /// Replies to an unknown command. Names the nearest command, if there is one. For a Redis command, states why the

@@ -43,7 +43,8 @@ pub(super) fn exists<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 pub(super) fn touch<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     call.each_key(args, |call, bytes| {
         let key = call.key(bytes);
-        // If the item in memory counts as gone, as in a truncated set, flash need not be checked.
+        // If the item in memory counts as removed, for example because its set was truncated, flash need not be
+        // checked.
         let found = call.guard.items().get(&key);
         let is_missed = found.is_none();
         let is_there = live(found, call.ctx.view()).is_some();
@@ -113,7 +114,8 @@ pub(super) fn flushdb<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     flush(call, "FLUSHDB", args, std::iter::once(namespace))
 }
 
-/// Flushes namespaces. `ASYNC` and `SYNC` make no difference, because each flush only stores one number.
+/// Flushes namespaces. `ASYNC` and `SYNC` have the same effect, because a flush only stores one number and does not
+/// free items.
 fn flush<'c>(
     call: &mut Call<'c, '_>,
     name: &'static str,

@@ -1,4 +1,4 @@
-//! CAS tokens and leases for Redis clients: the same tokens and leases as those of memcached's meta commands.
+//! CAS tokens and leases for Redis clients. They are the same tokens and leases that memcached's meta commands use.
 //!
 //! ```text
 //!   LEASE.GET k ──missing──> [null, won, t]              one client, which stores it by LEASE.SET k t value
@@ -24,8 +24,8 @@ use segment::{Delete, DeleteOutcome, Expire, Fetch, Lease, Put, PutOutcome};
 /// The value of [`super::SessionState::sum`] after the current request won the lease, until its reply is written.
 const WON: i64 = 1;
 
-/// The maximum number of attempts of `CAS.GET` in one visit while other clients change the value. After them the
-/// request is parked.
+/// The maximum number of times that `CAS.GET` retries in one visit because other clients change the value. After these
+/// attempts, the request is parked.
 const LOOKUPS_MAX: usize = 4;
 
 /// The default duration of a lease, in ms.
@@ -56,7 +56,8 @@ pub(super) fn cas_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
                 put_token(call, token);
                 return Ok(());
             }
-            // Another value was stored meanwhile. Value and token must belong to the same item.
+            // Another client stored a new value meanwhile. The lookup is repeated, because the value and the token must
+            // belong to the same item.
             Some(other) => {
                 value_reply::take_back(call, Some(other), mark);
                 if call.collects_replies {
@@ -80,8 +81,8 @@ pub(super) fn cas_set<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     store(call, args, false, "cas.set")
 }
 
-/// Executes `LEASE.SET key token value [EX ...]`. Works like `CAS.SET`, but if the key was marked stale meanwhile,
-/// stores the value and leaves it marked stale.
+/// Executes `LEASE.SET key token value [EX ...]`. Works like `CAS.SET`, except if the key was marked stale after the
+/// lease was granted. In that case, the value is stored and marked stale.
 pub(super) fn lease_set<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     store(call, args, true, "lease.set")
 }

@@ -1,8 +1,8 @@
 //! Commands that change several keys atomically: `RENAME`, `RENAMENX`, `COPY`, `MSET`, `MSETNX`.
 //!
-//! `atomic` locks the keys before such a command runs, so no other client changes them meanwhile. It does not lock more
-//! than `KEYS_AS_ONE_MAX` keys. Completed steps are recorded in [`super::SessionState::done`], so that a parked command
-//! continues after them.
+//! Before such a command runs, the module `atomic` locks its keys, so that no other client changes them meanwhile. A
+//! command with more than `KEYS_AS_ONE_MAX` keys runs without locks. Completed steps are recorded in
+//! [`super::SessionState::done`], so that a parked command continues after them.
 
 use super::catalog::lower;
 use super::error::ErrorReply;
@@ -105,7 +105,8 @@ pub(super) fn msetnx<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     Ok(())
 }
 
-/// Stores all values. Stores none if a value is too long, or if memory for all of them is not available.
+/// Stores all values of the request. Stores none of them if a value is too long, or if there is not enough memory for
+/// all of them.
 fn store_pairs<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     if call.session.done == 0 {
         let (mut keys, mut bytes) = (args, 0);
@@ -177,8 +178,8 @@ fn store_under<'c, 'l>(
     Ok(stored)
 }
 
-/// Stores the item of `from` under `to`, with its value, flags and expiry. Of a value in parts, only the head is read
-/// and stored again: both keys share the parts then.
+/// Stores the item of `from` under `to`, with its value, flags and expiry. If the value is stored in parts, only its
+/// head is copied, and both keys then share the parts.
 fn move_or_copy(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target) -> Result<Copied, Interrupt> {
     if let Some(ended) = is_refused(call, from, to, target) {
         return Ok(ended);
@@ -190,7 +191,7 @@ fn move_or_copy(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target)
     copy_whole(call, from, to, target)
 }
 
-/// Returns the reason why nothing may be copied, or `None` if the copy may proceed.
+/// Returns the result of a copy that is refused, or `None` if the copy may proceed.
 fn is_refused(call: &Call<'_, '_>, from: &[u8], to: &[u8], target: Target) -> Option<Copied> {
     let is_there = |key: &[u8]| live(call.guard.items().peek(&call.key(key)), call.ctx.view()).is_some();
     if !is_there(from) {
@@ -251,7 +252,7 @@ fn copy_on(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], copy: &mut PartsCopy
     })
 }
 
-/// Copies a value that is stored in one item or in pieces to the other key.
+/// Copies a value that is stored in one item, or in pieces, from one key to another.
 fn copy_whole(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target) -> Result<Copied, Interrupt> {
     let (from, to, view) = (call.key(from), call.key(to), call.ctx.view());
     let is_large = |item: Item<'_>| matches!(item.value, Value::Large(_));

@@ -95,7 +95,8 @@ impl<'c, 'l> run::Visit<'c, 'l> for Call<'c, 'l> {
     fn account(&mut self, command: Command, requests: usize) {
         self.ops += requests;
         self.session.last = command.name();
-        // A client that has not authenticated may have sent a secret.
+        // Requests of a client that has not authenticated may contain a secret, so they are not recorded in the slow
+        // log.
         let line = if self.ctx.admission.requires_authentication { &[][..] } else { &self.buf[self.line_at..] };
         self.ctx.ops_done(self.out, self.session.namespace, (command, requests), line);
         self.line_at = self.at;
@@ -111,7 +112,8 @@ pub(crate) fn head_key<'b>(buf: &'b [u8], session: &SessionState) -> Option<(&'b
     lone(buf, IN_PLACE_BYTES_MIN).map(|(lone, consumed)| (lone.key(), consumed))
 }
 
-/// Returns true if plain requests may be executed in runs: no client monitors them, and none of them is refused.
+/// Returns true if plain requests may be executed in runs. This is the case if no client monitors requests and no
+/// request can be refused.
 #[inline(always)]
 pub(super) fn runs_plain(call: &Call<'_, '_>) -> bool {
     let restrained = call.ctx.admission.restrained || call.session.is_restricted;
@@ -138,7 +140,7 @@ pub(super) fn run_of_plain(call: &mut Call<'_, '_>) -> Option<Step> {
     Some(run_from(call, first, key, consumed, Prefetched::default()))
 }
 
-/// Executes the request of a head, and the plain requests after it.
+/// Executes a session's first request, which was prefetched (the head), and the plain requests after it.
 #[inline]
 pub(super) fn head_run<'c, 'l>(call: &mut Call<'c, 'l>, head: ReadHead<'l>) -> Step {
     let Some((first, consumed)) = lone(call.rest(), IN_PLACE_BYTES_MIN) else { return Ok(()) };

@@ -6,9 +6,9 @@
 //!                           a read:   if the value changes between visits, the read restarts, finally with a key lock
 //! ```
 //!
-//! Invariants: the cost of a visit depends only on the visit's own work. Processed words are never parsed again
-//! ([`words_left`]), and a walk over a value continues from a position. No visit does more than its slice, whatever a
-//! client requests.
+//! Invariants: the cost of a visit depends only on the visit's own work. Words that were processed are never parsed
+//! again ([`words_left`]), and a walk over a value continues from the position at which the previous visit ended. No
+//! visit does more work than one slice, whatever a client requests.
 
 use super::catalog;
 use super::error::ErrorReply;
@@ -28,10 +28,10 @@ use record::{Record, bin_bytes_max};
 
 /// The maximum number of fields of a request that is executed in one visit.
 pub(super) const FIELDS_A_SLICE: u32 = 64;
-/// The number of fields that are changed together if a request takes several visits. Each change may copy a part of the
-/// value.
+/// The number of fields that one edit of the value changes, if a request takes several visits. Each edit may copy a
+/// part of the value.
 const FIELDS_AN_EDIT: u32 = 16;
-/// The cost of one field in such a change, in operations.
+/// The cost of changing one field in such an edit, in operations.
 const OPS_AN_EDITED_FIELD: usize = 3;
 /// The cost of checking the lengths of [`FIELDS_A_SLICE`] fields, in operations.
 const OPS_PER_CHECK: usize = 8;
@@ -43,7 +43,7 @@ pub(super) fn words_left<'c>(call: &Call<'c, '_>, args: Args<'c>) -> Args<'c> {
     call.args_after(args, call.session.done)
 }
 
-/// Records that `words` more words, of `bytes` bytes, are processed.
+/// Records that the next `words` words of the request, which have `bytes` bytes, have been processed.
 pub(super) fn words_done(call: &mut Call<'_, '_>, words: u32, bytes: usize) {
     let (_, before) = call.session.passed;
     call.session.done += words;
@@ -62,9 +62,9 @@ pub(super) struct Slices<'c> {
 }
 
 impl<'c> Slices<'c> {
-    /// Begins a visit of the command `name` with the words `all`. `words` are the words for fields. If they are too
-    /// many for one visit, the command becomes a transaction of its own, with the key locked. `stores` is true if the
-    /// command may store the words.
+    /// Begins a visit for the command `name` with the arguments `all`. `words` are those arguments that describe
+    /// fields. If there are too many fields for one visit, the command becomes its own transaction, which locks the
+    /// key. `stores` is true if the command may store the words.
     #[inline]
     pub(super) fn begin(
         call: &mut Call<'c, '_>,
@@ -88,17 +88,17 @@ impl<'c> Slices<'c> {
         Ok(Self { left, field_words, slice_words: fields * field_words, given: None })
     }
 
-    /// Returns the next slice, and true if nothing of the request was changed before it. Records that the slice before
-    /// it is done. Returns `None` after the last one.
+    /// Returns the next slice of the words, and true if this slice is the first one that changes the value. Records
+    /// that the previous slice is done. Returns `None` after the last slice.
     ///
     /// # Errors
-    /// [`SessionWait::Yield`] if the rest belongs to a later visit.
+    /// [`SessionWait::Yield`] if this visit has used up its share of work. A later visit continues with the next slice.
     #[inline]
     pub(super) fn next(&mut self, call: &mut Call<'c, '_>) -> Result<Option<(Args<'c>, bool)>, Interrupt> {
         if let Some(done) = self.given.take() {
             let fields = done.len() / self.field_words as usize;
             if !call.collects_replies {
-                // The first field is counted with the request.
+                // The cost of the first field is already included in the cost of the request.
                 call.ops += OPS_AN_EDITED_FIELD * fields.saturating_sub(1);
                 return Ok(None);
             }
@@ -127,7 +127,7 @@ impl<'c> Slices<'c> {
         Ok(())
     }
 
-    /// Starts the command over, because the value that an earlier visit changed is gone.
+    /// Restarts the command, because the value that an earlier visit changed no longer exists.
     pub(super) fn restart(call: &mut Call<'_, '_>) -> Interrupt {
         if call.collects_replies {
             call.session.end_request();
@@ -179,10 +179,11 @@ fn run_over<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, key
     Interrupt::UnderWay
 }
 
-/// Calls `look` with the record at a key, or `None` if there is none. All visits of a request see the same record.
+/// Calls `look` with the record at a key, or with `None` if the key does not exist. All visits of a request see the
+/// same state of the record.
 ///
 /// # Errors
-/// If the record has changed since the previous visit: the request starts over.
+/// If the record has changed since the previous visit. The request is then restarted.
 pub(super) fn read_consistently<T>(
     call: &mut Call<'_, '_>,
     bytes: &[u8],
@@ -204,7 +205,8 @@ pub(super) fn read_consistently<T>(
     look(call.out, record.as_ref(), view.now_ms)
 }
 
-/// Starts the request over, because the value was changed. After several restarts, requests a lock of the key.
+/// Restarts the request, because another client has changed the value. After several restarts, arranges for the request
+/// to lock the key.
 fn restart(call: &mut Call<'_, '_>, reading: &mut Reading) -> Interrupt {
     call.session.end_request();
     reading.restarts += 1;
@@ -213,8 +215,8 @@ fn restart(call: &mut Call<'_, '_>, reading: &mut Reading) -> Interrupt {
     SessionWait::Yield.into()
 }
 
-/// Ends a visit of a walk whose reply is collected after a head. Retains the collected part if the walk continues in
-/// another visit. Discards it if the request starts over or fails.
+/// Ends a visit of a walk whose reply is collected in a buffer, behind the space for its header. Retains the collected
+/// part of the reply if another visit continues the walk. Discards that part if the request restarts or fails.
 pub(super) fn end_visit(call: &mut Call<'_, '_>, mut walk: Box<Walk>, mut ran: Run) -> Run {
     if matches!(ran, Err(Interrupt::State(_))) && !walk.reserve(&call.ctx.shared.budget) {
         ran = Err(ErrorReply::ClientMemory.into());
@@ -229,7 +231,7 @@ pub(super) fn end_visit(call: &mut Call<'_, '_>, mut walk: Box<Walk>, mut ran: R
                 walk = Box::new(Walk { reading, ..Walk::default() });
             }
             call.session.walk = Some(walk);
-            // A number above 0 prevents the caller from discarding the collected part.
+            // With `done` above 0, the caller does not discard the collected part of the reply.
             call.session.done = call.session.done.max(1);
             Err(stop)
         }

@@ -4,7 +4,7 @@
 use super::catalog::{COMMANDS, CommandSpec};
 use std::fmt::Write as _;
 
-/// The support of a command.
+/// The degree to which a Redis command is supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
     /// As in Redis.
@@ -24,7 +24,7 @@ use Support::{No, NotYet};
 pub struct Absent {
     /// The name, in lower case.
     pub name: &'static str,
-    /// The number of words, its name included; negative: at least this number.
+    /// The number of words of a request, including the command's name. A negative number -n means n words or more.
     pub arity: i8,
     /// The group of the command.
     pub group: &'static str,
@@ -37,7 +37,7 @@ const fn absent(name: &'static str, arity: i8, group: &'static str, why: Support
 }
 
 impl CommandSpec {
-    /// Returns its difference from the Redis command, if there is one.
+    /// Returns the support of this command, which includes its difference from the Redis command, if there is one.
     pub fn support(&self) -> Support {
         let found = DIFFERENT.binary_search_by_key(&self.name, |(name, _)| name);
         found.map_or(Support::Yes, |at| Support::Differs(DIFFERENT[at].1))

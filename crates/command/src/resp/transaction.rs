@@ -1,4 +1,5 @@
-//! `MULTI`, `EXEC`, `DISCARD`, `WATCH`, `UNWATCH`: queued requests and watched keys, until they are executed.
+//! The commands `MULTI`, `EXEC`, `DISCARD`, `WATCH` and `UNWATCH`. This module queues the requests of a transaction and
+//! stores its watched keys; `atomic` executes the transaction.
 //!
 //! ```text
 //!   WATCH k ──> Watching ──MULTI──> Queueing ──EXEC──> Obtaining ──> Running ──> Replying ──> none     see `atomic`
@@ -70,7 +71,7 @@ pub(super) fn requeue(call: &mut Call<'_, '_>, carried: &HandoverTransaction) ->
     for HandoverWatch { namespace, key, version } in &carried.watched {
         let key = call.guard.key(*namespace, key);
         let version = match version {
-            // This version differs from that of any key.
+            // This version differs from the version of every key, so the watched key counts as changed.
             None => Version::Absent(u64::MAX, 0),
             Some(Version::Absent(..)) => call.guard.items().absent_at_open(),
             Some(version) => *version,
@@ -95,7 +96,8 @@ pub(super) fn requeue(call: &mut Call<'_, '_>, carried: &HandoverTransaction) ->
         let mark = call.out.mark();
         let entry = args.next().and_then(catalog::find);
         if !entry.is_some_and(|entry| queues(call, entry, args, consumed) == Ok(true)) {
-            // The other process may be another build that does not know the command, or has other limits.
+            // The process that handed over may be another build, with other commands or limits. A queued request may
+            // therefore be refused here.
             call.session.abort_queue();
             break;
         }
@@ -149,7 +151,7 @@ pub(super) fn exec<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
         return Err(ErrorReply::ExecAbort.into());
     }
     if !transaction.room_to_answer() {
-        // Nothing is executed unless its replies can be retained.
+        // The transaction is not executed unless client memory for its replies is available.
         own_transaction::recycle(transaction, call.ctx);
         return Err(ErrorReply::ClientMemory.into());
     }
@@ -207,8 +209,8 @@ pub(super) fn unwatch<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     Ok(())
 }
 
-/// Releases everything that the connection's transaction holds, if there is one. Returns false if the transaction is
-/// unfinished: the caller calls again in a later iteration.
+/// Ends the connection's transaction, if there is one, and releases its locks and memory. Returns false if the
+/// transaction is unfinished. The caller must then call this function again in a later iteration.
 pub(super) fn end(
     session: &mut SessionState,
     guard: &mut Guard<'_>,

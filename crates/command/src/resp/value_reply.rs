@@ -1,5 +1,5 @@
-//! Values in replies: looks up a key, and writes its value to the output. If that is cheaper than a copy, the value is
-//! sent from its place in the store.
+//! Functions that look up a key and write its value into a reply. If this is cheaper than a copy, the value is sent
+//! directly from its place in the store.
 //!
 //! Invariant: if a value cannot be sent completely, no part of it remains in the output.
 
@@ -25,8 +25,8 @@ const COPIED_AT_ONCE_BYTES: u64 = 64 << 10;
 /// The cost of copying [`COPIED_AT_ONCE_BYTES`] bytes, in operations.
 const COPIED_AT_ONCE_OPS: usize = 16;
 
-/// The rest of a value whose beginning is in the reply: the bytes that are sent from the store, if any, and the line
-/// end.
+/// The rest of a value whose beginning is already in the reply. It consists of the bytes that are sent from the store,
+/// if there are any, and the line end.
 pub(super) struct ValueReply {
     pub(super) identity: Identity,
     pub(super) pinned: Option<Pinned>,
@@ -44,7 +44,8 @@ pub(super) fn value_of(call: &mut Call<'_, '_>, bytes: &[u8]) -> Result<bool, In
     Ok(hit)
 }
 
-/// Looks up a key and writes null, or its value without the rest that [`push_rest`] writes. Writes nothing if it fails.
+/// Looks up a key. Writes null if the key does not exist; otherwise, writes the beginning of its value. The caller
+/// writes the rest with [`push_rest`]. Writes nothing if the function fails.
 pub(super) fn reply_value(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<Option<ValueReply>, Interrupt> {
     let Some(item) = call.guard.items().get(key) else {
         if call.guard.tier().is_false_miss(key) {
@@ -106,7 +107,8 @@ pub(super) fn reply_value(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<Opti
     Ok(Some(replied))
 }
 
-/// Pins a value that is stored in pieces, so that it is sent from the store. Returns `None` if a piece is lost.
+/// Pins a value that is stored in pieces, so that it can be sent directly from the store. Returns `None` if a piece is
+/// lost.
 fn pin_long(call: &mut Call<'_, '_>, key: &Key<'_>, large: LargeRef) -> Result<Option<Pinned>, Interrupt> {
     if !call.out.has_pin_room() || !call.ctx.pin_budget(large.bytes) {
         return Err(SessionWait::OutputFull { want: LINE_ROOM }.into());
@@ -193,8 +195,8 @@ pub(super) fn take_back(call: &mut Call<'_, '_>, replied: Option<ValueReply>, ma
     }
 }
 
-/// Replies with a key's value or null, and applies the change `new` to the item that has this value. Returns true if
-/// the key had an item.
+/// Replies with a key's value or null, and applies the change `new` to the item whose value was replied. Returns true
+/// if the key existed.
 pub(super) fn reply_and_replace(
     call: &mut Call<'_, '_>,
     bytes: &[u8],
@@ -206,7 +208,8 @@ pub(super) fn reply_and_replace(
     finish_or_take_back(call, replied, mark, replaced).map(|(hit, ())| hit)
 }
 
-/// Applies the change `new` to the item whose value is in the reply. Parks if the key now has another item.
+/// Applies the change `new` to the item whose value is in the reply. If another client has replaced the item meanwhile,
+/// parks the request.
 fn replace_replied(
     guard: &mut Guard<'_>,
     key: &Key<'_>,
@@ -253,7 +256,8 @@ pub(super) fn finish_or_take_back<T>(
     }
 }
 
-/// Removes the part of a value that an earlier visit copied, unless `value`, the present value, is the same value.
+/// Removes the part of a value that an earlier visit copied, unless the key still has the same value. `value` is the
+/// key's current value.
 #[inline]
 pub(super) fn continue_copy(out: &mut OutBuffer, session: &mut SessionState, value: Option<&Value<'_>>) -> Step {
     match session.copying {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// The user as whom a client is authenticated.
 #[derive(Clone, Debug, Default)]
 pub(in crate::resp) enum ClientUser {
-    /// The default user: the client has not authenticated.
+    /// The default user, as whom a client acts before it authenticates.
     #[default]
     Default,
     /// A user of `listen.auth_file`, with all rights.
@@ -17,7 +17,7 @@ pub(in crate::resp) enum ClientUser {
 }
 
 impl ClientUser {
-    /// Returns the user in the form in which it moves to another process.
+    /// Returns the user in the form in which it is handed over to another process.
     pub(in crate::resp) fn to_handover(&self) -> HandoverUser {
         match self {
             Self::Default => HandoverUser::Anonymous,

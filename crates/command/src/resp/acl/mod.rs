@@ -1,4 +1,4 @@
-//! Users with rights: `ACL`, and the checks of every request of a client without all rights.
+//! Users with rights: the command `ACL`, and the checks of each request from a client that does not have all rights.
 //!
 //! ```text
 //!   request ──> is there any user other than the original default user?  no: no further check
@@ -32,12 +32,12 @@ use rights::{CATEGORIES, READ, WRITE, hex, number_of, numbers};
 use std::sync::Arc;
 use users::{DEFAULT, NAME_BYTES_MAX, NO_MEMORY, Refusal, is_name};
 
-/// The keys of a request that are known when its rights are checked.
+/// The keys of a request, as far as they are known when the client's rights to execute the request are checked.
 #[derive(Clone, Copy)]
 pub(super) enum KnownKeys<'k, 'c> {
     /// All arguments are known.
     All(Args<'c>),
-    /// The only key.
+    /// The request has only this key.
     One(&'k [u8]),
     /// Not all keys have been received yet.
     Some,
@@ -97,7 +97,7 @@ fn denied(rights: &Rights, entry: &'static CommandSpec, number: usize, asked: Kn
     }
     match asked {
         _ if entry.has(Flag::PubSub) => None,
-        // A command on whole sets of records accesses keys that it does not name.
+        // A command on a whole record set accesses keys that are not in the request, so it requires access to all keys.
         _ if entry.keys.0 == 0 => (entry.name.starts_with("rec.") && !rights.all_keys()).then(|| key(b"")),
         KnownKeys::All(args) => {
             let mut keys = entry.keys_of(args).enumerate();
@@ -131,7 +131,7 @@ pub(super) fn permit(call: &mut Call<'_, '_>, entry: &'static CommandSpec, asked
         call.session.all_rights_at = changes;
         return Ok(());
     }
-    // Every user may authenticate, reset the connection and close it.
+    // Every user may authenticate, reset the connection and close the connection.
     if matches!(entry.name, "auth" | "hello" | "quit" | "reset") {
         return Ok(());
     }
@@ -230,7 +230,7 @@ pub(super) fn authenticate(call: &mut Call<'_, '_>, name: &[u8], password: &[u8]
     Ok(())
 }
 
-/// Returns the name of the client's user.
+/// Returns the name of the user as whom the client is authenticated.
 fn user_name(call: &Call<'_, '_>) -> Vec<u8> {
     match &call.session.user {
         ClientUser::User(user) => user.name.clone(),
@@ -328,7 +328,7 @@ fn set_user<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         }
         let mut line = Line::new();
         line.put(b"ERR Error in ACL SETUSER modifier '");
-        // The error does not repeat a password.
+        // The error reply must not contain a password.
         let rule = rules.get(number).copied().unwrap_or_default();
         shown(&mut line, if rule.starts_with(b">") { b">" } else { rule }, 128);
         line.put(b"': ");

@@ -1,11 +1,12 @@
-//! The rights of a user, for commands, keys, channels and namespaces, and the rules that set them.
+//! The rights of a user to commands, keys, channels and namespaces, and the rules with which an operator sets the
+//! rights.
 //!
 //! ```text
 //!   +get -set +@read +config|get  ~pattern %R~pattern  &pattern  ns=shop     on off >password nopass
 //!   └──────── commands ─────────┘ └────── keys ──────┘ channels  namespaces  └───── the user ──────┘
 //! ```
-//! Each command and subcommand has a number, and a user has a bit for each number. The rules for commands are also
-//! stored as text, because `ACL` lists them in that form.
+//! Each command and subcommand has a number. The rights contain one bit for each number. The rules for commands are
+//! also stored as text, because `ACL` lists them in that form.
 
 use super::super::catalog::{COMMANDS, CommandSpec, find};
 use super::super::support::absent_of;
@@ -17,7 +18,7 @@ use std::fmt::Write as _;
 
 /// The maximum number of commands and subcommands.
 const NUMBERS_MAX: usize = 256;
-/// The maximum number of patterns, namespaces and rules for commands of one user.
+/// The maximum number of all patterns, namespaces and rules for commands of one user together.
 pub const RULES_MAX: usize = 1000;
 
 const _: () = assert!(COMMANDS.len() + SUBCOMMANDS.len() <= NUMBERS_MAX);
@@ -47,9 +48,9 @@ pub(super) const CATEGORIES: [&str; 21] = [
     "scripting",
 ];
 
-/// The bit of read access to a key.
+/// The bit that stands for read access to a key.
 pub const READ: u8 = 1;
-/// The bit of write access to a key.
+/// The bit that stands for write access to a key.
 pub const WRITE: u8 = 2;
 
 /// A bit for each command and subcommand.
@@ -89,7 +90,7 @@ pub(super) fn number_of(entry: &CommandSpec, first: Option<&[u8]>) -> usize {
     part.map_or_else(own, |part| COMMANDS.len() + part)
 }
 
-/// Returns the name of a request for errors and the log.
+/// Returns the name of the command or subcommand with this number, for error replies and the log.
 pub(in crate::resp) fn name_of(number: usize) -> String {
     match number.checked_sub(COMMANDS.len()).map(|part| SUBCOMMANDS[part]) {
         Some((command, part, _)) => format!("{command}|{part}"),
@@ -108,12 +109,12 @@ struct KeyPattern {
 #[derive(Clone, Debug)]
 pub struct Rights {
     commands: Bits,
-    /// The rules for commands, after the last rule that allowed or refused all commands.
+    /// The rules for commands that follow the last rule that allowed or refused all commands.
     rules: Vec<String>,
     all_commands: bool,
     keys: Vec<KeyPattern>,
     channels: Vec<Vec<u8>>,
-    /// Names or numbers of the allowed namespaces; empty: all namespaces are allowed.
+    /// The names or numbers of the allowed namespaces. If empty, all namespaces are allowed.
     namespaces: Vec<String>,
 }
 
@@ -190,8 +191,8 @@ impl Rights {
         self.keys.iter().any(|allowed| allowed.may & access == access && matches(&allowed.pattern, key))
     }
 
-    /// Returns true if the user may access a channel. A pattern of channels is allowed only if a rule has exactly this
-    /// pattern.
+    /// Returns true if the user may access the channel `name`. If `name` is a pattern of channels, it is allowed only
+    /// if a rule contains exactly the same pattern.
     pub(super) fn allows_channel(&self, name: &[u8], is_pattern: bool) -> bool {
         let fits = |allowed: &Vec<u8>| if is_pattern { allowed == name } else { matches(allowed, name) };
         self.all_channels() || self.channels.iter().any(fits)
@@ -310,7 +311,7 @@ impl Rights {
             let (number, ..) = numbers().find(|(_, known, _)| *known == name).ok_or(UNKNOWN)?;
             self.commands.set(number, allowed);
         } else {
-            // A rule may name a Redis command that this server does not support. It has no effect.
+            // A rule may name a Redis command that this server does not support. Such a rule has no effect.
             if find(name.as_bytes()).is_none() && absent_of(name.as_bytes()).is_none() {
                 return Err(UNKNOWN);
             }
@@ -354,12 +355,13 @@ impl Rights {
     }
 }
 
-/// Refuses a pattern that takes too many steps to match.
+/// Returns an error if matching the pattern may take too many steps.
 fn bounded(pattern: &[u8]) -> Result<(), RuleError> {
     if is_bounded(pattern) { Ok(()) } else { Err(TOO_COMPLEX) }
 }
 
-/// Refuses a pattern with a space, a line end or a zero byte, because rules are written as words of a line.
+/// Returns an error if the pattern contains a space, a line end or a zero byte. Rules are stored as words of a line,
+/// which cannot contain these bytes.
 fn plain(pattern: &[u8]) -> Result<(), RuleError> {
     let is_plain = !pattern.iter().any(|byte| matches!(byte, b' ' | 0 | b'\r' | b'\n'));
     if is_plain { Ok(()) } else { Err("Syntax error") }

@@ -25,16 +25,17 @@ pub const NAME_BYTES_MAX: usize = crate::clients::client_info::CLIENT_TEXT_MAX;
 const PASSWORDS_MAX: usize = 100;
 /// The maximum number of refusals in the log.
 const LOG_MAX: usize = 128;
-/// The maximum number of bytes of a key, channel or name that a refusal stores. The client chooses the length of the
-/// original.
+/// The maximum length of a key, channel or command name in a log entry, in bytes. Longer names are truncated, because a
+/// client can choose their length.
 const LOG_OBJECT_BYTES_MAX: usize = 1024;
-/// The time in ms within which a repeated refusal is counted in the log entry of the earlier refusal.
+/// The time in ms during which a repeated refusal does not get its own log entry, but is counted in the entry of the
+/// earlier refusal.
 const LOG_SAME_MS: u64 = 60_000;
 /// The maximum size of a file of users, in bytes.
 const FILE_BYTES_MAX: u64 = 4 << 20;
-/// Approximate overhead of an allocated block, in bytes.
+/// The approximate overhead of each allocated block of memory, in bytes.
 pub(super) const BLOCK_BYTES: usize = 32;
-/// The user of a client that has not authenticated.
+/// The name of the user as whom a client acts before it authenticates.
 pub const DEFAULT: &[u8] = b"default";
 
 const SYNTAX: RuleError = "Syntax error";
@@ -42,7 +43,7 @@ const NO_PASSWORD: RuleError = "The password you are trying to remove from the u
 const BAD_HASH: RuleError =
     "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters";
 const TOO_MANY: RuleError = "The user has the maximum number of passwords";
-/// The refusal of a change that needs more client memory than users may have.
+/// The error that a change needs more client memory than users may occupy.
 pub(super) const NO_MEMORY: RuleError =
     "users and their rules have reached their memory limit: raise limits.client_memory";
 
@@ -53,8 +54,8 @@ pub struct User {
     pub(super) no_password: bool,
     passwords: Vec<[u8; 32]>,
     pub(super) rights: Rights,
-    /// The user's share of client memory, reserved when the user is added to the server's users. A replaced version
-    /// retains its share as long as a connection refers to it.
+    /// The user's share of client memory, reserved when the user is added to the server's users. When the user is
+    /// changed, the old version keeps its share as long as a connection refers to that version.
     held: Option<Grant>,
 }
 
@@ -76,7 +77,8 @@ impl User {
         Self { passwords, rights, is_on: self.is_on, no_password: self.no_password, ..Self::new(&self.name) }
     }
 
-    /// Returns the number of bytes of the user: the struct, its entries in the map, and each allocated block.
+    /// Returns the memory that the user occupies, in bytes: the struct, the user's entry in the map, and all allocated
+    /// blocks.
     fn cost(&self) -> u64 {
         let name = 2 * (self.name.len() + BLOCK_BYTES);
         let own = size_of::<Self>() + self.passwords.len() * 32 + 2 * BLOCK_BYTES;
@@ -132,7 +134,8 @@ impl User {
         Ok(())
     }
 
-    /// Returns true if `password` is a password of the user. Always compares with all passwords.
+    /// Returns true if `password` is one of the user's passwords. Always compares it with all of them, so that the time
+    /// does not reveal which one matched.
     fn admits(&self, password: &[u8]) -> bool {
         let digest: [u8; 32] = Sha256::digest(password).into();
         let any = same_digest(&self.passwords, &digest);
@@ -228,9 +231,9 @@ type ByName = BTreeMap<Vec<u8>, Arc<User>>;
 pub struct Users {
     budget: Arc<Budget>,
     by_name: RwLock<Arc<ByName>>,
-    /// The number of changes. 0: there is only the original default user.
+    /// The number of changes of the users. 0 means that there is only the default user, unchanged.
     changes: AtomicU64,
-    /// True if a client that has not authenticated may do nothing.
+    /// True if a client must authenticate before it may execute other commands.
     asks: AtomicBool,
     /// True if a command has changed users since the file was read or written.
     unsaved: AtomicBool,
@@ -249,7 +252,7 @@ impl std::fmt::Debug for Users {
 pub enum FileError {
     /// No file was named.
     None,
-    /// The kernel's reason.
+    /// The file could not be read or written, for this reason.
     Io(std::io::Error),
     /// The number of the malformed line, counted from 1, and the reason. The line's text is not reported, because it
     /// may contain a password.
@@ -267,8 +270,8 @@ impl std::fmt::Display for FileError {
 }
 
 impl Users {
-    /// Creates the default user, and the users of the file. The default user has all rights. If `is_open` is false, it
-    /// is disabled, so that a client must authenticate first.
+    /// Creates the default user and the users of the file at `path`. The default user has all rights. If `is_open` is
+    /// false, the default user is disabled, so clients must authenticate first.
     ///
     /// # Errors
     /// If the file cannot be loaded.
@@ -308,13 +311,13 @@ impl Users {
         }
     }
 
-    /// Returns the number of changes; 0: every client may do everything.
+    /// Returns the number of changes of the users. 0 means that every client may execute everything.
     #[inline]
     pub fn changes(&self) -> u64 {
         self.changes.load(Acquire)
     }
 
-    /// Returns true if a client that has not authenticated may do nothing.
+    /// Returns true if a client must authenticate before it may execute other commands.
     #[inline]
     pub fn requires_authentication(&self) -> bool {
         self.asks.load(Relaxed)
@@ -338,7 +341,8 @@ impl Users {
     /// Returns the user with this name, if the password is right.
     pub(super) fn admits(&self, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
         let found = self.find(name);
-        // The check takes the same time for an unknown name.
+        // The password is checked even if the name is unknown, so that the time does not reveal whether the user
+        // exists.
         let user = found.clone().unwrap_or_else(|| Arc::new(User::new(name)));
         found.filter(|_| user.admits(password))
     }
@@ -357,7 +361,7 @@ impl Users {
     /// Creates or changes a user. Applies all rules or none.
     ///
     /// # Errors
-    /// The number of the first wrong rule, and the reason.
+    /// The position of the first invalid rule in `rules`, and the reason.
     pub(super) fn set(&self, name: &[u8], rules: &[&[u8]]) -> Result<(), (usize, RuleError)> {
         self.change(|users| {
             let mut user = users.get(name).map_or_else(|| User::new(name), |user| user.copy());
@@ -408,7 +412,7 @@ impl Users {
         self.all().values().flat_map(|user| [&user.line()[..], b"\n"].concat()).collect()
     }
 
-    /// Replaces all users with those that [`Users::unsaved`] returned in another server.
+    /// Replaces all users with the users that [`Users::unsaved`] returned in the process that hands over.
     ///
     /// # Errors
     /// If the lines are malformed.
@@ -446,7 +450,8 @@ impl Users {
             file.sync_all()?;
             std::fs::rename(&beside, path)
         };
-        // A change during the write sets the mark again, because the file may lack it.
+        // The mark is cleared before the write. A change during the write sets it again, because the written file may
+        // not contain that change.
         self.unsaved.store(false, Relaxed);
         write().map_err(|error| {
             self.unsaved.store(true, Relaxed);
