@@ -1,4 +1,5 @@
-//! Memory that a device can be read into without an intermediate copy: it begins at a multiple of a page.
+//! Buffers that begin at a page boundary, so that data moves between a device and the buffer without an intermediate
+//! copy.
 
 /// Alignment that suits every device, in bytes.
 pub(crate) const ALIGN: usize = 4096;

@@ -22,7 +22,7 @@ use crate::table::{DEVICES_MAX, Table};
 pub(crate) enum StartedFlash {
     /// The device that the table describes.
     Known,
-    /// Not the device that the table describes, or another process has used it since.
+    /// The device is not the one that the table describes, or another process has used the device since.
     Exchanged,
     /// The table describes no device.
     New,
@@ -40,7 +40,7 @@ impl StartedFlash {
         !matches!(self, Self::Known | Self::Unread(_))
     }
 
-    /// Returns why the device cannot be used.
+    /// Returns why the device cannot be used; `None` if it can.
     pub(crate) fn failure(&self) -> Option<String> {
         match self {
             Self::Unread(error) => Some(format!("the first read failed: {error}")),
@@ -50,7 +50,7 @@ impl StartedFlash {
     }
 }
 
-/// A device in its final position.
+/// A device at its final position in the list of devices.
 #[derive(Debug)]
 pub(crate) struct FoundDevice {
     pub(crate) device: Box<dyn Device>,
@@ -86,7 +86,7 @@ pub(crate) fn devices(
             there.swap(place, at);
         }
     }
-    // If one device had another number of regions, all regions after it would have other numbers.
+    // If the number of regions of one device has changed, the regions of all later devices would get other numbers.
     let same_cut = before.iter().map(|(_, regions)| *regions).eq(there.iter().map(|candidate| candidate.regions));
     let placed = there.into_iter().enumerate().map(|(place, Candidate { device, regions, number })| {
         let was = before.get(place).map(|(number, _)| *number).filter(|_| same_cut);

@@ -7,10 +7,10 @@
 //!   others         no | probability: fill / half              | yes .......
 //! ```
 //!
-//! An item counts as read if it was read in memory. It also counts if it was requested again after its eviction: its
-//! ghost existed when it was stored. If the budget is short, items that were never requested twice are rejected first.
-//! A rejected item may be accepted when it is stored again. In the long run, devices write as much as the budget
-//! allows.
+//! An item counts as read if it was read while in memory. It also counts as read if its key was evicted before and then
+//! stored again while the key's ghost existed. If the budget is short, items that were never requested twice are
+//! rejected first. A rejected item may be accepted when it is stored again. In the long run, devices write as much as
+//! the budget allows.
 //!
 //! The remaining bytes are persisted with the tier's state, so a restart does not refill the bucket.
 
@@ -25,7 +25,7 @@ const BUCKETS_A_DAY: u64 = 24;
 /// A token bucket of bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
-    /// 0 means that there is no budget.
+    /// Maximum number of bytes to write per day; 0 for no limit.
     bytes_a_day: u64,
     left: u64,
     since: Option<UnixMillis>,
@@ -55,7 +55,7 @@ impl Budget {
     pub(crate) fn refill(&mut self, now: UnixMillis) {
         let since = *self.since.get_or_insert(now);
         let more = (u128::from(now.ms_since(since)) * u128::from(self.bytes_a_day) / u128::from(DAY_MS)) as u64;
-        // A fraction of a byte stays in the time that is not yet counted.
+        // If the elapsed time yields less than a byte, the time is not lost: it counts at a later call.
         if more > 0 {
             self.left = self.left.saturating_add(more).min(self.bytes_a_day / BUCKETS_A_DAY);
             self.since = Some(now);

@@ -34,7 +34,7 @@ counts! {
     writes,
     /// Bytes written to devices.
     written_bytes,
-    /// Regions that were freed after all their items were offered to the store.
+    /// Regions that were freed after all their items were shown to the store.
     regions_reclaimed,
     /// Bytes read from devices to reclaim regions.
     reclaim_read_bytes,

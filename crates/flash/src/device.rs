@@ -15,18 +15,18 @@ pub trait Device: std::fmt::Debug + Send + Sync {
     /// Returns the name of the device, for the operator who has to replace it.
     fn name(&self) -> String;
 
-    /// Returns the device's open file, if reads of it can be submitted to the kernel without a thread that waits.
+    /// Returns the device's open file, if its reads can be submitted to io_uring.
     fn file(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// Fills `into`, which must begin at a multiple of a page.
+    /// Reads from offset `at` until `into` is full. `into` must begin at a page boundary.
     ///
     /// # Errors
     /// If the device fails, or has fewer bytes than requested.
     fn read(&self, into: &mut [u8], at: u64) -> io::Result<()>;
 
-    /// Writes all of `from`, which must begin at a multiple of a page.
+    /// Writes all of `from` at offset `at`. `from` must begin at a page boundary.
     ///
     /// # Errors
     /// If the device fails.
@@ -38,7 +38,7 @@ pub trait Device: std::fmt::Debug + Send + Sync {
     /// If the device fails.
     fn sync(&self) -> io::Result<()>;
 
-    /// Discards a range that is no longer needed, which reduces the device's own work. If the device does not support
-    /// it, nothing is lost.
+    /// Discards a range whose data is no longer needed, which reduces the device's internal work. A device may ignore
+    /// the request.
     fn discard(&self, at: u64, bytes: u64);
 }

@@ -10,13 +10,14 @@
 //! ```
 //!
 //! - `length` counts the whole entry; the next one begins at the next multiple of 8. All numbers are little-endian.
-//! - `check` covers everything after it. Its seed is the entry's position and the current life of the region.
+//! - `check` is the checksum of all bytes of the entry after `check`. Its seed is derived from the entry's position and
+//!   from the region's current life.
 //! - A slot stores only the 512-byte block in which an item begins. A search tries the block's 64 positions, finds the
 //!   item by `hash` and verifies it by its key. So no directory is needed, small items share a block, and an item may
 //!   span blocks.
-//! - No two items that begin in one block have keys whose hashes have the same tag. So an address and a tag identify an
-//!   item permanently. If an item would violate this, a filler (namespace 255, no contents) before it moves it to
-//!   another block.
+//! - Two items that begin in one block always have different tags. So an address and a tag identify an item
+//!   permanently. If a new item has the tag of an item in the block, a filler (namespace 255, no contents) is written
+//!   first, so that the new item begins in another block.
 //! - An item lies within one chunk. A length of 0 marks the end of the chunk's items.
 
 use base::clock::UnixMillis;
@@ -27,7 +28,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 pub const ALIGN: usize = 8;
 /// Length of an item's fixed header in bytes.
 pub const HEADER_BYTES: usize = 24;
-/// The maximum length of an item in bytes, above what a store holds in one piece.
+/// Maximum length of an entry in bytes. It exceeds the longest item that a store holds in one piece.
 pub const ENTRY_BYTES_MAX: usize = 256 << 10;
 
 const FLAGS: u8 = 4;
@@ -54,19 +55,20 @@ impl Seed {
         xxh3_64_with_seed(&entry[4..], self.at(offset)) as u32
     }
 
-    /// Returns the checksum for the footer of a chunk that begins at `base`. Its seed differs from that of every item.
+    /// Returns the checksum of the footer of a chunk that begins at offset `base` of its region. The seed differs from
+    /// the seed of every item.
     pub(crate) fn check_footer(&self, base: usize, bytes: &[u8]) -> u64 {
         xxh3_64_with_seed(bytes, !self.at(base))
     }
 }
 
-/// Returns the 32 bits of a key's hash that searches compare. They mix both halves of the hash, because the part that
-/// chose the key's slot would not suffice.
+/// Returns the 32 bits that searches compare in place of a key's hash. They mix both halves of the hash, because keys
+/// that are confused by their slots already agree in the part of the hash that chose the slot.
 fn short(hash: u64) -> u32 {
     (hash ^ hash >> 32) as u32
 }
 
-/// Returns the length of an item, in bytes.
+/// Returns the length of an item's entry in bytes, without padding.
 pub fn entry_bytes(item: &TierItem<'_>) -> usize {
     HEADER_BYTES
         + if item.client_flags != 0 { 4 } else { 0 }
@@ -76,7 +78,7 @@ pub fn entry_bytes(item: &TierItem<'_>) -> usize {
         + item.value.len()
 }
 
-/// Writes an item to the front of `into`; the item begins at `offset` of its region.
+/// Writes an item to the front of `into`. `offset` is the item's position in its region, in bytes.
 pub fn write(item: &TierItem<'_>, seed: Seed, offset: usize, into: &mut [u8]) {
     let bytes = entry_bytes(item);
     let into = &mut into[..bytes];
@@ -112,13 +114,14 @@ pub fn write(item: &TierItem<'_>, seed: Seed, offset: usize, into: &mut [u8]) {
     into[..4].copy_from_slice(&check.to_le_bytes());
 }
 
-/// Returns the length of a filler at `used` of its chunk, so that the next item begins in another block.
+/// Returns the length in bytes of a filler that begins at offset `used` of its chunk. The item after the filler begins
+/// in another block.
 pub fn filler_bytes(used: usize) -> usize {
     let left = FlashAddress::BLOCK_BYTES - used % FlashAddress::BLOCK_BYTES;
     if left < HEADER_BYTES { left + FlashAddress::BLOCK_BYTES } else { left }
 }
 
-/// Writes a filler of `bytes` bytes to the front of `into`; it begins at `offset` of its region.
+/// Writes a filler of `bytes` bytes to the front of `into`. `offset` is the filler's position in its region, in bytes.
 pub fn write_filler(bytes: usize, seed: Seed, offset: usize, into: &mut [u8]) {
     let into = &mut into[..bytes];
     into.fill(0);
@@ -135,9 +138,10 @@ pub enum Entry {
     Item(TierParts, usize),
     /// A filler, and its length in bytes.
     Filler(usize),
-    /// No further item in the chunk.
+    /// The chunk has no further item.
     End,
-    /// Apparently an item of this length in bytes, of which only a part was passed.
+    /// The bytes end within an entry. Holds the entry's length in bytes, or a header's length if even the header is
+    /// incomplete.
     Longer(usize),
     /// The bytes are not as written.
     Broken,
@@ -151,7 +155,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// Offsets of an item's fields, according to its header.
+/// The length of an entry and the offsets of its fields, in bytes, according to its header.
 struct Shape {
     len: usize,
     flags: usize,
@@ -171,7 +175,7 @@ fn shape(entry: &[u8]) -> Shape {
     Shape { len, flags, expire, token, key, value: key + key_len }
 }
 
-/// Reads the entry at `at` of `bytes`, which begin at `base` of their region.
+/// Reads the entry at offset `at` of `bytes`. `base` is the offset in the region at which `bytes` begin.
 pub fn read(bytes: &[u8], base: usize, at: usize, seed: Seed) -> Entry {
     let Some(entry) = bytes.get(at..).filter(|rest| rest.len() >= HEADER_BYTES) else {
         return Entry::Longer(HEADER_BYTES);
@@ -221,13 +225,14 @@ pub enum Search {
     Broken,
 }
 
-/// Searches for an item with this hash among those that begin in the first block of `bytes`.
+/// Searches for an item with this hash among those that begin in the first block of `bytes`. `base` is the offset in
+/// the region at which `bytes` begin.
 pub fn search(bytes: &[u8], base: usize, hash: u64, seed: Seed) -> Search {
     search_at(bytes, base, |at| if u32_at(bytes, at + 4) == short(hash) { Is::It } else { Is::Another }, seed)
 }
 
-/// Searches for an item by its key. `hash` computes the hash from namespace and key, and returns `None` for keys that
-/// are not searched for.
+/// Searches the first block of `bytes` for an item by its key. `hash` returns the hash of a namespace and key, or
+/// `None` if that key is not wanted.
 pub fn search_keys(bytes: &[u8], base: usize, hash: impl Fn(u8, &[u8]) -> Option<u64>, seed: Seed) -> Search {
     let is_it = |at: usize| {
         let entry = &bytes[at..];
@@ -247,11 +252,11 @@ fn places(bytes: &[u8]) -> impl Iterator<Item = usize> + use<> {
     (0..FlashAddress::BLOCK_BYTES.min(bytes.len().saturating_sub(HEADER_BYTES - 1))).step_by(ALIGN)
 }
 
-/// The first impression of a position, before the item there is verified.
+/// The provisional result at a position, before the checksum of the item there is verified.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Is {
     It,
-    /// Only a part of the key was passed, so it may be the right one.
+    /// The bytes end within the key, so the item may be the wanted one.
     Cut,
     Another,
 }
@@ -274,13 +279,13 @@ fn search_at(bytes: &[u8], base: usize, is: impl Fn(usize) -> Is, seed: Seed) ->
     if let Some(more) = more.or(cut) {
         return Search::More(more);
     }
-    // The caller may have followed another key's slot. Then that key's item is here, complete or longer than the bytes
-    // read.
+    // The caller may have followed another key's slot. Then the block holds that key's item, which may be longer than
+    // the bytes read.
     let plausible = |at| matches!(read(bytes, base, at, seed), Entry::Item(..) | Entry::Longer(_) | Entry::Filler(_));
     if !seems && places(bytes).any(plausible) { Search::Other } else { Search::Broken }
 }
 
-/// Returns the position after an item of `bytes` bytes at which the next one can begin.
+/// Returns `bytes` rounded up to the next multiple of [`ALIGN`], at which another item can begin.
 pub fn padded(bytes: usize) -> usize {
     bytes.next_multiple_of(ALIGN)
 }

@@ -1,4 +1,4 @@
-//! A device in a regular file or on a block device, read and written past the page cache.
+//! A device in a regular file or on a block device. Reads and writes bypass the page cache if possible.
 //!
 //! Invariants:
 //! - A device belongs to this process alone. A block device is opened with `O_EXCL`, which fails while the device or a
@@ -29,12 +29,12 @@ pub enum OpenError {
     Kind,
     /// A block device, or a file opened as a view, has fewer bytes than configured.
     Smaller {
-        /// Its size in bytes.
+        /// The actual size in bytes.
         bytes: u64,
     },
     /// The file system has no room for a file of that size.
     Room(io::Error),
-    /// Another process uses it.
+    /// Another process uses the device.
     Taken,
     /// The kernel uses the block device or a part of it: it is mounted, swap, or a member of a RAID, a volume group or
     /// a mapping.
@@ -43,7 +43,7 @@ pub enum OpenError {
     Foreign(&'static str),
     /// The path does not exist, and a new file in `/dev` would lie in memory.
     NoDevice,
-    /// The device is not the one that was used last, or cannot be read.
+    /// The device is not the one with which the memory file was last used, or it cannot be read.
     Other,
 }
 
@@ -111,7 +111,8 @@ impl FileDevice {
         Self::of(Arc::new(file), path, bytes, direct, Use::View)
     }
 
-    /// Takes over a device that another process opened. Its lock belongs to the open file, so it is shared.
+    /// Takes over a device that another process opened. The device's lock belongs to the open file, so both processes
+    /// hold the lock.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -172,8 +173,8 @@ pub fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     Ok((ours.st_dev, ours.st_ino) == (theirs.st_dev, theirs.st_ino))
 }
 
-/// Locks the file against other processes. Returns false if another process holds the lock. Reads in flight of a killed
-/// process keep its file open for a moment, so this retries.
+/// Locks the file against other processes. Returns false if another process holds the lock. The reads in flight of a
+/// killed process keep its lock for a moment, so this function retries for a second.
 fn lock(file: &File) -> bool {
     for _ in 0..LOCK_TRIES {
         if try_lock(file) {
@@ -185,7 +186,7 @@ fn lock(file: &File) -> bool {
 }
 
 fn try_lock(file: &File) -> bool {
-    // If the file system has no locks, other processes are not kept out.
+    // If the file system does not support locks, the device is used without a lock.
     rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK)
 }
 
@@ -232,7 +233,7 @@ fn is_missing_device(path: &Path) -> bool {
         })
 }
 
-/// Opens the device past the page cache if possible; the second result is true then.
+/// Opens the device so that reads and writes bypass the page cache, if possible. The second result is whether they do.
 fn open_any(path: &Path, is_view: bool) -> Result<(File, bool), OpenError> {
     // Checks the type without opening, because opening a terminal or a watchdog has side effects.
     if let Ok(metadata) = std::fs::metadata(path) {
@@ -248,7 +249,7 @@ fn open_any(path: &Path, is_view: bool) -> Result<(File, bool), OpenError> {
     }
     match open(path, true, is_view) {
         Ok(file) => Ok((file, true)),
-        // A file system in memory has no cache to bypass.
+        // A file system in memory may refuse `O_DIRECT`, because it has no page cache to bypass.
         Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
             open(path, false, is_view).map(|file| (file, false)).map_err(OpenError::Open)
         }
@@ -267,7 +268,7 @@ fn open_block(path: &Path) -> Result<(File, bool), OpenError> {
             opened => return opened.map(|file| (file, true)).map_err(OpenError::Open),
         }
     }
-    // A running server has opened the device this way too, and holds the lock.
+    // If another Gannet server uses the device, that server also holds the lock.
     let is_locked = File::open(path).is_ok_and(|file| !try_lock(&file));
     Err(if is_locked { OpenError::Taken } else { OpenError::InUse })
 }
@@ -287,7 +288,8 @@ fn open(path: &Path, direct: bool, is_view: bool) -> io::Result<File> {
 /// Reserves space for the whole file, so that no later write fails for lack of space.
 fn reserve(file: &File, bytes: u64) -> io::Result<()> {
     match fallocate(file, FallocateFlags::empty(), 0, bytes) {
-        // If the file system cannot reserve, a write may find it full later, and the device is lost then.
+        // If the file system cannot reserve space, a later write may fail because the file system is full. Then the
+        // device is lost.
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
             if file.metadata()?.len() < bytes {
                 file.set_len(bytes)?;
@@ -314,7 +316,8 @@ impl Device for FileDevice {
     }
 
     fn file(&self) -> Option<BorrowedFd<'_>> {
-        // A read through the page cache may wait for more than the device.
+        // A read through the page cache may wait for more than the device, so only direct reads are submitted to
+        // io_uring.
         self.direct.then(|| self.file.as_fd())
     }
 
@@ -334,8 +337,8 @@ impl Device for FileDevice {
         if self.is_view {
             return;
         }
-        // Errors are ignored, because a discard is only a hint. A file's space is reserved again at once, while it is
-        // available.
+        // Errors are ignored, because a discard is only a hint. The discarded space of a file is reserved again at
+        // once, before another file can take it.
         let punched = fallocate(&self.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, bytes);
         if punched.is_ok() && self.is_file {
             let _ = fallocate(&self.file, FallocateFlags::KEEP_SIZE, at, bytes);
@@ -411,7 +414,7 @@ mod tests {
         let refused = |path: &Path, bytes| FileDevice::open(path, bytes).expect_err("refused").to_string();
         assert!(refused(&folder(), 1 << 20).contains("neither a file nor a block device"));
         assert!(refused(Path::new("/dev/null"), 1 << 20).contains("neither a file nor a block device"));
-        // A privileged user can open it, and then finds that it cannot grow.
+        // Root can open /proc/version, but cannot extend it.
         let text = refused(Path::new("/proc/version"), 1 << 20);
         assert!(text.contains("cannot be opened") || text.contains("no room"), "{text}");
         let path = folder().join("huge");

@@ -48,7 +48,7 @@ pub struct Lost {
     pub why: String,
 }
 
-/// Callback for a lost device, on the thread that detected the failure.
+/// Callback for a lost device. It runs on the thread that detected the failure.
 pub type OnLost = Box<dyn Fn(&Lost) + Send + Sync>;
 
 /// Callback that runs when work is ready for a handle, or for the background (`None`).
@@ -58,11 +58,11 @@ pub type Wake = Box<dyn Fn(Option<usize>) + Send + Sync>;
 pub struct FlashConfig {
     /// The devices.
     pub devices: Vec<Box<dyn Device>>,
-    /// Sizes of the regions and chunks into which they are cut.
+    /// Sizes of the regions and chunks into which the devices are divided.
     pub sizes: Sizes,
     /// Number of per-thread handles of the store.
     pub handles: usize,
-    /// Memory for the tier's state, allocated for [`Sizes::plan`].
+    /// Memory for the tier's state, of the size that [`Sizes::plan`] returns.
     pub room: TierRoom,
     /// Seed for the numbers of devices and the salts of checksums. It must differ in each process, so that data of an
     /// earlier process is not taken for an item of this one.
@@ -109,7 +109,7 @@ pub struct Flash {
     /// Time of the first check after this process had been stopped.
     resumed_ms: AtomicU64,
     writes: Condvar,
-    /// One entry for each handle, as in `done`.
+    /// The reads that each handle's thread has submitted itself.
     pub(crate) handles: Box<[HandleReads]>,
     done: Box<[Done]>,
     wake: OnceLock<Wake>,
@@ -130,21 +130,21 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Maximum time for one request to a device, in milliseconds. It is far above the time of a busy device, and below the
-/// time after which a kernel gives up.
+/// Time limit for one request to a device, in milliseconds. A busy device answers much sooner, and the kernel gives up
+/// later.
 const SLOW_MS: u64 = 10_000;
 /// Minimum time between two checks for slow devices, in milliseconds.
 const WATCH_MS: u64 = 500;
 
 impl Flash {
-    /// Returns the number of reading threads per device for this number of devices. Each device has one more thread
-    /// that writes.
+    /// Returns the number of reading threads per device if there are `devices` devices. Each device also has one
+    /// writing thread.
     pub fn readers(devices: usize) -> usize {
         if devices == 1 { 8 } else { 4 }
     }
 
-    /// Creates a tier on these devices: in the state that the room describes, or empty. A device that fails at once is
-    /// lost.
+    /// Creates a tier on these devices. The tier continues from the state in the room, or is empty if the room has
+    /// none. A device whose first request fails is lost.
     pub fn new(config: FlashConfig) -> Arc<Self> {
         let FlashConfig { devices, sizes, handles, mut room, seed, writes_a_day_bytes, on_lost, is_view } = config;
         let (chunks, mut random) = (room.take_chunks(), Prng::new(seed));
@@ -194,14 +194,14 @@ impl Flash {
         all.filter(|(_, begun)| **begun == StartedFlash::Exchanged).map(|(part, _)| part.device.name()).collect()
     }
 
-    /// Returns the names of devices that differ from what an earlier process left, or that cannot be read.
+    /// Returns the names of devices that are not as an earlier process left them, or that cannot be read.
     pub fn strangers(&self) -> Vec<String> {
         let all = self.regions.parts.iter().zip(&self.begun);
         all.filter(|(_, begun)| **begun != StartedFlash::Known).map(|(part, _)| part.device.name()).collect()
     }
 
-    /// Sets the callback. It receives a handle's number if that handle can collect reads, and `None` if
-    /// [`Tier::reclaim`] can show items. Only the first call has an effect.
+    /// Sets the callback for ready work. The callback receives a handle's number if that handle can collect reads, and
+    /// `None` if [`Tier::reclaim`] can show items. Only the first call of this function has an effect.
     pub fn wake_by(&self, wake: Wake) {
         let _ = self.wake.set(wake);
     }
@@ -233,7 +233,8 @@ impl Flash {
         (lock(&self.log).free_count(), self.regions.count())
     }
 
-    /// Returns the memory that the tier uses beside the store's, in bytes, without the buffers that handles read into.
+    /// Returns the memory that the tier uses in addition to the store's, in bytes. The buffers that handles pass with
+    /// their reads are not included.
     pub fn memory_bytes(&self) -> u64 {
         let devices = self.queues.len();
         let threads = devices * (Self::readers(devices) + 1);
@@ -252,14 +253,15 @@ impl Flash {
         Scratch::new(self.regions.sizes)
     }
 
-    /// Returns working state for a thread of a device.
+    /// Returns a read buffer and request state for a thread of a device. The device's queue also refers to that state,
+    /// to detect slow requests.
     pub(crate) fn scratch_of(&self, device: usize) -> Scratch {
         let scratch = self.scratch();
         lock(&self.queues[device].flights).push(Arc::clone(&scratch.flight));
         scratch
     }
 
-    /// Returns the amount of waiting work: reads and chunks of the job, and chunks to be written.
+    /// Returns the number of waiting requests for reading threads, and the number of chunks that wait to be written.
     pub fn waiting(&self) -> (usize, usize) {
         let work = self.queues.iter().map(|queue| lock(&queue.work).len());
         (work.sum(), lock(&self.log).writes_waiting())
@@ -326,7 +328,8 @@ impl Flash {
         }
         self.watched_ms.store(now.0, Relaxed);
         if now.0 > watched_ms + SLOW_MS / 2 {
-            // This process itself had been stopped.
+            // This process itself was stopped for a while, so the age of a request does not prove that its device is
+            // slow.
             self.resumed_ms.store(now.0, Relaxed);
         }
         self.handles.iter().for_each(|handle| handle.fail_slow_reads(self));
@@ -340,12 +343,12 @@ impl Flash {
                 let by = ReadBy::Key;
                 self.done(TierRead { handle, hash, by, at, buffer: Vec::new(), found: Found::Failed });
             }
-            // All threads of the device may be given up, so its waiting work fails here.
+            // All threads of the device may still wait for an answer, so the device's queued work fails here.
             while part.is_lost() && self.work_at(device, 0, scratch.get_or_insert_with(|| self.scratch())) {}
         }
     }
 
-    /// Takes the device out of use if its operation failed. Returns whether it succeeded.
+    /// Takes the device out of use if its operation failed. Returns whether the operation succeeded.
     pub(crate) fn device_did<T>(&self, part: &crate::regions::Part, what: &str, did: std::io::Result<T>) -> bool {
         let Err(error) = did else { return true };
         self.lose(part, format!("{what} failed: {error}"));
@@ -356,8 +359,8 @@ impl Flash {
         self.lose(part, format!("no response for {} s", SLOW_MS / 1000));
     }
 
-    /// Returns the time before which an unanswered request must have started to count as slow; 0 if none counts as
-    /// slow.
+    /// Returns a time in ms since 1970: an unanswered request that started earlier counts as slow. Returns 0 if this
+    /// process was stopped recently, so that no request counts as slow.
     pub(crate) fn slow_before_ms(&self) -> u64 {
         let before = self.now_ms().saturating_sub(SLOW_MS);
         if self.resumed_ms.load(Relaxed) > before { 0 } else { before }
@@ -382,7 +385,7 @@ impl Flash {
         self.queues[self.regions.device_of(region)].push(work);
     }
 
-    /// Waits for work, or for `stopped`.
+    /// Waits until the device has work, or until the tier is stopped.
     pub(crate) fn wait_for_work(&self, device: usize) {
         let queue = &self.queues[device];
         let work = lock(&queue.work);
@@ -392,7 +395,7 @@ impl Flash {
         }
     }
 
-    /// Waits for a chunk to write, or for `stopped`.
+    /// Waits until the device has a chunk to write, or until the tier is stopped.
     pub(crate) fn wait_for_writes(&self, device: usize) {
         let log = lock(&self.log);
         let waits = log.write_waits(device, &self.regions.parts[device].regions());
@@ -417,7 +420,8 @@ impl Flash {
         }
     }
 
-    /// Completes a read and wakes its handle, which is not about to collect.
+    /// Completes a read and wakes its handle. For a handle that will collect results anyway, [`Self::complete`]
+    /// suffices.
     pub(crate) fn done(&self, read: TierRead) {
         let handle = read.handle;
         self.complete(read);
@@ -430,7 +434,7 @@ impl Flash {
         done.count.fetch_add(1, std::sync::atomic::Ordering::Release);
     }
 
-    /// Returns the minimum number of free regions, so that eviction finds one.
+    /// Returns the number of free regions below which a region is reclaimed, so that eviction finds a free one.
     pub(crate) fn free_low(&self) -> usize {
         (OPEN_MAX + 1).max(self.regions.count() / 50).min(self.regions.count() / 3)
     }
@@ -472,7 +476,7 @@ impl Tier for Flash {
 
     fn ask(&self, read: TierRead) -> Result<(), TierRead> {
         if !self.may_name(read.at) {
-            // Only a damaged file, or an earlier life of the region, can contain this address.
+            // The address comes from a damaged memory file, or from an earlier life of the region.
             self.done(TierRead { found: Found::Failed, ..read });
             return Ok(());
         }

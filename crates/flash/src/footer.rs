@@ -1,5 +1,5 @@
-//! The footer of a chunk, which lists the position and the hash of each item. With it, items are found without reading
-//! them. Used only if the index does not outlive the process.
+//! The footer of a chunk. It lists the position and the hash of each item, so that a new process finds items without
+//! reading them. Chunks have footers only if the index does not outlive the process.
 //!
 //! ```text
 //!   | item | item | ... zeros, 24 at least | entry n-1 | ... | entry 1 | entry 0 | count 4 | 0 4 | check 8 |
@@ -8,10 +8,10 @@
 //! ```
 //!
 //! - Items lie one after another, so the lengths determine where each begins.
-//! - An entry is written with its item, and at first states that no slot ever referenced it. The item's fate is decided
-//!   later, and the process may end before that. Naming the item is a single two-byte store.
-//! - Count and checksum are written when the chunk is full. Until then, the table holds the count. The checksum has the
-//!   same kind of seed as those of items, with the chunk in place of an item.
+//! - An entry is written together with its item, without the `named` bit. A single store sets the bit when a slot is
+//!   about to reference the item. If the process ends before that, the item does not count.
+//! - Count and checksum are written when the chunk is full. Until then, the table holds the count. The checksum's seed
+//!   is derived from the chunk's position and from the region's current life.
 //! - The zeros end a walk over the items.
 
 use crate::entry::{ALIGN, HEADER_BYTES, Seed, padded};
@@ -20,15 +20,15 @@ const TAIL_BYTES: usize = 16;
 const ENTRY_BYTES: usize = 10;
 const NAMED: u16 = 1 << 15;
 
-/// Returns the length of a footer with `entries` entries, including the zeros before it.
+/// Returns the length in bytes of a footer with `entries` entries, including the zeros before the footer.
 pub(crate) const fn footer_bytes(entries: usize) -> usize {
     HEADER_BYTES + ENTRY_BYTES * entries + TAIL_BYTES
 }
 
-/// The longest item that an entry can describe, in bytes.
+/// Length of the longest item that an entry can describe, in bytes.
 pub(crate) const LONGEST_BYTES: usize = (NAMED as usize - 1) * ALIGN;
 
-/// Returns the offset of an entry in a chunk of `chunk_bytes` bytes.
+/// Returns the offset of entry `number` in a chunk of `chunk_bytes` bytes.
 fn place(chunk_bytes: usize, number: usize) -> usize {
     chunk_bytes - TAIL_BYTES - (number + 1) * ENTRY_BYTES
 }
@@ -42,7 +42,7 @@ pub(crate) fn put(chunk: &mut [u8], number: usize, hash: u64, bytes: usize) {
     chunk[at + 8..at + 10].copy_from_slice(&units.to_le_bytes());
 }
 
-/// Marks that a slot references the item from now on.
+/// Sets the `named` bit of entry `number`: a slot references the entry's item from now on.
 pub(crate) fn name(chunk: &mut [u8], number: usize) {
     let at = place(chunk.len(), number) + 9;
     chunk[at] |= (NAMED >> 8) as u8;
@@ -82,7 +82,7 @@ pub(crate) struct FooterEntry {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Footer {
     Entries(Entries),
-    /// The number of bytes to read, up to the chunk's end.
+    /// The footer is longer than the bytes passed. Holds the number of bytes at the chunk's end to read.
     Longer(usize),
     /// The bytes are not as written.
     Broken,

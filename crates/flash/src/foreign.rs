@@ -32,11 +32,11 @@ const WINDOW_BYTES: u64 = 1 << 20;
 /// The contents of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Contents {
-    /// No byte was ever written.
+    /// No data: all examined bytes are zero.
     Nothing,
     /// A tier's data.
     Tier,
-    /// Another owner's data, and its name.
+    /// Another owner's data, with a description for messages.
     Foreign(&'static str),
 }
 
@@ -45,11 +45,11 @@ pub(crate) const UNKNOWN: &str = "data of another program";
 
 /// Offsets of a signature, in bytes.
 enum At {
-    /// From the start.
+    /// Offsets from the start of the device.
     Start(&'static [u64]),
-    /// `(size - back) & !(align - 1) + plus`.
+    /// The offset `(size - back) & !(align - 1) + plus`, where `size` is the device's size.
     End { back: u64, align: u64, plus: u64 },
-    /// Every multiple of `step` within a range.
+    /// Every `step` bytes, from offset `from` to before offset `to`.
     Each { from: u64, to: u64, step: u64 },
 }
 
@@ -164,7 +164,7 @@ const SIGNATURES: &[Signature] = &[
 struct Windows {
     bytes: u64,
     front: Aligned,
-    /// Number of bytes of `front` that the device has.
+    /// Number of bytes of `front` that were read from the device.
     front_bytes: usize,
     back: Aligned,
     back_at: u64,
@@ -224,7 +224,7 @@ fn read_up_to(file: &File, into: &mut [u8], at: u64) -> io::Result<usize> {
     while read < into.len() {
         match file.read_at(&mut into[read..], at + read as u64) {
             Ok(0) => break,
-            // The rest of a last block is not aligned, and nothing follows it.
+            // A read that ends within a block has reached the end of the file.
             Ok(more) if !more.is_multiple_of(512) => return Ok(read + more),
             Ok(more) => read += more,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -6,19 +6,20 @@
 //!                                  └──regions are short: the oldest is free at once, unread
 //! ```
 //!
-//! - The search runs while the store serves. An item that is not found yet is a miss.
+//! - The search runs while the store serves. A request for an item that is not found yet is a miss.
 //! - At any instant, a key has at most one live copy on flash: the old copy is dead before the new one is live
 //!   ([`segment::Tier`]). So the order in which chunks are read does not matter.
-//! - A key that is changed during the search is recorded by its hash ([`mod@crate::marks`]). None of its items is
-//!   accepted from regions that were opened before this process. The tombstones stay until the search is complete. If
-//!   the process is killed before that, the next process adds its own tombstones, and they hold for all regions before
-//!   it. So a key that was changed during the search and went to flash again may be a miss after such a kill. But its
-//!   older item is never returned.
-//! - An item that was shown and rejected is marked. Graves end with the search; marks last as long as the item.
-//! - No slot references a region that was not yet searched. Such a region may be freed without a look at its items
-//!   until the search is complete.
-//! - A chunk whose footer is not as written is skipped, and all its blocks are marked. Its items are lost permanently,
-//!   even if a later read returned valid data.
+//! - If a key is changed during the search, a tombstone records the key's hash ([`mod@crate::marks`]). From then on, no
+//!   item with that hash is accepted from regions that were opened before this process started. The tombstones remain
+//!   until the search is complete. If the process is killed before that, the next process adds its own tombstones to
+//!   them. All of them apply to every region that was opened before the next process started. So a key that was changed
+//!   during the search and then written to flash may be a miss after such a kill. But the key's outdated item is never
+//!   returned.
+//! - An item that the store rejects is marked as dead. Tombstones are valid until the search ends. A mark is valid as
+//!   long as its item is on flash.
+//! - No slot references a region that was not yet searched. So such a region may be freed without reading its items.
+//! - A chunk whose footer is corrupt is skipped, and all its items are marked as dead. They remain lost even if a later
+//!   read of the footer would succeed.
 //!
 //! Limits: at most [`UNDER_WAY_MAX`] chunks are being read or are in memory.
 
@@ -55,12 +56,14 @@ struct Page {
 pub(crate) struct Finder {
     /// Regions that existed at the start, the newest last.
     waiting: Vec<u32>,
-    /// For each region, whether it is still to be searched; then the number of such regions.
+    /// For each region, whether it is still to be searched. `unseen_count` is the number of such regions.
     unseen: Vec<bool>,
     unseen_count: usize,
-    /// Regions that are still being filled, and the offset at which this process's own data begins.
+    /// Regions that an earlier process left partly filled, and that this process continues to fill. Each has the offset
+    /// at which this process's data begins.
     filled: Vec<(u32, usize)>,
-    /// The region whose chunks are requested, the offset of its next chunk, and the end of its last chunk.
+    /// The region whose chunks are being requested, the offset of the next chunk to request, and the offset at which
+    /// the last chunk to request ends.
     asking: Option<(u32, usize, usize)>,
     /// The region of each chunk that is being read, in memory or being shown.
     under_way: Vec<u32>,
@@ -68,7 +71,7 @@ pub(crate) struct Finder {
 }
 
 impl Finder {
-    /// Starts with all existing regions of the table.
+    /// Creates a search of all regions that are in use according to the table.
     pub(crate) fn new(regions: &Regions, log: &Log) -> Self {
         if !regions.has_footers() {
             return Self::default();
@@ -98,14 +101,15 @@ impl Finder {
         self.unseen_count == 0 && self.filled.is_empty() && self.asking.is_none() && self.under_way.is_empty()
     }
 
-    /// Notes that a region is searched now, or never will be. Returns false if that was noted before.
+    /// Removes a region from those that are still to be searched. Returns false if the region was not among them.
     fn see(&mut self, region: u32) -> bool {
         let was = self.unseen.get_mut(region as usize).is_some_and(std::mem::take);
         self.unseen_count -= usize::from(was);
         was
     }
 
-    /// Returns the next chunk to read.
+    /// Returns the region and the offset of the next chunk to read; `None` if no chunk is left, or if [`UNDER_WAY_MAX`]
+    /// chunks are in progress.
     fn take(&mut self, regions: &Regions) -> Option<(u32, usize)> {
         if self.under_way.len() == UNDER_WAY_MAX {
             return None;
@@ -129,13 +133,14 @@ impl Finder {
         Some((region, from))
     }
 
-    /// Ends the work on a chunk of the region. Returns false if none of its chunks is in progress.
+    /// Removes one chunk of the region from those in progress. Returns false if none of the region's chunks was in
+    /// progress.
     fn end(&mut self, region: u32) -> bool {
         let place = self.under_way.iter().position(|other| *other == region);
         place.map(|place| self.under_way.swap_remove(place)).is_some()
     }
 
-    /// Returns whether the region is still to be searched, so that no slot references anything there.
+    /// Returns whether the region is still to be searched. If so, no slot references any of the region's items.
     pub(crate) fn waits(&self, region: u32) -> bool {
         self.unseen.get(region as usize).is_some_and(|unseen| *unseen)
     }
@@ -155,7 +160,8 @@ impl Finder {
         regions.at(region).free();
     }
 
-    /// Drops lost regions. Nothing more is read from them, and those not fully searched are empty from now on.
+    /// Removes the regions of a lost device from the search. Those that were not fully searched count as empty from now
+    /// on.
     pub(crate) fn lose(&mut self, regions: &Regions, lost: std::ops::Range<u32>) {
         for region in lost.clone() {
             if self.see(region) || self.is_at(region) {
@@ -180,7 +186,7 @@ impl Flash {
         if self.finds.load(Acquire) { self.finder().unseen_count + 1 } else { 0 }
     }
 
-    /// See [`segment::Tier::find`].
+    /// Implements [`segment::Tier::find`].
     pub(crate) fn find_some(&self, show: &mut TierShow<'_>) -> TierFind {
         while self.finds.load(Acquire) {
             self.ask_for_chunks();
@@ -190,7 +196,7 @@ impl Flash {
             };
             if !self.show_page(&mut page, show) {
                 let mut finder = self.finder();
-                // The device may have been lost meanwhile.
+                // If the device was lost meanwhile, the chunk is dropped.
                 if finder.is_at(page.region) {
                     finder.ready.push_front(page);
                 }
@@ -201,7 +207,7 @@ impl Flash {
         TierFind::Whole
     }
 
-    /// Shows the rest of a chunk to the store. Returns false if the store postponed an item.
+    /// Shows the remaining items of a chunk to the store. Returns false if the store postponed an item.
     fn show_page(&self, page: &mut Page, show: &mut TierShow<'_>) -> bool {
         while let Some(FooterEntry { hash, offset, bytes }) = page.entries.peek() {
             let at = regions::address(page.generation, page.region, page.base + offset, bytes);

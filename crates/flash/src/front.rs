@@ -8,7 +8,8 @@
 //! ```
 //!
 //! The number is random. A process that does not continue with the device's contents writes a new number. So a process
-//! that does continue detects if another process has used the device since, or if it is another device.
+//! that expects the earlier contents detects that the device was replaced, or that another process has used the device
+//! since.
 
 use std::io;
 
@@ -21,7 +22,8 @@ use crate::regions::Sizes;
 const MAGIC: u64 = u64::from_le_bytes(*b"GANNETFL");
 const VERSION: u64 = 1;
 
-/// Returns the number of bytes before the first region, so that regions begin at a multiple that suits devices.
+/// Returns the number of bytes before the first region. It is a power of two, so that regions begin at offsets that
+/// suit devices.
 pub(crate) fn front_bytes(sizes: Sizes) -> u64 {
     sizes.region_bytes.min(1 << 20) as u64
 }
@@ -46,7 +48,7 @@ pub(crate) fn is_tier(first: &[u8]) -> bool {
     first.starts_with(&MAGIC.to_le_bytes())
 }
 
-/// Returns the number of a device, if its front contains these sizes.
+/// Returns the number of a device; `None` if the device has no valid front with these sizes.
 ///
 /// # Errors
 /// If the device fails.

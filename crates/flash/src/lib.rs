@@ -1,5 +1,5 @@
-//! The second storage tier. Items that memory evicts continue on flash: a slot of the index references them there, and
-//! they are read back on request.
+//! The second storage tier. Items evicted from memory are written to flash. A slot of the index references each of them
+//! there, and a request reads the item back.
 //!
 //! ```text
 //!   background ──offer──> open regions, in chunks of memory ──full──> write queue ──> device      Flash, log

@@ -1,4 +1,4 @@
-//! Writing: items are collected in chunks of memory, and full chunks are written to their region.
+//! Writes items: collects them in chunks of memory, and writes each full chunk to its region.
 //!
 //! ```text
 //!   chunk:  Free ──a region needs one──> Filling ──full──> Queued ──a thread takes it──> Writing ──written──> Free
@@ -8,12 +8,12 @@
 //! `Region::written`, and chunks in memory hold the rest. Items in those chunks are read from memory. An item is stored
 //! at its address before any caller receives that address.
 //!
-//! The table records the state of each chunk, and both lie in the store's file if there is one. A process that
-//! continues with the file fills and writes the chunks as they were left. So no referenced item is lost with the
-//! earlier process.
+//! The table records the state of each chunk. The table and the chunks lie in the memory file, if there is one. A later
+//! process that opens the file continues to fill and write the chunks where the earlier process stopped, so no
+//! referenced item is lost.
 //!
-//! If the index is not in that file, each chunk has a footer with the positions of its items ([`crate::footer`]). A
-//! process that continues writes partly filled chunks without adding items, and fills the rest of their regions with
+//! If the index is not in that file, each chunk has a footer with the positions of its items ([`crate::footer`]). The
+//! later process then writes the partly filled chunks without adding items, and fills the rest of their regions with
 //! new chunks.
 //!
 //! Limits: [`CHUNKS`] chunks. If none is free, the devices are slower than eviction, and the item is refused.
@@ -36,7 +36,8 @@ pub(crate) const OPEN_MAX: usize = 4;
 /// Number of chunks in memory: one for each open region, and those that are being written.
 pub(crate) const CHUNKS: usize = 12;
 
-/// Returns the group of an item by the store's TTL class. The groups are: no end, up to some minutes, hours, days.
+/// Returns the group of an item, by the store's TTL class. The groups are items without a time to live, and items that
+/// expire within minutes, within hours, or later.
 fn group_of(class: u8, ends: bool) -> usize {
     match class {
         _ if !ends => 0,
@@ -48,7 +49,7 @@ fn group_of(class: u8, ends: bool) -> usize {
 
 #[derive(Debug)]
 struct Chunk {
-    /// The region and the position that the chunk is for; `None` if the chunk is free.
+    /// The region and the position at which the chunk will be written; `None` if the chunk is free.
     word: Option<ChunkWord>,
     used: usize,
     /// Number of items in the footer, if the chunk has one.
@@ -68,7 +69,7 @@ struct Tags {
     block: usize,
     tags: [u16; BLOCK_ITEMS_MAX],
     count: usize,
-    /// True if an earlier process has put items into the block, whose tags are unknown.
+    /// True if an earlier process has written items to the block. The tags of those items are unknown.
     unknown: bool,
 }
 
@@ -96,7 +97,7 @@ impl Tags {
 }
 
 impl Chunk {
-    /// Returns the number of bytes that must stay free before an item with this tag.
+    /// Returns the length in bytes of the filler that must precede an item with this tag; 0 if no filler is needed.
     fn gap(&self, tag: u16) -> usize {
         if self.tags.has(self.used, tag) { entry::filler_bytes(self.used) } else { 0 }
     }
@@ -213,7 +214,8 @@ impl Log {
         log
     }
 
-    /// Continues with chunks that were being filled, and queues those that were to be written.
+    /// Restores the chunks of an earlier process: continues with those that were being filled, and queues those that
+    /// waited to be written.
     fn take_chunks(&mut self, regions: &Regions) {
         for number in 0..CHUNKS {
             let Some((word, used, items)) = regions.table.chunk(number) else { continue };
@@ -250,7 +252,7 @@ impl Log {
         self.queue.make_contiguous().sort_by_key(|number| chunks[*number].word.map(|word| (word.region, word.number)));
     }
 
-    /// Starts the next chunk of each region that was being filled, if it has one.
+    /// Starts the next chunk of each region that an earlier process was filling, if the region has another chunk.
     fn fill_further(&mut self, regions: &Regions) {
         let words: Vec<ChunkWord> =
             self.queue.iter().filter_map(|number| self.chunks[*number].word).filter(|word| !word.full).collect();
@@ -265,7 +267,7 @@ impl Log {
         }
     }
 
-    /// Returns the open regions, each with the offset at which its current chunk begins.
+    /// Returns the open regions, each with the offset in bytes at which its current chunk begins.
     pub(crate) fn open_regions(&self) -> impl Iterator<Item = (u32, usize)> + '_ {
         self.open.iter().flatten().map(|open| (open.region, self.chunks[open.chunk].from()))
     }
@@ -290,7 +292,8 @@ impl Log {
         regions.count() * 2 * size_of::<u32>()
     }
 
-    /// Copies an item to its new address. The second result is true if a chunk now waits to be written.
+    /// Copies an item into an open chunk, and returns the item's address. The second result is true if a full chunk now
+    /// waits to be written.
     pub(crate) fn append(&mut self, regions: &Regions, item: &TierItem<'_>) -> Result<(FlashAddress, bool), Refused> {
         let bytes = entry::entry_bytes(item);
         let longest = match regions.has_footers() {
@@ -402,7 +405,8 @@ impl Log {
         self.queue.push_back(open.chunk);
     }
 
-    /// Seals the footer of a chunk, or zeroes its rest, so that remains of an earlier use are not taken for items.
+    /// Seals the footer of a chunk. Without a footer, zeroes the unused end of the chunk, so that data of an earlier
+    /// use is not taken for items.
     fn fill_up(&mut self, regions: &Regions, number: usize) {
         let chunk = &mut self.chunks[number];
         let (from, word) = (chunk.from(), chunk.word);
@@ -414,7 +418,8 @@ impl Log {
         }
     }
 
-    /// Returns whether a chunk waits for a device with these regions, and the device is writing none.
+    /// Returns whether a chunk waits to be written to the device with the regions `of`, and the device is not writing
+    /// another chunk.
     pub(crate) fn write_waits(&self, device: usize, of: &std::ops::Range<u32>) -> bool {
         !self.writing[device] && self.place_for(of).is_some()
     }
@@ -424,7 +429,8 @@ impl Log {
         self.queue.iter().position(|number| region(number).is_some_and(|region| of.contains(&region)))
     }
 
-    /// Returns the next chunk to write to a device with these regions, if the device is writing none.
+    /// Returns the next chunk to write to the device with the regions `of`; `None` if no chunk waits, or if the device
+    /// is writing another chunk.
     pub(crate) fn take_write(&mut self, device: usize, of: std::ops::Range<u32>) -> Option<Write> {
         if self.writing[device] {
             return None;
@@ -452,7 +458,8 @@ impl Log {
         self.chunks[chunk].word = None;
     }
 
-    /// Copies data of a region from `from` on out of a chunk in memory. Returns false if no chunk holds it.
+    /// Copies up to `bytes` bytes of a region, from offset `from` on, out of a chunk in memory. Returns false if no
+    /// chunk in memory holds that offset.
     pub(crate) fn copy(&self, region: u32, from: usize, into: &mut Vec<u8>, bytes: usize) -> bool {
         let holds = |chunk: &&Chunk| {
             let begin = chunk.from();

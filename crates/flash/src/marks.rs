@@ -1,5 +1,6 @@
-//! Records in the memory file about items on flash, for the case that the file has no index. Marks record which items
-//! are dead. Graves record which keys were changed while the items of an earlier process were still being searched.
+//! Marks and tombstones: bits in the memory file about items on flash, used if the file contains no index. Marks record
+//! which items are dead. Tombstones record which keys were changed while the items of an earlier process were still
+//! being searched.
 //!
 //! ```text
 //!   table ... | tombstones: one bit for each block, 2^20 at least    | marks: 16 bits for each block of 512 bytes
@@ -7,10 +8,12 @@
 //! ```
 //!
 //! - A mark is set before its item's slot changes. The marks of a region are cleared before the region starts another
-//!   life. An item that shares block and bit with a dead item is lost with it at the next start, and at no other time.
+//!   life. If a live item shares the block and the bit of a dead item, the live item is lost too, but only at the next
+//!   start.
 //! - A tombstone is set before a key is changed, as long as the search is not complete. An item that is found later and
-//!   whose hash has a tombstone is dead. Graves are cleared when the next search starts. They are bits, so they never
-//!   run full. But the more there are, the more unchanged items are lost with them.
+//!   whose hash has a tombstone is dead. Tombstones are cleared when the next search starts. Their number of bits is
+//!   fixed, so they need no more room as keys change. But several keys share a bit: the more bits are set, the more
+//!   items of unchanged keys are lost.
 
 use segment::FlashAddress;
 
@@ -43,7 +46,7 @@ impl Marks {
         Self { graves_at, tombstones, marks_at: graves_at + tombstones.div_ceil(WORD_BITS), region_words }
     }
 
-    /// Returns the index after the last word.
+    /// Returns the index after the last word of the marks, if there are `regions` regions.
     pub(crate) fn end(&self, regions: usize) -> usize {
         self.marks_at + regions * self.region_words
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   thread:   Idle ──takes off──> Out ──the device answers──> Idle
-//!                                  └──no answer for too long──> Given up ──it answers all the same──> Idle
+//!                                  └──no answer for too long──> Given up ──the device answers late──> Idle
 //! ```
 //!
 //! Each device has its own threads, so a device that does not answer delays no other. A request that is given up is
@@ -35,7 +35,8 @@ pub(crate) enum Work {
 pub(crate) enum Flight {
     #[default]
     Idle,
-    /// In progress since this time, for a read of a handle or for none.
+    /// In progress since this time, in ms since 1970. If the request is a handle's read, `read` holds the handle's
+    /// number, the key's hash and the item's address.
     Out { since_ms: u64, read: Option<(usize, u64, FlashAddress)> },
     /// The request was given up: no caller waits for it any more.
     GivenUp,
@@ -64,7 +65,7 @@ impl Scratch {
 pub(crate) struct DeviceQueue {
     pub(crate) work: Mutex<VecDeque<Work>>,
     pub(crate) wakes: Condvar,
-    /// Maximum number of waiting reads: all reads that the handles can have.
+    /// Maximum number of waiting reads: the sum of the limits of all handles.
     reads_max: usize,
     /// The request state of each of the device's threads.
     pub(crate) flights: Mutex<Vec<Arc<Mutex<Flight>>>>,
@@ -72,7 +73,7 @@ pub(crate) struct DeviceQueue {
 
 impl DeviceQueue {
     pub(crate) fn new(reads_max: usize) -> Self {
-        // One more for the reclaim job.
+        // One more place is for the reclaim job.
         let work = Mutex::new(VecDeque::with_capacity(reads_max + 1));
         Self { work, wakes: Condvar::new(), reads_max, flights: Mutex::default() }
     }
@@ -104,8 +105,8 @@ impl DeviceQueue {
         Ok(())
     }
 
-    /// Gives up the requests of this device's threads that began before `before_ms`. Returns the reads that they were
-    /// for.
+    /// Gives up the requests of this device's threads that began before `before_ms`. Returns an entry for each of these
+    /// requests: the handle's read that it served, or `None`.
     pub(crate) fn fail_slow_reads(&self, before_ms: u64) -> Vec<Option<(usize, u64, FlashAddress)>> {
         let mut given_up = Vec::new();
         for flight in &*lock(&self.flights) {

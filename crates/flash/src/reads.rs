@@ -1,4 +1,4 @@
-//! Finding an item at an address: which bytes to read, and the search in them.
+//! Finds an item at an address: determines the bytes to read, and searches them for the item.
 //!
 //! ```text
 //!   address ──> Finding ──from a chunk in memory, or the device──> bytes ──looked at──> found
@@ -19,16 +19,16 @@ pub(crate) struct Finding {
     pub(crate) region: u32,
     /// Offset of the item's block in the region.
     pub(crate) from: usize,
-    /// Number of bytes needed from there on.
+    /// Number of bytes to read from `from` on.
     pub(crate) bytes: usize,
-    /// Number of bytes from there to the end of the chunk.
+    /// Number of bytes from `from` to the end of the chunk.
     most: usize,
     seed: Seed,
 }
 
 impl Finding {
-    /// Searches for the item in the bytes read. Returns `None` if more bytes are needed; `bytes` holds the new number
-    /// then.
+    /// Searches for the item in the bytes read. Returns `None` if more bytes are needed; then `self.bytes` holds the
+    /// new number.
     pub(crate) fn look(&mut self, read: &TierRead) -> Option<Found> {
         let search = match read.by {
             ReadBy::Key => entry::search(&read.buffer, self.from, read.hash, self.seed),
@@ -52,16 +52,16 @@ impl Finding {
 /// The location of a region's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadTarget {
-    /// In memory, and already copied.
+    /// In memory; the bytes are already in the caller's buffer.
     Memory,
     Device,
     Nowhere,
 }
 
 impl Flash {
-    /// Returns the search for an address; `None` if no item can be there.
+    /// Creates a search for the item at an address; `None` if no item can be at that address.
     pub(crate) fn finding(&self, at: FlashAddress) -> Option<Finding> {
-        // A slot of a damaged file is treated like any other.
+        // The address may come from a damaged memory file, so it is checked first.
         if !segment::Tier::may_name(self, at) {
             return None;
         }
@@ -93,7 +93,7 @@ impl Flash {
         }
     }
 
-    /// Returns the location of the bytes. If they are in memory, copies them at once.
+    /// Returns the location of the bytes to search. If they are in memory, copies them to `into`.
     pub(crate) fn place(&self, finding: &Finding, into: &mut Vec<u8>) -> ReadTarget {
         let Finding { region, from, bytes, .. } = *finding;
         let on_device = || self.regions.at(region).written() >= from + bytes;
@@ -108,8 +108,8 @@ impl Flash {
         if on_device() { ReadTarget::Device } else { ReadTarget::Nowhere }
     }
 
-    /// Returns the whole blocks around a part of a region: offset on the device, length, and offset of the part in
-    /// them.
+    /// Returns the device blocks that contain a part of a region: their offset on the device, their length, and the
+    /// offset of the part within them, in bytes.
     pub(crate) fn blocks_around(&self, region: u32, from: usize, bytes: usize) -> (u64, usize, usize) {
         let (part, at) = self.regions.place(region);
         let block = part.device.block_bytes();
@@ -117,7 +117,8 @@ impl Flash {
         (at + begin as u64, (from + bytes).next_multiple_of(block) - begin, from - begin)
     }
 
-    /// Reads a part of a region from its device, together with the whole blocks around it.
+    /// Reads the device blocks that contain a part of a region, and returns that part; `None` if the device is lost or
+    /// the read fails.
     pub(crate) fn read_device<'s>(
         &self,
         region: u32,

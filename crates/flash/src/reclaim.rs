@@ -1,17 +1,18 @@
-//! Frees regions: shows each of their items to the store, which knows whether a slot still references it.
+//! Reclaims regions. Each item of a region is shown to the store, which knows whether a slot still references the item.
+//! Then the region is freed.
 //!
 //! ```text
 //!   (none) ──free regions are few──> wanted ──read──> at hand ──all of the chunk shown──> wanted ...
 //!                              all of the region shown ──> freeing ──discarded on device──> (none)
 //! ```
 //!
-//! No slot references a region of an earlier process that is still to be searched ([`crate::found`]). Such a region is
-//! freed at once.
+//! After a start without an index, no slot references a region until the search has reached it ([`crate::found`]). Such
+//! a region is freed at once, without being read.
 //!
 //! The next region to reclaim is one whose items have all expired. If there is none, it is a region of which at most
-//! [`SPARSE_PER_MILLE`] is referenced; otherwise the one that became full first. The store writes items once more that
-//! were read since they came to flash, up to [`AGAIN_PERCENT`] of a region. So devices write less than 1.4 times the
-//! accepted bytes.
+//! [`SPARSE_PER_MILLE`] is referenced; otherwise the one that became full first. Items that clients have read on flash
+//! are written once more, to another region. At most [`AGAIN_PERCENT`] of a region is written again, so devices write
+//! less than 1.4 times the accepted bytes.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -22,21 +23,22 @@ use crate::entry::{self, Entry};
 use crate::flash::{Flash, lock};
 use crate::queues::{Scratch, Work};
 
-/// A region of which at most this much is referenced is reclaimed before regions that became full earlier.
+/// A share of a region, in thousandths. A region of which slots reference at most this share is reclaimed before
+/// regions that became full earlier.
 const SPARSE_PER_MILLE: u64 = 250;
-/// Maximum share of a region that is written once more. With a quarter, devices write four thirds of the accepted
-/// bytes.
+/// Maximum share of a region whose items are written to another region, in percent. At 25 %, devices write at most four
+/// thirds of the accepted bytes.
 const AGAIN_PERCENT: usize = 25;
 
 /// A region that is being reclaimed.
 #[derive(Debug)]
 pub(crate) struct Job {
     region: u32,
-    /// Offset of the end of the written part.
+    /// Offset in the region at which its written part ends.
     end: usize,
-    /// Offset in the region of the chunk that is in memory or being read.
+    /// Offset of the current chunk in the region. The chunk is in memory or being read.
     chunk: usize,
-    /// Offset in the chunk of the next item.
+    /// Offset of the next item in the chunk.
     at: usize,
     /// Bytes of the region's items that were rewritten to other regions.
     again_bytes: usize,
@@ -56,10 +58,10 @@ enum ReclaimState {
 }
 
 impl Flash {
-    /// See [`segment::Tier::reclaim`].
+    /// Implements [`segment::Tier::reclaim`].
     pub(crate) fn reclaim_some(&self, now: UnixMillis, visit: &mut Visit<'_>) -> bool {
         let mut guard = lock(&self.job);
-        // A lost device may never answer a request.
+        // A job whose device is lost ends here, because the device may never answer the job's request.
         guard.take_if(|job| self.regions.place(job.region).0.is_lost());
         if guard.is_none() {
             *guard = self.begin_job(now);
@@ -67,7 +69,7 @@ impl Flash {
         let Some(job) = guard.as_mut() else { return false };
         match job.state {
             ReclaimState::Wanted | ReclaimState::Freeing => return false,
-            // The device is lost, and the region with it.
+            // A failed read takes the device out of use, and its regions with it.
             ReclaimState::Failed => {
                 *guard = None;
                 return false;
@@ -87,12 +89,12 @@ impl Flash {
         }
         job.state = ReclaimState::Freeing;
         drop(guard);
-        // A device may take long to discard a region.
+        // A device may take long to discard a region, so one of the device's threads does it.
         self.push_work(region, Work::Free(region));
         false
     }
 
-    /// Shows the rest of the chunk in memory. Returns false if the store postponed an item.
+    /// Shows the remaining items of the chunk in memory to the store. Returns false if the store postponed an item.
     fn show(&self, job: &mut Job, visit: &mut Visit<'_>) -> bool {
         let region = self.regions.at(job.region);
         let seed = region.seed();
@@ -106,8 +108,9 @@ impl Flash {
                 Entry::End => return true,
                 Entry::Longer(bytes) if bytes == entry::HEADER_BYTES => return true,
                 Entry::Longer(_) | Entry::Broken => {
-                    // The start of the next item is unknown. The slots of the remaining items refer to an earlier life
-                    // from now on, and a read through such a slot clears it.
+                    // The item is corrupt, so the start of the next item is unknown, and the rest of the chunk is
+                    // skipped. The slots of the skipped items become stale, because the region starts another life. A
+                    // read through a stale slot clears the slot.
                     self.counters.reclaim_failed.fetch_add(1, Relaxed);
                     return true;
                 }
@@ -123,7 +126,7 @@ impl Flash {
                 token: parts.token,
                 sequence: parts.sequence,
                 class: 0,
-                // An item that goes on was read here.
+                // The store writes an item again only if the item was read on flash.
                 is_read: true,
             };
             let from = job.chunk + job.at;
@@ -170,7 +173,7 @@ impl Flash {
         }
         drop(finder);
         drop(log);
-        // If a device failed, nothing of the region may have been written. Then there is nothing to show.
+        // If the device failed early, no byte of the region was written, and there are no items to show.
         let end = self.regions.at(region).written();
         let state = if end > 0 { ReclaimState::Wanted } else { ReclaimState::AtHand };
         if state == ReclaimState::Wanted {
@@ -180,7 +183,7 @@ impl Flash {
         Some(Job { region, end, chunk: 0, at: 0, again_bytes: 0, bytes, state })
     }
 
-    /// Reads the chunk that the job waits for.
+    /// Reads the chunk that the reclaim job waits for.
     pub(crate) fn read_chunk(&self, scratch: &mut Scratch) {
         let wants = |job: &Job| (job.state == ReclaimState::Wanted).then_some((job.region, job.chunk));
         let Some((region, chunk)) = lock(&self.job).as_ref().and_then(wants) else { return };
@@ -192,7 +195,7 @@ impl Flash {
             self.counters.reclaim_read_bytes.fetch_add(bytes as u64, Relaxed);
         }
         let mut guard = lock(&self.job);
-        // The job may be another one by now.
+        // Another job may have replaced this one during the read.
         let Some(job) = guard.as_mut().filter(|job| wants(job) == Some((region, chunk))) else { return };
         job.bytes.clear();
         if is_read {
@@ -203,7 +206,8 @@ impl Flash {
         self.wake(None);
     }
 
-    /// Discards a region on its device, and frees it. No slot references anything there.
+    /// Discards a region on its device, and frees the region. The caller ensures that no slot references an item of the
+    /// region.
     pub(crate) fn free(&self, region: u32, scratch: &mut Scratch) {
         let (part, at) = self.regions.place(region);
         if !part.is_lost() {
@@ -211,7 +215,7 @@ impl Flash {
             part.device.discard(at, self.regions.sizes.region_bytes as u64);
             self.land(scratch);
         }
-        // If the device took too long to answer, it was lost meanwhile.
+        // The device may have been lost during the discard. Then the region is not freed.
         if !part.is_lost() {
             let mut log = lock(&self.log);
             self.regions.at(region).free();

@@ -15,13 +15,14 @@ use crate::log::CHUNKS;
 use crate::marks::Marks;
 use crate::table::{ITEMS, SEQUENCE, Table, words_for};
 
-/// Length of a region, if a device has room for enough regions of this length.
+/// Length of a region in bytes, if the devices have room for enough regions of this length.
 const REGION_BYTES: usize = FlashAddress::BLOCK_BYTES * FlashAddress::REGION_BLOCKS_MAX;
-/// Length of a chunk, the unit of writes, in a region of that length.
+/// Length of a chunk, the unit of writes, in bytes. Chunks are shorter if regions are short.
 const CHUNK_BYTES: usize = 1 << 20;
-/// Minimum number of regions on all devices together: the open ones, some free ones, and some to read.
+/// Minimum number of regions on all devices together: the open regions, some free regions, and some full ones to read
+/// from.
 const REGIONS_MIN: usize = 12;
-/// The desired number of regions. Regions are made smaller to reach it.
+/// The desired number of regions. On small devices, regions are shorter to reach this number.
 const REGIONS_WANTED: u64 = 32;
 
 /// Sizes of the regions and chunks into which devices are cut. All are powers of two.
@@ -81,7 +82,8 @@ impl Sizes {
         if bytes > most_bytes { Err(FlashSizeError::TooLarge { most_bytes }) } else { Ok(sizes) }
     }
 
-    /// Returns the plan of a store for a tier on devices of these lengths with `index_slots` slots.
+    /// Returns the sizes that a store with an index of `index_slots` slots allocates for a tier on devices of these
+    /// lengths.
     pub fn plan(&self, devices: &[u64], index_slots: u64, index: IndexPlace) -> TierPlan {
         let (bytes, regions) = (devices.iter().sum(), self.regions(devices) as usize);
         let finds = index == IndexPlace::Dram;
@@ -128,7 +130,7 @@ impl Region<'_> {
         (self.word(LIFE) >> 32) as u32
     }
 
-    /// Returns the address of an item in this life of the region.
+    /// Returns the address of an item of `bytes` bytes at offset `from`, in the region's current life.
     pub(crate) fn address(self, from: usize, bytes: usize) -> FlashAddress {
         address(self.generation(), self.number, from, bytes)
     }
@@ -156,7 +158,7 @@ impl Region<'_> {
         self.word(SEQUENCE)
     }
 
-    /// Starts another life, with a salt that no earlier life had.
+    /// Starts the region's next life, with a salt that no earlier life had.
     pub(crate) fn open(self, salt: u64) {
         self.table.clear_marks(self.number);
         self.set(LIFE, u64::from(self.life().wrapping_add(1)) << 32);
@@ -179,13 +181,13 @@ impl Region<'_> {
         self.set(ITEMS, 0);
     }
 
-    /// Resets the counts of items and their blocks to zero, before the region's items are found again.
+    /// Resets the counts of referenced items and blocks to zero, before the search counts the region's items again.
     pub(crate) fn begin_count(self) {
         self.table.change_region(self.number, BLOCKS, |word| word & !HALF);
         self.set(ITEMS, 0);
     }
 
-    /// Counts an item that was found.
+    /// Counts an item that the search has found in the region.
     pub(crate) fn count_found(self, at: FlashAddress) {
         if at.generation() == self.generation() {
             self.table.change_region(self.number, BLOCKS, |word| word.wrapping_add(at.blocks().into()));
@@ -221,14 +223,15 @@ impl Region<'_> {
         self.word(ENDS) <= now.0
     }
 
-    /// Returns the share of the region that slots reference, per mille.
+    /// Returns the share of the region's blocks that slots still reference, in thousandths.
     pub(crate) fn live_per_mille(self) -> u64 {
         let blocks = self.word(BLOCKS);
         (blocks & HALF) * 1000 / (blocks >> 32).max(1)
     }
 }
 
-/// Returns the address of an item in a given life of a region.
+/// Returns the address of an item of `bytes` bytes at offset `from` of a region. `generation` identifies the region's
+/// life.
 pub(crate) fn address(generation: u8, region: u32, from: usize, bytes: usize) -> FlashAddress {
     let first = from / FlashAddress::BLOCK_BYTES;
     let blocks = (from + bytes).div_ceil(FlashAddress::BLOCK_BYTES) - first;
@@ -260,7 +263,7 @@ impl Part {
     }
 }
 
-/// All regions.
+/// The regions of all devices, and the table of their states.
 #[derive(Debug)]
 pub(crate) struct Regions {
     pub(crate) table: Table,
@@ -297,7 +300,7 @@ impl Regions {
         for (part, _) in regions.parts.iter().zip(&begun).filter(|(_, begun)| begun.forgets()) {
             part.regions().for_each(|region| regions.at(region).forget());
         }
-        // Only a damaged memory file can contain such a value.
+        // Only a damaged memory file can record more written bytes than a region has.
         for (_, region) in regions.all().filter(|(_, region)| region.written() > sizes.region_bytes) {
             region.forget();
         }

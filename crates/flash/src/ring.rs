@@ -1,13 +1,13 @@
-//! Reads of one handle by its own thread, through io_uring: many at a time, each into a buffer registered with the
-//! kernel.
+//! Reads that a handle's own thread submits through io_uring. Many reads are in flight at a time, each into a buffer
+//! registered with the kernel.
 //!
 //! ```text
 //!   asked for ──> slot ──read──> device ──the bell of the handle's thread──> collected, looked at ──> the handle
 //!                        └─ longer than a slot ──> a thread that waits for the device
 //! ```
 //!
-//! No other thread is involved; on a machine with few CPUs, a thread switch takes longer than many devices. If the
-//! kernel has no io_uring, or forbids it, threads do the same reads instead ([`crate::threads`]).
+//! No other thread is involved. On a machine with few CPUs, a thread switch takes longer than a read takes on many
+//! devices. If the kernel has no io_uring, or forbids it, threads do the same reads instead ([`crate::threads`]).
 //!
 //! Only the handle's thread takes a ring's lock, except when the background briefly checks whether devices answer.
 
@@ -21,9 +21,10 @@ use crate::flash::{Flash, lock};
 use crate::queues::Work;
 use crate::reads::{Finding, ReadTarget};
 
-/// Maximum number of reads in flight: all that a handle can have.
+/// Number of slots in a ring, which is the maximum number of a handle's reads in flight.
 pub(crate) const SLOTS: u16 = 64;
-/// Number of bytes that suffices for most items: eight 512-byte blocks, at any position within blocks of 4096 bytes.
+/// Size of a slot's buffer in bytes. It suffices for most items: eight 512-byte blocks, at any position relative to
+/// device blocks of 4096 bytes.
 pub(crate) const SLOT_BYTES: usize = 8192;
 
 /// A read in flight.
@@ -31,7 +32,7 @@ pub(crate) const SLOT_BYTES: usize = 8192;
 struct Flying {
     read: TierRead,
     finding: Finding,
-    /// Offset of the wanted bytes within the slot.
+    /// Offset of the wanted bytes within the slot's buffer.
     begin: usize,
     since_ms: u64,
 }
@@ -54,7 +55,8 @@ struct Reads {
 }
 
 impl HandleReads {
-    /// Gives the handle's thread a ring. From now on, it reads by itself, and the ring's bell wakes it.
+    /// Gives the handle's thread a ring. From now on, the thread submits its own reads, and the ring's bell wakes the
+    /// thread when a read completes.
     pub(crate) fn read_by(&self, ring: DiskRing) {
         let flying = (0..SLOTS).map(|_| None).collect();
         let _ =
@@ -78,7 +80,7 @@ impl HandleReads {
         }
         self.submit(flash, &mut reads);
         if reads.completed > 0 {
-            // No completion will ring the bell for this read.
+            // The read ended without the device, so the kernel will not ring the bell for this read.
             flash.wake(Some(handle));
         }
         Ok(())
@@ -129,7 +131,8 @@ pub(crate) enum Unasked {
 }
 
 impl Reads {
-    /// Reads the bytes from the device or copies them from memory. Reports the result at once if no device is needed.
+    /// Starts a read of the item's bytes from the device, or copies them from memory. Reports the result at once if no
+    /// device is needed.
     fn find_read(&mut self, flash: &Flash, slot: u16, mut read: TierRead, mut finding: Finding) {
         loop {
             match flash.place(&finding, &mut read.buffer) {
@@ -157,7 +160,7 @@ impl Reads {
     }
 
     fn end(&mut self, flash: &Flash, DiskRead { slot, result }: DiskRead) {
-        // The owner of a read that was given up no longer waits for it.
+        // An empty slot means that the read was given up, so its result is discarded.
         let Some(Flying { mut read, mut finding, begin, .. }) = self.flying[usize::from(slot)].take() else {
             return self.ring.give(slot);
         };
@@ -182,7 +185,7 @@ impl Reads {
         flash.complete(TierRead { found, ..read });
     }
 
-    /// Handles a ring that the kernel refuses: fails all its reads in flight, and takes their devices out of use.
+    /// Handles an error of the ring itself: fails all its reads in flight, and takes their devices out of use.
     fn fail(&mut self, flash: &Flash, error: &std::io::Error) {
         for Flying { read, .. } in self.flying.iter_mut().filter_map(Option::take) {
             let part = &flash.regions.parts[flash.regions.device_of(read.at.region())];

@@ -2,7 +2,8 @@
 //!
 //! - A read or a write can return an error. A write can also leave some sectors unwritten and report success.
 //! - The disk can vanish: every later request fails.
-//! - The disk can lose power: of the last writes since a sync, any sectors are lost ([`SimHand::copy_cut_off`]).
+//! - The disk can lose power: any sector written since the last sync may return to its previous contents
+//!   ([`SimHand::copy_cut_off`]).
 //! - The caller controls how long a request takes: it completes waiting requests in any order
 //!   ([`crate::Flash::work_at`]).
 
@@ -45,9 +46,9 @@ struct DeviceState {
     unsynced: Vec<(usize, Vec<u8>)>,
 }
 
-/// Maximum number of writes that a disk holds back.
+/// Maximum number of recent writes that a power loss can undo.
 const UNSYNCED_MAX: usize = 32;
-/// Number of bytes that are written completely or not at all.
+/// Size of a sector in bytes. A sector is written completely or not at all.
 const SECTOR_BYTES: usize = 512;
 
 /// A control handle for a disk that is in use elsewhere.

@@ -1,5 +1,5 @@
-//! The persistent state of a tier in its room: words for the log, each device, each chunk and each region. In a store's
-//! file, they outlive the process.
+//! The persistent state of a tier in its room: words for the log, each device, each chunk and each region. If the room
+//! lies in the memory file, the words outlive the process.
 //!
 //! ```text
 //!     0   magic | next sequence | devices | bytes that may be written | finding | 0 ...
@@ -11,8 +11,9 @@
 //!         tombstones, marks           where the index is not in the file: see [`crate::marks`]
 //! ```
 //!
-//! - The items of a chunk are counted only if it has a footer ([`crate::footer`]). `finding` is used only then, too. It
-//!   is 1 while the items of an earlier process are still being searched ([`crate::found`]), so that tombstones count.
+//! - The table counts the items of a chunk only if the chunk has a footer ([`crate::footer`]). `finding` is used only
+//!   then, too. It is 1 while the items of an earlier process are still being searched ([`crate::found`]). If that
+//!   process ends early, the next process then retains the tombstones.
 //! - The word that validates others is stored last: a chunk's first word, a region's sequence.
 //! - Every change needs the log's lock, except changes of a region's counts, which any thread may make.
 
@@ -74,7 +75,7 @@ impl ChunkWord {
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) room: TierRoom,
-    /// Present if the index is not in the file beside the table.
+    /// Positions of marks and tombstones; `None` if the index is in the memory file too.
     pub(crate) marks: Option<Marks>,
 }
 
@@ -97,7 +98,7 @@ impl Table {
         sequence
     }
 
-    /// Returns the bytes that are left of the budget of writes.
+    /// Returns the number of bytes that the write budget still allows.
     pub(crate) fn budget_left(&self) -> u64 {
         self.room.load(3)
     }
@@ -164,12 +165,12 @@ impl Table {
     }
 }
 
-/// A summary of what an earlier process has left, read from the words alone, for a caller without devices.
+/// A summary of the tier that an earlier process has left. It is read from the table alone, without the devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlashRemainder {
     /// Number of devices in the table.
     pub devices: u64,
-    /// Number of their regions.
+    /// Number of regions on these devices.
     pub regions: u64,
     /// Number of regions that hold items or are being filled.
     pub regions_used: u64,

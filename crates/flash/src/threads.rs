@@ -14,8 +14,8 @@ use crate::flash::{Flash, lock};
 use crate::queues::{Flight, Scratch};
 use crate::ring::{SLOT_BYTES, SLOTS};
 
-/// The threads of a tier. Dropping this stops them, and waiting work is not done. A thread whose device does not answer
-/// is left behind.
+/// The threads of a tier. Dropping this value stops them, and queued work is not done. A thread whose device does not
+/// answer is not waited for.
 #[derive(Debug)]
 pub struct Threads {
     flash: Arc<Flash>,
@@ -60,12 +60,12 @@ impl Flash {
 }
 
 impl Threads {
-    /// Returns why the kernel has no io_uring for these devices, if that was tried and failed.
+    /// Returns why io_uring cannot be used for these devices, if it was tried and failed.
     pub fn refused(&self) -> Option<&Unavailable> {
         self.refused.as_ref()
     }
 
-    /// Gives each handle with a bell a ring. Returns false if there are no rings.
+    /// Opens a ring for each handle that has a bell. Returns false if no ring was opened.
     fn open_rings(&mut self, bells: &[Waker]) -> bool {
         let parts = &self.flash.regions.parts;
         let Some(files) = parts.iter().map(|part| part.device.file()).collect::<Option<Vec<_>>>() else { return false };
