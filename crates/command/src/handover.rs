@@ -19,7 +19,7 @@ use base::clock::UnixMillis;
 /// The user that a client has authenticated as.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum HandoverUser {
-    /// The client has not authenticated.
+    /// No user: the client has not authenticated.
     #[default]
     Anonymous,
     /// The user of the server's users file (`Auth`).
@@ -43,7 +43,7 @@ pub struct HandoverConnection {
     pub is_resp3: bool,
     /// True if the client has switched replies off (CLIENT REPLY OFF).
     pub wants_none: bool,
-    /// True after CLIENT REPLY SKIP: the next reply is not sent.
+    /// True if the next reply must not be sent, because the client has called CLIENT REPLY SKIP.
     pub skips_next: bool,
     /// True if the client is on another host and protected mode refuses it.
     pub is_restricted: bool,
@@ -84,7 +84,7 @@ pub struct HandoverWatch {
     pub namespace: Namespace,
     /// The key.
     pub key: Vec<u8>,
-    /// The key's version when WATCH was called. `None`: the key has changed since.
+    /// The key's version when the client called WATCH. `None` if the key has changed since then.
     pub version: Option<Version>,
 }
 
@@ -171,7 +171,8 @@ impl HandoverConnection {
         (head, parts.concat())
     }
 
-    /// Encodes subscriptions and transaction as JSON. Empty if the connection has neither and is not in MONITOR mode.
+    /// Encodes the subscriptions and the transaction as JSON. Returns no bytes if the connection has neither and is not
+    /// in MONITOR mode.
     fn holdings(&self) -> Vec<u8> {
         if self.subscriptions.is_empty() && !self.monitors && self.transaction.is_none() {
             return Vec::new();
@@ -241,8 +242,8 @@ impl HandoverConnection {
         Some((carried, serde_json::from_value(head["bytes"].clone()).ok()?))
     }
 
-    /// Returns true if the connection receives messages that other clients cause. The new process restores such
-    /// connections before it serves any connection.
+    /// Returns true if the connection receives messages that are caused by other clients. The new process restores all
+    /// such connections before it serves any request, so that no message is missed.
     pub fn listens(&self) -> bool {
         !self.subscriptions.is_empty() || self.monitors || self.watches != 0
     }

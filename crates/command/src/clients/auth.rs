@@ -24,7 +24,7 @@ pub const LINE_BYTES_MAX: usize = 255;
 /// The maximum size of a file, in bytes. The format has no comments, so a larger file cannot be a password file.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
-/// A user or a secret, padded to a fixed length, so that a comparison takes the same time for all contents.
+/// A user name or a secret, padded to a fixed length. Comparing two of them takes the same time, whatever they contain.
 #[derive(Clone)]
 struct Padded {
     bytes: [u8; LINE_BYTES_MAX],
@@ -32,7 +32,7 @@ struct Padded {
 }
 
 impl Padded {
-    /// Pads `text`. Returns `None` if it is too long for a user or a secret.
+    /// Pads `text`. Returns `None` if `text` is too long for a user name or a secret.
     fn new(text: &[u8]) -> Option<Self> {
         let mut padded = Self { bytes: [0; LINE_BYTES_MAX], len: u8::try_from(text.len()).ok()? };
         padded.bytes[..text.len()].copy_from_slice(text);
@@ -121,7 +121,8 @@ impl Users {
         Ok(users)
     }
 
-    /// Returns true if a user matches with its secret. Compares with all users, even after a match.
+    /// Returns true if `user` exists and has the secret `secret`. Compares with all users, even after a match, so that
+    /// the time does not depend on the user's position.
     fn admits(&self, user: &[u8], secret: &[u8]) -> bool {
         let (Some(user), Some(secret)) = (Padded::new(user), Padded::new(secret)) else { return false };
         let any = self

@@ -36,7 +36,7 @@ pub struct Endpoint {
     pub protocol: Protocol,
     /// The namespace of the listener.
     pub namespace: Namespace,
-    /// True if the connection was counted in that namespace when it was accepted.
+    /// True if the connection was already counted in the listener's namespace when it was accepted.
     pub is_counted: bool,
 }
 

@@ -5,8 +5,8 @@
 //!                               ──> __keyevent@0__:set  "k"         if E is enabled
 //! ```
 //!
-//! The number in a channel's name is the namespace. Notifications are off by default, and then cost a request no more
-//! than `watch` does: one bit of a word that a worker reads once a batch.
+//! The number in a channel's name is the namespace. Notifications are off by default. While they are off, they cost
+//! almost nothing: a worker checks one bit of a word that it reads once in each batch for `watch` anyway.
 
 use crate::push::outbox::Channels;
 use segment::Namespace;
@@ -100,8 +100,8 @@ events! {
     EVICTED b'e' "evicted",
 }
 
-/// Publishes the change `event` of `key`, if `events` enables it and there is a subscriber. Calls `publish` with a
-/// channel and a message.
+/// Publishes the change `event` of `key`, if `events` enables this kind of change and there is a subscriber. For each
+/// message to publish, calls `publish` with the channel and the text.
 pub(crate) fn publish(
     channels: &Channels,
     events: KeyEvents,

@@ -5,12 +5,13 @@
 //!   wall clock      store's clock + lead; a step of the wall clock changes only the lead
 //! ```
 //!
-//! - A time to live is a span of the store's clock. A step of the wall clock neither lengthens nor shortens it, whether
-//!   the step happens while the server runs or before a start.
+//! - A time to live is a span of the store's clock. If the wall clock is stepped, while the server runs or before a
+//!   start, times to live become neither longer nor shorter.
 //! - An instant in a client's request or reply is an instant of the wall clock; [`Moment`] converts it. An item whose
 //!   expiry was given as an instant expires by the wall clock as it was when the expiry was set.
-//! - A worker reads the counter once an iteration and once an operation. It derives the store's clock from the counter
-//!   ([`CachedClock`]). In a simulation, both clocks are one number that the test advances.
+//! - A worker reads the CPU's counter once in each iteration and once for each operation. The worker computes the time
+//!   of the store's clock from the counter ([`CachedClock`]). In a simulation, both clocks are one number that the test
+//!   advances.
 
 use base::clock::UnixMillis;
 use std::sync::Arc;
@@ -21,8 +22,8 @@ use std::time::Instant;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticks(pub u64);
 
-/// The number of ticks whose length in ns is measured. It is a power of two, and long enough for a precision of ten
-/// digits.
+/// The number of ticks whose length in ns is measured for the conversion. It is a power of two, and large enough for a
+/// precision of ten digits.
 const SPAN_TICKS: u64 = 1 << 32;
 const NS_A_MS: u64 = 1_000_000;
 
@@ -161,12 +162,12 @@ impl Clock {
     }
 }
 
-/// The interval at which a thread reads the store's clock, in ns. In this time the counter's error is far less than 1
-/// ms.
+/// The interval at which a thread reads the store's clock itself, in ns. During this interval, the error of the counter
+/// is far less than 1 ms.
 const FOLLOWED_NS: u64 = 10_000_000;
 
-/// The store's clock for a thread that often reads the counter. Its time advances by the counter, and is set to the
-/// real store's clock every [`FOLLOWED_NS`]. It never runs backwards.
+/// The store's clock for a thread that often reads the counter. The time is computed from the counter, and corrected by
+/// the store's clock every [`FOLLOWED_NS`]. It never runs backwards.
 #[derive(Debug)]
 pub struct CachedClock {
     /// The time of the last correction, in ns since the thread began. `unix_ns` is the store's time at that instant.

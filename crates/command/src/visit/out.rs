@@ -27,7 +27,8 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::sync::Arc;
 
-/// The room for the bytes around a value, in bytes. Every protocol reserves it.
+/// The maximum number of bytes that a protocol writes before and after a value. Each protocol reserves this room in the
+/// output before it writes a reply.
 pub(crate) const LINE_ROOM: usize = 1024;
 
 /// The size of an ordinary output buffer, in bytes.
@@ -52,7 +53,8 @@ const COLLECTOR_BYTES: usize = 64 << 10;
 /// The maximum number of parts of one send. A part is a piece of a large value, or the bytes between two values.
 pub const PARTS_MAX: usize = 64;
 
-/// The times of one operation, or of several that were executed together. They are held until their replies were sent.
+/// The times of one operation, or of several operations that were executed together. They are retained until the
+/// replies have been sent.
 #[derive(Clone, Copy, Debug)]
 pub struct OpTimes {
     /// The command.
@@ -85,7 +87,8 @@ pub struct OutBuffer {
     pins_len: usize,
     pinned_bytes: u64,
     ops: Vec<OpTimes>,
-    /// The client memory reserved for an output that is set aside, in bytes. 0: the output belongs to a pool.
+    /// The client memory that is reserved for this output if it was moved out of the pools, in bytes. 0 if the output
+    /// belongs to a pool.
     reserved: u64,
     /// The full blocks of an output that collects replies. `full_bytes` is their length, `full_held` their capacity, in
     /// bytes.
@@ -96,7 +99,7 @@ pub struct OutBuffer {
     grant: Option<Grant>,
 }
 
-/// The place of a head that is written later, when its contents are known; see [`OutBuffer::reserve_head`].
+/// The place of a reply's header that is written later, when its contents are known (see [`OutBuffer::reserve_head`]).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeadPlace(usize);
 
@@ -137,7 +140,8 @@ impl OutBuffer {
         (size_of::<Self>() + self.unsent_own().len() + size_of_val(&self.ops[..])) as u64
     }
 
-    /// Returns the bytes of the block that must be retained: the unsent ones, or all if values are pinned between them.
+    /// Returns the bytes of the block that must be retained. These are the unsent bytes, or all bytes if values are
+    /// pinned between them.
     fn unsent_own(&self) -> &[u8] {
         self.plain().unwrap_or(&self.block[..self.len])
     }
@@ -170,8 +174,8 @@ impl OutBuffer {
         Self { len: bytes.len(), reserved, ..Self::without_times(bytes.into()) }
     }
 
-    /// Returns the client memory reserved for an output that was set aside, in bytes. Returns 0 if it belongs to a
-    /// pool.
+    /// Returns the client memory that is reserved for this output if it was moved out of the pools, in bytes. Returns 0
+    /// if the output belongs to a pool.
     pub fn reserved(&self) -> u64 {
         self.reserved
     }
@@ -189,7 +193,7 @@ impl OutBuffer {
     }
 
     /// Returns the number of bytes that can still be appended. Returns 0 if the output cannot hold the times of
-    /// [`OPS_TOGETHER_MAX`] more operations. A command therefore needs only one check before it begins.
+    /// [`OPS_TOGETHER_MAX`] more operations. A command can therefore check both limits at once before it begins.
     #[inline]
     pub fn room(&self) -> usize {
         if self.ops.len() > OPS_MAX - OPS_TOGETHER_MAX { 0 } else { self.block.len() - self.len }
@@ -271,8 +275,8 @@ impl OutBuffer {
         false
     }
 
-    /// Ensures room for `bytes` bytes even if client memory is used up. For the reply of an operation that has begun
-    /// and must complete.
+    /// Ensures that the output has room for `bytes` bytes, even if client memory is used up. Used for the reply of an
+    /// operation that has begun and must be completed.
     pub(crate) fn force_room(&mut self, bytes: usize) {
         if self.block.len() - self.len < bytes {
             let held = self.held_with(bytes);
@@ -301,7 +305,7 @@ impl OutBuffer {
         (self.full_held + self.block.len()) as u64
     }
 
-    /// Returns the unused part of the grant to client memory.
+    /// Adjusts the grant to the memory of all blocks, and returns the unused part to client memory.
     fn recount(&mut self) {
         let held = self.held();
         if let Some(grant) = &mut self.grant {
@@ -320,8 +324,8 @@ impl OutBuffer {
         }
     }
 
-    /// Reserves a place for a head whose contents are known later; [`OutBuffer::fill_head`] writes it. Only for an
-    /// output that collects replies.
+    /// Reserves a place for a header whose contents are not known yet. [`OutBuffer::fill_head`] writes the header
+    /// later. May be called only on an output that collects replies.
     pub(crate) fn reserve_head(&mut self) -> HeadPlace {
         self.push_block(Vec::new());
         HeadPlace(self.full.len() - 1)
@@ -349,8 +353,8 @@ impl OutBuffer {
         self.recount();
     }
 
-    /// Returns the current end of the collected bytes, for [`OutBuffer::cut_to_spot`]. It stays valid while more bytes
-    /// are appended.
+    /// Returns the position of the current end of the collected bytes, for [`OutBuffer::cut_to_spot`]. The position
+    /// stays valid while more bytes are appended.
     pub(crate) fn spot(&self) -> Position {
         Position { full: self.full.len(), len: self.len }
     }
@@ -410,7 +414,8 @@ impl OutBuffer {
         }
     }
 
-    /// Returns the share of client memory to the budget, but retains the block until the output is used again.
+    /// Returns this output's share of client memory to the budget, but retains the block until the output is used
+    /// again.
     pub(crate) fn rest(&mut self) {
         if let Some(grant) = &mut self.grant {
             grant.shrink(0);
@@ -448,7 +453,8 @@ impl OutBuffer {
         self.pins[index].as_ref().map_or(0, |pin| pin.at)
     }
 
-    /// Returns the number of store bytes that this output pins. They cannot be reused before it is sent.
+    /// Returns the number of bytes in the store that this output pins. The store cannot reuse these bytes before the
+    /// output has been sent.
     pub fn pinned_bytes(&self) -> u64 {
         self.pinned_bytes
     }
@@ -543,7 +549,7 @@ impl OutBuffer {
         self.sent == self.total()
     }
 
-    /// Empties the buffer: discards its bytes, and releases its pins by `unpin`.
+    /// Empties the buffer: discards its bytes, and calls `unpin` with each pinned value to release the pin.
     pub fn clear(&mut self, mut unpin: impl FnMut(Pinned)) {
         for pin in &mut self.pins[..self.pins_len] {
             unpin(pin.take().expect("the first pins_len pins exist").pinned);

@@ -6,13 +6,13 @@ pub const OPS_A_BATCH: usize = 64;
 /// The progress of one call of `serve`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// The number of consumed input bytes. They are not passed again.
+    /// The number of consumed input bytes. The caller does not pass these bytes to `serve` again.
     pub consumed: usize,
-    /// The reason why `serve` stopped.
+    /// The reason why the call ended.
     pub state: SessionWait,
 }
 
-/// The reason why a `serve` stopped.
+/// The reason why a call of `serve` ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionWait {
     /// The unconsumed input is an incomplete request, or empty. The next call makes progress once `want` bytes are
@@ -25,8 +25,8 @@ pub enum SessionWait {
     },
     /// The session has executed [`OPS_A_BATCH`] operations or used up its time slice. More requests may be available.
     Yield,
-    /// The next reply needs `want` bytes of room, or a pin. The worker calls again once the output was sent, with an
-    /// empty buffer of at least that capacity.
+    /// The output has no room for the next reply, which needs `want` bytes or a pin. When the output has been sent, the
+    /// worker calls `serve` again, with an empty output buffer of at least `want` bytes.
     OutputFull {
         /// The room that the next reply needs, in bytes: at most a header and the longest value that is not large.
         want: usize,

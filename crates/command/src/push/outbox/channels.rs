@@ -20,7 +20,8 @@ pub const MONITORS_MAX: usize = 64;
 /// The number of parts into which channel names are divided. Each part has its own lock.
 const PARTS: usize = 16;
 
-/// The approximate overhead of a subscription in addition to its name, in bytes: its entries in both maps.
+/// The approximate memory of a subscription in addition to its name, in bytes: its entries in the channel's map and in
+/// the subscriber's.
 const SUBSCRIPTION_OVERHEAD: u64 = 256;
 
 /// The number of match steps that take about as long as putting one message into an outbox.
@@ -76,7 +77,8 @@ pub(crate) struct Publishing {
     receiver: u64,
     /// The number from which the search for the next pattern continues.
     pattern: u64,
-    /// The lowest number that belongs to patterns added after the publication began. Those do not receive the message.
+    /// The lowest number of the patterns that were added after the publication began. Subscribers of these patterns do
+    /// not receive the message.
     patterns_end: Option<u64>,
     receivers: u64,
 }
@@ -116,7 +118,7 @@ pub struct Channels {
     /// The number of subscriptions of each kind.
     counts: [AtomicU64; 3],
     budget: Arc<MessageBudget>,
-    /// The maximum number of unsent bytes for one subscriber.
+    /// The maximum number of unsent message bytes in one subscriber's outbox.
     pub backlog_bytes_max: AtomicU64,
     /// The number of delivered messages, counted once for each receiver.
     pub delivered: AtomicU64,
@@ -189,8 +191,8 @@ impl Channels {
             > 0
     }
 
-    /// Subscribes `outbox` to `name`. The caller ensures that it is not subscribed yet. Returns false if the memory for
-    /// subscriptions is used up.
+    /// Subscribes `outbox` to `name`. The caller ensures that `outbox` is not subscribed to this name yet. Returns
+    /// false if the memory for subscriptions is used up.
     pub(super) fn subscribe(&self, kind: ChannelKind, name: &ChannelName, outbox: &Arc<Outbox>) -> bool {
         if !self.budget.grant(name.bytes().len() as u64 + SUBSCRIPTION_OVERHEAD) {
             return false;
@@ -217,7 +219,7 @@ impl Channels {
         true
     }
 
-    /// Unsubscribes `outbox` from `name`. The caller ensures that it is subscribed.
+    /// Unsubscribes `outbox` from `name`. The caller ensures that `outbox` is subscribed to this name.
     pub(super) fn unsubscribe(&self, kind: ChannelKind, name: &ChannelName, outbox: &Outbox) {
         if kind == ChannelKind::Pattern {
             let Patterns { numbers, by_number, .. } = &mut *lock(&self.patterns);
@@ -258,8 +260,8 @@ impl Channels {
         self.hub.set_monitors(!monitors.is_empty());
     }
 
-    /// Sends a line to the monitoring clients. Returns their number. For each connection that must be notified of
-    /// queued messages, calls `note` with its worker and its number.
+    /// Sends a line to all monitoring clients, and returns the number of these clients. For each connection that must
+    /// be notified of queued messages, calls `note` with the number of its worker and its own number.
     pub(crate) fn send_to_monitors(&self, line: &[u8], mut note: impl FnMut(usize, u32)) -> usize {
         let monitors: ArrayVec<Arc<Outbox>, MONITORS_MAX> = lock(&self.monitors).iter().cloned().collect();
         if !monitors.is_empty() {
@@ -277,7 +279,7 @@ impl Channels {
     }
 
     /// Continues a publication. Returns the number of receivers when it is complete, or `None` if `work` is used up.
-    /// Each receiver costs one unit of work. Each pattern costs the maximum number of steps of its match.
+    /// Each receiver costs one unit of work. Each pattern costs as many units as matching it may take steps.
     pub(crate) fn publish_some(
         &self,
         publishing: &mut Publishing,
@@ -399,8 +401,8 @@ impl Channels {
         }
     }
 
-    /// Fills `into` with the next names of channels or shard channels that have subscribers. Returns true if it was the
-    /// last part. Returns each name that stays subscribed once.
+    /// Fills `into` with the next names of channels or shard channels that have subscribers. Returns true if there are
+    /// no more names. During a walk, a name that has subscribers the whole time is returned once.
     pub(crate) fn next_names<const N: usize>(
         &self,
         kind: ChannelKind,
@@ -438,7 +440,8 @@ impl Channels {
 }
 
 impl Publishing {
-    /// Advances past the receivers that were served. Returns true if they were the last ones of the current name.
+    /// Advances past the receivers to which the message was sent. Returns true if the current name has no further
+    /// receivers.
     fn passed(&mut self, receivers: &ArrayVec<Arc<Outbox>, RECEIVERS_A_LOCK>, work: &mut usize) -> bool {
         self.receivers += receivers.len() as u64;
         *work = work.saturating_sub(receivers.len() + 1);

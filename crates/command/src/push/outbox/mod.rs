@@ -9,8 +9,8 @@
 //!                                             └── moves queued messages into the output, and sends them
 //! ```
 //!
-//! A worker checks its [`PushQueue`] once a batch and once an iteration. While the queue is empty, a check costs one
-//! load. A message is written between two replies, never inside a reply.
+//! A worker checks its [`PushQueue`] once in each batch and once in each iteration. While the queue is empty, a check
+//! costs one load. A message is written between two replies, never inside a reply.
 //!
 //! Bounds:
 //!
@@ -30,7 +30,8 @@
 //!
 //! Invariants:
 //! - Without subscribers, no memory is allocated. No thread ever waits for a subscriber.
-//! - A lock is held for a bounded number of entries, but never while a pattern is matched or during a system call.
+//! - While a lock is held, only a bounded number of entries is processed. No lock is held while a pattern is matched or
+//!   during a system call.
 //! - Outboxes are filled under the lock of the channel's name. A connection that has unsubscribed has therefore
 //!   received every message that counted it as a receiver.
 
@@ -82,8 +83,8 @@ impl PushQueue {
 pub(crate) struct MessageBudget(Arc<Budget>);
 
 impl MessageBudget {
-    /// Reserves `bytes` bytes for a message, even if the bound is exceeded. Returns true if the total is within the
-    /// bound.
+    /// Reserves `bytes` bytes for a message, even if this exceeds the limit of client memory. Returns true if the total
+    /// is within the limit.
     fn take(&self, bytes: u64) -> bool {
         self.0.take(budget::MemoryUse::Messages, bytes)
     }
@@ -93,7 +94,8 @@ impl MessageBudget {
         self.0.release(budget::MemoryUse::Messages, bytes);
     }
 
-    /// Reserves `bytes` bytes for a subscription. Returns false if the bound would be exceeded.
+    /// Reserves `bytes` bytes for a subscription. Reserves nothing and returns false if this would exceed the limit of
+    /// client memory.
     fn grant(&self, bytes: u64) -> bool {
         self.0.reserve(budget::MemoryUse::Subscriptions, bytes)
     }

@@ -102,8 +102,8 @@ impl Ord for ChannelName {
     }
 }
 
-/// A set of outboxes, ordered by their numbers. A walk stores the number after which it continues. It stays valid while
-/// outboxes are added or removed.
+/// A set of outboxes, ordered by their numbers. A walk stores the number of the outbox after which it continues. This
+/// number stays valid while outboxes are added or removed.
 #[derive(Debug)]
 pub(super) enum Receivers {
     One(Arc<Outbox>),
@@ -128,7 +128,7 @@ impl Receivers {
         }
     }
 
-    /// Removes an outbox. Returns the number of remaining outboxes, or `None` if it was not in the set.
+    /// Removes an outbox. Returns the number of remaining outboxes, or `None` if the outbox was not in the set.
     pub(super) fn remove(&mut self, outbox: &Outbox) -> Option<usize> {
         match self {
             Self::One(one) => (one.id == outbox.id).then_some(0),

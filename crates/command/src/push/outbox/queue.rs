@@ -6,20 +6,19 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The approximate overhead of a message in addition to its bytes: its counters, and the allocator's overhead, in
-/// bytes.
+/// The approximate memory of a message in addition to its text, in bytes: its counters and the allocator's overhead.
 const MESSAGE_OVERHEAD: u64 = 64;
 
 /// The size of a message's entry in each queue that holds it, in bytes.
 const ENTRY_OVERHEAD: u64 = 16;
 
-/// A message in its form for version 3 of the protocol, shared by all its receivers. Version 2 has no out-of-band
-/// messages: there, the first byte is replaced by that of an array.
+/// A message, encoded for version 3 of the protocol and shared by all its receivers. Version 2 has no push messages, so
+/// the message's first byte is replaced by the first byte of an array for receivers with version 2.
 #[derive(Debug)]
 pub(crate) struct Message {
     bytes: Box<[u8]>,
     budget: Arc<MessageBudget>,
-    /// True if the memory of all messages was within its bound when this message was created.
+    /// True if the memory of all messages was within its limit when this message was created.
     within: bool,
 }
 
@@ -52,22 +51,22 @@ pub(crate) struct Outbox {
 #[derive(Debug, Default)]
 struct Inner {
     messages: VecDeque<Arc<Message>>,
-    /// The number of bytes of the first message that were already taken.
+    /// The number of bytes of the first queued message that were already moved into the output.
     taken: usize,
-    /// The charged bytes of all queued messages.
+    /// The number of bytes for which all queued messages are charged.
     bytes: u64,
     /// True if the queued messages exceeded the maximum. The connection must be closed, and no further message is
     /// accepted.
     broken: bool,
-    /// True if the subscriber ends all its subscriptions, by a command or because its connection ends. No further
-    /// message is accepted.
+    /// True if all subscriptions of the connection are being ended, by a command or because the connection closes. No
+    /// further message is accepted.
     ended: bool,
 }
 
 /// The result of putting a message into an outbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Queued {
-    /// The message was queued, and the worker was notified earlier.
+    /// The message was queued. The worker has already been notified of an earlier message.
     Queued,
     /// The message was queued, and the caller must notify the worker.
     Noted,
@@ -146,7 +145,8 @@ impl Outbox {
         bytes
     }
 
-    /// Stops accepting messages, and drops at most `most` of the queued ones. Returns true if none remains.
+    /// Stops accepting messages, and drops at most `most` of the queued messages. Returns true if no queued message
+    /// remains.
     pub(super) fn drop_some(&self, most: usize) -> bool {
         let mut inner = self.lock();
         inner.ended = true;
@@ -174,7 +174,7 @@ impl Inner {
             self.taken = 0;
         }
         if self.messages.is_empty() {
-            // A queue that was long frees its memory.
+            // If the queue was long, most of its memory is freed.
             self.messages.shrink_to(16);
         }
     }

@@ -19,7 +19,7 @@ pub enum Refused {
     NoMemory,
 }
 
-/// A connection's subscriptions and its outbox. Dropping it ends the subscriptions.
+/// A connection's subscriptions and its outbox. When a `Subscriber` is dropped, its subscriptions end.
 #[derive(Debug)]
 pub struct Subscriber {
     channels: Arc<Channels>,
@@ -115,8 +115,8 @@ impl Subscriber {
         self.names[kind as usize].first().map(ChannelName::shared)
     }
 
-    /// Ends at most `most` subscriptions, and drops at most `most` queued messages. Returns true if none of either
-    /// remains. No message is accepted after the first call.
+    /// Ends at most `most` subscriptions, and drops at most `most` queued messages. Returns true if no subscription and
+    /// no message remains. After the first call, the outbox accepts no further messages.
     pub(crate) fn end_some(&mut self, most: usize) -> bool {
         let dropped = self.outbox.drop_some(most);
         let mut left = most;
@@ -151,8 +151,7 @@ impl Subscriber {
         self.outbox.is_broken()
     }
 
-    /// Copies the next bytes of messages to the beginning of `into`, and removes them from the outbox. Returns their
-    /// number.
+    /// Moves the next bytes of queued messages to the beginning of `into`. Returns the number of these bytes.
     pub fn take(&self, into: &mut [u8], version: Version) -> usize {
         self.outbox.take(into, version)
     }
