@@ -52,7 +52,7 @@ pub fn command() -> Command {
         )
 }
 
-/// Length of items that a new store must at least accept.
+/// Length in bytes of an item that a new store must always accept.
 const ITEM_BYTES_MIN: u64 = 1 << 20;
 const TO: &str = "to";
 const FLASH: &str = "flash";
@@ -140,7 +140,7 @@ fn has_checkpoints(stats: &FileStats) -> bool {
     stats.superblock.iter().any(|(name, value)| *name == "checkpoints" && *value == 1)
 }
 
-/// Describes the contents of a file after a power failure, if there was one since it was used.
+/// Describes the contents of a file after a power failure during the file's last use; `None` if there was none.
 fn lost(stats: &FileStats) -> Option<String> {
     if !stats.lost {
         return None;
@@ -229,7 +229,7 @@ fn migrate(path: &Path, matches: &ArgMatches) -> Result<(), Failure> {
     if left.is_empty() { Ok(()) } else { Err(Failure::Failed(left)) }
 }
 
-/// After a power failure, the items of the last checkpoint are read.
+/// Returns how a file is opened after a power failure: the items of its last checkpoint are read.
 fn power() -> segment::Power {
     segment::Power { boot: arena::boot_id().unwrap_or(0), checkpoints: false }
 }

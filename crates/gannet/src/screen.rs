@@ -92,7 +92,7 @@ impl Drop for Screen {
     }
 }
 
-/// The effect of a key.
+/// The effect of a key that the user pressed.
 enum Wish {
     End,
     /// Pauses or resumes.
@@ -101,8 +101,8 @@ enum Wish {
     Draw,
 }
 
-/// Shows the readings of `take` until a key ends the view. `show` formats the last reading with the previous one. An
-/// error of `take` is shown in place of its reading.
+/// Shows the readings of `take` until the user ends the view with a key. `show` formats the last reading and its
+/// difference from the previous one. If `take` fails, the view shows the error.
 ///
 /// # Errors
 /// If the terminal fails.

@@ -22,7 +22,8 @@ use crate::serve::failed;
 /// A request to take over from the running server.
 #[derive(Clone, Copy, Debug)]
 pub struct Upgrade {
-    /// True if the memory is configured, so that it must equal the running server's; otherwise it is adopted.
+    /// True if the memory size is configured. Then it must equal the running server's; otherwise the running server's
+    /// size is adopted.
     pub has_memory_setting: bool,
 }
 
@@ -33,8 +34,9 @@ pub struct StartedUpgrade {
 }
 
 impl Upgrade {
-    /// Connects to the running server and binds the addresses that it does not have. Returns `None` if the running
-    /// server was killed before it handed anything over; the caller then starts as without `--upgrade`.
+    /// Connects to the running server, and binds the configured addresses on which that server does not listen. Returns
+    /// `None` if the running server was killed before it handed anything over; the caller then starts as without
+    /// `--upgrade`.
     pub fn begin(
         self,
         plan: &mut Plan,
@@ -163,7 +165,7 @@ pub fn serve(
     }
 }
 
-/// Continues to serve with everything that was not taken over.
+/// Continues to serve after a failed takeover, with everything that the other process did not take over.
 fn go_on(
     handover_state: HandoverState,
     config: &ServerConfig,

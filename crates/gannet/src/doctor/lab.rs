@@ -71,7 +71,7 @@ fn bytes(text: &str) -> Result<u64, UnitError> {
     text.parse::<ByteSize>().map(|size| size.0)
 }
 
-/// Parses a ratio of memory.
+/// Parses a ratio of memory, between 0.01 and 4.
 fn part(text: &str) -> Result<f64, String> {
     let part: f64 = text.parse().map_err(|_| "no number".to_owned())?;
     if (0.01..=4.0).contains(&part) { Ok(part) } else { Err("the value is not between 0.01 and 4".to_owned()) }

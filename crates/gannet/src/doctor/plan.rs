@@ -137,7 +137,7 @@ pub fn of_host(host: &Host) -> String {
 /// Returns the plan for this process on this host, for `--pin auto`.
 ///
 /// # Errors
-/// A message about what does not fit or cannot be read.
+/// A message that names the part of the plan that does not fit the host, or the file that cannot be read.
 pub fn for_this_process(wanted: &Wanted) -> Result<CpuPlan, String> {
     let host = Host::watch(CheckTarget {
         root: "/".into(),
@@ -149,7 +149,7 @@ pub fn for_this_process(wanted: &Wanted) -> Result<CpuPlan, String> {
     plan(&topology, wanted).map_err(|faults| faults.join("; "))
 }
 
-/// Returns the CPUs of the workers, followed by the sampler's, if they are to be pinned; otherwise the reason why not.
+/// Returns the CPUs of the workers, followed by the sampler's CPU. If the plan pins no threads, returns the reason.
 pub fn pins(plan: &CpuPlan) -> Result<Vec<usize>, String> {
     if !plan.pinned {
         return Err(plan.notes.join(" "));

@@ -15,9 +15,9 @@ use doctor::{CheckTarget, Host};
 use super::args::{failed, pid, root, target};
 use crate::{Failure, print};
 
-/// Seconds that a run with changes to the network waits for confirmation.
+/// Default time in seconds after which a run that changes network settings is undone unless it is confirmed.
 const CONFIRM_S: &str = "60";
-/// Interval at which the timer checks whether the run was confirmed.
+/// Interval at which a waiting process checks whether the run was confirmed.
 const LOOK: Duration = Duration::from_millis(200);
 
 pub fn flag(name: &'static str, help: &'static str) -> Arg {
@@ -170,7 +170,7 @@ fn drafted(matches: &ArgMatches, target: CheckTarget) -> Result<TunePlan, Failur
     let only: Vec<String> = matches.get_many::<String>("only").unwrap_or_default().cloned().collect();
     let checks = select(&only).map_err(failed)?;
     let mut drafted = draft(&Host::watch(target), &checks);
-    // If no check is given, only the steps that are written are listed.
+    // If the user names no check, the checks whose remedies cannot be written are not listed.
     if only.is_empty() {
         drafted.beside.clear();
     }
@@ -182,19 +182,21 @@ fn is_network(path: &str) -> bool {
     ["/sys/class/net/", "/proc/irq/", "/ethtool/"].iter().any(|start| path.starts_with(start))
 }
 
-/// Undoes the run later, in a process that survives this one and its terminal.
+/// Starts a process that undoes the run after `seconds` seconds unless the run is confirmed. The process survives this
+/// one and its terminal.
 fn start_timer(root: &Path, folder: &Path, run: &str, seconds: u64) -> Result<(), String> {
     start_undo(root, folder, run, ["--unless-confirmed", &seconds.to_string()]).map(drop)
 }
 
-/// Undoes the run when this process ends for any reason, unless it is confirmed or undone before.
+/// Starts a process that undoes the run when this process ends for any reason, unless the run is confirmed or undone
+/// before.
 pub fn start_guard(root: &Path, folder: &Path, run: &str) -> Result<Child, String> {
     start_undo(root, folder, run, ["--when-gone", &std::process::id().to_string()])
 }
 
 fn start_undo(root: &Path, folder: &Path, run: &str, when: [&str; 2]) -> Result<Child, String> {
     use std::os::unix::process::CommandExt;
-    // The same executable, even if its file has been replaced.
+    // This path is the running executable, even if its file has been replaced.
     let later = std::process::Command::new("/proc/self/exe")
         .args(["doctor", "undo", run])
         .args(when)
@@ -254,9 +256,11 @@ pub fn run_undo(matches: &ArgMatches) -> Result<(), Failure> {
     ended(&(text + &end), &settled)
 }
 
-/// Waits for the confirmation. An unreadable journal does not count as a confirmation.
+/// Waits until the run is confirmed, for at most `time`. Returns whether it was confirmed. An unreadable journal does
+/// not count as a confirmation.
 fn is_confirmed_within(folder: &Path, run: &str, time: Duration) -> bool {
-    // The process survives the end of its terminal, because it may be the last one that can undo the changes.
+    // Leaves the terminal's session, so that this process survives the terminal: no other process may be left to undo
+    // the changes.
     let _ = rustix::process::setsid();
     let begun = Instant::now();
     loop {
@@ -270,12 +274,14 @@ fn is_confirmed_within(folder: &Path, run: &str, time: Duration) -> bool {
     }
 }
 
-/// Waits until the run is confirmed or undone, or until the process has ended.
+/// Waits until the run is confirmed or undone, or until the process with the id `process` has ended. Returns false in
+/// the last case.
 fn is_settled_before_gone(folder: &Path, run: &str, process: i32) -> bool {
     let _ = rustix::process::setsid();
     let parent = || rustix::process::getppid().map(rustix::process::Pid::as_raw_pid);
     loop {
-        // If a child's parent differs, its original parent has ended; the process number may have been reused.
+        // If the parent of this process differs from `process`, the original parent has ended, and its id may have been
+        // reused.
         let is_gone = parent() != Some(process);
         if RunLog::read(folder, run).is_ok_and(|log| log.is_confirmed || log.is_over()) {
             return true;

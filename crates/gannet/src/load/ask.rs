@@ -152,7 +152,7 @@ pub fn ask(matches: &ArgMatches) -> Result<LoadRun, Failure> {
     if let Err(faults) = workload.validate() {
         flags.faults.extend(faults.iter().map(ToString::to_string));
     }
-    // Both report settings that contradict each other.
+    // Both `validate` and `secured` report TLS settings that contradict each other, so duplicates are dropped.
     match secured(workload.tls.as_ref()) {
         Ok(client) => config.tls = client,
         Err(faults) => {
@@ -208,7 +208,7 @@ fn workload(flags: &mut Flags<'_>) -> Result<Workload, Failure> {
     reached(flags, &mut workload);
     workload.depth = flags.whole("depth").unwrap_or(workload.depth);
     if let Some(batch) = flags.whole("batch") {
-        // A depth that the user did not set follows the batch.
+        // If the user did not set the depth, it is at least the size of a batch.
         let follows = workload.depth != 0 && flags.text("depth").is_none();
         workload.depth = if follows { workload.depth.max(batch) } else { workload.depth };
         workload.batch = batch;
@@ -235,7 +235,7 @@ pub fn auth(flags: &mut Flags<'_>, workload: &mut Workload) {
     }
 }
 
-/// Reads threads with their CPUs, reconnects and TLS.
+/// Reads the flags for threads and their CPUs, for reconnects, and for TLS.
 pub fn reached(flags: &mut Flags<'_>, workload: &mut Workload) {
     pins(flags, workload);
     workload.threads = flags.whole("threads").unwrap_or(workload.threads);
@@ -314,7 +314,7 @@ fn plain() -> Workload {
     let mut workload = Workload { name: "plain".to_owned(), connections: 50, prefill: true, ..Workload::default() };
     workload.keys[0].count = 100_000;
     workload.keys[0].verbs = vec![KeyCommand::weighted(Verb::Get, 0.9), KeyCommand::weighted(Verb::Set, 0.1)];
-    // The check follows when the pace is known.
+    // 0 means that no depth is set yet; the default is chosen when the pace is known.
     workload.depth = 0;
     workload
 }
@@ -419,7 +419,8 @@ fn config(flags: &mut Flags<'_>, workload: &Workload, mode: &Mode) -> Config {
     let usual = config_of(workload, mode, plan, duration_ns);
     let requests_max = flags.whole("requests");
     Config {
-        // All these requests may be finished before a warm-up ends.
+        // If the number of requests is limited, all of them may be complete before a warm-up ends, so there is no
+        // warm-up by default.
         warm_up_ns: flags.span("warm-up").map_or(if requests_max.is_some() { 0 } else { 1_000_000_000 }, nanos),
         requests_max,
         timeout_ns: flags.span("timeout").map_or(usual.timeout_ns, nanos),
@@ -468,7 +469,7 @@ pub fn config_of(workload: &Workload, mode: &Mode, plan: SendPlan, duration_ns: 
     }
 }
 
-/// By default the sampler uses the CPU after those of the load threads.
+/// Reads the sampler's flags. By default, the sampler uses the CPU that follows those of the load threads in the list.
 fn sampler(flags: &mut Flags<'_>, bulk: &Config) -> Option<Sampler> {
     let rate = flags.parsed::<Rate>("sampler")?;
     let target = flags.parsed("sampler-target").or_else(|| bulk.targets.first().cloned())?;

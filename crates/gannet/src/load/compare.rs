@@ -46,7 +46,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     print(&compare::text(&results))
 }
 
-/// Adds the file names to results with equal names.
+/// Adds its file's name to each result whose name another result has too.
 fn tell_apart<'a>(results: &mut [RunResult], paths: impl Iterator<Item = &'a String>) {
     let names: Vec<String> = results.iter().map(|result| result.name.clone()).collect();
     for ((result, path), name) in results.iter_mut().zip(paths).zip(&names) {
@@ -57,7 +57,7 @@ fn tell_apart<'a>(results: &mut [RunResult], paths: impl Iterator<Item = &'a Str
     }
 }
 
-/// Reads a result; without a name of its own it gets the file's name.
+/// Reads a result. A result without a name receives the name of its file.
 pub fn read(path: &Path) -> Result<RunResult, String> {
     let fault = |what: &dyn std::fmt::Display| format!("{}: {what}", path.display());
     let text = read_text(path, JSON_BYTES_MAX)?;

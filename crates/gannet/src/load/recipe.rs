@@ -99,7 +99,7 @@ fn arrivals(plan: &SendPlan, rate_per_s: f64, known: &Pace) -> Arrivals {
 pub fn flags(matches: &ArgMatches, mode: &Mode, config: &Config) -> Vec<String> {
     let mut flags = Vec::new();
     for name in KEPT {
-        // Commands of other tools do not have all of them.
+        // The subcommands for other tools' command lines lack some of these flags.
         if let Ok(Some(values)) = matches.try_get_many::<String>(name) {
             flags.extend(values.map(|value| format!("--{name}={value}")));
         }
@@ -107,7 +107,7 @@ pub fn flags(matches: &ArgMatches, mode: &Mode, config: &Config) -> Vec<String> 
     match mode {
         Mode::AtRate(rate) => flags.push(format!("--rate={:?}", rate.per_s())),
         Mode::Closed => flags.push("--closed".to_owned()),
-        // The workload's own pace contains it.
+        // The workload's pace already contains the trace and its speed.
         Mode::Traced => {}
         Mode::Steps(steps) => {
             let rates: Vec<String> = steps.rates.iter().map(|rate| format!("{:?}", rate.per_s())).collect();

@@ -29,7 +29,7 @@ A trace has no keys, only their hashes with a secret: a random one for each trac
 /// Time between two progress lines.
 const PERIOD: Duration = Duration::from_secs(2);
 
-/// Time limit for a connection to a server that is watched.
+/// Time limit for connecting to the server whose requests are recorded.
 const CONNECT: Duration = Duration::from_secs(10);
 
 /// The subcommand's arguments.

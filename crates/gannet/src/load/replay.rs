@@ -39,7 +39,7 @@ const EXAMPLES: &str = "Examples:
     gannet load replay day.trace --target \
                         127.0.0.1:6379 --protocol resp --rate 5k --limit 100000 --verify";
 
-/// The longest replay when no length is given, in nanoseconds.
+/// Maximum length of a replay if the user gives none, in nanoseconds.
 const LENGTH_NS_MAX: u64 = 24 * 3_600_000_000_000;
 const VALUE_BYTES: u64 = 256;
 const VALUE_BYTES_MAX: u64 = 1000 << 10;
@@ -110,10 +110,11 @@ fn start(ask: &Selection, threads: usize, deal: Deal) -> Result<Feed, Failure> {
         .map_err(|error| Failure::Failed(vec![format!("cannot start the thread that reads the trace ({error})")]))
 }
 
-/// Returns remarks on the figures that follow from the trace.
+/// Adds remarks on figures that the trace affects to the result.
 fn tell(feed: &Feed, result: &mut RunResult) {
     feed.close();
-    // At another speed than the trace's, its faults have not been reported yet.
+    // If the replay runs at another speed than the trace was recorded at, the trace's faults have not been reported
+    // yet.
     if let Some(fault) = load::schedule::OpenInstants::fault(feed) {
         result.partial = Some(fault);
     }

@@ -78,7 +78,7 @@ pub fn one(
     }
     let now = UnixMillis::now();
     let make = |place: load::engine::TrafficThread| {
-        // The sampler draws as an additional thread of the workload.
+        // The sampler draws its requests as the workload's first thread does.
         let thread = match place.stream {
             LoadStream::Bulk => place.thread,
             LoadStream::Sampler => 0,
@@ -105,7 +105,7 @@ pub fn one(
     outcome.map_err(failed)
 }
 
-/// Returns the function that runs a configuration on the agents.
+/// Returns a function that runs a configuration on the agents.
 fn by<'a>(
     fleet: &'a mut Fleet,
     workload: &'a Workload,
@@ -188,7 +188,7 @@ pub fn sources(
     Ok(sources)
 }
 
-/// Stores every key once.
+/// Stores every key of the workload once, before the run.
 fn prefill(
     workload: &Workload,
     config: &Config,
@@ -204,7 +204,7 @@ fn prefill(
         warm_up_ns: 0,
         duration_ns: 24 * 3_600_000_000_000,
         slice_ns: 1_000_000_000,
-        // Each thread ends by itself after it has stored its part.
+        // No limit is needed, because each thread ends after it has stored its part of the keys.
         requests_max: None,
         sampler: None,
         ..config.clone()
@@ -219,8 +219,8 @@ fn prefill(
     Ok(())
 }
 
-/// Sends store requests until the traffic source has no more. `requests` is their number if known; `go` sends them.
-/// Returns the number of stores.
+/// Sends store requests until the traffic source has no more, and returns the number of stores. `requests` is the
+/// expected number of requests, if known. `go` sends them.
 pub fn stored(
     config: Config,
     requests: Option<u64>,
@@ -271,7 +271,7 @@ impl View for Counted<'_> {
     fn step(&mut self, _: &load::result::StepResult) {}
 }
 
-/// Writes all requested files; from the second round on, their names contain its number.
+/// Writes all requested files. From the second round on, the file names contain the number of the round.
 pub fn files(matches: &ArgMatches, result: &RunResult, round: u32) -> Result<(), Failure> {
     type Written = fn(&RunResult) -> String;
     let kinds: [(&str, Written); 6] = [

@@ -55,7 +55,7 @@ impl StartedServer {
         Ok(server)
     }
 
-    /// Ends the server by its process id: by SIGTERM first, then by SIGKILL.
+    /// Ends the server with SIGTERM; if it does not end in time, with SIGKILL.
     pub fn end(&mut self) {
         if let Some(pid) = rustix::process::Pid::from_raw(self.child.id() as i32) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);

@@ -29,7 +29,7 @@ use super::view::Screen;
 use super::{args, plan, stop};
 use crate::{Failure, print};
 
-/// The longest run that only a number of requests or a signal ends.
+/// Maximum length of a run that ends by a number of requests or by a signal.
 const LENGTH_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Largest size of a tool's file in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -67,7 +67,8 @@ pub fn commands() -> [Command; 4] {
     ]
 }
 
-/// Defines a tool with a command line, which begins with the first word that is not one of our flags.
+/// Defines the subcommand of a tool with a command line. The tool's command line begins with the first word that is not
+/// one of our flags.
 fn words(name: &'static str, about: &'static str, example: &'static str) -> Command {
     let command = Command::new(name)
         .about(about)
@@ -83,7 +84,7 @@ fn words(name: &'static str, about: &'static str, example: &'static str) -> Comm
     args::add_outcome(command).after_help(example)
 }
 
-/// Defines a tool with a file.
+/// Defines the subcommand of a tool that reads a file.
 fn file(name: &'static str, placeholder: &'static str, about: &'static str, example: &'static str) -> Command {
     let flag = |name: &'static str, placeholder: &'static str| Arg::new(name).long(name).value_name(placeholder);
     let command = Command::new(name)

@@ -98,7 +98,7 @@ impl View for Spoken<'_> {
         let lines = self.intervals.lines(&progress.verbs, progress.covered_ns, now_ms, progress.is_last);
         if let Some(lines) = lines {
             self.screen.wipe();
-            // If the reader is gone, the program ends when the summary is printed.
+            // If the reader of standard output has closed it, the program ends when it prints the summary.
             let _ = print(&lines);
         }
     }

@@ -84,7 +84,7 @@ fn wildcards(port: u16) -> Vec<SocketAddr> {
     both
 }
 
-/// A machine without IPv6 refuses even the IPv6 loopback address.
+/// Returns whether this machine has IPv6. A machine without IPv6 refuses even the IPv6 loopback address.
 fn has_ipv6() -> bool {
     TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok()
 }

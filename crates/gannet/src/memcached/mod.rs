@@ -80,8 +80,9 @@ fn serve(mut translation: Translation) -> Result<(), Failure> {
     ended
 }
 
-/// Raises the limit of open files as far as the connections need and the system allows. memcached counts its own
-/// descriptors as connections. So if ours do not fit the limit, the number of connections is lowered.
+/// Raises the limit of open files as far as the connections need and the system allows. In memcached, the limit of
+/// connections includes its own descriptors. So if this server's descriptors do not fit the limit of open files, the
+/// number of connections is lowered.
 fn room_for_connections(translation: &mut Translation) -> Result<Host, Failure> {
     let settings = &mut translation.settings;
     let wanted = settings.maxconns.explicit().unwrap_or(0);

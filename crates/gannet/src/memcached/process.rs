@@ -95,8 +95,8 @@ impl Process {
     pub fn begin(&self) -> Result<(), Refusal> {
         if self.daemon {
             let detached = setsid().map(|_| ());
-            // A core file is written to the working directory, so the directory stays the same if core files are
-            // enabled.
+            // The kernel writes a core file to the working directory, so a process with core files enabled stays in its
+            // directory.
             let moved = if self.core_files { Ok(()) } else { rustix::process::chdir("/") };
             detached.and(moved).map_err(|error| (code::FAILED, format!("-d: cannot detach this process: {error}")))?;
         }
@@ -185,7 +185,8 @@ fn raise_core_limit() -> Result<(), Refusal> {
     }
 }
 
-/// The file is written under another name first, so that a reader never sees a partial file.
+/// Writes `text` to the file at `path`. The text is written under another name first, so that a reader never sees a
+/// partial file.
 fn replace(path: &Path, suffix: &str, text: &str) -> std::io::Result<()> {
     let mut new = path.as_os_str().to_owned();
     new.push(suffix);

@@ -1,6 +1,6 @@
 //! The refusal of a command line or of the host, with memcached's exit code.
 
-/// The exit codes that memcached takes from sysexits.h, beside 1.
+/// The exit codes of memcached: 1, and those from sysexits.h.
 pub mod code {
     /// The command line is invalid.
     pub const USAGE: u8 = 64;

@@ -11,7 +11,7 @@ pub enum Takes {
     Anything,
     /// A whole number in the range from the first to the second.
     Whole(i64, i64),
-    /// A number above 0 and at most this.
+    /// A number above 0 that is at most this value.
     Part(f64),
     /// One of these words.
     Word(&'static [&'static str]),

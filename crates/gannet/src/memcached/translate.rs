@@ -25,7 +25,7 @@ const ITEM_BYTES: i64 = 1 << 20;
 const MEMORY_MIB_MIN: i64 = 16;
 const ITEM_BYTES_MIN: i64 = 1 << 10;
 const ITEM_BYTES_MAX: i64 = 1 << 30;
-/// Time that clients get at the end for requests in flight; memcached itself ends at once.
+/// Time that the server waits for requests in flight when it ends; memcached itself ends at once.
 const STOP_TIMEOUT: &str = "1s";
 
 /// The result of a command line.
@@ -37,7 +37,7 @@ pub enum CommandLine {
     Serve(Box<Translation>),
 }
 
-/// The configuration to serve with.
+/// The configuration with which the server is started.
 #[derive(Debug)]
 pub struct Translation {
     /// The settings.
@@ -239,7 +239,7 @@ impl PartialCommandLine {
         self.set('R', "limits.requests_a_visit", &[&requests.to_string()]);
     }
 
-    /// Uses only the first character of a longer text.
+    /// Reads the separator of `-D`. Only the first character of a longer text is used.
     fn prefixes(&mut self, text: &str) {
         let Some(first) = text.chars().next() else {
             return self.refuse(code::FAILED, "-D: the character is missing; write one, as in -D :");
@@ -314,7 +314,7 @@ impl PartialCommandLine {
         }
     }
 
-    /// Checks that need all flags.
+    /// Performs the checks that need all flags, and returns the result.
     fn finish(mut self) -> Result<CommandLine, Vec<Refusal>> {
         self.sizes();
         self.addresses();

@@ -66,13 +66,13 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     host(Hosted { plan, origins, read, up: Box::new(|_| {}), bind_code: 1, upgrade })
 }
 
-/// Returns the settings.
+/// Returns the settings from the arguments and the configuration file.
 fn chosen(matches: &ArgMatches) -> Result<(Settings, Origins), Vec<ConfigFault>> {
     planned(matches).map(|(settings, origins, _)| (settings, origins))
 }
 
-/// Returns the settings, and the reason if a CPU plan was requested and pins no CPUs. If no listener is configured, the
-/// server listens on the default ports of memcached and Redis.
+/// Returns the settings. If a CPU plan was requested but pins no workers, also returns the reason. If no listener is
+/// configured, the server listens on the default ports of memcached and Redis.
 fn planned(matches: &ArgMatches) -> Result<(Settings, Origins, Option<String>), Vec<ConfigFault>> {
     let (mut settings, origins) = args::settings(matches)?;
     let unpinned = place(&mut settings, &origins)?;
@@ -82,8 +82,8 @@ fn planned(matches: &ArgMatches) -> Result<(Settings, Origins, Option<String>), 
     Ok((settings, origins, unpinned))
 }
 
-/// Applies `threads.pin = "auto"`: pins the workers to the CPUs of the plan for this host. Returns the reason if it
-/// pins none.
+/// Applies `threads.pin = "auto"`: pins the workers to the CPUs of the plan for this host. If the plan pins no workers,
+/// returns the reason.
 fn place(settings: &mut Settings, origins: &Origins) -> Result<Option<String>, Vec<ConfigFault>> {
     if settings.pin != Pin::Auto {
         return Ok(None);
@@ -111,14 +111,14 @@ fn place(settings: &mut Settings, origins: &Origins) -> Result<Option<String>, V
 /// Reads the settings again; reports all faults.
 pub type Reread = Box<dyn Fn() -> Result<(Settings, Origins), Vec<ConfigFault>> + Send>;
 
-/// The exit code after a failure of the memory file.
+/// The exit code if access to the mapped memory file fails (SIGBUS).
 const BUS_ERROR_CODE: i32 = 74;
 
 /// The parts of a server in this process.
 pub struct Hosted {
     /// The plan that the server starts with.
     pub plan: Plan,
-    /// The origins of its settings.
+    /// The origin of each setting.
     pub origins: Origins,
     /// Reads the settings again, for a reload.
     pub read: Reread,
@@ -191,8 +191,8 @@ fn end_on_bus_error(plan: &Plan) -> Result<(), Failure> {
         .map_err(|error| failed([format!("cannot handle signals: {error}")]))
 }
 
-/// Locks each page at its first use, because the reserved address space is larger than the memory in use. If the kernel
-/// refuses to lock, memory may be swapped out; that does not prevent serving.
+/// Locks the process's memory if the settings request that. Each page is locked at its first use, because the reserved
+/// address space is larger than the memory in use. If the kernel refuses, the server runs without locked memory.
 fn lock_memory(plan: &Plan) {
     if plan.resolved.lock
         && let Err(error) = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT)
@@ -201,7 +201,8 @@ fn lock_memory(plan: &Plan) {
     }
 }
 
-/// Faults of flags are usage errors; a fault in the file is not.
+/// Converts faults of settings to a failure. Faults of flags are usage errors; a fault in the configuration file is
+/// not.
 fn faults(faults: Vec<ConfigFault>) -> Failure {
     let lines = faults.iter().map(ConfigFault::to_string).collect();
     if faults.iter().any(|fault| matches!(fault.origin, Origin::Flag(_))) {
@@ -301,7 +302,7 @@ fn log_file(path: &std::path::Path, reopened: &segment::Reopened, took: std::tim
     }
 }
 
-/// Returns a line for a shell that tries the server. It needs only bash if possible.
+/// Returns a shell command that sends a request to the server. The command needs only bash if possible.
 fn trial(protocol: Protocol, addr: &ListenAddr) -> String {
     let session = match protocol {
         Protocol::Memcache => r"printf 'set k 0 60 5\r\nhello\r\nget k\r\nquit\r\n'",
@@ -316,7 +317,7 @@ fn trial(protocol: Protocol, addr: &ListenAddr) -> String {
     }
 }
 
-/// The server that signals act on.
+/// The server on which signals act, and the source of its settings.
 struct Reloader {
     read: Reread,
     settings: RunningSettings,

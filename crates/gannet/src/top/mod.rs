@@ -55,7 +55,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     screen::run(interval, || ServerFigures::take(addr), show).map_err(no_terminal)
 }
 
-/// Converts an error of the terminal.
+/// Converts a terminal error to a failure of the subcommand.
 pub fn no_terminal(error: std::io::Error) -> Failure {
     Failure::Failed(vec![format!("cannot use the terminal: {error}")])
 }

@@ -18,7 +18,7 @@ pub struct ServerFigures {
     hot: Value,
 }
 
-/// The group of requests whose times are meant.
+/// A group of requests for which the server reports times.
 #[derive(Clone, Copy)]
 pub enum Of<'n> {
     /// The requests of a command.
@@ -94,7 +94,8 @@ impl ServerFigures {
         self.times(of, "start")["execute"]["count"].as_f64().unwrap_or(0.0)
     }
 
-    /// Returns a quantile of a part of the times in the last minute, in nanoseconds; `None` if there were no requests.
+    /// Returns a quantile of the time that one part of a request took in the last minute, in nanoseconds; `None` if
+    /// there were no requests.
     pub fn minute_ns(&self, of: Of<'_>, part: &str, quantile: &str) -> Option<f64> {
         let part = &self.times(of, "minute")[part];
         part[quantile].as_f64().filter(|_| part["count"].as_f64() != Some(0.0))

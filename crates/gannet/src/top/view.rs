@@ -4,7 +4,7 @@ use super::reading::{Of, ServerFigures};
 use crate::screen::{ViewLine, Weight};
 use command::keyspace::namespaces::DEFAULT_NAME;
 
-/// The lists of hot keys with their titles; reading.rs names the figures.
+/// The lists of hot keys: each list's name in the server's reply, and its title in the view.
 const LISTS: [(&str, &str); 5] = [
     ("keys", "hot keys"),
     ("big", "longest values"),
@@ -124,7 +124,7 @@ fn commands(rates: &Rates<'_>) -> (Vec<String>, String) {
     (busiest_first(rates.now.commands().into_iter().map(row).collect()), titles)
 }
 
-/// Returns the rate of the requests called `name`, and a line with it and their times.
+/// Returns the rate of a group of requests, and a line with the group's `name`, its rate and its times.
 fn timed(rates: &Rates<'_>, name: &str, of: Of<'_>) -> (f64, String) {
     let rate = rates.rate(|reading| reading.count(of));
     let parts = ["wait", "execute", "send"].map(|part| {

@@ -45,7 +45,7 @@ impl HostSettings {
         let mut journal = Journal::begin(&self.folder, &tune::boot(&self.root))?;
         let guard = tune::start_guard(&self.root, &self.folder, &journal.run)?;
         let settled = apply(&self.root, &mut journal, &self.draft, &mut |_| {});
-        // From here on there may be a change to undo.
+        // From here on, there may be a change that must be undone.
         self.applied = Some(Applied { journal, guard });
         match settled?.iter().find_map(refused) {
             Some(why) => Err(format!("it cannot be applied here: {why}")),
@@ -83,7 +83,7 @@ impl HostSettings {
     }
 }
 
-/// Returns the reason why a value differs from the planned one; otherwise `None`.
+/// Returns the reason why a setting could not be written; `None` if it was written.
 fn refusal(outcome: &StepOutcome) -> Option<String> {
     match outcome {
         StepOutcome::Refused(why) => Some(why.clone()),
@@ -99,7 +99,7 @@ impl HostChange {
     /// Checks that the change can be applied, before anything is measured.
     ///
     /// # Errors
-    /// A message with a setting that cannot be written.
+    /// A message that names a setting that cannot be written.
     pub fn check(&self) -> Result<(), String> {
         let Self::Settings(settings) = self else { return Ok(()) };
         for step in &settings.draft.steps {
@@ -123,7 +123,7 @@ impl HostChange {
         }
     }
 
-    /// Makes the change permanent. Returns a sentence about that.
+    /// Keeps the change after this process ends. Returns a sentence that says so.
     pub fn keep(&mut self) -> Result<String, String> {
         self.set(Side::Changed)?;
         match self {

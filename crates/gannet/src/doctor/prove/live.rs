@@ -22,7 +22,7 @@ use crate::top::page;
 const REQUESTS_MIN: u64 = 2_000;
 /// Largest allowed difference between the request rates of the two sides of a round.
 pub const RATE_APART_MAX: f64 = 0.1;
-/// Parts of a request's time in the server, each with the ids of its p999 and p99.
+/// Parts of a request's time in the server: each part's name, and the ids of its p999 and its p99 figures.
 const PARTS: [(&str, &str, &str); 3] = [
     ("wait", "wait_p999_ns", "wait_p99_ns"),
     ("execute", "execute_p999_ns", "execute_p99_ns"),

@@ -351,7 +351,7 @@ fn proved(
     Ok(proof)
 }
 
-/// Runs rounds until enough count; half as many more are tried in place of those that do not.
+/// Runs rounds until enough of them are valid. Invalid rounds are repeated, up to half of the requested number.
 fn rounds(
     subject: &Subject,
     change: &mut HostChange,

@@ -19,14 +19,14 @@ use crate::Failure;
 use crate::load::one;
 use crate::load::started::StartedServer;
 
-/// Length of the closed loop and of each trial that finds the rate, unless the user sets it.
+/// Default length of the closed-loop run, and of each trial, with which the rate is found.
 const TRIAL: &str = "3s";
-/// Memory of the demonstration server.
+/// Memory limit of the demonstration server.
 const MEMORY: &str = "256MiB";
 /// Maximum number of starts of a demonstration server, because another program may take its port.
 const STARTS_MAX: usize = 3;
 const NO_PREFILL: &str = "--no-prefill";
-/// Default flags that a flag of the user replaces.
+/// Flags that the proof passes by default, and that the user's own flags replace.
 const YIELDING: [&str; 2] = ["--warm-up", "--confirm"];
 
 /// The settings of the measurements: server, load and length.
@@ -125,7 +125,7 @@ impl Bench {
         }
         match pace.chosen() {
             Ok(chosen) => (self.rate, self.why) = (Some(whole(chosen.rate_per_s)), chosen.why),
-            // Nothing is measured in that case.
+            // If the operator stopped the run, no measurement follows, so a missing rate is no error.
             Err(_) if run_control.is_stopped() => {}
             Err(why) => return Err(failed(vec![why])),
         }
@@ -198,7 +198,7 @@ impl Bench {
     }
 }
 
-/// Converts the result of a trial run, which shows whether the rate is too high.
+/// Converts the result of a run to a trial, from which the search decides whether the rate is too high.
 fn tried(result: &RunResult) -> Trial {
     let generator = &result.figures.generator;
     let waited = generator.threads.iter().map(|thread| thread.waiting_share).fold(0.0, f64::max);
