@@ -23,7 +23,7 @@ pub(super) struct Call<'c, 'l> {
     pub(super) out: &'c mut OutBuffer,
     pub(super) session: &'c mut SessionState,
     pub(super) ctx: &'c mut WorkerContext,
-    /// The number of executed operations, plus the number that the configuration withholds from this visit.
+    /// The number of executed operations, plus the number of operations by which the configuration shortens this visit.
     pub(super) ops: usize,
     /// True if each request must be checked before it is executed; see [`super::guarded`].
     pub(super) guarded: bool,

@@ -9,7 +9,7 @@ use crate::visit::progress::SessionWait;
 use protocol::memcache::{Error, KEY_BYTES_MAX};
 use segment::OpError;
 
-/// All keys of this protocol are short enough to be held in the session.
+/// Checks that every key of this protocol is short enough to be stored in the session.
 const _: () = assert!(KEY_BYTES_MAX <= 250);
 
 /// Begins to receive a large value, after its request line.
@@ -103,8 +103,8 @@ fn large_store(call: &mut Call<'_, '_>, mut storing: Storing, held: usize) -> St
     }
 }
 
-/// Handles a value that the store has not accepted. If the operation is parked, it is retried. Otherwise, reports an
-/// error and discards the rest of the value.
+/// Handles a value that the store has not accepted. If the operation was parked, arranges a retry. Otherwise, replies
+/// with an error and discards the rest of the value.
 fn large_failed(call: &mut Call<'_, '_>, storing: Storing, error: OpError) -> Step {
     if let Err(state) = store::not_stored(call, &storing.plan, storing.large.key(), error) {
         call.session.large = Some(storing);

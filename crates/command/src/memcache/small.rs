@@ -94,7 +94,7 @@ pub(super) fn touch(call: &mut Call<'_, '_>, key: &[u8], exptime: i64, noreply: 
     let key = call.guard.key(call.session.namespace, key);
     let expire = exptime::expire(exptime, call.ctx.moment());
     let seen = watch::look_up_watched(call, &key);
-    // The item was found even if the touch expires it at once.
+    // If the new expiry is in the past, the touch removes the item at once, but still counts as a hit.
     match call.guard.items_mut().touch(&key, expire).map(|item| item.is_some()) {
         Ok(touched) => {
             watch::report_get(call, key.bytes(), seen, touched);
@@ -119,9 +119,9 @@ pub(super) fn touch(call: &mut Call<'_, '_>, key: &[u8], exptime: i64, noreply: 
     Ok(())
 }
 
-/// Flushes the namespaces that keys of this connection can belong to: the listener's, and those of the routes. With a
-/// delay, the flush is scheduled, and the first worker iteration after the instant executes it. Without a delay, the
-/// flush is executed now and replaces a scheduled one.
+/// Flushes the namespaces to which keys of this connection can belong: the listener's namespace, and the namespaces of
+/// the routes. With a delay, schedules the flush, which the first worker iteration after that time executes. Without a
+/// delay, executes the flush now and cancels an earlier scheduled flush.
 pub(super) fn flush_all(call: &mut Call<'_, '_>, delay: i64, noreply: bool, consumed: usize) -> Step {
     let now = call.ctx.now;
     match exptime::expire(delay, call.ctx.moment()) {

@@ -22,7 +22,7 @@ pub(super) struct Storing {
     pub(super) plan: Plan,
 }
 
-/// A storage command without its value, as held while a large value is received.
+/// A storage command without its value, as retained while a large value is received.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     /// The operation for the store, without its value.
@@ -38,12 +38,13 @@ pub(super) enum Answer {
     Meta(MetaAnswer),
 }
 
-/// The part of an `ms` request that its reply repeats or depends on.
+/// The parts of an `ms` request that its reply repeats or that determine the reply's form.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MetaAnswer {
     pub(super) quiet: bool,
     pub(super) encoded: bool,
-    /// The flags `O`, `k`, `c` and `s` of the request in its order, then zeros.
+    /// Those of the flags `O`, `k`, `c` and `s` that the request contains, in the order of the request. Unused elements
+    /// are 0.
     pub(super) order: [u8; 4],
     pub(super) opaque: [u8; OPAQUE_BYTES_MAX],
     pub(super) opaque_len: u8,
@@ -57,7 +58,7 @@ pub(super) struct FirstFetch {
     pub(super) vivified: bool,
     pub(super) fetched: bool,
     pub(super) last_access: UnixMillis,
-    /// The expiry of the item before this request, if the flag `t` returns it; `Never` if the item had none.
+    /// The item's expiry before this request, if the flag `t` requests it. `Never` if the item had no expiry.
     pub(super) ended: Option<Expire>,
 }
 

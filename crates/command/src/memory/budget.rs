@@ -20,9 +20,9 @@
 //! - Bytes are reserved before they are allocated. The reservation counts capacity, not length.
 //! - The buffers of the workers are not counted, because they are allocated at start.
 //! - The number of used bytes is the sum over all kinds. A [`Grant`] returns its bytes when it is dropped.
-//! - Two reservations may exceed the bound: that of a message, whose slow subscribers are then dropped, and that of a
-//!   command that has already changed something and must complete ([`Grant::force`]). Both are counted, so that further
-//!   reservations are refused.
+//! - Two kinds of reservations may exceed the bound. One is for a message; its slow subscribers are then dropped. The
+//!   other is for a command that has already changed an item and must be completed ([`Grant::force`]). Both count as
+//!   used bytes, so that further reservations are refused.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -30,7 +30,7 @@ use std::thread::Thread;
 
 /// The minimum bound in bytes, even if the store's memory is small.
 pub const BYTES_MIN: u64 = 16 << 20;
-/// The divisor of the store's memory that gives the bound, unless a setting specifies the bound.
+/// Unless a setting specifies the bound, the bound is the store's memory divided by this number.
 pub const MEMORY_PART: u64 = 8;
 
 /// The minimum decrease of used bytes after which freed memory is returned to the kernel, in bytes.
@@ -73,8 +73,8 @@ impl MemoryUse {
         }
     }
 
-    /// Returns the divisor of the bound that gives the kind's limit. Clients can hold some kinds of bytes indefinitely;
-    /// these kinds must leave room for short-lived ones.
+    /// Returns the divisor for this kind's limit: the kind may use the bound divided by this number. Clients can occupy
+    /// some kinds of memory indefinitely. The limits of these kinds leave room for short-lived memory.
     const fn part(self) -> u64 {
         match self {
             Self::Subscriptions => 2,
@@ -254,7 +254,7 @@ impl Budget {
     }
 }
 
-/// A reservation in a budget, which ends when it is dropped.
+/// A reservation in a budget. When the grant is dropped, its bytes return to the budget.
 #[derive(Debug)]
 pub struct Grant {
     budget: Arc<Budget>,
@@ -284,8 +284,8 @@ impl Grant {
         true
     }
 
-    /// Raises the reservation to at least `bytes` bytes, even above the bound. For an operation that has begun and must
-    /// complete.
+    /// Raises the reservation to at least `bytes` bytes, even above the bound. Used for an operation that has begun and
+    /// must be completed.
     pub(crate) fn force(&mut self, bytes: u64) {
         let more = bytes.saturating_sub(self.bytes);
         if more > 0 {
@@ -310,7 +310,8 @@ impl Drop for Grant {
     }
 }
 
-/// The memory of inputs and outputs that one worker has set aside. Only the worker writes it; any thread may read it.
+/// The memory of inputs and outputs that one worker has moved out of its buffers. Only this worker writes the counters,
+/// and any thread may read them.
 #[derive(Debug, Default)]
 pub struct SetAside {
     bytes: AtomicU64,
@@ -319,7 +320,7 @@ pub struct SetAside {
 }
 
 impl SetAside {
-    /// Returns the size of all allocations, in bytes.
+    /// Returns the memory of all inputs and outputs that are set aside, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
     }
@@ -334,17 +335,18 @@ impl SetAside {
         self.outputs.load(Relaxed)
     }
 
-    /// Adds `bytes` to the size of all allocations. A wrapped negative number subtracts. Only the worker may call it.
+    /// Adds `bytes` to the memory that is set aside. To subtract, the caller passes a wrapped negative number. Only the
+    /// worker may call this function.
     pub fn add_bytes(&self, bytes: u64) {
         add(&self.bytes, bytes);
     }
 
-    /// Adds `count` to the number of sessions whose input is set aside. Only the worker may call it.
+    /// Adds `count` to the number of sessions whose input is set aside. Only the worker may call this function.
     pub fn add_inputs(&self, count: u64) {
         add(&self.inputs, count);
     }
 
-    /// Adds `count` to the number of sessions whose output is set aside. Only the worker may call it.
+    /// Adds `count` to the number of sessions whose output is set aside. Only the worker may call this function.
     pub fn add_outputs(&self, count: u64) {
         add(&self.outputs, count);
     }

@@ -1,4 +1,5 @@
-//! The limit on pinned bytes of the store. Slow clients that read pinned values prevent their reuse.
+//! The limit on pinned bytes of the store. The store cannot reuse the memory of a pinned value until the value has been
+//! sent, which may take long if the client reads slowly.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 
@@ -7,8 +8,8 @@ const PIN_PERCENT: u64 = 5;
 
 /// The budget of store bytes that readers may pin.
 ///
-/// The limit is `bytes_max`, or the length of one value if that is longer. While nothing is pinned, any value is
-/// granted.
+/// The limit is `bytes_max` bytes. While nothing is pinned, a pin is granted for a value of any length, even above the
+/// limit.
 #[derive(Debug)]
 pub struct PinBudget {
     bytes_max: AtomicU64,
@@ -40,7 +41,8 @@ impl PinBudget {
         granted
     }
 
-    /// Takes `bytes` bytes if they are available. Returns false otherwise. For a caller that can continue without them.
+    /// Takes `bytes` bytes from the budget if they are available, and returns false otherwise. Intended for a caller
+    /// that can continue without the pin, so a refusal is not recorded.
     pub fn grant_optional(&self, bytes: u64) -> bool {
         let take = |used: u64| (used + bytes <= self.bytes_max.load(Relaxed)).then_some(used + bytes);
         self.used.fetch_update(AcqRel, Acquire, take).is_ok()

@@ -1,13 +1,12 @@
-//! A worker's buffer in which a command builds a new value before it stores the value.
-//! Each worker reuses one buffer, so that a change of a record allocates no memory. The buffer retains at most the
-//! capacity for a value in one piece.
-//! room for a value in one piece.
+//! A worker's buffer in which a command builds a new value before it stores the value. Each worker reuses one buffer,
+//! so that a change of a record allocates no memory. Between two uses, the buffer retains at most enough capacity for a
+//! value that is stored as one item.
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 
-/// A worker's buffer, which is initially empty. When it is dropped, it returns to the worker. If a command takes a
-/// second buffer meanwhile, that one is a new allocation.
+/// A worker's buffer, taken for one use and initially empty. When this struct is dropped, the buffer returns to the
+/// worker. If a command takes a second buffer before that, the second buffer is a new allocation.
 pub(crate) struct Scratch<'w> {
     home: &'w Cell<Vec<u8>>,
     bytes: Vec<u8>,
