@@ -28,7 +28,7 @@ pub(crate) enum StartedFlash {
     New,
     /// The device cannot be read, so it is unknown whether it is the one that the table describes.
     Unread(String),
-    /// The device has no number, and writing one failed.
+    /// Writing a new number to the device failed.
     Unwritten(String),
     /// The device is opened as a view, and its contents are not those that the table describes.
     Strange,

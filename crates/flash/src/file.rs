@@ -190,7 +190,9 @@ fn try_lock(file: &File) -> bool {
     rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK)
 }
 
+/// Maximum number of attempts to lock or open a device.
 const LOCK_TRIES: usize = 50;
+/// Pause between two of these attempts.
 const LOCK_WAIT: std::time::Duration = std::time::Duration::from_millis(20);
 
 /// A block size that all devices and files accept.

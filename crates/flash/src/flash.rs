@@ -64,8 +64,8 @@ pub struct FlashConfig {
     pub handles: usize,
     /// Memory for the tier's state, of the size that [`Sizes::plan`] returns.
     pub room: TierRoom,
-    /// Seed for the numbers of devices and the salts of checksums. It must differ in each process, so that data of an
-    /// earlier process is not taken for an item of this one.
+    /// Seed for the numbers of devices and the salts of checksums. The seed must differ in each process, so that data
+    /// of an earlier process is not taken for an item of this process.
     pub seed: u64,
     /// Maximum number of bytes that all devices together may write per day; 0 for no limit.
     pub writes_a_day_bytes: u64,
@@ -286,7 +286,8 @@ impl Flash {
         true
     }
 
-    /// Writes the oldest waiting chunk. Returns false if none waits, or if each device is already writing one.
+    /// Writes the oldest waiting chunk of the first device that is not writing already. Returns false if no chunk could
+    /// be written.
     pub fn write(&self, scratch: &mut Scratch) -> bool {
         (0..self.queues.len()).any(|device| self.write_to(device, scratch))
     }
@@ -319,7 +320,7 @@ impl Flash {
         std::mem::take(&mut *lock(&scratch.flight)) != Flight::GivenUp
     }
 
-    /// Takes unresponsive devices out of use, and fails the requests that wait for them.
+    /// Takes devices that have not answered for [`SLOW_MS`] out of use, and fails the requests that wait for them.
     fn watch(&self, now: UnixMillis) {
         self.now_ms.store(now.0, Relaxed);
         let watched_ms = self.watched_ms.load(Relaxed);

@@ -68,7 +68,7 @@ pub(crate) struct Entries {
     offset: usize,
 }
 
-/// One item, as its chunk's footer describes it.
+/// An item, as described by its chunk's footer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FooterEntry {
     pub(crate) hash: u64,

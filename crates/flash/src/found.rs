@@ -56,8 +56,9 @@ struct Page {
 pub(crate) struct Finder {
     /// Regions that existed at the start, the newest last.
     waiting: Vec<u32>,
-    /// For each region, whether it is still to be searched. `unseen_count` is the number of such regions.
+    /// For each region, whether it is still to be searched.
     unseen: Vec<bool>,
+    /// Number of regions that are still to be searched.
     unseen_count: usize,
     /// Regions that an earlier process left partly filled, and that this process continues to fill. Each has the offset
     /// at which this process's data begins.
@@ -67,6 +68,7 @@ pub(crate) struct Finder {
     asking: Option<(u32, usize, usize)>,
     /// The region of each chunk that is being read, in memory or being shown.
     under_way: Vec<u32>,
+    /// Chunks whose footers are in memory, and whose items wait to be shown to the store.
     ready: VecDeque<Page>,
 }
 

@@ -31,9 +31,9 @@ use crate::footer::{self, Footer, LONGEST_BYTES, footer_bytes};
 use crate::regions::Regions;
 use crate::table::ChunkWord;
 
-/// Maximum number of open regions, each for items of one range of times to live.
+/// Maximum number of open regions. Each receives items of one range of times to live.
 pub(crate) const OPEN_MAX: usize = 4;
-/// Number of chunks in memory: one for each open region, and those that are being written.
+/// Number of chunks in memory: one for each open region; the others wait to be written or are being written.
 pub(crate) const CHUNKS: usize = 12;
 
 /// Returns the group of an item, by the store's TTL class. The groups are items without a time to live, and items that
@@ -107,7 +107,7 @@ impl Chunk {
         self.word.map_or(0, |word| word.number as usize * self.bytes.bytes().len())
     }
 
-    /// Writes a filler before an item with this tag, if one is needed.
+    /// Writes the filler that must precede an item with this tag, if a filler is needed.
     fn fill_gap(&mut self, tag: u16, has_footer: bool, seed: entry::Seed) {
         let (gap, offset) = (self.gap(tag), self.from() + self.used);
         if gap == 0 {
@@ -185,7 +185,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Creates the log in the state that the table describes: empty, or as an earlier process left it.
+    /// Creates the log in the state that the table describes: empty, or as an earlier process left the log.
     pub(crate) fn new(regions: &Regions, chunks: Vec<TierChunk>, random: Prng, budget: Budget) -> Self {
         assert!(chunks.len() == CHUNKS, "{} chunks", chunks.len());
         let chunk = |bytes| Chunk { word: None, used: 0, items: 0, tags: Tags::default(), bytes: Arc::new(bytes) };
@@ -226,8 +226,8 @@ impl Log {
                 && used <= chunk_bytes
                 && (!regions.has_footers() || used + footer_bytes(items) <= chunk_bytes);
             let region = fits.then(|| regions.at(word.region));
-            // A chunk does not count if its region was forgotten since, or if it was written but the process ended
-            // before recording that.
+            // A chunk does not count if its region was forgotten since, or if the chunk was written but the process
+            // ended before it could free the chunk.
             let waits = |region: &crate::regions::Region<'_>| {
                 region.sequence() != 0 && region.written() <= word.number as usize * chunk_bytes
             };
@@ -357,7 +357,8 @@ impl Log {
         }
     }
 
-    /// Queues a full chunk for writing, and starts the next one of the region or of another region.
+    /// Queues a full chunk for writing, and starts the next chunk of the same region, or the first chunk of a free
+    /// region.
     fn next_chunk(&mut self, regions: &Regions, group: usize, open: Open) -> Result<Open, Refused> {
         let next = self.chunks[open.chunk].from() + regions.sizes.chunk_bytes;
         if next == regions.sizes.region_bytes {
@@ -442,7 +443,7 @@ impl Log {
         Some(Write { chunk: number, device, region, from: chunk.from(), bytes: Arc::clone(&chunk.bytes) })
     }
 
-    /// Ends the write of a chunk, whether it succeeded or not. The chunk's bytes are no longer needed.
+    /// Records the end of a chunk's write, and frees the chunk. `ok` is whether the write succeeded.
     pub(crate) fn end_write(&mut self, regions: &Regions, write: Write, ok: bool) {
         let Write { chunk, device, region, from, bytes } = write;
         drop(bytes);
@@ -473,7 +474,7 @@ impl Log {
         true
     }
 
-    /// Reads the footer of the chunk in memory that begins at `from` of a region, if there is such a chunk.
+    /// Reads the footer of the chunk that begins at offset `from` of a region, if that chunk is in memory.
     pub(crate) fn footer(&self, regions: &Regions, region: u32, from: usize) -> Option<Footer> {
         let holds = |chunk: &&Chunk| chunk.is_of(region) && chunk.from() == from;
         let chunk = self.chunks.iter().find(holds)?;
@@ -500,7 +501,8 @@ impl Log {
         self.free.push_back(region);
     }
 
-    /// Drops lost regions. From now on, nothing is written to them or read from them.
+    /// Drops the regions of a lost device from all lists and queues. From now on, nothing is written to them or read
+    /// from them.
     pub(crate) fn lose(&mut self, regions: &Regions, lost: std::ops::Range<u32>) {
         self.unnamed.take_if(|unnamed| lost.contains(&unnamed.at.region()));
         self.free.retain(|region| !lost.contains(region));

@@ -106,7 +106,7 @@ impl DeviceQueue {
     }
 
     /// Gives up the requests of this device's threads that began before `before_ms`. Returns an entry for each of these
-    /// requests: the handle's read that it served, or `None`.
+    /// requests: the handle's read that the request served, or `None`.
     pub(crate) fn fail_slow_reads(&self, before_ms: u64) -> Vec<Option<(usize, u64, FlashAddress)>> {
         let mut given_up = Vec::new();
         for flight in &*lock(&self.flights) {

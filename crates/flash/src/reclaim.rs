@@ -50,6 +50,7 @@ pub(crate) struct Job {
 enum ReclaimState {
     /// The chunk waits for a thread to read it.
     Wanted,
+    /// The chunk is in memory, and its items are being shown.
     AtHand,
     /// The chunk cannot be read.
     Failed,

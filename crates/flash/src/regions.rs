@@ -109,10 +109,13 @@ pub(crate) struct Region<'t> {
     number: u32,
 }
 
-/// Indexes of a region's words in the table.
+/// Index, among a region's words, of its life and the number of bytes written, 32 bits each.
 const LIFE: usize = 0;
+/// Index of the counts of blocks: of all items, and of the items that slots reference, 32 bits each.
 const BLOCKS: usize = 1;
+/// Index of the time at which the region's last item expires, in ms since 1970; the maximum if an item never expires.
 const ENDS: usize = 2;
+/// Index of the salt of the region's current life.
 const SALT: usize = 5;
 
 const HALF: u64 = u32::MAX as u64;
@@ -333,7 +336,7 @@ impl Regions {
         self.parts.iter().position(|part| part.regions().contains(&region)).expect("a region lies on a device")
     }
 
-    /// Returns the device of a region, and the offset of the region on it.
+    /// Returns the device of a region, and the offset of the region on that device in bytes.
     pub(crate) fn place(&self, region: u32) -> (&Part, u64) {
         let part = &self.parts[self.device_of(region)];
         let at = u64::from(region - part.first) * self.sizes.region_bytes as u64;

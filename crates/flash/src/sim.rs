@@ -42,7 +42,7 @@ struct DeviceState {
     vanished: bool,
     torn: u64,
     block_bytes: usize,
-    /// Positions of the writes since the last sync, and the previous contents there.
+    /// The last writes since a sync: each write's offset in bytes, and the previous contents at that offset.
     unsynced: Vec<(usize, Vec<u8>)>,
 }
 
@@ -51,7 +51,7 @@ const UNSYNCED_MAX: usize = 32;
 /// Size of a sector in bytes. A sector is written completely or not at all.
 const SECTOR_BYTES: usize = 512;
 
-/// A control handle for a disk that is in use elsewhere.
+/// A handle with which a test controls a disk that a tier uses.
 #[derive(Clone, Debug)]
 pub struct SimHand(std::sync::Arc<Mutex<DeviceState>>);
 
@@ -66,8 +66,8 @@ impl SimHand {
         lock(&self.0).vanished = true;
     }
 
-    /// Returns an independent disk with the contents of this one and no failures: its state when its machine starts
-    /// again.
+    /// Returns an independent disk with the contents of this disk and without failures, as after a restart of the
+    /// machine.
     pub fn copy(&self, seed: u64) -> (SimDisk, SimHand) {
         let (contents, block_bytes) = {
             let state = lock(&self.0);

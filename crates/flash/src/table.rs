@@ -32,9 +32,10 @@ const REGIONS_AT: usize = 128;
 /// Number of words for one region.
 pub(crate) const REGION_WORDS: usize = 6;
 
-/// Of those words: the order in which the region was opened (0 if it is free), and the number of items that slots
-/// reference.
+/// Index, among a region's words, of the number that orders regions by the time of their opening; 0 if the region is
+/// free.
 pub(crate) const SEQUENCE: usize = 3;
+/// Index, among a region's words, of the number of items that slots reference.
 pub(crate) const ITEMS: usize = 4;
 
 const _: () = assert!(DEVICES_AT + 2 * DEVICES_MAX <= CHUNKS_AT && CHUNKS_AT + 2 * CHUNKS <= REGIONS_AT);
@@ -132,7 +133,8 @@ impl Table {
         self.room.store(4, finds.into());
     }
 
-    /// Returns the use of a chunk, the bytes in it, and the number of items in its footer.
+    /// Returns the use of a chunk, the number of bytes used in it, and the number of items in its footer; `None` if the
+    /// chunk is free.
     pub(crate) fn chunk(&self, chunk: usize) -> Option<(ChunkWord, usize, usize)> {
         let word = ChunkWord::of(self.room.load(CHUNKS_AT + 2 * chunk))?;
         let used = self.room.load(CHUNKS_AT + 2 * chunk + 1);
