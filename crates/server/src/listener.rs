@@ -1,4 +1,4 @@
-//! The acceptor: one thread that accepts connections and assigns each to the worker with the fewest.
+//! The acceptor: one thread that accepts connections and assigns each to the worker with the fewest connections.
 //!
 //! Only the acceptor counts the connections of each worker: those that it assigned minus those that the worker reports
 //! as ended. So no worker gets more connections than its table holds, whatever the order in which they end.
@@ -13,17 +13,17 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 use std::time::{Duration, Instant};
 
-/// The maximum number of new connections that one worker has not taken yet. It covers a burst: if a worker is off its
-/// CPU for a moment, further connections go to other workers, and stay there.
+/// The maximum number of connections that wait in the intake of one worker. The limit covers a burst: if a worker is
+/// off its CPU for a moment, further connections go to other workers, and stay there.
 pub(crate) const INTAKE_MAX: usize = 2048;
-/// Pause of the acceptor when the process has no file descriptor left.
+/// The pause of the acceptor when the process has no file descriptor left.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
-/// Pause of the acceptor when no worker has taken its new connections yet.
+/// The pause of the acceptor when no worker has taken its new connections yet.
 const INTAKE_FULL_PAUSE: Duration = Duration::from_micros(200);
-/// The time that workers may take to restore subscribers that were taken over. Then other connections are served
-/// anyway.
+/// The time that workers may take to restore subscribers that were taken over. After that time other connections are
+/// served anyway.
 const SET_UP_PATIENCE: Duration = Duration::from_secs(1);
-/// The number of connections accepted from one listener before the others are checked.
+/// The number of connections accepted from one listener before the other listeners are checked.
 const ACCEPTS_A_VISIT: usize = 64;
 
 /// The acceptor's state.
@@ -36,13 +36,14 @@ pub(crate) struct Acceptor {
     pub(crate) sessions_max: usize,
     /// The number of connections assigned to each worker since start.
     pub(crate) handed: Vec<u64>,
-    /// A bit for each worker that was assigned connections since it was woken.
+    /// A bit mask of the workers that were assigned connections since they were last woken.
     pub(crate) to_wake: u128,
     /// Connections that were taken over, to be assigned first.
     pub(crate) moved: Vec<ReleasedConnection<AcceptedStream>>,
     /// The signal to begin. If the sender is dropped, the acceptor never begins.
     pub(crate) go: Receiver<()>,
-    /// A reserved file descriptor. If no other is left, a client can still be refused with an error.
+    /// A reserved file descriptor. If no other descriptor is left, it is released to accept a client and refuse it with
+    /// an error.
     pub(crate) reserve: Option<std::fs::File>,
 }
 
@@ -51,7 +52,7 @@ pub(crate) fn open_reserve() -> Option<std::fs::File> {
     std::fs::File::open("/dev/null").ok()
 }
 
-/// Reports that no listener exists any more, when the acceptor ends for any reason.
+/// A guard that reports, when the acceptor ends for any reason, that no listener exists any more.
 struct Accepting(Arc<Shared>);
 
 impl Drop for Accepting {
@@ -61,8 +62,8 @@ impl Drop for Accepting {
 }
 
 impl Acceptor {
-    /// Accepts until a stop or a handover is requested. After a handover, returns the listeners. For a stop, closes
-    /// them before any other thread ends.
+    /// Accepts until a stop or a handover is requested. After a handover, returns the listeners. After a stop request,
+    /// closes them before any other thread ends.
     pub(crate) fn run(self) -> Vec<Listener> {
         self.shared.threads.accepts(true);
         let accepting = Accepting(Arc::clone(&self.shared));
@@ -81,7 +82,7 @@ impl Acceptor {
             listener.share(false);
         }
         self.hand_over_moved();
-        // In a burst of connections, a worker on the same CPU runs first.
+        // In a burst of connections, let a worker on the same CPU run first.
         io::affinity::give_way();
         let mut ready = Vec::with_capacity(self.listeners.len());
         let waker = self.shared.threads.acceptor.clone();

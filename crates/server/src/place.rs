@@ -1,4 +1,4 @@
-//! Checks the file system of a memory file at the start, and warns of unsuitable ones.
+//! Checks the file system of a memory file at the start, and warns if it is unsuitable.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ struct Mount {
     options: Vec<String>,
 }
 
-/// The requirements on the file system.
+/// The requirements on the file system of a memory file.
 #[derive(Clone, Copy, Debug)]
 pub struct Requirements {
     /// The size of the whole memory, in bytes.
@@ -21,7 +21,8 @@ pub struct Requirements {
 /// The minimum memory size for which huge pages are worth a mount.
 const HUGE_FROM_BYTES: u64 = 1 << 30;
 
-/// Returns warnings about a file at `path`, a sentence each. Returns none if the file system is suitable or unknown.
+/// Returns warnings about the file system of a memory file at `path`, one sentence in each. Returns none if the file
+/// system is suitable or unknown.
 pub fn warnings(path: &Path, asked: Requirements) -> Vec<String> {
     let Ok(mounts) = std::fs::read_to_string("/proc/self/mountinfo") else { return Vec::new() };
     let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -29,8 +30,8 @@ pub fn warnings(path: &Path, asked: Requirements) -> Vec<String> {
     mount_of(&mounts, &whole).map(|mount| check(path, &mount, asked, &shared_huge)).unwrap_or_default()
 }
 
-/// Returns the mount of a path: the one with the longest mount point that is a prefix of the path. Of several with the
-/// same mount point, the last one applies.
+/// Returns the mount of a path: the one with the longest mount point that is a prefix of the path. If several mounts
+/// have the same mount point, the last mount applies.
 fn mount_of(mounts: &str, path: &Path) -> Option<Mount> {
     let mut found: Option<(usize, Mount)> = None;
     for line in mounts.lines() {

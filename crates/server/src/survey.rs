@@ -1,7 +1,8 @@
-//! Findings that take long to obtain: the census of segments, and the memory that the kernel has provided. A thread
-//! obtains them periodically, and others read its latest findings. The thread also stores minutes of hot keys
-//! ([`command::metrics::hot_keys`]). When [`command::memory::budget`] wakes it, it returns freed client memory to the
-//! kernel at once. Until then clients can allocate the same amount again elsewhere in the heaps.
+//! Figures that take long to obtain: the census of segments, and the memory that the kernel has provided. The survey
+//! thread obtains them periodically, and other threads read its latest figures. The thread also stores the hot keys of
+//! each minute ([`command::metrics::hot_keys`]). When [`command::memory::budget`] wakes it, it returns freed client
+//! memory to the kernel at once. Until the thread has returned it, clients may allocate the same amount again elsewhere
+//! in the heaps.
 //!
 //! Invariant: a worker that replies to `stats` walks no segment headers and reads nothing of `/proc` about memory.
 
@@ -18,7 +19,8 @@ const TRIM_PAUSE: Duration = Duration::from_millis(10);
 /// a count.
 const PAGES_EVERY: u64 = 10;
 
-/// Surveys until all workers have ended. After an unpark it checks whether they have, and whether memory was freed.
+/// Runs the survey until all workers have ended. After an unpark, checks whether they have ended, and whether memory
+/// was freed.
 pub(crate) fn run(shared: &Shared) {
     shared.budget.wake_when_fallen(std::thread::current());
     let mut found = shared.survey.latest();
@@ -38,7 +40,7 @@ pub(crate) fn run(shared: &Shared) {
     }
 }
 
-/// Takes the census, and the other findings that are due in this round.
+/// Takes the census, and obtains the other figures that are due in this round.
 fn survey_once(shared: &Shared, round: u64, found: &mut Findings) {
     if round % PAGES_EVERY == 1 {
         found.huge_page_bytes = shared.store.huge_page_bytes().unwrap_or(0);
@@ -51,7 +53,7 @@ fn survey_once(shared: &Shared, round: u64, found: &mut Findings) {
     shared.collect_minute(shared.now());
 }
 
-/// Logs the use of huge pages, one second after the start. By then the background thread has obtained the memory that
+/// Logs the use of huge pages, one second after the start. By then the server has obtained the memory that
 /// is used first.
 fn log_huge_pages(bytes: u64) {
     let whole_mib = |bytes: u64| ByteSize(bytes >> 20 << 20);
@@ -63,7 +65,7 @@ fn log_huge_pages(bytes: u64) {
     }
 }
 
-/// Returns the resident memory of this process; `None` if the kernel does not report it.
+/// Returns the resident memory of this process, in bytes; `None` if the kernel does not report it.
 pub(crate) fn resident_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;

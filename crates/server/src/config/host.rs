@@ -8,15 +8,16 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// The resources of the host that the server may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// CPUs that this process may run on, ascending; not empty.
+    /// The numbers of the CPUs that this process may run on, ascending; never empty.
     pub cpus: Vec<usize>,
-    /// The CPUs that the control group's quota allows, in hundredths; `None` if it does not limit them.
+    /// The CPUs that the control group's quota allows, in hundredths of a CPU; `None` if there is no quota.
     pub cpu_quota_percent: Option<u64>,
     /// The machine's memory, in bytes.
     pub machine_bytes: u64,
-    /// The control group's memory limit, in bytes, if it has one below the machine's.
+    /// The control group's memory limit, in bytes, if the limit is below the machine's memory.
     pub cgroup_bytes: Option<u64>,
-    /// The number of file descriptors that this process may open once its soft limit equals its hard limit.
+    /// The number of file descriptors that this process may open once the soft limit of open files is raised to the
+    /// hard limit.
     pub files_max: u64,
     /// True if the kernel gives huge pages to a process that requests them.
     pub huge_pages: bool,
@@ -58,10 +59,10 @@ fn files_max() -> u64 {
     getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX)
 }
 
-/// Raises the soft limit of open files to `files`, if it is lower. The hard limit is the maximum.
+/// Raises the soft limit of open files to `files`, if the soft limit is lower, but at most to the hard limit.
 ///
 /// # Errors
-/// If the kernel refuses.
+/// If the kernel refuses the new limit.
 pub fn raise_files_limit(files: u64) -> std::io::Result<()> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= files) {
@@ -72,12 +73,12 @@ pub fn raise_files_limit(files: u64) -> std::io::Result<()> {
 
 /// Raises the hard and the soft limit of open files to `files`, if the system allows it.
 pub fn lift_files_limit(files: u64) {
-    // If the process may not raise it, [`Host::probe`] finds the lower limit and the caller reports it.
+    // If the process may not raise the limit, [`Host::probe`] finds the lower limit and the caller reports the problem.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(files), maximum: Some(files) });
 }
 
-/// Returns true if the kernel's switch, for instance `always [madvise] never`, is not set to `never`. A kernel without
-/// the switch has no huge pages.
+/// Returns true if the kernel's setting for huge pages, for instance `always [madvise] never`, is not set to `never`. A
+/// kernel without this setting has no huge pages.
 fn huge_pages(root: &Path) -> bool {
     let text = fs::read_to_string(root.join("sys/kernel/mm/transparent_hugepage/enabled")).unwrap_or_default();
     text.contains("[always]") || text.contains("[madvise]")
@@ -89,7 +90,8 @@ fn machine_bytes(root: &Path) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The control groups of this process: each directory from its own up to the root, for either version.
+/// The control groups of this process: the directories from the process's group up to the root group, for cgroup v1 or
+/// v2.
 struct Groups {
     v2: Vec<PathBuf>,
     v1_memory: Vec<PathBuf>,
@@ -118,7 +120,7 @@ impl Groups {
         groups
     }
 
-    /// Returns the smallest limit from the process's own group up to the root.
+    /// Returns the smallest memory limit of all groups from the process's own up to the root, in bytes.
     fn memory_bytes(&self) -> Option<u64> {
         let number = |path: PathBuf| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
         let v2 = self.v2.iter().filter_map(|folder| number(folder.join("memory.max")));

@@ -13,7 +13,7 @@ use super::value::{Shape, Value, Words, Wrong, one_of};
 
 /// The maximum number of addresses of one listener list.
 pub const ENDPOINTS_MAX: usize = 32;
-/// The maximum length of the path of a Unix socket in the kernel, without its final zero byte.
+/// The maximum length of the path of a Unix socket, in bytes, without the final zero byte that the kernel requires.
 pub const UNIX_PATH_LEN_MAX: usize = 107;
 
 /// The address of a listener.
@@ -115,7 +115,7 @@ impl Value for Vec<ListenAddress> {
     }
 }
 
-/// Returns true for port 0. It requests any free port from the kernel, so it may be listed more than once.
+/// Returns true for port 0, which requests any free port from the kernel. So port 0 may be listed more than once.
 fn is_any_port(endpoint: &ListenAddress) -> bool {
     matches!(endpoint, ListenAddress::Tcp(address) if address.port() == 0)
 }
@@ -126,7 +126,7 @@ pub enum AdminAddress {
     /// No admin port.
     #[default]
     None,
-    /// The address at which HTTP is served.
+    /// The address at which the admin port serves HTTP.
     At(SocketAddr),
 }
 
@@ -166,16 +166,16 @@ impl Value for AdminAddress {
 pub enum LogLevel {
     /// Logs nothing.
     Off,
-    /// Events that stop the server or lose data.
+    /// Logs events that stop the server or lose data.
     Error,
-    /// Events that need an operator's attention.
+    /// Also logs events that need an operator's attention.
     Warn,
-    /// Starts, stops and changes.
+    /// Also logs starts, stops and changes of settings.
     #[default]
     Info,
-    /// Connections and background work.
+    /// Also logs connections and background work.
     Debug,
-    /// All events.
+    /// Logs all events.
     Trace,
 }
 
@@ -191,12 +191,12 @@ const LOG_LEVELS: [(&str, LogLevel); 6] = [
 /// The way in which workers wait for sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoChoice {
-    /// The reactor that is faster for this number of connections (docs/decisions/0003-io-uring.md).
+    /// The server selects the reactor that is faster for its number of connections (docs/decisions/0003-io-uring.md).
     #[default]
     Auto,
-    /// epoll.
+    /// Workers wait with epoll.
     Epoll,
-    /// io_uring; if the kernel refuses it, epoll after a warning.
+    /// Workers wait with io_uring. If the kernel refuses io_uring, they use epoll after a warning.
     Uring,
 }
 
@@ -205,7 +205,7 @@ const IO_CHOICES: [(&str, IoChoice); 3] =
 
 const INDEX_PLACES: [(&str, IndexPlace); 2] = [("file", IndexPlace::File), ("dram", IndexPlace::Dram)];
 
-/// Returns the word for `value` in `words`.
+/// Returns the word that stands for `value` in the list `words`.
 fn word_of<T: PartialEq>(value: &T, words: &[(&'static str, T)]) -> String {
     let found = words.iter().find(|(_, candidate)| candidate == value);
     found.expect("every value of a closed set has its word").0.to_owned()
@@ -271,11 +271,11 @@ impl Value for IndexPlace {
 /// The CPUs that the workers run on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Pin {
-    /// The kernel's scheduler decides.
+    /// Workers are not pinned; the kernel's scheduler selects their CPUs.
     #[default]
     None,
-    /// A plan for this host decides. The program that starts the server makes the plan. Without a plan this is the same
-    /// as [`Pin::None`].
+    /// A plan for this host, made by the program that starts the server, selects the CPUs. Without a plan this is the
+    /// same as [`Pin::None`].
     Auto,
     /// Worker n runs on the n-th CPU of the list, which is never empty. Each CPU occurs once, in the given order.
     Cpus(Vec<usize>),
@@ -337,7 +337,7 @@ impl Value for UnixMode {
     }
 }
 
-/// A file, or no file.
+/// The path of a file, or no file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilePath(pub Option<PathBuf>);
 
@@ -444,7 +444,7 @@ impl Value for FlashPlaces {
     }
 }
 
-/// Redis commands, by name, in lower case.
+/// A list of names of Redis commands, in lower case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandNames(pub Vec<String>);
 

@@ -1,4 +1,4 @@
-//! A reload: the settings that changed, and those of them that a running server applies.
+//! A reload: the settings that changed, and the changes that a running server applies.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,14 +14,14 @@ use super::value::{Auto, Wrong};
 use crate::shared::Shared;
 use command::keyspace::namespaces::DEFAULT_NAME;
 
-/// A setting whose value has changed.
+/// A setting whose requested value differs from the value in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The setting's path.
     pub path: &'static str,
-    /// The value before.
+    /// The value in force.
     pub before: String,
-    /// The requested value.
+    /// The requested value, as text.
     pub after: String,
     /// The effect on a running server.
     pub reload: Reload,
@@ -49,8 +49,8 @@ pub fn take(running: &mut (Settings, Origins), wanted: &Settings, origins: &Orig
     }
 }
 
-/// Changes the memory of a running server if `wanted` differs from the settings in force. Otherwise the size remains,
-/// even if a client has changed it meanwhile.
+/// Changes the memory size of a running server if `wanted` differs from the settings in force. Otherwise the size
+/// remains, even if a client has changed the size meanwhile.
 ///
 /// # Errors
 /// If the size cannot be applied: the error and its remedy.
@@ -68,9 +68,9 @@ pub fn resize(running: &Settings, wanted: &Settings, shared: &Shared) -> Result<
     })
 }
 
-/// Applies `wanted` to a running server's namespaces: creates new ones, and changes the others. `wanted` has a number
-/// only if its user specified one. An existing namespace keeps its number, whatever its position. Returns a line for
-/// each change, and for each change that needs a restart.
+/// Applies `wanted` to a running server's namespaces: creates new ones, and changes existing ones. A namespace in
+/// `wanted` has a number only if the user specified one. An existing namespace keeps its number, whatever its position
+/// in `wanted`. Returns a log line for each applied change, and for each change that needs a restart.
 pub fn namespaces(running: &mut Settings, wanted: &Settings, shared: &Shared) -> Vec<String> {
     let mut lines = Vec::new();
     let prefixes_stay = match prefixes_fault(running, wanted) {
@@ -141,19 +141,20 @@ fn number_of(namespace: &NamespaceSettings, running: &Settings, wanted: &Setting
     said.or_else(|| (1..Namespace::MAX as u8).find(is_free))
 }
 
-/// Returns the error in the prefixes of the namespaces that will exist: the wanted ones, and those that remain.
+/// Returns the error in the prefixes of the namespaces that will exist: the wanted namespaces, and the running ones
+/// that remain.
 fn prefixes_fault(running: &Settings, wanted: &Settings) -> Option<Wrong> {
     let mut all = wanted.namespaces.clone();
     let stays = |there: &&NamespaceSettings| !wanted.namespaces.iter().any(|other| other.name == there.name);
     all.extend(running.namespaces.iter().filter(stays).cloned());
-    // Only equality of the numbers matters.
+    // The numbers need not be the real ones: only their equality matters.
     let number =
         |(place, there): (usize, &NamespaceSettings)| if there.name.0 == DEFAULT_NAME { 0 } else { place as u8 + 1 };
     let numbers: Vec<u8> = all.iter().enumerate().map(number).collect();
     prefix::check(&all, &numbers).err().map(|(_, wrong)| wrong)
 }
 
-/// Applies the live settings to the threads of a running server. The log applies its level itself.
+/// Applies the live settings to the threads of a running server, except the log level, which the log applies itself.
 pub fn apply(settings: &Settings, shared: &Shared) {
     let live = &shared.live;
     let most = shared.config.connections_max as u64;

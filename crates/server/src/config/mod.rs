@@ -1,11 +1,12 @@
-//! The settings. Their table defines the flags, the file, the sample, the docs page and the admin port's text.
+//! The server's settings. One table defines the flags, the configuration file, its sample, the docs page and the admin
+//! port's text.
 //!
 //! ```text
 //! defaults (table) -> CONFIG.toml -> command line -> Settings -> resolve(Host) -> Plan -> the server
 //!                     all faults at once, each with its origin, description and remedy
 //! ```
-//! Invariants: every setting is in the table. A fault never leaves a partly changed value. If the output of `sample` is
-//! read, the result is the defaults.
+//! Invariants: every setting is in the table. A fault never leaves a partly changed value. If the server reads the
+//! output of `sample`, every setting has its default.
 
 pub mod fault;
 pub mod file;

@@ -16,11 +16,11 @@ use crate::start::ServerConfig;
 use command::clients::endpoint::{Endpoint, Protocol};
 use command::keyspace::namespace_config::NamespaceConfig;
 
-/// The divisor of the host's memory for the `auto` memory.
+/// The divisor that derives the `auto` memory size from the host's memory.
 const MEMORY_SHARE: u64 = 4;
-/// The minimum of the `auto` memory, if the host has at least twice as much.
+/// The minimum of the `auto` memory size, if the host has at least twice as much memory.
 const MEMORY_AUTO_MIN: ByteSize = ByteSize::mib(64);
-/// The number of `auto` connections, if the limit of open files allows them.
+/// The maximum number of connections for `auto`, if the limit of open files allows so many.
 pub const MAXCONNS_AUTO: u64 = 10_000;
 /// The number of file descriptors for other uses than clients: standard streams, log, listeners, admin connections.
 const FILES_FIXED: u64 = 128;
@@ -34,15 +34,15 @@ const WORKERS_MAX: u64 = crate::start::WORKERS_MAX as u64;
 pub struct Plan {
     /// The configuration of the server.
     pub server: ServerConfig,
-    /// The settings, with every `auto` resolved that is of interest to a reader.
+    /// The settings, in which each `auto` whose value is useful to a reader is resolved.
     pub resolved: Settings,
     /// The number of file descriptors that the process needs.
     pub files: u64,
-    /// Notes for the operator that are not errors, a sentence each.
+    /// Notes for the operator that are not errors, one sentence in each.
     pub notes: Vec<String>,
 }
 
-/// Makes a plan for `host`. `origins` has the origin of each setting.
+/// Resolves the settings for `host`. `origins` has the origin of each setting.
 ///
 /// # Errors
 /// If settings contradict each other, or this host cannot provide them: a fault for each.
@@ -198,7 +198,7 @@ impl Planner<'_> {
         let host = ByteSize(self.host.memory_bytes());
         let Some(memory) = settings.memory.explicit() else {
             let least = MEMORY_AUTO_MIN.0.min(host.0 / 2);
-            // Whole MiB, for readability.
+            // The size is rounded down to MiB, for readability.
             return ByteSize::mib((host.0 / MEMORY_SHARE).max(least) >> 20);
         };
         if memory >= host {
@@ -254,7 +254,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Resolves the places of items outside memory.
+    /// Resolves the settings of the memory file and of flash.
     fn places(&mut self, settings: &Settings) {
         self.flash(settings);
         self.checkpoint(settings);
@@ -311,7 +311,7 @@ impl Planner<'_> {
         cpus.clone()
     }
 
-    /// Returns the number of connections, and the number of file descriptors for everything.
+    /// Returns the number of connections, and the number of file descriptors that the whole process needs.
     fn maxconns(&mut self, settings: &Settings, workers: u64) -> (u64, u64) {
         let others = settings.namespaces.iter().map(|namespace| namespace.memcached.len() + namespace.resp.len());
         let listeners = (settings.memcached.len() + settings.resp.len() + others.sum::<usize>()) as u64;
@@ -339,7 +339,8 @@ impl Planner<'_> {
     }
 }
 
-/// Returns the maximum sensible memory on this host. The rest is for the kernel and the connections.
+/// Returns the maximum sensible size of the store on this host. The remaining memory is for the kernel and the
+/// connections.
 fn memory_most(host: &Host) -> ByteSize {
     ByteSize::mib((host.memory_bytes() >> 20) * 9 / 10)
 }

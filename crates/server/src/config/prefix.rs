@@ -6,7 +6,7 @@ use super::namespaces::NamespaceSettings;
 use super::value::{Words, Wrong};
 use command::keyspace::routes::{PREFIX_BYTES_MAX, PREFIXES_MAX, Routes};
 
-/// The prefixes of one namespace.
+/// The key prefixes of one namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prefixes(pub Vec<String>);
 
@@ -45,11 +45,11 @@ impl Words for Prefixes {
     }
 }
 
-/// Checks that every prefix has an effect. `numbers` are the numbers of the namespaces, in their order.
+/// Checks that every prefix has an effect. `numbers` has the number of each entry of `namespaces`, in the same order.
 ///
 /// # Errors
-/// If a prefix has no effect: the position of its namespace, and the error. It may be a duplicate, or a shorter prefix
-/// may lead to the same namespace.
+/// If a prefix has no effect: the position of its namespace, and the error. The prefix is a duplicate, or a shorter
+/// prefix leads to the same namespace.
 pub fn check(namespaces: &[NamespaceSettings], numbers: &[u8]) -> Result<(), (usize, Wrong)> {
     let mut all: Vec<(&[u8], Namespace)> = Vec::new();
     let mut whose = Vec::new();

@@ -8,7 +8,7 @@ use io::listen::ListenAddr;
 
 use crate::start::StartError;
 
-/// Formats `error` as one line: the error, its place, and the remedy.
+/// Formats `error` as one line: the error, the address or file that it concerns, and the remedy.
 pub fn start_error(error: &StartError) -> String {
     match error {
         StartError::Bind { addr, error } => listen(&addr.to_string(), unix_path(addr), "--memcached", error),

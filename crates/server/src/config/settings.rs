@@ -1,4 +1,4 @@
-//! The values of all settings, typed.
+//! A struct with the typed values of all settings.
 
 use base::units::{ByteSize, TimeSpan};
 use segment::IndexPlace;

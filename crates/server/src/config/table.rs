@@ -1,4 +1,4 @@
-//! The settings, one object each.
+//! The table of all settings.
 //!
 //! All texts about settings are generated from this table: the flags and their help, the sample file, the page in
 //! `docs/`, and the admin port's page. It also determines the checks of a file and which settings a reload applies.
@@ -11,42 +11,42 @@ use super::value::{Value, Wrong};
 /// The effect of a changed value on a running server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reload {
-    /// SIGHUP applies it.
+    /// A reload by SIGHUP applies the changed value.
     Live,
-    /// Only a restart applies it.
+    /// Only a restart applies the changed value.
     Restart,
 }
 
-/// One setting.
+/// The definition of one setting.
 pub struct Setting {
-    /// Its path in the file: `table.key`.
+    /// The setting's path in the configuration file: `table.key`.
     pub path: &'static str,
-    /// Its command-line flag without the dashes, if it has one.
+    /// The command-line flag without the dashes, if the setting has a flag.
     pub flag: Option<&'static str>,
-    /// The default, as texts. A list has any number of them, other settings have one.
+    /// The default, as texts. A list has any number of texts, other settings have exactly one.
     pub default: &'static [&'static str],
-    /// The lowest and the highest value: bytes, nanoseconds or counts.
+    /// The lowest and the highest value, in bytes, in nanoseconds or as a count.
     pub range: Option<(u64, u64)>,
     /// The effect of a changed value on a running server.
     pub reload: Reload,
-    /// Its effect, in whole sentences.
+    /// A description of the setting, in whole sentences.
     pub help: &'static str,
-    /// Its field in the settings.
+    /// Returns the setting's field in a [`Settings`].
     pub value: fn(&mut Settings) -> &mut dyn Value,
 }
 
 impl Setting {
-    /// Returns the table that it is in.
+    /// Returns the name of the table that contains the setting.
     pub fn table(&self) -> &'static str {
         self.path.split_once('.').expect("every path has a table and a key").0
     }
 
-    /// Returns its key in the table.
+    /// Returns the setting's key in its table.
     pub fn key(&self) -> &'static str {
         self.path.split_once('.').expect("every path has a table and a key").1
     }
 
-    /// Reads `texts` into `settings` if all of them are correct and in range. Changes nothing otherwise.
+    /// Reads `texts` into `settings` if all of them are correct and in range. Otherwise changes nothing.
     ///
     /// # Errors
     /// If texts are wrong: an error for each.
@@ -67,17 +67,17 @@ impl Setting {
         Ok(())
     }
 
-    /// Calls `look` with the value that `settings` has.
+    /// Calls `look` with this setting's value in `settings`.
     pub fn view<T>(&self, settings: &Settings, look: impl FnOnce(&dyn Value) -> T) -> T {
         look((self.value)(&mut settings.clone()))
     }
 
-    /// Returns the value in `settings`, as text.
+    /// Returns this setting's value in `settings`, as text.
     pub fn show(&self, settings: &Settings) -> String {
         self.view(settings, |value| value.show())
     }
 
-    /// Returns the range as text, if there is one: `1MiB to 1GiB`.
+    /// Returns the allowed range as text, if the setting has a range: `1MiB to 1GiB`.
     pub fn show_range(&self) -> Option<String> {
         let (min, max) = self.range?;
         let shown = |value: &dyn Value| format!("{} to {}", value.show_magnitude(min), value.show_magnitude(max));

@@ -13,7 +13,7 @@ use super::value::Shape;
 /// The width of comments and paragraphs, in columns.
 const WIDTH: usize = 110;
 
-/// Returns CONFIG.toml with every setting at its default, each with its description.
+/// Returns the sample CONFIG.toml: every setting with its description and its default.
 pub fn sample() -> String {
     let mut out = String::from(
         "# Settings of `gannet serve`, all at their defaults. Flags win over this file.\n\
@@ -44,12 +44,12 @@ pub fn sample() -> String {
     out
 }
 
-/// Returns a namespace with only a name, as an example.
+/// Returns an example of a namespace, in which only the name is set.
 fn example() -> NamespaceSettings {
     NamespaceSettings { name: NamespaceName("sessions".to_owned()), ..NamespaceSettings::default() }
 }
 
-/// Returns the page of all settings, in Markdown.
+/// Returns the documentation page of all settings, in Markdown.
 pub fn docs() -> String {
     let mut out = String::from(
         "# Configuration\n\n\
@@ -106,7 +106,7 @@ pub fn docs() -> String {
     out
 }
 
-/// Returns the values of `settings` as a file, each with its origin.
+/// Returns the values of `settings` in the format of the configuration file, each with its origin.
 pub fn running(settings: &Settings, origins: &Origins) -> String {
     let mut out = String::new();
     for (table, _) in TABLES {
@@ -123,7 +123,7 @@ pub fn running(settings: &Settings, origins: &Origins) -> String {
     out
 }
 
-/// Returns the facts that follow a help text: range, flag, reload.
+/// Returns the sentences that follow a setting's help text: range, flag, effect of a reload.
 pub fn facts(setting: &Setting) -> Vec<String> {
     let mut facts = Vec::new();
     facts.extend(setting.show_range());

@@ -5,7 +5,7 @@
 
 use base::units::{ByteSize, Count, TimeSpan, UnitError};
 
-/// The reason why a text is not a value of its kind.
+/// The reason why a text cannot be parsed as a value, and a remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
     /// The error, as part of a sentence.
@@ -27,20 +27,20 @@ impl From<UnitError> for Wrong {
     }
 }
 
-/// The spelling of a value in TOML.
+/// The syntax of a value in TOML.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// `"text"`.
+    /// A string: `"text"`.
     Text,
-    /// `1024`, or `"auto"` if the value allows it.
+    /// A number: `1024`. Also the string `"auto"`, if the setting allows it.
     Integer,
-    /// `true` or `false`.
+    /// A boolean: `true` or `false`.
     Switch,
-    /// `["text", "text"]`; on the command line the flag is repeated.
+    /// A list of strings: `["text", "text"]`. On the command line the flag is repeated.
     List,
 }
 
-/// One kind of value.
+/// A value of a setting, of one kind.
 pub trait Value {
     /// Parses `text` into this value. Changes nothing on an error.
     ///
@@ -51,10 +51,10 @@ pub trait Value {
     /// Returns the text that [`Value::read`] parses to this value. A list shows its entries with `, ` between them.
     fn show(&self) -> String;
 
-    /// Returns its spelling in TOML.
+    /// Returns the syntax of this kind of value in TOML.
     fn shape(&self) -> Shape;
 
-    /// Returns the placeholder of a help text, such as `SIZE`.
+    /// Returns the placeholder for the value in help texts, such as `SIZE`.
     fn placeholder(&self) -> &'static str;
 
     /// Returns the number that a range limits: bytes, nanoseconds or a count. `None` if there is no such number, or if
@@ -63,17 +63,17 @@ pub trait Value {
         None
     }
 
-    /// Returns `magnitude` in this value's unit, as text.
+    /// Returns the number `magnitude` as text, in this value's unit.
     fn show_magnitude(&self, magnitude: u64) -> String {
         magnitude.to_string()
     }
 
-    /// Returns the entries one by one: more than one only for a list.
+    /// Returns the entries of a list as texts. Other kinds have one entry.
     fn entries(&self) -> Vec<String> {
         vec![self.show()]
     }
 
-    /// Parses `texts`. All kinds except lists need exactly one.
+    /// Parses `texts`. All kinds except lists need exactly one text.
     ///
     /// # Errors
     /// If texts are wrong: an error for each.
@@ -92,7 +92,7 @@ pub trait Words: Sized {
     /// The placeholder of a help text: see [`Value::placeholder`].
     const PLACEHOLDER: &'static str;
 
-    /// Returns the texts.
+    /// Returns the texts of the list.
     fn words(&self) -> &[String];
 
     /// Creates the list of `texts`.
@@ -219,10 +219,10 @@ impl Value for bool {
     }
 }
 
-/// A value, or the word `auto`: then the program chooses at start.
+/// A value, or the word `auto`, for which the program chooses a value at start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Auto<T> {
-    /// Chosen at start from the machine's resources.
+    /// The value is chosen at start from the machine's resources.
     #[default]
     Auto,
     /// The user's value.
@@ -230,7 +230,7 @@ pub enum Auto<T> {
 }
 
 impl<T: Copy> Auto<T> {
-    /// Returns the user's value, if there is one.
+    /// Returns the user's value, or `None` for `auto`.
     pub fn explicit(&self) -> Option<T> {
         match self {
             Self::Auto => None,

@@ -19,32 +19,32 @@ use super::wire::{
 use crate::admin::Bound;
 use crate::shared::Shared;
 
-/// The time limit for the new process from the offer until it is ready. Clients are served meanwhile.
+/// The time limit for the new process to become ready after the offer. Clients are served meanwhile.
 const READY_PATIENCE: Duration = Duration::from_secs(60);
-/// The time that values being received in pieces have to complete before connections leave. All clients are served
-/// meanwhile.
+/// The time limit for values in reception to complete, before connections move to the new process. All clients are
+/// served meanwhile.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(1);
-/// The time limit to open the memory and start the threads, while no client is served.
+/// The time limit for the new process to open the memory and start its threads. No client is served meanwhile.
 const TAKE_PATIENCE: Duration = Duration::from_secs(10);
-/// Time that the new process may take from `go` until it serves.
+/// The time that the new process may take from `go` until it serves.
 const SERVE_PATIENCE: Duration = Duration::from_secs(10);
-/// The time for which the new process is watched after it serves, in case its build fails with the first clients.
+/// The time for which the new process is watched after it serves, in case it crashes while serving the first clients.
 const WATCH: Duration = Duration::from_secs(1);
-/// Interval at which the watch checks for a stop request.
+/// The interval at which the watch checks for a stop request.
 const WATCH_STEP: Duration = Duration::from_millis(20);
-/// Time limit for a failed process to exit before it is killed.
+/// The time limit for a failed process to exit before it is killed.
 const END_PATIENCE: Duration = Duration::from_secs(1);
 
-/// The process that is ready to take over.
+/// A new process that is ready to take over.
 #[derive(Debug)]
 struct Successor {
     pass: Pass,
     process: Process,
-    /// The names by which it found this process.
+    /// The names of abstract sockets by which the new process found this process.
     names: Names,
 }
 
-/// Waits for a process that wants to take over, on a thread of its own.
+/// A thread that waits for a process that wants to take over.
 #[derive(Debug)]
 pub struct Giver {
     successor: Arc<Mutex<Option<Successor>>>,
@@ -52,23 +52,23 @@ pub struct Giver {
     thread: Option<JoinHandle<()>>,
 }
 
-/// State that the running server resumes with after a failed takeover. The new process has exited.
+/// The state that the running server resumes with after a failed takeover. The new process has exited.
 #[derive(Debug)]
 pub struct ResumeState {
     /// The state that the running server would have handed over.
     pub handover_state: HandoverState,
-    /// Its admin port.
+    /// The admin port of the running server.
     pub admin: Option<Bound>,
-    /// The names by which it is found.
+    /// The names of abstract sockets by which a new process finds the running server.
     pub names: Names,
     /// The log line that describes the failure.
     pub line: String,
 }
 
 impl Giver {
-    /// Starts to wait for a process that wants to take over. The server listens at `addrs` and has its admin port at
-    /// `admin`. When this returns, such a process can find the server. `names` are the names that the server already
-    /// has.
+    /// Starts to wait for a process that wants to take over. `addrs` are the addresses that the server listens on, and
+    /// its admin port is at `admin`. When this returns, such a process can find the server. `names` are the names that
+    /// the server already has.
     ///
     /// # Errors
     /// If no thread can be created, or no file descriptor is left.
@@ -91,12 +91,12 @@ impl Giver {
         Ok(Self { successor, waker, thread: Some(thread) })
     }
 
-    /// Hands everything over to the new process. `Ok`: the new process has served for [`WATCH`] or has ended in order,
+    /// Hands everything over to the new process. `Ok`: the new process has served for [`WATCH`] or has ended normally,
     /// or `is_stopped` reported a stop of this process. The caller then exits.
     ///
     /// # Errors
-    /// If the handover fails: the state to resume with. `Err(None)`: the new process is alive and could not be killed,
-    /// so this process must not resume.
+    /// If the handover fails: the state to resume with. `Err(None)`: the new process is still alive and could not be
+    /// killed, so this process must not resume.
     pub fn give(
         &self,
         mut handover_state: HandoverState,
@@ -131,7 +131,8 @@ impl Giver {
 impl Drop for Giver {
     fn drop(&mut self) {
         self.waker.wake();
-        // A conversation in progress ends with its peer or with this process. It holds no resource that others need.
+        // A thread that is still in a conversation ends with its peer or with this process. The thread holds no
+        // resource that other threads need.
         if let Some(thread) = self.thread.take_if(|thread| thread.is_finished()) {
             let _ = thread.join();
         }
@@ -149,9 +150,9 @@ fn describe_disconnect(error: std::io::Error) -> String {
     }
 }
 
-/// Waits until the new process serves, and watches it for [`WATCH`]. Returns an error if it exits meanwhile. From now
-/// on the new process may read from the connections. So this process could not continue with its copies, and closes
-/// them. Clients then notice at once if the new process closes a connection.
+/// Waits until the new process serves, and watches it for [`WATCH`]. Returns an error if the new process exits
+/// meanwhile. From now on the new process may read from the connections. So this process could not continue with its
+/// copies, and closes them. Clients then notice at once if the new process closes a connection.
 fn watch_successor(
     pass: &Pass,
     handover_state: &mut HandoverState,

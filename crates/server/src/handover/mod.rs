@@ -7,7 +7,7 @@
 //!                            <───────────────────   offer: addresses, sizes; the memory, devices of flash
 //!   do layout and sizes fit? reads the settings,
 //!   binds addresses that are not offered
-//!   ready                    ───────────────────>   accepts no more; connections leave between two requests;
+//!   ready                    ───────────────────>   accepts no more clients; connections leave between requests;
 //!                            <───────────────────   all threads end; the memory is left in order
 //!                            connections, listeners, the admin port, the names by which it is found
 //!   opens the memory, starts its threads
@@ -48,21 +48,21 @@ pub use moved::{ReceivedConnection, ReleasedConnection};
 pub use names::Names;
 pub use take::{Predecessor, Received, Refused, Takeover, memory_of_file};
 
-/// All that a server hands over to another one.
+/// The state that a server hands over to another server.
 #[derive(Debug, Default)]
 pub struct HandoverState {
-    /// Its listeners, except that of the admin port.
+    /// The server's listeners, except that of the admin port.
     pub listeners: Vec<Listener>,
-    /// Its memory, left in order.
+    /// The store's memory, closed in order.
     pub memory: Option<Arc<MapFile>>,
-    /// A copy of its index, if the index is not in the memory file.
+    /// A copy of the index, if the index is not in the memory file.
     pub index: Option<Arc<MapFile>>,
-    /// The devices of its second tier, in the order of the new process's configuration.
+    /// The devices of the second tier, in the order of the new process's configuration.
     pub devices: Vec<Arc<File>>,
-    /// Its Redis users as lines of an ACL file, if commands have changed them since the file was read or written.
+    /// The Redis users as lines of an ACL file, if commands have changed them since the file was read or written.
     pub users: Option<Vec<u8>>,
-    /// Its users, for the case that this process resumes. Never sent to another process.
+    /// The server's users, for the case that this process resumes. Never sent to another process.
     pub known: Option<LoadedUsers>,
-    /// Its connections.
+    /// The open connections with their state.
     pub connections: Vec<ReleasedConnection<AcceptedStream>>,
 }

@@ -8,11 +8,11 @@ use std::sync::Arc;
 /// A connection on its way to a worker.
 #[derive(Debug)]
 pub struct ReceivedConnection<S> {
-    /// Its socket.
+    /// The connection's socket.
     pub stream: S,
-    /// The listener that accepted it.
+    /// The protocol and namespace of the listener that accepted the connection.
     pub endpoint: Endpoint,
-    /// The state with which another worker or process released it.
+    /// The state of the connection, if another worker or process has released it.
     pub carried: Option<Arc<HandoverConnection>>,
 }
 
@@ -25,11 +25,11 @@ impl<S> From<(S, Endpoint)> for ReceivedConnection<S> {
 /// A connection that has left its worker.
 #[derive(Debug)]
 pub struct ReleasedConnection<S> {
-    /// Its socket, which is open and not in a reactor.
+    /// The socket, which is open and not in a reactor.
     pub stream: S,
-    /// The state with which its worker released it.
+    /// The state that the worker released with the connection.
     pub carried: Arc<HandoverConnection>,
-    /// Its subscriptions. They collect published messages until the last worker has ended.
+    /// The subscriptions of the connection. They collect published messages until the last worker has ended.
     pub(crate) subscriber: Option<Subscriber>,
 }
 
@@ -40,7 +40,7 @@ impl<S> ReleasedConnection<S> {
     }
 }
 
-/// Bytes that were received before a connection moved. They come before those of its socket.
+/// Bytes that were received before a connection moved. They precede the bytes that are read from its socket.
 #[derive(Debug)]
 pub(crate) struct EarlyInput {
     carried: Arc<HandoverConnection>,
@@ -48,17 +48,17 @@ pub(crate) struct EarlyInput {
 }
 
 impl EarlyInput {
-    /// Returns the unexecuted input of a carried connection, if there is any.
+    /// Returns the received but unexecuted bytes in the state of a moved connection, if there are any.
     pub(crate) fn of(carried: &Arc<HandoverConnection>) -> Option<Box<Self>> {
         (!carried.input.is_empty()).then(|| Box::new(Self { carried: Arc::clone(carried), taken: 0 }))
     }
 
-    /// Returns the bytes that are not taken yet.
+    /// Returns the bytes that have not been consumed yet.
     pub(crate) fn rest(&self) -> &[u8] {
         &self.carried.input[self.taken..]
     }
 
-    /// Moves as many bytes as fit into `into`. Returns their number.
+    /// Moves as many bytes into `into` as fit. Returns the number of moved bytes.
     pub(crate) fn take(&mut self, into: &mut [u8]) -> usize {
         let count = self.rest().len().min(into.len());
         into[..count].copy_from_slice(&self.rest()[..count]);

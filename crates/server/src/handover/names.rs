@@ -1,5 +1,5 @@
 //! The names of abstract sockets by which a new process finds the running server: one for each listening address. A
-//! process that will listen on the same address finds them without a process number or a file.
+//! process that will listen on the same address finds the sockets without a process number or a file.
 //!
 //! The names are handed over with everything else. A process that connects during a takeover waits in the name's queue,
 //! and the new server accepts it. A name is never unbound meanwhile.
@@ -10,13 +10,13 @@ use io::listen::ListenAddr;
 use io::pass::{NAME_BYTES_MAX, PassListener};
 use sha2::{Digest, Sha256};
 
-/// The sockets of the names, each with its address.
+/// The abstract sockets, each with the listening address from which its name is derived.
 #[derive(Debug, Default)]
 pub struct Names(Vec<(ListenAddr, PassListener)>);
 
 impl Names {
-    /// Binds the names of `addrs`. A name in `had` is reused. A name that cannot be bound is logged and left out: the
-    /// server can still be taken over through its other addresses.
+    /// Binds the abstract sockets whose names are derived from `addrs`. A name in `had` is reused. A name that cannot
+    /// be bound is logged and left out: the server can still be taken over through its other addresses.
     pub(super) fn listen(addrs: &[ListenAddr], had: Self) -> Self {
         let mut had = had.0;
         let mut names = Vec::new();
@@ -38,7 +38,7 @@ impl Names {
         Self(listed.into_iter().map(|(fd, addr)| (addr, PassListener::adopt(fd))).collect())
     }
 
-    /// Adds the names of `more`.
+    /// Adds the sockets of `more`.
     pub(super) fn extend(&mut self, more: Self) {
         self.0.extend(more.0);
     }
@@ -47,13 +47,13 @@ impl Names {
         self.0.iter().map(|(_, listener)| listener).collect()
     }
 
-    /// Returns each address with its descriptor, for a message to the other process.
+    /// Returns each listening address with the descriptor of its abstract socket, for a message to the other process.
     pub(super) fn listed(&self) -> impl Iterator<Item = (&ListenAddr, BorrowedFd<'_>)> {
         self.0.iter().map(|(addr, listener)| (addr, listener.as_fd()))
     }
 }
 
-/// Returns the name through which the server that listens at `addr` is taken over.
+/// Returns the abstract name of the socket by which a new process finds the server that listens at `addr`.
 pub(super) fn name_of(addr: &ListenAddr) -> Vec<u8> {
     let place = match addr {
         ListenAddr::Tcp(addr) => format!("tcp/{addr}"),

@@ -30,14 +30,14 @@ use crate::start::config::{ServerConfig, endpoints, store_config};
 const HANDED_PATIENCE: Duration = Duration::from_secs(60);
 /// The time that the running process may take to exit once its end of the socket is closed.
 const ORPHAN_PATIENCE: Duration = Duration::from_secs(1);
-/// The number of attempts to connect, if the running server exits before it offers anything.
+/// The number of attempts to connect, if the running server exits before it sends its offer.
 const CONNECT_ATTEMPTS_MAX: usize = 3;
 
-/// A refused takeover: the reason and its remedy in one line.
+/// The reason why a takeover was refused, and the remedy, in one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused(pub String);
 
-/// Returns true if the error means that the other end of the socket is closed.
+/// Returns true if `error` means that the other end of the socket is closed.
 fn is_end(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
 }
@@ -55,13 +55,13 @@ impl Refused {
 /// The state that a running server has released.
 #[derive(Debug, Default)]
 pub struct Received {
-    /// The state that its clients depend on.
+    /// The running server's memory, listeners, connections and users.
     pub handover_state: HandoverState,
-    /// Its admin port.
+    /// The running server's admin port.
     pub admin: Option<Bound>,
-    /// The names by which it was found.
+    /// The names of abstract sockets by which the running server was found.
     pub names: Names,
-    /// True if the running process exited before it had handed everything over. Then no other process serves.
+    /// True if the running process exited before it had handed everything over. In that case no other process serves.
     pub is_orphaned: bool,
 }
 
@@ -81,9 +81,10 @@ pub struct Takeover {
 }
 
 impl Takeover {
-    /// Finds the server that listens where `config` wants to listen, and checks that its offer fits. This changes
-    /// nothing. Without `memory_said` the memory size is that of the running server, otherwise the sizes must be equal.
-    /// Returns `None` if the running server was killed before its offer. The caller then starts as without `--upgrade`.
+    /// Finds the server that listens at an address of `config`, and checks that its offer matches `config`. Changes
+    /// nothing. If `memory_said` is true, the memory sizes must be equal; otherwise the running server determines the
+    /// size. Returns `None` if the running server was killed before its offer. The caller then starts as without
+    /// `--upgrade`.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -155,8 +156,8 @@ impl Takeover {
         self.addrs.contains(addr)
     }
 
-    /// Receives everything that the running server releases. From here on no client is served until this server serves,
-    /// or the takeover fails.
+    /// Receives everything that the running server releases. From this point no client is served until this server
+    /// serves, or the takeover fails.
     ///
     /// # Errors
     /// If the takeover fails: see [`Refused`]. The running server then resumes.
@@ -205,8 +206,8 @@ impl Takeover {
         is_end(error) && self.server.has_ended(ORPHAN_PATIENCE)
     }
 
-    /// Reports that everything is received. After `Ok` the caller serves. If the running server is still alive, it
-    /// watches the caller from then on.
+    /// Reports to the running server that everything is received. After `Ok` the caller serves. If the running server
+    /// is still alive, it watches the caller from then on.
     ///
     /// # Errors
     /// If the takeover fails: see [`Refused`]. The running server then resumes, and this process must exit.
@@ -219,14 +220,14 @@ impl Takeover {
         }
     }
 
-    /// Reports why the takeover failed, for the running server's log.
+    /// Sends the reason why the takeover failed, for the running server's log.
     pub fn fail(&self, why: &str) {
         let _ = send(&self.pass, "refused", json!({"why": why}), &[]);
     }
 }
 
-/// The previous server. It takes memory and listeners back if this process exits within a second without having called
-/// [`Predecessor::report_end`].
+/// The previous server, which still watches this process. It takes memory and listeners back if this process exits
+/// within a second without having called [`Predecessor::report_end`].
 #[derive(Debug)]
 pub struct Predecessor(Pass);
 
@@ -236,24 +237,24 @@ impl Predecessor {
         self.report("serves");
     }
 
-    /// Reports that this process ends in order or hands over in turn.
+    /// Reports that this process ends normally, or itself hands over to another process.
     pub fn report_end(self) {
         self.report("over");
     }
 
-    /// Sends one message. Ignores errors, because the predecessor may have exited.
+    /// Sends one message to the predecessor. Ignores errors, because the predecessor may have exited.
     fn report(&self, what: &str) {
         let _ = send(&self.0, what, json!({}), &[]);
     }
 }
 
-/// Returns true if the memory file exists, is not in use, and was not closed in order by its last server.
+/// Returns true if the memory file exists, is not in use, and was not closed normally by the last server that used it.
 fn was_killed(config: &ServerConfig) -> bool {
     let file = config.file.as_deref().and_then(|path| MapFile::open_there(path).ok());
     file.is_some_and(|file| file_is_clean(&Arc::new(file)).is_ok_and(|is_clean| !is_clean))
 }
 
-/// Returns the memory size of the store in the configured file, in bytes, if the file exists and is not in use.
+/// Returns the size of the store in the configured memory file, in bytes, if the file exists and is not in use.
 pub fn memory_of_file(config: &ServerConfig) -> Option<u64> {
     let file = MapFile::open_there(config.file.as_deref()?).ok()?;
     Some(file_config(&Arc::new(file)).ok()?.memory_bytes)
@@ -281,7 +282,7 @@ fn connect(config: &ServerConfig) -> Result<Result<Pass, Refused>, Refused> {
     ))))
 }
 
-/// An offered store that matches the settings.
+/// The offered store, which matches the settings.
 struct Offered {
     memory: Arc<MapFile>,
     memory_bytes: u64,
@@ -351,7 +352,8 @@ fn unlinked(path: &Path) -> Refused {
     ))
 }
 
-/// Returns the offered devices in the order of the configuration, if the configuration lists exactly these.
+/// Returns the offered devices in the order of the configuration, if the configuration lists exactly the offered
+/// devices.
 fn offered_devices(body: &Value, files: Vec<Arc<File>>, config: &ServerConfig) -> Result<Vec<Arc<File>>, Refused> {
     let body: Vec<Value> = body.as_array().cloned().unwrap_or_default();
     let place = |body: &Value| Some((body["path"].as_str()?.to_owned(), body["bytes"].as_u64()?));

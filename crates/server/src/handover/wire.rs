@@ -1,4 +1,4 @@
-//! The messages of a handover: each is a text with descriptors, and the bytes of connections.
+//! The messages of a handover: each is a JSON text with file descriptors. The bytes of connections follow the text.
 
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,9 +15,9 @@ use crate::config::kinds::FlashPlace;
 
 /// The version of these messages. Any other version is refused.
 pub(super) const PROTOCOL: u64 = 2;
-/// The time limit for the next message if it needs no work, and for room to send a message.
+/// The time limit for a message that its sender can send without further work, and for socket room to send a message.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
-/// The number of connections in one message. Their texts always fit.
+/// The maximum number of connections in one message. The text for so many always fits.
 const CONNECTIONS_A_MESSAGE: usize = 32;
 
 /// Sends a message of the kind `is`; see [`Pass::send`].
@@ -68,7 +68,7 @@ pub(super) fn addr_of(body: &Value) -> Option<ListenAddr> {
     Some(ListenAddr::Unix { path: PathBuf::from(std::ffi::OsString::from_vec(path)), mode })
 }
 
-/// Sends connections.
+/// Sends connections with their state.
 pub(super) fn send_connections(pass: &Pass, connections: &[ReleasedConnection<AcceptedStream>]) -> Result<()> {
     for some in connections.chunks(CONNECTIONS_A_MESSAGE) {
         let (heads, bytes): (Vec<Value>, Vec<Vec<u8>>) = some.iter().map(|moved| moved.carried.encode()).unzip();
@@ -79,12 +79,12 @@ pub(super) fn send_connections(pass: &Pass, connections: &[ReleasedConnection<Ac
     Ok(())
 }
 
-/// Sends bytes in as many messages as necessary. The receiver knows their number.
+/// Sends bytes in as many messages as necessary. The receiver knows the number of bytes in advance.
 pub(super) fn send_bytes(pass: &Pass, bytes: &[u8]) -> Result<()> {
     bytes.chunks(MESSAGE_BYTES_MAX).try_for_each(|part| pass.send(part, &[], PATIENCE))
 }
 
-/// Receives `wanted` bytes.
+/// Receives exactly `wanted` bytes, which [`send_bytes`] sent.
 pub(super) fn receive_bytes(pass: &Pass, wanted: usize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     while bytes.len() < wanted {
@@ -93,7 +93,7 @@ pub(super) fn receive_bytes(pass: &Pass, wanted: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Decodes the connections of a message, and receives the bytes that follow it.
+/// Decodes the connections in a message, and receives the bytes that follow it.
 pub(super) fn receive_connections(
     pass: &Pass,
     heard: ReceivedMessage,
@@ -144,22 +144,22 @@ fn places_of(heard: ReceivedMessage) -> Result<impl Iterator<Item = (OwnedFd, Li
     Ok(heard.descriptors.into_iter().zip(addrs))
 }
 
-/// Sends listeners.
+/// Sends the sockets of listeners, each with its address.
 pub(super) fn send_listeners(pass: &Pass, listeners: &[Listener]) -> Result<()> {
     send_descriptors(pass, "listeners", listeners.iter().map(|listener| (listener.addr(), listener.as_fd())))
 }
 
-/// Decodes the listeners of a message.
+/// Decodes the listeners in a message.
 pub(super) fn listeners_of(heard: ReceivedMessage) -> Result<Vec<Listener>> {
     Ok(places_of(heard)?.map(|(fd, addr)| Listener::adopt(fd, addr)).collect())
 }
 
-/// Sends names.
+/// Sends the abstract sockets by which a new process finds the server.
 pub(super) fn send_names(pass: &Pass, names: &Names) -> Result<()> {
     send_descriptors(pass, "names", names.listed())
 }
 
-/// Decodes the names of a message.
+/// Decodes the abstract sockets in a message.
 pub(super) fn names_of(heard: ReceivedMessage) -> Result<Names> {
     Ok(Names::adopt(places_of(heard)?))
 }
