@@ -28,7 +28,7 @@ pub(super) enum Unit {
 }
 
 impl Unit {
-    /// Returns the unit that an option of `SET` names, in lower case.
+    /// Returns the unit of an option of `SET`, such as `ex`. The option is in lower case.
     pub(super) fn of(option: &[u8]) -> Option<Self> {
         match option {
             b"ex" => Some(Self::Seconds),
@@ -88,7 +88,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Returns the option that a word names, in any case; `None` if it names none.
+    /// Returns the option with the name `word`, in upper or lower case, or `None` if there is no such option.
     pub(super) fn of(word: &[u8]) -> Option<Self> {
         let none = Self::default();
         match &lower(word)[..] {

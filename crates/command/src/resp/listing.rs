@@ -1,4 +1,5 @@
-//! Lists that take several visits. The list is collected outside the output buffer, a bounded part in each visit.
+//! Commands that reply with a long list, which takes several visits. The list is collected outside the output buffer.
+//! Each visit adds a bounded part.
 
 use super::error::ErrorReply;
 use crate::memory::budget::{self, Grant};

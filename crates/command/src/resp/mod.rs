@@ -12,9 +12,10 @@
 //! - A request is consumed when its last reply byte is in the output. A request whose reply is longer than the output
 //!   continues from its position ([`SessionState::done`]). A request that accesses several keys atomically becomes a
 //!   transaction if it cannot be executed at once (`atomic`), and the session consumes the request then.
-//! - A request is whole in the receive buffer, except long values and requests with many keys: [`long`].
-//! - One table has the name, arity, keys and documentation of every command ([`catalog::COMMANDS`]). Requests are
-//!   looked up in it, and `COMMAND` replies from it.
+//! - A request is completely in the receive buffer when it is executed. Exceptions are requests with long values or
+//!   many keys (see [`long`]).
+//! - One table contains the name, arity, keys and documentation of every command ([`catalog::COMMANDS`]). The command
+//!   of each request is looked up in this table, and the replies to `COMMAND` are read from it.
 
 pub mod acl;
 mod admit;

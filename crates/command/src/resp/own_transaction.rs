@@ -12,7 +12,7 @@ use crate::resp::state::transaction::Stage;
 use crate::resp::state::transaction::{ANSWER_BYTES, SPARE_MAX, Transaction};
 use protocol::resp::Args;
 
-/// Returns an empty transaction with room for replies: a retained one, or a new one.
+/// Returns an empty transaction with room for replies. Reuses a retained transaction if there is one.
 pub(super) fn take_empty(call: &mut Call<'_, '_>) -> Box<Transaction> {
     let spare = call.ctx.spares.0.pop();
     let shared = &call.ctx.shared;

@@ -20,7 +20,8 @@ use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use arrayvec::ArrayVec;
 use protocol::resp::{Args, Version, reply};
 
-/// The maximum length of a channel's name, in bytes. The channel of a key's notifications has the longest name.
+/// The maximum length of a channel's name, in bytes. The longest channel name is that of the notifications of a key
+/// with the maximum length.
 const NAME_BYTES_MAX: usize = (64 << 10) + 64;
 
 /// The number of filled outboxes that count as one operation.
@@ -32,7 +33,7 @@ const WORK_A_NAME: usize = 4;
 /// The maximum number of names that are copied under one lock for a list.
 const NAMES_A_LOCK: usize = 32;
 
-/// The number of copied bytes, or of steps of a pattern match, that count as one entry of a list.
+/// Copying this number of bytes, or this number of steps of a pattern match, costs as much work as one entry of a list.
 const BYTES_AN_ENTRY: usize = 256;
 
 /// The maximum number of bytes of a command that are sent to monitoring clients.
@@ -133,7 +134,7 @@ pub(super) fn resubscribe(call: &mut Call<'_, '_>, subscriptions: &[(u8, Vec<u8>
     is_whole
 }
 
-/// Removes the subscriber if it has no subscriptions left and does not monitor.
+/// Removes the connection's subscriber if it has no subscriptions left and is not in MONITOR mode.
 fn end_subscriber(call: &mut Call<'_, '_>) {
     if let Some(aside) = &mut call.session.aside
         && aside.subscriber.as_ref().is_some_and(Subscriber::is_idle)
@@ -270,7 +271,7 @@ fn reply_names(call: &mut Call<'_, '_>, kind: ChannelKind, pattern: Option<&[u8]
             if let Some(pattern) = pattern {
                 work = work.saturating_sub(steps_max(pattern, name) / BYTES_AN_ENTRY);
             }
-            // Names that do not fit into a reply are left out.
+            // Names that would exceed the maximum length of a reply are omitted.
             let fits = listing.len() + name.len() + 64 < LONG_REPLY_BYTES_MAX;
             if fits && pattern.is_none_or(|pattern| matches(pattern, name)) {
                 reply::bulk(&mut listing.text, name);

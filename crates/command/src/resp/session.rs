@@ -1,4 +1,4 @@
-//! The state that the protocol retains of a connection between two visits.
+//! The state of a connection that the protocol retains between two visits to the session.
 
 use crate::lookup::large::LargeSet;
 use crate::push::outbox::Publishing;
@@ -19,14 +19,14 @@ use protocol::resp::Args;
 use protocol::resp::{Parser, Version};
 use segment::Namespace;
 
-/// The state that the protocol retains of a connection between calls.
+/// The state of a connection that the protocol retains between two visits.
 #[derive(Default)]
 pub struct SessionState {
-    /// The namespace of the connection's keys.
+    /// The namespace in which the connection's requests access keys.
     pub(crate) namespace: Namespace,
     /// The namespace of the connection's listener.
     pub(super) home: Namespace,
-    /// True if the current request is already counted in the quota of operations per second.
+    /// True if the current request has already been counted against the namespace's quota of operations per second.
     pub(super) is_counted: bool,
     pub(super) parser: Parser,
     pub(super) version: Version,
@@ -38,7 +38,7 @@ pub struct SessionState {
     /// The number of arguments of the current request that are processed, and their length in bytes: see
     /// `Call::args_after`.
     pub(super) passed: (u32, usize),
-    /// The sum of the results of the keys or lines that were answered.
+    /// The sum of the results of the keys or fields that the current request has processed.
     pub(super) sum: i64,
     /// A value that is copied into the reply over several visits.
     pub(super) copying: Option<Copying>,
@@ -56,7 +56,7 @@ pub struct SessionState {
     pub(super) seen_changes: u64,
     /// The number of changes of users at the last check in which `user` had all rights; 0 if there was no such check.
     pub(super) all_rights_at: u64,
-    /// A request that is partly consumed.
+    /// The request that is partly consumed, if there is one.
     pub(super) long: Option<Long>,
     /// The last command that the client called.
     pub(super) last: &'static str,
@@ -95,14 +95,15 @@ impl SessionState {
         (self.copying, self.fits) = (None, false);
     }
 
-    /// Abandons the current request, with the state that it holds between visits.
+    /// Abandons the current request, and discards the state that was retained for its next visit.
     #[cold]
     pub(super) fn abandon_request(&mut self) {
         (self.walk, self.publishing, self.listing) = (None, None, None);
         self.end_request();
     }
 
-    /// Returns true if a part of the reply to the current request is final, whatever the request waits for.
+    /// Returns true if a part of the reply to the current request is final and must not be discarded while the request
+    /// waits.
     pub(super) fn is_answered_in_part(&self) -> bool {
         self.done > 0 || self.copying.is_some()
     }
@@ -169,7 +170,7 @@ impl SessionState {
         self.aside.as_mut()?.subscriber.take()
     }
 
-    /// Returns true if the client is subscribed to something, or monitors.
+    /// Returns true if the client has a subscription or is in MONITOR mode.
     pub(crate) fn is_subscribed(&self) -> bool {
         self.subscriber().is_some()
     }

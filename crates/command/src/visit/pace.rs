@@ -8,9 +8,10 @@
 //! Two measures limit an iteration and a visit. The first measure that is used up ends it:
 //!
 //! - Counted work, in operations. An operation takes about 1 us on a current core. A command that does more work counts
-//!   as   several operations. Counts are the same on every machine, so tests with a simulated clock reach the same
+//!   as several operations. Counts are the same on every machine, so tests with a simulated clock reach the same
 //!   limits.
-//! - Time by the CPU's counter. It limits operations that take longer than counted: long values, or uncached memory.
+//! - Time by the CPU's counter. This measure limits operations that take longer than their count suggests, because
+//!   values are long or memory is not in the CPU's cache.
 //!
 //! Invariants: between two polls, a worker spends at most [`ITERATION_NS_MAX`] on new visits, one slice on a long
 //! request, and the time by which the last visit exceeds its slice. Together they take at most 500 us. When a slice is

@@ -55,13 +55,13 @@ pub(in crate::resp) enum Stage {
 
 /// A watched key, and its version.
 pub(in crate::resp) struct Watched {
-    /// The end offset of its bytes among the bytes of all watched keys. They begin at the end of the previous key's.
+    /// The offset at which the key ends in the bytes of all watched keys. The key begins where the previous key ends.
     pub(in crate::resp) end: usize,
     pub(in crate::resp) namespace: Namespace,
     pub(in crate::resp) version: Version,
 }
 
-/// A parsed request of a queue. It need not be parsed again when it continues in another visit.
+/// A parsed request of a queue. It is stored so that another visit can continue the request without parsing it again.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::resp) struct Current {
     /// Offset of its arguments in the queue, and their number.
@@ -69,8 +69,8 @@ pub(in crate::resp) struct Current {
     pub(in crate::resp) args: u32,
     /// Offset of the next request.
     pub(in crate::resp) end: usize,
-    /// The instant at which it began. Relative times to live are counted from here, however many visits the request
-    /// takes.
+    /// The instant at which the request began. Relative times to live count from this instant, even if the request
+    /// takes several visits.
     pub(in crate::resp) moment: Moment,
 }
 
@@ -83,7 +83,7 @@ pub(in crate::resp) struct Transaction {
     pub(in crate::resp) is_single_command: bool,
     /// True for a single command that changes nothing.
     pub(in crate::resp) only_reads: bool,
-    /// True if its replies exceeded the limit and were discarded.
+    /// True if the transaction's replies exceeded the limit and were discarded.
     pub(in crate::resp) replies_dropped: bool,
     pub(in crate::resp) kind: Command,
     /// The requests, as they were received.
@@ -96,7 +96,8 @@ pub(in crate::resp) struct Transaction {
     pub(in crate::resp) at: usize,
     /// The current request, if it has begun.
     pub(in crate::resp) current: Option<Current>,
-    /// A bit for each namespace in which a queued request may be executed. Queued keys are locked in all of them.
+    /// A bit for each namespace in which a queued request may be executed. The keys of the queued requests are locked
+    /// in all of these namespaces.
     pub(in crate::resp) namespaces: u32,
     pub(in crate::resp) watched: Vec<Watched>,
     pub(in crate::resp) watched_bytes: Vec<u8>,
@@ -202,8 +203,8 @@ impl Transaction {
         self.out.renew_charge() && self.out.make_room(want)
     }
 
-    /// Makes room for `more` bytes of requests and for a short reply, even if client memory is used up. For a command
-    /// that has already changed something.
+    /// Makes room for `more` bytes of requests and for a short reply, even if client memory is used up. Used for a
+    /// command that has already changed an item.
     pub(in crate::resp) fn force_room(&mut self, more: usize) {
         self.held.force(Self::cost(
             self.queue.capacity().max(self.queue.len() + more),

@@ -19,11 +19,12 @@ pub(in crate::resp) struct Walk {
     pub(in crate::resp) head: Option<HeadPlace>,
     /// The value that is read, if the walk is over one value.
     pub(in crate::resp) reading: Reading,
-    /// The number of its parts that are still wanted, and the number that are left to examine.
+    /// The number of fields that are still wanted, and the number of fields that have not been examined yet. Some
+    /// commands count finished fields and bytes here instead.
     pub(in crate::resp) wanted: u64,
     pub(in crate::resp) left: u64,
-    /// The hashes of the keys that the current step has found. A key that moves meanwhile may be found twice in one
-    /// step.
+    /// The hashes of the keys that the current step has found. They prevent a key whose item moves during the step from
+    /// being reported twice.
     pub(in crate::resp) found_hashes: HashSet<u64>,
     /// Results that are not in the reply yet.
     pub(in crate::resp) found: Vec<u8>,
@@ -33,7 +34,7 @@ pub(in crate::resp) struct Walk {
     pub(in crate::resp) examined: usize,
     /// The number of counted steps.
     pub(in crate::resp) steps: usize,
-    /// The start of a walk that wraps at the end of all keys, and whether it has wrapped.
+    /// The position at which a walk began that wraps around at the end of all keys, and true if it has wrapped around.
     pub(in crate::resp) start: u64,
     pub(in crate::resp) has_wrapped: bool,
     /// The cursor to return, if the step is complete.
