@@ -31,12 +31,12 @@ pub enum Failure {
     Usage(Vec<String>),
     /// The command failed; one line per reason.
     Failed(Vec<String>),
-    /// Either of these, with its own exit code.
+    /// A failure with its own exit code; one line per reason.
     Code(u8, Vec<String>),
 }
 
-/// Returns the arguments of the memcached mode, if the program runs in it: by the subcommand `memcached`, or under that
-/// name.
+/// Returns the arguments after the program's name or the subcommand, if the program runs in memcached mode: under the
+/// name `memcached`, or with the subcommand `memcached`.
 fn memcached_args() -> Option<impl Iterator<Item = OsString>> {
     let mut args = std::env::args_os();
     let called = args.next().is_some_and(|path| Path::new(&path).file_name() == Some(OsStr::new("memcached")));

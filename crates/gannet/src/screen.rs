@@ -58,7 +58,7 @@ pub fn plain(lines: &[ViewLine]) -> String {
     lines.iter().map(|line| line.text.trim_end().to_owned() + "\n").collect()
 }
 
-/// The terminal in its live mode. Dropping it restores the terminal.
+/// The terminal in live mode. Dropping this value restores the terminal.
 struct Screen(Stdout);
 
 impl Screen {

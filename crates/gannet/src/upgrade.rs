@@ -100,11 +100,11 @@ fn refused(refused: Refused) -> Failure {
     failed([format!("--upgrade: {}", refused.0)])
 }
 
-/// A running server, with the state that it shares with other processes.
+/// A running server, with its admin port and the state of its handovers.
 pub struct Served {
     pub running: Running,
     pub admin: Option<Bound>,
-    /// The names by which a later process finds this server, if it took over itself.
+    /// The names by which a later process finds this server, if this server itself took over from another.
     pub names: Names,
     /// The predecessor, which takes memory and listeners back if this process ends right away.
     pub before: Option<Predecessor>,

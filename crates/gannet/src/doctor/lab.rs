@@ -1,4 +1,4 @@
-//! `gannet doctor lab`: reproduces one cause of tail latency, and the check that detects it.
+//! `gannet doctor lab`: reproduces one cause of tail latency, with the check that detects this cause.
 
 use std::path::PathBuf;
 use std::time::Duration;

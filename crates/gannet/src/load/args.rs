@@ -91,7 +91,7 @@ fn flag(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
 }
 
-/// Adds the arguments of TLS, with the one that turns it on.
+/// Adds the arguments of TLS, including the flag that only enables TLS.
 fn tls(command: Command) -> Command {
     secured(command.arg(flag("tls", "Use TLS, and verify the server by the system's CAs")))
 }

@@ -284,8 +284,8 @@ pub fn secured(settings: Option<&Tls>) -> Result<Option<TlsClient>, Vec<String>>
     client.map_err(|errors| errors.into_iter().map(|error| WorkloadFault::from(error).to_string()).collect())
 }
 
-/// Reads `--pin`. Without `--threads` there are as many threads as CPUs, with one CPU reserved for a sampler without
-/// its own.
+/// Reads `--pin`. Without `--threads`, there is a thread for each CPU in the list. If there is a sampler without a CPU
+/// of its own, one CPU of the list is reserved for the sampler.
 fn pins(flags: &mut Flags<'_>, workload: &mut Workload) {
     let text = |name: &str| flags.matches.try_get_one::<String>(name).ok().flatten();
     let for_sampler = usize::from(text("sampler").is_some() && text("sampler-cpu").is_none());

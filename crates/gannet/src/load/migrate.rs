@@ -142,7 +142,7 @@ impl ArgReader<'_> {
         }
     }
 
-    /// Reads a limit; `none` removes it.
+    /// Reads a limit. The value `none` means that there is no limit.
     fn limit(&mut self, name: &str, read: impl Fn(&str) -> Result<u64, String>) -> Option<u64> {
         self.read(name, |text| if text == "none" { Ok(None) } else { read(text).map(Some) }).flatten()
     }

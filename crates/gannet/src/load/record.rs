@@ -120,7 +120,7 @@ fn tape(asked: &RecordRun, path: &Path) -> Result<Tape, Failure> {
     Tape::create(path, &header, asked.lines).map_err(|error| Failure::Failed(vec![error.to_string()]))
 }
 
-/// Reports the progress of a recording, and the end of its time.
+/// The progress display of a recording, and the time limit of the recording.
 struct Teller {
     quiet: bool,
     started: Instant,

@@ -129,7 +129,7 @@ pub fn admin(addr: Option<&str>, run_control: &Arc<RunControl>, screen: &mut Scr
     Ok(Some(admin))
 }
 
-/// Reads the name and version of each target. A target that refuses TLS ends the run before it begins.
+/// Reads the name and version of each target. If a target refuses TLS, the run fails before any request is sent.
 pub fn describe(workload: &Workload, config: &Config, known: &mut RunResult) -> Result<(), Failure> {
     let account = account(workload.protocol);
     let meet = |address: &str| match account {

@@ -84,7 +84,7 @@ impl View for Screen {
     }
 }
 
-/// Lines of the intervals on standard output, as the tool prints them.
+/// A view that prints a line for each interval on standard output, in the format of the tool whose command line is run.
 pub struct Spoken<'a> {
     /// Intervals that were printed.
     pub intervals: Intervals,

@@ -111,7 +111,7 @@ impl Process {
         let Some((user, group)) = self.wanted_user()? else { return Ok(()) };
         let name = self.user.as_deref().unwrap_or_default();
         match set_thread_groups(&[]) {
-            // A process without the right to change its groups has no root groups to drop.
+            // A process that lacks the right to change its groups (EPERM) has no root groups to drop.
             Ok(()) | Err(Errno::PERM) => {}
             Err(error) => return Err((code::SYSTEM, format!("-u: cannot drop the groups of root: {error}"))),
         }

@@ -126,7 +126,7 @@ pub struct Hosted {
     pub up: Box<dyn FnOnce(&Running)>,
     /// The exit code if an address cannot be bound.
     pub bind_code: u8,
-    /// Set if the server takes over from a running one.
+    /// Set if this process takes over from a running server.
     pub upgrade: Option<Upgrade>,
 }
 

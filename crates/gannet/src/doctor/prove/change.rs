@@ -135,7 +135,8 @@ impl HostChange {
         }
     }
 
-    /// Returns the `--pin` of a server that is started for `side`.
+    /// Returns the value of `--pin` for a server that is started to measure `side`; `None` if the change does not pin
+    /// CPUs.
     pub fn pin(&self, side: Side) -> Option<&str> {
         match (self, side) {
             (Self::Pins(cpus), Side::Changed) => Some(cpus),

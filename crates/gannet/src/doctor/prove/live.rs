@@ -29,7 +29,7 @@ const PARTS: [(&str, &str, &str); 3] = [
     ("send", "send_p999_ns", "send_p99_ns"),
 ];
 
-/// A server under its own traffic.
+/// A running server, measured under the traffic of its real clients.
 pub struct Live {
     /// The address of the server's admin port.
     pub admin: SocketAddr,

@@ -226,7 +226,7 @@ fn rounds_wanted(matches: &ArgMatches, meter: &Meter) -> Result<u64, Failure> {
     }
 }
 
-/// Returns the subjects to prove, each with its change.
+/// Returns the changes to measure, each with a description for the report.
 fn wanted(matches: &ArgMatches) -> Result<Vec<(Subject, HostChange)>, Failure> {
     let root = tune::root_of(matches)?;
     let host = Host::now(root.clone(), matches.get_one::<u32>("pid").copied());

@@ -37,13 +37,13 @@ pub struct Bench {
     pub target: Option<String>,
     /// The server's process id, if the server is neither started here nor found by its port.
     pub pid: Option<u32>,
-    /// Requests per second; `None` until it is known.
+    /// Requests per second; `None` until the rate is known.
     pub rate: Option<String>,
     /// The reason for the rate, in words.
     pub why: String,
     /// Length of each measurement in seconds.
     pub seconds: u64,
-    /// Objectives, if each measurement also searches the rate within them.
+    /// Latency objectives, if each measurement also searches for the highest rate that meets them.
     pub slo: Option<String>,
     /// Length of each trial of a search.
     pub trial: String,
@@ -132,7 +132,8 @@ impl Bench {
         Ok(())
     }
 
-    /// Takes one measurement. The result contains the reason if it does not count; an error ends the whole proof.
+    /// Takes one measurement. If the measurement does not count, the result contains the reason. An error ends the
+    /// whole proof.
     pub fn measure(&mut self, pin: Option<&str>, run_control: &RunControl) -> Result<Measured, Failure> {
         let asked = self.start(pin)?;
         let rate = self.rate.clone().unwrap_or_default();
@@ -218,7 +219,7 @@ fn whole(rate_per_s: f64) -> String {
     format!("{rate_per_s:.0}")
 }
 
-/// Returns the highest rate of a search that met the objectives; 0 if no rate met them.
+/// Returns the highest rate, in requests per second, that met a search's objectives; 0 if no rate met them.
 fn kept_per_s(search: &SearchResult) -> Option<f64> {
     search.answer_per_s.or_else(|| (search.end == "never kept").then_some(0.0))
 }
