@@ -43,7 +43,7 @@ pub struct Config {
     /// The file with the users of the Redis protocol and their rights. The server reads it at start and by `ACL LOAD`,
     /// and writes it by `ACL SAVE`.
     pub acl_file: Option<PathBuf>,
-    /// True if items are evicted to make room. If false, an item that does not fit is refused.
+    /// True if the store evicts items to make room for new ones. If false, the store refuses an item that does not fit.
     pub evict: bool,
     /// The byte that ends the prefix of a key.
     pub prefix_delimiter: u8,

@@ -4,10 +4,10 @@
 //!   worker: receive -> serve(guard, unconsumed bytes, output, the protocol's session state, context) -> Progress
 //! ```
 //!
-//! A `serve` executes requests in order until it reaches one of the states of [`crate::visit::progress::SessionWait`].
-//! It consumes only whole requests and whole pieces of large values. The next call continues at the first unconsumed
-//! byte. Each call reports its operations with [`WorkerContext::ops_done`] and executes at most
-//! [`crate::visit::progress::OPS_A_BATCH`] of them.
+//! A `serve` function executes requests in order until it reaches one of the states of
+//! [`crate::visit::progress::SessionWait`]. It consumes only whole requests and whole pieces of large values. The next
+//! call continues at the first unconsumed byte. Each call executes at most [`crate::visit::progress::OPS_A_BATCH`]
+//! operations, and reports them with [`WorkerContext::ops_done`].
 //!
 //! `command::SessionState` holds the protocol's state of a connection. Creating it allocates no memory. Its `release`
 //! frees the connection's resources in the store. The worker calls `release` when the connection ends.
@@ -40,11 +40,11 @@ pub const LINE_BYTES_MAX: usize = 64 << 10;
 /// The maximum number of values that one worker receives in place at once. Further values are received into buffers.
 pub const IN_PLACE_RECEIVES_MAX: usize = 64;
 
-/// The cost of filling one outbox, as the number of request bytes whose parsing and execution takes as long: about 100
-/// ns.
+/// The cost of putting a message into one outbox, expressed in request bytes: parsing and executing this number of
+/// bytes takes the same time, about 100 ns.
 const ENTRY_WORK_BYTES: usize = 128;
 
-/// The number of pubsub entries (outboxes filled, names checked) whose cost equals that of one operation.
+/// The number of pubsub entries (outboxes filled or names checked) that cost as much as one operation.
 const ENTRIES_AN_OP: usize = 16;
 
 /// The maximum number of outboxes that one visit fills while it publishes: about 100 us of work.
@@ -115,13 +115,13 @@ pub struct WorkerContext {
     pub shared: Arc<Shared>,
     /// This worker's number, from 0.
     pub worker: usize,
-    /// The clock.
+    /// The source of the worker's time.
     pub clock: Clock,
     /// The maximum length in bytes of a request that must be completely in the receive buffer before it is executed.
     pub(crate) request_bytes_max: usize,
     /// The assignment of keys to namespaces in this batch.
     pub(crate) keys: BatchRoutes,
-    /// The requests that are refused or delayed, in this batch.
+    /// The restrictions by which requests are refused or delayed in this batch.
     pub(crate) admission: Admission,
     /// Messages that commands cause for other clients.
     pub push: PushState,
@@ -199,9 +199,9 @@ impl WorkerContext {
     }
 
     /// Records `count` operations that were executed together and whose replies, if any, are in `out`. Their latencies
-    /// are complete when the replies are sent. Each of them is counted with the time from the start of the first to the
-    /// end of the last. `line` begins with the request line of the first operation, or is empty if that line is no
-    /// longer available. It is read only if the operations were slow.
+    /// are complete when the replies are sent. Each operation is counted with the time from the start of the first
+    /// operation to the end of the last one. `line` begins with the request line of the first operation, or is empty if
+    /// that line is no longer available. The line is read only if the operations were slow.
     #[inline]
     pub fn ops_done(
         &mut self,
@@ -220,8 +220,8 @@ impl WorkerContext {
         self.batch_ops += count;
     }
 
-    /// Records an operation whose reply is sent together with later replies. Records the wait since `ready` and the
-    /// execution time, but no send time.
+    /// Records an operation whose reply is sent together with later replies. Records its waiting time since `ready` and
+    /// its execution time, but no send time.
     pub(crate) fn op_done_unsent(&mut self, namespace: Namespace, command: Command, ready: Ticks, line: &[u8]) {
         let ended = self.clock.ticks();
         let parts_ns =
@@ -322,7 +322,7 @@ impl WorkerContext {
         self.push.unpublished.len() >= UNPUBLISHED_MAX
     }
 
-    /// Sends a line to the monitoring clients. Returns their number.
+    /// Sends a line to the monitoring clients. Returns the number of these clients.
     pub(crate) fn send_to_monitors(&mut self, line: &[u8]) -> usize {
         let Self { shared, worker, push: PushState { to_wake, .. }, .. } = self;
         shared.channels.send_to_monitors(line, |to, connection| mark_messages(shared, *worker, to_wake, to, connection))
@@ -385,8 +385,8 @@ impl WorkerContext {
         if self.shared.config.cas { token } else { 0 }
     }
 
-    /// Reserves `bytes` bytes of the store, which the caller will pin for a reader. If it returns false, `serve` must
-    /// return `State::OutputFull`. If the pin then fails, the caller returns the bytes with
+    /// Reserves `bytes` bytes of the store, which the caller will pin for a reader. If this function returns false,
+    /// `serve` must return `SessionWait::OutputFull`. If the pin then fails, the caller returns the bytes with
     /// [`WorkerContext::pin_refund`]. If the pin succeeds, `OutBuffer::push_pinned` takes over the reservation.
     pub fn pin_budget(&self, bytes: u64) -> bool {
         self.shared.pins.grant(bytes)
@@ -407,7 +407,8 @@ impl WorkerContext {
         self.shared.store.unpin(pinned);
     }
 
-    /// Reserves one in-place receive of `charge` bytes. Returns false if none is available.
+    /// Reserves one in-place receive of `charge` bytes. Returns false if the worker has reached its maximum number of
+    /// in-place receives or the budget of pins is used up.
     pub(crate) fn begin_in_place(&mut self, charge: u64) -> bool {
         let granted = self.in_place.receives < IN_PLACE_RECEIVES_MAX && self.shared.pins.grant_optional(charge);
         self.in_place.receives += usize::from(granted);
@@ -421,7 +422,7 @@ impl WorkerContext {
         self.shared.pins.release(charge);
     }
 
-    /// Returns bytes to the budget that [`WorkerContext::pin_budget`] reserved and that were not pinned.
+    /// Returns to the budget those bytes that [`WorkerContext::pin_budget`] reserved but that were not pinned.
     pub fn pin_refund(&self, bytes: u64) {
         self.shared.pins.release(bytes);
     }

@@ -13,7 +13,7 @@ use crate::clients::endpoint::{Endpoint, Protocol};
 use crate::lookup::ahead::NextSet;
 pub use crate::lookup::ahead::{PrefetchedHead, ReadHead};
 
-/// The protocol's state of a connection, which persists between calls of `serve`.
+/// The state of a connection that its protocol retains between two calls of `serve`.
 pub enum SessionState {
     /// A memcached client.
     Memcache(memcache::SessionState),
@@ -101,7 +101,7 @@ impl SessionState {
         }
     }
 
-    /// Takes over the settings of the connection that was handed over.
+    /// Adopts the settings of a connection that was handed over from another process.
     pub fn resume_as(&mut self, carried: &HandoverConnection, shared: &Shared) {
         match self {
             Self::Memcache(state) => state.resume_as(carried),

@@ -55,7 +55,7 @@ pub struct Shared {
     pub namespaces: Namespaces,
     /// Delayed flushes that are not due yet.
     pub delayed_flush: DelayedFlush,
-    /// Users of the server. If `None`, every client may use it.
+    /// The users of the password file, for clients of both protocols. If `None`, no password file is configured.
     pub auth: Option<Arc<Auth>>,
     /// Rights of Redis clients.
     pub users: Users,
@@ -123,7 +123,7 @@ impl Shared {
     }
 
     /// Returns the store's figures. Counters are current. Segment states and dead bytes are those of the last census.
-    /// Cheap enough for a worker.
+    /// The function is cheap enough for a worker to call.
     pub fn store_stats(&self) -> StoreStats {
         self.store.stats_by(&self.survey.latest().census)
     }
@@ -236,7 +236,8 @@ pub struct WorkerShared {
     pub push_queue: PushQueue,
 }
 
-/// Settings that a reload may change. A worker reads them once per iteration.
+/// Settings that can change while the server runs. A worker reads them once in each
+/// iteration.
 #[derive(Debug)]
 pub struct Live {
     /// The maximum number of open connections.
@@ -268,13 +269,14 @@ pub enum Pause {
     All,
 }
 
-/// The instant until which clients wait, and a flag for all clients or writers only. One word: `ms << 1 | all`.
+/// The instant until which clients wait, and a flag that is set if all clients wait, not only writers. Both are stored
+/// in one word: `ms << 1 | all`.
 #[derive(Debug, Default)]
 pub struct PauseSwitch(AtomicU64);
 
 impl PauseSwitch {
-    /// Makes clients wait until an instant. If an earlier call set a later instant, or applied to all clients, that
-    /// remains in force.
+    /// Makes clients wait until an instant. If an earlier call set a later instant, that instant remains in force. If
+    /// it applied to all clients, all clients continue to wait.
     pub fn set(&self, until: UnixMillis, all: bool) {
         let longer = |word: u64| Some(until.0.max(word >> 1) << 1 | word & 1 | u64::from(all));
         let _ = self.0.fetch_update(Relaxed, Relaxed, longer);
@@ -309,7 +311,7 @@ impl PauseSwitch {
 pub struct Clients(AtomicU64);
 
 impl Clients {
-    /// Returns the next number, which was never returned before.
+    /// Returns the next number. No number is returned twice.
     pub fn next(&self) -> u64 {
         self.0.fetch_add(1, Relaxed) + 1
     }

@@ -7,7 +7,8 @@ use crate::visit::clock::Clock;
 use segment::{Evicted, EvictionObserver, Expire, Namespace};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The maximum number of bytes of expired or evicted keys that one slice retains. Events of further keys are lost.
+/// The maximum total length of expired or evicted keys that are retained during one slice, in bytes. Events of further
+/// keys are lost.
 const ENDED_BYTES_MAX: usize = 128 << 10;
 
 /// Evictions and expiries that are not published yet. The store's observer and the background thread share them. Both

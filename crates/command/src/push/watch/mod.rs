@@ -1,4 +1,5 @@
-//! `watch`: connections that receive events of items, as lines of memcached's log stream.
+//! The command `watch`, and its connections (watchers), which receive events of items as lines of memcached's log
+//! stream.
 //!
 //! ```text
 //!   worker 0 ── a batch's events ──> Lines ──┐  publish, after the batch         take, by the watcher's own worker
@@ -7,8 +8,8 @@
 //! ```
 //!
 //! A watcher is an ordinary session. After its `watch` command, its further input is discarded. One word,
-//! [`Hub::watched`], counts the watchers of each kind. A worker reads that word once a batch and once an iteration.
-//! While it is 0, `watch` costs nothing more.
+//! [`Hub::watched`], counts the watchers of each kind of event. A worker reads this word once in each batch and once in
+//! each iteration. While the word is 0, `watch` causes no further cost.
 //!
 //! Bounds:
 //!
@@ -19,9 +20,9 @@
 //! | unread lines of a watcher | [`QUEUE_BYTES`] | the line is dropped |
 //! | length of a line | about 1 KiB | cannot happen: keys have a maximum length |
 //!
-//! A thread allocates its 128 KiB with its first line, and frees them when the last watcher has ended. A queue exists
-//! as long as its watcher. In the place of lost lines, a watcher receives their number: `skipped=N`. No thread waits
-//! for a watcher. A watcher that does not read is not closed; it holds one output buffer and its queue.
+//! A thread allocates its 128 KiB when it writes its first line, and frees this memory when the last watcher has ended.
+//! A queue exists as long as its watcher. In the place of lost lines, a watcher receives their number: `skipped=N`. No
+//! thread waits for a watcher. A watcher that does not read is not closed. It occupies one output buffer and its queue.
 //!
 //! Invariants: without watchers, no lock is taken and no memory is allocated for `watch`. A lock is held while bytes
 //! are copied, but never during a system call. A queue holds only whole lines until bytes are taken from it.
@@ -72,8 +73,8 @@ impl WatchKind {
 ///    31       24 23       16 15        8 7         0
 ///   [ deletions | evictions | mutations | fetchers  ]     each at most WATCHERS_MAX
 /// ```
-/// A count never needs the highest bit of its byte. These bits are other reasons to inspect a request. Bit 31: requests
-/// are counted by key prefix. Bit 23: a client is in MONITOR mode. Bit 15: key events are published.
+/// A count never needs the highest bit of its byte. Three of these bits stand for other reasons to inspect a request.
+/// Bit 31: requests are counted by key prefix. Bit 23: a client is in MONITOR mode. Bit 15: key events are published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Watched(u32);
 
@@ -127,7 +128,7 @@ impl Watched {
 #[derive(Debug, Default)]
 pub struct Hub {
     watched: AtomicU32,
-    /// The number of the last line, which is also the number of lines so far.
+    /// The number of the last line, which is also the total number of lines.
     numbered: AtomicU64,
     slots: [Slot; WATCHERS_MAX],
     /// The number of lines that workers and the background thread passed to the queues, whether or not a queue had
@@ -159,7 +160,7 @@ impl Slot {
     }
 }
 
-/// The slot of a watcher. Dropping it releases the slot.
+/// The slot of a watcher. When this struct is dropped, the slot is released.
 #[derive(Debug)]
 pub(crate) struct Watching {
     hub: Arc<Hub>,
