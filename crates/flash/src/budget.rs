@@ -7,10 +7,10 @@
 //!   others         no | probability: fill / half              | yes .......
 //! ```
 //!
-//! An item counts as read if it was read while in memory. It also counts as read if its key was evicted before and then
-//! stored again while the key's ghost existed. If the budget is short, items that were never requested twice are
-//! rejected first. A rejected item may be accepted when it is stored again. In the long run, devices write as much as
-//! the budget allows.
+//! An item counts as read if it was read while in memory. An item also counts as read if its key had been evicted and
+//! was then stored again while the key's ghost existed. If the budget is short, items that were never requested twice
+//! are rejected first. A rejected item may be accepted when it is stored again. In the long run, devices write as much
+//! as the budget allows.
 //!
 //! The remaining bytes are persisted with the tier's state, so a restart does not refill the bucket.
 

@@ -1,4 +1,5 @@
-//! `gannet doctor lab`: reproduces one cause of tail latency, with the check that detects this cause.
+//! `gannet doctor lab`: reproduces one cause of tail latency, measures the effect, and shows which check detects the
+//! cause.
 
 use std::path::PathBuf;
 use std::time::Duration;

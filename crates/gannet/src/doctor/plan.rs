@@ -122,7 +122,7 @@ fn wanted(matches: &ArgMatches) -> Wanted {
     }
 }
 
-/// Returns the plan of a host in words, or the reason why there is none.
+/// Describes the CPU plan of a host in words. If the host has no plan, returns the reason.
 pub fn of_host(host: &Host) -> String {
     let topology = match Topology::read(host, None) {
         Ok(topology) => topology,

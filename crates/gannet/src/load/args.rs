@@ -49,7 +49,7 @@ pub fn add(command: Command) -> Command {
     files(view(agent::add(sampler(watching(requests(search(pace(target(command)))))))))
 }
 
-/// Adds the arguments of a run of another tool's command line: metrics and output.
+/// Adds the arguments for metrics and output, for runs of another tool's command line.
 pub fn add_outcome(command: Command) -> Command {
     files(view(agent::add(watching(tls(command.next_help_heading("Target and connections"))))))
 }

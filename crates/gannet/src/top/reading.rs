@@ -63,7 +63,7 @@ impl ServerFigures {
         label.map_or(figure, |label| &figure[label]).as_f64().unwrap_or(0.0)
     }
 
-    /// Returns the values of a figure's only label, in order.
+    /// Returns the values of the label of the figure `name`, in the order of the parsed reply.
     pub fn labels(&self, name: &str) -> Vec<&str> {
         let labels = self.stats["figures"][name].as_object().into_iter().flatten();
         labels.map(|(label, _)| label.as_str()).collect()
