@@ -236,8 +236,7 @@ pub struct WorkerShared {
     pub push_queue: PushQueue,
 }
 
-/// Settings that can change while the server runs. A worker reads them once in each
-/// iteration.
+/// Settings that can change while the server runs. A worker reads them once in each iteration.
 #[derive(Debug)]
 pub struct Live {
     /// The maximum number of open connections.
