@@ -1,4 +1,4 @@
-//! The first two steps of a batch: gathering sessions with their bytes, and serving them inside one guard.
+//! The first two steps of a batch: gathering sessions with their bytes, and serving these sessions under one guard.
 
 use crate::buffers::{Buffers, Class, Input};
 use crate::handover::EarlyInput;
@@ -17,18 +17,20 @@ use segment::Guard;
 
 /// The maximum number of sessions that one call of [`gather`] visits.
 const VISITS_MAX: usize = 4 * BATCH_SESSIONS_MAX;
-/// The number of bytes received, discarded, or sent for blocked sessions after which [`gather`] ends.
+/// The number of bytes after which [`gather`] ends. Received bytes, discarded bytes, and bytes sent for blocked
+/// sessions count.
 const GATHER_BYTES_MAX: u64 = 256 << 10;
-/// The number of reply bytes after which a batch serves no further session. It limits the bytes that are sent for a
-/// batch.
+/// The number of reply bytes after which a batch serves no further session. This limits the number of bytes that are
+/// sent for one batch.
 const REPLY_BYTES_MAX: u64 = 256 << 10;
-/// The number of bytes of a long value that one visit copies within the store: about 50 us.
+/// The number of bytes of a long value that one visit copies within the store. The copy takes about 50 us.
 pub(super) const COPIED_BYTES_MAX: u64 = 256 << 10;
 
 /// The prefetched lookup of each session in a batch.
 type Heads<'l> = ArrayVec<Option<PrefetchedHead<'l>>, BATCH_SESSIONS_MAX>;
 
-/// Receives once: first from the bytes received before the connection moved here, then from its stream.
+/// Receives once: from the bytes that were received before the connection moved to this worker, or else from its
+/// stream.
 #[inline(always)]
 pub(super) fn receive<B: Backend>(
     io: &mut B,
@@ -51,11 +53,11 @@ fn receive_early(early: &mut Option<Box<EarlyInput>>, room: &mut [u8]) -> Receiv
     Received::Bytes(bytes)
 }
 
-/// Fills the batch from the head of a queue. Returns the number of bytes received for finished sessions and discarded,
-/// at least [`VISIT_BYTES`] for each visit.
+/// Fills the batch with sessions from the front of a queue. Returns the number of bytes that were received for finished
+/// sessions and discarded, but at least [`VISIT_BYTES`] for each visit.
 ///
 /// A session is visited once. A session that becomes ready again meanwhile is served in the next batch. So a gathering
-/// ends whatever peers send: after [`VISITS_MAX`] visits or [`GATHER_BYTES_MAX`] bytes, and one receive.
+/// ends, whatever the peers send: after [`VISITS_MAX`] visits or [`GATHER_BYTES_MAX`] bytes plus one receive.
 pub(super) fn gather<B: Backend>(core: &mut Core<B>, queue: WaitQueue) -> usize {
     core.served = 0;
     let (mut received, mut discarded, from) = (0, 0, bytes_sent(core));
@@ -93,8 +95,8 @@ fn bytes_sent<B: Backend>(core: &Core<B>) -> u64 {
     core.ctx.counters().bytes_written.value()
 }
 
-/// Receives for one session, lends it an output if it may have a whole request, and adds it to the batch. Returns
-/// the number of bytes received.
+/// Receives for one session, lends the session an output if a complete request may have been received, and adds the
+/// session to the batch. Returns the number of received bytes.
 fn prepare<B: Backend>(core: &mut Core<B>, index: u32) -> usize {
     let session = core.sessions.at(index);
     if session.blocked {
@@ -119,8 +121,8 @@ fn prepare<B: Backend>(core: &mut Core<B>, index: u32) -> usize {
     received
 }
 
-/// Receives once into the session's buffer. Returns the number of bytes, or `None` if the session cannot be served
-/// now: it waits for a buffer, or is dead.
+/// Receives once into the session's buffer. Returns the number of bytes, or `None` if the session cannot be served now:
+/// the session waits for a buffer, or is dead.
 fn receive_into<B: Backend>(core: &mut Core<B>, index: u32) -> Option<usize> {
     let session = core.sessions.at(index);
     if session.state.is_arriving() {
@@ -131,7 +133,8 @@ fn receive_into<B: Backend>(core: &mut Core<B>, index: u32) -> Option<usize> {
     let capacity = session.input.as_ref().map_or(0, Input::capacity);
     if need > capacity {
         if need > core.buffers.big_bytes() {
-            // No protocol requests more than fits. If one did, this connection could never continue.
+            // No protocol requests more bytes than fit into a big buffer. If it did, this connection could never
+            // continue.
             core.ctx.counters().protocol_errors.add(1);
             output::kill(core, index);
             return None;
@@ -185,7 +188,7 @@ fn receive_into<B: Backend>(core: &mut Core<B>, index: u32) -> Option<usize> {
     Some(received)
 }
 
-/// Serves the batch. Returns the number of bytes consumed.
+/// Serves the batch's sessions. Returns the number of request bytes that were consumed.
 pub(super) fn serve<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>, queue: WaitQueue) -> usize {
     core.ctx.batch_ops = 0;
     core.ctx.push.watch.watched = core.ctx.shared.watch.watched();
@@ -282,7 +285,8 @@ pub(super) fn flush_if_due<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>
     true
 }
 
-/// Returns the batch's sessions unserved. They are served once the store can execute the flush.
+/// Returns the batch's sessions to their queue unserved. They will be served once the store can execute the delayed
+/// flush.
 pub(super) fn hold<B: Backend>(core: &mut Core<B>) {
     for index in &core.batch {
         let session = core.sessions.at(*index);
@@ -296,7 +300,7 @@ pub(super) fn hold<B: Backend>(core: &mut Core<B>) {
     }
 }
 
-/// Updates a session with the result of its `serve`.
+/// Updates a session with the result of the last call that served it.
 fn apply<S>(session: &mut Session<S>, progress: Progress) {
     let left = session.input.as_ref().map_or(0, Input::len);
     (session.input_want, session.out_want, session.pause) = (0, 0, Pause::None);
@@ -306,10 +310,10 @@ fn apply<S>(session: &mut Session<S>, progress: Progress) {
             session.input_want = want;
             session.servable = false;
         }
-        // The output may contain a part of a reply, with no received bytes after its request.
+        // The output may contain a part of a reply, although no more bytes were received after its request.
         SessionWait::Yield => session.servable = left > 0 || session.state.is_replying(),
         SessionWait::OutputFull { want } => {
-            // If there is nothing to send, the session waits until other sessions release their pins.
+            // If the output has nothing to send, the session waits until other sessions release their pins.
             let longer = session.out.as_ref().is_some_and(|out| want > out.capacity() && !out.is_lent());
             let stuck = session.out.as_ref().is_some_and(|out| out.is_empty()) && !longer;
             session.pause = if stuck { Pause::Store } else { Pause::Output };

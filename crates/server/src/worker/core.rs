@@ -1,4 +1,5 @@
-//! All of a worker except its store handle, so that a session can be changed while a guard is open.
+//! All state of a worker except its store handle. The handle is separate so that a session can be changed while a guard
+//! borrows the handle.
 
 use super::state::{FlashWaiting, Holders, InPlaceReceives, Pinners};
 use crate::buffers::{Buffers, CLASSES};
@@ -26,10 +27,10 @@ pub const BATCH_OPS_MAX: usize = 256;
 /// The minimum cost of one visit to a session, in parsed bytes. It bounds the number of visits in an iteration.
 pub(super) const VISIT_BYTES: usize = 64;
 
-/// The state of a worker.
+/// The state of a worker, except its store handle.
 pub(super) struct Core<B: Backend> {
     pub(super) io: B,
-    /// The state that all threads share; commands see their part of it in `ctx`.
+    /// The state that all threads share. `ctx` contains the part that commands use.
     pub(super) shared: Arc<Shared>,
     pub(super) ctx: WorkerContext,
     pub(super) sessions: Table<B::Stream>,
@@ -37,15 +38,15 @@ pub(super) struct Core<B: Backend> {
     pub(super) intake: Receiver<ReceivedConnection<B::Stream>>,
     pub(super) events: Vec<IoEvent>,
     pub(super) ready: VecDeque<u32>,
-    /// Sessions whose request takes many visits, whose output takes many sends, or that used their share of the last
-    /// visit.
+    /// The sessions whose request takes many visits, whose output takes many sends, or that used their whole share of
+    /// the last visit.
     pub(super) long: VecDeque<u32>,
     pub(super) parked: Vec<u32>,
     pub(super) coming: FlashWaiting,
     pub(super) waiting: [VecDeque<u32>; CLASSES.len()],
     pub(super) holders: Holders,
     pub(super) batch: Vec<u32>,
-    /// The number of sessions of the batch that were visited. The next batch begins with the others.
+    /// The number of sessions of the batch that were visited. The next batch begins with the unvisited sessions.
     pub(super) served: usize,
     /// Dead sessions whose state is released in the next guard.
     pub(super) ended_sessions: VecDeque<u32>,
@@ -57,9 +58,10 @@ pub(super) struct Core<B: Backend> {
     pub(super) swept_ns: u64,
     pub(super) sweep_at: usize,
     pub(super) pins_checked_ns: u64,
-    /// Blocked sessions with pins. Some may not be blocked any more.
+    /// Sessions that were blocked while they held pins. Some of the listed sessions may not be blocked any more.
     pub(super) pin_holders: Pinners,
-    /// Blocked sessions whose replies are retained outside the store. Some may not be blocked any more.
+    /// Sessions that were blocked with replies retained outside the store. Some of the listed sessions may not be
+    /// blocked any more.
     pub(super) reply_holders: Vec<u32>,
     /// True if the intake may hold more new connections.
     pub(super) intake_left: bool,
@@ -67,16 +69,17 @@ pub(super) struct Core<B: Backend> {
     pub(super) tidied_ns: u64,
     /// The instant at which a stop in progress closes the remaining connections, in ns of the worker's life.
     pub(super) stop_deadline_ns: Option<u64>,
-    /// Connections with queued messages: first those to serve next, then those that could not send all of theirs.
+    /// Connections with queued push messages. Those that could not send all their messages are at the end.
     pub(super) mail: VecDeque<u32>,
     pub(super) again: Vec<u32>,
-    /// True if some of `mail` were not visited in this iteration, or key events remain to be published.
+    /// True if some connections in `mail` were not visited in this iteration, or key events remain to be published.
     pub(super) mail_left: bool,
     /// The number of successive iterations without a sleep since the store began to wait for other workers.
     pub(super) iterations_without_sleep: u32,
-    /// Connections that were taken over and are not restored yet, with their state.
+    /// Connections that were taken over from another process and are not restored yet, with their state.
     pub(super) taken_over: Vec<(u32, Arc<HandoverConnection>)>,
-    /// Connections that have left, and the number of unsent bytes with which others may still leave.
+    /// Connections that have left for another process, and the number of unsent bytes with which further connections
+    /// may still leave.
     pub(super) moved: Vec<ReleasedConnection<B::Stream>>,
     pub(super) output_left: u64,
     /// The last round of [`crate::threads::Drain`] that the worker answered.

@@ -5,10 +5,10 @@
 //!   parked for room ────> room ──as many reads as can be started──> ready, in the order in which they parked
 //! ```
 //!
-//! - A session is in one of the two lists at most ([`crate::session::SessionPlace::AwaitsFlash`]). So they have as many
-//!   entries as there are sessions.
+//! - A session is in one of the two lists at most ([`crate::session::SessionPlace::AwaitsFlash`]). So the two lists
+//!   together have at most as many entries as there are sessions.
 //! - Each awaited read completes, at the latest when the device is abandoned. The handle's bell then rings.
-//! - A worker collects completed reads before it sleeps, because any guard may have taken them in.
+//! - A worker collects completed reads before it sleeps, because any guard may have taken in completed reads.
 
 use crate::worker::core::Core;
 use crate::worker::state::FlashWaiting;
@@ -16,19 +16,20 @@ use crate::worker::state::FlashWaiting;
 use io::Backend;
 use segment::ThreadHandle;
 
-/// Begins an iteration: takes in completed reads, then resumes their sessions and as many waiting ones as there is
-/// room for.
+/// Begins an iteration: takes in completed reads, then resumes the sessions that waited for them, and as many sessions
+/// that wait for room as there is room for reads.
 pub(super) fn resume_completed<B: Backend>(core: &mut Core<B>, handle: &mut ThreadHandle) {
     if core.coming.is_empty() {
         return;
     }
     drop(handle.guard(core.ctx.now));
     call_back_read(core, handle);
-    // At least one, because its attempt makes room if no session needs a value that was read any more.
+    // At least one waiting session resumes, because its attempt frees room if no session needs the read values any
+    // more.
     resume_waiting(core, handle.reads_free().max(1), |_| false);
 }
 
-/// Ends an iteration: resumes the sessions whose reads were taken in meanwhile.
+/// Ends an iteration: resumes the sessions whose reads were taken in during the iteration.
 pub(super) fn resume_completed_since<B: Backend>(core: &mut Core<B>, handle: &mut ThreadHandle) {
     if !core.coming.is_empty() {
         call_back_read(core, handle);
@@ -45,7 +46,8 @@ fn call_back_read<B: Backend>(core: &mut Core<B>, handle: &mut ThreadHandle) {
     core.coming.landed = landed;
 }
 
-/// Resumes the sessions whose read `is_there`, and up to `room` of those that wait for room.
+/// Resumes the sessions for whose key hash `is_there` returns true, and up to `room` of the sessions that wait for
+/// room.
 pub(super) fn resume_waiting<B: Backend>(core: &mut Core<B>, room: usize, is_there: impl Fn(u64) -> bool) {
     let mut called = std::mem::take(&mut core.coming.called);
     let FlashWaiting { reads, room: waiting, .. } = &mut core.coming;

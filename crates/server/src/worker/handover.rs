@@ -7,11 +7,11 @@
 //!             ──> then the remaining connections are closed, and the worker ends
 //! ```
 //!
-//! Received bytes that are not executed move along. Unsent replies move as a copy, at most [`OUTPUT_BYTES_MAX`] for
-//! each connection and [`OUTPUTS_BYTES_MAX`] for a worker. Subscriptions, watched keys and transactions before their
-//! EXEC move too. A connection in any other state is closed at the end, as by a stop. Examples are an in-place receive,
-//! or a peer that does not read a reply of many megabytes. No request of such a connection is executed without its
-//! reply.
+//! Received bytes of unexecuted requests move with the connection. Unsent replies move as a copy, at most
+//! [`OUTPUT_BYTES_MAX`] for each connection and [`OUTPUTS_BYTES_MAX`] for a worker. Subscriptions, watched keys and
+//! transactions before their EXEC move too. A connection in any other state is closed at the end, as when the server
+//! stops. Examples are an in-place receive, or a peer that does not read a reply of many megabytes. No request of such
+//! a connection is executed without its reply.
 
 use crate::handover::{EarlyInput, HandoverConnection, ReleasedConnection};
 use crate::session::{Phase, Session, SessionPlace};
@@ -29,7 +29,8 @@ use std::sync::atomic::Ordering::Release;
 /// The time for which connections that cannot move yet are still served. Connections that have moved are not served
 /// meanwhile.
 const GRACE_NS: u64 = 20_000_000;
-/// The time for which a connection is still served if its request is complete, and does not wait for the peer.
+/// The time for which a connection is still served if its request has been received completely and its execution does
+/// not wait for the peer.
 const LONG_GRACE_NS: u64 = 500_000_000;
 /// The maximum number of unsent bytes with which a connection may move.
 const OUTPUT_BYTES_MAX: u64 = 16 << 20;
@@ -49,7 +50,7 @@ pub(super) fn report_arriving<B: Backend>(core: &mut Core<B>) {
     core.shared.threads.workers[core.ctx.worker].arriving.store(Drain::report(round, arriving), Release);
 }
 
-/// Moves the connections that can move, and closes the others at their deadline.
+/// Moves out the connections that can move, and closes the others at their deadline.
 pub(super) fn move_out<B: Backend>(core: &mut Core<B>) {
     let deadline_ns = match core.stop_deadline_ns {
         Some(deadline_ns) => deadline_ns,
@@ -62,8 +63,8 @@ pub(super) fn move_out<B: Backend>(core: &mut Core<B>) {
     if core.taken_over.is_empty() {
         release_ready(core);
     }
-    // This is checked after the last chance to move, because moving many connections can take longer than the whole
-    // grace time.
+    // The deadline is checked after the last attempt to move connections, because moving many connections can take
+    // longer than the whole grace time.
     if core.now_ns >= deadline_ns + LONG_GRACE_NS {
         upkeep::kill_all(core);
     } else if core.now_ns >= deadline_ns {
@@ -71,7 +72,7 @@ pub(super) fn move_out<B: Backend>(core: &mut Core<B>) {
     }
 }
 
-/// Moves the connections that are between two requests now.
+/// Moves out the connections that are between two requests now.
 fn release_ready<B: Backend>(core: &mut Core<B>) {
     let (mut indexes, mut carried, mut streams) = (Vec::new(), Vec::new(), Vec::new());
     for index in 0..core.sessions.used_high() as u32 {
@@ -99,12 +100,12 @@ fn release_ready<B: Backend>(core: &mut Core<B>) {
             one.output = unsent;
             core.moved.push(ReleasedConnection { stream, carried: Arc::new(one), subscriber });
         }
-        // The stream was moved. The rest of the session is released like that of a closed one.
+        // The stream was moved. The rest of the session is released as if the session were closed.
         output::kill(core, index);
     }
 }
 
-/// Closes connections that wait for their peers, and therefore cannot move.
+/// Closes the connections that wait for their peers and therefore cannot move.
 fn close_waiting<B: Backend>(core: &mut Core<B>) {
     for index in 0..core.sessions.used_high() {
         let waits = |session: &Session<B::Stream>| match session.phase {
@@ -118,7 +119,7 @@ fn close_waiting<B: Backend>(core: &mut Core<B>) {
     }
 }
 
-/// Restores the connections that were taken over.
+/// Restores the connections that were taken over from another process.
 #[cold]
 pub(super) fn set_up_taken_over<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>) {
     for (index, carried) in std::mem::take(&mut core.taken_over) {
@@ -172,7 +173,8 @@ fn restore_connection<B: Backend>(
     }
 }
 
-/// Returns the state of a session that can move now. Subtracts its unsent bytes from `output_left`.
+/// Returns the state of a session that can move now, or `None` if the session cannot move. Subtracts its unsent bytes
+/// from `output_left`.
 fn handover_of<S>(session: &mut Session<S>, store: &Store, output_left: &mut u64) -> Option<HandoverConnection> {
     let is_free = session.phase == Phase::Open
         && (session.out.is_none() || session.blocked)

@@ -1,4 +1,5 @@
-//! Buffers that sessions hold without using them: they are set aside, and if that fails, some sessions are closed.
+//! Frees buffers that sessions hold without using them. Their bytes are set aside; if that fails, some sessions are
+//! closed.
 //!
 //! ```text
 //!   served, a part of a request is left ──> inputs ──after LENT_NS_MAX, or when one is needed──> set aside ──> aside
@@ -20,16 +21,16 @@ use io::Backend;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-/// The maximum number of sessions that one iteration sets aside because they are overdue, and of entries that one
-/// search checks.
+/// The maximum number of sessions that one iteration sets aside because they held a buffer for too long, and of list
+/// entries that one search checks.
 const CHECKS_MAX: usize = 32;
-/// The number of bytes that one iteration copies to set overdue sessions aside.
+/// The number of bytes that one iteration copies to set aside sessions that held a buffer for too long.
 const BYTES_PER_ITERATION: usize = 256 << 10;
 /// The maximum number of sessions that are closed to free memory for one other session.
 const CLOSED_MAX: usize = 8;
 
-/// Sets aside buffers that sessions have held for too long, and those that other sessions wait for. Updates the gauges
-/// of waiting sessions.
+/// Sets aside buffers that sessions have held for too long, and buffers that other sessions wait for. Updates the
+/// gauges of waiting sessions.
 #[cold]
 #[inline(never)]
 pub(super) fn relieve_holders<B: Backend>(core: &mut Core<B>) {
@@ -74,7 +75,7 @@ fn relieve_inputs<B: Backend>(core: &mut Core<B>, class: Class) {
     }
 }
 
-/// Publishes the number of sessions that wait for a buffer, and the time that the first of them has waited.
+/// Publishes the number of sessions that wait for a buffer, and how long the first of them has waited.
 fn publish_waits<B: Backend>(core: &mut Core<B>) {
     let waiting = core.waiting.iter().map(VecDeque::len).sum::<usize>();
     let since = |list: &VecDeque<u32>| core.sessions.peek(*list.front()? as usize).map(|one| one.waits_ns);
@@ -86,7 +87,8 @@ fn publish_waits<B: Backend>(core: &mut Core<B>) {
     core.holders.is_busy = waiting > 0 || core.holders.inputs.iter().any(|list| !list.queue.is_empty());
 }
 
-/// Frees a buffer of `class` for a session that found none. Serves the session next, or queues it for a buffer.
+/// Frees a buffer of `class` for a session that found no free buffer. The session is then served next, or queued for a
+/// buffer.
 #[cold]
 #[inline(never)]
 pub(super) fn reclaim_for<B: Backend>(core: &mut Core<B>, index: u32, class: Class) {
@@ -99,7 +101,7 @@ pub(super) fn reclaim_for<B: Backend>(core: &mut Core<B>, index: u32, class: Cla
 }
 
 /// Frees one buffer of `class` for session `asking`: sets aside the bytes of another session that holds one without
-/// being served. Returns false if there is no such session.
+/// being served. Returns false if no such session exists.
 #[cold]
 #[inline(never)]
 pub(super) fn reclaim<B: Backend>(core: &mut Core<B>, class: Class, asking: u32) -> bool {
@@ -154,8 +156,8 @@ fn reclaim_output<B: Backend>(core: &mut Core<B>, class: Class, asking: u32) -> 
     false
 }
 
-/// Calls `set_aside` for the first of the two sessions `but`. Until there is room for it, closes the oldest of the
-/// other sessions that were set aside at least `grace_ns` ago.
+/// Calls `set_aside` for the first of the two sessions in `but`. Until memory suffices, closes the oldest of the
+/// sessions outside `but` that were set aside at least `grace_ns` ago.
 fn with_room<B: Backend>(
     core: &mut Core<B>,
     but: [u32; 2],
@@ -173,7 +175,7 @@ fn with_room<B: Backend>(
     false
 }
 
-/// Sets the input of one session aside. Returns false if there is no room for it.
+/// Sets the input of one session aside. Returns false if the limit of bytes set aside is reached.
 fn set_input_aside<B: Backend>(core: &mut Core<B>, index: u32) -> bool {
     let session = core.sessions.at(index);
     let (want, receives) = (session.input_want, !session.servable);
@@ -185,7 +187,7 @@ fn set_input_aside<B: Backend>(core: &mut Core<B>, index: u32) -> bool {
     done
 }
 
-/// Sets the output of one session aside. Returns false if there is no room for it.
+/// Sets the output of one session aside. Returns false if the limit of bytes set aside is reached.
 fn set_output_aside<B: Backend>(core: &mut Core<B>, index: u32) -> bool {
     let session = core.sessions.at(index);
     let Some(out) = session.out.take() else { return true };
@@ -206,7 +208,7 @@ fn note_aside<B: Backend>(core: &mut Core<B>, index: u32) {
 }
 
 /// Closes the session that was set aside first, at least `grace_ns` ago, among those that wait only for their peers.
-/// Returns false if there is none.
+/// Returns false if no such session exists.
 fn close_first_aside<B: Backend>(core: &mut Core<B>, but: [u32; 2], grace_ns: u64) -> bool {
     for _ in 0..core.holders.aside.queue.len().min(CHECKS_MAX) {
         let Some((index, since_ns)) = core.holders.aside.pop() else { break };
@@ -217,7 +219,7 @@ fn close_first_aside<B: Backend>(core: &mut Core<B>, but: [u32; 2], grace_ns: u6
             continue;
         }
         let is_served = session.servable && !session.blocked || session.place == SessionPlace::Batch;
-        // The entry is of an earlier request, or of an earlier connection in this slot.
+        // The list entry is from an earlier request, or of an earlier connection in this slot.
         let is_newer = !has_output && session.held_ns > since_ns;
         if is_served || is_newer || but.contains(&index) {
             core.holders.aside.note(index, core.now_ns);

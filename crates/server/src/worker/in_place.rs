@@ -1,4 +1,4 @@
-//! Values that are received in place in the store, and the handling of slow senders.
+//! Receives values in place in the store, and limits the time that slow senders take.
 //!
 //! ```text
 //!   serve: space reserved ──> receive into it, over iterations ──> complete: serve commits it
@@ -17,9 +17,9 @@ use io::{Backend, Received};
 use segment::Guard;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The time in which a part of a value must be received in place.
+/// The time limit to receive a value, or a piece of a large value, in place.
 const RECEIVE_NS_MAX: u64 = 1_000_000_000;
-/// The interval at which in-place receives are checked against that time.
+/// The interval at which in-place receives are checked against [`RECEIVE_NS_MAX`].
 const CHECK_NS: u64 = 25_000_000;
 
 /// Adds a session with an in-place receive to the list.
@@ -36,7 +36,8 @@ pub(super) fn note_receive<B: Backend>(core: &mut Core<B>, index: u32) {
     core.arrivals.sessions.push(index);
 }
 
-/// Receives once into the value's place in the store. Returns the number of bytes, or `None` if the session is dead.
+/// Receives once into the value's place in the store. Returns the number of received bytes, or `None` if the session is
+/// dead.
 pub(super) fn receive_in_place<B: Backend>(core: &mut Core<B>, index: u32) -> Option<usize> {
     let session = core.sessions.at(index);
     let room = session.state.in_place_room(&core.ctx.shared.store);
@@ -69,7 +70,7 @@ pub(super) fn receives_due<B: Backend>(core: &Core<B>) -> bool {
     !core.arrivals.sessions.is_empty() && core.now_ns - core.arrivals.checked_ns >= CHECK_NS
 }
 
-/// Moves values of slow senders into buffers, so that they keep no segment from being reused.
+/// Moves values of slow senders into buffers, so that unfinished values do not prevent the reuse of segments.
 pub(super) fn end_slow_receives<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>) {
     core.arrivals.checked_ns = core.now_ns;
     let stall_ns = core.ctx.shared.live.stall_timeout_ms.load(Relaxed).saturating_mul(1_000_000);

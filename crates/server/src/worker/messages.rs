@@ -1,4 +1,4 @@
-//! The push queue of a worker. It publishes the events of a batch, wakes the workers of their receivers, and sends
+//! The push queue of a worker. Publishes the events of a batch, wakes the workers that have receivers, and sends
 //! queued messages to this worker's connections.
 
 use crate::buffers::Class;
@@ -10,8 +10,8 @@ use command::push::watch::QUEUE_BYTES;
 use command::visit::out::OUT_BYTES;
 use io::Backend;
 
-/// The maximum number of outputs filled for one session in one visit. A watcher's full queue needs all but one of them;
-/// the last is for messages that arrive meanwhile.
+/// The maximum number of outputs filled for one session in one visit. A watcher's full queue needs all of these outputs
+/// except one; the last output is for messages that are queued meanwhile.
 const FILLS_MAX: usize = QUEUE_BYTES / OUT_BYTES + 1;
 
 /// The maximum number of connections to which one visit sends messages.
@@ -29,8 +29,8 @@ pub(super) fn has_messages<B: Backend>(core: &Core<B>) -> bool {
         || ctx.shared.workers[ctx.worker].push_queue.has()
 }
 
-/// Publishes this worker's lines, wakes other workers, and serves its connections with queued messages. Without any of
-/// them it costs two loads.
+/// Publishes this worker's lines for watchers, wakes other workers, and sends queued messages to this worker's
+/// connections. Without any of this work, a call costs two memory loads.
 pub(super) fn send_messages<B: Backend>(core: &mut Core<B>) {
     let ctx = &mut core.ctx;
     if !ctx.push.unpublished.is_empty() {
@@ -81,7 +81,7 @@ fn deliver<B: Backend>(core: &mut Core<B>) {
     core.io.submit();
 }
 
-/// Sends a session its queued messages, as many as its peer accepts. Returns true if more can be sent soon.
+/// Sends as many queued messages to a session as its peer accepts. Returns true if more messages can be sent soon.
 fn deliver_to<B: Backend>(core: &mut Core<B>, index: u32) -> bool {
     let mut more = true;
     for _ in 0..FILLS_MAX {
@@ -102,7 +102,7 @@ fn deliver_to<B: Backend>(core: &mut Core<B>, index: u32) -> bool {
             return false;
         }
         if session.blocked || session.state.is_replying() {
-            // The session returns to the list once the rest is sent.
+            // The session returns to the message list once its current output is sent.
             session.mail = true;
             return false;
         }

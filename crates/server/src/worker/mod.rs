@@ -49,25 +49,25 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-/// The number of parsed bytes after which an iteration ends.
+/// The number of parsed bytes after which an iteration serves no further batch.
 pub const ITERATION_BYTES_MAX: usize = 256 << 10;
 /// The maximum number of events that one wait reports.
 pub const EVENTS_MAX: usize = 512;
-/// The time for which a parked operation waits until the next iteration.
+/// The longest wait for events while an operation is parked; then the next iteration retries the operation.
 const PARKED_WAIT: Duration = Duration::from_millis(1);
 /// The maximum number of successive iterations without a sleep while the store waits for other workers' iterations.
 const ITERATIONS_WITHOUT_SLEEP_MAX: u32 = 64;
-/// The longest sleep of a worker with connections. It is the interval at which timeouts are checked.
+/// The longest sleep of a worker with connections. Timeouts are checked at this interval.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// The longest sleep of a worker without connections.
 const SLEEP_ALONE_MAX: Duration = Duration::from_secs(1);
-/// The maximum number of steps in which an ending worker releases what its connections hold. Unfinished operations are
-/// completed in slices.
+/// The maximum number of steps in which an ending worker releases its connections' references into the store.
+/// Unfinished operations are completed in slices.
 const RELEASES_MAX: usize = 1 << 20;
 /// The interval at which a worker hands old open segments to the background thread.
 const TIDY_NS: u64 = 1_000_000_000;
 
-/// The parts of a worker.
+/// The arguments of [`Worker::new`].
 pub struct WorkerParts<B: Backend> {
     /// The reactor, which reports at most [`EVENTS_MAX`] events at once.
     pub io: B,
@@ -85,14 +85,14 @@ pub struct WorkerParts<B: Backend> {
     pub sessions_max: usize,
 }
 
-/// A worker.
+/// A worker: an event loop, its connections and its store handle.
 pub struct Worker<B: Backend> {
     handle: ThreadHandle,
     core: Core<B>,
 }
 
 impl<B: Backend> Worker<B> {
-    /// Creates a worker without connections. It allocates all memory that it will ever use.
+    /// Creates a worker without connections. Allocates all memory that the worker will ever use.
     pub fn new(mut parts: WorkerParts<B>) -> Self {
         let guard = parts.handle.guard(parts.clock.unix());
         let piece_bytes_max = (guard.sizes().large_threshold() as usize).max(guard.sizes().piece_bytes_max());
@@ -171,7 +171,8 @@ impl<B: Backend> Worker<B> {
         self.core.buffers.lent()
     }
 
-    /// Runs one iteration. Returns false once a stop is complete: no connection is left and none will come.
+    /// Runs one iteration. Returns false once a stop is complete: no connection remains, and no new connection will
+    /// arrive.
     pub fn iterate(&mut self) -> bool {
         let core = &mut self.core;
         let timeout = sleep(core);
@@ -186,7 +187,7 @@ impl<B: Backend> Worker<B> {
             bytes += Self::batch(&mut self.handle, core, WaitQueue::Ready);
         }
         for batch in 0..core.long.len().div_ceil(BATCH_LONG_MAX) {
-            // New requests are served first, but they never keep a long request from completing.
+            // New requests are served first, but they never prevent a long request from completing.
             if batch > 0 && core.is_over() {
                 break;
             }
@@ -238,7 +239,7 @@ impl<B: Backend> Worker<B> {
 }
 
 impl<B: Backend> Drop for Worker<B> {
-    /// Closes all open connections and releases what they held in the store.
+    /// Closes all open connections and releases the pins and unfinished operations that they held in the store.
     fn drop(&mut self) {
         let core = &mut self.core;
         upkeep::kill_all(core);
@@ -271,7 +272,7 @@ fn sleep<B: Backend>(core: &Core<B>) -> Duration {
         || !core.mail.is_empty()
         || !core.ended_sessions.is_empty()
     {
-        // Work that was left because the iteration had used its share continues at once.
+        // Work that was postponed because the iteration had used its share continues at once.
         let left = core.mail_left || core.ended_sessions.len() > upkeep::RELEASES_PER_ITERATION;
         if left { Duration::ZERO } else { PARKED_WAIT }
     } else if !core.pin_holders.sessions.is_empty() || !core.reply_holders.is_empty() {

@@ -1,4 +1,4 @@
-//! The last step of a batch: sending, and the next state of each session.
+//! The last step of a batch: sends the replies, and selects the next state of each session.
 
 use crate::buffers::Class;
 use crate::session::{Pause, Phase, SessionPlace};
@@ -8,18 +8,19 @@ use command::visit::out::{OutBuffer, PARTS_MAX};
 use io::{Backend, Received, Sent};
 use std::io::IoSlice;
 
-/// The number of bytes of one session that are sent before other sessions are served. Without this limit, a peer that
-/// reads all the time would receive a long value in one visit.
+/// The maximum number of bytes that are sent for one session before other sessions are served. Without this limit, a
+/// peer that reads continuously would receive a long value in one visit.
 const SEND_BYTES_MAX: usize = 256 << 10;
-/// The maximum number of receive calls in one visit of a finished session. They discard its further input.
+/// The maximum number of receive calls in one visit to a finished session, which discard its further input.
 const LINGER_RECEIVES: usize = 16;
-/// The number of bytes that the peer of a finished session may still send. Then the connection is closed without
-/// waiting for its end.
+/// The maximum number of bytes that the peer of a finished session may still send. After more bytes, the connection is
+/// closed without waiting for the peer to close.
 const LINGER_BYTES_MAX: usize = 1 << 20;
 /// The time that a finished session waits for its peer to close.
 pub(super) const LINGER_NS: u64 = 1_000_000_000;
 
-/// Sends for the visited sessions of the batch and queues those with more to do. The others stay at the front.
+/// Sends for the visited sessions of the batch and queues those with more to do. Unvisited sessions stay at the front
+/// of the queue.
 pub(super) fn settle<B: Backend>(core: &mut Core<B>, queue: WaitQueue) {
     for number in (core.served..core.batch.len()).rev() {
         stay_first(core, core.batch[number], queue);
@@ -38,7 +39,7 @@ pub(super) fn settle<B: Backend>(core: &mut Core<B>, queue: WaitQueue) {
     core.batch.clear();
 }
 
-/// Puts a session of the batch that was not visited back to its previous position.
+/// Returns an unvisited session of the batch to the front of its queue.
 fn stay_first<B: Backend>(core: &mut Core<B>, index: u32, queue: WaitQueue) {
     let session = core.sessions.at(index);
     session.place = SessionPlace::Idle;
@@ -116,7 +117,7 @@ pub(super) fn send<B: Backend>(core: &mut Core<B>, index: u32) {
     sent_all(core, index);
 }
 
-/// Records the times of a session whose output is sent, and returns its buffer.
+/// Records the request times of a session whose whole output is sent, and returns the output buffer to its pool.
 fn sent_all<B: Backend>(core: &mut Core<B>, index: u32) {
     let Some(mut out) = core.sessions.at(index).out.take() else {
         return;
@@ -136,7 +137,7 @@ fn sent_all<B: Backend>(core: &mut Core<B>, index: u32) {
     core.buffers.put_out(out);
 }
 
-/// Clears an output and releases its pins.
+/// Discards the contents of an output and releases its pins.
 fn empty<B: Backend>(core: &Core<B>, out: &mut OutBuffer) {
     out.clear(|pinned| core.ctx.unpin(pinned));
 }
@@ -176,8 +177,8 @@ pub(super) fn move_on<B: Backend>(core: &mut Core<B>, index: u32) {
     }
 }
 
-/// Ends a session whose replies are all sent. If bytes of its peer may be in flight, lets the peer read the replies
-/// first.
+/// Ends a session whose replies are all sent. If the peer may still be sending, first gives the peer time to read the
+/// replies.
 pub(super) fn finish<B: Backend>(core: &mut Core<B>, index: u32) {
     let session = core.sessions.at(index);
     if session.ended || (!session.readable && session.input.is_none()) {
@@ -224,7 +225,7 @@ pub(super) fn linger<B: Backend>(core: &mut Core<B>, index: u32) -> usize {
     bytes
 }
 
-/// Closes a session at once, with its unsent bytes. The slot is released when no list holds the session.
+/// Closes a session at once and discards its unsent bytes. The slot is released when no list holds the session.
 pub(super) fn kill<B: Backend>(core: &mut Core<B>, index: u32) {
     let session = core.sessions.at(index);
     debug_assert_ne!(session.phase, Phase::Dead, "killed twice");
@@ -244,7 +245,8 @@ pub(super) fn kill<B: Backend>(core: &mut Core<B>, index: u32) {
     }
 }
 
-/// Sends the next bytes once, at most `bytes_max` of them. Also returns the number of bytes offered.
+/// Sends at most `bytes_max` bytes of an output, with one call. Returns the result, and the number of bytes offered to
+/// the socket.
 #[inline(always)]
 fn offer<B: Backend>(
     io: &mut B,
@@ -275,7 +277,7 @@ fn offer_parts<B: Backend>(
     (io.send(stream, &parts[..count]), offered)
 }
 
-/// Puts a session into the queue for a buffer. Sends its output first, because its peer may wait for that.
+/// Puts a session into the queue for a buffer. Sends its output first, because its peer may wait for this output.
 pub(super) fn wait_for<B: Backend>(core: &mut Core<B>, index: u32, class: Class) {
     send(core, index);
     let session = core.sessions.at(index);

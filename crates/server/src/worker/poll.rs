@@ -1,4 +1,4 @@
-//! Waiting for events: with a sleep, or with busy polling first if it is configured.
+//! Waits for events: in a sleep, or first by busy polling if that is configured.
 
 use crate::handover::ReceivedConnection;
 use crate::worker::core::Core;
@@ -6,8 +6,8 @@ use command::clients::endpoint::Protocol;
 use io::Backend;
 use std::time::Duration;
 
-/// The maximum number of connections that an iteration admits. Each takes about 2 us, so a burst of connections delays
-/// a request no more than one batch does.
+/// The maximum number of connections that an iteration admits. Each admission takes about 2 us, so a burst of
+/// connections delays a request no more than one batch does.
 const ADMISSIONS_PER_ITERATION: usize = 64;
 /// The time that a worker sleeps after a failed wait for its sockets.
 const WAIT_FAILED_REST: Duration = Duration::from_millis(10);
@@ -22,13 +22,13 @@ pub(super) fn wait<B: Backend>(core: &mut Core<B>, timeout: Duration) {
     wait_for_events(core, timeout.saturating_sub(busy));
 }
 
-/// Polls for work for up to `busy`. Returns false if there was none.
+/// Polls for work for at most `busy`. Returns false if no work was found.
 fn poll<B: Backend>(core: &mut Core<B>, busy: Duration) -> bool {
     let (begun, busy_ns) = (core.ctx.clock.ticks(), busy.as_nanos() as u64);
     loop {
         wait_for_events(core, Duration::ZERO);
         read_clocks(core);
-        // If the waker was rung, the wait ends without an event. Check for the possible reasons.
+        // If the waker was rung, the wait ends without an event. Check for each possible reason.
         let admitted = admit_new(core);
         if admitted || !core.events.is_empty() || core.shared.threads.stop.is_off() {
             return true;
@@ -42,13 +42,13 @@ fn poll<B: Backend>(core: &mut Core<B>, busy: Duration) -> bool {
 
 fn wait_for_events<B: Backend>(core: &mut Core<B>, timeout: Duration) {
     if let Err(error) = core.io.wait(Some(timeout), &mut core.events) {
-        // The kernel may be short of memory for a moment. No other error is known here.
+        // The kernel may be temporarily short of memory. No other cause of this error is known.
         tracing::error!(worker = core.ctx.worker, %error, "waiting for sockets failed; trying again");
         std::thread::sleep(WAIT_FAILED_REST);
     }
 }
 
-/// Reads the clocks, whose time applies to everything that follows.
+/// Reads the clocks. The worker uses this time until the next reading.
 pub(super) fn read_clocks<B: Backend>(core: &mut Core<B>) {
     core.iteration_ticks = core.ctx.clock.ticks();
     core.now_ns = core.ctx.clock.ns_between(core.born, core.iteration_ticks);
@@ -56,7 +56,8 @@ pub(super) fn read_clocks<B: Backend>(core: &mut Core<B>) {
     core.ctx.wall_lead_ms = core.ctx.shared.wall_ahead_ms();
 }
 
-/// Admits connections from the acceptor, at most [`ADMISSIONS_PER_ITERATION`]. Returns false if there were none.
+/// Admits connections from the acceptor, at most [`ADMISSIONS_PER_ITERATION`]. Returns false if no new connection was
+/// waiting.
 pub(super) fn admit_new<B: Backend>(core: &mut Core<B>) -> bool {
     core.intake_left = false;
     for number in 0..ADMISSIONS_PER_ITERATION {

@@ -1,4 +1,4 @@
-//! The queues and lists of one worker. Nothing here serves a session.
+//! The queues and lists of one worker. This module does not serve sessions.
 
 use crate::buffers::Input;
 use crate::buffers::LENT_NS_MAX;
@@ -7,14 +7,14 @@ use segment::Awaited;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The time after which setting bytes aside is tried again, if there was no room.
+/// The time after which setting bytes aside is retried, if the limit was reached.
 pub(super) const RETRY_NS: u64 = 25_000_000;
 
-/// Sessions with in-place receives. Some may not have one any more.
+/// Sessions that have begun in-place receives. Some of the receives may have ended.
 pub(super) struct InPlaceReceives {
     pub(super) sessions: Vec<u32>,
     pub(super) checked_ns: u64,
-    /// The number of bytes received since the last call of `take_bytes`.
+    /// The number of bytes received in place since the last call of `take_bytes`.
     pub(super) bytes: usize,
 }
 
@@ -23,7 +23,7 @@ impl InPlaceReceives {
         Self { sessions: Vec::with_capacity(IN_PLACE_RECEIVES_MAX), checked_ns: 0, bytes: 0 }
     }
 
-    /// Returns the number of bytes received since the last call.
+    /// Returns the number of bytes received in place since the last call.
     pub(super) fn take_bytes(&mut self) -> usize {
         std::mem::take(&mut self.bytes)
     }
@@ -32,10 +32,11 @@ impl InPlaceReceives {
 /// The sessions of one worker that wait for flash.
 #[derive(Debug, Default)]
 pub(super) struct FlashWaiting {
-    /// The hash of the key being read, and the session.
+    /// Each session that waits for a read, with the hash of the key that is being read.
     pub(super) reads: Vec<(u64, u32)>,
     pub(super) room: VecDeque<u32>,
-    /// The hashes of completed reads. Empty between two calls, as is `called`.
+    /// The hashes of keys whose reads have completed. This vector and `called` are empty between two calls; they keep
+    /// their capacity.
     pub(super) landed: Vec<u64>,
     pub(super) called: Vec<u32>,
 }
@@ -48,7 +49,8 @@ impl FlashWaiting {
         }
     }
 
-    /// Returns true if a session waits for room and has no read of its own that would resume it.
+    /// Returns true if a session waits for room to start a read. No completed read of its own would resume such a
+    /// session.
     pub(super) fn wants_room(&self) -> bool {
         !self.room.is_empty()
     }
@@ -76,7 +78,7 @@ impl SessionList {
         }
     }
 
-    /// Puts the session that was taken last back to the front.
+    /// Puts the session that was last removed from the front back to the front.
     pub(super) fn put_back(&mut self, index: u32, since_ns: u64) {
         self.has[index as usize] = true;
         self.queue.push_front((index, since_ns));
@@ -91,14 +93,16 @@ impl SessionList {
 
 /// The sessions that hold lent buffers without being served, and those whose bytes are set aside.
 pub(super) struct Holders {
-    /// Sessions with a lent receive buffer: small ones, then big ones. A session that has received the other kind since
-    /// it was added moves to the other list when its entry is reached.
+    /// Sessions with a lent receive buffer: first the list for small buffers, then that for big ones. A session that
+    /// has received a buffer of the other class since the session was added moves to the other list when its entry is
+    /// reached.
     pub(super) inputs: [SessionList; 2],
     /// Sessions with an output that are blocked.
     pub(super) outputs: SessionList,
     /// Sessions whose input or output is set aside.
     pub(super) aside: SessionList,
-    /// The instant at which there was no room to set something aside. 0: the last attempt succeeded.
+    /// The last instant at which bytes could not be set aside because the limit was reached, in ns of the worker's
+    /// life. 0: the last attempt succeeded.
     pub(super) full_ns: u64,
     /// True if a session has a lent receive buffer, or waits for a buffer.
     pub(super) is_busy: bool,
@@ -115,7 +119,7 @@ impl Holders {
         }
     }
 
-    /// Adds a session that retains a receive buffer with a part of a request.
+    /// Adds a session whose lent receive buffer contains an incomplete request.
     #[inline]
     pub(super) fn note_input(&mut self, index: u32, input: &Input, now_ns: u64) {
         if let Some(class) = input.class() {
@@ -124,12 +128,12 @@ impl Holders {
         }
     }
 
-    /// Adds a session that has just been blocked.
+    /// Adds a session with an output whose peer has just stopped accepting bytes.
     pub(super) fn note_output(&mut self, index: u32, now_ns: u64) {
         self.outputs.note(index, now_ns);
     }
 
-    /// Returns the time during which nothing needs to be set aside.
+    /// Returns the time until bytes may next have to be set aside.
     pub(super) fn quiet(&self, now_ns: u64) -> Duration {
         let fronts = self.inputs.iter().filter_map(|list| list.queue.front());
         let due_ns = fronts.map(|(_, since_ns)| since_ns + LENT_NS_MAX).min().unwrap_or(u64::MAX);

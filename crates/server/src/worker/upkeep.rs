@@ -17,22 +17,22 @@ use segment::Guard;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// The time in which the whole table is checked once, a slice in each iteration.
+/// The time in which the whole session table is checked once. Each iteration checks a slice of the table.
 const SWEEP_NS: u64 = 1_000_000_000;
-/// The maximum number of ended connections that one iteration releases. It is also the maximum number of those that
-/// remain unfinished after a step.
+/// The maximum number of ended connections that one iteration releases. It is also the maximum number of connections
+/// that remain unfinished after a step.
 pub(super) const RELEASES_PER_ITERATION: usize = 64;
 const UNFINISHED_PER_ITERATION: usize = 2;
-/// The time for which a reader may hold pinned values while others wait for memory to pin.
+/// The time for which a reader may hold pinned values while other sessions wait for memory to pin.
 const PIN_GRACE_NS: u64 = 1_000_000_000;
 /// The time for which a blocked reader's values stay pinned before they are copied, if they fit into a big block.
 const COPY_OUT_NS: u64 = 100_000_000;
 /// The time for which a reader may read nothing of a retained reply while client memory is short.
 const READ_GRACE_NS: u64 = 100_000_000;
-/// The interval at which blocked readers with pins, and refused pins, are checked.
+/// The interval at which the worker checks for blocked readers with pins, and for refused pins.
 pub(super) const PIN_CHECK: Duration = Duration::from_millis(25);
 
-/// Ends an iteration.
+/// Does the upkeep at the end of an iteration.
 pub(super) fn upkeep<B: Backend>(core: &mut Core<B>) {
     if core.shared.threads.drain.is_on() {
         handover::report_arriving(core);
@@ -73,8 +73,8 @@ pub(super) fn note_pinner<B: Backend>(core: &mut Core<B>, index: u32) {
     }
 }
 
-/// Copies the values that slow readers hold pinned, if they fit and a block is free. Other values stay pinned until the
-/// reader reads them, another session waits for a pin, or the stall timeout is over.
+/// Copies the pinned values of slow readers into big blocks, if the values fit and a block is free. Other values stay
+/// pinned until the reader reads them, another session waits for a pin, or the stall timeout is over.
 fn relieve_pinners<B: Backend>(core: &mut Core<B>) {
     let mut at = 0;
     while let Some(index) = core.pin_holders.sessions.get(at).copied() {
@@ -124,7 +124,7 @@ fn sweep<B: Backend>(core: &mut Core<B>, count: usize) {
         let counters = core.ctx.counters();
         let end = match session.phase {
             Phase::Dead => None,
-            // A watcher sends nothing and may read at any time, while its peer is connected.
+            // A watcher may be silent for any time, as long as its peer is connected.
             Phase::Open if session.state.watches() && !session.hangup => None,
             Phase::Lingering => (unmoved_ns >= LINGER_NS).then_some(None),
             _ if session.blocked => (unmoved_ns >= stall_ns).then_some(Some(&counters.slow_readers_dropped)),
@@ -144,7 +144,8 @@ fn sweep<B: Backend>(core: &mut Core<B>, count: usize) {
     }
 }
 
-/// Closes the slowest of this worker's readers that have read nothing for a while, because a value could not be pinned.
+/// Closes the slowest of this worker's readers that have read nothing for a while. Called when a value could not be
+/// pinned.
 fn drop_slowest_pinner<B: Backend>(core: &mut Core<B>) {
     let slowest = (core.pin_holders.sessions.iter())
         .filter(|index| pins(&core.sessions, **index))
@@ -171,7 +172,7 @@ pub(super) fn note_reply_holder<B: Backend>(core: &mut Core<B>, index: u32) {
     core.reply_holders.push(index);
 }
 
-/// Closes readers that read nothing of their retained replies, those with the oldest replies first, until client memory
+/// Closes readers that read nothing of their retained replies, beginning with the oldest replies, until client memory
 /// is no longer short.
 fn drop_oldest_readers<B: Backend>(core: &mut Core<B>) {
     let budget = std::sync::Arc::clone(&core.ctx.shared.budget);
@@ -190,8 +191,8 @@ fn drop_oldest_readers<B: Backend>(core: &mut Core<B>) {
     }
 }
 
-/// Advances a stop: closes watchers at once, other connections between two requests, and all when the time limit is
-/// reached.
+/// Advances a stop: closes watchers at once, other connections between two requests, and all remaining connections when
+/// the time limit is reached.
 fn stop<B: Backend>(core: &mut Core<B>) {
     match core.stop_deadline_ns {
         None => {
@@ -201,7 +202,7 @@ fn stop<B: Backend>(core: &mut Core<B>) {
                 if session.phase == Phase::Open && session.state.watches() {
                     output::kill(core, index as u32);
                 } else if session.phase == Phase::Open {
-                    // One more receive shows whether a request is on its way.
+                    // One more receive detects whether another request has arrived.
                     core.sessions.at(index as u32).readable = true;
                     core.make_ready(index as u32);
                 }
@@ -212,19 +213,19 @@ fn stop<B: Backend>(core: &mut Core<B>) {
     }
 }
 
-/// Closes every connection, with its unsent bytes.
+/// Closes every connection and discards its unsent bytes.
 pub(super) fn kill_all<B: Backend>(core: &mut Core<B>) {
     for index in 0..core.sessions.used_high() {
         if core.sessions.peek(index).is_some_and(|s| s.phase != Phase::Dead) {
             output::kill(core, index as u32);
         }
     }
-    // The reads that they wait for may take long.
+    // Sessions that wait for flash are resumed, because their reads may take long.
     flash_waiters::resume_waiting(core, usize::MAX, |_| true);
 }
 
-/// Releases what ended connections held in the store: [`RELEASES_PER_ITERATION`] of them, and few of those that held
-/// much. An unfinished connection is retried in the next iteration, after the others.
+/// Releases the store resources of ended connections: up to [`RELEASES_PER_ITERATION`] connections, and fewer if they
+/// held much. An unfinished connection is retried in the next iteration, after the others.
 pub(super) fn release<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>) {
     let mut unfinished = 0;
     for number in 0..core.ended_sessions.len().min(RELEASES_PER_ITERATION) {
@@ -249,7 +250,8 @@ pub(super) fn release<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>) {
     }
 }
 
-/// Returns the instant since which a blocked session's reply is retained, and its number of bytes.
+/// Returns the instant since which a blocked session's reply is retained outside the store, and the reply's size in
+/// bytes.
 fn holds_reply<S>(sessions: &Table<S>, index: u32) -> Option<(Ticks, u64)> {
     let session = sessions.peek(index as usize).filter(|session| session.blocked && session.phase != Phase::Dead)?;
     session.state.reply_held()
