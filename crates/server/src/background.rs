@@ -1,5 +1,5 @@
-//! The thread of the store's background work, which evicts, expires, compacts and grows in slices. Also the thread that
-//! obtains memory from the kernel before it is used.
+//! The thread for the store's background work: in slices, it evicts, expires, compacts, and grows the index. Also the
+//! thread that obtains memory from the kernel before it is used.
 
 use crate::shared::Shared;
 use command::push::watch::Evictions;
@@ -8,18 +8,18 @@ use segment::{Background, Populator, RebuildStep, Rebuilder, SliceKind};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The pause of the background thread after it blocked a flush.
+/// The pause of the background thread after its work blocked a client's flush.
 const FLUSH_ROOM: Duration = Duration::from_millis(3);
-/// The longest sleep if no work waits and no worker wakes the thread.
+/// The longest sleep of the background thread, if no work waits and no worker wakes it.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
 
-/// The sleep of the populating thread when it is ahead of the use of memory.
+/// The sleep of the populating thread when it has obtained enough memory ahead of use.
 const POPULATE_SLEEP: Duration = Duration::from_millis(10);
 
 /// The sleep of a thread that rebuilds the index and must wait for other threads.
 const REBUILD_WAIT: Duration = Duration::from_millis(1);
 
-/// The time after which a slice ends at its next item.
+/// The time after the start of a slice at which it ends before the next item, in ns.
 const SLICE_NS: u64 = 200_000;
 
 /// Returns the CPU time of the calling thread, in ns.
@@ -52,10 +52,10 @@ pub(crate) fn run(shared: &Arc<Shared>, mut background: Background, clock: &Cloc
             log_flash_found(shared, clock);
         }
         if shared.delayed_flush.take_refused() {
-            // A worker retries the flush every millisecond, and must not meet a slice each time.
+            // A worker retries the flush every millisecond, and must not find a slice running each time.
             std::thread::sleep(FLUSH_ROOM);
         } else if report.more {
-            // A worker on the same CPU runs first.
+            // Let a worker on the same CPU run first.
             std::thread::yield_now();
         } else {
             std::thread::park_timeout(SLEEP_MAX);
@@ -86,9 +86,9 @@ fn log_flash_found(shared: &Shared, clock: &Clock) {
     );
 }
 
-/// Obtains memory until all workers have ended, one step at a time. A step takes as long as the kernel needs. Only a
-/// growth of the index waits for a step, and is notified. The thread yields to a worker on the same CPU, which would
-/// otherwise wait for the end of the scheduler's slice, 4 ms.
+/// Obtains memory from the kernel until all workers have ended, one step at a time. A step takes as long as the kernel
+/// needs. Only a growth of the index waits for a step, and is notified. The thread yields to a worker on the same CPU,
+/// which would otherwise wait for the end of the scheduler's slice, 4 ms.
 pub(crate) fn populate(shared: &Arc<Shared>, mut populator: Populator, clock: &Clock) {
     io::affinity::give_way();
     let mut warned = false;

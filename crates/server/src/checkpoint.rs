@@ -12,7 +12,7 @@ use segment::{Checkpointer, Finished};
 use crate::shared::Shared;
 use command::visit::clock::Clock;
 
-/// Sleep between two checks for work.
+/// The sleep between two checks for work.
 const LOOK: Duration = Duration::from_millis(50);
 /// The sleep between two checkpoints if the first was crowded, because each checkpoint ends the open segments.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -38,7 +38,7 @@ pub(crate) fn run(shared: &Arc<Shared>, mut checkpointer: Checkpointer, every: D
     }
 }
 
-/// Completes a checkpoint. Returns false if it must start again.
+/// Completes a checkpoint. Returns false if the checkpoint must be restarted.
 fn finish(shared: &Shared, checkpointer: &mut Checkpointer, clock: &Clock) -> bool {
     let begun = clock.ticks();
     let done = checkpointer.finish();

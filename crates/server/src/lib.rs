@@ -1,4 +1,4 @@
-//! The server: it joins sockets (`io`), commands (`command`) and the item store (`segment`).
+//! The server, which connects sockets (`io`), commands (`command`) and the item store (`segment`).
 //!
 //! ```text
 //!   acceptor ── new connection ──> worker 0..N   one thread each; owns its connections end to end
@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Invariants: no async runtime. A worker allocates nothing after start and waits only in `Backend::wait`. Every queue
-//! and buffer has a maximum. Input beyond it gets a named error, or waits unread in the kernel.
+//! and buffer has a maximum. Input beyond a maximum gets a named error, or waits unread in the kernel.
 #![forbid(unsafe_code)]
 
 pub mod admin;

@@ -21,7 +21,7 @@ impl Log {
     /// Starts the log.
     ///
     /// # Errors
-    /// If this process has a log already.
+    /// If this process already has a log.
     pub fn start(level: LogLevel) -> Result<Self, TryInitError> {
         let (filter, handle) = reload::Layer::new(filter(level));
         let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(std::io::stderr);
@@ -31,7 +31,7 @@ impl Log {
 
     /// Writes events of `level` and above from now on.
     pub fn set_level(&self, level: LogLevel) {
-        // The only error is that the log is gone, and a log that is gone has no level.
+        // The call fails only if the log no longer exists. Then there is no level to set.
         let _ = self.level.reload(filter(level));
     }
 }

@@ -13,7 +13,7 @@ use std::io::Result;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-/// A reactor that is passed to its worker's thread.
+/// An open reactor that is passed to its worker's thread.
 pub(crate) enum Opened {
     Epoll(epoll::Opened),
     Uring(Box<uring::Opened>),
@@ -50,7 +50,7 @@ pub(crate) fn open(choice: IoChoice, wakers: &[&Waker], sessions_max: usize) -> 
 }
 
 impl Opened {
-    /// Returns its kind, which is never `Auto`.
+    /// Returns the reactor's kind, which is never `Auto`.
     pub(crate) fn kind(&self) -> IoChoice {
         match self {
             Self::Epoll(_) => IoChoice::Epoll,
@@ -58,7 +58,7 @@ impl Opened {
         }
     }
 
-    /// Runs a worker on the calling thread. Returns the connections that left it.
+    /// Runs a worker on the calling thread. Returns the connections that left the worker in a handover.
     pub(crate) fn run(
         self,
         number: usize,

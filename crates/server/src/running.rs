@@ -25,13 +25,13 @@ use command::visit::clock::Clock;
 pub(crate) struct Endpoints {
     /// The listeners, in the order of the configuration.
     pub(crate) listeners: Vec<Listener>,
-    /// Listeners of the other server that this server does not use.
+    /// Listeners that the other server handed over but that this server does not use.
     pub(crate) left: Vec<Listener>,
     /// Connections that were taken over.
     pub(crate) connections: Vec<ReleasedConnection<AcceptedStream>>,
 }
 
-/// A running server. Dropping it stops it.
+/// A running server. Dropping this value stops the server.
 pub struct Running {
     shared: Arc<Shared>,
     io: IoChoice,
@@ -49,16 +49,16 @@ pub struct Running {
 
 /// A server whose threads are started but serve no client yet.
 pub struct Prepared {
-    // It is dropped before the threads are joined, because one of them waits for it.
+    // The sender is dropped before the threads are joined, because the acceptor waits for its signal.
     go: SyncSender<()>,
     running: Running,
     left: Vec<Listener>,
 }
 
 impl Prepared {
-    /// Begins to serve. When it returns, clients can connect.
+    /// Begins to serve. When this returns, clients can connect.
     pub fn go(self) -> Running {
-        // The acceptor waits for this signal and does nothing before.
+        // The acceptor waits for this signal and does nothing before it.
         let _ = self.go.send(());
         for mut listener in self.left {
             listener.share(false);
@@ -66,7 +66,7 @@ impl Prepared {
         self.running
     }
 
-    /// Returns the state that its threads share.
+    /// Returns the state that the server's threads share.
     pub fn shared(&self) -> &Arc<Shared> {
         self.running.shared()
     }
@@ -75,14 +75,14 @@ impl Prepared {
 /// The way in which a server ended.
 #[derive(Debug)]
 pub enum EndedThread {
-    /// It stopped.
+    /// The server stopped.
     Stopped,
-    /// It handed its state over to another process.
+    /// The server handed its state over to another process.
     HandedOver(HandoverState),
 }
 
 impl Running {
-    /// Starts all threads. The acceptor waits.
+    /// Starts all threads. The acceptor waits for [`Prepared::go`] before it accepts clients.
     pub(crate) fn prepare(
         shared: Arc<Shared>,
         background: segment::Background,
@@ -135,9 +135,9 @@ impl Running {
         Ok(())
     }
 
-    /// Starts as many threads as there are workers to rebuild the index, if it is not in the file.
+    /// Starts as many threads as there are workers to rebuild the index, if the index is not in the memory file.
     fn spawn_rebuilders(&mut self) -> Result<(), StartError> {
-        // The background thread is one of them.
+        // The background thread also rebuilds, so one thread fewer is started.
         for number in 1..self.shared.config.workers {
             let Some(rebuilder) = self.shared.store.rebuilder() else { break };
             let shared = Arc::clone(&self.shared);
@@ -147,14 +147,14 @@ impl Running {
         Ok(())
     }
 
-    /// Starts the threads of the second tier, which wake the threads that wait for them.
+    /// Starts the threads of the second tier. They wake the workers that wait for a flash read.
     fn spawn_flash(&mut self) -> Result<(), StartError> {
         let Some(flash) = &self.shared.threads.flash else { return Ok(()) };
         let shared = Arc::downgrade(&self.shared);
         flash.wake_by(Box::new(move |handle| {
             let Some(shared) = shared.upgrade() else { return };
             match handle {
-                // The workers have the first handles, in their order.
+                // The workers have the first store handles, in the order of the workers.
                 Some(handle) => shared.threads.workers.get(handle).into_iter().for_each(|worker| worker.waker.wake()),
                 None => shared.host.wake_background(),
             }
@@ -269,7 +269,7 @@ impl Running {
     /// Waits until a stop ([`Shared::request_stop`]) or a handover ([`Shared::request_hand_over`]) is requested and
     /// complete.
     pub fn join(mut self) -> EndedThread {
-        // A thread that panicked has reported it. The others are still joined.
+        // A thread that panicked has already reported its panic. The other threads are still joined.
         let listeners = self.acceptor.take().and_then(|acceptor| acceptor.join().ok());
         match listeners {
             Some(listeners) if !self.shared.threads.stop.is_off() => EndedThread::HandedOver(self.hand_over(listeners)),

@@ -1,4 +1,4 @@
-//! One connection, and the table of a worker's connections.
+//! The state of one connection, and the table of a worker's connections.
 
 use crate::buffers::{BYTES_A_CONNECTION_MAX, Input};
 use crate::handover::EarlyInput;
@@ -44,14 +44,14 @@ pub(crate) enum Phase {
     Dead,
 }
 
-/// The reason why the last `serve` stopped, if it matters afterwards.
+/// The reason why the last visit to a session ended, if the reason affects the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pause {
     /// The session need not wait.
     None,
     /// The session's output must be sent first.
     Output,
-    /// The store needs another iteration.
+    /// The store can execute the request only in a later iteration.
     Store,
     /// A value must be read from flash.
     Flash(Awaited),
@@ -60,51 +60,54 @@ pub(crate) enum Pause {
 /// One connection of a worker.
 pub(crate) struct Session<S> {
     pub(crate) token: Token,
-    /// `None` once it is dead.
+    /// The socket; `None` once the session is dead.
     pub(crate) stream: Option<S>,
     pub(crate) input: Option<Input>,
-    /// Bytes that precede those of the stream.
+    /// Bytes that were received before the connection moved to this worker. They precede the bytes of the stream.
     pub(crate) early: Option<Box<EarlyInput>>,
     pub(crate) out: Option<Box<OutBuffer>>,
-    /// State of the protocol.
+    /// The state of the protocol.
     pub(crate) state: SessionState,
     pub(crate) place: SessionPlace,
     pub(crate) phase: Phase,
-    /// True if the kernel may hold received bytes for it.
+    /// True if the kernel may hold received bytes for the session.
     pub(crate) readable: bool,
-    /// True if its peer has closed. Then a short receive does not mean that nothing more can be received.
+    /// True if the peer has closed its end. In that case a short receive does not mean that nothing more can be
+    /// received.
     pub(crate) hangup: bool,
     /// True if the end of the stream was received.
     pub(crate) ended: bool,
-    /// True if its output is not all sent. Nothing more is served before it is.
+    /// True if a part of the output is unsent. The session is not served until all output is sent.
     pub(crate) blocked: bool,
-    /// True if its reactor reports when its socket accepts more bytes.
+    /// True if the reactor will report when the socket accepts more bytes.
     pub(crate) armed: bool,
-    /// True if it has output that its socket may accept now.
+    /// True if the session has output that the socket may accept now.
     pub(crate) sending: bool,
-    /// True if it has used its share of the last visit. It then continues after the sessions with new requests.
+    /// True if the session has used its share of the last visit. It then continues after the sessions with new
+    /// requests.
     pub(crate) paused: bool,
-    /// True if it has queued messages that it could not send because it was blocked or in the middle of a reply.
+    /// True if the session has queued push messages that could not be sent because it was blocked or in the middle of a
+    /// reply.
     pub(crate) mail: bool,
-    /// True if the received bytes may contain a whole request.
+    /// True if the received bytes may contain a complete request.
     pub(crate) servable: bool,
-    /// The reason why it was not served further.
+    /// The reason why the last visit ended.
     pub(crate) pause: Pause,
     /// The number of input bytes that the next step needs.
     pub(crate) input_want: usize,
     /// The room that the next reply needs, in bytes.
     pub(crate) out_want: usize,
-    /// The number of bytes that were discarded since it finished.
+    /// The number of bytes that were discarded since the session finished.
     pub(crate) discarded: usize,
-    /// The instant since which it waits for a buffer, in ns of the worker's life.
+    /// The instant since which the session waits for a buffer, in ns of the worker's life.
     pub(crate) waits_ns: u64,
-    /// The instant at which its bytes were known to be available.
+    /// The instant at which the worker learned that bytes were available to receive, in ticks.
     pub(crate) ready_at: Ticks,
-    /// The instant at which it last received bytes, in ns of the worker's life.
+    /// The instant at which the session last received bytes, in ns of the worker's life.
     pub(crate) received_ns: u64,
-    /// The instant since which its input has waited to become a whole request, in ns of the worker's life.
+    /// The instant since which the input has been an incomplete request, in ns of the worker's life.
     pub(crate) held_ns: u64,
-    /// The instant at which bytes of its output were last sent, in ns of the worker's life.
+    /// The instant at which bytes of the output were last sent, in ns of the worker's life.
     pub(crate) moved_ns: u64,
 }
 
@@ -150,8 +153,8 @@ impl<S> Session<S> {
         }
     }
 
-    /// Returns true if it is served after new requests, because its request takes many visits, or its output many
-    /// sends.
+    /// Returns true if the session is served after new requests, because its request takes many visits, or its output
+    /// many sends.
     pub(crate) fn is_long(&self) -> bool {
         self.sending || self.paused || self.state.is_long()
     }
@@ -163,10 +166,10 @@ impl<S> Session<S> {
     }
 }
 
-/// A worker's connections. Room for all of them is reserved at start and touched at first use. Each slot has a
-/// generation, so that late events for an earlier session are ignored.
+/// A worker's connections. The memory for all slots is reserved at start and first touched when a slot is first used.
+/// Each slot has a generation, so that late events for an earlier session are ignored.
 pub(crate) struct Table<S> {
-    /// The slots: as many as were ever in use at the same time.
+    /// The slots. Their number is the maximum number of sessions that existed at the same time.
     slots: Vec<Option<Session<S>>>,
     generations: Vec<u32>,
     free: Vec<u32>,
@@ -204,7 +207,7 @@ impl<S> Table<S> {
         Some(Token::new(index, self.generations[index as usize]))
     }
 
-    /// Takes the slot that [`Table::next_token`] returned.
+    /// Adds a session in the slot that [`Table::next_token`] returned. Returns the slot number.
     pub(crate) fn insert(&mut self, stream: S, endpoint: Endpoint, now_ns: u64) -> u32 {
         let token = self.next_token().expect("the caller asked for a token");
         self.free.pop();
@@ -226,7 +229,7 @@ impl<S> Table<S> {
         session.state
     }
 
-    /// Returns the session that an event belongs to, if it is still alive.
+    /// Returns the session with the token of an event, if the session is still alive.
     pub(crate) fn find(&mut self, token: Token) -> Option<&mut Session<S>> {
         let session = self.slots.get_mut(token.index() as usize)?.as_mut()?;
         (session.token == token && session.phase != Phase::Dead).then_some(session)
@@ -237,7 +240,7 @@ impl<S> Table<S> {
         self.slots[index as usize].as_mut().expect("a slot in use")
     }
 
-    /// Returns the session in a slot, if there is one, for changes.
+    /// Returns a mutable reference to the session in a slot, if there is one.
     pub(crate) fn peek_mut(&mut self, index: u32) -> Option<&mut Session<S>> {
         self.slots.get_mut(index as usize)?.as_mut()
     }

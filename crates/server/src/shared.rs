@@ -13,15 +13,15 @@ use std::time::Duration;
 pub struct Shared {
     /// The state that commands share.
     pub commands: Arc<command::shared::Shared>,
-    /// The switches of the threads.
+    /// The switches that wake and stop the threads.
     pub threads: Arc<Threads>,
     /// The configuration that the server was started with.
     pub config: ServerConfig,
-    /// The time that it took to open or create the memory.
+    /// The time that it took to open or create the store.
     pub opened_in: Duration,
     /// The duration of the last checkpoint in ns, from the time at which all of its segments were sealed.
     pub checkpoint_ns: AtomicU64,
-    /// Devices of the second tier, in the order of the configuration.
+    /// The devices of the second tier, in the order of the configuration.
     pub(crate) flash_files: Vec<Arc<std::fs::File>>,
 }
 
@@ -37,7 +37,7 @@ impl Shared {
     }
 }
 
-/// Most of a server's state is what its commands share, so it is accessible directly.
+/// Gives direct access to the state that commands share, which is most of the server's state.
 impl Deref for Shared {
     type Target = command::shared::Shared;
 

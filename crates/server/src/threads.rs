@@ -1,6 +1,6 @@
 //! The switches of a server's threads: they wake threads, stop them, and prepare a handover.
 //!
-//! Commands access them as a [`command::host::Host`]. The threads themselves are in [`crate::start::Running`].
+//! Commands access the switches as a [`command::host::Host`]. The threads themselves are in [`crate::start::Running`].
 
 use command::host::{FlashFigures, Host};
 use io::waker::Waker;
@@ -20,7 +20,7 @@ pub struct Threads {
     pub(crate) drain: Drain,
     /// The workers, in their order.
     pub workers: Vec<WorkerThread>,
-    /// Ends the acceptor's wait.
+    /// Ends the acceptor's wait for connections.
     pub(crate) acceptor: Waker,
     /// The background thread, once it runs.
     pub(crate) background: OnceLock<Thread>,
@@ -28,12 +28,12 @@ pub struct Threads {
     pub flash: Option<Arc<flash::Flash>>,
 }
 
-/// One worker, as other threads access it.
+/// The part of one worker that other threads access.
 #[derive(Debug)]
 pub struct WorkerThread {
-    /// Ends its wait.
+    /// Ends the worker's wait for events.
     pub waker: Waker,
-    /// Its answer to [`Drain`].
+    /// The worker's last report to [`Drain`]: see [`Drain::report`].
     pub(crate) arriving: AtomicU64,
 }
 
@@ -55,7 +55,7 @@ impl Threads {
     }
 
     /// Requests a handover: no client is accepted any more, and [`crate::start::Running::join`] continues the handover.
-    /// Returns at once. If a stop is requested before or meanwhile, the server stops instead.
+    /// Returns at once. If a stop is also requested before the handover is complete, the server stops instead.
     pub fn request_hand_over(&self) {
         self.stop.closed.store(true, Release);
         self.acceptor.wake();
@@ -90,7 +90,7 @@ impl Threads {
         }
     }
 
-    /// Ends the threads, for a stop or a handover.
+    /// Makes all threads end, for a stop or a handover.
     pub(crate) fn switch_off(&self) {
         self.stop.switch_off();
         for worker in &self.workers {
@@ -143,7 +143,7 @@ impl Host for Threads {
 /// The time between two rounds of [`Drain`].
 const DRAIN_ROUND: Duration = Duration::from_millis(5);
 
-/// The question to all workers before a handover, which is repeated in rounds: how many in-place receives are in
+/// A query to all workers before a handover, repeated in rounds: how many in-place receives are in
 /// progress?
 #[derive(Debug, Default)]
 pub(crate) struct Drain {
@@ -187,7 +187,7 @@ impl Drain {
 pub struct StopSwitch {
     asked: AtomicBool,
     closed: AtomicBool,
-    /// True while the acceptor has listeners.
+    /// True while the acceptor has open listeners.
     accepts: AtomicBool,
     hands_over: AtomicBool,
     off: AtomicBool,

@@ -12,25 +12,25 @@ use crate::config::kinds::FlashPlace;
 use crate::start::config::{ServerConfig, StartError};
 use crate::start::opened::ReleasedStore;
 
-/// The assumed size of an item in memory, in bytes: the index has slots for as many such items in addition to those on
-/// flash.
+/// The assumed size of an item in memory, in bytes: the index has slots for as many such items as fit in memory, in
+/// addition to those for items on flash.
 const MEMORY_ITEM_BYTES: u64 = 128;
 /// The target load of the index, in percent.
 const LOAD_PERCENT: u64 = 85;
-/// The number of bytes of a slot.
+/// The size of an index slot, in bytes.
 const SLOT_BYTES: u64 = 8;
 
-/// A second tier.
+/// A second tier with its open devices.
 pub(crate) struct Tiered {
     pub(crate) flash: Arc<Flash>,
-    /// Its devices, in the order of the configuration, for a process that takes them over.
+    /// The devices of the tier, in the order of the configuration, for a process that takes them over.
     pub(crate) files: Vec<Arc<File>>,
 }
 
 /// The store, its background work, and its second tier.
 pub(crate) type Opened = (Arc<Store>, segment::Background, Option<Tiered>);
 
-/// Returns the layout of the devices, and the plan of a store that uses them and has its index at `index`.
+/// Returns the layout of the devices, and the plan of a store that uses these devices and has its index at `index`.
 pub(crate) fn plan(config: &ServerConfig, index: IndexPlace) -> Result<(Sizes, TierPlan), StartError> {
     let device_bytes: Vec<u64> = config.flash.iter().map(|place| place.size.0).collect();
     let sizes = Sizes::of(&device_bytes).map_err(|error| match error {
@@ -61,8 +61,8 @@ fn open_device(
     Ok(device)
 }
 
-/// Opens the devices and creates a store that evicts to them, in the memory that another server released, if there is
-/// any.
+/// Opens the devices and creates a store that evicts to them, in the memory that another server handed over, if there
+/// is any.
 pub(crate) fn open(
     config: &ServerConfig,
     store: &StoreConfig,

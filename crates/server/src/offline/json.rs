@@ -1,4 +1,4 @@
-//! Items as lines of JSON: `docs/format/dump.md`.
+//! Encodes items as lines of JSON, in the format of `docs/format/dump.md`.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,10 +9,10 @@ use super::{ExportedItem, ValueReply, name_text};
 use crate::shared::Shared;
 use base::clock::UnixMillis;
 
-/// The version of the format.
+/// The version of the dump format.
 const VERSION: u32 = 1;
 
-/// Encodes bytes: text unchanged, and other bytes as base64.
+/// Encodes bytes: text as a string, and other bytes as base64.
 fn bytes(bytes: &[u8]) -> Json {
     match std::str::from_utf8(bytes) {
         Ok(text) => json!(text),
@@ -20,7 +20,7 @@ fn bytes(bytes: &[u8]) -> Json {
     }
 }
 
-/// Encodes an item.
+/// Encodes an item as one line.
 pub fn line(entry: &ExportedItem<'_>, now: UnixMillis) -> String {
     let mut fields = Map::new();
     fields.insert("namespace".to_owned(), json!(entry.namespace.0));
@@ -73,7 +73,7 @@ fn value(of: &Value<'_>) -> Json {
     }
 }
 
-/// Encodes the version, and the names of namespaces and of sets of records.
+/// Encodes the format version, and the names of namespaces and of sets of records.
 pub(super) fn names(shared: &Shared) -> Vec<String> {
     let mut lines = vec![json!({ "gannet_dump": VERSION }).to_string()];
     for config in shared.namespaces.named() {

@@ -1,5 +1,5 @@
-//! Reads a memory file that no server uses, with the flash that it was used with. Reports every live item, one after
-//! another, and changes neither the file nor the flash.
+//! Reads a memory file that no server uses, together with the flash devices that belong to it. Reports every live item,
+//! one after another, and changes neither the file nor the flash.
 //!
 //! ```text
 //!   file ── private maps ── opened as at a start, repaired in the maps ── walk over the keys ── one entry each
@@ -35,9 +35,9 @@ pub use json::line;
 
 /// A memory file that is being read.
 pub struct Offline {
-    /// Configuration of its store.
+    /// The configuration of the store in the file.
     pub config: StoreConfig,
-    /// Place of its index.
+    /// The place of the index.
     pub index: IndexPlace,
     shared: Arc<Shared>,
     handle: ThreadHandle,
@@ -45,7 +45,7 @@ pub struct Offline {
     reads: Reads,
 }
 
-/// The reads of the devices, if there are any. Nothing else in this module waits.
+/// The pending reads from flash devices, if there are devices. Only these reads make this module wait.
 struct Reads(Option<(Arc<Flash>, Scratch)>);
 
 impl Reads {
@@ -57,21 +57,21 @@ impl Reads {
     }
 }
 
-/// One item.
+/// One exported item.
 pub struct ExportedItem<'e> {
-    /// Namespace of its key.
+    /// The namespace of the key.
     pub namespace: Namespace,
-    /// Its key.
+    /// The key.
     pub key: &'e [u8],
-    /// The flags that a memcached client gave it.
+    /// The flags that a memcached client stored with the item.
     pub client_flags: u32,
-    /// Its expiry, if it has one.
+    /// The instant at which the item expires, or `None` if it never expires.
     pub ends: Option<UnixMillis>,
-    /// Its value.
+    /// The value of the item.
     pub value: ValueReply<'e>,
 }
 
-/// A value.
+/// The value of an exported item.
 pub enum ValueReply<'e> {
     /// A string, or the digits of a number.
     Bytes(&'e [u8]),
@@ -79,7 +79,7 @@ pub enum ValueReply<'e> {
     Record(Record<'e>),
 }
 
-/// Counts of the items that were reported, and of those that were not.
+/// The numbers of items that were reported and that could not be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExportCounts {
     /// The number of items that were reported.
@@ -90,10 +90,10 @@ pub struct ExportCounts {
 }
 
 impl Offline {
-    /// Opens the file at `path`, and the flash that it was used with.
+    /// Opens the file at `path`, and the flash devices that belong to it.
     ///
     /// # Errors
-    /// If a server could not start with them, or if a device is not the one that was used.
+    /// If a server could not start with this file and these devices, or if a device does not belong to the file.
     pub fn open(path: &Path, flash: &[FlashPlace]) -> Result<Self, StartError> {
         let file = MapFile::view(path).map_err(|error| StartError::File { path: path.to_owned(), error })?;
         let file = Arc::new(file);
@@ -121,8 +121,8 @@ impl Offline {
         Ok(Self { config: store, index, shared, handle, _background: background, reads })
     }
 
-    /// Returns the size of its longest item in memory, key and value, in bytes. Items on flash are no longer than an
-    /// eighth of a segment.
+    /// Returns the size of the longest item in memory (key and value together), in bytes. Items on flash are no longer
+    /// than an eighth of a segment.
     ///
     /// # Errors
     /// If the store has no handle left.
@@ -130,7 +130,7 @@ impl Offline {
         segment::longest_item(&self.shared.store, UnixMillis::now())
     }
 
-    /// Copies every live item to an empty store: first the items in memory, then as many of those on flash as fit.
+    /// Copies every live item to an empty store: first the items in memory, then as many of the items on flash as fit.
     ///
     /// # Errors
     /// If a store has no handle left.
@@ -154,7 +154,7 @@ impl Offline {
     /// Calls `each` for every live item. An error of `each` ends the walk.
     ///
     /// # Errors
-    /// If `each` fails: its error.
+    /// If `each` returns an error: that error.
     pub fn each<E>(&mut self, each: &mut dyn FnMut(&ExportedItem<'_>) -> Result<(), E>) -> Result<ExportCounts, E> {
         let (mut counts, clock) = (ExportCounts::default(), self.shared.clock());
         let (mut value, failed) = (Vec::new(), self.flash_failed());
@@ -206,7 +206,7 @@ pub fn left_on_flash(file: &Arc<MapFile>, boot: u128) -> Result<Option<FlashRema
     Ok(words.and_then(|words| FlashRemainder::of(words.count(), |number| words.load(number))))
 }
 
-/// Reports one item. Returns `None` if a client would not see the item, and false if it cannot be read.
+/// Reports one item. Returns `None` if a client would not see the item, and false if the item cannot be read.
 fn report<E>(
     shared: &Shared,
     guard: &Guard<'_>,
@@ -238,7 +238,7 @@ fn report<E>(
     }
 }
 
-/// Returns the number of bins of a record; `None` if it cannot be read completely.
+/// Returns the number of bins of a record; `None` if the record cannot be read completely.
 fn is_whole(record: &Record<'_>, now: UnixMillis) -> Option<usize> {
     record.bins(now.0).try_fold(0, |count, bin| bin.ok().map(|_| count + 1))
 }

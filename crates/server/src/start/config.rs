@@ -14,9 +14,9 @@ use std::time::Duration;
 /// The configuration of a server. All sizes are in bytes.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Addresses of the memcached protocol.
+    /// The listening addresses for the memcached protocol.
     pub memcached: Vec<ListenAddr>,
-    /// Addresses of the Redis protocol. At least one address in all.
+    /// The listening addresses for the Redis protocol. The two lists together have at least one address.
     pub resp: Vec<ListenAddr>,
     /// The file that the settings were read from, for persisting changes.
     pub config_file: Option<std::path::PathBuf>,
@@ -24,11 +24,11 @@ pub struct ServerConfig {
     pub endpoints: Vec<(Endpoint, ListenAddr)>,
     /// The namespaces that have names and terms.
     pub namespaces: Vec<NamespaceConfig>,
-    /// Address of the admin port, if there is one.
+    /// The address of the admin port, if there is an admin port.
     pub admin: Option<std::net::SocketAddr>,
-    /// The memory of the store's heap and index. The connections' buffers are added: at most
+    /// The memory of the store's heap and index, in bytes. The connections' buffers need further memory: at most
     /// [`crate::buffers::BYTES_A_WORKER_MAX`] for each worker. With io_uring, [`io::uring::BYTES_MAX`] for each worker
-    /// and 128 bytes for each connection are added too.
+    /// and 128 bytes for each connection are needed too.
     pub memory_bytes: u64,
     /// The upper bound of `memory_bytes` while the server runs; a smaller value counts as `memory_bytes`. It reserves
     /// address space, no memory.
@@ -37,9 +37,9 @@ pub struct ServerConfig {
     pub workers: usize,
     /// The reactor with which the workers wait for their sockets.
     pub io: IoChoice,
-    /// The CPUs that the workers are pinned to, round robin. Empty: not pinned.
+    /// The CPUs that the workers are pinned to, round robin. If the list is empty, workers are not pinned.
     pub pin: Vec<usize>,
-    /// Time for which a worker polls its sockets before it sleeps.
+    /// The time for which a worker polls its sockets before it sleeps.
     pub busy_poll: Duration,
     /// The maximum number of connections at once. Further connections are refused.
     pub connections_max: usize,
@@ -48,11 +48,11 @@ pub struct ServerConfig {
     /// The time after which a stalled connection is closed. It is stalled if its client reads nothing of its output, or
     /// if it holds an incomplete request while others wait for its buffer.
     pub stall_timeout: Duration,
-    /// Time for which a stop waits for requests in flight before it closes their connections.
+    /// The time for which a stop waits for requests in flight before it closes their connections.
     pub stop_timeout: Duration,
-    /// The maximum size of an item, key and value.
+    /// The maximum size of an item (key and value together), in bytes.
     pub item_bytes_max: u64,
-    /// The size of a segment; `None`: derived from the memory size.
+    /// The size of a segment, in bytes; `None`: derived from the memory size.
     pub segment_bytes: Option<u32>,
     /// The seed of the store's hash; `None`: random.
     pub hash_seed: Option<u64>,
@@ -69,23 +69,23 @@ pub struct ServerConfig {
     pub requests_a_visit: usize,
     /// The file of users and their secrets. Without it, every client may use the server.
     pub auth_file: Option<std::path::PathBuf>,
-    /// File that users of the Redis protocol and their rights are read from and written to.
+    /// The file that users of the Redis protocol and their rights are read from and written to.
     pub acl_file: Option<std::path::PathBuf>,
     /// True if items are evicted to make room. Otherwise an item that does not fit is refused.
     pub evict: bool,
     /// The file that contains the store's memory. Without it, the memory belongs to the process.
     pub file: Option<std::path::PathBuf>,
-    /// Place of the index of a store in a file.
+    /// The place of the index, for a store with a memory file.
     pub file_index: IndexPlace,
     /// The interval at which the whole memory file is flushed to disk, to survive a power loss.
     pub checkpoint: Option<Duration>,
-    /// True if the file's contents are discarded.
+    /// True if the existing contents of the memory file are discarded at start.
     pub file_reset: bool,
     /// True if memory without a file can be taken over by another process.
     pub upgradable: bool,
     /// The devices and files that evicted items are written to.
     pub flash: Vec<FlashPlace>,
-    /// True if flash devices are reset. All their contents are lost, including another owner's data.
+    /// True if flash devices are reset at start. All their contents are lost, including another owner's data.
     pub flash_reset: bool,
     /// The mean size of an item on flash, in bytes.
     pub flash_item_bytes: u64,
@@ -95,7 +95,7 @@ pub struct ServerConfig {
     pub prefix_stats: bool,
     /// The delimiter that ends a prefix.
     pub prefix_delimiter: u8,
-    /// True if items have CAS tokens. Otherwise their token is reported as 0 and matches nothing.
+    /// True if items have CAS tokens. Otherwise the token of every item is reported as 0 and never matches.
     pub cas: bool,
     /// True if the `flush_all` command is enabled.
     pub flush_command: bool,
@@ -111,10 +111,11 @@ pub struct ServerConfig {
     pub debug_command: bool,
     /// The key events that are published.
     pub key_events: KeyEvents,
-    /// The maximum number of message bytes that wait for one subscriber. A subscriber further behind is closed.
+    /// The maximum number of message bytes that wait for one subscriber. The connection of a subscriber with more
+    /// waiting bytes is closed.
     pub subscriber_backlog_bytes: u64,
-    /// The maximum number of bytes that connections hold outside the store. `None`: a share of the store, see
-    /// [`command::memory::budget::Budget::auto`].
+    /// The maximum number of bytes that connections hold outside the store. `None`: a share of the size of the store,
+    /// see [`command::memory::budget::Budget::auto`].
     pub client_memory_bytes: Option<u64>,
 }
 
@@ -174,8 +175,8 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
-    /// Returns the configuration with the addresses that were bound: a port 0 becomes the real port. `addrs` are in the
-    /// order of [`super::Running::addrs`].
+    /// Returns the configuration with the bound addresses: each port 0 is replaced by the port that the kernel chose.
+    /// `addrs` are in the order of [`super::Running::addrs`].
     #[must_use]
     pub fn at(mut self, addrs: &[ListenAddr]) -> Self {
         let endpoints = self.endpoints.iter_mut().map(|(_, addr)| addr);
@@ -199,53 +200,53 @@ pub enum StartError {
     Config(&'static str),
     /// An address could not be bound.
     Bind {
-        /// The address.
+        /// The address that could not be bound.
         addr: ListenAddr,
         /// The kernel's reason.
         error: std::io::Error,
     },
     /// The file of users cannot be loaded.
     Auth {
-        /// Path of the file.
+        /// The path of the file or device.
         path: std::path::PathBuf,
         /// The cause.
         error: command::clients::auth::AuthError,
     },
     /// The file of users and rights cannot be loaded.
     Rights {
-        /// Path of the file.
+        /// The path of the file or device.
         path: std::path::PathBuf,
         /// The cause.
         error: FileError,
     },
-    /// The store refused the terms of a namespace.
+    /// The store refused the settings of a namespace, such as its quota.
     Namespace {
-        /// The namespace.
+        /// The name of the namespace.
         name: String,
         /// The cause.
         error: segment::TermsError,
     },
     /// The configuration gives a namespace a number that differs from the one in the memory file.
     NamespaceMoved {
-        /// The namespace.
+        /// The name of the namespace.
         name: String,
-        /// The number of its items in the memory file.
+        /// The namespace number in the memory file.
         kept: u8,
-        /// The configured number.
+        /// The configured namespace number.
         asked: u8,
     },
     /// The store could not be created.
     Store(segment::StartError),
     /// The memory file cannot be opened.
     File {
-        /// Path of the file.
+        /// The path of the file or device.
         path: std::path::PathBuf,
         /// The cause.
         error: arena::OpenError,
     },
     /// A device of the second tier cannot be used.
     Flash {
-        /// Path of the file.
+        /// The path of the file or device.
         path: std::path::PathBuf,
         /// The cause.
         error: flash::OpenError,
@@ -292,7 +293,7 @@ impl From<std::io::Error> for StartError {
 /// enters earlier records into rebuilt indexes use them.
 pub(super) const SPARE_HANDLES: usize = 3;
 
-/// Returns every listener with its protocol and namespace.
+/// Returns the address of every listener, with the protocol and namespace of its clients.
 pub(crate) fn endpoints(config: &ServerConfig) -> Vec<(Endpoint, ListenAddr)> {
     let of = |addrs: &[ListenAddr], protocol: Protocol| {
         addrs.iter().map(|addr| (Endpoint::from(protocol), addr.clone())).collect::<Vec<_>>()

@@ -1,4 +1,4 @@
-//! Starting and stopping a server inside this process.
+//! Starts a server inside this process.
 
 pub mod config;
 pub(crate) mod opened;
@@ -43,7 +43,7 @@ pub use opened::LoadedUsers;
 
 pub use command::config::WORKERS_MAX;
 
-/// The server.
+/// A namespace for the functions that start a server.
 pub struct Server;
 
 impl Server {
@@ -71,7 +71,8 @@ impl Server {
             let path = shared.config.acl_file.clone().unwrap_or_default();
             shared.users.restore(&users).map_err(|error| StartError::Rights { path, error })?;
         }
-        // This must not happen earlier: if the memory file were refused after it, connected clients would be reset.
+        // Listening must not begin earlier: if the memory file were refused afterwards, connected clients would be
+        // reset.
         for listener in &mut listeners {
             let addr = listener.addr().clone();
             bind_patiently(|| listener.listen(backlog)).map_err(|error| StartError::Bind { addr, error })?;
@@ -128,8 +129,8 @@ fn open_store(config: &ServerConfig, left: ReleasedStore, now: UnixMillis) -> Re
     Ok((store, background, None))
 }
 
-/// Creates the store and all state that a server's threads share, and starts no thread. For [`Server::start`], and for
-/// a simulation that runs the workers itself. `started` is the wall-clock time now.
+/// Creates the store and all state that a server's threads share, and starts no thread. Used by [`Server::start`], and
+/// by a simulation that runs the workers itself. `started` is the wall-clock time now.
 pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared>, segment::Background), StartError> {
     assemble_in(config, ReleasedStore::default(), started)
 }
@@ -176,7 +177,7 @@ fn command_config(config: &ServerConfig) -> Config {
     }
 }
 
-/// Returns memcached and Redis users: `known` ones if given, else those of the files.
+/// Returns the memcached and Redis users: `known` if given, else the users in the configured files.
 fn users(
     config: &ServerConfig,
     known: Option<LoadedUsers>,
@@ -204,7 +205,7 @@ fn live(config: &ServerConfig) -> Live {
     }
 }
 
-/// Creates the store and the shared state like [`assemble`], in the memory that another server released, if there is
+/// Creates the store and the shared state like [`assemble`], in the memory that another server handed over, if there is
 /// any.
 pub(crate) fn assemble_in(
     config: ServerConfig,

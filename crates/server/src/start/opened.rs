@@ -18,11 +18,11 @@ pub struct LoadedUsers {
 /// The store that another server handed over.
 #[derive(Debug, Default)]
 pub(crate) struct ReleasedStore {
-    /// Its memory.
+    /// The memory of the store.
     pub(crate) memory: Option<Arc<MapFile>>,
-    /// A copy of its index, if the index is not in the memory file.
+    /// A copy of the index, if the index is not in the memory file.
     pub(crate) index: Option<Arc<MapFile>>,
-    /// Its devices of flash, in the order of the configuration.
+    /// The flash devices, in the order of the configuration.
     pub(crate) devices: Vec<Arc<File>>,
     /// The users of this process, so that their files are not read again.
     pub(crate) known: Option<LoadedUsers>,
