@@ -1,7 +1,7 @@
-//! Wire protocols as pure functions: bytes in, requests out; outcomes in, reply bytes out.
+//! Wire protocols as pure functions: they parse received bytes into requests, and encode outcomes as reply bytes.
 //!
 //! This crate does no I/O, reads no clock and allocates nothing. Requests borrow from the receive buffer, and replies
-//! go to a [`sink::Sink`] of the caller. The server, load generators and fuzzers share this crate.
+//! go to a [`sink::Sink`] that the caller provides. The server, load generators and fuzzers share this crate.
 //!
 //! Modules: `memcache` and `resp` each have a parser (`request.rs`), writers of replies (`reply.rs`) and the client's
 //! side of the protocol (`client`). `sink` receives replies; `number` reads and writes decimal digits.

@@ -1,8 +1,8 @@
-//! Decimal numbers: text to integer and back, without allocation.
+//! Converts decimal text to integers and back, without allocation.
 
 use crate::sink::Sink;
 
-/// Number of digits of the longest `u64`.
+/// The number of digits of the longest `u64`.
 pub const U64_DIGITS_MAX: usize = 20;
 
 /// Parses an unsigned 64-bit decimal number. Accepts one leading `+`, as C's `strtoull` does. Returns `None` for
@@ -34,7 +34,7 @@ pub fn parse_u64(text: &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// Parses a number as [`parse_u64`] does, with 32 bits.
+/// Parses an unsigned 32-bit decimal number, in the form that [`parse_u64`] accepts.
 pub fn parse_u32(text: &[u8]) -> Option<u32> {
     parse_u64(text).and_then(|value| u32::try_from(value).ok())
 }
@@ -48,7 +48,7 @@ pub fn parse_i64(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// The decimal digits of a number, on the stack.
+/// The decimal digits of a number, stored without allocation.
 #[derive(Clone, Copy, Debug)]
 pub struct Decimal {
     digits: [u8; U64_DIGITS_MAX],
@@ -67,7 +67,7 @@ const PAIRS: [u8; 200] = {
 };
 
 impl Decimal {
-    /// Formats `value`.
+    /// Formats `value` as decimal digits.
     #[inline]
     pub const fn new(mut value: u64) -> Self {
         let mut digits = [0; U64_DIGITS_MAX];
@@ -116,7 +116,7 @@ pub const fn digits_in(value: u64) -> usize {
     }
 }
 
-/// Fills `place` with the digits of `value`. Its length must be the number of digits ([`digits_in`]).
+/// Fills `place` with the digits of `value`. The length of `place` must be the number of digits ([`digits_in`]).
 #[inline]
 pub const fn write_digits(place: &mut [u8], mut value: u64) {
     if let [hundreds, tens, ones] = place {

@@ -1,13 +1,13 @@
 //! Destinations of reply bytes.
 
-/// Receives bytes in order. Implementations limit their own length. A writer of this crate never puts more than the
-/// documented `*_BYTES_MAX`, so a caller that has ensured this room loses no bytes.
+/// A destination that receives bytes in order. Each implementation limits its own length. A writer of this crate never
+/// puts more than the documented `*_BYTES_MAX` bytes, so a caller that has ensured room for them loses no bytes.
 pub trait Sink {
     /// Appends `bytes`.
     fn put(&mut self, bytes: &[u8]);
 
-    /// Appends `len` bytes, at most [`FILL_BYTES_MAX`]. `write` must fill all of them in place. A sink with memory of
-    /// its own passes that memory to `write`.
+    /// Appends `len` bytes, at most [`FILL_BYTES_MAX`]. `write` must fill all `len` bytes in place. A sink with memory
+    /// of its own passes that memory to `write`.
     fn fill(&mut self, len: usize, write: impl FnOnce(&mut [u8])) {
         let mut bytes = [0; FILL_BYTES_MAX];
         write(&mut bytes[..len]);
@@ -15,7 +15,7 @@ pub trait Sink {
     }
 }
 
-/// Maximum number of bytes that one [`Sink::fill`] appends.
+/// The maximum number of bytes that one [`Sink::fill`] appends.
 pub const FILL_BYTES_MAX: usize = 512;
 
 impl Sink for Vec<u8> {
@@ -32,7 +32,7 @@ impl Sink for Vec<u8> {
     }
 }
 
-/// A sink on the stack, for a reply line that is built from parts and passed on as a whole.
+/// A sink on the stack, in which a reply line is assembled from parts before it is passed on as a whole.
 #[derive(Debug)]
 pub struct Fixed<const N: usize> {
     bytes: [u8; N],
@@ -40,7 +40,7 @@ pub struct Fixed<const N: usize> {
 }
 
 impl<const N: usize> Fixed<N> {
-    /// Creates an empty sink of `N` bytes.
+    /// Creates an empty sink with room for `N` bytes.
     pub const fn new() -> Self {
         Self { bytes: [0; N], len: 0 }
     }
@@ -65,7 +65,7 @@ impl<const N: usize> Default for Fixed<N> {
 
 impl<const N: usize> Sink for Fixed<N> {
     /// # Panics
-    /// If more than `N` bytes are put in total: then the documented maximum of a writer is wrong.
+    /// If more than `N` bytes are put in total, which means that the documented maximum of a writer is wrong.
     fn put(&mut self, bytes: &[u8]) {
         let end = self.len + bytes.len();
         assert!(end <= N, "a reply line is longer than its stated maximum of {N} bytes");

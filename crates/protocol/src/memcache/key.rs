@@ -1,4 +1,4 @@
-//! Keys in command lines.
+//! Parses and encodes the keys in command lines.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -7,23 +7,23 @@ use memchr::memrchr;
 use super::error::Error;
 use super::line::Words;
 
-/// Maximum length of a key in bytes, decoded.
+/// The maximum length of a decoded key, in bytes.
 pub const KEY_BYTES_MAX: usize = 250;
 
-/// Maximum length of a key in base64: 4 characters for each 3 bytes or part of them.
+/// The maximum length of a key in base64, in bytes: 4 characters for every 3 bytes of the key, rounded up.
 pub const KEY_BASE64_BYTES_MAX: usize = KEY_BYTES_MAX.div_ceil(3) * 4;
 
-/// Buffer for the decoded bytes of one key. It is used only if a key must be decoded.
+/// A buffer for the decoded bytes of one key. The buffer is used only if a key must be decoded.
 #[derive(Debug, Default)]
 pub struct KeyScratch(Option<[u8; KEY_BYTES_MAX]>);
 
-/// Returns `key` if it has 1 to [`KEY_BYTES_MAX`] bytes.
+/// Returns `key` if its length is 1 to [`KEY_BYTES_MAX`] bytes, otherwise an error.
 pub(super) fn plain(key: &[u8]) -> Result<&[u8], Error> {
     if key.is_empty() || key.len() > KEY_BYTES_MAX { Err(Error::BadFormat) } else { Ok(key) }
 }
 
-/// Returns whether a word of `text` is longer than a key. Examines only a few bytes of every 250: the last space within
-/// a key's maximum length from the start of a word also ends all shorter words.
+/// Returns true if a word of `text` is longer than [`KEY_BYTES_MAX`]. Examines only a few bytes of every 250: the last
+/// space within a key's maximum length from the start of a word also ends all shorter words.
 fn has_long_word(mut text: &[u8]) -> bool {
     while text.len() > KEY_BYTES_MAX {
         match memrchr(b' ', &text[..=KEY_BYTES_MAX]) {
@@ -34,15 +34,15 @@ fn has_long_word(mut text: &[u8]) -> bool {
     false
 }
 
-/// The keys of one retrieval in order, each of at most [`KEY_BYTES_MAX`] bytes. Only the maximum line length limits
-/// their number.
+/// The keys of one retrieval in order, each of at most [`KEY_BYTES_MAX`] bytes. The number of keys is limited only by
+/// the maximum line length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keys<'b> {
     words: Words<'b>,
 }
 
 impl<'b> Keys<'b> {
-    /// Takes all words of `words` as keys.
+    /// Creates the list of keys from all words of `words`.
     pub(super) fn new(words: Words<'b>) -> Result<Self, Error> {
         if has_long_word(words.rest()) {
             return Err(Error::BadFormat);
@@ -50,12 +50,12 @@ impl<'b> Keys<'b> {
         Ok(Self { words })
     }
 
-    /// Returns the text after the keys taken so far. [`Keys::resume`] continues from it.
+    /// Returns the text after the keys that were iterated so far. [`Keys::resume`] continues from that text.
     pub const fn rest(&self) -> &'b [u8] {
         self.words.rest()
     }
 
-    /// Continues with a text that [`Keys::rest`] returned.
+    /// Continues the iteration from a text that [`Keys::rest`] returned.
     pub const fn resume(rest: &'b [u8]) -> Self {
         Self { words: Words::new(rest) }
     }
@@ -70,7 +70,8 @@ impl<'b> Iterator for Keys<'b> {
     }
 }
 
-/// The key of a meta command: its bytes, or their base64 form if the flag `b` is set. It is verified at parsing.
+/// The key of a meta command: the bytes of the key, or their base64 form if the flag `b` is set. The parser has
+/// verified the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetaKey<'b> {
     token: &'b [u8],
@@ -78,7 +79,7 @@ pub struct MetaKey<'b> {
 }
 
 impl<'b> MetaKey<'b> {
-    /// A placeholder until the flags are parsed, which determine how to read the token.
+    /// A placeholder that is used until the flags are parsed. The flags determine whether the token is in base64.
     pub(super) const UNCHECKED: Self = Self { token: b"", encoded: false };
 
     /// Returns an error if `token` is too long for a key in any form. This check does not need the flags.
@@ -97,12 +98,12 @@ impl<'b> MetaKey<'b> {
         Ok(Self { token, encoded })
     }
 
-    /// Returns the token as the client sent it.
+    /// Returns the key token as the client sent it.
     pub const fn token(&self) -> &'b [u8] {
         self.token
     }
 
-    /// Returns whether the token is in base64.
+    /// Returns true if the key token is in base64.
     pub const fn is_encoded(&self) -> bool {
         self.encoded
     }
@@ -122,7 +123,7 @@ impl<'b> MetaKey<'b> {
 }
 
 fn decode(token: &[u8], room: &mut [u8; KEY_BYTES_MAX]) -> Option<usize> {
-    // The library needs room for its estimate, which exceeds the result by up to two bytes.
+    // The base64 library requires room for its estimate of the length, which exceeds the result by up to two bytes.
     let mut wide = [0; KEY_BASE64_BYTES_MAX / 4 * 3];
     let len = STANDARD.decode_slice(token, &mut wide).ok()?;
     room.get_mut(..len).filter(|room| !room.is_empty())?.copy_from_slice(&wide[..len]);

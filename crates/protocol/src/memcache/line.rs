@@ -1,23 +1,23 @@
-//! Splits off a command line and its words.
+//! Finds the command line at the start of a receive buffer, and splits the line into words.
 
 use memchr::memchr;
 
-/// Maximum length of a command line, including its end. A longer line ends the connection.
+/// The maximum length of a command line, in bytes, including its end. A longer line ends the connection.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
 /// The result of looking for a line at the start of a receive buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Line<'b> {
-    /// No complete line yet.
+    /// The buffer contains no complete line yet.
     Incomplete,
     /// A line without its end (`\r\n`, or `\n` alone).
     Complete {
-        /// The line.
+        /// The text of the line.
         text: &'b [u8],
-        /// Number of bytes of the line and its end.
+        /// The length of the line and its end, in bytes.
         consumed: usize,
     },
-    /// No line end within [`LINE_BYTES_MAX`].
+    /// The first [`LINE_BYTES_MAX`] bytes contain no line end.
     TooLong,
 }
 
@@ -38,8 +38,8 @@ const ONES: u64 = u64::from_le_bytes([1; 8]);
 const HIGHS: u64 = u64::from_le_bytes([0x80; 8]);
 
 /// Returns the first position where `condition` holds. `condition` tests eight bytes at a time, and sets the high bit
-/// of each byte for which it holds. Only its lowest set bit must be exact. Words are short, so this is faster than a
-/// call of `memchr`.
+/// of each byte for which it holds. Only the lowest set bit of the result must be exact. Words are short, so this is
+/// faster than a call of `memchr`.
 #[inline(always)]
 fn first_where(text: &[u8], condition: impl Fn(u64) -> u64) -> Option<usize> {
     let mut at = 0;
@@ -108,7 +108,7 @@ impl<'b> Words<'b> {
         Self { rest: text }
     }
 
-    /// Returns the text that `next` has not taken yet.
+    /// Returns the text after the words that `next` has returned.
     pub const fn rest(&self) -> &'b [u8] {
         self.rest
     }

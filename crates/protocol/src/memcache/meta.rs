@@ -1,6 +1,6 @@
 //! Parses the meta commands `mg ms md ma me`: a key, and flags of one letter, some with a token after the letter.
 //!
-//! As with memcached, all commands have the same set of flags. A command ignores flags that it has no use for. Each
+//! As with memcached, all commands have the same set of flags. A command ignores flags that do not apply to it. Each
 //! flag may occur once. The order of the flags matters only for the reply, which repeats it: [`Meta::in_order`].
 
 use super::error::Error;
@@ -10,7 +10,7 @@ use super::request::Request;
 use super::{Fault, text};
 use crate::number::{parse_i64, parse_u32, parse_u64};
 
-/// Maximum length of the opaque in bytes, without its `O`.
+/// The maximum length of the opaque in bytes, without its `O`.
 pub const OPAQUE_BYTES_MAX: usize = 32;
 
 /// The set of flags that occurred, one bit for each letter.
@@ -28,7 +28,8 @@ impl Seen {
     }
 }
 
-/// A meta command without its verb. A number is valid only if its flag occurred; otherwise its accessor returns `None`.
+/// A meta command without its verb. The numeric fields are valid only if their flags occurred; otherwise their
+/// accessors return `None` or a default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meta<'b> {
     /// The key.
@@ -63,7 +64,7 @@ pub enum MetaStoreMode {
 }
 
 impl<'b> Meta<'b> {
-    /// Returns whether the flag `letter` occurred.
+    /// Returns true if the flag `letter` occurred.
     ///
     /// # Panics
     /// If `letter` is not a letter.
@@ -71,7 +72,7 @@ impl<'b> Meta<'b> {
         self.seen.has(letter)
     }
 
-    /// Returns whether the command, as an `mg`, changes nothing and requests only the value, its length, the client's
+    /// Returns true if the command, as an `mg`, changes nothing and requests only the value, its length, the client's
     /// flags and parts of the request itself.
     #[inline]
     pub const fn is_plain_read(&self) -> bool {
@@ -107,7 +108,7 @@ impl<'b> Meta<'b> {
         (self.compare, self.token_is_void) = (u64::MAX, true);
     }
 
-    /// Returns the CAS token that the item shall get (`E`).
+    /// Returns the CAS token that the item will receive (`E`).
     pub const fn token(&self) -> Option<u64> {
         if self.has(b'E') && !self.token_is_void { Some(self.token) } else { None }
     }
@@ -148,7 +149,7 @@ impl<'b> Meta<'b> {
         }
     }
 
-    /// Returns whether the mode of an `ma` (`M`) is to decrement.
+    /// Returns true if the mode of an `ma` (`M`) is to decrement.
     pub const fn is_decrement(&self) -> bool {
         matches!(self.mode, b'D' | b'-')
     }
@@ -190,7 +191,7 @@ impl<'b> Meta<'b> {
         let signed = || parse_i64(token).ok_or(Error::BadToken);
         match letter {
             b'b' | b'c' | b'f' | b'h' | b'k' | b'l' | b'q' | b's' | b't' | b'u' | b'v' | b'x' | b'I' => {}
-            // Hints to proxies, in any form.
+            // `P` and `L` are hints for proxies, with any token.
             b'P' | b'L' => {}
             b'O' if token.len() > OPAQUE_BYTES_MAX => return Err(Error::OpaqueTooLong),
             b'O' => {}
@@ -212,7 +213,7 @@ impl<'b> Meta<'b> {
     }
 }
 
-/// Returns the key token, and advances `words` past it.
+/// Returns the key token, and advances `words` past that token.
 fn key<'b>(words: &mut Words<'b>) -> Result<&'b [u8], Error> {
     words.next().ok_or(Error::UnknownCommand)
 }
@@ -256,7 +257,7 @@ pub(super) fn arith(mut words: Words<'_>) -> Result<Request<'_>, Fault> {
     }
 }
 
-/// Parses `me KEY [b]`. As with memcached, other words are ignored.
+/// Parses `me KEY [b]`. As with memcached, any other words are ignored.
 pub(super) fn debug(mut words: Words<'_>) -> Result<Request<'_>, Fault> {
     let key = words.next().ok_or(Error::BadFormat)?;
     let encoded = words.next() == Some(b"b");

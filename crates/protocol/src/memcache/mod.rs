@@ -37,9 +37,9 @@ struct Fault {
     error: Error,
     /// True if the client requested no reply.
     quiet: bool,
-    /// Number of bytes that follow the line and belong to it.
+    /// The number of bytes after the line that belong to the invalid request and must be discarded.
     swallow: u64,
-    /// True if the stream's framing is lost.
+    /// True if the start of the next request cannot be found, so that the connection must be closed.
     fatal: bool,
 }
 
@@ -66,7 +66,7 @@ impl From<Error> for Fault {
 /// The first byte of every request of memcached's binary protocol. No text command begins with it.
 const BINARY_MAGIC: u8 = 0x80;
 
-/// Parses the command line at the start of `buf`.
+/// Parses the command line at the start of the receive buffer `buf`.
 #[inline]
 pub fn parse(buf: &[u8]) -> Parsed<'_> {
     if let Some((store, consumed)) = plain_set(buf) {
@@ -76,7 +76,7 @@ pub fn parse(buf: &[u8]) -> Parsed<'_> {
 }
 
 /// Parses `get KEY\r\n` in its simplest form, which nearly all requests have. Returns the key and the length of the
-/// line. All other forms are left to [`parse`], which parses this form equally.
+/// line. All other forms are left to [`parse`], which gives the same result for this form.
 #[inline(always)]
 pub fn lone_get(buf: &[u8]) -> Option<(&[u8], usize)> {
     let rest = buf.strip_prefix(b"get ")?;
@@ -87,8 +87,8 @@ pub fn lone_get(buf: &[u8]) -> Option<(&[u8], usize)> {
     }
 }
 
-/// Returns the key of a line that begins like a simple `set`, whatever follows the key. This suffices to prefetch what
-/// the command will change.
+/// Returns the key of a line that begins like a simple `set`, whatever follows the key. The key suffices to prefetch
+/// the memory that the command will change.
 #[inline(always)]
 pub fn set_key(buf: &[u8]) -> Option<&[u8]> {
     let rest = buf.strip_prefix(b"set ")?;
@@ -97,7 +97,7 @@ pub fn set_key(buf: &[u8]) -> Option<&[u8]> {
 }
 
 /// Parses `set KEY FLAGS TIME LENGTH` in its simplest form: single spaces, and short numbers without a sign. All other
-/// forms are left to [`parse_line`], which parses this form equally.
+/// forms are left to [`parse_line`], which gives the same result for this form.
 #[inline]
 fn plain_set(buf: &[u8]) -> Option<(request::Store<'_>, usize)> {
     /// Numbers with at most this many digits fit in 32 bits and do not exceed the maximum length of a value.

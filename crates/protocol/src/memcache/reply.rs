@@ -1,5 +1,5 @@
-//! Writes reply lines. Each writer documents its maximum length. So a caller can ensure the room before it executes an
-//! operation, and no reply is lost after it.
+//! Writes reply lines. Each writer documents its maximum length. So a caller can ensure room for the reply before it
+//! executes an operation, and no reply is lost afterwards.
 
 use super::error::Error;
 use super::key::{KEY_BASE64_BYTES_MAX, KEY_BYTES_MAX, MetaKey, encode};
@@ -7,35 +7,36 @@ use super::meta::{Meta, OPAQUE_BYTES_MAX};
 use crate::number::{Decimal, U64_DIGITS_MAX, digits_in, put_i64, put_u64, write_digits};
 use crate::sink::{FILL_BYTES_MAX, Fixed, Sink};
 
-/// The end of a line, and of a value.
+/// The bytes that end a line, and that follow a value.
 pub const CRLF: &[u8] = b"\r\n";
-/// The end of a retrieval, and of statistics.
+/// The line that ends the reply to a retrieval or to `stats`.
 pub const END: &[u8] = b"END\r\n";
-/// The storage command succeeded.
+/// The reply that a storage command succeeded.
 pub const STORED: &[u8] = b"STORED\r\n";
-/// The condition of a storage command did not hold.
+/// The reply that the condition of a storage command did not hold.
 pub const NOT_STORED: &[u8] = b"NOT_STORED\r\n";
-/// The item has another CAS token.
+/// The reply that the item has another CAS token than the request.
 pub const EXISTS: &[u8] = b"EXISTS\r\n";
-/// The item does not exist.
+/// The reply that the item does not exist.
 pub const NOT_FOUND: &[u8] = b"NOT_FOUND\r\n";
-/// The `delete` succeeded.
+/// The reply that a `delete` succeeded.
 pub const DELETED: &[u8] = b"DELETED\r\n";
-/// The `touch` succeeded.
+/// The reply that a `touch` succeeded.
 pub const TOUCHED: &[u8] = b"TOUCHED\r\n";
-/// The administrative command succeeded.
+/// The reply that an administrative command succeeded.
 pub const OK: &[u8] = b"OK\r\n";
-/// The `stats reset` succeeded.
+/// The reply that a `stats reset` succeeded.
 pub const RESET: &[u8] = b"RESET\r\n";
 /// The reply to `mn`.
 pub const META_NOOP: &[u8] = b"MN\r\n";
-/// The end of an `mgdump`, and the reply to `me` on a miss.
+/// The line that ends an `mgdump`, and the reply to `me` on a miss.
 pub const META_END: &[u8] = b"EN\r\n";
 
-/// Maximum length of [`value_header`] in bytes.
+/// The maximum length of [`value_header`] in bytes.
 pub const VALUE_HEADER_BYTES_MAX: usize = 6 + KEY_BYTES_MAX + 3 * (1 + U64_DIGITS_MAX) + 2;
 
-/// Maximum length of a [`MetaLine`] in bytes: code, length, key in base64 with its `b`, opaque, nine numbers, marks.
+/// The maximum length of a [`MetaLine`] in bytes: code, length, key in base64 with its `b`, opaque, nine numbers,
+/// marks.
 pub const META_LINE_BYTES_MAX: usize =
     2 + 1 + U64_DIGITS_MAX + (2 + KEY_BASE64_BYTES_MAX + 2) + (2 + OPAQUE_BYTES_MAX) + 9 * (2 + U64_DIGITS_MAX) + 6 + 2;
 
@@ -115,7 +116,7 @@ pub fn number(sink: &mut impl Sink, value: u64) {
     sink.put(line.as_slice());
 }
 
-/// Writes the line of `error`.
+/// Writes the error line for `error`.
 pub fn error(sink: &mut impl Sink, error: Error) {
     sink.put(error.wire());
 }
@@ -218,7 +219,7 @@ impl<'s, S: Sink> MetaLine<'s, S> {
         }
     }
 
-    /// Ends the line.
+    /// Writes the end of the line.
     pub fn finish(self) {
         self.sink.put(CRLF);
     }
@@ -237,20 +238,21 @@ pub fn uri_encoded(sink: &mut impl Sink, key: &[u8]) {
     }
 }
 
-/// The facts about an item in dumps and in replies to `me`.
+/// The metadata of an item that is written in dumps and in replies to `me`.
 #[derive(Clone, Copy, Debug)]
 pub struct ItemFacts<'k> {
     /// The key.
     pub key: &'k [u8],
-    /// In a dump, the second since 1970 at which the item expires; for `me`, the seconds until then. -1 means never.
+    /// In a dump, the second since 1970 at which the item expires; in a reply to `me`, the seconds until its expiry. -1
+    /// means that the item never expires.
     pub exp: i64,
-    /// In a dump, the second since 1970 of the last access; for `me`, the seconds since then.
+    /// In a dump, the second since 1970 of the last access; in a reply to `me`, the seconds since that access.
     pub la: u64,
     /// The CAS token.
     pub cas: u64,
     /// True if the item was read since it was stored.
     pub fetched: bool,
-    /// The item's class.
+    /// The number of the item's TTL class.
     pub class: u64,
     /// The item's total size in the store, in bytes.
     pub size: u64,
@@ -258,11 +260,11 @@ pub struct ItemFacts<'k> {
     pub client_flags: u32,
 }
 
-/// Maximum length of a line of [`metadump`] and [`debug`] in bytes.
+/// The maximum length of a line of [`metadump`] and [`debug`] in bytes.
 pub const ITEM_FACTS_BYTES_MAX: usize = 3 * KEY_BYTES_MAX + 7 * (8 + U64_DIGITS_MAX);
 
-/// Writes one line of `lru_crawler metadump`: at most [`ITEM_FACTS_BYTES_MAX`] bytes. As with memcached, it ends in
-/// `\n` without `\r`.
+/// Writes one line of `lru_crawler metadump`: at most [`ITEM_FACTS_BYTES_MAX`] bytes. As with memcached, the line ends
+/// in `\n` without `\r`.
 pub fn metadump(sink: &mut impl Sink, item: &ItemFacts<'_>) {
     sink.put(b"key=");
     uri_encoded(sink, item.key);
@@ -295,8 +297,8 @@ fn item_facts(sink: &mut impl Sink, item: &ItemFacts<'_>) {
     put_u64(sink, item.size);
 }
 
-/// Writes one line of `stats cachedump`: at most [`ITEM_FACTS_BYTES_MAX`] bytes. A key that text cannot carry is
-/// written with `%XX`.
+/// Writes one line of `stats cachedump`: at most [`ITEM_FACTS_BYTES_MAX`] bytes. A key with bytes that a text line
+/// cannot contain is written with `%XX`.
 pub fn cachedump(sink: &mut impl Sink, key: &[u8], value_len: u64, ends_at: i64) {
     sink.put(b"ITEM ");
     if key.iter().all(|byte| byte.is_ascii_graphic()) {
@@ -311,7 +313,8 @@ pub fn cachedump(sink: &mut impl Sink, key: &[u8], value_len: u64, ends_at: i64)
     sink.put(b" s]\r\n");
 }
 
-/// Writes one line of `lru_crawler mgdump`: an `mg` command for `key`, in base64 if text cannot carry it.
+/// Writes one line of `lru_crawler mgdump`: an `mg` command for `key`, in base64 if the key has bytes that a text line
+/// cannot contain.
 pub fn mgdump(sink: &mut impl Sink, key: &[u8]) {
     sink.put(b"mg ");
     if key.iter().all(|byte| byte.is_ascii_graphic()) {

@@ -4,7 +4,7 @@ use super::error::Error;
 use super::key::{Keys, MetaKey};
 use super::meta::Meta;
 
-/// Maximum length of a value that a command line can announce, in bytes. A longer value cannot be discarded in
+/// The maximum length of a value that a command line can announce, in bytes. A longer value cannot be discarded in
 /// reasonable time, so it ends the connection. The store has its own, smaller limit.
 pub const VALUE_BYTES_MAX: u32 = i32::MAX as u32 - 2;
 
@@ -17,16 +17,17 @@ pub enum Parsed<'b> {
     Request {
         /// The parsed request.
         request: Request<'b>,
-        /// Length of the command line, including its end.
+        /// The length of the command line, in bytes, including its end.
         consumed: usize,
     },
     /// A line that is not a valid request. The connection continues.
     Bad {
         /// The error to send to the client.
         error: Error,
-        /// Length of the command line, including its end.
+        /// The length of the command line, in bytes, including its end.
         consumed: usize,
-        /// Number of bytes after the line that belong to it (a value and its `\r\n`) and must be discarded.
+        /// The number of bytes after the line that belong to the request (a value and its `\r\n`) and must be
+        /// discarded.
         swallow: u64,
         /// True if the client requested no reply: do not send the error.
         quiet: bool,
@@ -40,13 +41,13 @@ pub enum Parsed<'b> {
 pub enum Body<'b> {
     /// The value or its `\r\n` is not complete yet.
     Incomplete,
-    /// The value. With its `\r\n` it takes its length plus 2 bytes.
+    /// The value. With its `\r\n`, it takes 2 bytes more than its length.
     Value(&'b [u8]),
-    /// No `\r\n` follows the value. Discard the length plus 2 bytes.
+    /// No `\r\n` follows the value. The caller must discard `len` + 2 bytes.
     BadTerminator,
 }
 
-/// One request.
+/// One parsed request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Request<'b> {
     /// `get`, `gets`, `gat`, `gats`.
@@ -73,7 +74,7 @@ pub enum Request<'b> {
     },
     /// `flush_all`.
     FlushAll {
-        /// Seconds as for `exptime`; 0 or less means now.
+        /// The delay, in the protocol's seconds as for `exptime`; 0 or less means now.
         delay: i64,
         /// True if the client wants no reply.
         noreply: bool,
@@ -89,7 +90,7 @@ pub enum Request<'b> {
     Quit,
     /// `shutdown`.
     Shutdown {
-        /// True if requests in flight shall be completed first.
+        /// True if requests in flight must be completed first.
         graceful: bool,
     },
     /// `cache_memlimit`.
@@ -126,24 +127,24 @@ pub enum Request<'b> {
 pub struct Get<'b> {
     /// The keys to look up, in order.
     pub keys: Keys<'b>,
-    /// True if the reply shall include CAS tokens.
+    /// True if the reply must include CAS tokens.
     pub with_cas: bool,
     /// The new expiry time of every item found, as for `exptime`.
     pub touch: Option<i64>,
 }
 
-/// The effect of a storage command on an existing item.
+/// The condition and effect of a storage command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreMode {
-    /// Store in any case.
+    /// Stores the value in any case.
     Set,
-    /// Store only if no item exists.
+    /// Stores the value only if no item exists.
     Add,
-    /// Store only if an item exists.
+    /// Stores the value only if an item exists.
     Replace,
-    /// Append to the existing value.
+    /// Appends to the existing value.
     Append,
-    /// Prepend to the existing value.
+    /// Prepends to the existing value.
     Prepend,
 }
 
@@ -158,9 +159,9 @@ pub struct Store<'b> {
     pub client_flags: u32,
     /// Expiry time in the protocol's seconds: 0 means never, negative is in the past, above 30 days is absolute.
     pub exptime: i64,
-    /// Length of the value that follows, without its `\r\n`.
+    /// The length of the value that follows, in bytes, without its `\r\n`.
     pub value_len: u32,
-    /// Store only if the item has this CAS token.
+    /// The CAS token that the existing item must have; `None` for commands other than `cas`.
     pub compare: Option<u64>,
     /// True if the client wants no reply.
     pub noreply: bool,
@@ -206,7 +207,7 @@ pub enum Stats {
     Cachedump {
         /// The class.
         class: u32,
-        /// Maximum number of keys; 0 means as many as one response holds.
+        /// The maximum number of keys; 0 means as many as one response holds.
         limit: u32,
     },
 }

@@ -1,4 +1,4 @@
-//! Parses the classic text commands: the words after the verb.
+//! Parses the words after the verb of the classic text commands.
 
 use super::error::Error;
 use super::key::{Keys, plain};
@@ -7,23 +7,23 @@ use super::request::{Arith, Dump, Get, Request, Stats, Store, StoreMode, VALUE_B
 use super::{Fault, Request as R};
 use crate::number::{parse_i64, parse_u32, parse_u64};
 
-/// Maximum number of words examined after a verb, except a retrieval's. No command has more.
+/// The maximum number of words examined after a verb. Only retrievals may have more words.
 const WORDS_MAX: usize = 8;
 
-/// The words after a verb that takes a limited number of them.
+/// The words after a verb that takes a limited number of words.
 struct Few<'b> {
     words: [&'b [u8]; WORDS_MAX],
     len: usize,
 }
 
 impl<'b> Few<'b> {
-    /// Takes all words, if there are `min` to `max` of them.
+    /// Collects all words of `rest`. Returns an error unless their number is `min` to `max`.
     fn new(rest: Words<'b>, min: usize, max: usize) -> Result<Self, Error> {
         let few = Self::first(rest);
         if few.len < min || few.len > max { Err(Error::UnknownCommand) } else { Ok(few) }
     }
 
-    /// Takes the first [`WORDS_MAX`] words.
+    /// Collects the first [`WORDS_MAX`] words of `rest`, and ignores further words.
     fn first(rest: Words<'b>) -> Self {
         let mut few = Self { words: [b""; WORDS_MAX], len: 0 };
         for word in rest.take(WORDS_MAX) {
@@ -37,7 +37,7 @@ impl<'b> Few<'b> {
         &self.words[..self.len]
     }
 
-    /// Returns whether the last word is `noreply`.
+    /// Returns true if the last word is `noreply`.
     fn noreply(&self) -> bool {
         self.as_slice().last() == Some(&b"noreply".as_slice())
     }
@@ -51,7 +51,7 @@ pub(super) fn get(words: Words<'_>, with_cas: bool) -> Result<Request<'_>, Fault
     Ok(R::Get(Get { keys, with_cas, touch: None }))
 }
 
-/// As with memcached, a command without a key retrieves nothing.
+/// Parses `gat` and `gats`. As with memcached, a command without a key retrieves nothing.
 pub(super) fn get_and_touch(mut words: Words<'_>, with_cas: bool) -> Result<Request<'_>, Fault> {
     let exptime = words.next().ok_or(Error::UnknownCommand)?;
     let touch = Some(parse_i64(exptime).ok_or(Error::InvalidExptime)?);
@@ -68,7 +68,7 @@ pub(super) fn value_len(length: &[u8]) -> Result<u32, Fault> {
     }
 }
 
-/// Parses `VERB KEY FLAGS EXPTIME LENGTH [noreply]`; `cas` has the token before `noreply`.
+/// Parses `VERB KEY FLAGS EXPTIME LENGTH [noreply]`; `cas` has its token before `noreply`.
 pub(super) fn store<'b>(verb: &[u8], words: Words<'b>) -> Result<Request<'b>, Fault> {
     let few = Few::first(words);
     let is_cas = verb == b"cas";
@@ -211,8 +211,9 @@ pub(super) fn watch(words: Words<'_>) -> Result<Request<'_>, Fault> {
     Ok(R::Watch(watch))
 }
 
-/// Parses `lru_crawler`. memcached's crawler serves expiry, which runs by itself here. So commands that switch the
-/// crawler, set its pace or request a crawl are accepted without effect. The dumps work.
+/// Parses `lru_crawler`. memcached's crawler finds expired items, which this server does automatically. So commands
+/// that switch the crawler, set its pace or request a crawl are accepted without effect. The commands that dump keys
+/// are supported.
 pub(super) fn lru_crawler(words: Words<'_>) -> Result<Request<'_>, Fault> {
     let number = |word: &[u8]| parse_u32(word).map(|_| R::CrawlerSetting).ok_or(Error::BadFormat.into());
     match *Few::first(words).as_slice() {

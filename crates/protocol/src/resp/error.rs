@@ -1,4 +1,4 @@
-//! Protocol errors. The server reports one to the client before it closes the connection.
+//! Protocol errors. The server reports the error to the client, then closes the connection.
 
 use crate::sink::Sink;
 
@@ -45,7 +45,7 @@ impl ProtocolError {
         Self::RequestTooLong,
     ];
 
-    /// Returns a description of the error, without the byte of [`ProtocolError::ExpectedBulk`].
+    /// Returns a description of the error, without the received byte of [`ProtocolError::ExpectedBulk`].
     pub const fn text(self) -> &'static str {
         match self {
             Self::InlineTooLong => "too big inline request",
@@ -67,7 +67,7 @@ impl ProtocolError {
         sink.put(b"-ERR Protocol error: ");
         sink.put(self.text().as_bytes());
         if let Self::ExpectedBulk(byte) = self {
-            // A line end within an error would end the line.
+            // A line end within an error would end the error line, so it is replaced by a space.
             sink.put(&[if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }, b'\'']);
         }
         sink.put(b"\r\n");

@@ -1,4 +1,4 @@
-//! Inline commands: words on a line, for use from a terminal.
+//! Parses inline commands: words on a line, as typed in a terminal.
 //!
 //! An inline command is rewritten to the usual form and parsed again, so that arguments have the same form everywhere.
 //! In double quotes, `\xHH \n \r \t \b \a` stand for bytes, and a backslash before any other character stands for that
@@ -20,13 +20,13 @@ pub struct Inline<'b> {
     words: u32,
 }
 
-/// Returns whether the byte separates words.
+/// Returns true if the byte separates words.
 const fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
 
 impl<'b> Inline<'b> {
-    /// Parses `line`, which must not include its end. Returns `None` if it has no word.
+    /// Parses `line`, which must not include the line end. Returns `None` if the line has no word.
     pub(super) fn new(line: &'b [u8]) -> Result<Option<Self>, ProtocolError> {
         let line = line.split(|byte| *byte == 0).next().unwrap_or_default();
         let (mut rest, mut words) = (line, 0);

@@ -35,8 +35,8 @@ const SET: u64 = u64::from_le_bytes(*b"*3\r\n$3\r\n");
 const SMALL: u64 = 0x0020_2020;
 
 /// Parses the request at the start of `buf`, if it is complete, has one of the forms of [`Lone`], and has a value of
-/// less than `value_bytes_end` bytes. Returns it with its length. Returns `None` for all other requests: the caller
-/// passes them to [`super::Parser`], which gives the same result for these forms.
+/// less than `value_bytes_end` bytes. Returns the request and its length in bytes. Returns `None` for all other
+/// requests: the caller passes them to [`super::Parser`], which gives the same result for these forms.
 #[inline(always)]
 pub fn lone(buf: &[u8], value_bytes_end: usize) -> Option<(Lone<'_>, usize)> {
     let (head, rest) = buf.split_first_chunk::<8>()?;
@@ -61,7 +61,8 @@ pub fn lone(buf: &[u8], value_bytes_end: usize) -> Option<(Lone<'_>, usize)> {
     }
 }
 
-/// Returns the string whose length begins at `at`, if it is complete and shorter than `bytes_end`, and its end offset.
+/// Returns the string whose length begins at `at`, and the offset of its end. Returns `None` unless the string is
+/// complete and shorter than `bytes_end` bytes.
 #[inline(always)]
 fn bulk(buf: &[u8], at: usize, bytes_end: usize) -> Option<(&[u8], usize)> {
     let (len, bytes) = number::plain(&buf[at..])?;

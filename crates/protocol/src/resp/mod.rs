@@ -16,7 +16,7 @@
 //! | boolean, double, big number | `#` `,` `(` | integer 1 or 0, bulk string, bulk string |
 //! | bulk error, verbatim string | `!` `=` | error, bulk string |
 //! | map, set, push | `%` `~` `>` | array |
-//! | attribute | `\|` | left out |
+//! | attribute | `\|` | omitted |
 //!
 //! Invariants:
 //! - Nothing is copied or allocated: arguments and replies borrow from the receive buffer, and a long value never has
@@ -48,13 +48,14 @@ pub enum Version {
     Resp3,
 }
 
-/// Maximum length of a line, including its end: an inline command, a count, a simple string or an error.
+/// The maximum length of a line, in bytes, including its end. A line is an inline command, a count, a simple string or
+/// an error.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// Maximum length of a bulk string in bytes: Redis's default.
+/// The maximum length of a bulk string in bytes: Redis's default.
 pub const BULK_BYTES_MAX: u32 = 512 * 1024 * 1024;
 
-/// Maximum number of arguments in a request: Redis's limit.
+/// The maximum number of arguments in a request: Redis's limit.
 pub const ARGS_MAX: u32 = 1024 * 1024;
 
 #[cfg(test)]

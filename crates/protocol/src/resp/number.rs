@@ -4,12 +4,12 @@ use memchr::memchr;
 
 use super::LINE_BYTES_MAX;
 
-/// The rest of a line after a type's first byte.
+/// The result of looking for the rest of a line after a type's first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Line<'b> {
     /// The line end has not arrived yet.
     Incomplete,
-    /// A line without its end, and the length of both.
+    /// The line without its end, and the length of the line with its end, in bytes.
     Complete(&'b [u8], usize),
     /// No line end within [`LINE_BYTES_MAX`].
     TooLong,
@@ -34,8 +34,8 @@ pub(super) fn line(buf: &[u8]) -> Line<'_> {
 /// Maximum number of digits for the fast path, so that 32 bits cannot overflow.
 const PLAIN_DIGITS_MAX: usize = 9;
 
-/// Parses a number of at most [`PLAIN_DIGITS_MAX`] digits without a sign, and its line end. Returns it with the length
-/// of both. All other forms are left to [`line()`] and `parse`, which parse this form equally.
+/// Parses a number of at most [`PLAIN_DIGITS_MAX`] digits without a sign, and its line end. Returns the number and the
+/// length of number and line end, in bytes. For all other forms the caller uses [`line()`] and `parse`.
 #[inline(always)]
 pub(super) fn plain(buf: &[u8]) -> Option<(u32, usize)> {
     let (mut value, mut at) = (0, 0);

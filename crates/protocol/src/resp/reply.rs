@@ -6,14 +6,14 @@ use super::Version;
 use crate::number::{U64_DIGITS_MAX, digits_in, pair, put_i64, write_digits};
 use crate::sink::{FILL_BYTES_MAX, Fixed, Sink};
 
-/// `+OK`.
+/// The reply `+OK`.
 pub const OK: &[u8] = b"+OK\r\n";
-/// `+PONG`.
+/// The reply `+PONG`.
 pub const PONG: &[u8] = b"+PONG\r\n";
-/// `+QUEUED`.
+/// The reply `+QUEUED`.
 pub const QUEUED: &[u8] = b"+QUEUED\r\n";
 
-/// Maximum length of a line with a first byte and a number, in bytes.
+/// The maximum length of a line with a first byte and a number, in bytes.
 pub const NUMBER_LINE_BYTES_MAX: usize = 1 + 1 + U64_DIGITS_MAX + 2;
 
 const CRLF: &[u8] = b"\r\n";
@@ -40,7 +40,7 @@ fn number_line(sink: &mut impl Sink, first: u8, number: u64) {
     });
 }
 
-/// Writes a simple string: its bytes and 3 more. The text must not contain a line end.
+/// Writes a simple string: the bytes of the text and 3 more bytes. The text must not contain a line end.
 pub fn simple(sink: &mut impl Sink, text: &[u8]) {
     assert_line(text);
     sink.put(b"+");
@@ -48,8 +48,8 @@ pub fn simple(sink: &mut impl Sink, text: &[u8]) {
     sink.put(CRLF);
 }
 
-/// Writes an error, which begins with its code (`ERR`, `WRONGTYPE`): its bytes and 3 more. The text must not contain a
-/// line end.
+/// Writes an error, which begins with its code (`ERR`, `WRONGTYPE`): the bytes of the text and 3 more bytes. The text
+/// must not contain a line end.
 pub fn error(sink: &mut impl Sink, text: &[u8]) {
     assert_line(text);
     sink.put(b"-");
@@ -57,8 +57,8 @@ pub fn error(sink: &mut impl Sink, text: &[u8]) {
     sink.put(CRLF);
 }
 
-/// Writes an error that may contain line ends: its bytes and at most 25 more. Version 2 replaces each line end by a
-/// space.
+/// Writes an error that may contain line ends: the bytes of the text and at most 25 more bytes. Version 2 replaces each
+/// line end by a space.
 pub fn bulk_error(sink: &mut impl Sink, version: Version, text: &[u8]) {
     match version {
         Version::Resp3 => {
@@ -91,7 +91,7 @@ pub fn bulk_head(sink: &mut impl Sink, len: u64) {
     number_line(sink, b'$', len);
 }
 
-/// Writes a bulk string: its bytes and at most [`NUMBER_LINE_BYTES_MAX`] + 2 more.
+/// Writes a bulk string: the bytes of the string and at most [`NUMBER_LINE_BYTES_MAX`] + 2 more bytes.
 #[inline]
 pub fn bulk(sink: &mut impl Sink, bytes: &[u8]) {
     if bytes.len() > BULK_SHORT_BYTES_MAX {
@@ -105,7 +105,7 @@ pub fn bulk(sink: &mut impl Sink, bytes: &[u8]) {
     });
 }
 
-/// Maximum length of a bulk string that is written in one step, in bytes.
+/// The maximum length of a bulk string that is written in one step, in bytes.
 const BULK_SHORT_BYTES_MAX: usize = FILL_BYTES_MAX - NUMBER_LINE_BYTES_MAX - 2;
 
 /// Returns the length of an encoded bulk string of `len` bytes.
@@ -197,7 +197,7 @@ pub fn boolean(sink: &mut impl Sink, version: Version, value: bool) {
     });
 }
 
-/// Maximum length of a double's text in bytes: sign, 17 digits, point, exponent, or up to 5 zeros.
+/// The maximum length of a double's text in bytes: sign, 17 digits, point, exponent, or up to 5 zeros.
 const DOUBLE_BYTES_MAX: usize = 32;
 
 struct Text(Fixed<DOUBLE_BYTES_MAX>);
@@ -232,7 +232,7 @@ pub fn double(sink: &mut impl Sink, version: Version, value: f64) {
     number_text(sink, version, b',', text.0.as_slice());
 }
 
-/// Writes an integer of any size, in decimal: its bytes and at most [`NUMBER_LINE_BYTES_MAX`] + 2 more.
+/// Writes an integer of any size, in decimal: its digits and at most [`NUMBER_LINE_BYTES_MAX`] + 2 more bytes.
 pub fn big_number(sink: &mut impl Sink, version: Version, digits: &[u8]) {
     debug_assert!(digits.strip_prefix(b"-").unwrap_or(digits).iter().all(u8::is_ascii_digit), "{digits:?}");
     number_text(sink, version, b'(', digits);
@@ -264,8 +264,8 @@ pub fn verbatim(sink: &mut impl Sink, version: Version, format: &[u8; 3], text: 
     }
 }
 
-/// Writes the bytes before such a text of `len` bytes: at most [`NUMBER_LINE_BYTES_MAX`] + 4 bytes. The text and its
-/// line end must follow.
+/// Writes the bytes before the text of a verbatim string of `len` bytes: at most [`NUMBER_LINE_BYTES_MAX`] + 4 bytes.
+/// The text and its line end must follow.
 pub fn text_head(sink: &mut impl Sink, version: Version, format: &[u8; 3], len: u64) {
     match version {
         Version::Resp2 => bulk_head(sink, len),

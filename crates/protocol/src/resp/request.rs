@@ -18,11 +18,11 @@ use super::{ARGS_MAX, BULK_BYTES_MAX};
 /// A server's limits on the requests of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum number of arguments in a request; at most [`ARGS_MAX`].
+    /// The maximum number of arguments in a request; at most [`ARGS_MAX`].
     pub args_max: u32,
-    /// Maximum length of an argument in bytes; at most [`BULK_BYTES_MAX`].
+    /// The maximum length of an argument in bytes; at most [`BULK_BYTES_MAX`].
     pub bulk_bytes_max: u32,
-    /// Maximum number of buffered bytes of one request. A longer request is parsed in parts: see [`Parsed::Long`].
+    /// The maximum number of buffered bytes of one request. A longer request is parsed in parts: see [`Parsed::Long`].
     pub request_bytes_max: usize,
     /// Arguments of this length or more, except the first one, are not buffered: see [`Parsed::Head`].
     pub long_bytes_min: u32,
@@ -54,22 +54,22 @@ pub enum Parsed<'b> {
     Request {
         /// The arguments, at least one.
         args: Args<'b>,
-        /// Length of the request in bytes.
+        /// The length of the request in bytes.
         consumed: usize,
     },
     /// A request with a long argument. After `consumed`, `value_len` bytes and `\r\n` follow, then `left` more
     /// arguments.
     ///
-    /// To accept it, read the rest without this parser and continue with [`Parser::new`]. To decline, parse again with
-    /// a larger [`Limits::long_bytes_min`].
+    /// To accept such a request, read the rest without this parser and continue with [`Parser::new`]. To decline it,
+    /// parse again with a larger [`Limits::long_bytes_min`].
     Head {
         /// The arguments before the long one, at least one.
         args: Args<'b>,
-        /// Length of the long argument in bytes.
+        /// The length of the long argument in bytes.
         value_len: u32,
-        /// Number of arguments after the long one.
+        /// The number of arguments after the long one.
         left: u32,
-        /// Number of bytes before the long argument's first byte.
+        /// The number of bytes before the long argument's first byte.
         consumed: usize,
     },
     /// A request that is longer than [`Limits::request_bytes_max`]. After `consumed`, `left` more arguments follow.
@@ -77,33 +77,33 @@ pub enum Parsed<'b> {
     Long {
         /// The arguments before the one that does not fit, at least one.
         args: Args<'b>,
-        /// Number of arguments left: the one that does not fit, and those after it.
+        /// The number of arguments left: the one that does not fit, and those after it.
         left: u32,
-        /// Number of bytes before that argument's length.
+        /// The number of bytes before that argument's length.
         consumed: usize,
     },
-    /// Words on a line. Rewrite them to the usual form and parse that.
+    /// An inline command: words on a line. The caller must rewrite it to an array of bulk strings and parse that.
     Inline {
         /// The words.
         inline: Inline<'b>,
-        /// Length of the line, including its end.
+        /// The length of the line, including its end.
         consumed: usize,
     },
     /// An empty line or an empty array: not a request, and without a reply.
     Nothing {
-        /// Its length in bytes.
+        /// The length of the empty line or array, in bytes.
         consumed: usize,
     },
     /// The rest of the stream cannot be parsed: send the error to the client and close the connection.
     Fatal(ProtocolError),
 }
 
-/// Parses the requests of one connection. Its state is only its position in the request at the buffer's start.
+/// Parses the requests of one connection. The state is only the position in the request at the buffer's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parser {
-    /// Number of arguments of the current request; 0 if none has begun.
+    /// The number of arguments of the current request; 0 if none has begun.
     args: u32,
-    /// Number of those arguments that are not parsed yet.
+    /// The number of those arguments that are not parsed yet.
     left: u32,
     /// Offset of the first argument.
     first: usize,
@@ -117,7 +117,7 @@ impl Parser {
         Self { args: 0, left: 0, first: 0, at: 0 }
     }
 
-    /// Returns whether no request has begun.
+    /// Returns true if no request has begun.
     #[inline(always)]
     pub const fn is_at_start(&self) -> bool {
         self.args == 0
@@ -182,7 +182,7 @@ impl Parser {
         Ok(Parsed::Request { args, consumed })
     }
 
-    /// Returns the complete arguments.
+    /// Returns the arguments that are parsed so far.
     #[inline(always)]
     fn seen<'b>(&self, buf: &'b [u8]) -> Args<'b> {
         Args { rest: &buf[self.first..self.at], left: self.args - self.left }
@@ -205,22 +205,22 @@ impl Parser {
 pub enum Argument<'b> {
     /// The argument is incomplete.
     Incomplete {
-        /// Number of bytes needed to continue, from the start of the argument; 0 if that is unknown.
+        /// The number of bytes needed to continue, from the start of the argument; 0 if that is unknown.
         want: usize,
     },
     /// An argument.
     Whole {
         /// The argument's bytes.
         bytes: &'b [u8],
-        /// Length of the argument in bytes, including its length line and its end.
+        /// The length of the argument in bytes, including its length line and its end.
         consumed: usize,
     },
     /// An argument that exceeds [`Limits::request_bytes_max`] or reaches [`Limits::long_bytes_min`]. After `consumed`,
     /// `len` bytes and `\r\n` follow.
     Long {
-        /// Length of the argument in bytes.
+        /// The length of the argument in bytes.
         len: u32,
-        /// Number of bytes before its first byte.
+        /// The number of bytes before its first byte.
         consumed: usize,
     },
     /// The rest of the stream cannot be parsed: send the error to the client and close the connection.
@@ -249,8 +249,8 @@ pub fn argument<'b>(buf: &'b [u8], limits: &Limits) -> Argument<'b> {
     }
 }
 
-/// Parses an argument count, and returns it with the length of its line; `None` if it is incomplete. As with Redis, a
-/// count below 0 means 0.
+/// Parses an argument count, and returns the count and the length of its line; `None` if the line is incomplete. As
+/// with Redis, a count below 0 means 0.
 #[inline(always)]
 fn count(buf: &[u8], limits: &Limits) -> Result<Option<(u32, usize)>, ProtocolError> {
     let (count, bytes) = match number::plain(buf) {
@@ -269,7 +269,7 @@ fn count(buf: &[u8], limits: &Limits) -> Result<Option<(u32, usize)>, ProtocolEr
     }
 }
 
-/// Parses an argument length, and returns it with the length of its line; `None` if it is incomplete.
+/// Parses an argument length, and returns it together with the length of its line; `None` if the line is incomplete.
 #[inline(always)]
 fn length(buf: &[u8], limits: &Limits) -> Result<Option<(u32, usize)>, ProtocolError> {
     let (length, bytes) = match number::plain(buf) {
@@ -314,7 +314,7 @@ impl<'b> Args<'b> {
     /// Restores the last `left` arguments of a request that was parsed before. `rest` must hold exactly these
     /// arguments.
     ///
-    /// Iteration panics if it does not, so never pass client bytes that were not parsed as a request.
+    /// Iteration panics if `rest` holds anything else, so never pass client bytes that were not parsed as a request.
     pub fn resumed(rest: &'b [u8], left: u32) -> Self {
         Self { rest, left }
     }

@@ -1,14 +1,15 @@
-//! Decodes responses: reply lines and pieces of values, however the stream was cut.
+//! Decodes responses: reply lines and pieces of values, independent of how the stream was cut into packets.
 
 use super::expect::{Expect, ReplyPosition};
 use super::garbage::Garbage;
 use super::reply::{self, ParsedReply, Reply, plain_value};
 
-/// Decodes the response to one request. Its state is the request's [`Expect`] and the rest of the current value.
+/// Decodes the response to one request. The decoder's state is the request's [`Expect`] and the outstanding length of
+/// the current value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoder {
     expect: Expect,
-    /// Number of bytes of a value and its line end that are outstanding; 0 if a line is next.
+    /// The number of bytes of a value and its line end that are outstanding; 0 if a line is next.
     rest: u64,
 }
 
@@ -28,7 +29,7 @@ pub enum Event<'b> {
 pub struct Step<'b> {
     /// The decoded part.
     pub event: Event<'b>,
-    /// Number of bytes consumed from the buffer, at least 1.
+    /// The number of bytes consumed from the buffer, at least 1.
     pub consumed: usize,
     /// True if the response is complete. The next byte belongs to the next response.
     pub last: bool,
@@ -67,7 +68,7 @@ impl Decoder {
     /// bytes are needed; then pass the bytes in `buf` again, followed by more.
     ///
     /// # Errors
-    /// [`Garbage`] if the bytes are not a valid response. They are not consumed.
+    /// [`Garbage`] if the bytes are not a valid response. The bytes are not consumed.
     #[inline]
     pub fn step<'b>(&mut self, buf: &'b [u8]) -> Result<Option<Step<'b>>, Garbage> {
         if self.rest == 0 { self.line(buf) } else { self.value(buf) }

@@ -1,8 +1,8 @@
-//! Encodes requests of the text protocol. Keys and numbers go straight to the sink. A value may follow its command line
-//! in pieces.
+//! Encodes requests of the text protocol. Keys and numbers are written directly to the sink. A value may follow its
+//! command line in pieces.
 //!
-//! A key that a line cannot carry would break the stream's framing, so the caller must not pass one. The key's length
-//! is asserted always, its bytes in debug builds.
+//! A key with a space or a line end would break the stream's framing, so the caller must not pass one. The key's length
+//! is always asserted, and its bytes are checked in debug builds.
 
 use super::meta::is_text_key;
 use crate::memcache::key::KEY_BYTES_MAX;
@@ -186,7 +186,7 @@ pub fn touch(sink: &mut impl Sink, key: &[u8], exptime: i64, noreply: bool) {
     end(sink, noreply);
 }
 
-/// Encodes a `flush_all`, delayed by `delay` seconds unless that is 0.
+/// Encodes a `flush_all`, delayed by `delay` seconds if `delay` is not 0.
 pub fn flush_all(sink: &mut impl Sink, delay: i64, noreply: bool) {
     sink.put(b"flush_all");
     if delay != 0 {
@@ -222,7 +222,7 @@ pub fn stats(sink: &mut impl Sink, topic: &[u8]) {
     sink.put(CRLF);
 }
 
-/// Encodes a `cache_memlimit` in MiB.
+/// Encodes a `cache_memlimit` with a limit of `mib` MiB.
 pub fn cache_memlimit(sink: &mut impl Sink, mib: u32, noreply: bool) {
     sink.put(b"cache_memlimit ");
     put_u64(sink, mib.into());

@@ -1,6 +1,7 @@
 //! The errors of bytes that are not a valid response.
 
-/// The reason why bytes are not a valid response to the request. The rest of the stream cannot be decoded, so close it.
+/// The reason why bytes are not a valid response to the request. The rest of the stream cannot be decoded, so the
+/// caller must close the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Garbage {
     /// No line end within [`super::REPLY_LINE_BYTES_MAX`].

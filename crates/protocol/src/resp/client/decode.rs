@@ -1,4 +1,4 @@
-//! Decodes replies in heads and pieces, however the stream was cut.
+//! Decodes replies in heads and pieces, independent of how the stream was cut into packets.
 
 use super::garbage::Garbage;
 use super::head::{self, Head, ParsedHead, VALUES_MAX};
@@ -8,7 +8,8 @@ use crate::resp::number;
 /// rest of the current string.
 ///
 /// A push message ([`Head::Push`]) may arrive where a reply is expected. It is decoded as a reply of its own. A caller
-/// that sees one begin knows that the request's reply is outstanding, and creates a new decoder for it.
+/// that receives [`Head::Push`] knows that the request's reply is outstanding, and creates a new decoder for that
+/// reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoder {
     /// Number of replies outstanding; 0 if the reply is complete.
@@ -84,7 +85,7 @@ impl Decoder {
     /// bytes are needed; then pass the bytes in `buf` again, followed by more.
     ///
     /// # Errors
-    /// [`Garbage`] if the bytes are not a valid reply. They are not consumed.
+    /// [`Garbage`] if the bytes are not a valid reply. The bytes are not consumed.
     ///
     /// # Panics
     /// If called after the last step of a reply.
@@ -147,9 +148,9 @@ impl Default for Decoder {
     }
 }
 
-/// Decodes a complete bulk string at the start of `buf`, as in most replies to a `GET`. Returns it with its length,
-/// including head and line end. Every other reply, also an incomplete one, is left to [`Decoder`], which decodes this
-/// form equally.
+/// Decodes a complete bulk string at the start of `buf`, as in most replies to a `GET`. Returns the string and its
+/// encoded length, including head and line end. Every other reply, also an incomplete one, must be decoded with
+/// [`Decoder`], which also decodes this form.
 #[inline]
 pub fn lone_bulk(buf: &[u8]) -> Option<(&[u8], usize)> {
     let (len, bytes) = number::plain(buf.strip_prefix(b"$")?)?;

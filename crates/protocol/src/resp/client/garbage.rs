@@ -1,6 +1,7 @@
 //! The errors of bytes that are not a valid reply.
 
-/// The reason why bytes are not a valid reply. The rest of the stream cannot be decoded, so close it.
+/// The reason why bytes are not a valid reply. The rest of the stream cannot be decoded, so the caller must close the
+/// connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Garbage {
     /// The first byte does not belong to any type.

@@ -52,7 +52,7 @@ impl Head<'_> {
         }
     }
 
-    /// Returns the number of replies that follow and belong to this one.
+    /// Returns the number of replies that follow and belong to this reply.
     #[inline]
     pub const fn values(&self) -> u64 {
         match self {
@@ -68,7 +68,7 @@ impl Head<'_> {
 pub enum ParsedHead<'b> {
     /// The line is not complete yet.
     Incomplete,
-    /// The head of a reply. What it announces follows after `consumed`.
+    /// The head of a reply. The bytes or replies that the head announces follow after `consumed`.
     Head {
         /// The head.
         head: Head<'b>,
