@@ -6,8 +6,8 @@
 //!                                  └──────> pace: only the instants, for another workload
 //! ```
 //!
-//! The crate never stores a key or a value of a recorded client: an entry has a hash of its key, made with a secret. It
-//! never holds a whole trace in memory. It never sends a request itself; the load engine does.
+//! The crate never stores a key or a value of a recorded client: an entry has a hash of its key, computed with a
+//! secret. The crate never holds a whole trace in memory. The load engine sends the requests, not this crate.
 //!
 //! Invariant: the reader returns the recorder's entries in their order, and for each key the replay sends them in that
 //! order.

@@ -1,4 +1,4 @@
-//! A trace as a pace: only its instants, for the requests of another workload.
+//! Uses only the instants of a trace, as the pace for the requests of another workload.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,12 +10,12 @@ use load::schedule::{Next, OpenInstants, Stream};
 pub struct FirstError(Arc<Mutex<Option<TraceError>>>);
 
 impl FirstError {
-    /// Stores `fault` if it is the first.
+    /// Stores `fault` if no earlier fault is stored.
     pub fn keep(&self, fault: TraceError) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(fault);
     }
 
-    /// Returns the fault, if there is one.
+    /// Returns the stored fault, if there is one.
     pub fn fault(&self) -> Option<TraceError> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

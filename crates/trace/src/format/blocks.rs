@@ -18,48 +18,49 @@
 use super::TraceEntry;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-/// First bytes of a recorded trace.
+/// The first bytes of a recorded trace.
 pub const MAGIC: &[u8; 8] = b"GNTTRACE";
 /// The version of the format; readers accept only this one.
 pub const VERSION: u16 = 1;
-/// Bytes of the header.
+/// The length of the header, in bytes.
 pub const HEADER_BYTES: usize = 32;
-/// Bytes before a block's payload.
+/// The length of the header of a block, which precedes the payload, in bytes.
 pub const BLOCK_HEAD_BYTES: usize = 32;
-/// Largest payload of a block in bytes.
+/// The maximum payload of a block, in bytes.
 pub const PAYLOAD_BYTES_MAX: usize = 64 << 10;
-/// Largest entry in bytes: the bits, the hash, and five varints.
+/// The maximum length of an encoded entry, in bytes: the bits, the hash, and five varints.
 const ENTRY_BYTES_MAX: usize = 1 + 8 + 10 + 4 * 5;
 
 const BLOCK_MAGIC: &[u8; 4] = b"GTB1";
 const KIND_ENTRIES: u32 = 1;
 const KIND_END: u32 = 2;
-/// Flag: the user chose the secret of the key hashes, so other traces may have the same.
+/// The flag bit that means: the user chose the secret of the key hashes, so other traces may have the same secret.
 const CHOSEN_SECRET: u32 = 1;
 const CHECKED: usize = 24;
 const SUMMARY_BYTES: usize = 40;
 
-/// Facts about a trace that precede its entries.
+/// The facts about a trace that precede its entries in the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// Time at which the trace began, in microseconds since 1970.
+    /// The time at which the trace began, in microseconds since 1970.
     pub began_unix_us: u64,
     /// True if the user chose the secret of the key hashes. Keys of traces with the same secret can be matched.
     pub chosen_secret: bool,
 }
 
-/// Facts about a trace that follow its entries.
+/// The counts of a trace that follow its entries in the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Entries that were written.
+    /// The number of entries that were written.
     pub entries: u64,
-    /// Entries that were dropped because the file could not be written fast enough.
+    /// The number of entries that were dropped because the file could not be written fast enough.
     pub lost: u64,
-    /// Requests without an entry: commands without a key, and commands that no verb of a trace represents.
+    /// The number of requests without an entry: commands without a key, and commands that no verb of a trace
+    /// represents.
     pub other_requests: u64,
-    /// Connections that were recorded.
+    /// The number of connections that were recorded.
     pub connections: u64,
-    /// Connections whose requests or replies could not be followed to their end.
+    /// The number of connections whose requests or replies could not be followed to their end.
     pub unfollowed: u64,
 }
 
@@ -120,8 +121,8 @@ impl Default for Blocks {
 }
 
 impl Blocks {
-    /// Adds an entry. An instant before the previous entry's becomes the previous entry's. Returns the previous block
-    /// if the entry did not fit into it.
+    /// Adds an entry. If its instant is before that of the previous entry, the previous instant is used. Returns the
+    /// previous block if the entry did not fit into it.
     pub fn push(&mut self, entry: &TraceEntry) -> Option<Vec<u8>> {
         let full = self.payload.len() + ENTRY_BYTES_MAX > PAYLOAD_BYTES_MAX;
         let block = if full { self.take() } else { None };
@@ -142,7 +143,7 @@ impl Blocks {
         block
     }
 
-    /// Returns the block of the entries since the last block; `None` if there are none.
+    /// Returns the block of the entries since the last block; `None` if there are no such entries.
     pub fn take(&mut self) -> Option<Vec<u8>> {
         if self.entries == 0 {
             return None;
@@ -204,7 +205,7 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHead {
     kind: u32,
-    /// Bytes of the payload, at most [`PAYLOAD_BYTES_MAX`].
+    /// The length of the payload in bytes, at most [`PAYLOAD_BYTES_MAX`].
     pub payload_bytes: usize,
     entries: u32,
     base_us: u64,
@@ -212,7 +213,7 @@ pub struct BlockHead {
     check: u64,
 }
 
-/// Content of a block.
+/// The decoded payload of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// Entries, in order.
@@ -225,7 +226,7 @@ impl BlockHead {
     /// Decodes the header of a block.
     ///
     /// # Errors
-    /// Returns the reason in words if there is no block.
+    /// Returns the reason in words if `bytes` is not the header of a block.
     pub fn read(bytes: &[u8; BLOCK_HEAD_BYTES]) -> Result<Self, String> {
         if !bytes.starts_with(BLOCK_MAGIC) {
             return Err("no block begins here".to_owned());

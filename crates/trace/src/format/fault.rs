@@ -1,22 +1,22 @@
-//! Faults of a trace: the file, the place in it, and the remedy.
+//! The errors in a trace, each with the file, the place in the file, and the remedy.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// Place of a fault in a trace.
+/// The place of a fault in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TracePlace {
     /// The file as a whole.
     File,
-    /// A line of text, from 1.
+    /// A line of a text trace, counted from 1.
     Line(u64),
-    /// An entry of a binary trace, from 1.
+    /// An entry of a binary trace, counted from 1.
     Entry(u64),
     /// A block of a recorded trace.
     Block {
-        /// Number of the block, from 1.
+        /// The number of the block, counted from 1.
         number: u64,
-        /// Number of entries before the block.
+        /// The number of entries before the block.
         entries: u64,
     },
 }
@@ -24,13 +24,13 @@ pub enum TracePlace {
 /// A fault of a trace. Displayed as `day.csv:17: description; remedy`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceError {
-    /// The file as the user named it.
+    /// The path of the file, as the user specified it.
     pub path: PathBuf,
-    /// Place of the fault in the file.
+    /// The place of the fault in the file.
     pub place: TracePlace,
-    /// Description of the fault.
+    /// The description of the fault.
     pub what: String,
-    /// Remedy for the fault.
+    /// The remedy for the fault.
     pub remedy: String,
 }
 
@@ -52,9 +52,9 @@ impl std::error::Error for TraceError {}
 /// A fault without its place: the description and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceDefect {
-    /// Description of the fault.
+    /// The description of the fault.
     pub what: String,
-    /// Remedy for the fault.
+    /// The remedy for the fault.
     pub remedy: &'static str,
 }
 

@@ -1,16 +1,16 @@
-//! Keys: the recorder hashes them with a secret, and the replay generates their text from the hash.
+//! The keys of a trace: the recorder hashes them with a secret, and the replay generates their text from the hash.
 
 use std::fmt;
 use std::hash::Hasher;
 
 use siphasher::sip::SipHasher24;
 
-/// Length of the shortest generated key; this many characters can represent 64 bits.
+/// The length of the shortest generated key, in bytes. So many characters can represent 64 bits.
 pub const KEY_TEXT_BYTES_MIN: usize = 11;
 
 const DIGITS: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
 
-/// The secret with which keys are hashed. No file contains it; without the secret, a reader cannot check whether a key
+/// The secret with which keys are hashed. No file contains the secret. Without it, a reader cannot check whether a key
 /// is in a trace.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Secret([u8; 16]);
@@ -34,7 +34,7 @@ impl Secret {
         Ok(Self(bytes))
     }
 
-    /// Parses 32 hexadecimal digits.
+    /// Parses a secret from 32 hexadecimal digits.
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.as_bytes();
         if digits.len() != 32 {
@@ -57,7 +57,7 @@ impl Secret {
 }
 
 impl fmt::Debug for Secret {
-    /// Omits the secret.
+    /// Writes a placeholder instead of the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret")
     }
@@ -94,8 +94,8 @@ impl KeyHash {
     }
 }
 
-/// Appends the generated key for the hash `key`. It has `bytes` bytes, but at least [`KEY_TEXT_BYTES_MIN`] and at most
-/// memcached's maximum. Different hashes give different keys.
+/// Appends the generated key for the hash `key`. The key has `bytes` bytes, but at least [`KEY_TEXT_BYTES_MIN`] and at
+/// most memcached's maximum key length. Different hashes give different keys.
 pub fn put_key(key: u64, bytes: u32, out: &mut Vec<u8>) {
     let bytes = (bytes as usize).clamp(KEY_TEXT_BYTES_MIN, protocol::memcache::KEY_BYTES_MAX);
     out.resize(out.len() + bytes - KEY_TEXT_BYTES_MIN, b'k');

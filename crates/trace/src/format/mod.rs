@@ -26,25 +26,26 @@ pub use key::{KEY_TEXT_BYTES_MIN, KeyHash, Secret, put_key};
 pub use reader::{Selection, Times, TraceFormat, TraceReader};
 pub use spread::SECOND_ENTRIES_MAX;
 
-/// One request of a trace. A request for several keys has one entry per key; only the first is not `joined`.
+/// One request of a trace. A request for several keys has one entry per key, of which all except the first are
+/// `joined`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceEntry {
-    /// Microseconds since the trace's beginning.
+    /// The instant of the request, in microseconds since the trace's beginning.
     pub at_us: u64,
-    /// Hash that distinguishes keys; not the key.
+    /// The hash of the key, which distinguishes keys.
     pub key: u64,
-    /// Length of the key in bytes.
+    /// The length of the key in bytes.
     pub key_bytes: u32,
-    /// Length of the value that was written or read, in bytes; 0 for a read if the length is unknown or there was no
-    /// value.
+    /// The length of the value that was written or read, in bytes; 0 for a read if the length is unknown or there was
+    /// no value.
     pub value_bytes: u32,
-    /// Time to live in seconds; 0 for no expiry, or if it is unknown.
+    /// The time to live in seconds; 0 if the key does not expire or the time is unknown.
     pub ttl_s: u32,
-    /// Number of the connection or client that sent the request.
+    /// The number of the connection or client that sent the request.
     pub connection: u32,
-    /// Operation that was requested.
+    /// The operation that was requested.
     pub verb: Verb,
-    /// Outcome of the request.
+    /// The outcome of the request.
     pub outcome: RequestOutcome,
     /// True if the entry belongs to the same request as the previous entry.
     pub joined: bool,
@@ -66,22 +67,22 @@ impl Default for TraceEntry {
     }
 }
 
-/// Operation of a request.
+/// The operation that a request performs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Verb {
     /// Reads a key.
     #[default]
     Get = 0,
-    /// Reads with the CAS token.
+    /// Reads a key and its CAS token.
     Gets = 1,
     /// Stores a key.
     Set = 2,
-    /// Stores if the key does not exist.
+    /// Stores a key only if it does not exist.
     Add = 3,
-    /// Stores if the key exists.
+    /// Stores a key only if it exists.
     Replace = 4,
-    /// Stores if no other client has stored since the read.
+    /// Stores a key if no other client has stored it since the read.
     Cas = 5,
     /// Appends to the value.
     Append = 6,
@@ -129,7 +130,7 @@ impl Verb {
         ("hgetall", Self::HashGetAll),
     ];
 
-    /// Returns the name in files and figures.
+    /// Returns the verb's name in files and figures.
     pub const fn name(self) -> &'static str {
         Self::ALL[self as usize].0
     }
@@ -144,18 +145,18 @@ impl Verb {
         Self::ALL.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, verb)| *verb)
     }
 
-    /// Returns whether the verb reads a value.
+    /// Returns true if the verb reads a value.
     pub const fn reads(self) -> bool {
         matches!(self, Self::Get | Self::Gets | Self::Gat | Self::HashGet | Self::HashGetAll)
     }
 
-    /// Returns whether the verb sends a value.
+    /// Returns true if the verb sends a value.
     pub const fn writes(self) -> bool {
         use Verb::{Add, Append, Cas, HashSet, Prepend, Replace, Set};
         matches!(self, Set | Add | Replace | Cas | Append | Prepend | HashSet)
     }
 
-    /// Returns whether the verb leaves a value that cannot be checked.
+    /// Returns true if the verb changes a value so that a replay can no longer check it.
     pub const fn alters(self) -> bool {
         matches!(self, Self::Append | Self::Prepend | Self::Incr | Self::Decr)
     }

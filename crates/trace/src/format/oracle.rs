@@ -1,4 +1,4 @@
-//! oracleGeneral, libCacheSim's binary format: consecutive accesses, little-endian.
+//! Reads oracleGeneral, the binary format of libCacheSim: consecutive accesses, little-endian.
 //!
 //! ```text
 //!   0      4            12     16                   24
@@ -11,13 +11,13 @@
 use super::fault::TraceDefect;
 use super::{TraceEntry, Verb};
 
-/// Bytes of an access.
+/// The length of an encoded access, in bytes.
 pub const ACCESS_BYTES: usize = 24;
 
-/// Marks an object that is not requested again, or whose next access is unknown.
+/// The value of `next access` that marks an object that is not requested again, or whose next access is unknown.
 const NEXT_NONE: i64 = -1;
 
-/// Decodes an access. Returns its second and its entry.
+/// Decodes an access. Returns the second of the access and its entry.
 pub(super) fn entry(bytes: &[u8; ACCESS_BYTES]) -> Result<(u64, TraceEntry), TraceDefect> {
     let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let key = u64::from(word(4)) | u64::from(word(8)) << 32;

@@ -6,7 +6,7 @@ use super::TraceEntry;
 use super::blocks::{BLOCK_HEAD_BYTES, BlockHead, HEADER_BYTES, Header, Payload, Summary};
 use super::fault::{TraceDefect, TracePlace};
 
-/// Remedy for a damaged trace.
+/// The remedy for a damaged trace.
 const DAMAGED: &str = "record it again, or replay what is before it with --limit";
 
 /// A reader of a recorded trace.
@@ -21,7 +21,7 @@ pub struct Recorded<R> {
     end: End,
 }
 
-/// Progress of reading a recorded trace.
+/// The progress of reading a recorded trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// More entries may follow.

@@ -10,9 +10,9 @@ use super::own::{End, Recorded, fill, unreadable};
 use super::spread::Spread;
 use super::{TraceEntry, oracle, twitter};
 
-/// Number of bytes per read.
+/// The number of bytes per read.
 const BUFFER_BYTES: usize = 256 << 10;
-/// First bytes of a zstd stream.
+/// The first bytes of a zstd stream.
 const ZSTD_MAGIC: &[u8; 4] = &[0x28, 0xB5, 0x2F, 0xFD];
 /// The largest window of a zstd stream, as a power of two in bytes: the default limit of `zstd --long`.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
@@ -22,9 +22,9 @@ const ZSTD_WINDOW_LOG_MAX: u32 = 27;
 pub enum TraceFormat {
     /// The format of [`super::Blocks`].
     Recorded,
-    /// Twitter's lines.
+    /// Twitter's text format.
     Twitter,
-    /// libCacheSim's oracleGeneral.
+    /// libCacheSim's binary format oracleGeneral.
     OracleGeneral,
 }
 
@@ -34,7 +34,7 @@ impl TraceFormat {
         [("recorded", Self::Recorded), ("twitter", Self::Twitter), ("oracle-general", Self::OracleGeneral)];
 }
 
-/// Treatment of the times of a trace.
+/// The treatment of the times of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Times {
     /// Times are instants; times in whole seconds are spread evenly.
@@ -44,18 +44,18 @@ pub enum Times {
     Ignored,
 }
 
-/// The selected trace and part.
+/// The trace to read, and the part of it to use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
     /// The file; a zstd stream is decompressed during reading.
     pub path: PathBuf,
-    /// The format; if `None`, the first bytes decide.
+    /// The format; `None` to detect it by the first bytes.
     pub format: Option<TraceFormat>,
-    /// Use of the trace's times: as the instants of the requests, or ignored.
+    /// The use of the trace's times: as the instants of the requests, or ignored.
     pub times: Times,
-    /// Highest number of requests.
+    /// The maximum number of requests to read; `None` for all.
     pub requests_max: Option<u64>,
-    /// True to repeat the trace at its end, with instants shifted by its length.
+    /// True to read the trace again after its end, with instants shifted by the length of the trace.
     pub repeat: bool,
 }
 
@@ -73,13 +73,13 @@ pub struct TraceReader {
     ask: Selection,
     source: TraceSource,
     spread: Spread,
-    /// Entries, lines or accesses that were read in this pass.
+    /// The number of entries, lines or accesses that were read in this pass.
     read: u64,
-    /// Requests that were returned in all passes.
+    /// The number of requests that were returned in all passes.
     given: u64,
     /// The first instant of a pass, in microseconds.
     first_us: Option<u64>,
-    /// Beginning of this pass, in microseconds.
+    /// The beginning of this pass, in microseconds.
     pass_us: u64,
     /// The last instant of this pass, in microseconds.
     last_us: u64,
@@ -103,7 +103,7 @@ impl TraceReader {
     /// Opens the trace and detects its format.
     ///
     /// # Errors
-    /// If the file cannot be opened, or does not begin like a trace.
+    /// If the file cannot be opened, or does not begin like any format of traces.
     pub fn open(ask: &Selection) -> Result<Self, TraceError> {
         let source = open(ask).map_err(|(place, wrong)| located(ask, place, wrong))?;
         Ok(Self::of(ask, source))
@@ -143,7 +143,7 @@ impl TraceReader {
         }
     }
 
-    /// Returns whether the trace has no end because its recorder was killed. This is known only after the last entry.
+    /// Returns true if the trace has no end because its recorder was killed. This is known only after the last entry.
     pub const fn is_cut(&self) -> bool {
         self.cut
     }
@@ -198,7 +198,7 @@ impl TraceReader {
         }
     }
 
-    /// Opens the trace again, if it is to be repeated and is not empty.
+    /// Opens the trace again if repetition is selected and the trace is not empty.
     fn begin_again(&mut self) -> Result<bool, (TracePlace, TraceDefect)> {
         if !self.ask.repeat || self.read == 0 {
             return Ok(false);
@@ -206,7 +206,7 @@ impl TraceReader {
         let length_us = self.last_us - self.pass_us;
         let gap_us = match self.source {
             TraceSource::Recorded(_) => (length_us / self.read.saturating_sub(1).max(1)).max(1),
-            // Rounds up to the next whole second.
+            // Rounds the length up to the next whole second.
             _ => 1_000_000 - length_us % 1_000_000,
         };
         self.pass_us = self.last_us.saturating_add(gap_us);
@@ -326,7 +326,7 @@ fn source(
     let seen = match () {
         () if first.starts_with(MAGIC) => Some(TraceFormat::Recorded),
         () if twitter::begins(first) => Some(TraceFormat::Twitter),
-        // Only its length identifies this format, and the length of a compressed file is unknown.
+        // Only the length of the file identifies this format, and the length of a compressed file is unknown.
         () if first.len() >= oracle::ACCESS_BYTES && (is_packed || length.is_none_or(whole_accesses)) => {
             Some(TraceFormat::OracleGeneral)
         }

@@ -1,4 +1,5 @@
-//! Instants for entries with times in whole seconds: the n entries of a second are spread evenly over it.
+//! Assigns instants to entries with times in whole seconds: the n entries of a second are spread evenly over that
+//! second.
 //!
 //! ```text
 //!   second 17: a b c d   ->   17.00 a   17.25 b   17.50 c   17.75 d
@@ -11,7 +12,7 @@ use std::collections::VecDeque;
 use super::TraceEntry;
 use super::fault::TraceDefect;
 
-/// Highest number of entries in one second.
+/// The maximum number of entries in one second.
 pub const SECOND_ENTRIES_MAX: usize = 1 << 21;
 
 const US_A_SECOND: u64 = 1_000_000;

@@ -1,5 +1,5 @@
-//! Twitter's format: lines of `timestamp,key,key size,value size,client,operation,TTL`, with times in seconds and sizes
-//! in bytes.
+//! Reads Twitter's format, which has lines of `timestamp,key,key size,value size,client,operation,TTL`, with times in
+//! seconds and sizes in bytes.
 //!
 //! The format of the repository twitter/cache-trace (Yang, Yue, Rashmi, OSDI '20). Keys may contain commas, so the
 //! fields after the key are counted from the end.
@@ -12,10 +12,10 @@ use xxhash_rust::xxh3::xxh3_64;
 /// The longest line in bytes, including its line end.
 pub const LINE_BYTES_MAX: usize = 4096;
 
-/// Number of fields after the key.
+/// The number of fields after the key.
 const BEHIND: usize = 5;
 
-/// Returns whether `bytes`, the beginning of a file, start with such a line.
+/// Returns true if `bytes`, the beginning of a file, start with a line of this format.
 pub(super) fn begins(bytes: &[u8]) -> bool {
     let window = &bytes[..bytes.len().min(LINE_BYTES_MAX)];
     let line = window.split(|byte| *byte == b'\n').next().unwrap_or_default();
@@ -23,7 +23,8 @@ pub(super) fn begins(bytes: &[u8]) -> bool {
     line.iter().filter(|byte| **byte == b',').count() > BEHIND && line.iter().all(plain)
 }
 
-/// Parses `line` without its line end. Returns its second and its entry. Client names are hashed to numbers.
+/// Parses `line` without its line end. Returns the second of the line and its entry. Client names are hashed to
+/// numbers.
 pub(super) fn entry(line: &[u8]) -> Result<(u64, TraceEntry), TraceDefect> {
     const FIELDS: &str = "write the fields timestamp,key,key size,value size,client,operation,TTL";
     let line = line.strip_suffix(b"\r").unwrap_or(line);

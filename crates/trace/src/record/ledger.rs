@@ -1,4 +1,4 @@
-//! Requests in the order in which they were sent, until their outcomes are known.
+//! Holds requests in the order in which they were sent, until their outcomes are known.
 //!
 //! ```text
 //!   front                                     back
@@ -10,9 +10,9 @@ use std::collections::VecDeque;
 
 use crate::format::{RequestOutcome, TraceEntry};
 
-/// Highest number of waiting entries; beyond it the oldest goes to the tape as it is.
+/// The maximum number of waiting entries; if more wait, the oldest goes to the tape with an unknown outcome.
 const WAITING_MAX: usize = 1 << 16;
-/// Time limit for a reply, in microseconds.
+/// The time limit for a reply, in microseconds.
 const WAIT_US: u64 = 10_000_000;
 
 /// The ordered queue of a recording's requests.
@@ -40,7 +40,7 @@ impl Ledger {
         self.slots.get_mut(usize::try_from(at).ok()?)
     }
 
-    /// Returns the request with this number while it waits.
+    /// Returns the request with this number, if it is still in the queue.
     pub fn entry(&mut self, number: u64) -> Option<&mut TraceEntry> {
         self.slot(number).map(|slot| &mut slot.entry)
     }
@@ -55,12 +55,13 @@ impl Ledger {
         }
     }
 
-    /// Returns whether request `number` still waits for its outcome.
+    /// Returns true if request `number` still waits for its outcome.
     pub fn is_open(&mut self, number: u64) -> bool {
         self.slot(number).is_some_and(|slot| slot.open)
     }
 
-    /// Passes settled requests to `give` in order, and those that have waited too long by `now_us`.
+    /// Passes settled requests to `give` in order, and also the requests that have waited too long at the instant
+    /// `now_us`, in microseconds.
     pub fn drain(&mut self, now_us: u64, mut give: impl FnMut(&TraceEntry)) {
         while let Some(front) = self.slots.front() {
             let is_old = now_us.saturating_sub(front.entry.at_us) > WAIT_US || self.slots.len() > WAITING_MAX;

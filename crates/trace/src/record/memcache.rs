@@ -11,8 +11,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{Ledger, Pen, Seen};
 use crate::format::{RequestOutcome, TraceEntry, Verb};
 
-/// Highest number of requests of a connection that wait for their replies. Beyond it, the replies of the connection are
-/// no longer followed.
+/// The maximum number of requests of a connection that wait for their replies. If more requests wait, the replies of
+/// the connection are no longer followed.
 const WAITING_MAX: usize = 1 << 16;
 const CRLF: &[u8; 2] = b"\r\n";
 
@@ -24,13 +24,13 @@ pub struct Memcache {
     waiting: VecDeque<PendingRequest>,
 }
 
-/// The state of one direction.
+/// The state of one direction of a connection.
 #[derive(Debug, Default)]
 struct OneWay {
     is_lost: bool,
     /// The beginning of an incomplete line.
     kept: Vec<u8>,
-    /// Remaining bytes of a value, including its line end.
+    /// The number of remaining bytes of a value, including its line end.
     rest: u64,
     /// True if the value's line end is checked.
     ends: bool,
@@ -39,18 +39,19 @@ struct OneWay {
 /// A request that waits for its reply.
 #[derive(Debug)]
 struct PendingRequest {
-    /// Number of its first entry.
+    /// The number of the request's first entry in the ledger.
     number: u64,
-    /// Number of its entries; 0 if it has none.
+    /// The number of the request's entries; 0 if the request has no entries.
     keys: u32,
-    /// Number of keys with a reply.
+    /// The number of keys with a reply.
     answered: u32,
     expect: Expect,
     /// For a quiet request (`q`), its outcome if the server sends no reply.
     quiet: Option<RequestOutcome>,
     /// True if the request is `mn`.
     is_noop: bool,
-    /// Hash of the key and the opaque of a quiet request, by which its reply is recognised; 0 if there is none.
+    /// The hash of the key and the opaque of a quiet request, by which the reply is recognised; 0 if the request is not
+    /// quiet.
     key: u64,
     opaque: u64,
 }
@@ -62,8 +63,8 @@ impl PendingRequest {
 }
 
 impl OneWay {
-    /// Skips the rest of a value at the front of `bytes`. Returns the number of bytes; `None` if the value's line end
-    /// is wrong.
+    /// Skips the rest of a value at the front of `bytes`. Returns the number of skipped bytes; `None` if the value's
+    /// line end is wrong.
     fn skip(&mut self, bytes: &[u8]) -> Option<usize> {
         let passed = self.rest.min(bytes.len() as u64) as usize;
         if self.ends {
@@ -113,7 +114,7 @@ impl OneWay {
 }
 
 impl Memcache {
-    /// Reads bytes that the client sent. Returns false if they cannot be followed any further.
+    /// Reads bytes that the client sent. Returns false if the stream cannot be followed any further.
     pub fn asked(&mut self, bytes: &[u8], pen: &Pen, ledger: &mut Ledger, seen: &mut Seen) -> bool {
         let (waiting, follows) = (&mut self.waiting, !self.answers.is_lost);
         let mut noting = Noting { pen, ledger, seen, waiting, follows, overheard: false };
@@ -126,7 +127,7 @@ impl Memcache {
         followed
     }
 
-    /// Reads bytes that the server sent. Returns false if they cannot be followed any further.
+    /// Reads bytes that the server sent. Returns false if the stream cannot be followed any further.
     pub fn answered(&mut self, bytes: &[u8], pen: &Pen, ledger: &mut Ledger) -> bool {
         let waiting = &mut self.waiting;
         let followed = self.answers.feed(bytes, |stream, line| {
@@ -163,7 +164,7 @@ struct Noting<'n> {
     waiting: &'n mut VecDeque<PendingRequest>,
     /// True if replies are followed.
     follows: bool,
-    /// Set to true if the server sends unrequested data from here on.
+    /// Set to true if the server sends unrequested data after this request.
     overheard: bool,
 }
 
@@ -345,7 +346,7 @@ fn settle(ask: &PendingRequest, from: u32, to: u32, outcome: RequestOutcome, led
     }
 }
 
-/// Returns whether `reply` belongs to the quiet request `ask`; `None` if that cannot be determined.
+/// Returns true if `reply` belongs to the quiet request `ask`; `None` if that cannot be determined.
 fn belongs(ask: &PendingRequest, reply: &Reply<'_>) -> Option<bool> {
     let flags = match reply {
         Reply::Meta { flags, .. } | Reply::MetaValue { flags, .. } => flags,
@@ -371,7 +372,8 @@ fn outcome(reply: &Reply<'_>) -> RequestOutcome {
     }
 }
 
-/// Finds the request of `reply`. Returns false if there is none, because replies cannot be followed any further then.
+/// Finds the request of `reply`. Returns false if no request matches, because replies cannot be followed any further
+/// then.
 fn matched(waiting: &mut VecDeque<PendingRequest>, reply: &Reply<'_>, pen: &Pen, ledger: &mut Ledger) -> bool {
     while let Some(ask) = waiting.front_mut() {
         let Some(silent) = ask.quiet else { break };

@@ -6,9 +6,9 @@
 //!                    requests and replies matched    in the order of requests ──> Tape ──> FILE, by a separate thread
 //! ```
 //!
-//! Invariants: bytes are passed on unchanged, whether they were understood or not. The file never delays them: entries
-//! that it cannot take in time are counted as lost. A key is hashed in place, and values are not examined. Every queue
-//! has a maximum.
+//! Invariants: bytes are passed on unchanged, whether the recorder can parse them or not. The file never delays them:
+//! entries that cannot be written in time are counted as lost. A key is hashed in place, and values are not examined.
+//! Every queue has a maximum.
 
 mod follower;
 mod ledger;
@@ -34,9 +34,9 @@ use crate::format::{Secret, Summary};
 pub struct Pen {
     /// The secret with which keys are hashed.
     pub secret: Secret,
-    /// Microseconds since the trace's beginning.
+    /// The current instant, in microseconds since the trace's beginning.
     pub at_us: u64,
-    /// Seconds since 1970, because memcached interprets long times to live as instants.
+    /// The current time in seconds since 1970, because memcached interprets long times to live as instants.
     pub now_s: u64,
     /// The connection's number.
     pub connection: u32,

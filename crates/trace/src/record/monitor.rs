@@ -12,8 +12,8 @@ pub(super) fn timed(text: &[u8]) -> Option<(u64, &[u8])> {
     Some((micros(&text[..space])?, &text[space + 1..]))
 }
 
-/// Parses the part of a line after its time; `pen` has the time and the secret. Returns `None` if it is not such a
-/// line. Commands without a key are counted.
+/// Parses the part of a line after its time; `pen` has the time and the secret. Returns `None` if the line is not a
+/// `MONITOR` line. Commands without a key are counted.
 pub(super) fn monitored(rest: &[u8], pen: &mut Pen, ledger: &mut Ledger, seen: &mut Seen) -> Option<()> {
     let rest = rest.strip_prefix(b"[")?;
     // The address may be a path with brackets; the quote of the command marks its end.

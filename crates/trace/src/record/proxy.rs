@@ -7,8 +7,8 @@
 //!                       Follower reads the bytes as they arrive
 //! ```
 //!
-//! It uses one thread and one epoll instance. Beyond [`CONNECTIONS_MAX`], clients wait in the listener's queue, as for
-//! a server that is full. The end of a stream is passed on, and a broken connection closes its partner.
+//! The proxy uses one thread and one epoll instance. Beyond [`CONNECTIONS_MAX`], clients wait in the listener's queue,
+//! as for a server that is full. The end of a stream is passed on, and a broken connection closes its partner.
 
 use std::io;
 use std::net::TcpListener;
@@ -27,14 +27,14 @@ use super::{Follower, Ledger, Pen, Seen, Tape};
 use crate::format::Secret;
 use link::{Address, Resolved};
 
-/// Highest number of simultaneous client connections.
+/// The maximum number of simultaneous client connections.
 pub const CONNECTIONS_MAX: usize = 16_384;
-/// Largest number of buffered bytes in one direction of a connection.
+/// The maximum number of buffered bytes in one direction of a connection.
 const PIPE_BYTES: usize = 64 << 10;
 const EVENTS_MAX: usize = 256;
-/// Interval at which settled entries are written and the stop flag is checked.
+/// The interval at which settled entries are written and the stop flag is checked.
 const LOOK_NS: i64 = 100_000_000;
-/// Interval at which written entries are handed to the file.
+/// The interval at which written entries are handed to the file.
 const FLUSH_US: u64 = 1_000_000;
 /// The listener's event number; connections are numbered from 0, with two sides each.
 const LISTENER: u64 = u64::MAX;
@@ -69,7 +69,7 @@ struct Pair {
     sides: [OwnedFd; 2],
     /// The pipe from the client, and the pipe from the server.
     pipes: [Pipe; 2],
-    /// Events that are awaited on each side.
+    /// The events that are awaited on each side.
     interest: [epoll::EventFlags; 2],
     connecting: bool,
     number: u32,
@@ -186,7 +186,7 @@ impl Proxy {
         self.refused
     }
 
-    /// Returns whether the file can no longer be written.
+    /// Returns true if the file can no longer be written.
     pub fn is_tape_broken(&self) -> bool {
         self.tape.is_broken()
     }

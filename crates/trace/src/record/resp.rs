@@ -8,12 +8,12 @@ use protocol::resp::client::{Decoder, Event, Head};
 use super::{Ledger, Pen, Seen};
 use crate::format::{KeyHash, RequestOutcome, TraceEntry, Verb};
 
-/// Highest number of requests of a connection that wait for their replies. Beyond it, the replies of the connection are
-/// no longer followed.
+/// The maximum number of requests of a connection that wait for their replies. If more requests wait, the replies of
+/// the connection are no longer followed.
 const WAITING_MAX: usize = 1 << 16;
-/// The longest argument that is examined: a command's name, an option or a number.
+/// The maximum length of an argument that is examined, in bytes: a command's name, an option or a number.
 const WORD_BYTES_MAX: usize = 24;
-/// The longest inline command.
+/// The maximum length of an inline command, in bytes.
 const INLINE_BYTES_MAX: usize = protocol::resp::LINE_BYTES_MAX;
 
 /// The arguments of a command that are keys.
@@ -45,8 +45,8 @@ enum Ttl {
 struct CommandShape {
     verb: Verb,
     keys: Keys,
-    /// Index of the argument with the value; 0 if there is none. For a hash, every second argument from there on is a
-    /// value.
+    /// The index of the argument with the value; 0 if there is none. For a hash, every second argument from there on is
+    /// a value.
     value: u32,
     ttl: Ttl,
 }
@@ -86,7 +86,7 @@ fn shape_of(name: &[u8]) -> Option<CommandShape> {
     }
 }
 
-/// Returns whether the server may afterwards send unrequested data, or omit replies.
+/// Returns true if the server may afterwards send unrequested data, or omit replies.
 fn is_overheard(name: &[u8], option: &[u8]) -> bool {
     let subscribes = name.ends_with(b"SUBSCRIBE");
     subscribes || matches!(name, b"MONITOR" | b"SYNC" | b"PSYNC") || (name == b"CLIENT" && option == b"REPLY")
@@ -111,11 +111,11 @@ struct Asking {
 /// A command whose arguments arrive one by one.
 #[derive(Debug, Default)]
 pub(super) struct PartialCommand {
-    /// Index of the next argument; 0 is the command's name.
+    /// The index of the next argument; 0 is the command's name.
     at: u32,
     name: Word,
     shape: Option<CommandShape>,
-    /// Number of the first entry, and number of entries.
+    /// The number of the first entry, and number of entries.
     number: u64,
     keys: u32,
     key: Option<KeyHash>,
@@ -124,7 +124,7 @@ pub(super) struct PartialCommand {
     entry: TraceEntry,
     /// The option before this argument, which determines the argument's meaning.
     option: Word,
-    /// The second argument.
+    /// The command's second argument.
     second: Word,
 }
 
@@ -168,7 +168,7 @@ struct Answers {
     kept: Vec<u8>,
     waiting: VecDeque<PendingRequest>,
     decoder: Decoder,
-    /// Number of heads in this reply so far.
+    /// The number of heads in this reply so far.
     heads: u32,
     /// True if the current data is an out-of-band message instead of a reply.
     is_push: bool,
@@ -305,7 +305,7 @@ impl PartialCommand {
 }
 
 impl Resp {
-    /// Reads bytes that the client sent. Returns false if they cannot be followed any further.
+    /// Reads bytes that the client sent. Returns false if the stream cannot be followed any further.
     pub fn asked(&mut self, bytes: &[u8], pen: &Pen, ledger: &mut Ledger, seen: &mut Seen) -> bool {
         if self.asked_lost {
             return true;
@@ -406,7 +406,7 @@ impl Resp {
         }
     }
 
-    /// Reads bytes that the server sent. Returns false if they cannot be followed any further.
+    /// Reads bytes that the server sent. Returns false if the stream cannot be followed any further.
     pub fn answered(&mut self, bytes: &[u8], ledger: &mut Ledger) -> bool {
         if self.answers.is_lost {
             return true;

@@ -8,9 +8,9 @@ use std::thread::JoinHandle;
 
 use crate::format::{Blocks, Header, Summary, TraceEntry, twitter};
 
-/// Highest number of pieces that wait to be written: about 4 MiB.
+/// The maximum number of pieces that wait to be written: about 4 MiB.
 const PIECES_MAX: usize = 64;
-/// Number of bytes of lines written at once.
+/// The number of bytes of lines written at once.
 const LINES_BYTES: usize = 60 << 10;
 
 /// The reason why a trace could not be written.
@@ -29,7 +29,7 @@ impl std::error::Error for TapeError {}
 #[derive(Debug)]
 pub struct Tape {
     form: Form,
-    /// Entries that are encoded and not yet handed to the writer.
+    /// The number of entries that are encoded but not yet handed to the writer.
     waiting: u64,
     written: u64,
     lost: u64,
@@ -44,7 +44,7 @@ enum Form {
 }
 
 impl Tape {
-    /// Creates the file at `path`, which must not exist. With `lines` it uses Twitter's format.
+    /// Creates the file at `path`, which must not exist. If `lines` is true, entries are written in Twitter's format.
     ///
     /// # Errors
     /// If the file cannot be created, or if the thread cannot be started.
@@ -72,12 +72,12 @@ impl Tape {
         (self.written, self.lost)
     }
 
-    /// Returns whether the file can no longer be written, so that entries are lost.
+    /// Returns true if the file can no longer be written, so that entries are lost.
     pub fn is_broken(&self) -> bool {
         self.writer.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Adds an entry.
+    /// Adds an entry to the trace.
     pub fn put(&mut self, entry: &TraceEntry) {
         let piece = match &mut self.form {
             Form::Blocks(blocks) => blocks.push(entry),
@@ -98,7 +98,7 @@ impl Tape {
         }
     }
 
-    /// Hands over the entries so far, so that a killed recorder loses little.
+    /// Hands the collected entries to the writer, so that a killed recorder loses little.
     pub fn flush(&mut self) {
         let piece = match &mut self.form {
             Form::Blocks(blocks) => blocks.take(),

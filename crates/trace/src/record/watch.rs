@@ -15,17 +15,18 @@ use super::monitor::{micros, monitored, timed};
 use super::{Ledger, Pen, Seen};
 use crate::format::{RequestOutcome, Secret, TraceEntry, Verb};
 
-/// Commands to memcached, tried in turn until the reply is OK. Older versions do not support deletions.
+/// The commands that start the stream of memcached, tried in turn until the reply is OK. Older versions do not support
+/// deletions.
 pub const WATCH_COMMANDS: [&[u8]; 2] = [b"watch fetchers mutations deletions\r\n", b"watch fetchers mutations\r\n"];
 
-/// The longest line; a longer one ends the stream.
+/// The maximum length of a line, in bytes. A longer line ends the stream.
 const LINE_BYTES_MAX: usize = 1 << 20;
-/// Highest number of connections whose last lookup is stored.
+/// The maximum number of connections whose last lookup is stored.
 const CONNECTIONS_MAX: usize = 1 << 16;
-/// Time limit of a read, after which the caller decides whether to continue.
+/// The time limit of a read, after which the caller decides whether to continue.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// State of a recording from a watch stream.
+/// The state of a recording from a watch stream.
 #[derive(Debug)]
 pub struct WatchRecording {
     pen: Pen,
@@ -52,7 +53,7 @@ impl WatchRecording {
         self.lookups.drain().for_each(|(_, lookup)| settle(Some(lookup), ledger));
     }
 
-    /// Parses a line of `MONITOR` without its line end. Returns false if it is not such a line.
+    /// Parses a line of `MONITOR` without its line end. Returns false if the line is malformed.
     pub fn monitored(&mut self, line: &[u8], ledger: &mut Ledger, seen: &mut Seen) -> bool {
         let Some((unix_us, rest)) = timed(line) else { return false };
         self.pen.at_us = self.at(unix_us);
@@ -78,7 +79,7 @@ fn facts(line: &[u8]) -> [&[u8]; 8] {
     facts
 }
 
-/// Parses a line of memcached's log stream without its line end. Returns false if it is not such a line.
+/// Parses a line of memcached's log stream without its line end. Returns false if the line is malformed.
 pub fn watched(line: &[u8], watched: &mut WatchRecording, ledger: &mut Ledger, seen: &mut Seen) -> bool {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if let Some(skipped) = line.strip_prefix(b"skipped=") {

@@ -21,7 +21,7 @@ pub struct ReplayAnswer<'r> {
     pub script: &'r Script,
     /// Entries of the connection without a reply; the first `keys` belong to this request.
     pub asked: &'r VecDeque<TraceEntry>,
-    /// Number of keys of the request.
+    /// The number of keys of the request.
     pub keys: usize,
     /// Stores of missed keys.
     pub fills: &'r mut VecDeque<TraceEntry>,
@@ -29,9 +29,9 @@ pub struct ReplayAnswer<'r> {
     pub tokens: &'r mut Tokens,
     /// Buffer for a key's text.
     pub key: &'r mut Vec<u8>,
-    /// Progress of the reply.
+    /// The progress of the reply.
     pub state: AnswerState,
-    /// Progress that outlives a partial reply.
+    /// The progress that outlives a partial reply.
     pub pending: &'r mut Pending,
 }
 
@@ -45,7 +45,7 @@ pub fn greeting(
     let mut used = 0;
     let (mut text, mut reply) = (Decoder::new(Expect::Store), resp::Decoder::new());
     loop {
-        // Such a reply is one line.
+        // The reply to a greeting is one line.
         let (consumed, last, failed) = if protocol == Protocol::Resp {
             match reply.step(&bytes[used..]) {
                 Ok(Some(step)) => (

@@ -11,12 +11,12 @@ use crate::FirstError;
 use crate::format::{Summary, TraceEntry, TraceError, TraceReader, Verb};
 use load::schedule::{Next, OpenInstants, Stream};
 
-/// Highest number of waiting chunks of a share.
+/// The maximum number of waiting chunks of a share.
 pub const SHARE_CHUNKS_MAX: usize = 64;
-/// Number of entries that are read before they are distributed.
+/// The number of entries that are read before they are distributed.
 const ROUND_ENTRIES: usize = 4096;
 
-/// Entries of one share, in the trace's order.
+/// A list of entries of one share, in the trace's order.
 pub(super) type Chunk = Arc<[TraceEntry]>;
 
 /// A trace that is being read for one run; each share is taken once.
@@ -41,11 +41,11 @@ pub enum Deal {
 /// The state at the end of reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeedEnd {
-    /// Entries that were read.
+    /// The number of entries that were read.
     pub entries: u64,
     /// True if the trace has no end because its recorder was killed.
     pub is_cut: bool,
-    /// Summary that the recorder wrote at the end.
+    /// The summary that the recorder wrote at the end.
     pub summary: Option<Summary>,
 }
 
@@ -95,7 +95,7 @@ impl Feed {
         *self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether the run sends requests at the times of the trace's entries.
+    /// Returns true if the run sends requests at the times of the trace's entries.
     pub(super) fn is_paced(&self) -> bool {
         self.deal == Deal::ByKey
     }
@@ -182,7 +182,7 @@ fn deal_out(mut reader: TraceReader, mut mouths: Vec<Mouth>, deal: Deal) -> Resu
     }
 }
 
-/// Returns whether requests for several keys of this verb may be sent as one. Joined writes are sent one by one.
+/// Returns true if requests for several keys of this verb may be sent as one. Joined writes are sent one by one.
 const fn is_read_together(verb: Verb) -> bool {
     matches!(verb, Verb::Get | Verb::Gets | Verb::Gat)
 }

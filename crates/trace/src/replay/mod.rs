@@ -29,7 +29,7 @@ use std::sync::Arc;
 use load::workload::model::{Auth, Placement, Protocol, Target};
 use load::workload::value::Values;
 
-/// Highest number of keys in one request; this number always fits on a memcached line.
+/// The maximum number of keys in one request; this number always fits on a memcached line.
 pub const REQUEST_KEYS_MAX: usize = 256;
 
 /// The settings of a replay.
@@ -47,11 +47,11 @@ pub struct Script {
     pub verify: bool,
     /// True to store a key after a read that misses.
     pub fill_on_miss: bool,
-    /// Length of values whose length the trace does not contain, in bytes.
+    /// The length of values whose length the trace does not contain, in bytes.
     pub value_bytes: u32,
     /// Largest length of a value in bytes; longer values are cut.
     pub value_bytes_max: u32,
-    /// Divisor of times to live; the result is at least a second.
+    /// The divisor of times to live; the result is at least a second.
     pub ttl_divisor: f64,
     /// Current time in seconds since 1970. Times to live above 30 days are sent to memcached as instants relative to
     /// it.

@@ -14,14 +14,15 @@ use load::workload::model::Protocol;
 use load::workload::place::Ring;
 use load::workload::source::progress;
 
-/// Highest number of waiting fills; further ones are not sent.
+/// The maximum number of waiting fills; further fills are not sent.
 pub const FILLS_MAX: usize = 65_536;
-/// Distance between the first versions of two threads' stores, so that no two stores of a run have the same version.
+/// The distance between the first versions of two threads' stores, so that no two stores of a run have the same
+/// version.
 const THREAD_VERSIONS: u64 = 1 << 40;
-/// Number of stored tokens, by the keys' hashes.
+/// The number of stored tokens, by the keys' hashes.
 const TOKENS: usize = 1 << 14;
 
-/// Index of the first name that is not a verb's name.
+/// The index of the first name that is not a verb's name.
 pub(super) const FILL: usize = Verb::ALL.len();
 pub(super) const AUTH: usize = FILL + 1;
 
@@ -272,7 +273,7 @@ pub struct Prefill {
     stored: Box<[u64]>,
 }
 
-/// Number of keys that are remembered as stored.
+/// The number of keys that are remembered as stored.
 const STORED: usize = 1 << 20;
 
 impl Prefill {

@@ -26,7 +26,7 @@ const CRLF: &[u8] = b"\r\n";
 const RELATIVE_S_MAX: u64 = 30 * 86_400;
 /// Constant mixed into a key's hash for the mark of its values.
 const MARK: u64 = 0x7265_706C_6179_0001;
-/// Highest number of digits of a number that can be incremented.
+/// The maximum number of digits of a number that can be incremented.
 const NUMBER_DIGITS_MAX: u64 = 18;
 /// The field that represents a whole hash.
 const FIELD: &[u8] = b"f";

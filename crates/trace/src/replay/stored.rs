@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use base::prng::split_mix;
 
-/// Number of bits, as a power of two.
+/// The number of bits, as a power of two.
 const BITS_LOG: u32 = 22;
 
 /// Keys that were appended to or incremented, as bits by their hashes. Other keys with the same bit are not checked
@@ -34,7 +34,7 @@ impl Altered {
         }
     }
 
-    /// Returns whether the value of `key` cannot be checked.
+    /// Returns true if the value of `key` cannot be checked.
     pub fn has(&self, key: u64) -> bool {
         let (word, bit) = Self::place(key);
         self.words[word].load(Relaxed) & bit != 0
