@@ -1,4 +1,4 @@
-//! Reads CONFIG.toml: every fault of the file at once, each with its line.
+//! Reads CONFIG.toml, and reports all faults of the file at once, each with its line.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -15,7 +15,7 @@ use super::value::{Shape, Value, Wrong};
 
 /// The maximum size of a configuration file, in bytes.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
-/// The maximum number of listed faults. A file with more is not a configuration.
+/// The maximum number of reported faults. A file with more faults is probably not a configuration file.
 pub const FAULTS_MAX: usize = 100;
 
 /// The origin of each setting that was set, by its path.
@@ -66,7 +66,7 @@ pub fn read_text(
     let mut faults = reader.faults;
     faults.sort_by(|a, b| a.origin.cmp(&b.origin));
     faults.dedup();
-    // If a line is not TOML, the error of its setting is more helpful than that of the grammar.
+    // If a line is not TOML, the error about its setting is more helpful than the error of the TOML grammar.
     let named: Vec<Origin> = faults.iter().filter(|fault| !fault.name.is_empty()).map(|f| f.origin.clone()).collect();
     faults.retain(|fault| !fault.name.is_empty() || !named.contains(&fault.origin));
     faults.truncate(FAULTS_MAX);
@@ -110,7 +110,7 @@ impl Reader<'_> {
         self.fault(error.span().map_or(0, |span| span.start), "", message, remedy);
     }
 
-    /// Reads an entry outside all tables, or a table.
+    /// Reads a top-level entry of the document: a table, or a key outside all tables.
     fn root(&mut self, name: &Spanned<impl AsRef<str>>, value: &Spanned<DeValue<'_>>) {
         let (at, table) = (name.span().start, name.get_ref().as_ref());
         if table == super::namespaces::TABLE {
@@ -177,8 +177,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns the texts of a value, if it has the spelling of its kind. A kind has a shape, may allow "auto", and may
-    /// have a range. `default` is an example of the spelling.
+    /// Returns the texts of a value, if the value has the TOML syntax of its kind. A kind has a shape, may allow
+    /// "auto", and may have a range. `default` is an example of the spelling.
     pub(super) fn texts(
         &mut self,
         path: &str,
@@ -243,7 +243,7 @@ fn table_names() -> String {
     TABLES.map(|(name, _)| format!("[{name}]")).join(", ")
 }
 
-/// Returns the spelling of `value` in the file.
+/// Returns `value` in the syntax of the configuration file.
 pub fn toml_text(value: &dyn Value) -> String {
     let quoted = |text: &String| toml::Value::String(text.clone()).to_string();
     match value.shape() {

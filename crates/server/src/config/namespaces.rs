@@ -1,4 +1,5 @@
-//! The namespaces of the file: one `[[namespace]]` table each, defined by their own table of settings.
+//! Reads the namespaces of the configuration file: one `[[namespace]]` table each, defined by their own table of
+//! settings.
 //!
 //! ```text
 //! [[namespace]]
@@ -89,15 +90,15 @@ impl Default for NamespaceSettings {
 
 /// One key of a `[[namespace]]` table.
 pub struct Key {
-    /// Its name in the table.
+    /// The key's name in the table.
     pub key: &'static str,
-    /// The lowest and the highest value: bytes, nanoseconds or counts.
+    /// The lowest and the highest value, in bytes, in nanoseconds or as a count.
     pub range: Option<(u64, u64)>,
     /// True if a running server applies a changed value, by its admin port or SIGHUP.
     pub live: bool,
-    /// Its effect, in whole sentences.
+    /// A description of the key, in whole sentences.
     pub help: &'static str,
-    /// Its field in the settings.
+    /// Returns the key's field in the settings.
     pub value: fn(&mut NamespaceSettings) -> &mut dyn Value,
 }
 
@@ -193,7 +194,7 @@ pub static KEYS: [Key; 11] = [
 ];
 
 impl Key {
-    /// Reads `texts` into `settings` if all of them are correct and in range. Changes nothing otherwise.
+    /// Reads `texts` into `settings` if all of them are correct and in range. Otherwise changes nothing.
     ///
     /// # Errors
     /// If texts are wrong: an error for each.
@@ -275,7 +276,7 @@ impl NamespaceSettings {
     }
 }
 
-/// Returns the numbers of namespaces, in their order. Each is the configured one, or the lowest free one.
+/// Returns the numbers of namespaces, in their order. Each number is the configured number, or the lowest free number.
 ///
 /// # Errors
 /// If a namespace's name or number is used already, or no number is free: its position and the error.

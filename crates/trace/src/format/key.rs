@@ -57,7 +57,7 @@ impl Secret {
 }
 
 impl fmt::Debug for Secret {
-    /// Writes a placeholder instead of the secret.
+    /// Writes only the type's name, never the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret")
     }
