@@ -5,13 +5,13 @@
 //!
 //!   Store       shared by all threads: index, segments, epochs, counters
 //!   ThreadHandle  one data thread's entry to the store: its epoch word and its open segments
-//!   Guard         one stay of that thread in the store, inside an epoch; what it reads stays valid until it ends
+//!   Guard         that thread's access to the store within one epoch; items that it reads stay valid until it ends
 //!   Checkpointer  writes a file to its disk, so that the store survives a loss of power
 //!   Background  the one thread that seals, expires, evicts, compacts and grows, in slices
 //! ```
 //!
-//! Where things are, from the lowest floor up. A module names only modules of its own floor or below:
-//! `xtask/src/tidy/floors.rs` has the exact order, with the state that the store holds below it.
+//! The modules, in ascending order of layers. A module uses only modules of its own layer or below:
+//! `xtask/src/tidy/floors.rs` defines the exact order.
 //!
 //! ```text
 //!   layout      bytes: items, slots, headers, keys, TTL classes; the only unsafe code is in layout/raw
@@ -58,7 +58,7 @@
 //!     guard.items_mut().put(&key, &Put::set(b"hello")).expect("an empty store has room");
 //!     assert_eq!(guard.items().get(&key).map(|item| item.value), Some(Value::Bytes(b"hello")));
 //! }
-//! // A thread of its own calls this all the time. The closure says when the slice's time is over.
+//! // A dedicated thread calls `slice` repeatedly. The closure returns true when the slice's time has elapsed.
 //! background.slice(now, &mut || false);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

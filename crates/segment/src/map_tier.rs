@@ -11,11 +11,11 @@ use crate::tier::{
     Visit, WalkProgress,
 };
 
-/// Plan of a store with such a tier.
+/// The plan of a store with a [`MapTier`] that does not find its items again after a restart.
 pub(crate) const PLAN: TierPlan =
     TierPlan { index_slots: 512, bytes: 1, regions: 1, words: 1, chunks: 0, chunk_bytes: 0, finds: false };
 
-/// Maximum number of items of a tier that finds its items again.
+/// The maximum number of items of a tier that finds its items again after a restart.
 const BLOCKS: usize = 1 << 14;
 const TOMBSTONES: usize = 4096;
 const TOMBSTONES_AT: usize = 1;
@@ -23,7 +23,7 @@ const BLOCKS_AT: usize = TOMBSTONES_AT + TOMBSTONES / 64;
 const NAMED: u64 = 1;
 const DEAD: u64 = 2;
 
-/// Plan of a store with such a tier, if the index is lost with the process.
+/// The plan of a store with a [`MapTier`] that finds its items again if the index was lost with the process.
 #[cfg_attr(shuttle, allow(dead_code, reason = "models use no file"))]
 pub(crate) const PLAN_FOUND: TierPlan = TierPlan {
     index_slots: 512,
@@ -35,10 +35,9 @@ pub(crate) const PLAN_FOUND: TierPlan = TierPlan {
     finds: true,
 };
 
-/// A tier that holds all items in a map, each in a block of its own. A requested read completes at once.
-///
-/// A tier that finds its items again records named and dead blocks in the words of its room. An image of the store's
-/// file therefore includes them: `finding | tombstones | one word per block`.
+/// A tier that holds all items in a map, each in a block of its own. A requested read completes at once. A tier that
+/// finds its items again records in the words of its room which blocks are named by slots and which are dead. An image
+/// of the store's file therefore includes these records: `finding | tombstones | one word per block`.
 #[derive(Debug, Default)]
 pub(crate) struct MapTier {
     state: Mutex<MapTierState>,
@@ -50,7 +49,7 @@ struct MapTierState {
     items: HashMap<u16, (u64, Vec<u8>, Parts)>,
     next: u16,
     done: Vec<TierRead>,
-    /// Blocks that the store has not been offered yet.
+    /// Blocks that the tier has not offered to the store yet.
     left: Vec<u16>,
     found: bool,
     /// True while offering blocks is paused.
@@ -66,7 +65,7 @@ impl MapTier {
         self.state.lock().expect("no thread panics")
     }
 
-    /// Resumes with the contents of another store's room.
+    /// Continues with the contents of the room, which an earlier store has written.
     #[cfg_attr(shuttle, allow(dead_code, reason = "models use no file"))]
     pub(crate) fn go_on(&self, room: TierRoom) {
         let mut state = self.state();
@@ -114,7 +113,7 @@ impl MapTier {
     }
 }
 
-/// Returns true if the address is one that the tier gives.
+/// Returns true if the tier could have assigned this address.
 fn is_given(at: FlashAddress) -> bool {
     at == FlashAddress::new(1, 0, at.block(), 1)
 }
@@ -152,7 +151,7 @@ impl Tier for MapTier {
         assert!(read.at.block() >= state.from, "a slot names what was there before a loss of power");
         read.buffer.clear();
         let Some((hash, bytes, parts)) = state.items.get(&read.at.block()).filter(|_| is_given(read.at)) else {
-            // A slot of a damaged file.
+            // Only a slot of a damaged file has such an address.
             state.done.push(TierRead { found: Found::Failed, ..read });
             return Ok(());
         };

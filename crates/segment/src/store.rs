@@ -1,4 +1,4 @@
-//! Assembly: a store is created, opened and closed from the parts that the lower modules provide.
+//! Assembly of a store from the parts of the lower modules: creation, opening and closing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -41,8 +41,8 @@ use crate::values::free_queue::FreeQueue;
 use crate::values::orphans::Named;
 
 impl Store {
-    /// Creates a store of the given sizes, and the handle that does its background work. A thread has to drive that
-    /// handle, or no item is ever evicted.
+    /// Creates a store of the given sizes, and the handle that does its background work. A thread has to call the
+    /// handle's slices; otherwise no item is ever evicted.
     ///
     /// # Errors
     /// If the sizes do not fit together, or the address space cannot be reserved: see [`StartError`].
@@ -57,13 +57,14 @@ impl Store {
         Self::on(config, geometry, ground, None, None, now)
     }
 
-    /// Opens or creates a store in a file. All changes that were acknowledged before the previous process ended, in
-    /// order or not, are present again. The file's seed and sizes become the store's. Of `config`, only the memory has
-    /// to equal that of the file. Its `memory_bytes_max` is ignored: a file does not grow.
+    /// Opens or creates a store in a file. All changes that were acknowledged before the previous process ended are
+    /// present again, even after a crash. The store takes its seed and its sizes from the file. Of the fields of
+    /// `config`, only `memory_bytes` has to match the file. `memory_bytes_max` is ignored, because a file does not
+    /// grow.
     ///
     /// # Errors
     /// If the sizes do not fit or the file is refused: see [`StartError`], above all [`StartError::File`]. A file that
-    /// is not this store's is left unchanged.
+    /// belongs to another store remains unchanged.
     pub fn in_file(
         config: &StoreConfig,
         file: &StoreFile,
@@ -181,7 +182,7 @@ impl Store {
         self.settle()
     }
 
-    /// Records in the file that its contents are repaired now.
+    /// Records in the file that the repair of its contents is complete.
     fn settle(&mut self) -> Result<(), StartError> {
         if let (Some(notes), Some(record)) = (&self.notes, self.checkpoints.latest()) {
             notes.name_only(record.notes());
@@ -196,15 +197,16 @@ impl Store {
         self.reopened.as_ref()
     }
 
-    /// Closes the store's file in order and returns it for another store; this store records nothing more in it. No
-    /// thread may use the store any more. Returns `None` if the store is not in a file.
+    /// Closes the store's file in an orderly way and returns the file for another store. This store no longer writes to
+    /// the file. No thread may use the store any more. Returns `None` if the store is not in a file.
     pub fn leave(&self) -> Option<Arc<MapFile>> {
         self.close();
         self.held.as_ref().map(|held| Arc::clone(&held.file))
     }
 
-    /// Copies the index for the store that opens the file next, so that it need not rebuild the index. `None`: the
-    /// index is in the file, is still being rebuilt, or the store has flash. Call it after [`Store::leave`].
+    /// Copies the index for the next store that opens the file, so that the next store need not rebuild the index.
+    /// Returns `None` if the index is in the file or is still being rebuilt, or if the store has flash. Callers call
+    /// this function after [`Store::leave`].
     ///
     /// # Errors
     /// If there is not enough memory for the copy.
@@ -221,7 +223,7 @@ impl Store {
         self.held.as_ref().map(|held| &held.file)
     }
 
-    /// Records, once, that no thread works on the file any more.
+    /// Records in the file, once, that no thread accesses the file any more.
     fn close(&self) {
         if let Some(held) = &self.held
             && !self.closed.swap(true, SeqCst)
@@ -235,38 +237,40 @@ impl Store {
         }
     }
 
-    /// Appends a note that outlives the process. A store that is not in a file drops it.
+    /// Appends a metadata record that outlives the process. A store that is not in a file discards the record.
     ///
     /// # Errors
-    /// See [`NoteFault`]; the notes are as they were.
+    /// If the metadata records cannot be changed: see [`NoteFault`]. The records are then unchanged.
     pub fn append_metadata(&self, note: &[u8]) -> Result<(), NoteFault> {
         self.notes.as_ref().map_or(Ok(()), |notes| notes.append(note))
     }
 
-    /// Visits every note that is retained, in order.
+    /// Visits every metadata record, in order.
     pub fn each_note(&self, each: &mut dyn FnMut(&[u8])) {
         if let Some(notes) = &self.notes {
             notes.read(each);
         }
     }
 
-    /// Replaces all notes.
+    /// Replaces all metadata records.
     ///
     /// # Errors
-    /// See [`NoteFault`]; the notes are as they were.
+    /// If the metadata records cannot be changed: see [`NoteFault`]. The records are then unchanged.
     pub fn rewrite_notes(&self, all: &[Vec<u8>]) -> Result<(), NoteFault> {
         self.notes.as_ref().map_or(Ok(()), |notes| notes.rewrite(all))
     }
 
-    /// Returns true if the notes fill half of their room: it is time to rewrite them, each fact once.
+    /// Returns true if the metadata records fill half of their space. The caller should then rewrite them with each
+    /// fact only once.
     pub fn notes_are_long(&self) -> bool {
         self.notes.as_ref().is_some_and(Notes::are_long)
     }
 
-    /// Replaces all notes with those that `make` builds from them, in order. A caller that adds a note meanwhile waits.
+    /// Replaces all metadata records by those that `make` builds from the present ones, in order. A caller that appends
+    /// a record meanwhile waits.
     ///
     /// # Errors
-    /// If the notes cannot be replaced: see [`NoteFault`]. The notes are then unchanged.
+    /// If the metadata records cannot be replaced: see [`NoteFault`]. The records are then unchanged.
     pub fn renew_notes(&self, make: impl Fn(&[Vec<u8>]) -> Vec<Vec<u8>>) -> Result<(), NoteFault> {
         let Some(notes) = &self.notes else { return Ok(()) };
         notes.renew(&mut |notes| {
@@ -279,7 +283,8 @@ impl Store {
     /// Persists the instant of a pending flush. `None`: no flush is pending.
     pub fn persist_flush_at(&self, namespace: Namespace, at: Option<UnixMillis>) {
         let (number, kept) = (usize::from(namespace.0), &self.persistent);
-        // Stores the current flush sequence first: if it has changed later, the pending flush is done.
+        // Stores the current flush sequence first. If the namespace's sequence differs later, the pending flush was
+        // carried out.
         kept.flush_behind[number].store(kept.flushed[number].load(SeqCst), SeqCst);
         kept.flush_at_ms[number].store(at.map_or(0, |at| at.0), SeqCst);
     }
@@ -305,8 +310,8 @@ impl Store {
 }
 
 impl Store {
-    /// Returns true if the file system refused space for the memory file since the last call, so that segments or index
-    /// are smaller than configured.
+    /// Returns true if the file system refused space for the memory file since the last call of this function. Segments
+    /// or the index are then smaller than configured.
     pub fn takes_short_of_space(&self) -> bool {
         crate::background::populator::takes_short_of_space(self)
     }
@@ -317,7 +322,7 @@ impl Store {
         crate::durable::checkpoint::checkpointer(self)
     }
 
-    /// Returns the results of checkpoints, or `None` if there are none.
+    /// Returns statistics of checkpoints, or `None` if the store makes no checkpoints.
     pub fn checkpoint_stats(&self) -> Option<CheckpointStats> {
         crate::durable::checkpoint::checkpoint_stats(self)
     }
@@ -327,18 +332,18 @@ impl Store {
         crate::durable::rebuild::rebuild_progress(self)
     }
 
-    /// Returns a helper of the background, for a thread of its own, or `None` if nothing is to be rebuilt or too many
-    /// threads help already.
+    /// Returns a rebuilder, which helps the background from a thread of its own. Returns `None` if there is nothing to
+    /// rebuild, or if the maximum number of threads already helps.
     pub fn rebuilder(self: &Arc<Self>) -> Option<Rebuilder> {
         crate::durable::rebuild::rebuilder(self)
     }
 
-    /// Records for the next process by how many ms the wall clock is ahead of the store's.
+    /// Records for the next process by how many milliseconds the wall clock is ahead of the store's clock.
     pub fn persist_wall_lead(&self, ahead_ms: i64) {
         crate::durable::reopen::persist_wall_lead(self, ahead_ms)
     }
 
-    /// Returns the room for all remaining bytes.
+    /// Returns the buffer for all bytes that are still to be received.
     pub fn room_of<'a>(&'a self, arriving: &'a mut InPlaceReceive) -> &'a mut [u8] {
         crate::items::receive::room_of(self, arriving)
     }
@@ -353,8 +358,8 @@ impl Store {
         crate::locks::key_locks::key_locks(self)
     }
 
-    /// Releases the words that a key lock set holds, even if it does not hold all of its words. Its changes stand.
-    /// Afterwards the set is empty and can be used again.
+    /// Releases the words that a key lock set holds, even if it does not hold all of its words. Changes that were made
+    /// under the set remain. Afterwards the set is empty and can be used again.
     pub fn release(&self, key_locks: &mut KeyLocks) {
         crate::locks::key_locks::release(self, key_locks)
     }
@@ -364,18 +369,20 @@ impl Store {
         crate::locks::key_locks::key_locks_in_flight(self)
     }
 
-    /// Returns the number of groups of changes that were closed early, for lack of room to record the earlier states.
+    /// Returns the number of groups of changes that were closed early because the undo log had no space for the
+    /// previous states.
     pub fn groups_cut(&self) -> u64 {
         crate::locks::undo::groups_cut(self)
     }
 
-    /// Counts the slots that name items on flash by a walk over all slots, for checks of the running count.
+    /// Counts the slots that name items on flash with a walk over all slots. Callers compare the result with the
+    /// running count.
     pub fn flash_slots(&self) -> u64 {
         crate::tier::tiered::flash_slots(self)
     }
 }
 
-/// Returns address space for a store of these sizes.
+/// Reserves address space for a store of these sizes.
 fn reserve(config: &StoreConfig) -> Result<(Geometry, Backing), StartError> {
     let geometry = Geometry::of(config)?;
     let count = geometry.segments_for(config.memory_bytes, geometry.groups_start);

@@ -1,8 +1,8 @@
 //! Growth of the index in place, a group at a time, while it is read and written.
 //!
-//! The number of groups goes from G to G' (at most twice G). A key of old group `i` belongs to new group
-//! `group hash * G' >> 32`, which is never below `i`. So the groups are split from the last one down: what a new
-//! group's place held before was split already.
+//! The number of groups goes from G to G' (at most twice G). A key of old group `i` belongs to new group `group hash *
+//! G' >> 32`, which is never below `i`. So the groups are split in descending order, beginning with the last: keys that
+//! a new group's place held before were moved by an earlier split.
 //!
 //! ```text
 //!                      cursor
@@ -11,12 +11,12 @@
 //!   new  [ . | . | . | . | 4 | 5 | 6 | 7 ]      groups below: look at the old place only
 //! ```
 //!
-//! One word says it all: `changing 1 | shrinking 1 | old groups 30 | cursor 32`. If no change is in progress, the
-//! cursor is at the number of groups. A reader that missed compares the word with the one it began with. Shrinking is
-//! the reverse: see [`super::shrink`].
+//! One 64-bit word holds the state of a change of size: `changing 1 | shrinking 1 | old groups 30 | cursor 32`. If no
+//! change is in progress, the cursor is at the number of groups. A reader that found nothing compares the word with its
+//! value at the beginning of the search. Shrinking is the reverse: see [`super::shrink`].
 //!
-//! A split holds the stripe locks of the old group and of the new ones, taken in order of their numbers, so no writer
-//! is in any of them; keys are hashed before, without a lock.
+//! A split holds the stripe locks of the old group and of the new groups, so no writer changes these groups meanwhile.
+//! The locks are taken in order of their numbers. Keys are hashed before the split, without a lock.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -26,7 +26,7 @@ use super::{BUCKET_SLOTS, GROUP_SLOTS, Hash, Index, STRIPES, SlotPlace, StripeGu
 use crate::layout::raw::Word64;
 use crate::layout::slot::Slot;
 
-/// The growth word.
+/// The growth word: the state of a change of the index's size, as the module's doc describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Growth(pub(crate) u64);
 
@@ -63,7 +63,7 @@ impl Growth {
     }
 }
 
-/// Groups are counted in 30 bits.
+/// The maximum number of groups: the growth word has 30 bits for the number.
 pub(super) const GROUPS_MAX: usize = 1 << 30;
 
 #[inline(always)]
@@ -82,9 +82,9 @@ impl Default for Slot {
     }
 }
 
-/// The facts about items' keys that a change of the index needs.
+/// Access to the keys of items, for a change of the index's size.
 pub(crate) trait Keys {
-    /// Returns the group hash of the key of the item that a slot names; `None`: the slot names no item, because the
+    /// Returns the group hash of the key of the item that a slot names, or `None` if the slot names no item because the
     /// file was damaged.
     fn group_hash(&self, slot: Slot) -> Option<u32>;
     /// Prefetches the bytes that [`Keys::group_hash`] will read.
@@ -93,7 +93,7 @@ pub(crate) trait Keys {
     fn loses_slot(&self, slot: Slot);
 }
 
-/// For tests: a function that knows all the hashes.
+/// For tests: a function that returns the group hash of each slot's item.
 #[cfg(test)]
 impl<F: Fn(Slot) -> u32> Keys for F {
     fn group_hash(&self, slot: Slot) -> Option<u32> {
@@ -105,14 +105,16 @@ impl<F: Fn(Slot) -> u32> Keys for F {
     fn loses_slot(&self, _: Slot) {}
 }
 
-/// Slots between asking for an item and hashing its key: as many misses as a processor has under way at once, about.
+/// The number of slots between the prefetch of an item and the hashing of its key: about the number of cache misses
+/// that a processor handles at once.
 const HASH_AHEAD: usize = 16;
 
-/// Room to hash the keys of the groups that are split or merged before their locks are taken.
+/// Buffers for the key hashes of the groups that are split or merged. They are filled before the locks are taken.
 #[derive(Debug)]
 pub(crate) struct SplitScratch {
     pub(super) hashed: Box<[(Slot, Option<u32>)]>,
-    /// Items of the last split or merge that had to make room for others. The caller counts them as evicted.
+    /// Slots of items that lost their slots to other items in the last split or merge. The caller counts them as
+    /// evicted.
     pub(crate) dropped: Vec<Slot>,
 }
 
@@ -125,7 +127,8 @@ impl SplitScratch {
     }
 }
 
-/// A number of groups at most doubles or halves, so one group's keys are spread over no more than this.
+/// The maximum number of groups over which the keys of one group are spread. The number of groups at most doubles or
+/// halves in one change.
 pub(super) const CHANGED_GROUPS_MAX: usize = 3;
 
 impl Index {
@@ -139,7 +142,7 @@ impl Index {
     #[cold]
     fn place_in_change(&self, growth: Growth, hash: Hash, group: usize) -> SlotPlace {
         let (next, cursor) = (group_of(hash.group_hash(), self.groups_next.load(Relaxed) as usize), growth.cursor());
-        // Growth goes by the old groups, downwards; a shrink by the new ones, upwards.
+        // Growth splits old groups in descending order. A shrink merges into new groups in ascending order.
         let (moved, moving) = if growth.is_shrinking() {
             (next < cursor, next == cursor)
         } else {
@@ -149,7 +152,7 @@ impl Index {
         SlotPlace { group: if moved { next } else { group }, then: both.then_some(next) }
     }
 
-    /// Returns the group that a writer has to lock: a group that is about to be split counts as old until it is split.
+    /// Returns the group that a writer has to lock. A key of a group that is not split yet belongs to the old group.
     #[inline(always)]
     pub(super) fn write_group(&self, hash: Hash) -> usize {
         self.place(Growth(self.growth.load(Acquire)), hash).group
@@ -160,7 +163,7 @@ impl Index {
         Growth(self.growth.load(Acquire)).groups()
     }
 
-    /// Returns the number of groups that there are, or will be when the growth under way is complete.
+    /// Returns the number of groups, or the number after the growth in progress, if there is one.
     pub(crate) fn groups_next(&self) -> usize {
         self.groups_next.load(Acquire) as usize
     }
@@ -170,7 +173,8 @@ impl Index {
         growth.is_changing() && !growth.is_shrinking()
     }
 
-    /// Sets the growth, in the kept page first: a thread that sees the growth in the process finds it kept.
+    /// Sets the growth word, first in the persistent header and then in the process's copy. So a thread that sees the
+    /// new word can rely on it being in the header.
     pub(super) fn set_growth(&self, growth: Growth) {
         self.kept.growth.store(growth.0, Release);
         self.growth.store(growth.0, Release);
@@ -181,7 +185,7 @@ impl Index {
         self.groups_next.store(groups as u32, Release);
     }
 
-    /// Begins a growth to `to` groups. Only the background calls it, and only while none is under way.
+    /// Begins a growth to `to` groups. Only the background calls the function, and only while the index keeps its size.
     pub(crate) fn begin_growth(&self, to: usize) {
         let growth = Growth(self.growth.load(Acquire));
         let groups = growth.groups();
@@ -190,8 +194,8 @@ impl Index {
         self.set_growth(Growth::growing(groups, groups));
     }
 
-    /// Notes the slots of a group with the group hashes of their items' keys. An item is far away, so each is asked for
-    /// [`HASH_AHEAD`] slots before it is hashed.
+    /// Stores each slot of a group in `hashed`, with the group hash of its item's key. Items are rarely in the CPU
+    /// cache, so each is prefetched [`HASH_AHEAD`] slots before its key is hashed.
     pub(super) fn hash_group(&self, group: usize, hashed: &mut [(Slot, Option<u32>)], keys: &impl Keys) {
         for (at, (_, slot)) in self.group_words(group).enumerate() {
             hashed[at].0 = slot;
@@ -209,8 +213,8 @@ impl Index {
         hashed.1 = if hashed.0.is_item() { keys.group_hash(hashed.0) } else { None };
     }
 
-    /// Splits the next group. Returns true when the growth is complete, and `None` if a lock could not be taken and
-    /// nothing was done: try again.
+    /// Splits the next group. Returns true when the growth is complete, and `None` if a lock could not be taken:
+    /// nothing was changed, and the caller tries again.
     pub(crate) fn split_next(&self, scratch: &mut SplitScratch, keys: &impl Keys) -> Option<bool> {
         let growth = Growth(self.growth.load(Acquire));
         debug_assert!(growth.is_changing() && !growth.is_shrinking());
@@ -229,7 +233,7 @@ impl Index {
                 (hashed, group_hash) if hashed.same_item(slot) => group_hash,
                 _ => keys.group_hash(slot),
             };
-            // What names no item, or one that never was here, is what damage made of a slot.
+            // A slot is damaged if it names no item, or an item that does not belong to this group.
             let (first, last) = (old, ((old + 1) * to - 1) / growth.groups());
             let Some((group_hash, group)) = place_of(group_hash, to, first..=last) else {
                 word.store(Slot::EMPTY.0, Release);
@@ -247,8 +251,8 @@ impl Index {
         Some(done)
     }
 
-    /// Copies the slot to one of its index buckets of the new group, then clears it here. An item that had to make room
-    /// is given back.
+    /// Copies the slot to one of its two index buckets in the new group, then clears the slot in the old group. Returns
+    /// the slot that was overwritten in the new group, if it named an item.
     pub(super) fn move_slot(&self, word: &Word64, slot: Slot, spot: Spot<'_>, keys: &impl Keys) -> Option<Slot> {
         let room = spot.room();
         let keep = slot.is_item() || room.holds == Slot::EMPTY;
@@ -276,7 +280,8 @@ impl Index {
         self.lock_groups([old, first, (first + 1).min(last), last])
     }
 
-    /// Locks the stripes of these groups, each once, in the order of their numbers; `None` if one fails.
+    /// Locks the stripes of these groups, each once, in the order of their numbers. Returns `None` if a lock cannot be
+    /// taken.
     pub(super) fn lock_groups(&self, groups: [usize; CHANGED_GROUPS_MAX + 1]) -> Option<SplitGuards<'_>> {
         let mut stripes = groups.map(|group| group % STRIPES);
         stripes.sort_unstable();

@@ -1,4 +1,4 @@
-//! The index: from a key's hash to the slot that names its item.
+//! The index, which maps a key's hash to the slot that names the key's item.
 //!
 //! ```text
 //!  hash   63                     32 31        18 17    12 11       0
@@ -10,9 +10,9 @@
 //!  group: 64 index buckets of 8 slots, 4 KiB. A key lives in `bucket` or in `bucket ^ f(tag)` of its group.
 //! ```
 //!
-//! - **Readers take no lock.** They look in both index buckets. A slot that is displaced from one to the other is
-//!   copied first and cleared second, and between the two its stripe's move counter is bumped: a reader that missed
-//!   and sees the counter or the growth word changed looks again.
+//! - **Readers take no lock.** They look in both index buckets. A slot that moves to its other bucket is copied, then
+//!   its stripe's move counter is incremented, then the old copy is cleared. A reader that found nothing searches again
+//!   if the counter or the growth word has changed meanwhile.
 //! - **Every change is made under the stripe lock of the group** (4096 stripes, group modulo 4096), which a worker
 //!   tries a bounded number of times and then parks its operation.
 //! - **Growth** raises the number of groups in place, from the last group down: see [`growth`]; [`shrink`] lowers it.
@@ -37,7 +37,7 @@ use crate::layout::persistent::PersistentPage;
 use crate::layout::raw::{Array, Word32, Word64, prefetch_line_of};
 use crate::layout::slot::Slot;
 
-/// Slots in an index bucket: one cache line.
+/// The number of slots in an index bucket, which fills one cache line.
 pub(crate) const BUCKET_SLOTS: usize = 8;
 /// Index buckets in a group.
 pub(crate) const GROUP_BUCKETS: usize = 64;
@@ -45,14 +45,14 @@ pub(crate) const GROUP_BUCKETS: usize = 64;
 pub(crate) const GROUP_SLOTS: usize = GROUP_BUCKETS * BUCKET_SLOTS;
 /// Bytes of a group.
 pub(crate) const GROUP_BYTES: usize = GROUP_SLOTS * 8;
-/// The number of locks that the groups share.
+/// The number of stripe locks, which all groups share.
 pub(crate) const STRIPES: usize = 4096;
-/// The number of birth counters of each lock.
+/// The number of birth counters of each stripe. A birth counter counts the new keys that were stored.
 const BIRTHS_A_STRIPE: usize = 16;
-/// Number of times that a worker tries a lock before it parks the operation.
+/// The number of times that a worker tries to take a lock before it parks the operation.
 const LOCK_SPINS: usize = 64;
 
-/// One cache line of slots.
+/// An index bucket: one cache line of slots.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub(crate) struct Bucket {
@@ -62,7 +62,7 @@ pub(crate) struct Bucket {
 const _: () = assert!(size_of::<Bucket>() == 64);
 
 impl Hash {
-    /// Returns one of the hashes with this group hash.
+    /// Returns a hash with this group hash; its other bits are arbitrary.
     fn with_group_hash(group_hash: u32) -> Self {
         Self(u64::from(group_hash) << 32)
     }
@@ -73,19 +73,21 @@ impl Hash {
     }
 }
 
-/// Returns the other index bucket of a tag: `bucket ^ f(tag)`, its own inverse, never the same one.
+/// Returns the other of a tag's two index buckets: `bucket ^ f(tag)`. The function is its own inverse, and its result
+/// always differs from `bucket`.
 #[inline(always)]
 pub(crate) fn other_bucket(bucket: usize, tag: u16) -> usize {
     let spread = (u32::from(tag).wrapping_mul(0x9E37_79B1) >> 26) as usize;
     bucket ^ spread.max(1)
 }
 
-/// One of the locks, and how often a slot under it was displaced.
+/// A stripe: a lock, and the number of displacements of slots that the lock protects.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Stripe {
-    /// Number of times that it was taken or released: odd while a thread holds it. In a file that a process left, odd
-    /// marks the groups that it was changing: see [`crate::durable::reopen`].
+    /// The lock word: the number of times that the lock was taken or released, odd while a thread holds the lock. After
+    /// a crash, an odd number in the file marks the groups that the process was changing: see
+    /// [`crate::durable::reopen`].
     lock: Word32,
     moves: Word32,
 }
@@ -95,20 +97,21 @@ pub(crate) struct Stripe {
 pub(crate) struct Index {
     buckets: Array<Bucket>,
     stripes: Array<Stripe>,
-    /// Number of times that a new key was stored, for each part of the tags of each stripe; written under its lock.
+    /// The birth counters: how often a new key was stored. Each stripe has several counters, selected by the key's tag;
+    /// they are written under the stripe's lock.
     births: Box<[Word32]>,
-    /// See [`growth::Growth`]. A copy of the kept word, as is the next field.
+    /// The growth word ([`growth::Growth`]). This field and `groups_next` are copies of words in the persistent header.
     growth: Word64,
-    /// The number of groups that a growth leads to. Written only while no growth is in progress.
+    /// The number of groups after the growth. Written only while no growth is in progress.
     groups_next: Word32,
     kept: PersistentPage,
 }
 
-/// The maximum number of slots of a range: those of two groups, while one is split or merged.
+/// The maximum number of slots of a range: the slots of two groups, while a group is split or merged.
 pub(crate) const RANGE_SLOTS_MAX: usize = 2 * GROUP_SLOTS;
 
-/// The number of steps that a walk takes for the keys of a group, so that one step has few keys. The upper bits of
-/// their tags select the step.
+/// The number of steps in which a walk visits the keys of a group, so that each step has few keys. The upper bits of a
+/// key's tag select the step.
 pub(crate) const RANGE_PARTS: u128 = 16;
 
 /// The keys of a group, or of a part of one while it is split or merged: see [`Index::range`].
@@ -118,14 +121,14 @@ pub(crate) struct Range {
     pub(crate) last: u32,
     group: usize,
     then: Option<usize>,
-    /// Number of slots.
+    /// The number of slots in the range.
     pub(crate) count: usize,
 }
 
 /// Returns the last group hash of the group of `from`, in an index of `groups` groups.
 fn group_end(from: u32, groups: usize) -> u32 {
     let groups = groups as u128;
-    // Group `i` begins at the first hash of which `hash * groups >> 32` is `i`.
+    // Group `i` begins at the first hash for which `hash * groups >> 32` equals `i`.
     let next = ((u128::from(from) * groups) >> 32) + 1;
     let begins = (next << 32).div_ceil(groups);
     u32::try_from(begins - 1).unwrap_or(u32::MAX)
@@ -139,8 +142,8 @@ pub(crate) struct SlotHit<'i, T> {
     pub(crate) what: T,
 }
 
-/// The groups to search for a key: its group and, while that group is being split, the one that the key may have moved
-/// to.
+/// The groups to search for a key: its group and, while that group is being split, the group to which the key may have
+/// moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SlotPlace {
     group: usize,
@@ -161,12 +164,13 @@ impl Index {
         Array::reserve(groups_max * GROUP_BUCKETS, huge_pages)
     }
 
-    /// Returns the kept growth word of an index of `groups` groups that does not grow.
+    /// Returns the growth word for the persistent header of an index of `groups` groups that is not growing.
     pub(crate) fn growth_of(groups: usize) -> u64 {
         growth::Growth::still(groups).0
     }
 
-    /// Returns how many groups an index with this header uses, including those of a growth in progress.
+    /// Returns the number of groups that an index with this header uses, including the new groups of a growth in
+    /// progress.
     pub(crate) fn groups_kept(kept: &PersistentPage) -> usize {
         let growth = growth::Growth(kept.growth.load(Acquire));
         match growth.is_changing() {
@@ -175,7 +179,7 @@ impl Index {
         }
     }
 
-    /// Returns how many groups this index uses, including those of a growth in progress.
+    /// Returns the number of groups that this index uses, including the new groups of a growth in progress.
     pub(crate) fn groups_used(&self) -> usize {
         Self::groups_kept(&self.kept)
     }
@@ -190,15 +194,15 @@ impl Index {
         (groups.start * GROUP_BUCKETS..groups.end * GROUP_BUCKETS).flat_map(|bucket| &buckets.at(bucket).slots)
     }
 
-    /// Resets the kept words to those of an empty index of the previous size.
+    /// Resets the growth words of the persistent header for an empty index of the previous size.
     pub(crate) fn begin_empty(kept: &PersistentPage) {
         let groups = Self::groups_kept(kept);
         kept.growth.store(Self::growth_of(groups), Release);
         kept.groups_next.store(groups as u64, Release);
     }
 
-    /// Returns true if these can be the kept words of an index that has room for `groups_max` groups and, if its size
-    /// is changing, changes to `next`.
+    /// Returns true if the growth word and `next` are valid for an index with room for `groups_max` groups. `next` is
+    /// the number of groups after a change of size in progress.
     pub(crate) fn is_growth(growth: u64, next: usize, groups_max: usize) -> bool {
         let growth = growth::Growth(growth);
         let (groups, cursor) = (growth.groups(), growth.cursor());
@@ -210,11 +214,11 @@ impl Index {
         (1..=groups_max).contains(&groups) && (1..=groups_max).contains(&next) && is_change
     }
 
-    /// Returns the index with these groups.
+    /// Returns the index in the given memory, with the size that the persistent header records.
     pub(crate) fn on(buckets: Array<Bucket>, stripes: Array<Stripe>, kept: PersistentPage) -> Self {
         assert!(stripes.len() == STRIPES && buckets.len() < growth::GROUPS_MAX * GROUP_BUCKETS);
         let growth = growth::Growth(kept.growth.load(Acquire));
-        // A change of size that was about to begin has not begun.
+        // If the growth word shows no change, `groups_next` belongs to a change that never began, and is ignored.
         let next = if growth.is_changing() { kept.groups_next.load(Acquire) as usize } else { growth.groups() };
         Self {
             buckets,
@@ -230,7 +234,7 @@ impl Index {
         self.buckets.map()
     }
 
-    /// Returns the bytes of the locks, which have a map of their own.
+    /// Returns the size of the stripes in bytes. The stripes have a memory map of their own.
     pub(crate) const fn stripes_bytes() -> usize {
         STRIPES * size_of::<Stripe>()
     }
@@ -252,7 +256,7 @@ impl Index {
         self.buckets.prefetch(place.group * GROUP_BUCKETS + hash.bucket());
     }
 
-    /// Prefetches the cache lines of both of the key's index buckets, and of its lock.
+    /// Prefetches the cache lines of both of the key's index buckets, and of its stripe lock.
     pub(crate) fn prefetch_change(&self, hash: Hash) {
         let group = self.write_group(hash);
         for bucket in [hash.bucket(), other_bucket(hash.bucket(), hash.tag())] {
@@ -302,7 +306,8 @@ impl Index {
         }
     }
 
-    /// Calls `visit` with the first slot of an item whose tag is the hash's, as far as a quick look shows.
+    /// Calls `visit` with the first slot that names an item and has the hash's tag. The search is not repeated if the
+    /// index changes meanwhile, so it may miss a slot.
     #[inline(always)]
     pub(crate) fn first_match<'i>(&'i self, hash: Hash, visit: impl FnOnce(&'i Word64, Slot)) {
         let place = self.place(growth::Growth(self.growth.load(Acquire)), hash);
@@ -335,8 +340,8 @@ impl Index {
         }
     }
 
-    /// Returns how often a slot was displaced in the groups of the place: the sum of their counts, none of which ever
-    /// falls.
+    /// Returns the number of displacements of slots in the groups of the place: the sum of their stripes' counters,
+    /// which never decrease.
     fn moves(&self, place: SlotPlace) -> u32 {
         let of = |group: usize| self.stripe(group).moves.load(Acquire);
         of(place.group).wrapping_add(place.then.map_or(0, of))
@@ -359,11 +364,11 @@ impl Index {
         (growth, self.births_of(group, hash).load(Acquire))
     }
 
-    /// Takes the stripe lock of the key's group. Returns `None` if a bounded number of tries fail.
+    /// Takes the stripe lock of the key's group. Returns `None` if [`LOCK_SPINS`] attempts fail.
     #[inline]
     pub(crate) fn lock(&self, hash: Hash) -> Option<Locked<'_>> {
         for _ in 0..LOCK_SPINS {
-            // The group of the lock has to be the key's group while the lock is held, so it is checked again under the
+            // A growth may change the key's group before the lock is taken, so the group is checked again under the
             // lock.
             let group = self.write_group(hash);
             let Some(guard) = self.try_lock_group(group) else {
@@ -384,18 +389,20 @@ impl Index {
             return None;
         }
         stripe.lock.compare_exchange(idle, idle.wrapping_add(1), Acquire).ok()?;
-        // A thread that sees a change from here on also sees that the lock was taken.
+        // A thread that sees a change made after this fence also sees that the lock was taken.
         fence(Release);
         Some(StripeGuard { stripe })
     }
 
-    /// Returns the state of growth, opaque. It differs when a key's group may differ.
+    /// Returns the state of growth as an opaque number. If two results are equal, every key was in the same group at
+    /// both instants.
     #[inline]
     pub(crate) fn growth(&self) -> u64 {
         self.growth.load(Acquire)
     }
 
-    /// Returns how often the stripe of the key's group was taken and released, or `None` while a thread holds it.
+    /// Returns the lock word of the stripe of the key's group, which counts how often the lock was taken and released.
+    /// Returns `None` while a thread holds the lock.
     #[inline]
     pub(crate) fn changes(&self, hash: Hash) -> Option<u32> {
         let count = self.stripe(self.write_group(hash)).lock.load(Acquire);
@@ -411,7 +418,7 @@ impl Index {
     }
 
     /// Returns the slots of all keys whose group hash is from `from` up to [`Range::last`], and possibly others. A walk
-    /// that continues behind `last` visits every hash once, also while the index grows or shrinks.
+    /// that continues after `last` visits every hash once, even while the index grows or shrinks.
     pub(crate) fn range(&self, from: u32, slots: &mut [Slot; RANGE_SLOTS_MAX]) -> Range {
         loop {
             let word = self.growth.load(Acquire);
@@ -420,7 +427,8 @@ impl Index {
             let moves = self.moves(place);
             let groups = [growth.groups(), self.groups_next()];
             let last = groups.into_iter().map(|groups| group_end(from, groups)).min().unwrap_or(u32::MAX);
-            // The group that keys move from comes first: a slot there is not cleared before the key has its new slot.
+            // The group from which keys move is read first: a slot in that group is cleared only after the key has its
+            // new slot.
             let mut count = 0;
             for group in [Some(place.group), place.then].into_iter().flatten() {
                 for (_, slot) in self.group_words(group) {
@@ -475,7 +483,7 @@ impl<'i> Locked<'i> {
         self.index.scan(self.group, self.hash, &matches)
     }
 
-    /// Records that the key has a live item now and had none before. Called after the slot was stored.
+    /// Records that the key, which had no live item before, now has a live item. The caller has stored the slot before.
     pub(crate) fn note_birth(&self) {
         let births = self.index.births_of(self.group, self.hash);
         births.store(births.load(Relaxed).wrapping_add(1), Release);
@@ -497,7 +505,8 @@ impl<'i> Locked<'i> {
     }
 }
 
-/// Counts one read in the slot, up to [`crate::layout::slot::FREQ_MAX`]. A lost race only loses one count.
+/// Increments the slot's access frequency, up to [`crate::layout::slot::FREQ_MAX`]. If another thread changes the slot
+/// at the same time, this read is not counted.
 #[inline(always)]
 pub(crate) fn bump(word: &Word64, slot: Slot) {
     if slot.freq() < crate::layout::slot::FREQ_MAX {

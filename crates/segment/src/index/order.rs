@@ -6,10 +6,11 @@
 //!   place  |  group  |  part 4: tag's upper bits  |  tag's lower 8, then 12 bits above the bucket: scaled  |
 //! ```
 //!
-//! A slot on flash knows its item's group, its tag and which two index buckets it may stand in, but not its key. A part
-//! of a walk has to be known without the key. So it is a group and four bits of the tag: about 27 slots of a full
-//! group, whose items are read. Ordered by the group hash alone, as in a store without flash, each of the sixteen parts
-//! of a group would have to read all of the group's items on flash. A whole group in one step would be about 430 reads.
+//! The slot of an item on flash determines the item's group, its tag and its two index buckets, but not its key. A walk
+//! has to assign the slot to a part without the key. So a part is a group and four bits of the tag: about 27 slots of a
+//! full group, whose items are read. If the group hash alone ordered the walk, as in a store without flash, each of the
+//! sixteen parts of a group would have to read all of the group's items on flash. A step with a whole group would need
+//! about 430 reads.
 //!
 //! Invariants: the place is a function of the key's hash, which does not change while the index keeps its size. The
 //! places of one part are contiguous.
@@ -20,10 +21,10 @@ use crate::layout::slot::Slot;
 
 /// The number of hash bits that order the keys of a part.
 const FINE_BITS: u32 = 20;
-/// The number of lower bits of a tag, which are the upper ones of those.
+/// The number of lower bits of a tag. They are the upper bits of the [`FINE_BITS`] bits.
 const TAG_LOWER_BITS: u32 = 8;
 
-/// The order of an index of `groups` groups.
+/// The order in which a walk visits the items of an index of `groups` groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Order {
     groups: usize,
@@ -33,16 +34,17 @@ pub(crate) struct Order {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     order: Order,
-    /// The place at which it begins.
+    /// The first place.
     pub(crate) first: u32,
-    /// Its last place.
+    /// The last place, inclusive.
     pub(crate) last: u32,
     number: u64,
     number_last: u64,
 }
 
 impl Order {
-    /// Returns the number of parts, each of which has a place: an index of this many groups is larger than any memory.
+    /// Returns the number of parts. Every part has at least one place, because an index with more parts than places
+    /// would be larger than any memory.
     fn parts(self) -> u128 {
         let parts = self.groups as u128 * RANGE_PARTS;
         assert!(parts <= 1 << 32, "{} groups are more than a walk has places for", self.groups);
@@ -54,7 +56,7 @@ impl Order {
         (u128::from(part) << 32).div_ceil(self.parts()) as u64
     }
 
-    /// Returns the rest of a part, from a place on.
+    /// Returns the part that contains place `first`, from that place on.
     pub(crate) fn part(self, first: u32) -> Part {
         let number = ((u128::from(first) * self.parts()) >> 32) as u64;
         Part { order: self, first, last: (self.begin(number + 1) - 1) as u32, number, number_last: number }
@@ -79,15 +81,15 @@ impl Order {
         self.place_in(self.part_of(group, hash.tag()), fine)
     }
 
-    /// Returns the part of the key's hash that a slot with this tag in this index bucket of a group holds. It is one of
-    /// the hashes that the slot may stand for, and the same for all of them.
+    /// Returns the bits of the key's hash that a slot with this tag, in this index bucket of a group, determines. All
+    /// hashes with the same slot give the same result, which is one of these hashes.
     pub(crate) fn hash_of_slot(self, group: usize, bucket: usize, tag: u16) -> Hash {
         let group_hash = ((group as u64) << 32).div_ceil(self.groups as u64);
         let bucket = bucket.min(other_bucket(bucket, tag));
         Hash((group_hash << 32) | ((bucket as u64) << 12) | u64::from(tag))
     }
 
-    /// Returns the part of a key's hash that the key's slot holds.
+    /// Returns the bits of a key's hash that the key's slot determines.
     pub(crate) fn slot_hash(self, hash: Hash) -> Hash {
         self.hash_of_slot(group_of(hash.group_hash(), self.groups), hash.bucket(), hash.tag())
     }
@@ -111,13 +113,13 @@ impl Part {
         (self.number / RANGE_PARTS as u64) as usize
     }
 
-    /// Extends this to the part with that number, of the same group.
+    /// Extends this part up to the part with number `number_last`, in the same group.
     fn up_to(self, number_last: u64) -> Self {
         debug_assert!(number_last / RANGE_PARTS as u64 == self.group() as u64, "another group");
         Self { number_last, last: (self.order.begin(number_last + 1) - 1) as u32, ..self }
     }
 
-    /// Returns the part of the key's hash that slot number `at` of the part's group holds.
+    /// Returns the bits of the key's hash that slot number `at` of the part's group determines.
     pub(crate) fn hash_of(&self, at: usize, slot: Slot) -> Hash {
         self.order.hash_of_slot(self.group(), at / super::BUCKET_SLOTS % GROUP_BUCKETS, slot.tag())
     }
@@ -130,7 +132,8 @@ impl Index {
         Order { groups: self.groups() }
     }
 
-    /// Returns the parts from a place on that have at most `items` items together, or one part that has more.
+    /// Returns the parts from place `first` on that have at most `items` items together. If the first part alone has
+    /// more, returns that part.
     pub(crate) fn parts_from(&self, first: u32, items: usize) -> Part {
         let part = self.order().part(first);
         let mut counts = [0; RANGE_PARTS as usize];

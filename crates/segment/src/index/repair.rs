@@ -8,12 +8,12 @@ use super::{BUCKET_SLOTS, GROUP_SLOTS, Hash, Index, STRIPES, other_bucket};
 use crate::layout::raw::Word64;
 use crate::layout::slot::Slot;
 
-/// Returns the stripes whose lock was held.
+/// Returns the stripes whose lock a killed process held.
 pub(crate) fn held_stripes(index: &Index) -> impl Iterator<Item = usize> {
     (0..STRIPES).filter(|stripe| !index.stripes.at(*stripe).lock.load(Relaxed).is_multiple_of(2))
 }
 
-/// Releases a stripe whose lock was held.
+/// Releases the lock of a stripe, which a killed process held.
 pub(crate) fn release(index: &Index, stripe: usize) {
     let lock = &index.stripes.at(stripe).lock;
     lock.store(lock.load(Relaxed).wrapping_add(1), Release);
@@ -24,8 +24,7 @@ pub(crate) fn groups_of_stripe(index: &Index, stripe: usize) -> impl Iterator<It
     (stripe..index.groups().max(index.groups_next())).step_by(STRIPES)
 }
 
-/// Returns how often a slot of a group was displaced, including the displacements in the groups that share its
-/// stripe.
+/// Returns the number of displacements of slots in a group and in all groups that share its stripe.
 pub(crate) fn moves_of(index: &Index, group: usize) -> u32 {
     index.stripe(group).moves.load(Acquire)
 }
@@ -35,41 +34,42 @@ pub(crate) fn group_for(index: &Index, hash: Hash) -> usize {
     group_of(hash.group_hash(), index.groups())
 }
 
-/// Clears a slot of a group, unless it names another item by now. `None`: the lock was not obtained.
+/// Clears a slot of a group, unless the slot now names another item. Returns `None` if the lock could not be taken.
 pub(crate) fn clear_if_same(index: &Index, group: usize, word: &Word64, slot: Slot) -> Option<()> {
     let _guard = index.try_lock_group(group)?;
     let mut seen = Slot(word.load(Acquire));
     while seen.same_item(slot) {
         match word.compare_exchange(seen.0, Slot::EMPTY.0, Release) {
             Ok(_) => break,
-            // A reader has counted an access.
+            // Another thread has changed the slot, perhaps only its access frequency: compare again.
             Err(now) => seen = Slot(now),
         }
     }
     Some(())
 }
 
-/// Returns the words of both index buckets that the slot may stand in, one of which is `bucket`.
+/// Returns the words of both index buckets that may hold the slot, of which `bucket` is either.
 fn words_of(index: &Index, group: usize, bucket: usize, slot: Slot) -> impl Iterator<Item = &Word64> {
     let both = [bucket, other_bucket(bucket, slot.tag())];
     both.into_iter().flat_map(move |bucket| &index.bucket(group, bucket).slots)
 }
 
-/// Clears all but one of the copies of a slot, and returns how many. A slot that is moved from one index bucket to
-/// the other stands in both for a moment.
+/// Clears duplicate slots of a group and returns how many were cleared. While a slot moves from one index bucket to the
+/// other, both buckets hold a copy of it.
 pub(crate) fn clear_doubles(index: &Index, group: usize) -> u64 {
     doubles(index, group, |word| word.store(Slot::EMPTY.0, Release))
 }
 
-/// Counts the slots of a group that exist twice.
+/// Counts the slots of a group that have a duplicate.
 pub(crate) fn count_doubles(index: &Index, group: usize) -> u64 {
-    // Each of a pair finds the other.
+    // Each of two duplicates is reported once, so the number is halved.
     doubles(index, group, |_| {}) / 2
 }
 
 /// Clears slots of items on flash beside an item in memory with the same tag, and calls `each` for each of them.
-/// That item was being stored when the process ended, as `is_new` says. It stands in the place of one such slot,
-/// and the others may not be cleared yet. Beside any other item with that tag, such slots belong to other keys.
+/// `is_new` returns true if that item was being stored when the process ended. The item's slot replaced one of the
+/// slots on flash, and the others may not be cleared yet. If the item in memory is not new, the slots on flash belong
+/// to other keys.
 pub(crate) fn clear_stored_over(
     index: &Index,
     group: usize,
@@ -108,8 +108,8 @@ fn doubles(index: &Index, group: usize, mut each: impl FnMut(&Word64)) -> u64 {
     found
 }
 
-/// Clears the old copies of slots that were moved already, in the group at the cursor of a change of size. Returns
-/// how many.
+/// Clears the old copies of slots that were already moved, in the group at the cursor of a change of size. Returns the
+/// number of cleared slots.
 pub(crate) fn clear_moved(index: &Index, keys: &impl Keys) -> u64 {
     let growth = Growth(index.growth.load(Acquire));
     let (groups, to, mut cleared) = (growth.groups(), index.groups_next(), 0);

@@ -13,36 +13,36 @@ pub(crate) struct Room<'i> {
     pub(crate) word: &'i Word64,
     /// Its present content: empty, a ghost, or the item that is replaced, which may be on flash.
     pub(crate) holds: Slot,
-    /// True if the key's ghost was found. The slot is that of the ghost.
+    /// True if the key's ghost was found. `word` is then the ghost's slot.
     pub(crate) ghost: bool,
     /// True if another item was displaced to make room.
     pub(crate) displaced: bool,
 }
 
-/// The two index buckets that a slot may stand in. The stripe of the group is locked.
+/// The two index buckets that may hold a slot. The caller holds the lock of the group's stripe.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spot<'i> {
     pub(super) index: &'i Index,
     pub(super) stripe: &'i Stripe,
     pub(super) group: usize,
-    /// Either of the two.
+    /// The number of one of the two index buckets.
     pub(super) bucket: usize,
     pub(super) tag: u16,
     pub(super) group_hash: u32,
 }
 
-/// The contents of an index bucket's slots, one bit each.
+/// The contents of an index bucket: bit masks with one bit for each slot.
 #[derive(Clone, Copy, Debug, Default)]
 struct RoomSearch {
     empty: u8,
     ghosts: u8,
-    /// The key's own ghost.
+    /// Mask of slots with the key's own ghost.
     own: u8,
 }
 
 impl<'i> Locked<'i> {
-    /// Returns room for a key that [`Locked::find`] did not find. An item in `holds` has to be counted as evicted by
-    /// the caller once it has stored the new slot.
+    /// Returns room for a key that [`Locked::find`] did not find. If the result's `holds` names an item, the caller has
+    /// to count that item as evicted after it has stored the new slot.
     pub(crate) fn room(&self) -> Room<'i> {
         self.spot().room()
     }
@@ -58,7 +58,7 @@ impl<'i> Locked<'i> {
         }
     }
 
-    /// Displaces every item of the key's two index buckets, wherever it is now.
+    /// Displaces every item of the key's two index buckets, for models.
     #[cfg(all(test, shuttle))]
     pub(crate) fn displace_for_model(&self) {
         let spot = self.spot();
@@ -76,7 +76,7 @@ impl<'i> Spot<'i> {
     /// Returns an empty slot, a ghost's, one freed by displacement, or the coldest item's.
     pub(super) fn room(&self) -> Room<'i> {
         let looks = self.candidates().map(|bucket| self.look(bucket));
-        // The bucket with more room, so that both fill evenly.
+        // Prefers the bucket with more empty slots, so that both fill evenly.
         let emptier = usize::from(looks[1].empty.count_ones() > looks[0].empty.count_ones());
         let of = |which: usize, slots: u8, ghost: bool| {
             let word = &self.index.bucket(self.group, self.candidates()[which]).slots[slots.trailing_zeros() as usize];
@@ -95,8 +95,8 @@ impl<'i> Spot<'i> {
         self.displace().unwrap_or_else(|| self.coldest())
     }
 
-    /// Returns the contents of an index bucket's slots. It has no branch for each slot, because a processor cannot
-    /// predict their contents.
+    /// Returns the contents of an index bucket's slots. The code has no branch for a slot, because a processor could
+    /// not predict such branches.
     #[inline(always)]
     fn look(&self, bucket: usize) -> RoomSearch {
         let own = Slot::ghost(self.tag, self.group_hash);
@@ -115,8 +115,8 @@ impl<'i> Spot<'i> {
         [self.bucket, other_bucket(self.bucket, self.tag)]
     }
 
-    /// Frees a slot of one of the two index buckets by moving its item to its other index bucket, or by moving one of
-    /// the items there on first: at most two moves.
+    /// Frees a slot in one of the two index buckets by moving its item to the item's other index bucket. If that bucket
+    /// is full, first moves an item of that bucket to a third bucket.
     fn displace(&self) -> Option<Room<'i>> {
         for moves in 1..=2 {
             for bucket in self.candidates() {
@@ -130,7 +130,8 @@ impl<'i> Spot<'i> {
         None
     }
 
-    /// Moves the item in `word` of `bucket` out of it with exactly `moves` moves, if possible.
+    /// Moves the item in `word` out of `bucket` with exactly `moves` moves, if possible. Two moves first make room in
+    /// the item's other bucket.
     fn make_way(&self, word: &Word64, bucket: usize, moves: usize) -> bool {
         let slot = Slot(word.load(Acquire));
         debug_assert!(slot.is_taken(), "only full index buckets are displaced from");
@@ -139,14 +140,15 @@ impl<'i> Spot<'i> {
         let to = if moves == 1 {
             there.iter().find(|to| !Slot(to.load(Acquire)).is_taken())
         } else {
-            // A move into its own index bucket would gain nothing.
+            // A move back into the item's own index bucket would free no slot.
             there.iter().find(|to| {
                 let on = other_bucket(target, Slot(to.load(Acquire)).tag());
                 on != bucket && self.make_way(to, target, 1)
             })
         };
         let Some(to) = to else { return false };
-        // Copy first, count the move, clear second: a reader that missed sees the changed count and looks again.
+        // Copies the slot, counts the move, then clears the old slot. A reader that found neither copy sees the changed
+        // count and searches again.
         to.store(slot.0, Release);
         self.stripe.moves.fetch_add(1, AcqRel);
         word.store(Slot::EMPTY.0, Release);

@@ -1,8 +1,8 @@
 //! Shrinking of the index in place, a group at a time, while it is read and written: the reverse of growth.
 //!
-//! The number of groups goes from G to G' (at least half of G). A key of old group `i` belongs to new group
-//! `group hash * G' >> 32`, which is never above `i`. So the groups are merged from the first one up: what a new
-//! group's place holds, except its own keys, was merged into lower ones before.
+//! The number of groups goes from G to G' (at least half of G). A key of old group `i` belongs to new group `group hash
+//! * G' >> 32`, which is never above `i`. So the groups are merged in ascending order, beginning with the first: all
+//! keys in a new group's place that do not belong to the new group were merged into lower groups before.
 //!
 //! ```text
 //!                     cursor
@@ -11,8 +11,9 @@
 //!   new  [ 0 | 1 | 2 | 3 ]                     of those below: look at the new place only
 //! ```
 //!
-//! A merge holds the stripe locks of the new group and of the old ones that its keys come from, so no writer is in any
-//! of them. When it is complete, the groups from G' on are empty and are never read, and their memory can be released.
+//! A merge holds the stripe locks of the new group and of the old ones that its keys come from, so no writer changes
+//! these groups meanwhile. When it is complete, the groups from G' on are empty and are never read, and their memory
+//! can be released.
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 
@@ -27,7 +28,8 @@ impl Index {
         Growth(self.growth.load(Acquire)).is_shrinking()
     }
 
-    /// Begins to shrink to `to` groups. Only the background calls it, and only while no change is under way.
+    /// Begins to shrink to `to` groups. Only the background calls the function, and only while the index keeps its
+    /// size.
     pub(crate) fn begin_shrink(&self, to: usize) {
         let growth = Growth(self.growth.load(Acquire));
         let groups = growth.groups();
@@ -37,7 +39,7 @@ impl Index {
     }
 
     /// Merges the keys of the next new group. Returns true when the shrink is complete, and `None` if a lock could not
-    /// be taken and nothing was done: try again.
+    /// be taken: nothing was changed, and the caller tries again.
     pub(crate) fn merge_next(&self, scratch: &mut SplitScratch, keys: &impl Keys) -> Option<bool> {
         let growth = Growth(self.growth.load(Acquire));
         debug_assert!(growth.is_shrinking());
@@ -62,7 +64,8 @@ impl Index {
                     false if before.same_item(slot) => *group_hash,
                     false => keys.group_hash(slot),
                 };
-                // A key never moves up, and never below the cursor: a slot that would is damaged.
+                // A merge never moves a key to a higher group, nor below the cursor: a slot whose key would move there
+                // is damaged.
                 let Some((group_hash, group)) = place_of(group_hash, to, new..=old) else {
                     word.store(Slot::EMPTY.0, Release);
                     continue;
@@ -135,7 +138,8 @@ mod tests {
         assert_eq!((count(0..6), count(6..18)), (hashes.len(), 0));
     }
 
-    /// A recorder of items that lose their slots, with the index that they are still in then.
+    /// A test implementation of `Keys` that records the items that lose their slots, with the index in which they are
+    /// found at that instant.
     struct ShrinkReports<'i> {
         hashes: &'i [Hash],
         index: &'i Index,

@@ -1,4 +1,4 @@
-//! Slots that name items on flash. The index knows their tags and places but not their keys.
+//! Slots that name items on flash. The index holds the tags and places of these items, but not their keys.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::fence;
@@ -10,14 +10,15 @@ use crate::layout::slot::Slot;
 use crate::tier::FlashAddress;
 
 impl Index {
-    /// Returns the words of the two index buckets of a group that the hash may stand in.
+    /// Returns the words of the two index buckets of a group that may hold the hash's slot.
     fn words_for(&self, group: usize, hash: Hash) -> impl Iterator<Item = &Word64> {
         let both = [hash.bucket(), other_bucket(hash.bucket(), hash.tag())];
         both.into_iter().flat_map(move |bucket| &self.bucket(group, bucket).slots)
     }
 
     /// Visits every slot with the hash's tag that names an item, in memory or on flash, until `visit` returns `Some`.
-    /// Each word is visited once, so that an item that moves from one tier to the other is seen in one of them.
+    /// Each word is visited once. So an item that moves from one tier to the other meanwhile is found in one of the
+    /// two.
     pub(crate) fn find_tiered<'i, T>(
         &'i self,
         hash: Hash,
@@ -47,7 +48,7 @@ impl Index {
 }
 
 impl<'i> Locked<'i> {
-    /// Returns the slots of items on flash with the key's tag: one of them may be the key's.
+    /// Returns the slots of items on flash with the key's tag. One of these items may be the key's.
     pub(crate) fn on_flash(&self) -> impl Iterator<Item = (&'i Word64, Slot)> + use<'i> {
         let tag = self.hash.tag();
         let words = self.index.words_for(self.group, self.hash).map(|word| (word, Slot(word.load(Acquire))));
@@ -59,8 +60,8 @@ impl<'i> Locked<'i> {
         self.on_flash().find(|(_, slot)| slot.flash_address() == at)
     }
 
-    /// Clears a slot after another one was stored. A reader that has passed the stored slot and finds this one empty
-    /// looks again.
+    /// Clears a slot after a replacement was stored in another word. A reader that visited the other word before the
+    /// store, and this word after the clearing, searches again.
     pub(crate) fn clear_behind(&self, word: &Word64) {
         self.guard.stripe.moves.fetch_add(1, AcqRel);
         word.store(Slot::EMPTY.0, Release);

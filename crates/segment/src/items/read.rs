@@ -27,7 +27,7 @@ use crate::layout::key::{Key, KeyHash};
 use crate::layout::raw::Word64;
 use crate::layout::slot::Slot;
 
-/// The most likely place of a key's item, found by [`Items::prefetch_item`]. The default is no place.
+/// The most likely place of a key's item, found by [`Items::prefetch_item`]. The default value names no place.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Prefetched<'l>(Option<&'l Word64>);
 
@@ -38,7 +38,7 @@ pub struct Hit<'t> {
     pub value: Value<'t>,
     /// Flags that the client stored with the value.
     pub client_flags: u32,
-    /// True if the item is stale, or a client has won the right to refill it: see [`crate::ItemsMut::fetch`].
+    /// True if the item is stale, or if a client holds the right to refill the item: see [`crate::ItemsMut::fetch`].
     pub is_leased: bool,
 }
 
@@ -60,7 +60,7 @@ impl FoundItem<'_> {
         }
     }
 
-    /// Marks the item's token as known to a client. The lock is held.
+    /// Marks the item's CAS token as known to a client. The caller holds the stripe lock of the item's key.
     pub(crate) fn mark_taken(&self, store: &Store) -> Self {
         store.segments.heap.word32(self.address).fetch_or(CAS_TAKEN, AcqRel);
         Self { layout: self.layout.taken(), ..*self }
@@ -72,7 +72,7 @@ impl FoundItem<'_> {
         let secs = store.meta_now(now);
         if meta & META_FETCHED == 0 || meta_secs(meta) != secs {
             let next = meta_word(secs, meta & (META_STALE | META_WON) | META_FETCHED);
-            // A lost race means that another reader noted its access, or that the item's lease changed.
+            // If the exchange fails, another reader recorded an access at the same time, or the item's lease changed.
             let _ = word.compare_exchange(meta, next, Relaxed);
         }
     }
@@ -122,8 +122,8 @@ impl<'g, 'l> Items<'g, 'l> {
         Some(seen.item(self.guard.store))
     }
 
-    /// Finds the likely place of the key's item and prefetches its cache lines. Call [`Items::prefetch`] for the key
-    /// before.
+    /// Finds the likely place of the key's item and prefetches the item's cache lines. The caller has called
+    /// [`Items::prefetch`] for the key before.
     #[inline]
     pub fn prefetch_item(self, key: KeyHash) -> Prefetched<'l> {
         let (store, mut word) = (self.guard.store, None);
@@ -135,7 +135,7 @@ impl<'g, 'l> Items<'g, 'l> {
         Prefetched(word)
     }
 
-    /// Returns the key's value, which is looked up first at the place in `ahead`. Counts as an access.
+    /// Returns the key's value. The lookup begins at the place in `ahead`. Counts as an access.
     #[inline(always)]
     pub fn read(self, key: &Key<'_>, ahead: Prefetched<'_>) -> Option<Hit<'g>> {
         self.guard.sample(key, RequestKind::Read);
@@ -154,15 +154,15 @@ impl<'g, 'l> Items<'g, 'l> {
         Some(seen.item(self.guard.store))
     }
 
-    /// Prefetches a key that is about to be changed: both of its index buckets, and the words that are written beside
-    /// them.
+    /// Prefetches a key that is about to be changed: the key's two index buckets and stripe lock, and the other words
+    /// that a change writes.
     #[inline]
     pub fn prefetch_change(self, key: &Key<'_>) {
         self.guard.store.index.prefetch_change(key.hash);
     }
 
-    /// Prefetches the key's first index bucket: call it for a batch of keys, then [`Items::prefetch_item`] for each,
-    /// then [`Items::read`].
+    /// Prefetches the key's first index bucket. Callers call this function for a batch of keys, then
+    /// [`Items::prefetch_item`] for each, then [`Items::read`].
     #[inline]
     pub fn prefetch(self, key: &Key<'_>) {
         self.guard.store.index.prefetch(key.hash);

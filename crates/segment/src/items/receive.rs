@@ -1,5 +1,5 @@
-//! In-place receives of values: space is reserved first, bytes are stored as they arrive, and the slot is stored when
-//! all have arrived.
+//! In-place receives of values. Space for the item is reserved first, bytes are stored as they arrive, and the slot is
+//! stored after the last byte has arrived.
 //!
 //! ```text
 //!   begin     reserve space, write header with DEAD, fields, key       segment: arrivals + 1
@@ -8,14 +8,13 @@
 //!   commit    under the stripe lock: the slot, DEAD cleared            segment: arrivals - 1
 //!   abandon   the space is handed back if nothing came behind it, else it is dead bytes
 //! ```
-//!
-//! - No other thread can name the item before it is committed: the bytes are its owner's alone.
+//! - No other thread can find the item before it is committed, so only the receiving thread accesses its bytes.
 //! - A segment with arrivals may be sealed, but the background neither drains nor frees it, so that a committed item
-//!   always lies in a segment that readers and the background treat like any other. No in-place receive begins in a
-//!   sealed segment.
-//! - A flush that happens meanwhile precedes the commit. The value is then stored again, as a copy in a segment that
-//!   was opened after the flush.
-//! - Callers bound the number and the duration of in-place receives: the store would wait for them for ever.
+//!   always lies in a segment that readers and the background treat like any other. An in-place receive never begins in
+//!   a sealed segment.
+//! - A flush during an in-place receive takes effect before the commit and does not end the new item. The commit then
+//!   copies the value into a segment that was opened after the flush.
+//! - Callers bound the number and the duration of in-place receives, because the store waits for them without a limit.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -31,17 +30,17 @@ use crate::layout::item::{FILLER, FILLER_BYTES, ItemKind};
 use crate::layout::key::Key;
 use crate::values::writer::LargeWriter;
 
-/// The maximum number of bytes that may be received behind a value without being stored, such as a line end.
+/// The maximum length of a tail, in bytes. A tail is received after the value but not stored, such as a line end.
 pub const TAIL_BYTES_MAX: usize = FILLER_BYTES;
 
-/// An item whose value is being received. Give it to [`Receiver::commit`], [`Receiver::commit_piece`] or
+/// An item whose value is being received. The receive ends with [`Receiver::commit`], [`Receiver::commit_piece`] or
 /// [`Receiver::abort`].
 #[derive(Debug)]
 #[must_use = "a segment is not drained before its arrivals are done"]
 pub struct InPlaceReceive {
-    /// `None` once it is committed or abandoned.
+    /// The unpublished item, or `None` after the item was committed or the receive was aborted.
     unpublished: Option<Unpublished>,
-    /// Value and tail together, in bytes.
+    /// The length of the value and its tail together, in bytes.
     bytes: usize,
     received: usize,
 }
@@ -77,7 +76,7 @@ impl Drop for InPlaceReceive {
     }
 }
 
-/// Returns the room for all remaining bytes.
+/// Returns the buffer for all bytes that are still to be received.
 pub(crate) fn room_of<'a>(store: &'a Store, arriving: &'a mut InPlaceReceive) -> &'a mut [u8] {
     let (at, left) = (arriving.received, arriving.left());
     let unpublished = arriving.unpublished.as_mut().expect("it is neither committed nor abandoned");
@@ -96,8 +95,9 @@ fn end_receive(header: &SegmentHeader) {
     assert!(before > 0, "an arrival ends once");
 }
 
-/// Turns the space that the tail took beyond the item into a filler, and only then gives the item its own length. So at
-/// every instant a walk finds the next item without a gap. No other thread can name the item yet. May be repeated.
+/// Turns the tail's space behind the item into a filler, and then sets the item's length to that without the tail. So a
+/// walk over the segment finds the next item at every instant. No other thread can find the item yet. The function may
+/// be repeated.
 fn fill_slack(store: &Store, unpublished: &Unpublished) {
     if unpublished.reserved.len() > unpublished.layout.size {
         let heap = &store.segments.heap;
@@ -106,7 +106,7 @@ fn fill_slack(store: &Store, unpublished: &Unpublished) {
     }
 }
 
-/// Counts the space that the tail took.
+/// Counts the tail's space as dead bytes of the segment.
 fn note_slack(header: &SegmentHeader, slack: usize) {
     if slack > 0 {
         header.note_waste(slack);
@@ -118,7 +118,8 @@ impl Receiver<'_, '_> {
     /// under `key`. `put` is an unconditional `Set` whose `value` is ignored.
     ///
     /// # Errors
-    /// [`OpError::TooLarge`], also for a value that is not stored whole; [`OpError::Parked`] if no segment is free.
+    /// [`OpError::TooLarge`] if the value is too long, or too long for one piece; [`OpError::Parked`] if no segment is
+    /// free.
     pub fn begin(
         self,
         key: &Key<'_>,
@@ -150,10 +151,10 @@ impl Receiver<'_, '_> {
         begin_receive(self.guard, &key, &writer.piece_plan(room), bytes + tail_bytes)
     }
 
-    /// Stores a value that was received whole. `key` and `put` are those that it was begun with.
+    /// Stores a value whose bytes have all arrived. `key` and `put` are those of [`Receiver::begin`].
     ///
     /// # Errors
-    /// The arrival comes back with the error: on [`OpError::Parked`] call again in a later iteration.
+    /// The error returns the in-place receive. On [`OpError::Parked`] the caller calls again in a later iteration.
     pub fn commit(
         self,
         arriving: InPlaceReceive,
@@ -177,10 +178,10 @@ impl Receiver<'_, '_> {
         Ok(PutOutcome::stored(put, token, bytes))
     }
 
-    /// Stores a piece that was received whole, as [`crate::LargeValues::write_piece`] does.
+    /// Stores a piece whose bytes have all arrived, as [`crate::LargeValues::write_piece`] does.
     ///
     /// # Errors
-    /// The arrival comes back with the error: on [`OpError::Parked`] call again in a later iteration.
+    /// The error returns the in-place receive. On [`OpError::Parked`] the caller calls again in a later iteration.
     pub fn commit_piece(
         self,
         arriving: InPlaceReceive,
@@ -202,7 +203,7 @@ impl Receiver<'_, '_> {
         Ok(())
     }
 
-    /// Gives up an in-place receive, however much of it was received.
+    /// Aborts an in-place receive, whether or not all its bytes have arrived.
     pub fn abort(self, mut arriving: InPlaceReceive) {
         let Some(unpublished) = arriving.unpublished.take() else { return };
         let header = self.guard.store.segments.header_of(unpublished.address());
@@ -230,13 +231,13 @@ fn begin_receive(
     Ok(InPlaceReceive { unpublished: Some(unpublished), bytes, received: 0 })
 }
 
-/// Returns true if its namespace was flushed since its space was reserved.
+/// Returns true if the item's namespace was flushed after the item's space was reserved.
 fn was_flushed(guard: &Guard<'_>, arriving: &InPlaceReceive) -> bool {
     let header = guard.store.segments.header_of(arriving.unpublished().address());
     header.sequence() < guard.store.flushed_before(header.namespace())
 }
 
-/// Returns the value without its tail. It stays until the in-place receive is given up.
+/// Returns the value without its tail. The bytes stay in place until the in-place receive is aborted.
 fn value_of<'l>(guard: &Guard<'l>, arriving: &InPlaceReceive) -> &'l [u8] {
     let unpublished = arriving.unpublished();
     unpublished.layout.value(&guard.store.segments.heap, unpublished.address())

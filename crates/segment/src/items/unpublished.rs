@@ -1,4 +1,5 @@
-//! New items: the bytes are written first, without a lock, and then the slot is stored under the lock.
+//! New items. An operation first writes the item's bytes, without a lock. It then stores the slot under the stripe
+//! lock.
 //!
 //! ```text
 //!   write     reserve space, write header with DEAD; the segment reaches over it; fields, key, value
@@ -7,9 +8,8 @@
 //!   publish   clear DEAD of the new, store the slot, set DEAD of the old
 //!   unlock, and only then reply
 //! ```
-//!
-//! If an opening finds items by DEAD and not by slots ([`crate::durable::rebuild`]), DEAD of the old is set before the
-//! slot is stored. So a client that has seen the new item does not see the old one after a crash.
+//! If the next start rebuilds the index from the items without DEAD ([`crate::durable::rebuild`]), the old item's DEAD
+//! is set before the slot is stored. So a client that has seen the new item does not see the old item after a crash.
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
@@ -33,7 +33,7 @@ use crate::layout::slot::{GHOST_FREQ, Slot};
 use crate::layout::ttl;
 use crate::tier::flash_slots::{dies_on_flash, publish_over_flash, release};
 
-/// A value to be written: two parts end to end, or a number.
+/// A value to be written: two byte strings to be joined, a number, or room for bytes that arrive later.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Content<'v> {
     Bytes(&'v [u8], &'v [u8]),
@@ -52,9 +52,9 @@ pub(crate) struct Plan<'v> {
     pub(crate) content: Content<'v>,
     pub(crate) client_flags: u32,
     pub(crate) expire: Expire,
-    /// Its own token. Without one, the item's address is its token.
+    /// The item's CAS token, or `None` if the item's address is its token.
     pub(crate) token: Option<u64>,
-    /// True if a client knows the token, so that it has to stay exact.
+    /// True if a client knows the token, which must therefore change with every change of the value.
     pub(crate) taken: bool,
     pub(crate) meta: Option<u32>,
     pub(crate) queue: EvictionQueue,
@@ -67,12 +67,12 @@ pub(crate) struct Unpublished {
     pub(crate) reserved: Reserved,
 }
 
-/// A value that has lost its head: its pieces or parts have to be removed after the lock is released.
+/// A value that has lost its head. Its pieces or parts have to be removed after the stripe lock is released.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Orphan {
     /// A large value.
     Pieces { namespace: u8, large: LargeRef },
-    /// A value in parts, whose head is still readable at its address, within the guard or the slice.
+    /// A value in parts. Its head is still readable at `address` until the guard or the slice ends.
     Parts { namespace: u8, address: usize, bytes: usize },
 }
 
@@ -83,19 +83,19 @@ impl Unpublished {
 }
 
 impl<'v> Plan<'v> {
-    /// Returns a new item without flags or expiry, with a token that no client knows.
+    /// Returns the plan of a new item without flags or expiry, with a token that no client knows.
     pub(crate) fn bare(kind: ItemKind, content: Content<'v>) -> Self {
         let (expire, queue) = (Expire::Never, EvictionQueue::Small);
         Self { kind, content, client_flags: 0, expire, token: None, taken: false, meta: None, queue }
     }
 
-    /// Returns the new item that a put requests, regardless of an existing item.
+    /// Returns the plan of the new item that a put requests, regardless of an existing item.
     pub(crate) fn of(put: &Put<'_>, kind: ItemKind, content: Content<'v>) -> Self {
         let Put { client_flags, expire, token, want_token: taken, .. } = *put;
         Self { kind, content, client_flags, expire, token, taken, meta: None, queue: EvictionQueue::Small }
     }
 
-    /// Returns the object that this item is the head of.
+    /// Returns the number of the object whose head this item is, or `None` if the item is no head.
     pub(crate) fn object(&self) -> Option<u64> {
         match (self.kind, self.content) {
             (ItemKind::Head, Content::Bytes(value, _)) => Some(large_ref(value).object),
@@ -104,7 +104,8 @@ impl<'v> Plan<'v> {
         }
     }
 
-    /// Returns the bytes behind the item for a tail that its padding does not hold: one filler, or none.
+    /// Returns the number of bytes to reserve behind the item for a tail: the bytes of one filler, or 0 if the item's
+    /// padding holds the tail.
     fn slack(&self, layout: &Layout) -> usize {
         let Content::Room { bytes, tail } = self.content else { return 0 };
         debug_assert!(tail <= FILLER_BYTES);
@@ -156,7 +157,8 @@ pub(crate) fn unpublished(
     let (heap, address) = (&store.segments.heap, reserved.offset());
     let segment = store.segments.header_of(address);
     layout.with_slack(reserved.len() - layout.size).write_front(heap, &reserved, plan.client_flags);
-    // Behind the front, so that the segment can be walked to its write offset whenever the process ends.
+    // After the header is written, so that a walk can read the segment up to its write offset even if the process is
+    // killed now.
     segment.reach((address & (store.segments.segment_bytes() - 1)) + reserved.len());
     if let Expire::At(at) = plan.expire {
         let relative = ttl::relative(segment.class(), segment.created(), at, now);
@@ -184,7 +186,8 @@ pub(crate) fn unpublished(
     Ok(Unpublished { layout, reserved })
 }
 
-/// Makes the unpublished item the key's item. `old` is what [`crate::core::lookup::find_locked`] found under this lock.
+/// Makes the unpublished item the key's item. `old` is the result of [`crate::core::lookup::find_locked`] under the
+/// same lock.
 ///
 /// Returns the large value that lost its head. The caller removes its pieces after it has released the lock. If both
 /// index buckets are full and the index is about to grow, changes nothing and returns the unpublished item instead.
@@ -256,7 +259,8 @@ pub(crate) fn count_unpublished(store: &Store, counters: &Counters, key: &Key<'_
     Slot::item(key.hash.tag(), 0, header.slot_generation(), address)
 }
 
-/// Returns true if a new item must not replace the item in `holds` in an overfull index bucket.
+/// Returns true if a new item must wait for room and must not replace the item that the slot `holds` names in an
+/// overfull index bucket.
 #[cold]
 fn is_to_wait(store: &Store, namespace: u8, holds: Slot) -> bool {
     let of = store.segments.named(holds).map(SegmentHeader::namespace);
@@ -265,11 +269,11 @@ fn is_to_wait(store: &Store, namespace: u8, holds: Slot) -> bool {
         store.call_background();
         return true;
     }
-    // The replaced item may hide an older one that is not found yet.
+    // During a rebuild, the replaced item may hide an older item of its key that the rebuild has not found yet.
     store.keeps(Namespace(namespace)) || store.is_rebuilding() || index_can_grow(store)
 }
 
-/// Returns true if an item without a slot in the index will not get one.
+/// Returns true if the index has no slot for a new item and will not have one soon.
 #[cold]
 pub(crate) fn no_place(store: &Store, namespace: u8) -> bool {
     let crowded = store.index_crowded.load(Relaxed);
@@ -285,11 +289,12 @@ pub(crate) fn index_can_grow(store: &Store) -> bool {
 }
 
 pub(crate) fn undead(store: &Store, unpublished: &Unpublished) {
-    // A plain store: every thread that changes a header holds the stripe lock.
+    // A plain store suffices, because every thread that changes a header holds the stripe lock.
     store.segments.heap.word32(unpublished.address()).store(unpublished.layout.header & !DEAD, Release);
 }
 
-/// Counts the item at `address` as dead. Its slot is already gone or names another item; its lock is held.
+/// Counts the item at `address` as dead. The item's slot is already cleared or names another item. The caller holds the
+/// stripe lock.
 pub(crate) fn kill(store: &Store, counters: &Counters, address: usize, layout: &Layout) -> Option<Orphan> {
     let before = store.segments.heap.word32(address).fetch_or(DEAD, AcqRel);
     debug_assert!(before & DEAD == 0 || store.marks_first, "an item dies once");
@@ -307,7 +312,7 @@ pub(crate) fn kill(store: &Store, counters: &Counters, address: usize, layout: &
     orphan_at(store, address, layout)
 }
 
-/// Returns the object whose head is the item at an address.
+/// Returns the value in pieces or parts whose head is the item at an address, or `None` if the item is no head.
 pub(crate) fn orphan_at(store: &Store, address: usize, layout: &Layout) -> Option<Orphan> {
     let (heap, namespace) = (&store.segments.heap, store.segments.header_of(address).namespace());
     match layout.kind() {
@@ -341,8 +346,8 @@ pub(crate) fn evict_slot(store: &Store, counters: &Counters, slot: Slot) -> Opti
     kill(store, counters, address, &layout)
 }
 
-/// Counts an item that is being replaced or removed as expired or flushed, if it had ended already. Returns true if it
-/// had.
+/// Counts an item that is being replaced or removed as expired or flushed, if the item had already ended. Returns true
+/// if the item had ended.
 pub(crate) fn note_ended(store: &Store, counters: &Counters, seen: Option<&FoundItem<'_>>, now: UnixMillis) -> bool {
     let Some(seen) = seen else { return false };
     let ended = seen.ended(store, now);
@@ -357,7 +362,7 @@ pub(crate) fn note_ended(store: &Store, counters: &Counters, seen: Option<&Found
     ended.is_some()
 }
 
-/// Records that the item that was published is a piece or a part.
+/// Records that the published item is a piece or a part.
 #[cold]
 #[inline(never)]
 fn note_hidden(header: &SegmentHeader, counters: &Counters, namespace: u8) {
@@ -369,7 +374,7 @@ pub(crate) fn mark_dead(store: &Store, address: usize) {
     let _ = store.segments.heap.word32(address).fetch_or(DEAD, AcqRel);
 }
 
-/// Marks an item dead before its slot is taken, if an opening relies on DEAD in the file.
+/// Marks an item as dead before it loses its slot, if the next start rebuilds the index from the items without DEAD.
 #[inline(always)]
 pub(crate) fn dies_first(store: &Store, address: usize) {
     if store.marks_first {
@@ -377,7 +382,7 @@ pub(crate) fn dies_first(store: &Store, address: usize) {
     }
 }
 
-/// Takes the slot of an item, whose lock is held.
+/// Replaces an item's slot by `to`. The caller holds the stripe lock.
 #[inline(always)]
 pub(crate) fn unname(store: &Store, locked: &Locked<'_>, seen: &FoundItem<'_>, to: Slot) {
     dies_first(store, seen.address);

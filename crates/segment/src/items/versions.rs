@@ -1,5 +1,5 @@
-//! Reads of versions: CAS tokens, exact from the instant at which they are read, and the state of a key for a later
-//! comparison.
+//! Reads of versions. A version is the state of a key for a later comparison. This module also reads CAS tokens that
+//! are exact: from the read on, every change of the value changes the token.
 
 use crate::core::facets::{Items, Versions};
 use crate::core::handle::Guard;
@@ -15,9 +15,10 @@ use crate::layout::key::Key;
 /// item may have been marked stale. Two versions of an absent key may differ although no item was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
-    /// An item: its CAS token, which is exact from then on, and its end.
+    /// The key has an item, with this CAS token and this expiry. From then on every change of the value changes the
+    /// token.
     Item(u64, Expire),
-    /// No item: the state of the index's growth, and the number of keys stored.
+    /// The key has no item. The numbers are the index's growth word and a counter of new keys.
     Absent(u64, u32),
 }
 
@@ -25,8 +26,8 @@ impl<'g, 'l> Versions<'g, 'l> {
     /// Returns the key's item with a CAS token that is exact from now on. Counts as an access.
     ///
     /// # Errors
-    /// [`OpError::Parked`] if the token was never taken and the stripe lock could not be taken;
-    /// [`OpError::OutOfMemory`] if the token of a number was never taken, and checkpoints are made.
+    /// If the token was never read before: [`OpError::Parked`] if the stripe lock could not be taken; for a number in a
+    /// store with checkpoints, [`OpError::OutOfMemory`] if there is no memory for a copy.
     pub fn gets(self, key: &Key<'_>) -> Result<Option<Item<'g>>, OpError> {
         let taken = self.guard.versions().take(key)?;
         self.guard.sample(key, RequestKind::Read);
@@ -56,11 +57,10 @@ impl<'g, 'l> Versions<'g, 'l> {
         })
     }
 
-    /// Marks the live item as one whose token a client knows, and returns it as it was when it was marked.
-    ///
-    /// Mark and snapshot are of one item: from the mark on, an operation that changes the item's value gives it another
-    /// token or puts a copy in its place. A second lookup could find such a copy, which is not marked. Its next change
-    /// in place would leave the token that was read valid.
+    /// Marks the live item's token as known to a client, and returns the item with its state at that instant. The mark
+    /// and the snapshot belong to the same item. After the mark, an operation that changes the item's value gives the
+    /// item another token or replaces the item by a copy. A second lookup could find such a copy, which is not marked.
+    /// The copy's next change in place would then not invalidate the token that was read.
     pub(crate) fn take(self, key: &Key<'_>) -> Result<Option<(FoundItem<'l>, Snap)>, OpError> {
         self.guard.commits().retry(|guard| {
             let Some((seen, snap)) = guard.items().snap_at_once(key)? else { return Ok(Some(None)) };
@@ -77,14 +77,14 @@ impl<'g, 'l> Versions<'g, 'l> {
     }
 }
 
-/// Returns true if a number is copied instead of being marked in place. If checkpoints are made, it is copied, and the
-/// copy never changes in place. The original may have changed since the last checkpoint, and may have its old value
-/// again after a power loss. No client may have a token of it.
+/// Returns true if a number must be copied instead of being marked in place. A store with checkpoints copies the
+/// number, and the copy never changes in place. The original may have changed since the last checkpoint, and may return
+/// to its old value after a power loss. So no client may receive the original's token.
 pub(crate) fn takes_by_copy(guard: &Guard<'_>, seen: &FoundItem<'_>) -> bool {
     seen.layout.has(NUM) && !seen.layout.has(CAS_TAKEN) && guard.store.checkpoints.are_made()
 }
 
-/// Marks a number by copying it. `None`: the item changed meanwhile, and nothing was done.
+/// Marks a number by copying it. Returns `None` if the item changed meanwhile; nothing is then changed.
 #[cold]
 fn take_copy<'l>(
     guard: &mut Guard<'l>,
@@ -97,8 +97,8 @@ fn take_copy<'l>(
     Ok(guard.commits().rewrite(key, &seen, snap, rewrite)?.map(|copy| (seen, snap.with_token(copy.token))))
 }
 
-/// Marks the present live item, whichever it is, so that an operation on a busy counter never starts over. `None`:
-/// there is none to mark.
+/// Marks the key's live item, even if the item changed since the lookup, so that an operation on a busy counter never
+/// starts over. Returns `None` if the key has no item that can be marked in place.
 fn take_in_place<'l>(guard: &mut Guard<'l>, key: &Key<'_>) -> Result<Option<(FoundItem<'l>, Snap)>, OpError> {
     let store = guard.store;
     let locked = guard.locks().lock(key)?;

@@ -14,17 +14,16 @@
 //! ```
 //!
 //! - **An item that stays is reported.** An item moves from memory to flash, back, or from one region to another by a
-//!   change of its slot. A look over the part detects displaced items. So each look visits every item of the part once.
-//!   An item that is looked up later by its key is found the same way. A part is looked over again only if a region was
-//!   freed between a look and a read, so no walk of this store gets stuck.
-//! - **A step is bounded.** It is a part of the index ([`crate::index::Order`]) of some 27 slots, or several parts of
-//!   one group that have no more than [`STEP_ITEMS`] together. Each round of the step reports what has arrived. Walks
-//!   take no more than half of a handle's reads.
-//! - Without a second tier it is [`Walks::scan`], whose cursor is the upper four bits of the tags and then the group
-//!   hash: neither changes while the index grows or shrinks. A step takes the items of one group with those bits, some
-//!   27. Their slots identify them without a look at any other item of the group.
-//!
-//! An item on a damaged or lost device is a miss and loses its slot, as with a read of its key.
+//!   change of its slot. An examination of a part detects items that were displaced meanwhile. So each examination
+//!   visits every item of the part once. A later lookup by key finds an item in the same way. A part is examined again
+//!   only if a region was freed between the examination and a read, so every walk makes progress.
+//! - **A step is bounded.** A step visits one part of the index ([`crate::index::Order`]) with about 27 slots, or
+//!   several parts of one group with at most [`STEP_ITEMS`] items together. Each call for the step reports the items
+//!   whose reads have completed. Walks use at most half of a handle's concurrent reads.
+//! - Without a second tier, a walk uses [`Walks::scan`]. The cursor of a scan is the upper four bits of the tags, then
+//!   the group hash. Neither changes while the index grows or shrinks. A step visits the items of one group with those
+//!   four bits, about 27 items. Their slots contain the bits, so the step reads no other item of the group.
+//! An item that cannot be read from its device, or is damaged, is a miss and loses its slot, as in a read of its key.
 
 use crate::core::facets::Walks;
 use crate::core::handle::Guard;
@@ -39,30 +38,30 @@ use crate::tier::staging::Walked;
 use crate::tier::tiered::value_of;
 use crate::tier::{FlashAddress, Found, Parts, ReadBy, SlotMatch, TierRead};
 
-/// The maximum number of items of a step, unless its first part has more: the number of reads that a walk has in
-/// flight.
+/// The maximum number of items of a step, unless the step's first part has more. A walk has at most this number of
+/// reads in flight.
 const STEP_ITEMS: usize = 32;
 
-/// The bits of a tag below those that order a walk in memory.
+/// The number of lower bits of a tag, which do not order a walk in memory.
 pub(crate) const WALK_TAG_SHIFT: u32 = 12 - RANGE_PARTS.trailing_zeros();
-/// The end of the cursors of a walk in memory.
+/// The upper bound of the cursors of a walk in memory; no cursor reaches it.
 pub(crate) const WALK_END: u64 = (RANGE_PARTS as u64) << 32;
 
-/// A caller's walk step in progress, with the reads that it still waits for. The default is no step.
+/// A caller's walk step in progress, with the flash reads that are still pending. The default value holds no step.
 #[derive(Debug, Default)]
 pub struct Stride {
     /// Namespace and cursor at which the step began.
     from: Option<(Option<Namespace>, u64)>,
     part: Option<Part>,
     left: Vec<OnFlash>,
-    /// Places that were reported, or found to hold nothing.
+    /// Places on flash that the step has finished: their items were reported, or the places hold no item.
     settled: Vec<OnFlash>,
 }
 
 /// The place on flash of an item that a walk reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnFlash {
-    /// Hash of the key, as far as its slot holds it.
+    /// The bits of the key's hash that its slot determines.
     hash: Hash,
     at: FlashAddress,
 }
@@ -84,8 +83,8 @@ impl Walks<'_, '_> {
     /// however the index changes meanwhile. It may be visited twice.
     ///
     /// # Errors
-    /// [`OpError::Parked`] while items on flash are being read: call again in a later iteration, with the same cursor
-    /// and stride. Items that were visited are not visited again for that.
+    /// [`OpError::Parked`] while items on flash are being read. The caller calls again in a later iteration, with the
+    /// same cursor and stride. The repeated call does not visit items again that were visited before.
     pub fn walk(
         self,
         namespace: Namespace,
@@ -102,7 +101,7 @@ impl Walks<'_, '_> {
     /// Walks like [`Walks::walk`], and also reports the place of each item on flash: `None` if the item is in memory.
     ///
     /// # Errors
-    /// As [`Walks::walk`].
+    /// The same errors as [`Walks::walk`].
     pub fn walk_tiers(
         self,
         namespace: Namespace,
@@ -113,15 +112,15 @@ impl Walks<'_, '_> {
         walk_some(self.guard, Some(namespace), cursor, stride, &mut |_, item, place| visit(item, place))
     }
 
-    /// Walks over all namespaces, and reports each item with its namespace. Every item on flash is read once for that.
+    /// Walks over all namespaces, and reports each item with its namespace. The walk reads every item on flash once.
     ///
     /// # Errors
-    /// As [`Walks::walk`].
+    /// The same errors as [`Walks::walk`].
     pub fn walk_all(self, cursor: u64, stride: &mut Stride, visit: &mut WalkVisit<'_>) -> Result<Option<u64>, OpError> {
         walk_some(self.guard, None, cursor, stride, visit)
     }
 
-    /// Returns an item as it was read from flash.
+    /// Returns the item that a flash read has loaded.
     pub(crate) fn item_of<'r>(self, slot: Slot, read: &'r TierRead, parts: &Parts) -> Item<'r> {
         let expire = parts.expire_at.map_or(Expire::Never, Expire::At);
         Item {
@@ -146,8 +145,8 @@ impl Walks<'_, '_> {
         u64::from(key.hash.tag() >> WALK_TAG_SHIFT) << 32 | u64::from(key.hash.group_hash())
     }
 
-    /// Returns true if the item that a walk reported is still at `place`, for a caller that keeps all others from
-    /// changing it.
+    /// Returns true if the item that a walk reported is still at `place`. The caller prevents other threads from
+    /// changing the item.
     pub fn is_still(self, key: &Key<'_>, place: OnFlash) -> bool {
         let mut named = false;
         let seen = self.guard.store.index.find_tiered(key.hash, |word, slot| {
@@ -157,13 +156,14 @@ impl Walks<'_, '_> {
         seen.is_none() && named
     }
 
-    /// Removes an item that a walk reported, if it is still at `place`. Returns false if that cannot be done now.
+    /// Removes an item that a walk reported, if the item is still at `place`. Returns false if the removal is not
+    /// possible now.
     pub fn remove_from_flash(self, namespace: Namespace, place: OnFlash) -> bool {
         clear_flash(self.guard.store, self.guard.counters(), namespace.0, place.hash, place.at)
     }
 }
 
-/// Walks over one namespace, or over all.
+/// Walks over one namespace, or over all namespaces.
 fn walk_some(
     guard: &Guard<'_>,
     wanted: Option<Namespace>,
@@ -235,7 +235,8 @@ fn examine(guard: &Guard<'_>, wanted: Option<Namespace>, part: &Part, stride: &m
     }
 }
 
-/// Visits an item that was read, at its present place, or records where it may be.
+/// Visits an item that was read from flash, or its present version if the item has moved. If that version is also on
+/// flash, records its place for another read.
 fn report_read(
     guard: &Guard<'_>,
     part: &Part,
@@ -280,7 +281,7 @@ fn is_miss(guard: &Guard<'_>, wanted: Option<Namespace>, place: OnFlash) -> bool
         return false;
     }
     guard.counters().flash_failed.add(1);
-    // Its namespace is unknown.
+    // The item's namespace is unknown in a walk over all namespaces.
     let of = wanted.unwrap_or(Namespace::DEFAULT);
     clear_flash(store, guard.counters(), of.0, place.hash, place.at);
     true
@@ -289,7 +290,7 @@ fn is_miss(guard: &Guard<'_>, wanted: Option<Namespace>, place: OnFlash) -> bool
 impl Walks<'_, '_> {
     /// Visits the next few live items of a namespace in memory from `cursor` on (0 begins). Returns the next cursor, or
     /// `None` at the end. An item that exists from the first call to the last is visited at least once, however the
-    /// index changes meanwhile. It may be visited twice in one call, never in two.
+    /// index changes meanwhile. An item may be visited twice in one call, but never in two calls.
     pub fn scan(self, namespace: Namespace, cursor: u64, visit: &mut dyn FnMut(&Item<'_>)) -> Option<u64> {
         self.scan_some(|of| of == namespace.0, cursor, &mut |_, item| visit(item))
     }
@@ -324,7 +325,8 @@ impl Walks<'_, '_> {
         (next < WALK_END).then_some(next)
     }
 
-    /// Visits the item in memory that a slot names, if it lives, its namespace is taken and its key's hash `within`.
+    /// Visits the item in memory that a slot names, if the item is live, its namespace is accepted, and `within`
+    /// accepts its key's hash.
     #[inline(always)]
     pub(crate) fn visit_slot(
         self,

@@ -13,10 +13,10 @@ use crate::items::write::store_number;
 use crate::layout::item::{CAS_FIELD, CAS_TAKEN, ItemKind, NUM};
 use crate::layout::key::Key;
 
-/// The longest text that is read as a number, in bytes: the digits of 2^64 - 1.
+/// The maximum length of a text that is parsed as a number, in bytes: the number of digits of 2^64 - 1.
 const NUMBER_TEXT_MAX: usize = 20;
 
-/// Parses an unsigned decimal number of 64 bits, with spaces behind it allowed.
+/// Parses an unsigned decimal number of 64 bits, which spaces may follow.
 fn parse_number(text: &[u8]) -> Option<u64> {
     if text.len() > NUMBER_TEXT_MAX {
         return None;
@@ -39,9 +39,9 @@ impl Numbers<'_, '_> {
     /// Adds to a number, or subtracts from it.
     ///
     /// # Errors
-    /// [`OpError::Parked`]: nothing was changed, again in a later iteration.
+    /// [`OpError::Parked`]: nothing was changed, and the caller tries again in a later iteration.
     pub fn arith(self, key: &Key<'_>, arith: &Arith) -> Result<ArithOutcome, OpError> {
-        // The reply has to report the new expiry as it is.
+        // The reply has to report the expiry after the namespace's rules were applied.
         let ruled = |expire| self.guard.store.spaces.expire(key.namespace, expire, self.guard.now);
         let (expire, vivify) = (arith.expire.map(ruled), arith.vivify.map(|(number, expire)| (number, ruled(expire))));
         let arith = Arith { expire, vivify, ..*arith };
@@ -86,8 +86,8 @@ fn can_add_in_place(guard: &Guard<'_>, seen: &FoundItem<'_>, arith: &Arith) -> b
         && (layout.has(CAS_FIELD) || !(layout.has(CAS_TAKEN) || arith.want_token))
 }
 
-/// Adds to a number in place. Everything is decided again under the lock, so an operation on a busy counter never
-/// starts over.
+/// Adds to a number in place. The operation makes all its decisions again under the lock, so an operation on a busy
+/// counter never starts over.
 fn add_in_place(guard: &mut Guard<'_>, key: &Key<'_>, arith: &Arith) -> Result<Option<ArithOutcome>, OpError> {
     let store = guard.store;
     let tokens = guard.commits().tokens_of_change();
@@ -122,7 +122,7 @@ fn vivify_number(guard: &mut Guard<'_>, key: &Key<'_>, arith: &Arith) -> Result<
     Ok(done.map(|token| outcome(arith, value, token, written_expire(guard, key, expire))))
 }
 
-/// The number of digits of the longest number.
+/// The maximum number of decimal digits of an unsigned 64-bit number.
 const DIGITS_MAX: u64 = 20;
 
 fn outcome(arith: &Arith, value: u64, token: u64, expire: Expire) -> ArithOutcome {
@@ -130,11 +130,11 @@ fn outcome(arith: &Arith, value: u64, token: u64, expire: Expire) -> ArithOutcom
 }
 
 impl Numbers<'_, '_> {
-    /// Adds to a signed number, or to 0 if the key has no item. The expiry stays.
+    /// Adds to a signed number, or to 0 if the key has no item. The item's expiry does not change.
     ///
     /// # Errors
-    /// [`OpError::Parked`] (nothing was changed: again in a later iteration), [`OpError::OutOfMemory`];
-    /// [`OpError::TooLarge`]: the key has no item and is too long.
+    /// [`OpError::Parked`] (nothing was changed; the caller tries again in a later iteration),
+    /// [`OpError::OutOfMemory`]; [`OpError::TooLarge`]: the key has no item and is too long.
     pub fn add(self, key: &Key<'_>, delta: i64) -> Result<AddOutcome, OpError> {
         self.guard.sample(key, crate::heap::samples::RequestKind::Store);
         self.guard.commits().retry(|guard| try_add(guard, key, delta))
@@ -192,12 +192,12 @@ fn first_number(guard: &mut Guard<'_>, key: &Key<'_>, delta: i64) -> Result<Opti
     Ok(guard.commits().commit(key, &plan, Some(Expect::there(None)))?.map(|_| AddOutcome::Number(delta)))
 }
 
-/// The room for the digits of a negative number, which an item holds as text.
+/// A buffer for the digits of a negative number, which an item stores as text.
 #[derive(Default)]
 struct Text([u8; 20]);
 
 impl Text {
-    /// Returns a signed number as an item holds it.
+    /// Returns a signed number in the form in which an item stores it.
     fn content(&mut self, number: i64) -> Content<'_> {
         if let Ok(number) = u64::try_from(number) {
             return Content::Number(number);

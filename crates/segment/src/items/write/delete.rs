@@ -1,4 +1,4 @@
-//! Deletion: delete, mark stale, drop the value.
+//! Deletion of an item. A delete can instead mark the item as stale, or drop only its value.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -21,14 +21,14 @@ use crate::layout::key::{Key, Namespace};
 use crate::layout::slot::Slot;
 use crate::tier::flash_slots::note_flash_flushed;
 
-/// The expiry of an item that is never live.
+/// An expiry in the past, for an item that is never live.
 const ENDED: Expire = Expire::At(UnixMillis(0));
 
 impl ItemsMut<'_, '_> {
-    /// Removes the item, or marks it stale, or drops its value.
+    /// Removes the item, marks it as stale, or drops its value, as `delete` requests.
     ///
     /// # Errors
-    /// [`OpError::Parked`]: nothing was changed, again in a later iteration.
+    /// [`OpError::Parked`]: nothing was changed, and the caller tries again in a later iteration.
     pub fn delete(self, key: &Key<'_>, delete: &Delete) -> Result<DeleteOutcome, OpError> {
         if delete.mark_stale || delete.drop_value {
             return self.guard.commits().retry(|guard| try_mark(guard, key, delete));
@@ -45,7 +45,7 @@ impl ItemsMut<'_, '_> {
         {
             return Ok(DeleteOutcome::Exists);
         }
-        // An item that has ended is removed all the same: its slot is free from now on.
+        // An item that has already ended is removed too, which frees its slot.
         note_ended(store, counters, Some(&there), self.guard.now);
         unname(store, &locked, &there, Slot::EMPTY);
         let orphan = kill(store, counters, there.address, &there.layout);
@@ -54,8 +54,8 @@ impl ItemsMut<'_, '_> {
         Ok(if live.is_some() { DeleteOutcome::Deleted } else { DeleteOutcome::NotFound })
     }
 
-    /// Ends the item of a key for good, if the key has this very item, or none. The parts of `kept` stay. Returns false
-    /// if the key has another item.
+    /// Ends the item of a key for good, if the key still has the item of `there`, or still has no item if that is
+    /// `None`. The parts of object `kept` stay. Returns false if the key's item differs from `there`.
     #[cold]
     pub(crate) fn end_for_good(self, key: &Key<'_>, there: Option<Snap>, kept: Option<u64>) -> Result<bool, OpError> {
         let plan = Plan { expire: ENDED, ..Plan::bare(ItemKind::Plain, Content::Bytes(&[], &[])) };
@@ -63,7 +63,8 @@ impl ItemsMut<'_, '_> {
     }
 }
 
-/// Removes the key's item, and hides items of the key that are still to be found: an item that has ended replaces it.
+/// Replaces the key's item by an item that has ended, which hides older items of the key that a rebuild or a flash
+/// search may still find.
 #[cold]
 fn try_end_for_good(
     guard: &mut Guard<'_>,
@@ -117,7 +118,8 @@ fn try_mark(guard: &mut Guard<'_>, key: &Key<'_>, delete: &Delete) -> Result<Opt
     Ok(done.map(|_| DeleteOutcome::Deleted))
 }
 
-/// Returns true if only the stale bit changes, and a token that a client knows can change with it.
+/// Returns true if the delete can be made in place: only the stale bit changes, and the token can change too if a
+/// client knows it.
 fn can_mark_in_place(guard: &Guard<'_>, seen: &FoundItem<'_>, delete: &Delete) -> bool {
     !delete.drop_value
         && !guard.copies_all()
@@ -139,7 +141,8 @@ fn mark_in_place(guard: &mut Guard<'_>, key: &Key<'_>, snap: Snap) -> Result<Opt
     Ok(Some(DeleteOutcome::Deleted))
 }
 
-/// Sets and clears bits of the META word while readers may note their accesses in it. The lock is held.
+/// Sets and clears bits of the META word, in which readers may record accesses at the same time. The caller holds the
+/// stripe lock.
 pub(crate) fn set_meta(store: &Store, seen: &FoundItem<'_>, set: u32, clear: u32) {
     let word = seen.layout.meta(&store.segments.heap, seen.address);
     let mut meta = word.load(Acquire);
@@ -152,7 +155,8 @@ impl ItemsMut<'_, '_> {
     /// Ends every present item of the namespace.
     ///
     /// # Errors
-    /// [`OpError::Parked`] while a background slice runs: a relocation must not carry an item past the flush.
+    /// [`OpError::Parked`] while a background slice runs, because the slice could move an item to a segment that the
+    /// flush does not end.
     pub fn flush(self, namespace: Namespace) -> Result<(), OpError> {
         {
             let Ok(_gate) = self.guard.store.slice_gate.try_lock() else { return Err(self.guard.parked()) };
@@ -163,10 +167,9 @@ impl ItemsMut<'_, '_> {
     }
 }
 
-/// Ends every item of the namespace that was stored before. The caller holds the slice gate.
-///
-/// A relocation or a copying change may have opened a segment after the first sequence was taken and before it
-/// was stored; its segment lies below the second one.
+/// Ends every item of the namespace that was stored before. The caller holds the slice gate. The flush takes and stores
+/// a sequence number twice. A relocation or a copying change may have opened a segment after the first number was taken
+/// and before it was stored. That segment's number is below the second one.
 pub(crate) fn raise_flushed(store: &Store, namespace: u8) {
     for _ in 0..2 {
         let sequence = store.segments.next_sequence();

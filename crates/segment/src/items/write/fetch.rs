@@ -1,10 +1,10 @@
 //! The meta get: a read with side effects (touch, vivify, leases).
 //!
-//! A lease decides which client refills an item. On a miss that was vivified, on a stale item, or on one about to end,
-//! one caller wins. All others learn that another caller has won.
+//! A lease decides which client refills an item. On a miss that was vivified, on a stale item, or on an item that is
+//! about to end, one caller wins the lease. The replies to all other callers report that another caller has won.
 
-//!
-//! A fetch looks the item up once in each attempt, and reports that look-up and its own side effects.
+//! A fetch looks up the item once in each attempt. Its reply reports the result of that lookup and the fetch's own side
+//! effects.
 
 use base::clock::UnixMillis;
 
@@ -23,8 +23,8 @@ use crate::layout::key::Key;
 use crate::layout::slot::Slot;
 use crate::layout::ttl;
 
-/// The facts of access of an item before the fetch, by the item's address: a fetch that starts over must not take its
-/// own first attempt for an earlier access.
+/// The access data of an item before the fetch, with the item's address. A fetch that starts over uses the data so that
+/// it does not report its own first attempt as an earlier access.
 #[derive(Clone, Copy, Debug)]
 struct Before {
     address: usize,
@@ -36,7 +36,8 @@ impl<'g> ItemsMut<'g, '_> {
     /// Reads an item, with the requested side effects.
     ///
     /// # Errors
-    /// [`OpError::Parked`] (nothing was changed: again in a later iteration), [`OpError::OutOfMemory`].
+    /// [`OpError::Parked`] (nothing was changed; the caller tries again in a later iteration),
+    /// [`OpError::OutOfMemory`].
     pub fn fetch(self, key: &Key<'g>, fetch: &Fetch) -> Result<Option<Fetched<'g>>, OpError> {
         if !fetch.no_bump {
             self.guard.sample(key, RequestKind::Read);
@@ -72,7 +73,7 @@ where
         }
     }
     if !fetch.no_bump {
-        // Before the item is copied, so that the copy has the access too.
+        // Records the access before the item may be copied, so that the copy includes the access.
         seen.note_access(guard.store, guard.now);
     }
     let (lease, expire) = wanted(guard, &seen, &snap, fetch);
@@ -89,7 +90,7 @@ where
     Ok(Some(Some(Fetched { item, lease, vivified: false, expire_before })))
 }
 
-/// Returns the state of the right to fill, and the new expiry.
+/// Returns the state of the item's lease after the fetch, and the new expiry if it changes.
 fn wanted(guard: &Guard<'_>, seen: &FoundItem<'_>, snap: &Snap, fetch: &Fetch) -> (Lease, Option<Expire>) {
     let ends_soon = match (fetch.recache_below_ms, snap.expire(guard.store, seen)) {
         (Some(below), Expire::At(at)) => at.ms_since(guard.now) < below,
@@ -106,7 +107,8 @@ fn wanted(guard: &Guard<'_>, seen: &FoundItem<'_>, snap: &Snap, fetch: &Fetch) -
     (lease, fetch.touch.map(|to| guard.store.spaces.expire(namespace, to, guard.now)))
 }
 
-/// Stores an empty item that the caller has to fill. `None`: the key has an item by now.
+/// Stores an empty item that the client has to fill. Returns `None` if another thread has stored an item of the key
+/// meanwhile.
 fn vivify<'t>(
     guard: &mut Guard<'_>,
     key: &Key<'t>,

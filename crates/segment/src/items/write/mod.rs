@@ -1,26 +1,25 @@
-//! Changes: every one is made under the stripe lock of its key.
+//! Changes of items. Every change is made under the stripe lock of the item's key.
 //!
 //! An operation first looks without a lock and decides what it would do. It writes the new bytes, if any, where no
-//! other thread can see them. Then it takes the lock and looks again. It completes only if nothing that it relied on
-//! has changed ([`Snap`]). Otherwise it starts over, a bounded number of times, and then parks.
+//! other thread can see them. Then it takes the lock and looks again. The operation completes only if nothing on which
+//! its decision was based has changed ([`Snap`]). Otherwise it starts over, a bounded number of times, and then parks.
 //!
 //! **What an operation reports comes from what it did.** An operation looks its item up once in each attempt. It
-//! decides from the snapshot of that item, proves it under the lock, and reports the snapshot and its own change. It
-//! never looks the key up again to build its reply: by then another client may have changed the item.
+//! decides from the snapshot of that item, compares the snapshot with the item again under the lock, and reports the
+//! snapshot and its own change. The operation never looks up the key again to build its reply, because another client
+//! may have changed the item by then.
 //!
 //! **A token that a client receives** belongs to the very item that was marked CAS_TAKEN ([`crate::Versions::take`]):
 //! the mark is set and the token is read in one step, under the lock. From then on every change of that item's value
-//! gives it another token.
+//! gives it another token. **While the index is rebuilt** ([`crate::durable::rebuild`]), a removal replaces the item by
+//! an item that has ended. So an older version that the rebuild finds later does not become the key's item again.
 //!
-//! **While the index is rebuilt** ([`crate::durable::rebuild`]) a removal leaves an item that has ended, so that an
-//! older version that is found later does not replace it.
-//!
-//! **Changes in place** (number, expiry, lease) touch shared words of a published item. If a client may know the CAS
-//! token and the change is one of the value, the value is stored first and a fresh token second, while readers load the
-//! token first. So a token that a client has never belongs to a value older than the one that it was assigned to. After
-//! a crash between the two steps, the old token must not belong to the new value. So in a file, a token that no client
-//! has is stored before the value. Therefore an opening renews no token, and the token of an item that was not changed
-//! stays. If checkpoints are made, a key lock set changes nothing in place ([`Guard::copies_all`]).
+//! **Changes in place** (number, expiry, lease) touch shared words of a published item. If the value changes and a
+//! client may know the CAS token, the operation stores the value first and a fresh token second. Readers load the token
+//! first. So a client never receives a token with a value older than the token. After a crash between the two steps,
+//! the old token must not belong to the new value. So in a memory file, the operation first stores a token that no
+//! client ever receives, then the value. Therefore a start need not renew tokens, and an unchanged item retains its
+//! token. In a store with checkpoints, operations under a key lock set change nothing in place ([`Guard::copies_all`]).
 
 mod arith;
 pub(crate) mod delete;
@@ -42,7 +41,8 @@ use crate::core::store::Store;
 use crate::layout::item::{CAS_FIELD, META_FETCHED, META_STALE, META_WON};
 use crate::layout::key::Key;
 
-/// The number of times that an operation starts over because the item was changed, before it parks.
+/// The number of times that an operation starts over because another thread changed the item, before the operation
+/// parks.
 pub(crate) const RETRIES: usize = 4;
 
 const _: () = assert!(META_FETCHED & (META_STALE | META_WON) == 0);
@@ -50,12 +50,13 @@ const _: () = assert!(META_FETCHED & (META_STALE | META_WON) == 0);
 /// Fresh CAS tokens for one change in place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tokens {
-    /// A token that no client ever gets: it marks a value whose change was interrupted by a crash. Only in a file.
+    /// A token that no client ever receives. It marks a value whose change was interrupted by a crash. `None` unless
+    /// the store is in a memory file.
     before: Option<u64>,
     pub(crate) after: u64,
 }
 
-/// Begins a change of a value in place. The item's lock is held, as for the next ones.
+/// Begins a change of a value in place. The caller of this function, and of the next functions, holds the stripe lock.
 fn begin_in_place(store: &Store, seen: &FoundItem<'_>, tokens: Tokens) {
     if let Some(before) = tokens.before.filter(|_| seen.layout.has(CAS_FIELD)) {
         seen.layout.cas_field(&store.segments.heap, seen.address).store(before, Release);
@@ -68,7 +69,7 @@ fn end_in_place(store: &Store, seen: &FoundItem<'_>, tokens: Tokens) {
     }
 }
 
-/// Stores another number in place: the value first, the token second, as the module's doc explains.
+/// Stores another number in place, first the value and then the token: see the module's doc.
 pub(crate) fn store_number(store: &Store, seen: &FoundItem<'_>, number: u64, tokens: Tokens) {
     begin_in_place(store, seen, tokens);
     seen.layout.number(&store.segments.heap, seen.address).store(number, Release);
@@ -98,16 +99,15 @@ impl<'l> Commits<'_, 'l> {
 }
 
 impl<'l> Items<'_, 'l> {
-    /// Returns the live item and a snapshot of everything that a change relies on.
+    /// Returns the live item and a snapshot of all fields on which a change relies.
     #[inline]
     pub(crate) fn snap(self, key: &Key<'_>) -> Result<Option<(FoundItem<'l>, Snap)>, OpError> {
         Ok(self.guard.locks().find_admitted(key)?.map(|seen| (seen, Snap::of(self.guard.store, &seen))))
     }
 
-    /// Returns the live item and a snapshot of everything that a change relies on, all of one instant.
-    ///
-    /// A single word that changes in place always belongs to one instant. Several words do if the stripe was neither
-    /// held nor taken while they were loaded. Otherwise they are loaded again under its lock.
+    /// Returns the live item and a snapshot, at one instant, of all fields on which a change relies. If only one word
+    /// of the item can change in place, the snapshot always belongs to one instant. Several words belong to one instant
+    /// if no thread held the stripe lock while they were loaded. Otherwise they are loaded again under the lock.
     #[inline]
     pub(crate) fn snap_at_once(self, key: &Key<'_>) -> Result<Option<(FoundItem<'l>, Snap)>, OpError> {
         match self.snap(key)? {
@@ -128,7 +128,7 @@ fn snap_words<'l>(guard: &Guard<'l>, key: &Key<'_>) -> Result<Option<(FoundItem<
     let locked = index.lock(key.hash).ok_or_else(|| guard.parked())?;
     match live(store, find_locked(store, &locked, key), guard.now) {
         Some(there) => Ok(Some((there, Snap::of(store, &there)))),
-        // It may have moved to flash.
+        // The item may have moved to flash.
         None if guard.tiered => Err(guard.parked()),
         None => Ok(None),
     }

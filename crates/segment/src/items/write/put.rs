@@ -7,8 +7,8 @@
 //!   offset 2, part X Y                  offset 4, part X Y
 //!   after    [ a b X Y e f ]            [ a b 0 0 X Y ]
 //! ```
-//!
-//! The new value is written beside the old one and then replaces it. It takes the time of a copy, within one guard.
+//! The new value is written beside the old value, which it then replaces. A splice copies the whole value within one
+//! guard.
 
 use crate::core::capacity::exceeds_quota;
 use crate::core::facets::{Commits, ItemsMut, Sizes};
@@ -24,18 +24,18 @@ use crate::layout::key::Key;
 use crate::values::source::Source;
 use crate::values::writer::LargeWriter;
 
-/// The decision on a put, given the present item.
+/// The decision on a put, which depends on the key's present item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// Store; `stale`: as a stale item, since the token was too old.
+    /// Store the value. If `stale` is true, store it as a stale item, because the request's token was too old.
     Store { stale: bool },
-    /// Append or prepend, to the present item.
+    /// Append or prepend to the present item.
     Join,
-    /// Change nothing.
+    /// Change nothing, and reply with this outcome.
     End(PutOutcome),
 }
 
-/// Returns the decision on a put over this item, or over none.
+/// Returns the decision on a put. `there` is the key's present item, or `None` if the key has no item.
 fn judge(put: &Put<'_>, there: Option<&(FoundItem<'_>, Snap)>) -> Verdict {
     let mut stale = false;
     if let Some(compare) = put.compare {
@@ -81,7 +81,7 @@ impl ItemsMut<'_, '_> {
     /// Stores a value.
     ///
     /// # Errors
-    /// [`OpError::Parked`] (nothing was changed: again in a later iteration), [`OpError::TooLarge`],
+    /// [`OpError::Parked`] (nothing was changed; the caller tries again in a later iteration), [`OpError::TooLarge`],
     /// [`OpError::OutOfMemory`].
     #[inline]
     pub fn put(self, key: &Key<'_>, put: &Put<'_>) -> Result<PutOutcome, OpError> {
@@ -99,7 +99,7 @@ impl ItemsMut<'_, '_> {
         Ok(PutOutcome::stored(put, token, put.value.len() as u64))
     }
 
-    /// Stores the head of a large value, whose pieces are written.
+    /// Stores the head of a large value, whose pieces were written before.
     pub(crate) fn put_head(self, key: &Key<'_>, put: &Put<'_>, large: LargeRef) -> Result<PutOutcome, OpError> {
         self.guard.sample(key, RequestKind::Store);
         if !put.is_unconditional() {
@@ -140,12 +140,12 @@ impl Sizes<'_, '_> {
 }
 
 impl Commits<'_, '_> {
-    /// Writes and publishes an item, and returns its token. `None`: the present item is not the expected one, and
-    /// nothing was changed.
+    /// Writes and publishes an item, and returns its token. Returns `None` if the present item differs from the
+    /// expected item; nothing is then changed.
     pub(crate) fn commit(self, key: &Key<'_>, plan: &Plan<'_>, expect: Option<Expect>) -> Result<Option<u64>, OpError> {
         let (store, counters) = (self.guard.store, self.guard.counters());
         let mut ruled = None;
-        // The rule applies to the head of a large value. Its pieces outlive it.
+        // The namespace's rule applies to the head of a large value. The pieces must outlive the head.
         if store.spaces.rules_ttl(key.namespace) && !key.piece {
             ruled = Some(Plan { expire: store.spaces.expire(key.namespace, plan.expire, self.guard.now), ..*plan });
         }
@@ -204,7 +204,7 @@ fn try_put(
     match judge(put, there.as_ref()) {
         Verdict::End(outcome) => Ok(Some(outcome)),
         Verdict::Store { .. } if matches!(value, Source::Bytes(v) if v.len() as u64 > guard.sizes().whole_max(key)) => {
-            // An append that vivifies a large value.
+            // An append may create a large value, with the expiry that `vivify` gives.
             let expire = put.vivify.unwrap_or(put.expire);
             guard.large().put_large(key, &Put { mode: PutMode::Add, expire, ..*put }).map(Some)
         }
@@ -216,8 +216,8 @@ fn try_put(
     }
 }
 
-/// Writes the new item, takes the lock and publishes it if the present item is still the expected one. `value` is bytes
-/// that fit into one item, or a value whose pieces are written.
+/// Writes the new item, takes the lock and publishes the item if the key's present item is still the expected item.
+/// `value` is bytes that fit into one item, or a large value whose pieces were written before.
 fn store_new(
     guard: &mut Guard<'_>,
     key: &Key<'_>,
@@ -245,7 +245,7 @@ fn store_new(
     Ok(stored.map(|token| PutOutcome::stored(put, token, value.len())))
 }
 
-/// Appends or prepends `part` to the item that was judged.
+/// Appends or prepends `part` to the item on which the decision was based.
 fn join(
     guard: &mut Guard<'_>,
     key: &Key<'_>,
@@ -289,11 +289,12 @@ impl PutOutcome {
 /// The conditions that a commit relies on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expect {
-    /// This very item, or none.
+    /// The expected item, or `None` if the key is expected to have no item.
     there: Option<Snap>,
-    /// No flush of the namespace since its flush sequence was this: parts were written since.
+    /// The expected flush sequence of the namespace, if parts were written: a flush since then would have ended the
+    /// parts.
     flushed_before: Option<u64>,
-    /// The object whose parts stay, whichever head names them then.
+    /// The number of the object whose parts stay, even if another head names them afterwards.
     kept: Option<u64>,
 }
 
@@ -335,7 +336,7 @@ impl ItemsMut<'_, '_> {
     /// Returns the value's new length, or `None` if the value is typed.
     ///
     /// # Errors
-    /// [`OpError::Parked`] (nothing was changed: again in a later iteration), [`OpError::TooLarge`],
+    /// [`OpError::Parked`] (nothing was changed; the caller tries again in a later iteration), [`OpError::TooLarge`],
     /// [`OpError::OutOfMemory`].
     pub fn splice(self, key: &Key<'_>, offset: u64, part: &[u8]) -> Result<Option<u64>, OpError> {
         self.guard.sample(key, crate::heap::samples::RequestKind::Store);
@@ -346,8 +347,8 @@ impl ItemsMut<'_, '_> {
     /// pieces.
     ///
     /// # Errors
-    /// If the writer cannot be spliced; it comes back with the error. On [`OpError::Parked`] call again in a later
-    /// guard.
+    /// If the value cannot be spliced. The error returns the writer. On [`OpError::Parked`] the caller calls again in a
+    /// later guard.
     pub fn splice_large(
         self,
         key: &Key<'_>,

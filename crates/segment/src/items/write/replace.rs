@@ -1,4 +1,5 @@
-//! Read-modify-write: a caller loads an item, decides from it, and replaces it if it is still the same.
+//! Read-modify-write. A caller loads an item, decides on a change, and replaces the item if the item is still
+//! unchanged.
 //!
 //! ```text
 //!   Items::load ──> item, version ──> the caller decides ──> ItemsMut::replace(version, new)
@@ -7,12 +8,14 @@
 //! ```
 //!
 //! Invariants:
-//! - The item and its version belong to one instant. The version says all that a decision may rely on: slot, header,
-//!   expiry, number, CAS token and lease ([`Snap`]). That the key has no item is a version too.
+//! - The item and its version belong to one instant. The version contains everything on which a decision may be based:
+//!   slot, header, expiry, number, CAS token and lease ([`Snap`]). A key without an item has a version too.
 //! - `replace` writes new bytes where no other thread sees them, takes the stripe lock, and compares the version. The
 //!   change takes effect at that instant or not at all.
-//! - A version is used in the guard that loaded it: `replace` asserts it. So what the version refers to is still there.
-//! - The number of loads is bounded ([`Attempts`]). After that the operation parks, and a later guard begins again.
+//! - A version is used only with the guard that loaded it, which `replace` asserts. So the memory to which the version
+//!   refers is still valid.
+//! - The number of loads is bounded ([`Attempts`]). After the last load the operation parks, and starts over in a later
+//!   guard.
 
 use std::ops::Range;
 
@@ -32,16 +35,16 @@ use crate::layout::slot::Slot;
 use crate::values::source::Source;
 use crate::values::writer::LargeWriter;
 
-/// The number of loads of one change so far. The default is none.
+/// The number of loads that a change has made so far; by default 0.
 #[derive(Debug, Default)]
 pub struct Attempts(usize);
 
-/// An item that is about to be changed, and its version.
+/// An item that the caller intends to change, and its version.
 #[derive(Debug)]
 pub struct Loaded<'g, 'l> {
-    /// The item, unless the key has none.
+    /// The item, or `None` if the key has no item.
     pub item: Option<Item<'g>>,
-    /// Proves later that the key still has this item, or still has none.
+    /// The state of the key at the load, from which a later replacement finds whether the key has changed.
     pub version: ItemVersion<'l>,
 }
 
@@ -49,7 +52,7 @@ pub struct Loaded<'g, 'l> {
 #[derive(Debug)]
 pub struct ItemVersion<'l> {
     there: Option<(FoundItem<'l>, Snap)>,
-    /// The address of the handle's own state. No other guard of this handle begins while the version lives.
+    /// The address of the handle's private state. No other guard of the handle begins while the version exists.
     handle: usize,
 }
 
@@ -58,13 +61,13 @@ pub struct ItemVersion<'l> {
 pub enum Replacement<'v> {
     /// Remove the item.
     Remove,
-    /// Change the expiry of the item. Without an item there is nothing to change.
+    /// Change the expiry of the item. Does nothing if the key has no item.
     Expire(Expire),
     /// Store these bytes, in pieces if they are long.
     Bytes {
         /// The bytes.
         value: &'v [u8],
-        /// Opaque to the store.
+        /// The client flags, which are opaque to the store.
         client_flags: u32,
         /// Expiry of the new item.
         expire: Expire,
@@ -74,12 +77,12 @@ pub enum Replacement<'v> {
     Large {
         /// The writer of the whole value.
         value: &'v LargeWriter,
-        /// Opaque to the store.
+        /// The client flags, which are opaque to the store.
         client_flags: u32,
         /// Expiry of the new item.
         expire: Expire,
     },
-    /// Store a typed value ([`crate::Value::Typed`]), which has to fit into one piece.
+    /// Store a typed value ([`crate::Value::Typed`]). Its bytes have to fit into one piece.
     Typed {
         /// The type of the value, opaque to the store.
         kind: u8,
@@ -96,9 +99,9 @@ pub enum Replacement<'v> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Replaced {
-    /// The change was made.
+    /// The change is complete.
     Done,
-    /// The key has another item by now. Nothing was changed: load again.
+    /// The key's item has changed since the load. Nothing was changed; the caller loads again.
     Stale,
 }
 
@@ -108,12 +111,12 @@ impl From<bool> for Replaced {
     }
 }
 
-/// The parts that a change creates, and those that no head names after it.
+/// The parts that a change creates, and the parts that the change removes.
 #[derive(Debug, Default)]
 pub struct Parts {
     /// The bytes of all new parts.
     pub bytes: Vec<u8>,
-    /// Each with its number, from [`crate::PartReads::part_number`], and its place in the bytes.
+    /// The new parts: the number of each, from [`crate::PartReads::part_number`], and its range in `bytes`.
     pub new: Vec<(u64, Range<usize>)>,
     /// The numbers of the removed parts.
     pub gone: Vec<u64>,
@@ -122,7 +125,7 @@ pub struct Parts {
 /// The result of [`crate::Numbers::add`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddOutcome {
-    /// The number is now this.
+    /// The sum was stored; this is the new number.
     Number(i64),
     /// The value is not a signed decimal number of 64 bits.
     NotInteger,
@@ -155,22 +158,22 @@ impl<'g, 'l> Items<'g, 'l> {
     }
 }
 
-/// Returns the identity of a guard's handle: no two handles are at one address, and no handle moves while its guard or
-/// a version of its guard lives.
+/// Returns the address of a guard's handle, which identifies the handle: no handle moves while its guard, or a version
+/// that the guard has loaded, exists.
 #[inline(always)]
 fn handle_of(guard: &Guard<'_>) -> usize {
     std::ptr::from_ref(&*guard.own).addr()
 }
 
 impl<'l> ItemsMut<'_, 'l> {
-    /// Makes the change if the key is still as in `version`, which this guard has loaded.
+    /// Makes the change if the key is still in the state of `version`, which this guard has loaded.
     ///
     /// # Errors
     /// [`OpError::Parked`] (begin again in a later iteration), [`OpError::TooLarge`] (also if a part is longer than an
     /// item in one piece), [`OpError::OutOfMemory`]. Nothing was changed.
     ///
     /// # Panics
-    /// If another handle's guard has loaded the version.
+    /// If a guard of another handle has loaded the version.
     pub fn replace(self, key: &Key<'_>, version: &ItemVersion<'l>, new: Replacement<'_>) -> Result<Replaced, OpError> {
         assert!(version.handle == handle_of(self.guard), "a version is used in the guard that loaded it");
         let there = version.there.as_ref();
@@ -209,7 +212,7 @@ impl<'l> ItemsMut<'_, 'l> {
         Ok(is_done.into())
     }
 
-    /// Removes the item if it is still the same.
+    /// Removes the item if the item is still unchanged.
     pub(crate) fn remove_same(self, key: &Key<'_>, snap: Snap) -> Result<bool, OpError> {
         let (store, counters) = (self.guard.store, self.guard.counters());
         if store.is_rebuilding() && !key.piece {
@@ -226,7 +229,7 @@ impl<'l> ItemsMut<'_, 'l> {
     }
 }
 
-/// Stores a value in parts if the present item is still the same, its new parts before its head.
+/// Stores a value in parts if the key's item is still unchanged. The new parts are stored before the head.
 fn store_parted(
     guard: &mut Guard<'_>,
     key: &Key<'_>,
@@ -237,7 +240,7 @@ fn store_parted(
     let expect = Expect::there(there.map(|(_, snap)| *snap));
     let Some(object) = plan.object() else { return Ok(guard.commits().commit(key, plan, Some(expect))?.is_some()) };
     let is_new = there.and_then(|(seen, _)| seen.object_at(guard.store)) != Some(object);
-    // The parts may have been ended by a flush that did not end the head.
+    // A flush may have ended the parts but not the head.
     let expect = expect.unflushed_since(guard.store.flushed_before(key.namespace));
     guard.parts_mut().write_parts(key, object, is_new, parts)?;
     let stored = guard.commits().commit(key, plan, Some(expect));
@@ -248,7 +251,7 @@ fn store_parted(
     Ok(stored?.is_some())
 }
 
-/// Stores bytes if the present item is still the same.
+/// Stores bytes if the key's item is still unchanged.
 fn store_bytes(
     guard: &mut Guard<'_>,
     key: &Key<'_>,

@@ -13,18 +13,18 @@ use crate::layout::item::{CAS_FIELD, CAS_TAKEN, NUM};
 use crate::layout::key::Key;
 use crate::layout::ttl;
 
-/// The CAS token of a copy.
+/// The rule for the CAS token of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenRule {
-    /// The value is the same: the token stays, if a client may know it.
+    /// The value is unchanged: the copy has the item's token if a client may know the token.
     Keep,
     /// The value changed: the copy's address is its new token.
     New,
-    /// The client's own.
+    /// The token that the client supplied.
     Give(u64),
 }
 
-/// The differences of a copy from its item.
+/// The differences between a copy and the original item.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rewrite<'v> {
     pub(crate) expire: Option<Expire>,
@@ -35,16 +35,16 @@ pub(crate) struct Rewrite<'v> {
     pub(crate) meta: Option<u32>,
 }
 
-/// A copy that replaced its item, as it was then.
+/// The state of a copy at the instant when it replaced the original item.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Copied {
     pub(crate) token: u64,
-    /// Expiry, in the unit of its segment.
+    /// The expiry, in the unit of the copy's segment: milliseconds or seconds.
     pub(crate) expire: Expire,
 }
 
 impl Rewrite<'_> {
-    /// A copy without any difference.
+    /// A copy that does not differ from the original item.
     pub(crate) const SAME: Self =
         Self { expire: None, content: None, client_flags: None, token: TokenRule::Keep, taken: false, meta: None };
 }
@@ -77,7 +77,7 @@ pub(crate) fn copy_plan<'v>(store: &'v Store, seen: &FoundItem<'_>, snap: &Snap,
 }
 
 impl Commits<'_, '_> {
-    /// Replaces the item by a changed copy. `None`: the item changed meanwhile, and nothing was done.
+    /// Replaces the item by a changed copy. Returns `None` if the item changed meanwhile; nothing is then changed.
     pub(crate) fn rewrite(
         self,
         key: &Key<'_>,
@@ -91,8 +91,9 @@ impl Commits<'_, '_> {
     }
 }
 
-/// Returns the expiry of an item of the key that is written now with this expiry: as its namespace allows it, in
-/// the unit of its class. The word of the item itself may be that of a later change once it is published.
+/// Returns the expiry that an item of the key gets if it is written now with expiry `expire`: limited by the
+/// namespace's rules, in the unit of its TTL class. Callers do not read the expiry from the published item, because
+/// another operation may have changed it.
 pub(crate) fn written_expire(guard: &Guard<'_>, key: &Key<'_>, expire: Expire) -> Expire {
     ttl::written(guard.store.spaces.expire(key.namespace, expire, guard.now), guard.now)
 }

@@ -1,4 +1,4 @@
-//! Changes of an item that leave its value as it is: a new expiry, a lease, a token that a client knows.
+//! Changes of an item that do not change its value: a new expiry, a lease, or a mark that a client knows the token.
 
 use std::sync::atomic::Ordering::Release;
 
@@ -18,9 +18,9 @@ use crate::layout::item::{CAS_TAKEN, ItemKind, META, META_FETCHED, META_WON, met
 use crate::layout::key::Key;
 use crate::layout::ttl;
 
-/// Returns true if the item's expiry word can take the new time: not later than the present one, because a segment's
-/// latest expiry must never be exceeded in place, and exactly, which may be impossible in a segment that counts
-/// seconds.
+/// Returns true if the new time can be stored in the item's expiry word. The new time must not be later than the
+/// present expiry, because an in-place change must never exceed the segment's latest expiry. The word must also
+/// represent the time exactly, which may be impossible in a segment that counts seconds.
 pub(crate) fn can_touch_in_place(store: &Store, seen: &FoundItem<'_>, to: Expire, now: UnixMillis) -> bool {
     match (to, seen.expire(store)) {
         (Expire::Never, present) => present == Expire::Never,
@@ -33,7 +33,7 @@ pub(crate) fn can_touch_in_place(store: &Store, seen: &FoundItem<'_>, to: Expire
     }
 }
 
-/// Writes the expiry word. The lock is held, and [`can_touch_in_place`] holds.
+/// Writes the expiry word. The caller holds the stripe lock, and [`can_touch_in_place`] returned true.
 pub(crate) fn touch_in_place(store: &Store, seen: &FoundItem<'_>, to: Expire, now: UnixMillis) {
     if let Expire::At(to) = to {
         let header = store.segments.header_of(seen.address);
@@ -42,22 +42,22 @@ pub(crate) fn touch_in_place(store: &Store, seen: &FoundItem<'_>, to: Expire, no
     }
 }
 
-/// The changes to all of an item except its value and its flags.
+/// The requested changes of an item, which do not affect its value and flags.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Alter {
-    /// Give it this expiry.
+    /// The new expiry, or `None` if the expiry stays.
     pub(crate) expire: Option<Expire>,
-    /// Grant the right to refill it.
+    /// True to grant the client the right to refill the item.
     pub(crate) wins: bool,
-    /// If it has no META word: give it one. A right to refill needs one too.
+    /// True to add a META word if the item has none. A right to refill also needs a META word.
     pub(crate) begins: bool,
-    /// The fetched bit of a new META word.
+    /// The value of the fetched bit in a new META word.
     pub(crate) fetched: bool,
-    /// Make its CAS token exact from now on.
+    /// True to make the CAS token exact: from now on, every change of the value changes the token.
     pub(crate) takes: bool,
 }
 
-/// The state of the item afterwards.
+/// The state of an item after [`Alter`] was applied.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Altered {
     pub(crate) token: u64,
@@ -65,10 +65,11 @@ pub(crate) struct Altered {
 }
 
 impl<'g> ItemsMut<'g, '_> {
-    /// Gives the item a new expiry and returns it, for the last time if the expiry is past. Counts as an access.
+    /// Sets the item's expiry and returns the item. If the new expiry is past, this is the item's last read. Counts as
+    /// an access.
     ///
     /// # Errors
-    /// [`OpError::Parked`]: nothing was changed, again in a later iteration.
+    /// [`OpError::Parked`]: nothing was changed, and the caller tries again in a later iteration.
     #[inline]
     pub fn touch(self, key: &Key<'_>, expire: Expire) -> Result<Option<Item<'g>>, OpError> {
         touch_with(self.guard, key, expire, false)
@@ -82,7 +83,7 @@ impl<'g> ItemsMut<'g, '_> {
         touch_with(self.guard, key, expire, true)
     }
 
-    /// Gives the item the new expiry. `None`: the item changed meanwhile, and nothing was done.
+    /// Sets the item's expiry. Returns `None` if the item changed meanwhile; nothing is then changed.
     pub(crate) fn touch_same(
         self,
         key: &Key<'_>,
@@ -94,8 +95,8 @@ impl<'g> ItemsMut<'g, '_> {
         self.guard.items_mut().alter(key, seen, snap, Alter { expire, ..Alter::default() })
     }
 
-    /// Alters the item if it is still as in the snapshot, which has to be of one instant: if nothing has to be changed,
-    /// nothing is proved again. `None`: the item changed meanwhile, and nothing was done.
+    /// Alters the item if it still equals the snapshot. The snapshot must belong to one instant, because it is not
+    /// compared again if no change is needed. Returns `None` if the item changed meanwhile; nothing is then changed.
     pub(crate) fn alter(
         self,
         key: &Key<'_>,
@@ -114,8 +115,8 @@ impl<'g> ItemsMut<'g, '_> {
         if let Some(past) =
             touch.filter(|to| matches!(to, Expire::At(at) if *at <= self.guard.now) && layout.kind() == ItemKind::Head)
         {
-            // Ends the item at once, head first. Changing the expiry of its pieces may take several iterations, and the
-            // last read of the value would find it broken.
+            // Ends the item immediately, beginning with its head. A change of the pieces' expiry may take several
+            // iterations, and the last read of the value would then find pieces missing.
             let ended = Altered { token: snap.token(), expire: past };
             return Ok(self.guard.items_mut().remove_same(key, snap)?.then_some(ended));
         }
@@ -146,7 +147,8 @@ impl<'g> ItemsMut<'g, '_> {
     }
 }
 
-/// Touches the item. Inlined, so that no [`Item`] is built for a caller that only checks its existence.
+/// Touches the item. The function is inlined, so that no [`Item`] is built for a caller that only checks that the item
+/// exists.
 #[inline(always)]
 fn touch_with<'l>(
     guard: &mut Guard<'l>,
@@ -155,17 +157,19 @@ fn touch_with<'l>(
     takes: bool,
 ) -> Result<Option<Item<'l>>, OpError> {
     let Some((seen, snap)) = guard.items().snap_at_once(key)? else { return Ok(None) };
-    // Before the item is copied, so that the copy has the access too.
+    // Records the access before the item may be copied, so that the copy includes the access.
     seen.note_access(guard.store, guard.now);
     let expire = guard.store.spaces.expire(key.namespace, expire, guard.now);
     if !takes && snap.expire(guard.store, &seen) == expire {
-        // An item that is touched repeatedly mostly has this expiry already. Nothing is moved on the stack for it.
+        // An item that is touched repeatedly usually has this expiry already. This branch avoids a copy of the item on
+        // the stack.
         return Ok(Some(seen.item_as(guard.store, &snap)));
     }
     touch_found(guard, key, (seen, snap), Alter { expire: Some(expire), takes, ..Alter::default() })
 }
 
-/// Alters the item as it was found, or else as it is found again. It is the very item in the reply.
+/// Alters the item that the caller found. If the item has changed, finds the item again. The reply reports the item
+/// that was altered.
 #[inline(never)]
 fn touch_found<'l>(
     guard: &mut Guard<'l>,
@@ -185,7 +189,7 @@ fn touch_found<'l>(
     Err(guard.parked())
 }
 
-/// Returns the META word of an altered copy.
+/// Returns the META word of an altered copy, or `None` if the copy has none.
 fn altered_meta(guard: &Guard<'_>, seen: &FoundItem<'_>, snap: &Snap, alter: Alter) -> Option<u32> {
     let won = if alter.wins { META_WON } else { 0 };
     if let Some(meta) = snap.meta(guard.store, seen) {
