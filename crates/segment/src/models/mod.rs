@@ -13,6 +13,7 @@ mod replies;
 mod resizing;
 mod tiered;
 
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use std::sync::Arc;
 
 use base::clock::UnixMillis;
@@ -31,22 +32,38 @@ const SCHEDULES: usize = 1500;
 /// Runs a model under two schedulers: one that switches at random at every access, and one (PCT, Burckhardt et al.,
 /// ASPLOS '10) that lets threads run long and switches at few, random places, as a race over a long path needs.
 fn explore(model: impl Fn() + Send + Sync + Clone + 'static) {
-    shuttle::check_random(model.clone(), SCHEDULES);
+    explore_random(SCHEDULES, model.clone());
     for depth in 2..=4 {
-        shuttle::check_pct(model.clone(), SCHEDULES, depth);
+        explore_pct(SCHEDULES, depth, model.clone());
     }
 }
 
 /// Explores a model with fewer schedules: one that makes two stores in each.
 fn explore_some(model: impl Fn() + Send + Sync + Clone + 'static) {
-    shuttle::check_random(model.clone(), SCHEDULES / 2);
-    shuttle::check_pct(model, SCHEDULES / 2, 3);
+    explore_one_of(2, model);
 }
 
 /// Explores a model that takes even longer with one `part`-th of the schedules.
 fn explore_one_of(part: usize, model: impl Fn() + Send + Sync + Clone + 'static) {
-    shuttle::check_random(model.clone(), SCHEDULES / part);
-    shuttle::check_pct(model, SCHEDULES / part, 3);
+    explore_random(SCHEDULES / part, model.clone());
+    explore_pct(SCHEDULES / part, 3, model);
+}
+
+/// The stack of a model's thread, in bytes. Shuttle's default of 32 KiB is too small for code that is hardly inlined.
+const STACK_BYTES: usize = 256 << 10;
+
+fn explore_random(schedules: usize, model: impl Fn() + Send + Sync + 'static) {
+    shuttle::Runner::new(RandomScheduler::new(schedules), shuttle_config()).run(model);
+}
+
+fn explore_pct(schedules: usize, depth: usize, model: impl Fn() + Send + Sync + 'static) {
+    shuttle::Runner::new(PctScheduler::new(depth, schedules), shuttle_config()).run(model);
+}
+
+fn shuttle_config() -> shuttle::Config {
+    let mut config = shuttle::Config::new();
+    config.stack_size = STACK_BYTES;
+    config
 }
 
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
