@@ -9,21 +9,21 @@
 /// +------------+----------------------+----------------+----------+
 /// ```
 ///
-/// A block is 512 bytes; the item begins in block `block` of its region and reaches into `blocks` of them, where 63
-/// means that many or more.
+/// A block is 512 bytes. The item begins in block `block` of its region and occupies `blocks` blocks, wholly or in
+/// part; 63 means 63 or more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlashAddress(u64);
 
 impl FlashAddress {
-    /// Bits of an address.
+    /// The number of bits of an address.
     pub const BITS: u32 = 48;
-    /// Size of a block, the unit of addresses, in bytes.
+    /// The size of a block in bytes. A block is the unit of addresses.
     pub const BLOCK_BYTES: usize = 512;
     /// The maximum number of blocks of a region.
     pub const REGION_BLOCKS_MAX: usize = 1 << 15;
     /// The maximum number of regions.
     pub const REGIONS_MAX: usize = 1 << 20;
-    /// The block count of an item of this many blocks or more. The item's header has the exact number.
+    /// The value of the `blocks` field for an item of 63 or more blocks. The item's header contains the exact length.
     pub const BLOCKS_MANY: u8 = 63;
 
     /// Returns the address of an item.
@@ -42,22 +42,22 @@ impl FlashAddress {
         self.0
     }
 
-    /// Returns the generation: the number of the life of its region.
+    /// Returns the generation, which identifies the life of the item's region.
     pub fn generation(self) -> u8 {
         (self.0 >> 41) as u8 & 0x7f
     }
 
-    /// Returns the region.
+    /// Returns the number of the item's region.
     pub fn region(self) -> u32 {
         (self.0 >> 21) as u32 & ((1 << 20) - 1)
     }
 
-    /// Returns the block of the region that the item begins in.
+    /// Returns the number of the block, within its region, in which the item begins.
     pub fn block(self) -> u16 {
         (self.0 >> 6) as u16 & 0x7fff
     }
 
-    /// Returns the number of blocks that the item reaches into, at most [`FlashAddress::BLOCKS_MANY`].
+    /// Returns the number of blocks that the item occupies, wholly or in part, at most [`FlashAddress::BLOCKS_MANY`].
     pub fn blocks(self) -> u8 {
         self.0 as u8 & 0x3f
     }

@@ -1,5 +1,5 @@
-//! A segment's header: 128 bytes in an array of their own, so that a reader's checks touch one cold line and a
-//! writer's counts another.
+//! A segment's header: 128 bytes in a separate array. Readers check fields of one cache line, which rarely changes.
+//! Writers update counters in the other line.
 //!
 //! ```text
 //!  cold line (set when the segment is opened, read by every get)     hot line (changed as items are added or die)
@@ -31,28 +31,28 @@ use base::clock::UnixMillis;
 use crate::layout::raw::{Word32, Word64};
 use crate::layout::slot::slot_generation;
 
-/// Bits of a CAS token that hold the offset: a segment of 1 MiB in units of 4 bytes.
+/// The number of bits of a CAS token that hold the item's offset in its segment: 1 MiB in units of 4 bytes.
 pub(crate) const TOKEN_OFFSET_BITS: u32 = 18;
 
-/// The state of a segment in its life.
+/// The state of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum SegmentState {
-    /// Empty, and on the free list.
+    /// The segment is empty and on the free list.
     Free = 0,
-    /// One handle appends to it.
+    /// One handle appends items to the segment.
     Open = 1,
-    /// Full or old; in an eviction queue.
+    /// The segment is full or old, and is in an eviction queue.
     Sealed = 2,
-    /// The background walks it and clears its slots.
+    /// The background walks over the segment's items and clears their slots.
     Draining = 3,
-    /// No slot names it, but readers of two epochs and pins may still use it.
+    /// No slot names an item of the segment, but readers of two epochs and pins may still use its bytes.
     Quarantine = 4,
-    /// Its memory was returned to the kernel; not on the free list.
+    /// The segment's memory was returned to the kernel. The segment is not on the free list.
     Decommitted = 5,
 }
 
-/// Every state, in the order of its number.
+/// All states, in the order of their numbers.
 pub(crate) const STATES: [SegmentState; 6] = [
     SegmentState::Free,
     SegmentState::Open,
@@ -62,7 +62,7 @@ pub(crate) const STATES: [SegmentState; 6] = [
     SegmentState::Decommitted,
 ];
 
-/// Returns true for the edges of the picture, and no others.
+/// Returns true if the module's diagram of states has a transition between these states.
 pub(crate) fn can(from: SegmentState, to: SegmentState) -> bool {
     use SegmentState::{Decommitted, Draining, Free, Open, Quarantine, Sealed};
     matches!(
@@ -76,16 +76,16 @@ pub(crate) fn can(from: SegmentState, to: SegmentState) -> bool {
     )
 }
 
-/// The eviction queue of a segment.
+/// The eviction queue to which a segment belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EvictionQueue {
-    /// New items: first in, first out. The few that were read again move to the main queue.
+    /// The queue of new items: first in, first out. Items that were read again move to the main queue.
     Small = 0,
-    /// Items that were read again.
+    /// The queue of items that were read again.
     Main = 1,
 }
 
-/// One segment's header.
+/// The header of one segment.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub(crate) struct SegmentHeader {
@@ -93,39 +93,41 @@ pub(crate) struct SegmentHeader {
     generation: Word32,
     sequence: Word64,
     created_ms: Word64,
-    /// class | namespace << 8 | unverified << 15 | queue << 16
+    /// The segment's kind: `class | namespace << 8 | unverified << 15 | queue << 16`.
     kind: Word32,
     /// The next segment of the free list or the sealed list, as id + 1; 0 ends a list.
     pub(crate) link: Word32,
-    /// The latest expiry of its items, absolute; `u64::MAX` if one never ends.
+    /// The latest expiry of the segment's items, in ms since 1970; `u64::MAX` if an item never ends.
     latest_ms: Word64,
     cold_pad: [Word64; 3],
-    /// Bytes reserved, from the segment's start.
+    /// The write offset: the number of bytes reserved, from the segment's start.
     pub(crate) written: Word32,
-    /// Items published in it, ever since it was opened; written by its owner alone.
+    /// The number of items published in the segment since it was opened. Only the segment's owner writes this word.
     pub(crate) items: Word32,
-    /// Of those, how many are dead.
+    /// The number of published items that are dead.
     dead_items: Word32,
-    /// Bytes of dead items and fillers.
+    /// The number of bytes of dead items and fillers.
     dead_bytes: Word32,
-    /// Readers that hold bytes of it beyond their epoch.
+    /// The number of readers that use bytes of the segment after their epoch has ended.
     pub(crate) pins: Word32,
-    /// The number of in-place receives into it. It is not drained until they are done. Raised by its owner alone, and
-    /// only while the segment is open.
+    /// The number of in-place receives into the segment. The segment is not drained until they have ended. Only the
+    /// owner increments this word, and only while the segment is open.
     pub(crate) arrivals: Word32,
-    /// Of the items published in it, how many are hidden: pieces and parts; written by its owner alone.
+    /// The number of hidden items, which are pieces and parts, among the published items. Only the segment's owner
+    /// writes this word.
     pub(crate) hidden: Word32,
-    /// Of those, how many are dead.
+    /// The number of hidden items that are dead.
     dead_hidden: Word32,
     hot_pad: [Word32; 8],
 }
 
-/// The mark of a segment whose items are verified by each lookup: see [`crate::durable::verify`].
+/// The flag of a segment whose items are verified by each lookup: see [`crate::durable::verify`].
 const UNVERIFIED: u32 = 1 << 15;
-/// The bits of a namespace beside that mark.
+/// The bits of the namespace, beside the flag [`UNVERIFIED`].
 const NAMESPACE_MASK: u8 = 0x7f;
 
-/// Encodes the kind of a segment in one word: the items that it takes, and whether lookups verify them from the start.
+/// Encodes the kind of a segment in one word: the TTL class, namespace and queue of its items, and whether lookups
+/// verify the items from the start.
 pub(crate) fn kind_of(class: u8, namespace: u8, queue: EvictionQueue, is_unverified: bool) -> u32 {
     let mark = if is_unverified { UNVERIFIED } else { 0 };
     u32::from(class) | u32::from(namespace) << 8 | (queue as u32) << 16 | mark
@@ -139,14 +141,15 @@ impl SegmentHeader {
         STATES[self.state.load(Acquire) as usize]
     }
 
-    /// Changes the state along an edge of the picture. Panics if there is no such edge.
+    /// Changes the state. Panics if the module's diagram does not have the transition.
     pub(crate) fn go(&self, to: SegmentState) {
         let from = self.state();
         assert!(can(from, to), "a segment cannot go from {from:?} to {to:?}");
         self.state.store(to as u32, Release);
     }
 
-    /// Free -> Open, with a sequence that was never used before. `kind`: see [`kind_of`].
+    /// Changes the state from Free to Open, with a sequence number that was never used before. `kind` is a result of
+    /// [`kind_of`].
     pub(crate) fn open(&self, sequence: u64, created: UnixMillis, kind: u32) {
         assert!(self.written.load(Relaxed) == 0 && self.pins.load(Relaxed) == 0, "a free segment is empty");
         self.sequence.store(sequence, Relaxed);
@@ -161,7 +164,7 @@ impl SegmentHeader {
         self.state() == SegmentState::Free && self.generation.load(Relaxed) == 0
     }
 
-    /// Returns all words that are 0 in a segment without items.
+    /// Returns the counters, all of which are 0 in a segment without items.
     fn counts(&self) -> [&Word32; 6] {
         [&self.written, &self.items, &self.dead_items, &self.dead_bytes, &self.hidden, &self.dead_hidden]
     }
@@ -173,8 +176,8 @@ impl SegmentHeader {
             && self.class() <= crate::layout::ttl::CLASS_NEVER
     }
 
-    /// Returns true if it is the segment that a checkpoint recorded with this sequence; 0: the checkpoint recorded
-    /// none.
+    /// Returns true if this is the segment that a checkpoint recorded with this sequence number. A number of 0 means
+    /// that the checkpoint recorded no segment.
     pub(crate) fn is_sealed_as(&self, sequence: u64) -> bool {
         sequence != 0
             && self.sequence() == sequence
@@ -182,7 +185,7 @@ impl SegmentHeader {
             && matches!(self.state(), SegmentState::Sealed | SegmentState::Draining)
     }
 
-    /// Checks that the header has a state that a process can leave.
+    /// Checks that the header is one that a process can leave in the file when it ends.
     pub(crate) fn check(&self, segment_bytes: usize, sequence_next: u64) -> Result<(), &'static str> {
         let (written, kind) = (self.written.load(Relaxed) as usize, self.kind.load(Relaxed));
         let faults = [
@@ -202,7 +205,7 @@ impl SegmentHeader {
         if matches!(self.state(), SegmentState::Free | SegmentState::Decommitted) && written > 0 {
             return Err("free, but with a write offset");
         }
-        // Only the counts are invalid, not the items: they are recounted from the items.
+        // Only the counters are invalid, not the items. The counters are computed again from the items.
         if holds && (self.live_items() as usize * 4 > segment_bytes || self.dead_bytes() as usize > segment_bytes) {
             self.walk_again();
         }
@@ -214,7 +217,7 @@ impl SegmentHeader {
         self.state() == SegmentState::Open || (self.state() == SegmentState::Sealed && self.arrivals.load(Relaxed) > 0)
     }
 
-    /// Requests another walk over the segment's items: slots changed while no process used the file.
+    /// Requests another walk over the segment's items, because slots were changed while no process used the file.
     pub(crate) fn walk_again(&self) {
         self.arrivals.store(1, Relaxed);
         if matches!(self.state(), SegmentState::Draining | SegmentState::Quarantine) {
@@ -222,7 +225,8 @@ impl SegmentHeader {
         }
     }
 
-    /// Resets the state of an earlier process: no reader or receiver exists any more, and a walk starts again.
+    /// Resets the state that an earlier process left: it counts no readers or in-place receives any more, and an
+    /// interrupted walk starts again.
     pub(crate) fn reopen(&self) {
         self.pins.store(0, Relaxed);
         self.arrivals.store(0, Relaxed);
@@ -239,7 +243,7 @@ impl SegmentHeader {
         }
     }
 
-    /// Discards its contents in any state, and begins another life.
+    /// Discards the segment's contents in any state, and makes the segment free with another generation.
     pub(crate) fn empty(&self) {
         for word in self.counts().into_iter().chain([&self.pins, &self.arrivals, &self.kind, &self.link]) {
             word.store(0, Relaxed);
@@ -251,8 +255,8 @@ impl SegmentHeader {
         self.state.store(SegmentState::Free as u32, Release);
     }
 
-    /// Seals a segment whose writer is gone. It has `live_items` live items, of which `hidden` are hidden, and
-    /// `dead_bytes` bytes that belong to no live item.
+    /// Seals a segment whose writer no longer exists. The segment has `live_items` live items, of which `hidden` are
+    /// hidden, and `dead_bytes` bytes that belong to no live item.
     pub(crate) fn reopen_sealed(&self, live_items: u32, hidden: u32, dead_bytes: u32) {
         self.items.store(live_items, Relaxed);
         self.dead_items.store(0, Relaxed);
@@ -262,20 +266,21 @@ impl SegmentHeader {
         self.state.store(SegmentState::Sealed as u32, Release);
     }
 
-    /// Seals a segment whose items are still to be found, so that none counts as live yet. Each live item is added by
-    /// [`SegmentHeader::note_found`].
+    /// Seals a segment whose items a rebuild has still to find. No item counts as live yet;
+    /// [`SegmentHeader::note_found`] adds each live item.
     pub(crate) fn reopen_unknown(&self, segment_bytes: usize) {
         self.reopen_sealed(0, 0, segment_bytes as u32);
     }
 
-    /// Records that `items` items were found in it, of `bytes` bytes. `hidden` of them are hidden.
+    /// Records that `items` live items with `bytes` bytes together were found in the segment. `hidden` of them are
+    /// hidden.
     pub(crate) fn note_found(&self, items: u32, hidden: u32, bytes: u32) {
         self.items.fetch_add(items, Release);
         self.hidden.fetch_add(hidden, Release);
         self.dead_bytes.fetch_sub(bytes, Relaxed);
     }
 
-    /// Quarantine -> Free: the next life has another generation.
+    /// Changes the state from Quarantine to Free, and sets the next generation.
     pub(crate) fn free(&self) {
         assert!(self.pins.load(Acquire) == 0, "a pinned segment is not reused");
         assert!(self.arrivals.load(Acquire) == 0, "a segment that is written to is not reused");
@@ -291,7 +296,7 @@ impl SegmentHeader {
         slot_generation(self.generation.load(Relaxed))
     }
 
-    /// Returns the sequence, which differs from that of any other life of any segment.
+    /// Returns the sequence number. Every opening of any segment has a different number.
     #[inline(always)]
     pub(crate) fn sequence(&self) -> u64 {
         self.sequence.load(Relaxed)
@@ -312,19 +317,19 @@ impl SegmentHeader {
         (self.kind.load(Relaxed) >> 8) as u8 & NAMESPACE_MASK
     }
 
-    /// Returns the namespace, or a number that no namespace has while the segment is marked unverified.
+    /// Returns the namespace, or a number that belongs to no namespace if the segment is marked as unverified.
     #[inline(always)]
     pub(crate) fn namespace_if_verified(&self) -> u8 {
         (self.kind.load(Relaxed) >> 8) as u8
     }
 
-    /// Returns true if lookups verify its items.
+    /// Returns true if lookups verify the segment's items.
     #[inline]
     pub(crate) fn is_unverified(&self) -> bool {
         self.kind.load(Relaxed) & UNVERIFIED != 0
     }
 
-    /// Marks the segment, or clears the mark.
+    /// Marks the segment as unverified, or clears that mark.
     pub(crate) fn set_unverified(&self, is_unverified: bool) {
         if is_unverified {
             let _ = self.kind.fetch_or(UNVERIFIED, Release);
@@ -337,31 +342,32 @@ impl SegmentHeader {
         if self.kind.load(Relaxed) >> 16 == 0 { EvictionQueue::Small } else { EvictionQueue::Main }
     }
 
-    /// Records that items follow each other up to here, in bytes from the segment's start.
+    /// Sets the write offset, in bytes from the segment's start. Up to this offset, items follow each other without
+    /// gaps.
     #[inline(always)]
     pub(crate) fn reach(&self, written: usize) {
         self.written.store(written as u32, Release);
     }
 
-    /// Records that an item that expires at `at_ms` (`u64::MAX`: never) is live here.
+    /// Records that the segment has a live item that expires at `at_ms` (`u64::MAX`: never).
     pub(crate) fn note_expiry(&self, at_ms: u64) {
         if self.latest_ms.load(Relaxed) < at_ms {
             self.latest_ms.fetch_max(at_ms, Relaxed);
         }
     }
 
-    /// Returns true if every item in it has ended.
+    /// Returns true if every item of the segment has expired.
     pub(crate) fn is_past(&self, now: UnixMillis) -> bool {
         self.latest_ms.load(Relaxed) <= now.0
     }
 
-    /// Records that one item of `bytes` died. Called once for each item, under its stripe lock.
+    /// Records that an item of `bytes` bytes died. Callers call this once for each item, under the item's stripe lock.
     pub(crate) fn note_dead(&self, bytes: usize) {
         self.dead_bytes.fetch_add(bytes as u32, Relaxed);
         self.dead_items.fetch_add(1, Relaxed);
     }
 
-    /// Counts bytes that were never an item: a filler, or an abandoned reservation.
+    /// Counts bytes that never belonged to an item: a filler, or a reservation that was not used.
     pub(crate) fn note_waste(&self, bytes: usize) {
         self.dead_bytes.fetch_add(bytes as u32, Relaxed);
     }
@@ -376,7 +382,7 @@ impl SegmentHeader {
         self.dead_bytes.load(Relaxed)
     }
 
-    /// Records that the item that died was a hidden one.
+    /// Records that a hidden item died, in addition to [`SegmentHeader::note_dead`].
     pub(crate) fn note_dead_hidden(&self) {
         self.dead_hidden.fetch_add(1, Relaxed);
     }
@@ -388,7 +394,7 @@ impl SegmentHeader {
     }
 
     pub(crate) fn live_items(&self) -> u32 {
-        // Read dead first: an item is counted as published before it can be counted as dead.
+        // Loads the dead items first, because an item is counted as published before it can be counted as dead.
         let dead = self.dead_items.load(Acquire);
         self.items.load(Acquire).saturating_sub(dead)
     }
@@ -400,7 +406,7 @@ mod tests {
 
     #[test]
     fn segment_state_transitions_match_diagram() {
-        // Each line of the picture above, from, to.
+        // The transitions of the module's diagram, as (from, to).
         let edges = [(0, 1), (0, 5), (1, 2), (2, 3), (3, 4), (4, 0), (5, 0)];
         for from in STATES {
             for to in STATES {

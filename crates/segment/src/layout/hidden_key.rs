@@ -2,10 +2,10 @@
 
 use crate::layout::key::Key;
 
-/// Bytes of the hidden key of a piece.
+/// The length of the hidden key of a piece, in bytes.
 pub(crate) const PIECE_NAME_BYTES: usize = 12;
 
-/// Bytes of a hidden key: longer than that of a large value's piece.
+/// The length of the hidden key of a part, in bytes. The length differs from that of a piece's key.
 pub(crate) const NAME_BYTES: usize = 16;
 /// The number of the part that names the key of an object's parts.
 pub(crate) const ANCHOR: u64 = 0;
@@ -20,12 +20,12 @@ pub(crate) fn word(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"))
 }
 
-/// Returns the part that a hidden key names, and its object.
+/// Returns the number of the part that a hidden key names, and the number of its object.
 pub(crate) fn part_of(key: &Key<'_>) -> Option<(u64, u64)> {
     (key.piece && key.bytes.len() == NAME_BYTES).then(|| (word(key.bytes), word(&key.bytes[8..])))
 }
 
-/// Returns the object of a hidden key and, for a part, its number.
+/// Returns the number of a hidden key's object and, for a part, the part's number.
 pub(crate) fn hidden_numbers(key: &Key<'_>) -> Option<(u64, Option<u64>)> {
     match part_of(key) {
         Some((part, object)) => Some((object, Some(part))),

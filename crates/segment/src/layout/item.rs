@@ -35,7 +35,7 @@ const KEY_SHIFT: u32 = 24;
 const VALUE_SHIFT: u32 = 10;
 const VALUE_MAX_SHORT: usize = (1 << 14) - 1;
 const KEY_MAX_SHORT: usize = (1 << 8) - 1;
-/// The longest key, in bytes: what the extended length field can say.
+/// The maximum length of a key, in bytes: the maximum of the extended length field.
 pub(crate) const KEY_BYTES_MAX: usize = u16::MAX as usize;
 
 pub(crate) const META_STALE: u32 = 1 << 5;
@@ -46,17 +46,17 @@ const META_SECS_SHIFT: u32 = 6;
 /// The role of an item in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ItemKind {
-    /// Key and value.
+    /// An item with a key and a value.
     Plain = 0,
-    /// The head of a large value: the value names an object of pieces.
+    /// The head of a large value. The head's value names the object to which the pieces belong.
     Head = 1,
     /// A piece of a large value, under a hidden key.
     Piece = 2,
-    /// Key and value, whose first byte is the type. Both are opaque to the store.
+    /// An item with a key and a value whose first byte is a type. Type and value are opaque to the store.
     Typed = 3,
 }
 
-/// The positions of all parts of one item, in bytes from its start.
+/// The positions of an item's fields, in bytes from the item's start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) header: u32,
@@ -68,7 +68,7 @@ pub(crate) struct Layout {
     cas: u32,
     key: u32,
     value: u32,
-    /// The whole item, padding included; a multiple of 4.
+    /// The size of the whole item with its padding, in bytes; a multiple of 4.
     pub(crate) size: usize,
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn needs_align8(header: u32) -> bool {
     header & (NUM | CAS_FIELD) != 0
 }
 
-/// The bits of an item that is not plain, or that has fields besides header, key and value.
+/// The header bits that are set in an item that is not plain, or that has fields besides header, key and value.
 const SHAPE: u32 = KIND_MASK | META | EXT_LEN | NUM | EXPIRY | CLIENT_FLAGS | CAS_FIELD;
 
 /// Returns key and value of the item at `address` if it has no other fields, as most items. This costs less than
@@ -99,7 +99,7 @@ const fn align(offset: u32, to: u32) -> u32 {
 }
 
 impl Layout {
-    /// Plans an item: `bits` are the flag bits that it has (not DEAD, EXT_LEN or lengths).
+    /// Returns the layout of a new item. `bits` are the item's flag bits, without DEAD and EXT_LEN.
     pub(crate) fn plan(kind: ItemKind, bits: u32, key_len: usize, value_len: usize) -> Self {
         debug_assert!(bits & !(CAS_TAKEN | CAS_FIELD | CLIENT_FLAGS | EXPIRY | NUM | META) == 0);
         debug_assert!(key_len <= KEY_BYTES_MAX && value_len <= u32::MAX as usize);
@@ -113,7 +113,8 @@ impl Layout {
         Self::of(header, key_len, value_len)
     }
 
-    /// Plans an item that may have [`FILLER_BYTES`] of slack behind it: its length has room for them.
+    /// Returns the layout of a new item that may have [`FILLER_BYTES`] bytes of slack behind it. The item's length
+    /// field can represent the length with the slack.
     pub(crate) fn plan_with_slack(kind: ItemKind, bits: u32, key_len: usize, value_len: usize) -> Self {
         let plan = Self::plan(kind, bits, key_len, value_len);
         if plan.has(EXT_LEN) || value_len + FILLER_BYTES <= VALUE_MAX_SHORT {
@@ -122,7 +123,8 @@ impl Layout {
         Self::of(kind as u32 | bits | EXT_LEN, key_len, value_len)
     }
 
-    /// Returns the layout of the item while the slack behind it belongs to it: longer by `slack` bytes.
+    /// Returns the layout of the item while the slack behind it counts as part of the item, which makes the item longer
+    /// by `slack` bytes.
     #[inline(always)]
     pub(crate) fn with_slack(&self, slack: usize) -> Self {
         if slack == 0 { *self } else { self.longer(slack) }
@@ -155,11 +157,12 @@ impl Layout {
         at += key_len as u32;
         let value = if header & NUM != 0 { align(at, 8) } else { at };
         let size = (value as usize + value_len).next_multiple_of(4);
-        // A sum is added by [`Layout::in_heap`].
+        // [`Layout::in_heap`] adds room for a checksum.
         Self { header, key_len, value_len, meta, flags, expiry, cas, key, value, size }
     }
 
-    /// Returns the layout in `heap`, which adds room for the sum if the heap's items have sums behind them.
+    /// Returns the item's layout in `heap`. Adds room for a checksum behind the item if the heap's items have
+    /// checksums.
     #[inline(always)]
     pub(crate) fn in_heap(self, heap: &Heap) -> Self {
         if heap.has_sums() { self.with_sum() } else { self }
@@ -170,13 +173,13 @@ impl Layout {
         Self { size: self.size + if is_filler { 0 } else { SUM_BYTES }, ..self }
     }
 
-    /// Returns the address of the sum of the item at `address`.
+    /// Returns the address of the checksum of the item at `address`.
     pub(crate) fn sum_address(&self, address: usize) -> usize {
         address + self.size - SUM_BYTES
     }
 
-    /// Returns key and value, and the other fields that never change after publication, as a number. The value is left
-    /// out if it changes in place.
+    /// Returns the key and value as bytes, and the other fields that never change after publication as a number. Omits
+    /// the value if it can change in place.
     pub(crate) fn frozen<'h>(&self, heap: &'h Heap, address: usize) -> (&'h [u8], u64) {
         let value_len = if self.has(NUM) { 0 } else { self.value_len };
         let bytes = heap.bytes(address + self.key as usize, self.key_len + value_len);
@@ -198,7 +201,8 @@ impl Layout {
         Self::of(header, key_len, value_len).in_heap(heap)
     }
 
-    /// Reads the layout at an address that may hold no item: `left` bytes from `address` on can be an item's.
+    /// Reads the layout at an address that may not hold an item. Returns `None` if the `left` bytes from `address` on
+    /// do not contain a whole item.
     pub(crate) fn read_within(heap: &Heap, address: usize, left: usize) -> Option<Self> {
         if left < FILLER_BYTES {
             return None;
@@ -226,7 +230,7 @@ impl Layout {
         self.header & KIND_MASK == kind as u32
     }
 
-    /// Returns true if it may name other items, as a head or a typed value does.
+    /// Returns true if the item may name pieces or parts: the item is a head or a typed value.
     #[inline(always)]
     pub(crate) fn may_be_head(&self) -> bool {
         self.header & KIND_MASK & 1 != 0
@@ -254,7 +258,7 @@ impl Layout {
         heap.bytes(address + self.key as usize, self.key_len)
     }
 
-    /// Returns the value's bytes; not for NUM items, whose value is a shared word.
+    /// Returns the value's bytes. Not allowed for NUM items, whose value is a shared word.
     #[inline(always)]
     pub(crate) fn value<'h>(&self, heap: &'h Heap, address: usize) -> &'h [u8] {
         debug_assert!(!self.has(NUM));
@@ -343,12 +347,12 @@ pub(crate) fn meta_secs(meta: u32) -> u32 {
     meta >> META_SECS_SHIFT
 }
 
-/// A dead item of 4 bytes: fills the gap before one that has to begin at a multiple of 8. No item is like it: a head
-/// has a value.
+/// A dead item of 4 bytes, which fills the gap before an item that has to begin at a multiple of 8. No other item has
+/// this header, because every real head has a value.
 pub(crate) const FILLER: u32 = DEAD | ItemKind::Head as u32;
 /// The size of [`FILLER`] in bytes.
 pub(crate) const FILLER_BYTES: usize = 4;
-/// Bytes of an item's sum.
+/// The size of an item's checksum, in bytes.
 pub(crate) const SUM_BYTES: usize = 4;
 
 const _: () = assert!(KEY_BYTES_MAX == 0xffff && VALUE_MAX_SHORT == 0x3fff);

@@ -1,6 +1,6 @@
-//! A key with its hash, made once for each operation.
+//! A key with its hash, which is computed once for each operation.
 
-/// The part of a key's hash that determines its place.
+/// A key's hash, which determines the place of the key's slot in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hash(pub(crate) u64);
 
@@ -11,35 +11,35 @@ impl Hash {
         (self.0 >> 32) as u32
     }
 
-    /// Returns the bits that an index slot keeps.
+    /// Returns the tag: the bits that an index slot stores.
     #[inline(always)]
     pub(crate) fn tag(self) -> u16 {
         (self.0 & 0xfff) as u16
     }
 }
 
-/// The keyspace of a key: hashed with the key, and stored in the segment's header.
+/// The namespace of a key: a number that is hashed with the key and stored in the segment's header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Namespace(pub u8);
 
 impl Namespace {
-    /// The namespace of listeners that name no other.
+    /// The namespace of listeners whose configuration names no namespace.
     pub const DEFAULT: Self = Self(0);
-    /// Number of namespaces that a store has room for.
+    /// The maximum number of namespaces of a store.
     pub const MAX: usize = 16;
 }
 
-/// A key, ready to be looked up.
+/// A key with its hash and namespace, as lookups need it.
 #[derive(Clone, Copy, Debug)]
 pub struct Key<'k> {
     pub(crate) bytes: &'k [u8],
     pub(crate) hash: Hash,
     pub(crate) namespace: u8,
-    /// True for a hidden key: a piece of a large value.
+    /// True if this is a hidden key, of a piece or a part.
     pub(crate) piece: bool,
 }
 
-/// The hash of a key in its namespace, without the key. [`crate::Items::prefetch_item`] needs no more.
+/// The hash of a key in its namespace, without the key, for [`crate::Items::prefetch_item`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyHash {
     pub(crate) hash: Hash,
@@ -55,7 +55,8 @@ impl KeyHash {
 }
 
 impl Key<'_> {
-    /// Returns the hash alone, for a caller that cannot retain the bytes. Only for keys of clients.
+    /// Returns only the hash, for a caller that cannot retain the key's bytes. Allowed only for clients' keys, not for
+    /// hidden keys.
     #[inline]
     pub fn key_hash(&self) -> KeyHash {
         debug_assert!(!self.piece, "a hidden key");
@@ -72,7 +73,8 @@ impl Key<'_> {
         Namespace(self.namespace)
     }
 
-    /// Returns the hash: equal keys of one namespace have equal hashes for the life of the store, and no other meaning.
+    /// Returns the hash. Equal keys of one namespace have equal hashes for the life of the store. The hash has no other
+    /// meaning.
     pub fn hash(&self) -> u64 {
         self.hash.0
     }
@@ -84,7 +86,7 @@ pub(crate) struct Hasher {
     seed: u64,
 }
 
-/// Sets the hidden keys of pieces apart from every namespace's own.
+/// A number hashed with hidden keys, so that their hashes differ from those of clients' keys.
 const PIECE_DOMAIN: u64 = 0x7069_6563_6500_0000;
 
 impl Hasher {

@@ -1,6 +1,5 @@
-//! The bytes of the store: each structure in shared memory, its fields, and how they are read and written.
-//!
-//! Floor 1 of the crate. Nothing here knows a store: every function takes the memory that it works on.
+//! The bytes of the store: each structure in shared memory, its fields, and how they are read and written. This is the
+//! lowest layer of the crate. It does not depend on a store: every function takes the memory that it reads or writes.
 
 pub(crate) mod flash_address;
 pub(crate) mod header;

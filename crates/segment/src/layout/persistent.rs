@@ -1,10 +1,10 @@
-//! The words of a store that outlive its process, in one page.
+//! The persistent header: words of a store that outlive its process, in one page.
 //!
 //! Invariants:
 //! - The page contains numbers, sequences and instants, never an address of a process.
-//! - The process has copies of the words that a get or a set reads (growth, flush sequences). A copy is written second,
-//!   so a thread that sees it acts on a word that is persisted already.
-//! - An all-zero page belongs to no store yet. [`PersistentHeader::begin`] turns it into that of an empty store.
+//! - The process has copies of the words that a get or a set reads (growth, flush sequences). The page is written
+//!   before the copy, so a thread that reads the copy uses a value that is already persisted.
+//! - An all-zero page belongs to no store yet. [`PersistentHeader::begin`] initialises the page for an empty store.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -13,62 +13,64 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::layout::key::Namespace;
 use crate::layout::raw::{Array, Word64};
 
-/// The page.
+/// The words of the persistent header.
 #[derive(Debug)]
 #[repr(C, align(4096))]
 pub(crate) struct PersistentHeader {
-    /// The next segment sequence. Sequences are never reused; 0 is not one.
+    /// The next sequence number of a segment. Sequence numbers are never reused; 0 is not a sequence number.
     pub(crate) sequence: Word64,
-    /// The next object of a large value, or part of a value in parts; never reused.
+    /// The next number for an object of a large value or a part of a value in parts. Numbers are never reused.
     pub(crate) objects: Word64,
-    /// See [`crate::index::growth::Growth`].
+    /// The index's growth word: see [`crate::index::growth::Growth`].
     pub(crate) growth: Word64,
-    /// The number of groups that a growth or a shrink leads to.
+    /// The number of groups after the growth or shrink in progress.
     pub(crate) groups_next: Word64,
     /// One past the highest segment that may be taken.
     pub(crate) end: Word64,
-    /// The latest time by the store's clock that a slice of the background saw, ms since 1970.
+    /// The latest time, by the store's clock, at which a background slice ran, in ms since 1970.
     pub(crate) clock_ms: Word64,
-    /// The half of the notes in force, and the length of the notes in it. See [`crate::durable::file::notes`].
+    /// The half of the metadata log that is in use, and the length of its records. See [`crate::durable::file::notes`].
     pub(crate) notes: Word64,
     /// For each namespace, its flush sequence: items in segments with a smaller sequence number have been flushed.
     pub(crate) flushed: [Word64; Namespace::MAX],
     /// For each namespace, the instant at which a requested flush is due, in ms since 1970; 0: none.
     pub(crate) flush_at_ms: [Word64; Namespace::MAX],
-    /// For each namespace, its flush sequence when that flush was requested.
+    /// For each namespace, its flush sequence at the instant when the flush of `flush_at_ms` was requested.
     pub(crate) flush_behind: [Word64; Namespace::MAX],
-    /// Next sequence at the start of the index rebuild from the segments; 0: the index is whole. See
-    /// [`crate::durable::rebuild`].
+    /// The next sequence number at the start of a rebuild of the index from the segments; 0 if the index is complete.
+    /// See [`crate::durable::rebuild`].
     pub(crate) rebuilding: Word64,
-    /// Segments with a smaller sequence are in no checkpoint: a sync that failed may have lost changes of them.
+    /// Segments with a smaller sequence number belong to no checkpoint, because a failed sync may have lost changes of
+    /// them.
     pub(crate) unsynced_before: Word64,
-    /// The number of ms by which the wall clock was ahead of the store's, signed.
+    /// The signed number of milliseconds by which the wall clock was ahead of the store's clock.
     pub(crate) wall_ahead_ms: Word64,
-    /// 1: changes in place store a token that no client has before the value, so that no opening has to renew tokens.
+    /// 1 if every change in place first stores a token that no client has, and then the value. A start then need not
+    /// renew tokens.
     pub(crate) exact_tokens: Word64,
-    /// Items that move from memory to flash or back, if the index is not in the file: one for each handle, and the last
-    /// one for the background. See [`crate::durable::moving`].
+    /// The items that are moving between memory and flash, if the index is not in the file: an entry for each handle,
+    /// and the last entry for the background. See [`crate::durable::moving`].
     pub(crate) moving: [Moving; MOVING],
 }
 
-/// An item that moves from one tier to the other: both copies may be live.
+/// An item that is moving between memory and flash. Both copies may be live.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Moving {
-    /// Address of the copy in memory, plus 1; 0: none.
+    /// The address of the copy in memory plus 1, or 0 if no item is moving.
     pub(crate) memory: Word64,
-    /// The slot that names it on flash.
+    /// The slot that names the copy on flash.
     pub(crate) flash: Word64,
 }
 
-/// The number of handles that have a place there, including the background. For other handles, the old copy dies before
-/// the new one is live.
+/// The number of entries in `moving`, including the background's. If a handle has no entry, the old copy of a moving
+/// item dies before the new copy is live.
 pub(crate) const MOVING: usize = 140;
 
 /// The number of words that a checkpoint contains.
 pub(crate) const CHECKPOINT_WORDS: usize = 7 + 3 * Namespace::MAX;
-/// The distance by which sequences and object numbers are raised after a power loss: more than can be assigned between
-/// two syncs.
+/// The number by which sequence and object numbers are raised after a power loss. More numbers cannot be assigned
+/// between two syncs.
 const AHEAD: u64 = 1 << 32;
 
 const _: () = assert!(size_of::<PersistentHeader>() == 4096);
@@ -96,8 +98,8 @@ impl PersistentHeader {
     }
 
     /// Restores the words of a checkpoint, after a power loss that left the page in its state at the checkpoint or at
-    /// any later time. Sequences and object numbers continue above all that can have been assigned. A flush since the
-    /// checkpoint may remain in force.
+    /// any later time. Sequence and object numbers continue above all numbers that may have been assigned. A flush
+    /// since the checkpoint may remain in force.
     pub(crate) fn restore(&self, words: &[u64; CHECKPOINT_WORDS]) {
         let later = |word: &Word64, saved: u64| word.load(Acquire).max(saved);
         let ([single @ .., _], spaces) = (self.single(), &words[7..]);
@@ -120,12 +122,12 @@ impl PersistentHeader {
     }
 }
 
-/// The page, as all parts of a store share it.
+/// A shared reference to the persistent header, for all modules of a store.
 #[derive(Clone, Debug)]
 pub(crate) struct PersistentPage(Arc<Array<PersistentHeader>>);
 
 impl PersistentPage {
-    /// Returns an existing page.
+    /// Returns a reference to an existing page.
     pub(crate) fn of(page: Array<PersistentHeader>) -> Self {
         Self(Arc::new(page))
     }
@@ -135,7 +137,7 @@ impl PersistentPage {
         Ok(Self::of(Array::reserve(1, false)?))
     }
 
-    /// Begins the page for an empty store and returns it.
+    /// Initialises the page for an empty store and returns the page.
     pub(crate) fn begun(self, growth: u64, groups: usize, segments: usize) -> Self {
         self.begin(growth, groups, segments);
         self

@@ -1,5 +1,5 @@
-//! The index slot: one u64 that names an item, in memory or on flash, or remembers one that was evicted or has expired
-//! (a ghost).
+//! The index slot: a u64 that names an item in memory or on flash, or is a ghost, which records an item that was
+//! evicted or has expired.
 //!
 //! ```text
 //!  63       52 51  49  48  47        39 38                                     0
@@ -13,26 +13,25 @@
 //! |  0                                                                           |   empty
 //! +------------------------------------------------------------------------------+
 //! ```
-//!
-//! - `freq`: how often the item was read, 0..=7, capped at [`FREQ_MAX`].
-//! - The bit at 48 is the tier: 0 is memory; 1 is flash, where [`crate::tier::FlashAddress`] says what the rest means.
+//! - `freq`: the number of reads of the item, at most [`FREQ_MAX`].
+//! - The bit at 48 is the tier: 0 is memory; 1 is flash, and [`crate::tier::FlashAddress`] defines the lower bits.
 //! - `generation`: 1..=511, derived from the segment's; 0 marks a ghost, so no item's slot is ever 0.
-//! - A ghost keeps the group hash, which places it again when the index grows.
+//! - A ghost contains the group hash of its key, from which a growth of the index finds the ghost's new group.
 
 use crate::tier::FlashAddress;
 
-/// Reads that carry an item from the small queue to the main one. A segment holds items for so long that one read says
-/// as much as the two of the published policy.
+/// The number of reads that move an item from the small queue to the main queue. The published policy (S3-FIFO) needs
+/// two. Here one suffices, because a segment holds items for a longer time.
 pub(crate) const PROMOTE_FREQ: u64 = 1;
-/// The frequency that a key whose ghost was found begins with: enough to be promoted when the small queue ends, except
-/// for a long item.
+/// The initial frequency of an item whose key has a ghost. The item moves to the main queue at the end of the small
+/// queue, unless it is long.
 pub(crate) const GHOST_FREQ: u64 = PROMOTE_FREQ;
 
 /// An index slot's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot(pub(crate) u64);
 
-/// Reads beyond this many are not counted: S3-FIFO needs two bits of history.
+/// The maximum read count of a slot: S3-FIFO needs two bits of history.
 pub(crate) const FREQ_MAX: u64 = 3;
 
 const TAG_SHIFT: u32 = 52;
@@ -41,9 +40,9 @@ const GENERATION_SHIFT: u32 = 39;
 const LOCATION_BITS: u32 = 39;
 const LOCATION_MASK: u64 = (1 << LOCATION_BITS) - 1;
 const GHOST_MARK: u64 = 1 << 38;
-/// The item is on flash.
+/// The bit that is set if the item is on flash.
 const TIER: u64 = 1 << FlashAddress::BITS;
-/// Number of generations that a slot distinguishes.
+/// The number of generations that a slot distinguishes.
 const GENERATIONS: u32 = 511;
 
 /// The largest heap that a slot can name, in bytes.
@@ -52,7 +51,8 @@ pub(crate) const HEAP_BYTES_MAX: u64 = (1 << LOCATION_BITS) * 4;
 impl Slot {
     pub(crate) const EMPTY: Self = Self(0);
 
-    /// Names the item at `address` (bytes from the heap's start) in a segment of that generation.
+    /// Returns a slot that names the item at `address` (in bytes from the heap's start) in a segment of that
+    /// generation.
     pub(crate) fn item(tag: u16, freq: u64, generation: u16, address: usize) -> Self {
         debug_assert!(tag < 1 << 12 && freq <= 7 && (1..=511).contains(&generation) && address.is_multiple_of(4));
         let location = address as u64 / 4;
@@ -65,31 +65,31 @@ impl Slot {
         )
     }
 
-    /// Remembers that an item with this tag and group hash was there.
+    /// Returns a ghost, which records that a key with this tag and group hash had an item.
     pub(crate) fn ghost(tag: u16, group_hash: u32) -> Self {
         Self((u64::from(tag) << TAG_SHIFT) | GHOST_MARK | u64::from(group_hash))
     }
 
-    /// Names the item at that place on flash.
+    /// Returns a slot that names the item at address `at` on flash.
     pub(crate) fn flash(tag: u16, freq: u64, at: FlashAddress) -> Self {
         debug_assert!(tag < 1 << 12 && freq <= 7);
         Self((u64::from(tag) << TAG_SHIFT) | (freq << FREQ_SHIFT) | TIER | at.bits())
     }
 
-    /// Returns true if it names an item in memory.
+    /// Returns true if the slot names an item in memory.
     #[inline(always)]
     pub(crate) fn is_item(self) -> bool {
-        // The tier and the generation as one number: 1..=511 of the 1024 that there are.
+        // Reads the tier and the generation as one number of 10 bits, which is 1..=511 for an item in memory.
         ((self.0 >> GENERATION_SHIFT) & 0x3ff).wrapping_sub(1) < 0x1ff
     }
 
-    /// Returns true if it names an item on flash.
+    /// Returns true if the slot names an item on flash.
     #[inline(always)]
     pub(crate) fn is_flash(self) -> bool {
         self.0 & TIER != 0
     }
 
-    /// Returns true if it names an item, wherever that is.
+    /// Returns true if the slot names an item, in memory or on flash.
     #[inline(always)]
     pub(crate) fn is_taken(self) -> bool {
         self.is_item() || self.is_flash()
@@ -128,7 +128,7 @@ impl Slot {
         ((self.0 & LOCATION_MASK) * 4) as usize
     }
 
-    /// Returns the group hash that a ghost keeps.
+    /// Returns the group hash that a ghost contains.
     pub(crate) fn ghost_group_hash(self) -> u32 {
         debug_assert!(self.is_ghost());
         self.0 as u32
@@ -148,7 +148,7 @@ impl Slot {
     }
 }
 
-/// Returns the nine bits of a segment's generation that a slot keeps: 1..=511.
+/// Returns the nine bits of a segment's generation that a slot stores: 1..=511.
 #[inline(always)]
 pub(crate) fn slot_generation(segment_generation: u32) -> u16 {
     1 + (segment_generation % GENERATIONS) as u16

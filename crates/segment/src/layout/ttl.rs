@@ -6,9 +6,9 @@
 //!       |---------- expiry in ms ----------|  |-------- expiry in s --------|
 //! ```
 //!
-//! An item's expiry is a u32 relative to its segment's creation: milliseconds in classes up to 24 days, seconds above
-//! (those segments count from a whole second). A relative 0 is written as 1,
-//! and a segment counts from one unit before it was opened, so that such an item has ended.
+//! An item's expiry is a u32 relative to its segment's creation, in milliseconds in classes up to 24 days, and in
+//! seconds in longer classes, whose segments are created at a whole second. A relative 0 is written as 1, and a segment
+//! counts from one unit before it was opened, so that such an item has ended.
 
 use base::clock::UnixMillis;
 
@@ -21,7 +21,7 @@ pub enum Expire {
     At(UnixMillis),
 }
 
-/// The class of items that never end: the last of 24.
+/// The class of items that never expire: the last of 24 classes.
 pub(crate) const CLASS_NEVER: u8 = 23;
 const FIRST_CLASS_MS: u64 = 8_000;
 /// The last class whose expiries are in milliseconds: 8 s * 2^18 is 24.3 days.
@@ -35,12 +35,12 @@ pub(crate) fn class_of(expire: Expire, now: UnixMillis) -> u8 {
     (doublings as u8).min(CLASS_NEVER)
 }
 
-/// Returns how long a segment of `class` may stay open, in milliseconds: an eighth of the class.
+/// Returns how long a segment of `class` may stay open, in milliseconds: an eighth of the class's TTL.
 pub(crate) fn open_ms_max(class: u8) -> u64 {
     if class == CLASS_NEVER { u64::MAX } else { (FIRST_CLASS_MS << class) / 8 }
 }
 
-/// Milliseconds in a unit of expiry.
+/// Returns the unit of expiries in a class, in milliseconds: 1 or 1000.
 fn unit_ms(class: u8) -> u64 {
     if class <= LAST_MS_CLASS { 1 } else { 1000 }
 }
@@ -51,22 +51,22 @@ pub(crate) fn same_unit(a: u8, b: u8) -> bool {
     unit_ms(a) == unit_ms(b)
 }
 
-/// Returns the creation time to give a segment of `class` that is opened now: a unit back, so that an item whose time
-/// is past already, with its least expiry of 1, has ended from the first.
+/// Returns the creation time for a segment of `class` that is opened now: one unit before now. So an item whose expiry
+/// is already past, and is stored as 1, has ended from the beginning.
 pub(crate) fn creation(class: u8, now: UnixMillis) -> UnixMillis {
     UnixMillis((now.0 / unit_ms(class)).saturating_sub(1) * unit_ms(class))
 }
 
-/// Returns the expiry word of an item that ends at `at`, in a segment of `class` created at `created`. Rounded up to a
-/// whole unit, so that no item ends early; a time that is past stays past.
+/// Returns the expiry word of an item that ends at `at`, in a segment of `class` created at `created`. The word is
+/// rounded up to a whole unit, so that no item ends early. An instant in the past still lies in the past afterwards.
 pub(crate) fn relative(class: u8, created: UnixMillis, at: UnixMillis, now: UnixMillis) -> u32 {
     let ms = at.ms_since(created);
     let units = if at <= now { ms / unit_ms(class) } else { ms.div_ceil(unit_ms(class)) };
     u32::try_from(units).unwrap_or(u32::MAX).max(1)
 }
 
-/// Returns the instant at which an item ends that is written at `now` to end at `expire`. A past instant stays as it
-/// is.
+/// Returns the expiry that is stored for an item written at `now` with expiry `expire`, in the unit of its class. An
+/// instant in the past does not change.
 pub(crate) fn written(expire: Expire, now: UnixMillis) -> Expire {
     match expire {
         Expire::At(at) if at > now => {

@@ -13,7 +13,7 @@ use arena::Map;
 ///    page.
 pub(crate) unsafe trait ZeroValid: Sync {}
 
-/// `len` values of `T` in a memory map of their own; reserved whole, backed by memory where they were touched.
+/// `len` values of `T` in a separate memory map. The whole address range is reserved; only touched pages use memory.
 #[derive(Debug)]
 pub(crate) struct Array<T> {
     map: Map,
@@ -28,8 +28,8 @@ impl<T: ZeroValid> Array<T> {
         Ok(Self { map: Map::reserve(len * size_of::<T>(), huge_pages)?, len, of: PhantomData })
     }
 
-    /// Creates an array in an existing map. What the map holds has to be zero, or what was written there as values of
-    /// `T`, by this process or another: every bit pattern of shared words is valid.
+    /// Creates an array in an existing map. The map's bytes have to be zero, or values of `T` that this or another
+    /// process has written. Every bit pattern of shared words is valid.
     pub(crate) fn of_map(map: Map, len: usize) -> Self {
         const { assert!(align_of::<T>() <= arena::PAGE_BYTES && !std::mem::needs_drop::<T>()) };
         assert!(len.checked_mul(size_of::<T>()).is_some_and(|bytes| bytes <= map.bytes()), "{len} in too small a map");
@@ -62,7 +62,7 @@ impl<T: ZeroValid> Array<T> {
         &self.map
     }
 
-    /// Asks the processor to bring the line of the value at `index`. A hint: any index is allowed.
+    /// Prefetches the cache line of the value at `index`. The call is only a hint, so any index is allowed.
     #[inline(always)]
     pub(crate) fn prefetch(&self, index: usize) {
         super::heap::prefetch(self.map.start().as_ptr().cast::<T>().wrapping_add(index).cast());

@@ -1,4 +1,4 @@
-//! Bytes in a map of their own, for one owner.
+//! Bytes in a separate memory map, which have one owner.
 
 use arena::Map;
 
@@ -24,7 +24,7 @@ impl TierChunk {
         unsafe { std::slice::from_raw_parts(self.map.start().as_ptr(), self.map.bytes()) }
     }
 
-    /// Returns the bytes, to be written.
+    /// Returns the bytes for writing.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: 1. the map has this many bytes, and lives as long as self; 2. u8 has no invalid values, and a map is
         // initialised; 3. no other code has the map (contract of `of_map`), and self is borrowed alone.

@@ -1,4 +1,4 @@
-//! The heap: all segments, end to end, in one map. An address is a byte offset from its start.
+//! The heap: all segments, end to end, in one map. An address is a byte offset from the heap's start.
 
 use std::io;
 
@@ -10,11 +10,11 @@ use super::{Word32, Word64};
 #[derive(Debug)]
 pub(crate) struct Heap {
     map: Map,
-    /// Items have sums behind them.
+    /// True if every item has a checksum behind it.
     sums: bool,
 }
 
-/// Asks the processor to bring a cache line. A hint: any address is allowed.
+/// Prefetches a cache line. The call is only a hint, so any address is allowed.
 #[inline(always)]
 pub(super) fn prefetch(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -26,7 +26,7 @@ pub(super) fn prefetch(address: *const u8) {
     let _ = address;
 }
 
-/// Prefetches the cache line that a value is in.
+/// Prefetches the cache line in which a value begins.
 #[inline(always)]
 pub(crate) fn prefetch_line_of<T>(value: &T) {
     prefetch(std::ptr::from_ref(value).cast());
@@ -37,12 +37,12 @@ impl Heap {
         Ok(Self { map: Map::reserve(bytes, huge_pages)?, sums: false })
     }
 
-    /// Returns the heap in a map that is there: zero, or what an earlier store left.
+    /// Returns the heap in an existing map, whose bytes are zero or the contents of an earlier store.
     pub(crate) fn of_map(map: Map) -> Self {
         Self { map, sums: false }
     }
 
-    /// Returns the heap, with items that have sums behind them.
+    /// Returns the heap, set up for items with checksums behind them.
     pub(crate) fn with_sums(self) -> Self {
         Self { sums: true, ..self }
     }
@@ -63,7 +63,8 @@ impl Heap {
         unsafe { self.map.start().as_ptr().add(offset) }
     }
 
-    /// Returns the address of a word that is aligned to its size. Maps are whole pages, so they have room for one.
+    /// Returns the address of a word that is aligned to its size. Maps consist of whole pages, so an aligned word never
+    /// crosses the end of a map.
     #[inline(always)]
     fn word_address(&self, offset: usize, bytes: usize) -> *mut u8 {
         assert!(offset <= self.map.bytes() - bytes, "{offset}+{bytes} outside the heap");
@@ -89,8 +90,8 @@ impl Heap {
         unsafe { &*address.cast::<Word64>() }
     }
 
-    /// Returns the frozen bytes: a published key or value that the caller reached through an index slot inside an
-    /// epoch, or holds a pin on, or the written part of a reservation that it holds.
+    /// Returns frozen bytes. They are a published key or value, or the written part of the caller's reservation. The
+    /// caller reached the key or value through an index slot inside an epoch, or holds a pin on it.
     #[inline(always)]
     pub(crate) fn bytes(&self, offset: usize, bytes: usize) -> &[u8] {
         let address = self.address(offset, bytes);
@@ -107,8 +108,8 @@ impl Heap {
         offset
     }
 
-    /// Asks the processor to bring the four lines from `offset` on: most items whole, and of a longer one as much as
-    /// its copy begins with. A hint: nothing is read.
+    /// Prefetches four cache lines from `offset` on: the whole of most items, and the beginning of a longer item. The
+    /// call is only a hint and reads no data.
     #[inline(always)]
     pub(crate) fn prefetch(&self, offset: usize) {
         let address = self.map.start().as_ptr().wrapping_add(offset);
@@ -118,10 +119,9 @@ impl Heap {
     }
 }
 
-/// The right to write one range of an open segment that no other thread can name yet.
-///
-/// Made only by the open-segment table of one handle, for a range past everything that it handed out before, and by the
-/// notes, for a range past those that count; it is not `Clone`, so rule 2 of the module holds by ownership.
+/// The right to write one range of an open segment. No other thread can find the range yet. Only two callers create
+/// reservations: the open-segment table of a handle, for a range behind all its earlier ranges, and the metadata log,
+/// for a range behind its valid records. The type is not `Clone`, so ownership guarantees rule 2 of the module.
 #[derive(Debug)]
 pub(crate) struct Reserved {
     offset: usize,
@@ -136,8 +136,8 @@ impl Reserved {
         Self { offset, bytes }
     }
 
-    /// Creates a reservation in the notes. The caller holds the lock of the notes' writers, and no word says yet that
-    /// these bytes count.
+    /// Creates a reservation in the metadata log. The caller holds the lock of the log's writers, and the log's length
+    /// does not include these bytes yet.
     pub(crate) fn of_notes(offset: usize, bytes: usize) -> Self {
         Self { offset, bytes }
     }
@@ -150,8 +150,8 @@ impl Reserved {
         self.bytes
     }
 
-    /// Returns the `bytes` from `at` on, bytes from the start of the range, to be written in place. None may be of a
-    /// shared word.
+    /// Returns `bytes` bytes of the range for writing in place, from offset `at` of the range on. None of them may
+    /// belong to a shared word.
     pub(crate) fn bytes_mut<'r>(&'r mut self, heap: &'r Heap, at: usize, bytes: usize) -> &'r mut [u8] {
         assert!(at <= self.bytes && bytes <= self.bytes - at, "{at}+{bytes} outside the item");
         let address = heap.address(self.offset + at, bytes);
@@ -162,7 +162,7 @@ impl Reserved {
         unsafe { std::slice::from_raw_parts_mut(address, bytes) }
     }
 
-    /// Copies `from` to `at`, bytes from the start of the range.
+    /// Copies `from` to offset `at` of the range, in bytes.
     #[inline(always)]
     pub(crate) fn write(&mut self, heap: &Heap, at: usize, from: &[u8]) {
         assert!(at <= self.bytes && from.len() <= self.bytes - at, "{at}+{} outside the item", from.len());

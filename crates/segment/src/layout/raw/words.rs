@@ -1,5 +1,5 @@
-//! The shared words: `std` atomics in production; under `--cfg shuttle` every access is also a scheduling point, so
-//! that the very same store runs under a scheduler that tries interleavings.
+//! The shared words. They are `std` atomics in production. Under `--cfg shuttle` every access is also a scheduling
+//! point, so that the same store code runs under a scheduler that explores interleavings.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -10,18 +10,18 @@ pub(crate) use shuttle::sync::{Mutex, MutexGuard};
 #[cfg(not(shuttle))]
 pub(crate) use std::sync::{Mutex, MutexGuard};
 
-/// Lets a test take an image of the store's memory as it is before this change.
+/// Lets a test copy the store's memory in its state before the next change of a word.
 #[inline(always)]
 pub(super) fn crash_point() {
     #[cfg(all(test, not(shuttle)))]
     crate::tests::crashes::point();
 }
 
-/// Lets the model scheduler switch threads here.
+/// Lets the model scheduler switch threads at this point.
 #[inline(always)]
 fn schedule_point() {
-    // Any access to one of the scheduler's own atomics is a point where it may switch; unlike a yield, it says nothing
-    // about this thread wanting to wait.
+    // The scheduler may switch threads at any access to one of its own atomics. Unlike a yield, such an access does not
+    // report that this thread wants to wait.
     #[cfg(shuttle)]
     shuttle::sync::atomic::AtomicBool::new(false).load(Ordering::Relaxed);
 }

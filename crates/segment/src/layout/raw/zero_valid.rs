@@ -1,4 +1,5 @@
-//! The types of the crate that an array in mapped memory may hold. It names types of higher floors, and none names it.
+//! The types of the crate that an array in mapped memory may hold. This module uses types of higher layers, and no
+//! other module uses it.
 
 use super::array::ZeroValid;
 
