@@ -1,5 +1,5 @@
-//! The selection of segments to compact: those over half dead, and as many of the deadest as keep the whole store's
-//! dead bytes under a bound.
+//! Selects the segments to compact. While memory is short, these are the segments that are at least half dead. At any
+//! time, these are as many of the deadest segments as are needed to keep the store's dead bytes under a bound.
 //!
 //! ```text
 //!   the scan passes every header:   histogram of dead bytes by dead share       |..:.:|||:.....|
@@ -8,27 +8,27 @@
 //!                                   frees the excess, from the deadest down           together is the excess
 //! ```
 //!
-//! Copying a segment costs its live bytes and frees its dead ones, so the deadest are the cheapest. A store whose items
-//! are overwritten evenly stays at the bound and not below it: the fewer bytes are dead, the more bytes must be
-//! copied to free one byte.
+//! Compacting a segment copies its live bytes and frees its dead bytes, so the deadest segments are the cheapest. In a
+//! store whose items are overwritten evenly, the dead bytes stay at the bound. A lower bound would be expensive: the
+//! fewer bytes are dead, the more bytes must be copied to free one.
 //!
-//! Bounds: one round of the scan looks at every segment once, a slice at 256 of them.
+//! Bounds: one round of the scan checks every segment once, and one slice checks at most 256 segments.
 
-/// Share of dead bytes that the store may hold for more than two rounds of the scan, in percent of all segments.
+/// Maximum share of dead bytes in all segments, in percent. The store exceeds it for at most two rounds of the scan.
 const DEAD_PERCENT_MAX: u64 = 15;
-/// Classes of deadness: a sixteenth of a segment each.
+/// Number of classes of deadness. Each class is a sixteenth of a segment wide.
 const CLASSES: usize = 16;
-/// A segment of a class under this one is not copied, whatever the store's sum is: it is four fifths live.
+/// The lowest class that is compacted because of the bound. A segment of a lower class is more than four fifths live.
 const CLASS_MIN: usize = 3;
-/// From this class on a segment is copied whenever memory is short, whatever the store's sum is.
+/// The lowest class that is compacted whenever memory is short, even if the store's dead bytes are under the bound.
 const CLASS_HALF: usize = CLASSES / 2;
 
-/// The distribution of the dead bytes in one round.
+/// The distribution of the dead bytes over the classes in one round of the scan.
 #[derive(Debug)]
 pub(super) struct Deadness {
     /// Dead bytes seen in this round, by the class of their segment.
     dead_bytes: [u64; CLASSES],
-    /// Segments of this class and above are copied.
+    /// Segments of this class and above are compacted.
     threshold: usize,
 }
 
@@ -41,8 +41,9 @@ impl Deadness {
         (dead_bytes as usize * CLASSES / segment_bytes).min(CLASSES - 1)
     }
 
-    /// Passes a sealed segment in the scan. Returns true if it is to be copied. `short`: less than half of the memory
-    /// is free. `tight`: stores wait or are refused, since too little is free and nothing may be evicted.
+    /// Counts a sealed segment that the scan has reached. Returns true if the segment has to be compacted. `short`:
+    /// less than half of the memory is free. `tight`: too little memory is free and nothing may be evicted, so stores
+    /// wait or are refused.
     pub(super) fn pass(&mut self, dead_bytes: u32, segment_bytes: usize, short: bool, tight: bool) -> bool {
         let class = Self::class(dead_bytes, segment_bytes);
         self.dead_bytes[class] += u64::from(dead_bytes);
@@ -89,7 +90,8 @@ mod tests {
 
     #[test]
     fn the_deadest_go_first_and_no_more_than_are_needed() {
-        // 90 x 240 + 10 x 1200 = 33,600 of 160,000 bytes are dead, 24,000 may be: the ten are enough.
+        // 90 x 240 + 10 x 1200 = 33,600 of 160,000 bytes are dead, and the bound is 24,000 bytes. Compacting the ten
+        // deadest segments is enough.
         let mut deadness = round(&[(90, 240), (10, 1200)]);
         assert!(deadness.pass(1200, SEGMENT, false, false) && !deadness.pass(800, SEGMENT, false, false));
     }

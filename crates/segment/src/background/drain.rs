@@ -1,4 +1,4 @@
-//! Draining of a segment: every item is moved or removed, until no index slot names an item in it.
+//! Drains a segment: every item is moved or removed, until no index slot names an item in the segment.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -21,16 +21,16 @@ use crate::tier::tiered::{Demoted, demote};
 use crate::values::deferred_free::free_orphan;
 use crate::values::parts::{freq_with_head, is_orphan};
 
-/// The reason for which a segment is drained.
+/// The reason why a segment is drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
-    /// To make room, from this queue.
+    /// The segment is evicted from this queue to make room.
     Evict(EvictionQueue),
-    /// All its items have ended.
+    /// All items of the segment have expired or were removed.
     Expire,
-    /// Its namespace was flushed.
+    /// The segment's namespace was flushed.
     Flush,
-    /// It is mostly dead.
+    /// The segment is mostly dead, and its live items are copied.
     Compact,
 }
 
@@ -43,7 +43,7 @@ impl Why {
         }
     }
 
-    /// Returns the reason's place among the gauges.
+    /// Returns the reason's index in the gauge of drained segments.
     pub(super) fn number(self) -> usize {
         match self {
             Self::Evict(_) => 0,
@@ -61,22 +61,22 @@ pub(super) struct Drain {
     pub(super) why: Why,
     pub(super) at: usize,
     end: usize,
-    /// Mean bytes of an item, over all that its namespace held when the walk began.
+    /// Mean size in bytes of the items of the segment's namespace when the walk began.
     mean_bytes: usize,
-    /// True if the walk stopped at an item that may not be removed and whose copy found no room.
+    /// True if the walk stopped at an item that must not be removed and for whose copy no segment is free.
     pub(super) lacks_room: bool,
 }
 
-/// The number of mean lengths that an item may have for each read that it needs. An item of at most this many mean
-/// lengths is promoted by [`PROMOTE_FREQ`] reads. If more, it needs a read for each such part. With one mean length a
-/// read, items of nearly equal lengths would differ by a whole read.
+/// The size, in multiples of the mean item size, for which an item needs one read to be promoted. An item needs one
+/// read for each such part of its size, and at least [`PROMOTE_FREQ`] reads. The value is not 1, because then items
+/// slightly below and slightly above the mean size would need different numbers of reads.
 const MEANS_A_READ: usize = 2;
 
-/// Returns the number of reads that promote an item of `bytes` from the small queue to the main one, in a store of
-/// items of `mean_bytes`.
+/// Returns the number of reads after which an item of `bytes` bytes is promoted from the small queue to the main queue,
+/// if items have `mean_bytes` bytes on average.
 ///
-/// A miss costs the same for every length of the item, so the same memory saves more misses if it holds more, shorter
-/// items. An item that was read as often as a slot can count is retained, whatever its length.
+/// A miss costs the same for items of every length. So the same memory avoids more misses if it holds many short items
+/// instead of a few long ones. An item whose slot counts [`FREQ_MAX`] reads is always promoted, whatever its length.
 fn promote_freq(bytes: usize, mean_bytes: usize) -> u64 {
     (bytes.div_ceil(MEANS_A_READ * mean_bytes.max(1)) as u64).clamp(PROMOTE_FREQ, FREQ_MAX)
 }
@@ -85,27 +85,27 @@ fn promote_freq(bytes: usize, mean_bytes: usize) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Done,
-    /// Its lock could not be taken: it is handled again in the next slice.
+    /// The item's lock could not be taken, or the item changed. The item is handled again in the next slice.
     Busy,
-    /// It may not be removed, and there was no room for its copy: it is handled again when there is room.
+    /// The item must not be removed, and there was no room for its copy. The item is handled again when there is room.
     Full,
 }
 
-/// Returns true if the segment is older than this process. Its counts may then be wrong by the changes that a crash
-/// interrupted. Every item of it is dead at the end of its walk all the same, because other threads end an item
-/// entirely under the lock.
+/// Returns true if the segment is from an earlier process. Its counts may then be wrong, because a crash may have
+/// interrupted changes. Nevertheless every item of the segment is dead at the end of the walk, because other threads
+/// remove an item completely under its lock.
 fn lived_on(store: &Store, header: &SegmentHeader) -> bool {
     header.sequence() < store.reopened_at
 }
 
-/// Returns true if the segment's counts may be wrong. If a rebuild found the items of earlier processes again, it also
-/// counted them again.
+/// Returns true if the segment's counts may be wrong because of a crash. A rebuild of the index counts the items of
+/// earlier processes again, so the counts are then right.
 pub(super) fn counts_may_be_off(store: &Store, header: &SegmentHeader) -> bool {
     lived_on(store, header) && store.rebuild.is_none()
 }
 
-/// Counts as lost the items and bytes that remain in the counts of a drained segment. Every thread that ended an item
-/// of it has counted that, so the rest was interrupted by a crash.
+/// Counts as lost the items and bytes that remain in the counts of a drained segment. Threads have counted every item
+/// that they removed, so the remainder comes from changes that a crash interrupted.
 pub(super) fn count_lost(store: &Store, header: &SegmentHeader) {
     if counts_may_be_off(store, header) {
         let bytes = (store.segments.segment_bytes() as u64).saturating_sub(header.dead_bytes().into());
@@ -113,14 +113,15 @@ pub(super) fn count_lost(store: &Store, header: &SegmentHeader) {
     }
 }
 
-/// Returns true if an item must stay because it hides older versions. While the index is rebuilt, an item hides older
-/// versions of its key that are still to be found, even when it has expired. So an item that is only to be moved may
-/// not go. A flush also covers older versions.
+/// Returns true if an expired item must stay because it hides older versions of its key. While the index is rebuilt, an
+/// older version may still be found and would become visible. So a compaction moves an expired item instead of removing
+/// it. Flushed items need no such care, because the flush also ended the older versions.
 fn hides_older(store: &Store, why: Why) -> bool {
     why == Why::Compact && store.is_rebuilding()
 }
 
-/// Returns true if the item itself gives no reason to remove it: it has not ended, or it hides older versions.
+/// Returns true if the item must not be removed as ended: it has neither expired nor been flushed, or it has expired
+/// but hides older versions.
 fn stands(store: &Store, seen: &FoundItem<'_>, why: Why, now: UnixMillis) -> bool {
     match seen.ended(store, now) {
         None => true,
@@ -129,7 +130,7 @@ fn stands(store: &Store, seen: &FoundItem<'_>, why: Why, now: UnixMillis) -> boo
     }
 }
 
-/// The number of items that are handled between two checks of the time.
+/// The number of items that are handled between two checks whether the slice is over.
 const ITEMS_PER_LOOK: usize = 32;
 
 impl Drain {
@@ -138,8 +139,8 @@ impl Drain {
     }
 }
 
-/// Continues the walk until the end of the segment or of the slice. Returns the walk if the segment is not at its
-/// end.
+/// Continues the walk until the end of the segment or of the slice. Returns the walk if the segment is not completely
+/// drained.
 pub(super) fn run_drain(
     background: &mut Background,
     store: &Store,
@@ -153,7 +154,7 @@ pub(super) fn run_drain(
     while drain.at < drain.end {
         let address = start + drain.at;
         let Some(layout) = item_in(store, header, address) else {
-            // The file was damaged. The items that would follow are not found any more once the segment is reused.
+            // The memory file was damaged. Items that follow in the segment are lost when the segment is reused.
             debug_assert!(lived_on(store, header), "an item that does not fit");
             break;
         };
@@ -171,8 +172,8 @@ pub(super) fn run_drain(
         }
     }
     if header.live_items() != 0 && !counts_may_be_off(store, header) {
-        // A handle has taken an item's slot and not counted its death yet. It is inside its guard: the next slice
-        // checks again.
+        // A thread has cleared an item's slot but has not counted the removal yet. It will do so before its guard ends,
+        // so the next slice checks again.
         return Some(drain);
     }
     header.go(SegmentState::Quarantine);
@@ -191,7 +192,8 @@ fn drain_item(
     let header = store.segments.header(drain.id);
     let key = key_at(store, header.namespace(), address, layout);
     let Some(seen) = find(store, &key).filter(|seen| seen.address == address) else {
-        // Replaced since its header was read: the thread that does so marks it dead, unless it was killed before.
+        // The item was replaced after its header was read. The thread that replaces it marks it dead, unless that
+        // process was killed first.
         return if lived_on(store, header) { end_lost(store, &key, address) } else { Step::Done };
     };
     let freq = freq_with_head(store, &key, &seen);
@@ -218,7 +220,8 @@ fn drain_item(
     }
 }
 
-/// Ends an item that no slot names and that no thread works on.
+/// Marks an item dead that no index slot names. Returns `Busy` if the key's lock could not be taken or a slot names the
+/// item after all.
 pub(super) fn end_lost(store: &Store, key: &Key<'_>, address: usize) -> Step {
     let Some(_locked) = store.index.lock(key.hash) else { return Step::Busy };
     if find(store, key).is_some_and(|seen| seen.address == address) {
@@ -226,14 +229,14 @@ pub(super) fn end_lost(store: &Store, key: &Key<'_>, address: usize) -> Step {
     }
     let layout = Layout::read(&store.segments.heap, address);
     if !layout.has(DEAD) {
-        // The object whose head it was stays, because another copy of the head may name the same object.
+        // If the item was a head, its object is not freed, because another copy of the head may name the same object.
         let _ = kill(store, Background::counters(store), address, &layout);
     }
     Step::Done
 }
 
-/// Copies the item to a segment of a queue. If there is no room, or the item changes at the same time, the copy is
-/// tried again or the item is evicted.
+/// Copies the item to a segment of a queue. If the item changes meanwhile, the copy is tried again later. If there is
+/// no room, the item waits or is evicted.
 fn relocate(
     background: &mut Background,
     store: &Store,
@@ -245,7 +248,7 @@ fn relocate(
     let snap = Snap::of(store, seen);
     let plan = Plan { queue, ..copy_plan(store, seen, &snap, Rewrite::SAME) };
     let Ok(unpublished) = unpublished(store, &mut background.open, key, &plan, now) else {
-        // A store that keeps everything waits until there is room.
+        // If the item must not be evicted, the walk waits until there is room.
         let keeps = hides_older(store, why) || store.keeps(Namespace(key.namespace));
         return if keeps { Step::Full } else { remove(background, store, key, seen.address, Why::Evict(queue), now) };
     };
@@ -267,14 +270,14 @@ fn relocate(
         None => {
             drop(locked);
             background.open.give_back(store, unpublished.reserved);
-            // It changed, ended or was removed: the walk handles it once more.
+            // The item changed, ended or was removed. If it is still in its place, the walk handles it again.
             let gone = old.is_none_or(|there| there.address != seen.address);
             if gone { Step::Done } else { Step::Busy }
         }
     }
 }
 
-/// Moves the item to the second tier, or removes it if the tier does not take it.
+/// Writes the item to the second tier, or removes it if the tier refuses it.
 fn demote_or_remove(
     background: &mut Background,
     store: &Store,
@@ -291,7 +294,7 @@ fn demote_or_remove(
 }
 
 /// Clears the item's slot. Leaves a ghost if the item is evicted from the small queue, or if it was read and has
-/// expired: if its key is requested again, the new item is known to be worth retaining.
+/// expired. The ghost shows, if the key is stored again, that the new item is worth retaining.
 fn remove(
     background: &mut Background,
     store: &Store,
@@ -310,7 +313,7 @@ fn remove(
     let counters = Background::counters(store);
     let ended = there.ended(store, now);
     let ghost = match ended {
-        // A part never returns, so it leaves no ghost.
+        // A part leaves no ghost, because its hidden key is never used again.
         None => why == Why::Evict(EvictionQueue::Small) && !crate::layout::hidden_key::is_part(key),
         Some(EndReason::Expired) => access(store, there.slot, address, there.meta(store)).0,
         Some(EndReason::Flushed) => false,
@@ -381,7 +384,7 @@ impl Background {
         self.begin_drain(&store, id, why);
     }
 
-    /// Begins to copy a sealed segment out; the slices go on with it.
+    /// Begins the compaction of a sealed segment. The following slices continue it.
     pub(crate) fn begin_compaction(&mut self, id: SegmentId) {
         assert!(self.drain.is_none(), "another one is under way");
         self.begin(id, Why::Compact);
@@ -404,13 +407,13 @@ impl Background {
 #[cfg(all(test, shuttle))]
 impl Background {
     /// Drains one sealed segment from its first item to its last, as a compaction or as an eviction, as soon as no
-    /// thread writes to it.
+    /// thread writes to the segment.
     pub(crate) fn drain_for_model(&mut self, id: SegmentId, compact: bool, now: UnixMillis) {
         let store = std::sync::Arc::clone(&self.store);
         let why = if compact { Why::Compact } else { Why::Evict(EvictionQueue::Small) };
         let mut drain = None;
         loop {
-            // A walk that has to wait for a handle lets it run.
+            // If the walk waits for another thread, this lets that thread run.
             shuttle::thread::yield_now();
             let _gate = store.slice_gate.lock().expect("gate");
             self.queues.collect_sealed(&store);

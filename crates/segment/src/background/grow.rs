@@ -1,7 +1,7 @@
-//! Growing the index.
+//! Grows the index.
 //!
-//! The index takes its memory from the segments: before it grows, it decommits as many segments as the new groups need
-//! memory (see [`super::resize`]). So segments and index together stay within the configured bytes.
+//! The index takes its memory from the segments. Before the index grows, as many segments are decommitted as the new
+//! groups need memory (see [`super::resize`]). So segments and index together stay within the memory limit.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -15,16 +15,17 @@ use crate::items::unpublished::{evict_slot, slot_dies_first};
 use crate::layout::slot::Slot;
 use crate::values::deferred_free::free_orphan;
 
-/// The target load of a growth that can estimate the final number of items, in percent.
+/// The target share of used slots after a growth, in percent, if the final number of items can be estimated.
 const LOAD_AIM_PERCENT: usize = 85;
-/// A growth that is being prepared or is in progress.
+/// A growth of the index that is being prepared or is in progress.
 #[derive(Debug)]
 pub(super) struct Growing {
     pub(super) to: usize,
     pub(super) begun: bool,
 }
 
-/// Runs one step of growth. Returns false if the index needs none or has to wait for segments.
+/// Runs one step of a growth. Returns false if the index need not grow, or if the growth has to wait until segments are
+/// decommitted or memory is obtained.
 pub(super) fn run_growth(background: &mut Background, store: &Store, over: &mut dyn FnMut() -> bool) -> bool {
     if background.growing.is_none() {
         background.growing = plan_growth(background, store);
@@ -60,7 +61,7 @@ fn split(background: &mut Background, store: &Store, over: &mut dyn FnMut() -> b
     }
 }
 
-/// Counts the items that were evicted from a group that was split or merged, because they did not fit.
+/// Evicts the items whose slots did not fit when a group was split or merged.
 pub(super) fn evict_dropped(background: &mut Background, store: &Store) {
     for slot in background.scratch.dropped.drain(..) {
         if let Some(orphan) = evict_slot(store, Background::counters(store), slot) {
@@ -69,8 +70,8 @@ pub(super) fn evict_dropped(background: &mut Background, store: &Store) {
     }
 }
 
-/// Returns the size to grow to, if the index is nearly full. That is an eighth more, or more while the memory is
-/// still filling and the final number of items can be estimated.
+/// Returns a growth if the index is nearly full. The index grows by an eighth. While memory is still filling, it grows
+/// to the size for the estimated final number of items, at most to twice its size.
 fn plan_growth(background: &Background, store: &Store) -> Option<Growing> {
     let totals = totals(store);
     let (groups, groups_max) = (store.index.groups(), store.memory.groups_max());
@@ -87,7 +88,7 @@ fn plan_growth(background: &Background, store: &Store) -> Option<Growing> {
     Some(Growing { to, begun: false })
 }
 
-/// Only the background recycles segments, so the item that a slot names is there.
+/// Only the background frees segments, so the item that a slot names is still in its place.
 impl Keys for Store {
     fn group_hash(&self, slot: Slot) -> Option<u32> {
         let (namespace, address, layout) = item_of(self, slot)?;

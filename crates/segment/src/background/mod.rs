@@ -1,8 +1,8 @@
-//! The background thread's work: everything that frees memory, in slices.
+//! The background thread's work, in slices: everything that frees memory.
 //!
-//! One thread owns it. It collects the segments that the handles sealed. It removes some of the pieces and parts whose
-//! head was removed ([`crate::values::deferred_free`]). Then it chooses one job, and runs it until the job or the slice
-//! ends. The job's cursor is retained for the next slice.
+//! One thread runs the slices. Each slice first collects the segments that the handles have sealed. Then it removes
+//! some of the pieces and parts whose head was removed ([`crate::values::deferred_free`]). Finally it chooses one job
+//! and runs it until the job or the slice ends. An unfinished job continues at the same position in the next slice.
 //!
 //! ```text
 //!            +-- free segments short? ------> drain for eviction: the small queue's oldest, or the main queue's
@@ -17,19 +17,20 @@
 //!            +-- else ----------------------> populate memory ahead of use
 //! ```
 //!
-//! S3-FIFO by segments (Yang et al., SOSP '23): new items enter the small queue, a tenth of the segments or the share
-//! that [`shadow`] finds to have fewer misses. When a segment leaves the small queue, an item that was read at least
-//! [`crate::layout::slot::PROMOTE_FREQ`] times (more often if it is far longer than the mean) moves to the main queue.
-//! The other items are evicted and leave ghosts. An item that was read and has expired leaves one too. The main queue
-//! gives an item another round for each counted read, or one round for all of them while the small queue is large. A
-//! new item whose ghost is found begins as if it had been read.
+//! The eviction policy is S3-FIFO (Yang et al., SOSP '23), applied to segments. New items enter the small queue. The
+//! small queue has a tenth of the segments, or the share for which [`shadow`] finds fewer misses. When a segment leaves
+//! the small queue, an item that was read at least [`crate::layout::slot::PROMOTE_FREQ`] times (more often if it is far
+//! longer than the mean) moves to the main queue. The other items are evicted and leave ghosts. An item that was read
+//! and has expired also leaves a ghost. In the main queue, an item gets another round for each counted read. While the
+//! small queue is large, it gets only one more round for all its reads. If a new item's key has a ghost, the item
+//! begins as if it had been read.
 //!
-//! Each namespace has its own queues. The store evicts from a namespace with a quota only when segments of
-//! that quota are short. It evicts from the namespaces without a quota together, the oldest segment first
-//! ([`crate::heap::namespaces`]). If several are short, one segment of each is evicted in turn.
+//! Each namespace has its own queues. The store evicts from a namespace with a quota only when segments of that quota
+//! are short. The namespaces without a quota are evicted from as a group, the oldest segment first
+//! ([`crate::heap::namespaces`]). If segments are short in several namespaces, one segment of each is evicted in turn.
 //!
-//! Bounds: the queues and the quarantine list hold each segment at most once, plus entries of segments that left their
-//! queue early. Those are removed when they outnumber the segments.
+//! Bounds: the queues and the quarantine list hold each segment at most once, plus stale entries of segments that left
+//! their queue early. Stale entries are removed when there are more of them than segments.
 
 mod compaction;
 mod drain;
@@ -80,7 +81,7 @@ const SCAN_HEADERS: usize = 256;
 /// The kind of work that a slice was spent on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SliceKind {
-    /// There was nothing to do.
+    /// The slice found nothing to do.
     Idle,
     /// Evicting a segment.
     Evict,
@@ -94,7 +95,7 @@ pub enum SliceKind {
     Resize,
     /// Obtaining memory from the kernel ahead of use, or returning surplus memory.
     Populate,
-    /// Verifying the index slots of a reopened file. Comparing the items of its segments with their checksums and,
+    /// Verifying the index slots of a reopened file, or comparing the items of its segments with their checksums and,
     /// after a crash, with the segments' counts.
     Scrub,
     /// Rebuilding the index from the segments.
@@ -104,51 +105,51 @@ pub enum SliceKind {
 /// The result of a slice.
 #[derive(Clone, Copy, Debug)]
 pub struct SliceReport {
-    /// Kind of work that it was spent on.
+    /// The kind of work that the slice was spent on.
     pub kind: SliceKind,
-    /// True if more work is waiting: the caller runs the next slice soon.
+    /// True if more work is waiting, so that the caller should run the next slice soon.
     pub more: bool,
 }
 
-/// The background's side of a store.
+/// The state of a store's background work.
 #[derive(Debug)]
 pub struct Background {
     store: Arc<Store>,
     open: OpenTable,
     queues: Queues,
-    /// Drained segments and the epoch in which their last slot was cleared.
+    /// The drained segments, each with the epoch in which its last slot was cleared.
     quarantine: Vec<(SegmentId, u64)>,
-    /// Number of those that will be free soon, by namespace: all except those that only pins held up at the last look.
-    /// A caller that waits for memory must not wait for the reader that has pinned them, which may be waiting for that
-    /// caller.
+    /// The number of quarantined segments that will be free soon, by namespace. Pinned segments do not count: a thread
+    /// that waits for memory must not wait for the owner of a pin, who may be waiting for that thread.
     soon_free: [usize; Namespace::MAX],
     /// The number of segments that were compacted in a row while free segments were short.
     copied_in_a_row: usize,
-    /// The namespace that was evicted from last: one with a quota, or the default one for all without a quota.
+    /// The namespace that was evicted from last. The default namespace stands for all namespaces without a quota.
     evicted_last: u8,
     drain: Option<Drain>,
     /// The deferred free in progress: the rest of a value that lost its head.
     pub(crate) freeing: Option<DeferredFree>,
-    /// The background's part in the rebuild of the index.
+    /// The state of the background's own part in the rebuild of the index.
     rebuilding: Hand,
-    /// The number of segments that had been walked when one was given up last.
+    /// During a rebuild: the number of segments that had been walked when a segment was last discarded unwalked.
+    /// `None`: the next one may be discarded at once.
     given_up_at: Option<usize>,
-    /// The number of headers checked since a segment was found that could be copied out.
+    /// During a rebuild: the number of headers checked since the last segment that could be compacted was found.
     scanned_in_vain: usize,
     growing: Option<Growing>,
     shrinking: Option<Shrinking>,
     scrub: Option<Scrub>,
     verification: Verification,
     scratch: SplitScratch,
-    /// The position at which the scan of the headers continues.
+    /// The number of the segment at which the scan of the headers continues.
     scan: usize,
     deadness: Deadness,
-    /// The number of headers scanned since the scan last found a segment.
+    /// The number of headers scanned since the scan last found a segment to drain.
     scanned: usize,
     search: Search,
     /// The memory size in force, in bytes.
     memory_bytes: u64,
-    /// True if a [`Populator`] obtains the memory.
+    /// True if a [`Populator`] obtains memory from the kernel ahead of use, so that slices do not.
     populates_elsewhere: bool,
     observer: Option<Box<dyn EvictionObserver>>,
     shadows: Shadows,
@@ -189,13 +190,13 @@ impl Background {
         }
     }
 
-    /// Fixes the small queue at `percent` of the segments, instead of the share with the fewest misses.
+    /// Fixes the small queue's share at `percent` of the segments. The shadows then no longer choose the share.
     pub fn hold_small_percent(&mut self, percent: u8) {
         self.held_percent = Some(percent);
     }
 
-    /// Returns the number of items that the store holds when its memory is full. Returns `None` while its present
-    /// contents do not allow an estimate.
+    /// Estimates the number of items that the store will hold when its memory is full. Returns `None` while less than
+    /// an eighth of the segments are in use.
     fn items_when_full(store: &Store) -> Option<u64> {
         let (count, free) = (store.segments.count() as u64, store.segments.free_count() as u64);
         let used = count.saturating_sub(free).max(1);
@@ -222,13 +223,14 @@ impl Background {
         background_counters(store)
     }
 
-    /// Does one slice of work. `over` returns true when the slice has used its time. It is called every few items.
+    /// Does one slice of work. The slice calls `over` every few items and ends when `over` returns true.
     pub fn slice(&mut self, now: UnixMillis, over: &mut dyn FnMut() -> bool) -> SliceReport {
         let store = Arc::clone(&self.store);
-        // Runs before any eviction: if items are stored faster than they can be evicted, it would otherwise never run.
-        // The kernel may be slow, and no thread has to wait for it.
+        // Segments are added before any eviction. Otherwise they would never be added while items are stored faster
+        // than they can be evicted. This runs without the gate, so that no thread waits for a slow kernel.
         let enlarged = !store.is_rebuilding() && store.ahead.add_fresh_unrefused(&store.segments);
-        // A flush holds the gate for two additions at most; a poisoned gate guards nothing that could be half done.
+        // A flush holds the gate only for two additions. A poisoned gate can be used, because it protects no state that
+        // could be half changed.
         let gate = store.slice_gate.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         store.background.slices.fetch_add(1, Relaxed);
         store.background_called.store(false, Relaxed);
@@ -236,7 +238,8 @@ impl Background {
         resize::follow_resize(self, &store);
         resize::request_memory(self, &store);
         self.queues.collect_sealed(&store);
-        // After that, so that nothing that the checkpoint does not include is stored in a segment that it includes.
+        // This must follow the collection of sealed segments: nothing outside the checkpoint may be stored in a segment
+        // that belongs to it.
         self.open.seal_partial(&store, now);
         self.reclaim(&store);
         let digs = self.free_some(&store) | reclaim::reclaim_flash(&store, now) | Self::find_flash(&store);
@@ -270,7 +273,7 @@ impl Background {
         } else if verify::run_verification(self, &store, over) || scrub::run_scrub(self, &store, now, over) {
             SliceKind::Scrub
         } else {
-            // The kernel may be slow to take or give memory: no thread has to wait for it.
+            // Releases the gate, so that no thread waits while the kernel slowly takes or gives memory.
             drop(gate);
             if resize::run_resize(self, &store, over) {
                 SliceKind::Resize
@@ -292,19 +295,20 @@ impl Background {
         SliceReport { kind, more }
     }
 
-    /// Returns true if free segments that all share are short: less than the low mark, or less than are to be
-    /// decommitted.
+    /// Returns true if too few of the free segments that no quota reserves are left: fewer than the low mark plus those
+    /// that are to be decommitted.
     fn free_wanted(&self, store: &Store) -> bool {
-        // A growth is urgent and takes segments as they become free. A resize is not urgent, and every pause of it has
-        // a cost.
+        // A growth of the index is urgent, so segments are freed for it a few at a time. A resize is not urgent and
+        // each pause has a cost, so more segments are freed at a time.
         let ahead = if self.growing.is_some() { FREE_AHEAD_OF_GROWTH } else { FREE_AHEAD_OF_RESIZE };
         let over = resize::segments_over(self, store).min(ahead);
         let soon: usize = shared(store).map(|namespace| self.soon_free[usize::from(namespace)]).sum();
         shared_free(store) + soon < store.free_low() + over
     }
 
-    /// Returns the namespace whose segments are short and may be evicted: one with a quota, or the default one for
-    /// those without. The namespace that was evicted from longest ago comes first.
+    /// Returns the namespace to evict from: its free segments are short and its items may be evicted. The default
+    /// namespace stands for all namespaces without a quota. If there are several, the namespace whose turn is next is
+    /// returned.
     fn short(&self, store: &Store) -> Option<u8> {
         let wants = |namespace: &u8| {
             let wants = match *namespace == Namespace::DEFAULT.0 {
@@ -317,13 +321,13 @@ impl Background {
         [Namespace::DEFAULT.0].into_iter().chain(store.spaces.with_quota()).filter(wants).min_by_key(after)
     }
 
-    /// Returns true if there is a segment to evict.
+    /// Returns true if a queue of the namespace, or of those that share memory with it, holds a segment.
     fn has_queued(&self, store: &Store, namespace: u8) -> bool {
         let of = |queue| self.queues.count(of_pool(store, namespace), queue);
         of(EvictionQueue::Small) + of(EvictionQueue::Main) > 0
     }
 
-    /// Selects the next segment to drain, if there is one.
+    /// Selects the next segment to drain, if any, and begins to drain it.
     fn choose(&mut self, store: &Store, now: UnixMillis) {
         let short = self.short(store);
         if let Some((id, why)) = self.scan_headers(store, now) {
@@ -344,7 +348,8 @@ impl Background {
         }
     }
 
-    /// Checks a few headers for a segment that is expired, flushed or mostly dead.
+    /// Checks up to [`SCAN_HEADERS`] headers. Takes the first segment that is expired, flushed or mostly dead out of
+    /// its queue, and returns it with the reason to drain it.
     fn scan_headers(&mut self, store: &Store, now: UnixMillis) -> Option<(SegmentId, Why)> {
         let (count, free) = (store.segments.count(), store.segments.free_count());
         let taken = store.segments.high_water();
@@ -387,7 +392,8 @@ impl Background {
             } else {
                 None
             };
-            // A segment that was sealed since the queues were filled is in none yet. The next slice finds it there.
+            // A segment that was sealed after the last collection is in no queue yet. It can be drained once a later
+            // slice has collected it.
             if let Some(why) = why
                 && self.queues.leave(store, id)
             {
@@ -450,21 +456,22 @@ impl Drop for Background {
     }
 }
 
-/// The maximum number of segments that are compacted in a row. Compaction frees only a part of each, so if they did not
-/// free enough, one segment is evicted before the next ones.
+/// The maximum number of segments that are compacted in a row. Compaction frees only a part of each segment. If memory
+/// is still short after this many, one segment is evicted before compaction continues.
 const COPIED_IN_A_ROW_MAX: usize = 16;
 /// The number of segments that are freed at a time while the index waits for free segments to grow.
 const FREE_AHEAD_OF_GROWTH: usize = 4;
 /// The number of segments that are freed at a time for a resize to less memory.
 const FREE_AHEAD_OF_RESIZE: usize = 64;
 
-/// Returns the namespaces that share memory.
+/// Returns the namespaces without a quota, which share memory.
 fn shared(store: &Store) -> impl Iterator<Item = u8> + use<> {
     let quotas = store.spaces.with_quota().fold(0u32, |bits, namespace| bits | 1 << namespace);
     (0..Namespace::MAX as u8).filter(move |namespace| quotas & 1 << namespace == 0)
 }
 
-/// Returns the namespaces that are evicted from together with this one. A namespace with a quota is alone.
+/// Returns the namespaces that are evicted from together with `namespace`, including itself. A namespace with a quota
+/// is evicted from alone.
 fn of_pool(store: &Store, namespace: u8) -> impl Iterator<Item = u8> + use<> {
     let alone = store.spaces.has_quota(namespace);
     let (own, shared) = (alone.then_some(namespace), (!alone).then(|| shared(store)));

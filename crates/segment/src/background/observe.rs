@@ -3,17 +3,18 @@
 use crate::core::op::Item;
 use crate::layout::key::Namespace;
 
-/// An item that is evicted or has expired, as it was.
+/// An item that is being removed because it is evicted or has expired.
 #[derive(Clone, Copy, Debug)]
 pub struct Evicted<'i> {
-    /// Namespace of its key.
+    /// Namespace of the item's key.
     pub namespace: Namespace,
-    /// Everything that a read would have reported of it.
+    /// The item, as a read would have returned it.
     pub item: &'i Item<'i>,
 }
 
-/// A receiver of every item that the background evicts to make room. Not reported are items that ended, the pieces of a
-/// large value, and the few items that a handle pushes out of an overfull index bucket.
+/// A receiver of every item that the background evicts to make room. Flushed items, pieces of a large value, and the
+/// few items that a handle pushes out of an overfull index bucket are not reported. Expired items are reported only to
+/// an observer that wants them.
 pub trait EvictionObserver: std::fmt::Debug + Send {
     /// Returns true if a listener wants evictions now. Called for every evicted item, so it has to be cheap.
     fn wanted(&self) -> bool;

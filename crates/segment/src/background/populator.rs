@@ -1,4 +1,4 @@
-//! The thread that obtains memory ahead of its use: see [`crate::heap::prefault`].
+//! Obtains memory from the kernel ahead of its use, on a separate thread: see [`crate::heap::prefault`].
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ pub(crate) fn takes_short_of_space(store: &Store) -> bool {
     store.ahead.takes_short_of_space()
 }
 
-/// Obtains memory ahead of its use, on a thread of its own: see [`crate::Background::leave_populating`].
+/// The worker of a thread that obtains memory from the kernel ahead of its use: see
+/// [`crate::Background::leave_populating`].
 #[derive(Debug)]
 pub struct Populator {
     store: Arc<Store>,

@@ -10,35 +10,35 @@ use crate::heap::segments::SegmentId;
 use crate::layout::header::{EvictionQueue, SegmentState};
 use crate::layout::key::Namespace;
 
-/// Sealed segments in the order of their sealing. An entry names one life of a segment by its sequence; a segment
-/// that left early (expired, flushed, compacted) leaves an entry that is skipped when it comes up.
+/// Sealed segments in the order of their sealing. An entry holds the segment and its sequence, which changes with each
+/// reuse. If a segment leaves its queue early (expired, flushed, compacted), its entry stays, and is skipped when it
+/// reaches the front.
 #[derive(Debug)]
 pub(super) struct Queues {
-    /// The queues by namespace. Those of the default namespace allocate their room at start, the others when they need
-    /// it.
+    /// The queues by namespace. The queues of the default namespace allocate their memory at start, those of other
+    /// namespaces when they need it.
     entries: [[VecDeque<(SegmentId, u64)>; 2]; Namespace::MAX],
     /// The maximum number of entries of one queue of the default namespace.
     entries_max: usize,
-    /// Number of each queue's entries whose segments are in it.
+    /// The number of segments in each queue, without stale entries.
     counts: [[usize; 2]; Namespace::MAX],
-    /// The sequence under which each segment is queued; 0: it is not.
+    /// For each segment, its sequence while it is in a queue, or 0 if it is in none.
     queued: Box<[u64]>,
     collected: Vec<SegmentId>,
-    /// Segments that are sealed and still receive values.
+    /// Sealed segments that still have in-place receives in progress.
     arriving: Vec<SegmentId>,
 }
 
-/// The number of entries beyond twice its segments that a queue may have before the entries of segments that left early
-/// are removed.
+/// A queue's stale entries are removed when it has this many entries more than twice its number of segments.
 const ENTRIES_SPARE: usize = 64;
 
 impl Queues {
-    /// Creates queues with room for `segments`, of which there may once be `segments_max`.
+    /// Creates queues with room for `segments` segments. The number of segments may later rise to `segments_max`.
     pub(super) fn new(segments: usize, segments_max: usize) -> Self {
         let mut queues = Self {
             entries: [const { [const { VecDeque::new() }; 2] }; Namespace::MAX],
             entries_max: 0,
-            // Pages that are never written cost nothing.
+            // The whole array is allocated now, because pages that are never written use no memory.
             queued: vec![0; segments_max].into_boxed_slice(),
             collected: Vec::new(),
             arriving: Vec::new(),
@@ -64,12 +64,13 @@ impl Queues {
         while let Some(id) = store.segments.pop_sealed() {
             self.collected.push(id);
         }
-        // The oldest on top.
+        // Puts the segment that was sealed first on top of the stack.
         self.collected.extend(self.arriving.drain(..).rev());
         while let Some(id) = self.collected.pop() {
             let header = store.segments.header(id);
             if header.arrivals.load(Acquire) > 0 {
-                // No in-place receive begins in a sealed segment, so once it has none it never has one again.
+                // No new in-place receive begins in a sealed segment. The segment is queued once the last one has
+                // ended.
                 self.arriving.push(id);
                 continue;
             }
@@ -85,12 +86,12 @@ impl Queues {
         }
     }
 
-    /// Returns the number of segments in a queue of those namespaces.
+    /// Returns the number of segments in one queue of all given namespaces.
     pub(super) fn count(&self, namespaces: impl IntoIterator<Item = u8>, queue: EvictionQueue) -> usize {
         namespaces.into_iter().map(|namespace| self.counts[usize::from(namespace)][queue as usize]).sum()
     }
 
-    /// Removes a segment from its queue. Returns false if it is in none.
+    /// Removes a segment from its queue. Returns false if the segment is in no queue.
     pub(super) fn leave(&mut self, store: &Store, id: SegmentId) -> bool {
         let header = store.segments.header(id);
         let queued = self.queued[id.0 as usize] == header.sequence();
@@ -102,7 +103,7 @@ impl Queues {
         queued
     }
 
-    /// Returns the instant at which the oldest segment of both queues was opened.
+    /// Returns the instant at which the oldest segment of all queues was opened.
     pub(super) fn oldest(&mut self, store: &Store) -> Option<UnixMillis> {
         let queued = &self.queued;
         let mut oldest = None;
@@ -116,7 +117,7 @@ impl Queues {
         oldest
     }
 
-    /// Returns the oldest segment of a queue of those namespaces.
+    /// Removes the oldest segment from one queue of the given namespaces, and returns it.
     pub(super) fn pop(
         &mut self,
         store: &Store,

@@ -1,5 +1,5 @@
-//! The background's work while the index is rebuilt ([`crate::durable::rebuild`]): its part in the rebuild, and room
-//! for items that are stored meanwhile.
+//! The background's work while the index is rebuilt ([`crate::durable::rebuild`]). It takes part in the rebuild, and
+//! frees memory for items that are stored meanwhile.
 
 use base::clock::UnixMillis;
 
@@ -14,13 +14,14 @@ use crate::heap::segments::SegmentId;
 use crate::layout::header::{SegmentHeader, SegmentState};
 use crate::layout::ttl::CLASS_NEVER;
 
-/// The number of items on flash that one slice finds, beside its other work: about 30 us.
+/// The number of items on flash that one slice finds in addition to its other work. This takes about 30 us.
 const FOUND_A_SLICE: usize = 256;
-/// The number of segments that are walked for each that is given up: about 3 ms on one thread.
+/// The number of segments that must be walked between two segments that are discarded unwalked. This takes about 3 ms
+/// on one thread.
 const WALKED_A_GIVEN: usize = 8;
 
 impl Background {
-    /// Finds some items on flash again. Returns true if more can be found now.
+    /// Adds some of the items on flash to the index again. Returns true if more of them can be added now.
     pub(super) fn find_flash(store: &Store) -> bool {
         if !store.finds || !store.is_finding() {
             return false;
@@ -33,7 +34,8 @@ impl Background {
         step == RebuildStep::More
     }
 
-    /// Runs one slice of the rebuild. A thread that waits for the index to grow comes first.
+    /// Runs one slice of the rebuild. Freeing memory and growing the index come before the rebuild itself, because
+    /// threads may be waiting for them.
     pub(super) fn run_rebuild(&mut self, store: &Store, now: UnixMillis, over: &mut dyn FnMut() -> bool) -> SliceKind {
         let lacks_room = self.drain.as_ref().is_some_and(|drain| drain.lacks_room);
         let short = self.short(store).filter(|_| self.drain.is_none() || lacks_room);
@@ -46,7 +48,7 @@ impl Background {
         }
         if let Some(drain) = self.drain.take() {
             self.drain = run_drain(self, store, drain, now, over);
-            // If there is no room for the copies, the rebuild continues: it finds segments that can be given up or
+            // If there is no room for the copies, the rebuild continues. It finds segments that can be discarded or
             // evicted.
             if !self.drain.as_ref().is_some_and(|drain| drain.lacks_room) {
                 return SliceKind::Compact;
@@ -63,14 +65,15 @@ impl Background {
         }
         if self.rebuilding.step(store, Self::counters(store), now, over) == RebuildStep::Waits {
             self.open.seal_ended(store, now);
-            // The walk may wait for the memory.
+            // The rebuild itself may be waiting for memory, so the next segment may be discarded at once.
             self.given_up_at = None;
         }
         SliceKind::Rebuild
     }
 
-    /// Returns true if no segment is mostly dead, and if enough segments were walked since the last one was given up to
-    /// find dead ones. A caller that needs memory waits for that.
+    /// Returns true if a segment may be discarded unwalked now. That is so if the scan found no mostly dead segment,
+    /// and enough segments were walked since the last discard for the walks to find dead items. Threads that need
+    /// memory wait meanwhile.
     fn is_time_to_give_up(&mut self, store: &Store) -> bool {
         let walked = store.rebuild.as_ref().map_or(0, Rebuild::walked);
         let is_none_dead = self.scanned_in_vain >= store.segments.high_water();
@@ -81,12 +84,12 @@ impl Background {
         is_time
     }
 
-    /// Returns a segment of which at least half is dead and that may be copied out. No item in it is ended: an ended
-    /// item may hide an older version of its key, and has to stay.
+    /// Returns a segment that is at least half dead and may be compacted. Only segments without expired or flushed
+    /// items qualify: such an item may hide an older version of its key, and must stay.
     fn mostly_dead(&mut self, store: &Store) -> Option<SegmentId> {
         let rebuild = store.rebuild.as_ref()?;
         if store.segments.free_count() == 0 {
-            // There is no segment to copy into.
+            // Compaction is impossible without a free segment to copy items into.
             self.scanned_in_vain = store.segments.high_water();
             return None;
         }
@@ -110,7 +113,8 @@ impl Background {
         None
     }
 
-    /// Frees the segment with the fewest bytes among those that no thread has walked. No slot names an item in it.
+    /// Discards the segment with the fewest bytes among those that the rebuild has not walked yet. No index slot names
+    /// an item of such a segment.
     fn give_up_cheapest(&mut self, store: &Store, namespace: u8) {
         let pool = of_pool(store, namespace).fold(0u32, |bits, namespace| bits | 1 << namespace);
         let may = |header: &SegmentHeader| pool & 1 << header.namespace() != 0;

@@ -1,5 +1,5 @@
-//! Regions that the second tier reclaims. Each item of such a region that a slot still names loses its slot, or moves
-//! to another region if it was read on flash.
+//! Handles the items of regions that the second tier reclaims. If an index slot still names such an item, the item is
+//! copied to another region if it was read on flash. Otherwise its slot is cleared.
 
 use base::clock::UnixMillis;
 
@@ -12,10 +12,10 @@ use crate::layout::ttl;
 use crate::tier::flash_slots::{dies_on_flash, lives_on_flash, release};
 use crate::tier::{FlashAddress, Reclaimed, Tier, TierItem};
 
-/// The number of items that one slice handles: about 30 us.
+/// The number of items that one slice handles. This takes about 30 us.
 const ITEMS_A_SLICE: usize = 64;
 
-/// Handles some items of a region that is being reclaimed. Returns true if there are more.
+/// Handles some items of a region that is being reclaimed. Returns true if more items are waiting.
 pub(super) fn reclaim_flash(store: &Store, now: UnixMillis) -> bool {
     let Some(tier) = store.tier.as_deref() else { return false };
     let counters = background_counters(store);
@@ -41,7 +41,8 @@ fn reclaim_one(
     let flushed = item.sequence < store.flushed_before(item.namespace);
     let ended = item.expire_at.is_some_and(|end| end <= now) || flushed;
     let read = |slot: Slot| slot.freq() > 0;
-    // Checks whether it was read before its lock is taken, because a copy under the lock takes too long.
+    // Decides before the key's lock is taken whether the item is copied, because a copy under the lock would take too
+    // long.
     let freq = flash_freq(store, &key, at);
     let stays = may_stay && !ended && freq.is_some_and(|freq| freq > 0);
     let class = ttl::class_of(item.expire_at.map_or(Expire::Never, Expire::At), now);
@@ -74,7 +75,7 @@ fn reclaim_one(
     }
 }
 
-/// Returns how often the key's item at that address was read on flash, or `None` if no slot names it.
+/// Returns how often the key's item at the flash address `at` was read there, or `None` if no slot names that address.
 fn flash_freq(store: &Store, key: &Key<'_>, at: FlashAddress) -> Option<u64> {
     let is_there = |slot: Slot| slot.is_flash() && slot.flash_address() == at;
     store.index.find_tiered(key.hash, |_, slot| is_there(slot).then(|| slot.freq()))

@@ -1,4 +1,4 @@
-//! Resizing: the number of segments follows the requested memory, less the index.
+//! Resizes the store: the number of segments follows from the requested memory, less the memory of the index.
 //!
 //! ```text
 //!   too many:  cut those never taken ──> decommit free ones as the eviction makes them, giving their memory back
@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Any free segment may be decommitted. So the eviction policy alone chooses the items to evict, and no item is moved.
-//! A smaller memory has a smaller index too. The number of groups that it will need is estimated from the items that a
-//! segment holds now. The segments are reduced to what that index leaves, and then the index shrinks, by half at most
-//! at a time.
+//! A smaller memory also gets a smaller index. The number of groups that the smaller index needs is estimated from the
+//! number of items that a segment holds now. First the number of segments is reduced to what fits beside the smaller
+//! index. Then the index shrinks, at most by half at a time.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -18,25 +18,26 @@ use crate::core::store::{Store, totals};
 use crate::heap::config::groups_for;
 use crate::index::{GROUP_BYTES, GROUP_SLOTS};
 
-/// The target load of a smaller index, in percent.
+/// The target share of used slots in an index that has shrunk, in percent.
 const LOAD_AIM_PERCENT: usize = 80;
-/// The maximum load of the smaller index at which it begins to shrink, in percent.
+/// The maximum share of used slots that the index may have after a shrink, in percent. A shrink to fewer groups does
+/// not begin.
 const LOAD_MOST_PERCENT: usize = 85;
 
-/// A shrink of the index, with the number of groups that it leads to.
+/// A planned or running shrink of the index, with the final number of groups.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shrinking {
     aim: usize,
 }
 
 impl Shrinking {
-    /// Returns a shrink that was in progress when the store was closed, to be finished.
+    /// Returns the rest of a shrink to `groups` groups that was in progress when the store was closed.
     pub(super) fn to(groups: usize) -> Self {
         Self { aim: groups }
     }
 }
 
-/// Applies a requested resize.
+/// Begins a resize if the requested memory has changed.
 pub(super) fn follow_resize(background: &mut Background, store: &Store) {
     let wanted = store.memory.wanted_bytes();
     // The number of items is unknown while a rebuild finds them.
@@ -45,31 +46,32 @@ pub(super) fn follow_resize(background: &mut Background, store: &Store) {
     }
     let smaller = wanted < std::mem::replace(&mut background.memory_bytes, wanted);
     store.memory.take(store.geometry.limits(wanted));
-    // A thread that still waits for room requests it again, within the new limits.
+    // Threads that still wait for room request it again, within the new limits.
     store.room_wanted.store(0, Relaxed);
     let most = store.geometry.segments_for(wanted, 0).min(store.geometry.segments_max);
     background.queues.make_room(most);
     background.quarantine.reserve(most.saturating_sub(background.quarantine.len()));
     background.growing.take_if(|growing| !growing.begun);
     let aim = if smaller && store.tier.is_none() { foresee_groups(background, store) } else { usize::MAX };
-    // A step in progress is finished, whatever size is requested now.
+    // A shrink step that is in progress is always finished, even if the new request is for more memory.
     let shrinks = store.index.is_shrinking() || aim < store.index.groups().max(store.index.groups_next());
     background.shrinking = shrinks.then_some(Shrinking { aim });
 }
 
-/// Returns the number of groups that the index will need once only as many segments are left as the memory in force
-/// has room for.
+/// Returns the number of groups that the index will need after the number of segments was reduced to fit into the new
+/// memory limit.
 fn foresee_groups(background: &Background, store: &Store) -> usize {
     let used = (store.segments.count() - store.segments.free_count()).max(1) as u64;
     let items = totals(store).items();
-    // Each segment takes its bytes and the slots of its items.
+    // Each segment needs memory for itself and for the index slots of its items.
     let slots_bytes = items * 8 * 100 / LOAD_AIM_PERCENT as u64 / used;
     let each = store.geometry.bytes_of(1, 0) - store.geometry.bytes_of(0, 0) + slots_bytes;
     let segments = background.memory_bytes.saturating_sub(store.geometry.bytes_of(0, 0)) / each;
     ((segments * slots_bytes).div_ceil(GROUP_BYTES as u64) as usize).max(groups_for(background.memory_bytes))
 }
 
-/// Runs one step of a shrink of the index. Returns false if no shrink is wanted, or if it waits for the segments.
+/// Runs one step of a shrink of the index. Returns false if no shrink is wanted, or if the shrink has to wait until the
+/// number of segments is reduced.
 fn run_shrink(background: &mut Background, store: &Store, over: &mut dyn FnMut() -> bool) -> bool {
     let Some(Shrinking { aim }) = background.shrinking else { return false };
     if store.index.is_shrinking() {
@@ -105,7 +107,8 @@ fn merge(background: &mut Background, store: &Store, over: &mut dyn FnMut() -> b
 /// Returns the target number of segments.
 fn segments_wanted(background: &Background, store: &Store) -> usize {
     let groups = match (&background.growing, &background.shrinking) {
-        // Until the index has shrunk, the store holds more than the requested memory.
+        // The target size of the index is used, although the index has not shrunk yet. Until then, the store holds more
+        // than the requested memory.
         (_, Some(shrinking)) => shrinking.aim.min(store.index.groups()),
         (Some(growing), None) => growing.to,
         (None, None) => store.index.groups_next(),
@@ -118,8 +121,8 @@ pub(super) fn segments_over(background: &Background, store: &Store) -> usize {
     store.segments.count().saturating_sub(segments_wanted(background, store))
 }
 
-/// Runs one step towards the target number of segments. Returns false if it is reached, or if the step waits for
-/// free segments.
+/// Runs one step towards the target number of segments. Returns false if the target is reached, or if no segment is
+/// free to be decommitted.
 pub(super) fn run_resize(background: &mut Background, store: &Store, over: &mut dyn FnMut() -> bool) -> bool {
     if run_shrink(background, store, over) {
         return true;
@@ -134,21 +137,23 @@ pub(super) fn run_resize(background: &mut Background, store: &Store, over: &mut 
     worked | store.ahead.add_fresh(&store.segments)
 }
 
-/// Takes segments out of use: those never taken, or else a free one, whose memory is returned to the kernel.
+/// Takes segments out of use: segments that were never taken, or else one free segment, whose memory is returned to the
+/// kernel. Returns false if no such segment is available.
 fn decommit(background: &mut Background, store: &Store) -> bool {
     let segments = &store.segments;
     if segments.cut_fresh(segments_over(background, store)) > 0 {
         return true;
     }
-    // A growth of a full index cannot wait. A resize leaves the handles the free segments that they need.
+    // A growth of a full index is urgent and may use all free segments except the reserve. A resize leaves the data
+    // threads the free segments that they need.
     let keep = if background.growing.is_some() { store.memory.free_reserve() } else { store.memory.free_low() };
     let Some(id) = segments.take_free(keep + store.spaces.reserved()) else { return false };
     segments.decommit(id);
     true
 }
 
-/// Reports how much memory is wanted: for the present index, or for the index after a change whose room is
-/// available.
+/// Sets how much memory to obtain from the kernel for segments and index. The memory for a planned growth of the index
+/// is included once enough segments are decommitted.
 pub(super) fn request_memory(background: &Background, store: &Store) {
     let has_room = segments_over(background, store) == 0;
     let planned = background.growing.as_ref().filter(|_| has_room).map_or(0, |growing| growing.to);

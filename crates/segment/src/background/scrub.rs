@@ -1,5 +1,5 @@
-//! Scrubbing of a store in a file. It compares the contents of each segment with their sums, and after a crash with the
-//! segment's counts. Items that were torn, damaged or lost their head are removed.
+//! Scrubs a store in a memory file. The scrub compares the items of each segment with their checksums and, after a
+//! crash, with the segment's counts. It removes items that are torn or damaged, and pieces and parts without a head.
 //!
 //! ```text
 //!   each sealed segment, in order, a few items a slice:
@@ -11,12 +11,12 @@
 //!     walk    unreferenced pieces and parts are removed (crate::values::orphans)
 //! ```
 //!
-//! A crash can interrupt a change between the slot and the counts, once for each thread. The counts of a segment, and
-//! so the reported number of items, are wrong by at most the number of threads. A rebuild of the index also counts
-//! again.
+//! A crash can interrupt each thread once between the change of a slot and the change of the counts. So the counts of
+//! all segments together, and the reported number of items, are wrong by at most the number of threads. A rebuild of
+//! the index counts the items again, so the counts need no correction then.
 //!
-//! Bounds: one pass when the store is opened and one every [`EVERY_MS`]; a slice's time at once, and only in slices
-//! with nothing else to do.
+//! Bounds: one pass runs when the store is opened and then one every [`EVERY_MS`] milliseconds. A pass runs only in
+//! slices with nothing else to do, for at most one slice's time at once.
 
 use std::sync::atomic::Ordering::Acquire;
 
@@ -34,19 +34,20 @@ use crate::layout::slot::Slot;
 use crate::values::deferred_free::remove_hidden;
 use crate::values::parts::{is_orphan, mark_parts};
 
-/// The number of items that are checked between two checks of the time.
+/// The number of items that are checked between two checks whether the slice is over.
 const ITEMS_PER_LOOK: usize = 32;
-/// The time from the end of one pass to the next, in ms.
+/// The time from the end of one pass to the start of the next, in milliseconds.
 const EVERY_MS: u64 = 24 * 3600 * 1000;
 
 /// The position of a scrub.
 #[derive(Debug, Default)]
 pub(super) struct Scrub {
     pass: Pass,
-    /// The segment that is walked.
+    /// The number of the segment that is being walked.
     id: u32,
     walk: ScrubWalk,
-    /// The difference that a walk found, and the epoch from which on a second one can confirm it.
+    /// A difference that a walk found: the counts of the walk, the counts of the header, and the epoch from which a
+    /// second walk can confirm the difference.
     suspect: Option<(LiveCounts, LiveCounts, u64)>,
 }
 
@@ -62,22 +63,22 @@ enum Pass {
 #[derive(Clone, Copy, Debug, Default)]
 struct ScrubWalk {
     at: usize,
-    /// The number of parts that the current head has marked.
+    /// The number of the current head's parts that are already marked.
     marked: usize,
     found: LiveCounts,
-    /// The counts of the header when the walk began.
+    /// The counts in the segment's header when the walk began.
     counts: LiveCounts,
     sequence: u64,
 }
 
-/// Live items, and their bytes.
+/// The number of live items, and their size in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct LiveCounts {
     items: u32,
     bytes: u32,
 }
 
-/// Runs one slice of a scrub. Returns false if none is due.
+/// Runs one slice of a scrub. Returns false if no scrub is due.
 pub(super) fn run_scrub(
     background: &mut Background,
     store: &Store,
@@ -129,7 +130,8 @@ fn next_pass(background: &mut Background, store: &Store, scrub: &mut Scrub, now:
     let pass = match (scrub.pass, &store.named) {
         (Pass::Items, Some(named)) if !named.is_marked_whole() => {
             named.end_marking();
-            // Items that were moved meanwhile have to be walked too.
+            // The next pass must also walk items that were moved to segments that are still open, so those segments are
+            // sealed.
             background.open.seal_all(store);
             background.queues.collect_sealed(store);
             Pass::Orphans
@@ -145,7 +147,7 @@ fn counts_of(store: &Store, id: SegmentId) -> LiveCounts {
 }
 
 impl Scrub {
-    /// Returns the next item of the segment from the position of the walk. `Err`: no item is left to check.
+    /// Returns the next item of the segment at the position of the walk, or `Err` if no item is left to check.
     fn next<'s>(&mut self, store: &'s Store) -> Result<(&'s SegmentHeader, usize, Layout), ()> {
         let id = SegmentId(self.id);
         let header = store.segments.header(id);
@@ -157,13 +159,13 @@ impl Scrub {
                 ..ScrubWalk::default()
             };
         }
-        // A segment that is drained meanwhile is counted by the drain.
+        // If the segment is drained meanwhile, the drain corrects its counts.
         let is_same = header.state() == SegmentState::Sealed && header.sequence() == self.walk.sequence;
         let address = store.segments.start(id) + self.walk.at;
         match item_in(store, header, address) {
             Some(layout) if is_same => Ok((header, address, layout)),
-            // The end of the segment, or damage of the file. In that case its counts stay as they are until it is
-            // drained.
+            // This is the end of the segment, or the file is damaged here. If it is damaged, the segment's counts stay
+            // as they are until the segment is drained.
             _ => Err(()),
         }
     }
@@ -200,8 +202,8 @@ impl Scrub {
         true
     }
 
-    /// Marks the pieces or parts that a head of an earlier process names, a page at a time. Returns false if there are
-    /// more.
+    /// Marks the pieces or parts that a head from an earlier process names, one page at a time. Returns false if more
+    /// pages of this head are to be marked.
     fn mark_named(&mut self, store: &Store, address: usize, layout: &Layout) -> bool {
         let header = store.segments.header_of(address);
         let Some(named) = store.named.as_ref().filter(|_| header.sequence() < store.reopened_at) else { return true };
@@ -213,7 +215,7 @@ impl Scrub {
             }
             Some(Orphan::Parts { namespace, address, bytes }) => {
                 let next = mark_parts(store, named, namespace, (address, bytes), self.walk.marked);
-                // The item is counted once, when all of it is marked.
+                // The head is counted only once, when all its parts are marked.
                 if next.is_some() {
                     self.walk.found.items -= 1;
                     self.walk.found.bytes -= layout.size as u32;
@@ -224,7 +226,8 @@ impl Scrub {
         }
     }
 
-    /// Checks one item and removes it if it is a piece or a part that no head named. Returns as [`Scrub::step`] does.
+    /// Checks one item, and removes it if it is a piece or a part that no head names. Returns true if no item of the
+    /// segment is left to check.
     fn sweep(&mut self, store: &Store) -> bool {
         let Ok((header, address, layout)) = self.next(store) else { return true };
         if !layout.has(DEAD) && layout.is(ItemKind::Piece) {
@@ -241,13 +244,14 @@ impl Scrub {
         self.walk.at >= header.written.load(Acquire) as usize
     }
 
-    /// Compares the findings of a walk with the counts of the header.
+    /// Compares the counts of a finished walk with the counts in the segment's header. Corrects the header if two walks
+    /// found the same difference.
     fn compare(&mut self, store: &Store, id: SegmentId) {
         let ScrubWalk { found, counts: before, .. } = self.walk;
         let now = counts_of(store, id);
         if now != before || found == now {
-            // The count is right, or it is being changed. In that case the next request gets a figure that is wrong by
-            // a few at most.
+            // The counts are right, or they changed during the walk. If they changed, they are left as they are: they
+            // are wrong by a few items at most.
             self.suspect = None;
         } else if self.suspect.is_some_and(|(was, said, _)| (was, said) == (found, now)) {
             let header = store.segments.header(id);
@@ -262,7 +266,7 @@ impl Scrub {
     }
 }
 
-/// Ends an item that no slot names.
+/// Marks an item dead if no index slot names it.
 fn ends_lost(store: &Store, address: usize, layout: &Layout) -> Step {
     let namespace = store.segments.header_of(address).namespace();
     let key = key_at(store, namespace, address, layout);
@@ -272,14 +276,14 @@ fn ends_lost(store: &Store, address: usize, layout: &Layout) -> Step {
     }
 }
 
-/// Ends an item whose bytes are not those that were written. If it was a head, the pieces or parts that it named stay,
-/// because they are unknown.
+/// Removes an item whose bytes are damaged. If it was a head, its pieces or parts stay, because the damaged head does
+/// not name them reliably.
 fn end_damaged(store: &Store, address: usize, layout: &Layout) -> Step {
     let key = key_at(store, store.segments.header_of(address).namespace(), address, layout);
     let Some(locked) = store.index.lock(key.hash) else { return Step::Busy };
     let layout = Layout::read(&store.segments.heap, address);
     if !layout.has(DEAD) {
-        // If its key is damaged, no lookup finds the slot that names it.
+        // If the item's key is damaged, this lookup does not find the slot that names the item.
         if let Some(there) = find_locked(store, &locked, &key).filter(|there| there.address == address) {
             unname(store, &locked, &there, Slot::EMPTY);
         }

@@ -1,4 +1,5 @@
-//! The best size of the small queue: the store in miniature, once for each candidate size.
+//! Finds the best size of the small queue. For each candidate size, a miniature of the store (a shadow) counts the
+//! misses.
 //!
 //! ```text
 //!   samples ──> shadow with  2 % ── misses ──┐
@@ -7,40 +8,42 @@
 //!          └──> shadow with 75 % ── misses ──┘
 //! ```
 //!
-//! A shadow holds only the hashes of sampled keys, in queues like the store's: the sampled part of the store's items.
-//! All shadows ignore sizes and lifetimes. A fixed tenth has more misses than plain LRU if keys are read again after a
-//! while and then never more (a sliding window). A large small queue has more misses if many keys are read only once.
+//! A shadow holds only the hashes of sampled keys, in queues like those of the store. It ignores the items' sizes and
+//! lifetimes. No fixed size suits every workload. A small queue of a tenth has more misses than plain LRU if keys are
+//! read again after a while and then never again (a sliding window). A large small queue has more misses if many keys
+//! are read only once.
 //!
-//! Bounds: [`ITEMS_MAX`] items and half as many ghosts in each shadow. When the store has more items, fewer keys are
-//! sampled, and the shadows start again from empty.
+//! Bounds: each shadow holds at most [`ITEMS_MAX`] items and half as many ghosts. If the store grows beyond what the
+//! sample covers, a smaller part of the keys is sampled, and the shadows start again empty.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::heap::samples::{RequestKind, Samples, THIN_MIN};
 use crate::layout::slot::{GHOST_FREQ, PROMOTE_FREQ};
 
-/// The candidate shares, in percent.
+/// The candidate shares of the small queue, in percent of the segments.
 const SHARES: [u8; 6] = [2, 5, 10, 25, 50, 75];
-/// The index of the share that a store begins with.
+/// The index in [`SHARES`] of the share with which a store begins.
 const START: usize = 2;
-/// The share in percent from which on the main queue gives an item one more round for all of its reads. Below it, an
-/// item gets one for each read. A large small queue is best if keys are read again soon and then never more: earlier
-/// reads then predict nothing.
+/// The share of the small queue, in percent, from which the main queue gives an item one more round for all its reads
+/// together. Below this share, an item gets one round for each read. A large small queue is best if keys are read again
+/// soon and then never again, so that earlier reads predict no later ones.
 const ONE_ROUND_PERCENT: u8 = 50;
 /// The maximum number of items of one shadow.
 const ITEMS_MAX: usize = 2048;
-/// The minimum number of items of a shadow: the result of a smaller one is not significant.
+/// The minimum number of items of a shadow. The result of a smaller shadow would not be significant.
 const ITEMS_MIN: usize = 64;
-/// The divisor of a shadow's items that gives the reads of a round.
+/// The number of reads in a round is the number of a shadow's items, divided by this number.
 const ROUND_PARTS: usize = 4;
-/// The percentage of the present share's misses that another share's misses have to stay below to replace it.
+/// Another share replaces the present share if its misses are below this percentage of the present share's misses.
 const BETTER_PERCENT: f64 = 99.0;
-/// The weight of a round's misses in the next round.
+/// The factor by which the counted misses are multiplied after each round, so that older rounds count less.
 const DECAY: f64 = 0.93;
 /// The maximum number of counted reads of an item, as in an index slot.
 const FREQ_MAX: u8 = 7;
 
-/// Returns how many of `freq` reads, above 0, still count when an item goes round the main queue again.
+/// Returns the number of reads that an item retains when it begins another round in the main queue. `freq` is its
+/// number of reads before, and is above 0.
 pub(super) fn freq_of_next_round(freq: u64, small_percent: u8) -> u64 {
     if small_percent < ONE_ROUND_PERCENT { freq - 1 } else { 0 }
 }
@@ -58,7 +61,7 @@ struct ShadowEntry {
     freq: u8,
 }
 
-/// One shadow: a miniature of the store.
+/// A shadow: a miniature of the store with one candidate share.
 #[derive(Debug)]
 struct Shadow {
     percent: u8,
@@ -112,7 +115,7 @@ impl Shadow {
         if asked == RequestKind::Read {
             self.misses += 1.0;
         }
-        // The old place of the ghost in the row of ghosts remains. It is skipped when it is reached.
+        // If the key had a ghost, its old entry in `ghosts` remains, and is skipped when it reaches the front.
         self.entries.insert(hash, ShadowEntry { place: ShadowPlace::Small, freq });
         self.small.push_back(hash);
         while self.small.len() + self.main.len() > self.items_max {
@@ -155,7 +158,7 @@ impl Shadow {
     }
 }
 
-/// All shadows, and their results.
+/// All shadows, and the share that they have chosen.
 #[derive(Debug)]
 pub(crate) struct Shadows {
     shadows: [Shadow; SHARES.len()],
@@ -170,13 +173,13 @@ impl Shadows {
         Self { shadows: SHARES.map(Shadow::new), thin: THIN_MIN, items: 0, reads: 0, chosen: START }
     }
 
-    /// Returns the share that misses least, in percent.
+    /// Returns the chosen share of the small queue, in percent.
     pub(super) fn percent(&self) -> u8 {
         SHARES[self.chosen]
     }
 
-    /// Evaluates the requests that were sampled since the last call. `items` is the number of items that the store
-    /// holds when its memory is full, or `None` as long as that is unknown.
+    /// Runs the shadows over the requests that were sampled since the last call. `items` is the number of items that
+    /// the store holds when its memory is full, or `None` as long as that is unknown.
     pub(super) fn run(&mut self, samples: &Samples, items: Option<u64>) {
         let Some(items) = items else { return samples.take(|_, _| {}) };
         self.fit(samples, items as usize);
@@ -192,7 +195,7 @@ impl Shadows {
         }
     }
 
-    /// Sizes the shadows to the store.
+    /// Adjusts the sampling factor and the shadows' size to the store's number of items.
     fn fit(&mut self, samples: &Samples, items: usize) {
         let mut thin = self.thin;
         while items >> thin > ITEMS_MAX {
@@ -222,7 +225,7 @@ impl Shadows {
         self.shadows.iter_mut().for_each(|shadow| shadow.misses *= DECAY);
     }
 
-    /// The memory of all shadows, in bytes: entries with a quarter of the table free, and the rows.
+    /// The maximum memory of all shadows, in bytes: their hash tables, which may be a quarter empty, and their queues.
     pub(crate) const BYTES_MAX: u64 =
         (SHARES.len() * ITEMS_MAX * (4 * size_of::<(u64, ShadowEntry)>() + 3 * size_of::<u64>())) as u64;
 }
@@ -233,7 +236,8 @@ mod tests {
     use crate::index::Hash;
     use base::prng::{Prng, split_mix};
 
-    /// Runs the shadows of a store of 16,384 items over what `key` asks for, number by number.
+    /// Returns the share that the shadows of a store of 16,384 items choose, if request number n reads the key that
+    /// `key(n)` returns.
     fn percent_for(mut key: impl FnMut(u64, &mut Prng) -> u64) -> u8 {
         let (samples, mut shadows, mut prng) = (Samples::new(1), Shadows::new(), Prng::new(3));
         for number in 0..2_000_000 {

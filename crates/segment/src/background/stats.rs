@@ -13,44 +13,44 @@ use crate::index::{GROUP_BYTES, GROUP_SLOTS};
 use crate::layout::header::{STATES, SegmentState};
 use crate::layout::key::Namespace;
 
-/// A store's figures at one moment. Counts run since the start; sizes are bytes.
+/// A store's figures at one moment. Counts begin at the start of the process; sizes are in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StoreStats {
-    /// Items in memory. Ended items count until they are removed, and pieces of large values count.
+    /// Items in memory, including pieces of large values. Expired and flushed items count until they are removed.
     pub items: u64,
     /// Items stored since the start.
     pub items_total: u64,
-    /// Bytes of the items that are there, with their headers and padding.
+    /// Bytes of the items in memory, headers and padding included.
     pub item_bytes: u64,
-    /// The memory limit of segments, headers and index together. They exceed it only while a resize to less memory is
-    /// in progress.
+    /// The memory limit of segments, headers and index together. The store exceeds the limit only during a resize to
+    /// less memory.
     pub memory_bytes: u64,
     /// Bytes that segments, headers and index hold now: more than `memory_bytes` during a resize to less memory, and
     /// less during a resize to more memory.
     pub held_bytes: u64,
-    /// Upper bound of a resize, in bytes.
+    /// The maximum memory limit that a resize may set, in bytes.
     pub memory_bytes_max: u64,
-    /// Segments in use times their size.
+    /// Bytes of all segments in use.
     pub heap_bytes: u64,
-    /// The index's present size.
+    /// Present size of the index, in bytes.
     pub index_bytes: u64,
     /// Slots in the index.
     pub index_slots: u64,
-    /// The base-2 logarithm of the slots, for tools that ask for a power.
+    /// The base-2 logarithm of `index_slots`, rounded down, for tools that expect a power of two.
     pub index_power: u64,
-    /// The index is growing now.
+    /// True while the index is growing.
     pub index_growing: bool,
-    /// Growths completed.
+    /// Completed growths of the index.
     pub index_growths: u64,
-    /// Times that the index was made smaller.
+    /// Completed shrinks of the index.
     pub index_shrinks: u64,
-    /// A segment's size.
+    /// Size of one segment, in bytes.
     pub segment_bytes: u64,
-    /// Segments in all, by state: free, open, sealed, draining, quarantine, decommitted.
+    /// Number of segments by state: free, open, sealed, draining, quarantine, decommitted.
     pub segments: [u64; 6],
     /// Sealed segments in the small queue.
     pub segments_small: u64,
-    /// The share of the segments that the small queue is held at when memory is full, in percent.
+    /// Target share of the small queue in all segments when memory is full, in percent.
     pub small_percent: u64,
     /// Sealed segments in the main queue.
     pub segments_main: u64,
@@ -60,12 +60,12 @@ pub struct StoreStats {
     pub evicted: u64,
     /// Of those, items that were never read.
     pub evicted_unread: u64,
-    /// Of those, items that had a TTL.
+    /// Evicted items that had a TTL.
     pub evicted_with_ttl: u64,
-    /// Of those, items pushed out of an overfull index bucket.
+    /// Evicted items that were pushed out of an overfull index bucket.
     pub evicted_by_index: u64,
-    /// Time since the last read of the item that was evicted last, in milliseconds; its age if the last read is not
-    /// recorded.
+    /// Time between the last read and the eviction of the most recently evicted item, in milliseconds. If its last read
+    /// is not recorded, the age of the item.
     pub evicted_idle_ms: u64,
     /// Items removed because they had expired.
     pub expired: u64,
@@ -77,45 +77,45 @@ pub struct StoreStats {
     pub oldest: Option<UnixMillis>,
     /// Items copied to another segment.
     pub relocated: u64,
-    /// Index slots displaced.
+    /// Index slots moved to the other index bucket of their key.
     pub displaced: u64,
-    /// New items whose ghost was found.
+    /// New items whose key had a ghost.
     pub ghost_hits: u64,
-    /// Operations parked for a lock or for memory.
+    /// Operations that were parked because they waited for a lock or for memory.
     pub parked: u64,
-    /// Reads that found an item past its time.
+    /// Reads that found an expired item.
     pub read_expired: u64,
-    /// Reads that found an item ended by a flush.
+    /// Reads that found a flushed item.
     pub read_flushed: u64,
     /// Segments that became free again.
     pub segments_freed: u64,
-    /// Segments drained: evicted, expired, flushed, compacted.
+    /// Number of drained segments by reason: evicted, expired, flushed, compacted.
     pub segments_drained: [u64; 4],
-    /// Large values that lost a piece.
+    /// Large values that were discarded because a piece was missing.
     pub large_broken: u64,
     /// Items of a memory file that were damaged and were removed.
     pub damaged: u64,
-    /// Slots of a memory file's index that named no whole item, and were cleared.
+    /// Index slots of a memory file that were cleared because they named no intact item.
     pub slots_cleared: u64,
-    /// Segments whose items are still to be found while the index is rebuilt.
+    /// Segments that the rebuild of the index has not walked yet.
     pub rebuild_segments: u64,
-    /// Pieces and parts that no head named after a crash, and that were removed.
+    /// Pieces and parts that were removed because no head named them after a crash.
     pub orphans: u64,
-    /// Items that are on flash. None of them counts in `items`.
+    /// Items on flash. They are not included in `items`.
     pub flash_items: u64,
-    /// Evicted items that went to flash.
+    /// Evicted items that were written to flash.
     pub flash_taken: u64,
-    /// Items on flash that were evicted with their region to make room there.
+    /// Items on flash that were evicted with their region to make room on the device.
     pub flash_evicted: u64,
-    /// Items on flash that were read there and moved to another region.
+    /// Items on flash that were copied to another region because they had been read.
     pub flash_again: u64,
     /// Values served from flash.
     pub flash_hits: u64,
-    /// Items that came back from flash to memory.
+    /// Items that were moved from flash back to memory.
     pub flash_back: u64,
     /// Reads of flash that failed or found damaged data. They count as misses.
     pub flash_failed: u64,
-    /// Large values being sent now.
+    /// Values that are pinned now because they are being sent.
     pub pins: u64,
     /// Background slices run.
     pub slices: u64,
@@ -123,18 +123,18 @@ pub struct StoreStats {
     pub huge_pages_asked: bool,
 }
 
-/// The contents and the activity of a namespace. Counts run since the start; sizes are bytes.
+/// The contents and the activity of a namespace. Counts begin at the start of the process; sizes are in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NamespaceStats {
     /// As [`StoreStats::items`].
     pub items: u64,
-    /// Items on flash, as far as their namespace is known: see [`Store::keys`].
+    /// Items on flash that are known to belong to the namespace: see [`Store::keys`].
     pub flash_items: u64,
     /// As [`StoreStats::item_bytes`].
     pub item_bytes: u64,
-    /// Segments that are its own, times their size.
+    /// Bytes of the segments that the namespace uses.
     pub heap_bytes: u64,
-    /// Bytes that its segments may take now: its quota without the index space of its items. For a namespace without a
+    /// Maximum of `heap_bytes` now. With a quota: the quota less the index space of the namespace's items. Without a
     /// quota: the memory that is not reserved by quotas.
     pub heap_bytes_max: u64,
     /// Items evicted to make room.
@@ -160,7 +160,8 @@ pub struct Census {
 }
 
 impl Store {
-    /// Walks all segment headers. Not for a data thread, because it costs a cache miss for each MiB of the heap.
+    /// Walks all segment headers and returns their figures. A data thread must not call it, because it costs a cache
+    /// miss for each MiB of the heap.
     pub fn census(&self) -> Census {
         let mut census = Census::default();
         for id in 0..self.segments.high_water() {
@@ -172,12 +173,12 @@ impl Store {
         census
     }
 
-    /// Returns the figures now, by a walk over all segment headers.
+    /// Returns the store's present figures. Walks all segment headers.
     pub fn stats(&self) -> StoreStats {
         self.stats_by(&self.census())
     }
 
-    /// Returns the figures now, except those of a census taken earlier.
+    /// Returns the store's present figures, except that those of `census` were taken earlier.
     pub fn stats_by(&self, census: &Census) -> StoreStats {
         let Census { segments, dead_bytes } = *census;
         let totals = totals(self);
@@ -244,8 +245,8 @@ impl Store {
     }
 
     /// Returns the number of keys of a namespace whose items, in memory or on flash, no flush has ended. Items that
-    /// have expired count until they are removed. While items that a flush has ended are being removed, the function
-    /// looks at every segment.
+    /// have expired count until they are removed. While flushed items are being removed, the function reads every
+    /// segment header.
     pub fn keys(&self, namespace: Namespace) -> u64 {
         let space = namespace.0;
         let unflushed = self.unflushed_keys(space);
@@ -254,8 +255,9 @@ impl Store {
         in_memory + self.flash_keys.keys(space, totals.flash_counted())
     }
 
-    /// Returns the number of keys in the segments that no flush has ended, or `None` if no segment is flushed. The
-    /// counters cannot be used meanwhile, because they change with each flushed item that is removed.
+    /// Returns the number of keys in the segments that no flush has ended, or `None` if no segment is flushed. While
+    /// flushed items are being removed, the counters cannot be used, because they also count the flushed items that are
+    /// still present.
     fn unflushed_keys(&self, space: u8) -> Option<u64> {
         let flushed = self.flushed_before(space);
         if self.settled[usize::from(space)].load(Acquire) == flushed {
@@ -281,7 +283,7 @@ impl Store {
         Some(keys)
     }
 
-    /// Returns the figures of one namespace now.
+    /// Returns the present figures of one namespace.
     pub fn namespace_stats(&self, namespace: Namespace) -> NamespaceStats {
         let (totals, segment_bytes) = (space_totals(self, namespace.0), self.segments.segment_bytes() as u64);
         let limits: usize = self.spaces.with_quota().filter_map(|other| self.spaces.limit(other)).sum();
@@ -298,17 +300,18 @@ impl Store {
         }
     }
 
-    /// Returns the bytes of the segments and the index that are backed by huge pages now, as the kernel reports. Slow.
+    /// Returns the bytes of the segments and the index that are backed by huge pages now, as the kernel reports. The
+    /// call is slow.
     ///
     /// # Errors
-    /// When `/proc` cannot be read.
+    /// If `/proc` cannot be read.
     pub fn huge_page_bytes(&self) -> std::io::Result<u64> {
         Ok(self.segments.heap.map().huge_bytes()? + self.index.map().huge_bytes()?)
     }
 
-    /// Returns the most process memory that the store holds beyond [`crate::StoreConfig::memory_bytes`], in bytes. It
-    /// consists of the background's queues, deferred frees and shadows, and for each handle a ring of samples and two
-    /// pieces of scratch space.
+    /// Returns the maximum process memory that the store uses in addition to [`crate::StoreConfig::memory_bytes`], in
+    /// bytes. It consists of the background's queues, deferred frees and shadows, and for each handle a ring of samples
+    /// and two pieces of scratch space.
     pub fn overhead_bytes_max(&self) -> u64 {
         let queues = self.segments.end() as u64 * 208;
         let handles = self.counters.len() as u64 * 2 * self.geometry.piece_bytes as u64;

@@ -1,4 +1,4 @@
-//! The background's work on values of several items: eviction of parts, and deferred frees.
+//! The background's work on values that consist of several items: eviction of parts, and deferred frees.
 
 use base::clock::UnixMillis;
 
@@ -14,26 +14,27 @@ use crate::layout::slot::Slot;
 use crate::values::deferred_free::free_orphan;
 use crate::values::parts::{each_part, is_head, owner_of};
 
-/// Number of pieces or parts that a slice of the background removes.
+/// Maximum number of pieces or parts that one slice removes.
 const A_SLICE: usize = 256;
 
 impl Background {
-    /// Removes the head before a part of it is evicted, and all parts with it. Returns `None` if the head's lock could
-    /// not be taken, the head is being renamed, or the rest of it waits to be removed, for which its pages are needed.
+    /// Removes the head of a value before a part of the value is evicted, so that the whole value is evicted. `key` is
+    /// the part's key. Returns `None` if the part must not be evicted yet: the head's lock could not be taken, the head
+    /// is being renamed, or a deferred free still needs the value's pages.
     pub(super) fn evict_head(&mut self, store: &Store, key: &Key<'_>, now: UnixMillis) -> Option<()> {
         let Some((part, object)) = part_of(key) else { return Some(()) };
         let namespace = key.namespace;
         let Some(owner) = owner_of(store, namespace, object) else { return Some(()) };
         let locked = store.index.lock(owner)?;
         let Some(found) = locked.find(|slot| is_head(store, slot, namespace, object, owner)) else {
-            // If the value was renamed since the anchor was read, its head is under another key.
+            // If the value was renamed after the anchor was read, its head is now under another key.
             let same = owner_of(store, namespace, object).is_none_or(|now| now.0 == owner.0);
             return (same && !self.will_free(store, object)).then_some(());
         };
         let (address, layout) = found.what;
         let seen = FoundItem { word: found.word, slot: found.slot, address, layout };
         let head = PartsHead::of(layout.value(&store.segments.heap, address)).expect("it was looked at");
-        // A part that no head names any more is removed alone.
+        // If the head does not name this part, the part alone is evicted.
         if part != ANCHOR && each_part(store, namespace, head, &mut |there| there != part) {
             return Some(());
         }
@@ -50,12 +51,12 @@ impl Background {
         Some(())
     }
 
-    /// Returns true if the rest of an object waits in a deferred free.
+    /// Returns true if a deferred free still has to remove pieces or parts of the object.
     pub(super) fn will_free(&self, store: &Store, object: u64) -> bool {
         self.freeing.as_ref().is_some_and(|deferred| deferred.ends() == Some(object)) || store.deferred.ends(object)
     }
 
-    /// Removes some of the pieces and parts in deferred frees. Returns true if there are more.
+    /// Removes some of the pieces and parts in deferred frees. Returns false if there was no deferred free.
     pub(super) fn free_some(&mut self, store: &Store) -> bool {
         let Some(mut deferred) = self.freeing.take().or_else(|| store.deferred.pop()) else { return false };
         if !deferred.free_some(store, Self::counters(store), A_SLICE) {

@@ -1,7 +1,7 @@
 //! The verification pass over the index of a reopened memory file: see [`crate::durable::verify`].
 //!
-//! Bounds: it runs for at most a slice's time at once, in slices without more urgent work. It locks a stripe only to
-//! clear a slot.
+//! Bounds: the pass runs in slices without more urgent work, for at most one slice's time at once. It locks a stripe of
+//! the index only to clear a slot.
 
 use super::Background;
 use crate::core::lookup::is_unverified;
@@ -12,12 +12,12 @@ use crate::index::growth::Keys;
 use crate::index::repair;
 use crate::layout::slot::Slot;
 
-/// The number of slots that are checked between two checks of the time.
+/// The number of slots that are verified between two checks whether the slice is over.
 const SLOTS_PER_LOOK: usize = 32;
-/// The number of slots between the prefetch of an item and its check.
+/// The distance, in slots, at which items are prefetched ahead of their verification.
 const AHEAD: usize = 16;
 
-/// The position of the pass.
+/// The position of the verification pass in the index.
 #[derive(Debug, Default)]
 pub(super) struct Verification {
     group: usize,
@@ -55,7 +55,7 @@ pub(super) fn run_verification(background: &mut Background, store: &Store, over:
             pass.at += 1;
         }
         if pass.at == GROUP_SLOTS {
-            // A slot that was displaced meanwhile may have been passed.
+            // If a slot was displaced meanwhile, the pass may have missed it, and checks the group again.
             let is_done = repair::moves_of(&store.index, pass.group) == pass.moves;
             (pass.group, pass.at) = (pass.group + usize::from(is_done), 0);
         }

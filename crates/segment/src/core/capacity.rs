@@ -1,4 +1,5 @@
-//! The memory that a namespace may take now: limits, quotas, and the error if none is free.
+//! Decides how much memory a namespace may take now, from the limits and quotas, and which error a thread gets if no
+//! segment is free.
 //!
 //! The state is in [`crate::heap::memory`], [`crate::heap::namespaces`] and [`crate::heap::back_pressure`], whose
 //! comments define each figure.
@@ -15,29 +16,29 @@ use crate::heap::namespaces::{Terms, TermsError};
 use crate::heap::segments::SegmentId;
 use crate::layout::key::Namespace;
 
-/// Index bytes of an item: a slot of 8 bytes at the load that the index is held at.
+/// Index bytes for each item: a slot of 8 bytes, divided by the usual share of slots in use.
 pub(crate) const INDEX_BYTES_AN_ITEM: u64 = 10;
-/// The last segments of a quota, which only the background may take.
+/// The number of segments in each quota that only the background may take.
 const RESERVE: usize = 2;
-/// All quotas together are at most this part of the memory, in percent.
+/// The maximum sum of all quotas, in percent of the memory.
 const QUOTAS_PERCENT_MAX: u64 = 80;
 
-/// The owner of open segments.
+/// The owner of a table of open segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
-    /// A data thread's: leaves the reserve of free segments alone.
+    /// A data thread, which may not take segments from the reserve of free segments.
     ThreadHandle,
-    /// The background: may take segments from the reserve, because it frees more than it takes.
+    /// The background, which may take segments from the reserve, because it frees more segments than it takes.
     Background,
 }
 
 impl Store {
-    /// Changes the memory that segments and index may use, in bytes. The background does the work from here on, and
-    /// reports its progress in [`crate::StoreStats::held_bytes`]. For a smaller memory, the eviction policy chooses the
-    /// items to evict.
+    /// Changes the memory limit of segments and index together, in bytes. The background then carries out the resize,
+    /// and [`crate::StoreStats::held_bytes`] shows its progress. If the limit is lowered, the eviction policy chooses
+    /// the items to evict.
     ///
     /// # Errors
-    /// If it is less than the store needs to continue, or more than address space was reserved for.
+    /// If `memory_bytes` is less than the store needs, or more than the address space that was reserved at start.
     pub fn resize(&self, memory_bytes: u64) -> Result<(), ResizeError> {
         let least_bytes = self.geometry.least_resize_bytes().max(least_for_quotas(self));
         if memory_bytes < least_bytes {
@@ -51,13 +52,13 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the memory that was last requested, at start or by [`Store::resize`], in bytes.
+    /// Returns the memory limit that was last requested, at start or by [`Store::resize`], in bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.memory.wanted_bytes()
     }
 
-    /// Returns true if a value of `value_bytes` fits into the memory that is free for the namespace, without the
-    /// segments that are always kept free.
+    /// Returns true if a value of `value_bytes` bytes fits into the namespace's free memory. The segments that are
+    /// always kept free do not count.
     pub fn has_room(&self, namespace: Namespace, value_bytes: u64) -> bool {
         let whole = value_bytes < self.geometry.item_whole_max as u64;
         let wanted = if whole { 0 } else { segments_for(self, value_bytes) };
@@ -65,17 +66,18 @@ impl Store {
     }
 }
 
-/// Returns the bytes that segments and index hold now: free segments count, decommitted ones do not.
+/// Returns the number of bytes that segments and index hold now. Free segments are included, decommitted segments are
+/// not.
 pub(crate) fn held_bytes(store: &Store) -> u64 {
     store.geometry.bytes_of(store.segments.count(), store.index.groups().max(store.index.groups_next()))
 }
 
 impl Store {
-    /// Replaces the terms of a namespace. If its quota is smaller than before, the background evicts the items beyond
-    /// it.
+    /// Replaces the terms of a namespace (quota, lifetimes, eviction). If the new quota is smaller than the old one,
+    /// the background evicts items until the namespace fits into it.
     ///
     /// # Errors
-    /// See [`TermsError`]; nothing is changed then.
+    /// See [`TermsError`]. After an error, nothing was changed.
     pub fn give_terms(&self, namespace: Namespace, terms: &Terms) -> Result<(), TermsError> {
         if terms.memory_bytes.is_some() && namespace == Namespace::DEFAULT {
             return Err(TermsError::Default);
@@ -112,7 +114,8 @@ impl Store {
     }
 }
 
-/// Returns the bytes that the quotas, except that of namespace `but`, leave in a memory of `memory_bytes`.
+/// Returns the largest quota that is possible in a memory of `memory_bytes` bytes, given the quotas of all namespaces
+/// except `but`.
 fn quotas_most_bytes(store: &Store, memory_bytes: u64, but: Option<Namespace>) -> u64 {
     let most = memory_bytes / 100 * QUOTAS_PERCENT_MAX;
     let most = most.min(memory_bytes.saturating_sub(store.geometry.least_resize_bytes()));
@@ -120,7 +123,7 @@ fn quotas_most_bytes(store: &Store, memory_bytes: u64, but: Option<Namespace>) -
     most.saturating_sub(others.map(|namespace| store.spaces.space(namespace).quota_bytes.load(Relaxed)).sum())
 }
 
-/// Returns the least memory that leaves all quotas unchanged, in bytes.
+/// Returns the smallest memory limit at which all quotas can stay as they are, in bytes.
 pub(crate) fn least_for_quotas(store: &Store) -> u64 {
     let sum: u64 = store.spaces.with_quota().map(|n| store.spaces.space(n).quota_bytes.load(Relaxed)).sum();
     if sum == 0 {
@@ -129,7 +132,7 @@ pub(crate) fn least_for_quotas(store: &Store) -> u64 {
     (sum.div_ceil(QUOTAS_PERCENT_MAX) * 100 + 100).max(sum + store.geometry.least_resize_bytes())
 }
 
-/// Updates the number of segments that a namespace's quota allows now.
+/// Updates the number of segments that a namespace may use: its quota, less the index space of its items.
 pub(crate) fn follow_quota(store: &Store, namespace: u8) {
     let space = store.spaces.space(namespace);
     let bytes = space.quota_bytes.load(Relaxed);
@@ -138,24 +141,25 @@ pub(crate) fn follow_quota(store: &Store, namespace: u8) {
     } else {
         let index = space_totals(store, namespace).items() * INDEX_BYTES_AN_ITEM;
         let segment = store.geometry.segment_bytes as u64 + HEADER_BYTES;
-        // However many items there are, the open segments need room.
+        // The open segments need a minimum of room, however many items the namespace has.
         ((bytes.saturating_sub(index) / segment) as usize).max(store.geometry.quota_segments_min() / 2)
     };
     space.limit.store(limit, Relaxed);
 }
 
-/// Returns the number of its segments that the background keeps free for a namespace with a quota.
+/// Returns the number of segments of its quota that the background keeps free for a namespace.
 fn low_of(store: &Store, namespace: u8, limit: usize) -> usize {
     (limit / 50).max(RESERVE + store.geometry.handles_max) + store.spaces.wanted(namespace)
 }
 
-/// Returns true if segments of the namespace are short. `soon`: the number of its segments that are about to be free.
+/// Returns true if a namespace with a quota has too few free segments. `soon` is the number of its segments that will
+/// be free soon.
 pub(crate) fn is_short(store: &Store, namespace: u8, soon: usize) -> bool {
     let Some(limit) = store.spaces.limit(namespace) else { return false };
     limit + soon < store.spaces.used(namespace) + low_of(store, namespace, limit)
 }
 
-/// Returns the number of free segments that no quota has a right to.
+/// Returns the number of free segments that are not reserved for a quota.
 pub(crate) fn shared_free(store: &Store) -> usize {
     let free = store.segments.free_count();
     if store.spaces.any_quota() { free.saturating_sub(store.spaces.reserved()) } else { free }
@@ -169,7 +173,8 @@ pub(crate) fn free_of(store: &Store, namespace: u8) -> usize {
     }
 }
 
-/// Returns the number of segments that the background keeps free for a namespace, or for all that share.
+/// Returns the number of segments that the background keeps free for a namespace with a quota, or for all namespaces
+/// without a quota together.
 pub(crate) fn free_low_of(store: &Store, namespace: u8) -> usize {
     match store.spaces.limit(namespace) {
         Some(limit) => low_of(store, namespace, limit),
@@ -177,7 +182,7 @@ pub(crate) fn free_low_of(store: &Store, namespace: u8) -> usize {
     }
 }
 
-/// Returns the number of open segments of one namespace that a table may have.
+/// Returns the maximum number of open segments of one namespace in one thread's table.
 pub(crate) fn open_max_of(store: &Store, namespace: u8) -> usize {
     let most = store.memory.open_max();
     match store.spaces.limit(namespace) {
@@ -186,10 +191,10 @@ pub(crate) fn open_max_of(store: &Store, namespace: u8) -> usize {
     }
 }
 
-/// Returns a free segment for a namespace, if it may have one.
+/// Takes a free segment for a namespace, if its limits allow it.
 ///
 /// # Errors
-/// As [`no_segment`].
+/// The error that [`no_segment`] returns.
 pub(crate) fn take_segment(store: &Store, whose: Whose, namespace: u8) -> Result<SegmentId, OpError> {
     let taken = store.segments.take_free(match whose {
         Whose::Background => 0,
@@ -201,8 +206,8 @@ pub(crate) fn take_segment(store: &Store, whose: Whose, namespace: u8) -> Result
     Ok(id)
 }
 
-/// Returns the number of free segments that a handle has to leave when it takes one for a namespace, if there are
-/// quotas. Returns `None` if it may take none.
+/// Returns the number of segments that must remain free after a data thread takes one for a namespace. Called if any
+/// namespace has a quota. Returns `None` if the thread may take no segment.
 fn handle_leaves(store: &Store, namespace: u8) -> Option<usize> {
     let reserve = store.memory.free_reserve();
     let Some(limit) = store.spaces.limit(namespace) else {
@@ -217,8 +222,8 @@ fn handle_leaves(store: &Store, namespace: u8) -> Option<usize> {
     (store.spaces.used(namespace) + RESERVE < limit).then_some(reserve)
 }
 
-/// Returns true if a namespace has enough free segments for a large value that takes `segments` of them. If not, asks
-/// the background once to free that number.
+/// Returns true if a namespace has enough free segments for a large value that takes `segments` segments. Otherwise
+/// asks the background to free that number.
 pub(crate) fn call_for_segments(store: &Store, namespace: u8, segments: usize) -> bool {
     let Some(limit) = store.spaces.limit(namespace) else {
         let wanted = segments.min(store.segments.count() / 2);
@@ -250,10 +255,10 @@ pub(crate) fn are_apart(store: &Store, a: u8, b: u8) -> bool {
 }
 
 impl Store {
-    /// Checks that there is room for `bytes` more, if nothing of the namespace is evicted.
+    /// Checks that there is room for `bytes` more bytes, if the namespace is one whose items are never evicted.
     ///
     /// # Errors
-    /// [`OpError::Parked`]: there may be room soon; [`OpError::OutOfMemory`]: all of the memory is alive.
+    /// [`OpError::Parked`] if there may be room soon. [`OpError::OutOfMemory`] if live items fill the memory.
     #[inline(always)]
     pub fn check_room(&self, namespace: Namespace, bytes: u64) -> Result<(), OpError> {
         if self.keeps(namespace) && !self.has_room(namespace, bytes) {
@@ -263,7 +268,8 @@ impl Store {
     }
 }
 
-/// Returns the error for a thread that finds no free segment: it has to wait for one, or none will become free.
+/// Returns the error for a thread that finds no free segment: `Parked` if a segment may become free, and `OutOfMemory`
+/// if not.
 #[cold]
 #[inline(never)]
 pub(crate) fn no_segment(store: &Store, namespace: u8) -> OpError {
@@ -278,7 +284,8 @@ pub(crate) fn no_segment(store: &Store, namespace: u8) -> OpError {
     OpError::Parked
 }
 
-/// Returns true if the background found no memory to free for the pool, and hardly anything has died since.
+/// Returns true if the background has found no memory to free for the pool, and less than a segment's bytes of items
+/// have been removed since.
 fn is_full(store: &Store, pool: u8) -> bool {
     let barren = store.shortages.known[usize::from(pool)].load(Relaxed);
     ![UNKNOWN, FLUSHED].contains(&barren) && alive_or_free(store, pool) + store.segments.segment_bytes() as u64 > barren
@@ -289,7 +296,7 @@ pub(crate) fn pool(store: &Store, namespace: u8) -> u8 {
     if store.spaces.has_quota(namespace) { namespace } else { Namespace::DEFAULT.0 }
 }
 
-/// Returns the bytes of a pool that are alive or free. The sum falls when items die.
+/// Returns the sum of a pool's bytes in live items and in free segments. The sum falls when items are removed.
 pub(crate) fn alive_or_free(store: &Store, number: u8) -> u64 {
     let alive = match store.spaces.any_quota() {
         true => {
@@ -303,6 +310,7 @@ pub(crate) fn alive_or_free(store: &Store, number: u8) -> u64 {
 
 /// Returns the number of segments that a large value of `bytes` takes.
 pub(crate) fn segments_for(store: &Store, bytes: u64) -> usize {
-    // Adds one for the open segment that it begins in, and one for the unused ends of the others.
+    // Adds one segment for the open segment in which the value begins, and one for the unused ends of the other
+    // segments.
     (bytes * 8).div_ceil(store.geometry.segment_bytes as u64 * 7) as usize + 2
 }

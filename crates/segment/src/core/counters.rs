@@ -1,11 +1,11 @@
-//! Counters: one block for each thread, written by it alone and summed on read.
+//! Counters: one block for each thread. Only that thread writes its block; a reader sums all blocks.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::layout::item::{EXPIRY, Layout};
 use crate::layout::key::Namespace;
 
-/// A counter with a single writer: a plain load and store, no locked instruction.
+/// A counter with a single writer. It is updated by a plain load and store, without a locked instruction.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -22,7 +22,7 @@ impl Counter {
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// One thread's block.
+        /// One thread's block of counters.
         #[derive(Debug, Default)]
         #[repr(align(128))]
         pub(crate) struct Counters {
@@ -43,7 +43,8 @@ macro_rules! counters {
     };
 }
 
-/// The counters by namespace, except the default one: its counts are the sums less those of the others.
+/// The counters of one namespace. The default namespace has none: its counts are the totals less those of all other
+/// namespaces.
 #[derive(Debug, Default)]
 struct SpaceCounters {
     items_added: Counter,
@@ -87,7 +88,8 @@ impl Counters {
         }
     }
 
-    /// Records that `items` of the counted items do not exist (modulo 2^64).
+    /// Records that `items` items and `bytes` bytes were counted as present but do not exist. Both numbers are modulo
+    /// 2^64, so they may correct a count upwards.
     pub(crate) fn note_lost(&self, namespace: u8, items: u64, bytes: u64) {
         self.items_removed.add(items);
         self.bytes_removed.add(bytes);
@@ -97,7 +99,7 @@ impl Counters {
         }
     }
 
-    /// Records that an item died.
+    /// Records that an item was removed or replaced.
     #[inline(always)]
     pub(crate) fn note_removed(&self, namespace: u8, bytes: usize) {
         self.items_removed.add(1);
@@ -108,7 +110,7 @@ impl Counters {
         }
     }
 
-    /// Records that the item that was published is hidden.
+    /// Records that an item that was just published has a hidden key.
     pub(crate) fn note_hidden_added(&self, namespace: u8) {
         self.hidden_added.add(1);
         if let Some(space) = self.space(namespace) {
@@ -116,7 +118,7 @@ impl Counters {
         }
     }
 
-    /// Records that the item that died was hidden.
+    /// Records that an item that was just removed had a hidden key.
     #[cold]
     pub(crate) fn note_hidden_removed(&self, namespace: u8) {
         self.hidden_removed.add(1);
@@ -160,7 +162,7 @@ impl Counters {
         }
     }
 
-    /// Records that an item was removed that a flush ended.
+    /// Records that an item was removed because of a flush.
     pub(crate) fn note_flushed(&self, namespace: u8) {
         self.flushed.add(1);
         if let Some(space) = self.space(namespace) {
@@ -186,7 +188,7 @@ pub(crate) struct SpaceTotals {
 }
 
 impl SpaceTotals {
-    /// Adds one thread's counts of a namespace that is not the default one.
+    /// Adds one thread's counts of a namespace other than the default one.
     pub(crate) fn add(&mut self, block: &Counters, namespace: u8) {
         let space = &block.spaces[usize::from(namespace)];
         self.items_added = self.items_added.wrapping_add(space.items_added.read());
@@ -202,7 +204,7 @@ impl SpaceTotals {
         self.flash_removed = self.flash_removed.wrapping_add(space.flash_removed.read());
     }
 
-    /// Returns the counts of all namespaces, less `self`.
+    /// Returns the counts `all` less those of `self`.
     pub(crate) fn left_of(&self, all: &Totals) -> Self {
         Self {
             items_added: all.items_added.saturating_sub(self.items_added),
@@ -219,8 +221,8 @@ impl SpaceTotals {
         }
     }
 
-    /// Returns the number of items on flash, as far as their namespace is known. It is negative if removed items of
-    /// other namespaces were counted for this one.
+    /// Returns the number of items on flash whose namespace is known. The number is negative if removed items of other
+    /// namespaces were counted for this namespace.
     pub(crate) fn flash_counted(&self) -> i64 {
         self.flash_taken.wrapping_sub(self.flash_removed) as i64
     }
@@ -230,7 +232,7 @@ impl SpaceTotals {
         self.items_added.saturating_sub(self.items_removed)
     }
 
-    /// Returns the number of those items that are under hidden keys.
+    /// Returns the number of current items that have hidden keys.
     pub(crate) fn hidden(&self) -> u64 {
         self.hidden_added.saturating_sub(self.hidden_removed)
     }
@@ -240,7 +242,7 @@ impl SpaceTotals {
         self.bytes_added.saturating_sub(self.bytes_removed)
     }
 
-    /// Returns the mean bytes of an item in the store, header and padding included; 0 without items.
+    /// Returns the mean size of an item in bytes, header and padding included, or 0 if there are no items.
     pub(crate) fn item_bytes_mean(&self) -> usize {
         self.item_bytes().checked_div(self.items()).unwrap_or(0) as usize
     }
@@ -275,9 +277,9 @@ counters! {
     evicted,
     /// Of those, items that were never read.
     evicted_unread,
-    /// Of those, items that had a TTL.
+    /// Evicted items that had a TTL.
     evicted_with_ttl,
-    /// Of those, items that lost their index slot to a newer one.
+    /// Evicted items that lost their index slot to a newer item.
     evicted_by_index,
     /// Expired items that the background thread removed, or that were replaced.
     expired,
@@ -311,9 +313,9 @@ counters! {
     flash_taken,
     /// Items of the second tier whose index slot was removed.
     flash_removed,
-    /// Of the removed items, those evicted with their region.
+    /// Items of the second tier that were evicted when their region was reclaimed.
     flash_evicted,
-    /// Items of the second tier that moved to another region.
+    /// Items of the second tier that were copied to another region.
     flash_again,
     /// Values served from the second tier.
     flash_hits,

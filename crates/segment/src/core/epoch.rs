@@ -1,8 +1,9 @@
-//! Epochs: they show the background that no thread reads a segment any more.
+//! Epochs, by which the background knows when no thread reads a segment any more.
 //!
-//! A handle enters the current epoch once an iteration and leaves it at the guard's end. The global epoch advances only
-//! when every handle that is inside is inside the current one. A segment that no slot names any more since epoch `e`
-//! can have readers from `e` at the latest; when the global epoch has reached `e + 2`, they are gone:
+//! A handle enters the current epoch once an iteration, when a guard begins, and leaves the epoch when the guard ends.
+//! The global epoch advances only when every handle that is inside an epoch has entered the current epoch. If a
+//! segment's last slot is cleared in epoch `e`, only handles that entered epoch `e` or an earlier one can still read
+//! the segment. When the global epoch reaches `e + 2`, all of them have left:
 //!
 //! ```text
 //!   epoch      e            e + 1           e + 2
@@ -11,36 +12,38 @@
 //! ```
 //!
 //! **Memory orders.** The handle stores its epoch, passes a `SeqCst` fence, and then loads slots. The background clears
-//! a slot, passes a `SeqCst` fence, and then loads the handle's epoch. The two fences are in one order:
+//! a slot, passes a `SeqCst` fence, and then loads the handle's epoch. One of the two fences comes first:
 //!
-//! - If the handle's fence comes first, the background sees the handle inside and does not make the second step.
-//! - If the background's fence comes first, the loads of the guard find the slot cleared.
+//! - If the handle's fence comes first, the background sees that the handle is inside an epoch, and does not advance to
+//!   `e + 2`.
+//! - If the background's fence comes first, the guard sees that the slot is cleared.
 //!
-//! A `SeqCst` swap instead of store and fence is a full barrier on x86 only. The C++ model does not order later loads
-//! of other words behind it, and AArch64 need not. The store is `Release`, so that a thread that sees a guard also sees
-//! the end of the guard before it. Loom explores this over the executions of the C++ model (`tests/loom.rs`).
+//! A `SeqCst` swap would not be enough in place of the store and the fence: it is a full barrier on x86 only. The C++
+//! memory model lets later loads of other words move ahead of such a swap, and so does AArch64. The store is `Release`,
+//! so that a thread that sees a guard also sees the end of the guard before it. Loom explores this over the executions
+//! of the C++ model (`tests/loom.rs`).
 //!
-//! Beside its epoch each handle counts the guards that it has ended, so that one guard is distinguishable from the
-//! next: see [`crate::locks::key_locks`].
+//! Each handle also counts its ended guards, so that two guards of one handle differ: see
+//! [`crate::locks::key_locks`].
 //!
-//! Bound: two words for each handle, made at start. An idle handle is outside and holds nothing up.
+//! Bound: two words for each handle, allocated at start. An idle handle is outside every epoch and delays no reuse.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use crate::layout::raw::{Word64, fence};
 
-/// A word on two cache lines of its own (adjacent lines are fetched in pairs).
+/// A word that has two cache lines to itself, because the CPU fetches adjacent lines in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Padded(Word64);
 
-/// A handle, on two cache lines of its own.
+/// The words of one handle, which have two cache lines to themselves.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct HandleWords {
-    /// 0 outside, else the epoch it entered.
+    /// The epoch that the handle has entered, or 0 if it is outside.
     entered: Word64,
-    /// The guards that it has ended.
+    /// The number of guards that the handle has ended.
     guards: Word64,
 }
 
@@ -60,12 +63,14 @@ impl Epochs {
         self.global.0.load(Acquire)
     }
 
-    /// Begins a guard of `handle`. What its loads find from here on is not reused before [`Epochs::leave`].
+    /// Begins a guard of `handle`. A segment that the guard finds through an index slot is not reused before
+    /// [`Epochs::leave`].
     #[inline]
     pub(crate) fn enter(&self, handle: usize) {
         let word = &self.handles[handle].entered;
         debug_assert!(word.load(Relaxed) == 0, "a turn within a turn");
-        // If the epoch advances between the load and the store, the handle only looks older, which delays reuse.
+        // If the global epoch advances between this load and this store, the handle appears to be in the earlier epoch.
+        // That only delays reuse.
         word.store(self.global.0.load(Relaxed), Release);
         fence(SeqCst);
     }
@@ -74,7 +79,7 @@ impl Epochs {
     #[inline]
     pub(crate) fn leave(&self, handle: usize) {
         let handle = &self.handles[handle];
-        // A thread that sees either store knows that the guard has ended, and sees what it did.
+        // A thread that sees either of these stores also sees everything that the ended guard wrote.
         handle.guards.store(handle.guards.load(Relaxed) + 1, Release);
         handle.entered.store(0, Release);
     }
@@ -83,20 +88,21 @@ impl Epochs {
         self.handles.len()
     }
 
-    /// Orders the caller's stores before [`Epochs::guard_of`], whose first call has to follow. A guard that it does not
-    /// see, or that begins later, sees all that the caller stored before.
+    /// Orders the caller's earlier stores before its later calls of [`Epochs::guard_of`]. A guard that `guard_of` does
+    /// not report, or that begins later, sees those stores.
     pub(crate) fn before_guards(&self) {
         fence(SeqCst);
     }
 
-    /// Returns the guard that `handle` is in, or `None` if it is in none. Two results differ if a guard ended between
-    /// them, and then the caller sees what that guard did.
+    /// Returns the number of the guard that `handle` is in, or `None` if it is in no guard. If a guard ended between
+    /// two calls, their results differ and the caller sees everything that this guard wrote.
     pub(crate) fn guard_of(&self, handle: usize) -> Option<u64> {
         let handle = &self.handles[handle];
         (handle.entered.load(Acquire) != 0).then(|| handle.guards.load(Acquire))
     }
 
-    /// Steps to the next epoch if every handle that is inside entered the current one. Only the background calls it.
+    /// Advances the global epoch if every handle that is inside an epoch has entered the current one. Returns true if
+    /// the epoch advanced. Only the background calls this function.
     pub(crate) fn try_advance(&self) -> bool {
         fence(SeqCst);
         let global = self.global.0.load(Relaxed);

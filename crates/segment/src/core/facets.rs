@@ -1,12 +1,12 @@
-//! The facets of a guard: each kind of operation on the store is reached through a type of its own.
+//! The facets of a guard: borrowed views of the guard, each with the methods of one kind of operation.
 //!
 //! ```text
 //!   shared access       items, walks, pieces, parts, tier, locks, sizes
 //!   exclusive access    items_mut, numbers, versions, receiver, large, parts_mut, renames, tier_mut, locks_mut
 //! ```
 //!
-//! A facet only borrows the guard, so it costs nothing. Code that has a shared facet cannot reach an exclusive one. The
-//! modules above this one implement the facets' methods.
+//! A facet only borrows the guard, so it has no cost at run time. Code that holds a shared facet cannot obtain an
+//! exclusive facet from it. The facets' methods are implemented in the modules that use this module.
 
 use crate::core::handle::Guard;
 

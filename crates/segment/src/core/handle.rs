@@ -18,36 +18,36 @@ use crate::locks::undo_log::Group;
 use crate::tier::reads::Reads;
 use crate::values::unfinished::Unfinished;
 
-/// One data thread's epoch word, open segments and counters. It is `Send`, so that it can move to its thread. One
-/// thread uses it at a time.
+/// A data thread's access to the store: its epoch, open segments and counters. The handle is `Send`, so that it can be
+/// moved to its thread. Only one thread may use a handle at a time.
 #[derive(Debug)]
 pub struct ThreadHandle {
     store: Arc<Store>,
     own: Own,
 }
 
-/// State that a handle alone uses.
+/// The state that belongs to one handle alone.
 #[derive(Debug)]
 pub(crate) struct Own {
     pub(crate) id: usize,
     pub(crate) open: OpenTable,
     pub(crate) tokens: Tokens,
-    /// A piece's bytes, while a large value is put together from others.
+    /// Buffer for the bytes of one piece, while a large value is assembled from other values.
     pub(crate) scratch: Vec<u8>,
-    /// The value that a splice puts together.
+    /// Buffer for the new value while a part of a value is replaced.
     pub(crate) change: Vec<u8>,
     /// Changes made for the key lock set that the guard acts for.
     pub(crate) group: RefCell<Group>,
     /// Reads that the handle requested from a second tier.
     pub(crate) reads: Reads,
-    /// Large values that are put together over several iterations.
+    /// Large values that are assembled over several iterations.
     pub(crate) unfinished: Unfinished,
 }
 
-/// No handle is left.
+/// The error if all thread handles of the store are in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandleError {
-    /// Number of handles.
+    /// Number of thread handles that the store has.
     pub handles_max: usize,
 }
 
@@ -59,7 +59,8 @@ impl std::fmt::Display for HandleError {
 
 impl std::error::Error for HandleError {}
 
-/// CAS tokens for changes in place: a segment sequence that no segment gets, and its 2^18 offsets.
+/// CAS tokens for in-place changes. They are taken from a segment sequence that no segment uses, which yields 2^18
+/// tokens.
 #[derive(Debug, Default)]
 pub(crate) struct Tokens {
     next: u64,
@@ -93,12 +94,12 @@ impl ThreadHandle {
         self.own.id
     }
 
-    /// Begins a guard: the items that it reads stay in memory until the [`Guard`] is dropped. `now` is the guard's
-    /// time.
+    /// Begins a guard. Items that are read through the [`Guard`] stay in memory until it is dropped. The guard uses
+    /// `now` as the current time.
     #[inline]
     pub fn guard(&mut self, now: UnixMillis) -> Guard<'_> {
         self.store.epochs.enter(self.own.id);
-        // After the entry, never before it: see `crate::locks::key_locks`.
+        // This check must follow the entry into the epoch: see `crate::locks::key_locks`.
         let contended = self.store.key_locks.any();
         let tiered = self.store.tier.is_some();
         let (store, own) = (&*self.store, &mut self.own);
@@ -118,21 +119,22 @@ impl ThreadHandle {
         guard
     }
 
-    /// Appends the hashes of keys whose reads have completed, of those reads that [`crate::TierReads::awaited`]
-    /// reported. A read counts as complete once an iteration that has begun has taken it in.
+    /// Appends to `into` the hashes of keys whose reads of the second tier have completed. Only reads that
+    /// [`crate::TierReads::awaited`] has reported are included. A read counts as complete once a guard has begun since
+    /// and has taken in its result.
     pub fn take_completed_reads(&mut self, into: &mut Vec<u64>) {
         if self.store.tier.is_some() {
             self.own.reads.with(|reads| reads.take_completed(into));
         }
     }
 
-    /// Returns the number of reads of flash that can be requested now.
+    /// Returns the number of further flash reads that can be requested now.
     pub fn reads_free(&self) -> usize {
         if self.store.tier.is_some() { self.own.reads.with(|reads| reads.free()) } else { 0 }
     }
 
-    /// Seals open segments that are old or flushed, so that the background can process them. A thread that wakes
-    /// without writing calls it about once a second.
+    /// Seals open segments that are old or flushed, so that the background can process them. A thread that wakes up
+    /// without writing calls this function about once a second.
     pub fn tidy(&mut self, now: UnixMillis) {
         self.own.open.seal_ended(&self.store, now);
         if !self.own.unfinished.is_empty() {
@@ -153,18 +155,19 @@ impl Drop for ThreadHandle {
     }
 }
 
-/// One guard of a data thread's loop, inside an epoch.
+/// A data thread's access to the store within one epoch.
 #[derive(Debug)]
 pub struct Guard<'l> {
-    /// Inside the crate, read values have the lifetime of the store. The public methods bind it to the guard.
+    /// Inside the crate, values that are read have the lifetime of the store. The public methods shorten that lifetime
+    /// to that of the guard.
     pub(crate) store: &'l Store,
     pub(crate) own: &'l mut Own,
     pub(crate) now: UnixMillis,
-    /// True if key lock sets are in flight.
+    /// True if a thread held or had announced a key lock set when the guard began.
     pub(crate) contended: bool,
     /// True if the store has a second tier.
     pub(crate) tiered: bool,
-    /// The number of the key lock set that it acts for, or 0.
+    /// The number of the key lock set under which the guard works, or 0.
     pub(crate) acting: u32,
     /// True if a part of a value was looked up and not found.
     pub(crate) lost: Cell<bool>,
@@ -178,14 +181,16 @@ impl<'l> Guard<'l> {
         self.now
     }
 
-    /// Begins a visit of a requester, which repeats a request until it is answered. The request copies at most `bytes`
-    /// in this guard. If it needs more, it is parked and resumes later at the same position ([`Guard::is_paused`]).
+    /// Begins or resumes the request of `requester`. The request may copy at most `bytes` bytes in this guard. A
+    /// request that needs to copy more is parked ([`Guard::is_paused`]). The requester repeats it in later guards, and
+    /// it resumes at the same position.
     #[inline(always)]
     pub fn serve(&mut self, requester: u64, bytes: u64) {
         self.own.unfinished.begin(requester, bytes);
     }
 
-    /// Returns whether the last operation was parked only because its share of the iteration is used up.
+    /// Returns true if the last operation was parked only because it has copied as many bytes as [`Guard::serve`]
+    /// allowed.
     pub fn is_paused(&self) -> bool {
         self.own.unfinished.is_paused()
     }
@@ -196,7 +201,7 @@ impl<'l> Guard<'l> {
         self.store.hasher.key(namespace, bytes)
     }
 
-    /// Reports a request to the background, if its key is one of the sample.
+    /// Records a request for the background, if its key is among the sampled keys.
     #[inline(always)]
     pub(crate) fn sample(&self, key: &Key<'_>, asked: RequestKind) {
         self.store.samples.note(self.own.id, key.hash, asked);
@@ -208,8 +213,9 @@ impl<'l> Guard<'l> {
         OpError::Parked
     }
 
-    /// Returns true if every change is made to a copy and never in place. This holds for a key lock set if checkpoints
-    /// are made: after a power loss, the page with one change may be on the disk without the pages with the others.
+    /// Returns true if every change must be made to a copy of the item and never in place. That is so under a key lock
+    /// set if checkpoints are made. After a power loss, the disk might otherwise contain one change of the set without
+    /// the others.
     #[inline(always)]
     pub(crate) fn copies_all(&self) -> bool {
         self.acting != 0 && self.store.checkpoints.are_made()
@@ -234,7 +240,7 @@ impl<'l> Guard<'l> {
         self.tiered
     }
 
-    /// Begins a request, which does not wait for a read yet.
+    /// Begins a request. A new request does not wait for any flash read yet.
     #[inline(always)]
     pub fn begin_request(&self) {
         if self.tiered {

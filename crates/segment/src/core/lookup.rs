@@ -1,4 +1,4 @@
-//! The lookup of items, and the reads of a found item's fields.
+//! Finds items by key, and reads the fields of an item that was found.
 
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
 use std::sync::atomic::fence;
@@ -29,9 +29,9 @@ pub(crate) struct FoundItem<'s> {
 /// The reason why an item that still has its slot must not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndReason {
-    /// It has expired.
+    /// The item has expired.
     Expired,
-    /// Its namespace was flushed.
+    /// The item's namespace was flushed after the item was stored.
     Flushed,
 }
 
@@ -43,14 +43,15 @@ impl<'s> FoundItem<'s> {
     }
 }
 
-/// Returns the segment that a slot names, and true if its items are of the key's namespace and need no check.
+/// Returns the header of the segment that a slot names. The flag is true if the segment's items are in the key's
+/// namespace and need no verification.
 #[inline(always)]
 pub(crate) fn named_in<'s>(store: &'s Store, key: &Key<'_>, slot: Slot) -> Option<(&'s SegmentHeader, bool)> {
     let header = store.segments.named(slot)?;
     Some((header, header.namespace_if_verified() == key.namespace))
 }
 
-/// Returns the item's address and layout if the slot names this very key.
+/// Returns the address and layout of the slot's item if its key is `key`.
 #[inline(always)]
 fn matches(store: &Store, key: &Key<'_>, slot: Slot) -> Option<(usize, Layout)> {
     let address = slot.address();
@@ -71,13 +72,13 @@ pub(crate) fn seen_at<'s>(store: &Store, key: &Key<'_>, word: &'s Word64, slot: 
     Some(FoundItem { word, slot, address, layout })
 }
 
-/// Finds the key's slot without a lock, whether its item has ended or not.
+/// Finds the key's item without a lock, even if the item has expired or was flushed.
 #[inline(always)]
 pub(crate) fn find<'s>(store: &'s Store, key: &Key<'_>) -> Option<FoundItem<'s>> {
     store.index.find(key.hash, |slot| matches(store, key, slot)).map(FoundItem::of)
 }
 
-/// Finds the key's slot under its lock.
+/// Finds the key's item under the key's lock, even if the item has expired or was flushed.
 #[inline(always)]
 pub(crate) fn find_locked<'s>(
     store: &'s Store,
@@ -87,7 +88,7 @@ pub(crate) fn find_locked<'s>(
     locked.find(|slot| matches(store, key, slot)).map(FoundItem::of)
 }
 
-/// Returns the item, unless it has ended.
+/// Returns the item, unless it has expired or was flushed.
 #[inline(always)]
 pub(crate) fn live<'s>(store: &Store, seen: Option<FoundItem<'s>>, now: UnixMillis) -> Option<FoundItem<'s>> {
     seen.filter(|s| s.ended(store, now).is_none())
@@ -118,7 +119,8 @@ impl FoundItem<'_> {
         }
     }
 
-    /// Returns the item's CAS token. Read before the value: see [`crate::items::write`] on in-place changes.
+    /// Returns the item's CAS token. Callers must read the token before the value: [`crate::items::write`] explains
+    /// in-place changes.
     #[inline(always)]
     pub(crate) fn token(&self, store: &Store) -> u64 {
         if self.layout.has(CAS_FIELD) {
@@ -128,7 +130,7 @@ impl FoundItem<'_> {
         }
     }
 
-    /// Returns the META word, if the item has one.
+    /// Returns the item's META word (lease bits, last access, read flag), if the item has one.
     #[inline(always)]
     pub(crate) fn meta(&self, store: &Store) -> Option<u32> {
         self.layout.has(META).then(|| self.layout.meta(&store.segments.heap, self.address).load(Acquire))
@@ -152,23 +154,25 @@ impl FoundItem<'_> {
     /// Returns the item as a caller sees it.
     #[inline(always)]
     pub(crate) fn item<'s>(&self, store: &'s Store) -> Item<'s> {
-        // The token first, the value second: an in-place change writes them the other way round, so a token is never
-        // newer than the value it is given out with.
+        // Read the token first and the value second. An in-place change writes the value first, so a returned token is
+        // never newer than the value returned with it.
         let token = self.token(store);
         let value = self.value(store);
         let meta = self.meta(store);
         self.item_from(store, token, value, self.expire(store), meta, meta)
     }
 
-    /// Returns the item as `snap` has it. All words of `snap` were proved to belong to one instant. Fields that change
-    /// in place are taken from the snapshot alone, because the words in the heap may be those of a later change.
+    /// Returns the item as it is in the snapshot `snap`. The caller has proved that all words of `snap` belong to one
+    /// instant. Fields that change in place are taken from the snapshot alone, because the words in the heap may be
+    /// those of a later change.
     #[inline(always)]
     pub(crate) fn item_as<'s>(&self, store: &'s Store, snap: &Snap) -> Item<'s> {
         let value = if self.layout.has(NUM) { Value::Integer(snap.number()) } else { self.value(store) };
         self.item_from(store, snap.token(), value, snap.expire(store, self), self.meta(store), Some(snap.lease()))
     }
 
-    /// `access_word` is the META word for the facts of access, `lease` the one for the lease.
+    /// Assembles an [`Item`]. `access_word` is the META word that gives the last access and the read flag. `lease` is
+    /// the META word that gives the lease bits.
     #[inline(always)]
     fn item_from<'s>(
         &self,
@@ -195,7 +199,7 @@ impl FoundItem<'_> {
         }
     }
 
-    /// Returns the object whose head the item is: a large value, or a value in parts.
+    /// Returns the object number if the item is the head of a large value or of a value in parts.
     pub(crate) fn object_at(&self, store: &Store) -> Option<u64> {
         let value = || self.layout.value(&store.segments.heap, self.address);
         match self.layout.kind() {
@@ -206,8 +210,8 @@ impl FoundItem<'_> {
     }
 }
 
-/// Returns whether the item was read, and its last access. Without a META word, the creation of the item's segment
-/// stands for the last access.
+/// Returns whether the item was ever read, and the time of its last access. If the item has no META word, the creation
+/// time of its segment is returned as the last access.
 #[inline(always)]
 pub(crate) fn access(store: &Store, slot: Slot, address: usize, meta: Option<u32>) -> (bool, UnixMillis) {
     match meta {
@@ -228,8 +232,8 @@ pub(crate) fn is_unverified(store: &Store) -> bool {
     store.unverified.load(SeqCst)
 }
 
-/// Clears the unverified mark of a segment that was opened with it and is still empty, if the verification pass has
-/// ended meanwhile.
+/// Clears the unverified mark of a new, still empty segment, if the verification pass has ended since the segment was
+/// marked.
 #[cold]
 pub(crate) fn check_mark(store: &Store, id: SegmentId) {
     fence(SeqCst);
@@ -238,8 +242,8 @@ pub(crate) fn check_mark(store: &Store, id: SegmentId) {
     }
 }
 
-/// Returns the item's address and layout like [`matches()`], in a segment that may be marked as unverified. The item
-/// must lie in the segment, have this key, and have the right checksum.
+/// Does the same as [`matches()`] for a segment that may be marked as unverified. It also checks that the item lies
+/// within the segment and that its checksum is right.
 #[cold]
 #[inline(never)]
 pub(crate) fn matches_unverified(
@@ -259,22 +263,22 @@ pub(crate) fn matches_unverified(
     (same && is_sound(store, address, &layout)).then_some((address, layout))
 }
 
-/// Returns true if an item that lies in a segment may be used: the segment is not marked as unverified, or the item's
-/// checksum is right.
+/// Returns true if an item may be used: its segment is not marked as unverified, or the item's checksum is right.
 #[inline]
 pub(crate) fn is_trusted(store: &Store, header: &SegmentHeader, address: usize, layout: &Layout) -> bool {
     !header.is_unverified() || is_sound(store, address, layout)
 }
 
-/// Returns the item at an address in a segment, if there can be one.
+/// Returns the layout of the item at an address, or `None` if no item at that address fits into the written part of the
+/// segment.
 pub(crate) fn item_in(store: &Store, header: &SegmentHeader, address: usize) -> Option<Layout> {
     let written = header.written.load(Acquire) as usize;
     let left = written.saturating_sub(address & (store.segments.segment_bytes() - 1));
     Layout::read_within(&store.segments.heap, address, left)
 }
 
-/// Returns the item that a slot names. Returns `None` if the slot names none, because damage to a memory file can give
-/// a slot any value.
+/// Returns the namespace, address and layout of the item that a slot names. Returns `None` if the slot names no item.
+/// In a damaged memory file a slot can have any value.
 pub(crate) fn item_of(store: &Store, slot: Slot) -> Option<(u8, usize, Layout)> {
     let (header, address) = (store.segments.named(slot)?, slot.address());
     let (namespace, layout) = (header.namespace(), item_in(store, header, address)?);
@@ -296,7 +300,8 @@ pub(crate) fn key_at<'s>(store: &'s Store, namespace: u8, address: usize, layout
     }
 }
 
-/// Returns the item that a slot names, if its key, hidden or not, has this hash.
+/// Returns the item that a slot names, if its key has this namespace and this hash. `piece`: true if the key has to be
+/// a hidden one.
 pub(crate) fn item_of_hash(
     store: &Store,
     slot: Slot,
@@ -311,7 +316,7 @@ pub(crate) fn item_of_hash(
     (is_its && is_trusted(store, header, address, &layout)).then_some((address, layout))
 }
 
-/// Returns the value that follows its type byte.
+/// Splits the stored bytes of a typed value into the type byte and the value's bytes.
 fn typed(bytes: &[u8]) -> Value<'_> {
     bytes.split_first().map_or(Value::Bytes(bytes), |(kind, bytes)| Value::Typed { kind: *kind, bytes })
 }

@@ -1,6 +1,6 @@
-//! Requests to the store and their results: plain values, no protocol and no clock.
+//! Requests to the store and their results. The types are plain values that depend on no protocol and no clock.
 //!
-//! The names are those of the engine. The protocol layers map them to wire text one to one.
+//! The names are the store's own. Each protocol layer maps every result to its reply text.
 
 use base::clock::UnixMillis;
 
@@ -9,15 +9,15 @@ pub use crate::layout::ttl::Expire;
 /// The way in which a [`Put`] treats an existing item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutMode {
-    /// Store in any case.
+    /// Store the value whether or not the key has an item.
     Set,
     /// Store only if the key has no item.
     Add,
     /// Store only if the key has an item.
     Replace,
-    /// Append the value to the existing one; flags and expiry of the old item stay.
+    /// Append the value to the existing one; the item retains its flags and expiry.
     Append,
-    /// Prepend the value to the existing one; flags and expiry of the old item stay.
+    /// Prepend the value to the existing one; the item retains its flags and expiry.
     Prepend,
 }
 
@@ -32,11 +32,12 @@ pub struct Put<'v> {
     pub client_flags: u32,
     /// Expiry of the item.
     pub expire: Expire,
-    /// Store only if the item's CAS token equals this; `NotFound` if there is no item.
+    /// If given, store only if the item's CAS token equals this token. The result is `NotFound` if the key has no item.
     pub compare: Option<u64>,
-    /// With `compare`: if the token is *smaller* than the item's, store all the same and mark the item stale.
+    /// With `compare`: if `compare` is *smaller* than the item's token, store the value nevertheless and mark the item
+    /// stale.
     pub invalidate: bool,
-    /// The CAS token to give the new item, instead of one that the store makes.
+    /// The CAS token of the new item, instead of a token that the store generates.
     pub token: Option<u64>,
     /// With `Append` and `Prepend`: if the key has no item, store the value as a new item with this expiry.
     pub vivify: Option<Expire>,
@@ -45,7 +46,7 @@ pub struct Put<'v> {
 }
 
 impl<'v> Put<'v> {
-    /// Returns true if the value is stored whatever the key has.
+    /// Returns true if the value is stored regardless of the key's existing item.
     #[inline]
     pub fn is_unconditional(&self) -> bool {
         self.mode == PutMode::Set && self.compare.is_none()
@@ -70,16 +71,17 @@ impl<'v> Put<'v> {
 /// The result of a [`Put`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutOutcome {
-    /// Stored.
+    /// The value was stored.
     Stored {
         /// The new item's CAS token if it was wanted, else 0.
         token: u64,
-        /// The length of the value after this request, in bytes: the value that it was joined to is included.
+        /// The length of the whole value after this request, in bytes, including the old value of an `Append` or
+        /// `Prepend`.
         bytes: u64,
     },
     /// The mode's condition did not hold.
     NotStored,
-    /// The item's token is another one.
+    /// The item's CAS token differs from `compare`.
     Exists,
     /// `compare` was given and the key has no item.
     NotFound,
@@ -90,7 +92,7 @@ pub enum PutOutcome {
 /// One deletion request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Delete {
-    /// Only if the item's CAS token equals this.
+    /// If given, act only if the item's CAS token equals this token.
     pub compare: Option<u64>,
     /// Mark the item stale instead of removing it; its CAS token changes.
     pub mark_stale: bool,
@@ -109,7 +111,7 @@ pub enum DeleteOutcome {
     Deleted,
     /// There was no item.
     NotFound,
-    /// The item's token is another one.
+    /// The item's CAS token differs from `compare`.
     Exists,
 }
 
@@ -124,7 +126,7 @@ pub struct Arith {
     pub vivify: Option<(u64, Expire)>,
     /// The item's new expiry.
     pub expire: Option<Expire>,
-    /// Only if the item's CAS token equals this.
+    /// If given, act only if the item's CAS token equals this token.
     pub compare: Option<u64>,
     /// The CAS token to give the item.
     pub token: Option<u64>,
@@ -148,7 +150,7 @@ pub enum ArithOutcome {
     NotFound,
     /// The value is not an unsigned decimal number of 64 bits.
     NotNumber,
-    /// The item's token is another one.
+    /// The item's CAS token differs from `compare`.
     Exists,
 }
 
@@ -163,7 +165,7 @@ pub struct Fetch {
     pub recache_below_ms: Option<u64>,
     /// The CAS token of an item that `vivify` creates.
     pub token: Option<u64>,
-    /// Make the item's CAS token exact from now on.
+    /// Give the item an exact CAS token, which changes with every later write.
     pub want_token: bool,
     /// Begin to record the time of the last access and whether the item was fetched.
     pub want_access: bool,
@@ -174,11 +176,11 @@ pub struct Fetch {
 /// The state of the right to fill an item that is missing, stale or about to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lease {
-    /// No lease is out.
+    /// No caller has the right to fill the item.
     None,
     /// This caller has just won the right to fill.
     Won,
-    /// Another caller has it.
+    /// Another caller has the right to fill the item.
     AlreadyWon,
 }
 
@@ -209,7 +211,7 @@ pub enum Value<'t> {
     Typed {
         /// The value's type; opaque to the store.
         kind: u8,
-        /// Opaque to the store.
+        /// Data of the caller, opaque to the store.
         bytes: &'t [u8],
     },
 }
@@ -217,34 +219,36 @@ pub enum Value<'t> {
 /// Names a large value: an object of pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LargeRef {
-    /// The pieces' hidden keys begin with it.
+    /// The object number, with which the pieces' hidden keys begin.
     pub object: u64,
     /// The length of all pieces together, in bytes.
     pub bytes: u64,
 }
 
-/// An item as one read saw it. Borrowed from the guard: its memory is not reused before the guard ends.
+/// An item as one read saw it. The item is borrowed from the guard: its memory is not reused before the guard ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Item<'t> {
     /// The key's bytes.
     pub key: &'t [u8],
     /// The value.
     pub value: Value<'t>,
-    /// Opaque to the store.
+    /// Data of the caller, opaque to the store.
     pub client_flags: u32,
     /// Expiry of the item.
     pub expire: Expire,
-    /// The CAS token. Exact only if a `gets` or `want_token` took it; else the one that a `gets` would take now.
+    /// The item's CAS token. The token is exact only if a `gets` or `want_token` requested it; otherwise it is the
+    /// token that a `gets` would return now.
     pub token: u64,
     /// True if the item was read before.
     pub fetched: bool,
-    /// Time of the last read or write, to the second; coarser if no request asked for it before.
+    /// Time of the last read or write, to the second. If no request has asked for access times before, it is the
+    /// creation time of the item's segment.
     pub last_access: UnixMillis,
     /// True if the item is stale: readable, but a client should refill it.
     pub stale: bool,
-    /// All its bytes in the store, header and padding included.
+    /// The item's size in the store, in bytes, header and padding included.
     pub stored_bytes: u64,
-    /// Its TTL class.
+    /// The TTL class of the item's segment.
     pub ttl_class: u8,
 }
 
@@ -256,7 +260,7 @@ impl Item<'_> {
 }
 
 impl Value<'_> {
-    /// Returns the length as a client sees it, in bytes.
+    /// Returns the value's length as a client sees it, in bytes.
     #[inline]
     pub fn client_bytes(&self) -> u64 {
         match self {
@@ -281,7 +285,7 @@ pub enum OpError {
     /// A lock is held or no segment is free. Nothing was changed: park the operation, end the guard, and retry the
     /// operation in the next guard.
     Parked,
-    /// Key and value exceed the maximum item size.
+    /// The key and the value together exceed the maximum item size.
     TooLarge,
     /// No item can be evicted to make room: every segment is open or pinned.
     OutOfMemory,

@@ -1,11 +1,12 @@
 //! The open segments of one thread, which receive its new items.
 //!
 //! There is one open segment for each (namespace, TTL class, queue) that the thread writes to, up to a stated maximum.
-//! Beyond it, and beyond the limit of a namespace's quota, neighbouring classes share a segment. A segment is sealed
-//! when the next item does not fit, when it has been open for an eighth of its class, or when its namespace was flushed
-//! since.
+//! When that maximum, or the maximum for a namespace with a quota, is reached, neighbouring classes share a segment. A
+//! segment is sealed when the next item does not fit, when the segment has been open for an eighth of its class's
+//! length of time, or when its namespace was flushed after it was opened.
 //!
-//! The table alone writes to the end of its segments. Therefore a [`Reserved`] is exclusive.
+//! Only the thread that owns the table writes to the end of its open segments. Therefore a reserved range
+//! ([`Reserved`]) belongs to one writer.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -22,7 +23,7 @@ use crate::layout::item::{FILLER, FILLER_BYTES};
 use crate::layout::raw::Reserved;
 use crate::layout::ttl;
 
-/// One segment that is being filled.
+/// A segment that is being filled.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     id: SegmentId,
@@ -30,10 +31,10 @@ struct Open {
     class: u8,
     queue: EvictionQueue,
     sequence: u64,
-    /// Bytes reserved so far.
+    /// Bytes of the segment that are reserved so far.
     written: usize,
     opened: UnixMillis,
-    /// The number of the table's reservation at which it was last written to.
+    /// The number of the latest reservation in this segment; the table numbers its reservations in order.
     used: u64,
 }
 
@@ -43,17 +44,18 @@ pub(crate) struct OpenTable {
     whose: Whose,
     open: Vec<Open>,
     reservations: u64,
-    /// Latest checkpoint for which the segments open at its beginning are sealed: see [`OpenTable::seal_partial`].
+    /// The latest checkpoint, as a segment sequence, whose segments this table has sealed: see
+    /// [`OpenTable::seal_partial`].
     sealed_before: u64,
 }
 
-/// The kind of item that asks for space.
+/// A request for space for one item.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Want {
     pub(crate) namespace: u8,
     pub(crate) class: u8,
     pub(crate) queue: EvictionQueue,
-    /// A multiple of 4, in bytes.
+    /// The item's size in bytes, a multiple of 4.
     pub(crate) size: usize,
     pub(crate) align8: bool,
 }
@@ -63,8 +65,8 @@ impl OpenTable {
         Self { whose, open: Vec::with_capacity(OPEN_MAX), reservations: 0, sealed_before: 0 }
     }
 
-    /// Reserves space for one item. It lies behind the segment's write offset until [`SegmentHeader::reach`] includes
-    /// it. `Parked`: no segment is free.
+    /// Reserves space for one item. The space lies beyond the segment's published write offset until
+    /// [`SegmentHeader::reach`] moves the offset. Returns `Parked` if no segment is free.
     #[inline]
     pub(crate) fn reserve(&mut self, store: &Store, want: Want, now: UnixMillis) -> Result<Reserved, OpError> {
         debug_assert!(want.size.is_multiple_of(4) && want.size <= store.segments.segment_bytes() - FILLER_BYTES);
@@ -94,14 +96,14 @@ impl OpenTable {
         Ok(reserved)
     }
 
-    /// Returns whether a reservation is the latest one of a segment that is still open here.
+    /// Returns true if the reservation is the latest in its segment and that segment is still open in this table.
     pub(crate) fn is_latest(&self, store: &Store, reserved: &Reserved) -> bool {
         let id = store.segments.of(reserved.offset());
         let end = reserved.offset() - store.segments.start(id) + reserved.len();
         self.open.iter().any(|open| open.id == id && open.written == end)
     }
 
-    /// Returns the latest reservation, in which nothing was published.
+    /// Cancels the latest reservation of a segment, if no item was published in it.
     pub(crate) fn give_back(&mut self, store: &Store, reserved: Reserved) {
         let id = store.segments.of(reserved.offset());
         let open = self.open.iter_mut().find(|o| o.id == id).expect("a reservation lies in an open segment");
@@ -111,15 +113,16 @@ impl OpenTable {
         store.segments.header(id).written.store(at as u32, Release);
     }
 
-    /// Seals every open segment, at the end of the table's thread.
+    /// Seals every open segment. Called when the thread that owns the table ends.
     pub(crate) fn seal_all(&mut self, store: &Store) {
         while !self.open.is_empty() {
             self.seal(store, self.open.len() - 1);
         }
     }
 
-    /// Seals the segments of namespaces that were flushed since they were opened, those open for too long, and those
-    /// that a checkpoint has to include. If too many are open, seals the least recently used ones.
+    /// Seals segments whose namespace was flushed after they were opened, segments that were open for too long, and
+    /// segments that a checkpoint has to include. If too many segments are open, also seals the least recently used
+    /// ones.
     pub(crate) fn seal_ended(&mut self, store: &Store, now: UnixMillis) {
         while self.open.len() > store.memory.open_max()
             && let Some(idle) = self.idle_of(None)
@@ -138,8 +141,8 @@ impl OpenTable {
         self.sealed_before = checkpoint;
     }
 
-    /// Seals the segments for a checkpoint that was begun since the last call. From here on this thread stores items
-    /// only in segments that the checkpoint does not include.
+    /// Seals the segments that belong to a checkpoint, if one began since the last call. After the call, this thread
+    /// stores items only in segments that the checkpoint does not include.
     #[inline]
     pub(crate) fn seal_partial(&mut self, store: &Store, now: UnixMillis) {
         if self.sealed_before != store.checkpoints.before() {
@@ -147,8 +150,8 @@ impl OpenTable {
         }
     }
 
-    /// Returns the sequence before which the latest checkpoint's segments lie. That checkpoint includes nothing that is
-    /// stored here from now on.
+    /// Returns the sequence limit of the latest checkpoint that this table has sealed for. The checkpoint includes only
+    /// segments with lower sequences, and this table stores no more items in them.
     pub(crate) fn sealed_before(&self) -> u64 {
         self.sealed_before
     }
@@ -157,8 +160,8 @@ impl OpenTable {
         self.open.iter().position(|o| o.class == want.class && o.namespace == want.namespace && o.queue == want.queue)
     }
 
-    /// Returns true if the items of a segment with this header can be copied without sealing a segment that is not
-    /// full.
+    /// Returns true if the items of the segment with this header can be copied to open segments without sealing an open
+    /// segment early.
     pub(crate) fn has_place(&self, store: &Store, header: &SegmentHeader) -> bool {
         let of_queue = |o: &&Open| o.namespace == header.namespace() && o.queue == header.queue();
         let own = self.open.iter().filter(|open| open.namespace == header.namespace()).count();
@@ -166,7 +169,7 @@ impl OpenTable {
         room || self.open.iter().filter(of_queue).any(|open| ttl::same_unit(open.class, header.class()))
     }
 
-    /// Returns the least recently used segment, of one namespace or of all.
+    /// Returns the position in `open` of the least recently used segment, of one namespace or of all.
     fn idle_of(&self, namespace: Option<u8>) -> Option<usize> {
         let of = |at: &usize| namespace.is_none_or(|namespace| self.open[*at].namespace == namespace);
         (0..self.open.len()).filter(of).min_by_key(|at| self.open[*at].used)

@@ -1,4 +1,5 @@
-//! Pins: values that stay where they are beyond the guard that read them, so that they can be sent without a copy.
+//! Pins keep values in their place after the end of the guard that read them, so that the values can be sent without a
+//! copy.
 //!
 //! ```text
 //!   guard     find the value --> pins + 1 on each segment it lies in            (inside the epoch)
@@ -6,18 +7,20 @@
 //!   meanwhile the item may be replaced, relocated or evicted: its segment waits in quarantine until its pins are gone
 //! ```
 //!
-//! - A pin is made inside an epoch, on bytes that an index slot named in it. The background tests pins only after two
-//!   epochs have passed since the last slot was cleared, so it sees every pin that there will be.
-//! - Pinned bytes are frozen: whole values and pieces of large ones, never a number that changes in place.
-//! - A pin of a few bytes holds a whole segment. Callers bound the pinned bytes. [`Store::pin_charge`] returns the
-//!   bytes to count for a whole value: at least an eighth of a segment. So with a bound of one part in n of the memory,
-//!   pins hold at most eight parts in n of the segments.
+//! - A pin is created inside an epoch, on bytes that an index slot named in the same epoch. The background reads a
+//!   segment's pin count only after two epochs have passed since the segment's last slot was cleared. By then no new
+//!   pin can be created.
+//! - Pinned bytes do not change: only whole values and pieces of large values are pinned, never a number that changes
+//!   in place.
+//! - A pin of a few bytes prevents the reuse of a whole segment. Therefore callers limit the pinned bytes.
+//!   [`Store::pin_charge`] returns the bytes to count for a whole value, at least an eighth of a segment. If callers
+//!   limit the counted bytes to 1/n of the memory, pins hold at most 8/n of the segments.
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use crate::core::store::Store;
 
-/// Values, or the pieces of one, held in memory until they are unpinned.
+/// A pinned value: its bytes, or the pieces of a large value, stay in memory until [`Store::unpin`].
 #[derive(Debug)]
 #[must_use = "pinned segments are not reused before they are unpinned"]
 pub struct Pinned {
@@ -27,7 +30,7 @@ pub struct Pinned {
     released: bool,
 }
 
-/// Address and length of each piece. A value that is stored whole needs no allocation.
+/// The address and the length in bytes of each pinned piece. A value that is stored whole needs no allocation.
 #[derive(Debug)]
 enum Places {
     One(usize, u32),
@@ -35,18 +38,18 @@ enum Places {
 }
 
 impl Pinned {
-    /// Creates a pin without pieces yet, of a large value of `bytes` in `pieces` pieces.
+    /// Creates the pin of a large value of `bytes` bytes in `pieces` pieces. The caller adds the pieces afterwards.
     pub(crate) fn of_large(bytes: u64, pieces: u32) -> Self {
         let places = Places::Many(Vec::with_capacity(pieces as usize));
         Self { places, bytes, charge: bytes, released: false }
     }
 
-    /// Returns all pieces together, in bytes.
+    /// Returns the length of all pieces together, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Returns the bytes that it counts for in a bound on pinned memory.
+    /// Returns the number of bytes that callers count for this pin in their limit on pinned memory.
     pub fn charge(&self) -> u64 {
         self.charge
     }
@@ -77,13 +80,13 @@ impl Drop for Pinned {
 }
 
 impl Store {
-    /// Returns the bytes that a pin of a whole value of `value_bytes` counts for.
+    /// Returns the number of bytes that callers count for the pin of a whole value of `value_bytes` bytes.
     #[inline]
     pub fn pin_charge(&self, value_bytes: usize) -> u64 {
         value_bytes.max(self.geometry.value_whole_max) as u64
     }
 
-    /// Pins a value that was read whole in a guard that has not ended: a slice of a [`crate::Value::Bytes`].
+    /// Pins a value that is stored whole. `value` is a slice of a [`crate::Value::Bytes`] whose guard has not ended.
     ///
     /// # Panics
     /// If the bytes are not in the store.
@@ -102,7 +105,7 @@ impl Store {
         self.segments.heap.bytes(address, bytes as usize)
     }
 
-    /// Releases the pinned segments.
+    /// Releases a pin: its segments can be reused once no other pin holds them.
     pub fn unpin(&self, mut pin: Pinned) {
         for piece in 0..pin.pieces() {
             let before = self.segments.header_of(pin.place(piece).0).pins.fetch_sub(1, AcqRel);

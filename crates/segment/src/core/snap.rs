@@ -18,7 +18,8 @@ pub(crate) struct Snap {
 }
 
 impl Snap {
-    /// Returns the item as it is. Inexact while other threads change it: only a comparison under the lock proves it.
+    /// Takes a snapshot of the item. If other threads change the item meanwhile, the words may belong to different
+    /// instants. A second snapshot under the key's lock that is equal proves that they belong together.
     pub(crate) fn of(store: &Store, seen: &FoundItem<'_>) -> Self {
         let (heap, layout, address) = (&store.segments.heap, &seen.layout, seen.address);
         let load = std::sync::atomic::Ordering::Acquire;
@@ -32,7 +33,7 @@ impl Snap {
         }
     }
 
-    /// Returns the number, of an item that is one.
+    /// Returns the item's value as a number. Valid only if the item is stored as a number.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
@@ -42,7 +43,7 @@ impl Snap {
         self.token
     }
 
-    /// Returns the snapshot of a copy with another token.
+    /// Returns this snapshot with another CAS token.
     pub(crate) fn with_token(self, token: u64) -> Self {
         Self { token, ..self }
     }
@@ -61,13 +62,14 @@ impl Snap {
         self.lease
     }
 
-    /// Returns the META word for a copy, if the item has one: the facts of access as they are now, the lease of the
-    /// snapshot.
+    /// Returns the META word for a copy of the item, if the item has a META word. The last access and the read flag are
+    /// the present ones; the lease bits are those of the snapshot.
     pub(crate) fn meta(&self, store: &Store, seen: &FoundItem<'_>) -> Option<u32> {
         seen.meta(store).map(|meta| meta & !(META_STALE | META_WON) | self.lease)
     }
 
-    /// Returns true if nothing that matters has changed: all except the frequency and the access facts.
+    /// Returns true if both snapshots show the same item in the same state. The read frequency and the last access are
+    /// not compared.
     pub(crate) fn same(&self, other: &Self) -> bool {
         self.slot.same_item(other.slot)
             && (self.header, self.expiry, self.number) == (other.header, other.expiry, other.number)

@@ -46,38 +46,41 @@ pub struct Store {
     pub(crate) key_locks: LockTable,
     pub(crate) samples: Samples,
     pub(crate) hasher: Hasher,
-    /// Seed of the sums of items: see [`crate::heap::checksums`].
+    /// Seed of the items' checksums: see [`crate::heap::checksums`].
     pub(crate) sum_seed: u64,
-    /// Counters: one block for each handle, one for each thread that rebuilds the index, and the last one for the
-    /// background.
+    /// Blocks of counters: one block for each handle, one for each thread that rebuilds the index, and a last block for
+    /// the background.
     pub(crate) counters: Box<[Counters]>,
     pub(crate) handles_opened: AtomicUsize,
-    /// True if a handle found index buckets full; cleared by the next slice.
+    /// True if a thread needs the background soon, for example because segments are short. The next slice clears the
+    /// flag.
     pub(crate) background_called: AtomicBool,
     /// Words that outlive the process.
     pub(crate) persistent: PersistentPage,
     /// The memory file that holds the store, if there is one.
     pub(crate) held: Option<Held>,
-    /// True once the file records that it was left in order.
+    /// True once the memory file records a clean shutdown.
     pub(crate) closed: AtomicBool,
     /// Metadata records that the layers above persist in the file.
     pub(crate) notes: Option<Notes>,
-    /// State that was found in the file when it was opened.
+    /// The state that the memory file had when it was opened.
     pub(crate) reopened: Option<Reopened>,
     /// State of the index rebuild, for a store whose index is not in its file.
     pub(crate) rebuild: Option<Rebuild>,
-    /// True if every path that takes an item's slot marks the item dead first. An opening then relies on DEAD in the
-    /// file, now or after a power loss.
+    /// True if all code that removes an item's index slot first marks the item DEAD. The next opening of the file then
+    /// relies on these marks, even after a power loss.
     pub(crate) marks_first: bool,
     pub(crate) checkpoints: Checkpoints,
-    /// True if the index was taken from a file and not all of its slots were verified: see [`crate::durable::verify`].
+    /// True if the index comes from a memory file and not all of its slots have been verified: see
+    /// [`crate::durable::verify`].
     pub(crate) unverified: AtomicBool,
     /// The names of pieces and parts that heads hold, collected after a crash, so that pieces and parts without a head
     /// can be removed.
     pub(crate) named: Option<Named>,
-    /// Sequence below which a segment belongs to an earlier process.
+    /// The first segment sequence of this process. Segments with lower sequences are from an earlier process.
     pub(crate) reopened_at: u64,
-    /// Flush sequence of each namespace: items in segments with a smaller sequence are gone. A copy of the kept words.
+    /// Flush sequence of each namespace: items in segments with a lower sequence count as flushed. These words are a
+    /// copy of those in the persistent header.
     pub(crate) flushed: [Word64; Namespace::MAX],
     /// Flush sequence of each namespace below which all items have been removed: see [`Store::keys`].
     pub(crate) settled: [Word64; Namespace::MAX],
@@ -87,29 +90,30 @@ pub struct Store {
     pub(crate) deferred: FreeQueue,
     /// Undo log of a store in a file: the state before changes that must be applied together.
     pub(crate) undo: Option<UndoLog>,
-    /// Gate that the background holds for a slice, so that a flush does not overlap a relocation.
+    /// Lock that the background holds during a slice, so that no flush runs while an item is relocated.
     pub(crate) slice_gate: Mutex<()>,
-    /// Free segments that a large value waits for, beyond those that are always kept free. Cleared when they are
-    /// available.
+    /// Number of free segments that a waiting large value needs, in addition to those that are always kept free. Set to
+    /// 0 when they are available.
     pub(crate) room_wanted: AtomicUsize,
     /// Limits and usage of each namespace.
     pub(crate) spaces: Spaces,
-    /// Namespaces that are full, of those that evict nothing.
+    /// State of the namespaces that evict nothing: which of them are full.
     pub(crate) shortages: Shortages,
-    /// True if a new item found only items in its index buckets that it may not replace; cleared when the index grows.
+    /// True if a new item found its index buckets full of items that it must not replace. Cleared when a growth of the
+    /// index is planned.
     pub(crate) index_crowded: AtomicBool,
-    /// Number of pins, for the stats. The callers bound the bytes of segments that are pinned, or reserved by
+    /// Number of pins, for the statistics. The callers limit the bytes of segments that are pinned or reserved by
     /// unfinished large values.
     pub(crate) pins: Word64,
     /// Gauges of the background: see [`crate::StoreStats`].
     pub(crate) background: BackgroundGauges,
-    /// The instant from which META words count: the first start.
+    /// The instant of the store's first start, from which META words count seconds.
     pub(crate) started: UnixMillis,
     pub(crate) huge_pages_asked: bool,
-    /// Second tier that evicted items go to.
+    /// The second tier, to which evicted items are written, if there is one.
     pub(crate) tier: Option<Arc<dyn Tier>>,
-    /// True if the second tier finds the items again because the index is not in the file. The store then reports to
-    /// the tier the changes that the slots would show.
+    /// True if the second tier has to find its items again at the next start, because the index is not in the memory
+    /// file. The store then reports to the tier each change that only the index slots would record.
     pub(crate) finds: bool,
 }
 
@@ -122,11 +126,11 @@ pub(crate) struct BackgroundGauges {
     pub(crate) decommitted_segments: AtomicU64,
     pub(crate) growths: AtomicU64,
     pub(crate) shrinks: AtomicU64,
-    /// Share of the segments that the background holds the small queue at, in percent.
+    /// Target share of the small queue in all segments, in percent.
     pub(crate) small_percent: AtomicU64,
-    /// Time since the last access of the item that was evicted last, in milliseconds.
+    /// Time between the last access and the eviction of the most recently evicted item, in milliseconds.
     pub(crate) evicted_idle_ms: AtomicU64,
-    /// Instant at which the oldest sealed segment was opened; 0 if there is none.
+    /// Instant at which the oldest sealed segment was opened, in Unix milliseconds; 0 if no segment is sealed.
     pub(crate) oldest_created: AtomicU64,
     pub(crate) slices: AtomicU64,
     /// Segments drained, by reason: evicted, expired, flushed, compacted.
@@ -134,7 +138,8 @@ pub(crate) struct BackgroundGauges {
 }
 
 impl Store {
-    /// Returns true if the background has urgent work: free segments are short or the index is full. Cheap.
+    /// Returns true if the background has urgent work: free segments are short, or a thread has called for the
+    /// background. The check is cheap.
     #[inline]
     pub fn needs_background(&self) -> bool {
         (self.segments.free_count() < self.free_low() && !self.spaces.keeps(0)) || self.background_called.load(Relaxed)
@@ -146,13 +151,13 @@ impl Store {
     }
 
     /// Stops eviction from now on: an item that does not fit is refused with [`crate::OpError::OutOfMemory`]. Callers
-    /// call [`Store::check_room`] before each store. Otherwise they use up the last free segments, which compaction
-    /// needs.
+    /// must call [`Store::check_room`] before they store an item. Otherwise they use up the last free segments, which
+    /// compaction needs.
     pub fn persist_all(&self) {
         self.spaces.persist_all();
     }
 
-    /// Returns true if the store evicts nothing of the namespace.
+    /// Returns true if the store never evicts items of the namespace.
     #[inline(always)]
     pub fn keeps(&self, namespace: Namespace) -> bool {
         self.spaces.keeps(namespace.0)
@@ -170,14 +175,15 @@ impl Store {
         self.flushed[namespace as usize].load(SeqCst)
     }
 
-    /// Returns the CAS token of an address: `segment sequence 46 | offset / 4 18`.
+    /// Returns the CAS token of an address: 46 bits of the segment's sequence, then 18 bits with the offset in the
+    /// segment in units of 4 bytes.
     #[inline(always)]
     pub(crate) fn place_token(&self, address: usize) -> u64 {
         let offset = address & (self.segments.segment_bytes() - 1);
         self.segments.header_of(address).sequence() << TOKEN_OFFSET_BITS | (offset as u64 / 4)
     }
 
-    /// Returns the seconds since the store's start, as META counts them.
+    /// Returns the seconds since the store's first start, modulo 2^26, as META words hold them.
     pub(crate) fn meta_now(&self, now: UnixMillis) -> u32 {
         (now.ms_since(self.started) / 1000) as u32 & META_SECS_MASK
     }
@@ -214,13 +220,13 @@ pub(crate) fn write_sum(store: &Store, address: usize, layout: &Layout) {
     }
 }
 
-/// Returns true if the item at an address is undamaged, as far as it has a checksum.
+/// Returns true if the item at an address has no checksum, or if its checksum is right.
 pub(crate) fn is_sound(store: &Store, address: usize, layout: &Layout) -> bool {
     store.segments.is_sound(store.sum_seed, address, layout)
 }
 
 /// Returns true if the index has to grow, because too many of its slots hold items. The limit is lower while the memory
-/// is still filling: the index then grows into unused memory, and items arrive fastest.
+/// is still filling, because items then arrive fastest and the index grows into unused memory.
 pub(crate) fn index_is_loaded(store: &Store, totals: &Totals) -> bool {
     let filling = store.segments.free_count() > store.segments.count() / 10;
     let percent = if filling { LOAD_FILLING_PERCENT } else { LOAD_MAX_PERCENT };
@@ -228,23 +234,24 @@ pub(crate) fn index_is_loaded(store: &Store, totals: &Totals) -> bool {
     store.index.groups() < store.memory.groups_max() && totals.items() as usize * 100 > slots * percent
 }
 
-/// The index grows when more than this part of its slots, in percent, hold items.
+/// The percentage of slots that hold items above which the index grows, once memory has filled.
 const LOAD_MAX_PERCENT: usize = 88;
-/// Percent of the index's slots in use at which it grows while the memory is filling.
+/// The percentage of slots that hold items above which the index grows, while memory is still filling.
 const LOAD_FILLING_PERCENT: usize = 75;
 /// META counts seconds modulo 2^26: two years.
 const META_SECS_MASK: u32 = (1 << 26) - 1;
 
-/// Bytes of a head's value.
+/// Length of the value of a large value's head, in bytes.
 pub(crate) const LARGE_REF_BYTES: usize = 16;
 
-/// Returns the value of a head: `object 8 | bytes 8`, little-endian.
+/// Decodes the value of a large value's head: 8 bytes with the object number and 8 bytes with the length, both
+/// little-endian.
 pub(crate) fn large_ref(value: &[u8]) -> LargeRef {
     let word = |at: usize| u64::from_le_bytes(value[at..at + 8].try_into().expect("eight bytes"));
     LargeRef { object: word(0), bytes: word(8) }
 }
 
-/// Returns the bytes of a head's value.
+/// Encodes the value of a large value's head. [`large_ref`] decodes it.
 pub(crate) fn large_value(large: LargeRef) -> [u8; 16] {
     let mut value = [0; 16];
     value[..8].copy_from_slice(&large.object.to_le_bytes());
@@ -258,15 +265,14 @@ pub(crate) fn background_counters(store: &Store) -> &Counters {
 }
 
 impl Store {
-    /// Returns true if items of an earlier process, in memory or on flash, are still to be found: a missing key may be
-    /// found later.
+    /// Returns true while items of an earlier process, in memory or on flash, have not all been found. A key that is
+    /// missing now may be found later.
     #[inline(always)]
     pub fn is_finding(&self) -> bool {
         self.rebuild.as_ref().is_some_and(|rebuild| !rebuild.has_found_all())
     }
 
-    /// Returns true while the index is being rebuilt, as far as it covers items in memory: see
-    /// [`crate::durable::rebuild`].
+    /// Returns true while the index slots of items in memory are being rebuilt: see [`crate::durable::rebuild`].
     #[inline(always)]
     pub fn is_rebuilding(&self) -> bool {
         self.rebuild.as_ref().is_some_and(|rebuild| !rebuild.is_whole())

@@ -1,9 +1,10 @@
-//! Shortage of room where nothing may be evicted: decides whether a caller that finds no room waits for it or is
-//! refused.
+//! Back-pressure in namespaces that evict nothing: decides whether a thread that finds no room for an item has to wait
+//! or is refused.
 //!
-//! A replaced or deleted item is dead space until the background has copied out the live items around it. A caller that
-//! writes faster than that finds no free segment while most of the memory holds nothing, and has to wait. A caller that
-//! finds none because everything is alive has to be refused at once. The background's scan distinguishes the two:
+//! A replaced or deleted item remains dead space until the background has copied the live items of its segment
+//! elsewhere. A thread that writes faster than the background copies may find no free segment, although most of the
+//! memory is dead. Such a thread has to wait. If no segment is free because live items fill the memory, the thread has
+//! to be refused at once. The background's scan distinguishes the two cases:
 //!
 //! ```text
 //!   a round: each header passed once,     something was found, or in quarantine, not known ── the caller waits
@@ -14,38 +15,40 @@
 //!                                           more has                               not known   ── the caller waits
 //! ```
 //!
-//! A caller that waits asks for a round and calls the background. The round ends after as many slices as it takes to
-//! pass all headers, which bounds the wait of a caller that is refused in the end. As long as any caller asks, even
-//! segments that are hardly dead are worth copying out. A walk that finds no room for its copies counts as headers
-//! passed: otherwise it and the waiting caller could wait for each other.
+//! A waiting thread requests a round and calls the background. A round ends when the scan has passed all headers, which
+//! limits the wait of a thread that is refused in the end. While any thread waits, even segments with few dead bytes
+//! are compacted. If a drain finds no room for its copies, the scan counts headers as passed. Otherwise the drain and
+//! the waiting thread could wait for each other.
 //!
-//! The state is held for each namespace with a quota and, under the default namespace, for all others together.
+//! There is one state for each pool. A pool is a namespace with a quota, or all namespaces without a quota together,
+//! which are recorded under the default namespace.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::layout::key::Namespace;
 
-/// The state of the pools.
+/// The back-pressure state of all pools.
 #[derive(Debug, Default)]
 pub(crate) struct Shortages {
-    /// The bytes that were alive or free when the last round began, if it found nothing, or one of the two constants
-    /// below.
+    /// For each pool: the bytes in live items and free segments when the last round began, if that round found no
+    /// memory to free. Otherwise [`UNKNOWN`] or [`FLUSHED`].
     pub(crate) known: [AtomicU64; Namespace::MAX],
-    /// Pools for which a caller that found no room waits for a round: a bit for each.
+    /// A bit for each pool for which a thread without room waits for a round.
     pub(crate) asked: AtomicU32,
 }
 
 const _: () = assert!(Namespace::MAX <= 32, "a bit for each");
 
-/// It is unknown whether there is memory to free.
+/// The value of a pool for which it is unknown whether memory can be freed.
 pub(crate) const UNKNOWN: u64 = 0;
-/// It is unknown, and the round in progress cannot decide it either, because of a flush.
+/// The value of a pool for which it is unknown whether memory can be freed, and for which the round in progress cannot
+/// find out, because a flush took place during the round.
 pub(crate) const FLUSHED: u64 = u64::MAX;
 
 impl Shortages {
-    /// Records the result of a background round for a pool. It found nothing while `barren` bytes were alive or free,
-    /// or it found something (`None`).
+    /// Records the result of a round for a pool. `barren`: the round found no memory to free, and this number of bytes
+    /// was in live items and free segments when it began. `None`: it found memory to free.
     pub(crate) fn report(&self, pool: u8, barren: Option<u64>) {
         let known = &self.known[usize::from(pool)];
         let before = known.load(Relaxed);
@@ -58,12 +61,13 @@ impl Shortages {
         }
     }
 
-    /// Returns true if a caller waits for a round.
+    /// Returns true if a thread waits for a round of the pool.
     pub(crate) fn is_asked(&self, pool: u8) -> bool {
         self.asked.load(Relaxed) & 1 << pool != 0
     }
 
-    /// Records that a flush has ended items that count as alive until they are found. The caller holds the slice gate.
+    /// Records that a flush has ended items of the pool. Such items count as live until the scan finds them. The caller
+    /// holds the slice gate.
     pub(crate) fn flushed(&self, pool: u8) {
         self.known[usize::from(pool)].store(FLUSHED, Relaxed);
     }

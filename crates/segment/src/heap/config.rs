@@ -4,11 +4,11 @@ use crate::index::{GROUP_BYTES, GROUP_SLOTS, Index};
 use crate::layout::item::KEY_BYTES_MAX;
 use crate::layout::slot::HEAP_BYTES_MAX;
 
-/// Sizes and settings of a store.
+/// The configured sizes and settings of a store.
 #[derive(Clone, Debug)]
 pub struct StoreConfig {
-    /// The limit of segments, their headers and the index together, in bytes. The store never uses more. After
-    /// [`crate::Store::resize`] has lowered the limit, it shrinks to it.
+    /// The memory limit of segments, their headers and the index together, in bytes. The store never uses more, except
+    /// while it shrinks after [`crate::Store::resize`] has lowered the limit.
     pub memory_bytes: u64,
     /// The maximum to which [`crate::Store::resize`] may raise the limit, in bytes: address space is reserved for it. A
     /// value below `memory_bytes`, or beyond the available address space, counts as `memory_bytes`.
@@ -17,9 +17,9 @@ pub struct StoreConfig {
     pub segment_bytes: Option<u32>,
     /// The maximum size of an item, key and value, in bytes.
     pub item_bytes_max: u64,
-    /// Number of threads that will open a handle.
+    /// The maximum number of thread handles that are opened.
     pub handles_max: usize,
-    /// The seed that makes the places of keys unpredictable.
+    /// The seed of the key hash, so that clients cannot predict the places of keys in the index.
     pub hash_seed: u64,
     /// True if huge pages are requested.
     pub huge_pages: bool,
@@ -32,10 +32,10 @@ pub enum StartError {
     MemoryTooSmall {
         /// The requested memory, in bytes.
         memory_bytes: u64,
-        /// Least memory that works, in bytes.
+        /// The smallest possible memory limit, in bytes.
         least_bytes: u64,
     },
-    /// The memory is larger than the index can name.
+    /// The memory is larger than the range of addresses that an index slot can hold.
     MemoryTooLarge {
         /// The largest heap, in bytes.
         most_bytes: u64,
@@ -44,7 +44,7 @@ pub enum StartError {
     SegmentBytes(u32),
     /// An item would not fit into half of the memory, or is longer than a length field allows.
     ItemTooLarge {
-        /// The largest item maximum for this memory, in bytes.
+        /// The largest possible item size limit for this memory, in bytes.
         most_bytes: u64,
     },
     /// The operating system refused the address space.
@@ -85,52 +85,55 @@ impl std::error::Error for StartError {}
 
 const SEGMENT_BYTES_MAX: u32 = 1 << 20;
 const SEGMENT_BYTES_MIN: u32 = 1 << 10;
-/// The approximate number of segments that a small memory is divided into, so that open ones waste little of it.
+/// The approximate number of segments into which a small memory is divided, so that partly filled open segments waste
+/// little of it.
 const SEGMENTS_WANTED: u64 = 1024;
 const SEGMENT_BYTES_SMALL: u64 = 64 << 10;
 const SEGMENTS_MIN: u64 = 16;
-/// The item size that determines the initial index: it has a slot for every item of this size.
+/// The item size that determines the size of the initial index, in bytes. The index has enough slots if the memory is
+/// full of items of this size.
 const START_ITEM_BYTES: u64 = 2048;
-/// The size of a header, in bytes.
+/// The size of a segment header, in bytes.
 pub(crate) const HEADER_BYTES: u64 = 128;
 
 /// The sizes that follow from a [`StoreConfig`] and never change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Geometry {
-    /// Upper bound of a resize, in bytes.
+    /// The maximum memory limit that a resize may set, in bytes.
     pub(crate) memory_bytes_max: u64,
     pub(crate) segment_bytes: usize,
     pub(crate) segment_shift: u32,
-    /// Segments that address space is reserved for.
+    /// The number of segments for which address space is reserved.
     pub(crate) segments_max: usize,
     pub(crate) groups_start: usize,
-    /// Index groups that address space is reserved for.
+    /// The number of index groups for which address space is reserved.
     pub(crate) groups_max: usize,
-    /// The fixed number of groups of the index, if it does not depend on the memory.
+    /// The number of index groups, if it is fixed and does not follow from the memory limit.
     pub(crate) groups_fixed: Option<usize>,
-    /// Room of a second tier in the file, in bytes.
+    /// The space that the second tier's state takes in the memory file, in bytes.
     pub(crate) tier_bytes: u64,
-    /// The largest item that is stored whole, header included, in bytes. Larger ones are stored in pieces.
+    /// The largest item that is stored whole, header included, in bytes. Larger values are stored in pieces.
     pub(crate) item_whole_max: usize,
     /// The length of the longest value that is stored whole, in bytes.
     pub(crate) value_whole_max: usize,
-    /// A piece's value, in bytes. Pieces are shorter than the longest whole value, because on average half a piece is
-    /// left unused at a segment's end.
+    /// The length of a piece's value, in bytes. Pieces are shorter than the longest whole value, because on average
+    /// half a piece's length stays unused at the end of each segment.
     pub(crate) piece_bytes: usize,
     pub(crate) item_bytes_max: u64,
     pub(crate) handles_max: usize,
 }
 
-/// The sizes that follow from the memory, and change with it.
+/// The limits that follow from the memory limit, and change with each resize.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// The background keeps at least this many segments free: 2 %.
+    /// The number of segments that the background keeps free: about 2 % of all segments.
     pub(crate) free_low: usize,
-    /// The last free segments, which only the background may take: relocation frees more than it uses.
+    /// The number of free segments that only the background may take, because relocation frees more segments than it
+    /// takes.
     pub(crate) free_reserve: usize,
-    /// Open segments a handle may have; the background's count is the same.
+    /// The maximum number of open segments of one handle. The same limit applies to the background.
     pub(crate) open_max: usize,
-    /// Largest number of groups of the index.
+    /// The maximum number of index groups.
     pub(crate) groups_max: usize,
 }
 
@@ -139,8 +142,8 @@ impl Geometry {
         Self::sized(config, None)
     }
 
-    /// Returns the geometry with an index of `groups` groups that keeps its size, and `tier_bytes` of a second tier in
-    /// its file.
+    /// Returns the geometry of a store whose index has a fixed size of `groups` groups, and whose second tier takes
+    /// `tier_bytes` bytes in the memory file.
     pub(crate) fn with_index(config: &StoreConfig, groups: usize, tier_bytes: u64) -> Result<Self, StartError> {
         Ok(Self { tier_bytes, ..Self::sized(config, Some(groups))? })
     }
@@ -197,24 +200,26 @@ impl Geometry {
         (memory_bytes.saturating_sub(fixed) / (self.segment_bytes as u64 + HEADER_BYTES)) as usize
     }
 
-    /// Returns the number of segments that handles and background have open at once, plus some to evict from.
+    /// Returns the smallest number of segments that a store needs: those that handles and background have open at once,
+    /// and some from which items can be evicted.
     fn segments_min(&self) -> usize {
         SEGMENTS_MIN as usize + 2 * OPEN_MIN * (self.handles_max + 1)
     }
 
-    /// Returns the least quota of a namespace, in segments: what handles and background have open for it, some that are
-    /// kept free, and some to evict from.
+    /// Returns the smallest quota of a namespace, in segments: those that handles and background have open for the
+    /// namespace, some that are kept free, and some from which items can be evicted.
     pub(crate) fn quota_segments_min(&self) -> usize {
         self.segments_min() + self.handles_max
     }
 
-    /// Returns the least quota in bytes, which is also large enough for the largest item.
+    /// Returns the smallest quota of a namespace, in bytes. It is also large enough for the largest item.
     pub(crate) fn least_quota_bytes(&self) -> u64 {
         let for_items = (3 * self.item_bytes_max).div_ceil(self.segment_bytes as u64);
         (self.quota_segments_min() as u64).max(for_items) * (self.segment_bytes as u64 + HEADER_BYTES)
     }
 
-    /// Returns the least memory that a store can begin with, in bytes. The index is a twentieth of it or less.
+    /// Returns the smallest memory limit at which a store can start, in bytes. The initial index takes at most a
+    /// twentieth of it.
     fn least_start_bytes(&self) -> u64 {
         let segments = self.segments_min() as u64 * (self.segment_bytes as u64 + HEADER_BYTES);
         if let Some(groups) = self.groups_fixed {
@@ -223,25 +228,25 @@ impl Geometry {
         (segments + Index::stripes_bytes() as u64) * 105 / 100 + GROUP_BYTES as u64
     }
 
-    /// Returns the least memory in which the store can run with an index of `groups` groups, in bytes.
+    /// Returns the smallest memory limit for a store whose index has `groups` groups, in bytes.
     pub(crate) fn least_bytes(&self, groups: usize) -> u64 {
         let for_items = (2 * self.item_bytes_max).div_ceil(self.segment_bytes as u64);
         self.bytes_of(for_items.max(self.segments_min() as u64) as usize, groups)
     }
 
-    /// Returns the least memory that a resize may request, in bytes. The index then has its initial size.
+    /// Returns the smallest memory limit that a resize may request, in bytes. The index then has its initial size.
     pub(crate) fn least_resize_bytes(&self) -> u64 {
         let index_share = START_ITEM_BYTES * GROUP_SLOTS as u64 / GROUP_BYTES as u64;
         (self.least_bytes(2)).div_ceil(index_share - 1) * index_share
     }
 
-    /// Returns the bytes of `segments` segments and `groups` index groups.
+    /// Returns the memory of `segments` segments and `groups` index groups together, in bytes.
     pub(crate) fn bytes_of(&self, segments: usize, groups: usize) -> u64 {
         let fixed = groups as u64 * GROUP_BYTES as u64 + Index::stripes_bytes() as u64;
         fixed + segments as u64 * (self.segment_bytes as u64 + HEADER_BYTES)
     }
 
-    /// Returns the limits that follow from `memory_bytes`.
+    /// Returns the limits that follow from a memory limit of `memory_bytes` bytes.
     pub(crate) fn limits(&self, memory_bytes: u64) -> Limits {
         let segments = self.segments_for(memory_bytes, self.groups_fixed.unwrap_or(groups_for(memory_bytes)));
         let free_reserve = 2 + segments / 200;
@@ -256,19 +261,22 @@ impl Geometry {
     }
 }
 
-/// Returns the groups of an index that has a slot for every item of [`START_ITEM_BYTES`].
+/// Returns the number of groups of an index with enough slots for a memory that is full of items of
+/// [`START_ITEM_BYTES`] bytes.
 pub(crate) fn groups_for(memory_bytes: u64) -> usize {
     (memory_bytes / START_ITEM_BYTES).div_ceil(GROUP_SLOTS as u64).max(1) as usize
 }
 
-/// The maximum number of open segments in one table: every class of a namespace and a few more.
+/// The maximum number of open segments in one thread's table: enough for every TTL class of a namespace, and a few
+/// more.
 pub(crate) const OPEN_MAX: usize = 64;
-/// The minimum number of open segments in one table: both units of expiry in both queues, so that a table never
-/// alternates between sealing one segment and opening another.
+/// The minimum number of open segments in one thread's table: one for each of the two units of expiry in each of the
+/// two queues. With fewer, a thread could alternate between sealing one segment and opening another.
 pub(crate) const OPEN_MIN: usize = 4;
-/// The minimum length of a piece, in bytes, if a segment holds eight of them. Each piece costs a slot and a receive.
+/// The minimum length of a piece, in bytes, if a segment has room for eight such pieces. Shorter pieces would cost more
+/// index slots and more receives for each value.
 const PIECE_BYTES_MIN: usize = 32 << 10;
-/// Header, extended lengths, expiry and hidden key of a piece, rounded up.
+/// The bytes of a piece beside its value: header, extended lengths, expiry and hidden key, rounded up.
 const PIECE_OVERHEAD: usize = 40;
 
 const _: () = assert!(KEY_BYTES_MAX < SEGMENT_BYTES_MAX as usize / 8);

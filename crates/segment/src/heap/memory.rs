@@ -1,15 +1,16 @@
-//! The memory that the store may use, and changing it while the store runs.
+//! The memory limit of the store, and its change while the store runs.
 //!
 //! ```text
 //!   resize ──> wanted ──background──> limits in force ──> segments decommitted or given back, one by one
 //! ```
 //!
-//! A resize is only recorded here. The background applies it. If the memory grows, segments become free as soon as
-//! their memory is obtained. If it shrinks, the eviction policy empties segments in its own order. Each segment that
-//! becomes free is decommitted, wherever it lies in the heap, and its memory is returned to the kernel. The index
-//! shrinks too.
+//! This module only records a requested resize, and the background carries it out. If the limit is raised, segments
+//! become free as soon as their memory is obtained. If the limit is lowered, the eviction policy chooses the segments
+//! to empty. Each segment that becomes free is decommitted, wherever it lies in the heap, and its memory is returned to
+//! the kernel. The index shrinks too.
 //!
-//! Bounds: from what the handles' open segments and the largest item need, to the address space reserved at start.
+//! Bounds: the lowest limit is the memory that the handles' open segments and the largest item need. The highest limit
+//! is the address space that was reserved at start.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
@@ -19,14 +20,14 @@ use crate::heap::config::{Geometry, Limits};
 /// The reason why the memory cannot be resized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResizeError {
-    /// The open segments, the largest item and the quotas of namespaces need more.
+    /// The open segments, the largest item and the quotas of namespaces need more memory.
     TooSmall {
-        /// Least memory that works, in bytes.
+        /// The smallest possible memory limit, in bytes.
         least_bytes: u64,
     },
     /// The requested memory exceeds the reserved address space.
     TooLarge {
-        /// Most memory that is possible, in bytes.
+        /// The largest possible memory limit, in bytes.
         most_bytes: u64,
     },
 }
@@ -49,7 +50,7 @@ impl std::error::Error for ResizeError {}
 /// The requested memory, and the limits in force.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    /// The memory that was last requested, in bytes.
+    /// The memory limit that was last requested, in bytes.
     wanted: AtomicU64,
     // The limits in force. Only the background writes them.
     free_low: AtomicUsize,
@@ -70,17 +71,17 @@ impl Memory {
         }
     }
 
-    /// Records a request for another amount of memory, in bytes.
+    /// Records a request for a new memory limit, in bytes.
     pub(crate) fn request(&self, memory_bytes: u64) {
         self.wanted.store(memory_bytes, Release);
     }
 
-    /// Returns the memory that was last requested, in bytes.
+    /// Returns the memory limit that was last requested, in bytes.
     pub(crate) fn wanted_bytes(&self) -> u64 {
         self.wanted.load(Acquire)
     }
 
-    /// Puts the limits of another memory size in force.
+    /// Replaces the limits in force.
     pub(crate) fn take(&self, limits: Limits) {
         self.free_low.store(limits.free_low, Relaxed);
         self.free_reserve.store(limits.free_reserve, Relaxed);

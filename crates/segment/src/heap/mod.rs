@@ -1,4 +1,4 @@
-//! The heap: segments, the open segments that new items go to, and the limits on memory.
+//! The heap: its segments, the limits on memory, and the memory that each namespace may use.
 //!
 //! ```text
 //!   config ──> memory (limits in force) ──> segments (free, open, sealed) <── open (one table a thread)

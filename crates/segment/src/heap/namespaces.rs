@@ -7,17 +7,19 @@
 //!                   own             own
 //! ```
 //!
-//! A namespace with a quota has that much memory whatever the others do, and never more. Its segments are counted when
-//! they are taken and when they become free. A handle that finds none left waits or is refused, although segments of
-//! other namespaces may be free. Each namespace has its own eviction queues, so only its own items are evicted for it.
-//! Namespaces without a quota share the remaining memory and are evicted from together.
+//! A namespace with a quota can always use the memory of its quota, and never more, regardless of other namespaces. Its
+//! segments are counted when they are taken and when they become free. When its quota is used up, a writing thread
+//! waits or is refused, even if other segments are free. Each namespace has its own eviction queues. To make room in a
+//! namespace with a quota, only its own items are evicted. Namespaces without a quota share the remaining memory, and
+//! are evicted from together.
 //!
 //! The index is shared. Many small items of one namespace must not take memory from others by making the index grow. So
-//! a quota is charged [`crate::core::capacity::INDEX_BYTES_AN_ITEM`] for each of its items. An item never loses its
-//! slot in a crowded index bucket to an item of another quota: the index grows instead, even if it holds few items.
+//! each item of a namespace takes [`crate::core::capacity::INDEX_BYTES_AN_ITEM`] bytes of the namespace's quota. In a
+//! crowded index bucket, an item never loses its slot to an item of another quota. The index grows instead, even if it
+//! holds few items.
 //!
-//! Bounds: the segments of a namespace exceed its quota only by those that the background has open for it, which
-//! replace others that it empties.
+//! Bounds: a namespace exceeds its quota only by the segments that the background has open for it. The background fills
+//! them with items of segments that it empties.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
@@ -30,34 +32,34 @@ use crate::layout::ttl::Expire;
 /// The settings of a namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
-    /// Its quota in bytes: the memory that is its own, and its maximum. `None`: it shares the remaining memory with all
-    /// other namespaces without a quota.
+    /// The namespace's quota in bytes: memory that is reserved for it, and also its maximum. `None`: the namespace
+    /// shares the remaining memory with all other namespaces without a quota.
     pub memory_bytes: Option<u64>,
-    /// True if nothing of it is evicted: an item that does not fit is refused. Without a quota,
-    /// [`crate::Store::persist_all`] sets this.
+    /// True if no item of the namespace is evicted, and an item that does not fit is refused. For namespaces without a
+    /// quota, [`crate::Store::persist_all`] decides this instead.
     pub keeps: bool,
-    /// The time to live of an item that is stored without one, in ms; 0: it never expires.
+    /// The time to live of an item that is stored without one, in milliseconds. 0: such an item never expires.
     pub ttl_default_ms: u64,
-    /// The longest time to live of its items, in ms; 0: unlimited.
+    /// The longest time to live of the namespace's items, in milliseconds. 0: unlimited.
     pub ttl_max_ms: u64,
 }
 
 /// The reason why the terms of a namespace are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TermsError {
-    /// The open segments and the largest item need more memory.
+    /// The quota is too small for the open segments and the largest item.
     TooSmall {
-        /// Least quota, in bytes.
+        /// The smallest possible quota, in bytes.
         least_bytes: u64,
     },
-    /// The other quotas and the needs of the default namespace leave less memory.
+    /// The quota is larger than the memory that remains beside the other quotas and the needs of the default namespace.
     TooLarge {
-        /// Largest quota, in bytes.
+        /// The largest possible quota, in bytes.
         most_bytes: u64,
     },
-    /// The default namespace cannot have a quota: it uses the memory that the others leave.
+    /// The default namespace cannot have a quota: it uses the memory that the quotas of other namespaces leave.
     Default,
-    /// A namespace that shares memory with others cannot keep all of its items.
+    /// Eviction cannot be disabled for a namespace without a quota.
     KeepsWithoutQuota,
 }
 
@@ -80,21 +82,21 @@ impl std::fmt::Display for TermsError {
 
 impl std::error::Error for TermsError {}
 
-/// One namespace's part.
+/// The limits and the usage of one namespace.
 #[derive(Debug, Default)]
 pub(crate) struct Space {
-    /// The number of segments that are its own now, in any state.
+    /// The number of segments that the namespace uses now, in any state except free.
     pub(crate) used: AtomicUsize,
-    /// Its quota in segments now, without its share of the index; 0: it has no quota.
+    /// The namespace's quota in segments now, less the index space of its items. 0: the namespace has no quota.
     pub(crate) limit: AtomicUsize,
     pub(crate) quota_bytes: AtomicU64,
-    /// The number of free segments that a large value waits for, beyond those that are always kept free.
+    /// The number of free segments that a waiting large value needs, in addition to those that are always kept free.
     pub(crate) wanted: AtomicUsize,
     pub(crate) ttl_default_ms: AtomicU64,
     pub(crate) ttl_max_ms: AtomicU64,
 }
 
-/// The parts of all namespaces.
+/// The limits and the usage of all namespaces.
 #[derive(Debug, Default)]
 pub(crate) struct Spaces {
     pub(crate) spaces: [Space; Namespace::MAX],
@@ -134,12 +136,12 @@ impl Spaces {
         self.keeps.store(u32::MAX, Relaxed);
     }
 
-    /// Returns the number of segments of the namespace.
+    /// Returns the number of segments that the namespace uses.
     pub(crate) fn used(&self, namespace: u8) -> usize {
         self.space(namespace).used.load(Relaxed)
     }
 
-    /// Returns the quota in segments.
+    /// Returns the namespace's quota in segments, less the index space of its items, or `None` if it has no quota.
     pub(crate) fn limit(&self, namespace: u8) -> Option<usize> {
         Some(self.space(namespace).limit.load(Relaxed)).filter(|limit| *limit > 0)
     }
@@ -152,13 +154,13 @@ impl Spaces {
         self.space(namespace).used.fetch_sub(1, Relaxed);
     }
 
-    /// Returns the number of segments that belong to quotas and are not used.
+    /// Returns the number of segments that are reserved for quotas and not used yet.
     pub(crate) fn reserved(&self) -> usize {
         let left = |namespace| self.limit(namespace).unwrap_or(0).saturating_sub(self.used(namespace));
         self.with_quota().map(left).sum()
     }
 
-    /// Returns the number of segments that a large value of the namespace waits for.
+    /// Returns the number of free segments that a waiting large value of the namespace needs.
     pub(crate) fn wanted(&self, namespace: u8) -> usize {
         self.space(namespace).wanted.load(Relaxed)
     }
@@ -167,7 +169,8 @@ impl Spaces {
         self.space(namespace).wanted.store(0, Relaxed);
     }
 
-    /// Returns the requested expiry as the namespace's rule limits it.
+    /// Returns the expiry of a new item: the requested expiry, changed by the namespace's default and maximum time to
+    /// live.
     #[inline(always)]
     pub(crate) fn expire(&self, namespace: u8, expire: Expire, now: UnixMillis) -> Expire {
         if self.rules_ttl(namespace) { self.ruled(namespace, expire, now) } else { expire }

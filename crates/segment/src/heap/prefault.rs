@@ -1,15 +1,15 @@
-//! Memory that is obtained from the kernel before it is needed, and returned if it is surplus, on a thread that no
-//! other thread waits for.
+//! Obtains memory from the kernel before it is needed, and returns surplus memory. A separate thread does this, for
+//! which no other thread waits.
 //!
 //! ```text
 //!   background: how far is memory wanted?  ──> Ahead <── how far is it obtained?   Populator, a step at a time
 //! ```
 //!
-//! The kernel may take milliseconds to clear a huge page, or to obtain one from the machine below it. A store whose
-//! background has no such thread beside it takes the steps itself.
+//! The kernel may take milliseconds to clear a huge page, or to obtain one from the machine below it. If there is no
+//! such thread, the background runs the steps itself.
 //!
-//! Bounds: a step gets or gives back at most [`STEP_BYTES`], so one huge page; segments are populated at most
-//! [`AHEAD_BYTES`] ahead of their use.
+//! Bounds: a step obtains or returns at most [`STEP_BYTES`] bytes, which is one huge page. Segments are populated at
+//! most [`AHEAD_BYTES`] bytes ahead of their use.
 
 use std::sync::PoisonError;
 
@@ -34,42 +34,44 @@ struct PrefaultState {
     heap_done: usize,
     index_done: usize,
     index_wanted: usize,
-    /// The target number of segments. Decommitted segments are committed again up to it.
+    /// The target number of segments. Decommitted segments are committed again until this number is reached.
     segments_wanted: usize,
-    /// True if the file system refused space.
+    /// True if the file system refused space since the last call of [`Ahead::takes_short_of_space`].
     short_of_space: bool,
-    /// The target number of segments for which space was refused; 0: none.
+    /// The target number of segments for which the file system refused space, or 0 if it refused none.
     refused_segments: usize,
 }
 
-/// Returns the end of a step that goes from `at` towards `to`: at the next whole step, so that it touches one huge
-/// page.
+/// Returns the end of an upward step from `at` towards `to`, in bytes. The step ends at the next huge page boundary, so
+/// that it touches only one huge page.
 fn step_up(at: usize, to: usize) -> usize {
     ((at / STEP_BYTES + 1) * STEP_BYTES).min(to)
 }
 
-/// Returns the end of a step downwards from `at` towards `to`.
+/// Returns the end of a downward step from `at` towards `to`, in bytes.
 fn step_down(at: usize, to: usize) -> usize {
     ((at - 1) / STEP_BYTES * STEP_BYTES).max(to)
 }
 
 impl Ahead {
-    /// Sets the number of groups that the index needs memory for, and the target number of segments. Memory of the
-    /// index beyond that is returned. While a step is in progress, nothing is set and the caller tries again later.
+    /// Sets the number of groups that the index needs memory for, and the target number of segments. Surplus memory of
+    /// the index will be returned to the kernel. While a step is in progress, nothing is set, and the caller tries
+    /// again later.
     pub(crate) fn want(&self, groups: usize, segments: usize) {
         if let Ok(mut state) = self.state.try_lock() {
             (state.index_wanted, state.segments_wanted) = (groups * GROUP_BYTES, segments);
         }
     }
 
-    /// Returns true if the index has memory for `groups` groups, and none of it is being returned.
+    /// Returns true if the index has memory for `groups` groups, and no step is returning that memory.
     pub(crate) fn has_groups(&self, groups: usize) -> bool {
         let bytes = groups * GROUP_BYTES;
         self.state.try_lock().is_ok_and(|state| state.index_done >= bytes && state.index_wanted >= bytes)
     }
 
-    /// Allows more fresh segments to be taken, up to the wanted number, except those that are decommitted. Returns
-    /// false if there are none, or if a step is in progress, which might be returning their memory.
+    /// Adds segments that were never taken to the free segments, until the target number is reached. Decommitted
+    /// segments count towards the target. Returns false if none was added: none is needed, or a step is in progress,
+    /// which might be returning their memory.
     pub(crate) fn add_fresh(&self, segments: &Segments) -> bool {
         let Ok(mut state) = self.state.try_lock() else { return false };
         let missing = state.segments_wanted.saturating_sub(segments.count() + segments.decommitted_count());
@@ -86,8 +88,8 @@ impl Ahead {
         true
     }
 
-    /// Adds fresh segments like [`Ahead::add_fresh`], unless that was refused before: for a background with other work
-    /// to do.
+    /// Adds segments like [`Ahead::add_fresh`], but not if the file system refused space for the same target before. A
+    /// background with other work calls this function.
     pub(crate) fn add_fresh_unrefused(&self, segments: &Segments) -> bool {
         let refused = self.state.try_lock().is_ok_and(|state| state.refused_segments == state.segments_wanted);
         !refused && self.add_fresh(segments)
@@ -98,15 +100,15 @@ impl Ahead {
         self.state.try_lock().is_ok_and(|mut state| std::mem::take(&mut state.short_of_space))
     }
 
-    /// Prepares the memory of a store in a file: allocates the space of the part in use, and returns the space behind
-    /// it.
+    /// Prepares the memory of a store in a file: allocates file space for the part in use, and frees the space after
+    /// that part.
     pub(crate) fn begin_in_file(&self, segments: &Segments, index: &Index, has_index: bool) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (map, heap) = (index.map(), segments.heap.map());
-        // Until the background says more, the present number is the wanted one.
+        // Until the background sets a target, the present number of segments is the target.
         state.index_wanted = index.groups().max(index.groups_next()) * GROUP_BYTES;
         state.segments_wanted = segments.count();
-        // An index that is not in the file has no memory yet.
+        // An index outside the file has no memory yet.
         state.index_done = if has_index { state.index_wanted } else { 0 };
         state.heap_done = segments.end() * segments.segment_bytes();
         let _ = map.release(state.index_wanted, map.bytes() - state.index_wanted);
@@ -129,7 +131,7 @@ impl PrefaultState {
                 self.short_of_space = true;
                 return false;
             }
-            // If the kernel cannot populate, the first write faults instead.
+            // If the kernel cannot populate the memory, the first write to each page causes a page fault instead.
             let _ = map.populate(self.index_done, to - self.index_done);
             self.index_done = to;
         } else if self.index_done > wanted {
@@ -150,7 +152,7 @@ impl PrefaultState {
         segments.give_back_decommitted()
     }
 
-    /// Populates the segments that are opened next, and returns the memory of those that were cut.
+    /// Populates the segments that will be opened next, and returns the memory of segments that were taken out of use.
     fn step_heap(&mut self, segments: &Segments) -> bool {
         let each = segments.segment_bytes();
         let (next, end) = (segments.high_water() * each, segments.end() * each);

@@ -1,16 +1,16 @@
-//! A sample of the requests: those for a few of the keys, chosen by their hashes, which the handles report to the
-//! background.
+//! Samples requests for the background. The sample consists of all requests for a small part of the keys, which is
+//! chosen by the keys' hashes.
 //!
 //! ```text
 //!   handle: hash & mask == 0 ? ──no──> nothing        (one load and one test a request)
 //!                            └─yes─> ring of the handle ──taken in every slice──> shadows
 //! ```
 //!
-//! The sample chooses keys and not requests: it retains every request of a chosen key, and so shows a store in
-//! miniature.
+//! Because every request for a chosen key is retained, the sample shows the store in miniature. A sample of single
+//! requests would not.
 //!
-//! Bounds: a ring holds [`RING_WORDS`] requests. Requests that arrive while it is full are not reported. One thread
-//! writes a ring and one empties it.
+//! Bounds: a ring holds [`RING_WORDS`] requests. Requests that arrive while the ring is full are dropped. One thread
+//! writes a ring, and another thread empties it.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -19,30 +19,32 @@ use crate::index::Hash;
 
 /// The number of sampled requests that a ring holds until the background reads them.
 const RING_WORDS: usize = 512;
-/// The lowest of the hash bits that choose a key. They are not the bits that determine its place in the index.
+/// The position of the lowest hash bit by which keys are chosen. From there on, the bits do not determine a key's place
+/// in the index.
 const CHOICE_SHIFT: u32 = 24;
-/// The minimum of the sampling factor, as a power of two, so that sampling costs nearly nothing.
+/// The minimum sampling factor, as a power of two: at most 1 key in 16 is sampled, so that sampling costs nearly
+/// nothing.
 pub(crate) const THIN_MIN: u32 = 4;
-/// The maximum of the sampling factor, as a power of two: more items than any store holds.
+/// The maximum sampling factor, as a power of two. No store holds enough items to need more.
 const THIN_MAX: u32 = 30;
 
 /// The kind of a sampled request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestKind {
-    /// A read, whether it found the key or not.
+    /// A read that found the key, or a read that missed.
     Read,
-    /// A store.
+    /// A write of an item.
     Store,
 }
 
-/// One handle's ring.
+/// The ring buffer with the sampled requests of one handle.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Ring {
     words: Box<[AtomicU64]>,
-    /// The number of words written. Only the handle writes it.
+    /// The total number of requests that were written to the ring. Only the handle changes this number.
     written: AtomicU64,
-    /// The number of words read. Only the background writes it.
+    /// The total number of requests that were read from the ring. Only the background changes this number.
     taken: AtomicU64,
 }
 
@@ -71,7 +73,7 @@ impl Samples {
         self.mask.store(((1 << thin) - 1) << CHOICE_SHIFT, Relaxed);
     }
 
-    /// Records a request, if its key is one of the sample.
+    /// Records a request, if its key is among the sampled keys.
     #[inline(always)]
     pub(crate) fn note(&self, handle: usize, hash: Hash, asked: RequestKind) {
         if hash.0 & self.mask.load(Relaxed) == 0 {

@@ -1,5 +1,5 @@
-//! The segments: their headers, the free list, the list of those sealed since the background last looked, and the list
-//! of those that are decommitted.
+//! The segments: their headers, the free list, the list of segments that were sealed since the background last
+//! collected them, and the list of decommitted segments.
 //!
 //! ```text
 //!   0          fresh next            fresh end                       segments_max
@@ -7,10 +7,10 @@
 //! ```
 //!
 //! The lists are stacks linked through the headers, so they need no memory and no lock ([`free`]). Segments that were
-//! never taken are in no list: a range names them, and their headers are untouched.
+//! never taken are in no list. They are a range of numbers, and their headers were never written.
 //!
-//! Beyond the process, only the headers' states, the end and the next sequence are retained. The lists are rebuilt from
-//! those ([`Segments::relist`]).
+//! When the process ends, a memory file retains only the headers, the end of the range and the next sequence. The next
+//! process rebuilds the lists from them ([`Segments::relist`]).
 //!
 //! Bounds: a segment is in at most one list, so all lists together are no longer than the number of segments.
 
@@ -28,7 +28,7 @@ use crate::layout::slot::Slot;
 
 use free::{FreeSegments, Fresh, Links, Stack};
 
-/// A segment's number: its place in the heap and in the array of headers.
+/// A segment's number, which is its position in the heap and in the array of headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentId(pub(crate) u32);
 
@@ -52,7 +52,7 @@ impl Links for Array<SegmentHeader> {
 }
 
 impl Segments {
-    /// Creates `count` segments, with address space for the maximum of the geometry.
+    /// Creates `count` segments in private memory, and reserves address space for the maximum number of segments.
     #[cfg(test)]
     pub(crate) fn reserve(geometry: &Geometry, count: usize, huge_pages: bool) -> std::io::Result<Self> {
         assert!(count <= geometry.segments_max && geometry.segments_max < u32::MAX as usize);
@@ -61,8 +61,8 @@ impl Segments {
         Ok(Self::on(geometry, heap, Array::reserve(geometry.segments_max, false)?, kept))
     }
 
-    /// Returns the segments with these bytes and headers, none of which was ever taken. Their number is in the kept
-    /// words.
+    /// Creates the segments from the given heap and headers. No segment counts as taken yet. `kept` holds the number of
+    /// segments.
     pub(crate) fn on(geometry: &Geometry, heap: Heap, headers: Array<SegmentHeader>, kept: PersistentPage) -> Self {
         let end = kept.end.load(Relaxed) as u32;
         assert!(end as usize <= headers.len() && headers.len() < u32::MAX as usize);
@@ -79,8 +79,8 @@ impl Segments {
         }
     }
 
-    /// Rebuilds the lists from the headers' states, all of which are Free, Sealed or Decommitted; no other thread uses
-    /// them yet. The segments behind the last one that was taken count as never taken.
+    /// Rebuilds the lists from the states in the headers. Every state must be Free, Sealed or Decommitted, and no other
+    /// thread may use the segments yet. Segments after the last one that was taken count as never taken.
     pub(crate) fn relist(&self) {
         let end = self.fresh().end;
         let used = |id: &u32| !self.header(SegmentId(*id)).is_pristine();
@@ -96,7 +96,7 @@ impl Segments {
                 state => unreachable!("{state:?} was made Sealed or Free"),
             }
         }
-        // The oldest first, in the order of sealing.
+        // Pushes the oldest segment first, so that the list is in the order of sealing.
         sealed.sort_unstable_by_key(|id| self.header(*id).sequence());
         sealed.into_iter().for_each(|id| self.sealed.push(&self.headers, id.0));
     }
@@ -105,12 +105,12 @@ impl Segments {
         self.free.fresh()
     }
 
-    /// Returns the number of segments, without those that are decommitted.
+    /// Returns the number of segments, not including decommitted segments.
     pub(crate) fn count(&self) -> usize {
         (self.fresh().end - self.decommitted_count.load(Relaxed)) as usize
     }
 
-    /// Returns one past the highest segment that may be taken now.
+    /// Returns one more than the highest segment number that may be taken now.
     pub(crate) fn end(&self) -> usize {
         self.fresh().end as usize
     }
@@ -130,25 +130,25 @@ impl Segments {
         self.headers.at(id.0 as usize)
     }
 
-    /// Returns the segment that an address lies in.
+    /// Returns the segment in which an address lies.
     #[inline(always)]
     pub(crate) fn of(&self, address: usize) -> SegmentId {
         SegmentId((address >> self.shift) as u32)
     }
 
-    /// Returns the header of the segment that an address lies in.
+    /// Returns the header of the segment in which an address lies.
     #[inline(always)]
     pub(crate) fn header_of(&self, address: usize) -> &SegmentHeader {
         self.headers.at(address >> self.shift)
     }
 
-    /// Returns the header of the segment that an address lies in, or `None` if the address cannot be an item's.
+    /// Returns the header of the segment in which an address lies, or `None` if no item can be at that address.
     pub(crate) fn header_at(&self, address: usize) -> Option<&SegmentHeader> {
         self.headers.get(address >> self.shift).filter(|_| address.is_multiple_of(4))
     }
 
-    /// Returns the header of the segment that a slot names, in the life that it names. `None`: that life is over, or
-    /// the slot is damaged.
+    /// Returns the header of the segment that a slot names, if the slot's generation is the segment's. Returns `None`
+    /// if the segment was reused since, or if the slot is damaged.
     #[inline(always)]
     pub(crate) fn named(&self, slot: Slot) -> Option<&SegmentHeader> {
         let header = self.headers.get(slot.address() >> self.shift)?;
@@ -174,35 +174,36 @@ impl Segments {
         self.free.count()
     }
 
-    /// Returns a free segment, if there are more than `keep`.
+    /// Takes a free segment, if more than `keep` segments are free.
     pub(crate) fn take_free(&self, keep: usize) -> Option<SegmentId> {
         self.free.take(&self.headers, keep).map(SegmentId)
     }
 
-    /// Returns one past the highest segment that was ever taken: those from there on were never touched.
+    /// Returns one more than the highest segment number that was ever taken. Segments from this number on were never
+    /// used.
     pub(crate) fn high_water(&self) -> usize {
         self.fresh().next as usize
     }
 
-    /// Removes at most `count` segments that were never taken. Returns how many were removed. Only the background calls
-    /// this and the following functions.
+    /// Takes at most `count` segments out of use that were never taken. Returns the number of removed segments. Only
+    /// the background calls this function and the following ones.
     pub(crate) fn cut_fresh(&self, count: usize) -> usize {
         let (cut, end) = self.free.cut_fresh(count);
         self.kept.end.store(end.into(), Release);
         cut as usize
     }
 
-    /// Adds up to `count` segments that were never taken. They have address space and memory.
+    /// Adds `count` segments that were never taken to the free segments. The caller has obtained their memory.
     pub(crate) fn add_fresh(&self, count: usize) {
         self.kept.end.fetch_add(count as u64, Release);
         self.free.add_fresh(count);
     }
 
-    /// Takes a segment from the free list out of use, and then returns its memory. The order ensures that no segment in
-    /// use is without memory.
+    /// Decommits a segment that the caller took from the free list: changes its state, and then returns its memory to
+    /// the kernel. Because of this order, no segment in use is without memory.
     pub(crate) fn decommit(&self, id: SegmentId) {
         self.header(id).go(SegmentState::Decommitted);
-        // This is refused only for locked memory, which is then counted twice, within the stated constant.
+        // The kernel refuses this only for locked memory. The memory then stays in use beyond the limit.
         let _ = self.heap.map().release(self.start(id), self.segment_bytes());
         self.push_decommitted(id);
     }
@@ -212,7 +213,8 @@ impl Segments {
         self.decommitted_count.fetch_add(1, Relaxed);
     }
 
-    /// Puts a decommitted segment on the free list, with memory. Returns false if there is none, or no memory for it.
+    /// Obtains memory for a decommitted segment and puts the segment on the free list. Returns false if no segment is
+    /// decommitted, or if its memory cannot be obtained.
     pub(crate) fn give_back_decommitted(&self) -> bool {
         let Some(id) = self.decommitted.pop(&self.headers).map(SegmentId) else { return false };
         let map = self.heap.map();
@@ -220,7 +222,7 @@ impl Segments {
             self.decommitted.push(&self.headers, id.0);
             return false;
         }
-        // If the kernel cannot populate, the first write faults instead.
+        // If the kernel cannot populate the memory, the first write to each page causes a page fault instead.
         let _ = map.populate(self.start(id), self.segment_bytes());
         self.decommitted_count.fetch_sub(1, Relaxed);
         self.header(id).go(SegmentState::Free);
@@ -238,14 +240,14 @@ impl Segments {
         self.free.give(&self.headers, id.0);
     }
 
-    /// Seals a segment: from here on the background decides when it is drained.
+    /// Seals a segment. From then on the background decides when the segment is drained.
     pub(crate) fn seal(&self, id: SegmentId) {
         let header = self.header(id);
         header.go(SegmentState::Sealed);
         self.sealed.push(&self.headers, id.0);
     }
 
-    /// Returns the segments sealed since the last call, the latest first.
+    /// Removes and returns the most recently sealed segment of those that the background has not collected yet.
     pub(crate) fn pop_sealed(&self) -> Option<SegmentId> {
         self.sealed.pop(&self.headers).map(SegmentId)
     }

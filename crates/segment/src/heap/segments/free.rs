@@ -1,29 +1,31 @@
-//! The free segments: returned ones, and those that were never taken.
+//! The free segments: segments that were used and freed again, and segments that were never taken.
 //!
 //! ```text
 //!   take   a right: one less available, if more than `keep` are   then a segment: one that came back, or a fresh one
 //!   give   a segment: onto the stack                              then a right: one more available
 //! ```
 //!
-//! Invariant: at every instant there are at least as many free segments as are available, plus the rights that were
-//! taken and not used yet. So the count never wraps, the holder of a right finds a segment, and `keep` segments are
-//! left, however many threads take at once.
+//! A right is a permit to take one segment. `available` is the number of rights. Invariant: at every instant, at least
+//! as many segments are free as there are rights, including the rights that threads have taken and not used yet. So the
+//! count never wraps, and the holder of a right always finds a segment. `keep` segments remain free, however many
+//! threads take segments at once.
 //!
-//! The stacks are linked through words beside the segments, so they need no memory and no lock. The head word has a
-//! count that changes with every push and pop, so that a pop never mistakes a segment that was removed and returned for
-//! one that stayed (ABA).
+//! The stacks are linked through a word in each segment's header, so they need no further memory and no lock. The
+//! stack's head word has a count that changes with every push and pop. So a pop detects that the top segment was
+//! removed and pushed again meanwhile (the ABA problem).
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::layout::raw::{Word32, Word64};
 
-/// The words that link segments into stacks: one for each.
+/// The words that link segments into stacks: one word for each segment.
 pub(crate) trait Links {
-    /// Returns the word of this segment.
+    /// Returns the link word of segment `id`.
     fn link(&self, id: u32) -> &Word32;
 }
 
-/// A stack of segments: `count 32 | id + 1 32`, 0 for none.
+/// The head word of a stack of segments: 32 bits with a count of changes, then 32 bits with the top segment's number
+/// plus 1, or 0 if the stack is empty.
 #[derive(Debug, Default)]
 pub(crate) struct Stack(Word64);
 
@@ -55,7 +57,7 @@ impl Stack {
     }
 }
 
-/// The segments that were never taken, from `next` to before `end`.
+/// The range of segments that were never taken: from `next` up to, but not including, `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fresh {
     pub(crate) next: u32,
@@ -76,14 +78,14 @@ impl Fresh {
 #[derive(Debug)]
 pub(crate) struct FreeSegments {
     came_back: Stack,
-    /// Those never taken: `next 32 | end 32`.
+    /// The segments that were never taken: 32 bits with `next`, then 32 bits with `end`.
     fresh: Word64,
     /// Number of segments that may be taken.
     available: Word32,
 }
 
 impl FreeSegments {
-    /// Creates the lists, without returned segments.
+    /// Creates the free segments from segments that were never taken.
     pub(crate) fn new(fresh: Fresh) -> Self {
         Self {
             came_back: Stack::default(),
@@ -92,7 +94,8 @@ impl FreeSegments {
         }
     }
 
-    /// Sets the segments that were never taken. Called before any is returned and before another thread uses them.
+    /// Sets the range of segments that were never taken. Called before any segment is freed, and before another thread
+    /// uses the lists.
     pub(crate) fn begin(&self, fresh: Fresh) {
         self.fresh.store(fresh.word(), Relaxed);
         self.available.store(fresh.end - fresh.next, Relaxed);
@@ -113,15 +116,16 @@ impl FreeSegments {
             return None;
         }
         loop {
-            // A right is a segment on one of the two. Both look empty only if another thread took from one and returned
-            // to the other in between. In that case another thread made progress.
+            // The holder of a right finds a segment in one of the two lists. Both appear empty only if other threads
+            // took the last segment of one list and freed a segment to the other meanwhile. Each retry then means that
+            // another thread made progress.
             if let Some(id) = self.came_back.pop(links).or_else(|| self.next_fresh()) {
                 return Some(id);
             }
         }
     }
 
-    /// Takes the right to up to `most` of the segments that are available beyond `keep`.
+    /// Takes up to `most` rights, and leaves at least `keep` rights. Returns the number of rights taken.
     fn rights(&self, most: u32, keep: usize) -> u32 {
         let mut available = self.available.load(Relaxed);
         loop {
@@ -129,7 +133,7 @@ impl FreeSegments {
             if rights == 0 {
                 return 0;
             }
-            // Acquire: the segment that was returned before the right is visible.
+            // Acquire ordering makes the segment visible that was freed before this right was added.
             match self.available.compare_exchange(available, available - rights, Acquire) {
                 Ok(_) => return rights,
                 Err(now) => available = now,
@@ -151,7 +155,7 @@ impl FreeSegments {
         }
     }
 
-    /// Returns a segment to the free ones.
+    /// Adds a segment to the free segments.
     pub(crate) fn give(&self, links: &impl Links, id: u32) {
         self.came_back.push(links, id);
         self.available.fetch_add(1, Release);
@@ -173,7 +177,7 @@ impl FreeSegments {
         (cut, end)
     }
 
-    /// Adds `count` segments behind those that were never taken.
+    /// Extends the range of segments that were never taken by `count` segments.
     pub(crate) fn add_fresh(&self, count: usize) {
         self.fresh.fetch_add(count as u64, AcqRel);
         let fresh = self.fresh();
