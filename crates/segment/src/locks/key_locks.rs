@@ -1,7 +1,5 @@
-//! Key lock sets: several keys are read and changed as one, as seen by all other handles.
-//!
-//! A key's hash selects one of 4096 lock words, whatever the index does. A caller that wants several keys as
-//! one does this:
+//! Key lock sets. A handle reads and changes several keys atomically, as seen by all other handles. A key's hash
+//! selects one of 4096 lock words, independently of the index's size. A caller locks several keys in these steps:
 //!
 //! ```text
 //!   announce   one more is in flight: from here on every guard that begins tests the words of the keys it touches
@@ -17,17 +15,17 @@
 //! ```
 //!
 //! Invariants:
-//! - While no key lock set is in flight, a guard costs one load at its beginning, and each operation tests the loaded
-//!   value.
+//! - While no key lock set is in flight, a guard loads one word at its beginning, and each operation tests the loaded
+//!   value. There is no other cost.
 //! - A guard either sees the announcement, and then every word that was locked before it began, or the owner sees
 //!   the guard and waits for its end: both sides store, pass a `SeqCst` fence, and then load (see
 //!   [`crate::core::epoch`]).
-//! - Words are locked in ascending order and held while the key lock set waits for the next one, so there is no circle
-//!   of waits. A key lock set that holds all its words waits only for guards, and guards wait for nothing.
-//! - A word excludes clients from a key, but not the background, which moves, expires and evicts items as usual. So an
-//!   acting key lock set may have to wait for memory, but eventually gets it. An eviction under a key lock set is a
-//!   miss like any other.
-//! - The hidden keys of pieces are not locked: they are reached only through their head.
+//! - Words are locked in ascending order and held while the key lock set waits for the next one, so there is no
+//!   deadlock. A key lock set that holds all its words waits only for guards, and guards never wait.
+//! - A lock word excludes other handles from a key, but not the background, which moves, expires and evicts items as
+//!   usual. So operations under a key lock set may have to wait for memory, but eventually obtain it. If the background
+//!   evicts a locked key's item, the next read is an ordinary miss.
+//! - The hidden keys of pieces are not locked, because pieces are found only through their head.
 //! - In a memory file, the changes for one key lock set outlive a crash all together or not at all:
 //!   [`crate::locks::undo`].
 //!
@@ -47,34 +45,34 @@ use crate::locks::undo_log::Group;
 use crate::locks::words::{WORDS, word_of};
 use crate::tier::flash_slots::tier;
 
-/// A guard of another handle that was in progress.
+/// A guard of another handle that was in progress when the last word was acquired.
 #[derive(Clone, Copy, Debug)]
 struct LockConflict {
     handle: usize,
     guards: u64,
 }
 
-/// Several keys, to be read and changed as one: see the module `key_locks`. [`key_locks`] creates it. [`release`]
-/// releases its locks, and has to be called for a set that was begun.
+/// A key lock set: several keys to be read and changed atomically. See the module `key_locks`. [`key_locks`] creates
+/// the set. After the first [`LockHolds::acquire`], the owner must call [`release`].
 #[derive(Debug)]
 pub struct KeyLocks {
-    /// 0 before it is announced.
+    /// The set's number, or 0 before the set is announced.
     number: u32,
     wanted: [u64; WORDS / 64],
-    /// Word below which the key lock set holds all wanted words.
+    /// The word number below which the key lock set holds all its words.
     had_below: usize,
-    /// The guards that were in progress when the last word was acquired and have not been seen to end; `None` before
-    /// that.
+    /// The number of guards that were in progress when the last word was acquired and may still be in progress. `None`
+    /// until the last word is acquired.
     met: Option<usize>,
     guards: Box<[LockConflict]>,
-    /// The changes that were made for it.
+    /// The changes that were made under the set, with their undo records.
     changes: Group,
     #[cfg(all(test, shuttle))]
     skips_waiting: bool,
 }
 
 impl KeyLocks {
-    /// Adds a key. Before the first [`LockHolds::acquire`] only.
+    /// Adds a key. Allowed only before the first [`LockHolds::acquire`].
     pub fn add(&mut self, key: &Key<'_>) {
         assert!(self.number == 0, "a claim is made before it is begun");
         let word = word_of(key.hash);
@@ -87,12 +85,12 @@ impl KeyLocks {
         self.wanted.fill(u64::MAX);
     }
 
-    /// Returns true if it was begun and not released.
+    /// Returns true if the set was announced and not released since.
     pub fn is_begun(&self) -> bool {
         self.number != 0
     }
 
-    /// Returns the lowest word that is wanted and not below `from`.
+    /// Returns the number of the set's lowest word that is not below `from`.
     fn next_word(&self, from: usize) -> Option<usize> {
         let mut at = from;
         while at < WORDS {
@@ -125,8 +123,8 @@ pub(crate) fn key_locks(store: &Store) -> KeyLocks {
     }
 }
 
-/// Releases the words that a key lock set holds, even if it does not hold all of its words. Its changes stand.
-/// Afterwards the set is empty and can be used again.
+/// Releases the words that a key lock set holds, even if it does not hold all of its words. Changes that were made
+/// under the set remain. Afterwards the set is empty and can be used again.
 pub(crate) fn release(store: &Store, key_locks: &mut KeyLocks) {
     if key_locks.number != 0 {
         close_group(store, &mut key_locks.changes);
@@ -149,21 +147,22 @@ pub(crate) fn key_locks_in_flight(store: &Store) -> u64 {
 }
 
 impl<'l> LockChecks<'_, 'l> {
-    /// Returns true if a key lock set of another handle excludes this guard from the key, or if the key is on flash. In
-    /// that case a read is requested. A caller that wants to read the key parks. Changes check this themselves.
+    /// Returns true if a key lock set of another handle excludes this guard from the key, or if the key may be on
+    /// flash. If the key may be on flash, requests a flash read. A caller that only reads the key must park if the
+    /// result is true. Operations that change a key make this check themselves.
     #[inline(always)]
     pub fn is_blocked(self, key: &Key<'_>) -> bool {
         self.guard.is_guarded() && (self.is_locked_by_other(key) || self.guard.tier().awaits_flash(key))
     }
 
-    /// Returns true if a key lock set of another handle excludes this guard from the key. For a plain read, which
-    /// checks flash itself.
+    /// Returns true if a key lock set of another handle excludes this guard from the key. Plain reads use this
+    /// function, because they check flash separately.
     #[inline(always)]
     pub fn is_locked_by_other(self, key: &Key<'_>) -> bool {
         self.guard.contended && is_locked(self.guard, key)
     }
 
-    /// Admits an operation to the key, before it may complete without a lock.
+    /// Checks that an operation on the key may complete without the stripe lock.
     #[inline(always)]
     pub(crate) fn admit(self, key: &Key<'_>) -> Result<(), OpError> {
         if self.is_blocked(key) { Err(self.guard.parked()) } else { Ok(()) }
@@ -175,14 +174,14 @@ impl<'l> LockChecks<'_, 'l> {
     pub(crate) fn find_admitted(self, key: &Key<'_>) -> Result<Option<FoundItem<'l>>, OpError> {
         self.admit(key)?;
         let found = self.guard.items().find_live(key);
-        // It may have moved to flash since the check.
+        // The item may have moved to flash since the check.
         if self.guard.tiered && found.is_none() && !self.guard.tier().is_nowhere(key) {
             return Err(self.guard.parked());
         }
         Ok(found)
     }
 
-    /// Takes the lock that a change of the key needs.
+    /// Takes the stripe lock for a change of the key.
     #[inline(always)]
     pub(crate) fn lock(self, key: &Key<'_>) -> Result<Locked<'l>, OpError> {
         if self.guard.is_guarded() {
@@ -191,7 +190,8 @@ impl<'l> LockChecks<'_, 'l> {
         self.guard.store.index.lock(key.hash).ok_or_else(|| self.guard.parked())
     }
 
-    /// Takes the lock for a change that does not depend on the present item, on flash or in memory.
+    /// Takes the stripe lock for a change that does not depend on the present item, whether that item is on flash or in
+    /// memory.
     #[inline(always)]
     pub(crate) fn lock_over(self, key: &Key<'_>) -> Result<Locked<'l>, OpError> {
         if self.guard.is_guarded() {
@@ -200,15 +200,15 @@ impl<'l> LockChecks<'_, 'l> {
         self.guard.store.index.lock(key.hash).ok_or_else(|| self.guard.parked())
     }
 
-    /// Returns true if the guard acts for a key lock set.
+    /// Returns true if the guard is attached to a key lock set.
     pub fn is_attached(self) -> bool {
         self.guard.acting != 0
     }
 }
 
 impl LockHolds<'_, '_> {
-    /// Continues to acquire the words of a key lock set until it holds all of them. [`LockHolds::attach`] then acts for
-    /// it.
+    /// Continues to acquire the words of a key lock set until it holds all of them. The caller then calls
+    /// [`LockHolds::attach`].
     ///
     /// # Errors
     /// [`OpError::Parked`]: call again in a later iteration. The words acquired so far are retained.
@@ -219,7 +219,7 @@ impl LockHolds<'_, '_> {
                 return Err(self.guard.parked());
             }
             key_locks.number = store.key_locks.number();
-            // The later operations of this guard follow the announcement, too.
+            // The later operations of this guard must also test the lock words.
             self.guard.contended = true;
         }
         while let Some(word) = key_locks.next_word(key_locks.had_below) {
@@ -231,8 +231,8 @@ impl LockHolds<'_, '_> {
         wait_for_guards(self.guard, key_locks)
     }
 
-    /// Lets the guard act for the key lock set until [`LockHolds::detach`]: the key lock set's keys are not blocked for
-    /// it. The key lock set has to hold all its words.
+    /// Attaches the guard to the key lock set until [`LockHolds::detach`]. The set's keys are then not blocked for this
+    /// guard. The set has to hold all its words.
     pub fn attach(self, key_locks: &mut KeyLocks) {
         assert!(
             key_locks.number != 0 && key_locks.met == Some(0) || cfg!(all(test, shuttle)),
@@ -245,7 +245,8 @@ impl LockHolds<'_, '_> {
         self.guard.locks_mut().bring_together();
     }
 
-    /// Ends acting for a key lock set. `key_locks` is the one that the guard acted for, if it acted for one.
+    /// Detaches the guard from a key lock set. `key_locks` must be the set to which the guard is attached, if it is
+    /// attached.
     pub fn detach(self, key_locks: &mut KeyLocks) {
         if self.guard.acting != 0 {
             assert!(self.guard.acting == key_locks.number, "a turn acted for another claim");
@@ -263,7 +264,8 @@ fn is_locked(guard: &Guard<'_>, key: &Key<'_>) -> bool {
 
 #[cold]
 fn lock_guarded<'l>(guard: &Guard<'l>, key: &Key<'_>, over: bool) -> Result<Locked<'l>, OpError> {
-    // A change of several keys retains the earlier items. On flash they are indistinguishable from other keys' items.
+    // A group of changes retains the previous items for undo. On flash, the key's items cannot be distinguished from
+    // other keys' items, so the item has to be read first.
     let over = over && !(guard.acting != 0 && guard.store.undo.is_some());
     if over && guard.locks().is_locked_by_other(key) {
         return Err(guard.parked());
@@ -272,7 +274,7 @@ fn lock_guarded<'l>(guard: &Guard<'l>, key: &Key<'_>, over: bool) -> Result<Lock
         guard.locks().admit(key)?;
     }
     let locked = guard.store.index.lock(key.hash).ok_or_else(|| guard.parked())?;
-    // It may have moved to flash since the lookup.
+    // The item may have moved to flash since the lookup.
     if !over && guard.tiered && guard.tier().may_be_on_flash(&locked, key) {
         return Err(guard.parked());
     }
@@ -295,7 +297,7 @@ fn wait_for_guards(guard: &Guard<'_>, key_locks: &mut KeyLocks) -> Result<(), Op
         Some(met) => met,
         None => {
             let mut met = 0;
-            // A guard that is not found here sees the announcement and every word.
+            // A guard that begins after this fence sees the announcement and every locked word.
             epochs.before_guards();
             // The operations of this handle in its own guard are complete.
             for handle in (0..epochs.handles()).filter(|handle| *handle != guard.own.id) {

@@ -1,5 +1,5 @@
-//! Several keys read as one without a key lock set: the reader checks before and after whether another thread changed
-//! one.
+//! Consistent reads of several keys without a key lock set. The reader checks, after the reads, that no other thread
+//! has changed a key since before the reads.
 //!
 //! ```text
 //!   snapshot   how often the stripes of these keys were locked, none of them held    (sums: no count ever falls)
@@ -7,17 +7,17 @@
 //!   holds      the same counts again: at every instant between the two all keys were as they were read
 //! ```
 //!
-//! Invariants: every change of an item is made under its stripe lock, which counts when it is taken and when it is let
-//! go; a growth of the index, by which a key's stripe becomes another, is a change too. Locks are also taken for other
-//! keys and by the background. So a snapshot that does not hold need not mean a change: the reader then uses another
-//! way, or tries again.
+//! Invariants: every change of an item is made under its stripe lock, whose counter changes when the lock is taken and
+//! when it is released. A growth of the index can change a key's stripe, and also invalidates the snapshot. Locks are
+//! also taken for other keys and by the background. So an invalid snapshot does not prove that a key has changed. The
+//! reader then tries again, or locks the keys.
 
 use std::sync::atomic::{Ordering::Acquire, fence};
 
 use crate::core::facets::LockChecks;
 use crate::layout::key::KeyHash;
 
-/// The state that was seen before several keys were read. Valid within one guard.
+/// The counters of the stripes of several keys before the keys are read. Valid only within one guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     growth: u64,
@@ -25,8 +25,8 @@ pub struct Snapshot {
 }
 
 impl LockChecks<'_, '_> {
-    /// Takes a snapshot. Call this before the keys are read. Returns `None` if one of them is being changed now, or
-    /// key lock sets are in flight.
+    /// Takes a snapshot, before the caller reads the keys. Returns `None` if a thread is changing a key with the same
+    /// stripe, or if key lock sets are in flight.
     #[inline]
     pub fn snapshot(self, keys: &[KeyHash]) -> Option<Snapshot> {
         if self.guard.is_contended() {
@@ -38,7 +38,7 @@ impl LockChecks<'_, '_> {
         Some(Snapshot { growth, changes })
     }
 
-    /// Returns true if none of the keys was changed since, so that all values read in between are those of one instant.
+    /// Returns true if no key was changed since the snapshot. All values read since then then belong to one instant.
     #[inline]
     pub fn holds(self, keys: &[KeyHash], snapshot: Snapshot) -> bool {
         fence(Acquire);

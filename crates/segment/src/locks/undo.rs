@@ -1,5 +1,5 @@
-//! Several changes that outlive a crash together or not at all: the state before each is retained in the memory file
-//! until the last one is made.
+//! Groups of changes that survive a crash together or not at all. The memory file retains the state of each key before
+//! its change until the last change of the group is complete.
 //!
 //! ```text
 //!   a lock set acts:  lock a key ──> record: slot, words that change in place ──> change ──> ... ──> stands
@@ -10,20 +10,22 @@
 //! ```
 //!
 //! Invariants:
-//! - A record is whole, and counts, before the first change of its key; there is one for each key.
-//! - While a group is open, the bytes that its slots named stay. Their segments are pinned, and pieces and parts that
-//!   have lost their head are removed when it is closed. So nothing has to be copied to be retained.
-//! - A group that was open when a checkpoint was begun may have a part of its items in segments that the checkpoint
-//!   has: it says so before it is closed ([`crate::durable::checkpoint::Checkpoints::note_spanning`]).
-//! - One store closes a group, however many chunks it has. Group numbers are never reused, so what is left in a chunk
-//!   is never taken for a later group's.
-//! - A store that is not in a file has no records, and removes everything at once.
-//! - If the index is rebuilt while the store serves, what was done for an open group is found late. Its chunks are
-//!   held, with the sequence of segments before which it is undone, until all of it is found.
+//! - A record is complete and valid before the first change of its key. A group has one record for each key.
+//! - While a group is open, the items that its records name are retained. Their segments are pinned, and pieces and
+//!   parts that have lost their head are removed when it is closed. So the previous items need not be copied.
+//! - If a group was open when a checkpoint began, some of its items may be in segments of the checkpoint. The group
+//!   reports its keys to the checkpoint before it is closed
+//!   ([`crate::durable::checkpoint::Checkpoints::note_spanning`]).
+//! - A single write to the first chunk closes a group, however many chunks it has. Group numbers are never reused, so
+//!   old records in a chunk are never mistaken for records of a later group.
+//! - A store that is not in a file has no undo records. It removes pieces and parts without a head immediately.
+//! - If the index is rebuilt while the store serves, the rebuild may find the changes of an open group late. The
+//!   group's chunks are held until the rebuild is complete, with a sequence number: changes in segments with a smaller
+//!   number are undone.
 //!
 //! Bounds: [`crate::locks::undo_log`] for all groups, and [`PINNED_PART`] of the segments. A group without a chunk
-//! waits for one before its first change; one that finds none for a later change, or has too much of the memory pinned,
-//! is closed, and continues as another group ([`cut`]).
+//! waits for a free chunk before its first change. If no chunk is free for a later change, or if the group pins too
+//! much memory, the group is closed and later changes belong to a new group ([`cut`]).
 
 use std::sync::atomic::{Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
@@ -42,15 +44,16 @@ use crate::layout::key::Key;
 use crate::locks::undo_log::{Group, Record, UndoLog};
 use crate::values::free_queue::DeferredFree;
 
-/// The divisor of the segments that gives the maximum number that all open groups together pin.
+/// The divisor that gives the maximum number of segments that all open groups together may pin: the number of all
+/// segments divided by it.
 const PINNED_PART: usize = 8;
-/// From this part of those on, what is to be kept is copied to where the group's other items are, so that a group pins
-/// as much memory as it changes and not a segment for each key.
+/// The divisor of that maximum from which on previous items are copied into the handle's open segment. A group then
+/// pins memory in proportion to its items, not a segment for each key.
 const PINNED_APART: usize = 2;
-/// The number of keys for which an ended group retains room in its sets.
+/// The capacity, in keys, that the sets of a group retain after the group ends.
 const RETAINED_BYTES: usize = 1024;
 
-/// Returns the state under a key before a change.
+/// Returns a record of a key's state before a change.
 fn record_of(store: &Store, key: &Key<'_>, there: Option<&FoundItem<'_>>) -> Record {
     let mut record = Record { hash: key.hash.0, namespace: key.namespace, piece: key.piece, ..Record::default() };
     if let Some(FoundItem { slot, address, layout, .. }) = there {
@@ -64,11 +67,12 @@ fn record_of(store: &Store, key: &Key<'_>, there: Option<&FoundItem<'_>>) -> Rec
     record
 }
 
-/// Closes a group: from here on its changes stand.
+/// Closes a group. Its changes are then no longer undone after a crash.
 pub(crate) fn close_group(store: &Store, group: &mut Group) {
     let Some(log) = store.undo.as_ref().filter(|_| group.is_open()) else { return };
     if group.behind != store.checkpoints.before() {
-        // Before it is closed: a thread that finds it closed finds its keys there.
+        // Reports the keys before the group is closed. So a thread that finds the group closed also finds its keys in
+        // the checkpoint's list.
         store.checkpoints.note_spanning(log.keys(group));
     }
     log.word(group.chunks[0], 0).store(0, Release);
@@ -89,7 +93,8 @@ pub(crate) fn close_group(store: &Store, group: &mut Group) {
     (group.number, group.records, group.apart, group.copied) = (0, 0, None, 0);
 }
 
-/// Returns the number of groups of changes that were closed early, for lack of room to record the earlier states.
+/// Returns the number of groups of changes that were closed early because there was no space to record the previous
+/// states.
 pub(crate) fn groups_cut(store: &Store) -> u64 {
     store.undo.as_ref().map_or(0, |log| log.cut.load(Relaxed))
 }
@@ -103,7 +108,7 @@ impl LockChecks<'_, '_> {
         let Some(log) = &self.guard.store.undo else { return Ok(()) };
         let mut group = self.guard.own.group.borrow_mut();
         let there = find_locked(self.guard.store, locked, key);
-        // New pieces and parts are named only by new heads.
+        // New pieces and parts need no record, because only new heads name them.
         if group.keys.contains(&key.hash.0) || (key.piece && there.is_none()) {
             return Ok(());
         }
@@ -128,7 +133,7 @@ impl LockChecks<'_, '_> {
             }
         }
         if let Some(id) = segment.filter(|id| group.pinned.insert(id.0)) {
-            // Within the epoch in which its slot was seen, so that it is not free yet.
+            // Pins the segment in the epoch in which the slot was read, so the segment cannot be free yet.
             self.guard.store.segments.header(id).pins.fetch_add(1, AcqRel);
             log.pinned.fetch_add(1, Relaxed);
         }
@@ -141,7 +146,8 @@ impl LockChecks<'_, '_> {
 }
 
 impl LockHolds<'_, '_> {
-    /// Retains the rest of a value until the guard's group is closed. Returns it if it has to be removed at once.
+    /// Retains the pieces or parts of a value without a head until the guard's group is closed. Returns `deferred` if
+    /// the caller has to remove them now.
     pub(crate) fn store_deferred(self, deferred: DeferredFree) -> Option<DeferredFree> {
         let Some(log) = &self.guard.store.undo else { return Some(deferred) };
         let group = self.guard.own.group.get_mut();
@@ -157,7 +163,7 @@ impl LockHolds<'_, '_> {
         Some(deferred)
     }
 
-    /// Copies what lies in a segment of its own to where this handle stores now, if that was asked for.
+    /// Copies the item that is marked to be copied into the handle's open segment, if there is such an item.
     pub(crate) fn bring_together(self) {
         let group = self.guard.own.group.get_mut();
         let Some((hash, namespace, piece)) = group.apart.take() else { return };
@@ -184,7 +190,8 @@ impl LockHolds<'_, '_> {
     }
 }
 
-/// Closes the group early: its changes so far stand, because there is no room to record more earlier states.
+/// Closes the group early, because there is no space to record more previous states. Its changes up to now are not
+/// undone after a crash.
 #[cold]
 fn cut(guard: &Guard<'_>, log: &UndoLog, group: &mut Group) {
     log.cut.fetch_add(1, Relaxed);

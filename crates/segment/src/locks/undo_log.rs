@@ -10,12 +10,12 @@ use crate::layout::raw::{Array, Mutex, MutexGuard, Word64};
 use crate::layout::slot::Slot;
 use crate::values::free_queue::DeferredFree;
 
-/// The number of chunks of records, over all groups.
+/// The number of chunks of records, for all groups together.
 const CHUNKS: usize = 256;
 const CHUNK_WORDS: usize = 512;
-/// The bytes of the file that the chunks take.
+/// The size of all chunks in the file, in bytes.
 pub(crate) const LOG_BYTES: usize = CHUNKS * CHUNK_WORDS * 8;
-/// The number of words before a chunk's records.
+/// The number of words at the front of a chunk, before its records.
 const FRONT: usize = 8;
 const RECORD_WORDS: usize = 8;
 /// The number of records of a chunk.
@@ -23,11 +23,11 @@ const RECORDS: usize = (CHUNK_WORDS - FRONT) / RECORD_WORDS;
 /// The number of records of all chunks.
 pub(crate) const RECORDS_MAX: usize = CHUNKS * RECORDS;
 
-/// The state under a key before a change.
+/// The state of a key before a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) hash: u64,
-    /// The slot of the item; empty if there was none.
+    /// The slot of the key's item, or the empty slot if the key had no item.
     pub(crate) slot: u64,
     pub(crate) namespace: u8,
     /// True for a hidden key.
@@ -38,7 +38,7 @@ pub(crate) struct Record {
     pub(crate) meta: u32,
 }
 
-/// A key that changes together with others.
+/// A key that a group of changes has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChangingKey {
     pub(crate) hash: u64,
@@ -67,15 +67,15 @@ impl Record {
 #[derive(Debug)]
 pub(crate) struct UndoLog {
     pub(super) words: Array<Word64>,
-    /// Groups get their numbers here.
+    /// The persistent header, which assigns the numbers of groups.
     pub(super) kept: PersistentPage,
-    /// The free chunks. The last one is assigned next.
+    /// The numbers of the free chunks. The last chunk is assigned next.
     pub(super) free: Mutex<Vec<u32>>,
-    /// Segments that open groups have pinned.
+    /// The number of segments that open groups have pinned.
     pub(super) pinned: AtomicUsize,
-    /// Groups that were closed before their end.
+    /// The number of groups that were closed early.
     pub(super) cut: AtomicU64,
-    /// Chunks of groups of an earlier process, until what they did is found.
+    /// The chunks of an earlier process's groups, which are held until a rebuild has found the groups' changes.
     pub(super) held: Mutex<Vec<u32>>,
 }
 
@@ -96,14 +96,15 @@ impl UndoLog {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a chunk that has its space, for a group: the first one, if it is its own first.
+    /// Takes a free chunk for a group and returns its number, or `None` if no chunk is free. `first` is the group's
+    /// first chunk, or `None` if this chunk is the first.
     pub(super) fn take(&self, group: u64, first: Option<u32>) -> Option<u32> {
         let chunk = self.free().pop()?;
         if self.space(chunk).is_err() {
             self.free().push(chunk);
             return None;
         }
-        // Of no group while it is made ready.
+        // Assigns the chunk to no group while the chunk is prepared.
         self.word(chunk, 0).store(0, Release);
         self.word(chunk, 1).store(first.unwrap_or(chunk).into(), Relaxed);
         self.word(chunk, 2).store(0, Relaxed);
@@ -131,9 +132,9 @@ impl UndoLog {
         })
     }
 
-    /// Calls `each` for the records of all open groups, with the sequence before which they were undone already, or 0.
-    /// Returns the number of groups that were not undone. While other threads use the log, some records may belong to
-    /// groups that were closed meanwhile, or be mixed of several groups.
+    /// Calls `each` for the records of all open groups, with the sequence number of segments before which the group was
+    /// already undone, or 0. Returns the number of groups that were not undone. While other threads use the log, some
+    /// records may belong to groups that were closed meanwhile, or be mixed of several groups.
     pub(crate) fn each_open(&self, each: &mut dyn FnMut(&Record, u64)) -> u64 {
         let mut groups = 0;
         for chunk in self.open_chunks() {
@@ -158,8 +159,8 @@ impl UndoLog {
         group.chunks.iter().flat_map(records).map(|record| record.key())
     }
 
-    /// No group is open but one, whose keys are these, and which is undone as far as segments before this sequence go:
-    /// there is nothing under any of them.
+    /// Replaces all open groups by one held group with these keys, in whose records no key has an item. The group is
+    /// undone for changes in segments with sequence numbers below `before`.
     pub(crate) fn hold_keys(&self, keys: &[ChangingKey], before: u64) -> io::Result<()> {
         self.close_all();
         let (group, mut first) = (self.kept.objects.fetch_add(1, Relaxed), None);
@@ -178,8 +179,8 @@ impl UndoLog {
         Ok(())
     }
 
-    /// Keeps the chunks of groups that are open, which are undone as far as segments before this sequence go: until
-    /// [`UndoLog::close_held`].
+    /// Holds the chunks of all open groups until [`UndoLog::close_held`]. The groups are undone for changes in segments
+    /// with sequence numbers below `before`.
     pub(crate) fn hold_open(&self, before: u64) {
         let open: Vec<u32> = self.open_chunks().collect();
         for chunk in &open {
@@ -192,7 +193,7 @@ impl UndoLog {
         *self.held() = open;
     }
 
-    /// Closes the held chunks, after all of their changes are found and undone.
+    /// Closes the held chunks, after a rebuild has found and undone all their changes.
     pub(crate) fn close_held(&self) {
         let held = std::mem::take(&mut *self.held());
         held.iter().for_each(|chunk| self.word(*chunk, 0).store(0, Release));
@@ -214,26 +215,26 @@ impl UndoLog {
     }
 }
 
-/// Changes that stand or fall together. Open from the first record on.
+/// Changes that are kept or undone together. The group is open from its first record on.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
-    /// The group's number; 0: it is not open.
+    /// The group's number, or 0 if the group is not open.
     pub(super) number: u64,
     /// The group's chunks. A store to the first one closes the group.
     pub(super) chunks: Vec<u32>,
-    /// Records of the last chunk.
+    /// The number of records in the group's last chunk.
     pub(super) records: usize,
-    /// The sequence before which the latest checkpoint's segments lie, when the group was opened. That checkpoint
-    /// includes nothing of the group.
+    /// The sequence number below which the segments of the latest checkpoint lay when the group was opened. That
+    /// checkpoint includes no change of the group.
     pub(super) behind: u64,
-    /// The hashes of its keys.
+    /// The hashes of the group's keys.
     pub(super) keys: HashSet<u64>,
     pub(super) pinned: HashSet<u32>,
     /// The item to be copied before it is changed: its key's hash, its namespace, and true if its key is hidden.
     pub(super) apart: Option<(u64, u8, bool)>,
-    /// The hash of the key whose item was copied last, or could not be copied.
+    /// The hash of the key whose item was last copied, or could not be copied.
     pub(super) copied: u64,
-    /// Objects that are removed when it is closed.
+    /// The pieces and parts that are removed when the group is closed.
     pub(super) deferred: Vec<DeferredFree>,
 }
 
@@ -242,8 +243,8 @@ impl Group {
         self.number != 0
     }
 
-    /// Makes room for one more record, if there is any. A group that this opens has no part in the checkpoint whose
-    /// segments end at `behind`.
+    /// Makes room for another record and returns false if there is no room. Opens the group if it is not open; a
+    /// checkpoint whose segments end at `behind` then includes no change of the group.
     pub(super) fn make_room(&mut self, log: &UndoLog, behind: u64) -> bool {
         let full = self.chunks.is_empty() || self.records == RECORDS;
         if full {

@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use crate::index::Hash;
 use crate::layout::raw::{Word32, Word64};
 
-/// Number of words that the keys share.
+/// The number of lock words, which all keys share.
 pub(super) const WORDS: usize = 4096;
-/// Key lock sets in flight at once, over all handles; a further key lock set parks.
+/// The maximum number of key lock sets in flight, over all handles. A further key lock set parks.
 pub const KEY_LOCKS_MAX: u64 = 1024;
 
-/// Returns the word of a key: by bits that neither the group nor the index bucket nor the tag is made of.
+/// Returns the number of a key's lock word. The hash bits used are not those of the group, the index bucket or the tag.
 #[inline(always)]
 pub(super) fn word_of(hash: Hash) -> usize {
     (hash.0 >> 20) as usize % WORDS
@@ -20,14 +20,14 @@ pub(super) fn word_of(hash: Hash) -> usize {
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct LockTable {
-    /// Number of key lock sets that are announced. On cache lines of its own, because every guard loads it.
+    /// The number of announced key lock sets. The field has separate cache lines, because every guard loads it.
     pub(super) in_flight: Word64,
     pub(super) rest: Box<LockRemainder>,
 }
 
 #[derive(Debug)]
 pub(super) struct LockRemainder {
-    /// The last number that a key lock set got.
+    /// The number that was last assigned to a key lock set.
     pub(super) numbers: Word32,
     /// For each word, the number of the key lock set that holds it, or 0.
     pub(super) words: Box<[Word32]>,
@@ -56,8 +56,8 @@ impl LockTable {
         false
     }
 
-    /// Returns a number that no key lock set in flight has. The numbers repeat after 2^32, which is more than can be in
-    /// flight.
+    /// Returns a number that no key lock set in flight has. The numbers repeat after 2^32 sets, which is far more than
+    /// [`KEY_LOCKS_MAX`].
     pub(super) fn number(&self) -> u32 {
         loop {
             let number = self.rest.numbers.fetch_add(1, Relaxed).wrapping_add(1);

@@ -1,4 +1,5 @@
-//! Lookup of items by the hashes of their keys, in memory and on flash, for indexes of items, which store hashes.
+//! Lookup of items by the hashes of their keys, in memory and on flash. Secondary indexes use this module, because they
+//! store only hashes.
 //!
 //! ```text
 //!   hash ──> in memory ─────────────────────────────────────────> visited
@@ -9,7 +10,8 @@
 //!
 //! - The visited item is the key's item at that moment: in memory, or still named on flash by its slot. It is not
 //!   brought back to memory, and no access is counted.
-//! - Reads ahead are among those of walks ([`crate::tier::staging`]), and make room as soon as their hash was visited.
+//! - Reads ahead count as reads of walks ([`crate::tier::staging`]). A read's room is free again after its hash was
+//!   visited.
 
 use crate::core::facets::Walks;
 use crate::core::handle::Guard;
@@ -24,11 +26,11 @@ use crate::tier::staging::Staging;
 use crate::tier::tiered::Located;
 use crate::tier::{Found, Parts, TierRead};
 
-/// The means by which an item is looked up.
+/// The key or the hash by which an item is looked up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Sought<'k> {
     Key(&'k Key<'k>),
-    /// Its hash, in that namespace: for a walk over keys of which no more is known.
+    /// The hash of the key in a namespace, for a walk that knows only the hash.
     Hash(Namespace, Hash),
 }
 
@@ -47,7 +49,7 @@ impl Sought<'_> {
         }
     }
 
-    /// Returns the item in memory of a slot, if it is the key's.
+    /// Returns the item in memory that a slot names, if the item is the one that is sought.
     pub(crate) fn seen_at<'s>(self, store: &Store, word: &'s Word64, slot: Slot) -> Option<FoundItem<'s>> {
         match self {
             Self::Key(key) => seen_at(store, key, word, slot),
@@ -58,7 +60,7 @@ impl Sought<'_> {
         }
     }
 
-    /// Returns true if an item that was read under the hash is the sought one.
+    /// Returns true if an item that was read from flash is the one that is sought.
     pub(crate) fn is(self, read: &TierRead, parts: &Parts) -> bool {
         let same = |key: &Key<'_>| read.buffer[parts.key.clone()] == *key.bytes;
         parts.namespace == self.namespace() && if let Self::Key(key) = self { same(key) } else { true }
@@ -82,12 +84,12 @@ impl<'g> Walks<'g, '_> {
             && self.guard.store.index.find_tiered(Hash(hash), |_, slot| slot.is_flash().then_some(())).is_some()
     }
 
-    /// Visits the live item whose key has this hash, in memory or on flash. Returns false if there is none. If it has
-    /// to be read, the items of those `ahead` are read meanwhile, as far as there is room. A caller that asks for them
-    /// in that order waits for one read instead of many.
+    /// Visits the live item whose key has this hash, in memory or on flash. Returns false if there is no such item. If
+    /// the item has to be read from flash, also begins reads for the hashes in `ahead`, as far as there is room. A
+    /// caller that visits these hashes next, in that order, waits for about one read instead of many.
     ///
     /// # Errors
-    /// [`OpError::Parked`] while it is being read: call again in a later iteration.
+    /// [`OpError::Parked`] while the item is being read. The caller calls again in a later iteration.
     pub fn visit_hash(
         self,
         namespace: Namespace,
@@ -105,7 +107,7 @@ impl<'g> Walks<'g, '_> {
                 return Ok(false);
             }
             match self.guard.tier().locate(Sought::Hash(namespace, Hash(hash)), false) {
-                // It moved back to memory since the lookup there.
+                // The item moved back to memory since the lookup in memory.
                 Located::Memory { lives: true } => {}
                 Located::Memory { lives: false } | Located::Nowhere => {
                     walked_past(self.guard, hash);
@@ -135,7 +137,7 @@ fn walked_past(guard: &Guard<'_>, hash: u64) {
 #[cold]
 fn read_ahead(guard: &Guard<'_>, namespace: Namespace, hash: u64, ahead: impl Iterator<Item = u64>) -> OpError {
     let reads = &guard.own.reads;
-    // Reads ahead must not take the room from a read that still needs it.
+    // Reads ahead must not take the room of a read that is still needed.
     if reads.with(|reads| reads.is_pending(hash)) {
         for hash in ahead {
             if !reads.with(|reads| reads.has_room_for_walks()) {

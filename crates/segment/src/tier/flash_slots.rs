@@ -10,17 +10,18 @@ pub(crate) fn tier(store: &Store) -> &dyn Tier {
     store.tier.as_deref().expect("a slot on flash is there only with a second tier")
 }
 
-/// Records that an item on flash has lost its slot. It is of that namespace, as far as is known: the namespace of
-/// an item that is stored over is unknown. `lived`: it was not flushed before, if that is known.
+/// Records that an item on flash has lost its slot. `namespace` is the item's namespace, or the caller's best guess if
+/// the item was replaced without a read. `lived` is true if the item was not flushed before, or `None` if that is
+/// unknown.
 pub(crate) fn release(store: &Store, counters: &Counters, slot: Slot, namespace: u8, lived: Option<bool>) {
-    // Without a tier, damage to a memory file has made the slot.
+    // If there is no tier, the slot results from damage to the memory file.
     let Some(tier) = store.tier.as_deref() else { return };
     counters.note_flash_removed(namespace);
     store.flash_keys.gone(slot.flash_address(), namespace, lived);
     tier.release(slot.flash_address());
 }
 
-/// Counts items of an earlier process on flash for that namespace: their own namespace is unknown.
+/// Counts an earlier process's items on flash for `namespace`, because their own namespaces are unknown.
 pub(crate) fn flash_found(store: &Store, counters: &Counters, namespace: u8, items: u64) {
     counters.note_flash_taken(namespace, items);
     store.flash_keys.found(namespace, items);
@@ -41,15 +42,15 @@ pub(crate) fn dies_on_flash(store: &Store, slot: Slot) {
     }
 }
 
-/// Reports that an item that lived in memory or elsewhere, and is dead there, goes on at this place on flash.
+/// Reports that an item has moved to this address on flash, and that its previous copy is dead.
 pub(crate) fn lives_on_flash(store: &Store, at: FlashAddress) {
     if store.finds {
         tier(store).name(at);
     }
 }
 
-/// Clears the slot of an item on flash that is unusable. Returns false if there is none, or if the lock cannot be taken
-/// and the slot stays for now.
+/// Clears the slot of an unusable item on flash. Returns false if no slot names the item. Also returns false if the
+/// lock cannot be taken, in which case the slot remains for now.
 pub(crate) fn clear_flash(store: &Store, counters: &Counters, namespace: u8, hash: Hash, at: FlashAddress) -> bool {
     let Some(locked) = store.index.lock(hash) else { return false };
     let Some((word, slot)) = locked.find_flash(at) else { return false };

@@ -1,4 +1,4 @@
-//! The store's view of a second tier: a place that evicted items go to and can be read back from.
+//! The store's interface to a second tier, to which evicted items are written and from which they can be read again.
 //!
 //! ```text
 //!   background:  a drained item ──offer──> the tier copies it, gives its address ──> the slot names that
@@ -8,18 +8,17 @@
 //! ```
 //!
 //! The store decides which items live. An item on flash is the key's as long as the key's slot names its address, and
-//! that changes under the stripe lock like any other item. The tier does not track this. The store reports when no slot
-//! names an address any more ([`Tier::release`]); the tier uses that as a count, and it is no promise.
-//!
-//! - An address is given out once in a life of its region. The tier calls a region free only after each of its items
-//!   went through [`Tier::reclaim`].
-//! - No method except [`Tier::sync`] waits for a device. The tier refuses what it cannot take now, and the store does
-//!   without.
-//! - If the index does not outlive the process, the store reports to the tier what the slots would say. [`Tier::name`],
-//!   [`Tier::kill`] and [`Tier::change`] count from the instant they return, also for the next process. Of two copies
-//!   on flash, the old one is killed before the new one lives, so no key ever has two there. If the process is killed
-//!   between the two steps, the item is gone, as if it had been evicted. Of one copy on flash and one in memory, the
-//!   new one lives first, and the store has noted both ([`crate::durable::moving`]).
+//! slots change only under the stripe lock. The tier does not track slots. The store reports when no slot names an
+//! address any more ([`Tier::release`]). The tier only counts these reports and does not rely on them.
+//! - The tier assigns an address at most once in a life of its region. A region becomes free only after
+//!   [`Tier::reclaim`] has handled each of its items.
+//! - No method except [`Tier::sync`] waits for a device. The tier refuses an item or a read that it cannot accept now,
+//!   and the store continues without.
+//! - If the index does not outlive the process, the store also reports changes of slots to the tier. [`Tier::name`],
+//!   [`Tier::kill`] and [`Tier::change`] take effect when they return, also for the next process. If an item moves on
+//!   flash, the old copy dies before the new copy is live, so no key ever has two copies on flash. If the process is
+//!   killed between the two steps, the item is lost, as if it had been evicted. If an item moves between memory and
+//!   flash, the new copy is live first, and the store has recorded both copies ([`crate::durable::moving`]).
 
 pub(crate) mod by_hash;
 pub(crate) mod flash_keys;
@@ -35,7 +34,7 @@ use crate::index::{Hash, Order};
 pub use crate::layout::flash_address::FlashAddress;
 use crate::layout::key::{Hasher, Namespace};
 
-/// The part of an item's shape that the store needs when the item comes back.
+/// The form of an item's value, which the store needs when it brings the item back to memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RetainedItem {
     /// Bytes.
@@ -43,39 +42,39 @@ pub enum RetainedItem {
     Bytes,
     /// A number, as its eight bytes, little-endian.
     Number,
-    /// Something with parts, its kind in front.
+    /// A typed value, whose first byte is its type.
     Typed,
 }
 
 /// A whole item, with all fields that a second tier has to store.
 #[derive(Clone, Copy, Debug)]
 pub struct TierItem<'i> {
-    /// The hash of its key, by which it is found in its block.
+    /// The hash of the item's key, by which the item is found in its block.
     pub hash: u64,
     /// The namespace's number.
     pub namespace: u8,
     /// The key.
     pub key: &'i [u8],
-    /// Shape of the value.
+    /// The form of the value.
     pub kept: RetainedItem,
     /// The value's bytes.
     pub value: &'i [u8],
-    /// Opaque to the store.
+    /// The client flags, which are opaque to the store.
     pub client_flags: u32,
-    /// Instant at which the item ends, if ever.
+    /// The instant at which the item expires, or `None` if it never expires.
     pub expire_at: Option<UnixMillis>,
-    /// Its CAS token, if a client knows it.
+    /// The item's CAS token, if a client knows the token.
     pub token: Option<u64>,
-    /// Sequence that flushes are compared with.
+    /// The sequence number with which flush sequences are compared.
     pub sequence: u64,
-    /// The TTL class that it was in.
+    /// The TTL class of the segment that held the item in memory.
     pub class: u8,
-    /// True if it was read since it was stored, or was gone before and was stored again.
+    /// True if the item was read after it was stored, or if it was stored while its key had a ghost.
     pub is_read: bool,
 }
 
 impl TierItem<'_> {
-    /// Returns the part of the hash that its slot holds besides its place.
+    /// Returns the tag, which the item's slot stores.
     pub fn tag(&self) -> u16 {
         Hash(self.hash).tag()
     }
@@ -84,18 +83,18 @@ impl TierItem<'_> {
 /// The result of a read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Found {
-    /// Not read yet.
+    /// The read is not complete yet.
     #[default]
     Nothing,
-    /// An item with that hash, whose checksum is right.
+    /// The item was read, and its checksum is correct.
     Item(Box<Parts>),
-    /// No item in that block is the one: the slot is another key's with the same tag.
+    /// The block does not contain the item: the slot belongs to another key with the same tag.
     Other,
-    /// It could not be read, or is damaged.
+    /// The item could not be read, or is damaged.
     Failed,
 }
 
-/// The positions of the item's parts in a read's buffer, and the facts that go with them.
+/// The positions of an item's key and value in a read's buffer, and the item's other fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
     /// The namespace's number.
@@ -104,29 +103,29 @@ pub struct Parts {
     pub key: std::ops::Range<usize>,
     /// The value.
     pub value: std::ops::Range<usize>,
-    /// As [`TierItem::kept`].
+    /// The form of the value: see [`TierItem::kept`].
     pub kept: RetainedItem,
-    /// As [`TierItem::client_flags`].
+    /// The client flags: see [`TierItem::client_flags`].
     pub client_flags: u32,
-    /// As [`TierItem::expire_at`].
+    /// The expiry: see [`TierItem::expire_at`].
     pub expire_at: Option<UnixMillis>,
-    /// As [`TierItem::token`].
+    /// The CAS token: see [`TierItem::token`].
     pub token: Option<u64>,
-    /// As [`TierItem::sequence`].
+    /// The sequence number: see [`TierItem::sequence`].
     pub sequence: u64,
 }
 
-/// The means by which an item that was read is recognised as the sought one.
+/// The comparison that decides whether an item in the block is the one that is sought.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum ReadBy {
-    /// Its key has the hash.
+    /// The item's key must have the hash of the read.
     #[default]
     Key,
-    /// The hash of its key is one that a slot like this may stand for.
+    /// The slot must be one that the item's key can have.
     Slot(SlotMatch),
 }
 
-/// Compares keys with what an index slot knows of its item's. Of a slot's hash only those bits count that it knows.
+/// A comparison of keys with an index slot. The comparison uses only the bits of the hash that the slot determines.
 #[derive(Clone, Copy, Debug)]
 pub struct SlotMatch {
     pub(crate) hasher: Hasher,
@@ -134,12 +133,12 @@ pub struct SlotMatch {
 }
 
 impl SlotMatch {
-    /// Returns the hash of a key; `None`: there is no such namespace.
+    /// Returns the hash of a key, or `None` if there is no such namespace.
     pub fn hash(&self, namespace: u8, key: &[u8]) -> Option<u64> {
         (usize::from(namespace) < Namespace::MAX).then(|| self.hasher.key(Namespace(namespace), key).hash.0)
     }
 
-    /// Returns true if the slot may be that of a key with this hash.
+    /// Returns true if the slot may belong to a key with this hash.
     pub fn fits(&self, slot_hash: u64, hash: u64) -> bool {
         self.order.slot_hash(Hash(hash)).0 == slot_hash
     }
@@ -148,106 +147,111 @@ impl SlotMatch {
 /// A read that a handle requests, and its result.
 #[derive(Debug)]
 pub struct TierRead {
-    /// Handle that the read belongs to.
+    /// The number of the handle that requested the read.
     pub handle: usize,
-    /// The hash of the key that is looked for, or what is known of it.
+    /// The hash of the sought key, or the bits of it that the slot determines.
     pub hash: u64,
-    /// Means by which an item at the address is recognised as the one sought.
+    /// The comparison by which the sought item is recognised.
     pub by: ReadBy,
-    /// Address to read.
+    /// The address to read.
     pub at: FlashAddress,
-    /// Buffer that the tier reads into; the tier makes it as long as it has to be.
+    /// The buffer into which the tier reads. The tier resizes the buffer as needed.
     pub buffer: Vec<u8>,
-    /// Result of the read.
+    /// The result of the read.
     pub found: Found,
 }
 
-/// The store's verdict on an item in a region that the tier wants back.
+/// The store's decision on an item in a region that the tier reclaims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reclaimed {
-    /// No slot names it any more.
+    /// No slot names the item any more.
     Done,
-    /// No slot names this address any more: the item continues at another address.
+    /// No slot names this address any more, because the item has moved to another address.
     Again,
-    /// The store cannot decide now: the tier asks again for this item.
+    /// The store cannot decide now. The tier visits this item again later.
     Later,
 }
 
 /// The state that a tier has retained from an earlier process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TierFound {
-    /// Items that slots name, as far as was counted.
+    /// The number of items that slots name, as counted by the earlier process.
     pub items: u64,
-    /// True if some of its items are lost: slots may name addresses that [`Tier::may_name`] denies.
+    /// True if some of the tier's items are lost. Slots may then name addresses for which [`Tier::may_name`] returns
+    /// false.
     pub lost: bool,
 }
 
-/// The result of showing an item that was found again.
+/// The store's decision on an item of an earlier process that the tier has found again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WalkProgress {
-    /// A slot names it.
+    /// A slot now names the item.
     Entered,
-    /// No slot will name it.
+    /// No slot will name the item, because the item is dead.
     Gone,
-    /// The store cannot decide now: show it again.
+    /// The store cannot decide now. The tier shows the item again later.
     Later,
 }
 
-/// The progress of finding all that a tier holds of an earlier process.
+/// The progress of the search for all items that a tier holds from an earlier process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TierFind {
-    /// An item was postponed.
+    /// The store postponed the decision on an item.
     More,
-    /// No item is available now.
+    /// No item is ready now; the tier is still reading.
     Waits,
-    /// Every item was shown.
+    /// Every item was shown, and the search is complete.
     Whole,
 }
 
 /// A visitor of items that are found again. It receives the hash of each item and its address.
 pub type TierShow<'v> = dyn FnMut(u64, FlashAddress) -> WalkProgress + 'v;
 
-/// A second tier. See the module `tier`.
+/// The interface of a second tier. See the module `tier`.
 pub trait Tier: std::fmt::Debug + Send + Sync {
-    /// Takes a copy of the item, which can be read from here on. `None`: it is not taken.
+    /// Copies the item, which can be read from then on. Returns the item's address, or `None` if the tier does not
+    /// accept the item.
     fn offer(&self, item: &TierItem<'_>) -> Option<FlashAddress>;
 
-    /// Reports that no slot names the address any more, or none ever did.
+    /// Reports that no slot names the address any more, or that no slot has ever named it.
     fn release(&self, at: FlashAddress);
 
     /// Begins a read.
     ///
     /// # Errors
-    /// The read itself, if too many are in progress: ask again later.
+    /// Returns `read` if too many reads are in progress. The caller tries again later.
     fn ask(&self, read: TierRead) -> Result<(), TierRead>;
 
-    /// Returns the reads of a handle that have ended, one for each call.
+    /// Returns a completed read of a handle, or `None` if there is none.
     fn collect(&self, handle: usize) -> Option<TierRead>;
 
-    /// Returns what the tier retains of an earlier process, for the caller that opens the store it goes with.
+    /// Returns the state that the tier has retained from an earlier process, for the opening of the tier's store.
     fn found(&self) -> TierFound;
 
-    /// Returns true if the address may name an item: of the life that its region is in.
+    /// Returns true if the address may name an item, because it belongs to the current life of its region.
     fn may_name(&self, at: FlashAddress) -> bool;
 
-    /// Reports that a slot is about to name the item there, which was offered last: from here on it lives. Only for a
-    /// tier that finds its items again, as is all that follows except the last.
+    /// Reports that a slot is about to name the item at the address, which was offered last. The item is live from then
+    /// on. This method and the next methods are only for a tier that finds its items again, except [`Tier::reclaim`]
+    /// and [`Tier::sync`].
     fn name(&self, at: FlashAddress);
 
-    /// Reports that no slot with this tag names the item there any more: from here on it is dead.
+    /// Reports that no slot with this tag names the item at the address any more. The item is dead from then on.
     fn kill(&self, at: FlashAddress, tag: u16);
 
-    /// Reports a change of keys with this hash: any item of theirs that is not found yet is dead from here on.
+    /// Reports a change of a key with this hash. Items with this hash that the search has not found yet are dead from
+    /// then on.
     fn change(&self, hash: u64);
 
-    /// Returns true if an item with this hash that is being found is dead. Its key's lock is held.
+    /// Returns true if an item with this hash, which the search shows, is dead. The caller holds the stripe lock of its
+    /// key.
     fn is_gone(&self, hash: u64, at: FlashAddress, tag: u16) -> bool;
 
-    /// Returns true if all is found.
+    /// Returns true if the search for items of an earlier process is complete.
     fn is_found(&self) -> bool;
 
-    /// Shows items of an earlier process, each until it is done with, as long as some are at hand and `show` does not
-    /// put one off. Several threads may call it at once.
+    /// Shows items of an earlier process to `show`, each repeatedly until `show` has decided on it. Stops if no item is
+    /// ready or `show` postpones an item. Several threads may call this method at the same time.
     fn find(&self, show: &mut TierShow<'_>) -> TierFind;
 
     /// Shows items of a region that is to be free, each until it is done with, as long as some are at hand and `visit`
