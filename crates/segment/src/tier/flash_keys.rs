@@ -1,4 +1,5 @@
-//! Counts the keys that each namespace has on flash, as far as the counters of threads cannot know them.
+//! Counts the keys that each namespace has on flash. This module holds the part of the counts that the threads' own
+//! counters cannot include.
 //!
 //! ```text
 //!   region    | its life | last block taken | for each namespace: items named less those gone, flushed before block |
@@ -8,15 +9,15 @@
 //!   the next life begins: all of the one before are gone. What is left was counted for the wrong one: mended
 //! ```
 //!
-//! A slot does not name its item's namespace, and a store in its place does not read the item. Now and then the item
-//! belongs to another namespace ([decision 0013](../../../docs/decisions/0013-flash-tier.md)), and is counted as gone
-//! for the wrong one. A flush ends items whose slots stay. When such a slot goes, its place shows whether its item was
-//! one of them, since a region is filled from its front.
+//! A slot does not contain its item's namespace, and an operation that replaces the slot does not read the item.
+//! Occasionally the item belongs to another namespace ([decision 0013](../../../docs/decisions/0013-flash-tier.md)),
+//! and its loss is then counted for the wrong namespace. A flush ends items but does not clear their slots. When such a
+//! slot is cleared, its address shows whether the flush ended its item, because a region is filled from its front.
 //!
 //! - A count is wrong only by the items that were stored over since the regions' lives began. If all items have one
 //!   namespace, it is exact, except for items that share a block with the last one before a flush.
-//! - Regions of an earlier process are one, which ends when the last of them begins its next life.
-//! - One thread takes items in, the background's: it alone begins lives.
+//! - All regions of an earlier process count as one region, whose life ends when the last of them begins its next life.
+//! - Only the background's thread stores items on flash, so only this thread begins lives of regions.
 
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
@@ -37,7 +38,7 @@ pub(crate) struct Region {
     life: AtomicU8,
     last: AtomicU16,
     balance: [AtomicI32; SPACES],
-    /// Items from this block on were stored since the last flush.
+    /// For each namespace, the number of a block: items from this block on were stored after the last flush.
     flushed_to: [AtomicU16; SPACES],
 }
 
@@ -53,14 +54,14 @@ struct Earlier {
     flushed: [AtomicBool; SPACES],
 }
 
-/// See the module.
+/// The counts of keys on flash, for each region and namespace: see the module.
 #[derive(Debug)]
 pub(crate) struct FlashKeys {
     regions: Array<Region>,
     earlier: Earlier,
-    /// Items that are counted but do not exist.
+    /// For each namespace, the number of items that are counted but do not exist.
     wrong: [AtomicI64; SPACES],
-    /// Items that a flush has ended and that have slots still.
+    /// For each namespace, the number of items that a flush has ended and that slots still name.
     flushed: [AtomicU64; SPACES],
 }
 
@@ -68,10 +69,10 @@ impl FlashKeys {
     /// Creates the counts for `regions` regions.
     ///
     /// # Errors
-    /// When there is no address space.
+    /// If the address space cannot be reserved.
     pub(crate) fn new(regions: usize) -> io::Result<Self> {
         let earlier = Earlier { regions: AtomicUsize::new(regions), ..Earlier::default() };
-        // A map of nothing is none.
+        // A map cannot be empty.
         let regions = Array::reserve(regions.max(1), false)?;
         Ok(Self { regions, earlier, wrong: Default::default(), flushed: Default::default() })
     }
@@ -80,7 +81,7 @@ impl FlashKeys {
         self.regions.get(at.region() as usize).filter(|region| region.life.load(Relaxed) == life_of(at))
     }
 
-    /// Records that a slot will name an item there.
+    /// Counts an item of a namespace at an address, which a slot will name.
     pub(crate) fn taken(&self, at: FlashAddress, namespace: u8) {
         let Some(region) = self.regions.get(at.region() as usize) else { return };
         let life = region.life.load(Relaxed);
@@ -128,8 +129,8 @@ impl FlashKeys {
         }
     }
 
-    /// Records that the item there has lost its slot, and counts it as gone for that namespace. `lived`: no flush had
-    /// ended it, if that is known.
+    /// Records that the item at an address has lost its slot, and counts it as gone for a namespace. `lived` is true if
+    /// no flush had ended the item before, or `None` if that is unknown.
     pub(crate) fn gone(&self, at: FlashAddress, namespace: u8, lived: Option<bool>) {
         let space = usize::from(namespace);
         let was_flushed = match self.region(at) {
@@ -152,8 +153,8 @@ impl FlashKeys {
         }
     }
 
-    /// Records that all items of a namespace on flash are flushed, given the number `counted` by the threads. No item
-    /// is taken meanwhile.
+    /// Records that all items of a namespace on flash are flushed. `counted` is the number that the threads' counters
+    /// have. No item is written to flash meanwhile.
     pub(crate) fn flush(&self, namespace: u8, counted: i64) {
         let space = usize::from(namespace);
         self.flushed[space].store(self.items(namespace, counted), Relaxed);
@@ -164,7 +165,8 @@ impl FlashKeys {
         }
     }
 
-    /// Returns the number of items of a namespace that slots name, given the number `counted` by the threads.
+    /// Returns the number of items of a namespace on flash that slots name. `counted` is the number that the threads'
+    /// counters have.
     pub(crate) fn items(&self, namespace: u8, counted: i64) -> u64 {
         (counted - self.wrong[usize::from(namespace)].load(Relaxed)).max(0) as u64
     }
@@ -200,7 +202,7 @@ mod tests {
         // Counted by a share; three of each were there.
         keys.found(0, 2);
         keys.found(3, 4);
-        // A region goes on with the life that it was in.
+        // A region continues in its present life.
         keys.taken(at(7, 1, 20), 3);
         (0..3).for_each(|block| keys.gone(at(6, 0, block), 0, Some(true)));
         (0..3).for_each(|block| keys.gone(at(7, 1, block), 3, Some(true)));

@@ -254,9 +254,9 @@ pub trait Tier: std::fmt::Debug + Send + Sync {
     /// ready or `show` postpones an item. Several threads may call this method at the same time.
     fn find(&self, show: &mut TierShow<'_>) -> TierFind;
 
-    /// Shows items of a region that is to be free, each until it is done with, as long as some are at hand and `visit`
-    /// does not put one off; true if more are at hand. Of the items, hash and class are left out. `visit` may call
-    /// [`Tier::offer`] and [`Tier::release`].
+    /// Shows items of a region that the tier reclaims to `visit`, each repeatedly until `visit` has decided on it.
+    /// Stops if no item is ready or `visit` postpones an item. Returns true if more items are ready. The items' hash
+    /// and class are not set. `visit` may call [`Tier::offer`] and [`Tier::release`].
     fn reclaim(&self, now: UnixMillis, visit: &mut Visit<'_>) -> bool;
 
     /// Syncs all data written so far to the devices, so that it survives a stop of the machine. The caller closes a
