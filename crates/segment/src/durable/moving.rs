@@ -1,5 +1,5 @@
-//! Moves of items from memory to flash or back, if the index does not outlive the process. A kill at any instant loses
-//! no item, and leaves no key with two copies.
+//! Moves items from memory to flash or back, in a store whose index is not in the memory file. If the process is killed
+//! at any instant, no item is lost and no key has two copies afterwards.
 //!
 //! ```text
 //!   begin   both places are noted in the file
@@ -9,10 +9,10 @@
 //! ```
 //!
 //! Invariants:
-//! - Both copies are of one version, so either may be served.
+//! - Both copies hold the same version of the item, so either may be served.
 //! - An opening that finds a note marks the copy on flash dead if the copy in memory is live, before any item is found.
-//!   So an item that is changed from then on has no second copy that could reappear.
-//! - After a power loss, neither the flash nor a note is trusted.
+//!   So when the item is changed later, no second copy exists that could reappear.
+//! - After a power loss, neither the items on flash nor the notes are trusted.
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 
@@ -23,17 +23,19 @@ use crate::layout::item::DEAD;
 use crate::layout::persistent::{MOVING, Moving};
 use crate::layout::slot::Slot;
 
-/// The position of the background's note.
+/// The position of the background's note in the array of notes.
 pub(crate) const BY_BACKGROUND: usize = MOVING - 1;
 
-/// Returns the note of a handle or of the background, if the tier records the items itself.
+/// Returns the note of the thread `mover` (a handle or the background), if the second tier finds its items without the
+/// index.
 fn moving_of(store: &Store, mover: usize) -> Option<&Moving> {
     let is_handle = mover < store.geometry.handles_max.min(BY_BACKGROUND);
     (store.finds && (is_handle || mover == BY_BACKGROUND)).then(|| &store.persistent.moving[mover])
 }
 
-/// Records the places of both copies of an item that is about to move. Returns false if there is no room for a note:
-/// the old copy then has to die first. The item's lock is held until [`end_move`].
+/// Records the places of both copies of an item that is about to move. Returns false if the move cannot be noted. The
+/// old copy must then be marked dead before the new copy becomes live. The caller holds the item's lock until
+/// [`end_move`].
 pub(crate) fn begin_move(store: &Store, mover: usize, address: usize, on_flash: Slot) -> bool {
     let Some(moving) = moving_of(store, mover) else { return false };
     moving.flash.store(on_flash.0, Release);
@@ -41,14 +43,14 @@ pub(crate) fn begin_move(store: &Store, mover: usize, address: usize, on_flash: 
     true
 }
 
-/// Clears the note, when only one copy is live.
+/// Clears the note. The caller has made sure that only one copy is live.
 pub(crate) fn end_move(store: &Store, mover: usize) {
     if let Some(moving) = moving_of(store, mover) {
         moving.memory.store(0, Release);
     }
 }
 
-/// Completes the moves that the previous process had begun. Called before any item is found.
+/// Completes the moves that the previous process had begun. Called before any item is entered in the index.
 pub(crate) fn end_moves_of_before(store: &Store) {
     let lost = store.held.as_ref().is_some_and(|held| held.lost.is_some());
     for moving in &store.persistent.moving {

@@ -32,14 +32,14 @@ use crate::index::repair;
 use crate::layout::header::SegmentState;
 use crate::layout::slot::Slot;
 
-/// The result of the pass at a slot.
+/// The result of verifying a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verified {
-    /// The slot is empty or names an intact item, and is not changed.
+    /// The slot is empty or names an intact item. It was not changed.
     Whole,
-    /// The slot named no item, and is cleared.
+    /// The slot named no intact item, and was cleared.
     Cleared,
-    /// The slot names no item, and its lock was not obtained.
+    /// The slot names no intact item, but its lock could not be taken. It must be verified again.
     Busy,
 }
 
@@ -59,14 +59,16 @@ pub(crate) fn end_verification(store: &Store) {
     if !store.unverified.swap(false, SeqCst) {
         return;
     }
-    // A thread that opens a segment now sees the end of the pass, or its mark is seen here.
+    // A thread that opens a segment at the same time either sees that the pass has ended, or has marked the segment
+    // before this loop reads it.
     fence(SeqCst);
     for id in (0..store.segments.high_water() as u32).map(SegmentId) {
         store.segments.header(id).set_unverified(false);
     }
 }
 
-/// Checks slot number `at` of a group, and clears it if it names no item. Called only while the index keeps its size.
+/// Verifies slot number `at` of a group, and clears the slot if it names no intact item. Called only while the index
+/// keeps its size.
 pub(crate) fn verify_slot(store: &Store, group: usize, at: usize) -> Verified {
     let word = store.index.slot_word(group, at);
     let slot = Slot(word.load(Acquire));

@@ -77,7 +77,7 @@ pub(crate) fn checkpointer(store: &Arc<Store>) -> Option<Checkpointer> {
     Some(Checkpointer { store: Arc::clone(store), begun: None })
 }
 
-/// Returns the results of checkpoints, or `None` if there are none.
+/// Returns the results of checkpoints, or `None` if this process makes none.
 pub(crate) fn checkpoint_stats(store: &Store) -> Option<CheckpointStats> {
     let Checkpoints { made, failed, at_ms, segments, records, .. } = &store.checkpoints;
     records.as_ref().map(|_| CheckpointStats {
@@ -88,7 +88,7 @@ pub(crate) fn checkpoint_stats(store: &Store) -> Option<CheckpointStats> {
     })
 }
 
-/// Makes checkpoints, for a thread of its own that may wait for the disk.
+/// Makes checkpoints. It is used on a separate thread, which may wait for the disk.
 #[derive(Debug)]
 pub struct Checkpointer {
     store: Arc<Store>,
@@ -119,8 +119,8 @@ impl Checkpointer {
             return false;
         }
         let made = &self.store.checkpoints;
-        // A thread that gets a sequence from `before` on sees this store or the next one, and so that a checkpoint was
-        // begun.
+        // A thread that is assigned a sequence of `before` or higher also sees one of these two stores, and so sees
+        // that a checkpoint was begun.
         made.before.store(u64::MAX, Release);
         made.spanning().clear();
         let before = self.store.segments.next_sequence();
@@ -176,7 +176,8 @@ fn make_checkpoint(store: &Store, PendingCheckpoint { before, at }: PendingCheck
     let sequences: Vec<u64> = sequences.collect();
     let mut keys = Vec::new();
     undo.each_open(&mut |record, _| keys.push(record.key()));
-    // After the open ones, so that a change that ended meanwhile is among these.
+    // Reads these keys after those of the open groups. A change that ends between the two reads has then recorded its
+    // keys here.
     keys.append(&mut store.checkpoints.spanning());
     if keys.len() > RECORDS_MAX {
         return Ok(Finished::Crowded);

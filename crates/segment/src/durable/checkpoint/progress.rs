@@ -14,9 +14,10 @@ use crate::locks::undo_log::{ChangingKey, RECORDS_MAX};
 #[derive(Debug)]
 pub(crate) struct Checkpoints {
     pub(super) records: Option<Records>,
-    /// Open segments with a smaller sequence have to be sealed.
+    /// The sequence below which open segments have to be sealed.
     pub(super) before: AtomicU64,
-    /// Keys of changes that span the latest `begin`, at most one more than [`RECORDS_MAX`].
+    /// Keys of changes that began before the latest checkpoint's `begin` and ended after it: at most one key more than
+    /// [`RECORDS_MAX`].
     pub(super) spanning: Mutex<Vec<ChangingKey>>,
     pub(super) made: AtomicU64,
     pub(super) failed: AtomicU64,
@@ -31,10 +32,10 @@ pub struct CheckpointStats {
     pub made: u64,
     /// Checkpoints that failed because of a write error of the disk.
     pub failed: u64,
-    /// The instant at which the last checkpoint in the file was begun, by this process or an earlier one; 0: there is
-    /// none.
+    /// The instant at which the last checkpoint in the file was begun, by this process or an earlier one. 0: the file
+    /// has no checkpoint.
     pub last: UnixMillis,
-    /// The number of segments that it includes.
+    /// The number of segments that the last checkpoint includes.
     pub segments: u64,
 }
 
@@ -59,7 +60,7 @@ impl Checkpoints {
         self.before.load(Acquire)
     }
 
-    /// Returns true if checkpoints are made.
+    /// Returns true if this process makes checkpoints.
     #[inline]
     pub(crate) fn are_made(&self) -> bool {
         self.records.is_some()

@@ -1,4 +1,4 @@
-//! The record of a checkpoint: two copies, of which one is always whole.
+//! The record of a checkpoint. The file has two copies, and at least one of them is always intact.
 //!
 //! ```text
 //!   head 16 words                               | kept words | sequence of each segment | keys, 2 words each
@@ -6,8 +6,8 @@
 //!   sum, zeros                                  |            |                          | namespace, hidden
 //! ```
 //!
-//! The intact copy with the higher number is in force. The next one is written over the other. The checksum is XXH3
-//! over all words except itself.
+//! The intact copy with the higher number is in force. The next record is written over the other copy. The checksum is
+//! XXH3 over all words except itself.
 
 use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -21,30 +21,30 @@ const MAGIC: u64 = u64::from_le_bytes(*b"GANNETCP");
 pub(crate) const HEAD_WORDS: usize = 16;
 /// The position of the checksum in the head.
 const SUM: usize = 6;
-/// The position of the notes' word among the kept words.
+/// The position of the notes' word among the words of the persistent header.
 const NOTES: usize = 6;
 
 /// The contents of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// The instant at which it was begun, in ms since 1970.
+    /// The instant at which the checkpoint was begun, in milliseconds since 1970.
     pub(crate) at_ms: u64,
-    /// The segments that it includes have a smaller sequence.
+    /// The sequence limit of the checkpoint: all segments that it includes have lower sequences.
     pub(crate) before: u64,
     pub(crate) kept: [u64; CHECKPOINT_WORDS],
     /// The keys of changes of several keys as one that were in progress.
     pub(crate) keys: Vec<ChangingKey>,
-    /// The sequence of each segment that the checkpoint includes; else 0.
+    /// For each segment of the file, its sequence if the checkpoint includes the segment, and 0 if not.
     pub(crate) sequences: Vec<u64>,
 }
 
 impl Record {
-    /// Returns the word of the notes.
+    /// Returns the word that names the notes in force.
     pub(crate) fn notes(&self) -> u64 {
         self.kept[NOTES]
     }
 
-    /// Returns the number of its segments.
+    /// Returns the number of segments that the checkpoint includes.
     pub(crate) fn segments(&self) -> u64 {
         self.sequences.iter().filter(|sequence| **sequence != 0).count() as u64
     }
@@ -82,7 +82,7 @@ fn sum(words: &[u64]) -> u64 {
     xxhash_rust::xxh3::xxh3_64_with_seed(&bytes, MAGIC)
 }
 
-/// Both copies of a file.
+/// Both copies of the record in a file.
 #[derive(Debug)]
 pub(crate) struct Records {
     words: Array<Word64>,
@@ -90,13 +90,13 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// Returns the number of words of a copy, in whole pages.
+    /// Returns the number of words that a copy takes, rounded up to whole pages.
     fn copy_words(segments: usize) -> usize {
         let words = HEAD_WORDS + CHECKPOINT_WORDS + segments + 2 * RECORDS_MAX;
         words.next_multiple_of(arena::PAGE_BYTES / 8)
     }
 
-    /// Returns the bytes that both copies take of a file.
+    /// Returns the number of bytes that both copies take in the file.
     pub(crate) fn bytes(segments: usize) -> u64 {
         2 * 8 * Self::copy_words(segments) as u64
     }
@@ -107,7 +107,7 @@ impl Records {
         Self { words, segments }
     }
 
-    /// Allocates the file's space for them.
+    /// Allocates file space for both copies.
     pub(crate) fn allocate(&self) -> io::Result<()> {
         self.words.map().allocate(0, self.words.len() * 8)
     }

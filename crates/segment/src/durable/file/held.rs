@@ -17,15 +17,15 @@ pub(crate) struct Held {
     pub(crate) file: Arc<MapFile>,
     pub(super) superblocks: Superblocks,
     pub(crate) block: Superblock,
-    /// State in which the file was left; `None` if it was created now.
+    /// The state in which the previous process left the file. `None`: this process created the file.
     pub(crate) left: Option<Shutdown>,
     /// True if the index is rebuilt from the segments.
     pub(crate) rebuilds_index: bool,
-    /// The record of the last checkpoint, if the machine has lost power since.
+    /// The record of the last checkpoint, if the machine has lost power since the file was in use.
     pub(crate) lost: Option<Box<Record>>,
-    /// True if the machine lost its power before the first checkpoint: the file was created again, empty.
+    /// True if the machine lost power before the first checkpoint, so that the file was created again, empty.
     pub(crate) lost_all: bool,
-    /// Maps of the parts that a checkpoint syncs, if that is not the whole file.
+    /// Maps of the parts that a checkpoint syncs. `None`: a checkpoint syncs the whole file.
     pub(super) believed: Option<[Map; 2]>,
 }
 
@@ -33,9 +33,9 @@ pub(crate) struct Held {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shutdown {
     pub(crate) clean: bool,
-    /// The file was not left in order, the process made checkpoints, and the machine was restarted since.
+    /// True if the file was not closed cleanly, the process made checkpoints, and the machine was restarted since.
     pub(crate) lost: bool,
-    /// The file was not left in order, the process made no checkpoints, and the machine was restarted since.
+    /// True if the file was not closed cleanly, the process made no checkpoints, and the machine was restarted since.
     pub(crate) unsynced: bool,
 }
 
@@ -100,7 +100,8 @@ impl Held {
         if !changes {
             return Ok(());
         }
-        // Only after everything else is on the disk: until then, an opening has to repair the file again.
+        // This is written only after everything else is on the disk. Until then, an opening has to repair the file
+        // again.
         self.sync()?;
         self.block.marked = marked;
         self.superblocks.write(&self.block);

@@ -27,9 +27,9 @@ use crate::layout::raw::{Array, Word64};
 const MAGIC: u64 = u64::from_le_bytes(*b"GANNETIX");
 const HEAD_WORDS: usize = PAGE as usize / size_of::<Word64>();
 
-/// The most threads that copy at once. More would only wait for memory.
+/// The maximum number of threads that copy at once. More threads would only wait for the memory bandwidth.
 const THREADS_MAX: usize = 8;
-/// The fewest groups that are worth a thread: 256 KiB of slots.
+/// The minimum number of index groups that each thread copies: 256 KiB of slots.
 const GROUPS_A_THREAD_MIN: usize = 64;
 
 /// Calls `copy` from several threads, with ranges that cover `groups` groups.
@@ -72,7 +72,7 @@ pub(crate) fn leave(index: &Index, held: &Held) -> io::Result<Arc<MapFile>> {
 }
 
 /// Copies the slots of `left` into the index of the store that opens the file `held`. Returns false, without a change,
-/// if `left` is not of the opening before this one.
+/// if `left` is not a copy from the previous opening of this file.
 pub(super) fn take(left: &Arc<MapFile>, held: &Held, ground: &Backing) -> io::Result<bool> {
     let groups = Index::groups_kept(&ground.kept);
     let is_clean = held.left.is_some_and(|how| how.clean) && ground.kept.rebuilding.load(Acquire) == 0;

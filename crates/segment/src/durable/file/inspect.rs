@@ -25,7 +25,7 @@ use crate::layout::key::{Hasher, Namespace};
 use crate::layout::raw::{Array, Word64};
 use crate::layout::slot::Slot;
 
-/// The facts that a memory file holds about itself. Sizes are bytes.
+/// The state of a memory file, as its superblock and headers record it. Sizes are in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileStats {
     /// The fields of the superblock, by name.
@@ -35,23 +35,24 @@ pub struct FileStats {
     /// The machine was restarted since the file was in use. The segment figures are then those of the last checkpoint,
     /// if checkpoints were made.
     pub lost: bool,
-    /// Segments by their state, in the order of [`crate::SEGMENT_STATES`]; free ones that were never taken with them.
+    /// The number of segments by state, in the order of [`crate::SEGMENT_STATES`]. Segments that were never taken count
+    /// as free.
     pub segments: [u64; STATES.len()],
-    /// Items, as far as the headers of segments count them.
+    /// The number of items, as the headers of segments count them.
     pub items: u64,
-    /// Their bytes.
+    /// The size of those items, in bytes.
     pub item_bytes: u64,
     /// Items of each namespace.
     pub items_by_namespace: [u64; Namespace::MAX],
-    /// Groups of the index, and the number that a change of its size leads to.
+    /// The number of index groups, and the number after a change of the index's size that is in progress.
     pub groups: [u64; 2],
     /// Locks of the index that were held.
     pub stripes_held: u64,
     /// The next segment sequence.
     pub sequence: u64,
-    /// The latest time that was seen.
+    /// The latest time that a process recorded in the file.
     pub clock: UnixMillis,
-    /// Notes of the layers above, and their bytes.
+    /// The number of notes of the layers above, and their size in bytes.
     pub notes: [u64; 2],
     /// Instant at which the last checkpoint was begun, and the number of its segments.
     pub checkpoint: Option<(UnixMillis, u64)>,

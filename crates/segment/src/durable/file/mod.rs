@@ -50,13 +50,13 @@ pub(crate) use places::parts;
 use places::{ALIGN, NOTES_AT, PAGE, Places, layout_hash};
 use superblock::{Superblock, SuperblockState, Superblocks, VERSION};
 
-/// Part of the undo log whose space is allocated from the start, in bytes.
+/// The length of the part of the undo log whose file space is allocated when the file is created, in bytes.
 const UNDO_AT_ONCE: u64 = 8 * PAGE;
 
 /// The file of a store, opened by a caller that may access files.
 #[derive(Clone, Debug)]
 pub struct StoreFile {
-    /// The file, used by this process alone.
+    /// The open file. No other process uses it.
     pub file: Arc<MapFile>,
     /// If true, the file's contents are discarded.
     pub reset: bool,
@@ -71,9 +71,10 @@ pub struct StoreFile {
 /// The provisions of a store in a file for a loss of power.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Power {
-    /// The boot of the machine: [`arena::boot_id`]. 0: unknown, and the file is taken for one of the same boot.
+    /// The ID of the machine's present boot: [`arena::boot_id`]. 0: the ID is unknown, and the file is assumed to be
+    /// from the same boot.
     pub boot: u128,
-    /// Checkpoints are made: [`crate::Checkpointer`].
+    /// True if checkpoints are made: [`crate::Checkpointer`].
     pub checkpoints: bool,
 }
 
@@ -106,13 +107,13 @@ fn look(file: &Arc<MapFile>) -> Result<There, FileFault> {
         SuperblockState::OtherVersion(found) => Err(FileFault::Version { found, known: VERSION }),
         SuperblockState::OtherLayout => Err(FileFault::Layout),
         SuperblockState::Damaged => Err(FileFault::Damaged("neither copy of its superblock is intact".to_owned())),
-        // Making it had only begun.
+        // The creation of the file was interrupted.
         SuperblockState::Blank if bytes == front_bytes(file) => Ok(There::Nothing),
         SuperblockState::Blank | SuperblockState::Foreign => Err(FileFault::Foreign),
     }
 }
 
-/// Returns both superblocks, in whole pages of the file system.
+/// Returns the length of both superblocks, rounded up to whole pages of the file system, in bytes.
 fn front_bytes(file: &MapFile) -> u64 {
     if file.medium() == arena::Medium::HugePages { ALIGN } else { 2 * PAGE }
 }
@@ -122,7 +123,7 @@ fn map_superblocks(file: &Arc<MapFile>) -> io::Result<Superblocks> {
     Ok(Superblocks::of(Array::of_map(map, 2), layout_hash()))
 }
 
-/// Returns the store's sizes and its ground, in a file: as it was left, or made.
+/// Opens or creates the file of a store. Returns the store's sizes, its memory and the open file.
 pub(crate) fn lay(
     config: &StoreConfig,
     store_file: &StoreFile,
@@ -136,7 +137,7 @@ pub(crate) fn lay(
         There::Store(block) => Some(block.segment_bytes as u32),
         There::Nothing => config.segment_bytes,
     };
-    // A file does not grow: its memory is the most that there will be.
+    // A file does not grow, so its memory size is also the maximum for a resize.
     let sized = StoreConfig { memory_bytes_max: 0, segment_bytes, ..config.clone() };
     if let There::Store(block) = &there {
         tier_fits(tier, block).map_err(fault)?;
@@ -178,14 +179,16 @@ pub(crate) fn lay(
             records.allocate().map_err(|error| fault(FileFault::Io(error)))?;
         }
         held.rebuilds_index = held.index() == IndexPlace::Dram;
-        // Both copies: were one damaged, the other must not say that the file was never made.
+        // Writes both copies. If one copy is damaged later, the other must not state that the file's creation is
+        // incomplete.
         held.superblocks.write(&held.block);
         held.superblocks.write(&held.block);
     }
     Ok((geometry, ground, held))
 }
 
-/// Makes the kept words what the last checkpoint says, and gives that, if there is one.
+/// Restores the persistent header from the last checkpoint. Returns the record of that checkpoint, or `None` if the
+/// file has none.
 fn restore(config: &StoreConfig, geometry: &Geometry, held: &Held) -> Result<Option<Box<Record>>, FileFault> {
     let ground = new_backing(geometry, config, &held.file, held.index())?;
     let record = ground.records.as_ref().and_then(Records::latest);
@@ -198,12 +201,13 @@ fn restore(config: &StoreConfig, geometry: &Geometry, held: &Held) -> Result<Opt
     }))
 }
 
-/// Begins the first changes of a file that was there.
+/// Makes the first changes to an existing file: marks it as in use, and prepares its index.
 fn begin(held: &mut Held, ground: &Backing, index_left: Option<&Arc<MapFile>>) -> io::Result<()> {
     if held.lost.is_none() {
         held.superblocks.write(&held.block);
         if held.has_checkpoints() {
-            // Were anything that is changed now on the disk before this, it would be taken for what was left in order.
+            // The superblock must be on the disk before any later change. Otherwise such a change could be mistaken for
+            // part of a cleanly closed file.
             held.sync()?;
         }
     }
@@ -225,7 +229,7 @@ fn begin(held: &mut Held, ground: &Backing, index_left: Option<&Arc<MapFile>>) -
     Index::begin_empty(&ground.kept);
     if !in_dram {
         let groups_bytes = ground.kept.groups_next.load(Acquire) as usize * GROUP_BYTES;
-        // Holes read as zero.
+        // Releases the old contents. Released ranges of the file read as zeros.
         let (stripes, buckets) = (ground.stripes.map(), ground.buckets.map());
         stripes.release(0, stripes.bytes())?;
         stripes.allocate(0, stripes.bytes())?;
@@ -235,8 +239,8 @@ fn begin(held: &mut Held, ground: &Backing, index_left: Option<&Arc<MapFile>>) -
     Ok(())
 }
 
-/// Checks that a store with these sizes and that second tier could be opened in the file. The file is only read, even
-/// while another process works on it.
+/// Checks that a store with these sizes and this second tier could be opened in the file. The function only reads the
+/// file, so another process may be using it.
 ///
 /// # Errors
 /// See [`FileFault`].
@@ -251,7 +255,7 @@ pub fn file_fits(config: &StoreConfig, file: &StoreFile, tier: Option<&TierPlan>
     fits(config, &geometry, file, &block)
 }
 
-/// Checks that the second tier is the one in the superblock.
+/// Checks that the requested second tier is the one that the superblock records.
 fn tier_fits(tier: Option<&TierPlan>, block: &Superblock) -> Result<(), FileFault> {
     let (asked, room_bytes) = tier.map_or((0, 0), |plan| (plan.bytes, plan.room_bytes()));
     if block.flash_bytes != asked {
@@ -263,7 +267,7 @@ fn tier_fits(tier: Option<&TierPlan>, block: &Superblock) -> Result<(), FileFaul
     if block.flash_room_bytes == room_bytes { Ok(()) } else { Err(FileFault::Layout) }
 }
 
-/// Returns the sizes of a file with such a superblock, for a store of its memory and segments.
+/// Returns the sizes of a store in a file with this superblock.
 fn geometry_of(config: &StoreConfig, block: &Superblock) -> Result<Geometry, StartError> {
     if block.flash_bytes == 0 {
         return Geometry::of(config);
@@ -292,17 +296,17 @@ fn fits(config: &StoreConfig, geometry: &Geometry, file: &StoreFile, block: &Sup
     check_sizes(geometry, block)
 }
 
-/// Returns the number of a run of the machine, as a superblock has it.
+/// Returns both halves of a boot ID, as the superblock stores them.
 fn boot_words(boot: u128) -> [u64; 2] {
     [(boot >> 64) as u64, boot as u64]
 }
 
-/// Returns true if a file with such a superblock was written last in this run of the machine, as far as that is known.
+/// Returns true if the file was last opened in the boot `boot` of the machine, or if that boot's ID is unknown.
 fn is_of_run(block: &Superblock, boot: u128) -> bool {
     boot == 0 || boot_words(boot) == [block.boot_high, block.boot_low]
 }
 
-/// Checks that a file is what was asked for.
+/// Checks that an existing file matches the requested settings, and returns the open file.
 fn take(config: &StoreConfig, geometry: &Geometry, file: &StoreFile, block: Superblock) -> Result<Held, FileFault> {
     fits(config, geometry, file, &block)?;
     let (power, file) = (&file.power, &file.file);
@@ -316,14 +320,15 @@ fn take(config: &StoreConfig, geometry: &Geometry, file: &StoreFile, block: Supe
     Ok(Held::new(file, map_superblocks(file)?, block, left))
 }
 
-/// Checks that the sizes in the superblock are those that this build derives from the memory and the segments there.
+/// Checks that the sizes in the superblock equal those that this build derives from the configuration.
 fn check_sizes(geometry: &Geometry, block: &Superblock) -> Result<(), FileFault> {
     let sizes = [geometry.segments_max, geometry.groups_start, geometry.groups_max].map(|size| size as u64);
     let same = sizes == [block.segments_max, block.groups_start, block.groups_max];
     if same && Places::of(geometry).end == block.file_bytes { Ok(()) } else { Err(FileFault::Layout) }
 }
 
-/// Makes the file, except the kept words: until they are there, the file says that it is not made.
+/// Creates the file, except for its persistent header. Until the header is written, the superblock marks the file as
+/// incomplete.
 fn make(
     config: &StoreConfig,
     geometry: &Geometry,
@@ -362,7 +367,8 @@ fn make(
     let allocated = file.set_bytes(places.end).map_err(FileFault::Io).and_then(|()| {
         let parts = [
             (0, NOTES_AT),
-            // More of it is had when it is needed; without any no change of several keys could begin.
+            // More of the undo log is allocated when it is needed. Without this part, no change of several keys could
+            // begin.
             (places.undo, UNDO_AT_ONCE),
             (places.headers, (geometry.segments_max * size_of::<SegmentHeader>()) as u64),
             (places.tier, geometry.tier_bytes),
@@ -373,7 +379,7 @@ fn make(
         parts.try_for_each(|(at, bytes)| file.allocate(at, bytes)).map_err(space)
     });
     if let Err(fault) = allocated {
-        // What space was had is given back.
+        // Frees the space that was already allocated.
         let _ = file.set_bytes(0);
         return Err(fault);
     }

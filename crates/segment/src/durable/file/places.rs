@@ -1,4 +1,4 @@
-//! The places of the parts of a store's file: [`super`] has the picture.
+//! The offsets of the parts of a store's file: see the diagram in [`super`].
 
 use super::notes;
 use super::superblock::VERSION;
@@ -12,13 +12,13 @@ use crate::locks::undo_log::LOG_BYTES;
 use crate::{StoreConfig, TierPlan};
 
 pub(super) const PAGE: u64 = arena::PAGE_BYTES as u64;
-/// Heap and index begin at a multiple of this, for huge pages to stand behind them.
+/// The alignment of heap and index in the file, in bytes, so that huge pages can back them.
 pub(super) const ALIGN: u64 = arena::HUGE_PAGE_BYTES as u64;
-/// A heap smaller than this has no use for that.
+/// The smallest heap that is aligned to [`ALIGN`], in bytes. A smaller heap would not benefit from huge pages.
 pub(super) const ALIGNED_FROM: u64 = 32 * ALIGN;
-/// Offset of the notes.
+/// Offset of the notes in the file, in bytes.
 pub(super) const NOTES_AT: u64 = 16 * PAGE;
-/// One half of the notes.
+/// Length of one half of the notes, in bytes.
 pub(super) const NOTES_BYTES: u64 = 4 << 20;
 
 /// The offsets of the parts of a file, in bytes.
@@ -34,7 +34,8 @@ pub(super) struct Places {
     pub(super) end: u64,
 }
 
-/// Returns the range of each part, by name, for tests that damage one; with a plan, that of a second tier too.
+/// Returns the name and the byte range of each part, for tests that damage a part. With a plan, the part of a second
+/// tier is included.
 #[cfg(all(test, not(shuttle)))]
 pub(crate) fn parts(config: &StoreConfig, plan: Option<&TierPlan>) -> Vec<(&'static str, std::ops::Range<u64>)> {
     let with_tier = |plan: &TierPlan| Geometry::with_index(config, plan.groups(), plan.room_bytes());
@@ -77,7 +78,8 @@ impl Places {
     }
 }
 
-/// Returns the hash of a build's layout. It changes with every size and place that the superblock's sizes do not give.
+/// Returns a hash of this build's file layout. It covers every size and offset that does not follow from the sizes in
+/// the superblock.
 pub(super) fn layout_hash() -> u64 {
     let sizes = [
         VERSION,

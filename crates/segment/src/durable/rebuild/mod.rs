@@ -68,7 +68,7 @@ use crate::tier::flash_slots::tier;
 use crate::values::deferred_free::free_deferred;
 use crate::values::free_queue::DeferredFree;
 
-/// The number of items whose index buckets are prefetched before the first of them is entered.
+/// The number of items in a batch. The index buckets of a whole batch are prefetched before its first item is entered.
 const BATCH: usize = 32;
 /// The distance in bytes at which a walk prefetches. The processor's own prefetching stops at the end of a page.
 const AHEAD_BYTES: usize = 1024;
@@ -78,9 +78,9 @@ pub(crate) const REBUILDERS_MAX: usize = 64;
 /// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RebuildStep {
-    /// There is more to do.
+    /// More work can be done now.
     More,
-    /// It has to wait for other threads: for a lock, or for the index to grow.
+    /// The rebuild has to wait for a lock, or for the index to grow.
     Waits,
     /// The index is complete.
     Whole,
@@ -111,12 +111,12 @@ struct Entered {
     bytes: u32,
 }
 
-/// One thread's part in the rebuild.
+/// The state of one thread's work on the rebuild.
 #[derive(Debug, Default)]
 pub(crate) struct Hand {
     walk: Option<Walk>,
     batch: Vec<Candidate>,
-    /// The number of items of the batch that are entered.
+    /// The number of items of the batch that are already entered in the index.
     next: usize,
     /// True if no other thread works on the index: an item that does not fit into it now gets no slot.
     never_waits: bool,
@@ -165,7 +165,7 @@ impl Hand {
             let address = start + walk.at;
             store.segments.heap.prefetch(address + AHEAD_BYTES);
             let Some(layout) = item_in(store, header, address) else {
-                // The items that would follow are lost, because the start of the next one is unknown.
+                // The following items of the segment are lost, because the start of the next item is unknown.
                 rebuild.torn.fetch_add(1, Relaxed);
                 walk.at = end;
                 break;
@@ -205,7 +205,8 @@ impl Hand {
         !self.batch.is_empty()
     }
 
-    /// Enters the rest of the batch. Returns false if it has to wait.
+    /// Enters the rest of the batch in the index. Returns false if the thread has to wait for a lock or for the index
+    /// to grow.
     fn enter_batch(&mut self, store: &Store, rebuild: &Rebuild, counters: &Counters) -> bool {
         let id = self.walk.as_ref().expect("a batch is of a walk").id;
         let mut entered = Entered::default();
@@ -262,7 +263,7 @@ impl Rebuild {
         store.call_background();
     }
 
-    /// Gives up a segment: see [`Rebuild::take_cheapest`].
+    /// Discards a segment that was not walked: see [`Rebuild::take_cheapest`].
     pub(crate) fn give_up_cheapest(&self, store: &Store, may: impl Fn(&SegmentHeader) -> bool) -> Option<SegmentId> {
         let (id, is_last) = self.take_cheapest(&store.segments, may)?;
         if is_last {
@@ -272,13 +273,13 @@ impl Rebuild {
     }
 }
 
-/// Returns the progress of the rebuild, or `None` if the index is in the file or the store in no file.
+/// Returns the progress of the rebuild, or `None` if the index is in the file or the store has no file.
 pub(crate) fn rebuild_progress(store: &Store) -> Option<RebuildProgress> {
     store.rebuild.as_ref().map(Rebuild::progress)
 }
 
-/// Returns a helper of the background, for a thread of its own, or `None` if nothing is to be rebuilt or too many
-/// threads help already.
+/// Returns a helper for the rebuild, to be run on a separate thread. Returns `None` if the index need not be rebuilt,
+/// or if enough threads help already.
 pub(crate) fn rebuilder(store: &Arc<Store>) -> Option<Rebuilder> {
     let rebuild = store.rebuild.as_ref().filter(|_| store.is_finding())?;
     let number = rebuild.helpers.fetch_add(1, Relaxed);
@@ -286,7 +287,7 @@ pub(crate) fn rebuilder(store: &Arc<Store>) -> Option<Rebuilder> {
     (number < REBUILDERS_MAX).then(|| Rebuilder { store, counters, hand: Hand::default() })
 }
 
-/// Returns true if the item at an address has ended by its own time.
+/// Returns true if the item at an address has expired.
 fn has_ended(store: &Store, address: usize, layout: &Layout, now: UnixMillis) -> bool {
     let relative = || layout.expiry(&store.segments.heap, address).load(Acquire);
     layout.has(EXPIRY) && store.segments.expire_at(address, relative()) <= now
@@ -383,7 +384,7 @@ pub(crate) fn free_unless(store: &Store, counters: &Counters, orphan: Option<Orp
 #[derive(Debug)]
 pub struct Rebuilder {
     store: Arc<Store>,
-    /// Its block of counters.
+    /// The number of the helper's block of counters.
     counters: usize,
     hand: Hand,
 }

@@ -11,18 +11,18 @@ use crate::layout::raw::Word32;
 
 pub(super) const ROUND_ITEMS: u32 = 0;
 pub(super) const ROUND_HEADS: u32 = 1;
-/// The round after all items in memory are found.
+/// The round in which items on flash are found, after all items in memory were found.
 pub(super) const ROUND_FLASH: u32 = 2;
 pub(super) const WHOLE: u32 = 3;
 
 // The states of a segment.
 pub(super) const WAITING: u32 = 0;
 pub(super) const TAKEN: u32 = 1;
-/// Walked, with heads: the segment waits for the second round.
+/// The segment was walked and contains heads, so it waits for the second round.
 pub(super) const HAS_HEADS: u32 = 2;
 pub(super) const DONE: u32 = 3;
 
-/// One segment to be walked.
+/// A segment that the rebuild has to walk.
 #[derive(Debug)]
 pub(super) struct RebuildEntry {
     pub(super) id: SegmentId,
@@ -31,7 +31,8 @@ pub(super) struct RebuildEntry {
     pub(super) state: Word32,
 }
 
-/// The result of undoing a change, under a hash: items in segments with a smaller sequence live at no other address.
+/// The result of undoing a change of a key, stored by the key's hash. Of the key's items in segments with a lower
+/// sequence, only the item at the recorded address is live.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Undone {
     pub(crate) namespace: u8,
@@ -44,7 +45,7 @@ pub(crate) struct Undone {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaterHead {
     pub(super) namespace: u8,
-    /// Its sequence and address.
+    /// The head's segment sequence and address.
     pub(super) version: (u64, usize),
     pub(super) object: Option<u64>,
 }
@@ -54,15 +55,15 @@ pub(crate) struct LaterHead {
 pub(crate) struct Rebuild {
     pub(super) round: Word32,
     pub(super) entries: Box<[RebuildEntry]>,
-    /// The entries in the order in which they are given up.
+    /// The entries in the order in which their segments are discarded if memory is short.
     pub(super) cheapest: Box<[u32]>,
-    /// The position in that order before which no entry was seen waiting.
+    /// The position in `cheapest` before which no entry is waiting any more.
     pub(super) cheapest_from: AtomicUsize,
-    /// The entry before which all were seen walked.
+    /// The number of the first entry that may not have been walked. All entries before it have been walked.
     pub(super) walked: AtomicUsize,
-    /// The entry before which none was seen waiting.
+    /// The number of the first entry that may be waiting. No entry before it is waiting any more.
     pub(super) from: AtomicUsize,
-    /// Entries of this round that are not done.
+    /// The number of entries of the present round that are not done.
     pub(super) left: AtomicUsize,
     /// The sequence of the first segment that was written during an earlier rebuild. An ended item there may hide an
     /// older one. `u64::MAX`: there is none.
@@ -82,13 +83,13 @@ pub(crate) struct Rebuild {
 /// The progress of the rebuild.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RebuildProgress {
-    /// True if everything is found.
+    /// True if all items are found.
     pub whole: bool,
     /// Segments that hold items, as they were when the file was opened.
     pub segments: u64,
     /// Segments that are not walked yet.
     pub segments_left: u64,
-    /// Segments that were given up to make room.
+    /// Segments that were discarded unwalked to make room.
     pub segments_dropped: u64,
     /// Items that were found.
     pub items: u64,
@@ -140,7 +141,7 @@ impl Rebuild {
         self.later = later;
     }
 
-    /// Returns true if there is nothing to find.
+    /// Returns true if no segment has to be walked.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -175,7 +176,7 @@ impl Rebuild {
         }
     }
 
-    /// Takes a segment of this round that no thread has, and returns it with the round.
+    /// Takes a segment of the present round that no thread is walking. Returns the number of its entry, and the round.
     pub(super) fn take_segment(&self) -> Option<(usize, u32)> {
         let round = self.round.load(Acquire);
         let wants = match round {
@@ -271,7 +272,7 @@ impl Rebuild {
         self.later.get(&hash.0).and_then(|all| all.iter().find(hides)).copied()
     }
 
-    /// Returns true if a change that is undone stored this item, or left it.
+    /// Returns true if the item belongs to a change that was undone, so that the item must not be found again.
     pub(super) fn is_undone(&self, hash: Hash, address: usize, piece: bool, header: &SegmentHeader) -> bool {
         let of = |undone: &&Undone| undone.namespace == header.namespace() && undone.piece == piece;
         let ends = |undone: &Undone| header.sequence() < undone.before && undone.address != Some(address);
