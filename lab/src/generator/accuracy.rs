@@ -34,11 +34,12 @@ const RATE_PER_S: f64 = 1_000.0;
 const SERVER_CPU: usize = 0;
 const GENERATOR_CPU: usize = 1;
 const MS: u64 = 1_000_000;
-/// Maximum error, as a share of the true value, or in nanoseconds if that is more.
+/// Maximum error of a percentile, as a share of the true value. [`OFF_NS_MAX`] applies if it is larger.
 const OFF_SHARE_MAX: f64 = 0.02;
+/// Error of a percentile that is always allowed, in nanoseconds.
 const OFF_NS_MAX: u64 = 50_000;
 
-/// A behaviour of the server with its load.
+/// A script of the fake server's delays, and the send plan of the load that the server receives.
 struct ServerBehaviour {
     name: &'static str,
     script: Script,
@@ -60,7 +61,7 @@ fn shapes(seconds: u64) -> [ServerBehaviour; 4] {
     ]
 }
 
-/// One figure.
+/// One percentile: its true value under the simulated clock, its value on sockets, and the allowed error.
 struct AccuracyRow {
     shape: &'static str,
     what: &'static str,
@@ -220,7 +221,7 @@ mod tests {
         };
         let truth = histogram(10 * MS);
         let seen_at = |ns| row("x", "p50", 0.5, 30_000, &truth, &histogram(ns));
-        // The histogram's classes are a thousandth wide.
+        // Each class of the histogram is 0.1 % wide, so a recorded time is not exact.
         assert!(seen_at(10 * MS).allowed_ns.abs_diff(230_000) < 300, "2 % and what the machine adds");
         assert!(seen_at(10 * MS + 200_000).holds() && !seen_at(10 * MS + 300_000).holds());
         assert!(!seen_at(10 * MS - 300_000).holds(), "too short a time is as wrong as too long a one");
@@ -228,7 +229,8 @@ mod tests {
         assert!(short.holds(), "50 us where 2 % are less");
     }
 
-    /// What the runs on sockets are compared with must be worth comparing with.
+    /// Checks that runs under the simulated clock yield the delays of the script, because socket runs are compared with
+    /// them.
     #[test]
     fn the_computed_percentiles_are_those_of_the_scripts() {
         let shares = [0.5, 0.99];

@@ -38,10 +38,10 @@ const SERVER_CPU: usize = 0;
 const GENERATOR_CPU: usize = 1;
 const CONNECTIONS: usize = 50;
 const VALUE_BYTES: usize = 200;
-/// Maximum relative difference of the rates.
+/// Maximum relative difference between the two generators' rates.
 const OFF_MAX: f64 = 0.10;
-/// Share of its CPU from which the server counts as the bottleneck, including the start and end of generators. With
-/// waiting requests in flight, it is busy for 0.97 to 0.99.
+/// Minimum share of the server's CPU that the server must use to count as the bottleneck. The share is measured over
+/// a generator's whole turn, including its start and end. While requests are waiting, the share is 0.97 to 0.99.
 const BUSY_MIN: f64 = 0.92;
 /// Number of requests in redis-benchmark's first turn; it ends by number, not by time.
 const REQUESTS_FIRST: u64 = 50_000;
@@ -58,11 +58,11 @@ const MEMCASLAP_KEYS: u64 = MEMCASLAP_WINDOW * CONNECTIONS as u64;
 #[derive(Clone, Copy, Debug)]
 struct GeneratorTurn {
     requests_per_s: f64,
-    /// Share of its CPU that the server used.
+    /// Share of the server's CPU that the server used during the turn, from 0 to 1.
     busy: f64,
 }
 
-/// The results of our turn and of the other's, for each round.
+/// For each round: the results of our generator's turn, then those of the other generator's turn.
 type Rounds = Vec<(GeneratorTurn, GeneratorTurn)>;
 
 /// A workload that our generator and another one can both send.
@@ -113,8 +113,8 @@ impl Case {
     }
 }
 
-/// Runs the measurement and prints the results. Returns true if all rates that can be judged agree, and if there is at
-/// least one.
+/// Runs the measurement and prints the results. Returns true if at least one load
+/// can be judged and the rates of all such loads agree.
 ///
 /// # Errors
 /// If a server or a generator does not run, or if a generator prints no rate.
@@ -184,7 +184,7 @@ fn one(case: Case, options: &AgreeOptions, folder: &Folder) -> Result<AgreeVerdi
 enum AgreeVerdict {
     Agree,
     Differ,
-    /// A generator, not the server, was the bottleneck.
+    /// The rates are not comparable: a generator, not the server, was the bottleneck.
     Apart,
     Noisy,
 }
@@ -223,7 +223,8 @@ fn turn(server: &TestServer, generator: impl FnOnce() -> Result<f64, String>) ->
     Ok(GeneratorTurn { requests_per_s, busy })
 }
 
-/// Runs our turn and the other's in every round, and returns whether nothing disturbed them. The first one alternates.
+/// Runs our generator's turn and the other generator's turn in every round; the order alternates. Returns the results
+/// of the rounds, and true if nothing disturbed them.
 fn rounds(case: Case, options: &AgreeOptions, folder: &Folder, server: &TestServer) -> Result<(Rounds, bool), String> {
     let workload = folder.write("workload.toml", &case.workload())?;
     let (addr, seconds) = (server.address.to_string(), options.seconds);
@@ -241,7 +242,7 @@ fn rounds(case: Case, options: &AgreeOptions, folder: &Folder, server: &TestServ
         Ok(rate)
     };
     if case.server == ServerKind::Redis {
-        // Only determines how many requests take the requested time.
+        // The first turn does not count. It only determines the number of requests that take the requested time.
         theirs(&mut requests)?;
     }
     let (mut rounds, mut all_quiet) = (Vec::new(), true);
@@ -292,7 +293,7 @@ fn memcaslap(case: Case, addr: &str, seconds: u64, folder: &Folder) -> Result<f6
     let mut command = Command::new("memcaslap");
     command.args(["-s", addr, "-T", "1", "-c", &CONNECTIONS.to_string(), "-t", &format!("{seconds}s")]);
     command.args(["-w", &format!("{}k", MEMCASLAP_WINDOW / 1024), "-d", &case.keys.to_string(), "-F"]).arg(config);
-    // It counts keys: a multiget counts once per key.
+    // memcaslap counts keys instead of requests, so its rate is divided by the keys per request.
     Ok(tps_rate(&output(command)?)? / case.keys as f64)
 }
 

@@ -15,7 +15,7 @@ use testbed::host;
 
 /// Highest share of the machine's CPU time that the hypervisor may take in a valid run.
 const STEAL_MAX: f64 = 0.01;
-/// Highest share that other processes may take.
+/// Highest share of the machine's CPU time that other processes may take in a valid run.
 const OTHERS_MAX: f64 = 0.05;
 /// Default number of attempts of a run, until nothing disturbs it.
 const TRIES_MAX: usize = 3;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{command, path_text};
 
-/// Modules in the order in which they are loaded; a kernel with a built-in module has no file for it.
+/// Kernel modules in the order in which the guest loads them. A module without a file is built into the kernel.
 const MODULES: [&str; 19] = [
     "virtio",
     "virtio_ring",
@@ -76,7 +76,7 @@ fn deep(folder: &Path, is_wanted: &dyn Fn(&str) -> bool) -> Option<PathBuf> {
 }
 
 /// Packs the files that the guest starts with: busybox, `init` as the only process, this system's programs in `tools`,
-/// and the libraries of these and of `programs`, which are on a disk of the guest.
+/// the libraries of these files, and the libraries of `programs`. `programs` themselves are on a disk of the guest.
 ///
 /// # Errors
 /// The missing file or program.

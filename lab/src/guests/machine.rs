@@ -10,9 +10,11 @@ use std::time::{Duration, Instant};
 use super::image::Kernel;
 use super::{command, path_text};
 
-/// In software emulation, a string instruction takes a step per byte, and a fifth level of page tables costs time.
+/// QEMU's CPU model, without fast string instructions (an emulator executes them byte by byte) and without a fifth
+/// level of page tables (it slows each address translation).
 const CPU: &str = "max,-erms,-fsrm,-la57";
-/// The disk is discarded with the guest, so it needs no journal and no background initialisation.
+/// Options of `mkfs`. The disk is discarded with the guest, so its file system needs no journal and no background
+/// initialisation.
 const FILE_SYSTEM: [&str; 6] = ["-q", "-F", "-O", "^has_journal,^metadata_csum", "-E", "lazy_itable_init=0"];
 
 /// The emulation of a machine's CPUs.
@@ -40,7 +42,7 @@ pub struct GuestMachine(Child);
 
 impl Drop for GuestMachine {
     fn drop(&mut self) {
-        // A machine that has already ended is fine.
+        // `kill` fails if the machine has already ended; that is no fault.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -80,7 +82,7 @@ impl GuestMachine {
         more: &[String],
     ) -> Result<Self, String> {
         let mut qemu = Command::new("qemu-system-x86_64");
-        // KVM may be missing inside a virtual machine, and counts are the same everywhere in software emulation.
+        // Software emulation runs on every host, even where KVM is missing, and yields the same counts on all hosts.
         let threads = if cpus == Cpus::InTurn { "tcg,thread=single" } else { "tcg,thread=multi" };
         qemu.args(["-accel", threads, "-cpu", CPU, "-nodefaults", "-no-reboot", "-display", "none"]);
         qemu.args(["-serial", "stdio"]).args(more);
@@ -100,7 +102,7 @@ impl GuestMachine {
     pub fn listen(mut self, time: Duration, mut heard: impl FnMut(&str) -> Heard) -> Result<String, String> {
         let out = self.0.stdout.take().expect("the output is piped, and read once");
         let (tell, said) = channel();
-        // The reader ends with the machine.
+        // This thread ends when the machine closes its output.
         std::thread::spawn(move || {
             // Firmware and kernel may print bytes that are not UTF-8.
             let lines = BufReader::new(out).split(b'\n').map_while(Result::ok);

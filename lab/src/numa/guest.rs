@@ -10,15 +10,17 @@ use super::NumaOptions;
 use crate::guests::image::Kernel;
 use crate::guests::{Cpus, GuestMachine, Heard, disk_of, empty};
 
-/// Size of the disk for the lab's files, and of the disk for its outcome.
+/// Size of the disk for the lab's files, in bytes.
 const DISK_BYTES: u64 = 2 << 30;
+/// Size of the disk for the lab's outcome, in bytes.
 const OUTCOME_BYTES: u64 = 32 << 20;
-/// Stale and active data that together exceed the nodes' memory, with active data that exceed one node. The read and
-/// write rates are what an emulated machine can handle.
+/// Flags of the lab. Stale and active data together exceed the memory of both nodes, and the active data alone exceed
+/// one node. The rates of reads and writes are low enough for an emulated machine.
 const SHAPE: &str = "--segment+2MiB+--garbage+0.45+--active+0.55+--reads+50+--writes+8MiB+--scan+8MiB";
-/// Time limit of the start, and of each phase beyond its length, because stale files are read and segments created on
-/// an emulated machine with a part of a CPU.
+/// Seconds by which a phase may exceed its length: the emulated machine, which has only a part of a CPU, reads stale
+/// files and creates segments slowly.
 const PHASE_EXTRA_S: u64 = 120;
+/// Time limit for the guest's start, in seconds.
 const START_S: u64 = 300;
 
 /// The kernel's page lists.
@@ -36,7 +38,8 @@ pub struct Guest {
     pub name: String,
     lru: Lru,
     is_interleaved: bool,
-    /// The lab that runs in a control group of version 2, instead of the lab of all its memory.
+    /// The lab that runs in a control group of version 2. If none, the guest runs the reclaim lab over its whole
+    /// memory.
     in_group: Option<&'static str>,
 }
 
@@ -109,7 +112,7 @@ impl Guest {
     ) -> Result<Value, String> {
         let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
         empty(&folder.join("outcome"), OUTCOME_BYTES)?;
-        // The program is on the disk, because in the initramfs it would take memory of the guest, which is all counted.
+        // The program is on the disk, because an initramfs takes memory of the guest, and the lab counts all of that.
         disk_of(folder, "disk", DISK_BYTES, &folder.join("files"))?;
         let machine = self.start(folder, kernel, initramfs, options)?;
         let phases = u64::from(options.rounds) * options.modes.len() as u64;

@@ -22,7 +22,7 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Returns the mean with the lab's interval (95 %); only the mean if there are too few rounds for an interval.
+/// Returns the mean of a figure with its 95 % confidence interval, or only the mean if there are too few rounds.
 fn cell(outcome: &Value, setting: usize, figure: &str) -> String {
     let is_it = |mean: &&Value| mean["figure"] == figure && mean["setting"].as_u64() == Some(setting as u64);
     if let Some(mean) = list(&outcome["means"]).iter().find(is_it) {

@@ -13,7 +13,7 @@ pub struct Cluster {
     pub name: &'static str,
     /// The Zipf exponent.
     pub alpha: f64,
-    /// Mean number of requests for a key in a week.
+    /// Mean number of requests per key in a week.
     frequency: f64,
     /// Percentage of the keys that are requested once.
     once_percent: f64,
@@ -24,8 +24,8 @@ pub struct Cluster {
     /// Hours that a stream represents: about seven times the longest common lifetime, at most a week. So enough keys
     /// are live at once to fill a memory.
     hours: f64,
-    /// Factor by which the stream is longer than others. It is for a row with few keys for its requests, whose memories
-    /// would have too few segments.
+    /// Factor by which this stream is longer than the other streams. It is above 1 for a row with few keys per request:
+    /// at the usual length, its memories would have too few segments.
     pub longer: usize,
 }
 
@@ -89,7 +89,7 @@ impl Cluster {
         (accesses as f64 / self.frequency * WEEK_HOURS / self.hours) as usize
     }
 
-    /// Returns the share of the accesses to keys that are requested once.
+    /// Returns the share of all accesses whose keys are requested only once.
     pub fn once_share(&self) -> f64 {
         self.once_percent / 100.0 / self.frequency
     }

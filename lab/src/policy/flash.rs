@@ -10,16 +10,16 @@ use segment::{FromFlash, IndexPlace, Namespace, Prefetched, StoreConfig, TierBac
 use super::gannet::{self, Rig};
 use super::streams::{self, Access, VALUE_BYTES_MAX};
 
-/// Flash beside memory.
+/// Ratio of the second tier's size to the memory's size.
 const TIMES: u64 = 10;
-/// Number of regions; with more, a chunk could be shorter than an item.
+/// Number of regions of the second tier. With more regions, a chunk could be shorter than an item.
 const REGIONS: u64 = 256;
 const REGION_BYTES_MIN: u64 = 128 << 10;
 /// Number of chunks in a region.
 const CHUNKS: usize = 4;
 /// Write budgets, in percent of the bytes written without a budget.
 const BUDGETS_PERCENT: [u64; 2] = [50, 25];
-/// Minimum memory for a store with the index of its flash.
+/// Minimum memory of a store that also holds the index of its second tier, in bytes.
 const MEMORY_BYTES_MIN: u64 = 320 << 10;
 /// Length of a day for streams whose accesses have no times.
 const DAY_MS: u64 = 24 * 3600 * 1000;

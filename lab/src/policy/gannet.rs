@@ -13,13 +13,13 @@ const SEGMENTS_MIN: u64 = 256;
 /// Minimum size of a segment, in bytes; the longest usual value of the streams fits into it as one piece.
 const SEGMENT_BYTES_MIN: u64 = 4 << 10;
 const SEGMENT_BYTES_MAX: u64 = 1 << 20;
-/// The initial time of the clock.
+/// The initial time of the store's clock.
 pub(super) const START: UnixMillis = UnixMillis(1_700_000_000_000);
 /// Length of a key in bytes.
 const KEY_BYTES: usize = 16;
-/// Bytes of an index slot at its load, header and padding, as measured by the store's fill test.
+/// Overhead of an item in bytes: its share of the index, its header and its padding, as the store's fill test measured.
 const OVERHEAD_BYTES: u64 = 15;
-/// Bytes of an expiry time.
+/// Bytes that an expiry time adds to an item.
 const EXPIRY_BYTES: u64 = 4;
 /// Number of accesses between two slices, for accesses in close succession.
 const SLICE_EVERY: usize = 32;
@@ -131,13 +131,13 @@ impl Rig {
         Ok(Self { handle, background, value: vec![0; VALUE_BYTES_MAX as usize] })
     }
 
-    /// Stores the item of a missed access; `wait` lets the background run while that is not possible.
+    /// Stores the item of a missed access; `wait` runs background work while the store has no room.
     pub(super) fn store(&mut self, access: &Access, now: UnixMillis, wait: &mut dyn FnMut()) -> Result<(), String> {
         let Self { handle, background, value } = self;
         store_one(handle, background, access, now, &value[..access.value_bytes as usize], wait)
     }
 
-    /// Runs the background's slices between two accesses.
+    /// Runs the slices of background work that are due between two accesses.
     pub(super) fn meanwhile(&mut self, number: usize, access: &Access, now: UnixMillis) {
         let slices = if access.ttl_ms > 0 { SLICES_MAX } else { usize::from(number.is_multiple_of(SLICE_EVERY)) };
         for _ in 0..slices {

@@ -44,7 +44,7 @@ enum KeyDistribution {
     Window,
     /// The published popularity and value lengths of a cache, with each length divided by the scale.
     Meta { meta: Box<Meta>, scale: u64 },
-    /// From a cluster's row.
+    /// The distributions of a Twitter cluster's row.
     Cluster(Cluster),
 }
 
@@ -62,12 +62,14 @@ const VALUE_BYTES: u64 = 240;
 const ONCE: u64 = 1 << 40;
 /// Number of accesses per key.
 const ACCESSES_A_KEY: usize = 5;
+/// Number of accesses between two changes of the popular keys in a `Churn` stream.
 const CHURN_EVERY: usize = 100;
-/// The longest value in bytes, and the longest mean of a cluster. Memories are small here, and one value must be a
-/// small part of them.
+/// Maximum length of a value in bytes. The simulated memories are small, and one value must be a small part of them.
 pub const VALUE_BYTES_MAX: u64 = 16 << 10;
+/// Maximum mean length of a cluster's values, in bytes.
 const CLUSTER_VALUE_BYTES_MAX: u64 = 400;
-/// Divisor for the number of accesses of a stream with lifetimes, because its peers are driven from Python, key by key.
+/// Divisor for the number of accesses of a stream with lifetimes. Such a stream is slow, because Python passes its keys
+/// to the peer policies one by one.
 const CLUSTER_PART: usize = 2;
 /// Memory sizes, in thousandths of the bytes of all keys that the stream reads, without the keys drawn to be read once.
 const PERMILLE: [u64; 5] = [25, 50, 100, 200, 400];
@@ -255,7 +257,7 @@ mod tests {
     fn live_bytes_exclude_expired_items_and_count_each_key_once() {
         let access = |key, at_ms| Access { key, at_ms, ttl_ms: 10, value_bytes: 100 };
         let one = gannet::cost_bytes(&access(1, 0));
-        // In the second half two live, then one, then two again.
+        // In the second half of the accesses, two items are live, then one, then two again.
         let accesses = [access(1, 0), access(1, 5), access(2, 6), access(2, 9), access(2, 12), access(1, 13)];
         assert_eq!(live_bytes(&accesses), (2 * one + one + 2 * one) / 3);
     }

@@ -2,8 +2,8 @@
 
 use super::columns;
 
-/// Ratios of misses to the best peer's, for Gannet and each peer in the order of the columns: without lifetimes, and
-/// with.
+/// Ratios of a policy's misses to the best peer's misses, for Gannet and each peer in the order of the columns. The
+/// first list is for streams without lifetimes, the second for streams with lifetimes.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     ratios: [Vec<Vec<f64>>; 2],

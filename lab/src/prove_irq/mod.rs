@@ -119,7 +119,8 @@ fn said(folder: &Path, kernel: &Kernel, initramfs: &Path, options: &ProveIrqOpti
     let disks = ["disk", "outcome"].map(|name| folder.join(name));
     let disks = disks.each_ref().map(PathBuf::as_path);
     let machine = GuestMachine::start(kernel, initramfs, &line, &disks, Cpus::Together, &shape)?;
-    // Half as many additional rounds of two measurements each are tried in place of rounds that do not count.
+    // A round has two measurements. Rounds that do not count are replaced by up to half as many additional rounds, so
+    // the limit allows three measurements per requested round.
     let time = Duration::from_secs(START_S + 3 * rounds.max(&1) * (seconds + EXTRA_S));
     let mut said = Vec::new();
     machine.listen(time, |line| {

@@ -12,7 +12,7 @@ const ROUNDS_MIN: usize = 5;
 pub struct GuestFiles {
     /// The report of `prove`, as written by `--json`.
     proof: Value,
-    /// Each run's records, in order.
+    /// For each run that changed settings: the records of its journal, in order.
     journals: Vec<Vec<Value>>,
     /// CPUs of each interrupt, by the interrupt's number, before the run of `prove`.
     before: Places,
@@ -67,8 +67,7 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Returns whether a run's records contain, for each step in order, that it was written and read back, and that it was
-/// undone.
+/// Returns true if a run's records show that each step was written, then read back, and then undone.
 fn is_whole(records: &[Value], steps: &[(&str, &str, &str)]) -> bool {
     steps.iter().enumerate().all(|(at, known)| {
         let at_of = |kind: &str| records.iter().position(|record| record[kind]["at"].as_u64() == Some(at as u64));
@@ -151,7 +150,7 @@ mod tests {
         ["25", "26"].map(|irq| (irq.to_owned(), cpu.to_owned())).into()
     }
 
-    /// Returns what a remedy that did not help leaves.
+    /// Returns the files of a guest in which the remedy did not help.
     fn seen() -> GuestFiles {
         let records: Vec<Value> = vec![
             json!({"begin": {}}),

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! All requests for a key use the same connection, so the replies show the order in which the server executed them. So
-//! the version of a key that a read must return is known.
+//! the client knows which version of a key a read must return.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -39,7 +39,7 @@ pub struct ReplayTally {
     pub misses: u64,
     /// Items stored, by fills, adds and swaps.
     pub stored: u64,
-    /// Swaps that were too late, and adds that found the key.
+    /// Swaps that were refused because the item had changed, and adds that were refused because the key existed.
     pub refused: u64,
     /// Errors such as `SERVER_ERROR out of memory`.
     pub errors: u64,
@@ -49,7 +49,7 @@ pub struct ReplayTally {
 enum ReplayExpect {
     Get(u64),
     Gets(u64),
-    /// A store of this version of a key.
+    /// The reply to a store: the key and the stored version.
     Store(u64, u8),
 }
 
@@ -273,9 +273,9 @@ fn write_value(block: &[u8], key: u64, version: u8, length: usize, out: &mut Vec
 enum Reply {
     /// The reply is incomplete.
     Partial,
-    /// `END`, with its length.
+    /// `END`: the key was not found. Holds the reply's length in bytes.
     Miss(usize),
-    /// The value, with the reply's length and the token of a `gets`.
+    /// A value. Holds the reply's length in bytes, and the CAS token if the request was a `gets`.
     Hit(usize, Option<u64>),
 }
 

@@ -14,7 +14,7 @@ use super::table::WeightTable;
 /// Seconds of production time that a replay represents; the traces behind Twitter's figures cover one week.
 pub const WEEK_S: f64 = 7.0 * 86_400.0;
 
-/// memcached's limit; lengths in Meta's file go up to 255.
+/// Maximum length of a key in memcached, in bytes. Meta's file has lengths up to 255 bytes, which memcached refuses.
 const KEY_BYTES_MAX: u64 = 250;
 /// First number of the keys that are requested once.
 const LONE: u64 = 1 << 40;
@@ -54,9 +54,9 @@ impl StreamName {
 pub struct Workload {
     /// The name of the stream.
     pub name: StreamName,
-    /// A sentence about the scaling.
+    /// A sentence, for the printed result, about the scale of the stream relative to production.
     pub scale: String,
-    /// Number of keys that may be requested more than once; their numbers are below it.
+    /// Number of keys that may be requested more than once. These keys are numbered from 0.
     pub keys: u64,
     popularity: Popularity,
     sizes: WeightTable,
@@ -219,7 +219,7 @@ impl Workload {
     }
 }
 
-/// Returns 53 bits that follow from a key's number.
+/// Returns 53 pseudo-random bits that depend only on the key's number and on `which`.
 fn fact(key: u64, which: u64) -> u64 {
     split_mix(split_mix(key) ^ which) >> 11
 }
@@ -229,8 +229,8 @@ fn numbers(from: &serde_json::Value, name: &str) -> Result<Vec<f64>, String> {
     list.iter().map(|number| number.as_f64().ok_or_else(|| format!("{name}: the value is not a number"))).collect()
 }
 
-/// Returns the number of keys and the uniform share with which `requests` draws use `distinct` keys, `singles` of them
-/// once.
+/// Returns the number of keys, and the share of uniform draws, for which `requests` draws are expected to use
+/// `distinct` keys, of which `singles` are drawn once.
 fn fit(requests: f64, distinct: f64, singles: f64, alpha: f64) -> (u64, f64) {
     let keys_for = |uniform: f64| {
         let (mut low, mut high) = (distinct, distinct * 50.0);

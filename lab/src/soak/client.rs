@@ -32,7 +32,7 @@ const REPLY_WAIT_MAX: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 /// Counts of the replies.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SoakTally {
-    /// Requests with a reply, or without an expected one.
+    /// Completed requests: those with a reply, and those for which no reply is expected.
     pub requests: u64,
     /// Keys that were read and found; each value was compared.
     pub hits: u64,
@@ -50,24 +50,24 @@ pub struct SoakTally {
     pub value_bytes: u64,
 }
 
-/// The condition of a store, and the position of the value relative to an older one.
+/// The condition under which a value is stored, and its position relative to an existing value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// In any case.
+    /// Stores the value unconditionally.
     Set,
-    /// If there is no item.
+    /// Stores the value if the key has no item.
     Add,
-    /// If there is an item.
+    /// Stores the value if the key has an item.
     Replace,
-    /// After the value of an item.
+    /// Appends to the item's value.
     Append,
-    /// Before the value of an item.
+    /// Prepends to the item's value.
     Prepend,
-    /// If the item has this token.
+    /// Stores the value if the item has this CAS token.
     Swap(u64),
 }
 
-/// A request to store.
+/// A request that stores a value.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreRequest {
     /// The key.
@@ -263,7 +263,7 @@ impl SoakClient {
 }
 
 impl SoakConnection {
-    /// Returns the received bytes that are not checked.
+    /// Returns the received bytes that have not been checked yet.
     pub(super) fn unread(&self) -> &[u8] {
         &self.input[self.read..self.filled]
     }
@@ -280,7 +280,8 @@ impl SoakConnection {
         Ok(())
     }
 
-    /// Reads once. Returns false if the buffer was not filled.
+    /// Reads from the socket once. Returns true if another read may return more: the buffer was filled, or a signal
+    /// interrupted the read.
     fn fill(&mut self) -> Result<bool, String> {
         if self.filled == self.input.len() {
             self.input.resize(2 * self.filled, 0);
@@ -304,7 +305,7 @@ impl SoakConnection {
         (self.read, self.filled) = (0, answer.len());
     }
 
-    /// Moves unchecked bytes to the front.
+    /// Moves the bytes that have not been checked to the front of the input buffer.
     fn compact(&mut self) {
         if self.read > 0 {
             self.input.copy_within(self.read..self.filled, 0);

@@ -59,10 +59,11 @@ const ITEM_BYTES_MAX: u64 = 11 << 20;
 const ROUGH_CLIENTS: u64 = 3;
 const SERVER_CPU: usize = 0;
 const CLIENT_CPU: usize = 1;
-/// Maximum ratio of the last tenth's p999 to the first's, divided by the echo's ratio. A tenth of the whole soak has
-/// about 15,000 samples, so 15 are above its p999, which gives a random variation of a quarter.
+/// Factor by which the p999 latency may grow from the first to the last tenth of the run; the growth of the echo
+/// server's p999 and [`TAIL_NOISE_US`] are allowed in addition. A tenth of the whole soak has about 15,000 samples, of
+/// which 15 are above the p999. The p999 therefore varies randomly by a quarter.
 const TAIL_FACTOR_MAX: f64 = 1.5;
-/// Delay of a wake-up on a shared machine that does not count.
+/// Growth of the p999 latency in microseconds that late wake-ups on a shared machine may add.
 const TAIL_NOISE_US: f64 = 1000.0;
 
 /// Runs the soak and prints the results. Returns false if the tail grew.
@@ -162,7 +163,7 @@ fn main_load(
     stages.finish(&client, begun.elapsed())
 }
 
-/// Returns whether the last tenth's p999 is no worse than the first's.
+/// Prints the latencies of every tenth. Returns true if the p999 latency grew no more than is allowed.
 fn judge_tail(probe: &Probe) -> bool {
     println!("\n| tenth | samples | p50, us | p999, us | echo's p999, us |\n|---|---|---|---|---|");
     let rows: Vec<_> = (0..PARTS).map(|part| probe.row(part)).collect();

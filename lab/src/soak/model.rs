@@ -13,17 +13,17 @@ use base::prng::{Prng, split_mix};
 pub const PIECES_MAX: usize = 4;
 /// Length of a piece in bytes.
 pub const PIECE_BYTES: usize = 8;
-/// Stands for no expiry.
+/// The expiry time of an item that does not expire.
 pub const NEVER: u64 = u64::MAX;
 /// The longest value in bytes.
 pub const VALUE_BYTES_MAX: u64 = 10 << 20;
 
-/// Time after an item's expiry from which a read must not find it: the server reads its clock once per iteration, and
-/// stores expiry times above some weeks in whole seconds.
+/// Delay in milliseconds after an item's expiry, from which a read must not find the item: the server reads its clock
+/// once per iteration, and stores expiry times above some weeks in whole seconds.
 const LATE_MS: u64 = 2000;
-/// Largest time by which an item may expire early, because of rounding to seconds.
+/// Maximum time in milliseconds by which an item may expire early, because of rounding to seconds.
 const EARLY_MS: u64 = 1100;
-/// A prime, so that no length of a piece or segment is a multiple of it.
+/// Length of the block in bytes. It is prime, so that it divides no length of a piece or segment.
 const PERIOD: usize = 60_013;
 const HEAD_BYTES: usize = 8;
 

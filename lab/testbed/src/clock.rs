@@ -99,7 +99,7 @@ impl Clock {
 
 impl Drop for Clock {
     fn drop(&mut self) {
-        // If this fails, a few bytes remain in the target directory.
+        // An error is ignored: it only leaves a few bytes in the clock's directory.
         let _ = std::fs::remove_file(&self.path);
     }
 }

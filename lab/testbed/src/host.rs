@@ -42,17 +42,18 @@ pub fn cpu_ns(pid: u32) -> u64 {
 
 /// Returns the CPU nanoseconds of this process's children that have ended.
 pub fn children_cpu_ns() -> u64 {
-    // cutime and cstime
+    // The fields `cutime` and `cstime`: the user and system time of ended children.
     stat_ticks("self", 13) * TICK_NS
 }
 
 /// Returns the nanoseconds that process `pid` was on a CPU, including ended threads, to the precision of a tick.
 pub fn whole_cpu_ns(pid: u32) -> u64 {
-    // utime and stime
+    // The fields `utime` and `stime`: the user and system time of the process.
     stat_ticks(&pid.to_string(), 11) * TICK_NS
 }
 
-/// Returns the sum of two fields of a process's line. `from` is the number of fields between the name and the first.
+/// Returns the sum of two adjacent fields of a process's `stat` file. `from` is the number of fields between the
+/// process's name and the first of the two.
 fn stat_ticks(process: &str, from: usize) -> u64 {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     // proc(5): the name is in brackets and may contain any character.
@@ -110,8 +111,7 @@ mod tests {
     #[test]
     fn this_process_uses_cpu_and_memory() {
         let pid = std::process::id();
-        // The kernel counts CPU time in ticks (often 10 ms): work goes on until one has passed, however fast the
-        // machine.
+        // The kernel counts CPU time in ticks (often 10 ms), so the test works until at least one tick is counted.
         let before = cpu_ns(pid);
         let mut sum = 0u64;
         let used = (0..10_000).any(|_| {

@@ -21,7 +21,7 @@ struct NullConnection {
     stream: TcpStream,
     /// Reply bytes not yet sent.
     owed_bytes: usize,
-    /// Lines of an incomplete request.
+    /// Number of lines received of an incomplete request.
     lines: usize,
     waits_for_room: bool,
 }
@@ -129,7 +129,7 @@ fn serve_once(
         }
     }
     while connection.owed_bytes > 0 {
-        // A send that begins within a reply ends at the end of a reply, so the bytes line up.
+        // If the last send ended within a reply, this send begins with the rest of that reply.
         let begin = (reply_bytes - connection.owed_bytes % reply_bytes) % reply_bytes;
         let end = replies.len().min(begin + connection.owed_bytes);
         match connection.stream.write(&replies[begin..end]) {

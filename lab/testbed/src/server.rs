@@ -66,7 +66,7 @@ pub struct ServerOptions {
     pub item_bytes_max: u64,
     /// Maximum number of simultaneous connections.
     pub connections_max: usize,
-    /// The CPU that the server is pinned to; any if absent.
+    /// The CPU to which the server is pinned. If none, the server may use any CPU.
     pub cpu: Option<usize>,
     /// Threads that serve clients.
     pub workers: usize,
@@ -83,9 +83,9 @@ pub struct ServerOptions {
 /// A file with Gannet's memory, which is removed with the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryFile {
-    /// True for the directory for temporary files, false for `/dev/shm`.
+    /// True if the file is in the directory for temporary files, false if it is in `/dev/shm`.
     pub on_disk: bool,
-    /// Further arguments: the place of the index, the interval of checkpoints.
+    /// Further arguments of Gannet, such as the place of the index and the interval of checkpoints.
     pub more: &'static [&'static str],
 }
 
@@ -382,7 +382,7 @@ fn command(
 
 impl Drop for TestServer {
     fn drop(&mut self) {
-        // A process that has a file open keeps it.
+        // Files may be removed while the server runs: the kernel retains the data of an open file.
         self.files.iter().for_each(|path| drop(std::fs::remove_file(path)));
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         if let Some(pid) = pid {

@@ -56,7 +56,7 @@ impl BystanderTimes {
         self.times_ns.get(at).map_or(0, |ns| ns / 1000)
     }
 
-    /// Returns the columns of one server.
+    /// Returns one server's columns of the table.
     fn columns(&self) -> String {
         format!("{} | {} / {} / {}", self.done, self.us(0.5), self.us(0.999), self.us(1.0))
     }
@@ -126,7 +126,8 @@ fn compare(
     Ok(())
 }
 
-/// Returns the results of each command on a server of this kind; for `None`, without a command.
+/// Returns the results of each command on a server of this kind. For the entry `None`, no command runs beside the
+/// bystander.
 fn measure(
     kind: ServerKind,
     group: &Group,
@@ -237,7 +238,7 @@ fn has_command(address: SocketAddr, entry: &BystanderCase) -> std::io::Result<bo
     Ok(!answer.starts_with(b"*1\r\n*-1") && !answer.starts_with(b"*1\r\n_") && !answer.starts_with(b"*1\r\n$-1"))
 }
 
-/// Times the bystander while a client runs the command, or without a command.
+/// Times the bystander's requests while another client runs the command, or while there is no other client.
 fn beside(
     address: SocketAddr,
     wire: Wire,

@@ -18,7 +18,7 @@ const LOAD: BenchLoad = BenchLoad { connections: 50, depth: 16 };
 /// Number of keys for the tails: more than the kernel's threshold for immediate write-back.
 const TAIL_KEYS: usize = 500_000;
 const TAIL_VALUE_BYTES: usize = 1000;
-/// Share of the highest rate.
+/// The rate at which the tails are measured, as a share of the highest rate.
 const SHARE: f64 = 0.5;
 /// Minimum ratio of CPU without a file to CPU with one.
 const GOAL: f64 = 0.97;
@@ -56,7 +56,7 @@ fn cost(quick: bool) -> Result<(), String> {
         true => RoundsPlan { rounds: 3, rounds_extra_max: 0, turn: Duration::from_millis(300) },
         false => RoundsPlan { rounds: 15, rounds_extra_max: 10, turn: Duration::from_secs(1) },
     };
-    // Without checkpoints, because their cost is not part of a request.
+    // The places with checkpoints are left out, because a checkpoint's cost is not part of a request.
     let places = &PLACES[..4];
     let servers = places.iter().map(|(_, file)| server(*file)).collect::<Result<Vec<_>, _>>()?;
     servers.iter().try_for_each(|server| store_keys(server.address))?;

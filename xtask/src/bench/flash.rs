@@ -23,9 +23,9 @@ const FIO: Need = Need { program: "fio", arguments: &["--version"], packages: &[
 const VALUE_BYTES: usize = 1000;
 /// Requests sent together while the server is filled.
 const BATCH: usize = 50;
-/// Highest allowed slowdown of hits in memory.
+/// Maximum factor by which gets of flash may slow hits in memory.
 const GOAL: f64 = 1.3;
-/// The rate of gets in memory, as a share of the highest.
+/// The rate of gets that hit memory, as a share of their highest rate.
 const QUIET_SHARE: f64 = 0.2;
 
 /// Number of keys that the flood requests, beginning with key number [`FIRST`]. Their items together are larger than
