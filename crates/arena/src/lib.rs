@@ -241,7 +241,8 @@ impl Map {
     }
 }
 
-/// Returns the number's text of an `smaps` line about huge pages, of private memory or of a file.
+/// Returns the number, as text, from an `smaps` line that counts huge pages of private memory or of a file. Returns
+/// `None` for other lines.
 fn huge_line(line: &str) -> Option<&str> {
     let kinds = ["AnonHugePages:", "ShmemPmdMapped:", "FilePmdMapped:", "Shared_Hugetlb:"];
     kinds.iter().find_map(|kind| line.strip_prefix(kind))

@@ -39,12 +39,12 @@ pub struct Sizes {
 pub enum FlashSizeError {
     /// All devices together have too few bytes.
     TooSmall {
-        /// The minimum number of bytes.
+        /// The minimum number of bytes of all devices together.
         least_bytes: u64,
     },
     /// All devices together have more bytes than an index can address.
     TooLarge {
-        /// The maximum number of bytes.
+        /// The maximum number of bytes of all devices together.
         most_bytes: u64,
     },
 }

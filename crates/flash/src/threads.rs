@@ -65,7 +65,8 @@ impl Threads {
         self.refused.as_ref()
     }
 
-    /// Opens a ring for each handle that has a bell. Returns false if no ring was opened.
+    /// Opens an io_uring for each handle that has a bell: the waker in `bells` that the kernel rings when a read of the
+    /// handle completes. Returns false if no ring was opened.
     fn open_rings(&mut self, bells: &[Waker]) -> bool {
         let parts = &self.flash.regions.parts;
         let Some(files) = parts.iter().map(|part| part.device.file()).collect::<Option<Vec<_>>>() else { return false };

@@ -43,9 +43,9 @@ enum ConnectionEnd {
 /// The result of a send or receive on a non-blocking socket.
 #[derive(Debug)]
 pub enum Moved {
-    /// The number of bytes, at least 1.
+    /// The number of bytes that were sent or received, at least 1.
     Bytes(usize),
-    /// No bytes now: the socket must become readable or writable first.
+    /// No bytes were sent or received now: the socket must become readable or writable first.
     Blocked,
     /// The peer closed the connection normally.
     Closed,
@@ -106,7 +106,7 @@ impl std::fmt::Debug for Channel {
 }
 
 impl Channel {
-    /// Begins at `now_ns`; the socket must be connected.
+    /// Creates the channel for a connected socket. The duration of the handshake is counted from `now_ns`.
     pub(crate) fn new(tls: ClientConnection, now_ns: u64) -> Self {
         Self { tls, begun_ns: now_ns, took_ns: 0, first: Vec::new(), ended: None }
     }

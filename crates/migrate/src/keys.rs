@@ -14,17 +14,17 @@ use super::memcached::ListedKey;
 
 const HEAD_BYTES: usize = 13;
 
-/// A writer of the list.
+/// A writer of the file with the list of the server's keys.
 #[derive(Debug)]
 pub(super) struct KeyList {
     file: BufWriter<File>,
-    /// Number of keys so far.
+    /// Number of keys written so far.
     pub keys: u64,
-    /// Number of bytes so far.
+    /// Number of bytes written so far.
     pub bytes: u64,
 }
 
-/// A reader of the list.
+/// A reader of the file with the list of the server's keys.
 #[derive(Debug)]
 pub(super) struct KeyListReader {
     file: BufReader<File>,

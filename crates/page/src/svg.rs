@@ -105,7 +105,7 @@ pub fn escape(text: &str) -> String {
     safe
 }
 
-/// The bounds of an axis, in the coordinate of its scale.
+/// The bounds of an axis, as coordinates on the axis's scale: on a logarithmic scale, the logarithms of the bounds.
 #[derive(Clone, Copy)]
 struct Range {
     scale: Scale,

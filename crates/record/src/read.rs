@@ -22,9 +22,9 @@ use crate::{Damaged, Kind, Name, Value};
 pub(crate) const MORE: u8 = 0x80;
 /// Bit of the head's first byte: a bin has an end.
 pub(crate) const ENDS: u8 = 0x40;
-/// Bytes of the marker before an end, and of the end itself.
+/// Number of bytes of a bin's expiry (its end), including the marker before it.
 pub(crate) const END_BYTES: usize = 7;
-/// Maximum length of a head in bytes: 6 bits and 4 times 7 bits hold 32 bits.
+/// Maximum length of a record's head in bytes: 6 bits and 4 times 7 bits hold 32 bits.
 pub(crate) const HEAD_BYTES_MAX: usize = 5;
 
 /// Maximum number of reply bytes for one byte of a bin. In a set, one byte can stand for a 63-byte name and the

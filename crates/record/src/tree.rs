@@ -549,7 +549,8 @@ impl<'e> TreeEdit<'e> {
     }
 }
 
-/// Appends the head of the tree, with its entries but nothing after them. Returns the earliest expiry of all bins.
+/// Appends the head of a record's tree to `to`: the object number, the number of levels, and the entries of the root.
+/// New pages below the root are added to `parts`. Returns the earliest expiry of all bins.
 fn put_root(
     object: u64,
     pages: Vec<Page>,

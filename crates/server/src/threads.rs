@@ -216,7 +216,7 @@ impl StopSwitch {
         self.is_off() && !self.accepts.load(Acquire)
     }
 
-    /// Returns true if connections must leave in their current state.
+    /// Returns true if the workers must move their connections to another process (a handover) instead of closing them.
     pub(crate) fn hands_over(&self) -> bool {
         self.hands_over.load(Acquire)
     }

@@ -19,7 +19,8 @@ const LIBRARY: &str = include_str!("clock.c");
 /// the worker derives the time from the CPU's counter, which the preloaded library cannot change.
 const SEEN_AFTER: Duration = Duration::from_millis(20);
 
-/// The clock of one child process. Dropping it removes the file with its numbers.
+/// The clock of one child process. Dropping this value removes the file from which the preloaded library reads the
+/// clock's offset and divisor.
 #[derive(Debug)]
 pub struct Clock {
     begun: Instant,

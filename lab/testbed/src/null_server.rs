@@ -21,7 +21,7 @@ struct NullConnection {
     stream: TcpStream,
     /// Reply bytes not yet sent.
     owed_bytes: usize,
-    /// Number of lines received of an incomplete request.
+    /// Number of lines that have arrived of a request that is still incomplete.
     lines: usize,
     waits_for_room: bool,
 }

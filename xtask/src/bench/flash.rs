@@ -195,8 +195,9 @@ fn fill(server: &TestServer, keys: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the number of items on flash and the memory per item. For Gannet that is the index, including its slots,
-/// when it is fullest; for memcached the chunk with the remaining header of an item.
+/// Returns the number of items on flash, and the bytes of memory per item on flash. For Gannet, these are the bytes of
+/// the index per item when the index is fullest. For memcached, they are the chunk that holds the item's header, which
+/// stays in memory, and a word of the hash table.
 fn on_flash(server: &TestServer) -> Result<(u64, f64), String> {
     if server.kind == ServerKind::Memcached {
         let items = server.stat("extstore_objects_used")?;

@@ -275,7 +275,8 @@ fn end(subject: Subject, server: &mut Started) -> Result<Duration, String> {
     Ok(begun.elapsed())
 }
 
-/// Returns the time from its start to its first reply, errors included, unless it reports that it is still loading.
+/// Returns the time from the server's start to its first reply. A reply that the server is still loading does not
+/// count; other errors do.
 fn first_answer(subject: Subject, server: &mut Started) -> Result<Duration, String> {
     wait(server, |server| {
         let Ok(mut stream) = TcpStream::connect(server.address) else { return Ok(false) };

@@ -70,9 +70,9 @@ struct Limits {
     definitions_of_one_name: usize,
     /// Number of lines with a phrase of [`CountedWords::phrases`] over all crates.
     phrase_lines: usize,
-    /// Upper limit for each crate's own limit of bad openings.
+    /// Upper bound for the limit [`CrateShape::bad_openings_permille`] that each crate sets for itself.
     bad_openings_permille_max: usize,
-    /// Crates that are exempt from this upper limit.
+    /// Crates that are exempt from this upper bound.
     bad_openings_exempt: Vec<String>,
     crates: BTreeMap<String, CrateShape>,
 }

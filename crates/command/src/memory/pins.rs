@@ -54,12 +54,12 @@ impl PinBudget {
         assert!(before >= bytes, "more bytes were released than were granted");
     }
 
-    /// Returns the number of granted bytes.
+    /// Returns the number of bytes that are taken from the budget now.
     pub fn used(&self) -> u64 {
         self.used.load(Acquire)
     }
 
-    /// Returns true if a grant was refused since the last call.
+    /// Returns true if [`PinBudget::grant`] has refused a reader since the last call of this function.
     pub fn take_wanted(&self) -> bool {
         self.wanted.load(Relaxed) && self.wanted.swap(false, Relaxed)
     }

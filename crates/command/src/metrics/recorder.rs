@@ -110,7 +110,8 @@ impl Recorder {
     }
 }
 
-/// The counts of all workers at one instant, by command and part, and by namespace and part.
+/// The latency counts of all workers at one instant, by command and [`Part`] of a request's time, and by namespace and
+/// [`Part`].
 #[derive(Clone, Debug)]
 pub struct Totals {
     counts: Box<[BucketCounts]>,

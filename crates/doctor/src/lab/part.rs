@@ -64,7 +64,7 @@ enum PartReply {
     Failed(String),
 }
 
-/// A running part.
+/// A running part of a lab: the lab's handle of the part's process.
 pub struct LabPart {
     child: Child,
     said: Receiver<PartReply>,

@@ -62,7 +62,7 @@ use std::time::{Duration, Instant};
 pub const BYTES_MAX: usize = INBOUND_MAX * INBOUND_BYTES + OUTBOUND_MAX * OUTBOUND_BYTES;
 /// Number of unread buffers, held for longer than an iteration, at which a stream's receive is cancelled.
 pub const HELD_MAX: u16 = 8;
-/// Length of a lent buffer from which on the stream switches to bulk receives: by calls, as with epoll.
+/// Length of a lent buffer from which on the stream switches to bulk receives: with `recv` system calls, as with epoll.
 const BULK_BYTES_MIN: usize = 64 << 10;
 /// Length of a lent buffer up to which the stream switches back from bulk receives to the multishot receive.
 const SHORT_BYTES_MAX: usize = 16 << 10;
@@ -80,7 +80,7 @@ const DROP_ROUNDS: usize = 100;
 pub struct Detours {
     /// Receives that found no free buffer, so that the stream was polled instead.
     pub buffers_out: u64,
-    /// Receives by a call.
+    /// Receives with a `recv` system call instead of the ring.
     pub received_by_call: u64,
     /// Receives cancelled because the owner did not read their stream.
     pub unread: u64,
@@ -88,7 +88,7 @@ pub struct Detours {
     pub bulk: u64,
     /// Sends that the kernel cut short.
     pub stalled: u64,
-    /// Sends by a call, because they were too long for a block or no block was free.
+    /// Sends with a system call instead of the ring, because they were too long for a block or no block was free.
     pub sent_by_call: u64,
 }
 

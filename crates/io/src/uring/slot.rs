@@ -114,9 +114,10 @@ pub(super) struct UringSlot {
     pub(super) held: Chain,
     /// The iteration in which the chain began.
     pub(super) held_since: u64,
-    /// True if the socket is read by calls, because bytes arrived while no buffer was free.
+    /// True if the socket is read with `recv` system calls, because bytes arrived while no buffer was free.
     pub(super) direct: bool,
-    /// True if the owner lends long buffers.
+    /// True if the buffer that the owner passed to the latest receive was longer than [`super::SHORT_BYTES_MAX`]. Then
+    /// no multishot receive is started.
     pub(super) bulk: bool,
     pub(super) end: Option<End>,
     /// True if a send has failed.

@@ -168,7 +168,7 @@ impl Maker {
             .map_err(|error| Failure::of(&error, &self.settings))
     }
 
-    /// Returns the settings of this maker.
+    /// Returns the TLS settings of the connections.
     pub const fn settings(&self) -> &TlsSettings {
         &self.settings
     }

@@ -10,10 +10,10 @@ use crate::layout::raw::{Array, Mutex, MutexGuard, Word64};
 use crate::layout::slot::Slot;
 use crate::values::free_queue::DeferredFree;
 
-/// The number of chunks of records, for all groups together.
+/// The number of chunks of undo records in the file, for all groups of changes together.
 const CHUNKS: usize = 256;
 const CHUNK_WORDS: usize = 512;
-/// The size of all chunks in the file, in bytes.
+/// The size of the undo log (all chunks of undo records) in the file, in bytes.
 pub(crate) const LOG_BYTES: usize = CHUNKS * CHUNK_WORDS * 8;
 /// The number of words at the front of a chunk, before its records.
 const FRONT: usize = 8;

@@ -284,7 +284,8 @@ impl Staging {
         self.lift(self.place(hash, at).expect("it is here"))
     }
 
-    /// Puts it back.
+    /// Puts a read that [`Self::lift`] or [`Self::lift_of`] took out back into its entry. If the entry no longer
+    /// exists, only the read's buffer is retained, for other reads.
     pub(crate) fn put_down(&mut self, read: TierRead) {
         match self.place(read.hash, read.at) {
             Some(place) => self.entries[place].read = Some(read),

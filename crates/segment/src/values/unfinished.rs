@@ -1,4 +1,6 @@
-//! Operations on large values that take several iterations, so that no guard copies more than its share.
+//! Operations on large values that take several iterations, so that no guard copies more than its share. A join writes
+//! a new value from several sources (an append, a splice or a copy). A work is an unfinished join or an unfinished
+//! change of expiry, with its position.
 //!
 //! ```text
 //!   append, splice, copy   writes pieces until the iteration's share is used up, records them here ──> Parked
@@ -8,7 +10,7 @@
 //!                          at the end the head gets the expiry
 //! ```
 //!
-//! Invariants: work belongs to one requester, which repeats the same request until it is complete
+//! Invariants: a work belongs to one requester, which repeats the same request until it is complete
 //! ([`crate::Guard::serve`]). If the item or the bytes of a join differ in a later iteration, the join removes its
 //! pieces and starts over. Nothing is published before all pieces are written. Pieces expire somewhat later than their
 //! head ([`outlasting`]). So a request whose time to live is counted from a later iteration need not change finished

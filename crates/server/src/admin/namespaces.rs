@@ -23,7 +23,8 @@ use crate::config::{ConfigFault, Settings};
 use crate::shared::Shared;
 use command::keyspace::namespaces::DEFAULT_NAME;
 
-/// Returns the namespaces that have a name, in the format of the file, with their numbers.
+/// Returns the settings of the namespaces that have a name, as `[[namespace]]` tables in the format of the
+/// configuration file, with the namespaces' numbers.
 pub fn list(settings: &RunningSettings) -> Response {
     let running = settings.lock().unwrap_or_else(PoisonError::into_inner);
     let tables = running.0.namespaces.iter().map(|namespace| format!("[[namespace]]\n{}", namespace.lines()));

@@ -177,8 +177,10 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns the texts of a value, if the value has the TOML syntax of its kind. A kind has a shape, may allow
-    /// "auto", and may have a range. `default` is an example of the spelling.
+    /// Returns the TOML value `value` of the setting `path` as texts: one for each entry of a list, otherwise one. If
+    /// the value does not have the TOML syntax of its kind, records a fault and returns `None`. `kind` consists of the
+    /// setting's shape, whether "auto" is allowed, and whether the setting has a range. The fault's remedy shows
+    /// `default` as an example.
     pub(super) fn texts(
         &mut self,
         path: &str,

@@ -29,8 +29,8 @@ const BYTES_PER_ITERATION: usize = 256 << 10;
 /// The maximum number of sessions that are closed to free memory for one other session.
 const CLOSED_MAX: usize = 8;
 
-/// Sets aside buffers that sessions have held for too long, and buffers that other sessions wait for. Updates the
-/// gauges of waiting sessions.
+/// Frees buffers that sessions have held for too long, and buffers that other sessions wait for: sets them aside, that
+/// is, copies their bytes to allocations that the sessions own. Updates the gauges of waiting sessions.
 #[cold]
 #[inline(never)]
 pub(super) fn relieve_holders<B: Backend>(core: &mut Core<B>) {
@@ -47,7 +47,8 @@ pub(super) fn relieve_holders<B: Backend>(core: &mut Core<B>) {
     publish_waits(core);
 }
 
-/// Sets aside the receive buffers of one class that sessions have held for too long, while memory is available.
+/// Frees the receive buffers of one class that sessions have held for too long, while memory is available. The received
+/// bytes are copied to allocations that the sessions own.
 fn relieve_inputs<B: Backend>(core: &mut Core<B>, class: Class) {
     let mut copied = 0;
     for _ in 0..CHECKS_MAX {

@@ -51,8 +51,8 @@ pub struct Leader {
     pub amount: u64,
 }
 
-/// The names with the greatest amounts. The fields that are read for each sample are close together in memory. The
-/// names, which are rarely read, are stored separately.
+/// The keys or prefixes with the greatest amounts ([`Leader::amount`]). The hashes and amounts are read for each sample
+/// and are close together in memory. The names, which are rarely read, are stored separately.
 #[derive(Debug, Default)]
 pub(super) struct Leaders {
     hashes: ArrayVec<u64, LEADING>,

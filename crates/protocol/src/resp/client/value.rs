@@ -35,11 +35,11 @@ pub enum Value<'b> {
     Bulk(&'b [u8]),
     /// The three letters of a text's format, and the text.
     Verbatim(&'b [u8], &'b [u8]),
-    /// Replies.
+    /// An array of replies.
     Array(Items<'b>),
-    /// Keys and values, alternating.
+    /// A RESP3 map: keys and values, alternating.
     Map(Items<'b>),
-    /// Replies, all different.
+    /// A RESP3 set: replies that are all different.
     Set(Items<'b>),
     /// A push message.
     Push(Items<'b>),

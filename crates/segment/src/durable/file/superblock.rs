@@ -113,7 +113,7 @@ pub(crate) enum SuperblockState {
     Damaged,
     /// Only zeros.
     Blank,
-    /// Something else.
+    /// Bytes that are no superblock: not only zeros, and no copy begins with the magic number.
     Foreign,
 }
 

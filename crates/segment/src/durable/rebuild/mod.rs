@@ -116,7 +116,7 @@ struct Entered {
 pub(crate) struct Hand {
     walk: Option<Walk>,
     batch: Vec<Candidate>,
-    /// The number of items of the batch that are already entered in the index.
+    /// The position in `batch` of the next item to enter in the store's index. The items before it are done.
     next: usize,
     /// True if no other thread works on the index: an item that does not fit into it now gets no slot.
     never_waits: bool,
