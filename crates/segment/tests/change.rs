@@ -195,15 +195,15 @@ fn typed_value_retains_its_type_and_is_not_read_as_a_string() {
         let key = guard.key(Namespace::DEFAULT, b"k");
         replace(guard, &key, Replacement::Typed { kind: 9, bytes: &bytes, parts: None, expire: end(10) })
     });
-    let mut told = b"type 9: ".to_vec();
-    told.extend_from_slice(&bytes);
+    let mut report = b"type 9: ".to_vec();
+    report.extend_from_slice(&bytes);
     // A later end is a copy.
     for expire in [end(10), end(5), end(1000), Expire::Never] {
         until_done(&mut handle, &mut background, |guard| {
             let key = guard.key(Namespace::DEFAULT, b"k");
             guard.items_mut().touch(&key, expire).map(|item| assert!(item.is_some()))
         });
-        assert_eq!(read(&mut handle, b"k"), Some((told.clone(), expire, 0)));
+        assert_eq!(read(&mut handle, b"k"), Some((report.clone(), expire, 0)));
     }
     let mut guard = handle.guard(NOW);
     let key = guard.key(Namespace::DEFAULT, b"k");

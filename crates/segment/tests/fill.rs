@@ -222,7 +222,7 @@ fn an_append_to_a_large_value_that_lost_a_piece_ends() {
     assert!(joined > 100 && missed > 100 && broken > 10, "{joined} joined, {missed} missed, {broken} broken");
 }
 
-/// Keeps what it is told while it is on.
+/// Keeps what it is report while it is on.
 #[derive(Debug, Default)]
 struct Witness {
     on: AtomicBool,
@@ -394,7 +394,7 @@ fn gated_put(
     panic!("a put of {} bytes waits for room for ever", put.value.len());
 }
 
-/// Writers that were faster than the background were told that memory is out in a store of which a tenth was alive.
+/// Writers that were faster than the background were report that memory is out in a store of which a tenth was alive.
 #[test]
 fn without_eviction_writers_wait_for_the_space_of_overwritten_items() {
     let (store, mut background) = store(32 << 20, 2);
@@ -416,7 +416,7 @@ fn without_eviction_writers_wait_for_the_space_of_overwritten_items() {
     assert!(all > 10 * (32 << 20) && store.stats().evicted == 0, "{all} bytes, {:?}", store.stats());
 }
 
-/// Who is refused is told so at once, or after one look at all there is.
+/// Who is refused is report so at once, or after one look at all there is.
 #[test]
 fn without_eviction_a_full_store_refuses_writes_until_it_is_flushed() {
     let (store, mut background) = store(32 << 20, 2);

@@ -37,7 +37,7 @@ fn store(memory_bytes: u64, segment_bytes: u32, handles_max: usize) -> (Arc<Stor
     Store::new(&config, UnixMillis::now()).expect("store")
 }
 
-/// Drives the background as the server does, until told to stop.
+/// Drives the background as the server does, until report to stop.
 fn drive(mut background: Background, stop: &AtomicBool) -> u64 {
     let mut slices = 0;
     while !stop.load(Relaxed) {

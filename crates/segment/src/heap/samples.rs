@@ -123,12 +123,12 @@ mod tests {
             samples.note(1, chosen(n), if n % 2 == 0 { RequestKind::Read } else { RequestKind::Store });
             samples.note(0, Hash(n << 40 | 1 << CHOICE_SHIFT), RequestKind::Read);
         }
-        let mut told = Vec::new();
-        samples.take(|hash, asked| told.push((hash >> 40, asked == RequestKind::Read)));
-        assert_eq!(told, (1..=RING_WORDS as u64).map(|n| (n, n % 2 == 0)).collect::<Vec<_>>());
+        let mut report = Vec::new();
+        samples.take(|hash, asked| report.push((hash >> 40, asked == RequestKind::Read)));
+        assert_eq!(report, (1..=RING_WORDS as u64).map(|n| (n, n % 2 == 0)).collect::<Vec<_>>());
         samples.note(1, chosen(7), RequestKind::Read);
-        told.clear();
-        samples.take(|hash, asked| told.push((hash >> 40, asked == RequestKind::Read)));
-        assert_eq!(told, [(7, true)]);
+        report.clear();
+        samples.take(|hash, asked| report.push((hash >> 40, asked == RequestKind::Read)));
+        assert_eq!(report, [(7, true)]);
     }
 }

@@ -143,7 +143,7 @@ mod tests {
     struct ShrinkReports<'i> {
         hashes: &'i [Hash],
         index: &'i Index,
-        told: RefCell<Vec<Slot>>,
+        report: RefCell<Vec<Slot>>,
     }
 
     impl Keys for ShrinkReports<'_> {
@@ -155,8 +155,8 @@ mod tests {
 
         fn loses_slot(&self, slot: Slot) {
             let mut all = (0..4).flat_map(|group| self.index.group_words(group));
-            assert!(all.any(|(_, there)| there == slot), "it is told before its slot is another's");
-            self.told.borrow_mut().push(slot);
+            assert!(all.any(|(_, there)| there == slot), "the move is reported before the slot is reused");
+            self.report.borrow_mut().push(slot);
         }
     }
 
@@ -172,11 +172,11 @@ mod tests {
         let before = count();
         let (mut scratch, mut dropped) = (SplitScratch::new(), 0);
         index.begin_shrink(2);
-        let keys = ShrinkReports { hashes: &hashes, index: &index, told: RefCell::default() };
+        let keys = ShrinkReports { hashes: &hashes, index: &index, report: RefCell::default() };
         let mut done = false;
         while !done {
             done = index.merge_next(&mut scratch, &keys).expect("no locks");
-            assert_eq!(keys.told.take(), scratch.dropped);
+            assert_eq!(keys.report.take(), scratch.dropped);
             dropped += scratch.dropped.len();
         }
         assert!(dropped > 600 && count() == before - dropped, "{before} before, {dropped} dropped, {} left", count());

@@ -101,7 +101,7 @@ impl Walks<'_, '_> {
     /// Walks like [`Walks::walk`], and also reports the place of each item on flash: `None` if the item is in memory.
     ///
     /// # Errors
-    /// The same errors as [`Walks::walk`].
+    /// Those of [`Walks::walk`].
     pub fn walk_tiers(
         self,
         namespace: Namespace,
@@ -115,7 +115,7 @@ impl Walks<'_, '_> {
     /// Walks over all namespaces, and reports each item with its namespace. The walk reads every item on flash once.
     ///
     /// # Errors
-    /// The same errors as [`Walks::walk`].
+    /// Those of [`Walks::walk`].
     pub fn walk_all(self, cursor: u64, stride: &mut Stride, visit: &mut WalkVisit<'_>) -> Result<Option<u64>, OpError> {
         walk_some(self.guard, None, cursor, stride, visit)
     }

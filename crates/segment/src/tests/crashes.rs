@@ -306,8 +306,8 @@ fn check(image: Arc<MapFile>, now: UnixMillis, keys: &[Vec<u8>], before: &Conten
         let short = |value: Option<&Vec<u8>>| {
             value.map(|value| String::from_utf8_lossy(&value[..value.len().min(20)]).into_owned())
         };
-        let (name, told) = (String::from_utf8_lossy(key), [there, was, is].map(short));
-        assert!(there == was || there == is, "{name}: there, before and after: {told:?}");
+        let (name, report) = (String::from_utf8_lossy(key), [there, was, is].map(short));
+        assert!(there == was || there == is, "{name}: there, before and after: {report:?}");
     }
     rig.empty_out(keys);
     reopened
@@ -603,15 +603,15 @@ fn file_with_other_sizes_or_damaged_header_is_refused_unmodified() {
         Store::in_file(&config, &file, NOW).map(|_| ()).map_err(|error| error.to_string())
     };
     let file = image(&rig);
-    let told = open(&file, StoreConfig { memory_bytes: 128 << 10, ..config() }).expect_err("another memory");
-    assert!(told.contains("98304B, not 131072B"), "{told}");
-    let told = open(&file, StoreConfig { segment_bytes: Some(2048), ..config() }).expect_err("other segments");
-    assert!(told.contains("1024 bytes, not 2048"), "{told}");
+    let report = open(&file, StoreConfig { memory_bytes: 128 << 10, ..config() }).expect_err("another memory");
+    assert!(report.contains("98304B, not 131072B"), "{report}");
+    let report = open(&file, StoreConfig { segment_bytes: Some(2048), ..config() }).expect_err("other segments");
+    assert!(report.contains("1024 bytes, not 2048"), "{report}");
     open(&file, StoreConfig { segment_bytes: None, hash_seed: 77, ..config() }).expect("sizes and seed are the file's");
     let damaged = image(&rig);
     rig.store.persistent.growth.store(7, std::sync::atomic::Ordering::Relaxed);
-    let told = open(&image(&rig), config()).expect_err("a growth of no groups");
-    assert!(told.contains("damaged") && told.contains("--file-reset"), "{told}");
+    let report = open(&image(&rig), config()).expect_err("a growth of no groups");
+    assert!(report.contains("damaged") && report.contains("--file-reset"), "{report}");
     open(&damaged, config()).expect("it was whole before");
 }
 

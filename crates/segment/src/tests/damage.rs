@@ -145,11 +145,11 @@ fn damage_parts(is_looked_at: impl Fn(&str) -> bool) {
             }
         }
         // One copy of the superblock is enough; locks and slots are mended; the rest is not made up.
-        let told = format!("{part}: {refused} refused, {mended} mended");
+        let report = format!("{part}: {refused} refused, {mended} mended");
         match part {
-            "stripes" | "index" | "undo log" | "heap" => assert_eq!(refused, 0, "{told}"),
-            "headers" | "kept words" => assert!(refused > 5 && mended > 5, "{told}"),
-            _ => assert!(mended > 0, "{told}"),
+            "stripes" | "index" | "undo log" | "heap" => assert_eq!(refused, 0, "{report}"),
+            "headers" | "kept words" => assert!(refused > 5 && mended > 5, "{report}"),
+            _ => assert!(mended > 0, "{report}"),
         }
     }
 }

@@ -10,7 +10,7 @@ use base::clock::UnixMillis;
 use base::prng::Prng;
 
 use super::crashes::{NOW, Rig, config, images_of, key, keys};
-use super::tiered::{demote, told, twins};
+use super::tiered::{demote, read_tiered, twins};
 use crate::core::op::{Delete, Expire, OpError, Put, PutMode};
 use crate::durable::tier_backing::TierBacking;
 use crate::map_tier::{MapTier, PLAN, PLAN_FOUND};
@@ -78,7 +78,7 @@ fn crash(
     changed: &[&[u8]],
     change: impl FnOnce(&mut Rig),
 ) -> usize {
-    let all = |rig: &mut Rig| keys.iter().map(|key| told(rig, key)).collect::<Vec<_>>();
+    let all = |rig: &mut Rig| keys.iter().map(|key| read_tiered(rig, key)).collect::<Vec<_>>();
     let before: Vec<_> = keys.iter().map(|key| Some([b"old ", &key[..]].concat())).collect();
     let images = images_of(rig, 1, change);
     let after = all(rig);
@@ -104,7 +104,7 @@ fn ends_later(mut rig: Rig, keys: &[Vec<u8>], there: &[Option<Vec<u8>>]) {
     find(&mut rig);
     for (key, there) in keys.iter().zip(there) {
         let left = there.clone().filter(|value| value != ENDS);
-        assert_eq!(told(&mut rig, key), left, "{} came back", key.escape_ascii());
+        assert_eq!(read_tiered(&mut rig, key), left, "{} came back", key.escape_ascii());
     }
 }
 
@@ -115,11 +115,11 @@ fn deleted_early(mut rig: Rig, tier: &Arc<MapTier>, keys: &[Vec<u8>]) {
             find(&mut rig);
         }
         rig.delete(key);
-        assert_eq!(told(&mut rig, key), None, "{} came back", key.escape_ascii());
+        assert_eq!(read_tiered(&mut rig, key), None, "{} came back", key.escape_ascii());
     }
     let mut next = open(image(&rig), tier);
     for key in keys {
-        assert_eq!(told(&mut next, key), None, "{} came back to the next process", key.escape_ascii());
+        assert_eq!(read_tiered(&mut next, key), None, "{} came back to the next process", key.escape_ascii());
     }
     assert_eq!(next.store.flash_slots(), 0, "nothing names anything");
 }
@@ -134,9 +134,9 @@ fn goes_to_flash_first(mut rig: Rig, tier: &Arc<MapTier>, keys: &[Vec<u8>], ther
     tier.pause(false);
     find(&mut rig);
     for (key, there) in keys.iter().zip(there) {
-        assert_eq!(told(&mut rig, key), *there, "{}", key.escape_ascii());
+        assert_eq!(read_tiered(&mut rig, key), *there, "{}", key.escape_ascii());
         rig.delete(key);
-        assert_eq!(told(&mut rig, key), None, "{} has another slot", key.escape_ascii());
+        assert_eq!(read_tiered(&mut rig, key), None, "{} has another slot", key.escape_ascii());
     }
     assert_eq!(rig.store.flash_slots(), 0, "nothing names anything");
 }
@@ -161,13 +161,13 @@ fn flash_items_are_recovered_and_writes_are_served_during_rebuild() {
     let (tier, keys) = (Arc::new(MapTier::default()), keys(40));
     let rig = filled(&tier, &keys);
     let mut rig = open_early(image(&rig), &tier);
-    assert!(rig.store.is_finding() && told(&mut rig, &key(0)).is_none(), "it is found by nobody yet");
+    assert!(rig.store.is_finding() && read_tiered(&mut rig, &key(0)).is_none(), "it is found by nobody yet");
     rig.put(&key(7), b"new");
     assert!(!rig.delete(&key(8)), "it is not there yet");
     find(&mut rig);
     assert_eq!(rig.store.rebuild_progress().expect("it has found all").on_flash, 38);
     for (number, key) in keys.iter().enumerate() {
-        let there = told(&mut rig, key);
+        let there = read_tiered(&mut rig, key);
         match number {
             7 => assert_eq!(there.as_deref(), Some(&b"new"[..])),
             8 => assert_eq!(there, None, "it was deleted before it was found"),
@@ -180,9 +180,9 @@ fn flash_items_are_recovered_and_writes_are_served_during_rebuild() {
     demote(&mut rig);
     assert_eq!(rig.store.flash_slots(), 38);
     let mut rig = open(image(&rig), &tier);
-    assert_eq!((rig.store.flash_slots(), told(&mut rig, &key(8))), (38, None));
-    assert_eq!(told(&mut rig, &key(7)).as_deref(), Some(&b"new"[..]));
-    assert_eq!(told(&mut rig, &key(10)).as_deref(), Some(&b"newer"[..]));
+    assert_eq!((rig.store.flash_slots(), read_tiered(&mut rig, &key(8))), (38, None));
+    assert_eq!(read_tiered(&mut rig, &key(7)).as_deref(), Some(&b"new"[..]));
+    assert_eq!(read_tiered(&mut rig, &key(10)).as_deref(), Some(&b"newer"[..]));
 }
 
 #[test]
@@ -245,9 +245,9 @@ fn interrupted_rebuild_restarts_and_preserves_concurrent_changes() {
         assert!(rig.delete(changed[3]));
     });
     let mut rig = open(image(&rig), &tier);
-    let there: Vec<_> = changed.iter().map(|key| told(&mut rig, key)).collect();
+    let there: Vec<_> = changed.iter().map(|key| read_tiered(&mut rig, key)).collect();
     assert_eq!(there, [Some(b"new".to_vec()), None, Some(b"new".to_vec()), None]);
-    assert_eq!(keys.iter().filter(|key| told(&mut rig, key).is_some()).count(), 22);
+    assert_eq!(keys.iter().filter(|key| read_tiered(&mut rig, key).is_some()).count(), 22);
 }
 
 #[test]
@@ -265,15 +265,15 @@ fn file_with_flash_is_refused_if_opened_with_other_index_location() {
         };
         let first = if made == IndexPlace::Dram { PLAN_FOUND } else { PLAN };
         drop(TierBacking::lay(&config(), Some(&of(made)), &first, NOW).expect("made"));
-        let told = TierBacking::lay(&config(), Some(&of(asked)), &plan, NOW).expect_err("it is refused").to_string();
+        let report = TierBacking::lay(&config(), Some(&of(asked)), &plan, NOW).expect_err("it is refused").to_string();
         let flag = if made == IndexPlace::File { "--file-index file" } else { "--file-index dram" };
-        assert!(told.contains(flag), "{told}");
+        assert!(report.contains(flag), "{report}");
     }
 }
 
 /// Checks what the store reports of a key: the value that was stored last, or nothing.
 fn check(rig: &mut Rig, model: &BTreeMap<Vec<u8>, Vec<u8>>, name: &[u8], seed: u64) -> bool {
-    let there = told(rig, name);
+    let there = read_tiered(rig, name);
     let right = there.is_none() || there.as_ref() == model.get(name);
     assert!(right, "seed {seed}: {} holds {there:?}, not {:?}", name.escape_ascii(), model.get(name));
     there.is_some()

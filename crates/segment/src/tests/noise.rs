@@ -95,7 +95,7 @@ fn names(keys: usize) -> Vec<Vec<u8>> {
 type Known = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn read(rig: &mut Rig, name: &[u8], is_tiered: bool) -> Option<Vec<u8>> {
-    if is_tiered { tiered::told(rig, name) } else { rig.read(name) }
+    if is_tiered { tiered::read_tiered(rig, name) } else { rig.read(name) }
 }
 
 /// Each key is what was stored, or missing; how many there are.

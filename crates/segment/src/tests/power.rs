@@ -14,7 +14,7 @@ use base::prng::Prng;
 
 use super::crashes::{NOW, Rig, at, key, place, set_power};
 use super::disk::{Disk, set_disk, with_disk};
-use super::tiered::{demote, open_beside, plan_at, told};
+use super::tiered::{demote, open_beside, plan_at, read_tiered};
 use crate::core::op::OpError;
 use crate::map_tier::MapTier;
 use crate::{Checkpointer, Expire, Finished, Guard, IndexPlace, Key, KeyLocks, Namespace, Power, Put, Reopened};
@@ -423,7 +423,7 @@ fn open_on(file: Arc<MapFile>, tier: Option<&Arc<MapTier>>, now: UnixMillis) -> 
 
 /// Reads the value of a key, in memory or on flash.
 fn read(rig: &mut Rig, name: &[u8]) -> Option<Vec<u8>> {
-    if rig.store.tier.is_some() { told(rig, name) } else { rig.read(name) }
+    if rig.store.tier.is_some() { read_tiered(rig, name) } else { rig.read(name) }
 }
 
 fn act_for(

@@ -10,7 +10,7 @@ use base::prng::Prng;
 
 use super::crashes::{NOW, Rig, at, images_of, in_both_modes, key, set_power};
 use super::disk::{Disk, set_disk, with_disk};
-use super::tiered::{demote, open_beside, told};
+use super::tiered::{demote, open_beside, read_tiered};
 use crate::core::op::{Arith, Delete, Expire, Fetch, OpError, Put, PutOutcome};
 use crate::layout::item::META_WON;
 use crate::locks::undo_log::{ChangingKey, RECORDS_MAX};
@@ -197,15 +197,15 @@ fn tokens_are_not_reissued_after_power_loss() {
         rig.put(b"k", b"v");
         checkpoint(&mut rig).expect("made");
         let synced = image(&rig);
-        let told = tokens(&mut rig, "one");
+        let report = tokens(&mut rig, "one");
         rig.put(b"long", &[7; 3000]);
         let objects = rig.store.persistent.objects.load(Relaxed);
         // Of all that nothing was on the disk.
         let mut rig = open(&synced, 2);
         assert!(rig.reopened().lost && rig.read(b"k").is_some());
         let again = tokens(&mut rig, "another");
-        assert!(told.iter().all(|token| !again.contains(token)), "{told:?} and {again:?}");
-        for (number, token) in told.iter().enumerate() {
+        assert!(report.iter().all(|token| !again.contains(token)), "{report:?} and {again:?}");
+        for (number, token) in report.iter().enumerate() {
             let name = key(number);
             let stored = rig.until_done(|guard| {
                 let key = guard.key(Namespace::DEFAULT, &name);
@@ -423,7 +423,7 @@ fn item_moved_to_or_from_flash_since_checkpoint_is_old_or_missing() {
         });
         let is = |rig: &mut Rig| {
             [&b"stays"[..], b"back", b"over", b"gone", b"goes", b"goes over", b"goes gone"]
-                .map(|name| told(rig, name).map(|value| value == b"new"))
+                .map(|name| read_tiered(rig, name).map(|value| value == b"new"))
         };
         let (old, new) = (Some(false), Some(true));
         assert_eq!(is(&mut rig), [old, old, new, None, old, new, None]);

@@ -349,13 +349,13 @@ fn number_changed_in_place_has_new_token_after_crash() {
 #[test]
 fn file_is_refused_if_opened_with_other_index_location() {
     for (made, asked) in [(IndexPlace::File, IndexPlace::Dram), (IndexPlace::Dram, IndexPlace::File)] {
-        let told = super::crashes::at(made, || {
+        let report = super::crashes::at(made, || {
             assert_eq!(place(), made);
             let rig = Rig::new();
             super::crashes::at(asked, || Rig::refusal(&Arc::new(rig.file.image().expect("an image"))))
         });
         let flag = if made == IndexPlace::File { "--file-index file" } else { "--file-index dram" };
-        assert!(told.contains(flag), "{told}");
+        assert!(report.contains(flag), "{report}");
     }
 }
 

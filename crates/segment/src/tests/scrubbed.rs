@@ -129,12 +129,12 @@ fn pieces_of_unfinished_write_or_deferred_free_are_scrubbed_after_crash() {
         let file = image(&rig);
         rig.store.release(&mut key_locks);
         let mut rig = Rig::open(file, NOW);
-        let told = [b"long".to_vec(), b"parts".to_vec(), b"few".to_vec()].map(|name| rig.read(&name));
-        assert!(told.iter().all(Option::is_some));
+        let report = [b"long".to_vec(), b"parts".to_vec(), b"few".to_vec()].map(|name| rig.read(&name));
+        assert!(report.iter().all(Option::is_some));
         rig.settle();
         let stats = rig.store.stats();
         assert!(stats.orphans > 4 + 20, "{} pieces and parts were nobody's", stats.orphans);
-        assert_eq!([b"long".to_vec(), b"parts".to_vec(), b"few".to_vec()].map(|name| rig.read(&name)), told);
+        assert_eq!([b"long".to_vec(), b"parts".to_vec(), b"few".to_vec()].map(|name| rig.read(&name)), report);
         for name in [&b"long"[..], b"parts", b"few"] {
             assert!(rig.delete(name));
         }
@@ -154,7 +154,7 @@ fn value_renamed_during_scrub_retains_pieces_and_parts() {
             begin_large(&mut rig);
             rig.handle.own_seal(&rig.store);
             let mut rig = Rig::open(image(&rig), NOW);
-            let told = [b"long".to_vec(), b"parts".to_vec()].map(|name| rig.read(&name));
+            let report = [b"long".to_vec(), b"parts".to_vec()].map(|name| rig.read(&name));
             for _ in 0..renamed_at {
                 rig.background.slice(NOW, &mut || true);
             }
@@ -176,7 +176,7 @@ fn value_renamed_during_scrub_retains_pieces_and_parts() {
             }
             rig.settle();
             assert!(rig.store.stats().orphans >= 4, "what nothing names is found all the same");
-            assert_eq!([b"long too".to_vec(), b"parts too".to_vec()].map(|name| rig.read(&name)), told);
+            assert_eq!([b"long too".to_vec(), b"parts too".to_vec()].map(|name| rig.read(&name)), report);
         }
     });
 }

@@ -51,7 +51,7 @@ pub(super) fn plan_at(index: IndexPlace) -> TierPlan {
 }
 
 /// Reads the value of a key, wherever it is; that changes nothing.
-pub(super) fn told(rig: &mut Rig, key: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn read_tiered(rig: &mut Rig, key: &[u8]) -> Option<Vec<u8>> {
     // A long value that has lost a piece is there, and is never served.
     for _ in 0..10 {
         if let Some(there) = rig.read(key) {
@@ -107,7 +107,7 @@ fn crash(keys: &[Vec<u8>], may_miss: bool, change: impl FnOnce(&mut Rig)) -> u64
     }
     demote(&mut rig);
     assert_eq!(rig.store.flash_slots(), keys.len() as u64, "all are on flash");
-    let all = |rig: &mut Rig| keys.iter().map(|key| told(rig, key)).collect::<Vec<_>>();
+    let all = |rig: &mut Rig| keys.iter().map(|key| read_tiered(rig, key)).collect::<Vec<_>>();
     let before = all(&mut rig);
     let images = images_of(&mut rig, 1, change);
     let after = all(&mut rig);
@@ -121,7 +121,7 @@ fn crash(keys: &[Vec<u8>], may_miss: bool, change: impl FnOnce(&mut Rig)) -> u64
         }
         for key in keys {
             rig.delete(key);
-            assert_eq!(told(&mut rig, key), None, "{} came back", key.escape_ascii());
+            assert_eq!(read_tiered(&mut rig, key), None, "{} came back", key.escape_ascii());
         }
         assert_eq!((rig.store.flash_slots(), rig.slots()), (0, 0), "nothing names anything");
     }
@@ -223,8 +223,8 @@ fn crash_preserves_flash_item_with_the_tag_of_a_key_in_memory() {
     for image in images {
         let mut rig = open(image, &tier);
         held += rig.reopened().stripes_held;
-        assert_eq!(told(&mut rig, &on_flash).as_deref(), Some(&b"untouched"[..]));
-        assert_eq!(told(&mut rig, &in_memory).as_deref(), Some(&b"of the same tag"[..]));
+        assert_eq!(read_tiered(&mut rig, &on_flash).as_deref(), Some(&b"untouched"[..]));
+        assert_eq!(read_tiered(&mut rig, &in_memory).as_deref(), Some(&b"of the same tag"[..]));
     }
     assert!(held > 0, "an image was taken under the lock");
 }
@@ -248,7 +248,7 @@ fn flash_item_is_lost_only_if_a_key_with_its_tag_and_bucket_is_stored() {
         let untouched: Vec<Vec<u8>> = (0..250).map(|at| format!("untouched-{seed}-{at}").into_bytes()).collect();
         untouched.iter().for_each(|key| rig.put(key, b"untouched"));
         demote(&mut rig);
-        let there: Vec<&Vec<u8>> = untouched.iter().filter(|key| told(&mut rig, key).is_some()).collect();
+        let there: Vec<&Vec<u8>> = untouched.iter().filter(|key| read_tiered(&mut rig, key).is_some()).collect();
         let stored: Vec<Vec<u8>> = (0..150).map(|at| format!("stored-{seed}-{at}").into_bytes()).collect();
         let (before, after) = stored.split_at(75);
         before.iter().for_each(|key| rig.put(key, b"stored"));
@@ -256,7 +256,7 @@ fn flash_item_is_lost_only_if_a_key_with_its_tag_and_bucket_is_stored() {
         let places: HashSet<_> = stored.iter().map(|key| place(&rig, key)).collect();
         for mut rig in killed.into_iter().map(|image| open(image, &tier)).chain([rig]) {
             for key in &there {
-                if told(&mut rig, key).is_none() {
+                if read_tiered(&mut rig, key).is_none() {
                     assert!(places.contains(&place(&rig, key)), "seed {seed}: {} is gone", key.escape_ascii());
                     lost += 1;
                 }

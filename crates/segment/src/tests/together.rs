@@ -57,7 +57,7 @@ fn crash_whole(
         let mut rig = Rig::open(image, NOW);
         undone += usize::from(rig.reopened().groups_undone > 0);
         let found = rig.contents(keys);
-        assert!(found == before || found == after, "{}", told(&found, &before, &after));
+        assert!(found == before || found == after, "{}", read_tiered(&found, &before, &after));
         whole[usize::from(found == after)] += 1;
         // All of it can be taken over again, with nothing left to undo.
         let again = Arc::new(rig.file.image().expect("an image"));
@@ -73,7 +73,7 @@ fn crash_whole(
     undone
 }
 
-fn told(found: &Contents, before: &Contents, after: &Contents) -> String {
+fn read_tiered(found: &Contents, before: &Contents, after: &Contents) -> String {
     let short = |contents: &Contents| -> Vec<String> {
         let one = |(key, value): (&Vec<u8>, &Vec<u8>)| {
             let value = &value[..value.len().min(12)];

@@ -50,7 +50,7 @@ pub(crate) fn lives_on_flash(store: &Store, at: FlashAddress) {
 }
 
 /// Clears the slot of an unusable item on flash. Returns false if no slot names the item. Also returns false if the
-/// lock cannot be taken, in which case the slot remains for now.
+/// lock cannot be taken. The slot then remains until a later attempt.
 pub(crate) fn clear_flash(store: &Store, counters: &Counters, namespace: u8, hash: Hash, at: FlashAddress) -> bool {
     let Some(locked) = store.index.lock(hash) else { return false };
     let Some((word, slot)) = locked.find_flash(at) else { return false };
