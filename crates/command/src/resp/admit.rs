@@ -1,7 +1,7 @@
 //! Admission: decides whether a request may be executed now. It checks authentication, rights, pauses and quotas.
 //!
-//! Invariant: while no such restriction applies to any client, the admission of a request only reads two fields of the
-//! batch and the session.
+//! Invariant: while no such restriction applies to any client, the admission of a request only reads a few fields of
+//! the worker and the session.
 
 use super::acl::KnownKeys;
 use super::catalog;
@@ -35,7 +35,7 @@ pub(super) fn admit_command<'c>(
     Ok(())
 }
 
-/// Returns an error if the client may not execute the request, or the reason for which the request must wait.
+/// Returns an error if the client may not execute the request, or a wait state if the request must wait.
 #[cold]
 fn check_allowed<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSpec, asked: KnownKeys<'_, 'c>) -> Run {
     if call.is_unauthenticated() && !entry.has(catalog::Flag::NoAuth) {

@@ -5,8 +5,8 @@
 //!   serve:  rest of a long reply ──> waiting messages ──> requests and their replies
 //! ```
 //!
-//! A connection has no such output until it subscribes, monitors, or gets a long reply. Until then, each of its
-//! requests costs one additional comparison.
+//! A connection has no such output until it subscribes, monitors, or gets a long reply. Until then, the check for such
+//! output costs one comparison per request.
 
 use super::error::ErrorReply;
 use crate::resp::call::{Call, Run, Step};
@@ -54,17 +54,17 @@ pub(super) fn write_messages(call: &mut Call<'_, '_>) -> Step {
     Ok(())
 }
 
-/// Creates a reply of any length, which is collected outside the output buffer.
+/// Creates an empty reply that is collected outside the output buffer.
 pub(super) fn long_reply(call: &Call<'_, '_>) -> LongReply {
     LongReply::new(&call.ctx.shared.budget)
 }
 
-/// Sends a reply that was collected outside the output buffer. The command limits the length of the reply.
+/// Sends a reply that was collected outside the output buffer, and whose length the command has limited.
 pub(super) fn send_long_reply(call: &mut Call<'_, '_>, reply: Vec<u8>) -> Run {
     send_long_reply_from(call, reply, 0)
 }
 
-/// Sends the bytes of `reply` from byte `from` on, like [`send_long_reply`].
+/// Sends `reply` as [`send_long_reply`] does, without its first `from` bytes.
 pub(super) fn send_long_reply_from(call: &mut Call<'_, '_>, reply: Vec<u8>, from: usize) -> Run {
     let mut long = long_reply(call);
     if reply.len() - from > call.out.room() && !long.grant.resize(reply.capacity() as u64) {
@@ -74,8 +74,8 @@ pub(super) fn send_long_reply_from(call: &mut Call<'_, '_>, reply: Vec<u8>, from
     send_reply_from(call, long, from)
 }
 
-/// Sends a reply that was collected outside the output buffer, or an error if client memory was refused for it. The
-/// length of such a reply depends on the data that clients have stored, so client memory is its only limit.
+/// Sends a reply that was collected outside the output buffer. If client memory was refused for the reply, or it was
+/// too long, returns the error instead.
 pub(super) fn send_reply(call: &mut Call<'_, '_>, reply: LongReply) -> Run {
     send_reply_from(call, reply, 0)
 }
@@ -89,7 +89,7 @@ fn send_reply_from(call: &mut Call<'_, '_>, reply: LongReply, from: usize) -> Ru
         return Ok(());
     }
     if call.collects_replies && call.out.room() < reply.len() - from {
-        // From here on, the output accounts for the block's memory.
+        // From here on, the output accounts for the client memory of these bytes.
         drop(grant);
         reply.drain(..from);
         call.out.push_block(reply);

@@ -176,8 +176,8 @@ impl<'c> Call<'c, '_> {
         Err(SessionWait::Close)
     }
 
-    /// Handles a record that could not be read, because it has lost a part or was changed during the read. Deletes the
-    /// record if it has lost a part. Returns the state in which the request is executed again.
+    /// Handles a record that could not be read, because a part is lost or the record was changed during the read.
+    /// Deletes the record if a part is lost. Returns the wait state after which the request is executed again.
     #[cold]
     pub(super) fn retry_after_lost_part<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) -> SessionWait {
         for bytes in keys {
@@ -239,7 +239,8 @@ impl<'c> Call<'c, '_> {
         self.ctx.ops_done(self.out, self.session.namespace, (command, 1), line);
     }
 
-    /// Returns the instant at which the current request began.
+    /// Returns the instant from which the current request's relative times count. For a request that takes several
+    /// visits, this is the instant at which it began.
     pub(super) fn moment(&self) -> Moment {
         if self.collects_replies { self.session.moment } else { self.ctx.moment() }
     }
@@ -289,7 +290,7 @@ impl<'c> Call<'c, '_> {
         counters.get_misses.add(reads - hits);
     }
 
-    /// Calls `each` for every key of the request, except those that an earlier call has processed.
+    /// Calls `each` for every key in `args`, except the keys that an earlier visit has processed.
     pub(super) fn each_key(&mut self, args: Args<'c>, mut each: impl FnMut(&mut Self, &'c [u8]) -> Run) -> Run {
         let mut left = self.args_after(args, self.session.done);
         loop {

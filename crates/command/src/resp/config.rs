@@ -1,6 +1,7 @@
-//! `CONFIG`: returns the server's settings under Redis's names, and changes some of them while the server runs.
+//! The command `CONFIG`, which returns the server's settings under Redis's names, and changes some of them while the
+//! server runs.
 //!
-//! A change lasts until the server stops. The settings of the configuration file have other names: see
+//! A change lasts until the server stops. In the configuration file, the settings have other names: see
 //! docs/configuration.md.
 
 use super::catalog::lower;
@@ -18,7 +19,7 @@ use protocol::resp::{Args, reply};
 use segment::ResizeError;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A Redis setting, and the function that returns its value.
+/// The name of a Redis setting, and the function that returns its value.
 type Known = (&'static str, fn(&Shared) -> String);
 
 /// All settings that `CONFIG GET` supports, by name.
@@ -59,7 +60,8 @@ fn port(shared: &Shared) -> String {
     tcp(shared).next().map_or(0, |addr| addr.port()).to_string()
 }
 
-/// Returns the time above which a request counts as slow, in microseconds; `None` if no request does.
+/// Returns the duration above which a request counts as slow, in microseconds. Returns `None` if no request counts as
+/// slow.
 fn slow_us(shared: &Shared) -> Option<u64> {
     let above_ns = shared.workers[0].recorder.slow_above_ns();
     (above_ns != u64::MAX).then_some(above_ns / 1000)
@@ -68,16 +70,16 @@ fn slow_us(shared: &Shared) -> Option<u64> {
 /// The maximum number of patterns of one `CONFIG GET`.
 const GET_PATTERNS_MAX: usize = 256;
 
-/// A valid change of a setting.
+/// A change of a setting, with its new value, which is valid.
 enum Change {
     Memory(u64),
     Clients(u64),
     TimeoutMs(u64),
     Events(KeyEvents),
-    /// The threshold of slow requests; `None`: no request is slow.
+    /// The duration above which a request counts as slow, in ns. `None` if no request counts as slow.
     SlowNs(Option<u64>),
     BacklogBytes(u64),
-    /// The setting already has this value.
+    /// No change: the setting already has this value, or the value has no effect.
     None,
 }
 
@@ -122,7 +124,7 @@ pub(super) fn config<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     }
 }
 
-/// Parses a size in bytes as Redis does: `kb` is 1024, `k` is 1000.
+/// Parses a size with an optional unit, as Redis does: `kb` is 1024 bytes, `k` is 1000 bytes. Returns bytes.
 fn size(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?.to_ascii_lowercase();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -139,7 +141,8 @@ fn size(text: &[u8]) -> Option<u64> {
     text[..digits].parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// Parses a value of `client-output-buffer-limit`. Only the hard limit of subscribers (`pubsub`) is applied.
+/// Parses a value of `client-output-buffer-limit`. Only the hard limit of the class `pubsub` (subscribers) has an
+/// effect.
 fn backlog(value: &[u8]) -> Result<Change, &'static str> {
     let text = std::str::from_utf8(value).map_err(|_| "it must be text")?;
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -191,7 +194,7 @@ impl Change {
             "client-output-buffer-limit" => backlog(value),
             _ => {
                 let now = KNOWN.iter().find(|(known, _)| *known == name).map(|(_, now)| now(shared));
-                // Scripts may set a value that the setting already has.
+                // Scripts may set a fixed setting to the value that it already has, which is no error.
                 if now.is_some_and(|now| now.as_bytes() == value) {
                     Ok(Self::None)
                 } else {
@@ -240,7 +243,7 @@ fn config_set<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
             }
         }
     }
-    // The memory limit is changed first, because only this change can still be refused.
+    // The memory limit is changed first, because only this change can still fail.
     changes.sort_by_key(|(_, change)| !matches!(change, Change::Memory(_)));
     for (name, change) in changes {
         if let Err(why) = change.apply(&call.ctx.shared) {

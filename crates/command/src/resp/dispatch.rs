@@ -110,8 +110,8 @@ fn step(call: &mut Call<'_, '_>) -> Step {
     }
 }
 
-/// Executes an inline request, which consists of words on one line. First converts the request to the usual form, in a
-/// separate buffer; inline requests are short.
+/// Executes an inline request, which consists of words on one line. First converts the request to an array of bulk
+/// strings, in a separate buffer.
 #[cold]
 fn inline(call: &mut Call<'_, '_>, words: &protocol::resp::Inline<'_>, consumed: usize) -> Step {
     if consumed * 7 / 2 + 16 > INLINE_ROOM {
@@ -257,5 +257,6 @@ fn sample<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSpec, arg
     }
 }
 
-/// The maximum length of an inline command after its conversion, in bytes. A person types far less.
+/// The maximum length of an inline request after its conversion, in bytes. Inline requests are typed by people, who
+/// need far less.
 const INLINE_ROOM: usize = 32 << 10;

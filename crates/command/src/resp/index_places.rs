@@ -33,7 +33,7 @@ pub(super) fn places_of(
 }
 
 /// Removes each index entry in `looked` whose record no longer exists, or has another position in the index now. Skips
-/// an entry if another thread is changing its record. The caller must not have locked a stripe.
+/// an entry if another thread is changing its record. The caller must not hold the lock of a stripe of the indexes.
 pub(super) fn sweep(
     indexes: &Indexes,
     guard: &Guard<'_>,

@@ -1,9 +1,9 @@
 //! CAS tokens and leases for Redis clients. They are the same tokens and leases that memcached's meta commands use.
 //!
 //! ```text
-//!   LEASE.GET k ──missing──> [null, won, t]              one client, which stores it by LEASE.SET k t value
-//!                            [null, wait, t]             other clients, until then
-//!             ──stale, or expires soon (RECACHE)──> [value, won, t] once, [value, wait, t] for the others
+//!   LEASE.GET k ──missing──> [null, won, t]              to one client, which stores a value by LEASE.SET k t value
+//!                            [null, wait, t]             to other clients, until the value is stored
+//!             ──stale, or expires soon (RECACHE)──> [value, won, t] to one client, [value, wait, t] to the others
 //!             ──present──> [value, hit, t]
 //! ```
 
@@ -21,11 +21,12 @@ use protocol::number::Decimal;
 use protocol::resp::{Args, reply};
 use segment::{Delete, DeleteOutcome, Expire, Fetch, Lease, Put, PutOutcome};
 
-/// The value of [`super::SessionState::sum`] after the current request won the lease, until its reply is written.
+/// The value of [`super::SessionState::sum`] from the moment when the current request wins the lease until its reply is
+/// written.
 const WON: i64 = 1;
 
-/// The maximum number of times that `CAS.GET` retries in one visit because other clients change the value. After these
-/// attempts, the request is parked.
+/// The maximum number of lookups of `CAS.GET` in one visit. A lookup is repeated if another client changes the value
+/// meanwhile. After the last lookup, the request is parked.
 const LOOKUPS_MAX: usize = 4;
 
 /// The default duration of a lease, in ms.

@@ -1,5 +1,5 @@
-//! Commands that reply with a long list, which takes several visits. The list is collected outside the output buffer.
-//! Each visit adds a bounded part.
+//! Functions for commands that reply with a long list. The list is collected outside the output buffer, over several
+//! visits. Each visit adds a bounded number of entries.
 
 use super::error::ErrorReply;
 use crate::memory::budget::{self, Grant};
@@ -11,18 +11,18 @@ use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use protocol::resp::reply;
 use protocol::sink::{Fixed, Sink};
 
-/// The memory that one client number takes in the set of numbers, in bytes.
+/// The memory that the number of one client takes in [`Listing::ids`], in bytes.
 const BYTES_AN_ID: usize = 24;
 
-/// The maximum number of entries of a list that one visit examines: about 100 us.
+/// The maximum number of entries of a list that one visit examines, which takes about 100 us.
 pub(super) const LISTING_WORK: usize = 512;
 
-/// Returns the list of the current request, or an empty list in its first visit.
+/// Returns the list that the request's earlier visits have collected. Returns an empty list in the first visit.
 pub(super) fn listing(call: &mut Call<'_, '_>) -> Box<Listing> {
     call.session.listing.take().unwrap_or_default()
 }
 
-/// Continues the list in another visit.
+/// Ends this visit, and retains the list so that the next visit continues it.
 pub(super) fn continue_later(call: &mut Call<'_, '_>, listing: Box<Listing>) -> Run {
     retain_listing(call, listing)?;
     call.session.done = call.session.done.max(1);
@@ -44,7 +44,7 @@ pub(super) fn retain_listing(call: &mut Call<'_, '_>, mut listing: Box<Listing>)
 
 /// Replies with the list as an array of bulk strings.
 pub(super) fn reply_list(call: &mut Call<'_, '_>, mut listing: Listing) -> Run {
-    // From here on, the long reply accounts for these bytes.
+    // From here on, the long reply accounts for the client memory of these bytes.
     listing.grant = None;
     let mut head = Fixed::<HEAD_BYTES>::new();
     reply::array(&mut head, listing.count);

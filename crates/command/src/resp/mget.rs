@@ -1,4 +1,4 @@
-//! `MGET`: its keys are looked up together, like those of consecutive `GET` requests ([`super::run`]).
+//! The command `MGET`. It looks up its keys together, in groups, as consecutive `GET` requests are ([`super::run`]).
 
 use super::error::ErrorReply;
 use crate::lookup::run::PROBES_MAX;
@@ -11,7 +11,7 @@ use arrayvec::ArrayVec;
 use protocol::resp::{Args, reply};
 use segment::{Key, Prefetched};
 
-/// Executes `MGET`. Continues after the keys that were answered in an earlier call.
+/// Executes `MGET`. If an earlier visit has answered some of the keys, continues with the next key.
 pub(super) fn mget<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     if !call.session.is_answered_in_part() {
         reply::array(call.out, args.len() as u64);

@@ -1,4 +1,4 @@
-//! The Redis protocol: one call serves the bytes that a session has received, with the items of the store.
+//! The Redis protocol (RESP). One call of [`serve`] executes the requests in the bytes that a session has received.
 //!
 //! ```text
 //!   input   [ *2 $3 GET $1 a | *3 $3 SET $1 b $5 hel ]
@@ -9,9 +9,9 @@
 //! Invariants:
 //! - Replies are in the order of the requests. Room for a reply is ensured before its operation is executed, so no
 //!   operation is executed twice and no reply is lost.
-//! - A request is consumed when its last reply byte is in the output. A request whose reply is longer than the output
-//!   continues from its position ([`SessionState::done`]). A request that accesses several keys atomically becomes a
-//!   transaction if it cannot be executed at once (`atomic`), and the session consumes the request then.
+//! - A request is consumed when its last reply byte is in the output. If its reply does not fit into the output, a
+//!   later call continues the request from its position ([`SessionState::done`]). A request that accesses several keys
+//!   atomically becomes a transaction if it cannot be executed at once (`atomic`). It is consumed when it becomes one.
 //! - A request is completely in the receive buffer when it is executed. Exceptions are requests with long values or
 //!   many keys (see [`long`]).
 //! - One table contains the name, arity, keys and documentation of every command ([`catalog::COMMANDS`]). The command

@@ -1,7 +1,8 @@
-//! `SLOWLOG` and `LATENCY`, which report the times of requests, and `MEMORY`, which reports the use of memory.
+//! The commands `SLOWLOG` and `LATENCY`, which report durations of requests, and `MEMORY`, which reports the use of
+//! memory.
 //!
-//! A request's time has three parts: the wait from the arrival of its bytes, the execution, and the sending of its
-//! reply. Requests of all protocols are included.
+//! The duration of a request has three parts: the wait after the arrival of its bytes, its execution, and the sending
+//! of its reply. The commands report requests of all protocols.
 
 use super::catalog::{find, lower};
 use super::error::subcommand;
@@ -55,7 +56,8 @@ pub(super) fn slowlog<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     }
 }
 
-/// Writes an entry in Redis's form. The last word of the request lists the parts of its time.
+/// Writes an entry of the slow log in Redis's form. After the words of the request, an additional word gives the times
+/// of waiting, execution and sending.
 fn put_slow(all: &mut Vec<u8>, request: &SlowRequest) {
     let us = |ns: u64| ns / 1000;
     reply::array(all, 6);
@@ -103,13 +105,14 @@ pub(super) fn latency<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     }
 }
 
-/// Returns the kind of request that a word names, which is the kind's name in the metrics or a Redis command.
+/// Returns the kind of request that `word` names. `word` is the kind's name in the metrics, or the name of a Redis
+/// command of this kind.
 fn kind(word: &[u8]) -> Option<Command> {
     let named = Command::ALL.into_iter().find(|command| word.eq_ignore_ascii_case(command.name().as_bytes()));
     named.or_else(|| find(word).map(|entry| entry.kind))
 }
 
-/// Returns the slow requests of all workers after an instant in Unix ms, the latest first.
+/// Returns the slow requests of all workers that are later than `after_ms`, in Unix ms. The latest request is first.
 fn slow(call: &Call<'_, '_>, after_ms: u64) -> Vec<SlowRequest> {
     let workers = call.ctx.shared.workers.iter().enumerate();
     let mut slow: Vec<SlowRequest> = workers
@@ -124,7 +127,7 @@ fn totals(call: &Call<'_, '_>) -> Totals {
     Totals::read(call.ctx.shared.workers.iter().map(|worker| &worker.recorder))
 }
 
-/// Returns the named kinds of which there were requests, or all such kinds if no kind is named.
+/// Returns the kinds that `args` name, or all kinds if `args` is empty. Omits kinds without any requests so far.
 fn kinds<'c>(totals: &Totals, args: Args<'c>) -> Vec<Command> {
     let mut kinds: Vec<Command> = Vec::new();
     for command in totals.commands() {
@@ -135,7 +138,7 @@ fn kinds<'c>(totals: &Totals, args: Args<'c>) -> Vec<Command> {
     kinds
 }
 
-/// Replies with the wait, execution and send times of requests of each kind.
+/// Replies with quantiles of the wait, execution and send times, for each kind of request.
 fn explain<'c, 'l>(call: &mut Call<'c, 'l>, args: Args<'c>) -> Run {
     let (version, totals) = (call.session.version, totals(call));
     let (kinds, mut all) = (kinds(&totals, args), Vec::new());
@@ -158,7 +161,8 @@ fn explain<'c, 'l>(call: &mut Call<'c, 'l>, args: Args<'c>) -> Run {
     aside::send_long_reply(call, all)
 }
 
-/// Replies with the execution times in Redis's form: the numbers of requests up to powers of two of microseconds.
+/// Replies with a histogram of execution times for each kind of request, in Redis's form. Each bucket counts the
+/// requests that took at most its limit, which is a power of two in microseconds.
 fn histogram<'c, 'l>(call: &mut Call<'c, 'l>, args: Args<'c>) -> Run {
     let (version, totals) = (call.session.version, totals(call));
     let (kinds, mut all) = (kinds(&totals, args), Vec::new());
@@ -220,7 +224,8 @@ fn history(call: &mut Call<'_, '_>, event: &[u8]) -> Run {
     aside::send_long_reply(call, all)
 }
 
-/// Replies with the shares of each part in the time of slow requests, and a remedy for the largest part.
+/// Replies with the percentages of waiting, execution and sending in the total time of slow requests, and with a remedy
+/// for the largest of them.
 fn doctor(call: &mut Call<'_, '_>) -> Run {
     let slow = slow(call, call.ctx.shared.live.latency_reset_ms.load(Relaxed));
     let sum = |part: fn(&SlowRequest) -> u64| slow.iter().map(part).sum::<u64>();
@@ -260,7 +265,7 @@ pub(super) fn memory<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             if args.next().is_some_and(|word| !word.eq_ignore_ascii_case(b"samples")) {
                 return Err(super::error::ErrorReply::Syntax.into());
             }
-            // The bytes include the slot in the index.
+            // The reported size includes the key's slot in the index.
             loop {
                 let Some(item) = call.guard.items().peek(&key) else {
                     call.null();
@@ -293,7 +298,7 @@ pub(super) fn memory<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     }
 }
 
-/// The number of parts of a value whose bytes are added up between two checks of the slice.
+/// The number of a value's parts whose sizes are added up between two checks whether the slice is used up.
 const PARTS_A_STEP: u64 = 128;
 /// The number of bytes that an item takes in the index.
 const SLOT_BYTES: u64 = 8;

@@ -1,5 +1,5 @@
-//! Commands on strings: `GET`, `SET` with all its options, and the commands that read or change a part of a string, or
-//! a number.
+//! Commands on strings: `GET`, `SET` with all its options, the commands that read or change a part of a string, and the
+//! commands that change a number.
 
 use super::error::ErrorReply;
 use super::expire::{Deadline, Unit};
@@ -29,7 +29,7 @@ pub(super) struct SetOptions<'c> {
     condition: Option<Condition<'c>>,
     deadline: Option<(Unit, &'c [u8])>,
     keep_ttl: bool,
-    /// True if the reply is the previous value.
+    /// True if the reply contains the previous value (option `GET`).
     get: bool,
 }
 
@@ -74,7 +74,7 @@ impl<'c> SetOptions<'c> {
         Self { get: true, ..Self::default() }
     }
 
-    /// Returns the mode of a store operation with the effect of these options; `None` if no mode has it.
+    /// Returns the mode of [`Put`] that has the effect of these options. Returns `None` if no mode has this effect.
     pub(super) fn put_mode(&self) -> Option<PutMode> {
         match self.condition {
             _ if self.keep_ttl || self.get => None,
@@ -91,7 +91,7 @@ impl<'c> SetOptions<'c> {
         Deadline::positive(text, unit, moment, "set").map(Deadline::expire)
     }
 
-    /// Returns true if the condition allows a new value in place of `item`, the present item of `key`.
+    /// Returns true if the condition allows a new value to replace `item`, the present item of `key`.
     fn allow(&self, guard: &Guard<'_>, key: &Key<'_>, item: Option<&Item<'_>>) -> bool {
         match (self.condition, item) {
             (None, _) | (Some(Condition::Absent), None) | (Some(Condition::Present), Some(_)) => true,
@@ -100,7 +100,8 @@ impl<'c> SetOptions<'c> {
         }
     }
 
-    /// Returns the expiry of the new item in place of `item`, or `None` if the condition does not allow it.
+    /// Returns the expiry of the new item that replaces `item`. Returns `None` if the condition does not allow the
+    /// replacement. `expire` is the expiry that the request sets.
     fn expire_over(&self, guard: &Guard<'_>, key: &Key<'_>, item: Option<&Item<'_>>, expire: Expire) -> Option<Expire> {
         if !self.allow(guard, key, item) {
             return None;
@@ -200,8 +201,8 @@ pub(super) fn getex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         if is_missed && call.guard.tier().is_false_miss(&key) {
             return Err(SessionWait::Parked.into());
         }
-        // The key is missing, so the time is not parsed. The key is not looked up again, because a value that was
-        // stored meanwhile would be returned without a change of its expiry.
+        // The key is missing, so the expiry argument is not parsed. The reply is null without a second lookup of the
+        // key, which might find a value that was stored meanwhile, and return it without changing its expiry.
         continue_copy(call.out, call.session, None)?;
         call.count_read(false);
         call.null();
@@ -279,7 +280,7 @@ pub(super) fn getrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     if whole {
         out.push(b"\r\n");
     } else {
-        // The value has lost a piece, so the key counts as missing.
+        // A piece of the value is lost, so the key counts as missing.
         out.truncate(mark);
         reply::bulk(out, b"");
     }
@@ -287,8 +288,8 @@ pub(super) fn getrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     Ok(())
 }
 
-/// Returns the range of bytes that `GETRANGE` selects from a value of `len` bytes; `None` if it is empty. Offsets below
-/// 0 count from the end.
+/// Returns the range of bytes that `GETRANGE` selects from a value of `len` bytes. Returns `None` if the range is
+/// empty. Offsets below 0 count from the end.
 fn range(len: u64, from: i64, to: i64) -> Option<std::ops::Range<u64>> {
     let bytes = i64::try_from(len).ok()?;
     if (from < 0 && to < 0 && from > to) || bytes == 0 {
@@ -319,7 +320,7 @@ pub(super) fn setrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     Ok(())
 }
 
-/// Appends the value of `item` to `to`. If the value has lost a piece, leaves `to` empty.
+/// Appends the value of `item` to `to`. If a piece of the value is lost, leaves `to` empty.
 fn copy_value(guard: &Guard<'_>, key: &Key<'_>, item: Option<&Item<'_>>, to: &mut Vec<u8>) {
     if let Some(item) = item
         && !guard.pieces().copy_range(key, item.value, 0..item.value_len(), &mut |bytes| to.extend_from_slice(bytes))
@@ -400,13 +401,14 @@ pub(super) fn store_plain(
     store_key(call, &key, value, mode, expire)
 }
 
-/// Stores a value if the key does not exist. Returns true if the value was stored.
+/// Stores a value if the key does not exist. A record whose bins have all expired is deleted first. Returns true if the
+/// value was stored.
 fn store_absent(call: &mut Call<'_, '_>, bytes: &[u8], value: &[u8], expire: Expire) -> Result<bool, Interrupt> {
     let stored = store_plain(call, bytes, value, PutMode::Add, expire)?;
     Ok(stored || !typed::is_there(call, &call.key(bytes))? && store_plain(call, bytes, value, PutMode::Add, expire)?)
 }
 
-/// Stores a value as [`store_plain`] does, under a key whose hash is known.
+/// Stores a value as [`store_plain`] does, under a key whose hash was already computed.
 #[inline]
 pub(super) fn store_key(
     call: &mut Call<'_, '_>,
@@ -426,7 +428,7 @@ pub(super) fn store_key(
     Ok(stored)
 }
 
-/// Notifies subscribers that a value was stored, and of its expiry if it has one.
+/// Notifies subscribers that a value was stored. If the value has an expiry, also notifies them that it was set.
 #[inline]
 pub(super) fn publish_set(call: &mut Call<'_, '_>, bytes: &[u8], expire: Expire) {
     call.changed(KeyEvent::SET, bytes);
@@ -435,7 +437,7 @@ pub(super) fn publish_set(call: &mut Call<'_, '_>, bytes: &[u8], expire: Expire)
     }
 }
 
-/// Counts a value that was stored.
+/// Counts a stored value in the metrics.
 pub(super) fn note_store(call: &Call<'_, '_>) {
     let counters = call.counters();
     counters.cmd_set.add(1);
@@ -458,7 +460,7 @@ enum NewValue<'v> {
     Large(&'v LargeWriter),
 }
 
-/// Executes a `SET` that depends on the existing value, or returns it.
+/// Executes a `SET` whose options depend on the existing value, or request that value as the reply.
 fn set_by(call: &mut Call<'_, '_>, bytes: &[u8], value: &[u8], options: &SetOptions<'_>, expire: Expire) -> Run {
     let (key, mark) = (call.key(bytes), call.out.mark());
     let replied = if options.get { value_reply::reply_value(call, &key)? } else { None };
@@ -466,7 +468,7 @@ fn set_by(call: &mut Call<'_, '_>, bytes: &[u8], value: &[u8], options: &SetOpti
     finish_set(call, (bytes, value.len() as u64), (options, expire), (replied, mark), stored)
 }
 
-/// Stores a value that was written in pieces, as [`set_by`] does.
+/// Executes a `SET` as [`set_by`] does, with a long value that is already in the store, in pieces.
 pub(super) fn set_large_by(
     call: &mut Call<'_, '_>,
     large: &mut LargeSet,
@@ -483,8 +485,8 @@ pub(super) fn set_large_by(
     finish_set(call, (large.key(), bytes), (options, expire), (replied, mark), stored)
 }
 
-/// Stores a value in place of the present item if the options allow it. With `GET`, parks if the value in the reply is
-/// not that of the present item. Returns true if the value was stored.
+/// Replaces the present item by a new value if the options allow it. Returns true if the value was stored. With the
+/// option `GET`, returns [`SessionWait::Parked`] if the value in the reply is not the value of the present item.
 fn store_over(
     guard: &mut Guard<'_>,
     key: &Key<'_>,
@@ -509,7 +511,7 @@ fn store_over(
     }
 }
 
-/// Completes the reply to `SET`, counts the value and notifies subscribers if it was stored.
+/// Completes the reply to `SET`. If the value was stored, counts it and notifies subscribers.
 fn finish_set(
     call: &mut Call<'_, '_>,
     (key, value_bytes): (&[u8], u64),
@@ -534,7 +536,7 @@ fn finish_set(
     Ok(())
 }
 
-/// Replies with a range of a large value, which is sent from its place in the store.
+/// Replies with a range of a large value. The range is pinned and sent directly from the store, without a copy.
 fn range_of_large(call: &mut Call<'_, '_>, key: &Key<'_>, large: LargeRef, range: std::ops::Range<u64>) -> Run {
     if call.session.answers != Answers::All {
         call.count_read(true);

@@ -1,5 +1,5 @@
-//! Typed values, such as records: the type that a client sees, and the functions with which commands read and change
-//! such a value.
+//! Typed values, such as records: the type name that `TYPE` returns, and the functions with which commands read and
+//! change a typed value.
 //!
 //! ```text
 //!   key ── item ──┬─ bytes, number, pieces     a string
@@ -37,7 +37,7 @@ impl From<Damaged> for Interrupt {
     }
 }
 
-/// The instant, record sets and indexes with which typed values are read.
+/// The data that a read of typed values needs: the current time, the record sets and the indexes.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'v> {
     pub(super) now_ms: u64,
@@ -60,7 +60,7 @@ impl WorkerContext {
     }
 }
 
-/// The access to the parts of a key's large record.
+/// Access to the parts of the large record under a key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeyParts<'t> {
     guard: &'t Guard<'t>,
@@ -72,7 +72,7 @@ impl<'t> KeyParts<'t> {
         Self { guard, key }
     }
 
-    /// Returns the key's position in the order of walks.
+    /// Returns the key's position in the order in which walks visit keys.
     pub(super) fn place(&self) -> u64 {
         self.guard.walks().walk_place(&self.key)
     }
@@ -95,8 +95,8 @@ const _: () = assert!(
     "the store and the records must agree on the size of an entry"
 );
 
-/// Returns an item's type, as `TYPE` names it. Returns `None` for a record whose bins have all expired, or whose set
-/// was truncated.
+/// Returns an item's type, as `TYPE` names it. Returns `None` if the item is a record whose bins have all expired, or
+/// whose set was truncated.
 pub(super) fn type_name(item: &Item<'_>, view: View<'_>) -> Option<&'static str> {
     match item.value {
         Value::Typed { kind, bytes } => {
@@ -112,7 +112,7 @@ pub(super) fn live<'i>(item: Option<Item<'i>>, view: View<'_>) -> Option<Item<'i
     item.filter(|item| type_name(item, view).is_some())
 }
 
-/// Returns the item, which must be a string if there is one.
+/// Returns `item` unchanged if it is a string or `None`. Returns an error if it is a typed value.
 pub(super) fn string<'r, 'i>(item: Option<&'r Item<'i>>) -> Result<Option<&'r Item<'i>>, ErrorReply> {
     match item {
         Some(Item { value: Value::Typed { .. }, .. }) => Err(ErrorReply::WrongType),
@@ -120,7 +120,8 @@ pub(super) fn string<'r, 'i>(item: Option<&'r Item<'i>>) -> Result<Option<&'r It
     }
 }
 
-/// Returns the record that an item holds, if at least one of its bins has not expired.
+/// Returns the record that an item holds, if at least one of its bins has not expired. Returns an error if the item is
+/// not a record.
 pub(super) fn record<'i>(
     item: Option<&Item<'i>>,
     view: View<'i>,
@@ -132,7 +133,8 @@ pub(super) fn record<'i>(
     })
 }
 
-/// Returns the record that an item holds, even if all its bins have expired.
+/// Returns the record that an item holds, even if all its bins have expired. Returns an error if the item is not a
+/// record.
 pub(super) fn opened<'i>(
     item: Option<&Item<'i>>,
     view: View<'i>,
@@ -144,7 +146,7 @@ pub(super) fn opened<'i>(
     Ok(Record::of(kind, bytes, view.sets, parts)?)
 }
 
-/// The result of an edit: the action on the record, with the caller's own result.
+/// The result of an [`EditRecord`] function: the action on the record, and a result for the caller of [`edit_record`].
 pub(super) enum Edited<T> {
     /// Keep the old record.
     Keep(T),
@@ -156,14 +158,15 @@ pub(super) enum Edited<T> {
     Remove(T),
 }
 
-/// A function that edits a record. Its arguments are the old record, the new record, which begins as a copy of the old
-/// record, and the expiry. If another client changes the key meanwhile, the function is called again with the new
-/// state. So it must have no other effects.
+/// A function that edits a record. Its arguments are the old record, an edit that begins as a copy of the old record,
+/// and the key's expiry. If another client changes the key during the edit, the function is called again with the new
+/// record. The function must therefore have no side effects.
 pub(super) type EditRecord<'d, T> =
     dyn FnMut(Option<&Record<'_>>, &mut Edit<'_>, Expire) -> Result<Edited<T>, ErrorReply> + 'd;
 
-/// Loads the record under a key, edits it, and replaces it. A new record belongs to the set with the number `set`, if
-/// any. Sends `event` to subscribers if the record was stored.
+/// Loads the record under a key, edits it with `edit`, and stores the result in place of the old record. If the key has
+/// no record yet, the new record belongs to the set with the number `set`, if given. Sends `event` to subscribers if
+/// the record was stored.
 pub(super) fn edit_record<T>(
     call: &mut Call<'_, '_>,
     bytes: &[u8],
@@ -219,7 +222,7 @@ pub(super) fn edit_record<T>(
         sweep(view.indexes, call.guard, view, looked.into_iter());
     }
     let (answer, outcome) = replaced?;
-    // A request that takes several visits publishes its event once.
+    // A request that takes several visits sends its event only once.
     if outcome.stored && !std::mem::replace(&mut call.session.is_published, true) {
         call.changed(event, bytes);
     }
@@ -229,8 +232,9 @@ pub(super) fn edit_record<T>(
     Ok(answer)
 }
 
-/// Removes expired bins from a large record, a few of its leaves at a time, so that the caller may count the remaining
-/// bins. Does not change the revision. If memory for the change is not available, leaves the record unchanged.
+/// Removes all expired bins from a large record, a few of its leaves at a time. Afterwards, the number of bins is
+/// exact. Does not change the record's revision. If memory for the change is not available, the remaining expired bins
+/// are not removed.
 pub(super) fn sweep_ended(call: &mut Call<'_, '_>, bytes: &[u8]) -> Run {
     let key = call.key(bytes);
     loop {
@@ -253,7 +257,8 @@ pub(super) fn sweep_ended(call: &mut Call<'_, '_>, bytes: &[u8]) -> Run {
     }
 }
 
-/// Returns true if a key exists. Deletes a record whose bins have all expired, as if the record itself had expired.
+/// Returns true if a key exists. If the key holds a record whose bins have all expired, or whose set was truncated,
+/// deletes the record and returns false.
 pub(super) fn is_there(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<bool, Interrupt> {
     let is_typed = |item: Item<'_>| matches!(item.value, Value::Typed { .. });
     match call.guard.items().peek(key).map(is_typed) {
@@ -282,8 +287,8 @@ pub(super) fn is_there(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<bool, I
     Ok(!gone && call.guard.items().peek(key).is_some())
 }
 
-/// Returns an error if a store without eviction has no room for `bytes` more bytes. Commands that may need more memory
-/// call it first.
+/// Returns an error if eviction is off and the store has no room for `bytes` more bytes. A command that may need more
+/// memory calls this function before it changes anything.
 pub(super) fn room_to_store(call: &Call<'_, '_>, bytes: u64) -> Run {
     Ok(call.ctx.check_room(call.session.namespace, bytes)?)
 }
@@ -293,8 +298,8 @@ pub(super) fn answer_bytes_max(call: &Call<'_, '_>) -> usize {
     if call.collects_replies { ANSWER_BYTES_MAX } else { call.ctx.request_bytes_max }
 }
 
-/// Runs the command `name`. If its reply is longer than the longest output buffer, executes the command again and
-/// collects the reply outside the output buffer.
+/// Runs the function `run` of the command `name`. If the reply exceeds the maximum length of an output buffer, executes
+/// the command again and collects the reply outside the output buffer.
 pub(super) fn at_any_length<'c, 'l>(
     call: &mut Call<'c, 'l>,
     name: &'static str,
@@ -311,13 +316,14 @@ pub(super) fn at_any_length<'c, 'l>(
     }
 }
 
-/// Returns an error unless the output has room for a reply of `bytes` bytes: see [`answer_room`].
+/// Checks that this call's output has room for a reply of `bytes` bytes (see [`answer_room`]).
 pub(super) fn answer_fits(call: &Call<'_, '_>, bytes: usize) -> Run {
     answer_room(call.out, answer_bytes_max(call), bytes)
 }
 
-/// Returns an error unless the output has room for a reply of `bytes` bytes and a line. If they exceed `bytes_max`, the
-/// maximum length of an output, the error is a reply. Otherwise the request is executed again with a longer output.
+/// Checks that the output has room for a reply of `bytes` bytes and one protocol line. If they exceed `bytes_max`, the
+/// maximum length of a reply, returns an error reply. If only the room is too small, returns
+/// [`SessionWait::OutputFull`], so that the request is executed again with more room.
 pub(super) fn answer_room(out: &OutBuffer, bytes_max: usize, bytes: usize) -> Run {
     let want = bytes.saturating_add(LINE_ROOM);
     match out.room() < want {
@@ -369,13 +375,13 @@ fn stored_parts(record::Parts { bytes, new, gone }: record::Parts) -> segment::P
     segment::Parts { bytes, new, gone }
 }
 
-/// Returns true if the output certainly has room for all bins of a record and the lines before them. Does not read the
-/// bins.
+/// Returns true if the output has room for all bins of a record and the protocol lines before them. Uses an upper bound
+/// of their length, so it does not read the bins.
 pub(super) fn has_room_for_all(out: &OutBuffer, record: &Record<'_>) -> bool {
     record.answer_bytes_max().is_some_and(|bytes| out.room() >= bytes + LINE_ROOM)
 }
 
-/// The effect of a change on its key, of which subscribers are notified.
+/// The effect of a change on its key, which decides which events subscribers receive.
 #[derive(Clone, Copy)]
 struct Outcome {
     /// The record was changed, possibly before it was removed.
@@ -384,20 +390,20 @@ struct Outcome {
     removed: bool,
 }
 
-/// The new state of the key.
+/// The state of the key after an edit.
 enum NewRecord {
-    /// The present state.
+    /// The key is unchanged.
     Same,
-    /// No item.
+    /// The key has no item.
     None,
-    /// The record in the scratch buffer.
+    /// The key has the record that was written into the scratch buffer.
     Stored { kind: Kind, expire: Expire },
 }
 
 /// The inputs of an edit in addition to the record.
 struct Change<'s> {
     view: View<'s>,
-    /// The set of a new record.
+    /// The set to which a new record belongs.
     set: Option<InSet<'s>>,
     /// True if an earlier visit has stored a part of the change.
     continues: bool,
@@ -405,8 +411,8 @@ struct Change<'s> {
     moves: Option<&'s mut IndexChanges>,
 }
 
-/// Edits the record of `item`. Writes the new record into `scratch`, and its new parts into `made`. Returns the result
-/// of `edit`, the new state of the key, and the effect on the key.
+/// Calls `edit` for the record of `item`. Writes the new record into `scratch`, and its new parts into `made`. Returns
+/// the result of `edit`, the new state of the key, and the effect on the key.
 fn new_record<T>(
     item: Option<&Item<'_>>,
     parts: &KeyParts<'_>,
@@ -475,7 +481,7 @@ fn parts<'v>(value: &record::Value<'v>) -> impl Iterator<Item = record::Value<'v
     list.into_iter().flat_map(|list| list.values()).chain(pairs)
 }
 
-/// Writes a value as text.
+/// Writes a value as text, in a bulk string.
 pub(super) fn put_text(to: &mut impl Sink, value: &record::Value<'_>) {
     match value {
         record::Value::Text(text) | record::Value::Bytes(text) => reply::bulk(to, text),
@@ -483,8 +489,8 @@ pub(super) fn put_text(to: &mut impl Sink, value: &record::Value<'_>) {
     }
 }
 
-/// Writes values as texts, with null for each missing value. Writes all of them, or nothing. `bytes_max`: see
-/// [`answer_room`].
+/// Writes values as text, and null for each missing value. If the output has no room for all of them, writes nothing
+/// and returns an error. `bytes_max` is the maximum length of a reply, as in [`answer_room`].
 pub(super) fn put_texts<'v>(
     out: &mut OutBuffer,
     version: Version,
@@ -496,7 +502,7 @@ pub(super) fn put_texts<'v>(
         let value = value?;
         let bytes = value.as_ref().map_or(0, reply_bytes);
         if out.room() < bytes + LINE_ROOM {
-            // All values are written again into a longer output.
+            // The request is executed again, and then writes all values into an output with more room.
             out.truncate(begun);
             let all = values.map(|value| value.ok().flatten().as_ref().map_or(5, reply_bytes)).sum();
             return Err(answer_room(out, bytes_max, all)

@@ -1,5 +1,5 @@
-//! Helpers for walks over all keys, which may take several visits; and `KEYS`, which replies with the results of a
-//! whole walk.
+//! Functions for walks over all keys, which may take several visits, and the command `KEYS`, which replies with the
+//! results of a whole walk.
 //!
 //! A step of a walk covers a part of the index ([`segment::Walks::walk`]), about 27 keys. A visit makes as many steps
 //! as fit in its slice, and the next visit continues from the cursor. Two steps never meet the same key. To report each
@@ -20,8 +20,9 @@ use protocol::sink::Fixed;
 /// The maximum number of keys in a reply of `KEYS`.
 pub const KEYS_REPLIED_MAX: u64 = 1 << 20;
 
-/// Returns the cost of one step that examined `items` items, in operations. Four operations pay for reading the slots
-/// of an index group. An item costs only a quarter, because the memory accesses of several items overlap.
+/// Returns the cost of one step that examined `items` items, in operations. Reading the slots of an index group costs
+/// four operations. Each item costs only a quarter of an operation, because the memory accesses of several items
+/// overlap.
 pub(crate) fn walk_step_ops(items: usize) -> usize {
     4 + items / 4
 }
@@ -52,8 +53,8 @@ pub(super) fn keys<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     Ok(())
 }
 
-/// Makes one step. Returns false at the end of the walk. The results of the step are retained in `walk` until the step
-/// is complete and the reply has room for them.
+/// Performs one step of the walk. Returns false at the end of the walk. `walk` retains the results of the step until
+/// the step is complete and the reply has room for them.
 fn step(call: &mut Call<'_, '_>, walk: &mut Walk, pattern: &[u8]) -> Result<bool, Interrupt> {
     let (guard, namespace) = (&*call.guard, call.session.namespace);
     let Walk { cursor, stride, found_hashes: met, found, keys, examined: looked, ended, .. } = walk;
