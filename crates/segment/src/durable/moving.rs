@@ -2,9 +2,9 @@
 //! at any instant, no item is lost and no key has two copies afterwards.
 //!
 //! ```text
-//!   begin   both places are noted in the file
-//!           the new copy lives
-//!           the old copy dies
+//!   begin   the addresses of both copies are recorded in the file (the note)
+//!           the new copy is marked live
+//!           the old copy is marked dead
 //!   end     the note is cleared, and the slot names the new copy
 //! ```
 //!
@@ -26,8 +26,8 @@ use crate::layout::slot::Slot;
 /// The position of the background's note in the array of notes.
 pub(crate) const BY_BACKGROUND: usize = MOVING - 1;
 
-/// Returns the note of the thread `mover` (a handle or the background), if the second tier finds its items without the
-/// index.
+/// Returns the note of the thread `mover` (a handle or the background). Returns `None` if the second tier needs the
+/// index to find its items, or if the thread has no note.
 fn moving_of(store: &Store, mover: usize) -> Option<&Moving> {
     let is_handle = mover < store.geometry.handles_max.min(BY_BACKGROUND);
     (store.finds && (is_handle || mover == BY_BACKGROUND)).then(|| &store.persistent.moving[mover])
@@ -50,7 +50,8 @@ pub(crate) fn end_move(store: &Store, mover: usize) {
     }
 }
 
-/// Completes the moves that the previous process had begun. Called before any item is entered in the index.
+/// Completes the moves that were in progress when the previous process ended. Called before any item is entered in the
+/// index.
 pub(crate) fn end_moves_of_before(store: &Store) {
     let lost = store.held.as_ref().is_some_and(|held| held.lost.is_some());
     for moving in &store.persistent.moving {

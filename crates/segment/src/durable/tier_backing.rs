@@ -1,7 +1,7 @@
 //! The creation of a store that has a second tier.
 //!
 //! ```text
-//!   TierBacking::lay ──room──> the tier is made on it ──TierBacking::store──> the store, with the tier
+//!   TierBacking::lay ──room──> the caller creates the tier on it ──TierBacking::store──> the store with its tier
 //! ```
 
 use std::sync::Arc;
@@ -27,8 +27,8 @@ pub struct TierBacking {
 }
 
 impl TierBacking {
-    /// Returns the memory of a store whose index has a fixed size, which a resize does not change. It lies in an
-    /// existing or new file, or in memory of the process.
+    /// Opens or creates the memory of a store whose index has a fixed size, which a resize does not change. The memory
+    /// lies in `file`, or in the process if `file` is `None`.
     ///
     /// # Errors
     /// As for a store without a tier. Also if the file was created with another tier, or with none.

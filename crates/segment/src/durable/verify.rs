@@ -2,22 +2,22 @@
 //! served, and no damaged slot is followed.
 //!
 //! ```text
-//!   opening      every segment with items is marked unverified in its header
-//!   lookup       in a marked segment: an item is found only if it lies in the segment and its sum is right
-//!   background   the pass: each slot of the index names such an item, or is cleared
-//!   its end      all marks are cleared: lookups cost what they cost without a file
+//!   opening      each segment with items is marked unverified in its header
+//!   lookup       an item in a marked segment is found only if it lies in the segment and its checksum is right
+//!   background   the pass: each slot of the index that does not name such an item is cleared
+//!   its end      all marks are cleared: lookups cost the same as in a store without a file
 //! ```
 //!
 //! Invariants:
-//! - As long as a slot is unchecked, every segment that holds items is marked, including those that are opened
+//! - Until every slot is checked, every segment that holds items is marked, including segments that are opened
 //!   meanwhile: a damaged slot may name any of them.
 //! - The mark is the high bit of the namespace in the header. A lookup compares the namespace in any case, so a hit in
 //!   an unmarked segment does no work for verification.
 //! - A mark is valid for this process only. An opening clears it and sets it again. Closing the store clears it.
-//! - The pass starts again when the index changes its size. It repeats a group in which slots were displaced meanwhile.
-//!   So it checks every slot.
-//! - An index that is not in the file is rebuilt from items with the right checksum ([`crate::durable::rebuild`]):
-//!   nothing is marked then.
+//! - The pass starts again when the index changes its size, and repeats a group in which slots were displaced
+//!   meanwhile. So no slot stays unchecked.
+//! - An index that is not in the file is rebuilt from items with the right checksum ([`crate::durable::rebuild`]), so
+//!   no segment is marked.
 //!
 //! Fields that change in place have no checksum ([`crate::heap::checksums`]): damage to only a number or an expiry is
 //! not detected.

@@ -1,54 +1,55 @@
 //! Checkpoints: the state of a store in a file that survives a loss of power.
 //!
 //! ```text
-//!   begin      a sequence B is taken; every thread seals what it has open from before B
-//!     wait     no segment from before B is open
-//!   finish     note: which segments are sealed, with their sequences; the kept words; keys of changes under way
-//!     sync     all pages of the file are on the disk as they are now, or as they became since
-//!     record   what was noted, over the older of two copies, with a sum
-//!     sync     from here on this is the last checkpoint
+//!   begin      B = the next segment sequence; every thread seals its open segments with lower sequences
+//!     wait     until no open segment has a sequence below B
+//!   finish     read: sequences of sealed segments; persistent header; keys of changes in progress
+//!     sync     every page of the file reaches the disk, with its present contents or later ones
+//!     record   the state that `finish` read is written over the older of two copies, with a checksum
+//!     sync     when the record is on the disk, this checkpoint is the last one
 //! ```
 //!
 //! After a power loss, each page of the file has its contents from the last sync, or from any later time, independently
 //! of its neighbours. The store trusts only the following:
 //!
-//! - A segment whose header still has the sequence in the record. It was complete when it was synced. It is never
-//!   written again, except for single words (DEAD, numbers, ends, tokens). If its header is old and its bytes are of a
-//!   later life, the checksums of its items do not match, because they are seeded with the sequence.
-//! - DEAD, which is never taken back in a life. Every path that takes an item's slot has marked the item first, with
-//!   the index in the file too ([`crate::items::unpublished::dies_first`]). So an item that was replaced or removed
-//!   before the checkpoint is dead on the disk. No opening restores it when the newer version is lost.
-//! - Nothing else: no slots, no locks, no counts, and no items that were stored in segments since. The index is rebuilt
-//!   ([`crate::durable::rebuild`]).
+//! - A segment whose header still has the sequence in the record. The segment was complete when it was synced. Until it
+//!   is reused, only single words of it change (DEAD, numbers, expiry times, tokens). If the disk has its old header
+//!   but bytes from after its reuse, the checksums of the items do not match: the sequence seeds them.
+//! - The DEAD mark of an item. A running store never clears the mark of an item that has had a slot. Every code path
+//!   that removes an item's slot marks the item first, even if the index is in the file
+//!   ([`crate::items::unpublished::dies_first`]). So an item that was replaced or removed before the checkpoint is dead
+//!   on the disk. No opening restores it when the newer version is lost.
+//! - Nothing else: no slots, no locks, no counts, and no items in segments that were filled after the checkpoint. The
+//!   index is rebuilt ([`crate::durable::rebuild`]).
 //!
 //! Invariants:
-//! - An item that is served after a power loss existed at the last checkpoint or later: it is never older, never torn,
-//!   never another key's. An item that was acknowledged before its `begin` and not changed since is present, unless its
-//!   segment was emptied since by eviction, compaction, a flush or expiry.
-//! - If a change of several keys as one is in progress when the record is taken, its keys are in the record, and are
-//!   misses. A part of such a change is never served.
-//! - The keys of a change that was in progress at `begin` and ended before the record is taken are misses too: some of
-//!   its items may lie in segments from before B, and others not. The record contains every other change completely or
-//!   not at all. A change that ended before `begin` lies in segments from before B. A change that begins later finds
-//!   all such segments of its thread sealed, or seals them before its first item
-//!   ([`crate::core::open::OpenTable::seal_partial`]). The background seals its own segments before it moves any item
-//!   that was stored since.
-//! - A change of several keys as one stores a new copy of every item that it changes, and changes nothing in place
-//!   ([`crate::core::handle::Guard::copies_all`]). So after a power loss nothing of a change that was made since is
-//!   served.
-//! - Sequences and object numbers continue above all that can have been assigned, so bytes of a lost life are never
-//!   taken for those of a later life. Until all of this is on the disk, the superblock names the boot of the machine
-//!   that was lost.
+//! - An item that is served after a power loss existed at the last checkpoint or later: it is never an older version,
+//!   never torn, and never another key's item. An item that was acknowledged before that checkpoint's `begin` and not
+//!   changed since is present, unless its segment was emptied since by eviction, compaction, a flush or expiry.
+//! - If an atomic change of several keys is in progress when `finish` reads the state, the record contains its keys.
+//!   After a power loss these keys are misses, so an incomplete change is never served.
+//! - The keys of an atomic change that was in progress at `begin` and ended before `finish` are misses too: only some
+//!   of its items may lie in segments with sequences below B. The record contains every other change completely or not
+//!   at all. All items of a change that ended before `begin` lie in segments with sequences below B. Before the first
+//!   item of a change that begins later, the thread seals its segments with lower sequences, unless they are sealed
+//!   already ([`crate::core::open::OpenTable::seal_partial`]). The background seals its own segments before it moves
+//!   any item that was stored after `begin`.
+//! - An atomic change of several keys stores a new copy of every item that it changes, and changes nothing in place
+//!   ([`crate::core::handle::Guard::copies_all`]). So after a power loss, no part of a change that was made after the
+//!   checkpoint is served.
+//! - After a power loss, sequences and object numbers continue above all that can have been assigned. So bytes that a
+//!   lost process wrote never pass for those of a later one. Until the repaired state is on the disk, the superblock
+//!   names the boot of the machine that ended with the power loss.
 //! - A superblock that marks the file as in use is on the disk before anything is changed. A superblock that marks it
-//!   as closed in order is written after everything else.
+//!   as cleanly closed is written after everything else.
 //! - No client has a token of a number that changes in place: a number whose token is requested is copied first
 //!   ([`crate::Versions::gets`]). So no token matches a number that was restored to an earlier value.
-//! - After a failed sync, the kernel may have dropped pages that it could not write. Segments from before are in no
-//!   later checkpoint, and the file is not marked as closed in order.
-//! - Nothing that a second tier holds in the file is trusted after a power loss ([`crate::tier::room`]). It is synced
-//!   only when a store is closed in order, and then its devices are too. Items on it are misses, and their slots are
-//!   lost with the index.
-//! - Without checkpoints, the only cost of this is a field that is not 0.
+//! - After a failed sync, the kernel may have dropped pages that it could not write. So no later checkpoint includes
+//!   segments from before the failure, and the file is not marked as cleanly closed.
+//! - After a power loss, the second tier's state in the file is not trusted ([`crate::tier::room`]). It is synced only
+//!   when a store is closed cleanly, together with the tier's devices. Items on flash are then misses, and their slots
+//!   are lost with the index.
+//! - Without checkpoints, all this costs only comparisons with [`Checkpoints::before`], which stays 0.
 //!
 //! This module does not decide when a checkpoint is made, or on which thread ([`Checkpointer`] does not sleep).
 
@@ -100,7 +101,8 @@ pub struct Checkpointer {
 pub enum Finished {
     /// The checkpoint is on the disk, and is the last one.
     Made,
-    /// More keys were being changed together than the record has room for: the caller has to begin again.
+    /// More keys were being changed atomically than the record has room for. The caller has to begin another
+    /// checkpoint.
     Crowded,
 }
 
@@ -112,8 +114,8 @@ struct PendingCheckpoint {
 
 impl Checkpointer {
     /// Begins a checkpoint: every thread seals its open segments at its next check, in [`crate::ThreadHandle::tidy`] or
-    /// in a slice of the background. Returns false during an index rebuild, because items that hide older ones may not
-    /// be found yet.
+    /// in a slice of the background. Returns false during an index rebuild, because an item that supersedes an older
+    /// version may not be found yet.
     pub fn begin(&mut self, now: UnixMillis) -> bool {
         if self.store.is_rebuilding() {
             return false;
@@ -146,7 +148,7 @@ impl Checkpointer {
         !(0..segments.high_water() as u32).any(is_open)
     }
 
-    /// Writes the checkpoint that was begun and is sealed. It takes as long as the disk does.
+    /// Writes the checkpoint that was begun and whose segments are all sealed. Blocks until the disk has stored it.
     ///
     /// # Errors
     /// If the disk fails: its error. The previous checkpoint then remains the last one.
@@ -176,8 +178,8 @@ fn make_checkpoint(store: &Store, PendingCheckpoint { before, at }: PendingCheck
     let sequences: Vec<u64> = sequences.collect();
     let mut keys = Vec::new();
     undo.each_open(&mut |record, _| keys.push(record.key()));
-    // Reads these keys after those of the open groups. A change that ends between the two reads has then recorded its
-    // keys here.
+    // `spanning` is read after the open groups of the undo log. A change that ends between the two reads has by then
+    // added its keys to `spanning`.
     keys.append(&mut store.checkpoints.spanning());
     if keys.len() > RECORDS_MAX {
         return Ok(Finished::Crowded);
@@ -192,10 +194,11 @@ fn make_checkpoint(store: &Store, PendingCheckpoint { before, at }: PendingCheck
     Ok(Finished::Made)
 }
 
-/// Returns the sequence of a segment that a checkpoint includes; 0: it does not include the segment.
+/// Returns the sequence of the segment `id` if a checkpoint of sequences below `before` includes it, and 0 if not.
 fn sealed_sequence(store: &Store, id: SegmentId, before: u64) -> u64 {
     let header = store.segments.header(id);
-    // Reads the state first: a sealed segment is complete. A segment that was reopened meanwhile has a later sequence.
+    // The state is read before the sequence: a sealed segment is complete. If it is reopened between the reads, its
+    // sequence is too high to be included.
     let is_sealed = matches!(header.state(), SegmentState::Sealed | SegmentState::Draining);
     let sequence = header.sequence();
     let since = store.persistent.unsynced_before.load(Acquire);

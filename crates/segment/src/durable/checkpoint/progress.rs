@@ -1,4 +1,4 @@
-//! The progress of checkpoints, as all threads share it: see [`crate::durable::checkpoint`].
+//! The state of checkpoints, which all threads share: see [`crate::durable::checkpoint`].
 
 use std::sync::PoisonError;
 use std::sync::atomic::AtomicU64;
@@ -10,14 +10,14 @@ use crate::durable::checkpoint::record::{Record, Records};
 use crate::layout::raw::{Mutex, MutexGuard};
 use crate::locks::undo_log::{ChangingKey, RECORDS_MAX};
 
-/// A store's checkpoints.
+/// The state of a store's checkpoints.
 #[derive(Debug)]
 pub(crate) struct Checkpoints {
     pub(super) records: Option<Records>,
     /// The sequence below which open segments have to be sealed.
     pub(super) before: AtomicU64,
-    /// Keys of changes that began before the latest checkpoint's `begin` and ended after it: at most one key more than
-    /// [`RECORDS_MAX`].
+    /// Keys of atomic changes that began before the latest checkpoint's `begin` and ended after it: at most
+    /// [`RECORDS_MAX`] + 1 keys, which is enough to detect that they do not fit.
     pub(super) spanning: Mutex<Vec<ChangingKey>>,
     pub(super) made: AtomicU64,
     pub(super) failed: AtomicU64,
@@ -32,8 +32,8 @@ pub struct CheckpointStats {
     pub made: u64,
     /// Checkpoints that failed because of a write error of the disk.
     pub failed: u64,
-    /// The instant at which the last checkpoint in the file was begun, by this process or an earlier one. 0: the file
-    /// has no checkpoint.
+    /// The instant at which the last checkpoint in the file was begun, by this process or an earlier process. 0: the
+    /// file has no checkpoint.
     pub last: UnixMillis,
     /// The number of segments that the last checkpoint includes.
     pub segments: u64,
@@ -66,8 +66,7 @@ impl Checkpoints {
         self.records.is_some()
     }
 
-    /// Records the keys of a change of several keys as one that was begun before the latest checkpoint and is about to
-    /// end.
+    /// Records the keys of an atomic change that began before the latest checkpoint's `begin` and is about to end.
     #[cold]
     pub(crate) fn note_spanning(&self, keys: impl Iterator<Item = ChangingKey>) {
         let mut all = self.spanning();

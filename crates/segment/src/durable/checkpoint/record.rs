@@ -1,8 +1,8 @@
 //! The record of a checkpoint. The file has two copies, and at least one of them is always intact.
 //!
 //! ```text
-//!   head 16 words                               | kept words | sequence of each segment | keys, 2 words each
-//!   magic, number, at, before, segments, keys,  |            | 0: it has not            | hash |
+//!   head, 16 words                              | persistent | sequence of each segment | keys, 2 words each
+//!   magic, number, at, before, segments, keys,  | header     | 0: not included          | hash |
 //!   sum, zeros                                  |            |                          | namespace, hidden
 //! ```
 //!
@@ -21,7 +21,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"GANNETCP");
 pub(crate) const HEAD_WORDS: usize = 16;
 /// The position of the checksum in the head.
 const SUM: usize = 6;
-/// The position of the notes' word among the words of the persistent header.
+/// The position of the word that names the metadata log's half, among the words of the persistent header.
 const NOTES: usize = 6;
 
 /// The contents of a checkpoint.
@@ -32,14 +32,14 @@ pub(crate) struct Record {
     /// The sequence limit of the checkpoint: all segments that it includes have lower sequences.
     pub(crate) before: u64,
     pub(crate) kept: [u64; CHECKPOINT_WORDS],
-    /// The keys of changes of several keys as one that were in progress.
+    /// The keys of atomic changes that were in progress.
     pub(crate) keys: Vec<ChangingKey>,
     /// For each segment of the file, its sequence if the checkpoint includes the segment, and 0 if not.
     pub(crate) sequences: Vec<u64>,
 }
 
 impl Record {
-    /// Returns the word that names the notes in force.
+    /// Returns the word that names the half and the length of the metadata log ([`crate::durable::file::notes`]).
     pub(crate) fn notes(&self) -> u64 {
         self.kept[NOTES]
     }
@@ -170,7 +170,7 @@ mod tests {
             records.write(&record(at));
             assert_eq!(records.latest(), Some(record(at)));
         }
-        // The sums see every word of them.
+        // A change of any word is detected by the checksum.
         for at in [0, 1, 3, 5, 6, HEAD_WORDS + 2, HEAD_WORDS + CHECKPOINT_WORDS + 4] {
             let word = records.word(0, at);
             let was = word.load(Acquire);

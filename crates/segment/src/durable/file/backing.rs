@@ -29,11 +29,11 @@ pub(crate) struct Backing {
     pub(crate) headers: Array<SegmentHeader>,
     pub(crate) buckets: Array<Bucket>,
     pub(crate) heap: Heap,
-    /// Of a file alone.
+    /// `None` unless the store is in a file.
     pub(crate) notes: Option<Notes>,
-    /// Of a file alone.
+    /// `None` unless the store is in a file.
     pub(crate) undo: Option<UndoLog>,
-    /// Of a file alone.
+    /// `None` unless the store is in a file.
     pub(crate) records: Option<Records>,
 }
 
@@ -54,7 +54,7 @@ impl Backing {
     }
 }
 
-/// Checks that the kept words are valid, so that everything else can be read.
+/// Checks that the persistent header and the metadata log are consistent. The rest of the file is read only after that.
 fn check_persistent(ground: &Backing, geometry: &Geometry) -> Result<(), FileFault> {
     let kept = &ground.kept;
     if !ground.notes.as_ref().is_some_and(Notes::is_sound) {
@@ -73,7 +73,7 @@ fn check_persistent(ground: &Backing, geometry: &Geometry) -> Result<(), FileFau
     Err(FileFault::Damaged(format!("inconsistent sizes: {end} segments, index growth {growth:#x} to {next} groups")))
 }
 
-/// Returns the parts of a file with this superblock.
+/// Maps the parts of a file with this superblock, and checks them.
 pub(super) fn backing_of(
     geometry: &Geometry,
     config: &StoreConfig,
@@ -86,7 +86,7 @@ pub(super) fn backing_of(
     Ok(ground)
 }
 
-/// Returns the parts of a file with these sizes, unchanged.
+/// Maps the parts of a file with these sizes. Does not change the file's contents.
 pub(super) fn new_backing(
     geometry: &Geometry,
     config: &StoreConfig,

@@ -4,9 +4,10 @@
 //! - The source store is only read, and no thread changes it meanwhile.
 //! - Object numbers, part numbers and sequences continue above those of the source store, so no CAS token that a client
 //!   may still have matches another value.
-//! - An item that does not fit is evicted by the order of its arrival, or reported as refused if the target evicts
-//!   nothing.
-//! - Items on flash come after all items in memory and evict none of them: an item without room is reported as refused.
+//! - If not all items fit, the target evicts items by its usual rules, or the copy counts an item as refused if the
+//!   target evicts nothing.
+//! - Items on flash are copied after all items in memory and evict none of them. An item for which there is no room is
+//!   counted as refused.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -28,17 +29,17 @@ use crate::values::parts::{each_part, part_bytes};
 pub struct Copied {
     /// Items that were stored.
     pub items: u64,
-    /// Items that have lost a part.
+    /// Items that were not copied because a piece or part of their value is lost.
     pub lost: u64,
     /// Items that are too large for the other store's segments, or for which there is no room.
     pub refused: u64,
 }
 
-/// The number of attempts to store an item, with a background slice between them, before it is given up.
+/// The maximum number of attempts to store an item, with a background slice between two attempts.
 const TRIES: usize = 10_000;
 
-/// Copies all live items of `from` at `now`, its notes and its pending flushes. `background` is that of `to`, and no
-/// other caller uses it.
+/// Copies all live items of `from` at `now`, its metadata records and its pending flushes. `background` is the
+/// background of `to`, and no other caller uses it meanwhile.
 ///
 /// # Errors
 /// If one of the stores has no handle left.
@@ -54,7 +55,7 @@ pub fn copy_store(
     let mut notes = Vec::new();
     from.each_note(&mut |note| notes.push(note.to_vec()));
     if to.rewrite_notes(&notes).is_err() {
-        // Without these names, items in sets could not be read.
+        // The records include the names of sets, without which items in sets cannot be read.
         copied.refused += notes.len() as u64;
     }
     for number in 0..Namespace::MAX as u8 {
@@ -81,8 +82,9 @@ pub fn copy_store(
     Ok(copied)
 }
 
-/// Copies all live items that the store of `source` has on flash, as far as there is room. `to` evicts nothing from
-/// then on. `work` completes the reads that the walk has requested. The other parameters are those of [`copy_store`].
+/// Copies all live items that the store of `source` has on flash and for which `to` has room. From this call on, `to`
+/// evicts nothing. `work` completes the reads that the walk has requested. The other parameters are those of
+/// [`copy_store`].
 ///
 /// # Errors
 /// When `to` has no handle left.
@@ -125,8 +127,8 @@ pub fn copy_flash(
     Ok(copied)
 }
 
-/// Returns the bytes of key and value of the longest live item at `now`. A store that receives a copy has to accept an
-/// item of that length.
+/// Returns the length in bytes of key and value of the longest item that is live at `now`. A store into which the items
+/// are copied has to accept items of that length.
 ///
 /// # Errors
 /// If the store has no handle left.
@@ -143,7 +145,7 @@ pub fn longest_item(store: &Arc<Store>, now: UnixMillis) -> Result<u64, HandleEr
     Ok(longest)
 }
 
-/// Raises the object numbers and sequences of `to` to those of `from`, so that none is assigned twice.
+/// Raises the next object number and the next sequence of `to` to those of `from`, so that no number is assigned twice.
 fn continue_after(from: &Store, to: &Store) {
     to.persistent.objects.fetch_max(from.persistent.objects.load(Relaxed), SeqCst);
     to.persistent.sequence.fetch_max(from.persistent.sequence.load(Relaxed), SeqCst);

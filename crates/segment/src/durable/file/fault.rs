@@ -8,28 +8,28 @@ use super::index_place::IndexPlace;
 /// The reason why a store cannot be opened in a file. The file is unchanged, except with `Io` and `Space`.
 #[derive(Debug)]
 pub enum FileFault {
-    /// The operating system's reason.
+    /// The error of the operating system.
     Io(io::Error),
     /// The file system has no space for the file.
     Space {
         /// Bytes of the whole file.
         bytes: u64,
-        /// The operating system's reason.
+        /// The error of the operating system.
         error: io::Error,
     },
     /// The file does not hold a store's memory.
     Foreign,
-    /// Neither copy of its superblock is intact, its length differs from the superblock, or its contents are
-    /// inconsistent.
+    /// The file is damaged: neither copy of its superblock is intact, its length differs from that in the superblock,
+    /// or its contents are inconsistent. The text describes the damage.
     Damaged(String),
-    /// The file has another version.
+    /// The file has another format version.
     Version {
         /// The version of the file.
         found: u64,
         /// The version that this build reads.
         known: u64,
     },
-    /// The file has this version, but is from a build with another layout.
+    /// The file has this build's format version, but was created by a build with another memory layout.
     Layout,
     /// The file was created for another memory size.
     Memory {
@@ -47,10 +47,10 @@ pub enum FileFault {
     },
     /// The file's index is not at the requested place.
     Index {
-        /// Place of the index in the file's store.
+        /// The place of the index for which the file was created.
         found: IndexPlace,
     },
-    /// The store's flash has another size; 0: the store has no flash.
+    /// The file's store has flash of another size. A size of 0 stands for no flash.
     Flash {
         /// In bytes.
         found: u64,

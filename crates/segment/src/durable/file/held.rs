@@ -58,8 +58,8 @@ impl Held {
         }
     }
 
-    /// Excludes a range of the file, in whole pages, from the parts that are trusted after a power loss. No checkpoint
-    /// syncs it.
+    /// Excludes a range of whole pages of the file from the parts that are trusted after a power loss. Checkpoints do
+    /// not sync this range.
     pub(super) fn believe_none_of(&mut self, others: Range<u64>) -> io::Result<()> {
         let map = |range: Range<u64>| Map::of_file(&self.file, range.start, (range.end - range.start) as usize, false);
         self.believed = Some([map(0..others.start)?, map(others.end..self.block.file_bytes)?]);
@@ -100,8 +100,8 @@ impl Held {
         if !changes {
             return Ok(());
         }
-        // This is written only after everything else is on the disk. Until then, an opening has to repair the file
-        // again.
+        // The superblock is written only after everything else is on the disk. Until then, the next opening repairs the
+        // file again.
         self.sync()?;
         self.block.marked = marked;
         self.superblocks.write(&self.block);
@@ -113,7 +113,7 @@ impl Held {
         // A process that panics does not mark the file as clean.
         let mut clean = u64::from(!std::thread::panicking());
         if self.has_checkpoints() {
-            // The superblock that marks the file as closed in order is written after everything else.
+            // The superblock that marks the file as cleanly closed is written after everything else.
             clean &= u64::from(!has_lost_changes && self.sync_all().is_ok());
         }
         self.superblocks.write(&Superblock { clean, closed_ms: now.0, ..self.block });

@@ -1,15 +1,15 @@
-//! A copy of the index in DRAM, passed from a store that was closed in order to the store that opens the same file
-//! next. Without it that store would rebuild its index, and miss items that it has not found yet.
+//! A copy of an index in DRAM. A store that is closed cleanly passes it to the store that opens the same file next.
+//! Without the copy, the next store has to rebuild its index, and items are misses until the rebuild finds them.
 //!
 //! ```text
 //!   memfd: [ magic | openings of the file | groups | .. one page ][ slots of the groups .. ]
 //! ```
 //!
 //! Invariants:
-//! - A copy belongs to one opening of one file. The next opening of that file takes it if the file was closed in order.
-//!   In any other case the index is rebuilt.
-//! - It is a copy, so neither process works on memory of the other. No client is served meanwhile, so up to
-//!   [`THREADS_MAX`] threads copy at once.
+//! - A copy belongs to one opening of one file. The next opening of that file uses the copy if the file was closed
+//!   cleanly. In any other case the index is rebuilt.
+//! - The processes share no index memory, because each copies the slots. No client is served while an index is copied,
+//!   so up to [`THREADS_MAX`] threads copy at once.
 
 use std::io;
 use std::ops::Range;
@@ -23,7 +23,7 @@ use super::{Backing, PAGE};
 use crate::index::{GROUP_BYTES, GROUP_SLOTS, Index};
 use crate::layout::raw::{Array, Word64};
 
-/// The first word.
+/// The first word of a copy.
 const MAGIC: u64 = u64::from_le_bytes(*b"GANNETIX");
 const HEAD_WORDS: usize = PAGE as usize / size_of::<Word64>();
 
@@ -71,8 +71,8 @@ pub(crate) fn leave(index: &Index, held: &Held) -> io::Result<Arc<MapFile>> {
     Ok(file)
 }
 
-/// Copies the slots of `left` into the index of the store that opens the file `held`. Returns false, without a change,
-/// if `left` is not a copy from the previous opening of this file.
+/// Copies the slots of `left` into the index of the store that opens the file `held`. Returns false and changes nothing
+/// if `left` is not a copy from the previous opening of this file, or if that opening did not end with a clean close.
 pub(super) fn take(left: &Arc<MapFile>, held: &Held, ground: &Backing) -> io::Result<bool> {
     let groups = Index::groups_kept(&ground.kept);
     let is_clean = held.left.is_some_and(|how| how.clean) && ground.kept.rebuilding.load(Acquire) == 0;

@@ -1,9 +1,10 @@
-//! Inspection of a file that no server uses, without changing it.
+//! Inspection of a memory file that no server uses. The file is not changed.
 //!
 //! Invariants:
 //! - Nothing is written, so that the state after a crash can be inspected as it is.
-//! - If a file was in use when the machine lost power, only the contents of its last checkpoint are inspected. The rest
-//!   is no fault, because a server does not trust it either ([`crate::durable::checkpoint`]).
+//! - If a file was in use when the machine lost power, only the contents of its last checkpoint are inspected.
+//!   Inconsistencies elsewhere are no fault, because a server does not trust those parts either
+//!   ([`crate::durable::checkpoint`]).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
@@ -30,50 +31,51 @@ use crate::layout::slot::Slot;
 pub struct FileStats {
     /// The fields of the superblock, by name.
     pub superblock: Vec<(&'static str, u64)>,
-    /// True if the file was closed in order.
+    /// True if the file was closed cleanly.
     pub clean: bool,
-    /// The machine was restarted since the file was in use. The segment figures are then those of the last checkpoint,
-    /// if checkpoints were made.
+    /// True if the machine was restarted while the file was in use. The segment figures are then those of the last
+    /// checkpoint, if checkpoints were made.
     pub lost: bool,
-    /// The number of segments by state, in the order of [`crate::SEGMENT_STATES`]. Segments that were never taken count
-    /// as free.
+    /// The number of segments by state, in the order of [`crate::SEGMENT_STATES`]. Segments that were never allocated
+    /// count as free.
     pub segments: [u64; STATES.len()],
     /// The number of items, as the headers of segments count them.
     pub items: u64,
     /// The size of those items, in bytes.
     pub item_bytes: u64,
-    /// Items of each namespace.
+    /// The number of items of each namespace.
     pub items_by_namespace: [u64; Namespace::MAX],
     /// The number of index groups, and the number after a change of the index's size that is in progress.
     pub groups: [u64; 2],
-    /// Locks of the index that were held.
+    /// The number of index locks that were held.
     pub stripes_held: u64,
     /// The next segment sequence.
     pub sequence: u64,
     /// The latest time that a process recorded in the file.
     pub clock: UnixMillis,
-    /// The number of notes of the layers above, and their size in bytes.
+    /// The number of metadata records, and their total size in bytes.
     pub notes: [u64; 2],
-    /// Instant at which the last checkpoint was begun, and the number of its segments.
+    /// The instant at which the last checkpoint was begun, and the number of its segments. `None`: there is no
+    /// checkpoint.
     pub checkpoint: Option<(UnixMillis, u64)>,
 }
 
 /// The findings of a walk over a whole memory file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileCheck {
-    /// Items that a slot names. If the index is not in the file: live items.
+    /// The number of live items that a slot names. If the index is not in the file: the number of live items.
     pub items: u64,
-    /// Slots that name items.
+    /// The number of slots that name items in memory.
     pub slots: u64,
-    /// Slots that name items on flash. The flash is not read. 0 if the index is not in the file.
+    /// The number of slots that name items on flash. The flash is not read. 0 if the index is not in the file.
     pub flash_slots: u64,
-    /// Live items that no slot names. A crash leaves some, and the next opening ends them.
+    /// The number of live items that no slot names. A crash may leave such items, and the next opening marks them dead.
     pub unnamed: u64,
-    /// Slots that exist twice. A crash leaves some under locks that were held.
+    /// The number of duplicate slots. A crash may leave such slots in groups whose lock was held.
     pub doubled: u64,
-    /// Damaged items. After a power loss they are counted in no other figure.
+    /// The number of damaged items. After a power loss they are counted in no other figure.
     pub damaged: u64,
-    /// Faults that a crash cannot cause, one line each; at most [`FAULTS_MAX`].
+    /// Descriptions of faults that a crash cannot cause, one line each; at most [`FAULTS_MAX`].
     pub faults: Vec<String>,
 }
 
@@ -87,11 +89,12 @@ struct Inspected {
     hasher: Hasher,
     sum_seed: u64,
     stats: FileStats,
-    /// The sequences of the segments that are trusted after a power loss.
+    /// The sequences in the last checkpoint, by segment, if only its segments are trusted after a power loss.
     believed: Option<Vec<u64>>,
 }
 
-/// Returns the configuration to open a store in the file with, for one handle; the sizes are those of the file.
+/// Returns the configuration with which a store in the file can be opened, for one handle. Its sizes are those of the
+/// file.
 ///
 /// # Errors
 /// If the file cannot be opened.
@@ -107,7 +110,7 @@ pub fn file_index(file: &Arc<MapFile>) -> Result<IndexPlace, FileFault> {
     Ok(index_of(&block_of(file)?))
 }
 
-/// Returns whether the store in the file was closed in order. If not, its server was killed or still runs.
+/// Returns true if the store in the file was closed cleanly. If not, its server was killed or still runs.
 ///
 /// # Errors
 /// As for opening it.
@@ -115,7 +118,7 @@ pub fn file_is_clean(file: &Arc<MapFile>) -> Result<bool, FileFault> {
     Ok(block_of(file)?.clean == 1)
 }
 
-/// The words that a second tier persists in a file.
+/// The words that a second tier persists in a memory file.
 #[derive(Debug)]
 pub struct TierWords(Array<Word64>);
 
@@ -131,8 +134,8 @@ impl TierWords {
     }
 }
 
-/// Returns the words of a second tier in the file. Returns `None` if the file was made without one, or if its last
-/// checkpoint counts, which does not include these words.
+/// Returns the words of a second tier in the file. Returns `None` if the file was created without a second tier, or if
+/// only its last checkpoint is trusted, which does not include these words.
 ///
 /// # Errors
 /// If the file cannot be opened.
@@ -154,7 +157,8 @@ fn lost_since(block: &Superblock, boot: u128) -> bool {
     block.clean == 0 && block.boot_high | block.boot_low != 0 && !is_of_run(block, boot)
 }
 
-/// Returns true if the machine was restarted while the file was in use, and its last checkpoint therefore counts.
+/// Returns true if the machine was restarted while the file was in use and checkpoints were made. Only the last
+/// checkpoint is then trusted.
 fn lost_to_checkpoint(block: &Superblock, boot: u128) -> bool {
     lost_since(block, boot) && block.checkpoints == 1
 }
@@ -184,7 +188,7 @@ fn open(file: &Arc<MapFile>, boot: u128) -> Result<Inspected, FileFault> {
     let geometry = super::geometry_of(&config, &block).map_err(|error| FileFault::Damaged(error.to_string()))?;
     let (lost, has_checkpoints) = (lost_since(&block, boot), lost_to_checkpoint(&block, boot));
     let ground = match has_checkpoints {
-        // Its words may be from another time than the contents that they describe.
+        // The persistent header may be newer or older than the contents that it describes, so it is not checked.
         true => new_backing(&geometry, &config, file, index_of(&block))?,
         false => backing_of(&geometry, &config, file, &block)?,
     };
@@ -260,14 +264,14 @@ impl Inspected {
         }
     }
 
-    /// Returns true if a slot names the item at an address, if there are slots.
+    /// Returns true if a slot names the item at an address, or if the file has no trusted index.
     fn is_named(&self, address: usize, layout: &Layout) -> bool {
         let hash = self.hash_at(address, layout);
         let finds = || self.index.find(hash, |slot| (slot.address() == address).then_some(())).is_some();
         !self.has_index() || finds()
     }
 
-    /// Returns true if its index is in the file and is trusted.
+    /// Returns true if the index is in the file and is trusted.
     fn has_index(&self) -> bool {
         index_of(&self.block) == IndexPlace::File && self.believed.is_none()
     }
@@ -304,7 +308,7 @@ impl Inspected {
         }
     }
 
-    /// Counts a torn item, as a fault unless the machine lost power.
+    /// Reports a torn item as a fault, unless the machine lost power.
     fn torn(&self, check: &mut FileCheck, what: impl FnOnce() -> String) {
         if self.believed.is_none() {
             check.fault(what());
@@ -364,8 +368,8 @@ fn holds_items(state: SegmentState) -> bool {
     matches!(state, SegmentState::Open | SegmentState::Sealed | SegmentState::Draining)
 }
 
-/// Reads the facts that a memory file holds about itself: its superblock, its words, and 128 bytes for each segment.
-/// `boot` is the boot of the machine, as in [`crate::Power`].
+/// Reads a memory file's description of itself: its superblock, its persistent header, and the 128-byte header of each
+/// segment. `boot` is the ID of the machine's present boot, as in [`crate::Power`].
 ///
 /// # Errors
 /// As for opening it.

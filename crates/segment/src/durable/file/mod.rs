@@ -1,19 +1,22 @@
 //! A store's memory in a file: its parts and their places, its creation, and the reasons to refuse an existing file.
 //!
 //! ```text
-//!   superblock x 2 | kept words | stripes | notes x 2 | undo log | segment headers | checkpoint x 2 | ...
-//!   page 0, 1        page 2       3 .. 10   16 ..       on a page  on a page         on a page
+//!   superblock x 2 | persistent  | index   | metadata  | undo log | segment headers | checkpoint     | ...
+//!   page 0, 1      | header      | locks   | log x 2   |          |                 | record x 2     |
+//!                  | page 2      | 3 .. 10 | 16 ..     | pages    | pages           | pages          |
 //!
-//!   ... | tier's room | index .. | heap ..
-//!         on a page     on ALIGN   on ALIGN
+//!   ... | room of the tier | index   | heap
+//!         | pages            | aligned | aligned (to `ALIGN`; to pages if the heap is below `ALIGNED_FROM`)
 //! ```
 //!
 //! Invariants:
-//! - The place of each part follows from segment size, number of segments and number of groups alone.
-//! - Each part is a map of its own, so that it is accessed like private memory.
+//! - The segment size, the numbers of segments and groups, and the size of the tier's room determine the place of each
+//!   part.
+//! - Each part is mapped separately, so that it is accessed like private memory.
 //! - A file is changed only if it is known to be this store's, is empty, or was requested to be reset.
 //! - Space for everything in use is allocated: see [`arena::Map::allocate`].
-//! - If the index is in the process ([`IndexPlace::Dram`]), its place and that of the stripes are holes.
+//! - If the index is in the process ([`IndexPlace::Dram`]), the places of the index and of its locks in the file are
+//!   holes.
 
 mod backing;
 pub(crate) mod copy;
@@ -82,7 +85,7 @@ pub(crate) fn index_of(block: &Superblock) -> IndexPlace {
     if block.index_in_dram == 1 { IndexPlace::Dram } else { IndexPlace::File }
 }
 
-/// The contents of the file, or the fact that a store may be created in it.
+/// The contents of a file: a store, or nothing, so that a store may be created in it.
 enum There {
     Store(Superblock),
     Nothing,
@@ -239,8 +242,8 @@ fn begin(held: &mut Held, ground: &Backing, index_left: Option<&Arc<MapFile>>) -
     Ok(())
 }
 
-/// Checks that a store with these sizes and this second tier could be opened in the file. The function only reads the
-/// file, so another process may be using it.
+/// Checks that a store with these sizes and this second tier can be opened in the file. The check only reads the file,
+/// so another process may be using it.
 ///
 /// # Errors
 /// See [`FileFault`].
@@ -272,7 +275,8 @@ fn geometry_of(config: &StoreConfig, block: &Superblock) -> Result<Geometry, Sta
     if block.flash_bytes == 0 {
         return Geometry::of(config);
     }
-    // As far as its header is whole: what is too large for the memory is refused there.
+    // Both sizes are limited here in case the superblock is wrong. `Geometry::with_index` refuses sizes that do not fit
+    // into the memory.
     let groups = block.groups_start.min(config.memory_bytes / GROUP_BYTES as u64).max(1);
     Geometry::with_index(config, groups as usize, block.flash_room_bytes.min(block.file_bytes))
 }

@@ -1,16 +1,18 @@
-//! Notes: records that the layers above persist beside the items, appended one by one.
+//! The metadata log: an append-only list of the metadata records (here: notes) that the layers above the store persist.
 //!
 //! ```text
-//!   half 0   | len 4 | sum 4 | note | len 4 | ...        the word `half 1 | bytes 63` says which half counts, how far
-//!   half 1   | len 4 | sum 4 | note | ...                sum: of the note, XXH3
+//!   half 0   | len 4 | sum 4 | note | len 4 | ...        The word `half, 1 bit | length, 63 bits` of the persistent
+//!   half 1   | len 4 | sum 4 | note | ...                header names the valid half and the length of its notes.
+//!                                                        sum: the low 32 bits of the note's XXH3
 //! ```
 //!
 //! Invariants:
-//! - A note's bytes are written before the word includes them: a note is persisted completely or not at all.
-//! - Notes are read in the order that they were written. A new list is written to the other half, and counts once the
-//!   word names that half.
+//! - A note's bytes are written before the length in the word includes them, so a note is persisted completely or not
+//!   at all.
+//! - Notes are read in the order in which they were written. A rewritten list goes to the other half, and becomes valid
+//!   when the word names that half.
 //! - Space is allocated before it is written to.
-//! - A half that a checkpoint names is not rewritten until another checkpoint names the other half.
+//! - A half that the last checkpoint names is not rewritten until a later checkpoint names the other half.
 
 use std::sync::PoisonError;
 use std::sync::atomic::AtomicUsize;
@@ -73,9 +75,9 @@ pub(crate) struct Notes {
     half_bytes: usize,
     kept: PersistentPage,
     writes: Mutex<()>,
-    /// Bytes that the notes took when they were last rewritten.
+    /// The length of the notes in bytes when they were last rewritten.
     renewed: AtomicUsize,
-    /// Halves that a checkpoint names: bit 0, bit 1.
+    /// The halves that the last checkpoint, or one in progress, names: bit 0 and bit 1.
     named: AtomicUsize,
 }
 
@@ -119,7 +121,7 @@ impl Notes {
         left.is_empty()
     }
 
-    /// Appends one note behind the current ones.
+    /// Appends a note.
     pub(crate) fn append(&self, note: &[u8]) -> Result<(), NoteFault> {
         let _writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
         let word = self.word();
@@ -140,7 +142,7 @@ impl Notes {
         !self.is_named(1 - self.word().half()) && bytes > self.half_bytes / 2 && bytes > 2 * self.renewed.load(Relaxed)
     }
 
-    /// Replaces all notes by those that `make` makes of them. No note can be appended in between.
+    /// Replaces all notes with those that `make` returns. No other thread can append a note meanwhile.
     pub(crate) fn renew(&self, make: &mut dyn FnMut(&Self) -> Vec<Vec<u8>>) -> Result<(), NoteFault> {
         let _writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
         let half = 1 - self.word().half();
@@ -159,15 +161,16 @@ impl Notes {
         self.named.load(Acquire) & 1 << half != 0
     }
 
-    /// Begins a checkpoint: returns the words of `read`, and retains the half that they name and the half that the
-    /// previous checkpoint names.
+    /// Begins a checkpoint: returns the result of `read`. The half that is valid now and the half that the previous
+    /// checkpoint names are not rewritten until [`Self::name_only`].
     pub(crate) fn name_with<T>(&self, read: impl FnOnce() -> T) -> T {
         let _writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
         self.named.fetch_or(1 << self.word().half(), AcqRel);
         read()
     }
 
-    /// Records that the checkpoint in force has this word for the notes. The other half need not be retained.
+    /// Records that the last checkpoint contains this word of the metadata log. The other half may be rewritten from
+    /// now on.
     pub(crate) fn name_only(&self, word: u64) {
         self.named.store(1 << Word(word).half(), Release);
     }
@@ -180,7 +183,8 @@ impl Notes {
         }
         let from = half * self.half_bytes + at;
         self.halves.map().allocate(from, end - at).map_err(NoteFault::Space)?;
-        // Behind the current notes, under the writers' lock: no other thread names these bytes.
+        // The bytes follow the current notes, and this thread holds the writers' lock, so no other thread accesses
+        // them.
         let mut reserved = Reserved::of_notes(from, end - at);
         reserved.write(&self.halves, 0, &(note.len() as u32).to_le_bytes());
         reserved.write(&self.halves, 4, &sum_of(note).to_le_bytes());

@@ -14,11 +14,11 @@ use crate::{StoreConfig, TierPlan};
 pub(super) const PAGE: u64 = arena::PAGE_BYTES as u64;
 /// The alignment of heap and index in the file, in bytes, so that huge pages can back them.
 pub(super) const ALIGN: u64 = arena::HUGE_PAGE_BYTES as u64;
-/// The smallest heap that is aligned to [`ALIGN`], in bytes. A smaller heap would not benefit from huge pages.
+/// The size in bytes from which a heap is aligned to [`ALIGN`]. A smaller heap would not benefit from huge pages.
 pub(super) const ALIGNED_FROM: u64 = 32 * ALIGN;
-/// Offset of the notes in the file, in bytes.
+/// Offset of the metadata log in the file, in bytes.
 pub(super) const NOTES_AT: u64 = 16 * PAGE;
-/// Length of one half of the notes, in bytes.
+/// Length of one half of the metadata log, in bytes.
 pub(super) const NOTES_BYTES: u64 = 4 << 20;
 
 /// The offsets of the parts of a file, in bytes.
@@ -34,8 +34,8 @@ pub(super) struct Places {
     pub(super) end: u64,
 }
 
-/// Returns the name and the byte range of each part, for tests that damage a part. With a plan, the part of a second
-/// tier is included.
+/// Returns the name and the byte range of each part, for tests that damage a part. With a plan of a second tier, the
+/// tier's part is included.
 #[cfg(all(test, not(shuttle)))]
 pub(crate) fn parts(config: &StoreConfig, plan: Option<&TierPlan>) -> Vec<(&'static str, std::ops::Range<u64>)> {
     let with_tier = |plan: &TierPlan| Geometry::with_index(config, plan.groups(), plan.room_bytes());

@@ -1,12 +1,12 @@
 //! The superblock: the layout of a file, in two copies of which one is always intact.
 //!
 //! ```text
-//!   page 0   copy 0   number 7   checksum          the whole copy with the higher number counts;
-//!   page 1   copy 1   number 8   checksum   <--    the next one is written over the other
+//!   page 0   copy 0   number 7   checksum          the intact copy with the higher number is valid;
+//!   page 1   copy 1   number 8   checksum   <--    the next superblock overwrites the other copy
 //! ```
 //!
-//! Words of 64 bits: magic, version, layout hash, number, the fields in the order of [`Superblock`], zeros up to the
-//! last word of the first 512 bytes, which is the checksum of those before it (XXH3).
+//! Words of 64 bits: magic, version, layout hash, number, the fields in the order of [`Superblock`], and zeros up to
+//! the last word of the first 512 bytes. That word is the checksum (XXH3) of all words before it.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -14,7 +14,7 @@ use crate::layout::raw::{Array, Word64};
 
 /// The first eight bytes of a file.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GANNETMM");
-/// The version of the file format. It rises with each change that an older build cannot read.
+/// The version of the file format. Each change that an older build cannot read raises it.
 pub(crate) const VERSION: u64 = 3;
 /// The number of words of a copy, including the checksum.
 const WORDS: usize = 64;
@@ -72,7 +72,7 @@ superblock! {
     groups_max,
     /// Random seed of the key hash, so that clients cannot predict it.
     hash_seed,
-    /// The instant at which the file was created. META words count from here.
+    /// The instant at which the file was created. The times in META words count from it.
     made_ms,
     /// Number of times that the file was opened since its creation.
     opened,
@@ -88,7 +88,7 @@ superblock! {
     flash_bytes,
     /// Bytes of the file that are reserved for the state of the flash.
     flash_room_bytes,
-    /// 1: the process that last used it made checkpoints.
+    /// 1: the process that last used the file made checkpoints.
     checkpoints,
     /// High half of the ID of the boot in which the file was last opened. Both halves are 0 if the ID is unknown.
     boot_high,
@@ -141,7 +141,7 @@ impl Superblocks {
         Self { pages, layout_hash }
     }
 
-    /// Returns the copy in force.
+    /// Returns the state of the superblock: the intact copy with the higher number, or why there is none.
     pub(crate) fn find(&self) -> SuperblockState {
         let copies = [0, 1].map(|at| load(self.pages.at(at)));
         let is_whole = |words: &&[u64; WORDS]| words[0] == MAGIC && words[WORDS - 1] == checksum(&words[..WORDS - 1]);
@@ -162,7 +162,7 @@ impl Superblocks {
         SuperblockState::Whole { block: Superblock::of_fields(fields), number: words[3] }
     }
 
-    /// Writes the block over the copy that is not in force.
+    /// Writes the block over the copy that is not valid.
     pub(crate) fn write(&self, block: &Superblock) {
         let number = if let SuperblockState::Whole { number, .. } = self.find() { number + 1 } else { 0 };
         let mut words = [0; WORDS];

@@ -1,16 +1,15 @@
-//! Finding of items on flash, after all items in memory are found: for a second tier whose store's index was lost with
-//! the previous process.
+//! Enters the items of a second tier in the index after all items in memory. This is necessary if the index was in the
+//! memory of the previous process.
 //!
 //! ```text
-//!   the tier ──hash, place──> under the key's lock: dead?  in memory?  no room? ──> left out, and dead
-//!                                                 none of these ──────────────────> a slot names it
+//!   the tier ──hash, address──> under the key's lock: dead?  in memory?  no room? ──> no slot; marked dead
+//!                                                 none of these ──────────────────> the item gets a slot
 //! ```
 //!
-//! - A key has one live copy, in memory or on flash, at whatever instant the previous process was cut
-//!   ([`crate::tier`]). Memory is found first, and is checked all the same, because a device may hold an item that was
-//!   dead.
-//! - A thread that changes a key reports it to the tier under the key's lock. So an item that is entered here is
-//!   visible to that thread, or is dead for the thread that would enter it.
+//! - A key has one live copy, in memory or on flash, at whatever instant the previous process ended ([`crate::tier`]).
+//!   Nevertheless memory is searched for the key, because a device may return an item that was marked dead.
+//! - A thread that changes a key reports it to the tier under the key's lock. So either the changing thread sees the
+//!   slot that was entered here, or the entering thread sees that the item is dead.
 //! - Eviction, expiry and compaction continue meanwhile.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -55,14 +54,14 @@ pub(crate) fn find_on_flash(store: &Store, counters: &Counters, over: &mut dyn F
     }
 }
 
-/// Gives an item a slot, or marks it dead for good. To a thread that changes its key from here on, an item without
-/// a slot is the same as none.
+/// Gives an item on flash a slot, or marks it dead permanently: a later change of its key would not find an item
+/// without a slot.
 fn enter_on_flash(store: &Store, counters: &Counters, hash: Hash, at: FlashAddress) -> WalkProgress {
     let Some(locked) = store.index.lock(hash) else { return WalkProgress::Later };
     let slot = Slot::flash(hash.tag(), 0, at);
     if tier(store).is_gone(hash.0, at, hash.tag())
         || locked.find(|slot| is_of_hash(store, slot, hash)).is_some()
-        // Two items of one block with the same tag would be indistinguishable.
+        // A slot already names this block with this tag. Two such items would be indistinguishable.
         || locked.find_flash(at).is_some()
     {
         dies_on_flash(store, slot);
@@ -70,7 +69,7 @@ fn enter_on_flash(store: &Store, counters: &Counters, hash: Hash, at: FlashAddre
     }
     let room = locked.room();
     if room.holds.is_taken() {
-        // A present item is in use, or was found before it.
+        // The item in the slot is in use or was found earlier, so it is preferred.
         dies_on_flash(store, slot);
         counters.flash_evicted.add(1);
         return WalkProgress::Gone;
@@ -81,7 +80,7 @@ fn enter_on_flash(store: &Store, counters: &Counters, hash: Hash, at: FlashAddre
     WalkProgress::Entered
 }
 
-/// Returns `Some` if the item in memory that a slot names has a key with this hash.
+/// Returns `Some` if a slot names an item in memory whose key has this hash.
 fn is_of_hash(store: &Store, slot: Slot, hash: Hash) -> Option<()> {
     let (namespace, address, layout) = item_of(store, slot)?;
     (!layout.is(ItemKind::Piece) && hash_at(store, namespace, address, &layout) == hash).then_some(())

@@ -1,5 +1,5 @@
-//! Items that were stored during an earlier, interrupted rebuild. They may hide older items that were not found then,
-//! and are found before any request is served.
+//! Finds the items that were stored during an earlier, interrupted rebuild, before any request is served. Such an item
+//! may supersede an older version that was not found at that time and is still marked live.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -17,14 +17,14 @@ use crate::layout::item::{DEAD, Layout};
 use crate::layout::key::Key;
 use crate::layout::slot::Slot;
 
-/// Finds all items that were stored during an earlier rebuild, before any request is served. Heads among them take the
-/// slots of older versions. They get their own slots in the second round, with the other heads.
+/// Finds all items that were stored during an earlier rebuild, before any request is served. Their heads remove the
+/// slots of older versions. The heads themselves get slots in the second round, with all other heads.
 pub(crate) fn find_latest(store: &Store, now: UnixMillis) -> HashMap<u64, Vec<LaterHead>> {
     let (Some(rebuild), counters) = (&store.rebuild, background_counters(store)) else { return HashMap::new() };
     let sequence = |entry: &RebuildEntry| store.segments.header(entry.id).sequence();
     let count = rebuild.entries.partition_point(|entry| sequence(entry) >= rebuild.since);
     let mut hand = Hand { never_waits: true, ..Hand::default() };
-    // The newest segments come first, and no other thread takes any.
+    // The entries are sorted by sequence, the newest first, and no other thread takes any of them.
     while rebuild.left.load(Relaxed) + count > rebuild.entries.len() && !rebuild.is_whole() {
         hand.step(store, counters, now, &mut || true);
     }
@@ -43,7 +43,8 @@ pub(crate) fn find_latest(store: &Store, now: UnixMillis) -> HashMap<u64, Vec<La
     later
 }
 
-/// Takes the slot of an item that is older than a head of this version. Returns false if a later item has the slot.
+/// Removes an older version of a head's key from the index. Returns false if the index has a later version than
+/// `version`.
 fn hides_older(store: &Store, counters: &Counters, key: &Key<'_>, version: (u64, usize), object: u64) -> bool {
     let locked = store.index.lock(key.hash).expect("no other thread has a lock");
     let Some(there) = find_locked(store, &locked, key) else { return true };

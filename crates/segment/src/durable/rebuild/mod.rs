@@ -1,35 +1,36 @@
 //! The rebuild of the index from the segments, while the store serves: for a store whose index is not in its file.
 //!
 //! ```text
-//!   segments, the newest first     [ walked | walked | taken | taken | waiting . . dropped . . waiting ]
-//!                                    several threads, a segment each ->     where memory is short: the emptiest
+//!   segments, newest first         [ walked | walked | taken | taken | waiting . . dropped . . waiting ]
+//!                                    each thread walks one segment ->   if memory is short: the emptiest segments
 //!   round 1     items, pieces and parts
-//!   round 2     heads of values in pieces and parts, in the segments that have any: all that they name is found
-//!   whole       from here on eviction, expiry, compaction and scrubbing go on as ever
-//!   flash       what a second tier finds again, if there is one ([`flash`])
+//!   round 2     heads of values in pieces and parts, after everything that the heads name was found
+//!   whole       eviction, expiry, compaction and scrubbing work normally from here on
+//!   flash       items of the second tier, if it has to find them ([`flash`])
 //! ```
 //!
 //! Invariants:
-//! - An item that is not found yet is a miss. No replaced or removed item reappears: of two versions of a key, the one
-//!   with the higher (segment sequence, offset) stays, and the other is marked dead at once. All items that this
-//!   process stores have a higher sequence than those that it found.
-//! - So during the rebuild no version is removed that may hide an older one: a delete leaves an item that has ended
-//!   ([`crate::items::write`]), and no item is evicted, or removed because of expiry or a flush.
-//! - If memory is short, segments that are mostly dead are copied out, unless later versions of their items may still
-//!   have to be found ([`Rebuild::may_copy`]). If there are none, segments that were not walked are given up whole, one
-//!   for several that were walked meanwhile. The segments with the fewest bytes of live items by the counts of the
-//!   previous process go first, and of two equal ones the older. If an earlier rebuild was interrupted, there are no
-//!   counts.
-//! - A head is entered after everything that it may name, so no reader takes a value whose parts are not found yet for
-//!   broken.
-//! - If the previous process ended before its index was complete, its items may hide older ones that were not found
-//!   then and are still live. So the segments that were written since that rebuild began are walked before any request
-//!   is served ([`crate::durable::rebuild::latest::find_latest`]).
-//! - DEAD in the file is the truth. Every path that takes an item's slot has marked the item first. A new item is
-//!   marked live before it has a slot ([`crate::items::unpublished`]).
+//! - An item that is not found yet is a miss. No replaced or removed item reappears: of two versions of a key, the
+//!   version with the higher (segment sequence, offset) stays, and the other is marked dead at once. Items that this
+//!   process stores have higher sequences than all items of earlier processes.
+//! - A live older version reappears if the rebuild finds it after the newer version was removed. So during the rebuild
+//!   no item is evicted, or removed by expiry or a flush. A delete replaces the item by an expired one
+//!   ([`crate::items::write`]).
+//! - If memory is short, the live items of mostly dead segments are copied to other segments, unless later versions of
+//!   them may still have to be found ([`Rebuild::may_copy`]). If no segment can be copied, segments that were not
+//!   walked are discarded as a whole, at most one per several segments that are walked. The previous process's counts
+//!   of live bytes determine the order: the segment with the fewest bytes first, and the older of two equal segments.
+//!   If an earlier rebuild was interrupted, there are no counts.
+//! - A head is entered after everything that it may name, so no reader sees a value whose parts are not found yet.
+//! - If the previous process ended before its index was complete, its items may supersede older versions that were not
+//!   found at that time and are still live. So the segments that were written since that rebuild began are walked
+//!   before any request is served ([`crate::durable::rebuild::latest::find_latest`]).
+//! - The DEAD marks in the file are authoritative. Every code path that removes an item's slot marks the item first. A
+//!   new item is marked live before it has a slot ([`crate::items::unpublished`]).
 //! - A rebuild that is interrupted at any instant can start again, with the same result.
 //!
-//! Bounds: 24 bytes a segment; [`BATCH`] items a thread; [`REBUILDERS_MAX`] threads beside the background.
+//! Bounds: 24 bytes per segment;
+//!   [`BATCH`] items per thread; [`REBUILDERS_MAX`] threads besides the background.
 
 pub(crate) mod flash;
 pub(crate) mod latest;
@@ -70,7 +71,7 @@ use crate::values::free_queue::DeferredFree;
 
 /// The number of items in a batch. The index buckets of a whole batch are prefetched before its first item is entered.
 const BATCH: usize = 32;
-/// The distance in bytes at which a walk prefetches. The processor's own prefetching stops at the end of a page.
+/// How many bytes ahead of its position a walk prefetches. The processor's own prefetching stops at the end of a page.
 const AHEAD_BYTES: usize = 1024;
 /// The maximum number of threads that help the background.
 pub(crate) const REBUILDERS_MAX: usize = 64;
@@ -118,13 +119,14 @@ pub(crate) struct Hand {
     batch: Vec<Candidate>,
     /// The position in `batch` of the next item to enter in the store's index. The items before it are done.
     next: usize,
-    /// True if no other thread works on the index: an item that does not fit into it now gets no slot.
+    /// True if no other thread works on the index. An item for which the index has no room then gets no slot, and does
+    /// not wait for the index to grow.
     never_waits: bool,
     tokens: Tokens,
 }
 
 impl Hand {
-    /// Continues the walk until `over` returns true or nothing can be done now.
+    /// Continues the walk until `over` returns true or no more work can be done at present.
     pub(crate) fn step(
         &mut self,
         store: &Store,
@@ -241,7 +243,7 @@ impl Hand {
     }
 }
 
-/// Renews the token of an item that changes in place. After a power loss its value may be from another time than its
+/// Renews the CAS token of an item that changes in place. After a power loss its value may be newer or older than its
 /// token and its CAS_TAKEN bit.
 fn renew_token(store: &Store, tokens: &mut Tokens, address: usize, layout: &Layout) {
     let heap = &store.segments.heap;
@@ -293,13 +295,13 @@ fn has_ended(store: &Store, address: usize, layout: &Layout, now: UnixMillis) ->
     layout.has(EXPIRY) && store.segments.expire_at(address, relative()) <= now
 }
 
-/// Returns the position of an address in the order of all versions.
+/// Returns the key by which versions of an item are ordered: the sequence of its segment, and its address.
 pub(crate) fn version_at(store: &Store, address: usize) -> (u64, usize) {
     (store.segments.header_of(address).sequence(), address)
 }
 
-/// Gives a slot to an item that was found, if it is the latest version of its key. Returns whether it did, or `None` if
-/// that is not possible now.
+/// Gives a slot to an item that was found, if the item is the latest version of its key so far. Returns true if the
+/// item got a slot, and `None` if it has to wait for a lock or for the index to grow.
 fn enter_found(store: &Store, counters: &Counters, candidate: &Candidate, may_wait: bool) -> Option<bool> {
     let Candidate { address, layout, hash } = candidate;
     let header = store.segments.header_of(*address);
@@ -328,7 +330,8 @@ fn enter_found(store: &Store, counters: &Counters, candidate: &Candidate, may_wa
 }
 
 /// Gives a slot to an item whose key has none. If there is no place, the item waits for the index to grow. If the index
-/// cannot grow, the item is dropped: removing another item instead could expose an older version that it hides.
+/// cannot grow, the item is dropped: removing another key's item instead could let an older version of that key
+/// reappear.
 fn enter_new(
     store: &Store,
     locked: &Locked<'_>,
@@ -352,7 +355,7 @@ fn enter_new(
     Some(false)
 }
 
-/// Requests growth of the index, and returns whether there are segments for it, or will be.
+/// Requests growth of the index if it can grow. Returns true if there is memory for that now, or if there will be.
 fn index_will_grow(store: &Store) -> bool {
     let keep = store.memory.free_reserve() + store.spaces.reserved();
     let may_go = |entry: &RebuildEntry| {
@@ -373,7 +376,7 @@ pub(crate) fn object_of(store: &Store, address: usize, layout: &Layout) -> Optio
     orphan_at(store, address, layout).and_then(|orphan| orphan.object(store))
 }
 
-/// Removes the pieces or parts of an older version, unless the version that stays names them too.
+/// Begins to free the pieces or parts of an older version, unless the version that stays names them too.
 pub(crate) fn free_unless(store: &Store, counters: &Counters, orphan: Option<Orphan>, stays: Option<u64>) {
     if let Some(orphan) = orphan.filter(|orphan| stays.is_none() || orphan.object(store) != stays) {
         free_deferred(store, counters, DeferredFree::of(store, orphan));

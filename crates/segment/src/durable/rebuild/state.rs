@@ -31,8 +31,8 @@ pub(super) struct RebuildEntry {
     pub(super) state: Word32,
 }
 
-/// The result of undoing a change of a key, stored by the key's hash. Of the key's items in segments with a lower
-/// sequence, only the item at the recorded address is live.
+/// The result of undoing a change of a key, stored under the key's hash. Of the key's items in segments with sequences
+/// below `before`, only the item at `address` is live.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Undone {
     pub(crate) namespace: u8,
@@ -57,21 +57,22 @@ pub(crate) struct Rebuild {
     pub(super) entries: Box<[RebuildEntry]>,
     /// The entries in the order in which their segments are discarded if memory is short.
     pub(super) cheapest: Box<[u32]>,
-    /// The position in `cheapest` before which no entry is waiting any more.
+    /// The position in `cheapest` of the first entry that may be waiting.
     pub(super) cheapest_from: AtomicUsize,
-    /// The number of the first entry that may not have been walked. All entries before it have been walked.
+    /// The number of the first entry that may not have been walked yet.
     pub(super) walked: AtomicUsize,
-    /// The number of the first entry that may be waiting. No entry before it is waiting any more.
+    /// The number of the entry at which the next search for an unwalked segment begins.
     pub(super) from: AtomicUsize,
     /// The number of entries of the present round that are not done.
     pub(super) left: AtomicUsize,
-    /// The sequence of the first segment that was written during an earlier rebuild. An ended item there may hide an
-    /// older one. `u64::MAX`: there is none.
+    /// The sequence of the first segment that was written during an earlier rebuild. An expired item there may
+    /// supersede an older version that is still marked live. `u64::MAX`: there is no such segment.
     pub(super) since: u64,
-    /// The heads in those segments. They hide older versions before they are entered themselves.
+    /// The heads in those segments, by the hash of their keys. Older versions are not entered even before the heads
+    /// are.
     pub(super) later: HashMap<u64, Vec<LaterHead>>,
     pub(super) undone: HashMap<u64, Vec<Undone>>,
-    /// True if the machine lost power: a number may then be newer than its token.
+    /// True if the machine lost power: an item's number may then be newer than its CAS token.
     pub(super) lost: bool,
     pub(super) helpers: AtomicUsize,
     pub(super) found: AtomicU64,
@@ -85,22 +86,22 @@ pub(crate) struct Rebuild {
 pub struct RebuildProgress {
     /// True if all items are found.
     pub whole: bool,
-    /// Segments that hold items, as they were when the file was opened.
+    /// The number of segments that held items when the file was opened.
     pub segments: u64,
-    /// Segments that are not walked yet.
+    /// The number of segments that are not walked yet in the present round.
     pub segments_left: u64,
-    /// Segments that were discarded unwalked to make room.
+    /// The number of segments that were discarded unwalked to free memory.
     pub segments_dropped: u64,
-    /// Items that were found.
+    /// The number of items that were found in memory.
     pub items: u64,
-    /// Torn items, which were removed.
+    /// The number of torn items, which were removed.
     pub torn: u64,
-    /// Items that were found on flash.
+    /// The number of items that were found on flash.
     pub on_flash: u64,
 }
 
 impl Rebuild {
-    /// Creates the state for these segments, in any order, each with its bytes of live items, as far as that is known.
+    /// Creates the state for the segments `ids`, in any order, each with its number of live bytes, if known.
     pub(crate) fn new(
         segments: &Segments,
         lost: bool,
@@ -136,7 +137,7 @@ impl Rebuild {
         }
     }
 
-    /// Records heads that hide older versions: see [`crate::durable::rebuild`].
+    /// Records the heads that supersede older versions: see [`Self::later`].
     pub(crate) fn note_later(&mut self, later: HashMap<u64, Vec<LaterHead>>) {
         self.later = later;
     }
@@ -158,7 +159,7 @@ impl Rebuild {
         self.round.load(Acquire) == WHOLE
     }
 
-    /// Returns the number of segments of this round that are walked or given up.
+    /// Returns the number of segments that are finished in this round: walked or discarded.
     pub(crate) fn walked(&self) -> usize {
         self.entries.len().saturating_sub(self.left.load(Relaxed))
     }
@@ -176,7 +177,7 @@ impl Rebuild {
         }
     }
 
-    /// Takes a segment of the present round that no thread is walking. Returns the number of its entry, and the round.
+    /// Reserves a segment of the present round for the calling thread. Returns the number of its entry, and the round.
     pub(super) fn take_segment(&self) -> Option<(usize, u32)> {
         let round = self.round.load(Acquire);
         let wants = match round {
@@ -195,15 +196,15 @@ impl Rebuild {
         None
     }
 
-    /// Ends the work on a segment of a round. Returns true if all segments are walked. The caller then calls
-    /// [`Rebuild::become_whole`].
+    /// Ends the work on a segment of a round. Returns true if all segments of all rounds are walked. The caller then
+    /// calls [`Rebuild::become_whole`].
     pub(super) fn end(&self, at: usize, round: u32, has_heads: bool) -> bool {
         let state = if round == ROUND_ITEMS && has_heads { HAS_HEADS } else { DONE };
         self.entries[at].state.store(state, Release);
         self.left.fetch_sub(1, AcqRel) == 1 && self.next_round(round)
     }
 
-    /// Begins the next round. Returns true if there is none.
+    /// Begins the next round. Returns true if no round is left.
     fn next_round(&self, round: u32) -> bool {
         let with_heads = self.entries.iter().filter(|entry| entry.state.load(Relaxed) == HAS_HEADS).count();
         if round == ROUND_ITEMS && with_heads > 0 {
@@ -220,9 +221,10 @@ impl Rebuild {
         self.round.store(if finds { ROUND_FLASH } else { WHOLE }, Release);
     }
 
-    /// Returns true if items of a sealed segment may be copied elsewhere: this process stored them, or the segment and
-    /// all newer ones were walked. Then no version that is still to be found is later than theirs. Returns false if
-    /// heads of the segment wait for the second round, or if an ended item in it may hide an older one.
+    /// Returns true if items of a sealed segment may be copied to another segment: this process stored them, or the
+    /// segment and all newer segments were walked. Then the rebuild cannot find later versions of these items. Returns
+    /// false if heads of the segment wait for the second round, or if an expired item in it may supersede an older
+    /// version.
     pub(crate) fn may_copy(&self, header: &SegmentHeader, reopened_at: u64) -> bool {
         let sequence = header.sequence();
         if sequence >= reopened_at {
@@ -237,8 +239,8 @@ impl Rebuild {
         sequence < self.since && at < walked && self.entries.get(at).is_some_and(is_done)
     }
 
-    /// Gives up the segment with the fewest live bytes, among those that no thread has walked and that `may` accepts.
-    /// No thread takes it from then on. The second value is true if all segments are walked now.
+    /// Removes from the walk the segment with the fewest live bytes among those that no thread has walked and that
+    /// `may` accepts. The second value is true if no segments are left to walk.
     pub(super) fn take_cheapest(
         &self,
         segments: &Segments,
@@ -258,7 +260,7 @@ impl Rebuild {
         Some((id, self.left.fetch_sub(1, AcqRel) == 1 && self.next_round(ROUND_ITEMS)))
     }
 
-    /// Returns the head that is the latest version of an item's key, if it is another item.
+    /// Returns a head that is a later version of the item's key than the item at `address`, if there is one.
     pub(super) fn later_than(
         &self,
         hash: Hash,

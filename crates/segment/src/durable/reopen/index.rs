@@ -21,7 +21,7 @@ pub(crate) fn repair_stripes(store: &Store, report: &mut Reopened) {
         report.stripes_held += 1;
         for group in repair::groups_of_stripe(&store.index, stripe) {
             report.slots_doubled += repair::clear_doubles(&store.index, group);
-            // An item that is stored over items on flash gets its slot first and is marked live then.
+            // An item that replaces items on flash gets its slot before it is marked live.
             let is_new = |slot| store.tier.is_some() && item_of(store, slot).is_some_and(|(.., item)| item.has(DEAD));
             repair::clear_stored_over(&store.index, group, is_new, |slot| {
                 release(store, counters, slot, Namespace::DEFAULT.0, Some(true));
@@ -35,7 +35,7 @@ pub(crate) fn repair_stripes(store: &Store, report: &mut Reopened) {
                     continue;
                 };
                 if store.marks_first && layout.has(DEAD) {
-                    // It was about to lose its slot, and still has it.
+                    // The process ended between marking the item dead and removing its slot. The removal is undone.
                     let _ = store.segments.heap.word32(address).fetch_and(!DEAD, Release);
                 }
                 if !layout.has(CAS_FIELD) || store.persistent.exact_tokens.load(Acquire) == 1 {
@@ -44,7 +44,7 @@ pub(crate) fn repair_stripes(store: &Store, report: &mut Reopened) {
                 if left == 0 {
                     (token, left) = (store.segments.next_sequence() << TOKEN_OFFSET_BITS, 1u64 << TOKEN_OFFSET_BITS);
                 }
-                // An older build stores no token before the value: the number may have been stored without its token.
+                // An older build does not store the token before the number, so the number may be newer than its token.
                 layout.cas_field(&store.segments.heap, address).store(token, Release);
                 (token, left) = (token + 1, left - 1);
             }
@@ -53,14 +53,14 @@ pub(crate) fn repair_stripes(store: &Store, report: &mut Reopened) {
     }
 }
 
-/// Takes over the items that the second tier has retained. If some of them are lost, clears the slots that name them.
-/// That takes a walk over the whole index, for a device that was exchanged.
+/// Counts the items that the second tier has retained. If some of them are lost, because a device was exchanged, walks
+/// the whole index and clears the slots that name lost items.
 pub(crate) fn take_tier(store: &Store, report: &mut Reopened) {
     let Some(tier) = store.tier.as_deref() else { return };
     let counters = background_counters(store);
     let found = tier.found();
-    // Their namespaces are recorded on flash only. They are counted in proportion to the items that each namespace has
-    // in memory.
+    // The namespaces of these items are recorded only on flash. Each namespace is assigned a number of them in
+    // proportion to its items in memory.
     let in_memory = totals(store).items().max(1);
     let mut left = found.items;
     for namespace in 1..Namespace::MAX as u8 {
@@ -82,8 +82,8 @@ pub(crate) fn take_tier(store: &Store, report: &mut Reopened) {
     }
 }
 
-/// Completes the group at the cursor. Items that it had to drop for lack of room are counted like the others: by the
-/// headers.
+/// Completes the split or merge of the group at the cursor. If an item loses its slot for lack of room, the segment
+/// headers still count it for now.
 pub(crate) fn repair_growth(store: &Store, report: &mut Reopened) {
     report.index_changing = store.index.is_growing() || store.index.is_shrinking();
     if !report.index_changing {
@@ -96,5 +96,5 @@ pub(crate) fn repair_growth(store: &Store, report: &mut Reopened) {
         false => store.index.merge_next(&mut scratch, store),
     };
     assert!(done.is_some(), "no other thread has a lock");
-    // A dropped item has no slot any more, which the walk or the drain of its segment detects.
+    // If an item lost its slot here, the later walk or drain of its segment detects that.
 }

@@ -1,12 +1,13 @@
 //! Opening after a power loss: only the contents of the last checkpoint are used. See [`crate::durable::checkpoint`].
 //!
 //! ```text
-//!   a header says the record's sequence, and Sealed or Draining     its items are found, if their sums say so
-//!   Decommitted                                                        as it is
-//!   anything else                                                   Free: it was used since, or is torn
+//!   segment header                                          result
+//!   the record's sequence, and Sealed or Draining           its items with correct checksums are found
+//!   Decommitted, and not in the record                      unchanged
+//!   anything else                                           Free: the segment was reused since, or is torn
 //! ```
 //!
-//! No step relies on another one. If the opening is interrupted anywhere, all of it is done again.
+//! No step relies on another. If the opening is interrupted at any point, the next opening repeats all steps.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -21,7 +22,7 @@ pub(crate) fn believe_checkpoint(store: &Store, report: &mut Reopened) -> Result
     let Some(record) = store.held.as_ref().and_then(|held| held.lost.as_deref()) else { return Ok(()) };
     (report.lost, report.checkpoint_ms) = (true, record.at_ms);
     if let Some(log) = &store.undo {
-        // Keys of changes of several keys as one that were in progress at the checkpoint are not trusted.
+        // The keys of atomic changes that were in progress at the checkpoint are not trusted.
         log.hold_keys(&record.keys, record.before)?;
     }
     let (end, each) = (store.persistent.end.load(Acquire) as usize, store.segments.segment_bytes());
@@ -47,8 +48,8 @@ fn is_of_checkpoint(store: &Store, header: &SegmentHeader, sequence: u64) -> boo
 }
 
 /// Requests a walk over each segment in which items may have lost their slots without being marked dead. This is needed
-/// before the first checkpoint of a file that contains its index and was used without checkpoints. From then on DEAD is
-/// reliable there too.
+/// before the first checkpoint of a file that contains its index and was used without checkpoints. From then on, DEAD
+/// marks are reliable in such a file too.
 pub(crate) fn look_at_all_once(store: &Store) {
     let unmarked = |held: &&crate::durable::file::Held| held.has_checkpoints() && held.block.marked == 0;
     if store.held.as_ref().filter(unmarked).is_none_or(|held| held.index() == IndexPlace::Dram) {

@@ -2,12 +2,12 @@
 //! changes that can be incomplete, and shows that no others exist.
 //!
 //! ```text
-//!   1  stripes     groups of held stripes: duplicate slots removed, tokens of an older build renewed, stripes released
-//!   2  growth      the group at the cursor: copied slots are cleared, then its split or merge is completed
+//!   1  stripes     index groups whose lock (stripe) was held: duplicate slots removed, tokens renewed, locks released
+//!   2  growth      the group being split or merged: copied slots are cleared, then the split or merge is completed
 //!   3  undo        keys changed under a key lock set that was not released: their old slots are restored
 //!   4  segments    open segments and in-place receives: walked, live items counted (by slot), then Sealed
-//!                  Draining -> Sealed, Quarantine -> Free; no pins, no arrivals
-//!   5  lists       free, sealed, decommitted; segments per namespace; totals
+//!                  Draining -> Sealed, Quarantine -> Free; no pins, no in-place receives
+//!   5  lists       free, sealed and decommitted segments; segments per namespace; totals
 //!   6  tier        slots of items on a missing device are cleared
 //! ```
 //!
@@ -38,12 +38,12 @@ use crate::durable::reopen::segments::{check_headers, recount, repair_segments};
 use crate::durable::reopen::undo::{forget_undone, undo_open};
 pub use report::Reopened;
 
-/// The greatest difference to the wall clock, ten years, at which the recorded clock is trusted. Beyond it, the wall
-/// clock is used.
+/// The greatest difference, ten years in ms, between the recorded clock and the wall clock. At a greater difference,
+/// the wall clock is used.
 const CLOCK_TRUST_MS: u64 = 10 * 365 * 24 * 3_600_000;
 
-/// Returns the time at which the store's clock resumes, given the wall clock now, and how far the wall clock is behind.
-/// Times to live continue to run while no process uses the file, and never run backwards.
+/// Returns the time at which the store's clock resumes, and by how many ms the wall clock `wall` is behind. Times to
+/// live continue to run while no process uses the file, and never run backwards.
 pub(crate) fn resume_clock(store: &Store, wall: UnixMillis) -> (UnixMillis, u64) {
     let ahead_ms = store.persistent.wall_ahead_ms.load(Relaxed) as i64;
     let ahead_ms = if ahead_ms.unsigned_abs() <= CLOCK_TRUST_MS { ahead_ms } else { 0 };
@@ -61,7 +61,7 @@ pub(crate) fn persist_wall_lead(store: &Store, ahead_ms: i64) {
 /// Repairs the state in the file.
 pub(crate) fn reopen(store: &Store) -> Result<Reopened, FileFault> {
     let mut report = Reopened { found: true, ..Reopened::default() };
-    // Before any step follows a slot into a segment.
+    // The headers are checked before any step follows a slot into a segment.
     check_headers(store)?;
     repair_stripes(store, &mut report);
     repair_growth(store, &mut report);

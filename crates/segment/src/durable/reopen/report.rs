@@ -7,7 +7,7 @@ use base::clock::UnixMillis;
 pub struct Reopened {
     /// True if the file existed. Otherwise it was created.
     pub found: bool,
-    /// True if the file was closed in order, not left by a killed process.
+    /// True if the file was closed cleanly, and not left by a killed process.
     pub clean: bool,
     /// The number of times that the file was opened since its creation, including this time.
     pub opened: u64,
@@ -21,25 +21,25 @@ pub struct Reopened {
     /// True if the machine was restarted since the file was in use, and no checkpoints were made. The file is used as
     /// it is, although parts of it may be out of date.
     pub unsynced: bool,
-    /// Instant at which that checkpoint was made, ms since 1970.
+    /// If `lost`: the instant at which the last checkpoint was begun, in ms since 1970.
     pub checkpoint_ms: u64,
-    /// Segments of that checkpoint that were emptied since.
+    /// If `lost`: the number of segments of the last checkpoint that were emptied or reused after it.
     pub segments_emptied: u64,
-    /// Items in memory, by the headers of segments.
+    /// The number of items in memory, as the segment headers count them.
     pub items: u64,
-    /// Segments that were being written to.
+    /// The number of segments that were being written to.
     pub segments_open: u64,
-    /// Changes that were in progress in the index.
+    /// The number of index locks that were held, each by a change in progress.
     pub stripes_held: u64,
-    /// Slots that existed twice.
+    /// The number of duplicate slots.
     pub slots_doubled: u64,
-    /// Slots that named no item because the file was damaged, among those that were checked.
+    /// The number of checked slots that named no item because the file was damaged.
     pub slots_dropped: u64,
-    /// Transactions and changes of several keys as one that were in progress and were undone.
+    /// The number of transactions and other atomic changes of several keys that were in progress and were undone.
     pub groups_undone: u64,
-    /// Items on flash, by the running count.
+    /// The number of items on flash, as the tier counts them.
     pub flash_items: u64,
-    /// Items on flash that were lost with their device.
+    /// The number of items on flash that were lost with their device.
     pub flash_lost: u64,
     /// True if there is flash and its contents were discarded because the machine lost power.
     pub flash_emptied: bool,

@@ -2,10 +2,10 @@
 //! found later ([`crate::durable::rebuild`]).
 //!
 //! ```text
-//!   1  undo        what was under the keys of key lock sets that were not let go is live again, as it was
-//!   2  segments    Open, Draining -> Sealed, Quarantine -> Free; one that was flushed -> Free; nothing is counted yet
-//!   3  moves       of an item that was going from memory to flash or back one copy stays
-//!   4  lists       free, sealed, decommitted; what each namespace has
+//!   1  undo        keys changed under a key lock set that was not released: their previous items are live again
+//!   2  segments    Open, Draining -> Sealed; Quarantine -> Free; flushed segments -> Free; items are not counted yet
+//!   3  moves       if an item was being moved between memory and flash, only one copy stays live
+//!   4  lists       free, sealed and decommitted segments; segments per namespace
 //! ```
 
 use std::collections::HashMap;
@@ -46,7 +46,8 @@ pub(crate) fn reopen_without_index(store: &Store) -> Result<(Reopened, Rebuild),
             ids.push((id, live.get(id.0 as usize).copied().unwrap_or(0)));
         }
     }
-    // Until all items are found, an item that is stored from here on may be the only one that hides an older one.
+    // Until all items are found, an item that is stored from here on may supersede an older version that is not found
+    // yet. `since` is the sequence from which such items exist.
     let since = match store.persistent.rebuilding.load(Acquire) {
         0 => u64::MAX,
         since => since,
@@ -85,8 +86,8 @@ fn reopen_scattered(store: &Store, id: SegmentId, report: &mut Reopened) {
     }
 }
 
-/// Restores the items that open groups have changed, as far as their addresses are known. Returns the items that
-/// replaced them.
+/// Marks as live the previous items of keys that open groups have changed. Returns, by key hash, which item of each key
+/// counts.
 fn undo_scattered(store: &Store, report: &mut Reopened) -> HashMap<u64, Vec<Undone>> {
     let mut all: HashMap<u64, Vec<Undone>> = HashMap::new();
     let Some(log) = &store.undo else { return all };
@@ -102,8 +103,9 @@ fn undo_scattered(store: &Store, report: &mut Reopened) -> HashMap<u64, Vec<Undo
     all
 }
 
-/// Returns the address of the item that was under a record's key, and marks it live if `restore`. The inner `None`:
-/// there was no item. Returns `None` if the file was damaged: any item may stay in that case.
+/// Returns the address of the item that a record's key had before the change, and marks the item live if `restore` is
+/// true. The inner `None`: the key had no item. The outer `None`: the file was damaged, and any item of the key may
+/// stay.
 fn undo_at(store: &Store, record: &Record, restore: bool) -> Option<Option<usize>> {
     if usize::from(record.namespace) >= Namespace::MAX {
         return None;

@@ -1,4 +1,4 @@
-//! The segments: those that were written to are walked, and all are counted.
+//! Repairs the segments: walks those that were being written to, and counts the items of all segments.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
@@ -15,7 +15,8 @@ pub(crate) fn repair_segments(store: &Store, report: &mut Reopened) -> Result<()
     check_headers(store)?;
     for id in (0..store.geometry.segments_max as u32).map(SegmentId) {
         let header = store.segments.header(id);
-        // Clears its count of in-place receives last, so that an interrupted walk is repeated from its start.
+        // `header.reopen` clears the count of in-place receives after the walk, so an interrupted walk is repeated from
+        // its start.
         if header.was_written_to() {
             report.segments_open += 1;
             let (items, hidden, bytes) = walk(store, id)?;
@@ -38,8 +39,8 @@ pub(crate) fn check_headers(store: &Store) -> Result<(), FileFault> {
     Ok(())
 }
 
-/// Marks each item of a segment that was written to as live or dead, as its slot says. Returns the number of live
-/// items, the number of hidden ones among them, and their bytes.
+/// Marks each item of a segment as live if a slot names it, and as dead otherwise. Returns the number of live items,
+/// the number of hidden ones among them, and their bytes.
 fn walk(store: &Store, id: SegmentId) -> Result<(u32, u32, usize), FileFault> {
     let (heap, header) = (&store.segments.heap, store.segments.header(id));
     let (start, written) = (store.segments.start(id), header.written.load(Acquire) as usize);

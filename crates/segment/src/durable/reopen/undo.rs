@@ -1,4 +1,4 @@
-//! Undo of interrupted changes of several keys: each key gets its state before the first of them.
+//! Undoes interrupted atomic changes of several keys: each key gets the state that it had before the change.
 
 use std::sync::atomic::Ordering::Release;
 
@@ -14,14 +14,14 @@ use crate::layout::slot::Slot;
 use crate::locks::undo_log::{Record, slot_of};
 
 /// Restores the slots that open groups have changed. The affected segments are walked later. That walk marks their
-/// items live or dead and counts them, as their slots say.
+/// items as live or dead by their slots, and counts them.
 pub(crate) fn undo_open(store: &Store, report: &mut Reopened) {
     if let Some(log) = &store.undo {
         report.groups_undone = log.each_open(&mut |record, _| undo_one(store, record));
     }
 }
 
-/// Clears the records of undone changes, after everything else is repaired.
+/// Clears the records of undone changes. Called after the segments are repaired.
 pub(crate) fn forget_undone(store: &Store) {
     if let Some(log) = &store.undo {
         log.close_all();
@@ -48,7 +48,7 @@ fn undo_one(store: &Store, record: &Record) {
         }
         (Some(before), None) => {
             let room = locked.room();
-            // A dropped item has no slot any more, which the scrub detects.
+            // If another item loses its slot here, the background's scrub detects that.
             locked.replace(room.word, room.holds, before, false);
         }
         (None, None) => {}
@@ -59,7 +59,7 @@ fn undo_one(store: &Store, record: &Record) {
     }
 }
 
-/// Writes back the words of an item that change in place.
+/// Restores the fields of an item that change in place: number, token, expiry and access data.
 pub(crate) fn write_back(store: &Store, address: usize, record: &Record) {
     let heap = &store.segments.heap;
     let layout = Layout::read(heap, address);
@@ -77,7 +77,8 @@ pub(crate) fn write_back(store: &Store, address: usize, record: &Record) {
     }
 }
 
-/// Returns true if the bytes that a record's slot names are unchanged, because their segment was pinned.
+/// Returns true if the item that a record's slot names is still in its place. The change had pinned the item's segment,
+/// so this is true unless the file was damaged.
 pub(crate) fn is_persistent(store: &Store, slot: Slot) -> bool {
     let Some(header) = store.segments.named(slot) else { return false };
     header.has_state()
